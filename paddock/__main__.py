@@ -1,0 +1,16 @@
+"""`python -m paddock`: what `./inv` becomes once its environment is ready."""
+
+import signal
+import sys
+
+try:
+    # `./inv` blocks Ctrl-C while the interpreter starts, where it would print a traceback; from here it is answered.
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    from paddock.cli import main
+
+    code = main()
+except KeyboardInterrupt:
+    sys.stderr.write("interrupted\n")
+    code = 130
+sys.exit(code)

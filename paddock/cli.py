@@ -1,0 +1,93 @@
+"""The console program: Invoke's parser before `paddock.tasks`, and the one place where an error becomes a sentence."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+from invoke import Program
+from invoke.exceptions import Exit, ParseError, UnexpectedExit
+
+from paddock import __version__
+from paddock.tasks import namespace
+
+# As in sysexits.h and the shell.
+BAD_INPUT, INTERNAL_ERROR, INTERRUPTED, BROKEN_PIPE = 2, 70, 130, 141
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the tasks on the command line and return the exit code; print no traceback unless `PADDOCK_DEBUG` is set."""
+    argv = list(sys.argv if argv is None else argv)
+    program = _program("paddock" if Path(argv[0]).stem == "paddock" else "inv")
+    try:
+        program.run(argv if len(argv) > 1 else [*argv, "--list"])
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        _say("interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader has gone; without this the interpreter would complain when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except ParseError as e:
+        _say(f"{e}{_suggestion(e, program)}")
+        return BAD_INPUT
+    except Exit as e:
+        if e.message:
+            _say(e.message)
+        return e.code
+    except UnexpectedExit as e:
+        if e.result.hide:
+            _say(str(e))
+        return e.result.exited
+    except Exception as e:
+        return _report(e)
+    return 0
+
+
+class _Program(Program):
+    def run(self, argv: list[str] | None = None, exit: bool = True) -> None:
+        """Take Invoke's own steps, but let the exceptions out: `main` says what the user reads."""
+        self.create_config()
+        self.parse_core(argv)
+        self.parse_collection()
+        self.parse_tasks()
+        self.parse_cleanup()
+        self.update_config()
+        self.execute()
+
+
+def _program(name: str) -> _Program:
+    return _Program(version=__version__, namespace=namespace, name=name, binary=name)
+
+
+def _report(e: Exception) -> int:
+    # By attribute and not by class: the errors' modules stay unimported until a task needs them.
+    code = getattr(e, "exit_code", None)
+    if isinstance(code, int):
+        _say(str(e))
+        return code
+    if os.environ.get("PADDOCK_DEBUG"):
+        raise e
+    _say(f"{type(e).__name__}: {e}\nThis is a bug in paddock; PADDOCK_DEBUG=1 before the same command shows where.")
+    return INTERNAL_ERROR
+
+
+def _suggestion(e: ParseError, program: Program) -> str:
+    unknown = re.search(r"No idea what '(.+)' is", str(e))
+    if not unknown:
+        return ""
+    word = unknown[1]
+    known: list[str] = list(program.collection.task_names) if program.collection else []
+    if word.startswith("-"):
+        known = list(e.context.flags) if e.context else []
+    from difflib import get_close_matches
+
+    close = get_close_matches(word, known, n=1)
+    return f" Did you mean '{close[0]}'?" if close else f" '{program.binary} --list' shows the tasks."
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)  # noqa: T201 (the program's own voice)

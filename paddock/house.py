@@ -1,0 +1,83 @@
+"""The chores of this repository: lint, test and lock, each a few programs run in the project's folder."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+TYPED = ("paddock", "infra", "policy", "tasks.py")
+
+# The locks, each the dependencies of these extras. Every version comes from constraints.txt, which resolves them all
+# at once, so a package has one version in all locks and a set can be installed over another.
+LOCKS = {
+    "base": (),
+    "infra": ("infra",),
+    "aws": ("aws",),
+    "dev": ("dev",),
+    "bench": ("bench",),
+    "serve": ("serve",),
+}
+
+
+class CheckFailed(Exception):
+    """A check found something: it has said what, this says which."""
+
+    exit_code = 1
+
+
+def test(*, k: str = "", e2e: bool = False, extra: str = "") -> None:
+    """Run the suite on every core."""
+    chosen = ["-k", k] if k else []
+    engines = [] if e2e else ["-m", "not e2e"]
+    _run(sys.executable, "-m", "pytest", "-n", "auto", *engines, *chosen, *shlex.split(extra))
+
+
+def lint(*, fix: bool = False) -> None:
+    """Run every checker, also when one before it found something."""
+    typed = [path for path in TYPED if (ROOT / path).exists()]
+    steps = {
+        "ruff check": ("ruff", "check", *(["--fix"] if fix else []), "."),
+        "ruff format": ("ruff", "format", *([] if fix else ["--check"]), "."),
+        "import-linter": ("lint-imports",),
+        "mypy": ("mypy", *typed),
+    }
+    failed = [name for name, command in steps.items() if not _succeeds(*command)]
+    if failed:
+        hint = "" if fix else " `./inv lint --fix` repairs style."
+        raise CheckFailed(f"lint: {', '.join(failed)} failed.{hint}")
+
+
+def lock(*, upgrade: bool = False, package: str = "") -> None:
+    """Resolve everything once, then write each set with hashes; versions stay unless an upgrade is asked for."""
+    every = [word for name in LOCKS for extra in LOCKS[name] for word in ("--extra", extra)]
+    moved = [*(["--upgrade"] if upgrade else []), *(["--upgrade-package", package] if package else [])]
+    _compile("constraints", *every, *moved)
+    for name, extras in LOCKS.items():
+        # Nothing is preferred from the old file: constraints.txt alone decides.
+        (ROOT / "locks" / f"{name}.txt").unlink(missing_ok=True)
+        chosen = [word for extra in extras for word in ("--extra", extra)]
+        _compile(name, *chosen, "--generate-hashes", "--constraint", "locks/constraints.txt")
+
+
+def _compile(name: str, *options: str) -> None:
+    _run(
+        *("uv", "pip", "compile", "pyproject.toml", "--quiet", "--universal", "--python-version", "3.11"),
+        *("--no-emit-index-url", "--no-emit-find-links", "--no-header", "--no-annotate"),
+        *("--output-file", f"locks/{name}.txt", *options),
+    )
+
+
+def _run(*command: str) -> None:
+    if not _succeeds(*command):
+        raise CheckFailed(f"{Path(command[0]).name} {' '.join(command[1:3])}: failed (see above)")
+
+
+def _succeeds(*command: str) -> bool:
+    """Run a program of this environment, whether or not the environment is activated."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    return subprocess.run(command, cwd=ROOT, env={**os.environ, "PATH": path}, check=False).returncode == 0

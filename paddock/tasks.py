@@ -1,0 +1,60 @@
+"""What Paddock can do, as a table of contents: one line of help a task, the work in the room that the task names.
+
+A task imports its room inside the function, so that `inv --list` starts in a moment and a runner needs no Pulumi.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from invoke import Collection, Context, task
+
+
+def caller_path(path: str) -> Path:
+    """A path as the user meant it: relative to where `./inv` was called, not to the project."""
+    return Path(os.environ.get("PADDOCK_CWD", "."), path)
+
+
+# The house: lint, tests, locks.
+
+
+@task(
+    help={
+        "k": "only tests whose name matches this expression",
+        "e2e": "also the tests that need real engines (Pulumi, Kubernetes, a GPU)",
+    }
+)
+def test(c: Context, k: str = "", e2e: bool = False) -> None:
+    """Run the test suite; everything after -- goes to pytest."""
+    from paddock import house
+
+    house.test(k=k, e2e=e2e, extra=c.remainder)
+
+
+@task(help={"fix": "let ruff repair what it can"})
+def lint(c: Context, fix: bool = False) -> None:
+    """Check style, types and who imports whom."""
+    from paddock import house
+
+    house.lint(fix=fix)
+
+
+@task
+def check(c: Context) -> None:
+    """Lint, then test: what CI runs."""
+    from paddock import house
+
+    house.lint()
+    house.test()
+
+
+@task(help={"upgrade": "move to the newest allowed versions", "package": "upgrade this package alone"})
+def lock(c: Context, upgrade: bool = False, package: str = "") -> None:
+    """Write locks/*.txt from pyproject.toml."""
+    from paddock import house
+
+    house.lock(upgrade=upgrade, package=package)
+
+
+namespace = Collection(check, lint, lock, test)

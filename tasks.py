@@ -1,0 +1,3 @@
+"""Lets a bare `invoke` find the tasks too."""
+
+from paddock.tasks import namespace as namespace
