@@ -1,0 +1,72 @@
+"""The facts a GPU fleet is planned with, each dated and with its source: instance types, GPUs, CUDA and drivers, EKS
+versions and node images, quotas, prices.
+
+Files under ``data/``; null there and None here is "no source said". `stamps` and `stale` tell their age, and
+`paddock.catalog.refresh` rewrites those that AWS can answer for.
+"""
+
+from paddock.catalog._data import CatalogError, Source, Stamp, UnknownName, stale, stamps, version
+from paddock.catalog.cuda import (
+    CudaToolkit,
+    DriverBranch,
+    UnknownCuda,
+    cuda_toolkit,
+    cuda_toolkits,
+    driver_branch,
+    driver_branches,
+)
+from paddock.catalog.eks import EksAmi, EksVersion, eks_amis, eks_versions, latest_ami
+from paddock.catalog.gpus import Gpu, MigProfile, UnknownGpu, UnknownMigProfile, gpu, gpus
+from paddock.catalog.instances import (
+    InstanceType,
+    RegionPrice,
+    UnknownInstanceType,
+    gpu_instances,
+    instance,
+    instances,
+    max_pods,
+)
+from paddock.catalog.prices import FixedPrice, UnknownPrice, fixed_price, fixed_prices
+from paddock.catalog.quotas import Quota, quota_for, quotas
+
+__all__ = [
+    "CatalogError",
+    "CudaToolkit",
+    "DriverBranch",
+    "EksAmi",
+    "EksVersion",
+    "FixedPrice",
+    "Gpu",
+    "InstanceType",
+    "MigProfile",
+    "Quota",
+    "RegionPrice",
+    "Source",
+    "Stamp",
+    "UnknownCuda",
+    "UnknownGpu",
+    "UnknownInstanceType",
+    "UnknownMigProfile",
+    "UnknownName",
+    "UnknownPrice",
+    "cuda_toolkit",
+    "cuda_toolkits",
+    "driver_branch",
+    "driver_branches",
+    "eks_amis",
+    "eks_versions",
+    "fixed_price",
+    "fixed_prices",
+    "gpu",
+    "gpu_instances",
+    "gpus",
+    "instance",
+    "instances",
+    "latest_ami",
+    "max_pods",
+    "quota_for",
+    "quotas",
+    "stale",
+    "stamps",
+    "version",
+]

@@ -1,0 +1,85 @@
+"""EKS: Kubernetes versions and the node images with NVIDIA drivers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal
+
+from paddock.catalog import _data
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import date
+
+Support = Literal["standard", "extended", "ended", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class EksVersion:
+    """One Kubernetes minor on EKS. Dates are UTC; the support named in a date's field is over on that day."""
+
+    version: str
+    released: date
+    end_of_standard_support: date
+    end_of_extended_support: date | None
+
+    def support_on(self, day: date) -> Support:
+        """The support AWS gives, and charges for, on `day`.
+
+        ``unknown`` before the release, and after standard support when the end of extended support is not known.
+        """
+        if day < self.released:
+            return "unknown"
+        if day < self.end_of_standard_support:
+            return "standard"
+        if self.end_of_extended_support is None:
+            return "unknown"
+        return "extended" if day < self.end_of_extended_support else "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class EksAmi:
+    """One x86_64 node image with NVIDIA driver; None is what its source does not say.
+
+    For ``al2023``, `release` is the ``release_version`` of a managed node group (``1.35.6-20260714``) and `tag` the
+    suffix of the AMI name. For ``bottlerocket``, `release` is the OS version and `tag` is None.
+    """
+
+    os: Literal["al2023", "bottlerocket"]
+    kubernetes: str
+    release: str
+    tag: str | None
+    date: date | None
+    driver: str | None
+    kernel: str | None
+    container_toolkit: str | None
+    containerd: str | None
+
+
+@cache
+def eks_versions() -> Mapping[str, EksVersion]:
+    """Every EKS version by minor (``"1.35"``), oldest first."""
+    return MappingProxyType(
+        {
+            row["version"]: EksVersion(
+                version=row["version"],
+                released=_data.day(row["released"]),
+                end_of_standard_support=_data.day(row["end_of_standard_support"]),
+                end_of_extended_support=_data.as_date(row["end_of_extended_support"]),
+            )
+            for row in _data.rows("eks_versions.json")
+        }
+    )
+
+
+@cache
+def eks_amis() -> tuple[EksAmi, ...]:
+    """Every known image: by operating system, newest Kubernetes first, newest release first."""
+    return tuple(EksAmi(**row | {"date": _data.as_date(row["date"])}) for row in _data.rows("eks_amis.json"))
+
+
+def latest_ami(kubernetes: str, os: Literal["al2023", "bottlerocket"] = "al2023") -> EksAmi | None:
+    """The newest known image for a Kubernetes minor, None when there is none."""
+    return next((ami for ami in eks_amis() if ami.os == os and ami.kubernetes == kubernetes), None)

@@ -1,0 +1,130 @@
+"""GPUs: what a card can do, which CUDA drives it and how MIG cuts it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal
+
+from paddock.catalog import _data
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Dtype = Literal["fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8", "int4", "fp4"]
+
+
+class UnknownGpu(_data.UnknownName):
+    """No GPU of that key; `suggestions` are the nearest keys."""
+
+    what = "GPU"
+
+
+@dataclass(frozen=True, slots=True)
+class MigProfile:
+    """One way to cut a GPU: ``1g.5gb`` is one compute slice with 5 GB, up to `max_instances` of them on one GPU."""
+
+    name: str
+    memory_gib: int
+    compute_slices: int
+    max_instances: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One GPU model.
+
+    Units: `memory_mib` MiB as EC2 reports it, `bandwidth_gbs` and `nvlink_gbs` GB/s (NVLink both ways, 0 without),
+    `tflops` peak dense TFLOP/s (TOP/s for integers), `tdp_w` watt. None is a value no source gave.
+    `product` is the NVML name; GPU feature discovery puts it in a label, see `gfd_product`.
+    """
+
+    key: str
+    name: str
+    product: str | None
+    ec2_name: str
+    pci_device_id: str | None
+    architecture: str
+    compute_capability: str
+    sms: int | None
+    memory_mib: int
+    memory_type: str
+    bandwidth_gbs: int | None
+    tflops: Mapping[str, float] = field(hash=False)
+    unsupported: tuple[str, ...]
+    nvlink_gbs: int
+    tdp_w: int | None
+    cuda_first: str
+    cuda_last: str | None
+    accelerator_label: str
+    autoscaler_recognises: bool
+    mig: tuple[MigProfile, ...]
+
+    @property
+    def gfd_product(self) -> str | None:
+        """Value of the node label ``nvidia.com/gpu.product`` with no sharing: the NVML name with dashes for spaces."""
+        return self.product.replace(" ", "-") if self.product else None
+
+    def supports(self, dtype: Dtype) -> bool | None:
+        """Whether the hardware computes in `dtype`; None when not known."""
+        if dtype in self.tflops:
+            return True
+        return False if dtype in self.unsupported else None
+
+    def peak(self, dtype: Dtype) -> float | None:
+        """Peak dense TFLOP/s (TOP/s for integers) in `dtype`; None when unsupported or not known."""
+        return self.tflops.get(dtype)
+
+    def runs_cuda(self, toolkit: str) -> bool:
+        """Whether code built by CUDA `toolkit` (``"12.8"``) can target this GPU."""
+        wanted = _data.version(toolkit)[:2]
+        return wanted >= _data.version(self.cuda_first) and (
+            self.cuda_last is None or wanted <= _data.version(self.cuda_last)
+        )
+
+    def mig_profile(self, name: str) -> MigProfile:
+        """The profile of that name (``"1g.10gb"``).
+
+        Raises:
+            UnknownMigProfile: this GPU has no such profile, or no MIG.
+        """
+        for profile in self.mig:
+            if profile.name == name:
+                return profile
+        raise UnknownMigProfile(name, (profile.name for profile in self.mig))
+
+
+class UnknownMigProfile(_data.UnknownName):
+    """The GPU has no MIG profile of that name."""
+
+    what = "MIG profile"
+
+
+@cache
+def gpus() -> Mapping[str, Gpu]:
+    """Every GPU by key (``"a100-40gb"``), oldest architecture first."""
+    return MappingProxyType({row["key"]: _gpu(row) for row in _data.rows("gpus.json")})
+
+
+def gpu(key: str) -> Gpu:
+    """The GPU of that key.
+
+    Raises:
+        UnknownGpu: with the nearest keys.
+    """
+    try:
+        return gpus()[key]
+    except KeyError:
+        raise UnknownGpu(key, gpus()) from None
+
+
+def _gpu(row: _data.Row) -> Gpu:
+    return Gpu(
+        **row
+        | {
+            "tflops": MappingProxyType(row["tflops"]),
+            "unsupported": tuple(row["unsupported"]),
+            "mig": tuple(MigProfile(**profile) for profile in row["mig"]),
+        }
+    )
