@@ -7,8 +7,8 @@ import re
 import sys
 from pathlib import Path
 
-from invoke import Program
 from invoke.exceptions import Exit, ParseError, UnexpectedExit
+from invoke.program import Program
 
 from paddock import __version__
 from paddock.tasks import namespace

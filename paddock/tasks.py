@@ -8,7 +8,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from invoke import Collection, Context, task
+from invoke.collection import Collection
+from invoke.context import Context
+from invoke.tasks import task
 
 
 def caller_path(path: str) -> Path:

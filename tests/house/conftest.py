@@ -1,0 +1,93 @@
+"""A checkout in miniature: the real `inv` before a lock of one tiny package from an index in a folder."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ENTRY = """\
+import os, sys, tiny
+print("tiny", tiny.VERSION, "args", sys.argv[1:], "caller", os.environ["PADDOCK_CWD"], "in", os.getcwd())
+"""
+
+
+@pytest.fixture
+def inv(root: Path) -> ModuleType:
+    """The bootstrap as a module."""
+    loader = SourceFileLoader("inv_bootstrap", str(root / "inv"))
+    spec = importlib.util.spec_from_loader("inv_bootstrap", loader)
+    assert spec
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+class Checkout:
+    """A folder with `inv`, a program that prints what it got, and locks; nothing comes from the network."""
+
+    def __init__(self, root: Path, inv: Path) -> None:
+        self.root = root
+        self.index = root.parent / "index"
+        self.venv = root / ".venv"
+        (root / "locks").mkdir(parents=True)
+        (root / "paddock").mkdir()
+        (root / "paddock/__main__.py").write_text(ENTRY)
+        shutil.copy(inv, root / "inv")
+        self.bin = root.parent / "bin"
+        self.bin.mkdir()
+        # uv makes an environment in milliseconds; what pip does differently is tested on its own.
+        (self.bin / "uv").symlink_to(Path(sys.executable).parent / "uv")
+        self.env = {
+            "HOME": str(root.parent),
+            "PATH": os.pathsep.join([str(self.bin), "/usr/bin", "/bin"]),
+            "PIP_INDEX_URL": self.index.as_uri(),
+            "UV_NO_CACHE": "1",
+        }
+
+    def lock(self, version: str, *sets: str) -> None:
+        """Publish tiny==version and pin it in these sets."""
+        folder = self.index / "tiny"
+        folder.mkdir(parents=True, exist_ok=True)
+        wheel = folder / f"tiny-{version}-py3-none-any.whl"
+        info = f"tiny-{version}.dist-info"
+        with zipfile.ZipFile(wheel, "w") as z:
+            # Of another length for each version: bytecode is cached by size and second.
+            z.writestr("tiny.py", f"VERSION = {version!r}\n" + "\n" * int(version[0]))
+            z.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: tiny\nVersion: {version}\n")
+            z.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+            z.writestr(f"{info}/RECORD", f"tiny.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n")
+        links = "".join(f'<a href="{path.name}">{path.name}</a>\n' for path in sorted(folder.glob("*.whl")))
+        (folder / "index.html").write_text(f"<!DOCTYPE html><html><body>{links}</body></html>")
+        digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+        for name in sets:
+            (self.root / f"locks/{name}.txt").write_text(f"tiny=={version} \\\n    --hash=sha256:{digest}\n")
+
+    def run(self, *words: str, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.command(*words),
+            cwd=cwd or self.root,
+            env={**self.env, **env},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    def command(self, *words: str) -> list[str]:
+        return [sys.executable, str(self.root / "inv"), *words]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, root: Path) -> Checkout:
+    made = Checkout(tmp_path / "project", root / "inv")
+    made.lock("1.0", "base", "infra", "dev")
+    return made

@@ -1,0 +1,225 @@
+"""`./inv` on a clean machine, after a change, after a failure, and out of the way when all is well."""
+
+from __future__ import annotations
+
+import ast
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from paddock.house import LOCKS
+
+from .conftest import Checkout
+
+
+@pytest.mark.parametrize(
+    ("line", "sets"),
+    [
+        ("", ["base"]),
+        ("--list", ["base"]),
+        ("something-new", ["base"]),
+        ("plan", ["infra"]),
+        ("plan --stack prod", ["infra"]),
+        ("plan --stack test", ["infra"]),
+        ("plan --stack=test", ["infra"]),
+        ("--echo plan", ["infra"]),
+        ("plan test", ["dev"]),
+        ("plan --json out.json test", ["dev"]),
+        ("plan catalog.refresh", ["aws", "infra"]),
+        ("catalog.show", ["base"]),
+        ("test -- plan", ["dev"]),
+        ("plan --help", ["base"]),
+        ("--help test", ["base"]),
+    ],
+)
+def test_a_task_needs_no_more_than_its_own_packages(inv: ModuleType, line: str, sets: list[str]) -> None:
+    assert inv.needed_sets(line.split()) == sets
+
+
+def test_the_first_run_installs_and_the_second_touches_nothing(checkout: Checkout) -> None:
+    first = checkout.run("plan", "--stack", "dev")
+    assert first.returncode == 0, first.stderr
+    assert "making .venv (once)" in first.stderr
+    assert "tiny 1.0 args ['plan', '--stack', 'dev']" in first.stdout
+
+    # Neither uv nor an index is there any more: a second run needs none of them.
+    second = checkout.run("plan", PATH="/nowhere", PIP_INDEX_URL="http://127.0.0.1:9/")
+    assert (second.returncode, second.stderr) == (0, "")
+
+
+def test_the_tasks_run_in_the_project_and_know_where_the_user_stands(checkout: Checkout, tmp_path: Path) -> None:
+    done = checkout.run("list", cwd=tmp_path)
+    assert f"caller {tmp_path} in {checkout.root}" in done.stdout
+
+
+def test_a_changed_lock_is_installed_again(checkout: Checkout) -> None:
+    checkout.run("plan")
+    checkout.lock("2.0", "infra")
+    assert "tiny 2.0" in checkout.run("plan").stdout
+    assert checkout.run("plan").stderr == ""
+
+
+def test_going_back_to_an_older_lock_goes_back_to_its_packages(checkout: Checkout) -> None:
+    checkout.run("test")
+    checkout.lock("2.0", "base", "infra", "dev")
+    checkout.run("plan")
+    checkout.lock("1.0", "base", "infra", "dev")
+    assert "tiny 1.0" in checkout.run("test").stdout
+
+
+def test_a_larger_set_serves_the_smaller_ones(checkout: Checkout) -> None:
+    checkout.run("test")
+    assert [checkout.run(task).stderr for task in ("plan", "list", "test")] == ["", "", ""]
+
+
+def test_sets_add_up(checkout: Checkout) -> None:
+    checkout.run("list")
+    assert "making" not in checkout.run("plan").stderr
+    assert [checkout.run(task).stderr for task in ("list", "plan")] == ["", ""]
+
+
+def test_a_checkout_that_was_moved_makes_its_environment_anew(checkout: Checkout) -> None:
+    checkout.run("list")
+    moved = checkout.root.with_name("elsewhere")
+    checkout.root.rename(moved)
+    checkout.root = moved
+    done = checkout.run("list")
+    assert f"in {moved}" in done.stdout
+    assert "making" in done.stderr
+
+
+@pytest.mark.parametrize("damage", ["no stamp", "no interpreter", "no folder"])
+def test_a_damaged_environment_is_repaired(checkout: Checkout, damage: str) -> None:
+    checkout.run("list")
+    match damage:
+        case "no stamp":  # what an installation leaves that was killed
+            (checkout.venv / "installed/base.txt").unlink()
+            (checkout.venv / "lib").rename(checkout.venv / "half")
+        case "no interpreter":
+            (checkout.venv / "bin/python").unlink()
+        case "no folder":
+            shutil.rmtree(checkout.venv)
+    assert "tiny 1.0" in checkout.run("list").stdout
+
+
+def test_an_environment_that_somebody_else_made_is_left_alone(checkout: Checkout) -> None:
+    checkout.venv.mkdir()
+    (checkout.venv / "pyvenv.cfg").write_text("")
+    done = checkout.run("list")
+    assert done.returncode == 1
+    assert "was not made by ./inv" in done.stderr
+    assert (checkout.venv / "pyvenv.cfg").exists()
+
+
+def test_two_first_runs_at_once_make_one_environment(checkout: Checkout) -> None:
+    both = [
+        subprocess.Popen(
+            checkout.command("list"), env=checkout.env, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(2)
+    ]
+    said = [process.communicate(timeout=60)[1] for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    assert sum("making" in text for text in said) == 1
+
+
+def test_ctrl_c_during_the_installation_leaves_what_the_next_run_repairs(checkout: Checkout) -> None:
+    slow = checkout.bin / "uv"
+    real = slow.readlink()
+    slow.unlink()
+    slow.write_text(
+        f'#!/bin/sh\n[ "$1" = venv ] || {{ touch {checkout.bin}/begun; exec sleep 60; }}\nexec {real} "$@"\n'
+    )
+    slow.chmod(0o755)
+    process = subprocess.Popen(
+        checkout.command("list"), env=checkout.env, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    deadline = time.monotonic() + 30
+    while not (checkout.bin / "begun").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "interrupted" in said
+    assert "Traceback" not in said
+
+    slow.unlink()
+    slow.symlink_to(real)
+    assert "tiny 1.0" in checkout.run("list").stdout
+
+
+@pytest.mark.parametrize("installer", ["uv", "pip"])
+def test_an_index_out_of_reach_is_one_message_that_says_what_to_set(checkout: Checkout, installer: str) -> None:
+    if installer == "pip":
+        (checkout.bin / "uv").unlink()
+    done = checkout.run("list", PIP_INDEX_URL="http://127.0.0.1:9/", PIP_RETRIES="1", UV_HTTP_RETRIES="0")
+    assert done.returncode == 1
+    assert "The package index cannot be reached: " in done.stderr
+    assert "Connection refused" in done.stderr
+    assert "PIP_INDEX_URL" in done.stderr
+    assert "HTTPS_PROXY" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_pip_alone_is_enough(checkout: Checkout) -> None:
+    (checkout.bin / "uv").unlink()
+    done = checkout.run("list")
+    assert "tiny 1.0" in done.stdout, done.stderr
+
+
+def test_a_package_that_is_not_the_locked_one_is_refused(checkout: Checkout) -> None:
+    lock = checkout.root / "locks/base.txt"
+    lock.write_text(lock.read_text()[:-3] + "00\n")
+    done = checkout.run("list")
+    assert done.returncode == 1
+    assert "hash" in done.stderr.lower()
+
+
+def test_a_checkout_that_cannot_be_written_uses_the_cache(
+    inv: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    monkeypatch.setattr(inv, "ROOT", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", "/cache")
+    assert Path(inv.venv_path(["base"])).parent == Path("/cache/paddock")
+
+
+def test_an_old_python_gets_a_sentence(
+    inv: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(inv, "ROOT", str(tmp_path))
+    monkeypatch.setattr(sys, "version_info", (3, 8, 18))
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert inv.main(["plan"]) == 1
+    assert "Paddock needs Python 3.11 or newer; this is 3.8.18" in capsys.readouterr().err
+
+
+def test_an_old_python_looks_for_a_newer_one(inv: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    shim = tmp_path / "python3.14"
+    shim.write_text("#!/bin/sh\nexit 127\n")
+    shim.chmod(0o755)
+    (tmp_path / "python3.11").symlink_to(sys.executable)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert inv.newer_python()
+
+
+def test_an_old_python_can_at_least_read_it(root: Path) -> None:
+    ast.parse((root / "inv").read_text(), feature_version=(3, 7))
+
+
+def test_every_set_and_every_lock_know_each_other(root: Path, inv: ModuleType) -> None:
+    assert set(inv.SERVED_BY) == set(LOCKS)
+    assert set(inv.TASKS.values()) <= set(LOCKS)
+    for name, extras in LOCKS.items():
+        held = {line.split()[0] for line in (root / f"locks/{name}.txt").read_text().splitlines() if line[:1].isalnum()}
+        for larger in inv.SERVED_BY[name]:
+            text = (root / f"locks/{larger}.txt").read_text()
+            assert held <= {line.split()[0] for line in text.splitlines()}, f"{larger} serves {name}"
+        assert set(extras) <= {name}

@@ -1,0 +1,61 @@
+"""The tree as a whole: every room has its place in the contracts, and no file speaks of one machine."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+
+def test_every_room_stands_in_a_layer(root: Path) -> None:
+    contracts = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    placed = set(re.findall(r"[\w.]+", " ".join(contracts[0]["layers"])))
+    rooms = {f"paddock.{p.parent.name}" for p in (root / "paddock").glob("*/__init__.py")}
+    modules = {f"paddock.{p.stem}" for p in (root / "paddock").glob("*.py") if p.stem != "__init__"}
+    assert rooms | modules <= placed
+
+
+def test_no_room_that_exists_is_still_called_later(root: Path) -> None:
+    later = re.findall(r"^# later: (.*)$", (root / "pyproject.toml").read_text(), re.M)
+    there = {name for line in later for name in line.split() if (root / name.replace(".", "/")).is_dir()}
+    assert not there, f"move into the contract above the comment: {there}"
+
+
+def test_no_file_names_a_machine_or_a_registry(root: Path) -> None:
+    if not (root / ".git").exists():
+        pytest.skip("not a git checkout: what is tracked cannot be told from what lies around")
+    hosts = r"https?://[a-z0-9.-]*(pypi|pythonhosted|npmjs|crates|maven|debian)\.(org|io|com)"
+    homes = r"(/home/[a-z]+|/Users/[a-z]+|/root)/[A-Za-z.]"
+    found = subprocess.run(
+        ["git", "grep", "-nIE", f"{hosts}|{homes}", "--", ".", ":!tests/house/test_tree.py"],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.stdout == ""
+
+
+def test_renovate_reads_the_annotations_of_versions(root: Path) -> None:
+    manager = json.loads((root / "renovate.json").read_text())["customManagers"][0]
+    pattern = re.compile(manager["matchStrings"][0].replace("(?<", "(?P<"))
+    line = '# renovate: datasource=helm depName=keda registryUrl=https://charts.example.com\nKEDA = "2.18.1"\n'
+    found = pattern.search(line)
+    assert found
+    assert found["currentValue"] == "2.18.1"
+    assert found["registryUrl"] == "https://charts.example.com"
+
+    versions = root / "infra/versions.py"
+    if versions.exists():
+        text = versions.read_text()
+        assert len(pattern.findall(text)) == text.count("# renovate:"), "an annotation that renovate would not see"
+
+
+def test_every_action_is_pinned_to_a_commit(root: Path) -> None:
+    for workflow in (root / ".github").rglob("*.yml"):
+        for action in re.findall(r"uses:\s*([^\s#]+)", workflow.read_text()):
+            assert action.startswith("./") or re.fullmatch(r"[^@]+@[0-9a-f]{40}", action), f"{workflow.name}: {action}"
