@@ -22,15 +22,21 @@ def main(argv: list[str] | None = None) -> int:
     argv = list(sys.argv if argv is None else argv)
     program = _program("paddock" if Path(argv[0]).stem == "paddock" else "inv")
     try:
-        program.run(argv if len(argv) > 1 else [*argv, "--list"])
+        code = _run(program, argv if len(argv) > 1 else [*argv, "--list"])
         sys.stdout.flush()
-    except KeyboardInterrupt:
-        _say("interrupted")
-        return INTERRUPTED
     except BrokenPipeError:
         # The reader has gone; without this the interpreter would complain when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
+    return code
+
+
+def _run(program: Program, argv: list[str]) -> int:
+    try:
+        program.run(argv)
+    except KeyboardInterrupt:
+        _say("interrupted")
+        return INTERRUPTED
     except ParseError as e:
         _say(f"{e}{_suggestion(e, program)}")
         return BAD_INPUT
@@ -42,6 +48,8 @@ def main(argv: list[str] | None = None) -> int:
         if e.result.hide:
             _say(str(e))
         return e.result.exited
+    except BrokenPipeError:
+        raise
     except Exception as e:
         return _report(e)
     return 0

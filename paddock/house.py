@@ -48,7 +48,8 @@ def lint(*, fix: bool = False) -> None:
     }
     failed = [name for name, command in steps.items() if not _succeeds(*command)]
     if failed:
-        hint = "" if fix else " `./inv lint --fix` repairs style."
+        style = not fix and any(name.startswith("ruff") for name in failed)
+        hint = " `./inv lint --fix` repairs what it can." if style else ""
         raise CheckFailed(f"lint: {', '.join(failed)} failed.{hint}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -88,6 +89,7 @@ def test_a_reader_that_leaves_is_no_error(root: Path) -> None:
     done = subprocess.run(
         ["bash", "-c", '"$0" -m paddock --list | true; echo ${PIPESTATUS[0]}', sys.executable],
         cwd=root,
+        env={**os.environ, "PYTHONUNBUFFERED": ""},  # buffered output meets the closed pipe only at the end
         capture_output=True,
         text=True,
         check=True,
