@@ -1,0 +1,196 @@
+"""What AWS answered, merged into the catalogue's rows: pure functions from rows and an answer to an `Update`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from paddock.catalog import _data
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """New rows, what changed in them (``g5.xlarge us-east-1 spot 0.5 -> 0.6``) and what the answer did not hold."""
+
+    rows: list[_data.Row]
+    changed: tuple[str, ...]
+    kept: tuple[str, ...]
+
+
+def hardware_rows(rows: Sequence[_data.Row], described: Iterable[Mapping[str, Any]]) -> Update:
+    """Merge ``DescribeInstanceTypes`` entries into the catalogue's types; types it does not hold are not added."""
+    answers = {entry["InstanceType"]: entry for entry in described}
+    return _merge(rows, lambda row: row["name"], {name: _hardware(entry) for name, entry in answers.items()})
+
+
+def on_demand_rows(rows: Sequence[_data.Row], prices: Mapping[str, float], region: str) -> Update:
+    """Merge on-demand prices (USD per hour by type) of one region."""
+    return _merge_prices(rows, prices, region, "on_demand", "ec2-pricing")
+
+
+def spot_rows(rows: Sequence[_data.Row], prices: Mapping[str, float], region: str) -> Update:
+    """Merge Spot prices (USD per hour by type) of one region."""
+    return _merge_prices(rows, prices, region, "spot", "ec2")
+
+
+def eks_version_rows(rows: Sequence[_data.Row], versions: Iterable[Mapping[str, Any]]) -> Update:
+    """Merge ``DescribeClusterVersions`` entries; new versions are added, versions no longer listed stay."""
+    answers: dict[str, _data.Row] = {
+        entry["clusterVersion"]: {
+            "released": _utc_day(entry["releaseDate"]),
+            "end_of_standard_support": _utc_day(entry["endOfStandardSupportDate"]),
+            "end_of_extended_support": _utc_day(entry["endOfExtendedSupportDate"]),
+        }
+        for entry in versions
+    }
+    held = {row["version"] for row in rows}
+    added: list[_data.Row] = [{"version": name, **answers[name]} for name in answers if name not in held]
+    update = _merge(rows, lambda row: row["version"], answers)
+    return Update(
+        rows=sorted([*update.rows, *added], key=lambda row: _data.version(row["version"])),
+        changed=(*update.changed, *(f"{row['version']} added" for row in added)),
+        kept=update.kept,
+    )
+
+
+def quota_rows(rows: Sequence[_data.Row], defaults: Mapping[str, float]) -> Update:
+    """Merge default values by quota code."""
+    return _merge(rows, lambda row: row["code"], {code: {"default": value} for code, value in defaults.items()})
+
+
+def ami_rows(rows: Sequence[_data.Row], recommended: Mapping[str, str]) -> Update:
+    """Add the AL2023 release AWS recommends for each Kubernetes minor; SSM does not say what is inside it."""
+    known = {(row["kubernetes"], row["release"]) for row in rows if row["os"] == "al2023"}
+    added = []
+    for kubernetes, release in recommended.items():
+        if (kubernetes, release) in known:
+            continue
+        built = release.split("-")[1]
+        added.append(
+            {
+                "os": "al2023",
+                "kubernetes": kubernetes,
+                "release": release,
+                "tag": f"v{built}",
+                "date": datetime.strptime(built, "%Y%m%d").replace(tzinfo=UTC).date().isoformat(),
+                "driver": None,
+                "kernel": None,
+                "container_toolkit": None,
+                "containerd": None,
+            }
+        )
+    return Update(
+        rows=sorted([*rows, *added], key=_newest_first),
+        changed=tuple(f"al2023 {row['kubernetes']} {row['release']} added" for row in added),
+        kept=(),
+    )
+
+
+def on_demand_prices(products: Iterable[str]) -> dict[str, float]:
+    """USD per hour by type, from the JSON texts of ``GetProducts``; a zero price is a placeholder and is left out."""
+    prices = {}
+    for text in products:
+        product = json.loads(text)
+        for term in product["terms"].get("OnDemand", {}).values():
+            for dimension in term["priceDimensions"].values():
+                usd = float(dimension["pricePerUnit"].get("USD", 0))
+                if dimension["unit"] == "Hrs" and usd > 0:
+                    prices[product["product"]["attributes"]["instanceType"]] = usd
+    return prices
+
+
+def spot_prices(history: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """USD per hour by type: the median over zones of each zone's latest entry of ``DescribeSpotPriceHistory``."""
+    latest: dict[tuple[str, str], Mapping[str, Any]] = {}
+    for entry in history:
+        key = (entry["InstanceType"], entry["AvailabilityZone"])
+        if key not in latest or entry["Timestamp"] > latest[key]["Timestamp"]:
+            latest[key] = entry
+    zones: dict[str, list[float]] = {}
+    for (name, _), entry in latest.items():
+        zones.setdefault(name, []).append(float(entry["SpotPrice"]))
+    return {name: round(median(prices), 5) for name, prices in zones.items()}
+
+
+def _hardware(entry: Mapping[str, Any]) -> _data.Row:
+    network = entry["NetworkInfo"]
+    cards = {card["NetworkCardIndex"]: card for card in network["NetworkCards"]}
+    disks = entry.get("InstanceStorageInfo", {}).get("Disks", [])
+    gpus = entry.get("GpuInfo", {}).get("Gpus", [])
+    return {
+        "arch": "arm64" if "arm64" in entry["ProcessorInfo"]["SupportedArchitectures"] else "x86_64",
+        "vcpus": entry["VCpuInfo"]["DefaultVCpus"],
+        "memory_mib": entry["MemoryInfo"]["SizeInMiB"],
+        # A fraction of a GPU has Count 0; LogicalGpuCount is what a pod sees.
+        "gpu_count": sum(gpu.get("LogicalGpuCount", gpu["Count"]) for gpu in gpus),
+        "gpu_fraction": gpus[0].get("GpuPartitionSize", 1.0) if gpus else 1.0,
+        "nvme_count": sum(disk["Count"] for disk in disks),
+        "nvme_gb": disks[0]["SizeInGB"] if disks else 0,
+        "enis": cards[network.get("DefaultNetworkCardIndex", 0)]["MaximumNetworkInterfaces"],
+        "ipv4_per_eni": network["Ipv4AddressesPerInterface"],
+        "efa": network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 0),
+        "bare_metal": entry["BareMetal"],
+        "api_gpu_count": sum(gpu["Count"] for gpu in gpus),
+    }
+
+
+def _merge(rows: Sequence[_data.Row], name: Callable[[_data.Row], str], answers: Mapping[str, _data.Row]) -> Update:
+    new, changed, kept = [], [], []
+    for row in rows:
+        answer = answers.get(name(row))
+        if answer is None:
+            kept.append(name(row))
+            new.append(row)
+            continue
+        changed += [f"{name(row)} {key} {row[key]} -> {value}" for key, value in answer.items() if row[key] != value]
+        new.append(row | answer)
+    return Update(new, tuple(changed), tuple(kept))
+
+
+def _merge_prices(
+    rows: Sequence[_data.Row], prices: Mapping[str, float], region: str, column: str, source: str
+) -> Update:
+    """Set `column` and its ``_source`` in the rows of one region; a row is made where the region is new."""
+    types = list(dict.fromkeys(row["type"] for row in rows))
+    held = {row["type"] for row in rows if row["region"] == region}
+    table = [*rows, *(_unpriced(name, region) for name in types if name not in held and name in prices)]
+    new, changed, kept = [], [], []
+    for row in table:
+        price = prices.get(row["type"]) if row["region"] == region else None
+        if price is None:
+            if row["region"] == region and row[column] is not None:
+                kept.append(f"{row['type']} {region} {column}")
+            new.append(row)
+            continue
+        if row[column] != price:
+            changed.append(f"{row['type']} {region} {column} {row[column]} -> {price}")
+        new.append(row | {column: price, f"{column}_source": source})
+    order = {name: index for index, name in enumerate(types)}
+    return Update(sorted(new, key=lambda row: (order[row["type"]], row["region"])), tuple(changed), tuple(kept))
+
+
+def _unpriced(name: str, region: str) -> _data.Row:
+    return {
+        "type": name,
+        "region": region,
+        "on_demand": None,
+        "on_demand_source": None,
+        "spot": None,
+        "spot_source": None,
+        "interruption_band": None,
+    }
+
+
+def _newest_first(row: _data.Row) -> tuple[str, int, list[int]]:
+    numbers = row["release"].split("-")[-1]
+    return row["os"], -_data.version(row["kubernetes"])[1], [-number for number in _data.version(numbers)]
+
+
+def _utc_day(moment: datetime) -> str:
+    return moment.astimezone(UTC).date().isoformat()

@@ -1,0 +1,328 @@
+"""The data files hold together: complete, cited, within the bounds of the thing they describe."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from datetime import date, timedelta
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paddock import catalog
+from paddock.catalog import _data
+
+FILES = sorted(path.name for path in _data.DATA.glob("*.json"))
+GPU_FAMILIES = [
+    "g4dn",
+    "g5",
+    "g6",
+    "gr6",
+    "g6e",
+    "g6f",
+    "gr6f",
+    "g7",
+    "g7e",
+    "p3dn",
+    "p4d",
+    "p4de",
+    "p5",
+    "p5e",
+    "p5en",
+    "p6-b200",
+    "p6-b300",
+]
+SYSTEM_TYPES = [
+    "t3.medium",
+    "t3.large",
+    "t3.xlarge",
+    "m6i.large",
+    "m6i.xlarge",
+    "m6i.2xlarge",
+    "m7i.large",
+    "m7i.xlarge",
+    "m7i.2xlarge",
+]
+
+
+@pytest.fixture(scope="module")
+def recorded() -> dict[str, dict]:
+    """DescribeInstanceTypes of every type, as moto recorded it from EC2."""
+    pytest.importorskip("moto")
+    from moto.ec2.models.instance_types import INSTANCE_TYPES
+
+    return INSTANCE_TYPES
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_file_is_written_one_row_a_line_and_rewriting_it_changes_no_byte(file):
+    text = (_data.DATA / file).read_text()
+    assert _data.render(_data.document(file)) == text
+    for line in text.splitlines():
+        if line.startswith("    "):
+            json.loads(line.rstrip(","))
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_file_is_dated_in_the_past_and_cites_public_sources(file):
+    stamp = next(stamp for stamp in catalog.stamps() if stamp.file == file)
+    assert date(2025, 1, 1) < stamp.as_of <= date.today()
+    assert stamp.max_age_days > 0
+    assert stamp.sources
+    assert len({source.key for source in stamp.sources}) == len(stamp.sources)
+    for source in stamp.sources:
+        assert source.url.startswith("https://")
+        assert source.as_of is None or source.as_of <= date.today()
+
+
+@pytest.mark.parametrize(("file", "columns"), [
+    ("instance_prices.json", ("on_demand", "spot")),
+    ("fixed_prices.json", ("",)),
+])  # fmt: skip
+def test_a_price_has_a_source_that_the_file_names(file, columns):
+    content = _data.document(file)
+    keys = {source["key"] for source in content["sources"]}
+    for row in content["rows"]:
+        for column in columns:
+            source = row[f"{column}_source" if column else "source"]
+            value = row[column or "value"]
+            assert (value is None) == (source is None), row
+            assert source is None or source in keys, row
+
+
+def test_every_size_of_every_gpu_family_is_there_as_ec2_describes_it(recorded):
+    described = {name for name in recorded if name.split(".")[0] in GPU_FAMILIES} | set(SYSTEM_TYPES)
+    retired = {"p3.2xlarge", "p3.8xlarge", "p3.16xlarge"}
+    assert described | retired | {"m7i-flex.large"} == set(catalog.instances())
+    for name in sorted(described):
+        ours, theirs = catalog.instance(name), recorded[name]
+        assert ours.vcpus == theirs["VCpuInfo"]["DefaultVCpus"]
+        assert ours.memory_mib == theirs["MemoryInfo"]["SizeInMiB"]
+        assert ours.nvme_total_gb == theirs.get("InstanceStorageInfo", {}).get("TotalSizeInGB", 0)
+        assert ours.bare_metal == theirs["BareMetal"]
+        for gpu in theirs.get("GpuInfo", {}).get("Gpus", []):
+            assert catalog.gpu(ours.gpu).ec2_name == gpu["Name"]
+            assert ours.gpu_memory_mib == gpu["MemoryInfo"]["SizeInMiB"]
+            assert ours.api_gpu_count == gpu["Count"]
+
+
+def test_a_price_row_names_a_type_once_a_region():
+    rows = [(row["type"], row["region"]) for row in _data.rows("instance_prices.json")]
+    assert len(set(rows)) == len(rows)
+    assert {name for name, _ in rows} == set(catalog.instances())
+
+
+@pytest.mark.parametrize("name", list(catalog.instances()))
+def test_an_instance_type_keeps_the_invariants(name):
+    instance = catalog.instance(name)
+    assert (instance.gpu is None) == (instance.gpu_count == 0)
+    assert instance.api_gpu_count == (instance.gpu_count if instance.gpu_fraction == 1 else 0)
+    assert instance.max_pods == instance.enis * (instance.ipv4_per_eni - 1) + 2
+    assert instance.bare_metal == name.endswith("metal")
+    assert instance.arch == "x86_64"
+    for price in instance.prices.values():
+        assert price.on_demand is None or price.on_demand > 0
+        assert price.spot is None or price.spot > 0
+        if price.on_demand and price.spot:
+            assert price.spot <= price.on_demand
+        assert price.interruption_band in (None, 0, 1, 2, 3, 4)
+
+
+def test_within_a_family_a_machine_with_more_of_everything_costs_at_least_as_much():
+    for one in catalog.gpu_instances():
+        for other in catalog.gpu_instances(one.gpu):
+            if one.family == other.family and one.gpu_count <= other.gpu_count and one.vcpus <= other.vcpus:
+                prices = [kind.price("us-east-1").on_demand for kind in (one, other)]
+                if one.gpu_fraction <= other.gpu_fraction and None not in prices:
+                    assert prices[0] <= prices[1], (one.name, other.name)
+
+
+# name: GPU, count, vCPU, GiB, NVMe GB, on-demand USD/h us-east-1, pods
+PUBLISHED = {
+    "g4dn.xlarge": ("t4", 1, 4, 16, 125, 0.526, 29),
+    "g4dn.8xlarge": ("t4", 1, 32, 128, 900, 2.176, 58),
+    "g4dn.12xlarge": ("t4", 4, 48, 192, 900, 3.912, 234),
+    "g4dn.16xlarge": ("t4", 1, 64, 256, 900, 4.352, 58),
+    "g4dn.metal": ("t4", 8, 96, 384, 1800, 7.824, 737),
+    "g5.xlarge": ("a10g", 1, 4, 16, 250, 1.006, 58),
+    "g5.12xlarge": ("a10g", 4, 48, 192, 3800, 5.672, 737),
+    "g5.48xlarge": ("a10g", 8, 192, 768, 7600, 16.288, 345),
+    "g6.xlarge": ("l4", 1, 4, 16, 250, 0.8048, 58),
+    "g6.16xlarge": ("l4", 1, 64, 256, 1880, 3.3968, 737),
+    "g6.24xlarge": ("l4", 4, 96, 384, 3760, 6.6752, 737),
+    "gr6.4xlarge": ("l4", 1, 16, 128, 600, 1.5392, 234),
+    "g6e.xlarge": ("l40s", 1, 4, 32, 250, 1.861, 58),
+    "g6e.12xlarge": ("l40s", 4, 48, 384, 3800, 10.49264, 292),
+    "g6e.48xlarge": ("l40s", 8, 192, 1536, 7600, 30.13118, 492),
+    "g6f.large": ("l4", 1, 2, 8, 100, 0.202, 20),
+    "g7e.2xlarge": ("rtx-pro-6000", 1, 8, 64, 1900, 3.36312, 254),
+    "g7e.48xlarge": ("rtx-pro-6000", 8, 192, 2048, 15200, 33.14432, 632),
+    "p3.2xlarge": ("v100-16gb", 1, 8, 61, 0, 3.06, 58),
+    "p3dn.24xlarge": ("v100-32gb", 8, 96, 768, 1800, 31.212, 737),
+    "p4d.24xlarge": ("a100-40gb", 8, 96, 1152, 8000, 21.957642, 737),
+    "p4de.24xlarge": ("a100-80gb", 8, 96, 1152, 8000, 27.44705, 737),
+    "p5.4xlarge": ("h100", 1, 16, 256, 3800, 6.88, 118),
+    "p5.48xlarge": ("h100", 8, 192, 2048, 30400, 55.04, 100),
+    "p5e.48xlarge": ("h200", 8, 192, 2048, 30400, None, 100),
+    "p5en.48xlarge": ("h200", 8, 192, 2048, 30400, 63.296, 198),
+    "p6-b200.48xlarge": ("b200", 8, 192, 2048, 30400, 113.9328, 198),
+    "p6-b300.48xlarge": ("b300", 8, 192, 4096, 30400, 142.416, 198),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_known_types_read_as_published(name):
+    kind = catalog.instance(name)
+    price = kind.price("us-east-1").on_demand
+    memory = kind.memory_mib // 1024
+    assert PUBLISHED[name] == (
+        kind.gpu, kind.gpu_count, kind.vcpus, memory, kind.nvme_total_gb, price, kind.max_pods,
+    )  # fmt: skip
+
+
+def test_an_unknown_region_is_unpriced_not_an_error():
+    assert catalog.instance("g5.xlarge").price("mars-north-1").on_demand is None
+
+
+def test_a_wrong_name_suggests_the_right_one():
+    with pytest.raises(catalog.UnknownInstanceType, match=r"did you mean g4dn\.xlarge") as caught:
+        catalog.instance("g4nd.xlarge")
+    assert isinstance(caught.value, KeyError)
+    assert caught.value.suggestions[0] == "g4dn.xlarge"
+    with pytest.raises(catalog.UnknownGpu, match="did you mean h100"):
+        catalog.gpu("h10")
+
+
+@pytest.mark.parametrize("key", list(catalog.gpus()))
+def test_a_gpu_keeps_the_invariants(key):
+    gpu = catalog.gpu(key)
+    assert any(kind.gpu == key for kind in catalog.gpu_instances())
+    assert not set(gpu.tflops) & set(gpu.unsupported)
+    assert gpu.runs_cuda(gpu.cuda_first)
+    assert gpu.accelerator_label == gpu.accelerator_label.lower()
+    slices = max((profile.compute_slices for profile in gpu.mig), default=0)
+    for profile in gpu.mig:
+        assert profile.compute_slices * profile.max_instances <= slices
+        assert profile.memory_gib * profile.max_instances * 1024 <= gpu.memory_mib * 1.03
+        assert profile.name == f"{profile.compute_slices}g.{profile.memory_gib}gb"
+    if gpu.mig:
+        assert gpu.mig[-1].max_instances == 1
+        assert gpu.mig[0].max_instances == slices
+
+
+def test_a_v100_ends_with_cuda_12_and_driver_580():
+    v100 = catalog.gpu("v100-16gb")
+    assert v100.runs_cuda("12.9")
+    assert not v100.runs_cuda("13.0")
+    assert catalog.driver_branch("580.159.03").drives(v100.compute_capability)
+    assert not catalog.driver_branch("595.58.03").drives(v100.compute_capability)
+    assert v100.supports("bf16") is False
+
+
+def test_cuda_drivers_rise_with_the_toolkit_and_stay_above_the_floor_of_their_major():
+    toolkits = list(catalog.cuda_toolkits().values())
+    drivers = [[kit.driver, *kit.updates] for kit in toolkits if kit.driver]
+    flat = [catalog.version(driver) for bundle in drivers for driver in bundle]
+    assert flat == sorted(flat)
+    assert [catalog.version(kit.version) for kit in toolkits] == sorted(catalog.version(k.version) for k in toolkits)
+    for kit in toolkits:
+        assert kit.driver is None or catalog.version(kit.driver) >= catalog.version(kit.minimum_driver)
+    assert catalog.cuda_toolkit("12.4.1").version == "12.4"
+
+
+def test_a_driver_branch_speaks_the_cuda_whose_toolkit_bundled_it():
+    for kit in catalog.cuda_toolkits().values():
+        branch = catalog.driver_branch(kit.driver) if kit.driver else None
+        assert branch is None or branch.max_cuda == kit.version
+
+
+def test_every_image_carries_a_driver_branch_we_know():
+    for ami in catalog.eks_amis():
+        assert ami.kubernetes in catalog.eks_versions()
+        assert ami.driver is None or catalog.driver_branch(ami.driver)
+        if ami.os == "al2023" and ami.date:
+            assert ami.release.startswith(f"{ami.kubernetes}.")
+            assert ami.release.endswith(f"{ami.date:%Y%m%d}")
+            assert ami.tag == f"v{ami.date:%Y%m%d}"
+    assert catalog.latest_ami("1.35").release == "1.35.6-20260714"
+    assert catalog.latest_ami("1.35", "bottlerocket").driver == "580.178.04"
+
+
+def test_eks_support_ends_in_order_and_each_day_has_one_answer():
+    versions = list(catalog.eks_versions().values())
+    for version in versions:
+        assert version.released < version.end_of_standard_support
+        assert (
+            version.end_of_extended_support is None or version.end_of_standard_support < version.end_of_extended_support
+        )
+    for older, newer in pairwise(versions):
+        assert older.released < newer.released
+        assert older.end_of_standard_support < newer.end_of_standard_support
+
+
+@pytest.mark.parametrize(("day", "support"), [
+    (date(2025, 10, 1), "unknown"),
+    (date(2025, 10, 2), "standard"),
+    (date(2026, 12, 1), "standard"),
+    (date(2026, 12, 2), "extended"),
+    (date(2027, 12, 1), "extended"),
+    (date(2027, 12, 2), "ended"),
+])  # fmt: skip
+def test_support_changes_at_the_start_of_the_named_day(day, support):
+    assert catalog.eks_versions()["1.34"].support_on(day) == support
+
+
+def test_support_after_an_unknown_end_is_unknown():
+    assert catalog.eks_versions()["1.36"].support_on(date(2099, 1, 1)) == "unknown"
+
+
+def test_every_gpu_family_has_an_on_demand_quota_and_only_p6_lacks_a_spot_one():
+    families = {kind.family for kind in catalog.instances().values()}
+    assert all(catalog.quota_for(family, "on-demand") for family in families)
+    assert {family for family in families if not catalog.quota_for(family, "spot")} == {"p6-b200", "p6-b300"}
+    assert catalog.quota_for("p5", "spot").code == "L-C4BD4855"
+    assert catalog.quota_for("p4d", "spot").code == "L-7212CCBC"
+
+
+def test_a_fixed_price_is_of_its_region_or_of_everywhere():
+    assert catalog.fixed_price("eks.control-plane", "us-west-2").value == 0.10
+    assert catalog.fixed_price("github.runner.linux-4-core-gpu", "us-west-2").value == 0.052
+    assert catalog.fixed_price("kms.key", "us-west-2") is None
+    with pytest.raises(catalog.UnknownPrice, match=r"did you mean kms\.key"):
+        catalog.fixed_price("kms.keys", "us-east-1")
+
+
+@given(st.dates(min_value=date(2026, 1, 1), max_value=date(2100, 1, 1)), st.integers(min_value=0, max_value=2000))
+def test_a_file_is_stale_exactly_when_it_is_older_than_its_limit(today, limit):
+    assert {stamp.file for stamp in catalog.stale(today, limit)} == {
+        stamp.file for stamp in catalog.stamps() if stamp.age_days(today) > limit
+    }
+
+
+def test_each_file_has_its_own_limit():
+    stamp = next(stamp for stamp in catalog.stamps() if stamp.file == "instance_prices.json")
+    last = stamp.as_of + timedelta(days=120)
+    assert stamp not in catalog.stale(last)
+    assert stamp in catalog.stale(last + timedelta(days=1))
+
+
+def test_loading_needs_neither_aws_nor_pydantic_and_is_quick():
+    program = """
+import sys, time
+import paddock.catalog as catalog
+start = time.perf_counter()
+catalog.instances()
+print((time.perf_counter() - start) * 1000)
+print(sorted({"boto3", "botocore", "pydantic", "pulumi", "paddock.catalog.refresh"} & set(sys.modules)))
+"""
+    root = Path(__file__).parents[2]
+    runs = [
+        subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True).stdout
+        for _ in range(3)
+    ]
+    assert all(run.splitlines()[1] == "[]" for run in runs)
+    assert min(float(run.splitlines()[0]) for run in runs) < 15

@@ -1,0 +1,302 @@
+"""Refresh: AWS's answers are merged, what they lack is kept and named, what fails leaves the files alone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import UTC, date, datetime, timedelta, timezone
+
+import pytest
+
+from paddock.catalog import _answers, _data
+
+boto3 = pytest.importorskip("boto3")
+moto = pytest.importorskip("moto")
+
+from botocore.exceptions import EndpointConnectionError, NoCredentialsError  # noqa: E402
+from botocore.stub import ANY, Stubber  # noqa: E402
+
+from paddock.catalog.refresh import SOURCES, refresh, refresh_main  # noqa: E402
+
+TODAY = date(2026, 12, 24)
+REGIONS = ["us-east-1", "us-west-2"]
+
+
+@pytest.fixture(autouse=True)
+def no_credentials_of_ours(monkeypatch):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return shutil.copytree(_data.DATA, tmp_path / "data")
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def row(folder, file, **keys):
+    return next(row for row in _data.document(file, folder)["rows"] if keys.items() <= row.items())
+
+
+class Aws:
+    """Clients whose answers are queued; a queued exception is raised by the call."""
+
+    def __init__(self):
+        self.clients = {}
+        self.stubs = {}
+
+    def answer(self, service, method, response, params=None, region="us-east-1"):
+        self.stub(service, region).add_response(method, response, params)
+        return self
+
+    def refuse(self, service, method, code, region="us-east-1"):
+        self.stub(service, region).add_client_error(method, code, "no")
+        return self
+
+    def stub(self, service, region):
+        if (service, region) not in self.stubs:
+            client = boto3.client(service, region_name=region)
+            self.clients[service, region] = client
+            self.stubs[service, region] = Stubber(client)
+            self.stubs[service, region].activate()
+        return self.stubs[service, region]
+
+    def __call__(self, service, region):
+        return self.clients[service, region]
+
+
+def product(name, usd):
+    term = {"priceDimensions": {"d": {"unit": "Hrs", "pricePerUnit": {"USD": usd}}}}
+    return json.dumps({"product": {"attributes": {"instanceType": name}}, "terms": {"OnDemand": {"t": term}}})
+
+
+def spot(name, zone, usd, at=0):
+    moment = datetime(2026, 12, 24, at, tzinfo=UTC)
+    return {"InstanceType": name, "AvailabilityZone": zone, "SpotPrice": usd, "Timestamp": moment}
+
+
+def test_hardware_as_ec2_describes_it_changes_nothing_but_the_date(folder):
+    with moto.mock_aws():
+        (report,) = refresh(boto3.client, TODAY, ["us-east-1"], ["hardware"], folder)
+    assert report.failed is None
+    assert report.changed == ()
+    assert {"p3.2xlarge", "p3.8xlarge", "p3.16xlarge"} <= set(report.kept)
+    content = _data.document("instances.json", folder)
+    assert content["rows"] == _data.document("instances.json")["rows"]
+    assert content["as_of"] == "2026-12-24"
+
+
+def test_hardware_that_differs_is_corrected_and_the_gpu_key_is_left_to_us(folder):
+    content = _data.document("instances.json", folder)
+    wrong = next(row for row in content["rows"] if row["name"] == "g6f.large")
+    wrong |= {"enis": 99, "gpu": "t4"}
+    _data.write("instances.json", content, folder)
+    with moto.mock_aws():
+        (report,) = refresh(boto3.client, TODAY, ["us-east-1"], ["hardware"], folder)
+    assert report.changed == ("g6f.large enis 99 -> 2",)
+    assert row(folder, "instances.json", name="g6f.large")["enis"] == 2
+    assert row(folder, "instances.json", name="g6f.large")["gpu"] == "t4"
+
+
+def test_on_demand_prices_are_merged_and_absent_ones_kept(folder):
+    aws = Aws()
+    for region, usd in zip(REGIONS, ("1.5", "1.6"), strict=True):
+        for listed in ([product("g5.xlarge", usd), product("g5.2xlarge", "0")], []):
+            aws.answer(
+                "pricing",
+                "get_products",
+                {"PriceList": listed},
+                {"ServiceCode": "AmazonEC2", "FormatVersion": "aws_v1", "Filters": ANY},
+            )
+        assert region in REGIONS
+    (report,) = refresh(aws, TODAY, REGIONS, ["on-demand"], folder)
+    assert report.changed == (
+        "g5.xlarge us-east-1 on_demand 1.006 -> 1.5",
+        "g5.xlarge us-west-2 on_demand 1.006 -> 1.6",
+    )
+    assert "g5.2xlarge us-east-1 on_demand" in report.kept  # a price of 0 is no price
+    new = row(folder, "instance_prices.json", type="g5.xlarge", region="us-west-2")
+    assert new["on_demand"] == 1.6
+    assert new["on_demand_source"] == "ec2-pricing"
+    assert new["spot"] == 0.5237
+    content = _data.document("instance_prices.json", folder)
+    assert content["as_of"] == "2026-12-24"
+    assert "ec2-pricing" in {source["key"] for source in content["sources"]}
+
+
+def test_one_region_of_two_does_not_make_the_price_file_new(folder):
+    aws = Aws()
+    for listed in ([product("g5.xlarge", "1.5")], []):
+        aws.answer("pricing", "get_products", {"PriceList": listed})
+    refresh(aws, TODAY, ["us-east-1"], ["on-demand"], folder)
+    assert _data.document("instance_prices.json", folder)["as_of"] == _data.document("instance_prices.json")["as_of"]
+
+
+def test_spot_is_the_median_of_the_latest_price_of_each_zone(folder):
+    history = [
+        spot("g5.xlarge", "a", "9.9", at=1),
+        spot("g5.xlarge", "a", "0.3", at=2),
+        spot("g5.xlarge", "b", "0.4"),
+        spot("g5.xlarge", "c", "0.9"),
+        spot("c5.large", "a", "0.1"),
+    ]
+    aws = Aws().answer("ec2", "describe_spot_price_history", {"SpotPriceHistory": history, "NextToken": ""})
+    (report,) = refresh(aws, TODAY, ["us-east-1"], ["spot"], folder)
+    assert report.changed == ("g5.xlarge us-east-1 spot 0.5089 -> 0.4",)
+    new = row(folder, "instance_prices.json", type="g5.xlarge", region="us-east-1")
+    assert (new["spot"], new["spot_source"]) == (0.4, "ec2")
+    assert new["interruption_band"] == 4
+
+
+def test_a_region_new_to_the_file_gets_rows_beside_the_others(folder):
+    aws = Aws()
+    history = {"SpotPriceHistory": [spot("g5.xlarge", "a", "0.7")]}
+    aws.answer("ec2", "describe_spot_price_history", history, region="eu-west-1")
+    refresh(aws, TODAY, ["eu-west-1"], ["spot"], folder)
+    rows = [row for row in _data.document("instance_prices.json", folder)["rows"] if row["type"] == "g5.xlarge"]
+    assert [row["region"] for row in rows] == ["eu-west-1", "us-east-1", "us-west-2"]
+    assert rows[0]["on_demand"] is None
+
+
+def test_eks_versions_are_dated_in_utc_and_new_ones_added(folder):
+    seattle = timezone(timedelta(hours=-8))
+    versions = [
+        {
+            "clusterVersion": name,
+            "releaseDate": datetime(2026, 1, 27, 16, tzinfo=seattle),
+            "endOfStandardSupportDate": datetime(2027, 3, 26, 16, tzinfo=seattle),
+            "endOfExtendedSupportDate": datetime(2028, 3, 26, 16, tzinfo=seattle),
+        }
+        for name in ("1.40", "1.35")
+    ]
+    aws = Aws().answer("eks", "describe_cluster_versions", {"clusterVersions": versions})
+    (report,) = refresh(aws, TODAY, REGIONS, ["eks-versions"], folder)
+    assert report.changed == ("1.40 added",)
+    assert "1.30" in report.kept
+    assert row(folder, "eks_versions.json", version="1.40")["end_of_standard_support"] == "2027-03-27"
+    assert _data.document("eks_versions.json", folder)["rows"][-1]["version"] == "1.40"
+
+
+def test_a_quota_unknown_in_the_region_is_kept(folder):
+    aws = Aws()
+    for number, held in enumerate(_data.document("quotas.json", folder)["rows"]):
+        if held["code"] == "L-C4BD4855":
+            aws.refuse("service-quotas", "get_aws_default_service_quota", "NoSuchResourceException")
+        else:
+            value = 64.0 if number == 0 else held["default"]
+            aws.answer("service-quotas", "get_aws_default_service_quota", {"Quota": {"Value": value}})
+    (report,) = refresh(aws, TODAY, REGIONS, ["quotas"], folder)
+    assert report.changed == ("L-DB2E81BA default 0 -> 64.0",)
+    assert report.kept == ("L-C4BD4855",)
+
+
+def test_a_recommended_image_is_added_newest_first_without_guessing_its_driver(folder):
+    aws = Aws()
+    for release in ("1.36.2-20260714", "1.35.9-20261201"):
+        aws.answer("ssm", "get_parameter", {"Parameter": {"Value": release}}, {"Name": ANY})
+    for _ in ("1.34", "1.33", "1.37"):
+        aws.refuse("ssm", "get_parameter", "ParameterNotFound")
+    (report,) = refresh(aws, TODAY, REGIONS, ["amis"], folder)
+    assert report.changed == ("al2023 1.35 1.35.9-20261201 added",)
+    assert report.kept == ("1.34 recommended release", "1.33 recommended release")
+    images = [row for row in _data.document("eks_amis.json", folder)["rows"] if row["kubernetes"] == "1.35"]
+    assert (images[0]["release"], images[0]["date"], images[0]["driver"]) == ("1.35.9-20261201", "2026-12-01", None)
+
+
+@pytest.mark.parametrize(("code", "advice"), [
+    ("AccessDeniedException", "allow eks:DescribeClusterVersions"),
+    ("ExpiredTokenException", "log in again"),
+    ("ThrottlingException", "try again later"),
+])  # fmt: skip
+def test_a_refused_source_says_what_to_do_and_leaves_its_file(folder, code, advice):
+    before = contents(folder)
+    aws = Aws().refuse("eks", "describe_cluster_versions", code)
+    (report,) = refresh(aws, TODAY, REGIONS, ["eks-versions"], folder)
+    assert advice in report.failed
+    assert contents(folder) == before
+
+
+@pytest.mark.parametrize(("error", "advice"), [
+    (NoCredentialsError(), "aws sso login"),
+    (EndpointConnectionError(endpoint_url="https://eks"), "check region and network"),
+])  # fmt: skip
+def test_an_unreachable_aws_fails_every_source_and_no_file_changes(folder, error, advice):
+    def clients(service, region):
+        raise error
+
+    before = contents(folder)
+    reports = refresh(clients, TODAY, REGIONS, folder=folder)
+    assert [report.source for report in reports] == list(SOURCES)
+    assert all(advice in report.failed for report in reports)
+    assert contents(folder) == before
+
+
+def test_one_failure_does_not_stop_the_others(folder):
+    history = {"SpotPriceHistory": [spot("g5.xlarge", "a", "0.7")]}
+    aws = Aws().refuse("pricing", "get_products", "AccessDeniedException")
+    aws.answer("ec2", "describe_spot_price_history", history)
+    on_demand, spots = refresh(aws, TODAY, ["us-east-1"], ["on-demand", "spot"], folder)
+    assert on_demand.failed
+    assert spots.failed is None
+    new = row(folder, "instance_prices.json", type="g5.xlarge", region="us-east-1")
+    assert (new["on_demand"], new["spot"]) == (1.006, 0.7)
+
+
+def test_an_empty_or_strange_answer_is_a_failure_not_a_new_date(folder):
+    before = contents(folder)
+    aws = Aws().answer("eks", "describe_cluster_versions", {"clusterVersions": []})
+    aws.answer("pricing", "get_products", {"PriceList": ["{}"]})
+    aws.answer("pricing", "get_products", {"PriceList": []})
+    empty, strange = refresh(aws, TODAY, ["us-east-1"], ["eks-versions", "on-demand"], folder)
+    assert "nothing" in empty.failed
+    assert "form" in strange.failed
+    assert contents(folder) == before
+
+
+def test_a_dry_run_reports_and_writes_nothing(folder):
+    before = contents(folder)
+    aws = Aws().answer(
+        "ec2", "describe_spot_price_history", {"SpotPriceHistory": [spot("g5.xlarge", "a", "0.7")]}
+    )  # fmt: skip
+    (report,) = refresh(aws, TODAY, ["us-east-1"], ["spot"], folder, write=False)
+    assert report.changed
+    assert contents(folder) == before
+
+
+def test_a_broken_write_leaves_the_old_file_and_no_rubbish(folder):
+    before = contents(folder)
+    with pytest.raises(TypeError):
+        _data.write("quotas.json", {"schema": 1, "bad": object()}, folder)
+    assert contents(folder) == before
+
+
+def test_a_source_that_does_not_exist_is_the_callers_mistake(folder):
+    with pytest.raises(ValueError, match="hardware, on-demand, spot"):
+        refresh(Aws(), TODAY, REGIONS, ["prices"], folder)
+    with pytest.raises(ValueError, match="regions at least one"):
+        refresh(Aws(), TODAY, [], folder=folder)
+
+
+def test_the_task_without_credentials_reports_in_json_and_writes_nothing(folder, monkeypatch):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.setenv(name, str(folder / "none"))
+    result = json.loads(json.dumps(refresh_main(path=folder, region="us-east-1")))
+    assert [source["source"] for source in result["sources"]] == list(SOURCES)
+    assert all("no AWS credentials" in source["failed"] for source in result["sources"])
+    assert contents(folder) == contents(_data.DATA)
+
+
+def test_merging_the_same_answer_twice_changes_nothing_the_second_time():
+    rows = _data.rows("instance_prices.json")
+    once = _answers.on_demand_rows(rows, {"g5.xlarge": 2.0}, "us-east-1")
+    twice = _answers.on_demand_rows(once.rows, {"g5.xlarge": 2.0}, "us-east-1")
+    assert once.changed
+    assert twice.changed == ()
+    assert twice.rows == once.rows
