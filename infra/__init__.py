@@ -1,0 +1,1 @@
+"""The Pulumi program: a fleet as AWS and Kubernetes resources."""

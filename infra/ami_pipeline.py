@@ -1,0 +1,136 @@
+"""EC2 Image Builder pipeline for GPU machine images. Building is asked for by a task; `up` never waits for it."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pulumi
+import pulumi_aws as aws
+
+from infra.component import Component, assumed_by
+from infra.network import Network
+from paddock.fleet import Fleet
+
+COMPONENTS = Path(__file__).parent.parent / "ami" / "components"
+_POLICIES = (
+    "arn:aws:iam::aws:policy/EC2InstanceProfileForImageBuilder",
+    "arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore",
+)
+
+
+class AmiPipeline(Component):
+    """Starts from Amazon's EKS NVIDIA image for the cluster's minor, so driver, toolkit and nodeadm match already."""
+
+    def __init__(
+        self, name: str, fleet: Fleet, network: Network | None, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__(name, opts)
+        build = fleet.images.ami
+        key = self.key(name, f"GPU machine images of {fleet.name}")
+        documents = {path.stem: path.read_text(encoding="utf-8") for path in sorted(COMPONENTS.glob("*.yaml"))}
+        # Names stay automatic: with a fixed one a change would delete first, while the recipe still points at it.
+        components = [
+            aws.imagebuilder.Component(
+                f"{name}-{stem}",
+                platform="Linux",
+                supported_os_versions=["Amazon Linux 2023"],
+                version=content_version(document),
+                data=document,
+                kms_key_id=key.arn,
+                opts=self.child(),
+            )
+            for stem, document in documents.items()
+        ]
+        recipe = aws.imagebuilder.ImageRecipe(
+            f"{name}-recipe",
+            parent_image=(
+                f"ssm:/aws/service/eks/optimized-ami/{fleet.cluster.version}"
+                f"/amazon-linux-2023/x86_64/nvidia/{_release(fleet)}/image_id"
+            ),
+            version=content_version(fleet.eks_release or "", str(build.disk), *documents.values()),
+            components=[{"component_arn": component.arn} for component in components],
+            block_device_mappings=[
+                {
+                    "device_name": "/dev/xvda",
+                    "ebs": {
+                        "volume_type": "gp3",
+                        "volume_size": build.disk,
+                        "encrypted": "true",
+                        "kms_key_id": key.arn,
+                        "delete_on_termination": "true",
+                    },
+                }
+            ],
+            opts=self.child(),
+        )
+        role = self.role(f"{name}-builder", assumed_by("ec2.amazonaws.com"), _POLICIES)
+        profile = aws.iam.InstanceProfile(f"{name}-builder", role=role.name, opts=self.child())
+        infrastructure = aws.imagebuilder.InfrastructureConfiguration(
+            f"{name}-builder",
+            instance_profile_name=profile.name,
+            # GPU types only: the test phase then runs on a real GPU.
+            instance_types=list(build.instances),
+            subnet_id=network.subnet_ids()[0] if network else None,
+            security_group_ids=[self._builder_group(name, network).id] if network else None,
+            instance_metadata_options={"http_tokens": "required", "http_put_response_hop_limit": 1},
+            terminate_instance_on_failure=True,
+            resource_tags=dict(fleet.tags),
+            opts=self.child(),
+        )
+        distribution = aws.imagebuilder.DistributionConfiguration(
+            f"{name}-distribution",
+            distributions=[
+                {
+                    "region": fleet.region,
+                    "ami_distribution_configuration": {
+                        "name": f"{fleet.name}-gpu-{fleet.cluster.version}-{{{{ imagebuilder:buildDate }}}}",
+                        "ami_tags": {**fleet.tags, "paddock:kubernetes": fleet.cluster.version},
+                        "kms_key_id": key.arn,
+                    },
+                }
+            ],
+            opts=self.child(),
+        )
+        self.pipeline = aws.imagebuilder.ImagePipeline(
+            name,
+            image_recipe_arn=recipe.arn,
+            infrastructure_configuration_arn=infrastructure.arn,
+            distribution_configuration_arn=distribution.arn,
+            enhanced_image_metadata_enabled=True,
+            image_tests_configuration={"image_tests_enabled": True, "timeout_minutes": 90},
+            schedule={"schedule_expression": build.schedule} if build.schedule else None,
+            opts=self.child(),
+        )
+        self.register_outputs({"pipelineArn": self.pipeline.arn})
+
+    def _builder_group(self, name: str, network: Network) -> aws.ec2.SecurityGroup:
+        return aws.ec2.SecurityGroup(
+            f"{name}-builder",
+            vpc_id=network.vpc_id,
+            description="Image builds: HTTPS out, nothing in",
+            egress=[
+                {
+                    "protocol": "tcp",
+                    "from_port": 443,
+                    "to_port": 443,
+                    "cidr_blocks": ["0.0.0.0/0"],
+                    "description": "Packages, registries and AWS APIs",
+                }
+            ],
+            opts=self.child(),
+        )
+
+
+def _release(fleet: Fleet) -> str:
+    """The pinned release in the form SSM names it, so that a build does not depend on its day."""
+    if fleet.eks_release is None:
+        return "recommended"
+    date = fleet.eks_release.rpartition("-")[2]
+    return f"amazon-eks-node-al2023-x86_64-nvidia-{fleet.cluster.version}-v{date}"
+
+
+def content_version(*contents: str) -> str:
+    """A version that changes with the content: Image Builder's versions can never be overwritten."""
+    digest = hashlib.sha256("\0".join(contents).encode()).hexdigest()
+    return f"1.{int(digest[:6], 16)}.{int(digest[6:12], 16)}"

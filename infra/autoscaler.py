@@ -1,0 +1,101 @@
+"""cluster-autoscaler: nodes come when pods wait, spot before on-demand, and go when they are idle."""
+
+from __future__ import annotations
+
+import pulumi
+import pulumi_aws as aws
+
+from infra import versions
+from infra.addons import AddOns
+from infra.cluster import Cluster
+from infra.component import POD_IDENTITY, Component, allow, policy
+from infra.gpu_pool import AUTOSCALER
+from infra.helm import Chart, release
+from paddock.fleet import Fleet, nodes
+
+CHART = Chart("cluster-autoscaler", versions.CLUSTER_AUTOSCALER_CHART, "https://kubernetes.github.io/autoscaler")
+NAMESPACE = "kube-system"
+SERVICE_ACCOUNT = "cluster-autoscaler"
+
+# Higher wins. A managed node group's Auto Scaling group is named after it: eks-<pool>-<capacity>-...
+PRIORITIES = "100:\n- .*-(reserved|capacity-block)-.*\n50:\n- .*-spot-.*\n10:\n- .*\n"
+
+_LOOK = (
+    "autoscaling:DescribeAutoScalingGroups",
+    "autoscaling:DescribeAutoScalingInstances",
+    "autoscaling:DescribeLaunchConfigurations",
+    "autoscaling:DescribeScalingActivities",
+    "ec2:DescribeImages",
+    "ec2:DescribeInstanceTypes",
+    "ec2:DescribeLaunchTemplateVersions",
+    "ec2:GetInstanceTypesFromInstanceRequirements",
+)
+_ACT = ("autoscaling:SetDesiredCapacity", "autoscaling:TerminateInstanceInAutoScalingGroup")
+
+
+class Autoscaler(Component):
+    """One Helm release, and a role that may resize this cluster's groups and no others."""
+
+    def __init__(
+        self, name: str, fleet: Fleet, cluster: Cluster, addons: AddOns, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__(name, opts)
+        owned = {"StringEquals": {f"aws:ResourceTag/{AUTOSCALER}/{fleet.cluster_name}": "owned"}}
+        groups = self.account().apply(
+            lambda account: policy(
+                allow(_LOOK),
+                allow(
+                    ["eks:DescribeNodegroup"],
+                    f"arn:aws:eks:{fleet.region}:{account}:nodegroup/{fleet.cluster_name}/*",
+                ),
+                allow(_ACT, f"arn:aws:autoscaling:{fleet.region}:{account}:autoScalingGroup:*", Condition=owned),
+            )
+        )
+        role = self.role(name, POD_IDENTITY, inline=groups)
+        identity = aws.eks.PodIdentityAssociation(
+            name,
+            cluster_name=cluster.eks_name,
+            namespace=NAMESPACE,
+            service_account=SERVICE_ACCOUNT,
+            role_arn=role.arn,
+            opts=self.child(depends_on=addons.identity),
+        )
+        release(
+            self,
+            name,
+            CHART,
+            release_name="cluster-autoscaler",
+            namespace=NAMESPACE,
+            values={
+                "autoDiscovery": {"clusterName": fleet.cluster_name},
+                "awsRegion": fleet.region,
+                "image": {"tag": versions.CLUSTER_AUTOSCALER[fleet.cluster.version]},
+                "rbac": {"serviceAccount": {"create": True, "name": SERVICE_ACCOUNT}},
+                "expanderPriorities": PRIORITIES,
+                "extraArgs": {
+                    "expander": "priority,least-waste",
+                    "scale-down-unneeded-time": "10m",
+                    "scale-down-delay-after-add": "5m",
+                    "skip-nodes-with-system-pods": False,
+                    "skip-nodes-with-local-storage": False,
+                    # A spot pool that gets no capacity is passed over after this, and the on-demand one asked.
+                    "max-node-provision-time": "10m",
+                },
+                "nodeSelector": nodes.system_selector(fleet),
+                "priorityClassName": "system-cluster-critical",
+                "resources": {"requests": {"cpu": "100m", "memory": "300Mi"}, "limits": {"memory": "600Mi"}},
+                "containerSecurityContext": {
+                    "allowPrivilegeEscalation": False,
+                    "readOnlyRootFilesystem": True,
+                    "capabilities": {"drop": ["ALL"]},
+                },
+                "securityContext": {
+                    "runAsNonRoot": True,
+                    "runAsUser": 65534,
+                    "runAsGroup": 65534,
+                    "seccompProfile": {"type": "RuntimeDefault"},
+                },
+            },
+            depends_on=[identity, *cluster.ready],
+        )
+        self.register_outputs({})

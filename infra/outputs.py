@@ -1,0 +1,31 @@
+"""What a stack tells its owner, and the stacks that build on it."""
+
+from __future__ import annotations
+
+import pulumi
+
+from infra.cluster import Cluster
+from infra.registry import Registry
+from paddock.fleet import Fleet
+
+
+def images(registry: Registry) -> None:
+    pulumi.export("registry", registry.url)
+
+
+def cluster(made: Cluster) -> None:
+    pulumi.export("kubeconfigCommand", made.command)
+    pulumi.export("kubeconfig", made.kubeconfig)
+
+
+def runners(fleet: Fleet) -> None:
+    """Each runner's labels, and the line a workflow asks for it with."""
+    pulumi.export(
+        "runners",
+        {name: {"labels": list(fleet.labels(name)), "runsOn": runs_on(fleet, name)} for name in fleet.runners},
+    )
+
+
+def runs_on(fleet: Fleet, name: str) -> str:
+    """The ready line for a workflow file."""
+    return f"runs-on: [{', '.join(fleet.labels(name))}]"

@@ -1,0 +1,63 @@
+"""The whole system on one screen: read it from top to bottom as the fleet is built."""
+
+from __future__ import annotations
+
+import pulumi
+import pulumi_aws as aws
+
+from infra import config, outputs
+from infra.addons import AddOns
+from infra.ami_pipeline import AmiPipeline
+from infra.autoscaler import Autoscaler
+from infra.cluster import Cluster
+from infra.device_plugin import DevicePlugin
+from infra.github_oidc import ImagePush
+from infra.gpu_pool import GpuPool
+from infra.layers import kubernetes_elsewhere
+from infra.monitoring import Monitoring
+from infra.network import Network
+from infra.registry import Registry
+from infra.runners import RunnerController, RunnerScaleSet
+from paddock.fleet import Fleet
+
+
+def main() -> None:
+    """Entry point of `pulumi up`, and of `inv plan`."""
+    build(config.fleet())
+
+
+def build(fleet: Fleet) -> None:
+    """Declare every resource of the fleet's layers that this stack holds."""
+    cloud = aws.Provider("aws", region=fleet.region, default_tags={"tags": {**fleet.tags, "paddock:fleet": fleet.name}})
+    in_aws = pulumi.ResourceOptions(providers=[cloud])
+    network = Network("network", fleet, opts=in_aws) if fleet.makes_network else None
+
+    if fleet.holds("images"):
+        registry = Registry("registry", fleet, opts=in_aws)
+        if fleet.images.push:
+            ImagePush("image-push", fleet, fleet.images.push, registry, opts=in_aws)
+        if fleet.images.ami.enabled:
+            AmiPipeline("gpu-ami", fleet, network, opts=in_aws)
+        outputs.images(registry)
+
+    if fleet.holds("cluster"):
+        cluster = Cluster("cluster", fleet, network, opts=in_aws)
+        in_cluster = pulumi.ResourceOptions(providers=[cloud, cluster.provider])
+        if network:
+            addons = AddOns("addons", fleet, cluster, opts=in_cluster)
+            for name in fleet.pools:
+                GpuPool(name, fleet, cluster, network, opts=in_aws)
+            Autoscaler("autoscaler", fleet, cluster, addons, opts=in_cluster)
+        DevicePlugin("device-plugin", fleet, cluster, opts=in_cluster)
+        if fleet.monitoring.enabled:
+            Monitoring("monitoring", fleet, cluster, opts=in_cluster)
+        outputs.cluster(cluster)
+
+    if fleet.holds("runners"):
+        kubernetes = cluster.provider if fleet.holds("cluster") else kubernetes_elsewhere(fleet)
+        ready = cluster.ready if fleet.holds("cluster") else []
+        in_arc = pulumi.ResourceOptions(providers=[cloud, kubernetes], depends_on=ready)
+        controller = RunnerController("arc", fleet, opts=in_arc)
+        for name in fleet.runners:
+            RunnerScaleSet(name, fleet, controller, opts=pulumi.ResourceOptions(providers=[cloud, kubernetes]))
+        outputs.runners(fleet)

@@ -1,0 +1,56 @@
+"""ECR repositories: tags never move, every image is scanned, everything is encrypted with our key."""
+
+from __future__ import annotations
+
+import json
+
+import pulumi
+import pulumi_aws as aws
+
+from infra.component import Component
+from paddock.fleet import Fleet
+
+
+class Registry(Component):
+    """One repository an image, under the fleet's name."""
+
+    repositories: dict[str, aws.ecr.Repository]
+    url: pulumi.Output[str]
+    """Host and prefix that image names are appended to."""
+
+    def __init__(self, name: str, fleet: Fleet, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__(name, opts)
+        key = self.key(name, f"Container images of {fleet.name}")
+        self.repositories = {
+            image: aws.ecr.Repository(
+                f"{name}-{image}",
+                name=f"{fleet.name}/{image}",
+                image_tag_mutability="IMMUTABLE",
+                image_scanning_configuration={"scan_on_push": True},
+                encryption_configurations=[{"encryption_type": "KMS", "kms_key": key.arn}],
+                opts=self.child(protect=True),
+            )
+            for image in fleet.images.repositories
+        }
+        for image, repository in self.repositories.items():
+            aws.ecr.LifecyclePolicy(
+                f"{name}-{image}",
+                repository=repository.name,
+                policy=_lifecycle(fleet.images.keep),
+                opts=self.child(),
+            )
+        self.url = self.account().apply(
+            lambda account: f"{account}.dkr.ecr.{fleet.region}.amazonaws.com/{fleet.name}"
+        )
+        self.register_outputs({"url": self.url})
+
+
+def _lifecycle(keep: int) -> str:
+    expire = {"type": "expire"}
+    untagged = {"tagStatus": "untagged", "countType": "sinceImagePushed", "countUnit": "days", "countNumber": 7}
+    tagged = {"tagStatus": "any", "countType": "imageCountMoreThan", "countNumber": keep}
+    rules = [
+        {"rulePriority": 1, "description": "Layers of abandoned pushes", "selection": untagged, "action": expire},
+        {"rulePriority": 2, "description": f"All but the newest {keep}", "selection": tagged, "action": expire},
+    ]
+    return json.dumps({"rules": rules})

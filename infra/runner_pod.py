@@ -1,0 +1,242 @@
+"""The pod a job runs in, and the values of the scale set that makes such pods. Pure data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from infra import versions
+from paddock.fleet import Fleet, capacity, nodes
+from paddock.fleet.quantity import format_cpu, format_memory
+from paddock.fleet.runner import Claim, Runner, Scratch, Storage
+
+CONTROLLER_NAMESPACE = "arc-systems"
+RUNNERS, PRIVILEGED = "arc-runners", "arc-runners-privileged"
+"""Namespaces of runner pods. Docker-in-Docker is privileged, so it is kept from all others."""
+CONTROLLER_ACCOUNT = "arc-gha-rs-controller"
+HOOKS = "paddock-job-hooks"
+"""ConfigMap of the scripts in runners/hooks."""
+_HOOKS_AT = "/opt/paddock/hooks"
+_TEMPLATE_AT = "/opt/paddock/pod-template"
+
+SPOT_GRACE_SECONDS = 110
+"""A spot instance is gone two minutes after its notice."""
+
+_KEEP = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "karpenter.sh/do-not-disrupt": "true"}
+"""Nobody moves a running job: it cannot be resumed."""
+
+
+def namespace(runner: Runner) -> str:
+    return PRIVILEGED if runner.container == "dind" else RUNNERS
+
+
+def image(fleet: Fleet, runner: Runner) -> str:
+    """Image of the runner's pod: its own, the fleet's, or GitHub's."""
+    return runner.image or fleet.images.runner or f"ghcr.io/actions/actions-runner:{versions.ACTIONS_RUNNER}"
+
+
+def priority_class(priority: int) -> str:
+    return f"paddock-{'minus-' if priority < 0 else ''}{abs(priority)}"
+
+
+def scale_set_values(fleet: Fleet, name: str, secret: str) -> dict[str, Any]:
+    """Values of the gha-runner-scale-set chart. `secret` names the Kubernetes secret with the credential."""
+    runner = fleet.runners[name]
+    values = {
+        "githubConfigUrl": fleet.github.url,
+        "githubConfigSecret": secret,
+        "runnerGroup": runner.group or fleet.github.runner_group,
+        "runnerScaleSetName": fleet.scale_set(name),
+        "scaleSetLabels": list(fleet.labels(name)),
+        "minRunners": runner.min,
+        "maxRunners": fleet.max_runners(name),
+        # Left out, the chart looks for the controller in the live cluster and fails where there is none yet.
+        "controllerServiceAccount": {"namespace": CONTROLLER_NAMESPACE, "name": CONTROLLER_ACCOUNT},
+        "listenerTemplate": {
+            "metadata": {"annotations": {"karpenter.sh/do-not-disrupt": "true"}},
+            "spec": {
+                "nodeSelector": nodes.system_selector(fleet),
+                "priorityClassName": "system-cluster-critical",
+                "containers": [
+                    {
+                        "name": "listener",
+                        "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
+                    }
+                ],
+            },
+        },
+        "template": runner_template(fleet, name),
+    }
+    if runner.container == "kubernetes-novolume":
+        values["containerMode"] = {"type": "kubernetes-novolume"}
+    return values
+
+
+def runner_template(fleet: Fleet, name: str) -> dict[str, Any]:
+    """The pod that registers with GitHub. Unless jobs have pods of their own, it is also the one with the GPU."""
+    runner = fleet.runners[name]
+    match runner.container:
+        case "kubernetes-novolume":
+            return _coordinator(fleet, runner)
+        case "dind":
+            return _with_docker(_gpu_pod(fleet, name, "runner"), image(fleet, runner))
+        case _:
+            return _gpu_pod(fleet, name, "runner")
+
+
+def job_template(fleet: Fleet, name: str) -> dict[str, Any]:
+    """What the container hook merges into each job's pod in kubernetes-novolume mode."""
+    pod = _gpu_pod(fleet, name, "$job")
+    job = pod["spec"]["containers"][0]
+    for ours in ("image", "command"):  # the workflow's own
+        del job[ours]
+    del pod["spec"]["securityContext"]
+    return pod
+
+
+def _gpu_pod(fleet: Fleet, name: str, container: str) -> dict[str, Any]:
+    runner = fleet.runners[name]
+    share = capacity.default_share(fleet, name)
+    gpu = {nodes.GPU: runner.gpus}
+    environment = {
+        **runner.environment,
+        "PADDOCK_GPUS": str(runner.gpus),
+        "ACTIONS_RUNNER_HOOK_JOB_STARTED": f"{_HOOKS_AT}/job-started.sh",
+        "ACTIONS_RUNNER_HOOK_JOB_COMPLETED": f"{_HOOKS_AT}/job-completed.sh",
+    }
+    disk = format_memory(capacity.runner_request(fleet, name).ephemeral_mib)
+    spec: dict[str, Any] = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": SPOT_GRACE_SECONDS,
+        "automountServiceAccountToken": False,
+        "nodeSelector": nodes.gpu_selector(fleet, runner.pool),
+        "tolerations": [nodes.TAINT.toleration()],
+        "securityContext": {"runAsUser": 1001, "fsGroup": 1001, "seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [
+            {
+                "name": container,
+                "image": image(fleet, runner),
+                "command": ["/home/runner/run.sh"],
+                "env": [{"name": key, "value": value} for key, value in environment.items()],
+                "resources": {
+                    "requests": {
+                        "cpu": format_cpu(share.cpu_m),
+                        "memory": format_memory(share.memory_mib),
+                        "ephemeral-storage": disk,
+                        **gpu,
+                    },
+                    "limits": {"memory": format_memory(share.memory_mib), **gpu},
+                },
+                "volumeMounts": [
+                    {"name": "work", "mountPath": "/home/runner/_work"},
+                    {"name": "shm", "mountPath": "/dev/shm"},
+                    {"name": "hooks", "mountPath": _HOOKS_AT, "readOnly": True},
+                    *(_mount(volume, storage) for volume, storage in runner.volumes.items()),
+                ],
+            }
+        ],
+        "volumes": [
+            {"name": "work", "emptyDir": {}},
+            # The default of 64 MiB stops NCCL and data loaders with shared-memory errors.
+            {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": format_memory(shm(runner, share.memory_mib))}},
+            {"name": "hooks", "configMap": {"name": HOOKS, "defaultMode": 0o555}},
+            *({"name": volume, **_source(storage)} for volume, storage in runner.volumes.items()),
+        ],
+    }
+    if runner.priority:
+        spec["priorityClassName"] = priority_class(runner.priority)
+    return {"metadata": {"annotations": dict(_KEEP)}, "spec": spec}
+
+
+def shm(runner: Runner, memory_mib: int) -> int:
+    """Size limit of /dev/shm in MiB. It is charged to the container's memory."""
+    return runner.shm or min(memory_mib // 4, 8192 * runner.gpus)
+
+
+def _coordinator(fleet: Fleet, runner: Runner) -> dict[str, Any]:
+    """The pod that only steers jobs: small, and on system nodes, so that a GPU is held just while a job uses it."""
+    return {
+        "metadata": {"annotations": dict(_KEEP), "labels": {"paddock.dev/role": "coordinator"}},
+        "spec": {
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": SPOT_GRACE_SECONDS,
+            "nodeSelector": nodes.system_selector(fleet),
+            "securityContext": {"runAsUser": 1001, "fsGroup": 1001, "seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [
+                {
+                    "name": "runner",
+                    "image": image(fleet, runner),
+                    "command": ["/home/runner/run.sh"],
+                    "env": [
+                        {"name": "ACTIONS_RUNNER_CONTAINER_HOOK_TEMPLATE", "value": f"{_TEMPLATE_AT}/pod.yaml"},
+                        # The hook's own ten minutes do not cover a new node and a 20 GB image.
+                        {"name": "ACTIONS_RUNNER_PREPARE_JOB_TIMEOUT_SECONDS", "value": "1800"},
+                    ],
+                    "resources": capacity.COORDINATOR.kubernetes(),
+                    "volumeMounts": [{"name": "pod-template", "mountPath": _TEMPLATE_AT, "readOnly": True}],
+                }
+            ],
+            "volumes": [{"name": "pod-template", "configMap": {"name": template_name(runner, fleet)}}],
+        },
+    }
+
+
+def template_name(runner: Runner, fleet: Fleet) -> str:
+    """ConfigMap with the job's pod template."""
+    name = next(key for key, other in fleet.runners.items() if other is runner)
+    return f"{fleet.scale_set(name)}-pod-template"
+
+
+def _with_docker(pod: dict[str, Any], runner_image: str) -> dict[str, Any]:
+    """Adds a Docker daemon as a sidecar. The chart's own would be an unpinned docker:dind."""
+    spec, runner = pod["spec"], pod["spec"]["containers"][0]
+    runner["env"] += [
+        {"name": "DOCKER_HOST", "value": "unix:///var/run/docker.sock"},
+        {"name": "RUNNER_WAIT_FOR_DOCKER_IN_SECONDS", "value": "120"},
+    ]
+    socket = {"name": "docker-socket", "mountPath": "/var/run"}
+    runner["volumeMounts"].append(socket)
+    spec["initContainers"] = [
+        {
+            "name": "externals",
+            "image": runner_image,
+            "command": ["cp", "-r", "/home/runner/externals/.", "/home/runner/tmpDir/"],
+            "volumeMounts": [{"name": "externals", "mountPath": "/home/runner/tmpDir"}],
+        },
+        {
+            "name": "dind",
+            "image": f"docker:{versions.DOCKER_DIND}",
+            "args": ["dockerd", "--host=unix:///var/run/docker.sock", "--group=123"],
+            "restartPolicy": "Always",
+            "securityContext": {"privileged": True, "runAsUser": 0},
+            "resources": capacity.DIND.kubernetes(),
+            "startupProbe": {"exec": {"command": ["docker", "info"]}, "failureThreshold": 24, "periodSeconds": 5},
+            "volumeMounts": [
+                {"name": "work", "mountPath": "/home/runner/_work"},
+                socket,
+                {"name": "externals", "mountPath": "/home/runner/externals"},
+            ],
+        },
+    ]
+    spec["volumes"] += [{"name": "docker-socket", "emptyDir": {}}, {"name": "externals", "emptyDir": {}}]
+    return pod
+
+
+def _mount(name: str, storage: Storage) -> dict[str, Any]:
+    read_only = {"readOnly": True} if isinstance(storage, Claim) and storage.read_only else {}
+    return {"name": name, "mountPath": storage.mount, **read_only}
+
+
+def _source(storage: Storage) -> dict[str, Any]:
+    match storage:
+        case Scratch():
+            medium = {"medium": "Memory"} if storage.medium == "memory" else {}
+            return {"emptyDir": {"sizeLimit": format_memory(storage.scratch), **medium}}
+        case Claim():
+            return {"persistentVolumeClaim": {"claimName": storage.claim, "readOnly": storage.read_only}}
+        case _:
+            claim = {
+                "accessModes": ["ReadWriteOnce"],
+                "storageClassName": storage.storage_class,
+                "resources": {"requests": {"storage": format_memory(storage.volume)}},
+            }
+            return {"ephemeral": {"volumeClaimTemplate": {"spec": claim}}}

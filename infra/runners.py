@@ -1,0 +1,347 @@
+"""Actions Runner Controller and the scale sets: what turns a queued job into a pod."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pulumi_kubernetes as k8s
+import yaml
+
+from infra import runner_pod, versions
+from infra.component import Component
+from infra.github import credential
+from infra.helm import Chart, release
+from infra.runner_pod import CONTROLLER_NAMESPACE, PRIVILEGED, RUNNERS
+from paddock.fleet import Fleet, NewNetwork, nodes
+from paddock.fleet.runner import Warm
+
+_CHARTS = "oci://ghcr.io/actions/actions-runner-controller-charts"
+CONTROLLER = Chart(f"{_CHARTS}/gha-runner-scale-set-controller", versions.ARC)
+SCALE_SET = Chart(f"{_CHARTS}/gha-runner-scale-set", versions.ARC)
+HOOKS = Path(__file__).parent.parent / "runners" / "hooks"
+SECRET = "github-credential"  # noqa: S105 - a name
+LINK_LOCAL = "169.254.0.0/16"
+"""IMDS, and the agent that hands out Pod Identity credentials."""
+
+
+class RunnerController(Component):
+    """The controller, and the namespaces its pods and the runners live in."""
+
+    release: k8s.helm.v3.Release
+
+    def __init__(self, name: str, fleet: Fleet, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__(name, opts)
+        self.fleet = fleet
+        used = {runner_pod.namespace(runner) for runner in fleet.runners.values()} | {RUNNERS}
+        # ARC puts listeners into the controller's namespace; runner pods, which run strangers' code, never are there.
+        self.namespaces = {CONTROLLER_NAMESPACE: self._namespace(CONTROLLER_NAMESPACE, "baseline")}
+        for runners in sorted(used):
+            level = "privileged" if runners == PRIVILEGED else "baseline"
+            self.namespaces[runners] = self._namespace(runners, level)
+        self._isolate()
+        self.needs = {runners: [*self._secret(runners), self._hooks(runners)] for runners in sorted(used)}
+        """What must be in a runners' namespace before a scale set is."""
+        for runners in sorted(used):
+            self._limits(runners)
+        self.priorities = {value: self._priority(value) for value in sorted({r.priority for r in fleet.runners.values()} - {0})}
+        self.warm_account = self._warm_account(sorted(used)) if any(r.warm for r in fleet.runners.values()) else None
+        self.release = release(
+            self,
+            name,
+            CONTROLLER,
+            release_name="arc",
+            namespace=self.namespaces[CONTROLLER_NAMESPACE].metadata.name,
+            values={
+                "replicaCount": 2,
+                "serviceAccount": {"create": True, "name": runner_pod.CONTROLLER_ACCOUNT},
+                "priorityClassName": "system-cluster-critical",
+                "nodeSelector": nodes.system_selector(fleet),
+                "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "512Mi"}},
+                "podSecurityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+                "securityContext": {
+                    "allowPrivilegeEscalation": False,
+                    "readOnlyRootFilesystem": True,
+                    "capabilities": {"drop": ["ALL"]},
+                },
+                "metrics": {"controllerManagerAddr": ":8080", "listenerAddr": ":8080", "listenerEndpoint": "/metrics"},
+                "flags": {
+                    "logLevel": "info",
+                    "logFormat": "json",
+                    # Two by default: a push that starts fifty jobs would wait for its pods in pairs.
+                    "runnerMaxConcurrentReconciles": 10,
+                },
+            },
+            depends_on=list(self.namespaces.values()),
+        )
+        self.register_outputs({})
+
+    def _namespace(self, name: str, level: str) -> k8s.core.v1.Namespace:
+        labels = {"pod-security.kubernetes.io/enforce": level, "pod-security.kubernetes.io/warn": "restricted"}
+        return k8s.core.v1.Namespace(
+            f"{self.name}-{name}", metadata={"name": name, "labels": labels}, opts=self.child()
+        )
+
+    def _in(self, namespace: str, name: str, **more: Any) -> dict[str, Any]:
+        return {"name": name, "namespace": self.namespaces[namespace].metadata.name, **more}
+
+    def _isolate(self) -> None:
+        """Nobody talks to these pods, and they reach neither IMDS nor, from a job, the rest of the VPC."""
+        network = self.fleet.network
+        vpc = [network.cidr] if isinstance(network, NewNetwork) else []
+        for namespace in self.namespaces:
+            shut = [] if namespace == CONTROLLER_NAMESPACE else vpc
+            k8s.networking.v1.NetworkPolicy(
+                f"{self.name}-{namespace}-default",
+                metadata=self._in(namespace, "default"),
+                spec={
+                    "pod_selector": {},
+                    "policy_types": ["Ingress", "Egress"],
+                    "egress": [
+                        {"to": [{"ip_block": {"cidr": "0.0.0.0/0", "except_": [LINK_LOCAL, *shut]}}]},
+                        _dns(),
+                    ],
+                },
+                opts=self.child(),
+            )
+            if namespace != CONTROLLER_NAMESPACE and vpc:
+                # Only pods that steer jobs in other pods talk to the Kubernetes API, which stands in the VPC.
+                k8s.networking.v1.NetworkPolicy(
+                    f"{self.name}-{namespace}-api",
+                    metadata=self._in(namespace, "kubernetes-api"),
+                    spec={
+                        "pod_selector": {"match_labels": {"paddock.dev/role": "coordinator"}},
+                        "policy_types": ["Egress"],
+                        "egress": [
+                            {"to": [{"ip_block": {"cidr": vpc[0]}}], "ports": [{"port": 443, "protocol": "TCP"}]}
+                        ],
+                    },
+                    opts=self.child(),
+                )
+        if self.fleet.monitoring.enabled:
+            k8s.networking.v1.NetworkPolicy(
+                f"{self.name}-metrics",
+                metadata=self._in(CONTROLLER_NAMESPACE, "metrics"),
+                spec={
+                    "pod_selector": {},
+                    "policy_types": ["Ingress"],
+                    "ingress": [
+                        {
+                            "from_": [{"namespace_selector": {"match_labels": {
+                                "kubernetes.io/metadata.name": self.fleet.monitoring.namespace}}}],
+                            "ports": [{"port": 8080, "protocol": "TCP"}],
+                        }
+                    ],
+                },
+                opts=self.child(),
+            )  # fmt: skip
+
+    def _secret(self, namespace: str) -> list[pulumi.Resource]:
+        """The credential, where ARC looks for it; nothing when somebody else puts it there."""
+        github = self.fleet.github
+        if github.kubernetes_secret:
+            return []
+        secret = k8s.core.v1.Secret(
+            f"{self.name}-{namespace}-credential",
+            metadata=self._in(namespace, SECRET),
+            string_data=credential(github, self),
+            opts=self.child(),
+        )
+        return [secret]
+
+    def _hooks(self, namespace: str) -> k8s.core.v1.ConfigMap:
+        scripts = {path.name: path.read_text(encoding="utf-8") for path in sorted(HOOKS.glob("*.sh"))}
+        return k8s.core.v1.ConfigMap(
+            f"{self.name}-{namespace}-hooks",
+            metadata=self._in(namespace, runner_pod.HOOKS),
+            data=scripts,
+            opts=self.child(),
+        )
+
+    def _limits(self, namespace: str) -> None:
+        """A quota from the size of the pools, and defaults for containers that a workflow brings."""
+        fleet = self.fleet
+        here = {name: r for name, r in fleet.runners.items() if runner_pod.namespace(r) == namespace}
+        pools = {r.pool: fleet.pools[r.pool] for r in here.values()}
+        gpus = sum(pool.nodes.max * max(map(pool.advertised, pool.types)) for pool in pools.values())
+        pods = sum(fleet.max_runners(n) * (2 if r.container == "kubernetes-novolume" else 1) for n, r in here.items())
+        k8s.core.v1.ResourceQuota(
+            f"{self.name}-{namespace}-quota",
+            metadata=self._in(namespace, "pools"),
+            # A few pods more, for those that are going while their successors come.
+            spec={"hard": {f"requests.{nodes.GPU}": str(gpus), "pods": str(pods + max(10, pods // 5))}},
+            opts=self.child(),
+        )
+        k8s.core.v1.LimitRange(
+            f"{self.name}-{namespace}-defaults",
+            metadata=self._in(namespace, "defaults"),
+            spec={
+                "limits": [
+                    {
+                        "type": "Container",
+                        "default_request": {"cpu": "100m", "memory": "128Mi"},
+                        "default": {"memory": "512Mi"},
+                    }
+                ]
+            },
+            opts=self.child(),
+        )
+
+    def _priority(self, value: int) -> k8s.scheduling.v1.PriorityClass:
+        name = runner_pod.priority_class(value)
+        return k8s.scheduling.v1.PriorityClass(
+            f"{self.name}-{name}",
+            metadata={"name": name},
+            value=value,
+            # A job that runs is never thrown out for one that waits.
+            preemption_policy="Never",
+            opts=self.child(),
+        )
+
+    def _warm_account(self, namespaces: list[str]) -> k8s.core.v1.ServiceAccount:
+        """May change how many runners a scale set keeps, and nothing else."""
+        account = k8s.core.v1.ServiceAccount(
+            f"{self.name}-warm", metadata=self._in(CONTROLLER_NAMESPACE, "warm-capacity"), opts=self.child()
+        )
+        sets = sorted(self.fleet.scale_set(name) for name, runner in self.fleet.runners.items() if runner.warm)
+        rule = {"api_groups": ["actions.github.com"], "resources": ["autoscalingrunnersets"], "verbs": ["get", "patch"]}
+        for namespace in namespaces:
+            role = k8s.rbac.v1.Role(
+                f"{self.name}-{namespace}-warm",
+                metadata=self._in(namespace, "warm-capacity"),
+                rules=[{**rule, "resource_names": sets}],
+                opts=self.child(),
+            )
+            k8s.rbac.v1.RoleBinding(
+                f"{self.name}-{namespace}-warm",
+                metadata=self._in(namespace, "warm-capacity"),
+                role_ref={"api_group": "rbac.authorization.k8s.io", "kind": "Role", "name": role.metadata.name},
+                subjects=[
+                    {"kind": "ServiceAccount", "name": account.metadata.name, "namespace": CONTROLLER_NAMESPACE}
+                ],
+                opts=self.child(),
+            )
+        return account
+
+
+class RunnerScaleSet(Component):
+    """One scale set: a Helm release, and a CronJob for each change of its warm capacity."""
+
+    def __init__(
+        self, name: str, fleet: Fleet, controller: RunnerController, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__(name, opts)
+        runner = fleet.runners[name]
+        namespace = runner_pod.namespace(runner)
+        needs: list[pulumi.Resource] = [controller.release, *controller.needs[namespace]]
+        if runner.priority:
+            needs.append(controller.priorities[runner.priority])
+        if runner.container == "kubernetes-novolume":
+            needs.append(
+                k8s.core.v1.ConfigMap(
+                    f"{name}-pod-template",
+                    metadata={
+                        "name": runner_pod.template_name(runner, fleet),
+                        "namespace": controller.namespaces[namespace].metadata.name,
+                    },
+                    data={"pod.yaml": yaml.safe_dump(runner_pod.job_template(fleet, name), sort_keys=True)},
+                    opts=self.child(),
+                )
+            )
+        scale_set = release(
+            self,
+            name,
+            SCALE_SET,
+            release_name=fleet.scale_set(name),
+            namespace=controller.namespaces[namespace].metadata.name,
+            values=runner_pod.scale_set_values(fleet, name, fleet.github.kubernetes_secret or SECRET),
+            depends_on=needs,
+            # GitHub takes labels only when a set is made: edited later they would never match a job.
+            replacement_trigger=sorted(fleet.labels(name)),
+            delete_before_replace=True,
+        )
+        for index, warm in enumerate(runner.warm):
+            self._keep_warm(f"{fleet.scale_set(name)}-warm-{index}", warm, fleet, name, controller, scale_set)
+        self.register_outputs({})
+
+    def _keep_warm(
+        self,
+        job: str,
+        warm: Warm,
+        fleet: Fleet,
+        name: str,
+        controller: RunnerController,
+        scale_set: k8s.helm.v3.Release,
+    ) -> None:
+        """ARC has no schedules of its own; this patches the one number that a schedule would change."""
+        assert controller.warm_account is not None  # the controller makes it when any runner is warm
+        patch = json.dumps({"spec": {"minRunners": warm.min}})
+        target = ["autoscalingrunnerset.actions.github.com", fleet.scale_set(name)]
+        namespace = runner_pod.namespace(fleet.runners[name])
+        k8s.batch.v1.CronJob(
+            f"{self.name}-{job}",
+            metadata={
+                # A CronJob's name leaves eleven of Kubernetes' 63 characters to its jobs.
+                "name": job[:52].rstrip("-"),
+                "namespace": controller.namespaces[CONTROLLER_NAMESPACE].metadata.name,
+            },
+            spec={
+                "schedule": warm.at,
+                "time_zone": warm.time_zone,
+                "concurrency_policy": "Replace",
+                "successful_jobs_history_limit": 1,
+                "failed_jobs_history_limit": 2,
+                "starting_deadline_seconds": 600,
+                "job_template": {
+                    "spec": {
+                        "backoff_limit": 5,
+                        "active_deadline_seconds": 300,
+                        "ttl_seconds_after_finished": 3600,
+                        "template": {
+                            "spec": {
+                                "restart_policy": "OnFailure",
+                                "service_account_name": controller.warm_account.metadata.name,
+                                "node_selector": nodes.system_selector(fleet),
+                                "security_context": {
+                                    "run_as_non_root": True,
+                                    "run_as_user": 65534,
+                                    "seccomp_profile": {"type": "RuntimeDefault"},
+                                },
+                                "containers": [
+                                    {
+                                        "name": "kubectl",
+                                        "image": f"registry.k8s.io/kubectl:{versions.KUBECTL[fleet.cluster.version]}",
+                                        "args": ["patch", *target, "-n", namespace, "--type=merge", "-p", patch],
+                                        "resources": {
+                                            "requests": {"cpu": "10m", "memory": "64Mi"},
+                                            "limits": {"memory": "128Mi"},
+                                        },
+                                        "security_context": {
+                                            "allow_privilege_escalation": False,
+                                            "read_only_root_filesystem": True,
+                                            "capabilities": {"drop": ["ALL"]},
+                                        },
+                                    }
+                                ],
+                            }
+                        },
+                    }
+                },
+            },
+            opts=self.child(depends_on=[scale_set]),
+        )
+
+
+def _dns() -> dict[str, Any]:
+    """Egress to the cluster's name service."""
+    return {
+        "to": [
+            {
+                "namespace_selector": {"match_labels": {"kubernetes.io/metadata.name": "kube-system"}},
+                "pod_selector": {"match_labels": {"k8s-app": "kube-dns"}},
+            }
+        ],
+        "ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}],
+    }

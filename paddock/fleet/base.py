@@ -1,0 +1,75 @@
+"""The base of every part of the model, and the small types they share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
+from pydantic.alias_generators import to_camel
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+
+class Model(BaseModel):
+    """Frozen; camelCase in the stack file; a key it does not know is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, use_attribute_docstrings=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_keys(cls, data: Any) -> Any:
+        # pydantic's own error for an extra key does not say which keys there are.
+        if isinstance(data, dict):
+            known = [field.alias or name for name, field in cls.model_fields.items()]
+            unknown = [str(key) for key in data if key not in known]
+            if unknown:
+                raise PydanticCustomError("unknown_keys", "unknown keys", {"keys": unknown, "known": known})
+        return data
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """Text of a given pattern; `expected` says in words, or by example, what to write."""
+
+    pattern: str
+    expected: str
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {**handler(core), "pattern": self.pattern}
+
+    def _check(self, text: str) -> str:
+        if not re.search(self.pattern, text):
+            raise PydanticCustomError("text", "not valid here", {"expected": self.expected})
+        return text
+
+
+def form(*keys: str, default: str | None = None) -> Callable[[Any], str | None]:
+    """Tells the forms of a sum type apart: a word, or an object known by one of its `keys`."""
+
+    def tag(value: Any) -> str | None:
+        if isinstance(value, str):
+            return "<word>"
+        fields = value.model_dump(by_alias=True) if isinstance(value, BaseModel) else value
+        found = next((f"<{key}>" for key in keys if isinstance(fields, dict) and key in fields), None)
+        return found or (f"<{default}>" if default else None)
+
+    return tag
+
+
+def _network(text: str) -> str:
+    try:
+        IPv4Network(text)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not an IPv4 network ({error}); write it like 10.0.0.0/16") from None
+    return text
+
+
+Cidr = Annotated[str, AfterValidator(_network)]
+Arn = Annotated[str, Matching(r"^arn:aws[a-z-]*:[a-z0-9-]+:[a-z0-9-]*:(\d{12}|aws)?:.+$", "an ARN: arn:aws:...")]
+Version = Annotated[str, Matching(r"^\d+\.\d+$", 'a version in quotes, such as "1.35"')]

@@ -1,0 +1,106 @@
+"""The Kubernetes cluster: made here, an EKS cluster that is already there, or any that a kubeconfig reaches."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Discriminator, Field, Tag
+
+from paddock.fleet.base import Arn, Cidr, Matching, Model, Version, form
+from paddock.fleet.quantity import Memory
+
+
+Allow = Annotated[
+    Annotated[Literal["any"], Tag("<word>")] | Annotated[tuple[Cidr, ...], Tag("<networks>")],
+    Discriminator(form(default="networks")),
+]
+
+
+class Endpoint(Model):
+    """Who can reach the Kubernetes API. The private endpoint is always on."""
+
+    allow: Allow = ()
+    """Networks that may use the public endpoint; none switches it off; `any` opens it to the world."""
+
+    @property
+    def public(self) -> bool:
+        return bool(self.allow)
+
+    @property
+    def cidrs(self) -> tuple[str, ...]:
+        return ("0.0.0.0/0",) if self.allow == "any" else tuple(self.allow)
+
+
+class Access(Model):
+    """An EKS access entry: who may do what in the cluster."""
+
+    principal: Arn
+    """ARN of an IAM role or user."""
+    policy: Literal["cluster-admin", "admin", "edit", "view"] = "view"
+    namespaces: tuple[str, ...] = ()
+    """Namespaces the policy holds in; none means the whole cluster."""
+
+
+class Scale(Model):
+    """How many nodes there may be."""
+
+    min: Annotated[int, Field(ge=0)] = 0
+    max: Annotated[int, Field(ge=1)]
+
+
+class SystemNodes(Model):
+    """On-demand nodes without GPUs for what must not be lost to a spot interruption: CoreDNS, ARC, listeners."""
+
+    instances: Annotated[tuple[str, ...], Field(min_length=1)] = ("m7i.large", "m6i.large")
+    nodes: Scale = Scale(min=2, max=4)
+    disk: Memory = 50 * 1024
+    """Root volume."""
+
+
+class NewCluster(Model):
+    """An EKS cluster of the fleet's own."""
+
+    version: Version = "1.35"
+    """Kubernetes minor, quoted: "1.35"."""
+    support: Literal["standard", "extended"] = "standard"
+    """`extended` keeps a version past its standard support, at six times the price."""
+    endpoint: Endpoint = Endpoint()
+    access: dict[str, Access] = {}
+    """Access entries by name. Whoever runs `pulumi up` gets none by default."""
+    service_cidr: Cidr = "172.20.0.0/16"
+    """Range of Kubernetes service addresses; may not overlap the VPC."""
+    system: SystemNodes = SystemNodes()
+    log_days: Annotated[int, Field(ge=1)] = 365
+    """Days that control-plane logs are kept."""
+    deletion_protection: bool = True
+    """EKS refuses to delete the cluster while this is on."""
+
+
+class ExistingCluster(Model):
+    """An EKS cluster that is already there. Paddock adds GPU pools, add-ons for them and runners."""
+
+    existing: Annotated[str, Matching(r"^[0-9A-Za-z][A-Za-z0-9_-]{0,99}$", "the name of an EKS cluster")]
+    """Name of the cluster, in this stack's region and account."""
+    version: Version = "1.35"
+    """Kubernetes minor it runs."""
+    support: Literal["standard", "extended"] = "standard"
+
+
+class KubeconfigCluster(Model):
+    """Any cluster a kubeconfig reaches. Its GPU nodes are there already; Paddock adds device plugin, ARC and runners."""
+
+    kubeconfig: Annotated[str, Field(min_length=1)]
+    """Path of the kubeconfig file."""
+    context: str | None = None
+    """Context in it; by default the current one."""
+    version: Version = "1.35"
+    """Kubernetes minor it runs."""
+    support: Literal["standard", "extended"] = "standard"
+
+
+Cluster = Annotated[
+    Annotated[ExistingCluster, Tag("<existing>")]
+    | Annotated[KubeconfigCluster, Tag("<kubeconfig>")]
+    | Annotated[NewCluster, Tag("<new>")],
+    Discriminator(form("existing", "kubeconfig", default="new")),
+]

@@ -1,0 +1,56 @@
+"""What a user is told when a fleet cannot be understood."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+Key = tuple[str | int, ...]
+"""Where in the stack file: `("pools", "t4", "instances", 0)`, relative to `paddock:fleet`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong, where it is, what was expected and how to mend it."""
+
+    key: Key
+    message: str
+    expected: str = ""
+    fix: str = ""
+    file: str = ""
+    line: int = 0
+
+    def located(self, file: str, line: int) -> Problem:
+        return replace(self, file=file, line=line)
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}" if self.file and self.line else self.file
+        head = ": ".join(part for part in (place, dotted(self.key), self.message) if part)
+        tail = [f"\n    {name}: {text}" for name, text in (("expected", self.expected), ("fix", self.fix)) if text]
+        return head + "".join(tail)
+
+
+class FleetError(Exception):
+    """The stack file does not describe a fleet. Holds every problem found, in file order."""
+
+    exit_code = 2
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+def dotted(key: Key) -> str:
+    """`("paddock:fleet", "runners", "gpu", "labels", 0)` -> `paddock:fleet.runners.gpu.labels[0]`."""
+    text = ""
+    for part in key:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A hint naming the nearest of `known`, or the empty string when nothing is near."""
+    near = difflib.get_close_matches(word.lower(), {name.lower(): name for name in known}, n=1, cutoff=0.6)
+    originals = {name.lower(): name for name in known}
+    return f'did you mean "{originals[near[0]]}"?' if near else ""

@@ -1,0 +1,108 @@
+"""Where the runners register, and with which credential. The credential itself is never part of the model."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from paddock.fleet.base import Matching, Model, Version
+
+CLEAR_TEXT = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----|\b(gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,})")
+"""A private key or a GitHub token, as it would look if pasted into the stack file."""
+
+_SOURCE = re.compile(r"^(config|arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:\d{12}:secret:.+|kubernetes:[a-z0-9.-]+)$")
+
+
+def _source(text: str) -> str:
+    if not _SOURCE.match(text):
+        raise ValueError(
+            f"{text!r} does not say where the secret is; write config (a Pulumi secret of this stack), "
+            "the ARN of a Secrets Manager secret, or kubernetes:<name of an existing secret>"
+        )
+    return text
+
+
+SecretSource = Annotated[str, AfterValidator(_source)]
+"""`config`, a Secrets Manager ARN, or `kubernetes:<name>` in the runners' namespace."""
+
+
+def _url(text: str) -> str:
+    parts = urlsplit(text)
+    path = [part for part in parts.path.split("/") if part]
+    secure = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in {"127.0.0.1", "localhost"})
+    shape = len(path) in (1, 2) and path[0] != "enterprises" or (len(path) == 2 and path[0] == "enterprises")
+    if not (secure and parts.netloc and shape) or text.endswith("/") or parts.query or parts.fragment:
+        raise ValueError(
+            f"{text!r} is not where runners can register; write https://github.com/ORG, "
+            "https://github.com/OWNER/REPOSITORY or https://HOST/enterprises/NAME, without a slash at the end"
+        )
+    return text
+
+
+class GitHubApp(Model):
+    """A GitHub App: its rate limit grows with the organisation and it belongs to nobody's account."""
+
+    id: Annotated[str, Matching(r"^[A-Za-z0-9.]+$", 'an App ID or client ID in quotes, such as "12345"')]
+    """App ID or client ID."""
+    installation: Annotated[str, Matching(r"^\d+$", 'an installation ID in quotes, such as "678"')]
+    """Installation ID of the App in the organisation."""
+    key: SecretSource = "config"
+    """Where the private key is: `config` is the Pulumi secret `paddock:githubAppKey`."""
+
+
+class GitHub(Model):
+    """Where the runners register and how they authenticate."""
+
+    url: Annotated[str, AfterValidator(_url)]
+    """Organisation, repository or enterprise; on github.com, ghe.com or GitHub Enterprise Server."""
+    app: GitHubApp | None = None
+    """A GitHub App (recommended). Exactly one of `app` and `token` is given."""
+    token: SecretSource | None = None
+    """Where a personal access token is: `config` is the Pulumi secret `paddock:githubToken`."""
+    runner_group: Annotated[str, Field(min_length=1, max_length=100)] = "default"
+    """Runner group that the scale sets join; it must exist already."""
+    server_version: Version | None = None
+    """Version of GitHub Enterprise Server, such as "3.21"; needed when `url` is neither github.com nor ghe.com."""
+
+    @model_validator(mode="after")
+    def _one_credential(self) -> GitHub:
+        if (self.app is None) == (self.token is None):
+            raise PydanticCustomError(
+                "credential",
+                "exactly one of app and token must be given",
+                {"expected": 'app: {id: "12345", installation: "678"} or token: config'},
+            )
+        if self.kind == "server" and self.server_version is None:
+            raise PydanticCustomError(
+                "server_version",
+                f"{self.host} is a GitHub Enterprise Server whose version is not given",
+                {"expected": 'serverVersion: "3.21"'},
+            )
+        return self
+
+    @property
+    def host(self) -> str:
+        return urlsplit(self.url).netloc
+
+    @property
+    def kind(self) -> Literal["cloud", "server"]:
+        return "cloud" if self.host == "github.com" or self.host.endswith(".ghe.com") else "server"
+
+    @property
+    def scope(self) -> Literal["organisation", "repository", "enterprise"]:
+        path = [part for part in urlsplit(self.url).path.split("/") if part]
+        return "organisation" if len(path) == 1 else "enterprise" if path[0] == "enterprises" else "repository"
+
+    @property
+    def secret_source(self) -> str:
+        return self.app.key if self.app else self.token or "config"
+
+    @property
+    def kubernetes_secret(self) -> str | None:
+        """Name of the Kubernetes secret that somebody else keeps in the runners' namespaces; None when we make it."""
+        kind, _, name = self.secret_source.partition(":")
+        return name if kind == "kubernetes" else None

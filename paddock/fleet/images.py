@@ -1,0 +1,52 @@
+"""Registry, runner images and the pipeline that builds GPU machine images."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from paddock.fleet.base import Matching, Model, Version
+from paddock.fleet.runner import IMAGE
+
+Repository = Annotated[str, Matching(r"^[\w.-]+/[\w.-]+$", "OWNER/REPOSITORY")]
+Branch = Annotated[str, Matching(r"^[\w./-]+$", "the name of one branch; no wildcards")]
+
+
+class Push(Model):
+    """A GitHub workflow that may push images, by OpenID Connect: no key is stored anywhere."""
+
+    repository: Repository
+    """OWNER/REPOSITORY whose workflows may push."""
+    branch: Branch = "main"
+    """The one branch that may."""
+
+
+class AmiBuild(Model):
+    """The EC2 Image Builder pipeline for GPU machine images."""
+
+    enabled: bool = False
+    instances: tuple[str, ...] = ("g4dn.xlarge",)
+    """GPU instance types it builds and tests on."""
+    disk: Annotated[int, Field(ge=30, le=1000)] = 60
+    """GiB of root volume while building."""
+    schedule: str | None = None
+    """Cron expression of EventBridge, such as "cron(0 6 ? * mon *)"; by default it runs only when asked."""
+
+
+class Images(Model):
+    """Registry and image builds."""
+
+    repositories: tuple[Annotated[str, Matching(r"^[a-z0-9]+([._/-][a-z0-9]+)*$", "a repository name, such as runner-gpu")], ...] = (
+        "runner-gpu",
+        "cuda-builder",
+    )
+    """ECR repositories to make, each under the fleet's name."""
+    keep: Annotated[int, Field(ge=1, le=1000)] = 20
+    """Tagged images that a repository keeps."""
+    runner: Annotated[str, Matching(IMAGE, "an image with tag or digest, such as registry/name:tag or registry/name@sha256:...")] | None = None
+    """Image of runners that name none, with tag or digest."""
+    cuda: Version | None = None
+    """CUDA toolkit in that image."""
+    push: Push | None = None
+    ami: AmiBuild = AmiBuild()

@@ -1,0 +1,18 @@
+"""What is watched."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from paddock.fleet.base import Matching, Model
+
+
+class Monitoring(Model):
+    """GPU metrics by DCGM and alerts on them."""
+
+    enabled: bool = False
+    rules: Literal["configmap", "prometheus-rule"] = "configmap"
+    """`prometheus-rule` needs the Prometheus operator's CRDs in the cluster."""
+    namespace: Annotated[str, Matching(r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", "a namespace")] = "monitoring"
+    service_monitor: bool = False
+    """Make a ServiceMonitor for DCGM; needs the Prometheus operator's CRDs."""

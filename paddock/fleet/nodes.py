@@ -1,0 +1,111 @@
+"""What a pool's nodes carry: taint, labels, and what the autoscaler must know of them before there is one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from paddock.fleet import capacity
+from paddock.fleet.cluster import NewCluster
+from paddock.fleet.pool import Bottlerocket, CapacityBlock, GpuPool, Mig, Mps
+from paddock.fleet.quantity import format_cpu, format_memory
+
+if TYPE_CHECKING:
+    from paddock.fleet.fleet import Fleet
+
+GPU = "nvidia.com/gpu"
+POOL = "paddock.dev/pool"
+"""Node label that names the pool: what a runner selects."""
+
+CapacityName = Literal["spot", "on-demand", "reserved", "capacity-block"]
+EKS_CAPACITY: dict[CapacityName, str] = {
+    "spot": "SPOT",
+    "on-demand": "ON_DEMAND",
+    "reserved": "ON_DEMAND",
+    "capacity-block": "CAPACITY_BLOCK",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A node taint. Kubernetes and EKS spell its effect differently; each gets its own."""
+
+    key: str
+    value: str
+    effect: Literal["NoSchedule", "NoExecute", "PreferNoSchedule"]
+
+    def for_eks(self) -> dict[str, str]:
+        effect = {"NoSchedule": "NO_SCHEDULE", "NoExecute": "NO_EXECUTE", "PreferNoSchedule": "PREFER_NO_SCHEDULE"}
+        return {"key": self.key, "value": self.value, "effect": effect[self.effect]}
+
+    def toleration(self) -> dict[str, str]:
+        """The toleration of a pod that may run there."""
+        return {"key": self.key, "operator": "Equal", "value": self.value, "effect": self.effect}
+
+
+TAINT = Taint(GPU, "true", "NoSchedule")
+"""Keeps everything off GPU nodes that does not ask for them."""
+
+
+def capacities(pool: GpuPool) -> tuple[CapacityName, ...]:
+    """The node groups of a pool, in the order they are tried."""
+    if pool.capacity == "spot":
+        return ("spot", "on-demand") if pool.fallback == "on-demand" else ("spot",)
+    if pool.capacity == "on-demand":
+        return ("on-demand",)
+    return ("capacity-block",) if isinstance(pool.capacity, CapacityBlock) else ("reserved",)
+
+
+def labels(fleet: Fleet, name: str) -> dict[str, str]:
+    """Kubernetes labels of a pool's nodes."""
+    pool = fleet.pools[name]
+    found = {
+        **pool.labels,
+        GPU: "true",
+        "role": "gpu",
+        # nodeadm sets it by itself only from Kubernetes 1.35 on; device plugin and DCGM select it.
+        f"{GPU}.present": "true",
+        # The autoscaler waits for the device plugin on nodes with this label instead of buying another.
+        "k8s.amazonaws.com/accelerator": pool.gpu.accelerator_label,
+        POOL: name,
+    }
+    if pool.sharing != "none":
+        found["nvidia.com/device-plugin.config"] = name
+    if isinstance(pool.sharing, Mps):
+        found["nvidia.com/mps.capable"] = "true"
+    if isinstance(pool.sharing, Mig):
+        found["nvidia.com/mig.profile"] = pool.sharing.mig
+    if isinstance(fleet.ami(pool), Bottlerocket):
+        found["paddock.dev/device-plugin"] = "bottlerocket"
+    return found
+
+
+def template_resources(fleet: Fleet, name: str) -> dict[str, str]:
+    """Resources of the node that the autoscaler imagines while the pool is empty.
+
+    The least of any of the pool's types, and allocatable rather than nominal: the autoscaler takes what it
+    finds here for what pods can have, and would otherwise buy nodes that the waiting pod does not fit.
+    """
+    pool = fleet.pools[name]
+    types = [capacity.allocatable(fleet, name, instance) for instance in pool.types]
+    return {
+        GPU: str(min(node.gpus for node in types)),
+        "cpu": format_cpu(min(node.cpu_m for node in types)),
+        "memory": format_memory(min(node.memory_mib for node in types)),
+        "ephemeral-storage": format_memory(min(node.ephemeral_mib for node in types)),
+    }
+
+
+def max_pods(fleet: Fleet, name: str) -> int:
+    """Pods that one of the pool's nodes runs at most."""
+    return capacity.max_pods(fleet, name)
+
+
+def system_selector(fleet: Fleet) -> dict[str, str]:
+    """Where controllers and listeners run: the on-demand system nodes, where the fleet has its own."""
+    return {"role": "system"} if isinstance(fleet.cluster, NewCluster) else {}
+
+
+def gpu_selector(fleet: Fleet, name: str) -> dict[str, str]:
+    """What a pod selects to run on the pool. Nodes that are not ours carry only what their owner gave them."""
+    return {POOL: name} if fleet.owns_nodes else {f"{GPU}.present": "true", **fleet.pools[name].labels}

@@ -1,0 +1,241 @@
+"""GPU pools: nodes of one GPU model that are bought, scaled and replaced together."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+from pydantic_core import PydanticCustomError
+
+from paddock import catalog
+from paddock.catalog import Gpu, InstanceType
+from paddock.fleet.base import Matching, Model, Version, form
+from paddock.fleet.cluster import Scale
+from paddock.fleet.network import Zone
+from paddock.fleet.quantity import Memory
+
+ReservationId = Annotated[str, Matching(r"^cr-[0-9a-f]{8,17}$", "a capacity reservation ID: cr-...")]
+
+
+class Reserved(Model):
+    """Capacity bought by an On-Demand Capacity Reservation."""
+
+    reserved: ReservationId
+
+
+class CapacityBlock(Model):
+    """Capacity bought by a Capacity Block for ML: fixed start and end, paid up front."""
+
+    capacity_block: ReservationId
+
+
+Capacity = Annotated[
+    Annotated[Literal["spot", "on-demand"], Tag("<word>")]
+    | Annotated[Reserved, Tag("<reserved>")]
+    | Annotated[CapacityBlock, Tag("<capacityBlock>")],
+    Discriminator(
+        form("reserved", "capacityBlock"),
+        custom_error_type="form",
+        custom_error_message="not a way to buy capacity",
+        custom_error_context={"expected": "spot, on-demand, {reserved: cr-...} or {capacityBlock: cr-...}"},
+    ),
+]
+
+
+class EksManaged(Model):
+    """Amazon's AL2023 NVIDIA image for EKS, pinned to a release."""
+
+    release: Annotated[str, Matching(r"^1\.\d+\.\d+-\d{8}$", "an EKS AMI release version, such as 1.35.4-20260714")]
+    """EKS AMI release version, such as 1.35.4-20260714."""
+
+    @property
+    def kubernetes(self) -> str:
+        return ".".join(self.release.split(".")[:2])
+
+
+class Bottlerocket(Model):
+    """Bottlerocket's NVIDIA variant, pinned to a version. It brings its own device plugin."""
+
+    bottlerocket: Annotated[str, Matching(r"^\d+\.\d+\.\d+-[0-9a-f]{8}$", "a Bottlerocket release version, such as 1.62.0-1e8d1a37")]
+    """Release version, such as 1.62.0-1e8d1a37."""
+
+
+class Custom(Model):
+    """An image of your own, such as one that the fleet's AMI pipeline built from the EKS image."""
+
+    custom: Annotated[str, Matching(r"^ami-[0-9a-f]{8,17}$", "an AMI ID: ami-...")]
+    driver: Annotated[str, Matching(r"^\d+(\.\d+){1,2}$", "a driver version in quotes, such as \"580.159.03\"")]
+    """NVIDIA driver in it, such as 580.159.03."""
+    kubernetes: Version
+    """Kubernetes minor of the kubelet in it."""
+
+
+Ami = Annotated[
+    Annotated[EksManaged, Tag("<release>")]
+    | Annotated[Bottlerocket, Tag("<bottlerocket>")]
+    | Annotated[Custom, Tag("<custom>")],
+    Discriminator(
+        form("release", "bottlerocket", "custom"),
+        custom_error_type="form",
+        custom_error_message="not an image for GPU nodes",
+        custom_error_context={
+            "expected": "{release: 1.35.x-YYYYMMDD}, {bottlerocket: X.Y.Z-commit} or {custom: ami-..., driver: ..., kubernetes: ...}"
+        },
+    ),
+]
+
+
+class TimeSlicing(Model):
+    """Runners take turns on each GPU: no isolation of memory or faults between them."""
+
+    time_slicing: Annotated[int, Field(ge=2, le=64)]
+    """Runners a GPU."""
+
+
+class Mps(Model):
+    """Runners share each GPU through CUDA MPS: concurrent kernels, equal memory limits, shared faults."""
+
+    mps: Annotated[int, Field(ge=2, le=48)]
+    """Runners a GPU."""
+
+
+class Mig(Model):
+    """Each GPU is cut into hardware partitions of one profile."""
+
+    mig: Annotated[str, Matching(r"^\d+g\.\d+gb$", "a MIG profile, such as 1g.10gb")]
+    """MIG profile, such as 1g.10gb."""
+
+
+Sharing = Annotated[
+    Annotated[Literal["none"], Tag("<word>")]
+    | Annotated[TimeSlicing, Tag("<timeSlicing>")]
+    | Annotated[Mps, Tag("<mps>")]
+    | Annotated[Mig, Tag("<mig>")],
+    Discriminator(
+        form("timeSlicing", "mps", "mig"),
+        custom_error_type="form",
+        custom_error_message="not a way to share a GPU",
+        custom_error_context={"expected": "none, {timeSlicing: N}, {mps: N} or {mig: PROFILE}"},
+    ),
+]
+
+
+class Disk(Model):
+    """The encrypted gp3 root volume of each node."""
+
+    size: Memory = 200 * 1024
+    """Holds the system and, without local NVMe, every image and job: CUDA images are 10 GB and more."""
+    iops: Annotated[int, Field(ge=3000, le=80000)] = 6000
+    throughput: Annotated[int, Field(ge=125, le=2000)] = 600
+    """MiB/s; parallel image pull wants 600 and more."""
+
+
+class Update(Model):
+    """How nodes are replaced when the pool's image or launch template changes."""
+
+    max_unavailable: Annotated[int, Field(ge=1, le=100)] = 1
+    strategy: Literal["default", "minimal"] = "default"
+    """`default` starts new nodes first; `minimal` stops old ones first, for GPUs too scarce to have twice."""
+
+
+class GpuPool(Model):
+    """Nodes of one GPU model."""
+
+    instances: Annotated[tuple[str, ...], Field(min_length=1, max_length=20)]
+    """EC2 instance types of one GPU model, best first. Spot wants several."""
+    capacity: Capacity = "spot"
+    """`spot`, `on-demand`, `{reserved: cr-...}` or `{capacityBlock: cr-...}`."""
+    fallback: Literal["none", "on-demand"] = "none"
+    """What is bought when there is no spot capacity; `nodes.max` limits both together through the runners' quota."""
+    nodes: Scale
+    zones: tuple[Zone, ...] = ()
+    """Zones to buy in; by default all of the network's."""
+    sharing: Sharing = "none"
+    """`none`, `{timeSlicing: N}`, `{mps: N}` or `{mig: PROFILE}`."""
+    ami: Ami | None = None
+    """Node image; by default the newest EKS NVIDIA release in the catalogue for the cluster's minor."""
+    disk: Disk = Disk()
+    nvme: Literal["auto", "none"] = "auto"
+    """`auto`: images and job workspaces on a RAID0 of the instance's local NVMe disks, where it has them."""
+    max_pods: Annotated[int, Field(ge=8, le=737)] | None = None
+    """Pods a node; by default what a GPU node really runs, which returns GiB that the kubelet reserves for more."""
+    labels: dict[str, str] = {}
+    """Further node labels."""
+    update: Update = Update()
+    repair: bool = True
+    """EKS replaces nodes whose GPU or kubelet it finds broken."""
+
+    @field_validator("instances")
+    @classmethod
+    def _known_gpu_types(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for index, name in enumerate(names):
+            known = catalog.instances()
+            if name not in known:
+                raise PydanticCustomError(
+                    "unknown_instance",
+                    "unknown instance type {name}",
+                    {"name": name, "at": index, "known": [n for n, t in known.items() if t.gpu]},
+                )
+            if known[name].gpu is None:
+                raise PydanticCustomError(
+                    "no_gpu", f"{name} has no GPU", {"at": index, "expected": "instance types with a GPU, such as g4dn.xlarge"}
+                )
+        models = {catalog.instance(name).gpu: name for name in names}
+        if len(models) > 1:
+            listed = ", ".join(f"{name} has {gpu}" for gpu, name in models.items())
+            raise PydanticCustomError(
+                "two_models",
+                f"two GPU models in one pool: {listed}",
+                {"expected": "instance types of one GPU model", "fix": "make a pool for each model and give each its runners"},
+            )
+        return names
+
+    @model_validator(mode="after")
+    def _consistent(self) -> GpuPool:
+        if self.nodes.max < self.nodes.min:
+            raise PydanticCustomError(
+                "max_below_min",
+                f"nodes.max ({self.nodes.max}) is below nodes.min ({self.nodes.min})",
+                {"at": ("nodes", "max"), "expected": f"a maximum of {self.nodes.min} or more"},
+            )
+        if self.fallback != "none" and self.capacity != "spot":
+            raise PydanticCustomError(
+                "fallback", "only spot capacity can fall back", {"at": "fallback", "expected": "fallback: none, or capacity: spot"}
+            )
+        profiles = [profile.name for profile in self.gpu.mig]
+        if isinstance(self.sharing, Mig) and self.sharing.mig not in profiles:
+            raise PydanticCustomError(
+                "mig_profile",
+                f"{self.gpu.name} has no MIG profile {self.sharing.mig}",
+                {"at": ("sharing", "mig"), "expected": ", ".join(profiles) or "a GPU with MIG, such as A100"},
+            )
+        if isinstance(self.capacity, CapacityBlock | Reserved) and len(self.instances) > 1:
+            raise PydanticCustomError(
+                "one_type", "a reservation is of one instance type", {"at": "instances", "expected": "the reserved type alone"}
+            )
+        return self
+
+    @property
+    def types(self) -> tuple[InstanceType, ...]:
+        return tuple(catalog.instance(name) for name in self.instances)
+
+    @property
+    def gpu(self) -> Gpu:
+        model = self.types[0].gpu
+        assert model is not None  # held by _known_gpu_types
+        return catalog.gpu(model)
+
+    @property
+    def replicas(self) -> int:
+        """Resources a GPU is advertised as: 1, or the ways it is shared."""
+        match self.sharing:
+            case TimeSlicing(time_slicing=n) | Mps(mps=n):
+                return n
+            case Mig(mig=profile):
+                return self.gpu.mig_profile(profile).max_instances
+            case _:
+                return 1
+
+    def advertised(self, instance: InstanceType) -> int:
+        """`nvidia.com/gpu` that a node of this type offers."""
+        return instance.gpu_count * self.replicas

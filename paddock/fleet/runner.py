@@ -1,0 +1,142 @@
+"""Runner scale sets: what a workflow asks for with `runs-on`."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
+from pydantic_core import PydanticCustomError
+
+from paddock.fleet.base import Matching, Model, form
+from paddock.fleet.quantity import Cpu, Memory
+
+IMAGE = r"^[a-z0-9][\w.:/-]*(:[\w.-]+|@sha256:[0-9a-f]{64})$"
+
+Label = Annotated[str, Matching(r"^[^\s,]{1,255}$", "a label of 1 to 255 characters without spaces or commas")]
+
+_CRON_FIELD = r"(\*|\d+(-\d+)?)(/\d+)?(,(\*|\d+(-\d+)?)(/\d+)?)*"
+_CRON = re.compile(rf"^{_CRON_FIELD} {_CRON_FIELD} {_CRON_FIELD} {_CRON_FIELD} {_CRON_FIELD}$")
+_CRON_RANGES = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
+
+
+def _cron(text: str) -> str:
+    fields = text.split()
+    ok = _CRON.match(text) and all(
+        low <= int(number) <= high
+        for field, (low, high) in zip(fields, _CRON_RANGES, strict=True)
+        for number in re.findall(r"\d+", re.sub(r"/\d+", "", field))
+    )
+    if not ok:
+        raise ValueError(f'{text!r} is not a cron schedule; write minute hour day month weekday, such as "0 8 * * 1-5"')
+    return text
+
+
+class Warm(Model):
+    """From this time on, keep this many idle runners; a second entry takes them away again."""
+
+    at: Annotated[str, AfterValidator(_cron)]
+    """Cron schedule, such as "0 8 * * 1-5"."""
+    min: Annotated[int, Field(ge=0)]
+    """Idle runners from then on."""
+    time_zone: Annotated[str, Matching(r"^[A-Za-z_]+(/[A-Za-z0-9_+-]+)*$", "a time zone, such as America/New_York")] = "Etc/UTC"
+
+
+class Scratch(Model):
+    """Space that lives and dies with the runner pod, on the node's fastest disk or in memory."""
+
+    scratch: Memory
+    """Size limit."""
+    mount: Annotated[str, Matching(r"^/.+", "an absolute path")]
+    medium: Literal["disk", "memory"] = "disk"
+
+
+class Claim(Model):
+    """A persistent volume claim that is already there, shared by all runners: a ccache or model cache on EFS or FSx."""
+
+    claim: Annotated[str, Matching(r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", "the name of a persistent volume claim")]
+    """Name of the claim in the runners' namespace."""
+    mount: Annotated[str, Matching(r"^/.+", "an absolute path")]
+    read_only: bool = False
+
+
+class Volume(Model):
+    """An EBS volume made for each runner pod and deleted with it."""
+
+    volume: Memory
+    """Size."""
+    mount: Annotated[str, Matching(r"^/.+", "an absolute path")]
+    storage_class: str = "gp3-encrypted"
+
+
+Storage = Annotated[
+    Annotated[Scratch, Tag("<scratch>")] | Annotated[Claim, Tag("<claim>")] | Annotated[Volume, Tag("<volume>")],
+    Discriminator(
+        form("scratch", "claim", "volume"),
+        custom_error_type="form",
+        custom_error_message="not a volume",
+        custom_error_context={
+            "expected": "{scratch: SIZE, mount: PATH}, {claim: NAME, mount: PATH} or {volume: SIZE, mount: PATH}"
+        },
+    ),
+]
+
+
+class Runner(Model):
+    """A scale set of ephemeral GPU runners: one pod a job, one job a pod."""
+
+    pool: str
+    """The GPU pool its pods run on."""
+    name: Annotated[str, Matching(r"^[a-z]([a-z0-9-]*[a-z0-9])?$", "lower-case letters, digits and dashes")] | None = None
+    """Scale-set name, always a label too; by default the key in `runners`. At most 45 characters."""
+    labels: tuple[Label, ...] = ()
+    """What `runs-on` may ask for; by default self-hosted, linux, x64 and the name. No two runners share a set."""
+    gpus: Annotated[int, Field(ge=1, le=16)] = 1
+    """GPUs of a job, or shares of one where the pool shares its GPUs."""
+    cpu: Cpu | None = None
+    """By default its share of the smallest instance of the pool."""
+    memory: Memory | None = None
+    """Request and limit; by default its share of the smallest instance of the pool."""
+    min: Annotated[int, Field(ge=0)] = 0
+    """Idle runners kept at all times."""
+    max: Annotated[int, Field(ge=1)] | None = None
+    """Jobs at a time; by default what the pool can hold."""
+    warm: tuple[Warm, ...] = ()
+    """Idle runners by schedule."""
+    container: Literal["none", "dind", "kubernetes-novolume"] = "none"
+    """`none`: the runner holds the GPU. `kubernetes-novolume`: job containers in pods of their own. `dind`: Docker."""
+    image: Annotated[str, Matching(IMAGE, "an image with tag or digest, such as registry/name:tag or registry/name@sha256:...")] | None = None
+    """Runner image with tag or digest; by default the stack's own, else GitHub's."""
+    priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
+    """Of two waiting jobs the higher goes first. Running jobs are never evicted for it."""
+    environment: dict[Annotated[str, Matching(r"^[A-Za-z_][A-Za-z0-9_]*$", "the name of an environment variable")], str] = {}
+    """Environment variables of the job. No secrets: those belong to GitHub."""
+    volumes: dict[Annotated[str, Matching(r"^[a-z]([a-z0-9-]{0,40}[a-z0-9])?$", "lower-case letters, digits and dashes")], Storage] = {}
+    """Further volumes by name, such as a ccache or a model cache."""
+    shm: Memory | None = None
+    """/dev/shm, for NCCL and data loaders; by default a quarter of the memory, at most 8Gi a GPU."""
+    group: str | None = None
+    """Runner group; by default that of `github`."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Runner:
+        if self.max is not None and self.max < self.min:
+            raise PydanticCustomError(
+                "max_below_min", f"max ({self.max}) is below min ({self.min})", {"at": "max", "expected": f"{self.min} or more"}
+            )
+        for index, warm in enumerate(self.warm):
+            if self.max is not None and warm.min > self.max:
+                raise PydanticCustomError(
+                    "max_below_min",
+                    f"{warm.min} warm runners are more than max ({self.max})",
+                    {"at": ("warm", index, "min"), "expected": f"{self.max} or less"},
+                )
+        mounts = [volume.mount for volume in self.volumes.values()] + ["/home/runner/_work", "/dev/shm"]
+        for name, volume in self.volumes.items():
+            if mounts.count(volume.mount) > 1:
+                raise PydanticCustomError(
+                    "mount",
+                    f"{volume.mount} is mounted twice",
+                    {"at": ("volumes", name, "mount"), "expected": "a path of its own; the workspace and /dev/shm are mounted already"},
+                )
+        return self
