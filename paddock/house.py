@@ -43,7 +43,7 @@ def lint(*, fix: bool = False) -> None:
     steps = {
         "ruff check": ("ruff", "check", *(["--fix"] if fix else []), "."),
         "ruff format": ("ruff", "format", *([] if fix else ["--check"]), "."),
-        "import-linter": ("lint-imports",),
+        "import-linter": ("lint-imports", "--no-logo"),
         "mypy": ("mypy", *typed),
     }
     failed = [name for name, command in steps.items() if not _succeeds(*command)]
