@@ -141,6 +141,7 @@ def test_within_a_family_a_machine_with_more_of_everything_costs_at_least_as_muc
                     assert prices[0] <= prices[1], (one.name, other.name)
 
 
+# Typed from AWS's pages, not from our files: a refresh that moves one of these prices deserves a look.
 # name: GPU, count, vCPU, GiB, NVMe GB, on-demand USD/h us-east-1, pods
 PUBLISHED = {
     "g4dn.xlarge": ("t4", 1, 4, 16, 125, 0.526, 29),
@@ -248,8 +249,10 @@ def test_every_image_carries_a_driver_branch_we_know():
             assert ami.release.startswith(f"{ami.kubernetes}.")
             assert ami.release.endswith(f"{ami.date:%Y%m%d}")
             assert ami.tag == f"v{ami.date:%Y%m%d}"
-    assert catalog.latest_ami("1.35").release == "1.35.6-20260714"
-    assert catalog.latest_ami("1.35", "bottlerocket").driver == "580.178.04"
+    newest = catalog.latest_ami("1.35")
+    assert newest.date == max(ami.date for ami in catalog.eks_amis() if ami.os == "al2023" and ami.kubernetes == "1.35")
+    assert catalog.version(catalog.latest_ami("1.35", "bottlerocket").driver) >= (580, 178, 4)
+    assert catalog.latest_ami("1.12") is None
 
 
 def test_eks_support_ends_in_order_and_each_day_has_one_answer():
@@ -305,7 +308,7 @@ def test_a_file_is_stale_exactly_when_it_is_older_than_its_limit(today, limit):
 
 def test_each_file_has_its_own_limit():
     stamp = next(stamp for stamp in catalog.stamps() if stamp.file == "instance_prices.json")
-    last = stamp.as_of + timedelta(days=120)
+    last = stamp.as_of + timedelta(days=stamp.max_age_days)
     assert stamp not in catalog.stale(last)
     assert stamp in catalog.stale(last + timedelta(days=1))
 
