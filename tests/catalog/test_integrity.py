@@ -141,7 +141,7 @@ def test_within_a_family_a_machine_with_more_of_everything_costs_at_least_as_muc
                     assert prices[0] <= prices[1], (one.name, other.name)
 
 
-# Typed from AWS's pages, not from our files: a refresh that moves one of these prices deserves a look.
+# Typed by hand, not read from our files: a refresh that moves one of these prices deserves a look.
 # name: GPU, count, vCPU, GiB, NVMe GB, on-demand USD/h us-east-1, pods
 PUBLISHED = {
     "g4dn.xlarge": ("t4", 1, 4, 16, 125, 0.526, 29),
