@@ -27,7 +27,13 @@ class Model(BaseModel):
             unknown = [str(key) for key in data if key not in known]
             if unknown:
                 raise PydanticCustomError("unknown_keys", "unknown keys", {"keys": unknown, "known": known})
+            # Types are checked strictly, so that "5" is no number; strictly, a list is no tuple either.
+            return {key: _tuples(value) for key, value in data.items()}
         return data
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
 
 
 @dataclass(frozen=True, slots=True)

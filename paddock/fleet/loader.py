@@ -89,7 +89,7 @@ def parse(config: Mapping[str, str], project: str, stack: str) -> Fleet:
         fix = "leave region out of the fleet"
         raise FleetError([Problem(("config", FLEET, "region"), f"aws:region is {region}", "one region", fix)])
     try:
-        return Fleet.model_validate_json(json.dumps(merged), strict=True)
+        return Fleet.model_validate(merged, strict=True)
     except ValidationError as error:
         found = from_pydantic(error)
     except FleetError as error:

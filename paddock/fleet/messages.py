@@ -47,8 +47,8 @@ def _problems(detail: ErrorDetails) -> list[Problem]:
             expected = ", ".join(family) if family else "a type in the catalogue: inv catalog.instances lists them"
             return [Problem(_at(key, context), f'unknown instance type "{name}"', expected, did_you_mean(name, known))]
         case "form":
-            shown = given if isinstance(given, str) else "this"
-            return [Problem(key, f"{shown!r} is {detail['msg']}" if isinstance(given, str) else detail["msg"], context["expected"])]
+            what, _, expected = detail["msg"].partition("; write ")
+            return [Problem(key, f"{_show(given)} is {what}", expected)]
         case "text":
             return [Problem(key, f"{_show(given)} is {detail['msg']}", context["expected"])]
         case "literal_error":
@@ -85,7 +85,7 @@ def _at(key: Key, context: dict[str, Any]) -> Key:
 
 
 def _show(value: Any) -> str:
-    return f'"{value}"' if isinstance(value, str) else "nothing" if value is None else str(value).lower() if isinstance(value, bool) else "this" if isinstance(value, dict | list) else str(value)
+    return f'"{value}"' if isinstance(value, str) else "nothing" if value is None else str(value).lower() if isinstance(value, bool) else "this" if isinstance(value, dict | list | tuple) else str(value)
 
 
 def _yaml_type(value: Any) -> str:
@@ -96,7 +96,7 @@ def _yaml_type(value: Any) -> str:
             return "text"
         case int() | float():
             return "a number"
-        case list():
+        case list() | tuple():
             return "a list"
         case dict():
             return "a set of settings"

@@ -36,8 +36,7 @@ Capacity = Annotated[
     Discriminator(
         form("reserved", "capacityBlock"),
         custom_error_type="form",
-        custom_error_message="not a way to buy capacity",
-        custom_error_context={"expected": "spot, on-demand, {reserved: cr-...} or {capacityBlock: cr-...}"},
+        custom_error_message="not a way to buy capacity; write spot, on-demand, {reserved: cr-...} or {capacityBlock: cr-...}",
     ),
 ]
 
@@ -77,10 +76,7 @@ Ami = Annotated[
     Discriminator(
         form("release", "bottlerocket", "custom"),
         custom_error_type="form",
-        custom_error_message="not an image for GPU nodes",
-        custom_error_context={
-            "expected": "{release: 1.35.x-YYYYMMDD}, {bottlerocket: X.Y.Z-commit} or {custom: ami-..., driver: ..., kubernetes: ...}"
-        },
+        custom_error_message="not an image for GPU nodes; write {release: 1.35.x-YYYYMMDD}, {bottlerocket: X.Y.Z-commit} or {custom: ami-..., driver: ..., kubernetes: ...}",
     ),
 ]
 
@@ -114,8 +110,7 @@ Sharing = Annotated[
     Discriminator(
         form("timeSlicing", "mps", "mig"),
         custom_error_type="form",
-        custom_error_message="not a way to share a GPU",
-        custom_error_context={"expected": "none, {timeSlicing: N}, {mps: N} or {mig: PROFILE}"},
+        custom_error_message="not a way to share a GPU; write none, {timeSlicing: N}, {mps: N} or {mig: PROFILE}",
     ),
 ]
 

@@ -74,10 +74,7 @@ Storage = Annotated[
     Discriminator(
         form("scratch", "claim", "volume"),
         custom_error_type="form",
-        custom_error_message="not a volume",
-        custom_error_context={
-            "expected": "{scratch: SIZE, mount: PATH}, {claim: NAME, mount: PATH} or {volume: SIZE, mount: PATH}"
-        },
+        custom_error_message="not a volume; write {scratch: SIZE, mount: PATH}, {claim: NAME, mount: PATH} or {volume: SIZE, mount: PATH}",
     ),
 ]
 

@@ -1,0 +1,365 @@
+"""Runs the Pulumi program in-process and keeps every resource it declares: no engine, no cloud, no network.
+
+The program is the one that `pulumi up` runs, through the SDK's own resource monitor, so there is no second
+description of the infrastructure that could drift. It rests on a few private names of the SDK, kept in this file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import json
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi
+from google.protobuf import struct_pb2
+from pulumi.runtime import mocks, rpc, settings
+from pulumi.runtime.config import set_all_config
+from pulumi.runtime.proto import callback_pb2, resource_pb2
+from pulumi.runtime.stack import run_pulumi_func
+
+from paddock.plan import eks_component, standins
+from paddock.plan.values import UNKNOWN, Ref, Secret
+
+STACK = "pulumi:pulumi:Stack"
+
+
+class PlanError(Exception):
+    """The program cannot be planned as the stack is written."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One resource as the program declares it."""
+
+    urn: str
+    type: str
+    name: str
+    parent: str
+    """URN of the parent; empty for the stack itself."""
+    custom: bool
+    """Whether a provider makes it; components only group others."""
+    inputs: Mapping[str, Any]
+    """As sent to the provider, camelCase; secrets wrapped in Secret, what is known only later is UNKNOWN."""
+    dependencies: tuple[str, ...]
+    """URNs, explicit and implied, sorted."""
+    property_dependencies: Mapping[str, tuple[str, ...]]
+    provider: str
+    """URN and id of the provider; empty for the default one and for components."""
+    protect: bool
+    ignore_changes: tuple[str, ...]
+    delete_before_replace: bool
+    expanded: bool = False
+    """Not declared by the program but by a component that runs elsewhere; taken from recordings of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Everything a program declares, in the order it does."""
+
+    project: str
+    stack: str
+    resources: Mapping[str, Resource]
+    """By URN."""
+    outputs: Mapping[str, Any]
+    lookups: tuple[tuple[str, Mapping[str, Any]], ...]
+    """Questions the program asks the cloud while it runs, answered here with stand-ins: (token, arguments)."""
+
+    def of_type(self, type_: str) -> tuple[Resource, ...]:
+        return tuple(resource for resource in self.resources.values() if resource.type == type_)
+
+
+def record(
+    program: Callable[[], Any],
+    *,
+    project: str,
+    stack: str,
+    config: Mapping[str, str],
+    secrets: frozenset[str] = frozenset(),
+    preview: bool = False,
+    account: str = standins.ACCOUNT,
+) -> Graph:
+    """Runs `program` and returns what it declared.
+
+    `preview` plays the first preview of a stack, where ids and computed outputs are not known yet; otherwise
+    they get stand-ins, so that all of the program runs. Raises PlanError when the program refuses its
+    configuration, and whatever else the program raises.
+    """
+    monitor = _Monitor(preview, account)
+
+    async def main() -> dict[str, Any]:
+        await run_pulumi_func(program)
+        root = settings.get_root_resource()
+        found = {}
+        for key, value in (root.outputs if root else {}).items():
+            output = pulumi.Output.from_input(value)
+            found[key] = await output.future() if await output.is_known() else UNKNOWN
+            if await output.is_secret():
+                found[key] = Secret(found[key])
+        return found
+
+    def go() -> dict[str, Any]:  # the SDK keeps its settings in context variables
+        loop = asyncio.new_event_loop()
+        loop.set_default_executor(_Inline())
+        # Tasks that die with the first error would be reported once more when they are collected.
+        loop.set_exception_handler(lambda _loop, _context: None)
+        asyncio.set_event_loop(loop)
+        try:
+            set_all_config(dict(config), list(secrets))
+            settings.ROOT.set(None)
+            settings.SETTINGS.outputs = set()  # set_mocks() leaves the previous program's here
+            mocks.set_mocks(
+                _NoMocks(), project=project, stack=stack, preview=preview, monitor=monitor, logger=_quiet()
+            )
+            settings.SETTINGS.callbacks = monitor.transforms  # else the SDK starts a server to be called back on
+            return loop.run_until_complete(main())
+        except pulumi.RunError as error:
+            raise PlanError(str(error)) from None
+        finally:
+            left = asyncio.all_tasks(loop)
+            for task in left:
+                task.cancel()
+            loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+            asyncio.set_event_loop(None)
+            loop.close()
+
+    outputs = contextvars.copy_context().run(go)
+    return Graph(project, stack, monitor.declared, outputs, tuple(monitor.lookups))
+
+
+def _quiet() -> logging.Logger:
+    logger = logging.getLogger("paddock.plan.program")
+    logger.addHandler(logging.NullHandler())
+    logger.propagate = False
+    return logger
+
+
+class _NoMocks(mocks.Mocks):
+    """The SDK insists on mocks; the monitor below answers before they are asked."""
+
+    def call(self, args: mocks.MockCallArgs) -> Any:
+        raise NotImplementedError(args.token)
+
+    def new_resource(self, args: mocks.MockResourceArgs) -> Any:
+        raise NotImplementedError(args.typ)
+
+
+class _Inline(ThreadPoolExecutor):
+    """Runs the SDK's calls at once on the loop's own thread: the same order on every run."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except BaseException as error:
+            future.set_exception(error)
+        return future
+
+
+class _Transforms:
+    """Stands in for the server on which an engine calls a program's transforms back."""
+
+    def __init__(self) -> None:
+        self.by_token: dict[str, Callable[[pulumi.ResourceTransformArgs], Any]] = {}
+
+    def register_transform(self, transform: Callable[[pulumi.ResourceTransformArgs], Any]) -> callback_pb2.Callback:
+        token = str(len(self.by_token))
+        self.by_token[token] = transform
+        return callback_pb2.Callback(token=token, target="plan")
+
+    def apply(self, tokens: tuple[str, ...], *, custom: bool, type_: str, name: str, props: dict[str, Any]) -> dict[str, Any]:
+        for token in tokens:
+            args = pulumi.ResourceTransformArgs(
+                custom=custom, type_=type_, name=name, props=props, opts=pulumi.ResourceOptions()
+            )
+            result = self.by_token[token](args)
+            props = dict(result.props) if result is not None else props
+        return props
+
+
+class _Monitor(mocks.MockMonitor):
+    """Takes the program's registrations as an engine would, and answers with stand-ins for what a cloud would say."""
+
+    def __init__(self, preview: bool, account: str) -> None:
+        super().__init__(_NoMocks())
+        self.preview, self.account = preview, account
+        self.transforms = _Transforms()
+        self.declared: dict[str, Resource] = {}
+        self.states: dict[str, tuple[str, Mapping[str, Any]]] = {}
+        self.lookups: list[tuple[str, Mapping[str, Any]]] = []
+        self._tokens: dict[str, tuple[str, ...]] = {}
+        """URN -> transforms that hold for the resource and everything below it."""
+
+    def make_urn(self, parent: str, type_: str, name: str) -> str:
+        above = parent.split("::")[2] if parent else ""
+        qualified = type_ if above in ("", STACK) else f"{above}${type_}"
+        return f"urn:pulumi:{settings.get_stack()}::{settings.get_project()}::{qualified}::{name}"
+
+    def RegisterResource(self, request: Any) -> Any:  # noqa: N802 - the SDK's name
+        own = tuple(callback.token for callback in request.transforms)
+        urn = self._declare(
+            request.parent,
+            request.type,
+            request.name,
+            custom=request.custom,
+            inputs=_decode_struct(request.object),
+            tokens=own + self._tokens.get(request.parent, ()),
+            dependencies=tuple(sorted(request.dependencies)),
+            property_dependencies={k: tuple(sorted(v.urns)) for k, v in sorted(request.propertyDependencies.items())},
+            provider=request.provider,
+            protect=request.protect,
+            ignore_changes=tuple(request.ignoreChanges),
+            delete_before_replace=request.deleteBeforeReplace,
+        )
+        if request.type == STACK:
+            return resource_pb2.RegisterResourceResponse(urn=urn)
+        id_, state = self.states[urn]
+        response = resource_pb2.RegisterResourceResponse(urn=urn, id=id_, object=_encode_struct(state))
+        if request.remote:
+            self._expand(urn, request, response)
+        return response
+
+    def _declare(self, parent: str, type_: str, name: str, *, tokens: tuple[str, ...], **declared: Any) -> str:
+        urn = self.make_urn(parent, type_, name)
+        if urn in self.declared:
+            raise PlanError(f"two resources of type {type_} are named {name}")
+        declared["inputs"] = self.transforms.apply(
+            tokens, custom=declared["custom"], type_=type_, name=name, props=declared["inputs"]
+        )
+        self.declared[urn] = Resource(urn=urn, type=type_, name=name, parent=parent, **declared)
+        self._tokens[urn] = tokens
+        if declared["custom"]:
+            id_ = "" if self.preview else standins.resource_id(type_, name)
+            outputs = {} if self.preview else standins.outputs(type_, name, declared["inputs"], self.account)
+            self.states[urn] = (id_, {**outputs, **declared["inputs"]})
+        else:
+            self.states[urn] = ("", {})
+        return urn
+
+    def _expand(self, urn: str, request: Any, response: Any) -> None:
+        """What a component in another process would register under itself."""
+        if request.type != eks_component.TYPE:
+            raise PlanError(f"{request.name}: components of type {request.type} cannot be planned without an engine")
+        component = self.declared[urn]
+        depends = {key: tuple(found.urns) for key, found in request.propertyDependencies.items()}
+        provider = next((ref for package, ref in sorted(request.providers.items()) if package == "aws"), "")
+        urns: dict[str, str] = {}
+        for child in eks_component.children(request.name, component.inputs, depends, tuple(request.dependencies)):
+            parent = urns[child.parent] if child.parent else urn
+            by_property = {k: tuple(sorted(urns.get(d, d) for d in v)) for k, v in sorted(child.property_dependencies.items())}
+            urns[child.key] = self._declare(
+                parent,
+                child.type,
+                child.name,
+                custom=child.custom,
+                inputs=_resolve(child.inputs, urns, self.states, self.preview),
+                tokens=self._tokens[urn],
+                dependencies=tuple(sorted({urns.get(d, d) for d in child.dependencies})),
+                property_dependencies=by_property,
+                provider=provider if child.custom and child.type.startswith("aws:") else "",
+                protect=request.protect,
+                ignore_changes=child.ignore_changes,
+                delete_before_replace=False,
+                expanded=True,
+            )
+        for output, key in eks_component.OUTPUTS.items():
+            reference = response.object.fields[output].struct_value.fields
+            reference[rpc._special_sig_key].string_value = rpc._special_resource_sig
+            reference["urn"].string_value = urns[key]
+            reference["id"].string_value = self.states[urns[key]][0] or rpc.UNKNOWN
+            reference["packageVersion"].string_value = ""
+
+    def ReadResource(self, request: Any) -> Any:  # noqa: N802
+        urn = self.make_urn(request.parent, request.type, request.name)
+        state = standins.read(request.type, request.id, self.preview)
+        self.states[urn] = (request.id, state)
+        return resource_pb2.ReadResourceResponse(urn=urn, properties=_encode_struct(state))
+
+    def Invoke(self, request: Any) -> Any:  # noqa: N802
+        arguments = _decode_struct(request.args)
+        if request.tok == "pulumi:pulumi:getResource":
+            id_, state = self.states[arguments["urn"]]
+            answer: Mapping[str, Any] = {"urn": arguments["urn"], "id": id_, "state": dict(state)}
+        else:
+            self.lookups.append((request.tok, arguments))
+            found = standins.lookup(request.tok, arguments, self.account)
+            if found is None:
+                raise PlanError(f"the program asks the cloud {request.tok}, which a plan cannot answer")
+            answer = found
+        return resource_pb2.ResourceInvokeResponse(**{"return": _encode_struct(answer)})
+
+
+def _resolve(value: Any, urns: Mapping[str, str], states: Mapping[str, Any], preview: bool) -> Any:
+    """Replaces a child's references to its siblings by what they turned out to be."""
+    match value:
+        case eks_component.Output(key=key, name=name):
+            id_, state = states[urns[key]]
+            found = id_ or UNKNOWN if name == "id" else state.get(name, UNKNOWN)
+            return found
+        case Mapping():
+            return {k: _resolve(v, urns, states, preview) for k, v in value.items()}
+        case list():
+            return [_resolve(item, urns, states, preview) for item in value]
+        case _:
+            return value
+
+
+def _decode(value: struct_pb2.Value) -> Any:
+    """A wire value as plain Python. Numbers without a fraction become ints: the wire has no ints."""
+    match value.WhichOneof("kind"):
+        case "struct_value":
+            fields = value.struct_value.fields
+            signature = fields[rpc._special_sig_key].string_value if rpc._special_sig_key in fields else ""
+            if signature == rpc._special_secret_sig:
+                return Secret(_decode(fields["value"]))
+            if signature == rpc._special_resource_sig:
+                return Ref(fields["urn"].string_value)
+            return {key: _decode(item) for key, item in fields.items() if key != rpc._special_sig_key}
+        case "list_value":
+            return [_decode(item) for item in value.list_value.values]
+        case "number_value":
+            number = value.number_value
+            return int(number) if number.is_integer() else number
+        case "string_value":
+            return UNKNOWN if value.string_value == rpc.UNKNOWN else value.string_value
+        case "bool_value":
+            return value.bool_value
+        case _:
+            return None
+
+
+def _decode_struct(struct: struct_pb2.Struct) -> dict[str, Any]:
+    return {key: _decode(value) for key, value in sorted(struct.fields.items())}
+
+
+def _encode(value: Any) -> struct_pb2.Value:
+    match value:
+        case Secret(value=inner):
+            fields = {rpc._special_sig_key: struct_pb2.Value(string_value=rpc._special_secret_sig), "value": _encode(inner)}
+            return struct_pb2.Value(struct_value=struct_pb2.Struct(fields=fields))
+        case Ref(urn=urn):
+            return struct_pb2.Value(string_value=urn)
+        case None:
+            return struct_pb2.Value(null_value=struct_pb2.NULL_VALUE)
+        case bool():
+            return struct_pb2.Value(bool_value=value)
+        case int() | float():
+            return struct_pb2.Value(number_value=value)
+        case str():
+            return struct_pb2.Value(string_value=rpc.UNKNOWN if value == UNKNOWN else value)
+        case Mapping():
+            return struct_pb2.Value(struct_value=_encode_struct(value))
+        case list() | tuple():
+            return struct_pb2.Value(list_value=struct_pb2.ListValue(values=[_encode(item) for item in value]))
+        case _:
+            raise TypeError(f"{json.dumps(str(value))} cannot be sent to a program")
+
+
+def _encode_struct(state: Mapping[str, Any]) -> struct_pb2.Struct:
+    return struct_pb2.Struct(fields={key: _encode(value) for key, value in state.items()})

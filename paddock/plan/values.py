@@ -1,0 +1,43 @@
+"""Values of a plan that are not plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+UNKNOWN = "<unknown>"
+"""Known only once the cloud has made the thing it comes from."""
+SECRET = "<secret>"  # noqa: S105 - what is shown instead of one
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A value that Pulumi keeps encrypted. It is never printed."""
+
+    value: Any
+
+    def __repr__(self) -> str:
+        return SECRET
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """Another resource, passed whole."""
+
+    urn: str
+
+
+def shown(value: Any) -> Any:
+    """Plain data for people and JSON: secrets hidden, references as URNs."""
+    match value:
+        case Secret():
+            return SECRET
+        case Ref(urn=urn):
+            return urn
+        case Mapping():
+            return {key: shown(item) for key, item in value.items()}
+        case list() | tuple():
+            return [shown(item) for item in value]
+        case _:
+            return value
