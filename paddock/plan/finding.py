@@ -1,0 +1,19 @@
+"""One thing the plan has to say about a fleet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Severity = Literal["error", "warning", "info"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`subject` is a key of the stack file (`runners.gpu`); `fix` is the edit or command that ends it, or empty."""
+
+    id: str
+    severity: Severity
+    subject: str
+    message: str
+    fix: str = ""

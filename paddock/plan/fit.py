@@ -1,0 +1,407 @@
+"""Which runners fit on which nodes, how many, and what is left over.
+
+A GPU job that asks for more than a node has never starts, and nobody is told: it waits. So it is worked out here, from
+the numbers that `paddock.fleet.capacity` derives, for every runner on every instance type of its pool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from paddock import catalog
+from paddock.catalog import InstanceType
+from paddock.fleet import Fleet, NewCluster
+from paddock.fleet.capacity import (
+    COORDINATOR,
+    EVICTION_MEMORY_MIB,
+    Allocatable,
+    Resources,
+    Share,
+    allocatable,
+    available,
+    capacity,
+    max_pods,
+    reserved,
+    runner_request,
+    share_of,
+)
+from paddock.fleet.overhead import gpu_node_daemonsets, node_daemonsets
+from paddock.fleet.quantity import format_cpu, format_memory
+from paddock.plan.finding import Finding, Severity
+
+Dimension = Literal["gpu", "cpu", "memory", "pods", "disk"]
+
+SYSTEM_LOAD = Resources(cpu_m=1000, memory_mib=1536, pods=12)
+"""What system nodes carry besides runners: ARC, autoscaler, CoreDNS, NFD master and the EBS CSI controllers."""
+LISTENER = Resources(cpu_m=50, memory_mib=64, pods=1)
+"""One a scale set, on system nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A runner on an instance type: how many at once, what stops the next one, what a node full of them leaves."""
+
+    runner: str
+    pool: str
+    instance: str
+    per_node: int
+    limiting: Dimension
+    slack: Resources
+    stranded_gpus: float
+    """GPUs that no further runner of this kind can use; a share of a GPU counts as its fraction."""
+    request: Resources
+    available: Resources
+    allocatable: Allocatable
+    source: Literal["measured", "estimated"]
+    """Whether the node's memory was measured on a booted one."""
+    deficit: Resources
+    """What a node lacks for one runner; all zero when one fits."""
+    cautious_per_node: int
+    """`per_node` by Karpenter's guess of the memory."""
+
+
+def fit(fleet: Fleet) -> tuple[Fit, ...]:
+    """Every runner on every instance type of its pool, in the order of the stack file."""
+    return tuple(
+        _fit(fleet, name, instance)
+        for name, runner in fleet.runners.items()
+        for instance in fleet.pools[runner.pool].types
+    )
+
+
+def findings(fleet: Fleet, fits: tuple[Fit, ...]) -> tuple[Finding, ...]:
+    """What the user has to know or change, runner by runner, then pool by pool."""
+    found: list[Finding] = []
+    for name in fleet.runners:
+        of_runner = tuple(each for each in fits if each.runner == name)
+        found += _does_not_fit(fleet, name, of_runner)
+        found += _refused_by_estimate(fleet, name, of_runner)
+        found += _stranded(fleet, name, of_runner)
+        found += _unreachable_maximum(fleet, name, of_runner)
+    for pool in fleet.pools:
+        found += _idle_runners(fleet, pool, tuple(each for each in fits if each.pool == pool))
+        found += _pod_limit(fleet, pool)
+    found += _coordinators(fleet, fits)
+    found += _estimated(fits)
+    return tuple(found)
+
+
+def _fit(fleet: Fleet, name: str, instance: InstanceType) -> Fit:
+    pool = fleet.runners[name].pool
+    request, has = runner_request(fleet, name), available(fleet, pool, instance)
+    counts = _counts(has, request)
+    limiting = min(counts, key=lambda dimension: counts[dimension])
+    per_node = counts[limiting]
+    slack = has - request * per_node
+    node = allocatable(fleet, pool, instance)
+    return Fit(
+        runner=name,
+        pool=pool,
+        instance=instance.name,
+        per_node=per_node,
+        limiting=limiting,
+        slack=slack,
+        stranded_gpus=slack.gpus / fleet.pools[pool].replicas,
+        request=request,
+        available=has,
+        allocatable=node,
+        source=node.capacity.source,
+        deficit=Resources(*(max(0, -amount) for amount in (has - request).amounts())),
+        cautious_per_node=min(_counts(available(fleet, pool, instance, cautious=True), request).values()),
+    )
+
+
+def _counts(has: Resources, request: Resources) -> dict[Dimension, int]:
+    """How many times `request` goes into each thing a node has. GPUs first: with all else equal they are the limit."""
+    pairs: dict[Dimension, tuple[int, int]] = {
+        "gpu": (has.gpus, request.gpus),
+        "cpu": (has.cpu_m, request.cpu_m),
+        "memory": (has.memory_mib, request.memory_mib),
+        "pods": (has.pods, request.pods),
+        "disk": (has.ephemeral_mib, request.ephemeral_mib),
+    }
+    return {dimension: max(0, there // asked) for dimension, (there, asked) in pairs.items() if asked}
+
+
+def _does_not_fit(fleet: Fleet, name: str, fits: tuple[Fit, ...]) -> Iterator[Finding]:
+    misfits = [each for each in fits if not each.per_node]
+    if not misfits:
+        return
+    lacks = "; ".join(f"{each.instance} lacks {_deficit(fleet, each)}" for each in misfits)
+    asks = f"a pod of {name} asks for {_amounts(fits[0].request)}"
+    if len(misfits) == len(fits):
+        roomiest, largest = _largest(fleet, name)
+        yield Finding(
+            "FIT001",
+            "error",
+            f"runners.{name}",
+            f"its jobs would never start: {asks}, which no instance type of pool {fits[0].pool} has free: {lacks}. "
+            f"The largest that fits is cpu {format_cpu(largest.cpu_m)}, memory {format_memory(largest.memory_mib)} "
+            f"on {roomiest.name}",
+            _fix(fleet, name, misfits, largest),
+        )
+        return
+    # While a pool is empty the autoscaler plans with the least that any of its types has, and buys nothing for more.
+    from_zero = fleet.owns_nodes and fleet.pools[fits[0].pool].nodes.min == 0
+    usable = ", ".join(each.instance for each in fits if each.per_node)
+    consequence = (
+        "From an empty pool the autoscaler buys no node for it, and later it may buy one that cannot be used"
+        if from_zero
+        else "The autoscaler may buy a node that it cannot use"
+    )
+    severity: Severity = "error" if from_zero else "warning"
+    yield Finding(
+        "FIT002",
+        severity,
+        f"runners.{name}",
+        f"it fits on {usable} only: {asks}, and {lacks}. {consequence}",
+        f"give it a pool with pools.<name>.instances: [{usable}]{_or_smaller(fleet, name, misfits)}",
+    )
+
+
+def _refused_by_estimate(fleet: Fleet, name: str, fits: tuple[Fit, ...]) -> Iterator[Finding]:
+    refused = [each for each in fits if each.per_node and not each.cautious_per_node]
+    if not refused:
+        return
+    details = "; ".join(
+        f"{each.instance} has {format_memory(each.available.memory_mib)} ({each.source}), "
+        f"an autoscaler that has seen none expects {format_memory(_cautious_memory(each))}"
+        for each in refused
+    )
+    # Paddock's own autoscaler is told the first number, so a measured one settles it.
+    told = isinstance(fleet.cluster, NewCluster) and all(each.source == "measured" for each in refused)
+    severity: Severity = "info" if told else "warning"
+    safe = min(
+        (share_of(fleet, name, catalog.instance(each.instance)) for each in refused), key=lambda share: share.memory_mib
+    )
+    yield Finding(
+        "FIT003",
+        severity,
+        f"runners.{name}",
+        f"it asks for {format_memory(refused[0].request.memory_mib)} of memory, more than Karpenter's estimate "
+        f"(7.5 % off the size EC2 advertises) leaves: {details}",
+        f"runners.{name}.memory: {format_memory(safe.memory_mib)}",
+    )
+
+
+def _stranded(fleet: Fleet, name: str, fits: tuple[Fit, ...]) -> Iterator[Finding]:
+    for each in fits:
+        if not each.per_node or not each.stranded_gpus:
+            continue
+        others = [other for other, _ in fleet.runners_on(each.pool) if other != name]
+        takers = [other for other in others if min(_counts(each.slack, runner_request(fleet, other)).values())]
+        yield Finding(
+            "FIT004",
+            "info" if takers else "warning",
+            f"runners.{name}",
+            f"{each.per_node} of its jobs fill a {each.instance} by {each.limiting}: {each.stranded_gpus:g} of its "
+            f"{each.available.gpus / fleet.pools[each.pool].replicas:g} GPUs cannot be used"
+            + (f" but by jobs of {', '.join(takers)}" if takers else ""),
+            _unstrand(fleet, name, each),
+        )
+
+
+def _unreachable_maximum(fleet: Fleet, name: str, fits: tuple[Fit, ...]) -> Iterator[Finding]:
+    runner, most = fleet.runners[name], max(each.per_node for each in fits)
+    nodes = fleet.pools[runner.pool].nodes.max
+    if runner.max is not None and most and runner.max > nodes * most:
+        yield Finding(
+            "FIT005",
+            "warning",
+            f"runners.{name}.max",
+            f"{runner.max} jobs at a time are more than pool {runner.pool} can hold: {nodes} nodes of at most {most}",
+            f"runners.{name}.max: {nodes * most}, or pools.{runner.pool}.nodes.max: {-(-runner.max // most)}",
+        )
+
+
+def _idle_runners(fleet: Fleet, pool: str, fits: tuple[Fit, ...]) -> Iterator[Finding]:
+    """Idle runners hold GPUs for good. Those whose jobs have pods of their own wait on system nodes and hold none."""
+    holding = [name for name, runner in fleet.runners_on(pool) if runner.container != "kubernetes-novolume"]
+    floor = {name: fleet.runners[name].min for name in holding}
+    need, who = 0, ""
+    for name in holding:
+        warm = max((entry.min for entry in fleet.runners[name].warm), default=0)
+        idle = {**floor, name: max(floor[name], warm)}
+        nodes = _nodes_for(idle, fits)
+        if nodes > need:
+            need, who = nodes, ", ".join(f"{count} of {each}" for each, count in idle.items() if count)
+    limit = fleet.pools[pool].nodes.max
+    if need > limit:
+        yield Finding(
+            "FIT006",
+            "error",
+            f"pools.{pool}.nodes.max",
+            f"idle runners alone ({who}) hold {need} nodes, and the pool may have {limit}",
+            f"pools.{pool}.nodes.max: {need}, or a smaller min or warm.min of its runners",
+        )
+
+
+def _nodes_for(idle: dict[str, int], fits: tuple[Fit, ...]) -> int:
+    """The fewest nodes that can hold these runners: by each kind alone, and by the sum of what they ask for."""
+    best = {name: max((each.per_node for each in fits if each.runner == name), default=0) for name in idle}
+    alone = [-(-count // best[name]) for name, count in idle.items() if best[name]]
+    total = Resources(0, 0)
+    for name, count in idle.items():
+        total += next(each.request for each in fits if each.runner == name) * (count if best[name] else 0)
+    rooms = [max(amounts) for amounts in zip(*(each.available.amounts() for each in fits), strict=True)]
+    together = [-(-asked // room) for asked, room in zip(total.amounts(), rooms, strict=True) if asked and room > 0]
+    return max([0, *alone, *together])
+
+
+def _pod_limit(fleet: Fleet, pool: str) -> Iterator[Finding]:
+    wanted = fleet.pools[pool].max_pods
+    if wanted is None:
+        return
+    types = fleet.pools[pool].types
+    short = [f"{instance.name} {instance.max_pods}" for instance in types if instance.max_pods < wanted]
+    own = len(gpu_node_daemonsets(fleet, pool))
+    if short and fleet.owns_nodes:
+        yield Finding(
+            "FIT009",
+            "warning",
+            f"pools.{pool}.maxPods",
+            f"{wanted} pods are more than the type has addresses for ({', '.join(short)}): the rest would wait for one",
+            f"leave pools.{pool}.maxPods out",
+        )
+    if own >= wanted:
+        yield Finding(
+            "FIT009",
+            "error",
+            f"pools.{pool}.maxPods",
+            f"{own} DaemonSets run on each node, so {wanted} pods leave none for a job",
+            f"leave pools.{pool}.maxPods out, or write at least {own + 1}",
+        )
+
+
+def _coordinators(fleet: Fleet, fits: tuple[Fit, ...]) -> Iterator[Finding]:
+    """Runners whose jobs have pods of their own wait on system nodes; those must hold them all."""
+    if not isinstance(fleet.cluster, NewCluster):
+        return
+    names = [name for name, runner in fleet.runners.items() if runner.container == "kubernetes-novolume"]
+    wanted = sum(fleet.max_runners(name) for name in names)
+    system, one = fleet.cluster.system, Resources(COORDINATOR.cpu_m, COORDINATOR.memory_mib, pods=1)
+    least = min((_system_node(fleet, catalog.instance(name)) for name in system.instances), key=lambda room: room.cpu_m)
+    taken = SYSTEM_LOAD + LISTENER * len(fleet.runners)
+
+    def held(nodes: int) -> int:
+        free = _counts(least * nodes - taken, one).values()
+        return min(*free, nodes * min(_counts(least, one).values()))
+
+    if names and wanted > held(system.nodes.max):
+        enough = next((nodes for nodes in range(system.nodes.max, 1000) if held(nodes) >= wanted), None)
+        yield Finding(
+            "FIT007",
+            "warning",
+            "cluster.system.nodes.max",
+            f"{wanted} jobs at a time of {', '.join(names)} need as many runner pods of "
+            f"{format_cpu(COORDINATOR.cpu_m)} CPU and {format_memory(COORDINATOR.memory_mib)} on system nodes, and "
+            f"{system.nodes.max} of {system.instances[0]} hold {held(system.nodes.max)} beside the controllers",
+            f"cluster.system.nodes.max: {enough}, or larger cluster.system.instances"
+            if enough
+            else "larger cluster.system.instances",
+        )
+
+
+def _system_node(fleet: Fleet, instance: InstanceType) -> Resources:
+    """What a system node has for pods. It keeps EKS's own maxPods."""
+    has, keeps, own = capacity(instance), reserved(instance, instance.max_pods), node_daemonsets(fleet)
+    return Resources(
+        cpu_m=has.cpu_m - keeps.cpu_m - sum(each.cpu_m for each in own),
+        memory_mib=has.cautious_memory_mib
+        - keeps.memory_mib
+        - EVICTION_MEMORY_MIB
+        - sum(each.memory_mib for each in own),
+        pods=instance.max_pods - len(own),
+    )
+
+
+def _estimated(fits: tuple[Fit, ...]) -> Iterator[Finding]:
+    names = dict.fromkeys(each.instance for each in fits if each.source == "estimated")
+    if names:
+        yield Finding(
+            "FIT008",
+            "info",
+            "pools",
+            f"the memory of a booted {', '.join(names)} is an estimate on the low side: no measurement is public",
+            "",
+        )
+
+
+def _largest(fleet: Fleet, name: str) -> tuple[InstanceType, Share]:
+    """The largest share that a runner of this kind can be given on a type of its pool, and the type."""
+    pool = fleet.pools[fleet.runners[name].pool]
+    usable = [instance for instance in pool.types if pool.advertised(instance) >= fleet.runners[name].gpus]
+    shares = [(instance, share_of(fleet, name, instance)) for instance in usable]
+    return max(shares, key=lambda pair: (pair[1].memory_mib, pair[1].cpu_m))
+
+
+def _fix(fleet: Fleet, name: str, misfits: list[Fit], largest: Share) -> str:
+    edits = []
+    if any(each.deficit.cpu_m for each in misfits):
+        edits.append(f"runners.{name}.cpu: {format_cpu(largest.cpu_m)}")
+    if any(each.deficit.memory_mib for each in misfits):
+        edits.append(f"runners.{name}.memory: {format_memory(largest.memory_mib)}")
+    if any(each.deficit.ephemeral_mib for each in misfits):
+        edits.append(f"less scratch space, or a larger pools.{misfits[0].pool}.disk.size")
+    if any(each.deficit.pods > 0 for each in misfits):
+        edits.append(f"leave pools.{misfits[0].pool}.maxPods out")
+    larger = _smallest_that_fits(fleet, name)
+    grow = f"; or pools.{misfits[0].pool}.instances: [{larger.name}]" if larger else ""
+    return " and ".join(edits) + grow
+
+
+def _smallest_that_fits(fleet: Fleet, name: str) -> InstanceType | None:
+    """The smallest instance type with the pool's GPU on which the runner, as it is written, would fit."""
+    pool = fleet.pools[fleet.runners[name].pool]
+    fractions = {instance.gpu_fraction for instance in pool.types}
+    same = [t for t in catalog.gpu_instances(pool.gpu.key) if t.gpu_fraction in fractions]
+    fitting = [instance for instance in same if _fit(fleet, name, instance).per_node]
+    return min(fitting, key=lambda instance: (instance.gpu_count, instance.vcpus, instance.memory_mib), default=None)
+
+
+def _or_smaller(fleet: Fleet, name: str, misfits: list[Fit]) -> str:
+    """The other way out, where the runner only asks for too much: a size that fits everywhere."""
+    if any(each.deficit.gpus for each in misfits):
+        return ""
+    shares = [share_of(fleet, name, instance) for instance in fleet.pools[misfits[0].pool].types]
+    least = Share(min(share.cpu_m for share in shares), min(share.memory_mib for share in shares))
+    return f", or {_fix(fleet, name, misfits, least).split('; or ')[0]}"
+
+
+def _unstrand(fleet: Fleet, name: str, each: Fit) -> str:
+    share = share_of(fleet, name, catalog.instance(each.instance))
+    match each.limiting:
+        case "cpu":
+            return f"runners.{name}.cpu: {format_cpu(share.cpu_m)}, its share of the node"
+        case "memory":
+            return f"runners.{name}.memory: {format_memory(share.memory_mib)}, its share of the node"
+        case "gpu":
+            even = [str(n) for n in range(1, each.available.gpus + 1) if each.available.gpus % n == 0]
+            return f"runners.{name}.gpus: one of {', '.join(even)}"
+        case "pods":
+            types = fleet.pools[each.pool].types
+            return f"fewer shares of a GPU: {min(instance.max_pods for instance in types)} pods have addresses"
+        case "disk":
+            return f"less scratch space, or a larger pools.{each.pool}.disk.size"
+
+
+def _deficit(fleet: Fleet, each: Fit) -> str:
+    lacks, asks = each.deficit, each.request
+    parts = [
+        (lacks.gpus, f"{lacks.gpus} GPUs of {asks.gpus}"),
+        (lacks.cpu_m, f"{format_cpu(lacks.cpu_m)} CPU of {format_cpu(asks.cpu_m)}"),
+        (lacks.memory_mib, f"{format_memory(lacks.memory_mib)} memory of {format_memory(asks.memory_mib)}"),
+        (lacks.ephemeral_mib, f"{format_memory(lacks.ephemeral_mib)} disk of {format_memory(asks.ephemeral_mib)}"),
+        (lacks.pods, f"a pod (maxPods {max_pods(fleet, each.pool)})"),
+    ]
+    return ", ".join(text for amount, text in parts if amount)
+
+
+def _amounts(request: Resources) -> str:
+    return f"cpu {format_cpu(request.cpu_m)}, memory {format_memory(request.memory_mib)} and {request.gpus} GPU"
+
+
+def _cautious_memory(each: Fit) -> int:
+    return each.available.memory_mib - (each.allocatable.memory_mib - each.allocatable.cautious_memory_mib)
