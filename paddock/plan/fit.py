@@ -197,8 +197,8 @@ def _stranded(fleet: Fleet, name: str, fits: tuple[Fit, ...]) -> Iterator[Findin
             "info" if takers else "warning",
             f"runners.{name}",
             f"{each.per_node} of its jobs fill a {each.instance} by {each.limiting}: {each.stranded_gpus:g} of its "
-            f"{each.available.gpus / fleet.pools[each.pool].replicas:g} GPUs cannot be used"
-            + (f" but by jobs of {', '.join(takers)}" if takers else ""),
+            f"{each.available.gpus / fleet.pools[each.pool].replicas:g} GPUs "
+            + (f"are left to jobs of {', '.join(takers)}" if takers else "cannot be used"),
             _unstrand(fleet, name, each),
         )
 
@@ -247,7 +247,8 @@ def _nodes_for(idle: dict[str, int], fits: tuple[Fit, ...]) -> int:
         total += next(each.request for each in fits if each.runner == name) * (count if best[name] else 0)
     rooms = [max(amounts) for amounts in zip(*(each.available.amounts() for each in fits), strict=True)]
     together = [-(-asked // room) for asked, room in zip(total.amounts(), rooms, strict=True) if asked and room > 0]
-    return max([0, *alone, *together])
+    most: int = max([0, *alone, *together])
+    return most
 
 
 def _pod_limit(fleet: Fleet, pool: str) -> Iterator[Finding]:
