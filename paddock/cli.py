@@ -59,7 +59,10 @@ class _Program(Program):
     def run(self, argv: list[str] | None = None, exit: bool = True) -> None:
         """Take Invoke's own steps, but let the exceptions out: `main` says what the user reads."""
         self.create_config()
+        keep = sys.dont_write_bytecode
         self.parse_core(argv)
+        # Invoke switches the cache of compiled modules off; without it every plan compiles Pulumi's SDKs again.
+        sys.dont_write_bytecode = keep
         self.parse_collection()
         self.parse_tasks()
         self.parse_cleanup()

@@ -10,12 +10,35 @@ from pathlib import Path
 
 from invoke.collection import Collection
 from invoke.context import Context
+from invoke.exceptions import Exit
 from invoke.tasks import task
+
+ROOT = Path(os.environ.get("PADDOCK_ROOT", ".")).resolve()
+"""The project: where the stack files and the Pulumi program are."""
 
 
 def caller_path(path: str) -> Path:
     """A path as the user meant it: relative to where `./inv` was called, not to the project."""
     return Path(os.environ.get("PADDOCK_CWD", "."), path)
+
+
+# The fleet, before it costs money.
+
+
+@task(
+    help={
+        "stack": "the stack to plan: Pulumi.<stack>.yaml",
+        "json": "also write the plan to this file; - prints it and nothing else",
+        "all": "show every row and finding",
+    }
+)
+def plan(c: Context, stack: str = "dev", json: str = "", all: bool = False) -> None:
+    """Show what a stack would be and whether its runners fit: no cloud, no credentials, no network."""
+    from paddock.plan import command
+
+    path = None if not json else Path("-") if json == "-" else caller_path(json)
+    if command.run(ROOT, stack, json_path=path, everything=all):
+        raise Exit(code=1)
 
 
 # The house: lint, tests, locks.
@@ -59,4 +82,4 @@ def lock(c: Context, upgrade: bool = False, package: str = "") -> None:
     house.lock(upgrade=upgrade, package=package)
 
 
-namespace = Collection(check, lint, lock, test)
+namespace = Collection(plan, check, lint, lock, test)

@@ -1,0 +1,142 @@
+"""A plan: what a stack would be, whether its runners fit, and what its owner should know before it costs money."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from paddock import catalog
+from paddock.fleet import NewNetwork, Stack
+from paddock.fleet.capacity import Resources
+from paddock.fleet.quantity import format_cpu, format_memory
+from paddock.plan import fit
+from paddock.plan.finding import Finding
+from paddock.plan.graph import Graph, Resource
+from paddock.plan.run import plan_graph
+from paddock.plan.values import shown
+
+SCHEMA = "paddock.plan/1"
+"""Of the JSON document. The number changes when a key goes or changes its meaning; new keys leave it."""
+
+_ORDER = {"error": 0, "warning": 1, "info": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything a plan says; the report and the JSON document only print it."""
+
+    stack: Stack
+    graph: Graph
+    fits: tuple[fit.Fit, ...]
+    findings: tuple[Finding, ...]
+    """Worst first."""
+
+    @property
+    def errors(self) -> int:
+        return sum(finding.severity == "error" for finding in self.findings)
+
+
+def make(stack: Stack, today: date) -> Plan:
+    """Plans a stack. `today` decides which facts are too old. Raises PlanError and FleetError."""
+    graph = plan_graph(stack)
+    fits = fit.fit(stack.fleet)
+    found = [*fit.findings(stack.fleet, fits), *_configuration(stack), *_catalogue_age(today)]
+    return Plan(stack, graph, fits, tuple(sorted(found, key=lambda finding: _ORDER[finding.severity])))
+
+
+def _configuration(stack: Stack) -> Iterator[Finding]:
+    fleet = stack.fleet
+    key = "paddock:githubAppKey" if fleet.github.app else "paddock:githubToken"
+    if fleet.holds("runners") and fleet.github.secret_source == "config" and key not in stack.secrets:
+        yield Finding(
+            "CFG001",
+            "warning",
+            key,
+            "the credential that runners register with is not set yet; pulumi up will ask for it",
+            f"pulumi config set --secret {key}",
+        )
+    if isinstance(fleet.network, NewNetwork) and fleet.makes_network and fleet.network.nat == "none":
+        yield Finding(
+            "CFG002",
+            "warning",
+            "network.nat",
+            "without NAT the runners reach GitHub only over a way out that you add to the VPC yourself",
+            "network.nat: single",
+        )
+
+
+def _catalogue_age(today: date) -> Iterator[Finding]:
+    for stamp in catalog.stale(today):
+        yield Finding(
+            "CAT001",
+            "warning",
+            f"catalog/{stamp.file}",
+            f"these facts are of {stamp.as_of}, {stamp.age_days(today)} days old",
+            "inv catalog.refresh",
+        )
+
+
+def document(plan: Plan) -> dict[str, Any]:
+    """The plan as JSON-ready data. CPU and memory are Kubernetes quantities, secrets are hidden."""
+    fleet = plan.stack.fleet
+    return {
+        "schema": SCHEMA,
+        "stack": plan.stack.name,
+        "project": plan.stack.project,
+        "fleet": {"name": fleet.name, "region": fleet.region, "kubernetes": fleet.cluster.version},
+        "resources": [_resource(resource) for resource in plan.graph.resources.values()],
+        "outputs": shown(plan.graph.outputs),
+        "lookups": [{"token": token, "arguments": shown(arguments)} for token, arguments in plan.graph.lookups],
+        "fit": [_fit(each) for each in plan.fits],
+        "findings": [
+            {"id": f.id, "severity": f.severity, "subject": f.subject, "message": f.message, "fix": f.fix}
+            for f in plan.findings
+        ],
+    }
+
+
+def _resource(resource: Resource) -> dict[str, Any]:
+    return {
+        "urn": resource.urn,
+        "type": resource.type,
+        "name": resource.name,
+        "parent": resource.parent,
+        "custom": resource.custom,
+        "inputs": shown(resource.inputs),
+        "dependencies": list(resource.dependencies),
+        "propertyDependencies": {key: list(urns) for key, urns in resource.property_dependencies.items()},
+        "provider": resource.provider,
+        "protect": resource.protect,
+        "ignoreChanges": list(resource.ignore_changes),
+        "deleteBeforeReplace": resource.delete_before_replace,
+        "expanded": resource.expanded,
+    }
+
+
+def _fit(each: fit.Fit) -> dict[str, Any]:
+    return {
+        "runner": each.runner,
+        "pool": each.pool,
+        "instance": each.instance,
+        "per_node": each.per_node,
+        "limiting": each.limiting,
+        "slack": _amounts(each.slack),
+        "stranded_gpus": each.stranded_gpus,
+        "request": _amounts(each.request),
+        "available": _amounts(each.available),
+        "deficit": _amounts(each.deficit),
+        "memory": each.source,
+        "cautious_per_node": each.cautious_per_node,
+    }
+
+
+def _amounts(amount: Resources) -> dict[str, Any]:
+    return {
+        "cpu": format_cpu(amount.cpu_m),
+        "memory": format_memory(amount.memory_mib),
+        "gpus": amount.gpus,
+        "pods": amount.pods,
+        "ephemeral_storage": format_memory(amount.ephemeral_mib),
+    }

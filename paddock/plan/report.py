@@ -1,0 +1,162 @@
+"""A plan on a terminal."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import IO
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from paddock.fleet import Fleet, nodes
+from paddock.fleet.pool import Bottlerocket, Custom, EksManaged, GpuPool, Mig, Mps, TimeSlicing
+from paddock.fleet.quantity import format_cpu, format_memory
+from paddock.plan.fit import Fit
+from paddock.plan.plan import Plan
+
+ROWS = 15
+"""Rows of a table before it is cut; --all shows every one."""
+_STYLE = {"error": "bold red", "warning": "yellow", "info": "cyan"}
+
+
+def console(file: IO[str] | None = None) -> Console:
+    """A console without any escape codes where the output is no terminal or NO_COLOR is set."""
+    file = file or sys.stdout
+    plain = bool(os.environ.get("NO_COLOR")) or not file.isatty()
+    width = None if file.isatty() else int(os.environ.get("COLUMNS", "120"))
+    return Console(file=file, color_system=None if plain else "auto", width=width, highlight=False, soft_wrap=False)
+
+
+def show(plan: Plan, out: Console, *, everything: bool = False) -> None:
+    """Pools, runners and where they fit, resources by kind, findings, and one line that sums it up."""
+    fleet = plan.stack.fleet
+    limit = None if everything else ROWS
+    out.print(
+        Text.assemble(
+            ("Plan of ", ""), (plan.stack.name, "bold"),
+            f"  {fleet.github.url}  {fleet.region}  Kubernetes {fleet.cluster.version}",
+        )
+    )  # fmt: skip
+    _print(out, "Pools", ("pool", "GPU", "instances", "capacity", "nodes", "GPUs at most", "image"), map(_pool, [fleet] * len(fleet.pools), fleet.pools), limit)
+    _print(out, "Runners", ("runs-on", "GPUs", "CPU", "memory", "jobs", "a node holds"), (_runner(plan, name) for name in fleet.runners), limit)
+    _print(out, "Resources", ("kind", "count", "of which"), _kinds(plan), limit)
+    _findings(out, plan, limit)
+    out.print(_summary(plan))
+
+
+def _print(
+    out: Console, title: str, columns: Sequence[str], rows: Iterable[Sequence[str | Text]], limit: int | None
+) -> None:
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
+    for column in columns:
+        right = column in {"count", "GPUs", "jobs", "GPUs at most", "CPU", "memory"}
+        table.add_column(column, justify="right" if right else "left", overflow="fold")
+    listed = list(rows)
+    for row in listed[:limit]:
+        table.add_row(*row)
+    out.print()
+    out.print(table)
+    if limit is not None and len(listed) > limit:
+        out.print(f"... {limit} of {len(listed)} shown; --all shows the rest", style="dim")
+
+
+def _pool(fleet: Fleet, name: str) -> tuple[str, ...]:
+    pool = fleet.pools[name]
+    most = max(pool.nodes.max * pool.advertised(instance) for instance in pool.types)
+    gpus = max(pool.nodes.max * instance.gpu_count for instance in pool.types)
+    return (
+        name,
+        pool.gpu.name,
+        ", ".join(pool.instances),
+        " then ".join(nodes.capacities(pool)) if fleet.owns_nodes else "already there",
+        f"{pool.nodes.min}-{pool.nodes.max}",
+        f"{gpus}" if most == gpus else f"{gpus} as {most} ({_sharing(pool)})",
+        _image(fleet, pool) if fleet.owns_nodes else "as it is",
+    )
+
+
+def _sharing(pool: GpuPool) -> str:
+    match pool.sharing:
+        case TimeSlicing(time_slicing=n):
+            return f"time-slicing {n}"
+        case Mps(mps=n):
+            return f"MPS {n}"
+        case Mig(mig=profile):
+            return f"MIG {profile}"
+        case _:
+            return "not shared"
+
+
+def _image(fleet: Fleet, pool: GpuPool) -> str:
+    match fleet.ami(pool):
+        case EksManaged(release=release):
+            return f"EKS NVIDIA {release}"
+        case Bottlerocket(bottlerocket=release):
+            return f"Bottlerocket NVIDIA {release}"
+        case Custom(custom=ami, driver=driver):
+            return f"{ami}, driver {driver}"
+        case _:
+            return "unknown"
+
+
+def _runner(plan: Plan, name: str) -> tuple[str | Text, ...]:
+    fleet = plan.stack.fleet
+    fits = [each for each in plan.fits if each.runner == name]
+    request = fits[0].request
+    least = fleet.runners[name].min
+    return (
+        Text(f"[{', '.join(fleet.labels(name))}]"),
+        str(request.gpus),
+        format_cpu(request.cpu_m),
+        format_memory(request.memory_mib),
+        f"{least}-{fleet.max_runners(name)}",
+        Text("\n").join(_on_node(each) for each in fits),
+    )
+
+
+def _on_node(each: Fit) -> Text:
+    if not each.per_node:
+        return Text(f"{each.instance}: none, for lack of {each.limiting}", style=_STYLE["error"])
+    left = f", {each.stranded_gpus:g} GPU stranded" if each.stranded_gpus else ""
+    return Text(f"{each.instance}: {each.per_node}{left}", style=_STYLE["warning"] if left else "")
+
+
+def _kinds(plan: Plan) -> list[tuple[str, str, str]]:
+    """Resources by package and module, the kinds of each with their counts."""
+    made = [r for r in plan.graph.resources.values() if r.custom and not r.type.startswith("pulumi:")]
+    groups: dict[str, Counter[str]] = {}
+    for resource in made:
+        package, module, kind = resource.type.split(":")
+        group = f"AWS {module.split('/')[0]}" if package == "aws" else f"Kubernetes {module.split('/')[0]}"
+        groups.setdefault(group, Counter())[kind] += 1
+    return [
+        (group, str(kinds.total()), ", ".join(f"{kind} {n}" if n > 1 else kind for kind, n in kinds.most_common()))
+        for group, kinds in sorted(groups.items(), key=lambda item: (-item[1].total(), item[0]))
+    ]
+
+
+def _findings(out: Console, plan: Plan, limit: int | None) -> None:
+    if not plan.findings:
+        return
+    out.print()
+    out.print("Findings", style="bold")
+    for finding in plan.findings[:limit]:
+        head = Text.assemble(
+            (f"{finding.severity:8}", _STYLE[finding.severity]), (f"{finding.id}  ", "dim"), f"{finding.subject}: {finding.message}"
+        )
+        out.print(head)
+        if finding.fix:
+            out.print(Text.assemble(" " * 8, ("fix: ", "dim"), finding.fix))
+    if limit is not None and len(plan.findings) > limit:
+        out.print(f"... {limit} of {len(plan.findings)} shown; --all shows the rest", style="dim")
+
+
+def _summary(plan: Plan) -> str:
+    counts = Counter(finding.severity for finding in plan.findings)
+    made = sum(resource.custom and not resource.type.startswith("pulumi:") for resource in plan.graph.resources.values())
+    told = ", ".join(f"{counts[s]} {s}{'s' if counts[s] != 1 and s != 'info' else ''}" for s in _STYLE if counts[s])
+    return f"\n{made} resources, {len(plan.stack.fleet.pools)} pools, {len(plan.stack.fleet.runners)} runners; {told or 'nothing to say'}"
