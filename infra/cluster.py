@@ -237,7 +237,8 @@ def _access_entries(cluster: NewCluster) -> dict[str, Any]:
         name: {
             "principal_arn": entry.principal,
             "access_policies": {
-                entry.policy: {
+                # One key for all: with the policy's name in it, two entries could make one resource name.
+                "policy": {
                     "policy_arn": _policy_arn(entry.policy),
                     "access_scope": {"type": "namespace", "namespaces": list(entry.namespaces)}
                     if entry.namespaces

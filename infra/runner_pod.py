@@ -86,10 +86,16 @@ def runner_template(fleet: Fleet, name: str) -> dict[str, Any]:
 def job_template(fleet: Fleet, name: str) -> dict[str, Any]:
     """What the container hook merges into each job's pod in kubernetes-novolume mode."""
     pod = _gpu_pod(fleet, name, "$job")
-    job = pod["spec"]["containers"][0]
+    job, spec = pod["spec"]["containers"][0], pod["spec"]
     for ours in ("image", "command"):  # the workflow's own
         del job[ours]
-    del pod["spec"]["securityContext"]
+    del spec["securityContext"]
+    # The hook brings the workspace and appends our lists to its own: a second volume of that name and no pod is made.
+    # Job hooks run in the coordinator, which has no GPU to look at.
+    kept = {"shm", *map(_volume, fleet.runners[name].volumes)}
+    job["volumeMounts"] = [mount for mount in job["volumeMounts"] if mount["name"] in kept]
+    spec["volumes"] = [volume for volume in spec["volumes"] if volume["name"] in kept]
+    job["env"] = [variable for variable in job["env"] if not variable["name"].startswith("ACTIONS_RUNNER_HOOK_")]
     return pod
 
 
@@ -223,7 +229,12 @@ def _with_docker(pod: dict[str, Any], runner_image: str) -> dict[str, Any]:
 
 def _mount(name: str, storage: Storage) -> dict[str, Any]:
     read_only = {"readOnly": True} if isinstance(storage, Claim) and storage.read_only else {}
-    return {"name": name, "mountPath": storage.mount, **read_only}
+    return {"name": _volume(name), "mountPath": storage.mount, **read_only}
+
+
+def _volume(name: str) -> str:
+    """A user's volume in the pod; the prefix keeps it apart from ours and the container hook's."""
+    return f"volume-{name}"
 
 
 def _source(storage: Storage) -> dict[str, Any]:

@@ -28,6 +28,17 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
+class Computed:
+    """A value that the component works out from others: unknown as a whole while a part of it is."""
+
+    value: Any
+
+
+class NotFollowed(Exception):
+    """An argument of the component whose effect is not written down here."""
+
+
+@dataclass(frozen=True, slots=True)
 class Child:
     """A resource that the component makes. Dependencies are keys of siblings, or URNs from outside."""
 
@@ -44,13 +55,20 @@ class Child:
 
 
 def children(
-    name: str, args: Mapping[str, Any], property_dependencies: Mapping[str, tuple[str, ...]], dependencies: tuple[str, ...]
+    name: str, args: Mapping[str, Any], property_dependencies: Mapping[str, tuple[str, ...]]
 ) -> Iterator[Child]:
     """The component's children, parents before their children.
 
-    `args` are the component's inputs in wire form; `property_dependencies` the URNs behind each of them.
-    Only arguments that the fleet uses are followed; default node group and security groups are off.
+    `args` are the component's inputs in wire form; `property_dependencies` the URNs behind each of them. What the
+    component itself depends on its children do not. Only arguments that the fleet uses are followed; any other raises
+    NotFollowed.
     """
+    _refuse(args, _FOLLOWED, "")
+    _refuse(args.get("vpcCniOptions", {}), {"addonVersion", "enableNetworkPolicy", "logLevel"}, "vpcCniOptions.")
+    _refuse(args.get("kubeProxyAddonOptions", {}), {"version"}, "kubeProxyAddonOptions.")
+    for argument, value in _REQUIRED.items():
+        if args.get(argument) != value:
+            raise NotFollowed(f"{argument} of eks.Cluster must be {json.dumps(value)} to be planned without an engine")
     tags = {"tags": args["tags"]} if args.get("tags") else {}
     yield Child("service-role", "eks:index:ServiceRole", f"{name}-eksRole", custom=False)
     yield Child(
@@ -73,7 +91,7 @@ def children(
         dependencies=("role",),
         property_dependencies={"role": ("role",)},
     )
-    yield _control_plane(name, args, property_dependencies, dependencies)
+    yield _control_plane(name, args, property_dependencies)
     entries = args.get("accessEntries", {})
     for key, entry in entries.items():
         yield from _access(name, key, entry)
@@ -110,6 +128,40 @@ def children(
     )
 
 
+_REQUIRED = {
+    "authenticationMode": "API",
+    "createOidcProvider": False,
+    "skipDefaultNodeGroup": True,
+    "skipDefaultSecurityGroups": True,
+}
+"""Without them the component makes more than stands here."""
+_FOLLOWED = {
+    *_REQUIRED,
+    "accessEntries",
+    "deletionProtection",
+    "enabledClusterLogTypes",
+    "encryptionConfigKeyArn",
+    "endpointPrivateAccess",
+    "endpointPublicAccess",
+    "kubeProxyAddonOptions",
+    "kubernetesServiceIpAddressRange",
+    "name",
+    "privateSubnetIds",
+    "publicAccessCidrs",
+    "publicSubnetIds",
+    "tags",
+    "upgradePolicy",
+    "version",
+    "vpcCniOptions",
+    "vpcId",
+}
+
+
+def _refuse(args: Mapping[str, Any], followed: set[str], prefix: str) -> None:
+    for argument in sorted(set(args) - followed):
+        raise NotFollowed(f"{prefix}{argument} of eks.Cluster cannot be planned without an engine")
+
+
 _ON_CLUSTER: dict[str, Any] = {"dependencies": ("cluster",), "property_dependencies": {"clusterName": ("cluster",)}}
 
 _TRUST = json.dumps(
@@ -127,10 +179,9 @@ _TRUST = json.dumps(
 )
 
 
-def _control_plane(
-    name: str, args: Mapping[str, Any], outer: Mapping[str, tuple[str, ...]], dependencies: tuple[str, ...]
-) -> Child:
-    vpc: dict[str, Any] = {"subnetIds": [*args.get("publicSubnetIds", []), *args.get("privateSubnetIds", [])]}
+def _control_plane(name: str, args: Mapping[str, Any], outer: Mapping[str, tuple[str, ...]]) -> Child:
+    subnets = Computed([*args.get("publicSubnetIds", []), *args.get("privateSubnetIds", [])])
+    vpc: dict[str, Any] = {"subnetIds": subnets}
     for key in ("endpointPrivateAccess", "endpointPublicAccess", "publicAccessCidrs"):
         if key in args:
             vpc[key] = args[key]
@@ -148,12 +199,11 @@ def _control_plane(
         if key in args:
             inputs[key] = args[key]
     if "encryptionConfigKeyArn" in args:
-        inputs["encryptionConfig"] = {
-            "provider": {"keyArn": args["encryptionConfigKeyArn"]},
-            "resources": ["secrets"],
-        }
+        key_arn = args["encryptionConfigKeyArn"]
+        inputs["encryptionConfig"] = Computed({"provider": {"keyArn": key_arn}, "resources": ["secrets"]})
     if "kubernetesServiceIpAddressRange" in args:
-        inputs["kubernetesNetworkConfig"] = {"serviceIpv4Cidr": args["kubernetesServiceIpAddressRange"]}
+        services = args["kubernetesServiceIpAddressRange"]
+        inputs["kubernetesNetworkConfig"] = Computed({"ipFamily": "ipv4", "serviceIpv4Cidr": services})
     behind = {
         "encryptionConfig": outer.get("encryptionConfigKeyArn", ()),
         "roleArn": ("role",),
@@ -165,7 +215,7 @@ def _control_plane(
         "aws:eks/cluster:Cluster",
         f"{name}-eksCluster",
         inputs=inputs,
-        dependencies=("attachment", *sorted(needed), *dependencies),
+        dependencies=("attachment", *sorted(needed)),
         property_dependencies={key: urns for key, urns in behind.items() if urns},
         ignore_changes=("accessConfig.bootstrapClusterCreatorAdminPermissions", "bootstrapSelfManagedAddons"),
     )
@@ -225,6 +275,6 @@ def _cni_configuration(options: Mapping[str, Any]) -> str:
         },
         "init": {"env": {"DISABLE_TCP_EARLY_DEMUX": "false"}},
     }
-    if options.get("enableNetworkPolicy"):
-        configuration["enableNetworkPolicy"] = "true"
+    if "enableNetworkPolicy" in options:
+        configuration["enableNetworkPolicy"] = "true" if options["enableNetworkPolicy"] else "false"
     return json.dumps(configuration, separators=(",", ":"), sort_keys=True)

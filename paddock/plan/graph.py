@@ -173,14 +173,26 @@ class _Transforms:
         self.by_token[token] = transform
         return callback_pb2.Callback(token=token, target="plan")
 
-    def apply(self, tokens: tuple[str, ...], *, custom: bool, type_: str, name: str, props: dict[str, Any]) -> dict[str, Any]:
+    def apply(self, tokens: tuple[str, ...], type_: str, name: str, declared: dict[str, Any]) -> None:
+        """Changes what is `declared`: its inputs, protection and ignored changes. Other options cannot be planned."""
         for token in tokens:
-            args = pulumi.ResourceTransformArgs(
-                custom=custom, type_=type_, name=name, props=props, opts=pulumi.ResourceOptions()
+            options = pulumi.ResourceOptions(
+                protect=declared["protect"], ignore_changes=list(declared["ignore_changes"])
             )
-            result = self.by_token[token](args)
-            props = dict(result.props) if result is not None else props
-        return props
+            before = dict(vars(options))
+            result = self.by_token[token](
+                pulumi.ResourceTransformArgs(
+                    custom=declared["custom"], type_=type_, name=name, props=declared["inputs"], opts=options
+                )
+            )
+            if result is None:
+                continue
+            changed = {key for key, value in vars(result.opts).items() if value != before[key]}
+            if unknown := changed - {"protect", "ignore_changes"}:
+                raise PlanError(f"a transform changes {', '.join(sorted(unknown))} of {name}, which a plan cannot follow")
+            declared["inputs"] = dict(result.props)
+            declared["protect"] = bool(result.opts.protect)
+            declared["ignore_changes"] = tuple(result.opts.ignore_changes or ())
 
 
 class _Monitor(mocks.MockMonitor):
@@ -212,7 +224,7 @@ class _Monitor(mocks.MockMonitor):
             tokens=own + self._tokens.get(request.parent, ()),
             dependencies=tuple(sorted(request.dependencies)),
             property_dependencies={k: tuple(sorted(v.urns)) for k, v in sorted(request.propertyDependencies.items())},
-            provider=request.provider,
+            provider=request.provider.replace(rpc.UNKNOWN, UNKNOWN),
             protect=request.protect,
             ignore_changes=tuple(request.ignoreChanges),
             delete_before_replace=request.deleteBeforeReplace,
@@ -229,9 +241,7 @@ class _Monitor(mocks.MockMonitor):
         urn = self.make_urn(parent, type_, name)
         if urn in self.declared:
             raise PlanError(f"two resources of type {type_} are named {name}")
-        declared["inputs"] = self.transforms.apply(
-            tokens, custom=declared["custom"], type_=type_, name=name, props=declared["inputs"]
-        )
+        self.transforms.apply(tokens, type_, name, declared)
         self.declared[urn] = Resource(urn=urn, type=type_, name=name, parent=parent, **declared)
         self._tokens[urn] = tokens
         if declared["custom"]:
@@ -250,7 +260,11 @@ class _Monitor(mocks.MockMonitor):
         depends = {key: tuple(found.urns) for key, found in request.propertyDependencies.items()}
         provider = next((ref for package, ref in sorted(request.providers.items()) if package == "aws"), "")
         urns: dict[str, str] = {}
-        for child in eks_component.children(request.name, component.inputs, depends, tuple(request.dependencies)):
+        try:
+            children = list(eks_component.children(request.name, component.inputs, depends))
+        except eks_component.NotFollowed as error:
+            raise PlanError(f"{request.name}: {error}") from None
+        for child in children:
             parent = urns[child.parent] if child.parent else urn
             by_property = {k: tuple(sorted(urns.get(d, d) for d in v)) for k, v in sorted(child.property_dependencies.items())}
             urns[child.key] = self._declare(
@@ -262,7 +276,7 @@ class _Monitor(mocks.MockMonitor):
                 tokens=self._tokens[urn],
                 dependencies=tuple(sorted({urns.get(d, d) for d in child.dependencies})),
                 property_dependencies=by_property,
-                provider=provider if child.custom and child.type.startswith("aws:") else "",
+                provider=provider.replace(rpc.UNKNOWN, UNKNOWN) if child.custom and child.type.startswith("aws:") else "",
                 protect=request.protect,
                 ignore_changes=child.ignore_changes,
                 delete_before_replace=False,
@@ -302,12 +316,25 @@ def _resolve(value: Any, urns: Mapping[str, str], states: Mapping[str, Any], pre
             id_, state = states[urns[key]]
             found = id_ or UNKNOWN if name == "id" else state.get(name, UNKNOWN)
             return found
+        case eks_component.Computed(value=inner):
+            found = _resolve(inner, urns, states, preview)
+            return UNKNOWN if _has_unknown(found) else found
         case Mapping():
             return {k: _resolve(v, urns, states, preview) for k, v in value.items()}
         case list():
             return [_resolve(item, urns, states, preview) for item in value]
         case _:
             return value
+
+
+def _has_unknown(value: Any) -> bool:
+    match value:
+        case Mapping():
+            return any(map(_has_unknown, value.values()))
+        case list():
+            return any(map(_has_unknown, value))
+        case _:
+            return bool(value == UNKNOWN)
 
 
 def _decode(value: struct_pb2.Value) -> Any:
@@ -320,7 +347,8 @@ def _decode(value: struct_pb2.Value) -> Any:
                 return Secret(_decode(fields["value"]))
             if signature == rpc._special_resource_sig:
                 return Ref(fields["urn"].string_value)
-            return {key: _decode(item) for key, item in fields.items() if key != rpc._special_sig_key}
+            # The wire's maps have no order of their own; a plan must print the same on every run.
+            return {key: _decode(item) for key, item in sorted(fields.items()) if key != rpc._special_sig_key}
         case "list_value":
             return [_decode(item) for item in value.list_value.values]
         case "number_value":
