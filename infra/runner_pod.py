@@ -145,7 +145,7 @@ def _gpu_pod(fleet: Fleet, name: str, container: str) -> dict[str, Any]:
             # The default of 64 MiB stops NCCL and data loaders with shared-memory errors.
             {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": format_memory(shm(runner, share.memory_mib))}},
             {"name": "hooks", "configMap": {"name": HOOKS, "defaultMode": 0o555}},
-            *({"name": volume, **_source(storage)} for volume, storage in runner.volumes.items()),
+            *({"name": _volume(volume), **_source(storage)} for volume, storage in runner.volumes.items()),
         ],
     }
     if runner.priority:

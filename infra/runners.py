@@ -174,17 +174,13 @@ class RunnerController(Component):
             spec={"hard": {f"requests.{nodes.GPU}": str(gpus), "pods": str(pods + max(10, pods // 5))}},
             opts=self.child(),
         )
+        # The Docker daemon must stay without a limit: what a job starts in it lives in the daemon's cgroup.
+        limit = {} if namespace == PRIVILEGED else {"default": {"memory": "512Mi"}}
         k8s.core.v1.LimitRange(
             f"{self.name}-{namespace}-defaults",
             metadata=self._in(namespace, "defaults"),
             spec={
-                "limits": [
-                    {
-                        "type": "Container",
-                        "default_request": {"cpu": "100m", "memory": "128Mi"},
-                        "default": {"memory": "512Mi"},
-                    }
-                ]
+                "limits": [{"type": "Container", "default_request": {"cpu": "100m", "memory": "128Mi"}, **limit}]
             },
             opts=self.child(),
         )
@@ -263,7 +259,8 @@ class RunnerScaleSet(Component):
             delete_before_replace=True,
         )
         for index, warm in enumerate(runner.warm):
-            self._keep_warm(f"{fleet.scale_set(name)}-warm-{index}", warm, fleet, name, controller, scale_set)
+            # A CronJob's name has 52 characters at most: eleven of Kubernetes' 63 go to its jobs. A set's has 45.
+            self._keep_warm(f"{fleet.scale_set(name)}-warm{index}", warm, fleet, name, controller, scale_set)
         self.register_outputs({})
 
     def _keep_warm(
@@ -283,8 +280,7 @@ class RunnerScaleSet(Component):
         k8s.batch.v1.CronJob(
             f"{self.name}-{job}",
             metadata={
-                # A CronJob's name leaves eleven of Kubernetes' 63 characters to its jobs.
-                "name": job[:52].rstrip("-"),
+                "name": job,
                 "namespace": controller.namespaces[CONTROLLER_NAMESPACE].metadata.name,
             },
             spec={
