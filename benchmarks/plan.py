@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""How long planning takes, as ratios of runs side by side on this machine, so that they mean something on another.
+
+    .venv/bin/python benchmarks/plan.py [--runs N]
+
+Prints one JSON document: each measurement with the median ratio, the range, and the goal it is held against.
+Pairs run in turn (A B A B), so that a machine that slows down slows both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# The SDK modules that the program uses, loaded for good: the packages alone only make placeholders.
+SDKS = """
+import pulumi, pulumi_aws as aws, pulumi_eks as eks, pulumi_kubernetes as k8s
+for module in (aws.autoscaling, aws.cloudwatch, aws.ec2, aws.ecr, aws.eks, aws.iam, aws.kms, eks,
+               k8s.core.v1, k8s.helm.v3, k8s.networking.v1, k8s.batch.v1):
+    getattr(module, "__all__", None)
+"""
+
+PLAN = """
+import gc, sys
+gc.disable()
+from pathlib import Path
+from paddock.plan import command
+sys.stdout = open("/dev/null", "w")
+command.run(Path(sys.argv[1]), sys.argv[2], json_path=None, everything=False)
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=7, help="counted runs of each, after one that is not")
+    runs = parser.parse_args().runs
+    with tempfile.TemporaryDirectory() as folder:
+        big = large_fleet(Path(folder))
+        results = [
+            paired("inv plan of dev / importing the Pulumi SDKs it uses", 3.0, runs,
+                   process("-c", PLAN, str(ROOT), "dev"), process("-c", SDKS)),
+            paired("inv plan of 60 runners on 30 pools / of dev", 6.0, runs,
+                   process("-c", PLAN, str(big), "large"), process("-c", PLAN, str(ROOT), "dev")),
+            paired("inv --list / python -c 'import invoke'", 2.0, runs,
+                   process("-m", "paddock", "--list"), process("-c", "import invoke")),
+            fits(runs),
+        ]  # fmt: skip
+    print(json.dumps({"date": datetime.now(UTC).isoformat(timespec="seconds"), "python": sys.version.split()[0], "results": results}, indent=2))
+
+
+def process(*arguments: str) -> Callable[[], float]:
+    def run() -> float:
+        began = time.perf_counter()
+        subprocess.run([sys.executable, *arguments], check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+        return time.perf_counter() - began
+
+    return run
+
+
+def paired(name: str, goal: float, runs: int, first: Callable[[], float], second: Callable[[], float]) -> dict[str, object]:
+    first(), second()
+    pairs = [(first(), second()) for _ in range(runs)]
+    ratios = [a / b for a, b in pairs]
+    return {
+        "name": name,
+        "ratio": round(statistics.median(ratios), 2),
+        "range": [round(min(ratios), 2), round(max(ratios), 2)],
+        "goal": f"<= {goal:g}",
+        "met": statistics.median(ratios) <= goal,
+        "seconds": {"first": round(statistics.median(a for a, _ in pairs), 3), "second": round(statistics.median(b for _, b in pairs), 3)},
+    }  # fmt: skip
+
+
+def fits(runs: int) -> dict[str, object]:
+    """A thousand fits against one graph run, both warm in this process."""
+    from paddock.fleet import load
+    from paddock.plan import fit
+    from paddock.plan.run import plan_graph
+
+    stack = load(ROOT, "prod")
+
+    def solve() -> float:
+        began, solved = time.perf_counter(), 0
+        while solved < 1000:
+            solved += len(fit.fit(stack.fleet))
+        return time.perf_counter() - began
+
+    def graph() -> float:
+        began = time.perf_counter()
+        plan_graph(stack)
+        return time.perf_counter() - began
+
+    return paired("1,000 fits / one graph run of prod", 1.0, runs, solve, graph)
+
+
+def large_fleet(folder: Path) -> Path:
+    """Sixty runners on thirty pools, as a stack named large."""
+    (folder / "Pulumi.yaml").write_text((ROOT / "Pulumi.yaml").read_text())
+    types = (["g4dn.xlarge", "g4dn.2xlarge"], ["g5.xlarge", "g5.2xlarge"], ["g6.12xlarge"])
+    pools = {f"pool-{n}": {"instances": types[n % 3], "nodes": {"max": 3}} for n in range(30)}
+    runners = {f"runner-{n}": {"pool": f"pool-{n % 30}", "max": 2} for n in range(60)}
+    fleet = {
+        "github": {"url": "https://github.com/acme", "app": {"id": "1", "installation": "2"}},
+        "network": {"cidr": "10.0.0.0/16"},
+        "pools": pools,
+        "runners": runners,
+    }
+    config = {"config": {"aws:region": "us-west-2", "paddock:fleet": fleet}}
+    (folder / "Pulumi.large.yaml").write_text(json.dumps(config))  # JSON is YAML
+    return folder
+
+
+if __name__ == "__main__":
+    main()
