@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    ValidationError,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
 
 class Model(BaseModel):
@@ -20,20 +28,35 @@ class Model(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _known_keys(cls, data: Any) -> Any:
-        # pydantic's own error for an extra key does not say which keys there are.
-        if isinstance(data, dict):
-            known = [field.alias or name for name, field in cls.model_fields.items()]
-            unknown = [str(key) for key in data if key not in known]
-            if unknown:
-                raise PydanticCustomError("unknown_keys", "unknown keys", {"keys": unknown, "known": known})
-            # Types are checked strictly, so that "5" is no number; strictly, a list is no tuple either.
-            return {key: _tuples(value) for key, value in data.items()}
-        return data
+    def _lists_as_tuples(cls, data: Any) -> Any:
+        # Types are checked strictly, so that "5" is no number; strictly, a list is no tuple either.
+        return {key: _tuples(value) for key, value in data.items()} if isinstance(data, dict) else data
 
 
 def _tuples(value: Any) -> Any:
     return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
+
+
+def mistake(
+    message: str, at: str | int | tuple[str | int, ...] = (), expected: str = "", fix: str = ""
+) -> InitErrorDetails:
+    """A mistake that a model's own check found, `at` a key below the model."""
+    context = {"at": at if isinstance(at, tuple) else (at,), "expected": expected, "fix": fix}
+    return InitErrorDetails(
+        type=PydanticCustomError("mistake", "{message}", {"message": message, **context}), input=None
+    )
+
+
+def below_min(key: str, most: int, least_key: str, least: int, at: tuple[str | int, ...]) -> InitErrorDetails:
+    """The mistake of a maximum below its minimum."""
+    message = f"{key} ({most}) is below {least_key} ({least})"
+    return mistake(message, at, f"{least} or more", f"raise {key}, or lower {least_key}")
+
+
+def refuse(mistakes: Iterable[InitErrorDetails]) -> None:
+    """Raises what pydantic adds to all other mistakes of the file; nothing when there is none."""
+    if found := list(mistakes):
+        raise ValidationError.from_exception_data("fleet", found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,9 @@ def _cluster(fleet: Fleet) -> Iterator[Problem]:
         if name not in known or known[name].gpu:
             yield Problem(
                 ("cluster", "system", "instances", index),
-                f"{name} has a GPU: system nodes would pay for it" if name in known else f"unknown instance type {name}",
+                f"{name} has a GPU: system nodes would pay for it"
+                if name in known
+                else f"unknown instance type {name}",
                 f"one of {', '.join(plain)}",
                 did_you_mean(name, plain),
             )
@@ -96,7 +98,9 @@ def _network(fleet: Fleet) -> Iterator[Problem]:
     vpc, zones = IPv4Network(network.cidr), network.zone_count
     if not 16 <= vpc.prefixlen <= 22:
         size = "too small for nodes and pods" if vpc.prefixlen > 22 else "larger than AWS allows"
-        yield Problem(("network", "cidr"), f"{network.cidr} is {size}", "a range from /16 to /22", "write cidr: 10.0.0.0/16")
+        yield Problem(
+            ("network", "cidr"), f"{network.cidr} is {size}", "a range from /16 to /22", "write cidr: 10.0.0.0/16"
+        )
         return
     for field, given in (("privateSubnets", network.private_subnets), ("publicSubnets", network.public_subnets)):
         if given and len(given) != zones:
@@ -126,7 +130,9 @@ def _network(fleet: Fleet) -> Iterator[Problem]:
     zone_names = network.zone_names(fleet.region)
     for index, zone in enumerate(network.zones if isinstance(network.zones, tuple) else ()):
         if not zone.startswith(fleet.region):
-            yield Problem(("network", "zones", index), f"{zone} is not in {fleet.region}", f"zones such as {fleet.region}a")
+            yield Problem(
+                ("network", "zones", index), f"{zone} is not in {fleet.region}", f"zones such as {fleet.region}a"
+            )
     for name, pool in fleet.pools.items():
         for index, zone in enumerate(pool.zones):
             if zone not in zone_names:
@@ -149,7 +155,9 @@ def _pools(fleet: Fleet) -> Iterator[Problem]:
                 ("pools", name, "ami", leaf),
                 f"the image is for Kubernetes {ami.kubernetes}, the cluster runs {minor}",
                 f"an image for {minor}" + (f", such as {newest}" if newest else ""),
-                "leave ami out for the newest in the catalogue" if newest else f"build one with inv build-ami, or use {ami.kubernetes}",
+                "leave ami out for the newest in the catalogue"
+                if newest
+                else f"build one with inv build-ami, or use {ami.kubernetes}",
             )
         if ami is None and fleet.owns_nodes and fleet.ami(pool) is None:
             yield Problem(

@@ -9,10 +9,13 @@ from pydantic import Discriminator, Field, Tag
 from paddock.fleet.base import Arn, Cidr, Matching, Model, Version, form
 from paddock.fleet.quantity import Memory
 
-
 Allow = Annotated[
     Annotated[Literal["any"], Tag("<word>")] | Annotated[tuple[Cidr, ...], Tag("<networks>")],
-    Discriminator(form(default="networks")),
+    Discriminator(
+        lambda value: "<networks>" if isinstance(value, list | tuple) else "<word>" if value == "any" else None,
+        custom_error_type="form",
+        custom_error_message="not who may reach the Kubernetes API; write any, or a list of networks: [203.0.113.0/24]",
+    ),
 ]
 
 
@@ -20,7 +23,7 @@ class Endpoint(Model):
     """Who can reach the Kubernetes API. The private endpoint is always on."""
 
     allow: Allow = ()
-    """Networks that may use the public endpoint; none switches it off; `any` opens it to the world."""
+    """Networks that may use the public endpoint; none switches it off; `any` opens it to the world. IPv4."""
 
     @property
     def public(self) -> bool:
@@ -87,7 +90,7 @@ class ExistingCluster(Model):
 
 
 class KubeconfigCluster(Model):
-    """Any cluster a kubeconfig reaches. Its GPU nodes are there already; Paddock adds device plugin, ARC and runners."""
+    """Any cluster a kubeconfig reaches. GPU nodes are there already; Paddock adds device plugin, ARC, runners."""
 
     kubeconfig: Annotated[str, Field(min_length=1)]
     """Path of the kubeconfig file."""

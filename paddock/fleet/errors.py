@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -49,8 +50,8 @@ def dotted(key: Key) -> str:
     return text
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A hint naming the nearest of `known`, or the empty string when nothing is near."""
-    near = difflib.get_close_matches(word.lower(), {name.lower(): name for name in known}, n=1, cutoff=0.6)
-    originals = {name.lower(): name for name in known}
-    return f'did you mean "{originals[near[0]]}"?' if near else ""
+def did_you_mean(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """A hint naming the nearest of `known`, or the empty string when nothing is near. `max_pods` is near `maxPods`."""
+    plain = {re.sub(r"[-_ ]", "", name.lower()): name for name in known}
+    near = difflib.get_close_matches(re.sub(r"[-_ ]", "", word.lower()), plain, n=1, cutoff=cutoff)
+    return f'did you mean "{plain[near[0]]}"?' if near else ""

@@ -20,7 +20,15 @@ from paddock.fleet.network import Network, NewNetwork
 from paddock.fleet.pool import Ami, EksManaged, GpuPool
 from paddock.fleet.runner import Runner, Volume
 
-Holder = Annotated[str, Matching(r"^(here|none|[\w.-]+(/[\w.-]+){1,2})$", "here, none, or the stack that holds it: ORG/PROJECT/STACK")]
+Holder = Annotated[
+    str,
+    Matching(r"^(here|none|[\w.-]+(/[\w.-]+){1,2})$", "here, none, or the stack that holds it: ORG/PROJECT/STACK"),
+]
+
+
+Name = Annotated[
+    str, Matching(r"^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$", "lower-case letters, digits and dashes, at most 30")
+]
 
 
 class Layers(Model):
@@ -34,22 +42,19 @@ class Layers(Model):
     """Actions Runner Controller and the runner scale sets."""
 
 
-PoolName = Annotated[str, Matching(r"^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$", "lower-case letters, digits and dashes, at most 30")]
-
-
 class Fleet(Model):
     """A GitHub organisation's GPU runners and all they stand on."""
 
-    name: Annotated[str, Matching(r"^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$", "lower-case letters, digits and dashes, at most 30")]
+    name: Name
     """Name of the cluster and prefix of what people type; by default PROJECT-STACK."""
     region: Annotated[str, Matching(r"^[a-z]{2}(-[a-z]+)+-\d$", "an AWS region, such as us-west-2")]
     """AWS region; by default `aws:region`."""
     github: GitHub
     network: Network = NewNetwork()
     cluster: Cluster = NewCluster()
-    pools: Annotated[dict[PoolName, GpuPool], Field(min_length=1)]
+    pools: Annotated[dict[Name, GpuPool], Field(min_length=1)]
     """GPU pools by name."""
-    runners: dict[PoolName, Runner] = {}
+    runners: dict[Name, Runner] = {}
     """Runner scale sets by name."""
     images: Images = Images()
     monitoring: Monitoring = Monitoring()

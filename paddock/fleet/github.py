@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic_core import InitErrorDetails
 
-from paddock.fleet.base import Matching, Model, Version
+from paddock.fleet.base import Matching, Model, Version, mistake, refuse
 
-CLEAR_TEXT = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----|\b(gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,})")
+CLEAR_TEXT = re.compile(
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----|\b(gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,})"
+)
 """A private key or a GitHub token, as it would look if pasted into the stack file."""
 
 _SOURCE = re.compile(r"^(config|arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:\d{12}:secret:.+|kubernetes:[a-z0-9.-]+)$")
@@ -34,7 +37,7 @@ def _url(text: str) -> str:
     parts = urlsplit(text)
     path = [part for part in parts.path.split("/") if part]
     secure = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in {"127.0.0.1", "localhost"})
-    shape = len(path) in (1, 2) and path[0] != "enterprises" or (len(path) == 2 and path[0] == "enterprises")
+    shape = (len(path) in (1, 2) and path[0] != "enterprises") or (len(path) == 2 and path[0] == "enterprises")
     if not (secure and parts.netloc and shape) or text.endswith("/") or parts.query or parts.fragment:
         raise ValueError(
             f"{text!r} is not where runners can register; write https://github.com/ORG, "
@@ -70,19 +73,22 @@ class GitHub(Model):
 
     @model_validator(mode="after")
     def _one_credential(self) -> GitHub:
-        if (self.app is None) == (self.token is None):
-            raise PydanticCustomError(
-                "credential",
-                "exactly one of app and token must be given",
-                {"expected": 'app: {id: "12345", installation: "678"} or token: config'},
-            )
-        if self.kind == "server" and self.server_version is None:
-            raise PydanticCustomError(
-                "server_version",
-                f"{self.host} is a GitHub Enterprise Server whose version is not given",
-                {"expected": 'serverVersion: "3.21"'},
-            )
+        refuse(self._mistakes())
         return self
+
+    def _mistakes(self) -> Iterator[InitErrorDetails]:
+        given = (
+            "there is no credential: app and token are both missing"
+            if self.app is None
+            else "two credentials: app and token"
+        )
+        if (self.app is None) == (self.token is None):
+            expected = 'one of app: {id: "12345", installation: "678"} and token: config'
+            fix = "an App is better: its rate limit grows with the organisation" if self.app is None else "remove token"
+            yield mistake(given, () if self.app is None else "token", expected, fix)
+        if self.kind == "server" and self.server_version is None:
+            message = f"{self.host} is a GitHub Enterprise Server whose version is not given"
+            yield mistake(message, "serverVersion", 'serverVersion: "3.21", the version that is installed')
 
     @property
     def host(self) -> str:

@@ -7,10 +7,11 @@ from typing import Annotated
 from pydantic import Field
 
 from paddock.fleet.base import Matching, Model, Version
-from paddock.fleet.runner import IMAGE
+from paddock.fleet.runner import Image
 
 Repository = Annotated[str, Matching(r"^[\w.-]+/[\w.-]+$", "OWNER/REPOSITORY")]
 Branch = Annotated[str, Matching(r"^[\w./-]+$", "the name of one branch; no wildcards")]
+Name = Annotated[str, Matching(r"^[a-z0-9]+([._/-][a-z0-9]+)*$", "a repository name, such as runner-gpu")]
 
 
 class Push(Model):
@@ -37,14 +38,14 @@ class AmiBuild(Model):
 class Images(Model):
     """Registry and image builds."""
 
-    repositories: tuple[Annotated[str, Matching(r"^[a-z0-9]+([._/-][a-z0-9]+)*$", "a repository name, such as runner-gpu")], ...] = (
+    repositories: tuple[Name, ...] = (
         "runner-gpu",
         "cuda-builder",
     )
     """ECR repositories to make, each under the fleet's name."""
     keep: Annotated[int, Field(ge=1, le=1000)] = 20
     """Tagged images that a repository keeps."""
-    runner: Annotated[str, Matching(IMAGE, "an image with tag or digest, such as registry/name:tag or registry/name@sha256:...")] | None = None
+    runner: Image | None = None
     """Image of runners that name none, with tag or digest."""
     cuda: Version | None = None
     """CUDA toolkit in that image."""

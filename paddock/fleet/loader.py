@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
+from paddock.fleet.document import Document
 from paddock.fleet.errors import FleetError, Key, Problem, did_you_mean
 from paddock.fleet.fleet import Fleet
 from paddock.fleet.github import CLEAR_TEXT
+from paddock.fleet.go import go_text
 from paddock.fleet.messages import from_pydantic
 
 FLEET = "paddock:fleet"
-KNOWN_KEYS = (FLEET, "paddock:layers", "paddock:githubAppKey", "paddock:githubToken")
+LAYERS = "paddock:layers"
+REGION = "aws:region"
+CREDENTIALS = ("paddock:githubAppKey", "paddock:githubToken")
+KNOWN_KEYS = (FLEET, LAYERS, *CREDENTIALS)
+
+EXAMPLE_FLEET = "paddock:fleet: with github, pools and runners"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,29 +43,30 @@ class Stack:
 
 
 def load(root: Path, name: str, today: date | None = None) -> Stack:
-    """Reads `Pulumi.<name>.yaml` in `root`.
+    """Reads `Pulumi.<name>.yaml` in `root`, under what `Pulumi.yaml` configures for every stack.
 
     `today` decides whether the Kubernetes version is still supported. Raises FleetError, naming file and line.
     """
     path = _find(root, name)
-    text = path.read_text(encoding="utf-8")
-    document = _Document(path.name, text)
+    document = _document(path)
+    project_file = _document(root / "Pulumi.yaml")
+    project = _project_name(root, project_file)
+    raw, lenient = _configuration(document), _project_configuration(project_file, project)
     try:
-        project = _project(root)
-        config = document.data.get("config") if isinstance(document.data, dict) else None
-        if not isinstance(config, dict):
-            raise FleetError([Problem(("config",), "there is no configuration", f"config: with {FLEET} in it")])
-        plain, secrets = _as_pulumi(config, project)
-        problems = [*_clear_text(document.data), *_stray_keys(plain)]
+        config = {**lenient, **_full_keys(raw, project)}
+        problems = [*_clear_text(document.data), *_stray_keys(raw), *_dates(document)]
         if problems:
             raise FleetError(problems)
-        fleet = parse(plain, project, name)
-        fleet_problems = _dated(fleet, today or date.today())
-        if fleet_problems:
-            raise FleetError(fleet_problems)
+        text = {key: go_text(_ciphertext(value)) for key, value in config.items()}
+        fleet = _fleet({key: config[key] for key in (FLEET, LAYERS, REGION) if key in config}, project, name, document)
+        undated = list(_dated(fleet, today or date.today()))
+        if undated:
+            raise FleetError(undated)
     except FleetError as error:
-        raise FleetError(document.locate(problem) for problem in error.problems) from None
-    return Stack(project, name, path, fleet, plain, secrets)
+        raise FleetError(_in_file_order(document, error.problems)) from None
+    return Stack(
+        project, name, path, fleet, text, frozenset(key for key, value in config.items() if _holds_secret(value))
+    )
 
 
 def parse(config: Mapping[str, str], project: str, stack: str) -> Fleet:
@@ -67,118 +74,268 @@ def parse(config: Mapping[str, str], project: str, stack: str) -> Fleet:
 
     Raises FleetError whose keys start with `config`.
     """
-    text = config.get(FLEET)
-    if text is None:
-        raise FleetError([Problem(("config",), f"{FLEET} is missing", f"{FLEET}: with github, pools and runners")])
-    data = json.loads(text) if text[:1] in "{[" else text
-    if not isinstance(data, dict):
-        raise FleetError([Problem(("config", FLEET), "not a fleet", "github, pools and runners, each with its settings")])
-    region = config.get("aws:region")
-    if region is None and "region" not in data:
-        fix = "write aws:region: us-west-2"
-        raise FleetError([Problem(("config",), "aws:region is missing", "the AWS region of the fleet", fix)])
-    layers = config.get("paddock:layers")
-    defaults: dict[str, Any] = {"name": f"{project}-{stack}", "region": region}
-    if layers is not None:
-        defaults["layers"] = json.loads(layers) if layers[:1] in "{[" else layers
-    elsewhere = {part for part, value in defaults.items() if part not in data and value is not None}
-    merged = {**{part: defaults[part] for part in elsewhere}, **data}
-    places = {"region": ("config", "aws:region"), "layers": ("config", "paddock:layers")}
-    places = {part: key for part, key in places.items() if part in elsewhere}
-    if region is not None and merged["region"] != region:
-        fix = "leave region out of the fleet"
-        raise FleetError([Problem(("config", FLEET, "region"), f"aws:region is {region}", "one region", fix)])
-    try:
-        return Fleet.model_validate(merged, strict=True)
-    except ValidationError as error:
-        found = from_pydantic(error)
-    except FleetError as error:
-        found = list(error.problems)
-    raise FleetError(_placed(problem, places) for problem in found)
-
-
-def _placed(problem: Problem, places: Mapping[str, Key]) -> Problem:
-    """The problem with its key from the top of the stack file."""
-    head = problem.key[0] if problem.key else ""
-    key = (*places[head], *problem.key[1:]) if head in places else ("config", FLEET, *problem.key)
-    return Problem(key, problem.message, problem.expected, problem.fix)
-
-
-def _dated(fleet: Fleet, today: date) -> list[Problem]:
-    try:
-        fleet.check_support(today)
-    except FleetError as error:
-        return [_placed(problem, {}) for problem in error.problems]
-    return []
-
-
-def _find(root: Path, name: str) -> Path:
-    path = root / f"Pulumi.{name}.yaml"
-    if re.fullmatch(r"[\w.-]+", name) and path.is_file():
-        return path
-    stacks = stack_names(root)
-    if not stacks:
-        fix = f"make {path.name}; docs/configuration.md says what goes into it"
-        raise FleetError([Problem((), f"there is no stack file in {root}", f"a file {path.name}", fix)])
-    hint = did_you_mean(name, stacks) or f"make Pulumi.{name}.yaml, or choose one of these with --stack"
-    raise FleetError([Problem((), f'there is no stack "{name}"', f"one of {', '.join(stacks)}", hint)])
+    values = {key: _decoded(config[key]) for key in (FLEET, LAYERS, REGION) if key in config}
+    return _fleet(values, project, stack)
 
 
 def stack_names(root: Path) -> list[str]:
     """Stacks that have a file in `root`, sorted."""
-    return sorted(path.name.removeprefix("Pulumi.").removesuffix(".yaml") for path in root.glob("Pulumi.*.yaml"))
+    files = (path.name for path in root.glob("Pulumi.*.yaml") if path.is_file())
+    return sorted(name.removeprefix("Pulumi.").removesuffix(".yaml") for name in files)
 
 
-def _project(root: Path) -> str:
-    path = root / "Pulumi.yaml"
-    data = _Document(path.name, path.read_text(encoding="utf-8")).data if path.is_file() else None
+def _fleet(values: Mapping[str, Any], project: str, stack: str, document: Document | None = None) -> Fleet:
+    """The fleet in the decoded values of the three keys it is made of."""
+    if FLEET not in values:
+        fix = "the top of docs/configuration.md is a whole one to copy"
+        raise FleetError([Problem(("config",), f"{FLEET} is missing", EXAMPLE_FLEET, fix)])
+    data = values[FLEET]
+    if not isinstance(data, dict):
+        expected = "settings by name: github, pools and runners"
+        raise FleetError(
+            [Problem(("config", FLEET), f"{_kind(data)} is no fleet", expected, "indent the settings below it")]
+        )
+    problems = [*_region(values, data), *_secret_parts(data)]
+    elsewhere = {"region": REGION, "layers": LAYERS}
+    elsewhere = {part: key for part, key in elsewhere.items() if part not in data and values.get(key) is not None}
+    merged = {"name": f"{project}-{stack}", **{part: values[key] for part, key in elsewhere.items()}, **data}
+    if problems:
+        # A placeholder, so that the rest of the file is checked too.
+        merged["region"] = merged["region"] if "region" in merged and REGION not in values else "us-west-2"
+    places: dict[str, Key] = {part: ("config", key) for part, key in elsewhere.items()}
+    written = _written(document)
+    try:
+        fleet = Fleet.model_validate(merged, strict=True)
+    except ValidationError as error:
+        problems += [_placed(problem, places) for problem in from_pydantic(error, Fleet, written)]
+    except FleetError as error:
+        problems += [_placed(problem, places) for problem in error.problems]
+    else:
+        if not problems:
+            return fleet
+    raise FleetError(problems)
+
+
+def _region(values: Mapping[str, Any], data: Mapping[str, Any]) -> Iterator[Problem]:
+    region, own = values.get(REGION), data.get("region")
+    if region is None and own is None:
+        fix = "write aws:region: us-west-2 under config:"
+        yield Problem(("config",), f"{REGION} is missing", "the AWS region of the fleet", fix)
+    elif region is not None and own is not None and region != own:
+        message = f"{own} here, but {REGION} is {region}"
+        yield Problem(
+            ("config", FLEET, "region"), message, "one region", f"leave region out: it is {REGION} by default"
+        )
+
+
+def _secret_parts(data: Any, key: Key = ("config", FLEET)) -> Iterator[Problem]:
+    match data:
+        case {"secure": str(), **rest} if not rest:
+            message = "an encrypted value, which the plan could not read"
+            fix = "write it in clear text; credentials go to paddock:githubAppKey or paddock:githubToken"
+            yield Problem(key, message, "a value in clear text", fix)
+        case dict():
+            for name, item in data.items():
+                yield from _secret_parts(item, (*key, name))
+        case list():
+            for index, item in enumerate(data):
+                yield from _secret_parts(item, (*key, index))
+
+
+def _written(document: Document | None) -> Callable[[Key], str | None]:
+    """How a value stands in the file: `1.30`, which is the number 1.3."""
+    return lambda key: document.written.get(("config", FLEET, *key)) if document else None
+
+
+def _placed(problem: Problem, places: Mapping[str, Key]) -> Problem:
+    """The problem with its key from the top of the stack file."""
+    head = str(problem.key[0]) if problem.key else ""
+    key = (*places[head], *problem.key[1:]) if head in places else ("config", FLEET, *problem.key)
+    return replace(problem, key=key)
+
+
+def _in_file_order(document: Document, problems: Iterable[Problem]) -> list[Problem]:
+    """Each problem once, with file and line, and its key without the `config` that all share."""
+    found = []
+    for problem in problems:
+        if not problem.line:
+            shown = problem.key[1:] if problem.key[:1] == ("config",) and len(problem.key) > 1 else problem.key
+            problem = replace(problem, key=shown, file=document.file, line=document.line(problem.key))
+        found.append(problem)
+    return sorted(dict.fromkeys(found), key=lambda problem: problem.line)
+
+
+def _dated(fleet: Fleet, today: date) -> Iterator[Problem]:
+    try:
+        fleet.check_support(today)
+    except FleetError as error:
+        yield from (_placed(problem, {}) for problem in error.problems)
+
+
+def _find(root: Path, name: str) -> Path:
+    path = root / f"Pulumi.{name}.yaml"
+    if re.fullmatch(r"[\w.-]+", name) and path.exists():
+        return path
+    stacks = stack_names(root)
+    if not stacks:
+        fix = "make it; the top of docs/configuration.md is a whole one to copy"
+        raise FleetError([Problem((), f"there is no stack file in {root}", f"a file Pulumi.{name}.yaml", fix)])
+    hint = did_you_mean(name, stacks) or "choose one of these with --stack, or make a file for it"
+    raise FleetError([Problem((), f'there is no stack "{name}" in {root}', _one_of(stacks), hint)])
+
+
+def _document(path: Path) -> Document:
+    try:
+        return Document(path.name, path.read_bytes())
+    except IsADirectoryError:
+        problem = Problem((), "this is a folder", "a file", f"move the folder away: {path}", path.name)
+    except FileNotFoundError:
+        fix = "run from the project's folder, or bring Pulumi.yaml back from git"
+        problem = Problem((), f"there is no {path.name} in {path.parent}", "the Pulumi project file", fix)
+    except OSError as error:
+        problem = Problem((), f"cannot be read: {error.strerror}", "a readable file", f"chmod u+r {path}", path.name)
+    raise FleetError([problem])
+
+
+def _configuration(document: Document) -> dict[str, Any]:
+    """What is under `config:` of a stack file."""
+    data = document.data
+    expected = f"config: with {REGION} and {FLEET} in it"
+    fix = "the top of docs/configuration.md is a whole one to copy"
+    if data is None:
+        problem = Problem((), "the file is empty", expected, fix)
+    elif not isinstance(data, dict):
+        problem = Problem((), f"{_kind(data)} is no stack file", expected, fix)
+    elif "config" not in data:
+        problem = Problem(
+            (), "there is no config:", expected, (did_you_mean("config", data) and _rename("config", data)) or fix
+        )
+    elif data["config"] is None:
+        problem = Problem(("config",), "there is nothing under config:", expected, fix)
+    elif not isinstance(data["config"], dict):
+        problem = Problem(("config",), f"{_kind(data['config'])} is no configuration", expected, fix)
+    else:
+        found: dict[str, Any] = data["config"]
+        return found
+    raise FleetError(_in_file_order(document, [problem]))
+
+
+def _rename(wanted: str, data: Mapping[str, Any]) -> str:
+    near = did_you_mean(wanted, data).removeprefix("did you mean ").removesuffix("?")
+    return f"rename {near} to {wanted}"
+
+
+def _project_name(root: Path, document: Document) -> str:
+    data = document.data
     if not isinstance(data, dict) or not isinstance(data.get("name"), str):
-        raise FleetError([Problem((), f"{path} does not name the project", "a Pulumi project file with name:")])
+        fix = "write name: paddock"
+        raise FleetError(
+            [Problem((), "the project has no name", "name: and the project's name", fix, document.file, 1)]
+        )
+    for key in ("stackConfigDir", "config"):
+        if isinstance(data.get(key), str):
+            message = "stack files in another folder are not supported"
+            fix = f"move them beside Pulumi.yaml and remove {key}"
+            raise FleetError(
+                [Problem((key,), message, "stack files beside Pulumi.yaml", fix, document.file, document.line((key,)))]
+            )
     return str(data["name"])
 
 
-def _as_pulumi(config: Mapping[str, Any], project: str) -> tuple[dict[str, str], frozenset[str]]:
-    """Full key -> text as `pulumi.Config` sees it, and which keys are secret."""
-    plain: dict[str, str] = {}
-    secrets: set[str] = set()
-    for key, value in config.items():
-        full = str(key) if ":" in str(key) else f"{project}:{key}"
-        match value:
-            case {"secure": str(ciphertext), **rest} if not rest:
-                plain[full] = ciphertext
-                secrets.add(full)
-            case dict() | list():
-                plain[full] = json.dumps(value)
-                if '"secure":' in plain[full]:
-                    secrets.add(full)
-            case bool():
-                plain[full] = "true" if value else "false"
-            case None:
-                plain[full] = ""
-            case _:
-                plain[full] = str(value)
-    return plain, frozenset(secrets)
+def _project_configuration(document: Document, project: str) -> dict[str, Any]:
+    """Values that `Pulumi.yaml` gives every stack: plain, as `value:`, or as the `default:` of a declared key."""
+    config = document.data.get("config") or {}
+    found: dict[str, Any] = {}
+    for key, value in _full_keys(config, project).items() if isinstance(config, dict) else ():
+        if not isinstance(value, dict):
+            found[key] = value
+        elif "value" in value or "default" in value:
+            found[key] = value.get("value", value.get("default"))
+    return found
 
 
-def _stray_keys(config: Mapping[str, str]) -> Iterator[Problem]:
+def _full_keys(config: Mapping[str, Any], project: str) -> dict[str, Any]:
+    """`region` is `PROJECT:region`; `aws:config:region` is an old way to write `aws:region`."""
+    return {_full_key(key, project): value for key, value in config.items()}
+
+
+def _full_key(key: str, project: str) -> str:
+    parts = key.split(":")
+    return (
+        f"{project}:{key}"
+        if len(parts) == 1
+        else f"{parts[0]}:{parts[2]}"
+        if parts[1:2] == ["config"] and len(parts) == 3
+        else key
+    )
+
+
+def _ciphertext(value: Any) -> Any:
+    match value:
+        case {"secure": str(ciphertext), **rest} if not rest:
+            return ciphertext
+        case _:
+            return value
+
+
+def _holds_secret(value: Any) -> bool:
+    match value:
+        case {"secure": str(), **rest} if not rest:
+            return True
+        case dict():
+            return any(_holds_secret(item) for item in value.values())
+        case list():
+            return any(_holds_secret(item) for item in value)
+        case _:
+            return False
+
+
+def _decoded(text: str) -> Any:
+    """The value behind a configuration's text. A map or list comes as JSON; text that only looks like it is text."""
+    try:
+        return json.loads(text) if text[:1] in ("{", "[") else text
+    except (ValueError, RecursionError):
+        return text
+
+
+def _stray_keys(config: Mapping[str, Any]) -> Iterator[Problem]:
+    """Keys that nothing reads. Other namespaces belong to Pulumi's providers."""
     for key in config:
-        if key.startswith("paddock:") and key not in KNOWN_KEYS:
-            expected = f"one of {', '.join(KNOWN_KEYS)}"
-            yield Problem(("config", key), f'unknown key "{key}"', expected, did_you_mean(key, KNOWN_KEYS))
+        parts = key.split(":")
+        namespace = parts[0] if len(parts) > 1 else ""
+        if len(parts) > 2 and parts[1] != "config":
+            yield Problem(
+                ("config", key), "a key with more than one colon", "NAMESPACE:NAME", did_you_mean(key, KNOWN_KEYS)
+            )
+        elif key not in KNOWN_KEYS and (namespace == "paddock" or did_you_mean(key, KNOWN_KEYS, 0.85)):
+            yield Problem(("config", key), f'unknown key "{key}"', _one_of(KNOWN_KEYS), did_you_mean(key, KNOWN_KEYS))
+        elif key in {"fleet", "layers"}:
+            yield Problem(("config", key), f'unknown key "{key}"', _one_of(KNOWN_KEYS), f'write "paddock:{key}"')
+
+
+def _dates(document: Document) -> Iterator[Problem]:
+    """Pulumi turns 2026-01-31 into `2026-01-31 00:00:00 +0000 UTC`, which nobody means."""
+    for key in document.dates:
+        if key[:1] == ("config",) and len(key) > 1 and str(key[1]).startswith("paddock:"):
+            text = document.written[key]
+            yield Problem(key, f"{text} is a date, which Pulumi would rewrite", "text", f'write it in quotes: "{text}"')
 
 
 def _clear_text(data: Any) -> Iterator[Problem]:
-    """Credentials pasted where everyone who can read the repository reads them."""
+    """Credentials pasted where everyone who can read the repository reads them. What they are is never repeated."""
     for key, value in _texts(data, ()):
-        config_key = str(key[1]) if len(key) > 1 else ""
-        if CLEAR_TEXT.search(value) or (len(key) == 2 and config_key in {"paddock:githubAppKey", "paddock:githubToken"}):
-            wanted = "paddock:githubAppKey" if "PRIVATE KEY" in value or config_key.endswith("AppKey") else "paddock:githubToken"
-            yield Problem(
-                key,
-                "a credential in clear text",
-                "an encrypted value (secure: ...)",
-                f"take it out, revoke it if it was ever pushed, and run: pulumi config set --secret {wanted}",
-            )
+        own = str(key[1]) if len(key) == 2 and key[0] == "config" else ""
+        if not (CLEAR_TEXT.search(value) or (own in CREDENTIALS and value)):
+            continue
+        wanted = own if own in CREDENTIALS else CREDENTIALS[0 if "PRIVATE KEY" in value else 1]
+        what = "private key" if wanted == CREDENTIALS[0] else "token"
+        how = " < app.private-key.pem" if wanted == CREDENTIALS[0] else ""
+        yield Problem(
+            key,
+            f"a {what} in clear text: whoever can read this file can use it",
+            "an encrypted value (secure: ...)",
+            f"take it out, revoke it if it was ever committed, and run: pulumi config set --secret {wanted}{how}",
+        )
 
 
 def _texts(value: Any, key: Key) -> Iterator[tuple[Key, str]]:
@@ -189,69 +346,30 @@ def _texts(value: Any, key: Key) -> Iterator[tuple[Key, str]]:
             return
         case dict():
             for name, item in value.items():
-                yield from _texts(item, (*key, str(name)))
+                if CLEAR_TEXT.search(name):
+                    yield key, name
+                    continue
+                yield from _texts(item, (*key, name))
         case list():
             for index, item in enumerate(value):
                 yield from _texts(item, (*key, index))
 
 
-class _Yaml(yaml.SafeLoader):
-    """YAML as Go reads it: `on`, `yes` and dates are text."""
-
-    yaml_implicit_resolvers = {
-        first: [(tag, pattern) for tag, pattern in found if not tag.endswith((":bool", ":timestamp", ":int"))]
-        for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }  # fmt: skip
+def _one_of(names: Iterable[str]) -> str:
+    return f"one of {', '.join(names)}"
 
 
-_Yaml.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
-_Yaml.add_implicit_resolver(
-    "tag:yaml.org,2002:int", re.compile(r"^[-+]?(0|[1-9][0-9_]*|0x[0-9a-fA-F_]+)$"), list("-+0123456789")
-)
-
-
-class _Document:
-    """A YAML file that remembers the line of every key."""
-
-    def __init__(self, file: str, text: str) -> None:
-        self.file = file
-        loader = _Yaml(text)
-        try:
-            node = loader.get_single_node()
-            self._lines: dict[Key, int] = {(): 1}
-            self._walk(node, ())
-            self.data: Any = loader.construct_document(node) if node is not None else None
-        except yaml.MarkedYAMLError as error:
-            mark = error.problem_mark or error.context_mark
-            what = " ".join(part for part in (error.problem, error.context) if part)
-            problem = Problem((), f"not valid YAML: {what}", "YAML", "check quotes, brackets and indentation near this line")
-            raise FleetError([problem.located(file, mark.line + 1 if mark else 1)]) from None
-        except yaml.reader.ReaderError as error:
-            line = text.count("\n", 0, error.position) + 1
-            problem = Problem((), f"not valid YAML: {error.reason}", "text in UTF-8 without control characters")
-            raise FleetError([problem.located(file, line)]) from None
-
-    def _walk(self, node: yaml.Node | None, key: Key) -> None:
-        if isinstance(node, yaml.MappingNode):
-            for name, value in node.value:
-                inner = (*key, str(name.value))
-                line = name.start_mark.line + 1
-                if inner in self._lines and self._lines[inner] != line and name.tag != "tag:yaml.org,2002:merge":
-                    problem = Problem(inner, f"written twice (first in line {self._lines[inner]})", "one value", "remove one")
-                    raise FleetError([problem.located(self.file, line)])
-                self._lines[inner] = line
-                self._walk(value, inner)
-        elif isinstance(node, yaml.SequenceNode):
-            for index, value in enumerate(node.value):
-                self._lines[(*key, index)] = value.start_mark.line + 1
-                self._walk(value, (*key, index))
-
-    def locate(self, problem: Problem) -> Problem:
-        """The problem with file and line: of its key, or of the nearest key above that is written."""
-        if problem.file or not problem.key:
-            return problem if problem.file else problem.located(self.file, 0)
-        key = problem.key
-        while key not in self._lines:
-            key = key[:-1]
-        shown = problem.key[1:] if problem.key[0] == "config" and len(problem.key) > 1 else problem.key
-        return Problem(shown, problem.message, problem.expected, problem.fix, self.file, self._lines[key])
+def _kind(value: Any) -> str:
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return "true or false"
+        case int() | float():
+            return "a number"
+        case str():
+            return "text"
+        case list():
+            return "a list"
+        case _:
+            return "a set of settings"

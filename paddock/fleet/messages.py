@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from collections.abc import Callable
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
-from pydantic import ValidationError
+from pydantic import BaseModel, Tag, ValidationError
 from pydantic_core import ErrorDetails
 
 from paddock.fleet.errors import Key, Problem, did_you_mean
+
+Written = Callable[[Key], str | None]
+"""How the value of a key stands in the file, where it was read from one."""
 
 _KINDS = {
     "string_type": "text",
@@ -22,76 +28,172 @@ _KINDS = {
     "list_type": "a list: [first, second]",
 }
 
+_EXAMPLES = {
+    "app": 'app: {id: "12345", installation: "678"}',
+    "at": 'at: "0 8 * * 1-5"',
+    "existing": "existing: {vpc: vpc-..., subnets: [subnet-..., subnet-...]}",
+    "github": 'github: {url: https://github.com/ORG, app: {id: "12345", installation: "678"}}',
+    "id": 'id: "12345"',
+    "installation": 'installation: "678"',
+    "instances": "instances: [g4dn.xlarge, g4dn.2xlarge]",
+    "kubernetes": 'kubernetes: "1.35"',
+    "max": "max: 5",
+    "min": "min: 1",
+    "mount": "mount: /models",
+    "nodes": "nodes: {max: 5}",
+    "pool": "pool: and the name of a pool",
+    "pools": "pools: {t4: {instances: [g4dn.xlarge], nodes: {max: 5}}}",
+    "principal": "principal: arn:aws:iam::123456789012:role/NAME",
+    "url": "url: https://github.com/ORG",
+}
+"""How a key that must be given is written."""
 
-def from_pydantic(error: ValidationError) -> list[Problem]:
-    """One problem a mistake, in the order of the file."""
-    return [problem for detail in error.errors(include_url=False) for problem in _problems(detail)]
+
+def from_pydantic(error: ValidationError, model: type[BaseModel], written: Written = lambda key: None) -> list[Problem]:
+    """One problem a mistake. `model` is what was validated: its fields are what a misspelt key is compared with."""
+    return [_problem(detail, model, written) for detail in error.errors(include_url=False)]
 
 
-def _problems(detail: ErrorDetails) -> list[Problem]:
+def _problem(detail: ErrorDetails, model: type[BaseModel], written: Written) -> Problem:
     kind, given = detail["type"], detail["input"]
     context: dict[str, Any] = detail.get("ctx", {})
     key = _key(detail["loc"])
     match kind:
-        case "unknown_keys":
-            known = context["known"]
-            return [
-                Problem((*key, name), f'unknown key "{name}"', f"one of {', '.join(known)}", did_you_mean(name, known))
-                for name in context["keys"]
-            ]
+        case "extra_forbidden":
+            name = str(key[-1])
+            known, near = _known_keys(model, detail["loc"][:-1])
+            return Problem(key, f'unknown key "{_short(name)}"', f"one of {', '.join(known)}", did_you_mean(name, near))
         case "missing":
-            return [Problem(key[:-1], f"{key[-1]} is missing", f"{key[-1]}: and its value")]
-        case "unknown_instance":
-            name, known = context["name"], context["known"]
-            family = [k for k in known if k.split(".")[0] == name.split(".")[0]]
-            expected = ", ".join(family) if family else "a type in the catalogue: inv catalog.instances lists them"
-            return [Problem(_at(key, context), f'unknown instance type "{name}"', expected, did_you_mean(name, known))]
+            name = str(key[-1])
+            return Problem(key[:-1], f"{name} is missing", _EXAMPLES.get(name, f"{name}: and its value"))
         case "form":
             what, _, expected = detail["msg"].partition("; write ")
-            return [Problem(key, f"{_show(given)} is {what}", expected)]
+            return Problem(key, f"{_show(given)} is {what}", expected, _nearest_form(given, expected))
         case "text":
-            return [Problem(key, f"{_show(given)} is {detail['msg']}", context["expected"])]
+            return Problem(key, f"{_show(given)} is {detail['msg']}", context["expected"])
         case "literal_error":
-            words = [word.strip("' ") for word in context["expected"].replace(" or ", ",").split(",")]
+            words = re.findall(r"'([^']*)'", context["expected"])
             hint = did_you_mean(given, words) if isinstance(given, str) else ""
-            return [Problem(key, f"{_show(given)} is not one of the choices", f"one of {', '.join(words)}", hint)]
+            return Problem(key, f"{_show(given)} is not one of the choices", f"one of {', '.join(words)}", hint)
         case "value_error":
             message, _, advice = str(context["error"]).partition("; write ")
-            return [Problem(key, message, advice)]
+            return Problem(key, message, advice)
+        case "string_type" if isinstance(given, int | float):
+            text = written(key) or str(given).lower()
+            what = "true or false" if isinstance(given, bool) else "a number"
+            return Problem(key, f"{text} without quotes is {what} to YAML", "text", f'write it in quotes: "{text}"')
+        case _ if kind in _KINDS and given is None:
+            return Problem(key, "nothing is given", _KINDS[kind], "give a value, or remove the key for its default")
         case _ if kind in _KINDS:
-            hint = f'write it in quotes: "{given}"' if kind == "string_type" and isinstance(given, int | float) else ""
-            return [Problem(key, f"{_show(given)} is {_yaml_type(given)}", _KINDS[kind], hint)]
-        case "greater_than_equal" | "less_than_equal" | "greater_than" | "less_than":
-            bound = context.get("ge", context.get("le", context.get("gt", context.get("lt"))))
-            side = "at least" if kind.startswith("greater") else "at most"
-            return [Problem(key, f"{given} is too {'small' if side == 'at least' else 'large'}", f"{side} {bound}")]
-        case "too_short":
-            return [Problem(key, "too few entries", f"at least {context['min_length']}")]
-        case "too_long":
-            return [Problem(key, "too many entries", f"at most {context['max_length']}")]
+            return Problem(key, f"{_show(given)} is {_yaml_type(given)}", _KINDS[kind], _repaired(kind, given))
+        case "greater_than_equal" | "less_than_equal":
+            side, bound = ("small", context.get("ge")) if "ge" in context else ("large", context.get("le"))
+            least = "at least" if side == "small" else "at most"
+            return Problem(key, f"{given} is too {side}", f"{least} {bound}")
+        case "too_short" | "too_long":
+            count = f"{context['actual_length']} {'entry' if context['actual_length'] == 1 else 'entries'}"
+            bound = f"at least {context['min_length']}" if kind == "too_short" else f"at most {context['max_length']}"
+            return Problem(key, f"{count} {'is' if context['actual_length'] == 1 else 'are'} {kind[4:]}", bound)
+        case "string_too_short":
+            return Problem(key, "empty text", f"at least {context['min_length']} character")
+        case "string_too_long":
+            return Problem(key, f"{len(given)} characters are too long", f"at most {context['max_length']}")
         case _:
-            return [Problem(_at(key, context), detail["msg"], context.get("expected", ""), context.get("fix", ""))]
+            return Problem(
+                (*key, *context.get("at", ())), detail["msg"], context.get("expected", ""), context.get("fix", "")
+            )
 
 
 def _key(location: tuple[int | str, ...]) -> Key:
     """pydantic's location without the tags of sum types and its mark for a bad dictionary key."""
-    return tuple(part for part in location if not (isinstance(part, str) and (part.startswith("<") or part == "[key]")))
+    return tuple(part for part in location if not _is_tag(part) and part != "[key]")
 
 
-def _at(key: Key, context: dict[str, Any]) -> Key:
-    """Where below `key` a model's own check saw the mistake."""
-    at = context.get("at", ())
-    return (*key, *at) if isinstance(at, tuple | list) else (*key, at)
+def _is_tag(part: int | str) -> bool:
+    return isinstance(part, str) and part.startswith("<") and part.endswith(">")
+
+
+def _known_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[list[str], list[str]]:
+    """The keys of the model at `location`, and those of every form it could have had instead."""
+    here: Any = model
+    forms: list[Any] = []
+    for part in location:
+        here = _bare(here)
+        forms = []
+        if _is_tag(part):
+            forms = list(get_args(here))
+            here = next(form for form in forms if Tag(str(part)) in form.__metadata__)
+        elif isinstance(here, type) and issubclass(here, BaseModel):
+            fields = here.model_fields
+            here = next(field.annotation for name, field in fields.items() if part in (field.alias, name))
+        elif get_origin(here) is dict:
+            here = get_args(here)[1]
+        else:
+            here = get_args(here)[0]
+    known = _aliases(_bare(here))
+    return known, [*known, *(name for form in forms for name in _aliases(_bare(form)))]
+
+
+def _bare(annotation: Any) -> Any:
+    """An annotation without `Annotated` and without `| None`."""
+    if get_origin(annotation) is Annotated:
+        return _bare(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, UnionType):
+        some = [form for form in get_args(annotation) if form is not type(None)]
+        return _bare(some[0]) if len(some) == 1 else annotation
+    return annotation
+
+
+def _aliases(model: Any) -> list[str]:
+    if not (isinstance(model, type) and issubclass(model, BaseModel)):
+        return []
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _nearest_form(given: Any, expected: str) -> str:
+    """Of a sum type's forms the one that was probably meant."""
+    if isinstance(given, str):
+        return did_you_mean(given, re.findall(r"(?<![{\w-])[a-z][a-z-]+(?=,| or |$)", expected))
+    if isinstance(given, dict):
+        keys = re.findall(r"\{(\w+):", expected)
+        return next((hint for name in given if (hint := did_you_mean(str(name), keys))), "")
+    return ""
+
+
+def _repaired(kind: str, given: Any) -> str:
+    if kind == "tuple_type" and isinstance(given, str | int | float):
+        return f"write it as a list: [{_short(str(given))}]"
+    if kind.startswith("int") and isinstance(given, str) and re.fullmatch(r"-?\d+", given):
+        return f"write it without quotes: {given}"
+    if kind == "bool_type" and isinstance(given, str):
+        words = {"yes": "true", "on": "true", "true": "true", "no": "false", "off": "false", "false": "false"}
+        return f"write {words[given.lower()]}" if given.lower() in words else ""
+    return ""
 
 
 def _show(value: Any) -> str:
-    return f'"{value}"' if isinstance(value, str) else "nothing" if value is None else str(value).lower() if isinstance(value, bool) else "this" if isinstance(value, dict | list | tuple) else str(value)
+    match value:
+        case str():
+            return f'"{_short(value)}"'
+        case None:
+            return "nothing"
+        case bool():
+            return str(value).lower()
+        case dict() | list() | tuple():
+            return "this"
+        case _:
+            return _short(str(value))
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 60 else f"{line[:57]}..."
 
 
 def _yaml_type(value: Any) -> str:
     match value:
         case bool():
-            return "true or false, which is not allowed here"
+            return "true or false, which has no meaning here"
         case str():
             return "text"
         case int() | float():

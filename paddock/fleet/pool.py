@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic_core import InitErrorDetails
 
 from paddock import catalog
 from paddock.catalog import Gpu, InstanceType
-from paddock.fleet.base import Matching, Model, Version, form
+from paddock.fleet.base import Matching, Model, Version, below_min, form, mistake, refuse
 from paddock.fleet.cluster import Scale
+from paddock.fleet.errors import did_you_mean
 from paddock.fleet.network import Zone
 from paddock.fleet.quantity import Memory
 
@@ -36,7 +38,8 @@ Capacity = Annotated[
     Discriminator(
         form("reserved", "capacityBlock"),
         custom_error_type="form",
-        custom_error_message="not a way to buy capacity; write spot, on-demand, {reserved: cr-...} or {capacityBlock: cr-...}",
+        custom_error_message="not a way to buy capacity; write spot, on-demand, {reserved: cr-...} "
+        "or {capacityBlock: cr-...}",
     ),
 ]
 
@@ -55,7 +58,9 @@ class EksManaged(Model):
 class Bottlerocket(Model):
     """Bottlerocket's NVIDIA variant, pinned to a version. It brings its own device plugin."""
 
-    bottlerocket: Annotated[str, Matching(r"^\d+\.\d+\.\d+-[0-9a-f]{8}$", "a Bottlerocket release version, such as 1.62.0-1e8d1a37")]
+    bottlerocket: Annotated[
+        str, Matching(r"^\d+\.\d+\.\d+-[0-9a-f]{8}$", "a Bottlerocket release version, such as 1.62.0-1e8d1a37")
+    ]
     """Release version, such as 1.62.0-1e8d1a37."""
 
 
@@ -63,7 +68,7 @@ class Custom(Model):
     """An image of your own, such as one that the fleet's AMI pipeline built from the EKS image."""
 
     custom: Annotated[str, Matching(r"^ami-[0-9a-f]{8,17}$", "an AMI ID: ami-...")]
-    driver: Annotated[str, Matching(r"^\d+(\.\d+){1,2}$", "a driver version in quotes, such as \"580.159.03\"")]
+    driver: Annotated[str, Matching(r"^\d+(\.\d+){1,2}$", 'a driver version in quotes, such as "580.159.03"')]
     """NVIDIA driver in it, such as 580.159.03."""
     kubernetes: Version
     """Kubernetes minor of the kubelet in it."""
@@ -76,7 +81,8 @@ Ami = Annotated[
     Discriminator(
         form("release", "bottlerocket", "custom"),
         custom_error_type="form",
-        custom_error_message="not an image for GPU nodes; write {release: 1.35.x-YYYYMMDD}, {bottlerocket: X.Y.Z-commit} or {custom: ami-..., driver: ..., kubernetes: ...}",
+        custom_error_message="not an image for GPU nodes; write {release: 1.35.x-YYYYMMDD}, {bottlerocket: X.Y.Z-commit} "
+        "or {custom: ami-..., driver: ..., kubernetes: ...}",
     ),
 ]
 
@@ -163,52 +169,32 @@ class GpuPool(Model):
     @field_validator("instances")
     @classmethod
     def _known_gpu_types(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        for index, name in enumerate(names):
-            known = catalog.instances()
-            if name not in known:
-                raise PydanticCustomError(
-                    "unknown_instance",
-                    "unknown instance type {name}",
-                    {"name": name, "at": index, "known": [n for n, t in known.items() if t.gpu]},
-                )
-            if known[name].gpu is None:
-                raise PydanticCustomError(
-                    "no_gpu", f"{name} has no GPU", {"at": index, "expected": "instance types with a GPU, such as g4dn.xlarge"}
-                )
-        models = {catalog.instance(name).gpu: name for name in names}
-        if len(models) > 1:
-            listed = ", ".join(f"{name} has {gpu}" for gpu, name in models.items())
-            raise PydanticCustomError(
-                "two_models",
-                f"two GPU models in one pool: {listed}",
-                {"expected": "instance types of one GPU model", "fix": "make a pool for each model and give each its runners"},
-            )
+        refuse(_instance_mistakes(names))
         return names
 
     @model_validator(mode="after")
     def _consistent(self) -> GpuPool:
+        refuse(self._mistakes())
+        return self
+
+    def _mistakes(self) -> Iterator[InitErrorDetails]:
         if self.nodes.max < self.nodes.min:
-            raise PydanticCustomError(
-                "max_below_min",
-                f"nodes.max ({self.nodes.max}) is below nodes.min ({self.nodes.min})",
-                {"at": ("nodes", "max"), "expected": f"a maximum of {self.nodes.min} or more"},
-            )
+            yield below_min("max", self.nodes.max, "min", self.nodes.min, at=("nodes", "max"))
         if self.fallback != "none" and self.capacity != "spot":
-            raise PydanticCustomError(
-                "fallback", "only spot capacity can fall back", {"at": "fallback", "expected": "fallback: none, or capacity: spot"}
-            )
+            yield mistake("only spot capacity can fall back", "fallback", "fallback: none, or capacity: spot")
         profiles = [profile.name for profile in self.gpu.mig]
         if isinstance(self.sharing, Mig) and self.sharing.mig not in profiles:
-            raise PydanticCustomError(
-                "mig_profile",
-                f"{self.gpu.name} has no MIG profile {self.sharing.mig}",
-                {"at": ("sharing", "mig"), "expected": ", ".join(profiles) or "a GPU with MIG, such as A100"},
+            message = f"{self.gpu.name} has no MIG profile {self.sharing.mig}"
+            expected = (
+                f"one of {', '.join(profiles)}" if profiles else "a GPU that has MIG, such as the A100 of p4d.24xlarge"
             )
+            fix = did_you_mean(self.sharing.mig, profiles) or (
+                "" if profiles else "share this GPU with {timeSlicing: N} or {mps: N}"
+            )
+            yield mistake(message, ("sharing", "mig"), expected, fix)
         if isinstance(self.capacity, CapacityBlock | Reserved) and len(self.instances) > 1:
-            raise PydanticCustomError(
-                "one_type", "a reservation is of one instance type", {"at": "instances", "expected": "the reserved type alone"}
-            )
-        return self
+            message = f"a reservation is of one instance type, and there are {len(self.instances)}"
+            yield mistake(message, "instances", "the reserved type alone", "make a pool for each other type")
 
     @property
     def types(self) -> tuple[InstanceType, ...]:
@@ -216,9 +202,7 @@ class GpuPool(Model):
 
     @property
     def gpu(self) -> Gpu:
-        model = self.types[0].gpu
-        assert model is not None  # held by _known_gpu_types
-        return catalog.gpu(model)
+        return catalog.gpu(self.types[0].gpu or "")  # every type has one, or the pool would not be valid
 
     @property
     def replicas(self) -> int:
@@ -234,3 +218,27 @@ class GpuPool(Model):
     def advertised(self, instance: InstanceType) -> int:
         """`nvidia.com/gpu` that a node of this type offers."""
         return instance.gpu_count * self.replicas
+
+
+def _instance_mistakes(names: tuple[str, ...]) -> Iterator[InitErrorDetails]:
+    known = catalog.instances()
+    with_gpu = [name for name, instance in known.items() if instance.gpu]
+    models: dict[str, list[str]] = {}
+    for index, name in enumerate(names):
+        if name not in known:
+            family = [other for other in with_gpu if other.split(".")[0] == name.split(".")[0]]
+            expected = f"one of {', '.join(family)}" if family else "a GPU instance type, such as g4dn.xlarge"
+            fix = did_you_mean(name, family or with_gpu) or "inv catalog.instances lists all"
+            yield mistake(f'unknown instance type "{name}"', index, expected, fix)
+            continue
+        model = known[name].gpu
+        if model is None:
+            yield mistake(f"{name} has no GPU", index, "instance types with a GPU, such as g4dn.xlarge")
+        else:
+            models.setdefault(model, []).append(name)
+    if len(models) > 1:
+        listed = ", ".join(
+            f"{' and '.join(types)} {'has' if len(types) == 1 else 'have'} {gpu}" for gpu, types in models.items()
+        )
+        fix = "make a pool for each model and give each its runners"
+        yield mistake(f"two GPU models in one pool: {listed}", (), "instance types of one GPU model", fix)

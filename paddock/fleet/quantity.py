@@ -47,7 +47,9 @@ Cpu = Annotated[
     int,
     BeforeValidator(parse_cpu),
     PlainSerializer(format_cpu),
-    WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "string", "pattern": r"^\d+m?$"}]}),
+    WithJsonSchema(
+        {"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "string", "pattern": r"^\d+(m|\.\d{1,3})?$"}]}
+    ),
 ]
 """CPU in millicores; written as cores or `3500m`."""
 

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic_core import InitErrorDetails
 
-from paddock.fleet.base import Matching, Model, form
+from paddock.fleet.base import Matching, Model, below_min, form, mistake, refuse
 from paddock.fleet.quantity import Cpu, Memory
 
-IMAGE = r"^[a-z0-9][\w.:/-]*(:[\w.-]+|@sha256:[0-9a-f]{64})$"
+Image = Annotated[
+    str,
+    Matching(
+        r"^[a-z0-9][\w.:/-]*(:[\w.-]+|@sha256:[0-9a-f]{64})$",
+        "an image with tag or digest, such as registry/name:tag or registry/name@sha256:...",
+    ),
+]
+Mount = Annotated[str, Matching(r"^/.+", "an absolute path")]
 
 Label = Annotated[str, Matching(r"^[^\s,]{1,255}$", "a label of 1 to 255 characters without spaces or commas")]
 
@@ -39,7 +47,9 @@ class Warm(Model):
     """Cron schedule, such as "0 8 * * 1-5"."""
     min: Annotated[int, Field(ge=0)]
     """Idle runners from then on."""
-    time_zone: Annotated[str, Matching(r"^[A-Za-z_]+(/[A-Za-z0-9_+-]+)*$", "a time zone, such as America/New_York")] = "Etc/UTC"
+    time_zone: Annotated[str, Matching(r"^[A-Za-z_]+(/[A-Za-z0-9_+-]+)*$", "a time zone, such as America/New_York")] = (
+        "Etc/UTC"
+    )
 
 
 class Scratch(Model):
@@ -47,7 +57,7 @@ class Scratch(Model):
 
     scratch: Memory
     """Size limit."""
-    mount: Annotated[str, Matching(r"^/.+", "an absolute path")]
+    mount: Mount
     medium: Literal["disk", "memory"] = "disk"
 
 
@@ -56,7 +66,7 @@ class Claim(Model):
 
     claim: Annotated[str, Matching(r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", "the name of a persistent volume claim")]
     """Name of the claim in the runners' namespace."""
-    mount: Annotated[str, Matching(r"^/.+", "an absolute path")]
+    mount: Mount
     read_only: bool = False
 
 
@@ -65,7 +75,7 @@ class Volume(Model):
 
     volume: Memory
     """Size."""
-    mount: Annotated[str, Matching(r"^/.+", "an absolute path")]
+    mount: Mount
     storage_class: str = "gp3-encrypted"
 
 
@@ -74,7 +84,8 @@ Storage = Annotated[
     Discriminator(
         form("scratch", "claim", "volume"),
         custom_error_type="form",
-        custom_error_message="not a volume; write {scratch: SIZE, mount: PATH}, {claim: NAME, mount: PATH} or {volume: SIZE, mount: PATH}",
+        custom_error_message="not a volume; write {scratch: SIZE, mount: PATH}, {claim: NAME, mount: PATH} or "
+        "{volume: SIZE, mount: PATH}",
     ),
 ]
 
@@ -84,7 +95,9 @@ class Runner(Model):
 
     pool: str
     """The GPU pool its pods run on."""
-    name: Annotated[str, Matching(r"^[a-z]([a-z0-9-]*[a-z0-9])?$", "lower-case letters, digits and dashes")] | None = None
+    name: Annotated[str, Matching(r"^[a-z]([a-z0-9-]*[a-z0-9])?$", "lower-case letters, digits and dashes")] | None = (
+        None
+    )
     """Scale-set name, always a label too; by default the key in `runners`. At most 45 characters."""
     labels: tuple[Label, ...] = ()
     """What `runs-on` may ask for; by default self-hosted, linux, x64 and the name. No two runners share a set."""
@@ -102,38 +115,40 @@ class Runner(Model):
     """Idle runners by schedule."""
     container: Literal["none", "dind", "kubernetes-novolume"] = "none"
     """`none`: the runner holds the GPU. `kubernetes-novolume`: job containers in pods of their own. `dind`: Docker."""
-    image: Annotated[str, Matching(IMAGE, "an image with tag or digest, such as registry/name:tag or registry/name@sha256:...")] | None = None
+    image: Image | None = None
     """Runner image with tag or digest; by default the stack's own, else GitHub's."""
     priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
     """Of two waiting jobs the higher goes first. Running jobs are never evicted for it."""
-    environment: dict[Annotated[str, Matching(r"^[A-Za-z_][A-Za-z0-9_]*$", "the name of an environment variable")], str] = {}
+    environment: dict[
+        Annotated[str, Matching(r"^[A-Za-z_][A-Za-z0-9_]*$", "the name of an environment variable")], str
+    ] = {}
     """Environment variables of the job. No secrets: those belong to GitHub."""
-    volumes: dict[Annotated[str, Matching(r"^[a-z]([a-z0-9-]{0,40}[a-z0-9])?$", "lower-case letters, digits and dashes")], Storage] = {}
+    volumes: dict[
+        Annotated[str, Matching(r"^[a-z]([a-z0-9-]{0,40}[a-z0-9])?$", "lower-case letters, digits and dashes")], Storage
+    ] = {}
     """Further volumes by name, such as a ccache or a model cache."""
     shm: Memory | None = None
-    """/dev/shm, for NCCL and data loaders; by default a quarter of the memory, at most 8Gi a GPU."""
+    """Size of `/dev/shm`, for NCCL and data loaders; by default a quarter of the memory, at most 8Gi a GPU."""
     group: str | None = None
     """Runner group; by default that of `github`."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Runner:
+        refuse(self._mistakes())
+        return self
+
+    def _mistakes(self) -> Iterator[InitErrorDetails]:
         if self.max is not None and self.max < self.min:
-            raise PydanticCustomError(
-                "max_below_min", f"max ({self.max}) is below min ({self.min})", {"at": "max", "expected": f"{self.min} or more"}
-            )
+            yield below_min("max", self.max, "min", self.min, at=("max",))
         for index, warm in enumerate(self.warm):
             if self.max is not None and warm.min > self.max:
-                raise PydanticCustomError(
-                    "max_below_min",
-                    f"{warm.min} warm runners are more than max ({self.max})",
-                    {"at": ("warm", index, "min"), "expected": f"{self.max} or less"},
+                message = f"{warm.min} warm runners are more than max ({self.max})"
+                yield mistake(
+                    message, ("warm", index, "min"), f"{self.max} or less", "lower it, or raise the runner's max"
                 )
-        mounts = [volume.mount for volume in self.volumes.values()] + ["/home/runner/_work", "/dev/shm"]
+        taken = {"/home/runner/_work": "the workspace", "/dev/shm": "shared memory"}  # noqa: S108 - a mount, no file of ours
         for name, volume in self.volumes.items():
-            if mounts.count(volume.mount) > 1:
-                raise PydanticCustomError(
-                    "mount",
-                    f"{volume.mount} is mounted twice",
-                    {"at": ("volumes", name, "mount"), "expected": "a path of its own; the workspace and /dev/shm are mounted already"},
-                )
-        return self
+            if volume.mount in taken:
+                message = f"{volume.mount} is mounted already, for {taken[volume.mount]}"
+                yield mistake(message, ("volumes", name, "mount"), "a path of its own")
+            taken.setdefault(volume.mount, f"volume {name}")
