@@ -44,6 +44,25 @@ def plan(c: Context, stack: str = "dev", json: str = "", all: bool = False) -> N
         raise Exit(code=1)
 
 
+# Facts, with their dates.
+
+
+@task(
+    name="refresh",
+    help={
+        "region": "price this region only; by default every region that has prices",
+        "dry-run": "ask AWS and report, write nothing",
+        "json": "print the report as JSON",
+    },
+)
+def catalog_refresh(c: Context, region: str = "", dry_run: bool = False, json: bool = False) -> None:
+    """Bring the catalogue's AWS facts up to date with the credentials of the environment."""
+    from paddock.catalog import command
+
+    if command.refresh(region or None, dry_run=dry_run, as_json=json):
+        raise Exit(code=1)
+
+
 # The house: lint, tests, locks.
 
 
@@ -85,4 +104,4 @@ def lock(c: Context, upgrade: bool = False, package: str = "") -> None:
     house.lock(upgrade=upgrade, package=package)
 
 
-namespace = Collection(plan, check, lint, lock, test)
+namespace = Collection(plan, check, lint, lock, test, catalog=Collection(catalog_refresh))

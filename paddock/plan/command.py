@@ -10,12 +10,7 @@ from pathlib import Path
 from paddock.fleet import load
 from paddock.plan import report
 from paddock.plan.plan import document, make
-
-
-class OutputError(Exception):
-    """A file that the plan was to be written to cannot be."""
-
-    exit_code = 2
+from paddock.terminal import console, write
 
 
 def run(root: Path, stack: str, *, json_path: Path | None, everything: bool) -> int:
@@ -27,16 +22,5 @@ def run(root: Path, stack: str, *, json_path: Path | None, everything: bool) -> 
             sys.stdout.write(f"{text}\n")
             return plan.errors
         write(json_path, f"{text}\n")
-    report.show(plan, report.console(), everything=everything)
+    report.show(plan, console(), everything=everything)
     return plan.errors
-
-
-def write(path: Path, text: str) -> None:
-    """Writes a file whole or not at all. Raises OutputError."""
-    part = path.with_name(f".{path.name}.part")
-    try:
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
-    except OSError as error:
-        part.unlink(missing_ok=True) if part.parent.is_dir() else None
-        raise OutputError(f"cannot write {path}: {error.strerror}\n    fix: choose a file in a folder that exists and is yours") from None

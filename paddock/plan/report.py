@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import IO
 
 from rich.console import Console
 from rich.table import Table
@@ -21,14 +18,6 @@ from paddock.plan.plan import Plan
 ROWS = 15
 """Rows of a table before it is cut; --all shows every one."""
 _STYLE = {"error": "bold red", "warning": "yellow", "info": "cyan"}
-
-
-def console(file: IO[str] | None = None) -> Console:
-    """A console without any escape codes where the output is no terminal or NO_COLOR is set."""
-    file = file or sys.stdout
-    plain = bool(os.environ.get("NO_COLOR")) or not file.isatty()
-    width = None if file.isatty() else int(os.environ.get("COLUMNS", "120"))
-    return Console(file=file, color_system=None if plain else "auto", width=width, highlight=False, soft_wrap=False)
 
 
 def show(plan: Plan, out: Console, *, everything: bool = False) -> None:

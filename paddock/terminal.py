@@ -1,0 +1,39 @@
+"""What every task prints and writes with."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+class OutputError(Exception):
+    """A file that was to be written cannot be."""
+
+    exit_code = 2
+
+
+def console(file: IO[str] | None = None) -> Console:
+    """A console without any escape codes where the output is no terminal or NO_COLOR is set."""
+    from rich.console import Console
+
+    file = file or sys.stdout
+    terminal = file.isatty()
+    plain = bool(os.environ.get("NO_COLOR")) or not terminal
+    width = None if terminal else int(os.environ.get("COLUMNS") or 120)
+    return Console(file=file, color_system=None if plain else "auto", width=width, highlight=False)
+
+
+def write(path: Path, text: str) -> None:
+    """Writes a file whole or not at all. Raises OutputError."""
+    part = path.with_name(f".{path.name}.part")
+    try:
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True) if part.parent.is_dir() else None
+        raise OutputError(f"cannot write {path}: {error.strerror}\n    fix: choose a file in a folder that exists and is yours") from None

@@ -1,0 +1,125 @@
+"""`inv plan` as its users meet it: exit codes, the JSON document, and a report that suits where it is printed."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+SECONDS = 60
+
+
+def inv(root: Path, *arguments: str, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "PADDOCK_CWD": str(cwd or root), **environment}
+    command = [sys.executable, "-m", "paddock", *arguments]
+    return subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, timeout=SECONDS)
+
+
+@pytest.fixture(scope="session")
+def checkout(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The project with a stack file of the test's own: the program and the packages are the real ones."""
+    copy = tmp_path_factory.mktemp("checkout")
+    for name in ("Pulumi.yaml", "Pulumi.dev.yaml", "Pulumi.prod.yaml"):
+        (copy / name).write_text((root / name).read_text())
+    for folder in ("paddock", "infra", "ami", "runners"):
+        (copy / folder).symlink_to(root / folder)
+    stack = yaml.safe_load((root / "Pulumi.dev.yaml").read_text())
+    stack["config"]["paddock:fleet"]["runners"]["gpu"] |= {"cpu": 4, "memory": "16Gi"}
+    stack["config"]["paddock:fleet"]["pools"]["t4"]["instances"] = ["g4dn.xlarge"]
+    (copy / "Pulumi.seed.yaml").write_text(yaml.safe_dump(stack))
+    return copy
+
+
+def test_the_dev_fleet_is_clean_and_shown(root: Path) -> None:
+    shown = inv(root, "plan")
+    assert shown.returncode == 0, shown.stderr
+    for word in ("g4dn.xlarge", "[self-hosted, linux, x64, gpu, cuda]", "spot", "Pools", "Runners", "Resources"):
+        assert word in shown.stdout
+    assert "\x1b" not in shown.stdout
+
+
+def test_json_on_standard_output_is_one_document_and_nothing_else(root: Path) -> None:
+    plan = json.loads(inv(root, "plan", "--stack", "prod", "--json", "-").stdout)
+    assert {"schema", "stack", "resources", "fit", "findings"} <= set(plan)
+    assert plan["stack"] == "prod"
+    for resource in plan["resources"]:
+        assert {"type", "name", "urn", "parent", "inputs"} <= set(resource)
+    for fit in plan["fit"]:
+        assert {"runner", "pool", "instance", "per_node", "limiting", "slack"} <= set(fit)
+    assert {each["runner"] for each in plan["fit"]} == {
+        "gpu", "gpu-a10g-x4", "gpu-l4", "gpu-a100", "gpu-a100-x8", "gpu-h100-x8"
+    }  # fmt: skip
+    assert not [finding for finding in plan["findings"] if finding["severity"] == "error"]
+
+
+def test_a_runner_that_fits_nowhere_is_told_with_its_deficit_and_ends_with_1(checkout: Path) -> None:
+    shown = inv(checkout, "plan", "--stack", "seed", "--all")
+    assert shown.returncode == 1
+    told = " ".join(shown.stdout.split())
+    assert re.search(r"g4dn\.xlarge lacks 265m CPU of 4, 1352Mi memory of 16Gi", told)
+    assert "The largest that fits is cpu 3500m, memory 14Gi" in told
+    assert "Traceback" not in shown.stdout + shown.stderr
+
+
+def test_a_json_file_stands_where_the_caller_stands(root: Path, tmp_path: Path) -> None:
+    shown = inv(root, "plan", "--json", "out.json", cwd=tmp_path)
+    assert shown.returncode == 0
+    assert json.loads((tmp_path / "out.json").read_text())["stack"] == "dev"
+    assert [path.name for path in tmp_path.iterdir()] == ["out.json"]
+    assert "Pools" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--stack", "pord"), 'did you mean "prod"?'),
+        (("--json", "/nosuch/folder/plan.json"), "cannot write /nosuch/folder/plan.json: No such file or directory"),
+    ],
+)
+def test_bad_arguments_are_told_in_words_and_end_with_2(root: Path, arguments: tuple[str, ...], told: str) -> None:
+    shown = inv(root, "plan", *arguments)
+    assert shown.returncode == 2
+    assert told in shown.stderr
+    assert "Traceback" not in shown.stderr
+
+
+@pytest.mark.parametrize(("environment", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
+def test_a_terminal_gets_colours_unless_it_asks_for_none(
+    root: Path, environment: dict[str, str], coloured: bool
+) -> None:
+    reader, terminal = pty.openpty()
+    env = {**os.environ, "TERM": "xterm-256color", **environment}
+    process = subprocess.Popen([sys.executable, "-m", "paddock", "plan"], cwd=root, env=env, stdout=terminal)
+    os.close(terminal)
+    shown = b""
+    while True:
+        try:
+            chunk = os.read(reader, 65536)
+        except OSError:  # Linux says so when the other end is closed
+            break
+        if not chunk:
+            break
+        shown += chunk
+    os.close(reader)
+    assert process.wait(SECONDS) == 0
+    assert (b"\x1b[" in shown) is coloured
+
+
+def test_long_tables_are_cut_and_say_so(checkout: Path) -> None:
+    stack = yaml.safe_load((checkout / "Pulumi.dev.yaml").read_text())
+    fleet = stack["config"]["paddock:fleet"]
+    fleet["runners"] = {f"gpu-{n}": {"pool": "t4", "max": 1} for n in range(20)}
+    (checkout / "Pulumi.long.yaml").write_text(yaml.safe_dump(stack))
+    cut = inv(checkout, "plan", "--stack", "long").stdout
+    whole = inv(checkout, "plan", "--stack", "long", "--all").stdout
+    assert "gpu-19]" not in cut
+    assert "15 of 20 shown; --all shows the rest" in cut
+    assert "gpu-19]" in whole
+    assert "--all" not in whole
