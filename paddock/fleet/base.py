@@ -73,7 +73,8 @@ class Matching:
         return {**handler(core), "pattern": self.pattern}
 
     def _check(self, text: str) -> str:
-        if not re.search(self.pattern, text):
+        # `$` also matches before a final newline.
+        if not re.search(self.pattern, text, re.ASCII) or "\n" in text:
             raise PydanticCustomError("text", "not valid here", {"expected": self.expected})
         return text
 
@@ -92,10 +93,14 @@ def form(*keys: str, default: str | None = None) -> Callable[[Any], str | None]:
 
 
 def _network(text: str) -> str:
+    if ":" in text:
+        raise ValueError(f'"{text}" is IPv6, and the fleet\'s network is IPv4 only; write a range such as 10.0.0.0/16')
     try:
-        IPv4Network(text)
-    except ValueError as error:
-        raise ValueError(f"{text!r} is not an IPv4 network ({error}); write it like 10.0.0.0/16") from None
+        network = IPv4Network(text, strict=False)
+    except ValueError:
+        raise ValueError(f'"{text}" is not an IPv4 network; write a range such as 10.0.0.0/16') from None
+    if str(network) != text:
+        raise ValueError(f'"{text}" is an address, not a network; write {network}')
     return text
 
 

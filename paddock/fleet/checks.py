@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import date
-from ipaddress import IPv4Network
+from ipaddress import IPv4Network, collapse_addresses
 from typing import TYPE_CHECKING
 
 from paddock import catalog
+from paddock.fleet import capacity
 from paddock.fleet.cluster import ExistingCluster, KubeconfigCluster, NewCluster
 from paddock.fleet.errors import Problem, did_you_mean
 from paddock.fleet.network import ExistingNetwork, NewNetwork
@@ -24,6 +25,7 @@ def problems(fleet: Fleet) -> Iterator[Problem]:
     """Every problem of the fleet that does not depend on the day."""
     yield from _cluster(fleet)
     yield from _network(fleet)
+    yield from _addresses(fleet)
     yield from _pools(fleet)
     yield from _runners(fleet)
     yield from _labels(fleet)
@@ -62,20 +64,20 @@ def _cluster(fleet: Fleet) -> Iterator[Problem]:
         )
     if not isinstance(cluster, NewCluster):
         return
-    if cluster.endpoint.allow != "any":
-        for index, cidr in enumerate(cluster.endpoint.allow):
-            if IPv4Network(cidr).prefixlen == 0:
-                yield Problem(
-                    ("cluster", "endpoint", "allow", index),
-                    "the Kubernetes API would be open to the whole internet",
-                    "the networks your people and CI come from, such as 203.0.113.0/24",
-                    "list them, or write allow: any if the whole internet is meant",
-                )
+    allow = cluster.endpoint.allow
+    if allow != "any" and any(net.prefixlen == 0 for net in collapse_addresses(IPv4Network(cidr) for cidr in allow)):
+        yield Problem(
+            ("cluster", "endpoint", "allow"),
+            "the Kubernetes API would be open to the whole internet",
+            "the networks your people and CI come from, such as [203.0.113.0/24]",
+            "list them, or write allow: any if the whole internet is meant",
+        )
     if cluster.system.nodes.max < cluster.system.nodes.min:
         yield Problem(
             ("cluster", "system", "nodes", "max"),
             f"nodes.max ({cluster.system.nodes.max}) is below nodes.min ({cluster.system.nodes.min})",
             f"{cluster.system.nodes.min} or more",
+            "raise max, or lower min",
         )
     for index, name in enumerate(cluster.system.instances):
         known = catalog.instances()
@@ -85,7 +87,7 @@ def _cluster(fleet: Fleet) -> Iterator[Problem]:
                 ("cluster", "system", "instances", index),
                 f"{name} has a GPU: system nodes would pay for it"
                 if name in known
-                else f"unknown instance type {name}",
+                else f'unknown instance type "{name}"',
                 f"one of {', '.join(plain)}",
                 did_you_mean(name, plain),
             )
@@ -142,6 +144,49 @@ def _network(fleet: Fleet) -> Iterator[Problem]:
                     f"one of {', '.join(zone_names)}",
                     did_you_mean(zone, zone_names),
                 )
+
+
+RESERVED_ADDRESSES = 5
+"""AWS keeps the first four addresses and the last one of every subnet."""
+
+
+def addresses(network: NewNetwork) -> int:
+    """Addresses that nodes and pods can have: those of the private subnets, less what AWS keeps of each."""
+    return sum(IPv4Network(cidr).num_addresses - RESERVED_ADDRESSES for cidr in network.subnets()[0])
+
+
+def addresses_needed(fleet: Fleet) -> dict[str, int]:
+    """Addresses at maximum by pool, and for `system`: nodes x (pods a node + 1), as the VPC CNI gives each pod one.
+
+    On-demand fallback buys instead of spot, not on top of it, so `nodes.max` counts once.
+    """
+    needed = {name: pool.nodes.max * (capacity.max_pods(fleet, name) + 1) for name, pool in fleet.pools.items()}
+    if isinstance(fleet.cluster, NewCluster):
+        system = fleet.cluster.system
+        types = [known for name in system.instances if (known := catalog.instances().get(name))]
+        needed["system"] = system.nodes.max * (max((known.max_pods for known in types), default=0) + 1)
+    return needed
+
+
+def _addresses(fleet: Fleet) -> Iterator[Problem]:
+    network = fleet.network
+    if not isinstance(network, NewNetwork) or not fleet.owns_nodes or any(_network(fleet)):
+        return
+    has, needed = addresses(network), addresses_needed(fleet)
+    total = sum(needed.values())
+    if total > has:
+        parts = ", ".join(f"{name} {count}" for name, count in needed.items())
+        vpc = IPv4Network(network.cidr)
+        larger = next((p for p in range(vpc.prefixlen, 15, -1) if has * 2 ** (vpc.prefixlen - p) >= total), None)
+        expected = f"{total} addresses or more" + (
+            f", such as {vpc.supernet(new_prefix=larger)} gives" if larger else ""
+        )
+        yield Problem(
+            ("network", "privateSubnets" if network.private_subnets else "cidr"),
+            f"the private subnets have {has} addresses, and all nodes with all their pods need {total} ({parts})",
+            expected,
+            "write a larger range, or lower nodes.max or maxPods of the pools",
+        )
 
 
 def _pools(fleet: Fleet) -> Iterator[Problem]:
@@ -263,7 +308,7 @@ def _images(fleet: Fleet) -> Iterator[Problem]:
             with_gpu = [n for n, t in known.items() if t.gpu]
             yield Problem(
                 ("images", "ami", "instances", index),
-                f"{name} has no GPU to test an image on" if name in known else f"unknown instance type {name}",
+                f"{name} has no GPU to test an image on" if name in known else f'unknown instance type "{name}"',
                 "GPU instance types, such as g4dn.xlarge",
                 did_you_mean(name, with_gpu),
             )

@@ -23,7 +23,7 @@ _SOURCE = re.compile(r"^(config|arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:\d{12}:
 def _source(text: str) -> str:
     if not _SOURCE.match(text):
         raise ValueError(
-            f"{text!r} does not say where the secret is; write config (a Pulumi secret of this stack), "
+            f'"{text}" does not say where the secret is; write config (a Pulumi secret of this stack), "
             "the ARN of a Secrets Manager secret, or kubernetes:<name of an existing secret>"
         )
     return text
@@ -34,13 +34,16 @@ SecretSource = Annotated[str, AfterValidator(_source)]
 
 
 def _url(text: str) -> str:
-    parts = urlsplit(text)
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        parts = urlsplit("")
     path = [part for part in parts.path.split("/") if part]
     secure = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in {"127.0.0.1", "localhost"})
     shape = (len(path) in (1, 2) and path[0] != "enterprises") or (len(path) == 2 and path[0] == "enterprises")
-    if not (secure and parts.netloc and shape) or text.endswith("/") or parts.query or parts.fragment:
+    if not (secure and parts.netloc and shape) or text.endswith("/") or parts.query or parts.fragment or "@" in parts.netloc:
         raise ValueError(
-            f"{text!r} is not where runners can register; write https://github.com/ORG, "
+            f'"{text}" is not where runners can register; write https://github.com/ORG, "
             "https://github.com/OWNER/REPOSITORY or https://HOST/enterprises/NAME, without a slash at the end"
         )
     return text

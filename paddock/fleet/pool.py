@@ -81,8 +81,8 @@ Ami = Annotated[
     Discriminator(
         form("release", "bottlerocket", "custom"),
         custom_error_type="form",
-        custom_error_message="not an image for GPU nodes; write {release: 1.35.x-YYYYMMDD}, {bottlerocket: X.Y.Z-commit} "
-        "or {custom: ami-..., driver: ..., kubernetes: ...}",
+        custom_error_message="not an image for GPU nodes; write {release: 1.35.x-YYYYMMDD}, "
+        "{bottlerocket: X.Y.Z-commit} or {custom: ami-..., driver: ..., kubernetes: ...}",
     ),
 ]
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
-_MEMORY = re.compile(r"^(\d+(?:\.\d+)?)(Ki|Mi|Gi|Ti|K|M|G|T)?$")
+_MEMORY = re.compile(r"^(\d{1,15}(?:\.\d{1,9})?)(Ki|Mi|Gi|Ti|K|M|G|T)?$")
 _BYTES = {
     "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40,
     "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, None: 1,
 }  # fmt: skip
-_CPU = re.compile(r"^(\d+)m$|^(\d+(?:\.\d{1,3})?)$")
+_CPU = re.compile(r"^(\d{1,9})m$|^(\d{1,6}(?:\.\d{1,3})?)$")
 
 
 def parse_cpu(value: Any) -> int:
@@ -20,7 +21,7 @@ def parse_cpu(value: Any) -> int:
     match = _CPU.match(str(value)) if isinstance(value, int | float | str) and not isinstance(value, bool) else None
     millicores = 0 if match is None else int(match[1]) if match[1] else round(float(match[2]) * 1000)
     if millicores <= 0:
-        raise ValueError(f"{value!r} is not an amount of CPU; write cores (3, 2.5) or millicores (3500m)")
+        raise ValueError(f"{_shown(value)} is not an amount of CPU; write cores (3, 2.5) or millicores (3500m)")
     return millicores
 
 
@@ -29,8 +30,18 @@ def parse_memory(value: Any) -> int:
     match = _MEMORY.match(value) if isinstance(value, str) else None
     mebibytes = 0 if match is None else int(float(match[1]) * _BYTES[match[2]]) // 2**20
     if mebibytes <= 0:
-        raise ValueError(f"{value!r} is not an amount of memory; write it with its unit, such as 12Gi or 512Mi")
+        raise ValueError(f"{_shown(value)} is not an amount of memory; write it with its unit, such as 12Gi or 512Mi")
     return mebibytes
+
+
+def _shown(value: Any) -> str:
+    return (
+        f'"{value}"'
+        if isinstance(value, str)
+        else "this"
+        if isinstance(value, list | tuple | dict)
+        else json.dumps(value)
+    )
 
 
 def format_cpu(millicores: int) -> str:

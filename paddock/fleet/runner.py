@@ -23,20 +23,26 @@ Mount = Annotated[str, Matching(r"^/.+", "an absolute path")]
 
 Label = Annotated[str, Matching(r"^[^\s,]{1,255}$", "a label of 1 to 255 characters without spaces or commas")]
 
-_CRON_FIELD = r"(\*|\d+(-\d+)?)(/\d+)?(,(\*|\d+(-\d+)?)(/\d+)?)*"
+_CRON_PART = r"(\*|\d{1,2}(-\d{1,2})?)(/\d{1,2})?"
+_CRON_FIELD = rf"{_CRON_PART}(,{_CRON_PART})*"
 _CRON = re.compile(rf"^{_CRON_FIELD} {_CRON_FIELD} {_CRON_FIELD} {_CRON_FIELD} {_CRON_FIELD}$")
 _CRON_RANGES = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
 
 
+def _cron_field(field: str, allowed: tuple[int, int]) -> bool:
+    for part in field.split(","):
+        values, _, step = part.partition("/")
+        first, _, last = values.partition("-")
+        numbers = [] if first == "*" else [int(first), int(last or first)]
+        if step == "0" or sorted(numbers) != numbers or not all(allowed[0] <= n <= allowed[1] for n in numbers):
+            return False
+    return True
+
+
 def _cron(text: str) -> str:
     fields = text.split()
-    ok = _CRON.match(text) and all(
-        low <= int(number) <= high
-        for field, (low, high) in zip(fields, _CRON_RANGES, strict=True)
-        for number in re.findall(r"\d+", re.sub(r"/\d+", "", field))
-    )
-    if not ok:
-        raise ValueError(f'{text!r} is not a cron schedule; write minute hour day month weekday, such as "0 8 * * 1-5"')
+    if not (_CRON.fullmatch(text) and all(map(_cron_field, fields, _CRON_RANGES))):
+        raise ValueError(f'"{text}" is not a cron schedule; write minute hour day month weekday, such as "0 8 * * 1-5"')
     return text
 
 
