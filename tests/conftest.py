@@ -10,10 +10,22 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 
+# Read before the environment is cleaned below.
+REFERENCE_DATA = Path(os.environ.get("PADDOCK_REFERENCE_DATA") or ROOT.parent / "shared/data")
+
+
 @pytest.fixture(scope="session")
 def root() -> Path:
     """The project's folder."""
     return ROOT
+
+
+@pytest.fixture(scope="session")
+def reference_data() -> Path:
+    """Recordings of real components, values of real charts and real CRDs: large, other projects' and not in the tree."""
+    if not REFERENCE_DATA.is_dir():
+        pytest.skip(f"no reference data in {REFERENCE_DATA}; PADDOCK_REFERENCE_DATA names another folder")
+    return REFERENCE_DATA
 
 
 @pytest.fixture(autouse=True)
