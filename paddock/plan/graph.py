@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import graphlib
+import heapq
 import json
 import logging
 from collections.abc import Callable, Mapping
@@ -23,7 +25,7 @@ from pulumi.runtime.proto import callback_pb2, resource_pb2
 from pulumi.runtime.stack import run_pulumi_func
 
 from paddock.plan import eks_component, standins
-from paddock.plan.values import UNKNOWN, Ref, Secret
+from paddock.plan.values import UNKNOWN, Ref, Secret, shown
 
 STACK = "pulumi:pulumi:Stack"
 
@@ -61,12 +63,12 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Everything a program declares, in the order it does."""
+    """Everything a program declares."""
 
     project: str
     stack: str
     resources: Mapping[str, Resource]
-    """By URN."""
+    """By URN; each stands after its parent, its provider and what it depends on, and else in order of the URN."""
     outputs: Mapping[str, Any]
     lookups: tuple[tuple[str, Mapping[str, Any]], ...]
     """Questions the program asks the cloud while it runs, answered here with stand-ins: (token, arguments)."""
@@ -130,7 +132,28 @@ def record(
             loop.close()
 
     outputs = contextvars.copy_context().run(go)
-    return Graph(project, stack, monitor.declared, outputs, tuple(monitor.lookups))
+    lookups = sorted(monitor.lookups, key=lambda asked: json.dumps(shown(asked), sort_keys=True))
+    return Graph(project, stack, _ordered(monitor.declared), outputs, tuple(lookups))
+
+
+def _ordered(declared: Mapping[str, Resource]) -> dict[str, Resource]:
+    """The SDK's tasks overtake each other, so the order of registration is not the same on every run."""
+    needs = {
+        urn: {resource.parent, resource.provider.rpartition("::")[0], *resource.dependencies} & set(declared)
+        for urn, resource in declared.items()
+    }
+    sorter = graphlib.TopologicalSorter(needs)
+    sorter.prepare()
+    waiting: list[str] = list(sorter.get_ready())
+    heapq.heapify(waiting)
+    found = {}
+    while waiting:
+        urn = heapq.heappop(waiting)
+        found[urn] = declared[urn]
+        sorter.done(urn)
+        for ready in sorter.get_ready():
+            heapq.heappush(waiting, ready)
+    return found
 
 
 def _quiet() -> logging.Logger:
@@ -187,8 +210,8 @@ class _Transforms:
             )
             if result is None:
                 continue
-            changed = {key for key, value in vars(result.opts).items() if value != before[key]}
-            if unknown := changed - {"protect", "ignore_changes"}:
+            changed = {key for key, value in vars(result.opts).items() if (value or None) != (before[key] or None)}
+            if unknown := changed - {"protect", "ignore_changes", "hooks"}:
                 raise PlanError(f"a transform changes {', '.join(sorted(unknown))} of {name}, which a plan cannot follow")
             declared["inputs"] = dict(result.props)
             declared["protect"] = bool(result.opts.protect)
@@ -290,7 +313,20 @@ class _Monitor(mocks.MockMonitor):
             reference["packageVersion"].string_value = ""
 
     def ReadResource(self, request: Any) -> Any:  # noqa: N802
-        urn = self.make_urn(request.parent, request.type, request.name)
+        urn = self._declare(
+            request.parent,
+            request.type,
+            request.name,
+            custom=True,
+            inputs=_decode_struct(request.properties),
+            tokens=(),
+            dependencies=tuple(sorted(request.dependencies)),
+            property_dependencies={},
+            provider=request.provider.replace(rpc.UNKNOWN, UNKNOWN),
+            protect=False,
+            ignore_changes=(),
+            delete_before_replace=False,
+        )
         state = standins.read(request.type, request.id, self.preview)
         self.states[urn] = (request.id, state)
         return resource_pb2.ReadResourceResponse(urn=urn, properties=_encode_struct(state))

@@ -1,0 +1,356 @@
+"""The graph is what an engine would be told: complete, the same on every run, and without a secret in clear."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pulumi_aws as aws
+import pulumi_kubernetes as k8s
+import pytest
+from pulumi.runtime import settings
+
+from paddock.plan import run
+from paddock.plan.graph import Graph, PlanError, Resource, record
+from paddock.plan.values import SECRET, UNKNOWN, Secret, shown
+from tests.support.fleets import ALL, EXAMPLES, ROOT, SAMPLES, example, graph, named
+
+URN = "urn:pulumi:dev::paddock::"
+VPC = URN + "paddock:infra:Network$aws:ec2/vpc:Vpc::network-vpc"
+EKS = URN + "paddock:infra:Cluster$eks:index:Cluster"
+
+
+def plan(program: Callable[[], Any], *, preview: bool = False, **config: str) -> Graph:
+    secrets = frozenset(f"test:{key}" for key in config)
+    return record(program, project="test", stack="unit", config={f"test:{k}": v for k, v in config.items()}, secrets=secrets, preview=preview)
+
+
+def one(found: Graph, name: str, type_: str | None = None) -> Resource:
+    (resource,) = [r for r in found.resources.values() if r.name == name and type_ in (None, r.type)]
+    return resource
+
+
+def bucket(name: str, **options: Any) -> aws.s3.Bucket:
+    return aws.s3.Bucket(name, opts=pulumi.ResourceOptions(**options))
+
+
+class Group(pulumi.ComponentResource):
+    def __init__(self, name: str, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("test:index:Group", name, {}, opts)
+
+
+# ---- the same every time ----
+
+
+@pytest.mark.parametrize("preview", [False, True], ids=["create", "preview"])
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_two_runs_are_equal(name: str, preview: bool) -> None:
+    first, second = (run.plan_graph(example(name), preview=preview) for _ in range(2))
+
+    assert first == second
+    assert list(first.resources) == list(second.resources)
+
+
+_DIGEST = """
+import hashlib, json
+from pathlib import Path
+from paddock.fleet import load
+from paddock.plan.run import plan_graph
+from paddock.plan.values import shown
+graph = plan_graph(load(Path('.'), 'prod'))
+text = json.dumps([[r.urn, shown(r.inputs), r.dependencies, dict(r.property_dependencies)] for r in graph.resources.values()])
+print(hashlib.sha256(text.encode()).hexdigest())
+"""
+
+
+def test_hash_seed_of_the_process_changes_nothing() -> None:
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", _DIGEST], cwd=ROOT, env=environment | {"PYTHONHASHSEED": seed}, text=True, check=True, stdout=-1
+        ).stdout
+        for seed in ("1", "2")
+    }
+
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_first_preview_and_creation_declare_the_same(name: str) -> None:
+    created, previewed = graph(name), graph(name, preview=True)
+
+    assert set(created.resources) == set(previewed.resources)
+    for urn, resource in created.resources.items():
+        before = previewed.resources[urn]
+        assert (resource.type, resource.parent, resource.protect, resource.dependencies, resource.property_dependencies) == (
+            before.type, before.parent, before.protect, before.dependencies, before.property_dependencies,
+        )  # fmt: skip
+        assert set(resource.inputs) == set(before.inputs)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_creation_knows_every_input(name: str) -> None:
+    unknown = {
+        resource.name
+        for resource in graph(name).resources.values()
+        for value in resource.inputs.values()
+        if UNKNOWN in json.dumps(shown(value))
+    }
+
+    assert unknown <= {"cluster-eks-k8s"}, "the eks component writes that provider's kubeconfig in its own process"
+
+
+# ---- everything an engine is told ----
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_urns_are_pulumis_own(name: str) -> None:
+    found = graph(name)
+    for urn, resource in found.resources.items():
+        types = []
+        above: Resource | None = resource
+        while above and above.type != "pulumi:pulumi:Stack":
+            types.append(above.type)
+            above = found.resources[above.parent] if above.parent else None
+        if resource.type == "pulumi:pulumi:Stack":
+            assert urn == f"urn:pulumi:{found.stack}::{found.project}::pulumi:pulumi:Stack::{found.project}-{found.stack}"
+        else:
+            assert urn == f"urn:pulumi:{found.stack}::{found.project}::{'$'.join(reversed(types))}::{resource.name}"
+            assert resource.parent in found.resources
+
+
+def test_parents_dependencies_and_options_are_kept() -> None:
+    found = graph("dev").resources
+    subnet = found[URN + "paddock:infra:Network$aws:ec2/subnet:Subnet::network-private-us-west-2a"]
+    pool = found[URN + "paddock:infra:GpuPool$aws:eks/nodeGroup:NodeGroup::t4-spot"]
+
+    assert subnet.parent == URN + "paddock:infra:Network::network"
+    assert subnet.dependencies == (VPC,)
+    assert subnet.property_dependencies["vpcId"] == (VPC,)
+    assert subnet.provider.startswith(URN + "pulumi:providers:aws::aws::")
+    assert found[VPC].protect
+    assert not subnet.protect
+    assert pool.ignore_changes == ("scalingConfig.desiredSize",)
+    assert any(urn.endswith("::cluster-coredns") for urn in pool.dependencies)
+
+
+def test_delete_before_replace_is_kept() -> None:
+    assert one(graph("dev"), "gpu", "kubernetes:helm.sh/v3:Release").delete_before_replace
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_dependencies_are_declared_before_what_needs_them(name: str) -> None:
+    seen: set[str] = set()
+    for urn, resource in graph(name).resources.items():
+        assert set(resource.dependencies) <= seen
+        assert {u for urns in resource.property_dependencies.values() for u in urns} <= set(resource.dependencies)
+        seen.add(urn)
+
+
+def test_numbers_and_flags_keep_their_kind() -> None:
+    template = one(graph("dev"), "t4", "aws:ec2/launchTemplate:LaunchTemplate").inputs
+    size = template["blockDeviceMappings"][0]["ebs"]["volumeSize"]
+
+    assert (size, type(size)) == (200, int)
+    assert template["updateDefaultVersion"] is True
+
+
+def test_outputs_of_the_stack_are_kept() -> None:
+    outputs = graph("dev").outputs
+
+    assert outputs["kubeconfigCommand"] == "aws eks update-kubeconfig --name paddock-dev --region us-west-2"
+    assert outputs["runners"]["gpu"]["runsOn"] == "runs-on: [self-hosted, linux, x64, gpu, cuda]"
+    assert graph("dev", preview=True).outputs["kubeconfig"] == UNKNOWN
+
+
+def test_questions_to_the_cloud_are_listed() -> None:
+    asked = {token for token, _ in graph("prod").lookups}
+
+    assert asked == {"aws:index/getCallerIdentity:getCallerIdentity", "aws:secretsmanager/getSecretVersion:getSecretVersion"}
+
+
+# ---- secrets ----
+
+
+@pytest.mark.parametrize("preview", [False, True], ids=["create", "preview"])
+def test_secrets_are_never_shown(preview: bool) -> None:
+    def program() -> None:
+        token = pulumi.Config("test").require_secret("token")
+        secret = k8s.core.v1.Secret("secret", string_data={"token": token, "plain": "seen"})
+        pulumi.export("token", token)
+        pulumi.export("echo", secret.string_data)
+
+    found = plan(program, preview=preview, token="hunter2")
+
+    assert one(found, "secret").inputs["stringData"] == Secret({"token": "hunter2", "plain": "seen"}) or (
+        one(found, "secret").inputs["stringData"]["token"] == Secret("hunter2")
+    )
+    assert "hunter2" not in repr(found)
+    assert "hunter2" not in json.dumps(shown({"resources": [r.inputs for r in found.resources.values()], "outputs": found.outputs}))
+    assert shown(found.outputs["token"]) == SECRET
+
+
+@pytest.mark.parametrize("name", [n for n in ALL if n not in ("any-cluster", "images-only", "foreign-secret")])
+def test_credential_of_the_runners_is_a_secret(name: str) -> None:
+    credentials = [r for r in graph(name).of_type("kubernetes:core/v1:Secret") if r.name.endswith("-credential")]
+
+    assert credentials
+    for credential in credentials:
+        clear = json.dumps(shown(credential.inputs))
+        assert SECRET in clear
+        assert "<not decrypted>" not in clear
+        assert "<from AWS>" not in clear
+
+
+# ---- refusals ----
+
+
+def test_two_resources_of_one_name_are_refused() -> None:
+    def program() -> None:
+        bucket("logs")
+        bucket("logs")
+
+    with pytest.raises(PlanError, match="two resources of type aws:s3/bucket:Bucket are named logs"):
+        plan(program)
+
+
+def test_one_name_under_two_kinds_of_parents_is_fine() -> None:
+    def program() -> None:
+        bucket("logs")
+        bucket("logs", parent=Group("group"))
+
+    assert len(plan(program).of_type("aws:s3/bucket:Bucket")) == 2
+
+
+def test_question_without_an_answer_is_refused() -> None:
+    def program() -> None:
+        pulumi.export("ami", aws.ec2.get_ami_output(most_recent=True, owners=["self"]).apply(lambda ami: ami.id))
+
+    with pytest.raises(PlanError, match="aws:ec2/getAmi:getAmi"):
+        plan(program)
+
+
+def test_remote_component_without_a_recording_is_refused() -> None:
+    def program() -> None:
+        k8s.yaml.v2.ConfigGroup("group", yaml="")
+
+    with pytest.raises(PlanError, match="cannot be planned without an engine"):
+        plan(program)
+
+
+def test_refusal_of_the_program_is_a_plan_error() -> None:
+    def program() -> None:
+        raise pulumi.RunError("write it like this")
+
+    with pytest.raises(PlanError, match="^write it like this$"):
+        plan(program)
+
+
+def test_mistake_in_the_program_is_raised_as_it_is() -> None:
+    def program() -> None:
+        bucket("logs").bucket.apply(lambda name: {}[name])
+
+    with pytest.raises(KeyError):
+        plan(program)
+
+
+def test_failed_run_leaves_the_next_one_unharmed() -> None:
+    def broken() -> None:
+        for index in range(20):
+            bucket(f"b{index}").id.apply(lambda _, index=index: bucket(f"late{index}"))
+        raise RuntimeError("half way")
+
+    def fine() -> None:
+        bucket("logs")
+
+    before = plan(fine)
+    with pytest.raises(RuntimeError, match="half way"):
+        plan(broken)
+
+    assert plan(fine) == before
+    assert run.plan_graph(named("dev")) == graph("dev")
+
+
+def test_run_leaves_no_trace_in_the_sdk() -> None:
+    settings.SETTINGS.project = "untouched"
+    plan(lambda: None)
+
+    assert settings.SETTINGS.project == "untouched"
+    with pytest.raises(RuntimeError):
+        asyncio.get_running_loop()
+
+
+# ---- transforms ----
+
+
+def test_transform_reaches_what_lies_below_its_resource() -> None:
+    def tag(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult | None:
+        if not args.custom:
+            return None
+        return pulumi.ResourceTransformResult({**args.props, "tags": {"by": args.name}}, pulumi.ResourceOptions.merge(args.opts, pulumi.ResourceOptions(protect=True)))
+
+    def program() -> None:
+        group = Group("group", pulumi.ResourceOptions(transforms=[tag]))
+        bucket("inside", parent=Group("inner", pulumi.ResourceOptions(parent=group)))
+        bucket("outside")
+
+    found = plan(program)
+
+    assert one(found, "inside").inputs == {"tags": {"by": "inside"}}
+    assert one(found, "inside").protect
+    assert one(found, "outside").inputs == {}
+    assert not one(found, "outside").protect
+
+
+def test_transform_of_another_option_is_refused() -> None:
+    def rename(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult:
+        args.opts.retain_on_delete = True
+        return pulumi.ResourceTransformResult(args.props, args.opts)
+
+    with pytest.raises(PlanError, match="a transform changes retain_on_delete of logs"):
+        plan(lambda: bucket("logs", transforms=[rename]) and None)
+
+
+@pytest.mark.parametrize(("name", "public"), [("dev", True), ("prod", True), ("private", False)])
+def test_control_plane_is_hardened_by_its_transform(name: str, public: bool) -> None:
+    control_plane = one(graph(name), "cluster-eksCluster").inputs
+
+    assert control_plane["accessConfig"] == {"authenticationMode": "API", "bootstrapClusterCreatorAdminPermissions": False}
+    assert control_plane["vpcConfig"]["endpointPublicAccess"] is public
+    assert control_plane["vpcConfig"]["endpointPrivateAccess"] is True
+    assert ("publicAccessCidrs" in control_plane["vpcConfig"]) is public
+
+
+# ---- alone on a machine ----
+
+
+def test_planning_needs_no_network_and_no_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def refused(*_: Any, **__: Any) -> Any:
+        raise AssertionError("a plan opened a connection or started a program")
+
+    expected = graph("prod")
+    for name in ("connect", "connect_ex", "bind", "sendto"):
+        monkeypatch.setattr(socket.socket, name, refused)
+    monkeypatch.setattr(socket, "getaddrinfo", refused)
+    monkeypatch.setattr(subprocess.Popen, "__init__", refused)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+
+    assert run.plan_graph(example("prod")) == expected
+    assert not list(tmp_path.iterdir())
+
+
+def test_samples_differ_from_each_other() -> None:
+    digests = {hashlib.sha256(repr(graph(name).resources.values()).encode()).hexdigest() for name in SAMPLES}
+
+    assert len(digests) == len(SAMPLES), "each sample is there for something that the others have not"
