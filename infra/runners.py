@@ -107,12 +107,14 @@ class RunnerController(Component):
                 opts=self.child(),
             )
             if namespace != CONTROLLER_NAMESPACE and vpc:
-                # Only pods that steer jobs in other pods talk to the Kubernetes API, which stands in the VPC.
+                # The Kubernetes API stands in the VPC; only pods that steer jobs in other pods talk to it. Interface
+                # endpoints stand there too, and take the place of ECR's and STS's public addresses for every job.
+                everyone = isinstance(network, NewNetwork) and network.endpoints
                 k8s.networking.v1.NetworkPolicy(
-                    f"{self.name}-{namespace}-api",
-                    metadata=self._in(namespace, "kubernetes-api"),
+                    f"{self.name}-{namespace}-vpc",
+                    metadata=self._in(namespace, "https-in-vpc"),
                     spec={
-                        "pod_selector": {"match_labels": {"paddock.dev/role": "coordinator"}},
+                        "pod_selector": {} if everyone else {"match_labels": {"paddock.dev/role": "coordinator"}},
                         "policy_types": ["Egress"],
                         "egress": [
                             {"to": [{"ip_block": {"cidr": vpc[0]}}], "ports": [{"port": 443, "protocol": "TCP"}]}

@@ -37,7 +37,9 @@ def test_no_file_names_a_machine_or_a_registry(root: Path) -> None:
         text=True,
         check=False,
     )
-    assert found.stdout == ""
+    # /home/runner is inside GitHub's runner image, the same on every machine.
+    named = [line for line in found.stdout.splitlines() if re.search(f"{hosts}|{homes}", line.replace("/home/runner/", "/"))]
+    assert named == []
 
 
 def test_renovate_reads_the_annotations_of_versions(root: Path) -> None:
