@@ -22,9 +22,10 @@ _SOURCE = re.compile(r"^(config|arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:\d{12}:
 
 def _source(text: str) -> str:
     if not _SOURCE.match(text):
+        # Never repeats the text: it may be the credential itself.
         raise ValueError(
-            f'"{text}" does not say where the secret is; write config (a Pulumi secret of this stack), "
-            "the ARN of a Secrets Manager secret, or kubernetes:<name of an existing secret>"
+            "this does not say where the secret is; write config (a Pulumi secret of this stack), "
+            "the ARN of a Secrets Manager secret, or kubernetes:NAME (a secret that is in the cluster already)"
         )
     return text
 
@@ -41,9 +42,13 @@ def _url(text: str) -> str:
     path = [part for part in parts.path.split("/") if part]
     secure = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in {"127.0.0.1", "localhost"})
     shape = (len(path) in (1, 2) and path[0] != "enterprises") or (len(path) == 2 and path[0] == "enterprises")
-    if not (secure and parts.netloc and shape) or text.endswith("/") or parts.query or parts.fragment or "@" in parts.netloc:
+    if "@" in parts.netloc:
         raise ValueError(
-            f'"{text}" is not where runners can register; write https://github.com/ORG, "
+            "the address holds a user or password; write https://github.com/ORG, without anything before @"
+        )
+    if not (secure and parts.netloc and shape) or text.endswith("/") or parts.query or parts.fragment:
+        raise ValueError(
+            f'"{text}" is not where runners can register; write https://github.com/ORG, '
             "https://github.com/OWNER/REPOSITORY or https://HOST/enterprises/NAME, without a slash at the end"
         )
     return text
