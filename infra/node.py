@@ -23,7 +23,7 @@ def launch_template(
     **more: Any,
 ) -> aws.ec2.LaunchTemplate:
     """`devices`: device name -> size (GiB), iops, throughput (MiB/s). `user_data` in clear; it is encoded here."""
-    tags = {**fleet.tags, "Name": f"{fleet.name}-{name}"}
+    tags = {**fleet.aws_tags, "Name": f"{fleet.name}-{name}"}
     return aws.ec2.LaunchTemplate(
         name,
         update_default_version=True,

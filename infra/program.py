@@ -28,7 +28,7 @@ def main() -> None:
 
 def build(fleet: Fleet) -> None:
     """Declare every resource of the fleet's layers that this stack holds."""
-    cloud = aws.Provider("aws", region=fleet.region, default_tags={"tags": {**fleet.tags, "paddock:fleet": fleet.name}})
+    cloud = aws.Provider("aws", region=fleet.region, default_tags={"tags": fleet.aws_tags})
     in_aws = pulumi.ResourceOptions(providers=[cloud])
     network = Network("network", fleet, opts=in_aws) if fleet.makes_network else None
 

@@ -93,6 +93,11 @@ class Fleet(Model):
         return newest.release if newest else None
 
     @property
+    def aws_tags(self) -> dict[str, str]:
+        """Tags of everything in AWS: the user's, and whose it is."""
+        return {**self.tags, "paddock:fleet": self.name}
+
+    @property
     def cluster_name(self) -> str:
         """Name of the EKS cluster, made or adopted."""
         return self.cluster.existing if isinstance(self.cluster, ExistingCluster) else self.name
