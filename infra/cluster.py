@@ -60,7 +60,7 @@ class Cluster(Component):
             case ExistingCluster() as cluster:
                 self._adopt(cluster)
             case NewCluster() as cluster:
-                assert network is not None  # a fleet with a cluster of its own has a network
+                assert network is not None  # noqa: S101 - a fleet with a cluster of its own has a network
                 self._create(cluster, network)
         self.register_outputs({"command": self.command})
 

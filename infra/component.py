@@ -29,9 +29,7 @@ class Component(pulumi.ComponentResource):
         self, name: str, trust: Mapping[str, Any], managed: Sequence[str] = (), inline: pulumi.Input[str] | None = None
     ) -> aws.iam.Role:
         """An IAM role with AWS's own policies, one policy of ours, or both."""
-        role = aws.iam.Role(
-            name, assume_role_policy=policy(trust), max_session_duration=3600, opts=self.child()
-        )
+        role = aws.iam.Role(name, assume_role_policy=policy(trust), max_session_duration=3600, opts=self.child())
         for arn in managed:
             attachment = f"{name}-{arn.rpartition('/')[2]}"
             aws.iam.RolePolicyAttachment(attachment, role=role.name, policy_arn=arn, opts=self.child())
@@ -55,7 +53,13 @@ class Component(pulumi.ComponentResource):
                         "Sid": "Service",
                         "Effect": "Allow",
                         "Principal": {"Service": service},
-                        "Action": ["kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:Describe*"],
+                        "Action": [
+                            "kms:Encrypt",
+                            "kms:Decrypt",
+                            "kms:ReEncrypt*",
+                            "kms:GenerateDataKey*",
+                            "kms:Describe*",
+                        ],
                         "Resource": "*",
                         "Condition": {"StringEquals": {"aws:SourceAccount": account}},
                     }

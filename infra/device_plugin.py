@@ -41,7 +41,10 @@ def values(fleet: Fleet) -> dict[str, Any]:
     tolerations = [nodes.TAINT.toleration()]
     return {
         "config": {
-            "map": {"default": sharing_config(None), **{n: sharing_config(p) for n, p in fleet.pools.items() if p.sharing != "none"}},
+            "map": {
+                "default": sharing_config(None),
+                **{n: sharing_config(p) for n, p in fleet.pools.items() if p.sharing != "none"},
+            },
             "default": "default",
         },
         "tolerations": tolerations,
@@ -77,7 +80,10 @@ def _gpu_nodes() -> dict[str, Any]:
 def sharing_config(pool: GpuPool | None) -> str:
     """The device plugin's configuration file for a pool, or for pools that do not share."""
     sharing = pool.sharing if pool else "none"
-    config: dict[str, Any] = {"version": "v1", "flags": {"migStrategy": "single" if isinstance(sharing, Mig) else "none"}}
+    config: dict[str, Any] = {
+        "version": "v1",
+        "flags": {"migStrategy": "single" if isinstance(sharing, Mig) else "none"},
+    }
     match sharing:
         case TimeSlicing(time_slicing=replicas):
             resources = [{"name": nodes.GPU, "replicas": replicas}]

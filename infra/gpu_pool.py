@@ -14,7 +14,8 @@ from infra.component import Component
 from infra.network import Network
 from infra.node import launch_template
 from paddock.fleet import Fleet, nodes
-from paddock.fleet.pool import Bottlerocket, CapacityBlock, Custom, EksManaged, GpuPool as Pool, Reserved
+from paddock.fleet.pool import Bottlerocket, CapacityBlock, Custom, EksManaged, Reserved
+from paddock.fleet.pool import GpuPool as Pool
 
 AUTOSCALER = "k8s.io/cluster-autoscaler"
 
@@ -60,9 +61,7 @@ class GpuPool(Component):
             case Bottlerocket():
                 return user_data.bottlerocket(pool, max_pods)
             case Custom():
-                return pulumi.Output.all(**self.cluster.join).apply(
-                    lambda join: user_data.al2023(pool, max_pods, join)
-                )
+                return pulumi.Output.all(**self.cluster.join).apply(lambda join: user_data.al2023(pool, max_pods, join))
             case _:
                 return user_data.al2023(pool, max_pods)
 
@@ -80,7 +79,10 @@ class GpuPool(Component):
             labels=nodes.labels(fleet, self.name),
             taints=[nodes.TAINT.for_eks()],
             launch_template={"id": template.id, "version": template.latest_version.apply(str)},
-            update_config={"max_unavailable": pool.update.max_unavailable, "update_strategy": pool.update.strategy.upper()},
+            update_config={
+                "max_unavailable": pool.update.max_unavailable,
+                "update_strategy": pool.update.strategy.upper(),
+            },
             node_repair_config={"enabled": pool.repair},
             tags=dict(fleet.tags),
             # The autoscaler owns the size from the first boot on.

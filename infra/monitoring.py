@@ -100,8 +100,8 @@ RULES: dict[str, Any] = {
                        "warning", f"{_GPU}: Xid {{{{ $value }}}}", "look the Xid up: inv gpu.health"),
                 _alert("GpuTooHot", "DCGM_FI_DEV_GPU_TEMP > 90", 5, "warning",
                        f"{_GPU}: {{{{ $value }}}} degrees Celsius", "replace the node if it stays"),
-                _alert("GpuMetricsMissing", 'absent(DCGM_FI_DEV_GPU_TEMP) and on() kube_node_labels{label_role="gpu"}', 15,
-                       "warning", "GPU nodes without GPU metrics", "check the dcgm-exporter pods"),
+                _alert("GpuMetricsMissing", 'absent(DCGM_FI_DEV_GPU_TEMP) and on() kube_node_labels{label_role="gpu"}',
+                       15, "warning", "GPU nodes without GPU metrics", "check the dcgm-exporter pods"),
             ],
         },
         {
@@ -113,7 +113,8 @@ RULES: dict[str, Any] = {
                 _alert("GpuJobsWaiting", "gha_assigned_jobs - gha_running_jobs > 0", 20, "warning",
                        "jobs wait for runners of {{ $labels.name }}", "find the broken link: inv doctor"),
                 _alert("ScaleSetFailing", "gha_controller_failed_ephemeral_runners > 0", 10, "warning",
-                       "runners of {{ $labels.name }} fail to start", "kubectl describe ephemeralrunners -n arc-runners"),
+                       "runners of {{ $labels.name }} fail to start",
+                       "kubectl describe ephemeralrunners -n arc-runners"),
             ],
         },
     ]

@@ -120,9 +120,7 @@ class Network(Component):
             )
         return gateways
 
-    def _endpoints(
-        self, network: NewNetwork, vpc: aws.ec2.Vpc, tables: Mapping[str, aws.ec2.RouteTable]
-    ) -> None:
+    def _endpoints(self, network: NewNetwork, vpc: aws.ec2.Vpc, tables: Mapping[str, aws.ec2.RouteTable]) -> None:
         region = self.fleet.region
         # ECR keeps image layers in S3: through the gateway a 10 GB pull costs nothing, through NAT 0.45 USD.
         aws.ec2.VpcEndpoint(
@@ -163,12 +161,16 @@ class Network(Component):
             )
 
     def _flow_logs(self, network: NewNetwork, vpc: aws.ec2.Vpc) -> None:
-        key = self.key(f"{self.name}-logs", f"Flow logs of {self.fleet.name}", [f"logs.{self.fleet.region}.amazonaws.com"])
+        key = self.key(
+            f"{self.name}-logs", f"Flow logs of {self.fleet.name}", [f"logs.{self.fleet.region}.amazonaws.com"]
+        )
         group = aws.cloudwatch.LogGroup(
             f"{self.name}-flow", retention_in_days=network.flow_log_days, kms_key_id=key.arn, opts=self.child()
         )
         write = group.arn.apply(
-            lambda arn: policy(allow(["logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams"], f"{arn}:*"))
+            lambda arn: policy(
+                allow(["logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams"], f"{arn}:*")
+            )
         )
         role = self.role(f"{self.name}-flow", assumed_by("vpc-flow-logs.amazonaws.com"), inline=write)
         aws.ec2.FlowLog(

@@ -39,9 +39,7 @@ class Registry(Component):
                 policy=_lifecycle(fleet.images.keep),
                 opts=self.child(),
             )
-        self.url = self.account().apply(
-            lambda account: f"{account}.dkr.ecr.{fleet.region}.amazonaws.com/{fleet.name}"
-        )
+        self.url = self.account().apply(lambda account: f"{account}.dkr.ecr.{fleet.region}.amazonaws.com/{fleet.name}")
         self.register_outputs({"url": self.url})
 
 

@@ -134,7 +134,7 @@ def _gpu_pod(fleet: Fleet, name: str, container: str) -> dict[str, Any]:
                 },
                 "volumeMounts": [
                     {"name": "work", "mountPath": "/home/runner/_work"},
-                    {"name": "shm", "mountPath": "/dev/shm"},
+                    {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - the path every program knows
                     {"name": "hooks", "mountPath": _HOOKS_AT, "readOnly": True},
                     *(_mount(volume, storage) for volume, storage in runner.volumes.items()),
                 ],
@@ -143,7 +143,10 @@ def _gpu_pod(fleet: Fleet, name: str, container: str) -> dict[str, Any]:
         "volumes": [
             {"name": "work", "emptyDir": {}},
             # The default of 64 MiB stops NCCL and data loaders with shared-memory errors.
-            {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": format_memory(shm(runner, share.memory_mib))}},
+            {
+                "name": "shm",
+                "emptyDir": {"medium": "Memory", "sizeLimit": format_memory(shm(runner, share.memory_mib))},
+            },
             {"name": "hooks", "configMap": {"name": HOOKS, "defaultMode": 0o555}},
             *({"name": _volume(volume), **_source(storage)} for volume, storage in runner.volumes.items()),
         ],

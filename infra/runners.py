@@ -46,7 +46,9 @@ class RunnerController(Component):
         """What must be in a runners' namespace before a scale set is."""
         for runners in sorted(used):
             self._limits(runners)
-        self.priorities = {value: self._priority(value) for value in sorted({r.priority for r in fleet.runners.values()} - {0})}
+        self.priorities = {
+            value: self._priority(value) for value in sorted({r.priority for r in fleet.runners.values()} - {0})
+        }
         self.warm_account = self._warm_account(sorted(used)) if any(r.warm for r in fleet.runners.values()) else None
         self.release = release(
             self,
@@ -181,9 +183,7 @@ class RunnerController(Component):
         k8s.core.v1.LimitRange(
             f"{self.name}-{namespace}-defaults",
             metadata=self._in(namespace, "defaults"),
-            spec={
-                "limits": [{"type": "Container", "default_request": {"cpu": "100m", "memory": "128Mi"}, **limit}]
-            },
+            spec={"limits": [{"type": "Container", "default_request": {"cpu": "100m", "memory": "128Mi"}, **limit}]},
             opts=self.child(),
         )
 
@@ -216,9 +216,7 @@ class RunnerController(Component):
                 f"{self.name}-{namespace}-warm",
                 metadata=self._in(namespace, "warm-capacity"),
                 role_ref={"api_group": "rbac.authorization.k8s.io", "kind": "Role", "name": role.metadata.name},
-                subjects=[
-                    {"kind": "ServiceAccount", "name": account.metadata.name, "namespace": CONTROLLER_NAMESPACE}
-                ],
+                subjects=[{"kind": "ServiceAccount", "name": account.metadata.name, "namespace": CONTROLLER_NAMESPACE}],
                 opts=self.child(),
             )
         return account
@@ -275,7 +273,7 @@ class RunnerScaleSet(Component):
         scale_set: k8s.helm.v3.Release,
     ) -> None:
         """ARC has no schedules of its own; this patches the one number that a schedule would change."""
-        assert controller.warm_account is not None  # the controller makes it when any runner is warm
+        assert controller.warm_account is not None  # noqa: S101 - the controller makes it when any runner is warm
         patch = json.dumps({"spec": {"minRunners": warm.min}})
         target = ["autoscalingrunnerset.actions.github.com", fleet.scale_set(name)]
         namespace = runner_pod.namespace(fleet.runners[name])

@@ -116,9 +116,7 @@ def record(
             set_all_config(dict(config), list(secrets))
             settings.ROOT.set(None)
             settings.SETTINGS.outputs = set()  # set_mocks() leaves the previous program's here
-            mocks.set_mocks(
-                _NoMocks(), project=project, stack=stack, preview=preview, monitor=monitor, logger=_quiet()
-            )
+            mocks.set_mocks(_NoMocks(), project=project, stack=stack, preview=preview, monitor=monitor, logger=_quiet())
             settings.SETTINGS.callbacks = monitor.transforms  # else the SDK starts a server to be called back on
             return loop.run_until_complete(main())
         except pulumi.RunError as error:
@@ -212,7 +210,9 @@ class _Transforms:
                 continue
             changed = {key for key, value in vars(result.opts).items() if (value or None) != (before[key] or None)}
             if unknown := changed - {"protect", "ignore_changes", "hooks"}:
-                raise PlanError(f"a transform changes {', '.join(sorted(unknown))} of {name}, which a plan cannot follow")
+                raise PlanError(
+                    f"a transform changes {', '.join(sorted(unknown))} of {name}, which a plan cannot follow"
+                )
             declared["inputs"] = dict(result.props)
             declared["protect"] = bool(result.opts.protect)
             declared["ignore_changes"] = tuple(result.opts.ignore_changes or ())
@@ -236,7 +236,7 @@ class _Monitor(mocks.MockMonitor):
         qualified = type_ if above in ("", STACK) else f"{above}${type_}"
         return f"urn:pulumi:{settings.get_stack()}::{settings.get_project()}::{qualified}::{name}"
 
-    def RegisterResource(self, request: Any) -> Any:  # noqa: N802 - the SDK's name
+    def RegisterResource(self, request: Any) -> Any:
         own = tuple(callback.token for callback in request.transforms)
         urn = self._declare(
             request.parent,
@@ -289,7 +289,9 @@ class _Monitor(mocks.MockMonitor):
             raise PlanError(f"{request.name}: {error}") from None
         for child in children:
             parent = urns[child.parent] if child.parent else urn
-            by_property = {k: tuple(sorted(urns.get(d, d) for d in v)) for k, v in sorted(child.property_dependencies.items())}
+            by_property = {
+                k: tuple(sorted(urns.get(d, d) for d in v)) for k, v in sorted(child.property_dependencies.items())
+            }
             urns[child.key] = self._declare(
                 parent,
                 child.type,
@@ -299,7 +301,9 @@ class _Monitor(mocks.MockMonitor):
                 tokens=self._tokens[urn],
                 dependencies=tuple(sorted({urns.get(d, d) for d in child.dependencies})),
                 property_dependencies=by_property,
-                provider=provider.replace(rpc.UNKNOWN, UNKNOWN) if child.custom and child.type.startswith("aws:") else "",
+                provider=provider.replace(rpc.UNKNOWN, UNKNOWN)
+                if child.custom and child.type.startswith("aws:")
+                else "",
                 protect=request.protect,
                 ignore_changes=child.ignore_changes,
                 delete_before_replace=False,
@@ -312,7 +316,7 @@ class _Monitor(mocks.MockMonitor):
             reference["id"].string_value = self.states[urns[key]][0] or rpc.UNKNOWN
             reference["packageVersion"].string_value = ""
 
-    def ReadResource(self, request: Any) -> Any:  # noqa: N802
+    def ReadResource(self, request: Any) -> Any:
         urn = self._declare(
             request.parent,
             request.type,
@@ -331,7 +335,7 @@ class _Monitor(mocks.MockMonitor):
         self.states[urn] = (request.id, state)
         return resource_pb2.ReadResourceResponse(urn=urn, properties=_encode_struct(state))
 
-    def Invoke(self, request: Any) -> Any:  # noqa: N802
+    def Invoke(self, request: Any) -> Any:
         arguments = _decode_struct(request.args)
         if request.tok == "pulumi:pulumi:getResource":
             id_, state = self.states[arguments["urn"]]
@@ -350,8 +354,7 @@ def _resolve(value: Any, urns: Mapping[str, str], states: Mapping[str, Any], pre
     match value:
         case eks_component.Output(key=key, name=name):
             id_, state = states[urns[key]]
-            found = id_ or UNKNOWN if name == "id" else state.get(name, UNKNOWN)
-            return found
+            return id_ or UNKNOWN if name == "id" else state.get(name, UNKNOWN)
         case eks_component.Computed(value=inner):
             found = _resolve(inner, urns, states, preview)
             return UNKNOWN if _has_unknown(found) else found
@@ -405,7 +408,10 @@ def _decode_struct(struct: struct_pb2.Struct) -> dict[str, Any]:
 def _encode(value: Any) -> struct_pb2.Value:
     match value:
         case Secret(value=inner):
-            fields = {rpc._special_sig_key: struct_pb2.Value(string_value=rpc._special_secret_sig), "value": _encode(inner)}
+            fields = {
+                rpc._special_sig_key: struct_pb2.Value(string_value=rpc._special_secret_sig),
+                "value": _encode(inner),
+            }
             return struct_pb2.Value(struct_value=struct_pb2.Struct(fields=fields))
         case Ref(urn=urn):
             return struct_pb2.Value(string_value=urn)

@@ -17,7 +17,13 @@ def plan_graph(stack: Stack, *, preview: bool = False, account: str = standins.A
 
     needed = {"paddock:githubAppKey" if stack.fleet.github.app else "paddock:githubToken"}
     secrets = stack.secrets | needed
-    config = {**stack.config, **{key: "<not decrypted>" for key in secrets}}
+    config = {**stack.config, **dict.fromkeys(secrets, "<not decrypted>")}
     return record(
-        main, project=stack.project, stack=stack.name, config=config, secrets=frozenset(secrets), preview=preview, account=account
+        main,
+        project=stack.project,
+        stack=stack.name,
+        config=config,
+        secrets=frozenset(secrets),
+        preview=preview,
+        account=account,
     )

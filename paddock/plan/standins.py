@@ -105,6 +105,10 @@ def lookup(token: str, arguments: Mapping[str, Any], account: str) -> Mapping[st
                 "kubernetesNetworkConfigs": [{"serviceIpv4Cidr": "172.20.0.0/16", "ipFamily": "ipv4"}],
             }
         case "aws:secretsmanager/getSecretVersion:getSecretVersion":
-            return {"secretId": arguments["secretId"], "id": arguments["secretId"], "secretString": Secret("<from AWS>")}
+            return {
+                "secretId": arguments["secretId"],
+                "id": arguments["secretId"],
+                "secretString": Secret("<from AWS>"),
+            }
         case _:
             return None

@@ -31,7 +31,14 @@ EKS = URN + "paddock:infra:Cluster$eks:index:Cluster"
 
 def plan(program: Callable[[], Any], *, preview: bool = False, **config: str) -> Graph:
     secrets = frozenset(f"test:{key}" for key in config)
-    return record(program, project="test", stack="unit", config={f"test:{k}": v for k, v in config.items()}, secrets=secrets, preview=preview)
+    return record(
+        program,
+        project="test",
+        stack="unit",
+        config={f"test:{k}": v for k, v in config.items()},
+        secrets=secrets,
+        preview=preview,
+    )
 
 
 def one(found: Graph, name: str, type_: str | None = None) -> Resource:
@@ -67,7 +74,8 @@ from paddock.fleet import load
 from paddock.plan.run import plan_graph
 from paddock.plan.values import shown
 graph = plan_graph(load(Path('.'), 'prod'))
-text = json.dumps([[r.urn, shown(r.inputs), r.dependencies, dict(r.property_dependencies)] for r in graph.resources.values()])
+made = graph.resources.values()
+text = json.dumps([[r.urn, shown(r.inputs), r.dependencies, dict(r.property_dependencies)] for r in made])
 print(hashlib.sha256(text.encode()).hexdigest())
 """
 
@@ -76,7 +84,12 @@ def test_hash_seed_of_the_process_changes_nothing() -> None:
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
     digests = {
         subprocess.run(
-            [sys.executable, "-c", _DIGEST], cwd=ROOT, env=environment | {"PYTHONHASHSEED": seed}, text=True, check=True, stdout=-1
+            [sys.executable, "-c", _DIGEST],
+            cwd=ROOT,
+            env=environment | {"PYTHONHASHSEED": seed},
+            text=True,
+            check=True,
+            stdout=-1,
         ).stdout
         for seed in ("1", "2")
     }
@@ -91,9 +104,8 @@ def test_first_preview_and_creation_declare_the_same(name: str) -> None:
     assert set(created.resources) == set(previewed.resources)
     for urn, resource in created.resources.items():
         before = previewed.resources[urn]
-        assert (resource.type, resource.parent, resource.protect, resource.dependencies, resource.property_dependencies) == (
-            before.type, before.parent, before.protect, before.dependencies, before.property_dependencies,
-        )  # fmt: skip
+        for field in ("type", "parent", "protect", "dependencies", "property_dependencies"):
+            assert getattr(resource, field) == getattr(before, field)
         assert set(resource.inputs) == set(before.inputs)
 
 
@@ -122,7 +134,9 @@ def test_urns_are_pulumis_own(name: str) -> None:
             types.append(above.type)
             above = found.resources[above.parent] if above.parent else None
         if resource.type == "pulumi:pulumi:Stack":
-            assert urn == f"urn:pulumi:{found.stack}::{found.project}::pulumi:pulumi:Stack::{found.project}-{found.stack}"
+            assert (
+                urn == f"urn:pulumi:{found.stack}::{found.project}::pulumi:pulumi:Stack::{found.project}-{found.stack}"
+            )
         else:
             assert urn == f"urn:pulumi:{found.stack}::{found.project}::{'$'.join(reversed(types))}::{resource.name}"
             assert resource.parent in found.resources
@@ -175,7 +189,10 @@ def test_outputs_of_the_stack_are_kept() -> None:
 def test_questions_to_the_cloud_are_listed() -> None:
     asked = {token for token, _ in graph("prod").lookups}
 
-    assert asked == {"aws:index/getCallerIdentity:getCallerIdentity", "aws:secretsmanager/getSecretVersion:getSecretVersion"}
+    assert asked == {
+        "aws:index/getCallerIdentity:getCallerIdentity",
+        "aws:secretsmanager/getSecretVersion:getSecretVersion",
+    }
 
 
 # ---- secrets ----
@@ -195,7 +212,9 @@ def test_secrets_are_never_shown(preview: bool) -> None:
         one(found, "secret").inputs["stringData"]["token"] == Secret("hunter2")
     )
     assert "hunter2" not in repr(found)
-    assert "hunter2" not in json.dumps(shown({"resources": [r.inputs for r in found.resources.values()], "outputs": found.outputs}))
+    assert "hunter2" not in json.dumps(
+        shown({"resources": [r.inputs for r in found.resources.values()], "outputs": found.outputs})
+    )
     assert shown(found.outputs["token"]) == SECRET
 
 
@@ -251,7 +270,7 @@ def test_refusal_of_the_program_is_a_plan_error() -> None:
     def program() -> None:
         raise pulumi.RunError("write it like this")
 
-    with pytest.raises(PlanError, match="^write it like this$"):
+    with pytest.raises(PlanError, match=r"^write it like this$"):
         plan(program)
 
 
@@ -296,7 +315,10 @@ def test_transform_reaches_what_lies_below_its_resource() -> None:
     def tag(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult | None:
         if not args.custom:
             return None
-        return pulumi.ResourceTransformResult({**args.props, "tags": {"by": args.name}}, pulumi.ResourceOptions.merge(args.opts, pulumi.ResourceOptions(protect=True)))
+        return pulumi.ResourceTransformResult(
+            {**args.props, "tags": {"by": args.name}},
+            pulumi.ResourceOptions.merge(args.opts, pulumi.ResourceOptions(protect=True)),
+        )
 
     def program() -> None:
         group = Group("group", pulumi.ResourceOptions(transforms=[tag]))
@@ -324,7 +346,10 @@ def test_transform_of_another_option_is_refused() -> None:
 def test_control_plane_is_hardened_by_its_transform(name: str, public: bool) -> None:
     control_plane = one(graph(name), "cluster-eksCluster").inputs
 
-    assert control_plane["accessConfig"] == {"authenticationMode": "API", "bootstrapClusterCreatorAdminPermissions": False}
+    assert control_plane["accessConfig"] == {
+        "authenticationMode": "API",
+        "bootstrapClusterCreatorAdminPermissions": False,
+    }
     assert control_plane["vpcConfig"]["endpointPublicAccess"] is public
     assert control_plane["vpcConfig"]["endpointPrivateAccess"] is True
     assert ("publicAccessCidrs" in control_plane["vpcConfig"]) is public

@@ -19,7 +19,9 @@ EXAMPLES = ("dev", "prod")
 _GITHUB = {"url": "https://github.com/acme", "app": {"id": "12345", "installation": "678"}}
 _T4 = {"instances": ["g4dn.xlarge"], "nodes": {"max": 2}}
 _EKS = {"existing": "shared"}
-_VPC = {"existing": {"vpc": "vpc-0123456789abcdef0", "subnets": ["subnet-0123456789abcdef0", "subnet-0123456789abcdef1"]}}
+_VPC = {
+    "existing": {"vpc": "vpc-0123456789abcdef0", "subnets": ["subnet-0123456789abcdef0", "subnet-0123456789abcdef1"]}
+}
 
 
 def fleet_data(**parts: Any) -> dict[str, Any]:
@@ -48,17 +50,28 @@ SAMPLES: Mapping[str, dict[str, Any]] = {
     "spot-with-fallback": fleet_data(**_pool(fallback="on-demand", instances=["g4dn.xlarge", "g4dn.2xlarge"])),
     "reserved": fleet_data(**_pool(capacity={"reserved": "cr-0123456789abcdef0"})),
     "capacity-block": fleet_data(
-        pools={"h100": {"instances": ["p5.48xlarge"], "capacity": {"capacityBlock": "cr-0123456789abcdef0"}, "nodes": {"max": 1}}},
+        pools={
+            "h100": {
+                "instances": ["p5.48xlarge"],
+                "capacity": {"capacityBlock": "cr-0123456789abcdef0"},
+                "nodes": {"max": 1},
+            }
+        },
         runners={"gpu": {"pool": "h100", "gpus": 8}},
     ),
     "bottlerocket": fleet_data(**_pool(ami={"bottlerocket": "1.62.0-1e8d1a37"})),
-    "custom-image": fleet_data(**_pool(ami={"custom": "ami-0123456789abcdef0", "driver": "580.159.03", "kubernetes": "1.35"})),
+    "custom-image": fleet_data(
+        **_pool(ami={"custom": "ami-0123456789abcdef0", "driver": "580.159.03", "kubernetes": "1.35"})
+    ),
     "time-slicing": fleet_data(**_pool(sharing={"timeSlicing": 4})),
     "mps": fleet_data(**_pool(sharing={"mps": 4})),
     "mig": fleet_data(
         pools={
             "a100": {
-                "instances": ["p4d.24xlarge"], "capacity": "on-demand", "nodes": {"max": 1}, "sharing": {"mig": "1g.5gb"},
+                "instances": ["p4d.24xlarge"],
+                "capacity": "on-demand",
+                "nodes": {"max": 1},
+                "sharing": {"mig": "1g.5gb"},
                 "update": {"strategy": "minimal"},
             }
         },
@@ -66,7 +79,11 @@ SAMPLES: Mapping[str, dict[str, Any]] = {
     ),
     "docker": fleet_data(**_runner(container="dind")),
     "job-pods": fleet_data(
-        **_runner(container="kubernetes-novolume", environment={"CCACHE_DIR": "/cache"}, volumes={"work": {"scratch": "5Gi", "mount": "/cache"}})
+        **_runner(
+            container="kubernetes-novolume",
+            environment={"CCACHE_DIR": "/cache"},
+            volumes={"work": {"scratch": "5Gi", "mount": "/cache"}},
+        )
     ),
     "every-volume": fleet_data(
         **_runner(
@@ -84,15 +101,34 @@ SAMPLES: Mapping[str, dict[str, Any]] = {
     "token": fleet_data(github={"url": "https://github.com/acme/app", "token": "config"}),
     "foreign-secret": fleet_data(github={"url": "https://github.com/acme", "token": "kubernetes:our-token"}),
     "private": fleet_data(
-        cluster={"version": "1.35", "access": {"ops": {"principal": "arn:aws:iam::123456789012:role/Ops", "policy": "edit", "namespaces": ["arc-runners"]}}},
-        network={"zones": 2, "nat": "none", "endpoints": ["ecr.api", "ecr.dkr", "sts", "logs", "ec2", "eks", "eks-auth", "autoscaling", "ssm"]},
+        cluster={
+            "version": "1.35",
+            "access": {
+                "ops": {
+                    "principal": "arn:aws:iam::123456789012:role/Ops",
+                    "policy": "edit",
+                    "namespaces": ["arc-runners"],
+                }
+            },
+        },
+        network={
+            "zones": 2,
+            "nat": "none",
+            "endpoints": ["ecr.api", "ecr.dkr", "sts", "logs", "ec2", "eks", "eks-auth", "autoscaling", "ssm"],
+        },
     ),
     "existing-network": fleet_data(network=_VPC),
-    "existing-cluster": fleet_data(cluster=_EKS, network=_VPC, **_runner(volumes={"data": {"volume": "50Gi", "mount": "/data"}})),
-    "adopted-own-image": fleet_data(
-        cluster=_EKS, network=_VPC, **_pool(ami={"custom": "ami-0123456789abcdef0", "driver": "580.159.03", "kubernetes": "1.35"})
+    "existing-cluster": fleet_data(
+        cluster=_EKS, network=_VPC, **_runner(volumes={"data": {"volume": "50Gi", "mount": "/data"}})
     ),
-    "any-cluster": fleet_data(cluster={"kubeconfig": "~/.kube/config", "context": "lab"}, **_pool(labels={"lab": "yes"})),
+    "adopted-own-image": fleet_data(
+        cluster=_EKS,
+        network=_VPC,
+        **_pool(ami={"custom": "ami-0123456789abcdef0", "driver": "580.159.03", "kubernetes": "1.35"}),
+    ),
+    "any-cluster": fleet_data(
+        cluster={"kubeconfig": "~/.kube/config", "context": "lab"}, **_pool(labels={"lab": "yes"})
+    ),
     "images": fleet_data(
         images={
             "repositories": ["runner-gpu", "team/cuda"],
@@ -100,12 +136,15 @@ SAMPLES: Mapping[str, dict[str, Any]] = {
             "ami": {"enabled": True, "schedule": "cron(0 6 ? * mon *)"},
         }
     ),
-    "monitoring": fleet_data(monitoring={"enabled": True, "rules": "prometheus-rule", "serviceMonitor": True}, tags={"team": "ml"}),
+    "monitoring": fleet_data(
+        monitoring={"enabled": True, "rules": "prometheus-rule", "serviceMonitor": True}, tags={"team": "ml"}
+    ),
     "runners-only": fleet_data(layers={"images": "none", "cluster": "acme/paddock/base", "runners": "here"}),
     "images-only": fleet_data(
-        layers={"images": "here", "cluster": "none", "runners": "none"}, images={"repositories": ["runner-gpu"], "ami": {"enabled": True}}
+        layers={"images": "here", "cluster": "none", "runners": "none"},
+        images={"repositories": ["runner-gpu"], "ami": {"enabled": True}},
     ),
-}  # fmt: skip
+}
 """Every form that a part of the model can take, in one fleet or another."""
 
 
