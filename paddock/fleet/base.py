@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 from typing import Annotated, Any
@@ -79,12 +79,12 @@ class Matching:
         return text
 
 
-def form(*keys: str, default: str | None = None) -> Callable[[Any], str | None]:
-    """Tells the forms of a sum type apart: a word, or an object known by one of its `keys`."""
+def form(*keys: str, words: Container[str] = (), default: str | None = None) -> Callable[[Any], str | None]:
+    """Tells the forms of a sum type apart: one of the `words`, or an object known by one of its `keys`."""
 
     def tag(value: Any) -> str | None:
         if isinstance(value, str):
-            return "<word>"
+            return "<word>" if value in words else f"<{default}>" if default else None
         fields = value.model_dump(by_alias=True) if isinstance(value, BaseModel) else value
         found = next((f"<{key}>" for key in keys if isinstance(fields, dict) and key in fields), None)
         return found or (f"<{default}>" if default else None)
@@ -94,11 +94,13 @@ def form(*keys: str, default: str | None = None) -> Callable[[Any], str | None]:
 
 def _network(text: str) -> str:
     if ":" in text:
-        raise ValueError(f'"{text}" is IPv6, and the fleet\'s network is IPv4 only; write a range such as 10.0.0.0/16')
+        raise ValueError(
+            f'"{text}" is IPv6, and the fleet\'s network is IPv4 only; write an IPv4 range, such as 10.0.0.0/16'
+        )
     try:
         network = IPv4Network(text, strict=False)
     except ValueError:
-        raise ValueError(f'"{text}" is not an IPv4 network; write a range such as 10.0.0.0/16') from None
+        raise ValueError(f'"{text}" is not an IPv4 network; write an IPv4 range, such as 10.0.0.0/16') from None
     if str(network) != text:
         raise ValueError(f'"{text}" is an address, not a network; write {network}')
     return text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import date
 from ipaddress import IPv4Network, collapse_addresses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from paddock import catalog
 from paddock.fleet import capacity
@@ -32,11 +32,11 @@ def problems(fleet: Fleet) -> Iterator[Problem]:
     yield from _images(fleet)
 
 
-def support(fleet: Fleet, today: date) -> Iterator[Problem]:
+def support(version: str, level: Literal["standard", "extended"], today: date) -> Iterator[Problem]:
     """The Kubernetes minor must be known, and supported on `today`."""
-    key, version, known = ("cluster", "version"), fleet.cluster.version, catalog.eks_versions()
+    key, known = ("cluster", "version"), catalog.eks_versions()
     usable = [
-        name for name, minor in known.items() if minor.support_on(today) in {"standard", fleet.cluster.support}
+        name for name, minor in known.items() if minor.support_on(today) in {"standard", level}
     ]  # fmt: skip
     expected = f"one of {', '.join(usable)}"
     if version not in known:
@@ -44,7 +44,7 @@ def support(fleet: Fleet, today: date) -> Iterator[Problem]:
         return
     minor = known[version]
     state = minor.support_on(today)
-    if state == "ended" or (state == "extended" and fleet.cluster.support == "standard"):
+    if state == "ended" or (state == "extended" and level == "standard"):
         end = minor.end_of_standard_support if state == "extended" else minor.end_of_extended_support
         kind = "standard" if state == "extended" else "extended"
         fix = f'write version: "{usable[-1]}"' if usable else ""
@@ -89,7 +89,7 @@ def _cluster(fleet: Fleet) -> Iterator[Problem]:
                 if name in known
                 else f'unknown instance type "{name}"',
                 f"one of {', '.join(plain)}",
-                did_you_mean(name, plain),
+                "" if name in known else did_you_mean(name, plain),
             )
 
 
@@ -142,7 +142,7 @@ def _network(fleet: Fleet) -> Iterator[Problem]:
                     ("pools", name, "zones", index),
                     f"the network has no subnet in {zone}",
                     f"one of {', '.join(zone_names)}",
-                    did_you_mean(zone, zone_names),
+                    f"add {zone} to network.zones, or leave the pool's zones out to buy in all",
                 )
 
 
@@ -191,6 +191,14 @@ def _addresses(fleet: Fleet) -> Iterator[Problem]:
 
 def _pools(fleet: Fleet) -> Iterator[Problem]:
     minor = fleet.cluster.version
+    without_image = [name for name, pool in fleet.pools.items() if fleet.owns_nodes and fleet.ami(pool) is None]
+    if without_image:
+        yield Problem(
+            ("cluster", "version"),
+            f"the catalogue has no EKS NVIDIA image for Kubernetes {minor}, and pool {without_image[0]} names no image",
+            "a version with an image, or ami: {custom: ami-..., driver: ..., kubernetes: ...} in the pool",
+            "inv catalog.refresh",
+        )
     for name, pool in fleet.pools.items():
         ami = pool.ami
         if isinstance(ami, EksManaged | Custom) and ami.kubernetes != minor:
@@ -203,13 +211,6 @@ def _pools(fleet: Fleet) -> Iterator[Problem]:
                 "leave ami out for the newest in the catalogue"
                 if newest
                 else f"build one with inv build-ami, or use {ami.kubernetes}",
-            )
-        if ami is None and fleet.owns_nodes and fleet.ami(pool) is None:
-            yield Problem(
-                ("pools", name, "ami"),
-                f"the catalogue has no EKS NVIDIA image for Kubernetes {minor}",
-                "ami: {release: ...} or {custom: ami-..., driver: ..., kubernetes: ...}",
-                "inv catalog.refresh",
             )
         if isinstance(ami, Bottlerocket) and pool.sharing != "none":
             yield Problem(
@@ -275,7 +276,9 @@ def _larger_instance(fleet: Fleet, pool: str, gpus: int) -> str:
     model = fleet.pools[pool].types[0].gpu
     fits = [t for t in catalog.instances().values() if t.gpu == model and t.gpu_count >= gpus]
     smallest = min(fits, key=lambda t: (t.gpu_count, t.vcpus), default=None)
-    return f"{smallest.name} has {smallest.gpu_count} of them" if smallest else f"no instance type has {gpus} of them"
+    if smallest is None:
+        return f"no instance type has {gpus} of them; ask for fewer"
+    return f"make a pool of {smallest.name}, which has {smallest.gpu_count}"
 
 
 def _labels(fleet: Fleet) -> Iterator[Problem]:
@@ -296,6 +299,7 @@ def _labels(fleet: Fleet) -> Iterator[Problem]:
                 ("runners", name, "name"),
                 f"runners {names[scale_set]} and {name} have the same scale-set name {scale_set}",
                 "a name of its own",
+                f"leave name out: it is {name} by default" if name != scale_set else "write another name",
             )
         seen.setdefault(labels, name)
         names.setdefault(scale_set, name)

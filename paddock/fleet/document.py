@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import yaml
 
-from paddock.fleet.errors import FleetError, Key, Problem
+from paddock.fleet.errors import FleetError, Key, Problem, shown
 from paddock.fleet.go import Moment, go_text, resolve
 
 MAX_BYTES = 512 * 1024
@@ -118,7 +118,9 @@ class Document:
             inner = (*key, name)
             if name in seen:
                 message = f"written twice, first in line {seen[name]}"
-                self._problems.append(Problem(inner, message, "one value", "remove one of them", self.file, line))
+                self._problems.append(
+                    Problem(shown(inner), message, "one value", "remove one of them", self.file, line)
+                )
                 continue
             seen[name] = line
             self._lines[inner] = line
@@ -153,7 +155,9 @@ class Document:
             return text
         if _NOT_FINITE.match(text):
             message = f"Pulumi cannot read {text}"
-            self._stop(key, node.start_mark.line + 1, message, "a finite number", f'write it in quotes: "{text}"')
+            self._stop(
+                key, node.start_mark.line + 1, message, "a finite number", "write a number, or quotes around text"
+            )
         value = resolve(text)
         if isinstance(value, Moment):
             self.dates.append(key)
@@ -161,7 +165,7 @@ class Document:
         return value
 
     def _stop(self, key: Key, line: int, message: str, expected: str, fix: str) -> NoReturn:
-        raise FleetError([Problem(key, message, expected, fix, self.file, line)])
+        raise FleetError([Problem(shown(key), message, expected, fix, self.file, line)])
 
 
 def _is_merge(node: yaml.ScalarNode) -> bool:

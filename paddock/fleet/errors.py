@@ -42,6 +42,11 @@ class FleetError(Exception):
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
+def shown(key: Key) -> Key:
+    """A stack file's key without the `config` that all share."""
+    return key[1:] if key[:1] == ("config",) and len(key) > 1 else key
+
+
 def dotted(key: Key) -> str:
     """`("paddock:fleet", "runners", "gpu", "labels", 0)` -> `paddock:fleet.runners.gpu.labels[0]`."""
     text = ""

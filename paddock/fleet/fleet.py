@@ -72,7 +72,7 @@ class Fleet(Model):
 
     def check_support(self, today: date) -> None:
         """Raises FleetError when the Kubernetes version is no longer supported on `today`."""
-        problems = list(checks.support(self, today))
+        problems = list(checks.support(self.cluster.version, self.cluster.support, today))
         if problems:
             raise FleetError(problems)
 

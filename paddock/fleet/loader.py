@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
+from paddock.fleet import checks
+from paddock.fleet.cluster import NewCluster
 from paddock.fleet.document import Document
-from paddock.fleet.errors import FleetError, Key, Problem, did_you_mean
+from paddock.fleet.errors import FleetError, Key, Problem, did_you_mean, shown
 from paddock.fleet.fleet import Fleet
 from paddock.fleet.github import CLEAR_TEXT
 from paddock.fleet.go import go_text
@@ -58,10 +60,14 @@ def load(root: Path, name: str, today: date | None = None) -> Stack:
         if problems:
             raise FleetError(problems)
         text = {key: go_text(_ciphertext(value)) for key, value in config.items()}
-        fleet = _fleet({key: config[key] for key in (FLEET, LAYERS, REGION) if key in config}, project, name, document)
-        undated = list(_dated(fleet, today or date.today()))
-        if undated:
-            raise FleetError(undated)
+        values = {key: config[key] for key in (FLEET, LAYERS, REGION) if key in config}
+        unsupported = list(_unsupported(values, today or date.today()))
+        try:
+            fleet = _fleet(values, project, name, document)
+        except FleetError as error:
+            raise FleetError([*unsupported, *_elsewhere(error.problems, unsupported)]) from None
+        if unsupported:
+            raise FleetError(unsupported)
     except FleetError as error:
         raise FleetError(_in_file_order(document, error.problems)) from None
     return Stack(
@@ -107,7 +113,7 @@ def _fleet(values: Mapping[str, Any], project: str, stack: str, document: Docume
     try:
         fleet = Fleet.model_validate(merged, strict=True)
     except ValidationError as error:
-        problems += [_placed(problem, places) for problem in from_pydantic(error, Fleet, written)]
+        problems += _elsewhere([_placed(problem, places) for problem in from_pydantic(error, Fleet, written)], problems)
     except FleetError as error:
         problems += [_placed(problem, places) for problem in error.problems]
     else:
@@ -159,17 +165,26 @@ def _in_file_order(document: Document, problems: Iterable[Problem]) -> list[Prob
     found = []
     for problem in problems:
         if not problem.line:
-            shown = problem.key[1:] if problem.key[:1] == ("config",) and len(problem.key) > 1 else problem.key
-            problem = replace(problem, key=shown, file=document.file, line=document.line(problem.key))
+            problem = replace(problem, key=shown(problem.key), file=document.file, line=document.line(problem.key))
         found.append(problem)
     return sorted(dict.fromkeys(found), key=lambda problem: problem.line)
 
 
-def _dated(fleet: Fleet, today: date) -> Iterator[Problem]:
-    try:
-        fleet.check_support(today)
-    except FleetError as error:
-        yield from (_placed(problem, {}) for problem in error.problems)
+def _unsupported(values: Mapping[str, Any], today: date) -> Iterator[Problem]:
+    """Whether the cluster's version still has support, if the cluster is so far well-formed."""
+    match values.get(FLEET):
+        case {"cluster": {"version": str(version), **rest}} if re.fullmatch(r"\d\.\d+", version):
+            level: Literal["standard", "extended"] = "extended" if rest.get("support") == "extended" else "standard"
+            yield from (_placed(problem, {}) for problem in checks.support(version, level, today))
+        case dict():
+            default = NewCluster()
+            yield from (_placed(problem, {}) for problem in checks.support(default.version, default.support, today))
+
+
+def _elsewhere(problems: Iterable[Problem], told: Iterable[Problem]) -> Iterator[Problem]:
+    """Those of `problems` whose key, or one above it, has not been told of."""
+    keys = {problem.key for problem in told}
+    yield from (p for p in problems if not any(p.key[:length] in keys for length in range(1, len(p.key) + 1)))
 
 
 def _find(root: Path, name: str) -> Path:
@@ -208,10 +223,10 @@ def _configuration(document: Document) -> dict[str, Any]:
         problem = Problem((), f"{_kind(data)} is no stack file", expected, fix)
     elif "config" not in data:
         problem = Problem(
-            (), "there is no config:", expected, (did_you_mean("config", data) and _rename("config", data)) or fix
+            (), "the key config is missing", expected, (did_you_mean("config", data) and _rename("config", data)) or fix
         )
     elif data["config"] is None:
-        problem = Problem(("config",), "there is nothing under config:", expected, fix)
+        problem = Problem(("config",), "there is nothing under it", expected, fix)
     elif not isinstance(data["config"], dict):
         problem = Problem(("config",), f"{_kind(data['config'])} is no configuration", expected, fix)
     else:

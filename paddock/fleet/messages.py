@@ -41,7 +41,7 @@ _EXAMPLES = {
     "min": "min: 1",
     "mount": "mount: /models",
     "nodes": "nodes: {max: 5}",
-    "pool": "pool: and the name of a pool",
+    "pool": "pool: NAME, one of the keys under pools",
     "pools": "pools: {t4: {instances: [g4dn.xlarge], nodes: {max: 5}}}",
     "principal": "principal: arn:aws:iam::123456789012:role/NAME",
     "url": "url: https://github.com/ORG",
@@ -51,7 +51,15 @@ _EXAMPLES = {
 
 def from_pydantic(error: ValidationError, model: type[BaseModel], written: Written = lambda key: None) -> list[Problem]:
     """One problem a mistake. `model` is what was validated: its fields are what a misspelt key is compared with."""
-    return [_problem(detail, model, written) for detail in error.errors(include_url=False)]
+    found = [_problem(detail, model, written) for detail in error.errors(include_url=False)]
+    misspelt = {(problem.key[:-1], problem.fix) for problem in found if problem.message.startswith("unknown key")}
+    return [problem for problem in found if (problem.key, _misspelt_as(problem)) not in misspelt]
+
+
+def _misspelt_as(problem: Problem) -> str:
+    """The hint for a misspelt key that makes the right one missing: one mistake, told once."""
+    name, is_missing, _ = problem.message.partition(" is missing")
+    return f'did you mean "{name}"?' if is_missing else "-"
 
 
 def _problem(detail: ErrorDetails, model: type[BaseModel], written: Written) -> Problem:
@@ -91,9 +99,14 @@ def _problem(detail: ErrorDetails, model: type[BaseModel], written: Written) -> 
             least = "at least" if side == "small" else "at most"
             return Problem(key, f"{given} is too {side}", f"{least} {bound}")
         case "too_short" | "too_long":
-            count = f"{context['actual_length']} {'entry' if context['actual_length'] == 1 else 'entries'}"
             bound = f"at least {context['min_length']}" if kind == "too_short" else f"at most {context['max_length']}"
-            return Problem(key, f"{count} {'is' if context['actual_length'] == 1 else 'are'} {kind[4:]}", bound)
+            count = context["actual_length"]
+            message = (
+                "the list is empty"
+                if count == 0
+                else f"too {'few' if kind == 'too_short' else 'many'} entries: {count}"
+            )
+            return Problem(key, message, bound)
         case "string_too_short":
             return Problem(key, "empty text", f"at least {context['min_length']} character")
         case "string_too_long":
@@ -163,7 +176,7 @@ def _nearest_form(given: Any, expected: str) -> str:
 def _repaired(kind: str, given: Any) -> str:
     if kind == "tuple_type" and isinstance(given, str | int | float):
         return f"write it as a list: [{_short(str(given))}]"
-    if kind.startswith("int") and isinstance(given, str) and re.fullmatch(r"-?\d+", given):
+    if kind.startswith("int") and isinstance(given, str) and re.fullmatch(r"-?\d{1,18}", given):
         return f"write it without quotes: {given}"
     if kind == "bool_type" and isinstance(given, str):
         words = {"yes": "true", "on": "true", "true": "true", "no": "false", "off": "false", "false": "false"}
@@ -193,7 +206,7 @@ def _short(text: str) -> str:
 def _yaml_type(value: Any) -> str:
     match value:
         case bool():
-            return "true or false, which has no meaning here"
+            return "a switch (true or false)"
         case str():
             return "text"
         case int() | float():

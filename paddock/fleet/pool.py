@@ -36,7 +36,7 @@ Capacity = Annotated[
     | Annotated[Reserved, Tag("<reserved>")]
     | Annotated[CapacityBlock, Tag("<capacityBlock>")],
     Discriminator(
-        form("reserved", "capacityBlock"),
+        form("reserved", "capacityBlock", words=("spot", "on-demand")),
         custom_error_type="form",
         custom_error_message="not a way to buy capacity; write spot, on-demand, {reserved: cr-...} "
         "or {capacityBlock: cr-...}",
@@ -114,7 +114,7 @@ Sharing = Annotated[
     | Annotated[Mps, Tag("<mps>")]
     | Annotated[Mig, Tag("<mig>")],
     Discriminator(
-        form("timeSlicing", "mps", "mig"),
+        form("timeSlicing", "mps", "mig", words=("none",)),
         custom_error_type="form",
         custom_error_message="not a way to share a GPU; write none, {timeSlicing: N}, {mps: N} or {mig: PROFILE}",
     ),
@@ -227,8 +227,12 @@ def _instance_mistakes(names: tuple[str, ...]) -> Iterator[InitErrorDetails]:
     for index, name in enumerate(names):
         if name not in known:
             family = [other for other in with_gpu if other.split(".")[0] == name.split(".")[0]]
-            expected = f"one of {', '.join(family)}" if family else "a GPU instance type, such as g4dn.xlarge"
-            fix = did_you_mean(name, family or with_gpu) or "inv catalog.instances lists all"
+            expected = (
+                f"one of {', '.join(family)}"
+                if family
+                else f"a GPU instance type of one of the families {', '.join(_families(with_gpu))}"
+            )
+            fix = did_you_mean(name, family or with_gpu)
             yield mistake(f'unknown instance type "{name}"', index, expected, fix)
             continue
         model = known[name].gpu
@@ -238,7 +242,12 @@ def _instance_mistakes(names: tuple[str, ...]) -> Iterator[InitErrorDetails]:
             models.setdefault(model, []).append(name)
     if len(models) > 1:
         listed = ", ".join(
-            f"{' and '.join(types)} {'has' if len(types) == 1 else 'have'} {gpu}" for gpu, types in models.items()
+            f"{' and '.join(types)} {'has' if len(types) == 1 else 'have'} {catalog.gpu(gpu).name}"
+            for gpu, types in models.items()
         )
         fix = "make a pool for each model and give each its runners"
         yield mistake(f"two GPU models in one pool: {listed}", (), "instance types of one GPU model", fix)
+
+
+def _families(names: list[str]) -> list[str]:
+    return sorted({name.split(".")[0] for name in names})

@@ -30,7 +30,9 @@ def parse_memory(value: Any) -> int:
     match = _MEMORY.match(value) if isinstance(value, str) else None
     mebibytes = 0 if match is None else int(float(match[1]) * _BYTES[match[2]]) // 2**20
     if mebibytes <= 0:
-        raise ValueError(f"{_shown(value)} is not an amount of memory; write it with its unit, such as 12Gi or 512Mi")
+        raise ValueError(
+            f"{_shown(value)} is not an amount of memory; write a number with its unit, such as 12Gi or 512Mi"
+        )
     return mebibytes
 
 
