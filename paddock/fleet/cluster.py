@@ -40,6 +40,7 @@ class Access(Model):
     principal: Arn
     """ARN of an IAM role or user."""
     policy: Literal["cluster-admin", "admin", "edit", "view"] = "view"
+    """EKS access policy of that name; `cluster-admin` may do everything."""
     namespaces: tuple[str, ...] = ()
     """Namespaces the policy holds in; none means the whole cluster."""
 
@@ -48,14 +49,18 @@ class Scale(Model):
     """How many nodes there may be."""
 
     min: Annotated[int, Field(ge=0)] = 0
+    """Nodes kept at all times."""
     max: Annotated[int, Field(ge=1)]
+    """Nodes bought at most."""
 
 
 class SystemNodes(Model):
     """On-demand nodes without GPUs for what must not be lost to a spot interruption: CoreDNS, ARC, listeners."""
 
     instances: Annotated[tuple[str, ...], Field(min_length=1)] = ("m7i.large", "m6i.large")
+    """Types without a GPU, best first."""
     nodes: Scale = Scale(min=2, max=4)
+    """How many; two survive the loss of one."""
     disk: Memory = 50 * 1024
     """Root volume."""
 
@@ -68,11 +73,13 @@ class NewCluster(Model):
     support: Literal["standard", "extended"] = "standard"
     """`extended` keeps a version past its standard support, at six times the price."""
     endpoint: Endpoint = Endpoint()
+    """Who can reach the Kubernetes API from outside the VPC; by default nobody."""
     access: dict[str, Access] = {}
     """Access entries by name. Whoever runs `pulumi up` gets none by default."""
     service_cidr: Cidr = "172.20.0.0/16"
     """Range of Kubernetes service addresses; may not overlap the VPC."""
     system: SystemNodes = SystemNodes()
+    """Nodes for everything that is no job."""
     log_days: Annotated[int, Field(ge=1)] = 365
     """Days that control-plane logs are kept."""
     deletion_protection: bool = True
@@ -87,6 +94,7 @@ class ExistingCluster(Model):
     version: Version = "1.35"
     """Kubernetes minor it runs."""
     support: Literal["standard", "extended"] = "standard"
+    """`extended` accepts a version past its standard support."""
 
 
 class KubeconfigCluster(Model):
@@ -99,6 +107,7 @@ class KubeconfigCluster(Model):
     version: Version = "1.35"
     """Kubernetes minor it runs."""
     support: Literal["standard", "extended"] = "standard"
+    """`extended` accepts a version past its standard support."""
 
 
 Cluster = Annotated[

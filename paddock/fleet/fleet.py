@@ -50,14 +50,19 @@ class Fleet(Model):
     region: Annotated[str, Matching(r"^[a-z]{2}(-[a-z]+)+-\d$", "an AWS region, such as us-west-2")]
     """AWS region; by default `aws:region`."""
     github: GitHub
+    """Where the runners register, and with which credential."""
     network: Network = NewNetwork()
+    """The VPC, made or adopted."""
     cluster: Cluster = NewCluster()
+    """The Kubernetes cluster: made, adopted, or reached by a kubeconfig."""
     pools: Annotated[dict[Name, GpuPool], Field(min_length=1)]
     """GPU pools by name."""
     runners: dict[Name, Runner] = {}
     """Runner scale sets by name."""
     images: Images = Images()
+    """Registry, runner images and the pipeline for machine images."""
     monitoring: Monitoring = Monitoring()
+    """GPU metrics and alerts."""
     layers: Layers = Layers()
     """Parts held here or by other stacks; may also be written as `paddock:layers`."""
     tags: dict[str, Annotated[str, Field(max_length=256)]] = {}

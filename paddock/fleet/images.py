@@ -27,6 +27,7 @@ class AmiBuild(Model):
     """The EC2 Image Builder pipeline for GPU machine images."""
 
     enabled: bool = False
+    """Make the pipeline."""
     instances: tuple[str, ...] = ("g4dn.xlarge",)
     """GPU instance types it builds and tests on."""
     disk: Annotated[int, Field(ge=30, le=1000)] = 60
@@ -50,4 +51,6 @@ class Images(Model):
     cuda: Version | None = None
     """CUDA toolkit in that image."""
     push: Push | None = None
+    """The workflow that may push images; by default none may."""
     ami: AmiBuild = AmiBuild()
+    """The pipeline for GPU machine images."""

@@ -64,6 +64,7 @@ class AdoptedNetwork(Model):
     """A VPC that is already there."""
 
     vpc: Annotated[str, Matching(r"^vpc-[0-9a-f]{8,17}$", "a VPC ID: vpc-...")]
+    """ID of the VPC."""
     subnets: Annotated[
         tuple[Annotated[str, Matching(r"^subnet-[0-9a-f]{8,17}$", "a subnet ID: subnet-...")], ...], Field(min_length=2)
     ]
@@ -74,6 +75,7 @@ class ExistingNetwork(Model):
     """Adopt a VPC and its subnets instead of making them."""
 
     existing: AdoptedNetwork
+    """The VPC and its private subnets."""
 
 
 Network = Annotated[

@@ -23,12 +23,14 @@ class Reserved(Model):
     """Capacity bought by an On-Demand Capacity Reservation."""
 
     reserved: ReservationId
+    """ID of the reservation."""
 
 
 class CapacityBlock(Model):
     """Capacity bought by a Capacity Block for ML: fixed start and end, paid up front."""
 
     capacity_block: ReservationId
+    """ID of the Capacity Block's reservation."""
 
 
 Capacity = Annotated[
@@ -68,6 +70,7 @@ class Custom(Model):
     """An image of your own, such as one that the fleet's AMI pipeline built from the EKS image."""
 
     custom: Annotated[str, Matching(r"^ami-[0-9a-f]{8,17}$", "an AMI ID: ami-...")]
+    """AMI ID."""
     driver: Annotated[str, Matching(r"^\d+(\.\d+){1,2}$", 'a driver version in quotes, such as "580.159.03"')]
     """NVIDIA driver in it, such as 580.159.03."""
     kubernetes: Version
@@ -127,6 +130,7 @@ class Disk(Model):
     size: Memory = 200 * 1024
     """Holds the system and, without local NVMe, every image and job: CUDA images are 10 GB and more."""
     iops: Annotated[int, Field(ge=3000, le=80000)] = 6000
+    """Operations a second; 3000 are free."""
     throughput: Annotated[int, Field(ge=125, le=2000)] = 600
     """MiB/s; parallel image pull wants 600 and more."""
 
@@ -135,6 +139,7 @@ class Update(Model):
     """How nodes are replaced when the pool's image or launch template changes."""
 
     max_unavailable: Annotated[int, Field(ge=1, le=100)] = 1
+    """Nodes replaced at a time."""
     strategy: Literal["default", "minimal"] = "default"
     """`default` starts new nodes first; `minimal` stops old ones first, for GPUs too scarce to have twice."""
 
@@ -149,6 +154,7 @@ class GpuPool(Model):
     fallback: Literal["none", "on-demand"] = "none"
     """What is bought when there is no spot capacity; `nodes.max` limits both together through the runners' quota."""
     nodes: Scale
+    """How many nodes there may be. An empty pool costs nothing."""
     zones: tuple[Zone, ...] = ()
     """Zones to buy in; by default all of the network's."""
     sharing: Sharing = "none"
@@ -156,6 +162,7 @@ class GpuPool(Model):
     ami: Ami | None = None
     """Node image; by default the newest EKS NVIDIA release in the catalogue for the cluster's minor."""
     disk: Disk = Disk()
+    """Root volume of each node."""
     nvme: Literal["auto", "none"] = "auto"
     """`auto`: images and job workspaces on a RAID0 of the instance's local NVMe disks, where it has them."""
     max_pods: Annotated[int, Field(ge=8, le=737)] | None = None
@@ -163,6 +170,7 @@ class GpuPool(Model):
     labels: dict[str, str] = {}
     """Further node labels."""
     update: Update = Update()
+    """How nodes are replaced."""
     repair: bool = True
     """EKS replaces nodes whose GPU or kubelet it finds broken."""
 

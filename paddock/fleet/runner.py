@@ -56,6 +56,7 @@ class Warm(Model):
     time_zone: Annotated[str, Matching(r"^[A-Za-z_]+(/[A-Za-z0-9_+-]+)*$", "a time zone, such as America/New_York")] = (
         "Etc/UTC"
     )
+    """Time zone of `at`."""
 
 
 class Scratch(Model):
@@ -64,7 +65,9 @@ class Scratch(Model):
     scratch: Memory
     """Size limit."""
     mount: Mount
+    """Where jobs see it."""
     medium: Literal["disk", "memory"] = "disk"
+    """`memory` counts against the runner's memory."""
 
 
 class Claim(Model):
@@ -73,7 +76,9 @@ class Claim(Model):
     claim: Annotated[str, Matching(r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", "the name of a persistent volume claim")]
     """Name of the claim in the runners' namespace."""
     mount: Mount
+    """Where jobs see it."""
     read_only: bool = False
+    """Jobs cannot write to it."""
 
 
 class Volume(Model):
@@ -82,7 +87,9 @@ class Volume(Model):
     volume: Memory
     """Size."""
     mount: Mount
+    """Where jobs see it."""
     storage_class: str = "gp3-encrypted"
+    """Storage class, of which `gp3-encrypted` comes with the fleet."""
 
 
 Storage = Annotated[
