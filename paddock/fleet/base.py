@@ -15,6 +15,7 @@ from pydantic import (
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     ValidationError,
+    WithJsonSchema,
     model_validator,
 )
 from pydantic.alias_generators import to_camel
@@ -106,6 +107,10 @@ def _network(text: str) -> str:
     return text
 
 
-Cidr = Annotated[str, AfterValidator(_network)]
+Cidr = Annotated[
+    str,
+    AfterValidator(_network),
+    WithJsonSchema({"type": "string", "pattern": r"^\d{1,3}(\.\d{1,3}){3}/\d{1,2}$", "examples": ["10.0.0.0/16"]}),
+]
 Arn = Annotated[str, Matching(r"^arn:aws[a-z-]*:[a-z0-9-]+:[a-z0-9-]*:(\d{12}|aws)?:.+$", "an ARN: arn:aws:...")]
 Version = Annotated[str, Matching(r"^\d+\.\d+$", 'a version in quotes, such as "1.35"')]

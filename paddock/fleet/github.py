@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 from pydantic_core import InitErrorDetails
 
 from paddock.fleet.base import Matching, Model, Version, mistake, refuse
@@ -30,7 +30,7 @@ def _source(text: str) -> str:
     return text
 
 
-SecretSource = Annotated[str, AfterValidator(_source)]
+SecretSource = Annotated[str, AfterValidator(_source), WithJsonSchema({"type": "string", "pattern": _SOURCE.pattern})]
 """`config`, a Secrets Manager ARN, or `kubernetes:<name>` in the runners' namespace."""
 
 
@@ -68,7 +68,9 @@ class GitHubApp(Model):
 class GitHub(Model):
     """Where the runners register and how they authenticate."""
 
-    url: Annotated[str, AfterValidator(_url)]
+    url: Annotated[
+        str, AfterValidator(_url), WithJsonSchema({"type": "string", "pattern": r"^https?://[^/@?#]+(/[^/?#]+){1,2}$"})
+    ]
     """Organisation, repository or enterprise; on github.com, ghe.com or GitHub Enterprise Server."""
     app: GitHubApp | None = None
     """A GitHub App (recommended). Exactly one of `app` and `token` is given."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
 from pydantic_core import InitErrorDetails
 
 from paddock.fleet.base import Matching, Model, below_min, form, mistake, refuse
@@ -49,7 +49,7 @@ def _cron(text: str) -> str:
 class Warm(Model):
     """From this time on, keep this many idle runners; a second entry takes them away again."""
 
-    at: Annotated[str, AfterValidator(_cron)]
+    at: Annotated[str, AfterValidator(_cron), WithJsonSchema({"type": "string", "pattern": _CRON.pattern})]
     """Cron schedule, such as "0 8 * * 1-5"."""
     min: Annotated[int, Field(ge=0)]
     """Idle runners from then on."""
