@@ -34,7 +34,7 @@ _NESTED = 4
 _IDENTITY = ("name", "key", "deviceName", "resourceType", "id")
 """Keys by which the items of a list are told apart, so that one more does not change all that follow."""
 _SENSITIVE = re.compile(
-    r"(password|passwd|passphrase|(?<!s)token|credentials?|api_?key|access_?key|private_?key|client_?secret)$", re.I
+    r"(password|passwd|passphrase|token|credentials?|api_?key|access_?key|private_?key|client_?secret)$", re.I
 )
 _TOKENS = re.compile(
     r"gh[pousr]_\w{16,}|github_pat_\w{16,}|\b(?:AKIA|ASIA)[A-Z0-9]{12,}|\bxox[abprs]-[\w-]{8,}|\bey[\w-]{16,}\.[\w-]{8,}\.[\w-]*"
@@ -42,7 +42,9 @@ _TOKENS = re.compile(
     re.S,
 )
 _ASSIGNED = re.compile(
-    r"((?:password|passwd|passphrase|token|secret|api_?key|access_?key|private_?key)[\"']?\s*[=:]\s*[\"']?)[^\s\"',;]{4,}", re.I
+    r"((?:password|passwd|passphrase|token|secret|api_?key|access_?key|private_?key)[\"']?(?:\s*=\s*|:\s+|:(?=[\"']))[\"']?)"
+    r"[^\s\"',;]{4,}",
+    re.I,
 )
 _ANCHOR = re.compile(r"(?:^|[\s\[{,:-])[&*]\w", re.M)
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
@@ -61,9 +63,9 @@ class Field:
 
 def compare(old: Mapping[str, Any], new: Mapping[str, Any], secret: Sequence[str] = ()) -> tuple[Field, ...]:
     """Every difference of two sets of inputs. All below the names in `secret` is told to differ, never how."""
-    found = []
+    found: list[Field] = []
     for key in sorted({*old, *new}):
-        hidden = key in secret
+        hidden = key in secret or bool(_SENSITIVE.search(key))
         found += _walk(_Place((key,), _key(key), hidden=hidden), old.get(key, _ABSENT), new.get(key, _ABSENT))
     return tuple(found)
 
@@ -77,7 +79,7 @@ def clean(text: str) -> str:
 
 def short(value: Any) -> str:
     """A value on one line, cut where it is long."""
-    return _cut(clean(_text(value)))
+    return _cut(clean(_text(_redacted(value))))
 
 
 class _Absent:
@@ -109,10 +111,9 @@ class _Place:
 def _walk(place: _Place, old: Any, new: Any) -> Iterator[Field]:
     if _text(old) == _text(new):
         return
-    if SECRET in (old, new) or place.hidden or (len(place.keys) == 1 and _SENSITIVE.search(place.keys[0])):
-        if not _plain(old) or not _plain(new):
-            yield Field(place.path, _secret(old), _secret(new), place.keys)
-            return
+    if (SECRET in (old, new) or place.hidden) and not (_plain(old) and _plain(new)):
+        yield Field(place.path, _secret(old), _secret(new), place.keys)
+        return
     match _opened(old, new), _opened(new, old):
         case dict() as before, dict() as after:
             for key in sorted({*before, *after}, key=str):
@@ -136,6 +137,23 @@ def _plain(value: Any) -> bool:
 
 def _secret(value: Any) -> str | None:
     return None if isinstance(value, _Absent) else SECRET
+
+
+def _redacted(value: Any) -> Any:
+    """A value that is shown whole, without what its own names say is secret."""
+    match value:
+        case dict():
+            named = next((value[key] for key in ("name", "key") if isinstance(value.get(key), str)), "")
+            return {
+                key: SECRET
+                if (_SENSITIVE.search(str(key)) or (key == "value" and _SENSITIVE.search(named))) and not _plain(item)
+                else _redacted(item)
+                for key, item in value.items()
+            }
+        case list():
+            return [_redacted(item) for item in value]
+        case _:
+            return value
 
 
 def _opened(value: Any, other: Any) -> Any:
@@ -195,7 +213,7 @@ def _few(lines: list[str]) -> str | None:
 
 
 def _leaf(place: _Place, old: Any, new: Any) -> Field:
-    before, after = (None if isinstance(each, _Absent) else clean(_text(each)) for each in (old, new))
+    before, after = (None if isinstance(each, _Absent) else clean(_text(_redacted(each))) for each in (old, new))
     if before is not None and after is not None:
         before, after = _window(before, after)
     return Field(place.path, before and _cut(before), after and _cut(after), place.keys)

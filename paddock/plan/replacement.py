@@ -67,7 +67,9 @@ TYPES: Mapping[str, Fields] = {
         "tags",
     ),
     "aws:ec2/internetGateway:InternetGateway": _fields("", "vpcId tags"),
-    LAUNCH_TEMPLATE: _fields("name namePrefix", f"{_LAUNCH_TEMPLATE_VERSIONED} defaultVersion updateDefaultVersion tags"),
+    LAUNCH_TEMPLATE: _fields(
+        "name namePrefix", f"{_LAUNCH_TEMPLATE_VERSIONED} defaultVersion updateDefaultVersion tags"
+    ),
     "aws:ec2/natGateway:NatGateway": _fields("allocationId connectivityType privateIp subnetId", "tags"),
     "aws:ec2/route:Route": _fields(
         "routeTableId destinationCidrBlock destinationIpv6CidrBlock destinationPrefixListId",

@@ -23,7 +23,9 @@ def read(path: Path, stack: str, project: str | None = None) -> dict[str, Any]:
     document = _decode(path, _bytes(path, stack), stack)
     schema = document.get("schema")
     if not isinstance(schema, str):
-        raise _wrong(path, stack, "it is JSON, but not a plan: it has no `schema`", f'an object with "schema": "{SCHEMA}"')
+        raise _wrong(
+            path, stack, "it is JSON, but not a plan: it has no `schema`", f'an object with "schema": "{SCHEMA}"'
+        )
     if schema != SCHEMA:
         raise _wrong(
             path, stack, f"it is of schema {_quoted(schema)}, written by another version of Paddock", f'"{SCHEMA}"'
@@ -68,7 +70,9 @@ def _decode(path: Path, data: bytes, stack: str) -> dict[str, Any]:
     except ValueError as error:
         raise _wrong(path, stack, f"it is no JSON: {error}", expected) from None
     if not isinstance(document, dict):
-        raise _wrong(path, stack, f"it is JSON, but not a plan: {_kind(document)}", f'an object with "schema": "{SCHEMA}"')
+        raise _wrong(
+            path, stack, f"it is JSON, but not a plan: {_kind(document)}", f'an object with "schema": "{SCHEMA}"'
+        )
     return document
 
 
@@ -148,7 +152,13 @@ def _shallow(value: Any) -> bool:
     return True
 
 
-_NAMES: Mapping[type, str] = {dict: "an object", list: "a list", str: "text", bool: "true or false", int: "a whole number"}
+_NAMES: Mapping[type, str] = {
+    dict: "an object",
+    list: "a list",
+    str: "text",
+    bool: "true or false",
+    int: "a whole number",
+}
 
 
 def _name(kind: type) -> str:

@@ -1,0 +1,472 @@
+"""What changes between two plans of a stack, what that does to what runs, and what a reviewer must know of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from paddock.plan import fields, impact, replacement
+from paddock.plan.fields import Field, clean
+from paddock.plan.impact import Interruption, Roll, ScaleSet
+from paddock.plan.replacement import CLUSTER, LAUNCH_TEMPLATE, NODE_GROUP, SUBNET, Effect
+
+SCHEMA = "paddock.diff/1"
+Action = Literal["add", "remove", "replace", "change"]
+Verdict = Literal["none", "safe", "interrupts", "replaces", "refused"]
+
+_URN, _STACK = "urn:pulumi:", "pulumi:pulumi:Stack"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One resource that is not as it was."""
+
+    urn: str
+    type: str
+    name: str
+    owner: str
+    """The component it belongs to: `GpuPool t4`."""
+    action: Action
+    replaced: Effect
+    """`replace` is certain, `unknown` is possible, `update` is neither."""
+    why: tuple[str, ...]
+    """What forces a replacement or may, and what changes because another resource does."""
+    fields: tuple[Field, ...]
+    protected: bool
+    """Pulumi refuses to delete or replace it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FitChange:
+    """How many of a runner's jobs a node holds; None where the pairing is not in that plan."""
+
+    runner: str
+    pool: str
+    instance: str
+    old: int | None
+    new: int | None
+    old_limit: str
+    new_limit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Dollars a month. None where a plan has no such number."""
+
+    old: tuple[float, float] | None
+    new: tuple[float, float] | None
+    old_fixed: float | None
+    new_fixed: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """Everything that differs; the renderers and the JSON document only print it."""
+
+    stack: str
+    project: str
+    changes: tuple[Change, ...]
+    """Riskiest first."""
+    refused: tuple[str, ...]
+    """What Pulumi or AWS will not do."""
+    rolls: tuple[Roll, ...]
+    interruptions: tuple[Interruption, ...]
+    scale_sets: tuple[ScaleSet, ...]
+    new_findings: tuple[Mapping[str, str], ...]
+    fixed_findings: tuple[Mapping[str, str], ...]
+    fits: tuple[FitChange, ...]
+    cost: Cost
+    outputs: tuple[Field, ...]
+    notes: tuple[str, ...]
+
+    def count(self, action: Action) -> int:
+        return sum(change.action == action for change in self.changes)
+
+    @property
+    def unsure(self) -> tuple[Change, ...]:
+        """Changes that may turn out to be replacements."""
+        return tuple(change for change in self.changes if change.action == "change" and change.replaced == "unknown")
+
+    @property
+    def empty(self) -> bool:
+        findings = self.new_findings or self.fixed_findings
+        cost = self.cost.old != self.cost.new or self.cost.old_fixed != self.cost.new_fixed
+        return not (self.changes or findings or self.fits or self.outputs or cost)
+
+    @property
+    def verdict(self) -> Verdict:
+        if self.refused:
+            return "refused"
+        if self.count("replace") or self.count("remove") or self.unsure:
+            return "replaces"
+        if self.rolls or self.interruptions:
+            return "interrupts"
+        return "none" if self.empty else "safe"
+
+
+def compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> Diff:
+    """The difference of two plans' documents, both of the shape that `saved.read` vouches for."""
+    before, after = _resources(old), _resources(new)
+    drafts = {urn: _draft(before[urn], after[urn]) for urn in after if urn in before}
+    _spread(after, drafts)
+    changes = [*_gone(before, after), *_kept(before, after, drafts), *_come(before, after)]
+    changes.sort(key=lambda change: (_risk(change), change.owner, change.type, change.name))
+    levels: dict[str, impact.Level] = {
+        urn: impact.Level(draft.effect, tuple(draft.why), draft.roots) for urn, draft in drafts.items()
+    }
+    rolls = impact.rolls(before, after, levels)
+    fixed, appeared = _findings(old, new)
+    cost = Cost(monthly(old), monthly(new), fixed_cost(old), fixed_cost(new))
+    return Diff(
+        stack=clean(str(new.get("stack", ""))),
+        project=clean(str(new.get("project", ""))),
+        changes=tuple(changes),
+        refused=tuple(_refused(changes, before, after, drafts)),
+        rolls=rolls,
+        interruptions=impact.interruptions(old, before, rolls),
+        scale_sets=impact.scale_sets(before, after, levels),
+        new_findings=appeared,
+        fixed_findings=fixed,
+        fits=tuple(_fits(old, new)),
+        cost=cost,
+        outputs=fields.compare(old["outputs"], new["outputs"]),
+        notes=tuple(_notes(changes)),
+    )
+
+
+def document(diff: Diff) -> dict[str, Any]:
+    """The difference as JSON-ready data."""
+    found = asdict(diff)
+    for change in found["changes"]:
+        for each in change["fields"]:
+            each.pop("keys")
+    for each in found["outputs"]:
+        each.pop("keys")
+    return {"schema": SCHEMA, "verdict": diff.verdict, **found}
+
+
+def monthly(document: Mapping[str, Any]) -> tuple[float, float] | None:
+    """The range that a stack costs a month, or None where its plan does not say. The one reader of these keys."""
+    cost = document.get("cost")
+    if not isinstance(cost, Mapping):
+        return None
+    found = cost.get("monthly")
+    pair: list[Any] = [found, found]
+    if isinstance(found, list | tuple) and len(found) == 2:
+        pair = list(found)
+    elif isinstance(found, Mapping):
+        keys = next((keys for keys in (("low", "high"), ("min", "max")) if all(key in found for key in keys)), None)
+        pair = [found[key] for key in keys] if keys else [None, None]
+    low, high = map(_amount, pair)
+    return None if low is None or high is None else (min(low, high), max(low, high))
+
+
+def fixed_cost(document: Mapping[str, Any]) -> float | None:
+    """What a stack costs a month with no job at all: a number, one under `monthly` or `total`, or a list of such."""
+    cost = document.get("cost")
+    return _total(cost.get("fixed")) if isinstance(cost, Mapping) else None
+
+
+def _total(value: Any) -> float | None:
+    match value:
+        case Mapping():
+            return next((_amount(value[key]) for key in ("monthly", "total") if key in value), None)
+        case list():
+            parts = [_total(item) for item in value]
+            known = [part for part in parts if part is not None]
+            return sum(known) if known and len(known) == len(parts) else None
+        case _:
+            return _amount(value)
+
+
+def _amount(value: Any) -> float | None:
+    try:
+        number = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else None
+    except (ValueError, OverflowError):
+        return None
+    return number if number is not None and abs(number) < 1e12 else None
+
+
+@dataclass(slots=True)
+class _Draft:
+    fields: list[Field]
+    effect: Effect | Literal["none"]
+    why: list[str]
+    roots: frozenset[str] = frozenset()
+    """First parts of the fields that change, those that follow another resource among them."""
+    follows: set[tuple[str, str]] = field(default_factory=set)
+
+
+_RANK = {"none": 0, "update": 1, "unknown": 2, "replace": 3}
+
+
+def _resources(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    return {resource["urn"]: resource for resource in document["resources"] if resource["type"] != _STACK}
+
+
+def _draft(old: Mapping[str, Any], new: Mapping[str, Any]) -> _Draft:
+    """What the inputs alone say."""
+    type_ = new["type"]
+    hidden = ("data", "stringData") if type_ == replacement.SECRET else ()
+    found = [f for f in fields.compare(old["inputs"], new["inputs"], hidden) if not _ignored(f, new["ignoreChanges"])]
+    if not new["custom"]:
+        # A component's own inputs show in what it makes; only its children are made and cost something.
+        return _Draft([], "none", [])
+    draft = _Draft(found, "none", [], frozenset(f.keys[0] for f in found))
+    for each in found:
+        _learn(draft, _effect(old, new, each), each)
+    if _provider(old) != _provider(new):
+        was, becomes = (_label(_provider(each)) or "the default one" for each in (old, new))
+        draft.fields.append(Field("(provider)", was, becomes))
+        _raise(draft, "unknown", "whether another provider means another place is unknown")
+    for option in ("protect", "deleteBeforeReplace"):
+        if old[option] != new[option]:
+            draft.fields.append(Field(f"({option})", fields.short(old[option]), fields.short(new[option])))
+            _raise(draft, "update", "")
+    return draft
+
+
+def _effect(old: Mapping[str, Any], new: Mapping[str, Any], changed: Field) -> Effect:
+    labels = tuple(replacement.SCALE_SET_LABELS.split("."))
+    if (
+        changed.keys[:2] == labels
+        and impact.is_scale_set(new)
+        and sorted(impact.labels(old)) != sorted(impact.labels(new))
+    ):
+        return "replace"
+    return replacement.effect(new["type"], changed.keys)
+
+
+def _learn(draft: _Draft, effect: Effect, changed: Field) -> None:
+    match effect:
+        case "replace":
+            _raise(draft, effect, f"{changed.path} forces it")
+        case "unknown":
+            _raise(draft, effect, f"what a change of {changed.path} does is unknown")
+        case _:
+            _raise(draft, effect, "")
+
+
+def _raise(draft: _Draft, effect: Effect, why: str) -> bool:
+    """Notes an effect; True where it was news."""
+    grew = _RANK[effect] > _RANK[draft.effect]
+    if grew:
+        draft.effect = effect
+    if why and why not in draft.why:
+        draft.why.append(why)
+        return True
+    return grew
+
+
+def _ignored(changed: Field, ignore: list[str]) -> bool:
+    path = ".".join(changed.keys)
+    return any(path == each or path.startswith((f"{each}.", f"{each}[")) for each in ignore)
+
+
+def _spread(after: Mapping[str, Mapping[str, Any]], drafts: dict[str, _Draft]) -> None:
+    """A resource that is made anew has another id, and whoever was given the old one changes too."""
+    dependents: dict[str, list[tuple[str, str]]] = {}
+    for urn, resource in after.items():
+        if urn not in drafts or not resource["custom"]:
+            continue
+        for key, urns in resource["propertyDependencies"].items():
+            for dependency in urns:
+                dependents.setdefault(dependency, []).append((urn, key))
+        if _provider(resource):
+            dependents.setdefault(_provider(resource), []).append((urn, ""))
+    waiting = [urn for urn, draft in drafts.items() if draft.effect != "none"]
+    while waiting:
+        source = waiting.pop(0)
+        for urn, key in dependents.get(source, ()):
+            if _follow(after, drafts, source, urn, key):
+                waiting.append(urn)
+
+
+def _follow(after: Mapping[str, Any], drafts: dict[str, _Draft], source: str, urn: str, key: str) -> bool:
+    level, draft, type_, name = drafts[source].effect, drafts[urn], after[urn]["type"], clean(after[source]["name"])
+    if level == "update" or level == "unknown":
+        new_version = after[source]["type"] == LAUNCH_TEMPLATE and type_ == NODE_GROUP and key == "launchTemplate"
+        if new_version and any(map(replacement.makes_version, drafts[source].roots)):
+            draft.roots |= {"launchTemplate"}
+            draft.follows.add((source, "launchTemplate.version"))
+            news = _raise(draft, "update", f"launchTemplate.version takes the new version of {name}")
+            if level == "update":
+                return news
+        elif level == "update":
+            return False
+    if level == "none":
+        return False
+    if not key:
+        gone = (
+            f"the provider {name} is{'' if level == 'replace' else ' perhaps'} replaced, and all that it made with it"
+        )
+        return _raise(draft, level, gone)
+    forces = replacement.effect(type_, replacement.reference(type_, key))
+    becomes = "is replaced" if level == "replace" else "may be replaced"
+    if forces == "replace":
+        draft.roots |= {key}
+        return _raise(draft, level, f"{clean(key)} forces it: it comes from {name}, which {becomes}")
+    if level != "replace":
+        return False
+    draft.roots |= {key}
+    unknown = "; what that does is unknown" if forces == "unknown" else ""
+    return _raise(draft, forces, f"{clean(key)} comes from {name}, which {becomes}{unknown}")
+
+
+def _gone(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Change]:
+    for urn, resource in before.items():
+        if urn not in after and resource["custom"]:
+            yield _change(resource, "remove", "update", (), (), bool(resource["protect"]))
+
+
+def _come(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Change]:
+    for urn, resource in after.items():
+        if urn not in before and resource["custom"]:
+            yield _change(resource, "add", "update", (), (), False)
+
+
+def _kept(before: Mapping[str, Any], after: Mapping[str, Any], drafts: Mapping[str, _Draft]) -> Iterator[Change]:
+    for urn, draft in drafts.items():
+        if draft.effect == "none":
+            continue
+        action: Action = "replace" if draft.effect == "replace" else "change"
+        protected = bool(before[urn]["protect"] and after[urn]["protect"])
+        yield _change(after[urn], action, draft.effect, tuple(draft.why), tuple(draft.fields), protected)
+
+
+def _change(
+    resource: Mapping[str, Any],
+    action: Action,
+    replaced: Effect,
+    why: tuple[str, ...],
+    changed: tuple[Field, ...],
+    protected: bool,
+) -> Change:
+    return Change(
+        urn=clean(resource["urn"]),
+        type=clean(resource["type"]),
+        name=clean(resource["name"]),
+        owner=_label(resource["parent"]),
+        action=action,
+        replaced=replaced,
+        why=why,
+        fields=changed,
+        protected=protected,
+    )
+
+
+def _label(urn: str) -> str:
+    """A URN as people say it: `GpuPool t4`; nothing for the stack."""
+    if not urn.startswith(_URN) or urn.count("::") < 3:
+        return ""
+    types, _, name = urn.split("::", 2)[2].partition("::")
+    last = types.rpartition("$")[2]
+    return "" if last == _STACK else clean(f"{last.rpartition(':')[2]} {name}")
+
+
+def _provider(resource: Mapping[str, Any]) -> str:
+    """URN of the provider; its id is made up in a plan."""
+    provider: str = resource["provider"]
+    return provider.rpartition("::")[0] if provider.count("::") > 3 else provider
+
+
+def _risk(change: Change) -> int:
+    if change.action in ("remove", "replace"):
+        return 0 if change.action == "replace" else 1
+    return 2 if change.replaced == "unknown" else 3 if change.action == "change" else 4
+
+
+def _refused(
+    changes: list[Change], before: Mapping[str, Any], after: Mapping[str, Any], drafts: Mapping[str, _Draft]
+) -> Iterator[str]:
+    """What `pulumi up` would stop at."""
+    for change in changes:
+        if change.protected and change.action in ("remove", "replace"):
+            done = "removed" if change.action == "remove" else "replaced"
+            yield (
+                f"{change.type.rpartition(':')[2]} {change.name} is protected and would be {done}: Pulumi refuses, "
+                f"and what it holds would be lost"
+            )
+    for urn, draft in drafts.items():
+        resource = after[urn]
+        if resource["type"] != CLUSTER or draft.effect == "replace":
+            continue
+        subnets = resource["propertyDependencies"].get("vpcConfig", ())
+        if any(_moves(after, drafts, each) for each in subnets):
+            yield (
+                f"EKS cannot move cluster {clean(resource['name'])} into another VPC, and its network is replaced: "
+                f"the update fails. Leave the network as it is, or build a new stack beside this one and move the "
+                f"runners"
+            )
+        was, becomes = (_version(each[urn]["inputs"].get("version")) for each in (before, after))
+        if was and becomes and not was <= becomes <= (was[0], was[1] + 1):
+            step = "go back to an older version" if becomes < was else "skip a Kubernetes minor version"
+            yield f"EKS cannot {step}: {was[0]}.{was[1]} to {becomes[0]}.{becomes[1]}"
+
+
+def _moves(after: Mapping[str, Any], drafts: Mapping[str, _Draft], urn: str) -> bool:
+    """Whether a subnet ends up in another VPC."""
+    if urn not in after or after[urn]["type"] != SUBNET or urn not in drafts:
+        return False
+    vpcs = after[urn]["propertyDependencies"].get("vpcId", ())
+    return any(each in drafts and drafts[each].effect == "replace" for each in vpcs)
+
+
+def _version(value: Any) -> tuple[int, int] | None:
+    parts = value.split(".") if isinstance(value, str) else []
+    if len(parts) < 2 or not all(part.isascii() and part.isdecimal() and len(part) < 5 for part in parts[:2]):
+        return None
+    return int(parts[0]), int(parts[1])
+
+
+_Findings = tuple[Mapping[str, str], ...]
+
+
+def _findings(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[_Findings, _Findings]:
+    """Findings that are gone, and new ones. One whose words alone changed is the same."""
+
+    def key(finding: Mapping[str, Any]) -> tuple[str, str, str]:
+        return finding["id"], finding["severity"], finding["subject"]
+
+    def beyond(these: list[Any], those: list[Any]) -> _Findings:
+        left, found = Counter(map(key, those)), []
+        for finding in these:
+            if left[key(finding)]:
+                left[key(finding)] -= 1
+            else:
+                found.append(
+                    {name: clean(str(finding[name])) for name in ("id", "severity", "subject", "message", "fix")}
+                )
+        return tuple(found)
+
+    return beyond(old["findings"], new["findings"]), beyond(new["findings"], old["findings"])
+
+
+def _fits(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[FitChange]:
+    before, after = ({(f["runner"], f["pool"], f["instance"]): f for f in each["fit"]} for each in (old, new))
+    for key in sorted({*before, *after}):
+        was, becomes = before.get(key), after.get(key)
+        if was and becomes and (was["per_node"], was["limiting"]) == (becomes["per_node"], becomes["limiting"]):
+            continue
+        runner, pool, instance = map(clean, key)
+        yield FitChange(
+            runner,
+            pool,
+            instance,
+            old=was["per_node"] if was else None,
+            new=becomes["per_node"] if becomes else None,
+            old_limit=clean(was["limiting"]) if was else "",
+            new_limit=clean(becomes["limiting"]) if becomes else "",
+        )
+
+
+def _notes(changes: list[Change]) -> Iterator[str]:
+    if any(
+        change.type == replacement.AWS_PROVIDER and any("defaultTags" in f.keys for f in change.fields)
+        for change in changes
+    ):
+        yield "the provider's default tags change: every AWS resource that it made is updated in place"
+    if any(change.action == "add" for change in changes) and any(change.action == "remove" for change in changes):
+        yield "a renamed resource shows as one removed and one added: aliases cannot be seen in a plan"
