@@ -9,11 +9,13 @@ from paddock.catalog._data import CatalogError, Source, Stamp, UnknownName, stal
 from paddock.catalog.cuda import (
     CudaToolkit,
     DriverBranch,
+    DriverLimits,
     UnknownCuda,
     cuda_toolkit,
     cuda_toolkits,
     driver_branch,
     driver_branches,
+    driver_limits,
 )
 from paddock.catalog.eks import EksAmi, EksVersion, eks_amis, eks_versions, latest_ami
 from paddock.catalog.gpus import Gpu, MigProfile, UnknownGpu, UnknownMigProfile, gpu, gpus
@@ -25,6 +27,7 @@ from paddock.catalog.instances import (
     instance,
     instances,
     max_pods,
+    price_sources,
 )
 from paddock.catalog.prices import FixedPrice, UnknownPrice, fixed_price, fixed_prices
 from paddock.catalog.quotas import Quota, quota_for, quotas
@@ -33,6 +36,7 @@ __all__ = [
     "CatalogError",
     "CudaToolkit",
     "DriverBranch",
+    "DriverLimits",
     "EksAmi",
     "EksVersion",
     "FixedPrice",
@@ -53,6 +57,7 @@ __all__ = [
     "cuda_toolkits",
     "driver_branch",
     "driver_branches",
+    "driver_limits",
     "eks_amis",
     "eks_versions",
     "fixed_price",
@@ -64,6 +69,7 @@ __all__ = [
     "instances",
     "latest_ami",
     "max_pods",
+    "price_sources",
     "quota_for",
     "quotas",
     "stale",

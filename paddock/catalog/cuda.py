@@ -102,3 +102,19 @@ def driver_branches() -> Mapping[int, DriverBranch]:
 def driver_branch(driver: str) -> DriverBranch | None:
     """The branch of a driver version (``"580.159.03"``), None for a branch the catalogue does not hold."""
     return driver_branches().get(_data.version(driver)[0])
+
+
+@dataclass(frozen=True, slots=True)
+class DriverLimits:
+    """The driver branches that drive an EC2 instance family; None is no limit that a source names."""
+
+    family: str
+    min_branch: int | None
+    max_branch: int | None
+    source: str
+
+
+@cache
+def driver_limits(family: str) -> DriverLimits | None:
+    """The limits of an instance family (``"g7"``); None when no source names any."""
+    return next((DriverLimits(**row) for row in _data.rows("cuda.json", "families") if row["family"] == family), None)

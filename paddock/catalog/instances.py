@@ -26,13 +26,14 @@ class RegionPrice:
 
     `interruption_band` is the Spot Advisor's: 0 below 5 %, 1 to 10 %, 2 to 15 %, 3 to 20 %, 4 above.
     `spot_source` says what `spot` is: ``feed`` the lowest zone of the region, ``advisor`` computed from a published
-    saving, ``ec2`` the median of the zones.
+    saving, ``ec2`` the median of the zones. Both sources are keys of `price_sources`.
     """
 
     on_demand: float | None
     spot: float | None
     interruption_band: int | None
     spot_source: str | None = None
+    on_demand_source: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,13 @@ def gpu_instances(gpu: str | None = None, min_gpus: int = 1) -> tuple[InstanceTy
     )
 
 
+@cache
+def price_sources() -> Mapping[str, _data.Source]:
+    """Where the prices of instance types were read, by the key that prices cite."""
+    stamp = next(stamp for stamp in _data.stamps() if stamp.file == "instance_prices.json")
+    return MappingProxyType({source.key: source for source in stamp.sources})
+
+
 def _prices() -> dict[str, dict[str, RegionPrice]]:
     prices: dict[str, dict[str, RegionPrice]] = {}
     for row in _data.rows("instance_prices.json"):
@@ -128,6 +136,7 @@ def _prices() -> dict[str, dict[str, RegionPrice]]:
             spot=row["spot"],
             interruption_band=row["interruption_band"],
             spot_source=row["spot_source"],
+            on_demand_source=row["on_demand_source"],
         )
     return prices
 

@@ -294,7 +294,8 @@ def test_every_gpu_family_has_an_on_demand_quota_and_only_p6_lacks_a_spot_one():
 def test_a_fixed_price_is_of_its_region_or_of_everywhere():
     assert catalog.fixed_price("eks.control-plane", "us-west-2").value == 0.10
     assert catalog.fixed_price("github.runner.linux-4-core-gpu", "us-west-2").value == 0.052
-    assert catalog.fixed_price("kms.key", "us-west-2") is None
+    assert catalog.fixed_price("kms.key", "us-west-2").value == 1.0
+    assert catalog.fixed_price("ebs.snapshot", "us-west-2") is None
     with pytest.raises(catalog.UnknownPrice, match=r"did you mean kms\.key"):
         catalog.fixed_price("kms.keys", "us-east-1")
 

@@ -1,0 +1,66 @@
+"""GitHub's side: releases of the runner, and which versions give scale sets labels of their own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+from functools import cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal
+
+from paddock.catalog import _data
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+RUNNER_GRACE_DAYS = 30
+"""GitHub gives jobs to a runner for about so many days after its successor is released."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelSupport:
+    """From `default` on scale sets carry labels; from `minimum` on when the feature `flag` is set."""
+
+    product: Literal["arc", "server"]
+    minimum: str
+    default: str
+    flag: str | None
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class KnownBad:
+    """A GitHub Enterprise Server with an ARC, minors of both, that were reported not to work together."""
+
+    server: str
+    arc: str
+    what: str
+    source: str
+
+
+@cache
+def runner_releases() -> Mapping[str, date]:
+    """The day of every known release of actions/runner, oldest first."""
+    return MappingProxyType(
+        {row["version"]: _data.day(row["released"]) for row in _data.rows("github.json", "runners")}
+    )
+
+
+def runner_successor(version: str) -> tuple[str, date] | None:
+    """The first known release after `version`; None when there is none, or `version` itself is not known."""
+    if version not in runner_releases():
+        return None
+    ordered = sorted(runner_releases().items(), key=lambda item: _data.version(item[0]))
+    return next((item for item in ordered if _data.version(item[0]) > _data.version(version)), None)
+
+
+@cache
+def label_support(product: Literal["arc", "server"]) -> LabelSupport:
+    """Which versions of a product give scale sets labels."""
+    return next(LabelSupport(**row) for row in _data.rows("github.json", "labels") if row["product"] == product)
+
+
+@cache
+def known_bad() -> tuple[KnownBad, ...]:
+    """Reported pairs that do not work."""
+    return tuple(KnownBad(**row) for row in _data.rows("github.json", "known_bad"))
