@@ -1,0 +1,233 @@
+"""What runs on what: CUDA on drivers and GPUs, drivers on instances, images on Kubernetes, ARC with GitHub.
+
+`check` compares the stack with the catalogue and says for each pair what it rests on. It never guesses: a fact that
+neither the stack nor the catalogue states makes the verdict unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+
+from paddock import catalog
+from paddock.catalog import version
+from paddock.fleet import Fleet
+from paddock.fleet.pool import Bottlerocket, Custom, EksManaged
+from paddock.plan import lifecycle
+from paddock.plan.cuda_match import best_toolkit, on_driver, on_gpu, tag_cuda
+from paddock.plan.verdict import Verdict, findings
+
+__all__ = ["Stated", "Verdict", "check", "driver", "findings", "image_cuda"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """A version and where it was read; None when nobody says, with the reason in `where`."""
+
+    version: str | None
+    where: str
+
+
+def check(fleet: Fleet, today: date) -> tuple[Verdict, ...]:
+    """Every verdict, runner by runner, pool by pool, then cluster and controller."""
+    found: list[Verdict] = []
+    silent = [name for name in fleet.runners if image_cuda(fleet, name).version is None]
+    for name in fleet.runners:
+        if name not in silent:
+            found += _runner(fleet, name)
+    found += _silent(fleet, silent)
+    if fleet.owns_nodes:
+        for name in fleet.pools:
+            found += _pool(fleet, name)
+        found += lifecycle.images(fleet, today)
+    found += lifecycle.drivers({name: driver(fleet, name).version for name in fleet.pools}, today)
+    found += lifecycle.kubernetes(fleet, today)
+    if fleet.holds("runners"):
+        found += lifecycle.controller(fleet, today)
+    return tuple(found)
+
+
+def image_cuda(fleet: Fleet, runner: str) -> Stated:
+    """CUDA toolkit of the image a runner's jobs start in."""
+    own, shared = fleet.runners[runner].image, fleet.images.runner
+    if fleet.images.cuda and (own is None or own == shared):
+        return Stated(fleet.images.cuda, "images.cuda")
+    image, key = (own, f"runners.{runner}.image") if own else (shared, "images.runner")
+    if image is None:
+        return Stated(None, "GitHub's own runner image brings no CUDA: jobs bring it themselves")
+    found = tag_cuda(image)
+    return Stated(found, f"tag of {key}" if found else f"{key} does not state it")
+
+
+def driver(fleet: Fleet, pool: str) -> Stated:
+    """NVIDIA driver on a pool's nodes, of its image."""
+    if not fleet.owns_nodes:
+        return Stated(None, "the nodes are there already")
+    match fleet.ami(fleet.pools[pool]):
+        case Custom(driver=driver):
+            return Stated(driver, f"pools.{pool}.ami.driver")
+        case EksManaged(release=release):
+            wanted, os = release, "al2023"
+        case Bottlerocket(bottlerocket=release):
+            wanted, os = release.split("-")[0], "bottlerocket"
+        case _:
+            return Stated(None, "the catalogue has no image for this Kubernetes")
+    for ami in catalog.eks_amis():
+        if ami.os == os and ami.release == wanted and ami.kubernetes == fleet.cluster.version:
+            return Stated(ami.driver, f"image {wanted}")
+    return Stated(None, f"the catalogue does not hold the image {wanted}")
+
+
+def _runner(fleet: Fleet, name: str) -> Iterator[Verdict]:
+    pool = fleet.runners[name].pool
+    gpu, cuda, has = fleet.pools[pool].gpu, image_cuda(fleet, name), driver(fleet, pool)
+    subject = f"runners.{name}"
+    numbers: dict[str, str | int | None] = {
+        "cuda": cuda.version,
+        "cuda_read_from": cuda.where,
+        "driver": has.version,
+        "driver_read_from": has.where,
+        "gpu": gpu.key,
+        "compute_capability": gpu.compute_capability,
+    }
+    newest = best_toolkit(has.version, gpu) if has.version else None
+    if cuda.version is None:
+        return
+    built = on_gpu(cuda.version, gpu)
+    yield Verdict(
+        "CMP002",
+        subject,
+        built.outcome,
+        f"{built.why} (read from {cuda.where})",
+        numbers | {"cuda_first": gpu.cuda_first, "cuda_last": gpu.cuda_last},
+        "" if built.outcome == "ok" else _other_image(fleet, name, newest),
+        concern=built.outcome == "unknown",
+    )
+    if has.version is None:
+        yield Verdict("CMP001", subject, "unknown", f"the driver of pool {pool} is not known: {has.where}", numbers)
+        return
+    match = on_driver(cuda.version, has.version, gpu)
+    yield Verdict(
+        "CMP001",
+        subject,
+        match.outcome,
+        f"{match.why} (CUDA read from {cuda.where}, driver from {has.where})",
+        numbers | {"driver_for_all_features": match.needs, "least_driver": match.floor, "newest_cuda": newest},
+        "" if match.outcome == "ok" else _newer_driver(fleet, pool, match.needs) or _other_image(fleet, name, newest),
+    )
+
+
+def _silent(fleet: Fleet, names: list[str]) -> Iterator[Verdict]:
+    """Runners whose CUDA nobody states, together where the reason is the same."""
+    reasons: dict[str, list[str]] = {}
+    for name in names:
+        reasons.setdefault(image_cuda(fleet, name).where, []).append(name)
+    for where, runners in reasons.items():
+        newest = {}
+        for name in runners:
+            pool = fleet.runners[name].pool
+            has = driver(fleet, pool).version
+            newest[pool] = best_toolkit(has, fleet.pools[pool].gpu) if has else None
+        up_to = ", ".join(f"{cuda} on {pool}" for pool, cuda in newest.items() if cuda)
+        own = where.startswith("runners.")
+        yield Verdict(
+            "CMP001",
+            f"runners.{runners[0]}.image" if own else "images.cuda",
+            "unknown",
+            f"which CUDA the jobs of {', '.join(runners)} use is not known: {where}"
+            + (f". The drivers run any up to {up_to}" if up_to else ""),
+            {"cuda": None, "cuda_read_from": where, **{f"newest_cuda.{pool}": cuda for pool, cuda in newest.items()}},
+            "a tag that states it, such as runner:cuda12.8" if own else 'images.cuda: "<what the image has>"',
+        )
+
+
+def _pool(fleet: Fleet, name: str) -> Iterator[Verdict]:
+    """Whether the driver drives the pool's GPUs and instance families."""
+    pool, has = fleet.pools[name], driver(fleet, name)
+    gpu, subject = pool.gpu, f"pools.{name}"
+    families = sorted({instance.family for instance in pool.types})
+    limits = [limit for family in families if (limit := catalog.driver_limits(family))]
+    numbers: dict[str, str | int | None] = {
+        "driver": has.version,
+        "driver_read_from": has.where,
+        "gpu": gpu.key,
+        "compute_capability": gpu.compute_capability,
+        "first_cuda_of_gpu": gpu.cuda_first,
+        "least_branch": max((limit.min_branch for limit in limits if limit.min_branch), default=None),
+        "last_branch": min((limit.max_branch for limit in limits if limit.max_branch), default=None),
+    }
+    branch = catalog.driver_branch(has.version) if has.version else None
+    if branch is None:
+        yield Verdict(
+            "CMP003",
+            subject,
+            "unknown",
+            f"the driver on its nodes is not known: {has.where}"
+            if has.version is None
+            else f"the catalogue has no branch of driver {has.version}",
+            numbers,
+            "inv catalog.refresh, or an image of the catalogue",
+        )
+        return
+    for limit in limits:
+        if limit.min_branch and branch.branch < limit.min_branch:
+            yield Verdict(
+                "CMP003",
+                subject,
+                "impossible",
+                f"{limit.family} needs driver R{limit.min_branch} or newer, and its image has {has.version}",
+                numbers,
+                f"pools.{name}.ami: {{custom: ami-..., driver: {limit.min_branch}..., kubernetes: "
+                f'"{fleet.cluster.version}"}}, or instances of another family',
+            )
+            return
+        if limit.max_branch and branch.branch > limit.max_branch:
+            yield Verdict(
+                "CMP003",
+                subject,
+                "impossible",
+                f"R{limit.max_branch} is the last driver for {limit.family}, and its image has {has.version}",
+                numbers,
+                _eks_image(fleet, name, most=limit.max_branch) or "instances of another family",
+            )
+            return
+    if not branch.drives(gpu.compute_capability) or version(branch.max_cuda) < version(gpu.cuda_first):
+        old = not branch.drives(gpu.compute_capability)
+        yield Verdict(
+            "CMP003",
+            subject,
+            "impossible",
+            f"driver {has.version} {'no longer' if old else 'does not yet'} drive{'s' if old else ''} {gpu.name} "
+            f"(compute capability {gpu.compute_capability}, from CUDA {gpu.cuda_first} on)",
+            numbers,
+            _eks_image(fleet, name) or "instances with another GPU",
+        )
+        return
+    yield Verdict("CMP003", subject, "ok", f"driver {has.version} drives {gpu.name} of {', '.join(families)}", numbers)
+
+
+def _newer_driver(fleet: Fleet, pool: str, needs: str | None) -> str:
+    """The edit that brings a driver from `needs` on; empty when the catalogue has no such image."""
+    newest = catalog.latest_ami(fleet.cluster.version)
+    if not needs or not newest or not newest.driver or version(newest.driver) < version(needs):
+        return ""
+    return _eks_image(fleet, pool)
+
+
+def _eks_image(fleet: Fleet, pool: str, most: int | None = None) -> str:
+    """The edit that selects the newest EKS image, at most of driver branch `most`; empty when there is none."""
+    newest = catalog.latest_ami(fleet.cluster.version)
+    if not newest or not newest.driver or (most and version(newest.driver)[0] > most):
+        return ""
+    current = fleet.ami(fleet.pools[pool])
+    if isinstance(current, EksManaged) and current.release == newest.release:
+        return ""
+    return f"pools.{pool}.ami: {{release: {newest.release}}} (driver {newest.driver})"
+
+
+def _other_image(fleet: Fleet, runner: str, newest: str | None) -> str:
+    if newest is None:
+        return ""
+    key = f"runners.{runner}.image" if fleet.runners[runner].image else "images.runner"
+    return f"{key}: an image with CUDA {newest} or older"

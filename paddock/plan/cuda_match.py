@@ -1,0 +1,116 @@
+"""Whether a CUDA toolkit runs on a driver and a GPU, as pure arithmetic on versions.
+
+The procedure is NVIDIA's (CUDA release notes and CUDA compatibility guide): a driver at least as new as the one bundled
+with the toolkit is fine; one at least as new as the floor of the toolkit's major runs it with limits; below that only
+the forward-compatibility package helps, which exists for data-centre GPUs.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from paddock import catalog
+from paddock.catalog import CudaToolkit, Gpu, UnknownCuda, version
+from paddock.plan.verdict import Outcome
+
+_TAGS = (
+    re.compile(r"(?:^|[^a-z0-9])cuda-?(\d{2}\.\d{1,2}(?:\.\d{1,2})?)(?![\d.]*\d)"),
+    re.compile(r"(?:^|[^a-z0-9])cu(1[0-9])(\d)(?![0-9])"),
+)
+_NVIDIA = re.compile(r"^(1[0-9]\.\d{1,2}(?:\.\d{1,2})?)(?:-|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """`needs` is the driver from which every feature works, `floor` that from which programs run at all."""
+
+    outcome: Outcome
+    why: str
+    needs: str | None
+    floor: str | None
+
+
+def tag_cuda(image: str) -> str | None:
+    """The CUDA version that an image's tag states: `cuda12.8`, `cu128`, or the tag of an image called cuda.
+
+    None when the tag does not say. A number alone is the version of whatever the image is.
+    """
+    repository, _, tag = image.split("@")[0].rpartition(":")
+    if not repository or "/" in tag:
+        return None
+    if found := _TAGS[0].search(tag):
+        return found[1]
+    if found := _TAGS[1].search(tag):
+        return f"{found[1]}.{found[2]}"
+    nvidia = _NVIDIA.match(tag) if repository.split("/")[-1] == "cuda" else None
+    return nvidia[1] if nvidia else None
+
+
+def on_driver(toolkit: str, driver: str, gpu: Gpu) -> Match:
+    """Whether programs of `toolkit` (`12.8`, `12.4.1`) run on `driver` (`580.159.03`)."""
+    try:
+        kit = catalog.cuda_toolkit(toolkit)
+    except UnknownCuda:
+        return Match("unknown", f"the catalogue has no CUDA {toolkit}", None, None)
+    needs, floor, has = _bundled(kit, toolkit), kit.minimum_driver, version(driver)
+    branch = catalog.driver_branch(driver)
+    speaks = f"R{branch.branch} speaks CUDA {branch.max_cuda}" if branch else f"driver {driver}"
+    if needs and has >= version(needs):
+        return Match("ok", f"{driver} is at least {needs}, which CUDA {toolkit} is bundled with", needs, floor)
+    if not needs and branch and version(branch.max_cuda) >= version(kit.version):
+        return Match("ok", f"{speaks}", needs, floor)
+    if has >= version(floor):
+        return Match(
+            "minor-version",
+            f"{speaks}: CUDA {toolkit} runs in minor-version compatibility, from {floor} on, without new driver "
+            f"features and without compiling its PTX (all of it from {needs or 'a driver no source names'})",
+            needs,
+            floor,
+        )
+    below = f"{driver} is below {floor}, the least that any CUDA {kit.version.split('.')[0]} runs on"
+    package = f"cuda-compat-{kit.version.replace('.', '-')}"
+    if gpu.key.startswith("rtx-") or branch is None or branch.kind == "new-feature":
+        reason = f"whether {package} supports {gpu.name} with this driver, no source says"
+        return Match("unknown", f"{below}; {reason}", needs, floor)
+    return Match("needs-compat", f"{below}, so the image must bring {package}", needs, floor)
+
+
+def on_gpu(toolkit: str, gpu: Gpu) -> Match:
+    """Whether the compiler of `toolkit` makes programs for `gpu`, by compute capability."""
+    try:
+        kit = catalog.cuda_toolkit(toolkit)
+    except UnknownCuda:
+        return Match("unknown", f"the catalogue has no CUDA {toolkit}", None, None)
+    what = f"{gpu.name} (compute capability {gpu.compute_capability})"
+    if gpu.runs_cuda(toolkit):
+        return Match("ok", f"CUDA {toolkit} compiles for {what}", None, None)
+    if gpu.cuda_last and version(kit.version) > version(gpu.cuda_last):
+        return Match(
+            "impossible", f"CUDA {kit.version.split('.')[0]} dropped {what}; {gpu.cuda_last} is its last", None, None
+        )
+    return Match(
+        "unknown",
+        f"CUDA {toolkit} is older than {what}, which {gpu.cuda_first} is the first to compile for: only programs that "
+        "carry PTX would start",
+        None,
+        None,
+    )
+
+
+def best_toolkit(driver: str, gpu: Gpu) -> str | None:
+    """The newest CUDA with which every feature works on this driver and GPU; None when there is none."""
+    fits = [
+        kit.version
+        for kit in catalog.cuda_toolkits().values()
+        if gpu.runs_cuda(kit.version) and on_driver(kit.version, driver, gpu).outcome == "ok"
+    ]
+    return max(fits, key=version, default=None)
+
+
+def _bundled(kit: CudaToolkit, toolkit: str) -> str | None:
+    """The driver bundled with a toolkit, or with its update where one is named (`12.4.1`)."""
+    update = version(toolkit)[2:3]
+    if update and 0 < update[0] <= len(kit.updates):
+        return kit.updates[update[0] - 1]
+    return kit.driver

@@ -1,0 +1,57 @@
+"""What a compatibility check says: a verdict with the numbers it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from paddock.plan.finding import Finding, Severity
+
+Outcome = Literal["ok", "minor-version", "needs-compat", "impossible", "unknown"]
+
+_SEVERITY: Mapping[Outcome, Severity | None] = {
+    "ok": None,
+    "minor-version": "info",
+    "needs-compat": "warning",
+    "impossible": "error",
+    "unknown": "info",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`numbers` are the facts that were compared, as text or numbers; `fix` is the cheapest edit, or empty."""
+
+    id: str
+    subject: str
+    verdict: Outcome
+    message: str
+    numbers: Mapping[str, str | int | None] = field(hash=False)
+    fix: str = ""
+    concern: bool = False
+    """Not wrong today, but somebody should act: a support that ends soon, an old image."""
+
+    @property
+    def severity(self) -> Severity | None:
+        """As a finding; None when there is nothing to say."""
+        severity = _SEVERITY[self.verdict]
+        return "warning" if self.concern and severity != "error" else severity
+
+    def document(self) -> dict[str, object]:
+        """JSON-ready."""
+        return {
+            "id": self.id,
+            "subject": self.subject,
+            "verdict": self.verdict,
+            "message": self.message,
+            "numbers": dict(self.numbers),
+            "fix": self.fix,
+        }
+
+
+def findings(verdicts: Iterable[Verdict]) -> tuple[Finding, ...]:
+    """What the user has to know or change; verdicts that are fine stay silent."""
+    return tuple(
+        Finding(each.id, each.severity, each.subject, each.message, each.fix) for each in verdicts if each.severity
+    )
