@@ -1,0 +1,139 @@
+"""Rules that a planned stack is held against, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+from paddock.fleet import Fleet
+from paddock.plan.finding import Finding, Severity
+from paddock.plan.graph import Graph
+from paddock.plan.rules import cluster, consistency, files, iam, kubernetes, network, nodes, storage, supply_chain
+from paddock.plan.rules import suppressions as _suppressions
+from paddock.plan.rules.base import Context, Hit, Rule
+from paddock.plan.rules.suppressions import Suppression
+
+BASELINE: tuple[Rule, ...] = tuple(
+    sorted(
+        (
+            *cluster.RULES, *network.RULES, *nodes.RULES, *iam.RULES, *storage.RULES, *kubernetes.RULES, *supply_chain.RULES
+        ),
+        key=lambda rule: rule.id,
+    )
+)  # fmt: skip
+"""What is safe."""
+CONSISTENCY: tuple[Rule, ...] = consistency.RULES
+"""What fits together."""
+RULES: Mapping[str, Rule] = {rule.id: rule for rule in (*BASELINE, *CONSISTENCY)}
+STALE = "SUP-01"
+"""Id of the finding about a suppression that excuses nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A rule, and what breaks it."""
+
+    rule: Rule
+    hit: Hit
+
+    @property
+    def severity(self) -> Severity:
+        return self.hit.severity or self.rule.severity
+
+    @property
+    def finding(self) -> Finding:
+        return Finding(self.rule.id, self.severity, self.hit.subject, self.hit.message, self.rule.fix)
+
+
+@dataclass(frozen=True, slots=True)
+class Suppressed:
+    """A violation that somebody has accepted until a day."""
+
+    violation: Violation
+    suppression: Suppression
+
+
+@dataclass(frozen=True, slots=True)
+class Unseen:
+    """Something that a rule could not judge before the cloud has answered."""
+
+    rule: str
+    subject: str
+    property: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What the rules have to say about a graph."""
+
+    evaluated: tuple[str, ...]
+    """Ids of the rules that looked."""
+    violations: tuple[Violation, ...]
+    findings: tuple[Finding, ...]
+    """Of the violations, and of suppressions that excuse nothing."""
+    suppressed: tuple[Suppressed, ...]
+    unseen: tuple[Unseen, ...]
+
+
+def evaluate(
+    graph: Graph,
+    fleet: Fleet | None,
+    suppressions: Iterable[Suppression],
+    today: date,
+    *,
+    root: Path | None = None,
+    only: Collection[str] | None = None,
+    marks_secrets: bool = True,
+) -> Evaluation:
+    """Holds every rule against a graph, or those named in `only`.
+
+    `root` is where the rules about files look; without it they find nothing to judge. `marks_secrets` is False
+    for a graph from an engine, which tells its policies no longer what is secret.
+    """
+    return judge(Context(graph, files.read(root), fleet, today, marks_secrets), suppressions, only)
+
+
+def judge(context: Context, suppressions: Iterable[Suppression] = (), only: Collection[str] | None = None) -> Evaluation:
+    """Holds rules against a context that is there already."""
+    rules = [rule for rule in RULES.values() if only is None or rule.id in only]
+    accepted = [suppression for suppression in suppressions if only is None or suppression.rule in only]
+    used: set[int] = set()
+    violations: list[Violation] = []
+    suppressed: list[Suppressed] = []
+    unseen: dict[Unseen, None] = {}
+    for rule in rules:
+        context.unseen.clear()
+        for hit in dict.fromkeys(rule.check(context)):
+            violation = Violation(rule, hit)
+            covering = [suppression for suppression in accepted if suppression.covers(rule.id, hit)]
+            used |= {suppression.index for suppression in covering}
+            if covering:
+                suppressed.append(Suppressed(violation, covering[0]))
+            else:
+                violations.append(violation)
+        unseen |= {Unseen(rule.id, subject, property_): None for subject, property_ in context.unseen}
+    stale = [_stale(suppression) for suppression in accepted if suppression.index not in used]
+    return Evaluation(
+        tuple(rule.id for rule in rules),
+        tuple(violations),
+        (*(violation.finding for violation in violations), *stale),
+        tuple(suppressed),
+        tuple(unseen),
+    )
+
+
+def _stale(suppression: Suppression) -> Finding:
+    return Finding(
+        STALE,
+        "error",
+        f"{_suppressions.SUPPRESSIONS}[{suppression.index}]",
+        f"{suppression.rule} has nothing to say about {suppression.resource}: the suppression excuses nothing",
+        "take it out of the stack file",
+    )
+
+
+def suppressions(config: Mapping[str, str], today: date) -> tuple[Suppression, ...]:
+    """The suppressions in a stack's configuration (`stack.config`). Raises FleetError."""
+    return _suppressions.parse(config, frozenset(RULES), today)

@@ -1,0 +1,119 @@
+"""What a rule is: one small class with its reason, its remedy, and an example on each side of the line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from functools import cached_property
+from typing import Any, ClassVar
+
+from paddock.fleet import Fleet
+from paddock.plan.finding import Severity
+from paddock.plan.graph import Graph, Resource
+from paddock.plan.rules import look
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One thing that breaks a rule."""
+
+    subject: str
+    """Name of the resource, or path of the file: what a suppression names."""
+    message: str
+    urn: str = ""
+    severity: Severity | None = None
+    """Milder than the rule's own."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What rules look at."""
+
+    graph: Graph
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Path -> text of the repository's files that rules know of; see `files.read`."""
+    fleet: Fleet | None = None
+    today: date = date.min
+    marks_secrets: bool = True
+    """Whether the graph says which values are secret. An engine tells its policies only the values."""
+    unseen: list[tuple[str, str]] = field(default_factory=list)
+    """(resource, property) that a rule could not judge, as it is known only when the cloud has answered."""
+
+    def all(self, *types: str) -> Iterator[Resource]:
+        """Resources of these types, in the program's order."""
+        for type_ in types:
+            yield from self._by_type.get(type_, ())
+
+    def known(self, resource: Resource, *path: str | int) -> Any:
+        """The value at `path`, noted as unseen when it is not known yet."""
+        value = look.at(resource.inputs, *path)
+        if look.unknown(value):
+            self.unseen.append((resource.name, ".".join(map(str, path))))
+        return value
+
+    def refer(self, type_: str, property_: str, target: Resource) -> Iterator[Resource]:
+        """Resources of a type that name `target` in a property."""
+        for resource in self.all(type_):
+            if target.urn in resource.property_dependencies.get(property_, ()):
+                yield resource
+
+    @cached_property
+    def _by_type(self) -> dict[str, list[Resource]]:
+        found: dict[str, list[Resource]] = {}
+        for resource in self.graph.resources.values():
+            found.setdefault(resource.type, []).append(resource)
+        return found
+
+
+class Rule:
+    """Subclass it, fill in the words, and write `check` and the two examples."""
+
+    id: ClassVar[str]
+    severity: ClassVar[Severity]
+    title: ClassVar[str]
+    """What holds where the rule does."""
+    why: ClassVar[str]
+    fix: ClassVar[str]
+    equivalents: ClassVar[tuple[str, ...]] = ()
+    """Ids of the same check elsewhere: checkov (CKV), trivy (AWS-, KSV-, DS-), CIS EKS benchmark, hadolint (DL)."""
+    milder: ClassVar[bool] = False
+    """Whether some of its hits are milder than `severity`."""
+
+    def check(self, context: Context) -> Iterator[Hit]:
+        raise NotImplementedError
+
+    def example_pass(self) -> Context:
+        raise NotImplementedError
+
+    def example_fail(self) -> Context:
+        raise NotImplementedError
+
+
+def hit(resource: Resource, message: str, severity: Severity | None = None) -> Hit:
+    return Hit(resource.name, f"{resource.type.rpartition(':')[2]}: {message}", resource.urn, severity)
+
+
+def resource(type_: str, name: str, inputs: Mapping[str, Any] | None = None, **more: Any) -> Resource:
+    """A resource for an example; `more` are its other fields, `uses` the resources its properties name."""
+    uses: Mapping[str, Resource] = more.pop("uses", {})
+    defaults: dict[str, Any] = {
+        "urn": f"urn:pulumi:example::paddock::{type_}::{name}",
+        "parent": "urn:pulumi:example::paddock::pulumi:pulumi:Stack::paddock-example",
+        "custom": True,
+        "dependencies": (),
+        "property_dependencies": {key: (target.urn,) for key, target in uses.items()},
+        "provider": f"urn:pulumi:example::paddock::pulumi:providers:{type_.split(':')[0]}::explicit::id",
+        "protect": False,
+        "ignore_changes": (),
+        "delete_before_replace": False,
+    }
+    return Resource(type=type_, name=name, inputs=dict(inputs or {}), **{**defaults, **more})
+
+
+def example(*resources: Resource, **more: Any) -> Context:
+    """A context for an example; `lookups` are questions that the program asks the cloud."""
+    lookups = more.pop("lookups", ())
+    return Context(Graph("paddock", "example", {r.urn: r for r in resources}, {}, lookups), **more)
+
+

@@ -1,0 +1,199 @@
+"""The control plane."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+from paddock import catalog
+from paddock.plan.finding import Severity
+from paddock.plan.rules import look
+from paddock.plan.rules.base import Context, Hit, Rule, example, hit, resource
+
+CLUSTER = "aws:eks/cluster:Cluster"
+ENTRY = "aws:eks/accessEntry:AccessEntry"
+ASSOCIATION = "aws:eks/accessPolicyAssociation:AccessPolicyAssociation"
+LOG_TYPES = frozenset({"api", "audit", "authenticator", "controllerManager", "scheduler"})
+STATE = (
+    CLUSTER,
+    "aws:kms/key:Key",
+    "aws:ecr/repository:Repository",
+    "aws:s3/bucket:Bucket",
+    "aws:s3/bucketV2:BucketV2",
+    "aws:efs/fileSystem:FileSystem",
+    "aws:fsx/lustreFileSystem:LustreFileSystem",
+    "aws:dynamodb/table:Table",
+    "aws:secretsmanager/secret:Secret",
+)
+"""What cannot be made again with what was in it."""
+
+
+def _cluster(**inputs: Any) -> Context:
+    return example(resource(CLUSTER, "cluster", inputs, protect=True))
+
+
+class SecretsEncrypted(Rule):
+    id = "PAD-01"
+    severity: ClassVar[Severity] = "error"
+    title = "Kubernetes secrets are encrypted with a KMS key of ours"
+    why = "etcd holds the credential that runners register with; EKS's own key cannot be revoked, audited or denied."
+    fix = "give the cluster encryptionConfig with resources [secrets] and a key"
+    equivalents = ("CKV_AWS_58", "AWS-0039", "CIS 5.3.1")
+
+    def check(self, context: Context) -> Iterator[Hit]:
+        for cluster in context.all(CLUSTER):
+            config = context.known(cluster, "encryptionConfig")
+            if look.unknown(config):
+                continue
+            key = look.at(config, "provider", "keyArn")
+            if "secrets" not in look.each(config, "resources") or not look.given(key):
+                yield hit(cluster, "secrets are not encrypted with a key of ours")
+
+    def example_pass(self) -> Context:
+        return _cluster(encryptionConfig={"resources": ["secrets"], "provider": {"keyArn": "arn:aws:kms:::key/k"}})
+
+    def example_fail(self) -> Context:
+        return _cluster(name="open")
+
+
+class ControlPlaneLogs(Rule):
+    id = "PAD-02"
+    severity: ClassVar[Severity] = "warning"
+    title = "All five control-plane logs are kept"
+    why = "Who did what in the cluster can be told afterwards only from the audit and authenticator logs."
+    fix = "enabledClusterLogTypes: api, audit, authenticator, controllerManager, scheduler"
+    equivalents = ("CKV_AWS_37", "AWS-0038", "CIS 2.1.1")
+
+    def check(self, context: Context) -> Iterator[Hit]:
+        for cluster in context.all(CLUSTER):
+            kept = context.known(cluster, "enabledClusterLogTypes")
+            if look.unknown(kept) or any(map(look.unknown, look.many(kept))):
+                continue
+            if missing := sorted(LOG_TYPES - set(map(str, look.many(kept)))):
+                yield hit(cluster, f"no logs of {', '.join(missing)}")
+
+    def example_pass(self) -> Context:
+        return _cluster(enabledClusterLogTypes=sorted(LOG_TYPES))
+
+    def example_fail(self) -> Context:
+        return _cluster(enabledClusterLogTypes=["api"])
+
+
+class EndpointClosed(Rule):
+    id = "PAD-03"
+    severity: ClassVar[Severity] = "error"
+    title = "The Kubernetes API is not open to the internet"
+    why = "EKS opens the public endpoint to every address unless told otherwise; a leaked token then works from anywhere."
+    fix = "cluster.endpoint.allow: the networks of your people and CI, or leave it out for a private endpoint only"
+    equivalents = ("CKV_AWS_39", "CKV_AWS_38", "AWS-0040", "AWS-0041", "CIS 5.4.1", "CIS 5.4.2")
+
+    def check(self, context: Context) -> Iterator[Hit]:
+        for cluster in context.all(CLUSTER):
+            network = context.known(cluster, "vpcConfig")
+            if look.unknown(network):
+                continue
+            public, cidrs = look.at(network, "endpointPublicAccess"), look.at(network, "publicAccessCidrs")
+            if public is None or look.on(public):
+                wide = [cidr for cidr in look.many(cidrs) if look.everyone(cidr)]
+                if wide or not look.given(cidrs):
+                    yield hit(cluster, f"the API answers {', '.join(wide) or 'every address'}")
+            if not look.on(look.at(network, "endpointPrivateAccess")):
+                yield hit(cluster, "nodes reach the API only over its public endpoint")
+
+    def example_pass(self) -> Context:
+        return _cluster(
+            vpcConfig={
+                "endpointPrivateAccess": True, "endpointPublicAccess": True, "publicAccessCidrs": ["203.0.113.0/24"]
+            }
+        )  # fmt: skip
+
+    def example_fail(self) -> Context:
+        return _cluster(vpcConfig={"endpointPrivateAccess": True, "publicAccessCidrs": ["0.0.0.0/1", "128.0.0.0/1"]})
+
+
+class SupportedVersion(Rule):
+    id = "PAD-04"
+    severity: ClassVar[Severity] = "warning"
+    title = "The Kubernetes version is in standard support, and stays out of extended support"
+    why = "Past standard support EKS charges six times the price for the control plane, and patches come late or never."
+    fix = "cluster.version: a later minor; cluster.support: standard"
+    equivalents = ("CKV_AWS_339",)
+
+    def check(self, context: Context) -> Iterator[Hit]:
+        for cluster in context.all(CLUSTER):
+            version, support = context.known(cluster, "version"), look.at(cluster.inputs, "upgradePolicy", "supportType")
+            known = catalog.eks_versions().get(version) if isinstance(version, str) else None
+            if version is None:
+                yield hit(cluster, "no version is given, so EKS chooses one")
+            elif known and context.today > known.end_of_standard_support:
+                yield hit(cluster, f"standard support of {version} ended on {known.end_of_standard_support}")
+            if support != "STANDARD" and not look.unknown(support):
+                yield hit(cluster, "when standard support ends the cluster goes on at the price of extended support")
+
+    def example_pass(self) -> Context:
+        return _cluster(version="1.35", upgradePolicy={"supportType": "STANDARD"})
+
+    def example_fail(self) -> Context:
+        return _cluster(version="1.35", upgradePolicy={"supportType": "EXTENDED"})
+
+
+class AccessByEntries(Rule):
+    id = "PAD-05"
+    severity: ClassVar[Severity] = "error"
+    title = "Access is by access entries, nobody is admin by accident"
+    why = "The aws-auth map is edited from inside the cluster, and whoever creates a cluster is its admin for ever."
+    fix = "authenticationMode API, bootstrapClusterCreatorAdminPermissions false, entries for roles and not whole accounts"
+    equivalents = ("CIS 4.1.7", "CIS 5.5.1")
+
+    def check(self, context: Context) -> Iterator[Hit]:
+        for cluster in context.all(CLUSTER):
+            access = context.known(cluster, "accessConfig")
+            if look.unknown(access):
+                continue
+            mode = look.at(access, "authenticationMode")
+            if mode != "API" and not look.unknown(mode):
+                yield hit(cluster, f"authentication mode is {mode or 'CONFIG_MAP'}")
+            creator = look.at(access, "bootstrapClusterCreatorAdminPermissions")
+            if creator is not False and not look.unknown(creator):
+                yield hit(cluster, "whoever creates the cluster becomes its admin")
+        for entry in context.all(ENTRY, ASSOCIATION):
+            who = look.text(entry.inputs, "principalArn")
+            if who == "*" or who.endswith(":root"):
+                yield hit(entry, f"{who} is everybody in an account")
+            if "system:masters" in look.each(entry.inputs, "kubernetesGroups"):
+                yield hit(entry, "system:masters cannot be taken away by any role binding")
+
+    def example_pass(self) -> Context:
+        return _cluster(accessConfig=self._config)
+
+    def example_fail(self) -> Context:
+        return _cluster(accessConfig={**self._config, "bootstrapClusterCreatorAdminPermissions": True})
+
+    _config: ClassVar[Mapping[str, Any]] = {
+        "authenticationMode": "API", "bootstrapClusterCreatorAdminPermissions": False
+    }  # fmt: skip
+
+
+class Protected(Rule):
+    id = "PAD-06"
+    severity: ClassVar[Severity] = "warning"
+    title = "What holds state is protected from deletion"
+    why = "One wrong `pulumi destroy`, or a rename, would take cluster, images or the keys that they are encrypted with."
+    fix = "cluster.deletionProtection: true; ResourceOptions(protect=True)"
+
+    def check(self, context: Context) -> Iterator[Hit]:
+        for cluster in context.all(CLUSTER):
+            if not look.on(look.at(cluster.inputs, "deletionProtection")):
+                yield hit(cluster, "EKS would delete it when asked to")
+        for held in context.all(*STATE):
+            if not held.protect:
+                yield hit(held, "Pulumi would delete it when asked to")
+
+    def example_pass(self) -> Context:
+        return _cluster(deletionProtection=True)
+
+    def example_fail(self) -> Context:
+        return example(resource("aws:ecr/repository:Repository", "images", {}, protect=False))
+
+
+RULES = (SecretsEncrypted(), ControlPlaneLogs(), EndpointClosed(), SupportedVersion(), AccessByEntries(), Protected())

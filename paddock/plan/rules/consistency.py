@@ -1,0 +1,493 @@
+"""What two resources say about each other must agree: the mistakes that each of them alone does not show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from paddock.plan.finding import Severity
+from paddock.plan.graph import Resource
+from paddock.plan.rules import look
+from paddock.plan.rules.base import Context, Hit, Rule, example, hit, resource
+from paddock.plan.rules.kubernetes import NAMESPACE, SCALE_SET_CHART, SECRET, runners
+from paddock.plan.rules.network import NODE_GROUP
+from paddock.plan.rules.pods import CONFIG_MAP, DAEMON_SET, RELEASE, chart, name_of, namespace_of, pods, scale_sets
+
+GPU = "nvidia.com/gpu"
+TAG = "aws:autoscaling/tag:Tag"
+TEMPLATE = "k8s.io/cluster-autoscaler/node-template/"
+EFFECTS = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}
+"""EKS's spelling -> Kubernetes' own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Something that has to get onto nodes."""
+
+    resource: Resource
+    what: str
+    tolerations: list[Any]
+    selector: Mapping[str, Any]
+    terms: list[Any]
+    """nodeSelectorTerms of its required affinity."""
+    daemon: bool
+    """Whether it belongs on every GPU node rather than on some node."""
+
+
+_DAEMONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "nvidia-device-plugin": {"device plugin": (), "feature discovery": ("nfd", "worker")},
+    "dcgm-exporter": {"exporter": ()},
+}
+_SELECTED = {
+    "nvidia-device-plugin": (("nfd", "master"), ("nfd", "gc")),
+    "cluster-autoscaler": ((),),
+    "gha-runner-scale-set-controller": ((),),
+}
+"""Where charts say which nodes their Deployments run on."""
+
+
+def _workload(made: Resource, what: str, spec: Any, daemon: bool) -> Workload:
+    required = look.at(spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+    return Workload(
+        made, what, look.each(spec, "tolerations"), look.pairs(spec, "nodeSelector"), look.each(required, "nodeSelectorTerms"), daemon
+    )
+
+
+def workloads(context: Context) -> Iterator[Workload]:
+    for release in context.all(RELEASE):
+        for what, path in _DAEMONS.get(chart(release), {}).items():
+            yield _workload(release, what, look.at(release.inputs, "values", *path), daemon=True)
+        for path in _SELECTED.get(chart(release), ()):
+            yield _workload(release, path[-1] if path else "controller", look.at(release.inputs, "values", *path), daemon=False)
+    for pod in pods(context):
+        gpu = any(GPU in key for key in (*look.pairs(pod.spec, "nodeSelector"), *_tolerated(pod.spec)))
+        daemon = pod.resource.type == DAEMON_SET and gpu
+        yield _workload(pod.resource, pod.where.removeprefix("its "), pod.spec, daemon=daemon)
+
+
+def _tolerated(spec: Any) -> list[str]:
+    return [look.text(toleration, "key") for toleration in look.each(spec, "tolerations")]
+
+
+def tolerates(tolerations: list[Any], taint: Mapping[str, Any]) -> bool:
+    """Kubernetes' own matching of a list of tolerations against one taint."""
+    for toleration in tolerations:
+        if look.unknown(toleration):
+            return True
+        key, value = look.at(toleration, "key"), look.at(toleration, "value")
+        effect = look.at(toleration, "effect")
+        exists = look.at(toleration, "operator") == "Exists"
+        if (
+            (key == taint.get("key") or (exists and not key))
+            and (exists or (value or "") == (taint.get("value") or ""))
+            and (not effect or effect == taint.get("effect"))
+        ):
+            return True
+    return False
+
+
+def taints(group: Resource) -> list[dict[str, Any]]:
+    """A node group's taints in Kubernetes' spelling."""
+    return [
+        {**taint, "effect": EFFECTS.get(str(taint.get("effect")), taint.get("effect"))}
+        for taint in look.each(group.inputs, "taints")
+        if isinstance(taint, Mapping)
+    ]
+
+
+def labels(group: Resource) -> dict[str, Any]:
+    return look.pairs(group.inputs, "labels")
+
+
+def _repelling(group: Resource) -> list[dict[str, Any]]:
+    return [taint for taint in taints(group) if taint.get("effect") != "PreferNoSchedule"]
+
+
+def _fits(work: Workload, found: Mapping[str, Any]) -> bool:
+    """Whether a node with these labels is one that the workload selects."""
+    if any(not look.unknown(value) and found.get(key) != value for key, value in work.selector.items()):
+        return False
+    return not work.terms or any(all(_matches(e, found) for e in look.each(term, "matchExpressions")) for term in work.terms)
+
+
+def _matches(expression: Any, found: Mapping[str, Any]) -> bool:
+    key, values = look.text(expression, "key"), look.each(expression, "values")
+    match look.at(expression, "operator"):
+        case "In":
+            return found.get(key) in values
+        case "NotIn":
+            return found.get(key) not in values
+        case "Exists":
+            return key in found
+        case "DoesNotExist":
+            return key not in found
+        case _:
+            return True
+
+
+def _selected_elsewhere(work: Workload, found: Mapping[str, Any]) -> bool:
+    """Whether a daemon leaves these nodes out on purpose: a NotIn or DoesNotExist says so."""
+    return any(
+        look.at(e, "operator") in ("NotIn", "DoesNotExist") and not _matches(e, found)
+        for term in work.terms
+        for e in look.each(term, "matchExpressions")
+    )
+
+
+def _gpu_group(**inputs: Any) -> Resource:
+    taint = {"key": GPU, "value": "true", "effect": "NO_SCHEDULE"}
+    return resource(NODE_GROUP, "t4-spot", {"labels": {"paddock.dev/pool": "t4"}, "taints": [taint], **inputs})
+
+
+_TOLERATION = {"key": GPU, "operator": "Equal", "value": "true", "effect": "NoSchedule"}
+
+
+def _gpu_runner(**spec: Any) -> Resource:
+    return runners({"template": {"spec": {"nodeSelector": {"paddock.dev/pool": "t4"}, "tolerations": [_TOLERATION], **spec}}})
+
+
+class Tolerated(Rule):
+    id = "CON-01"
+    severity: ClassVar[Severity] = "error"
+    title = "Whatever belongs on a node tolerates the node's taints"
+    why = "A device plugin that does not tolerate a pool's taint leaves its GPUs invisible, and every job waits for ever."
+    fix = "give it nodes.TAINT.toleration()"
+
+    def check(self, context: Context) -> Iterator[Hit]:
+        groups = list(context.all(NODE_GROUP))
+        gpus = [group for group in groups if any(taint.get("key") == GPU for taint in taints(group))]
+        for work in workloads(context):
+            if work.daemon:
+                meant = [group for group in gpus if not _selected_elsewhere(work, labels(group))]
+            else:
+                meant = [group for group in groups if (work.selector or work.terms) and _fits(work, labels(group))]
+            for group in meant:
+                if refused := [t for t in _repelling(group) if not tolerates(work.tolerations, t)]:
+                    told = ", ".join(f"{t.get('key')}={t.get('value')}:{t.get('effect')}" for t in refused)
+                    yield hit(work.resource, f"{work.what} does not tolerate {told} of {group.name}")
+
+    def example_pass(self) -> Context:
+        return example(_gpu_group(), _gpu_runner())
+
+    def example_fail(self) -> Context:
+        return example(_gpu_group(), _gpu_runner(tolerations=[{**_TOLERATION, "value": "present"}]))
+
+
+class Selected(Rule):
+    id = "CON-02"
+    severity: ClassVar[Severity] = "error"
+    title = "Labels that select nodes are labels that nodes have"
+    why = "A pod whose selector matches no pool waits for ever, and the autoscaler says nothing about it."
+    fix = "give the pool the label, or take the selector from nodes.gpu_selector()"
+
+    def check(self, context: Context) -> Iterator[Hit]:
+        groups = [group for group in context.all(NODE_GROUP) if not look.unknown(look.at(group.inputs, "labels"))]
+        gpus = [group for group in groups if any(taint.get("key") == GPU for taint in taints(group))]
+        for work in workloads(context) if groups else ():
+            if work.daemon:
+                missed = [g.name for g in gpus if not _fits(work, labels(g)) and not _selected_elsewhere(work, labels(g))]
+                if missed:
+                    yield hit(work.resource, f"{work.what} selects no node of {', '.join(missed)}")
+            elif (work.selector or work.terms) and not any(_fits(work, labels(group)) for group in groups):
+                wanted = ", ".join(f"{key}={value}" for key, value in work.selector.items()) or "its affinity"
+                yield hit(work.resource, f"{work.what}: no pool has {wanted}")
+
+    def example_pass(self) -> Context:
+        return example(_gpu_group(), _gpu_runner())
+
+    def example_fail(self) -> Context:
+        return example(_gpu_group(), _gpu_runner(nodeSelector={"paddock.dev/pool": "a100"}))
+
+
+class ScaleFromZero(Rule):
+    id = "CON-03"
+    severity: ClassVar[Severity] = "error"
+    title = "Scale-from-zero tags tell the autoscaler what the nodes will be like"
+    why = "For an empty pool the autoscaler knows only the tags: one label too few and it never buys the node."
+    fix = "write the tags from nodes.labels() and nodes.TAINT, as infra/gpu_pool.py does"
+
+    def check(self, context: Context) -> Iterator[Hit]:
+        for group in context.all(NODE_GROUP):
+            told = {look.text(t.inputs, "tag", "key"): look.at(t.inputs, "tag", "value") for t in context.refer(TAG, "autoscalingGroupName", group)}
+            empty = look.at(group.inputs, "scalingConfig", "minSize") == 0
+            if not told and not (empty and taints(group)):
+                continue
+            nodes = {
+                **{f"{TEMPLATE}label/{key}": value for key, value in labels(group).items()},
+                **{f"{TEMPLATE}taint/{t.get('key')}": f"{t.get('value') or ''}:{t.get('effect')}" for t in taints(group)},
+            }
+            tagged = {key: value for key, value in told.items() if key.startswith((f"{TEMPLATE}label/", f"{TEMPLATE}taint/"))}
+            for key in sorted(nodes.keys() | tagged.keys()):
+                have, say = nodes.get(key), tagged.get(key)
+                if have != say and not look.unknown(have) and not look.unknown(say):
+                    yield hit(group, f"{key.removeprefix(TEMPLATE)} is {have or 'absent'}, its tag says {say or 'nothing'}")
+
+    def example_pass(self) -> Context:
+        return self._tagged("t4")
+
+    def example_fail(self) -> Context:
+        return self._tagged("t5")
+
+    @staticmethod
+    def _tagged(pool: str) -> Context:
+        group = _gpu_group(scalingConfig={"minSize": 0})
+        tags = {f"{TEMPLATE}label/paddock.dev/pool": pool, f"{TEMPLATE}taint/{GPU}": "true:NoSchedule"}
+        return example(
+            group,
+            *(
+                resource(TAG, key, {"tag": {"key": key, "value": value}}, uses={"autoscalingGroupName": group})
+                for key, value in tags.items()
+            ),
+        )
+
+
+class LabelSets(Rule):
+    id = "CON-04"
+    severity: ClassVar[Severity] = "error"
+    title = "No two scale sets answer to the same labels or the same name"
+    why = "GitHub gives a job to any set that has its labels: an eight-GPU job lands on a one-GPU runner."
+    fix = "runners.<name>.labels: one label that only this runner has"
+
+    def check(self, context: Context) -> Iterator[Hit]:
+        seen: dict[tuple[str, ...], str] = {}
+        names: dict[tuple[str, str], str] = {}
+        for release in scale_sets(context):
+            values = look.at(release.inputs, "values")
+            group = (look.text(values, "runnerGroup") or "default").lower()
+            name = (look.text(values, "runnerScaleSetName") or look.text(release.inputs, "name")).lower()
+            found = look.each(values, "scaleSetLabels")
+            labels_ = (group, *sorted({str(label).lower() for label in found}))
+            if found and not any(map(look.unknown, found)):
+                if other := seen.get(labels_):
+                    yield hit(release, f"it has the labels of {other}: {', '.join(labels_[1:])}")
+                seen.setdefault(labels_, release.name)
+            if name:
+                if other := names.get((group, name)):
+                    yield hit(release, f"it has the name of {other}: {name}")
+                names.setdefault((group, name), release.name)
+
+    def example_pass(self) -> Context:
+        return self._two("gpu-x8")
+
+    def example_fail(self) -> Context:
+        return self._two("GPU")
+
+    @staticmethod
+    def _two(label: str) -> Context:
+        return example(runners({"scaleSetLabels": ["gpu"]}, name="gpu"), runners({"scaleSetLabels": [label]}, name="gpu-x8"))
+
+
+class TaintSpelling(Rule):
+    id = "CON-05"
+    severity: ClassVar[Severity] = "error"
+    title = "Taints are spelled as each API spells them"
+    why = "EKS takes NO_SCHEDULE and Kubernetes NoSchedule; the wrong one is refused at best, and matches nothing at worst."
+    fix = "NO_SCHEDULE in node groups; NoSchedule in tolerations, user data and autoscaler tags"
+
+    def check(self, context: Context) -> Iterator[Hit]:
+        kubernetes = (*EFFECTS.values(), None, "")
+        for group in context.all(NODE_GROUP):
+            for taint in look.each(group.inputs, "taints"):
+                effect = look.at(taint, "effect")
+                if effect not in EFFECTS and not look.unknown(effect):
+                    yield hit(group, f"the effect {effect} of a taint is not EKS's")
+        for work in workloads(context):
+            for toleration in work.tolerations:
+                effect = look.at(toleration, "effect")
+                if effect not in kubernetes and not look.unknown(effect):
+                    yield hit(work.resource, f"{work.what}: the effect {effect} of a toleration is not Kubernetes'")
+        for tag in context.all(TAG):
+            if look.text(tag.inputs, "tag", "key").startswith(f"{TEMPLATE}taint/"):
+                value = look.at(tag.inputs, "tag", "value")
+                if not look.unknown(value) and str(value).rpartition(":")[2] not in EFFECTS.values():
+                    yield hit(tag, f"{value} is not a taint's value and effect as Kubernetes spells them")
+
+    def example_pass(self) -> Context:
+        return example(_gpu_group())
+
+    def example_fail(self) -> Context:
+        return example(_gpu_group(taints=[{"key": GPU, "value": "true", "effect": "NoSchedule"}]))
+
+
+_CONTROLLER_CHART = "oci://ghcr.io/actions/actions-runner-controller-charts/gha-runner-scale-set-controller"
+
+
+class SameArc(Rule):
+    id = "CON-06"
+    severity: ClassVar[Severity] = "error"
+    title = "ARC's controller and its scale sets are of one version"
+    why = "The controller deletes scale sets of another minor, with the jobs that run in them."
+    fix = "take both from versions.ARC"
+
+    def check(self, context: Context) -> Iterator[Hit]:
+        controllers = [r for r in context.all(RELEASE) if chart(r) == "gha-runner-scale-set-controller"]
+        for controller in controllers:
+            wanted = look.at(controller.inputs, "version")
+            for release in scale_sets(context):
+                version = look.at(release.inputs, "version")
+                if version != wanted and not look.unknown(version) and not look.unknown(wanted):
+                    yield hit(release, f"version {version or 'of the day'}, but {controller.name} is {wanted or 'of the day'}")
+
+    def example_pass(self) -> Context:
+        return self._arc("0.14.2")
+
+    def example_fail(self) -> Context:
+        return self._arc("0.13.1")
+
+    @staticmethod
+    def _arc(version: str) -> Context:
+        return example(
+            resource(RELEASE, "arc", {"chart": _CONTROLLER_CHART, "version": "0.14.2"}),
+            resource(RELEASE, "gpu", {"chart": SCALE_SET_CHART, "version": version}),
+        )
+
+
+def _made_by_default(made: Resource, package: str) -> bool:
+    own = made.type.startswith(f"{package}:") and made.custom
+    name = made.provider.split("::")[-2] if made.provider.count("::") >= 4 else made.provider
+    return own and (not name or name == "default" or name.startswith("default_"))
+
+
+class NamedCluster(Rule):
+    id = "CON-07"
+    severity: ClassVar[Severity] = "error"
+    title = "Every Kubernetes object names its provider"
+    why = "Without one it goes to whatever cluster the operator's kubeconfig points at."
+    fix = "ResourceOptions(provider=cluster.provider), or a parent that has it"
+
+    def check(self, context: Context) -> Iterator[Hit]:
+        for made in context.graph.resources.values():
+            if _made_by_default(made, "kubernetes"):
+                yield hit(made, "it would go to the cluster of the day")
+
+    def example_pass(self) -> Context:
+        return example(resource(NAMESPACE, "runners", {"metadata": {"name": "arc-runners"}}))
+
+    def example_fail(self) -> Context:
+        return example(resource(NAMESPACE, "runners", {"metadata": {"name": "arc-runners"}}, provider=""))
+
+
+class NamedAccount(Rule):
+    id = "CON-08"
+    severity: ClassVar[Severity] = "error"
+    title = "Every AWS resource names its provider"
+    why = "Without one it goes to the region of the operator's shell, and misses the fleet's tags."
+    fix = "ResourceOptions(providers=[cloud]) on the component"
+
+    def check(self, context: Context) -> Iterator[Hit]:
+        for made in context.graph.resources.values():
+            if _made_by_default(made, "aws"):
+                yield hit(made, "it would go to the region of the day, without the fleet's tags")
+
+    def example_pass(self) -> Context:
+        return example(resource("aws:sqs/queue:Queue", "queue"))
+
+    def example_fail(self) -> Context:
+        return example(resource("aws:sqs/queue:Queue", "queue", provider=""))
+
+
+_SUFFIX = 8
+"""A dash and seven digits: what Pulumi appends to a name it chooses."""
+_LIMITS: Mapping[str, int] = {
+    NODE_GROUP: 63,
+    "aws:iam/role:Role": 64,
+    "aws:iam/rolePolicy:RolePolicy": 128,
+    "aws:iam/instanceProfile:InstanceProfile": 128,
+    "aws:ec2/launchTemplate:LaunchTemplate": 128,
+    "aws:ec2/securityGroup:SecurityGroup": 255,
+    "aws:eks/cluster:Cluster": 100,
+    "aws:ecr/repository:Repository": 256,
+    RELEASE: 53,
+}
+_KUBERNETES_LIMITS: Mapping[str, int] = {
+    "kubernetes:batch/v1:CronJob": 52,
+    NAMESPACE: 63,
+    "kubernetes:core/v1:Service": 63,
+}
+_SCALE_SET = 45
+_AUTONAME_PROPERTIES = {NODE_GROUP: "nodeGroupName"}
+
+
+class Names(Rule):
+    id = "CON-09"
+    severity: ClassVar[Severity] = "error"
+    title = "Names are within the limits of who takes them"
+    why = "A name too long is found out when everything before it has been made."
+    fix = "a shorter name for the pool, the runner or the fleet"
+
+    def check(self, context: Context) -> Iterator[Hit]:
+        for type_, limit in _LIMITS.items():
+            for made in context.all(type_):
+                key = _AUTONAME_PROPERTIES.get(type_, "name")
+                name = look.at(made.inputs, key)
+                length = len(name) if isinstance(name, str) else len(made.name) + _SUFFIX
+                if not look.unknown(name) and length > limit:
+                    yield hit(made, f"a name of {length} characters, where {limit} fit")
+        for made in context.graph.resources.values():
+            if made.type.startswith("kubernetes:") and made.type != RELEASE:
+                limit, name = _KUBERNETES_LIMITS.get(made.type, 253), name_of(made)
+                if len(name) > limit:
+                    yield hit(made, f"{name} has {len(name)} characters, where {limit} fit")
+        for release in scale_sets(context):
+            name = look.text(release.inputs, "values", "runnerScaleSetName") or look.text(release.inputs, "name")
+            if len(name) > _SCALE_SET:
+                yield hit(release, f"a scale set's name of {len(name)} characters, where {_SCALE_SET} fit")
+
+    def example_pass(self) -> Context:
+        return example(resource("aws:iam/role:Role", "node"))
+
+    def example_fail(self) -> Context:
+        return example(resource("aws:iam/role:Role", "n" * 60))
+
+
+class References(Rule):
+    id = "CON-10"
+    severity: ClassVar[Severity] = "error"
+    title = "What pods mount, and the namespaces they are put into, exist"
+    why = "A pod that names a ConfigMap of another namespace never starts, and ARC tries again for ever."
+    fix = "declare the ConfigMap in the pod's namespace, and take names from the object that is referred to"
+
+    _GIVEN = frozenset({"kube-system", "default", "kube-public", ""})
+
+    def check(self, context: Context) -> Iterator[Hit]:
+        ours = {name_of(made) for made in context.all(NAMESPACE)}
+        if not ours:
+            return
+        maps = {(namespace_of(made), name_of(made)) for made in context.all(CONFIG_MAP)}
+        for made in context.graph.resources.values():
+            if made.type.startswith("kubernetes:") and made.type != NAMESPACE:
+                if (namespace := namespace_of(made)) not in ours | self._GIVEN:
+                    yield hit(made, f"there is no namespace {namespace}")
+        for pod in pods(context):
+            if pod.namespace in ours:
+                for volume in look.each(pod.spec, "volumes"):
+                    name = look.text(volume, "configMap", "name")
+                    if name and (pod.namespace, name) not in maps:
+                        yield hit(pod.resource, f"there is no ConfigMap {name} in {pod.namespace}")
+        secrets = {(namespace_of(made), name_of(made)) for made in context.all(SECRET)}
+        for release in scale_sets(context):
+            name, namespace = look.text(release.inputs, "values", "githubConfigSecret"), namespace_of(release)
+            # Somebody else may keep it, with External Secrets for one; then the program has none of its own.
+            if name and secrets and namespace in ours and (namespace, name) not in secrets:
+                yield hit(release, f"there is no secret {name} in {namespace}")
+
+    def example_pass(self) -> Context:
+        return self._mounting("arc-runners")
+
+    def example_fail(self) -> Context:
+        return self._mounting("arc-systems")
+
+    @staticmethod
+    def _mounting(namespace: str) -> Context:
+        return example(
+            resource(NAMESPACE, "runners", {"metadata": {"name": "arc-runners"}}),
+            resource(NAMESPACE, "systems", {"metadata": {"name": "arc-systems"}}),
+            resource(CONFIG_MAP, "hooks", {"metadata": {"name": "hooks", "namespace": namespace}}),
+            runners({"template": {"spec": {"volumes": [{"name": "hooks", "configMap": {"name": "hooks"}}]}}}),
+        )
+
+
+RULES = (
+    Tolerated(), Selected(), ScaleFromZero(), LabelSets(), TaintSpelling(), SameArc(), NamedCluster(), NamedAccount(), Names(), References()
+)  # fmt: skip

@@ -1,0 +1,300 @@
+"""Who may do what: policies, trust and keys."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+from paddock.plan.finding import Severity
+from paddock.plan.graph import Resource
+from paddock.plan.rules import look
+from paddock.plan.rules.base import Context, Hit, Rule, example, hit, resource
+from paddock.plan.rules.network import NODE_GROUP
+
+ROLE = "aws:iam/role:Role"
+ROLE_POLICY = "aws:iam/rolePolicy:RolePolicy"
+POLICIES = (
+    ROLE_POLICY,
+    "aws:iam/policy:Policy",
+    "aws:iam/userPolicy:UserPolicy",
+    "aws:iam/groupPolicy:GroupPolicy",
+)
+ATTACHMENT = "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
+ATTACHMENTS = (
+    ATTACHMENT,
+    "aws:iam/policyAttachment:PolicyAttachment",
+    "aws:iam/userPolicyAttachment:UserPolicyAttachment",
+    "aws:iam/groupPolicyAttachment:GroupPolicyAttachment",
+)
+PROVIDER = "aws:iam/openIdConnectProvider:OpenIdConnectProvider"
+KEY = "aws:kms/key:Key"
+GITHUB = "token.actions.githubusercontent.com"
+ADMINS = frozenset({"AdministratorAccess", "IAMFullAccess", "PowerUserAccess"})
+
+
+def granted(context: Context) -> Iterator[tuple[Resource, Mapping[str, Any]]]:
+    """Every statement by which an identity is allowed something."""
+    for made in context.all(*POLICIES):
+        for statement in look.statements(context.known(made, "policy")):
+            yield made, statement
+    for role in context.all(ROLE):
+        for inline in look.each(role.inputs, "inlinePolicies"):
+            for statement in look.statements(look.at(inline, "policy")):
+                yield role, statement
+
+
+def attached(context: Context) -> Iterator[tuple[Resource, str]]:
+    """Every managed policy that an identity is given, by its ARN."""
+    for made in context.all(*ATTACHMENTS):
+        if arn := look.text(made.inputs, "policyArn"):
+            yield made, arn
+    for role in context.all(ROLE):
+        for arn in look.each(role.inputs, "managedPolicyArns"):
+            yield role, str(arn)
+
+
+def _policy(action: str | Sequence[str], resources: str | Sequence[str], **more: Any) -> Context:
+    statement = {"Effect": "Allow", "Action": action, "Resource": resources, **more}
+    return example(resource(ROLE_POLICY, "policy", {"policy": json.dumps({"Statement": [statement]})}))
+
+
+class PullOnly(Rule):
+    id = "PAD-16"
+    severity: ClassVar[Severity] = "error"
+    title = "Nodes may pull images and nothing else in ECR"
+    why = "A job that escapes to its node must not be able to push the image that all others start from."
+    fix = "AmazonEC2ContainerRegistryPullOnly on the node role"
+    equivalents = ("CIS 5.1.3",)
+
+    def check(self, context: Context) -> Iterator[Hit]:
+        nodes = {urn for group in context.all(NODE_GROUP) for urn in group.property_dependencies.get("nodeRoleArn", ())}
+        for made, arn in attached(context):
+            name = arn.rpartition("/")[2]
+            if self._of(made, nodes) and "ContainerRegistry" in name and not name.endswith("PullOnly"):
+                yield hit(made, f"{name} on a node role")
+        for made, statement in granted(context):
+            pushes = [a for a in look.many(statement.get("Action")) if _matches_any(str(a), ("ecr:PutImage", "ecr:DeleteRepository"))]
+            if self._of(made, nodes) and pushes and "*" not in pushes:
+                yield hit(made, f"a node role may {', '.join(map(str, pushes))}")
+
+    @staticmethod
+    def _of(made: Resource, roles: set[str]) -> bool:
+        return made.urn in roles or bool(roles & set(made.property_dependencies.get("role", ())))
+
+    def example_pass(self) -> Context:
+        return self._node("AmazonEC2ContainerRegistryPullOnly")
+
+    def example_fail(self) -> Context:
+        return self._node("AmazonEC2ContainerRegistryPowerUser")
+
+    @staticmethod
+    def _node(policy: str) -> Context:
+        role = resource(ROLE, "node")
+        return example(
+            role,
+            resource(NODE_GROUP, "gpu", {}, uses={"nodeRoleArn": role}),
+            resource(ATTACHMENT, "ecr", {"policyArn": f"arn:aws:iam::aws:policy/{policy}"}, uses={"role": role}),
+        )
+
+
+class KeysRotate(Rule):
+    id = "PAD-17"
+    severity: ClassVar[Severity] = "error"
+    title = "KMS keys rotate, and their policies name who may use them"
+    why = "A key that everybody may use encrypts nothing; one that never rotates loses everything at once."
+    fix = "enableKeyRotation: true, and a key policy with named principals"
+    equivalents = ("CKV_AWS_7", "CKV_AWS_33", "CKV2_AWS_64", "AWS-0065")
+
+    def check(self, context: Context) -> Iterator[Hit]:
+        for key in context.all(KEY):
+            symmetric = look.text(key.inputs, "customerMasterKeySpec") in ("", "SYMMETRIC_DEFAULT")
+            if symmetric and not look.on(look.at(key.inputs, "enableKeyRotation")):
+                yield hit(key, "it does not rotate")
+            policy = context.known(key, "policy")
+            if not look.given(policy):
+                yield hit(key, "it has no policy of its own")
+            for statement in look.statements(policy):
+                if ("AWS", "*") in look.principals(statement) and not statement.get("Condition"):
+                    yield hit(key, "its policy lets everybody use it")
+
+    def example_pass(self) -> Context:
+        return self._key("arn:aws:iam::111122223333:root")
+
+    def example_fail(self) -> Context:
+        return self._key("*")
+
+    @staticmethod
+    def _key(who: str) -> Context:
+        statement = {"Effect": "Allow", "Principal": {"AWS": who}, "Action": "kms:*", "Resource": "*"}
+        return example(resource(KEY, "key", {"enableKeyRotation": True, "policy": json.dumps({"Statement": [statement]})}))
+
+
+class NoAdministrators(Rule):
+    id = "PAD-18"
+    severity: ClassVar[Severity] = "error"
+    title = "Nothing is an administrator, and PassRole names its role"
+    why = "A runner fleet is where other people's code runs: one such policy and the account is theirs."
+    fix = "list the actions; give iam:PassRole the ARN of the one role"
+    equivalents = (
+        "CKV_AWS_1", "CKV_AWS_49", "CKV_AWS_62", "CKV_AWS_63", "CKV_AWS_274", "CKV_AWS_275", "CKV2_AWS_40", "CKV2_AWS_56",
+        "AWS-0057", "AWS-0342",
+    )  # fmt: skip
+
+    def check(self, context: Context) -> Iterator[Hit]:
+        for made, arn in attached(context):
+            if arn.rpartition("/")[2] in ADMINS:
+                yield hit(made, f"{arn.rpartition('/')[2]} is given away")
+        for made, statement in granted(context):
+            actions, everything = look.many(statement.get("Action")), "*" in look.many(statement.get("Resource"))
+            if any(action in ("*", "*:*", "iam:*") for action in actions) or "NotAction" in statement:
+                yield hit(made, "every action, or every action on IAM, is allowed")
+            if everything and "iam:PassRole" in actions and not statement.get("Condition"):
+                yield hit(made, "iam:PassRole may pass every role")
+
+    def example_pass(self) -> Context:
+        return _policy("iam:PassRole", "arn:aws:iam::111122223333:role/builder")
+
+    def example_fail(self) -> Context:
+        return _policy("iam:PassRole", "*")
+
+
+_READS = ("*:Describe*", "*:List*", "*:Get*", "*:BatchGet*", "*:Search*")
+_DATA = (
+    "s3:GetObject*", "ssm:GetParameter*", "secretsmanager:*", "kms:*", "dynamodb:*Get*", "lambda:GetFunction*", "ec2:GetPasswordData",
+    "sts:Get*Token", "iam:GetAccountAuthorizationDetails", "codecommit:*", "sqs:*", "logs:GetLog*", "ecr:BatchGetImage",
+    "ecr:GetDownloadUrlForLayer",
+)  # fmt: skip
+"""Reads that take data out rather than look at what there is."""
+
+
+def _matches_any(action: str, patterns: Sequence[str]) -> bool:
+    """Whether an action of a policy, which may have wildcards of its own, can be one of `patterns`."""
+    low = action.lower()
+    return any(
+        fnmatch.fnmatchcase(low, pattern.lower()) or fnmatch.fnmatchcase(pattern.lower(), low) for pattern in patterns
+    )
+
+
+class NamedResources(Rule):
+    id = "PAD-19"
+    severity: ClassVar[Severity] = "error"
+    title = "Whatever writes, or reads data, names what it may write or read"
+    why = "Rights on every resource are how a small role becomes a large one, and how data leaves."
+    fix = "put the ARNs into Resource, or a Condition on a tag"
+    equivalents = (
+        *(f"CKV_AWS_{n}" for n in range(107, 112)), *(f"CKV_AWS_{n}" for n in range(286, 291)), "CKV_AWS_355", "CKV_AWS_356"
+    )  # fmt: skip
+
+    def check(self, context: Context) -> Iterator[Hit]:
+        for made, statement in granted(context):
+            if "*" not in look.many(statement.get("Resource")) or statement.get("Condition"):
+                continue
+            wide = [str(action) for action in look.many(statement.get("Action")) if self._too_wide(str(action))]
+            if wide:
+                yield hit(made, f"{', '.join(wide)} on every resource")
+
+    @staticmethod
+    def _too_wide(action: str) -> bool:
+        if action in ("*", "*:*", "iam:*", "iam:PassRole"):  # told by PAD-18
+            return False
+        reads = any(fnmatch.fnmatchcase(action.lower(), pattern.lower()) for pattern in _READS)
+        return not reads or _matches_any(action, _DATA)
+
+    def example_pass(self) -> Context:
+        return _policy(["ec2:DescribeImages", "ecr:GetAuthorizationToken"], "*")
+
+    def example_fail(self) -> Context:
+        return _policy("autoscaling:TerminateInstanceInAutoScalingGroup", "*")
+
+
+def trusts(context: Context) -> Iterator[tuple[Resource, Mapping[str, Any]]]:
+    """Every statement by which a role lets somebody in."""
+    for role in context.all(ROLE):
+        for statement in look.statements(context.known(role, "assumeRolePolicy")):
+            yield role, statement
+
+
+class GitHubTrust(Rule):
+    id = "PAD-20"
+    severity: ClassVar[Severity] = "error"
+    title = "GitHub's tokens are trusted for one repository and one branch, tag or environment"
+    why = "With a wildcard in sub, every pull request of every fork, or anybody on GitHub, can take the role."
+    fix = 'StringEquals on aud (sts.amazonaws.com) and on sub ("repo:ORG/REPO:environment:NAME" or ":ref:refs/heads/BRANCH")'
+    equivalents = ("CKV_AWS_358", "CKV_AWS_393")
+
+    def check(self, context: Context) -> Iterator[Hit]:
+        for provider in context.all(PROVIDER):
+            audiences = look.each(provider.inputs, "clientIdLists")
+            if GITHUB in look.text(provider.inputs, "url") and audiences != ["sts.amazonaws.com"]:
+                yield hit(provider, "its audience must be sts.amazonaws.com and nothing else")
+        for role, statement in trusts(context):
+            if self._is_github(statement):
+                yield from (hit(role, message) for message in self._wrong(statement))
+
+    @staticmethod
+    def _is_github(statement: Mapping[str, Any]) -> bool:
+        if "sts:AssumeRoleWithWebIdentity" not in look.many(statement.get("Action")):
+            return False
+        federated = " ".join(who for kind, who in look.principals(statement) if kind == "Federated")
+        return "oidc.eks." not in federated and "cognito" not in federated
+
+    @staticmethod
+    def _wrong(statement: Mapping[str, Any]) -> Iterator[str]:
+        exact = look.pairs(statement, "Condition", "StringEquals")
+        if look.many(exact.get(f"{GITHUB}:aud")) != ["sts.amazonaws.com"]:
+            yield "aud is not pinned to sts.amazonaws.com with StringEquals"
+        subjects = look.many(exact.get(f"{GITHUB}:sub"))
+        if not subjects:
+            yield "sub is not pinned with StringEquals"
+        for subject in subjects:
+            if not re.fullmatch(r"repo:[^/:*?]+/[^/:*?]+:(ref:refs/(heads|tags)/|environment:)[^*?]+", str(subject)):
+                yield f'sub "{subject}" does not name one repository and one branch, tag or environment'
+
+    def example_pass(self) -> Context:
+        return self._role("repo:acme/images:ref:refs/heads/main")
+
+    def example_fail(self) -> Context:
+        return self._role("repo:acme/*")
+
+    @staticmethod
+    def _role(subject: str) -> Context:
+        statement = {
+            "Effect": "Allow",
+            "Principal": {"Federated": f"arn:aws:iam::111122223333:oidc-provider/{GITHUB}"},
+            "Action": "sts:AssumeRoleWithWebIdentity",
+            "Condition": {"StringEquals": {f"{GITHUB}:aud": "sts.amazonaws.com", f"{GITHUB}:sub": subject}},
+        }
+        return example(resource(ROLE, "push", {"assumeRolePolicy": json.dumps({"Statement": [statement]})}))
+
+
+class NamedPrincipals(Rule):
+    id = "PAD-21"
+    severity: ClassVar[Severity] = "error"
+    title = "Roles say who may take them"
+    why = "A role that everybody, or everybody in an account, may take has no owner."
+    fix = "name the service or the role in Principal"
+    equivalents = ("CKV_AWS_60", "CKV_AWS_61")
+
+    def check(self, context: Context) -> Iterator[Hit]:
+        for role, statement in trusts(context):
+            for kind, who in look.principals(statement):
+                whole = kind == "AWS" and (who.endswith(":root") or re.fullmatch(r"\d{12}", who))
+                if who == "*" or (whole and not statement.get("Condition")):
+                    yield hit(role, f"{who} may take it")
+
+    def example_pass(self) -> Context:
+        return self._role({"Service": "ec2.amazonaws.com"})
+
+    def example_fail(self) -> Context:
+        return self._role({"AWS": "*"})
+
+    @staticmethod
+    def _role(who: Mapping[str, str]) -> Context:
+        statement = {"Effect": "Allow", "Principal": who, "Action": "sts:AssumeRole"}
+        return example(resource(ROLE, "role", {"assumeRolePolicy": json.dumps({"Statement": [statement]})}))
+
+
+RULES = (PullOnly(), KeysRotate(), NoAdministrators(), NamedResources(), GitHubTrust(), NamedPrincipals())

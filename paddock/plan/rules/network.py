@@ -1,0 +1,197 @@
+"""The VPC and what stands in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+from paddock.plan.finding import Severity
+from paddock.plan.graph import Resource
+from paddock.plan.rules import look
+from paddock.plan.rules.base import Context, Hit, Rule, example, hit, resource
+
+VPC = "aws:ec2/vpc:Vpc"
+SUBNET = "aws:ec2/subnet:Subnet"
+GROUP = "aws:ec2/securityGroup:SecurityGroup"
+DEFAULT_GROUP = "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup"
+FLOW_LOG = "aws:ec2/flowLog:FlowLog"
+ROUTE = "aws:ec2/route:Route"
+ASSOCIATION = "aws:ec2/routeTableAssociation:RouteTableAssociation"
+TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
+INSTANCE = "aws:ec2/instance:Instance"
+NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
+_OLD_RULE = "aws:ec2/securityGroupRule:SecurityGroupRule"
+_NEW_RULES = {
+    "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule": "ingress",
+    "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule": "egress",
+}
+SSH = 22
+
+
+class PrivateNodes(Rule):
+    id = "PAD-07"
+    severity: ClassVar[Severity] = "error"
+    title = "Nodes have no public address"
+    why = "A node runs strangers' jobs; with a public address every port that a job opens is on the internet."
+    fix = "private subnets for nodes, no associatePublicIpAddress, no mapPublicIpOnLaunch"
+    equivalents = ("CKV_AWS_88", "CKV_AWS_130", "AWS-0164", "CIS 5.4.3")
+
+    def check(self, context: Context) -> Iterator[Hit]:
+        for made in context.all(TEMPLATE):
+            if any(look.at(each, "associatePublicIpAddress") in (True, "true") for each in look.each(made.inputs, "networkInterfaces")):
+                yield hit(made, "instances get a public address")
+        for made in context.all(INSTANCE):
+            if look.at(made.inputs, "associatePublicIpAddress") is True:
+                yield hit(made, "the instance gets a public address")
+        for made in context.all(SUBNET):
+            if look.at(made.inputs, "mapPublicIpOnLaunch") is True:
+                yield hit(made, "whatever starts here gets a public address")
+        public = set(self._public(context))
+        for made in context.all(NODE_GROUP):
+            if public & {subnet for subnet in look.each(made.inputs, "subnetIds") if not look.unknown(subnet)}:
+                yield hit(made, "nodes stand in a subnet that the internet gateway serves")
+
+    @staticmethod
+    def _public(context: Context) -> Iterator[str]:
+        """Ids of the subnets whose route table leads to an internet gateway."""
+        tables = {
+            look.text(route.inputs, "routeTableId")
+            for route in context.all(ROUTE)
+            if look.text(route.inputs, "gatewayId").startswith("igw-")
+        } - {""}
+        for association in context.all(ASSOCIATION):
+            if look.text(association.inputs, "routeTableId") in tables and look.text(association.inputs, "subnetId"):
+                yield look.text(association.inputs, "subnetId")
+
+    def example_pass(self) -> Context:
+        return example(resource(SUBNET, "private", {"mapPublicIpOnLaunch": False}))
+
+    def example_fail(self) -> Context:
+        return example(
+            resource(ROUTE, "out", {"routeTableId": "rtb-1", "gatewayId": "igw-1"}),
+            resource(ASSOCIATION, "public", {"routeTableId": "rtb-1", "subnetId": "subnet-1"}),
+            resource(NODE_GROUP, "gpu", {"subnetIds": ["subnet-1"]}),
+        )
+
+
+def rules(context: Context) -> Iterator[tuple[Resource, str, Mapping[str, Any]]]:
+    """Every rule of every security group: (where it is written, ingress or egress, the rule)."""
+    for group in context.all(GROUP, DEFAULT_GROUP):
+        for direction in ("ingress", "egress"):
+            for rule in look.each(group.inputs, direction):
+                if isinstance(rule, Mapping):
+                    yield group, direction, rule
+    for rule in context.all(_OLD_RULE):
+        yield rule, look.text(rule.inputs, "type"), rule.inputs
+    for type_, direction in _NEW_RULES.items():
+        for rule in context.all(type_):
+            yield rule, direction, {**rule.inputs, "protocol": rule.inputs.get("ipProtocol")}
+
+
+def networks(rule: Mapping[str, Any]) -> list[Any]:
+    found = [*look.each(rule, "cidrBlocks"), *look.each(rule, "ipv6CidrBlocks")]
+    return found + [rule[key] for key in ("cidrIpv4", "cidrIpv6") if look.given(rule.get(key))]
+
+
+def has_port(rule: Mapping[str, Any], port: int) -> bool:
+    first, last = rule.get("fromPort"), rule.get("toPort")
+    every = str(rule.get("protocol")) in ("-1", "all")
+    return every or (isinstance(first, int | float) and isinstance(last, int | float) and first <= port <= last)
+
+
+def every_port(rule: Mapping[str, Any]) -> bool:
+    return has_port(rule, 1) and has_port(rule, 65535)
+
+
+class NothingIn(Rule):
+    id = "PAD-12"
+    severity: ClassVar[Severity] = "error"
+    title = "Security groups let nobody in from the internet, and every rule says what it is for"
+    why = "Nodes call out and are never called; a rule without a reason is a rule that nobody dares to remove."
+    fix = "name a network or a security group as the source, and give group and rules a description"
+    equivalents = (
+        "CKV_AWS_23", "CKV_AWS_24", "CKV_AWS_25", "CKV_AWS_260", "CKV_AWS_277", "AWS-0099", "AWS-0124"
+    )  # fmt: skip
+
+    def check(self, context: Context) -> Iterator[Hit]:
+        for group in context.all(GROUP):
+            if look.text(group.inputs, "description") in ("", "Managed by Pulumi", "Managed by Terraform"):
+                if not look.unknown(look.at(group.inputs, "description")):
+                    yield hit(group, "it has no description")
+        for where, direction, rule in rules(context):
+            if not look.given(rule.get("description")):
+                yield hit(where, f"an {direction} rule has no description")
+            if direction == "ingress" and (wide := [str(cidr) for cidr in networks(rule) if look.everyone(cidr)]):
+                yield hit(where, f"lets {', '.join(wide)} in")
+
+    def example_pass(self) -> Context:
+        return self._group({"cidrBlocks": ["10.0.0.0/16"], "description": "HTTPS from the VPC"})
+
+    def example_fail(self) -> Context:
+        return self._group({"cidrBlocks": ["0.0.0.0/0"], "description": "HTTPS"})
+
+    @staticmethod
+    def _group(rule: Mapping[str, Any]) -> Context:
+        https = {"protocol": "tcp", "fromPort": 443, "toPort": 443}
+        return example(resource(GROUP, "web", {"description": "HTTPS", "ingress": [{**https, **rule}]}))
+
+
+class EgressNamed(Rule):
+    id = "PAD-13"
+    severity: ClassVar[Severity] = "warning"
+    title = "Security groups do not let everything out to everywhere"
+    why = "What a stolen build can send, and over which protocol, is bounded only by its egress."
+    fix = "name the ports: 443 is enough for packages, registries and AWS; else a suppression that says why"
+    equivalents = ("CKV_AWS_382", "AWS-0104")
+
+    def check(self, context: Context) -> Iterator[Hit]:
+        for where, direction, rule in rules(context):
+            if direction == "egress" and every_port(rule) and any(map(look.everyone, networks(rule))):
+                yield hit(where, "every protocol and port may go out to everywhere")
+
+    def example_pass(self) -> Context:
+        return self._out({"protocol": "tcp", "fromPort": 443, "toPort": 443})
+
+    def example_fail(self) -> Context:
+        return self._out({"protocol": "-1", "fromPort": 0, "toPort": 0})
+
+    @staticmethod
+    def _out(ports: Mapping[str, Any]) -> Context:
+        rule = {**ports, "cidrBlocks": ["0.0.0.0/0"], "description": "Out"}
+        return example(resource(GROUP, "builder", {"description": "Builder", "egress": [rule]}))
+
+
+class FlowLogs(Rule):
+    id = "PAD-14"
+    severity: ClassVar[Severity] = "error"
+    title = "Every VPC keeps flow logs, and its default security group is shut"
+    why = "Flow logs are the only record of whom a job talked to; the default group lets its members do as they like."
+    fix = "a FlowLog and a DefaultSecurityGroup without rules for the VPC"
+    equivalents = ("CKV2_AWS_11", "CKV2_AWS_12", "AWS-0178", "AWS-0173")
+
+    def check(self, context: Context) -> Iterator[Hit]:
+        for vpc in context.all(VPC):
+            if not any(
+                look.text(log.inputs, "trafficType") in ("", "ALL", "REJECT") for log in context.refer(FLOW_LOG, "vpcId", vpc)
+            ):
+                yield hit(vpc, "it keeps no flow logs")
+            shut = list(context.refer(DEFAULT_GROUP, "vpcId", vpc))
+            if not shut:
+                yield hit(vpc, "its default security group is open among its members")
+            for group in shut:
+                if look.each(group.inputs, "ingress") or look.each(group.inputs, "egress"):
+                    yield hit(group, "the default security group lets traffic through")
+
+    def example_pass(self) -> Context:
+        vpc = resource(VPC, "vpc")
+        return example(
+            vpc,
+            resource(FLOW_LOG, "flow", {"trafficType": "ALL"}, uses={"vpcId": vpc}),
+            resource(DEFAULT_GROUP, "default", {"ingress": [], "egress": []}, uses={"vpcId": vpc}),
+        )
+
+    def example_fail(self) -> Context:
+        return example(resource(VPC, "vpc"))
+
+
+RULES = (PrivateNodes(), NothingIn(), EgressNamed(), FlowLogs())

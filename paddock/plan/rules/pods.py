@@ -1,0 +1,91 @@
+"""Every pod that a program's resources lead to, wherever it is written: objects, chart values, templates in ConfigMaps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import yaml
+
+from paddock.plan.graph import Resource
+from paddock.plan.rules import look
+from paddock.plan.rules.base import Context
+
+RELEASE = "kubernetes:helm.sh/v3:Release"
+CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
+DAEMON_SET = "kubernetes:apps/v1:DaemonSet"
+POD = "kubernetes:core/v1:Pod"
+_TEMPLATED = {
+    DAEMON_SET: ("spec", "template", "spec"),
+    "kubernetes:apps/v1:Deployment": ("spec", "template", "spec"),
+    "kubernetes:apps/v1:StatefulSet": ("spec", "template", "spec"),
+    "kubernetes:batch/v1:Job": ("spec", "template", "spec"),
+    "kubernetes:batch/v1:CronJob": ("spec", "jobTemplate", "spec", "template", "spec"),
+    POD: ("spec",),
+}
+
+Kind = Literal["runner", "job", "listener", "object"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """The specification of a pod, and what declares it."""
+
+    resource: Resource
+    kind: Kind
+    """`runner` registers with GitHub; `job` is made for a job by the container hook; `listener` is ARC's."""
+    spec: Mapping[str, Any]
+    namespace: str
+
+    @property
+    def containers(self) -> list[Mapping[str, Any]]:
+        found = [*look.each(self.spec, "initContainers"), *look.each(self.spec, "containers")]
+        return [container for container in found if isinstance(container, Mapping)]
+
+    @property
+    def where(self) -> str:
+        return {"runner": "its runners", "job": "its jobs' pods", "listener": "its listener", "object": "its pods"}[self.kind]
+
+
+def chart(release: Resource) -> str:
+    """A chart's own name, whether it comes from a repository or as oci://."""
+    return look.text(release.inputs, "chart").rpartition("/")[2]
+
+
+def scale_sets(context: Context) -> Iterator[Resource]:
+    return (release for release in context.all(RELEASE) if chart(release) == "gha-runner-scale-set")
+
+
+def name_of(made: Resource) -> str:
+    return look.text(made.inputs, "metadata", "name")
+
+
+def namespace_of(made: Resource) -> str:
+    """Namespace of an object or a release; empty where it is not known yet."""
+    return look.text(made.inputs, "metadata", "namespace") or look.text(made.inputs, "namespace")
+
+
+def pods(context: Context) -> Iterator[Pod]:
+    for release in scale_sets(context):
+        namespace = namespace_of(release)
+        for kind, key in (("runner", "template"), ("listener", "listenerTemplate")):
+            spec = look.at(release.inputs, "values", key, "spec")
+            if isinstance(spec, Mapping):
+                yield Pod(release, "runner" if kind == "runner" else "listener", spec, namespace)
+    for made in context.all(CONFIG_MAP):
+        spec = look.at(_yaml(look.at(made.inputs, "data", "pod.yaml")), "spec")
+        if isinstance(spec, Mapping):
+            yield Pod(made, "job", spec, namespace_of(made))
+    for type_, path in _TEMPLATED.items():
+        for made in context.all(type_):
+            spec = look.at(made.inputs, *path)
+            if isinstance(spec, Mapping):
+                yield Pod(made, "object", spec, namespace_of(made))
+
+
+def _yaml(text: Any) -> Any:
+    try:
+        return yaml.safe_load(text) if isinstance(text, str) else None
+    except yaml.YAMLError:
+        return None

@@ -1,0 +1,188 @@
+"""What keeps things: registries, logs, buckets and queues."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+from paddock.plan.finding import Severity
+from paddock.plan.graph import Resource
+from paddock.plan.rules import look
+from paddock.plan.rules.base import Context, Hit, Rule, example, hit, resource
+
+REPOSITORY = "aws:ecr/repository:Repository"
+LOG_GROUP = "aws:cloudwatch/logGroup:LogGroup"
+BUCKETS = ("aws:s3/bucket:Bucket", "aws:s3/bucketV2:BucketV2")
+QUEUE, TOPIC = "aws:sqs/queue:Queue", "aws:sns/topic:Topic"
+AUDIT_DAYS = 365
+
+
+class Repositories(Rule):
+    id = "PAD-15"
+    severity: ClassVar[Severity] = "error"
+    title = "Image tags never move; images are scanned, encrypted with our key and private"
+    why = "A tag that moves makes yesterday's green build and today's two different images with one name."
+    fix = "imageTagMutability IMMUTABLE, scanOnPush true, encryptionType KMS with a key"
+    equivalents = (
+        "CKV_AWS_51", "CKV_AWS_163", "CKV_AWS_136", "CKV_AWS_32", "AWS-0031", "AWS-0030", "AWS-0033", "AWS-0032", "CIS 5.1.1"
+    )  # fmt: skip
+
+    def check(self, context: Context) -> Iterator[Hit]:
+        for made in context.all(REPOSITORY):
+            mutability = look.at(made.inputs, "imageTagMutability")
+            if mutability != "IMMUTABLE" and not look.unknown(mutability):
+                yield hit(made, "its tags can move")
+            if not look.on(look.at(made.inputs, "imageScanningConfiguration", "scanOnPush")):
+                yield hit(made, "images are not scanned when they are pushed")
+            encryption = look.at(made.inputs, "encryptionConfigurations", 0)
+            ours = look.at(encryption, "encryptionType") == "KMS" and look.given(look.at(encryption, "kmsKey"))
+            if not ours and not look.unknown(encryption):
+                yield hit(made, "it is not encrypted with a key of ours")
+        for made in context.all("aws:ecrpublic/repository:Repository"):
+            yield hit(made, "everybody can pull from it")
+        for made in context.all("aws:ecr/repositoryPolicy:RepositoryPolicy"):
+            yield from _open_to_all(context, made)
+
+    def example_pass(self) -> Context:
+        return self._repository("IMMUTABLE")
+
+    def example_fail(self) -> Context:
+        return self._repository("MUTABLE")
+
+    @staticmethod
+    def _repository(mutability: str) -> Context:
+        inputs = {
+            "imageTagMutability": mutability,
+            "imageScanningConfiguration": {"scanOnPush": True},
+            "encryptionConfigurations": [{"encryptionType": "KMS", "kmsKey": "arn:aws:kms:::key/k"}],
+        }
+        return example(resource(REPOSITORY, "images", inputs, protect=True))
+
+
+class LogsKept(Rule):
+    id = "PAD-22"
+    severity: ClassVar[Severity] = "warning"
+    title = "Logs are kept for a year, and encrypted with a key of ours"
+    why = "An intrusion is found after months; without retention logs either vanish too early or cost for ever."
+    fix = "cluster.logDays and network.flowLogDays: 365; kmsKeyId on the log group"
+    equivalents = ("CKV_AWS_66", "CKV_AWS_338", "CKV_AWS_158", "AWS-0017")
+
+    def check(self, context: Context) -> Iterator[Hit]:
+        for made in context.all(LOG_GROUP):
+            days = context.known(made, "retentionInDays")
+            if not isinstance(days, int | float):
+                if not look.unknown(days):
+                    yield hit(made, "no retention is set, so it grows for ever")
+            elif 0 < days < AUDIT_DAYS:
+                yield hit(made, f"it is kept for {days:g} days")
+            if not look.given(look.at(made.inputs, "kmsKeyId")):
+                yield hit(made, "it is not encrypted with a key of ours")
+
+    def example_pass(self) -> Context:
+        return example(resource(LOG_GROUP, "logs", {"retentionInDays": 365, "kmsKeyId": "arn:aws:kms:::key/k"}))
+
+    def example_fail(self) -> Context:
+        return example(resource(LOG_GROUP, "logs", {"retentionInDays": 30, "kmsKeyId": "arn:aws:kms:::key/k"}))
+
+
+class Buckets(Rule):
+    id = "PAD-23"
+    severity: ClassVar[Severity] = "error"
+    title = "Buckets are private, versioned, encrypted with our key and logged"
+    why = "A state bucket holds every secret of the stack, and the only way back after a bad update."
+    fix = "BucketPublicAccessBlock, BucketVersioning, encryption with aws:kms, BucketLogging; no ACL"
+    equivalents = (
+        "CKV2_AWS_6", "CKV_AWS_18", "CKV_AWS_19", "CKV_AWS_20", "CKV_AWS_21", "CKV_AWS_145",
+        *(f"AWS-00{n}" for n in range(86, 95)),
+    )  # fmt: skip
+
+    def check(self, context: Context) -> Iterator[Hit]:
+        for bucket in context.all(*BUCKETS):
+            block = self._beside(context, bucket, "PublicAccessBlock")
+            shut = ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets")
+            if block is None or not all(look.on(look.at(block.inputs, key)) for key in shut):
+                yield hit(bucket, "public access is not blocked")
+            versioning = self._beside(context, bucket, "Versioning")
+            status = look.at(versioning.inputs, "versioningConfiguration", "status") if versioning else None
+            if status != "Enabled" and not look.unknown(status):
+                yield hit(bucket, "it keeps no versions")
+            encryption = self._beside(context, bucket, "ServerSideEncryptionConfiguration")
+            rule = look.at(encryption.inputs, "rules", 0, "applyServerSideEncryptionByDefault") if encryption else None
+            if look.at(rule, "sseAlgorithm") not in ("aws:kms", "aws:kms:dsse") and not look.unknown(rule):
+                yield hit(bucket, "it is not encrypted with a key of ours")
+            if self._beside(context, bucket, "Logging") is None:
+                yield hit(bucket, "access to it is not logged")
+            if look.given(look.at(bucket.inputs, "acl")) or self._beside(context, bucket, "Acl"):
+                yield hit(bucket, "an ACL opens it where no policy shows")
+
+    @staticmethod
+    def _beside(context: Context, bucket: Resource, part: str) -> Resource | None:
+        """The resource that sets one thing about a bucket, in either generation of the API."""
+        for name in (f"Bucket{part}", f"Bucket{part}V2"):
+            type_ = f"aws:s3/{name[0].lower()}{name[1:]}:{name}"
+            for found in context.refer(type_, "bucket", bucket):
+                return found
+        return None
+
+    def example_pass(self) -> Context:
+        bucket = resource(BUCKETS[0], "state", {}, protect=True)
+        parts: Mapping[str, Mapping[str, Any]] = {
+            "PublicAccessBlock": dict.fromkeys(
+                ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets"), True
+            ),
+            "Versioning": {"versioningConfiguration": {"status": "Enabled"}},
+            "ServerSideEncryptionConfiguration": {
+                "rules": [{"applyServerSideEncryptionByDefault": {"sseAlgorithm": "aws:kms"}}]
+            },
+            "Logging": {"targetBucket": "logs"},
+        }
+        return example(
+            bucket,
+            *(
+                resource(f"aws:s3/bucket{part}:Bucket{part}", part, inputs, uses={"bucket": bucket})
+                for part, inputs in parts.items()
+            ),
+        )
+
+    def example_fail(self) -> Context:
+        return example(resource(BUCKETS[0], "state", {}, protect=True))
+
+
+class Queues(Rule):
+    id = "PAD-24"
+    severity: ClassVar[Severity] = "error"
+    title = "Queues and topics are encrypted, and their policies name who may use them"
+    why = "Whoever can write to the queue of spot interruptions can drain every node."
+    fix = "sqsManagedSseEnabled or kmsMasterKeyId; Principal with a service and a Condition on its source"
+    equivalents = ("CKV_AWS_27", "CKV_AWS_168", "CKV_AWS_26", "AWS-0096", "AWS-0135", "AWS-0095")
+
+    def check(self, context: Context) -> Iterator[Hit]:
+        for made in context.all(QUEUE):
+            key = look.given(look.at(made.inputs, "kmsMasterKeyId"))
+            if not key and not look.on(look.at(made.inputs, "sqsManagedSseEnabled")):
+                yield hit(made, "messages are not encrypted")
+            yield from _open_to_all(context, made)
+        for made in context.all(TOPIC):
+            if not look.given(look.at(made.inputs, "kmsMasterKeyId")):
+                yield hit(made, "messages are not encrypted")
+            yield from _open_to_all(context, made)
+        for made in context.all("aws:sqs/queuePolicy:QueuePolicy", "aws:sns/topicPolicy:TopicPolicy"):
+            yield from _open_to_all(context, made)
+
+    def example_pass(self) -> Context:
+        return example(resource(QUEUE, "interruptions", {"sqsManagedSseEnabled": True}))
+
+    def example_fail(self) -> Context:
+        statement = {"Effect": "Allow", "Principal": "*", "Action": "sqs:SendMessage", "Resource": "*"}
+        policy = json.dumps({"Statement": [statement]})
+        return example(resource(QUEUE, "interruptions", {"sqsManagedSseEnabled": True, "policy": policy}))
+
+
+def _open_to_all(context: Context, made: Resource) -> Iterator[Hit]:
+    for statement in look.statements(context.known(made, "policy")):
+        if any(who == "*" for _kind, who in look.principals(statement)) and not statement.get("Condition"):
+            yield hit(made, "its policy lets everybody in")
+
+
+RULES = (Repositories(), LogsKept(), Buckets(), Queues())

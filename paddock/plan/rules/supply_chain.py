@@ -1,0 +1,212 @@
+"""How images come to be, and what builds them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+import yaml
+
+from paddock.plan.finding import Severity
+from paddock.plan.rules import look
+from paddock.plan.rules.base import Context, Hit, Rule, example, hit
+
+ISSUER = "https://token.actions.githubusercontent.com"
+
+
+def dockerfiles(context: Context) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """(path, instructions) of every Dockerfile."""
+    for path, text in context.files.items():
+        if path.rpartition("/")[2].endswith("Dockerfile"):
+            yield path, list(_instructions(text))
+
+
+def workflows(context: Context) -> Iterator[tuple[str, str, Mapping[Any, Any]]]:
+    """(path, text, document) of every GitHub workflow that can be read."""
+    for path, text in context.files.items():
+        if path.startswith(".github/workflows/"):
+            try:
+                document = yaml.safe_load(text)
+            except yaml.YAMLError:
+                continue
+            if isinstance(document, Mapping):
+                yield path, text, document
+
+
+def jobs(document: Mapping[Any, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for name, job in look.pairs(document, "jobs").items():
+        if isinstance(job, Mapping):
+            yield str(name), job
+
+
+def _instructions(text: str) -> Iterator[tuple[str, str]]:
+    """(KEYWORD, rest) with continued lines joined, comments gone and here-documents part of their instruction."""
+    lines = iter(text.splitlines())
+    for line in lines:
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        whole = line.strip()
+        while whole.endswith("\\"):
+            following = next(lines, "").strip()
+            whole = whole[:-1] + (" " if following.startswith("#") else f" {following}") + ("\\" if following.startswith("#") else "")
+        if ends := re.findall(r"<<-?[\"']?(\w+)[\"']?", whole):
+            for inner in lines:
+                whole += f"\n{inner}"
+                if inner.strip() == ends[-1]:
+                    break
+        keyword, _, rest = whole.partition(" ")
+        yield keyword.upper(), rest.strip()
+
+
+class Dockerfiles(Rule):
+    id = "PAD-34"
+    severity: ClassVar[Severity] = "warning"
+    title = "Dockerfiles start from a digest, end as an ordinary user, and hold no secrets"
+    why = "A tag is whatever its owner pushed last; ARG and ENV stay readable in every layer of the image."
+    fix = "FROM name@sha256:...; COPY in place of ADD; update and install in one RUN; USER at the end; RUN --mount=type=secret"
+    equivalents = (
+        "DL3006", "DL3007", "DL3008", "DL3009", "DL3020", "DL4006", "DS-0001", "DS-0002", "DS-0005", "DS-0017", "DS-0029", "DS-0031"
+    )  # fmt: skip
+
+    def check(self, context: Context) -> Iterator[Hit]:
+        for path, instructions in dockerfiles(context):
+            yield from (Hit(path, message) for message in dict.fromkeys(self._wrong(instructions)))
+
+    @staticmethod
+    def _wrong(instructions: list[tuple[str, str]]) -> Iterator[str]:
+        stages: set[str] = set()
+        arguments: dict[str, str] = {}
+        user = ""
+        for keyword, rest in instructions:
+            match keyword:
+                case "FROM":
+                    words = [word for word in rest.split() if not word.startswith("--")]
+                    image = re.sub(r"\$\{?(\w+)(:-[^}]*)?\}?", lambda found: arguments.get(found[1], found[0]), words[0] if words else "")
+                    if image not in stages and image != "scratch" and "@sha256:" not in image:
+                        yield f"FROM {image} names no digest"
+                    if len(words) > 2 and words[1].lower() == "as":
+                        stages.add(words[2])
+                    user = ""
+                case "ARG":
+                    name, _, default = rest.partition("=")
+                    arguments[name.strip()] = default.strip().strip("\"'")
+                    if _SECRET_NAME.search(name):
+                        yield f"ARG {name} would stay in the image's history"
+                case "ENV":
+                    if re.search(rf"(^|\s){_SECRET_NAME.pattern}\s*[= ]\s*\S", rest, re.I):
+                        yield "ENV holds what looks like a secret"
+                case "USER":
+                    user = rest
+                case "ADD":
+                    yield "ADD fetches and unpacks; COPY does what it says"
+                case "RUN":
+                    if re.search(r"\b(apt-get|apt|dnf|yum|apk) +(-\S+ +)*update\b", rest) and not re.search(r"\b(install|add|upgrade)\b", rest):
+                        yield "update stands alone, so its layer is reused when it is old"
+        if instructions and user.split(":")[0] in ("", "root", "0"):
+            yield "it runs as root"
+
+    def example_pass(self) -> Context:
+        return self._file("@sha256:" + "0" * 64)
+
+    def example_fail(self) -> Context:
+        return self._file(":latest")
+
+    @staticmethod
+    def _file(version: str) -> Context:
+        return example(files={"images/runner/Dockerfile": f"FROM ubuntu{version}\nUSER runner\n"})
+
+
+_SECRET_NAME = re.compile(r"\w*(TOKEN|PASSWORD|PASSWD|SECRET|PRIVATE_KEY|API_?KEY)\w*", re.I)
+_PUSHES = re.compile(r"\b(docker (image )?push|docker buildx build\b[^\n]*--push|inv images?\.push|crane push|skopeo copy)\b", re.I)
+_NEEDED = {
+    "an SBOM": re.compile(r"\bsyft\b|anchore/sbom-action|--sbom\b|\bsbom: *true|\bsbom: *generator", re.I),
+    "provenance": re.compile(r"actions/attest|attest-build-provenance|cosign attest|--provenance\b|\bprovenance: *(true|mode)", re.I),
+    "a signature": re.compile(r"\bcosign sign\b", re.I),
+}
+
+
+class SignedImages(Rule):
+    id = "PAD-35"
+    severity: ClassVar[Severity] = "warning"
+    title = "Images that a workflow pushes carry an SBOM, provenance and a signature"
+    why = "Without them nobody can tell which source an image was built from, or that it was ours at all."
+    fix = "syft, actions/attest-build-provenance and cosign sign by digest, in the job that pushes"
+    equivalents = ("SLSA L2", "SLSA L3", "CIS 5.1.4")
+
+    def check(self, context: Context) -> Iterator[Hit]:
+        for path, _text, document in workflows(context):
+            for name, job in jobs(document):
+                spoken = yaml.safe_dump(dict(job), width=10_000)
+                pushes = _PUSHES.search(spoken) or any(self._pushes(step) for step in look.each(job, "steps"))
+                if pushes and (missing := [what for what, sign in _NEEDED.items() if not sign.search(spoken)]):
+                    yield Hit(path, f"job {name} pushes an image without {', '.join(missing)}")
+        for made in context.graph.resources.values():
+            if made.type.rpartition(":")[2] == "ClusterImagePolicy":
+                for authority in look.each(made.inputs, "spec", "authorities"):
+                    for identity in look.each(authority, "keyless", "identities"):
+                        if look.text(identity, "issuer") != ISSUER:
+                            yield hit(made, f"it trusts another issuer than {ISSUER}")
+                        if look.text(identity, "subjectRegExp") in ("", ".*") and not look.text(identity, "subject"):
+                            yield hit(made, "it trusts every repository on GitHub")
+
+    @staticmethod
+    def _pushes(step: Any) -> bool:
+        return "docker/build-push-action" in look.text(step, "uses") and look.on(look.at(step, "with", "push"))
+
+    def example_pass(self) -> Context:
+        return self._job("docker push $IMAGE", "syft $IMAGE -o spdx-json", "cosign attest $IMAGE", "cosign sign --yes $IMAGE")
+
+    def example_fail(self) -> Context:
+        return self._job("docker push $IMAGE")
+
+    @staticmethod
+    def _job(*commands: str) -> Context:
+        steps = [{"run": command} for command in commands]
+        document = {"permissions": {"contents": "read"}, "jobs": {"build": {"steps": steps}}}
+        return example(files={".github/workflows/images.yml": yaml.safe_dump(document)})
+
+
+class Workflows(Rule):
+    id = "PAD-36"
+    severity: ClassVar[Severity] = "error"
+    title = "Workflows pin actions by commit and start with read rights only"
+    why = "A moved tag of one action has run in thousands of repositories at once; what its token may do is the damage."
+    fix = "uses: owner/action@<commit>  # version; permissions: {contents: read} at the top, more in the job that needs it"
+    equivalents = ("Token-Permissions", "Pinned-Dependencies")
+
+    def check(self, context: Context) -> Iterator[Hit]:
+        for path, _text, document in workflows(context):
+            permissions = document.get("permissions")
+            if permissions is None:
+                yield Hit(path, "no permissions at the top, so every job gets the repository's default")
+            elif isinstance(permissions, Mapping):
+                for scope, right in permissions.items():
+                    if right == "write":
+                        yield Hit(path, f"{scope}: write holds for every job; write it in the one that needs it")
+            elif permissions != "read-all":
+                yield Hit(path, f"permissions: {permissions} holds for every job")
+            for name, job in jobs(document):
+                if job.get("permissions") == "write-all":
+                    yield Hit(path, f"job {name} may write everything")
+                for used in (look.text(job, "uses"), *(look.text(step, "uses") for step in look.each(job, "steps"))):
+                    if used and not self._pinned(used):
+                        yield Hit(path, f"{used} is not pinned to a commit")
+
+    @staticmethod
+    def _pinned(used: str) -> bool:
+        return bool(used.startswith("./") or re.search(r"@[0-9a-f]{40}$", used) or re.search(r"^docker://.*@sha256:[0-9a-f]{64}$", used))
+
+    def example_pass(self) -> Context:
+        return self._with({"contents": "read"})
+
+    def example_fail(self) -> Context:
+        return self._with({"contents": "write"})
+
+    @staticmethod
+    def _with(permissions: Mapping[str, str]) -> Context:
+        document = {"permissions": dict(permissions), "jobs": {"check": {"steps": [{"run": "./inv check"}]}}}
+        return example(files={".github/workflows/ci.yml": yaml.safe_dump(document)})
+
+
+RULES = (Dockerfiles(), SignedImages(), Workflows())
