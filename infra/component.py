@@ -98,3 +98,9 @@ POD_IDENTITY: dict[str, Any] = {
     "Action": ["sts:AssumeRole", "sts:TagSession"],
 }
 """Trust in EKS Pod Identity: the association names the one service account that gets the role."""
+
+PRIVILEGED_BECAUSE = "paddock.dev/privileged-because"
+"""Annotation of a namespace that allows privileged pods: why it must."""
+
+LINK_LOCAL = "169.254.0.0/16"
+"""IMDS, and the agent that hands out Pod Identity credentials."""

@@ -10,7 +10,7 @@ import yaml
 
 from infra import versions
 from infra.cluster import Cluster
-from infra.component import Component
+from infra.component import LINK_LOCAL, PRIVILEGED_BECAUSE, Component
 from infra.helm import Chart, release
 from paddock.fleet import Fleet, nodes, overhead
 
@@ -29,9 +29,11 @@ class Monitoring(Component):
             metadata={
                 "name": settings.namespace,
                 "labels": {"pod-security.kubernetes.io/enforce": "privileged"},
+                "annotations": {PRIVILEGED_BECAUSE: "DCGM reads the GPUs' hardware counters as root with SYS_ADMIN"},
             },
             opts=self.child(),
         )
+        self._isolate(namespace)
         release(
             self,
             name,
@@ -59,6 +61,21 @@ class Monitoring(Component):
                 opts=self.child(),
             )
         self.register_outputs({})
+
+    def _isolate(self, namespace: k8s.core.v1.Namespace) -> None:
+        """Pods of the cluster may scrape, and be scraped from here; nobody reaches IMDS, nor comes from outside."""
+        everyone_here = {"namespace_selector": {}}
+        k8s.networking.v1.NetworkPolicy(
+            f"{self.name}-default",
+            metadata={"name": "default", "namespace": namespace.metadata.name},
+            spec={
+                "pod_selector": {},
+                "policy_types": ["Ingress", "Egress"],
+                "ingress": [{"from_": [everyone_here]}],
+                "egress": [{"to": [everyone_here, {"ip_block": {"cidr": "0.0.0.0/0", "except_": [LINK_LOCAL]}}]}],
+            },
+            opts=self.child(),
+        )
 
 
 def values(fleet: Fleet) -> dict[str, Any]:

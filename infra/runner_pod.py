@@ -132,6 +132,7 @@ def _gpu_pod(fleet: Fleet, name: str, container: str) -> dict[str, Any]:
                     },
                     "limits": {"memory": format_memory(share.memory_mib), **gpu},
                 },
+                "securityContext": _no_raw_sockets(),
                 "volumeMounts": [
                     {"name": "work", "mountPath": "/home/runner/_work"},
                     {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - the path every program knows
@@ -154,6 +155,11 @@ def _gpu_pod(fleet: Fleet, name: str, container: str) -> dict[str, Any]:
     if runner.priority:
         spec["priorityClassName"] = priority_class(runner.priority)
     return {"metadata": {"annotations": dict(_KEEP)}, "spec": spec}
+
+
+def _no_raw_sockets() -> dict[str, Any]:
+    # Jobs may be root in their container (sudo); without NET_RAW they still cannot forge a neighbour's packets.
+    return {"capabilities": {"drop": ["NET_RAW"]}}
 
 
 def shm(runner: Runner, memory_mib: int) -> int:
@@ -181,6 +187,7 @@ def _coordinator(fleet: Fleet, runner: Runner) -> dict[str, Any]:
                         {"name": "ACTIONS_RUNNER_PREPARE_JOB_TIMEOUT_SECONDS", "value": "1800"},
                     ],
                     "resources": capacity.COORDINATOR.kubernetes(),
+                    "securityContext": _no_raw_sockets(),
                     "volumeMounts": [{"name": "pod-template", "mountPath": _TEMPLATE_AT, "readOnly": True}],
                 }
             ],
@@ -209,6 +216,8 @@ def _with_docker(pod: dict[str, Any], runner_image: str) -> dict[str, Any]:
             "name": "externals",
             "image": runner_image,
             "command": ["cp", "-r", "/home/runner/externals/.", "/home/runner/tmpDir/"],
+            "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}},
+            "securityContext": _no_raw_sockets(),
             "volumeMounts": [{"name": "externals", "mountPath": "/home/runner/tmpDir"}],
         },
         {

@@ -11,7 +11,7 @@ import pulumi_kubernetes as k8s
 import yaml
 
 from infra import runner_pod, versions
-from infra.component import Component
+from infra.component import LINK_LOCAL, PRIVILEGED_BECAUSE, Component
 from infra.github import credential
 from infra.helm import Chart, release
 from infra.runner_pod import CONTROLLER_NAMESPACE, PRIVILEGED, RUNNERS
@@ -23,8 +23,6 @@ CONTROLLER = Chart(f"{_CHARTS}/gha-runner-scale-set-controller", versions.ARC)
 SCALE_SET = Chart(f"{_CHARTS}/gha-runner-scale-set", versions.ARC)
 HOOKS = Path(__file__).parent.parent / "runners" / "hooks"
 SECRET = "github-credential"  # noqa: S105 - a name
-LINK_LOCAL = "169.254.0.0/16"
-"""IMDS, and the agent that hands out Pod Identity credentials."""
 
 
 class RunnerController(Component):
@@ -82,9 +80,10 @@ class RunnerController(Component):
 
     def _namespace(self, name: str, level: str) -> k8s.core.v1.Namespace:
         labels = {"pod-security.kubernetes.io/enforce": level, "pod-security.kubernetes.io/warn": "restricted"}
-        return k8s.core.v1.Namespace(
-            f"{self.name}-{name}", metadata={"name": name, "labels": labels}, opts=self.child()
-        )
+        metadata: dict[str, Any] = {"name": name, "labels": labels}
+        if level == "privileged":
+            metadata["annotations"] = {PRIVILEGED_BECAUSE: "a Docker daemon in a pod needs all of its node's kernel"}
+        return k8s.core.v1.Namespace(f"{self.name}-{name}", metadata=metadata, opts=self.child())
 
     def _in(self, namespace: str, name: str, **more: Any) -> dict[str, Any]:
         return {"name": name, "namespace": self.namespaces[namespace].metadata.name, **more}
