@@ -7,7 +7,7 @@ import hashlib
 from functools import cache
 from pathlib import Path
 
-from paddock.plan.page import sections
+from paddock.plan.page import checks, money, sections
 from paddock.plan.page.markup import Child, Html, section, tag
 from paddock.plan.page.picture import PALETTE, picture, shapes
 from paddock.plan.page.reading import Document, runners, text, verdict
@@ -22,10 +22,10 @@ def render(document: Document) -> str:
         sections.legend(of),
         sections.findings(document),
         sections.fit(document, of),
-        sections.compatibility(document),
-        sections.cost(document),
-        sections.quota(document),
-        sections.rules(document),
+        checks.compatibility(document),
+        money.cost(document),
+        money.quota(document),
+        checks.rules(document),
         tree(document),
         sections.lookups(document),
     ]

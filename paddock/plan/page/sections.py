@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from itertools import groupby
-from typing import Any
 
 from paddock.plan.page.markup import Child, Html, code, join, rect, section, svg, table, tag
 from paddock.plan.page.picture import lack, swatch
@@ -186,24 +185,8 @@ def fit(document: Document, runners: dict[str, Runner]) -> Html | None:
         "fit",
         "Fit",
         table("What jobs take of each node", columns, body, hide_caption=True),
-        note="What the jobs on a full node take of what it has for jobs. Where none fits, what one job asks for.",
+        note="What the jobs on a full node take of what it has for jobs. Where none fits, what one asks for.",
     )
-
-
-def compatibility(document: Document) -> Html | None:
-    return _any(document, "compatibility", "Compatibility")
-
-
-def cost(document: Document) -> Html | None:
-    return _any(document, "cost", "Cost")
-
-
-def quota(document: Document) -> Html | None:
-    return _any(document, "quota", "Quotas")
-
-
-def rules(document: Document) -> Html | None:
-    return _any(document, "rules", "Rules")
 
 
 def lookups(document: Document) -> Html | None:
@@ -235,17 +218,14 @@ def footer(document: Document) -> Html:
         )
         for each in facts
     ]
-    made_by = text(document, "paddock")
+    made_by, planned = text(document, "paddock"), text(document, "planned")
+    told = f"Planned{f' by Paddock {made_by}' if made_by else ''}{f' on {planned}' if planned else ''}"
     return tag(
         "footer",
         tag("details", tag("summary", f"Facts this plan rests on ({len(facts)} files)"), tag("ul", listed))
         if facts
         else None,
-        tag(
-            "p",
-            f"Planned{' by Paddock ' + made_by if made_by else ''}{' on ' + text(document, 'planned') if text(document, 'planned') else ''}, "
-            "without the cloud: no resource was read, made or changed.",
-        ),
+        tag("p", f"{told}, without the cloud: no resource was read, made or changed."),
         class_="end",
     )
 
@@ -265,20 +245,3 @@ def _use(used: float, has: float, told: str, all_: str) -> Html:
     share = min(1.0, used / has) if has > 0 else 0.0
     bar = svg(f"{share:.0%} used", 72, 6, rect(0, 0, 72, 6, "track", 3), rect(0, 0, 72 * share, 6, "use", 3))
     return join(bar, tag("span", f"{told} of {all_}"))
-
-
-def _any(document: Document, key: str, title: str) -> Html | None:
-    """A part whose shape this page does not know: shown as it is."""
-    value = document.get(key)
-    return section(key, title, _shown(value)) if value else None
-
-
-def _shown(value: Any, depth: int = 0) -> Html:
-    if isinstance(value, dict) and depth < 6:
-        pairs = [(tag("dt", str(key)), tag("dd", _shown(item, depth + 1))) for key, item in value.items()]
-        return tag("dl", pairs, class_="plain")
-    if isinstance(value, list) and value and all(isinstance(item, dict) for item in value) and depth < 6:
-        keys = list(dict.fromkeys(str(key) for item in value for key in item))
-        body = [[words(item.get(key), "") for key in keys] for item in value]
-        return table("Values", [(key, "") for key in keys], body, hide_caption=True)
-    return join(words(value, "unknown"))
