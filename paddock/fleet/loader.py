@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,7 +26,8 @@ FLEET = "paddock:fleet"
 LAYERS = "paddock:layers"
 REGION = "aws:region"
 CREDENTIALS = ("paddock:githubAppKey", "paddock:githubToken")
-KNOWN_KEYS = (FLEET, LAYERS, *CREDENTIALS)
+SUPPRESSIONS = "paddock:suppressions"
+KNOWN_KEYS = (FLEET, LAYERS, SUPPRESSIONS, *CREDENTIALS)
 
 EXAMPLE_FLEET = "paddock:fleet: with github, pools and runners"
 
@@ -42,6 +44,8 @@ class Stack:
     """Full key -> text; objects as JSON, secrets as their ciphertext."""
     secrets: frozenset[str]
     """Keys of `config` that are, or hold, encrypted values."""
+    locate: Callable[[Iterable[Problem]], list[Problem]] = field(default=list, repr=False, compare=False)
+    """Gives problems with `config` their line in the file, and puts them in its order."""
 
 
 def load(root: Path, name: str, today: date | None = None) -> Stack:
@@ -70,9 +74,8 @@ def load(root: Path, name: str, today: date | None = None) -> Stack:
             raise FleetError(unsupported)
     except FleetError as error:
         raise FleetError(_in_file_order(document, error.problems)) from None
-    return Stack(
-        project, name, path, fleet, text, frozenset(key for key, value in config.items() if _holds_secret(value))
-    )
+    secrets = frozenset(key for key, value in config.items() if _holds_secret(value))
+    return Stack(project, name, path, fleet, text, secrets, partial(_in_file_order, document))
 
 
 def parse(config: Mapping[str, str], project: str, stack: str) -> Fleet:
