@@ -44,6 +44,18 @@ def plan(c: Context, stack: str = "dev", json: str = "", all: bool = False) -> N
         raise Exit(code=1)
 
 
+@task(help={"fleet": "only the value of paddock:fleet, not a whole stack file"})
+def schema(c: Context, fleet: bool = False) -> None:
+    """Print the JSON Schema of a stack file, for editors and other tools."""
+    import json
+    import sys
+
+    from paddock.fleet import schema as schemas
+
+    described = schemas.schema() if fleet else schemas.stack_schema()
+    sys.stdout.write(f"{json.dumps(described, indent=2)}\n")
+
+
 # Facts, with their dates.
 
 
@@ -104,4 +116,4 @@ def lock(c: Context, upgrade: bool = False, package: str = "") -> None:
     house.lock(upgrade=upgrade, package=package)
 
 
-namespace = Collection(plan, check, lint, lock, test, catalog=Collection(catalog_refresh))
+namespace = Collection(plan, schema, check, lint, lock, test, catalog=Collection(catalog_refresh))
