@@ -27,9 +27,19 @@ class Problem:
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.file and self.line else self.file
-        head = ": ".join(part for part in (place, dotted(self.key), self.message) if part)
-        tail = [f"\n    {name}: {text}" for name, text in (("expected", self.expected), ("fix", self.fix)) if text]
+        head = _one_line(": ".join(part for part in (place, dotted(self.key), self.message) if part))
+        tail = [
+            f"\n    {name}: {_one_line(text)}"
+            for name, text in (("expected", self.expected), ("fix", self.fix))
+            if text
+        ]
         return head + "".join(tail)
+
+
+def _one_line(text: str) -> str:
+    """What a file holds may be shown, but not steer the terminal, and not fill it."""
+    shown = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text[:601])
+    return shown if len(shown) <= 600 else f"{shown[:597]}..."
 
 
 class FleetError(Exception):

@@ -21,7 +21,7 @@ _SOURCE = re.compile(r"^(config|arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:\d{12}:
 
 
 def _source(text: str) -> str:
-    if not _SOURCE.match(text):
+    if not _SOURCE.fullmatch(text):
         # Never repeats the text: it may be the credential itself.
         raise ValueError(
             "this does not say where the secret is; write config (a Pulumi secret of this stack), "
@@ -36,7 +36,7 @@ SecretSource = Annotated[str, AfterValidator(_source), WithJsonSchema({"type": "
 
 def _url(text: str) -> str:
     try:
-        parts = urlsplit(text)
+        parts = urlsplit(text if text.isprintable() else "")  # urlsplit would drop a line break
     except ValueError:
         parts = urlsplit("")
     path = [part for part in parts.path.split("/") if part]

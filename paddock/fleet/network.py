@@ -50,13 +50,17 @@ class NewNetwork(Model):
         """(private, public) ranges, one of each per zone.
 
         The VPC is cut into eighths (quarters for two or three zones): each zone's nodes get one, and
-        the public /26 ranges lie at the very end, in a part no zone uses. Raises ValueError when the VPC is too small.
+        the public /26 ranges (/27 where six zones leave too little of a /22) lie at the very end, in a part no zone
+        uses. Raises ValueError when the VPC is too small.
         """
         vpc, zones = IPv4Network(self.cidr), self.zone_count
+        left = vpc.num_addresses - zones * (vpc.num_addresses // (4 if zones <= 3 else 8))
         private = self.private_subnets or tuple(
             str(net) for net in list(vpc.subnets(prefixlen_diff=2 if zones <= 3 else 3))[:zones]
         )
-        public = self.public_subnets or tuple(str(net) for net in list(vpc.subnets(new_prefix=26))[-zones:])
+        public = self.public_subnets or tuple(
+            str(net) for net in list(vpc.subnets(new_prefix=26 if zones * 64 <= left else 27))[-zones:]
+        )
         return private, public
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from paddock import catalog
-from paddock.fleet import Fleet, FleetError, load, schema
+from paddock.fleet import Fleet, FleetError, load, reference, schema
 from paddock.fleet.document import Document
 
 BAD_INPUT = Path(__file__).resolve().parent.parent / "bad_input"
@@ -174,3 +175,31 @@ def test_what_loads_validates_and_comes_back_equal(written: dict[str, Any]) -> N
     dumped = json.loads(json.dumps(fleet.model_dump(by_alias=True, exclude_unset=True, mode="json")))
     assert errors(FLEET, dumped) == []
     assert Fleet.model_validate(dumped, strict=True) == fleet
+
+
+def test_the_reference_is_what_the_model_says(root: Path) -> None:
+    assert (root / reference.PATH).read_text() == reference.render(), "run: inv schema"
+
+
+def test_the_example_in_the_reference_loads_and_validates(tmp_path: Path) -> None:
+    (tmp_path / "Pulumi.yaml").write_text("name: paddock\n")
+    (tmp_path / "Pulumi.dev.yaml").write_text(reference.EXAMPLE)
+    assert load(tmp_path, "dev", today=date(2026, 8, 1)).fleet.name == "paddock-dev"
+    assert errors(STACK, Document("", reference.EXAMPLE.encode()).data) == []
+
+
+def test_every_part_of_the_model_and_every_link_is_in_the_reference() -> None:
+    text = reference.render()
+    for model in schema.stack_schema()["$defs"].values():
+        for key in model["properties"]:
+            assert f"`{key}`" in text or f"{{{key}: " in text, key
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    assert set(re.findall(r"\]\(#([^)]*)\)", text)) <= anchors
+
+
+def test_both_files_are_written(tmp_path: Path) -> None:
+    assert [path.relative_to(tmp_path).as_posix() for path in reference.write(tmp_path)] == [
+        reference.PATH,
+        schema.PATH,
+    ]
