@@ -27,7 +27,7 @@ class AmiPipeline(Component):
     ) -> None:
         super().__init__(name, opts)
         build = fleet.images.ami
-        key = self.key(name, f"GPU machine images of {fleet.name}")
+        key = self.key(name, f"GPU machine images of {fleet.name}", volumes_of=fleet.region)
         documents = {path.stem: path.read_text(encoding="utf-8") for path in sorted(COMPONENTS.glob("*.yaml"))}
         # Names stay automatic: with a fixed one a change would delete first, while the recipe still points at it.
         components = [
@@ -75,7 +75,7 @@ class AmiPipeline(Component):
             security_group_ids=[self._builder_group(name, network).id] if network else None,
             instance_metadata_options={"http_tokens": "required", "http_put_response_hop_limit": 1},
             terminate_instance_on_failure=True,
-            resource_tags=dict(fleet.tags),
+            resource_tags={**fleet.tags, "paddock:fleet": fleet.name},
             opts=self.child(),
         )
         distribution = aws.imagebuilder.DistributionConfiguration(
@@ -85,7 +85,11 @@ class AmiPipeline(Component):
                     "region": fleet.region,
                     "ami_distribution_configuration": {
                         "name": f"{fleet.name}-gpu-{fleet.cluster.version}-{{{{ imagebuilder:buildDate }}}}",
-                        "ami_tags": {**fleet.tags, "paddock:kubernetes": fleet.cluster.version},
+                        "ami_tags": {
+                            **fleet.tags,
+                            "paddock:fleet": fleet.name,
+                            "paddock:kubernetes": fleet.cluster.version,
+                        },
                         "kms_key_id": key.arn,
                     },
                 }

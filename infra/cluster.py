@@ -84,7 +84,7 @@ class Cluster(Component):
 
     def _create(self, cluster: NewCluster, network: Network) -> None:
         name, region = self.fleet.name, self.fleet.region
-        logs_key = self.key(f"{self.name}-logs", f"Control-plane logs of {name}", [f"logs.{region}.amazonaws.com"])
+        logs_key = self.key(f"{self.name}-logs", f"Control-plane logs of {name}", logs_of=region)
         # The component makes no log group; EKS would make one that keeps everything for ever, in clear.
         logs = aws.cloudwatch.LogGroup(
             f"{self.name}-logs",

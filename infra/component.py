@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pulumi
@@ -37,36 +37,9 @@ class Component(pulumi.ComponentResource):
             aws.iam.RolePolicy(f"{name}-policy", role=role.name, policy=inline, opts=self.child())
         return role
 
-    def key(self, name: str, purpose: str, services: Sequence[str] = ()) -> aws.kms.Key:
-        """A KMS key that rotates every year. `services` are the AWS services that may use it."""
-        document = self.account().apply(
-            lambda account: policy(
-                {
-                    "Sid": "Account",
-                    "Effect": "Allow",
-                    "Principal": {"AWS": f"arn:aws:iam::{account}:root"},
-                    "Action": "kms:*",
-                    "Resource": "*",
-                },
-                *(
-                    {
-                        "Sid": "Service",
-                        "Effect": "Allow",
-                        "Principal": {"Service": service},
-                        "Action": [
-                            "kms:Encrypt",
-                            "kms:Decrypt",
-                            "kms:ReEncrypt*",
-                            "kms:GenerateDataKey*",
-                            "kms:Describe*",
-                        ],
-                        "Resource": "*",
-                        "Condition": {"StringEquals": {"aws:SourceAccount": account}},
-                    }
-                    for service in services
-                ),
-            )
-        )
+    def key(self, name: str, purpose: str, *, logs_of: str | None = None, volumes_of: str | None = None) -> aws.kms.Key:
+        """A KMS key that rotates every year: for the account, and in a region for its log groups or EBS volumes."""
+        document = self.account().apply(lambda account: policy(*_key_policy(account, logs_of, volumes_of)))
         return aws.kms.Key(
             name,
             description=purpose,
@@ -75,6 +48,45 @@ class Component(pulumi.ComponentResource):
             policy=document,
             opts=self.child(protect=True),
         )
+
+
+def _key_policy(account: str, logs_of: str | None, volumes_of: str | None) -> Iterator[dict[str, Any]]:
+    yield {
+        "Sid": "Account",
+        "Effect": "Allow",
+        "Principal": {"AWS": f"arn:aws:iam::{account}:root"},
+        "Action": "kms:*",
+        "Resource": "*",
+    }
+    use = ["kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:DescribeKey"]
+    if logs_of:
+        yield {
+            "Sid": "LogGroups",
+            "Effect": "Allow",
+            "Principal": {"Service": f"logs.{logs_of}.amazonaws.com"},
+            "Action": use,
+            "Resource": "*",
+            # CloudWatch Logs says in the encryption context which log group it is about.
+            "Condition": {
+                "ArnLike": {"kms:EncryptionContext:aws:logs:arn": f"arn:aws:logs:{logs_of}:{account}:log-group:*"}
+            },
+        }
+    if volumes_of:
+        # As in AWS's own key for EBS. Auto Scaling launches with a role that no IAM policy of ours reaches: without
+        # this its instances end while they start, for want of the key of their image.
+        yield {
+            "Sid": "Volumes",
+            "Effect": "Allow",
+            "Principal": {"AWS": "*"},
+            "Action": [*use, "kms:CreateGrant"],
+            "Resource": "*",
+            "Condition": {
+                "StringEquals": {
+                    "kms:CallerAccount": account,
+                    "kms:ViaService": f"ec2.{volumes_of}.amazonaws.com",
+                }
+            },
+        }
 
 
 def policy(*statements: Mapping[str, Any]) -> str:

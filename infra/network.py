@@ -161,9 +161,7 @@ class Network(Component):
             )
 
     def _flow_logs(self, network: NewNetwork, vpc: aws.ec2.Vpc) -> None:
-        key = self.key(
-            f"{self.name}-logs", f"Flow logs of {self.fleet.name}", [f"logs.{self.fleet.region}.amazonaws.com"]
-        )
+        key = self.key(f"{self.name}-logs", f"Flow logs of {self.fleet.name}", logs_of=self.fleet.region)
         group = aws.cloudwatch.LogGroup(
             f"{self.name}-flow", retention_in_days=network.flow_log_days, kms_key_id=key.arn, opts=self.child()
         )

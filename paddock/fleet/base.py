@@ -114,3 +114,21 @@ Cidr = Annotated[
 ]
 Arn = Annotated[str, Matching(r"^arn:aws[a-z-]*:[a-z0-9-]+:[a-z0-9-]*:(\d{12}|aws)?:.+$", "an ARN: arn:aws:...")]
 Version = Annotated[str, Matching(r"^\d+\.\d+$", 'a version in quotes, such as "1.35"')]
+
+_RETENTION_DAYS = (
+    *(1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731),
+    *(1096, 1827, 2192, 2557, 2922, 3288, 3653),
+)
+
+
+def _retention(days: int) -> int:
+    if days not in _RETENTION_DAYS:
+        listed = ", ".join(map(str, _RETENTION_DAYS))
+        raise ValueError(f"CloudWatch cannot keep logs for {days} days; write one of {listed}")
+    return days
+
+
+RetentionDays = Annotated[
+    int, AfterValidator(_retention), WithJsonSchema({"type": "integer", "enum": [*_RETENTION_DAYS]})
+]
+"""Days that CloudWatch keeps logs: it knows these numbers and no others (API reference, PutRetentionPolicy)."""

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from paddock.fleet.base import Arn, Cidr, Matching, Model, Version, form
+from paddock.fleet.base import Arn, Cidr, Matching, Model, RetentionDays, Version, form
 from paddock.fleet.quantity import Memory
 
 Allow = Annotated[
@@ -80,7 +80,7 @@ class NewCluster(Model):
     """Range of Kubernetes service addresses; may not overlap the VPC."""
     system: SystemNodes = SystemNodes()
     """Nodes for everything that is no job."""
-    log_days: Annotated[int, Field(ge=1)] = 365
+    log_days: RetentionDays = 365
     """Days that control-plane logs are kept."""
     deletion_protection: bool = True
     """EKS refuses to delete the cluster while this is on."""

@@ -42,6 +42,16 @@ class Layers(Model):
     """Actions Runner Controller and the runner scale sets."""
 
 
+# IAM's characters, the fewest of any service; Image Builder takes 30 tags, ours among them.
+TagKey = Annotated[
+    str,
+    Matching(
+        r"^(?!aws:)[\w .:/=+@-]{1,128}$", "at most 128 letters, digits, spaces and . : / = + - @ _, no aws: prefix"
+    ),
+]
+TagValue = Annotated[str, Matching(r"^[\w .:/=+@-]{0,256}$", "at most 256 letters, digits, spaces and . : / = + - @ _")]
+
+
 class Fleet(Model):
     """A GitHub organisation's GPU runners and all they stand on."""
 
@@ -65,7 +75,7 @@ class Fleet(Model):
     """GPU metrics and alerts."""
     layers: Layers = Layers()
     """Parts held here or by other stacks; may also be written as `paddock:layers`."""
-    tags: dict[str, Annotated[str, Field(max_length=256)]] = {}
+    tags: Annotated[dict[TagKey, TagValue], Field(max_length=25)] = {}
     """AWS tags on everything, instances and volumes included."""
 
     @model_validator(mode="after")

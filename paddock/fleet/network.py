@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from paddock.fleet.base import Cidr, Matching, Model, form
+from paddock.fleet.base import Cidr, Matching, Model, RetentionDays, form
 
 InterfaceEndpoint = Literal["ecr.api", "ecr.dkr", "sts", "logs", "ec2", "eks", "eks-auth", "autoscaling", "ssm"]
 Zone = Annotated[str, Matching(r"^[a-z]{2}(-[a-z]+)+-\d[a-z]$", "a zone name, such as us-west-2a")]
@@ -35,7 +35,7 @@ class NewNetwork(Model):
     """`single`: one gateway, cheapest, lost with its zone. `per-zone`: survives a zone. `none`: no way out."""
     endpoints: tuple[InterfaceEndpoint, ...] = ()
     """Interface endpoints, each about 7 USD a month and zone. The S3 gateway endpoint is free and always made."""
-    flow_log_days: Annotated[int, Field(ge=1)] = 365
+    flow_log_days: RetentionDays = 365
     """Days that VPC flow logs are kept."""
 
     def zone_names(self, region: str) -> tuple[str, ...]:

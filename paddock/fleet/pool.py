@@ -135,6 +135,21 @@ class Disk(Model):
     """MiB/s; parallel image pull wants 600 and more."""
 
 
+_NAME = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+LabelKey = Annotated[
+    str,
+    # The autoscaler's tag for a label is 46 characters longer, and a tag's key has 128 at most. A kubelet does not
+    # start with labels of Kubernetes' own domains.
+    Matching(
+        rf"^(?=.{{1,80}}$)(?!([a-z0-9.-]+\.)?(kubernetes|k8s)\.io/)([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?{_NAME}$",
+        "a label such as team or example.com/team, at most 80 characters, outside kubernetes.io and k8s.io",
+    ),
+]
+LabelValue = Annotated[
+    str, Matching(rf"^({_NAME})?$", "at most 63 letters, digits, dashes, dots and underscores, in quotes")
+]
+
+
 class Update(Model):
     """How nodes are replaced when the pool's image or launch template changes."""
 
@@ -167,7 +182,7 @@ class GpuPool(Model):
     """`auto`: images and job workspaces on a RAID0 of the instance's local NVMe disks, where it has them."""
     max_pods: Annotated[int, Field(ge=8, le=737)] | None = None
     """Pods a node; by default what a GPU node really runs, which returns GiB that the kubelet reserves for more."""
-    labels: dict[str, str] = {}
+    labels: dict[LabelKey, LabelValue] = {}
     """Further node labels."""
     update: Update = Update()
     """How nodes are replaced."""

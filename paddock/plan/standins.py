@@ -31,6 +31,20 @@ _NAMED = {  # resources whose id is their name
     "aws:ecr/repository:Repository",
 }
 
+_PATHS = {  # what stands after the account in an ARN
+    "aws:cloudwatch/logGroup:LogGroup": "log-group:{name}",
+    "aws:ecr/repository:Repository": "repository/{name}",
+    "aws:eks/cluster:Cluster": "cluster/{name}",
+    "aws:iam/openIdConnectProvider:OpenIdConnectProvider": "oidc-provider/{name}",
+    "aws:iam/role:Role": "role/{name}",
+    "aws:imagebuilder/component:Component": "component/{slug}/1.0.0/1",
+    "aws:imagebuilder/distributionConfiguration:DistributionConfiguration": "distribution-configuration/{slug}",
+    "aws:imagebuilder/imagePipeline:ImagePipeline": "image-pipeline/{slug}",
+    "aws:imagebuilder/imageRecipe:ImageRecipe": "image-recipe/{slug}/1.0.0",
+    "aws:imagebuilder/infrastructureConfiguration:InfrastructureConfiguration": "infrastructure-configuration/{slug}",
+    "aws:kms/key:Key": "key/{name}",
+}
+
 
 def resource_id(type_: str, name: str) -> str:
     """An id of the form that the resource's own service gives."""
@@ -50,9 +64,9 @@ def outputs(type_: str, name: str, inputs: Mapping[str, Any], account: str) -> d
     package = type_.split(":")[1].split("/")[0]
     service = {"cloudwatch": "logs", "ec2": "ec2"}.get(package, package)
     physical = inputs.get("name", name)
-    path = {"iam": f"{type_.rpartition(':')[2].lower()}/", "kms": "key/", "ecr": "repository/"}.get(package, "")
+    path = _PATHS.get(type_, "{name}").format(name=physical, slug=str(physical).lower())
     region = "" if package == "iam" else "us-west-2"
-    computed: dict[str, Any] = {"arn": f"arn:aws:{service}:{region}:{account}:{path}{physical}"}
+    computed: dict[str, Any] = {"arn": f"arn:aws:{service}:{region}:{account}:{path}"}
     if type_ in _NAMED:
         computed["name"] = physical
     match type_:

@@ -157,11 +157,11 @@ def fleets(draw: st.DrawFn) -> dict[str, Any]:
                 cluster=some(
                     version=st.just("1.35"),
                     endpoint=st.sampled_from([{"allow": "any"}, {"allow": ["203.0.113.0/24"]}, {}]),
-                    logDays=st.integers(1, 400),
+                    logDays=st.sampled_from([1, 90, 365, 3653]),
                 ),
                 network=some(zones=st.sampled_from([2, 3, ["us-west-2a", "us-west-2b"]]), nat=st.just("per-zone")),
                 monitoring=some(enabled=st.booleans()),
-                tags=st.dictionaries(NAMES, st.text(max_size=9), max_size=2),
+                tags=st.dictionaries(NAMES, st.text("aZ09 .:/=+@_-", max_size=9), max_size=2),
             )
         ),
     }
