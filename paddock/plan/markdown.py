@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from paddock.plan.page import limits
 from paddock.plan.page.checks import TITLES, evaluated, outcome
 from paddock.plan.page.markup import clean
-from paddock.plan.page.money import amount, heading, is_money
+from paddock.plan.page.money import amount, counted, monthly
 from paddock.plan.page.picture import lack
 from paddock.plan.page.reading import (
     Document,
@@ -20,9 +21,9 @@ from paddock.plan.page.reading import (
     rows,
     runners,
     text,
+    texts,
     verdict,
     whole,
-    words,
 )
 
 LIMIT = 65_536
@@ -188,21 +189,52 @@ def _compatibility(document: Document, most: int) -> Iterator[str]:
 
 def _cost(document: Document, most: int) -> Iterator[str]:
     told = part(document, "cost")
-    lines = [(heading(key), amount(value)) for key, value in told.items() if is_money(value)]
-    if not lines:
+    if not told:
         return
+    month, fixed = monthly(document), part(part(told, "fixed"), "total")
+    low, expected, high = (amount(part(month, key)) for key in ("low", "expected", "high"))
     yield "### Cost"
     yield ""
-    yield from _table(("Item", "US dollars"), lines, most)
+    told_month = f"**{expected} a month expected**, least {low}, most {high}; {amount(fixed)} of it is fixed."
+    yield f"{told_month} {_unpriced(told)}".rstrip()
+    yield ""
+    yield from _table(
+        ("Runner", "An hour", "A job, warm", "A job, cold", "On GitHub-hosted"),
+        (
+            (
+                text(each, "runner"),
+                amount(part(part(each, "per_hour"), "expected")),
+                amount(part(part(part(each, "job"), "warm"), "expected")),
+                amount(part(part(part(each, "job"), "cold"), "expected")),
+                amount(part(part(each, "github_hosted"), "job")),
+            )
+            for each in rows(told, "runners")
+        ),
+        most,
+    )
+    lines = [f"- {_plain(line)}" for line in texts(told, "assumptions")]
+    yield from _folded("What this assumes", [*lines, ""])
+
+
+def _unpriced(told: Document) -> str:
+    return f"{counted(told)}." if part(told, "resources") else ""
 
 
 def _quota(document: Document, most: int) -> Iterator[str]:
-    found = rows(document, "quota") or rows(part(document, "quota"), "quotas")
+    found = limits.listed(document)
     if not found:
         return
-    keys = list(dict.fromkeys(str(key) for each in found for key in each))[:6]
-    listed = ([words(each.get(key), "unknown") for key in keys] for each in found)
-    yield from _folded("Quotas", _table([heading(key) for key in keys], listed, most))
+    over = [each for each in found if (limits.needed(each) or 0) > (limits.default(each) or 0)]
+    body = (
+        (limits.name(each), text(each, "code"), _amount(limits.needed(each)), _amount(limits.default(each)))
+        for each in found
+    )
+    table = _table(("Quota", "Code", "Needed at most", "Default"), body, most)
+    yield from _folded(f"Quotas: {len(over)} of {len(found)} above the default of a new account", table)
+
+
+def _amount(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:,.0f}"
 
 
 def _rules(document: Document, most: int) -> Iterator[str]:
@@ -278,10 +310,8 @@ def _plain(cell: str) -> str:
 
 
 def _code(cell: str) -> _Code:
-    """Text as code. A fence of backticks is one longer than any inside; a bar would end the cell even there."""
-    told = _line(cell).replace("|", "\\|")
-    if not told:
-        return _Code("")
-    fence = "`" * (1 + max((len(run) for run in re.findall("`+", told)), default=0))
-    pad = " " if told.startswith("`") or told.endswith("`") else ""
-    return _Code(f"{fence}{pad}{told}{pad}{fence}")
+    """Text as code. What would end the code or the cell is written as an entity."""
+    told = _line(cell)
+    if not re.search(r"[`|\\]", told):
+        return _Code(f"`{told}`" if told else "")
+    return _Code("<code>" + re.sub(r"[^\w\s.,:=/-]|_", lambda match: f"&#{ord(match[0])};", told) + "</code>")

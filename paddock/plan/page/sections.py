@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from itertools import groupby
 
 from paddock.plan.page.markup import Child, Html, code, join, rect, section, svg, table, tag
+from paddock.plan.page.money import amount, monthly
 from paddock.plan.page.picture import lack, swatch
 from paddock.plan.page.reading import (
     Document,
@@ -52,6 +53,9 @@ def header(document: Document) -> Html:
         (f"{sum(p.gpus for p in found):,}", "GPUs at most"),
         (f"{len(made(document)):,}", "resources"),
     ]
+    expected = part(monthly(document), "expected")
+    if expected:
+        figures.append((amount(expected), "a month expected"))
     return tag(
         "header",
         tag("p", "GPU runner fleet", class_="kicker"),
@@ -174,7 +178,7 @@ def fit(document: Document, runners: dict[str, Runner]) -> Html | None:
                 _use(
                     mebibytes(asked.get("memory")) * jobs,
                     mebibytes(has.get("memory")),
-                    f"{mebibytes(asked.get('memory')) * max(jobs, 1) / 1024:.1f}",
+                    f"{mebibytes(asked.get('memory')) * max(jobs, 1) / 1024:,.1f}".removesuffix(".0"),
                     gibibytes(has.get("memory")),
                 ),
                 tag("strong", f"{stranded:g}", class_="warn") if stranded else "0",
