@@ -51,10 +51,13 @@ def headline(diff: Diff) -> str:
     """The whole difference in one sentence without a stop."""
     if diff.empty and not diff.refused:
         return "nothing changes"
+    unsure = sum(not change.follows for change in diff.unsure)
     counts = [
-        ("replaces", diff.count("replace")),
+        ("replaces", diff.count("replace") - diff.following),
+        ("replaces in consequence", diff.following),
         ("removes", diff.count("remove")),
-        ("may replace", len(diff.unsure)),
+        ("may replace", unsure),
+        ("may replace in consequence", len(diff.unsure) - unsure),
         ("changes", diff.count("change") - len(diff.unsure)),
         ("adds", diff.count("add")),
     ]
@@ -83,8 +86,8 @@ def _text(diff: Diff) -> Iterator[str]:
         if group:
             yield ""
             yield title
-            for change in group:
-                yield from _resource(change)
+            for change, count in _together(group):
+                yield from _resource(change, count)
     if diff.rolls:
         yield from ("", "Nodes that go")
         yield from (f"  {roll.group}: {_roll(roll)}" for roll in diff.rolls)
@@ -105,8 +108,7 @@ def _text(diff: Diff) -> Iterator[str]:
         yield from (f"  {each.runner} on {each.instance}: {_fit(each)}" for each in diff.fits)
     if diff.outputs:
         yield from ("", "Outputs")
-        for each in diff.outputs:
-            yield from (f"  {line}" for line in _field(each))
+        yield from (f"  {line}" for each in diff.outputs for line in _field(each))
     costs = list(_costs(diff.cost))
     if costs:
         yield from ("", "Cost a month", *(f"  {line}" for line in costs))
@@ -114,9 +116,23 @@ def _text(diff: Diff) -> Iterator[str]:
         yield from ("", *(f"Note: {note}" for note in diff.notes))
 
 
-def _resource(change: Change) -> Iterator[str]:
+def _together(changes: Sequence[Change]) -> list[tuple[Change, int]]:
+    """Resources that follow another one in the same way, as one of them and how many; each other one by itself."""
+    found: dict[object, list[Change]] = {}
+    for change in changes:
+        key = (change.type, change.owner, change.action, change.why) if change.follows else change.urn
+        found.setdefault(key, []).append(change)
+    return [(each[0], len(each)) for each in found.values()]
+
+
+def _titled(change: Change, count: int) -> str:
     owner = f"  ({change.owner})" if change.owner else ""
-    yield f"  {_MARK[change.action]:>3} {_type(change)} {change.name}{owner}"
+    more = f" and {count - 1} more" if count > 1 else ""
+    return f"{_type(change)} {change.name}{more}{owner}"
+
+
+def _resource(change: Change, count: int) -> Iterator[str]:
+    yield f"  {_MARK[change.action]:>3} {_titled(change, count)}"
     for why in change.why:
         yield f"        because {why}" if change.action == "replace" else f"        {why}"
     for each in change.fields:
@@ -239,9 +255,12 @@ def _risks(diff: Diff) -> Iterator[tuple[str, str, str]]:
     for risk, action in (("replace", "replace"), ("destroy", "remove")):
         hit = [change for change in diff.changes if change.action == action]
         if hit:
-            yield risk, _names(hit), _many(len(hit), "resource")
+            first = [change for change in hit if not change.follows]
+            more = f", {len(hit) - len(first)} in consequence" if len(first) < len(hit) else ""
+            yield risk, _names(first or hit), f"{_many(len(first), 'resource')}{more}"
     if diff.unsure:
-        yield "unknown", _names(diff.unsure), f"{_many(len(diff.unsure), 'resource')}, perhaps replaced"
+        first = [change for change in diff.unsure if not change.follows]
+        yield "unknown", _names(first or diff.unsure), f"{_many(len(diff.unsure), 'resource')}, perhaps replaced"
     for roll in diff.rolls:
         yield (
             "nodes",
@@ -266,12 +285,15 @@ def _names(changes: Sequence[Change]) -> str:
     return ", ".join(code(name) for name in names[:6]) + more
 
 
-def _details(diff: Diff) -> Iterator[tuple[str, list[list[str]] | tuple[tuple[str, ...], list[tuple[str, ...]]]]]:
+_Content = list[list[str]] | tuple[Sequence[str], Sequence[Sequence[str]]]
+
+
+def _details(diff: Diff) -> Iterator[tuple[str, _Content]]:
     """Sections: a title, and either blocks of lines for a diff or the columns and rows of a table."""
     for title, belongs in _GROUPS:
         group = [change for change in diff.changes if belongs(change)]
         if group:
-            yield f"{title} ({len(group)})", [_block(change) for change in group]
+            yield f"{title} ({len(group)})", [_block(change, count) for change, count in _together(group)]
     if diff.rolls:
         rows = [
             (code(r.group), escape(r.pool), escape(r.capacity), str(r.nodes), _ROLLED[r.kind], escape("; ".join(r.why)))
@@ -295,17 +317,16 @@ def _details(diff: Diff) -> Iterator[tuple[str, list[list[str]] | tuple[tuple[st
         yield f"Outputs ({len(diff.outputs)})", [_signed(_field(each)) for each in diff.outputs]
 
 
-def _section(title: str, content: Any, limit: int) -> str:
+def _section(title: str, content: _Content, limit: int) -> str:
     lines = _diff_block(content, limit) if isinstance(content, list) else _table(content[0], content[1], limit)
     opened = " open" if title.startswith(("Replaced", "Removed", "New findings")) else ""
     return "\n".join([f"<details{opened}><summary>{escape(title)}</summary>", "", *lines, "</details>", ""])
 
 
-def _block(change: Change) -> list[str]:
-    head = f"{_MARK[change.action]} {_type(change)} {change.name}" + (f"  ({change.owner})" if change.owner else "")
+def _block(change: Change, count: int) -> list[str]:
     sign = {"add": "+", "remove": "-"}.get(change.action, "!")
     why = [f"#   {line}" for line in change.why]
-    return [f"{sign} {head.split(' ', 1)[1]}", *why, *_signed(line for each in change.fields for line in _field(each))]
+    return [f"{sign} {_titled(change, count)}", *why, *_signed(line for each in change.fields for line in _field(each))]
 
 
 def _signed(lines: Iterable[str]) -> list[str]:

@@ -37,6 +37,11 @@ class Change:
     protected: bool
     """Pulumi refuses to delete or replace it."""
 
+    @property
+    def follows(self) -> bool:
+        """Whether it changes only because another resource does."""
+        return self.action in ("replace", "change") and not self.fields
+
 
 @dataclass(frozen=True, slots=True)
 class FitChange:
@@ -85,6 +90,11 @@ class Diff:
         return sum(change.action == action for change in self.changes)
 
     @property
+    def following(self) -> int:
+        """Replacements that are there only because another one is."""
+        return sum(change.follows for change in self.changes if change.action == "replace")
+
+    @property
     def unsure(self) -> tuple[Change, ...]:
         """Changes that may turn out to be replacements."""
         return tuple(change for change in self.changes if change.action == "change" and change.replaced == "unknown")
@@ -112,7 +122,7 @@ def compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> Diff:
     drafts = {urn: _draft(before[urn], after[urn]) for urn in after if urn in before}
     _spread(after, drafts)
     changes = [*_gone(before, after), *_kept(before, after, drafts), *_come(before, after)]
-    changes.sort(key=lambda change: (_risk(change), change.owner, change.type, change.name))
+    changes.sort(key=lambda change: (_risk(change), change.follows, change.owner, change.type, change.name))
     levels: dict[str, impact.Level] = {
         urn: impact.Level(draft.effect, tuple(draft.why), draft.roots) for urn, draft in drafts.items()
     }

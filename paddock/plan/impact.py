@@ -157,15 +157,16 @@ def scale_sets(before: Resources, after: Resources, levels: Mapping[str, Level])
             continue
         asked, runner = labels(old[urn]), clean(old[urn]["name"])
         if urn not in new:
-            says = f"jobs that run end; {_unserved(asked, served)}"
+            says = f"jobs that run are let finish; {_unserved(asked, served)}"
             found.append(ScaleSet(runner, "remove", asked, says))
             continue
         level = levels[urn].effect
         if level in ("replace", "unknown"):
             becomes = labels(new[urn])
-            says = "jobs that run end, queued jobs wait for the new one"
+            # ARC keeps a deleted set until its last job is done, and its name with it.
+            says = "queued jobs wait for the new one, which waits for jobs that still run: do it while it is idle"
             if becomes != asked:
-                says += f", whose labels are {_shown(becomes)}; {_unserved(asked, served)}"
+                says += f". Its labels become {_shown(becomes)}; {_unserved(asked, served)}"
             if level == "replace":
                 found.append(ScaleSet(runner, "replace", asked, says))
             else:

@@ -1,0 +1,502 @@
+"""The difference of two plans: what a reviewer is told about a change of the stack file."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import importlib
+import json
+import re
+from collections.abc import Callable, Mapping
+from datetime import date
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from paddock.plan import comment, diff, fields, replacement
+from paddock.plan.diff import Diff, compare
+from paddock.plan.plan import document, make
+from paddock.plan.values import SECRET
+from tests.support import fleets
+
+GOLDEN = Path(__file__).parent / "golden" / "comment.md"
+FLEET = fleets.fleet_data(
+    pools={
+        "t4": {"instances": ["g4dn.xlarge"], "fallback": "on-demand", "nodes": {"max": 3}},
+        "l4": {"instances": ["g6.xlarge"], "nodes": {"max": 2}},
+    },
+    runners={"gpu": {"pool": "t4", "max": 5}, "gpu-l4": {"pool": "l4"}},
+)
+"""Two pools, one of them with two node groups, and a runner on each."""
+
+Edit = Callable[[dict[str, Any]], object]
+
+
+@cache
+def _planned(text: str) -> dict[str, Any]:
+    """As it comes from a file."""
+    found: dict[str, Any] = json.loads(json.dumps(document(make(fleets.stack(json.loads(text)), date(2026, 7, 21)))))
+    return found
+
+
+def plan(edit: Edit = lambda fleet: None) -> dict[str, Any]:
+    """The plan of FLEET after an edit. Shared between tests, so nobody changes it."""
+    fleet = copy.deepcopy(FLEET)
+    edit(fleet)
+    return _planned(json.dumps(fleet))
+
+
+def edited(edit: Edit) -> Diff:
+    return compare(plan(), plan(edit))
+
+
+def names(found: Diff, action: str, kind: str = "") -> set[str]:
+    return {c.name for c in found.changes if c.action == action and c.type.endswith(f":{kind}" if kind else "")}
+
+
+# What an edit of the stack file does.
+
+
+def test_nothing_changes_between_equal_plans() -> None:
+    found = edited(lambda fleet: None)
+    assert found.empty
+    assert found.verdict == "none"
+    assert comment.text(found) == "Changes of sample: nothing changes\n"
+    assert "leaves every resource, fit, finding and price of the stack as it is" in comment.markdown(found, plan())
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        pytest.param(lambda f: f["pools"]["t4"].update(ami={"release": "1.35.4-20260601"}), id="another AMI release"),
+        pytest.param(lambda f: f["pools"]["t4"].update(maxPods=20), id="other user data"),
+        pytest.param(lambda f: f["pools"]["t4"].update(disk={"size": "300Gi"}), id="another disk"),
+    ],
+)
+def test_what_a_node_boots_with_rolls_its_pool_and_no_other(edit: Edit) -> None:
+    found = edited(edit)
+    assert {roll.pool for roll in found.rolls} == {"t4"}
+    assert {(roll.group, roll.capacity, roll.nodes, roll.kind) for roll in found.rolls} == {
+        ("t4-spot", "SPOT", 3, "roll"),
+        ("t4-on-demand", "ON_DEMAND", 3, "roll"),
+    }
+    assert [(each.runner, each.jobs, each.pool) for each in found.interruptions] == [("gpu", 5, "t4")]
+    assert not names(found, "replace")
+    assert not names(found, "remove")
+    assert found.verdict == "interrupts"
+
+
+def test_user_data_is_compared_inside() -> None:
+    found = edited(lambda f: f["pools"]["t4"].update(maxPods=20))
+    template = next(change for change in found.changes if change.type == replacement.LAUNCH_TEMPLATE)
+    assert {field.path.rpartition(".")[2]: (field.old, field.new) for field in template.fields} == {
+        "maxPods": ("16", "20"),
+        "maxPodsExpression": ("16", "20"),
+    }
+
+
+def test_a_new_pool_only_adds_nodes() -> None:
+    found = edited(
+        lambda f: (
+            f["pools"].update(a10g={"instances": ["g5.xlarge"], "nodes": {"max": 1}})
+            or f["runners"].update({"gpu-a10g": {"pool": "a10g"}})
+        )
+    )
+    assert not names(found, "remove")
+    assert not found.rolls
+    assert not found.interruptions
+    assert names(found, "add", "NodeGroup") == {"a10g-spot"}
+    assert [(each.runner, each.kind) for each in found.scale_sets] == [("gpu-a10g", "add")]
+    assert [(fit.runner, fit.old, fit.new) for fit in found.fits] == [("gpu-a10g", None, 1)]
+
+
+def test_other_labels_replace_one_scale_set() -> None:
+    found = edited(lambda f: f["runners"]["gpu"].update(labels=["self-hosted", "gpu", "new"]))
+    assert names(found, "replace") == {"gpu"}
+    (scale_set,) = found.scale_sets
+    assert (scale_set.runner, scale_set.kind) == ("gpu", "replace")
+    assert "jobs that ask for [self-hosted, linux, x64, gpu] wait for ever" in scale_set.says
+    assert not found.rolls
+
+
+def test_the_same_labels_in_another_order_replace_nothing() -> None:
+    one = plan(lambda f: f["runners"]["gpu"].update(labels=["self-hosted", "gpu", "new"]))
+    other = plan(lambda f: f["runners"]["gpu"].update(labels=["new", "gpu", "self-hosted"]))
+    assert not names(compare(one, other), "replace")
+
+
+def test_more_runners_resize_a_scale_set() -> None:
+    found = edited(lambda f: f["runners"]["gpu"].update(max=6))
+    assert [(each.runner, each.kind) for each in found.scale_sets] == [("gpu", "resize")]
+    assert "0 to 5 runners become 0 to 6" in found.scale_sets[0].says
+
+
+def test_another_pod_restarts_a_scale_set_and_ends_no_job() -> None:
+    found = edited(lambda f: f["runners"]["gpu"].update(environment={"A": "b"}))
+    assert [(each.runner, each.kind) for each in found.scale_sets] == [("gpu", "restart")]
+    assert not found.interruptions
+
+
+def test_a_runner_that_goes_leaves_its_labels_without_one() -> None:
+    found = edited(lambda f: f["runners"].pop("gpu-l4"))
+    assert names(found, "remove") == {"gpu-l4"}
+    assert [(each.runner, each.kind) for each in found.scale_sets] == [("gpu-l4", "remove")]
+    assert "wait for ever" in found.scale_sets[0].says
+    assert [(fit.runner, fit.old, fit.new) for fit in found.fits] == [("gpu-l4", 1, None)]
+    assert found.verdict == "replaces"
+
+
+def test_another_network_replaces_all_that_stands_in_it_and_is_refused() -> None:
+    found = edited(lambda f: f["network"].update(cidr="10.99.0.0/16"))
+    assert names(found, "replace", "Vpc") == {"network-vpc"}
+    assert names(found, "replace", "NodeGroup") == {"t4-spot", "t4-on-demand", "l4-spot", "cluster-system"}
+    assert {roll.kind for roll in found.rolls} == {"replace"}
+    assert found.verdict == "refused"
+    assert any("protected" in line for line in found.refused)
+    assert any("EKS cannot move cluster" in line for line in found.refused)
+    assert "**Refused**" in comment.markdown(found, plan())
+    assert found.following > 20
+
+
+def test_other_instance_types_replace_the_node_groups() -> None:
+    found = edited(lambda f: f["pools"]["t4"].update(instances=["g4dn.xlarge", "g4dn.2xlarge"]))
+    firsts = {change.name for change in found.changes if change.action == "replace" and not change.follows}
+    assert firsts == {"t4-spot", "t4-on-demand"}
+    assert all(change.type == "aws:autoscaling/tag:Tag" for change in found.changes if change.follows)
+
+
+def test_tags_roll_every_node_for_they_stand_in_the_launch_template() -> None:
+    found = edited(lambda f: f.update(tags={"team": "x"}))
+    assert {roll.pool for roll in found.rolls} == {"t4", "l4", "system"}
+    assert any("default tags" in note for note in found.notes)
+    assert not names(found, "replace")
+
+
+def test_kubernetes_goes_one_minor_version_at_a_time_and_never_back() -> None:
+    new = copy.deepcopy(plan())
+    cluster = next(resource for resource in new["resources"] if resource["type"] == replacement.CLUSTER)
+    for version, words in (("1.37", "skip a Kubernetes minor version"), ("1.34", "go back")):
+        cluster["inputs"]["version"] = version
+        assert any(words in line for line in compare(plan(), new).refused)
+    cluster["inputs"]["version"] = "1.36"
+    assert not compare(plan(), new).refused
+
+
+def test_what_the_program_ignores_is_no_change() -> None:
+    new = copy.deepcopy(plan())
+    group = next(resource for resource in new["resources"] if resource["name"] == "t4-spot")
+    group["inputs"]["scalingConfig"]["desiredSize"] = 3
+    assert compare(plan(), new).empty
+
+
+def test_a_field_that_nobody_knows_is_said_to_be_unknown() -> None:
+    new = copy.deepcopy(plan())
+    group = next(resource for resource in new["resources"] if resource["name"] == "t4-spot")
+    group["inputs"]["brandNew"] = True
+    found = compare(plan(), new)
+    assert [change.name for change in found.unsure if not change.follows] == ["t4-spot"]
+    assert comment.headline(found).startswith("may replace 1, may replace in consequence 12")
+    assert found.rolls[0].kind == "unknown"
+    assert [(each.runner, each.certain) for each in found.interruptions] == [("gpu", False)]
+    assert "what a change of brandNew does is unknown" in comment.text(found)
+
+
+def test_a_removed_protection_is_shown() -> None:
+    new = copy.deepcopy(plan())
+    next(resource for resource in new["resources"] if resource["type"] == replacement.VPC)["protect"] = False
+    (change,) = compare(plan(), new).changes
+    assert [(field.path, field.old, field.new) for field in change.fields] == [("(protect)", "true", "false")]
+
+
+def test_a_replaced_provider_takes_all_it_made_with_it() -> None:
+    new = copy.deepcopy(plan())
+    provider = next(resource for resource in new["resources"] if resource["name"] == "cluster-kubernetes")
+    provider["inputs"]["clusterIdentifier"] = "another"
+    found = compare(plan(), new)
+    assert {"gpu", "gpu-l4", "arc"} <= names(found, "replace")
+
+
+def test_findings_that_come_and_go() -> None:
+    old, new = copy.deepcopy(plan()), copy.deepcopy(plan())
+    here = {"id": "FIT002", "severity": "warning", "subject": "runners.gpu", "message": "old words", "fix": ""}
+    old["findings"] = [here, {**here, "id": "FIT009"}]
+    new["findings"] = [{**here, "message": "new words"}, {**here, "id": "FIT001", "severity": "error"}]
+    found = compare(old, new)
+    assert [finding["id"] for finding in found.new_findings] == ["FIT001"]
+    assert [finding["id"] for finding in found.fixed_findings] == ["FIT009"]
+
+
+# Cost: whatever shape it comes in.
+
+
+@pytest.mark.parametrize(
+    ("cost", "expected"),
+    [
+        ({"monthly": [10, 20.5]}, (10.0, 20.5)),
+        ({"monthly": {"low": "10", "high": "20"}}, (10.0, 20.0)),
+        ({"monthly": {"min": 3, "max": 2}}, (2.0, 3.0)),
+        ({"monthly": 7}, (7.0, 7.0)),
+        ({"monthly": {"low": 1}}, None),
+        ({"monthly": [1]}, None),
+        ({"monthly": True}, None),
+        ({"monthly": float("inf")}, None),
+        ({}, None),
+        (None, None),
+        ("dear", None),
+    ],
+)
+def test_the_monthly_range_is_read_with_patience(cost: object, expected: object) -> None:
+    assert diff.monthly({"cost": cost}) == expected
+
+
+def test_fixed_cost_is_a_number_or_a_sum() -> None:
+    assert diff.fixed_cost({"cost": {"fixed": 73}}) == 73
+    assert diff.fixed_cost({"cost": {"fixed": [{"monthly": 73}, {"monthly": 32.85}]}}) == pytest.approx(105.85)
+    assert diff.fixed_cost({"cost": {"fixed": [{"monthly": 73}, {"name": "unpriced"}]}}) is None
+    assert diff.fixed_cost({}) is None
+
+
+# The comment.
+
+
+def _document(resources: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+    empty = {"schema": "paddock.plan/1", "stack": "prod", "project": "paddock", "fleet": {"region": "us-west-2"}}
+    return {**empty, "resources": resources, "outputs": {}, "lookups": [], "fit": [], "findings": [], **more}
+
+
+def _resource(type_: str, name: str, inputs: dict[str, Any], **more: Any) -> dict[str, Any]:
+    defaults = {
+        "urn": f"urn:pulumi:prod::paddock::{type_}::{name}", "type": type_, "name": name,
+        "parent": "urn:pulumi:prod::paddock::paddock:infra:GpuPool::t4", "custom": True, "inputs": inputs,
+        "dependencies": [], "propertyDependencies": {}, "provider": "", "protect": False, "ignoreChanges": [],
+        "deleteBeforeReplace": False,
+    }  # fmt: skip
+    return {**defaults, **more}
+
+
+def _example() -> tuple[dict[str, Any], dict[str, Any]]:
+    """A change with something of everything."""
+
+    def documents(new: bool) -> dict[str, Any]:
+        user_data = f"[settings.kubernetes]\nmax-pods = {8 + new}\n"
+        template = _resource(
+            replacement.LAUNCH_TEMPLATE, "t4", {"userData": base64.b64encode(user_data.encode()).decode()}
+        )
+        labels = {"paddock.dev/pool": "t4"}
+        types = ["g4dn.xlarge", "g4dn.2xlarge"][: 1 + new]
+        groups = [
+            _resource(
+                replacement.NODE_GROUP,
+                f"t4-{kind.lower().replace('_', '-')}",
+                {"capacityType": kind, "labels": labels, "scalingConfig": {"maxSize": 4}, **more},
+                propertyDependencies={"launchTemplate": [template["urn"]]},
+            )
+            for kind, more in (("SPOT", {}), ("ON_DEMAND", {"instanceTypes": types}))
+        ]
+        follows = {"autoscalingGroupName": [groups[1]["urn"]]}
+        tag = _resource("aws:autoscaling/tag:Tag", "t4-enabled", {}, propertyDependencies=follows)
+        chart = "oci://ghcr.io/actions/actions-runner-controller-charts/gha-runner-scale-set"
+        release = _resource(
+            replacement.RELEASE,
+            "gpu",
+            {"chart": chart, "values": {"scaleSetLabels": ["gpu", "a|b"[: 1 + 2 * new]], "maxRunners": 6}},
+            parent="urn:pulumi:prod::paddock::paddock:infra:RunnerScaleSet::gpu",
+        )
+        other = _resource("aws:kms/key:Key", "new" if new else "old", {"description": "`code` @octocat"}, protect=True)
+        finding = {"id": "FIT001", "severity": "error", "subject": "runners.gpu"}
+        finding |= {"message": "see <b> #1 @octocat", "fix": "*less*"}
+        return _document(
+            [template, *groups, tag, release, other],
+            fit=[{"runner": "gpu", "pool": "t4", "instance": "g4dn.xlarge", "per_node": 1, "limiting": "gpu"}],
+            findings=[finding] if new else [{**finding, "id": "FIT009"}],
+            outputs={"registry": "new" if new else "old"},
+            cost={"monthly": [100, 2000] if new else [73, 1900.5], "fixed": 73 + new},
+        )
+
+    return documents(False), documents(True)
+
+
+def test_the_comment_of_a_change_with_everything() -> None:
+    old, new = _example()
+    assert comment.markdown(compare(old, new), new) == GOLDEN.read_text(encoding="utf-8")
+
+
+def test_the_comment_is_the_same_every_time() -> None:
+    old, new = _example()
+    assert comment.markdown(compare(old, new), new) == comment.markdown(compare(copy.deepcopy(old), new), new)
+
+
+def test_a_huge_change_fits_into_a_comment_and_says_what_it_leaves_out() -> None:
+    old = _document([])
+    name = "-\N{GRINNING FACE}" + "x" * 900
+    new = _document([_resource("aws:kms/key:Key", f"key-{n}{name}", {"policy": "y" * 900}) for n in range(900)])
+    for found, document_ in ((compare(old, new), new), (compare(new, old), old)):
+        body = comment.markdown(found, document_)
+        assert len(body.encode()) <= comment.LIMIT
+        assert "more are not shown" in body or "too long" in body
+        assert body.count("```") % 2 == 0
+
+
+@pytest.mark.parametrize(
+    "value", ["`", "``` ```", "a|b", "@octocat", "<script>", "#12", "\n", "a\x1b[31mb", "\u202e", "\ud800"]
+)
+def test_values_stay_values_in_markdown(value: str) -> None:
+    for shown in (comment.code(value), comment.escape(value)):
+        shown.encode()
+        assert "\n" not in shown
+        assert "\x1b" not in shown
+        assert not re.search(r"(?<!\\)\|", shown)
+    assert "@o" not in comment.escape(value)
+    assert "<s" not in comment.escape(value).replace("\\<", "")
+
+
+# Secrets.
+
+
+@given(st.text(alphabet="abcdefghijkl", min_size=12, max_size=20), st.booleans())
+def test_a_secret_is_never_shown(secret: str, reverse: bool) -> None:
+    inputs: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+        (replacement.SECRET, {"stringData": {"a": secret}}, {"stringData": {"a": SECRET}}),
+        (replacement.SECRET, {"data": {"a": secret}}, {}),
+        (replacement.RELEASE, {"values": {"password": secret}}, {"values": {"password": secret[::-1] + "x"}}),
+        (replacement.RELEASE, {"values": {"env": [{"name": "API_TOKEN", "value": secret}]}}, {"values": {"env": []}}),
+        (replacement.RELEASE, {"values": {"env": [[{"name": "API_TOKEN", "value": secret}]]}}, {"values": {}}),
+        (replacement.RELEASE, {"values": {"a": json.dumps({"token": secret})}}, {"values": {"a": "{}"}}),
+        (replacement.RELEASE, {"values": {"a": SECRET}}, {"values": {"a": secret}}),
+        (replacement.LAUNCH_TEMPLATE, {"userData": f"#!/bin/sh\nTOKEN={secret}\n"}, {"userData": "#!/bin/sh\ntrue\n"}),
+        (replacement.LAUNCH_TEMPLATE, {"userData": f"x ghp_{secret}{secret}"}, {"userData": "x"}),
+    ]
+    for type_, before, after in inputs:
+        pair = [_document([_resource(type_, "x", each)]) for each in ((after, before) if reverse else (before, after))]
+        found = compare(*pair)
+        said = comment.text(found) + comment.markdown(found, pair[1]) + json.dumps(diff.document(found))
+        assert found.changes
+        assert secret not in said, (type_, before)
+        assert secret[::-1] not in said
+
+
+# Properties.
+
+_SPECIAL = [
+    "a:\n- b\n",
+    '{"a": [1]}',
+    base64.b64encode(b"[a]\nb = 1\n# some more\n").decode(),
+    "MIME-Version: 1.0\n\n",
+    "k: &a [*a]\n",
+    "#!\nx",
+]
+_scalars = st.none() | st.booleans() | st.integers(-5, 5) | st.floats(allow_nan=False, width=16) | st.text(max_size=8)
+_names = st.sampled_from(["name", "a", "b.c", "token"])
+_values = st.recursive(
+    _scalars | st.sampled_from(_SPECIAL),
+    lambda children: st.lists(children, max_size=3) | st.dictionaries(_names, children, max_size=3),
+    max_leaves=8,
+)
+_types = st.sampled_from([*replacement.TYPES, "made:up:Type"])
+
+
+@st.composite
+def _documents(draw: st.DrawFn) -> dict[str, Any]:
+    kinds = draw(st.lists(st.tuples(_types, st.sampled_from("abc")), max_size=5, unique=True))
+    keys = st.sampled_from(["launchTemplate", "name", "values", "data", "subnetIds", "version", "labels", "metadata"])
+    urns = [f"urn:pulumi:prod::paddock::{type_}::{name}" for type_, name in kinds]
+    resources = [
+        _resource(
+            type_,
+            name,
+            draw(st.dictionaries(keys, _values, max_size=3)),
+            propertyDependencies=draw(st.dictionaries(keys, st.lists(st.sampled_from(urns), max_size=2), max_size=2)),
+            custom=draw(st.booleans()),
+            protect=draw(st.booleans()),
+            ignoreChanges=draw(st.lists(keys, max_size=1)),
+            provider=draw(st.sampled_from(["", *urns])),
+        )
+        for type_, name in kinds
+    ]
+    outputs = draw(st.dictionaries(st.text(max_size=3), _values, max_size=2))
+    return _document(resources, outputs=outputs, cost=draw(_values))
+
+
+@given(_documents())
+@settings(max_examples=60, deadline=None)
+def test_a_plan_does_not_differ_from_itself(found: dict[str, Any]) -> None:
+    assert compare(found, copy.deepcopy(found)).empty
+
+
+@given(_documents(), _documents())
+@settings(max_examples=80, deadline=None)
+def test_back_is_the_mirror_of_forth(old: dict[str, Any], new: dict[str, Any]) -> None:
+    there, back = compare(old, new), compare(new, old)
+    assert names(there, "add") == names(back, "remove")
+    assert names(there, "remove") == names(back, "add")
+    assert there.cost.old == back.cost.new
+    json.dumps(diff.document(there))
+    comment.text(there).encode()
+    assert len(comment.markdown(there, new).encode()) <= comment.LIMIT
+
+
+@given(_values, _values)
+@settings(max_examples=150, deadline=None)
+def test_any_two_values_differ_or_do_not(old: Any, new: Any) -> None:
+    found = fields.compare({"x": old}, {"x": new})
+    assert bool(found) == (json.dumps(old, sort_keys=True) != json.dumps(new, sort_keys=True)) or isinstance(old, str)
+    assert not fields.compare({"x": old}, {"x": old})
+
+
+# The facts.
+
+
+def _arguments(type_: str) -> type | None:
+    package, module, kind = type_.split(":")
+    if package == "aws":
+        found = importlib.import_module(f"pulumi_aws.{module.split('/')[0]}")
+    elif package == "kubernetes":
+        group, _, version = module.partition("/")
+        path = {"helm.sh": "helm", "networking.k8s.io": "networking", "rbac.authorization.k8s.io": "rbac"}
+        folder = path.get(group, group.split(".")[0])
+        found = importlib.import_module(f"pulumi_kubernetes.{folder}.{version}")
+    else:
+        return getattr(importlib.import_module(f"pulumi_{kind}"), "ProviderArgs", None)
+    return getattr(found, f"{kind}Args", None) or getattr(found, f"{kind}InitArgs", None)
+
+
+@pytest.mark.parametrize("type_", replacement.TYPES)
+def test_every_field_of_the_facts_is_an_argument_of_the_sdk(type_: str) -> None:
+    arguments = _arguments(type_)
+    assert arguments is not None
+    known: Mapping[str, Any] = vars(arguments)["__init__"].__annotations__
+    names_ = {re.sub(r"_(\w)", lambda part: part[1].upper(), name): hint for name, hint in known.items()}
+    names_ |= {name.replace("Crds", "CRDs").replace("Ip", "IP"): hint for name, hint in names_.items()}
+    told = replacement.TYPES[type_]
+    assert not told.replace & told.update
+    for path in told.replace | told.update:
+        first, _, rest = path.partition(".")
+        assert first in names_ or first in {"disableCRDHooks"}, f"{type_} has no {first}"
+        nested = re.search(r"['\"](?:[\w.]*\.)?(\w+Args)['\"]", str(names_.get(first, "")))
+        if rest and nested:
+            module = importlib.import_module(arguments.__module__.rpartition(".")[0])
+            part = getattr(module, nested[1], None)
+            if part is not None:
+                inner = {re.sub(r"_(\w)", lambda m: m[1].upper(), name) for name in part.__init__.__annotations__}
+                assert {rest, rest.replace("IP", "Ip")} & inner, f"{type_} has no {path}"
+
+
+def test_the_longest_path_decides() -> None:
+    assert replacement.effect(replacement.NODE_GROUP, ("launchTemplate", "id")) == "replace"
+    assert replacement.effect(replacement.NODE_GROUP, ("launchTemplate", "version")) == "update"
+    assert replacement.effect(replacement.NODE_GROUP, ("launchTemplate",)) == "unknown"
+    assert replacement.effect("kubernetes:example.com/v1:Any", ("metadata", "name")) == "replace"
+    assert replacement.effect("made:up:Type", ("a",)) == "unknown"
+
+
+def test_every_type_of_the_program_is_known() -> None:
+    made = {resource["type"] for name in fleets.EXAMPLES for resource in _resources(name)}
+    assert {type_ for type_ in made if type_.startswith("aws:")} <= set(replacement.TYPES)
+
+
+def _resources(name: str) -> list[dict[str, Any]]:
+    return [{"type": each.type} for each in fleets.graph(name).resources.values() if each.custom]

@@ -1,0 +1,62 @@
+"""The workflow that comments on pull requests: what it may do, and with whose code."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from paddock.plan import comment
+
+
+@pytest.fixture(scope="module")
+def workflow(root: Path) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.load((root / ".github/workflows/plan.yml").read_text(), Loader=yaml.BaseLoader)
+    return found
+
+
+def test_only_the_job_that_runs_no_code_of_the_pull_request_may_write(workflow: dict[str, Any]) -> None:
+    assert workflow["permissions"] == {"contents": "read"}
+    assert list(workflow["on"]) == ["pull_request"]
+    plan, writer = workflow["jobs"]["plan"], workflow["jobs"]["comment"]
+    assert "permissions" not in plan
+    assert writer["permissions"] == {"pull-requests": "write"}
+    assert not [step for step in writer["steps"] if "uses" in step]
+    assert "./inv" not in str(writer)
+
+
+def test_no_secret_and_nothing_of_the_pull_request_enters_a_script(root: Path, workflow: dict[str, Any]) -> None:
+    assert "secrets." not in (root / ".github/workflows/plan.yml").read_text()
+    for job in workflow["jobs"].values():
+        assert not [step for step in job["steps"] if "${{" in step.get("run", "")]
+
+
+def test_actions_are_those_of_ci(root: Path) -> None:
+    ours, theirs = (
+        set(re.findall(r"uses: (\S+@[0-9a-f]{40}) # v", (root / f".github/workflows/{name}.yml").read_text()))
+        for name in ("plan", "ci")
+    )
+    assert ours
+    assert ours <= theirs
+
+
+def test_every_stack_has_its_output_and_its_marker(root: Path, workflow: dict[str, Any]) -> None:
+    stacks = sorted(path.name.split(".")[1] for path in root.glob("Pulumi.*.yaml"))
+    for job in workflow["jobs"].values():
+        assert sorted(job["strategy"]["matrix"]["stack"]) == stacks
+    assert sorted(workflow["jobs"]["plan"]["outputs"]) == stacks
+    scripts = "\n".join(step.get("run", "") for job in workflow["jobs"].values() for step in job["steps"])
+    assert scripts.count(comment.marker("STACK").replace("STACK", "$STACK")) == 2
+
+
+@pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")
+def test_the_scripts_are_bash(workflow: dict[str, Any]) -> None:
+    for job in workflow["jobs"].values():
+        for step in job["steps"]:
+            if "run" in step:
+                subprocess.run(["bash", "-n"], input=step["run"].encode(), check=True)
