@@ -85,8 +85,8 @@ class Document:
     def _build(self, node: Any, key: Key, above: tuple[int, ...]) -> Any:
         self._nodes += 1
         if self._nodes > MAX_NODES:
-            message = f"aliases make more than {MAX_NODES} values of this file"
-            self._stop(key, self.line(key), message, "a stack file", "write the values out instead of using aliases")
+            message = f"more than {MAX_NODES} values, aliases followed"
+            self._stop(key, self.line(key), message, "a stack file", "check that it is the stack file you mean")
         if id(node) in above:
             self._stop(key, self.line(key), "an anchor whose value contains itself", "a value", "remove the alias")
         if len(above) > MAX_DEPTH:

@@ -42,6 +42,10 @@ def _one_line(text: str) -> str:
     return shown if len(shown) <= 600 else f"{shown[:597]}..."
 
 
+MOST_SHOWN = 40
+"""Problems in the text of an error: more than a screen of them has one cause."""
+
+
 class FleetError(Exception):
     """The stack file does not describe a fleet. Holds every problem found, in file order."""
 
@@ -49,7 +53,8 @@ class FleetError(Exception):
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
-        super().__init__("\n".join(str(problem) for problem in self.problems))
+        more = [f"... and {len(self.problems) - MOST_SHOWN} more"] if len(self.problems) > MOST_SHOWN else []
+        super().__init__("\n".join([*map(str, self.problems[:MOST_SHOWN]), *more]))
 
 
 def shown(key: Key) -> Key:

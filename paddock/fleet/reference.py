@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from paddock import catalog
 from paddock.fleet import checks, cluster, document, github, images, monitoring, network, pool, runner, schema
 from paddock.fleet.fleet import Fleet, Layers
 
@@ -313,7 +314,9 @@ def _type(shape: dict[str, Any]) -> str:
         return f"`{shape['const']}`"
     if "enum" in shape:
         words = shape["enum"]
-        return ", ".join(f"`{word}`" for word in words) if len(words) <= 10 else "instance type"
+        if words and words[0] in catalog.instances():
+            return "instance type"
+        return ", ".join(f"`{word}`" for word in words)
     match shape.get("type"):
         case "array":
             return f"list of {_type(shape['items'])}".replace("range,", "ranges,").replace("type", "types")
