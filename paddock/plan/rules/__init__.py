@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
-from paddock.fleet import Fleet
+from paddock.fleet import Fleet, FleetError, Problem
+from paddock.fleet.loader import SUPPRESSIONS
 from paddock.plan.finding import Finding, Severity
 from paddock.plan.graph import Graph
 from paddock.plan.rules import cluster, consistency, files, iam, kubernetes, network, nodes, storage, supply_chain
@@ -95,7 +96,9 @@ def evaluate(
     return judge(Context(graph, files.read(root), fleet, today, marks_secrets), suppressions, only)
 
 
-def judge(context: Context, suppressions: Iterable[Suppression] = (), only: Collection[str] | None = None) -> Evaluation:
+def judge(
+    context: Context, suppressions: Iterable[Suppression] = (), only: Collection[str] | None = None
+) -> Evaluation:
     """Holds rules against a context that is there already."""
     rules = [rule for rule in RULES.values() if only is None or rule.id in only]
     accepted = [suppression for suppression in suppressions if only is None or suppression.rule in only]
@@ -114,7 +117,9 @@ def judge(context: Context, suppressions: Iterable[Suppression] = (), only: Coll
             else:
                 violations.append(violation)
         unseen |= {Unseen(rule.id, subject, property_): None for subject, property_ in context.unseen}
-    stale = [_stale(suppression) for suppression in accepted if suppression.index not in used]
+    # What could not be judged may well be what a suppression is about.
+    unjudged = {each.rule for each in unseen}
+    stale = [_stale(each) for each in accepted if each.index not in used and each.rule not in unjudged]
     return Evaluation(
         tuple(rule.id for rule in rules),
         tuple(violations),
@@ -128,12 +133,17 @@ def _stale(suppression: Suppression) -> Finding:
     return Finding(
         STALE,
         "error",
-        f"{_suppressions.SUPPRESSIONS}[{suppression.index}]",
+        f"{SUPPRESSIONS}[{suppression.index}]",
         f"{suppression.rule} has nothing to say about {suppression.resource}: the suppression excuses nothing",
         "take it out of the stack file",
     )
 
 
-def suppressions(config: Mapping[str, str], today: date) -> tuple[Suppression, ...]:
-    """The suppressions in a stack's configuration (`stack.config`). Raises FleetError."""
-    return _suppressions.parse(config, frozenset(RULES), today)
+def suppressions(
+    config: Mapping[str, str], today: date, locate: Callable[[Iterable[Problem]], Iterable[Problem]] = list
+) -> tuple[Suppression, ...]:
+    """The suppressions in a stack's configuration. Raises FleetError; `locate` knows the lines (`Stack.locate`)."""
+    try:
+        return _suppressions.parse(config, frozenset(RULES), today)
+    except FleetError as error:
+        raise FleetError(locate(error.problems)) from None

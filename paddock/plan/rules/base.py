@@ -115,5 +115,3 @@ def example(*resources: Resource, **more: Any) -> Context:
     """A context for an example; `lookups` are questions that the program asks the cloud."""
     lookups = more.pop("lookups", ())
     return Context(Graph("paddock", "example", {r.urn: r for r in resources}, {}, lookups), **more)
-
-

@@ -83,7 +83,9 @@ class EndpointClosed(Rule):
     id = "PAD-03"
     severity: ClassVar[Severity] = "error"
     title = "The Kubernetes API is not open to the internet"
-    why = "EKS opens the public endpoint to every address unless told otherwise; a leaked token then works from anywhere."
+    why = (
+        "EKS opens the public endpoint to every address unless told otherwise; a leaked token then works from anywhere."
+    )
     fix = "cluster.endpoint.allow: the networks of your people and CI, or leave it out for a private endpoint only"
     equivalents = ("CKV_AWS_39", "CKV_AWS_38", "AWS-0040", "AWS-0041", "CIS 5.4.1", "CIS 5.4.2")
 
@@ -121,7 +123,10 @@ class SupportedVersion(Rule):
 
     def check(self, context: Context) -> Iterator[Hit]:
         for cluster in context.all(CLUSTER):
-            version, support = context.known(cluster, "version"), look.at(cluster.inputs, "upgradePolicy", "supportType")
+            version, support = (
+                context.known(cluster, "version"),
+                look.at(cluster.inputs, "upgradePolicy", "supportType"),
+            )
             known = catalog.eks_versions().get(version) if isinstance(version, str) else None
             if version is None:
                 yield hit(cluster, "no version is given, so EKS chooses one")
@@ -178,7 +183,9 @@ class Protected(Rule):
     id = "PAD-06"
     severity: ClassVar[Severity] = "warning"
     title = "What holds state is protected from deletion"
-    why = "One wrong `pulumi destroy`, or a rename, would take cluster, images or the keys that they are encrypted with."
+    why = (
+        "One wrong `pulumi destroy`, or a rename, would take cluster, images or the keys that they are encrypted with."
+    )
     fix = "cluster.deletionProtection: true; ResourceOptions(protect=True)"
 
     def check(self, context: Context) -> Iterator[Hit]:

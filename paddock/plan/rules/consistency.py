@@ -50,7 +50,12 @@ _SELECTED = {
 def _workload(made: Resource, what: str, spec: Any, daemon: bool) -> Workload:
     required = look.at(spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
     return Workload(
-        made, what, look.each(spec, "tolerations"), look.pairs(spec, "nodeSelector"), look.each(required, "nodeSelectorTerms"), daemon
+        made,
+        what,
+        look.each(spec, "tolerations"),
+        look.pairs(spec, "nodeSelector"),
+        look.each(required, "nodeSelectorTerms"),
+        daemon,
     )
 
 
@@ -59,7 +64,9 @@ def workloads(context: Context) -> Iterator[Workload]:
         for what, path in _DAEMONS.get(chart(release), {}).items():
             yield _workload(release, what, look.at(release.inputs, "values", *path), daemon=True)
         for path in _SELECTED.get(chart(release), ()):
-            yield _workload(release, path[-1] if path else "controller", look.at(release.inputs, "values", *path), daemon=False)
+            yield _workload(
+                release, path[-1] if path else "controller", look.at(release.inputs, "values", *path), daemon=False
+            )
     for pod in pods(context):
         gpu = any(GPU in key for key in (*look.pairs(pod.spec, "nodeSelector"), *_tolerated(pod.spec)))
         daemon = pod.resource.type == DAEMON_SET and gpu
@@ -108,7 +115,9 @@ def _fits(work: Workload, found: Mapping[str, Any]) -> bool:
     """Whether a node with these labels is one that the workload selects."""
     if any(not look.unknown(value) and found.get(key) != value for key, value in work.selector.items()):
         return False
-    return not work.terms or any(all(_matches(e, found) for e in look.each(term, "matchExpressions")) for term in work.terms)
+    return not work.terms or any(
+        all(_matches(e, found) for e in look.each(term, "matchExpressions")) for term in work.terms
+    )
 
 
 def _matches(expression: Any, found: Mapping[str, Any]) -> bool:
@@ -144,14 +153,18 @@ _TOLERATION = {"key": GPU, "operator": "Equal", "value": "true", "effect": "NoSc
 
 
 def _gpu_runner(**spec: Any) -> Resource:
-    return runners({"template": {"spec": {"nodeSelector": {"paddock.dev/pool": "t4"}, "tolerations": [_TOLERATION], **spec}}})
+    return runners(
+        {"template": {"spec": {"nodeSelector": {"paddock.dev/pool": "t4"}, "tolerations": [_TOLERATION], **spec}}}
+    )
 
 
 class Tolerated(Rule):
     id = "CON-01"
     severity: ClassVar[Severity] = "error"
     title = "Whatever belongs on a node tolerates the node's taints"
-    why = "A device plugin that does not tolerate a pool's taint leaves its GPUs invisible, and every job waits for ever."
+    why = (
+        "A device plugin that does not tolerate a pool's taint leaves its GPUs invisible, and every job waits for ever."
+    )
     fix = "give it nodes.TAINT.toleration()"
 
     def check(self, context: Context) -> Iterator[Hit]:
@@ -186,7 +199,9 @@ class Selected(Rule):
         gpus = [group for group in groups if any(taint.get("key") == GPU for taint in taints(group))]
         for work in workloads(context) if groups else ():
             if work.daemon:
-                missed = [g.name for g in gpus if not _fits(work, labels(g)) and not _selected_elsewhere(work, labels(g))]
+                missed = [
+                    g.name for g in gpus if not _fits(work, labels(g)) and not _selected_elsewhere(work, labels(g))
+                ]
                 if missed:
                     yield hit(work.resource, f"{work.what} selects no node of {', '.join(missed)}")
             elif (work.selector or work.terms) and not any(_fits(work, labels(group)) for group in groups):
@@ -209,19 +224,29 @@ class ScaleFromZero(Rule):
 
     def check(self, context: Context) -> Iterator[Hit]:
         for group in context.all(NODE_GROUP):
-            told = {look.text(t.inputs, "tag", "key"): look.at(t.inputs, "tag", "value") for t in context.refer(TAG, "autoscalingGroupName", group)}
+            told = {
+                look.text(t.inputs, "tag", "key"): look.at(t.inputs, "tag", "value")
+                for t in context.refer(TAG, "autoscalingGroupName", group)
+            }
             empty = look.at(group.inputs, "scalingConfig", "minSize") == 0
             if not told and not (empty and taints(group)):
                 continue
             nodes = {
                 **{f"{TEMPLATE}label/{key}": value for key, value in labels(group).items()},
-                **{f"{TEMPLATE}taint/{t.get('key')}": f"{t.get('value') or ''}:{t.get('effect')}" for t in taints(group)},
+                **{
+                    f"{TEMPLATE}taint/{t.get('key')}": f"{t.get('value') or ''}:{t.get('effect')}"
+                    for t in taints(group)
+                },
             }
-            tagged = {key: value for key, value in told.items() if key.startswith((f"{TEMPLATE}label/", f"{TEMPLATE}taint/"))}
+            tagged = {
+                key: value for key, value in told.items() if key.startswith((f"{TEMPLATE}label/", f"{TEMPLATE}taint/"))
+            }
             for key in sorted(nodes.keys() | tagged.keys()):
                 have, say = nodes.get(key), tagged.get(key)
                 if have != say and not look.unknown(have) and not look.unknown(say):
-                    yield hit(group, f"{key.removeprefix(TEMPLATE)} is {have or 'absent'}, its tag says {say or 'nothing'}")
+                    yield hit(
+                        group, f"{key.removeprefix(TEMPLATE)} is {have or 'absent'}, its tag says {say or 'nothing'}"
+                    )
 
     def example_pass(self) -> Context:
         return self._tagged("t4")
@@ -275,7 +300,9 @@ class LabelSets(Rule):
 
     @staticmethod
     def _two(label: str) -> Context:
-        return example(runners({"scaleSetLabels": ["gpu"]}, name="gpu"), runners({"scaleSetLabels": [label]}, name="gpu-x8"))
+        return example(
+            runners({"scaleSetLabels": ["gpu"]}, name="gpu"), runners({"scaleSetLabels": [label]}, name="gpu-x8")
+        )
 
 
 class TaintSpelling(Rule):
@@ -327,7 +354,9 @@ class SameArc(Rule):
             for release in scale_sets(context):
                 version = look.at(release.inputs, "version")
                 if version != wanted and not look.unknown(version) and not look.unknown(wanted):
-                    yield hit(release, f"version {version or 'of the day'}, but {controller.name} is {wanted or 'of the day'}")
+                    yield hit(
+                        release, f"version {version or 'of the day'}, but {controller.name} is {wanted or 'of the day'}"
+                    )
 
     def example_pass(self) -> Context:
         return self._arc("0.14.2")
@@ -466,10 +495,10 @@ class References(Rule):
                     if name and (pod.namespace, name) not in maps:
                         yield hit(pod.resource, f"there is no ConfigMap {name} in {pod.namespace}")
         secrets = {(namespace_of(made), name_of(made)) for made in context.all(SECRET)}
+        foreign = context.fleet.github.kubernetes_secret if context.fleet else None
         for release in scale_sets(context):
             name, namespace = look.text(release.inputs, "values", "githubConfigSecret"), namespace_of(release)
-            # Somebody else may keep it, with External Secrets for one; then the program has none of its own.
-            if name and secrets and namespace in ours and (namespace, name) not in secrets:
+            if name and name != foreign and namespace in ours and (namespace, name) not in secrets:
                 yield hit(release, f"there is no secret {name} in {namespace}")
 
     def example_pass(self) -> Context:

@@ -76,7 +76,11 @@ class PullOnly(Rule):
             if self._of(made, nodes) and "ContainerRegistry" in name and not name.endswith("PullOnly"):
                 yield hit(made, f"{name} on a node role")
         for made, statement in granted(context):
-            pushes = [a for a in look.many(statement.get("Action")) if _matches_any(str(a), ("ecr:PutImage", "ecr:DeleteRepository"))]
+            pushes = [
+                a
+                for a in look.many(statement.get("Action"))
+                if _matches_any(str(a), ("ecr:PutImage", "ecr:DeleteRepository"))
+            ]
             if self._of(made, nodes) and pushes and "*" not in pushes:
                 yield hit(made, f"a node role may {', '.join(map(str, pushes))}")
 
@@ -129,7 +133,9 @@ class KeysRotate(Rule):
     @staticmethod
     def _key(who: str) -> Context:
         statement = {"Effect": "Allow", "Principal": {"AWS": who}, "Action": "kms:*", "Resource": "*"}
-        return example(resource(KEY, "key", {"enableKeyRotation": True, "policy": json.dumps({"Statement": [statement]})}))
+        return example(
+            resource(KEY, "key", {"enableKeyRotation": True, "policy": json.dumps({"Statement": [statement]})})
+        )
 
 
 class NoAdministrators(Rule):

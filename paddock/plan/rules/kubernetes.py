@@ -30,7 +30,9 @@ SCALE_SET_CHART = "oci://ghcr.io/actions/actions-runner-controller-charts/gha-ru
 
 def runners(values: Mapping[str, Any], namespace: str = "arc-runners", name: str = "gpu") -> Resource:
     """A scale set for an example."""
-    return resource(RELEASE, name, {"chart": SCALE_SET_CHART, "name": name, "namespace": namespace, "values": dict(values)})
+    return resource(
+        RELEASE, name, {"chart": SCALE_SET_CHART, "name": name, "namespace": namespace, "values": dict(values)}
+    )
 
 
 def _runner_pod(**spec: Any) -> Context:
@@ -39,7 +41,9 @@ def _runner_pod(**spec: Any) -> Context:
 
 def _namespace(level: str | None, **annotations: str) -> Resource:
     labels = {LEVEL: level} if level else {}
-    return resource(NAMESPACE, "runners", {"metadata": {"name": "arc-runners", "labels": labels, "annotations": annotations}})
+    return resource(
+        NAMESPACE, "runners", {"metadata": {"name": "arc-runners", "labels": labels, "annotations": annotations}}
+    )
 
 
 def privileged(container: Mapping[str, Any]) -> bool:
@@ -69,7 +73,9 @@ class PodSecurity(Rule):
             needs = any(map(privileged, pod.containers)) or any(look.on(pod.spec.get(key)) for key in _HOST)
             level = levels.get(pod.namespace)
             if needs and level != "privileged":
-                yield hit(pod.resource, f"{pod.where} are privileged, which {pod.namespace or 'its namespace'} is not for")
+                yield hit(
+                    pod.resource, f"{pod.where} are privileged, which {pod.namespace or 'its namespace'} is not for"
+                )
             elif pod.kind == "runner" and level == "privileged" and not needs:
                 yield hit(pod.resource, f"{pod.where} need no privileges, but {pod.namespace} would grant them")
 
@@ -176,11 +182,15 @@ class Isolated(Rule):
             "policyTypes": ["Ingress", "Egress"],
             "egress": [{"to": [{"ipBlock": {"cidr": "0.0.0.0/0", "except": exceptions}}]}],
         }
-        policy = resource(POLICY, "default", {"metadata": {"name": "default", "namespace": "arc-runners"}, "spec": spec})
+        policy = resource(
+            POLICY, "default", {"metadata": {"name": "default", "namespace": "arc-runners"}, "spec": spec}
+        )
         return example(_namespace("baseline"), policy)
 
 
-_CREDENTIAL = re.compile(r"(^|_)(TOKEN|PASSWORD|PASSWD|SECRET|SECRET_ACCESS_KEY|PRIVATE_KEY|API_?KEY|CREDENTIALS?)$", re.I)
+_CREDENTIAL = re.compile(
+    r"(^|_)(TOKEN|PASSWORD|PASSWD|SECRET|SECRET_ACCESS_KEY|PRIVATE_KEY|API_?KEY|CREDENTIALS?)$", re.I
+)
 
 
 class SecretsKept(Rule):
@@ -238,7 +248,9 @@ class ModestPods(Rule):
     severity: ClassVar[Severity] = "warning"
     title = "Pods say what they use, drop raw sockets, and touch neither the host nor its Docker"
     why = "A pod without requests is placed as if it were nothing; with the host's socket it is root on the node."
-    fix = "requests for CPU and memory, a memory limit, capabilities.drop, a tag or digest, emptyDir in place of hostPath"
+    fix = (
+        "requests for CPU and memory, a memory limit, capabilities.drop, a tag or digest, emptyDir in place of hostPath"
+    )
     equivalents = (
         "unset-cpu-requirements", "unset-memory-requirements", "no-read-only-root-fs", "latest-tag",
         "drop-net-raw-capability", "host-network", "docker-sock", "KSV-0014", "KSV-0022", "KSV-0106", "KSV-0121",
@@ -270,7 +282,9 @@ class ModestPods(Rule):
             return
         image = look.text(container, "image")
         tag = image.rpartition("@sha256:")[1] or image.rpartition("/")[2].rpartition(":")[2]
-        if pod.kind != "job" and (not tag or tag == "latest" or ("@" not in image and ":" not in image.rpartition("/")[2])):
+        if pod.kind != "job" and (
+            not tag or tag == "latest" or ("@" not in image and ":" not in image.rpartition("/")[2])
+        ):
             if not look.unknown(container.get("image")):
                 yield "has an image that changes under its name"
         if privileged(container):  # PAD-28 asks why
@@ -333,7 +347,10 @@ class Ephemeral(Rule):
             if chart(release) == "actions-runner-controller":
                 yield hit(release, "the old controller's runners are not ephemeral unless each one says so")
         for made in context.graph.resources.values():
-            if made.type.startswith("kubernetes:actions.summerwind.dev/") and made.type.rpartition(":")[2] in _OLD_RUNNERS:
+            if (
+                made.type.startswith("kubernetes:actions.summerwind.dev/")
+                and made.type.rpartition(":")[2] in _OLD_RUNNERS
+            ):
                 spec = look.at(made.inputs, "spec")
                 own = look.at(spec, "template", "spec", "ephemeral")
                 if own is False or look.at(spec, "ephemeral") is False:

@@ -38,7 +38,10 @@ class PrivateNodes(Rule):
 
     def check(self, context: Context) -> Iterator[Hit]:
         for made in context.all(TEMPLATE):
-            if any(look.at(each, "associatePublicIpAddress") in (True, "true") for each in look.each(made.inputs, "networkInterfaces")):
+            if any(
+                look.at(each, "associatePublicIpAddress") in (True, "true")
+                for each in look.each(made.inputs, "networkInterfaces")
+            ):
                 yield hit(made, "instances get a public address")
         for made in context.all(INSTANCE):
             if look.at(made.inputs, "associatePublicIpAddress") is True:
@@ -172,7 +175,8 @@ class FlowLogs(Rule):
     def check(self, context: Context) -> Iterator[Hit]:
         for vpc in context.all(VPC):
             if not any(
-                look.text(log.inputs, "trafficType") in ("", "ALL", "REJECT") for log in context.refer(FLOW_LOG, "vpcId", vpc)
+                look.text(log.inputs, "trafficType") in ("", "ALL", "REJECT")
+                for log in context.refer(FLOW_LOG, "vpcId", vpc)
             ):
                 yield hit(vpc, "it keeps no flow logs")
             shut = list(context.refer(DEFAULT_GROUP, "vpcId", vpc))

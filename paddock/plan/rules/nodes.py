@@ -181,7 +181,8 @@ class ImagesPinned(Rule):
         """Whether the group's launch template names an image."""
         used = set(group.property_dependencies.get("launchTemplate", ()))
         return any(
-            template.urn in used and look.given(look.at(template.inputs, "imageId")) for template in context.all(TEMPLATE)
+            template.urn in used and look.given(look.at(template.inputs, "imageId"))
+            for template in context.all(TEMPLATE)
         )
 
     def example_pass(self) -> Context:
@@ -275,7 +276,9 @@ class KubeletDefaults(Rule):
     @staticmethod
     def _user_data(config: Mapping[str, Any]) -> str:
         part = yaml.safe_dump({"kind": "NodeConfig", "spec": {"kubelet": {"config": dict(config)}}})
-        return _base64(f'Content-Type: multipart/mixed; boundary="//"\n\n--//\nContent-Type: application/node.eks.aws\n\n{part}\n--//--\n')
+        return _base64(
+            f'Content-Type: multipart/mixed; boundary="//"\n\n--//\nContent-Type: application/node.eks.aws\n\n{part}\n--//--\n'
+        )
 
 
 def _kubelet_configs(text: str) -> Iterator[Mapping[str, Any]]:

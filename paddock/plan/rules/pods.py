@@ -45,7 +45,9 @@ class Pod:
 
     @property
     def where(self) -> str:
-        return {"runner": "its runners", "job": "its jobs' pods", "listener": "its listener", "object": "its pods"}[self.kind]
+        return {"runner": "its runners", "job": "its jobs' pods", "listener": "its listener", "object": "its pods"}[
+            self.kind
+        ]
 
 
 def chart(release: Resource) -> str:

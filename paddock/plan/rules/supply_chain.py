@@ -49,7 +49,11 @@ def _instructions(text: str) -> Iterator[tuple[str, str]]:
         whole = line.strip()
         while whole.endswith("\\"):
             following = next(lines, "").strip()
-            whole = whole[:-1] + (" " if following.startswith("#") else f" {following}") + ("\\" if following.startswith("#") else "")
+            whole = (
+                whole[:-1]
+                + (" " if following.startswith("#") else f" {following}")
+                + ("\\" if following.startswith("#") else "")
+            )
         if ends := re.findall(r"<<-?[\"']?(\w+)[\"']?", whole):
             for inner in lines:
                 whole += f"\n{inner}"
@@ -82,7 +86,11 @@ class Dockerfiles(Rule):
             match keyword:
                 case "FROM":
                     words = [word for word in rest.split() if not word.startswith("--")]
-                    image = re.sub(r"\$\{?(\w+)(:-[^}]*)?\}?", lambda found: arguments.get(found[1], found[0]), words[0] if words else "")
+                    image = re.sub(
+                        r"\$\{?(\w+)(:-[^}]*)?\}?",
+                        lambda found: arguments.get(found[1], found[0]),
+                        words[0] if words else "",
+                    )
                     if image not in stages and image != "scratch" and "@sha256:" not in image:
                         yield f"FROM {image} names no digest"
                     if len(words) > 2 and words[1].lower() == "as":
@@ -101,7 +109,9 @@ class Dockerfiles(Rule):
                 case "ADD":
                     yield "ADD fetches and unpacks; COPY does what it says"
                 case "RUN":
-                    if re.search(r"\b(apt-get|apt|dnf|yum|apk) +(-\S+ +)*update\b", rest) and not re.search(r"\b(install|add|upgrade)\b", rest):
+                    if re.search(r"\b(apt-get|apt|dnf|yum|apk) +(-\S+ +)*update\b", rest) and not re.search(
+                        r"\b(install|add|upgrade)\b", rest
+                    ):
                         yield "update stands alone, so its layer is reused when it is old"
         if instructions and user.split(":")[0] in ("", "root", "0"):
             yield "it runs as root"
@@ -118,10 +128,14 @@ class Dockerfiles(Rule):
 
 
 _SECRET_NAME = re.compile(r"\w*(TOKEN|PASSWORD|PASSWD|SECRET|PRIVATE_KEY|API_?KEY)\w*", re.I)
-_PUSHES = re.compile(r"\b(docker (image )?push|docker buildx build\b[^\n]*--push|inv images?\.push|crane push|skopeo copy)\b", re.I)
+_PUSHES = re.compile(
+    r"\b(docker (image )?push|docker buildx build\b[^\n]*--push|inv images?\.push|crane push|skopeo copy)\b", re.I
+)
 _NEEDED = {
     "an SBOM": re.compile(r"\bsyft\b|anchore/sbom-action|--sbom\b|\bsbom: *true|\bsbom: *generator", re.I),
-    "provenance": re.compile(r"actions/attest|attest-build-provenance|cosign attest|--provenance\b|\bprovenance: *(true|mode)", re.I),
+    "provenance": re.compile(
+        r"actions/attest|attest-build-provenance|cosign attest|--provenance\b|\bprovenance: *(true|mode)", re.I
+    ),
     "a signature": re.compile(r"\bcosign sign\b", re.I),
 }
 
@@ -155,7 +169,9 @@ class SignedImages(Rule):
         return "docker/build-push-action" in look.text(step, "uses") and look.on(look.at(step, "with", "push"))
 
     def example_pass(self) -> Context:
-        return self._job("docker push $IMAGE", "syft $IMAGE -o spdx-json", "cosign attest $IMAGE", "cosign sign --yes $IMAGE")
+        return self._job(
+            "docker push $IMAGE", "syft $IMAGE -o spdx-json", "cosign attest $IMAGE", "cosign sign --yes $IMAGE"
+        )
 
     def example_fail(self) -> Context:
         return self._job("docker push $IMAGE")
@@ -195,7 +211,11 @@ class Workflows(Rule):
 
     @staticmethod
     def _pinned(used: str) -> bool:
-        return bool(used.startswith("./") or re.search(r"@[0-9a-f]{40}$", used) or re.search(r"^docker://.*@sha256:[0-9a-f]{64}$", used))
+        return bool(
+            used.startswith("./")
+            or re.search(r"@[0-9a-f]{40}$", used)
+            or re.search(r"^docker://.*@sha256:[0-9a-f]{64}$", used)
+        )
 
     def example_pass(self) -> Context:
         return self._with({"contents": "read"})

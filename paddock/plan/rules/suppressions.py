@@ -10,13 +10,15 @@ from datetime import date
 from typing import Any
 
 from paddock.fleet.errors import FleetError, Key, Problem, did_you_mean
+from paddock.fleet.loader import SUPPRESSIONS
 from paddock.plan.rules.base import Hit
 
-SUPPRESSIONS = "paddock:suppressions"
 LEAST_REASON = 10
 """Characters. Anything shorter is "ok" or "todo"."""
 _KEYS = ("rule", "resource", "reason", "expires")
-EXAMPLE = '{rule: PAD-13, resource: gpu-ami-builder, reason: "builds fetch from mirrors on odd ports", expires: "2027-01-31"}'
+EXAMPLE = (
+    '{rule: PAD-13, resource: gpu-ami-builder, reason: "builds fetch from mirrors on odd ports", expires: "2027-01-31"}'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,9 @@ def parse(config: Mapping[str, str], known: frozenset[str], today: date) -> tupl
     except (ValueError, RecursionError):
         written = text
     if not isinstance(written, list):
-        raise FleetError([Problem(top, "no list of suppressions", f"a list such as [{EXAMPLE}]", "begin each with a dash")])
+        raise FleetError(
+            [Problem(top, "no list of suppressions", f"a list such as [{EXAMPLE}]", "begin each with a dash")]
+        )
     problems: list[Problem] = []
     found: list[Suppression] = []
     for index, entry in enumerate(written):
@@ -70,12 +74,19 @@ def _problems(entry: Any, key: Key, known: frozenset[str], today: date) -> Itera
             yield Problem(key, f"{name} is missing", EXAMPLE, f"add {name}")
         elif not isinstance(entry[name], str) or not entry[name].strip():
             yield Problem((*key, name), f"{name} must be text", EXAMPLE, f'write it in quotes: {name}: "..."')
-    rule, reason, expires = (entry.get(name) if isinstance(entry.get(name), str) else "" for name in ("rule", "reason", "expires"))
+    rule, reason, expires = (
+        entry.get(name) if isinstance(entry.get(name), str) else "" for name in ("rule", "reason", "expires")
+    )
     if rule and rule not in known:
         hint = did_you_mean(rule, known) or "docs/rules.md lists them"
         yield Problem((*key, "rule"), f'there is no rule "{rule}"', "an id such as PAD-13", hint)
     if reason and reason.strip() and len(reason.strip()) < LEAST_REASON:
-        yield Problem((*key, "reason"), f'"{reason}" is no reason', "why this is acceptable here, in a sentence", "say who decided and why")
+        yield Problem(
+            (*key, "reason"),
+            f'"{reason}" is no reason',
+            "why this is acceptable here, in a sentence",
+            "say who decided and why",
+        )
     if expires and expires.strip():
         yield from _expiry(expires, (*key, "expires"), today)
 
@@ -90,5 +101,8 @@ def _expiry(text: str, key: Key, today: date) -> Iterator[Problem]:
         yield Problem(key, f'"{text}" is no date', "YYYY-MM-DD", 'such as expires: "2027-01-31"')
     elif end < today:
         yield Problem(
-            key, f"it expired on {end}", "a day from today on", "mend what it excuses and take it out, or decide again and move the date"
+            key,
+            f"it expired on {end}",
+            "a day from today on",
+            "mend what it excuses and take it out, or decide again and move the date",
         )

@@ -1,0 +1,1 @@
+"""The rules of `paddock.plan` as a Pulumi policy pack."""

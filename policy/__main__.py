@@ -1,0 +1,4 @@
+"""The policy pack: `pulumi preview --policy-pack policy`."""
+from policy.pack import publish
+
+publish()

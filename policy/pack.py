@@ -1,0 +1,154 @@
+"""Every rule of `paddock.plan.rules` as a policy of the whole stack. What holds, and why, is written there only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pulumi
+from pulumi_policy import (
+    EnforcementLevel,
+    PolicyPack,
+    PolicyResource,
+    ReportViolation,
+    StackValidationArgs,
+    StackValidationPolicy,
+)
+from pulumi_policy.proxy import UnknownValueError
+
+from paddock.fleet import Fleet, FleetError, parse
+from paddock.plan import rules
+from paddock.plan.finding import Severity
+from paddock.plan.graph import Graph, Resource
+from paddock.plan.rules.base import Rule
+from paddock.plan.values import UNKNOWN
+
+NAME = "paddock"
+ROOT = Path(__file__).parent.parent
+Config = Callable[[], Mapping[str, str]]
+
+
+def publish() -> None:
+    """Serves the pack to the engine that started this process."""
+    PolicyPack(NAME, list(policies()), EnforcementLevel.MANDATORY)
+
+
+def policies(config: Config | None = None, today: date | None = None) -> list[StackValidationPolicy]:
+    """One policy a rule; two where a rule also has something milder to say; one for the suppressions."""
+    config = config or pulumi.runtime.get_config_env
+    found = []
+    for rule in rules.RULES.values():
+        found.append(_policy(rule, rule.severity, config, today))
+        if rule.milder:
+            found.append(_policy(rule, "warning", config, today))
+    return [*found, _suppressions(config, today)]
+
+
+def _policy(rule: Rule, severity: Severity, config: Config, today: date | None) -> StackValidationPolicy:
+    own = severity == rule.severity
+
+    def validate(args: StackValidationArgs, report: ReportViolation) -> None:
+        day = today or date.today()
+        try:
+            accepted = rules.suppressions(config(), day)
+        except FleetError:
+            accepted = ()  # the policy of the suppressions says so
+        judged = rules.evaluate(
+            graph(args.resources), _fleet(config()), accepted, day, root=ROOT, only={rule.id}, marks_secrets=False
+        )
+        for violation in judged.violations:
+            if (violation.severity == rule.severity) == own:
+                said = f"{violation.hit.subject}: {violation.hit.message}\n    fix: {rule.fix}"
+                report(said, violation.hit.urn or None)
+
+    return StackValidationPolicy(
+        name=rule.id if own else f"{rule.id}-advice",
+        description=rule.title,
+        validate=validate,
+        enforcement_level=EnforcementLevel.MANDATORY if severity == "error" else EnforcementLevel.ADVISORY,
+        display_name=f"{rule.id} {rule.title}",
+        remediation_steps=rule.fix,
+    )
+
+
+def _suppressions(config: Config, today: date | None) -> StackValidationPolicy:
+    def validate(args: StackValidationArgs, report: ReportViolation) -> None:
+        day = today or date.today()
+        try:
+            accepted = rules.suppressions(config(), day)
+        except FleetError as error:
+            for problem in error.problems:
+                report(str(problem), None)
+            return
+        if accepted:
+            held = graph(args.resources)
+            judged = rules.evaluate(held, _fleet(config()), accepted, day, root=ROOT, marks_secrets=False)
+            for finding in judged.findings:
+                if finding.id == rules.STALE:
+                    report(f"{finding.subject}: {finding.message}\n    fix: {finding.fix}", None)
+
+    return StackValidationPolicy(
+        name=rules.STALE,
+        description="Every suppression has a rule, a reason, a day on which it ends, and something to excuse",
+        validate=validate,
+        enforcement_level=EnforcementLevel.MANDATORY,
+    )
+
+
+def graph(resources: Sequence[PolicyResource]) -> Graph:
+    """What the engine tells a policy, in the form that rules look at."""
+    found = {each.urn: _resource(each) for each in resources}
+    urn = next(iter(found), "urn:pulumi:stack::project::type::name")
+    stack, project = urn.split("::")[0].removeprefix("urn:pulumi:"), urn.split("::")[1]
+    return Graph(project, stack, found, {}, ())
+
+
+def _resource(told: PolicyResource) -> Resource:
+    return Resource(
+        urn=told.urn,
+        type=told.resource_type,
+        name=told.name,
+        parent=told.parent.urn if told.parent else "",
+        custom=told.provider is not None or told.resource_type.startswith("pulumi:providers:"),
+        inputs=_plain(told.props),
+        dependencies=tuple(sorted(each.urn for each in told.dependencies)),
+        property_dependencies={
+            key: tuple(sorted(each.urn for each in found)) for key, found in told.property_dependencies.items()
+        },
+        provider=f"{told.provider.urn}::id" if told.provider else "",
+        protect=told.opts.protect,
+        ignore_changes=tuple(told.opts.ignore_changes),
+        delete_before_replace=bool(told.opts.delete_before_replace),
+    )
+
+
+def _plain(value: Any) -> Any:
+    """Plain data: the engine's proxies raise on what is not known yet, and its numbers are all floats."""
+    match value:
+        case Mapping():
+            return {key: _read(value, key) for key in value}
+        case str() | bytes():
+            return value
+        case Sequence():
+            return [_read(value, index) for index in range(len(value))]
+        case float() if value.is_integer():
+            return int(value)
+        case _:
+            return value
+
+
+def _read(container: Any, key: Any) -> Any:
+    try:
+        return _plain(container[key])
+    except UnknownValueError:
+        return UNKNOWN
+
+
+def _fleet(config: Mapping[str, str]) -> Fleet | None:
+    """The stack's fleet; None where the engine does not tell, or the program will refuse it anyway."""
+    try:
+        return parse(config, pulumi.get_project(), pulumi.get_stack())
+    except FleetError:
+        return None
