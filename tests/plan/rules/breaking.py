@@ -1,0 +1,89 @@
+"""Copies of a recorded graph with one thing changed."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from paddock.plan.graph import Graph, Resource
+
+GONE = object()
+"""As a value: take the key away."""
+
+
+def find(graph: Graph, kind: str, name: str) -> Resource:
+    """The resource whose type ends in `kind`, by name."""
+    (found,) = (each for each in graph.resources.values() if each.type.endswith(f":{kind}") and each.name == name)
+    return found
+
+
+def put(kind: str, name: str, path: str, value: Any) -> Callable[[Graph], Graph]:
+    """Sets, or with a function changes, what stands at a dotted path of a resource's inputs."""
+
+    def change(graph: Graph) -> Graph:
+        found = find(graph, kind, name)
+        inputs = copy.deepcopy(dict(found.inputs))
+        *way, last = [int(s) if s.isdigit() else s.replace("~", "/") for s in path.split("/")]
+        place: Any = inputs
+        for step in way:
+            place = place[step]
+        if value is GONE:
+            del place[last]
+        else:
+            place[last] = value(place[last]) if callable(value) else value
+        return _with(graph, [replace(found, inputs=inputs)])
+
+    return change
+
+
+def drop(kind: str, name: str) -> Callable[[Graph], Graph]:
+    """Takes a resource away."""
+
+    def change(graph: Graph) -> Graph:
+        gone = find(graph, kind, name).urn
+        return replace(graph, resources={urn: each for urn, each in graph.resources.items() if urn != gone})
+
+    return change
+
+
+def option(kind: str, name: str, **options: Any) -> Callable[[Graph], Graph]:
+    """Changes a resource's options: protect, provider."""
+    return lambda graph: _with(graph, [replace(find(graph, kind, name), **options)])
+
+
+def add(*resources: Resource) -> Callable[[Graph], Graph]:
+    return lambda graph: _with(graph, resources)
+
+
+def look_up(token: str, arguments: Mapping[str, Any]) -> Callable[[Graph], Graph]:
+    return lambda graph: replace(graph, lookups=(*graph.lookups, (token, arguments)))
+
+
+def _with(graph: Graph, resources: Iterable[Resource]) -> Graph:
+    return replace(graph, resources={**graph.resources, **{each.urn: each for each in resources}})
+
+
+def statement(**parts: Any) -> Callable[[str], str]:
+    """Changes the first statement of a policy document."""
+
+    def change(text: str) -> str:
+        document = json.loads(text)
+        document["Statement"][0] |= parts
+        return json.dumps(document)
+
+    return change
+
+
+def boot(old: str, new: str) -> Callable[[str], str]:
+    """Replaces text in user data."""
+
+    def change(encoded: str) -> str:
+        text = base64.b64decode(encoded).decode()
+        assert old in text
+        return base64.b64encode(text.replace(old, new).encode()).decode()
+
+    return change
