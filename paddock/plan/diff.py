@@ -11,6 +11,7 @@ from paddock.plan import fields, impact, replacement
 from paddock.plan.fields import Field, clean
 from paddock.plan.impact import Interruption, Roll, ScaleSet
 from paddock.plan.replacement import CLUSTER, LAUNCH_TEMPLATE, NODE_GROUP, SUBNET, Effect
+from paddock.plan.standins import ACCOUNT
 
 SCHEMA = "paddock.diff/1"
 Action = Literal["add", "remove", "replace", "change"]
@@ -142,7 +143,7 @@ def compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> Diff:
         fits=tuple(_fits(old, new)),
         cost=cost,
         outputs=fields.compare(old["outputs"], new["outputs"]),
-        notes=tuple(_notes(changes)),
+        notes=tuple(_notes(changes, old, new)),
     )
 
 
@@ -160,38 +161,29 @@ def document(diff: Diff) -> dict[str, Any]:
 def monthly(document: Mapping[str, Any]) -> tuple[float, float] | None:
     """The range that a stack costs a month, or None where its plan does not say. The one reader of these keys."""
     cost = document.get("cost")
-    if not isinstance(cost, Mapping):
-        return None
-    found = cost.get("monthly")
+    found = cost.get("month", cost.get("monthly")) if isinstance(cost, Mapping) else None
     pair: list[Any] = [found, found]
     if isinstance(found, list | tuple) and len(found) == 2:
         pair = list(found)
-    elif isinstance(found, Mapping):
-        keys = next((keys for keys in (("low", "high"), ("min", "max")) if all(key in found for key in keys)), None)
-        pair = [found[key] for key in keys] if keys else [None, None]
+    elif isinstance(found, Mapping) and "value" not in found:
+        pair = [found.get("low", found.get("min")), found.get("high", found.get("max"))]
     low, high = map(_amount, pair)
     return None if low is None or high is None else (min(low, high), max(low, high))
 
 
 def fixed_cost(document: Mapping[str, Any]) -> float | None:
-    """What a stack costs a month with no job at all: a number, one under `monthly` or `total`, or a list of such."""
+    """What a stack costs a month with no job at all: an amount, or one under `total` or `monthly`."""
     cost = document.get("cost")
-    return _total(cost.get("fixed")) if isinstance(cost, Mapping) else None
-
-
-def _total(value: Any) -> float | None:
-    match value:
-        case Mapping():
-            return next((_amount(value[key]) for key in ("monthly", "total") if key in value), None)
-        case list():
-            parts = [_total(item) for item in value]
-            known = [part for part in parts if part is not None]
-            return sum(known) if known and len(known) == len(parts) else None
-        case _:
-            return _amount(value)
+    found = cost.get("fixed") if isinstance(cost, Mapping) else None
+    if isinstance(found, Mapping) and "value" not in found:
+        found = found.get("total", found.get("monthly"))
+    return _amount(found)
 
 
 def _amount(value: Any) -> float | None:
+    """Dollars, bare or as the `value` of an object that also tells where they are from."""
+    if isinstance(value, Mapping):
+        value = value.get("value")
     try:
         number = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else None
     except (ValueError, OverflowError):
@@ -220,7 +212,11 @@ def _draft(old: Mapping[str, Any], new: Mapping[str, Any]) -> _Draft:
     """What the inputs alone say."""
     type_ = new["type"]
     hidden = ("data", "stringData") if type_ == replacement.SECRET else ()
-    found = [f for f in fields.compare(old["inputs"], new["inputs"], hidden) if not _ignored(f, new["ignoreChanges"])]
+    found = [
+        each
+        for each in fields.compare(old["inputs"], new["inputs"], hidden)
+        if not _ignored(each, new["ignoreChanges"]) and not _made_up(each, old, new)
+    ]
     if not new["custom"]:
         # A component's own inputs show in what it makes; only its children are made and cost something.
         return _Draft([], "none", [])
@@ -273,6 +269,16 @@ def _raise(draft: _Draft, effect: Effect, why: str) -> bool:
 def _ignored(changed: Field, ignore: list[str]) -> bool:
     path = ".".join(changed.keys)
     return any(path == each or path.startswith((f"{each}.", f"{each}[")) for each in ignore)
+
+
+def _made_up(changed: Field, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Whether only a stand-in differs: the same resource's ARN, as two versions of Paddock make it up."""
+    depends = [each["propertyDependencies"].get(changed.keys[0]) for each in (old, new)]
+    return (
+        bool(depends[0])
+        and depends[0] == depends[1]
+        and all(ACCOUNT in (text or "") for text in (changed.old, changed.new))
+    )
 
 
 def _spread(after: Mapping[str, Mapping[str, Any]], drafts: dict[str, _Draft]) -> None:
@@ -472,7 +478,9 @@ def _fits(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[FitChange]
         )
 
 
-def _notes(changes: list[Change]) -> Iterator[str]:
+def _notes(changes: list[Change], old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    if any(isinstance(each.get("cost"), Mapping) and each["cost"].get("missing") for each in (old, new)):
+        yield "part of the cost is unknown, so the amounts are lower bounds"
     if any(
         change.type == replacement.AWS_PROVIDER and any("defaultTags" in f.keys for f in change.fields)
         for change in changes

@@ -11,6 +11,7 @@ import difflib
 import json
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from email import message_from_string
@@ -31,7 +32,7 @@ _DEEPEST = 60
 _NESTED = 4
 """Documents within documents: base64 that holds MIME that holds YAML."""
 
-_IDENTITY = ("name", "key", "deviceName", "resourceType", "id")
+_IDENTITY = ("name", "key", "Sid", "deviceName", "resourceType", "id")
 """Keys by which the items of a list are told apart, so that one more does not change all that follow."""
 _SENSITIVE = re.compile(
     r"(password|passwd|passphrase|token|credentials?|api_?key|access_?key|private_?key|client_?secret)$", re.I
@@ -124,6 +125,8 @@ def _walk(place: _Place, old: Any, new: Any) -> Iterator[Field]:
         case list() as before, list() as after if len(before) == len(after) and not _scalars(before + after):
             for index, (was, becomes) in enumerate(zip(before, after, strict=True)):
                 yield from _walk(place.below(str(index), item=True), was, becomes)
+        case list() as before, list() as after if len(_text(before + after)) > LONGEST:
+            yield _items(place, before, after)
         case str() as before, str() as after:
             yield from _texts(place, before, after)
         case _:
@@ -175,6 +178,26 @@ def _named(old: list[Any], new: list[Any]) -> tuple[dict[str, Any], dict[str, An
     return None
 
 
+def _items(place: _Place, old: list[Any], new: list[Any]) -> Field:
+    """What is in one list and not in the other; the whole lists where only their order differs."""
+
+    def beyond(these: list[Any], those: list[Any]) -> list[Any]:
+        left = Counter(map(_text, those))
+        found = []
+        for item in these:
+            if left[_text(item)]:
+                left[_text(item)] -= 1
+            else:
+                found.append(item)
+        return found
+
+    gone, come = beyond(old, new), beyond(new, old)
+    if len(gone) == len(old) or len(come) == len(new) or not (gone or come):
+        return _leaf(place, old, new)
+    within = _Place(place.keys, f"{place.path}[]")
+    return _leaf(within, gone or _ABSENT, come or _ABSENT)
+
+
 def _scalars(items: list[Any]) -> bool:
     return not any(isinstance(item, dict | list) for item in items)
 
@@ -185,7 +208,8 @@ def _texts(place: _Place, old: str, new: str) -> Iterator[Field]:
         before, after = _document(old), _document(new)
         if before and after and before[0] == after[0]:
             found = list(_walk(place.inside(before[0]), before[1], after[1]))
-            if found:
+            # A field that takes a JSON document reads it; further in, its text may be what counts.
+            if found or (before[0] == "json" and len(place.keys) == 1 and place.exact and not place.documents):
                 yield from found
                 return
     if "\n" not in old and "\n" not in new:

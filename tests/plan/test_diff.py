@@ -220,6 +220,25 @@ def test_a_replaced_provider_takes_all_it_made_with_it() -> None:
     assert {"gpu", "gpu-l4", "arc"} <= names(found, "replace")
 
 
+def test_another_stand_in_for_the_same_resource_is_no_change() -> None:
+    old, new = copy.deepcopy(plan()), copy.deepcopy(plan())
+    for document_, arn in ((old, "network-flow"), (new, "log-group:network-flow")):
+        log = next(resource for resource in document_["resources"] if resource["type"] == "aws:ec2/flowLog:FlowLog")
+        log["inputs"]["logDestination"] = f"arn:aws:logs:us-west-2:000000000000:{arn}"
+    assert compare(old, new).empty
+
+
+def test_a_policy_in_another_order_is_no_change_and_one_more_statement_is_one() -> None:
+    def key(*statements: Mapping[str, str]) -> dict[str, Any]:
+        return _document([_resource("aws:kms/key:Key", "a", {"policy": json.dumps({"Statement": statements})})])
+
+    one, other = {"Action": "kms:*", "Resource": "*"}, {"Resource": "*", "Action": "kms:*"}
+    assert compare(key(one), key(other)).empty
+    more = {"Action": "kms:Decrypt", "Resource": "*", "Condition": "x" * 60}
+    (change,) = compare(key(one), key(one, more)).changes
+    assert [(field.path, field.old) for field in change.fields] == [("policy(json).Statement[]", None)]
+
+
 def test_findings_that_come_and_go() -> None:
     old, new = copy.deepcopy(plan()), copy.deepcopy(plan())
     here = {"id": "FIT002", "severity": "warning", "subject": "runners.gpu", "message": "old words", "fix": ""}
@@ -240,6 +259,8 @@ def test_findings_that_come_and_go() -> None:
         ({"monthly": {"low": "10", "high": "20"}}, (10.0, 20.0)),
         ({"monthly": {"min": 3, "max": 2}}, (2.0, 3.0)),
         ({"monthly": 7}, (7.0, 7.0)),
+        ({"month": {"low": {"value": 10}, "expected": {"value": 12}, "high": {"value": 20.5}}}, (10.0, 20.5)),
+        ({"month": {"low": {"value": None}, "high": {"value": 1}}}, None),
         ({"monthly": {"low": 1}}, None),
         ({"monthly": [1]}, None),
         ({"monthly": True}, None),
@@ -253,10 +274,12 @@ def test_the_monthly_range_is_read_with_patience(cost: object, expected: object)
     assert diff.monthly({"cost": cost}) == expected
 
 
-def test_fixed_cost_is_a_number_or_a_sum() -> None:
+def test_fixed_cost_is_an_amount_or_a_total() -> None:
     assert diff.fixed_cost({"cost": {"fixed": 73}}) == 73
-    assert diff.fixed_cost({"cost": {"fixed": [{"monthly": 73}, {"monthly": 32.85}]}}) == pytest.approx(105.85)
-    assert diff.fixed_cost({"cost": {"fixed": [{"monthly": 73}, {"name": "unpriced"}]}}) is None
+    assert (
+        diff.fixed_cost({"cost": {"fixed": {"items": [], "total": {"value": 105.85, "unit": "USD/month"}}}}) == 105.85
+    )
+    assert diff.fixed_cost({"cost": {"fixed": {"total": {"value": None}}}}) is None
     assert diff.fixed_cost({}) is None
 
 
