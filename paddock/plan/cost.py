@@ -105,14 +105,18 @@ def findings(cost: Cost) -> tuple[Finding, ...]:
     if not cost.missing:
         return ()
     names = ", ".join(cost.missing[:5]) + (f" and {len(cost.missing) - 5} more" if len(cost.missing) > 5 else "")
-    known = any(offer.price.known for pool in cost.pools for offer in pool.offers)
+    offers = [offer for pool in cost.pools for offer in pool.offers]
+    nothing = bool(offers) and not any(offer.price.known for offer in offers)
+    refreshable = any("Capacity Block" not in name for name in cost.missing)
+    count = len(cost.missing)
     return (
         Finding(
             "COST001",
-            "info" if known or not any(pool.offers for pool in cost.pools) else "warning",
+            "warning" if nothing else "info",
             "region",
-            f"{len(cost.missing)} prices are not known, so amounts are the least that will be paid: {names}",
-            f"inv catalog.refresh --region {cost.region}",
+            f"{'one price is' if count == 1 else f'{count} prices are'} not known, so amounts are the least that will "
+            f"be paid: {names}",
+            f"inv catalog.refresh --region {cost.region}" if refreshable else "",
         ),
     )
 

@@ -1,0 +1,68 @@
+"""Addresses of private subnets against nodes and pods at the maximum: the VPC CNI gives every pod one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+from math import ceil
+
+from paddock import catalog
+from paddock.fleet import Fleet, NewCluster, NewNetwork
+from paddock.fleet.nodes import max_pods
+
+RESERVED = 5
+"""Addresses of every subnet that AWS keeps: the first four and the last."""
+CONTROL_PLANE = 4
+"""Interfaces that EKS puts into the cluster's subnets, at most: two to four."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubnetNeed:
+    """One private subnet. `spread` is what it needs when nodes spread evenly over their zones; the sum of `parts` is
+    what it needs when all of them come up there. `has` is None for a subnet whose size the stack does not say.
+    """
+
+    zone: str
+    has: int | None
+    spread: int
+    parts: tuple[tuple[str, int, str], ...]
+    note: str
+
+
+def subnet_needs(fleet: Fleet) -> tuple[SubnetNeed, ...]:
+    """Every private subnet: a node takes its pods' addresses, at most `maxPods`, and one of its own."""
+    sizes = _sizes(fleet)
+    zones = tuple(sizes)
+    found = []
+    for zone, has in sizes.items():
+        spread, parts = 0, []
+        for name, pool in fleet.pools.items():
+            mine = pool.zones or zones
+            if zone not in mine and isinstance(fleet.network, NewNetwork):
+                continue
+            each = max_pods(fleet, name) + 1
+            spread += ceil(pool.nodes.max / len(mine)) * each
+            parts.append((f"pools.{name}", pool.nodes.max * each, f"{pool.nodes.max} nodes x {each}"))
+        if isinstance(fleet.cluster, NewCluster):
+            system = fleet.cluster.system
+            each = max(catalog.instance(name).max_pods for name in system.instances) + 1
+            spread += ceil(system.nodes.max / len(zones)) * each
+            parts.append(("cluster.system", system.nodes.max * each, f"{system.nodes.max} nodes x {each}"))
+        endpoints = len(fleet.network.endpoints) if isinstance(fleet.network, NewNetwork) else 0
+        fixed = endpoints + CONTROL_PLANE
+        parts.append(("network", fixed, f"{endpoints} interface endpoints, {CONTROL_PLANE} of the control plane"))
+        note = f"{RESERVED} of the subnet's are AWS's own; the CNI keeps some warm beside those in use"
+        found.append(SubnetNeed(zone, has, spread + fixed, tuple(parts), note))
+    return tuple(found)
+
+
+def _sizes(fleet: Fleet) -> dict[str, int | None]:
+    """Usable addresses by zone, or by subnet id where the network is adopted."""
+    network = fleet.network
+    if not isinstance(network, NewNetwork):
+        return dict.fromkeys(network.existing.subnets)
+    private, _ = network.subnets()
+    return {
+        zone: IPv4Network(cidr).num_addresses - RESERVED
+        for zone, cidr in zip(network.zone_names(fleet.region), private, strict=True)
+    }
