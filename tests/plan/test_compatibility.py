@@ -1,0 +1,235 @@
+"""What runs on what: each verdict on the numbers that NVIDIA, AWS and GitHub publish."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from datetime import date
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infra import versions
+from paddock import catalog
+from paddock.fleet import Fleet
+from paddock.plan import compatibility, cuda_match
+from paddock.plan.verdict import Verdict
+from tests.support import fleets
+
+TODAY = date(2026, 8, 1)
+
+
+def fleet(pool: dict[str, Any] | None = None, runner: dict[str, Any] | None = None, **parts: Any) -> Fleet:
+    data = deepcopy(fleets.fleet_data(**parts))
+    data["pools"]["t4"] |= pool or {}
+    data["runners"]["gpu"] |= runner or {}
+    return fleets.stack(data).fleet
+
+
+def custom(driver: str) -> dict[str, Any]:
+    return {"ami": {"custom": "ami-0123456789abcdef0", "driver": driver, "kubernetes": "1.35"}}
+
+
+def verdicts(given: Fleet, today: date = TODAY) -> dict[str, Verdict]:
+    return {each.id: each for each in compatibility.check(given, today)}
+
+
+# --- CUDA on drivers and GPUs
+
+
+@pytest.mark.parametrize(("toolkit", "driver", "gpu", "outcome"), [
+    # driver >= the one bundled with the toolkit
+    ("13.0", "580.159.03", "t4", "ok"),
+    ("12.8", "580.159.03", "h100", "ok"),
+    ("12.8", "570.26", "h100", "ok"),
+    # 570.26 is below 570.124.06 of update 1, as numbers: text would say otherwise
+    ("12.8.1", "570.26", "h100", "minor-version"),
+    # floor of the major: 525.60.13 for 12.x, 580.65.06 for 13.x
+    ("13.2", "580.159.03", "t4", "minor-version"),
+    ("12.9", "535.104.05", "t4", "minor-version"),
+    ("12.9", "525.60.13", "t4", "minor-version"),
+    ("13.4", "580.159.03", "t4", "minor-version"),
+    # below it only cuda-compat, for data-centre GPUs
+    ("13.0", "570.124.06", "t4", "needs-compat"),
+    ("13.0", "580.65.05", "t4", "needs-compat"),
+    ("13.0", "570.124.06", "rtx-pro-6000", "unknown"),
+    ("13.0", "575.57.08", "t4", "unknown"),
+    ("12.7", "580.159.03", "t4", "unknown"),
+    ("99.0", "580.159.03", "t4", "unknown"),
+])  # fmt: skip
+def test_a_toolkit_on_a_driver(toolkit: str, driver: str, gpu: str, outcome: str) -> None:
+    assert cuda_match.on_driver(toolkit, driver, catalog.gpu(gpu)).outcome == outcome
+
+
+@pytest.mark.parametrize(("toolkit", "gpu", "outcome"), [
+    ("12.9", "v100-16gb", "ok"),
+    ("13.0", "v100-16gb", "impossible"),
+    ("12.8", "b200", "ok"),
+    ("12.4", "b200", "unknown"),
+    ("11.8", "l4", "ok"),
+])  # fmt: skip
+def test_a_toolkit_on_a_gpu(toolkit: str, gpu: str, outcome: str) -> None:
+    assert cuda_match.on_gpu(toolkit, catalog.gpu(gpu)).outcome == outcome
+
+
+@pytest.mark.parametrize(("image", "cuda"), [
+    ("nvcr.io/nvidia/cuda:13.0.1-devel-ubuntu24.04", "13.0.1"),
+    ("nvidia/cuda:12.8.1-base-ubuntu22.04@sha256:" + "a" * 64, "12.8.1"),
+    ("registry/runner:cuda12.8", "12.8"),
+    ("registry:5000/runner:v3-cuda-12.4.1-py3", "12.4.1"),
+    ("pytorch/pytorch:2.9.0-cu128", "12.8"),
+    # the version of the image, not of CUDA
+    ("registry/runner-gpu:13.0.1", None),
+    ("registry/cuda-builder:12.3", None),
+    ("registry/runner:latest", None),
+    ("registry/runner@sha256:" + "a" * 64, None),
+    ("registry/runner:focus128", None),
+])  # fmt: skip
+def test_a_tag_states_cuda_or_it_is_not_guessed(image: str, cuda: str | None) -> None:
+    assert cuda_match.tag_cuda(image) == cuda
+
+
+@given(st.sampled_from(list(catalog.cuda_toolkits())), st.sampled_from(["t4", "h100", "v100-16gb", "b300"]), st.data())
+def test_a_newer_driver_is_never_worse(toolkit: str, gpu: str, data: st.DataObject) -> None:
+    drivers = sorted({a.driver for a in catalog.eks_amis() if a.driver} | {
+        driver for kit in catalog.cuda_toolkits().values() for driver in (kit.driver, *kit.updates) if driver
+    }, key=catalog.version)  # fmt: skip
+    older = data.draw(st.sampled_from(drivers))
+    newer = data.draw(st.sampled_from(drivers[drivers.index(older) :]))
+    rank = {"ok": 0, "minor-version": 1, "needs-compat": 2, "unknown": 2}
+    outcomes = [cuda_match.on_driver(toolkit, driver, catalog.gpu(gpu)).outcome for driver in (older, newer)]
+    assert rank[outcomes[1]] <= rank[outcomes[0]]
+
+
+# --- in a fleet
+
+
+def test_what_the_stack_says_of_its_image_is_what_counts() -> None:
+    found = verdicts(fleet(images={"repositories": [], "runner": "registry/runner:7", "cuda": "13.0"}))
+    assert found["CMP001"].verdict == "ok"
+    assert found["CMP001"].numbers["cuda_read_from"] == "images.cuda"
+    assert found["CMP001"].numbers["driver"] == "580.159.03"
+
+
+def test_a_driver_that_is_too_old_says_which_edit_is_cheapest() -> None:
+    given = fleet(custom("570.124.06"), {"image": "nvidia/cuda:13.0.1-runtime-ubuntu24.04"})
+    found = verdicts(given)["CMP001"]
+    assert (found.verdict, found.severity, found.subject) == ("needs-compat", "warning", "runners.gpu")
+    assert "580.65.06" in found.message
+    assert "tag of runners.gpu.image" in found.message
+    assert found.fix.startswith("pools.t4.ami: {release: 1.35.")
+    assert found.numbers["newest_cuda"] == "12.8"
+
+
+def test_a_v100_has_no_cuda_13() -> None:
+    pool = {"instances": ["p3.2xlarge"]}
+    found = verdicts(fleet(pool, {"image": "nvidia/cuda:13.0.1-runtime-ubuntu24.04"}))
+    assert found["CMP002"].verdict == "impossible"
+    assert found["CMP002"].fix == "runners.gpu.image: an image with CUDA 12.9 or older"
+    assert found["CMP003"].verdict == "ok"
+    gone = verdicts(fleet(pool | custom("595.58.03")))["CMP003"]
+    assert gone.verdict == "impossible"
+    assert "R580 is the last driver for p3" in gone.message
+    assert "release: 1.35." in gone.fix
+
+
+def test_an_instance_that_needs_a_newer_driver_than_any_image_has() -> None:
+    found = verdicts(fleet({"instances": ["g7.2xlarge"]}))["CMP003"]
+    assert found.verdict == "impossible"
+    assert "g7 needs driver R595 or newer, and its image has 580.159.03" in found.message
+    assert verdicts(fleet({"instances": ["g7.2xlarge"]} | custom("595.58.03")))["CMP003"].verdict == "ok"
+    assert verdicts(fleet({"instances": ["g6f.large"]} | custom("595.58.03")))["CMP003"].verdict == "impossible"
+
+
+def test_nobody_states_cuda_and_one_finding_says_so() -> None:
+    given = fleets.example("prod").fleet
+    found = [each for each in compatibility.check(given, TODAY) if each.id == "CMP001"]
+    assert [each.verdict for each in found] == ["unknown"]
+    assert "gpu-h100-x8" in found[0].message
+
+
+def test_a_bottlerocket_image_has_the_driver_of_its_version() -> None:
+    given = fleet({"ami": {"bottlerocket": "1.62.0-1e8d1a37"}})
+    assert compatibility.driver(given, "t4").version == "580.159.03"
+    assert verdicts(given)["CMP006"].verdict == "unknown"
+    unheard_of = fleet({"ami": {"bottlerocket": "1.99.0-1e8d1a37"}})
+    assert verdicts(unheard_of)["CMP003"].verdict == "unknown"
+
+
+def test_nodes_that_are_there_already_are_unknown() -> None:
+    found = compatibility.check(fleets.named("any-cluster").fleet, TODAY)
+    assert not [each for each in found if each.id in {"CMP003", "CMP004", "CMP005", "CMP006", "CMP007"}]
+    assert {each.verdict for each in found if each.id == "CMP001"} == {"unknown"}
+
+
+# --- what ages
+
+
+@pytest.mark.parametrize(("today", "verdict", "severity"), [
+    (date(2026, 8, 1), "ok", None),
+    (date(2026, 12, 27), "ok", None),  # 90 days before 2027-03-27
+    (date(2026, 12, 28), "ok", "warning"),
+    (date(2027, 3, 26), "ok", "warning"),
+    (date(2027, 3, 27), "impossible", "error"),
+])  # fmt: skip
+def test_the_end_of_kubernetes_support(today: date, verdict: str, severity: str | None) -> None:
+    found = verdicts(fleet(), today)["CMP007"]
+    assert (found.verdict, found.severity) == (verdict, severity)
+    assert found.numbers["days_left"] == (date(2027, 3, 27) - today).days
+
+
+def test_the_age_of_an_image_and_of_the_runner() -> None:
+    release = {"ami": {"release": "1.35.6-20260714"}}
+    assert verdicts(fleet(release), date(2026, 10, 12))["CMP006"].severity is None  # 90 days
+    old = verdicts(fleet(release), date(2026, 10, 13))["CMP006"]
+    assert (old.severity, old.numbers["age_days"]) == ("warning", 91)
+    assert versions.ACTIONS_RUNNER == "2.336.0"
+    assert verdicts(fleet(), date(2026, 8, 19))["CMP010"].verdict == "ok"  # released 2026-07-20, 30 days before
+    assert verdicts(fleet(), date(2026, 8, 20))["CMP010"].verdict == "unknown"
+
+
+def test_a_runner_that_was_followed_by_another_is_served_30_days_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(versions, "ACTIONS_RUNNER", "2.335.1")
+    assert verdicts(fleet(), date(2026, 8, 19))["CMP010"].severity == "warning"
+    assert verdicts(fleet(), date(2026, 8, 20))["CMP010"].severity == "error"
+
+
+def test_a_driver_branch_near_its_end() -> None:
+    assert verdicts(fleet(custom("570.124.06")))["CMP004"].severity == "warning"  # 2026-02
+    assert verdicts(fleet(custom("580.159.03")))["CMP004"].severity is None  # 2028-06
+    assert verdicts(fleet(custom("590.48.01")))["CMP004"].verdict == "unknown"
+
+
+@pytest.mark.parametrize(("server", "verdict", "severity"), [
+    ("3.17", "impossible", "error"),
+    ("3.18", "ok", "warning"),  # behind a flag
+    ("3.19", "ok", "warning"),  # and reported broken with ARC 0.14
+    ("3.21", "ok", None),
+])  # fmt: skip
+def test_labels_on_github_enterprise_server(server: str, verdict: str, severity: str | None) -> None:
+    github = {"url": "https://git.acme.example/acme", "token": "config", "serverVersion": server}
+    found = verdicts(fleet(github=github))["CMP009"]
+    assert (found.verdict, found.severity) == (verdict, severity)
+    if server == "3.19":
+        assert "arc-4443" in found.message
+
+
+def test_an_arc_without_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(versions, "ARC", "0.13.1")
+    assert verdicts(fleet())["CMP008"].verdict == "impossible"
+
+
+@pytest.mark.parametrize("name", fleets.EXAMPLES)
+def test_the_examples_have_no_error(name: str) -> None:
+    found = compatibility.findings(compatibility.check(fleets.example(name).fleet, date(2026, 11, 21)))
+    assert [finding for finding in found if finding.severity == "error"] == []
+    assert all(finding.fix for finding in found)
+
+
+@pytest.mark.parametrize("name", fleets.ALL)
+def test_every_verdict_says_what_it_rests_on(name: str) -> None:
+    for each in compatibility.check(fleets.named(name).fleet, TODAY):
+        assert each.numbers
+        assert each.message
+        assert each.document()["verdict"] in {"ok", "minor-version", "needs-compat", "impossible", "unknown"}
