@@ -1,0 +1,248 @@
+"""Our values against the charts' own, and what a scale set becomes against its controller's resource definitions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from paddock.plan.graph import Resource
+from tests.support.fleets import ALL, graph, named
+
+RELEASE = "kubernetes:helm.sh/v3:Release"
+FREE = {
+    "affinity", "config.map", "containerSecurityContext", "extraArgs", "extraEnv", "listenerTemplate", "nodeSelector",
+    "podSecurityContext", "resources", "securityContext", "template", "tolerations",
+}  # fmt: skip
+"""Maps and lists whose contents a chart passes on as they are."""
+OTHER_FORMS = {"expanderPriorities": str, "githubConfigSecret": str}
+"""Keys that a chart takes in a second form beside its default's: both are told in the comment above the key."""
+SUBCHART = {"nfd.gc", "nfd.master.nodeSelector", "nfd.worker.affinity", "nfd.worker.resources"}
+"""Values of node-feature-discovery's own chart, which the device plugin's includes without repeating them."""
+
+
+def releases(sample: str) -> tuple[Resource, ...]:
+    return graph(sample).of_type(RELEASE)
+
+
+def scale_sets(sample: str) -> list[Resource]:
+    return [r for r in releases(sample) if r.inputs["chart"].endswith("/gha-runner-scale-set")]
+
+
+WITH_RUNNERS = [sample for sample in ALL if sample != "images-only"]
+
+
+def unknown_values(values: Mapping[str, Any], known: Mapping[str, Any], text: str, path: str = "") -> Iterator[str]:
+    """Paths of `values` that the chart does not know, or knows as something else."""
+    for key, value in values.items():
+        here = f"{path}{key}"
+        if here in SUBCHART:
+            continue
+        if key not in known:
+            # Keys without a default stand in a chart's values as comments.
+            if not re.search(rf"^\s*#+\s*{re.escape(key)}:", text, re.MULTILINE):
+                yield f"{here}: no such value"
+            continue
+        default = known[key]
+        if here in FREE or here.rpartition(".")[2] in FREE:
+            continue
+        if isinstance(value, Mapping) and isinstance(default, Mapping):
+            yield from unknown_values(value, default, text, f"{here}.")
+        elif default is not None and not isinstance(value, OTHER_FORMS.get(here, type(default))):
+            yield f"{here}: {type(value).__name__}, the chart has {type(default).__name__}"
+
+
+@pytest.fixture(scope="module")
+def charts(reference_data: Path) -> dict[str, tuple[dict[str, Any], dict[str, Any], str]]:
+    """Name -> (Chart.yaml, values.yaml, its text)."""
+    found = {}
+    for folder in sorted((reference_data / "charts").iterdir()):
+        text = (folder / "values.yaml").read_text(encoding="utf-8")
+        found[folder.name] = (yaml.safe_load((folder / "Chart.yaml").read_text()), yaml.safe_load(text), text)
+    return found
+
+
+@pytest.mark.parametrize("sample", ALL)
+def test_charts_know_every_value(charts: dict[str, Any], sample: str) -> None:
+    for release in releases(sample):
+        name = release.inputs["chart"].rpartition("/")[2]
+        chart, known, text = charts[name]
+
+        assert release.inputs["version"] == chart["version"], f"{name}: the reference data are of another version"
+        assert list(unknown_values(release.inputs["values"], known, text)) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"tolerance": []}, "tolerance: no such value"),
+        ({"gfd": {"enable": True}}, "gfd.enable: no such value"),
+        ({"gfd": {"enabled": "true"}}, "gfd.enabled: str, the chart has bool"),
+        ({"nfd": {"worker": {"tolerations": [], "selector": {}}}}, "nfd.worker.selector: no such value"),
+    ],
+)
+def test_wrong_values_are_found(charts: dict[str, Any], values: dict[str, Any], said: str) -> None:
+    _, known, text = charts["nvidia-device-plugin"]
+
+    assert said in list(unknown_values(values, known, text))
+
+
+# ---- the custom resource ----
+
+
+def closed(schema: Any) -> Any:
+    """A structural schema as JSON Schema that refuses what the API server would silently drop."""
+    if isinstance(schema, list):
+        return [closed(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if schema.get("x-kubernetes-int-or-string"):
+        return {"type": ["integer", "string"]}
+    found = {key: closed(value) for key, value in schema.items() if key not in ("format", "description", "default")}
+    open_ = "additionalProperties" in schema or schema.get("x-kubernetes-preserve-unknown-fields")
+    if isinstance(schema.get("properties"), dict) and schema.get("type") == "object" and not open_:
+        found["additionalProperties"] = False
+    return found
+
+
+@cache
+def _validator(path: Path) -> Any:
+    definition = yaml.safe_load(path.read_text(encoding="utf-8"))
+    (version,) = [v for v in definition["spec"]["versions"] if v["storage"]]
+    return jsonschema.Draft202012Validator(closed(version["schema"]["openAPIV3Schema"]["properties"]["spec"]))
+
+
+@pytest.fixture(scope="module")
+def scale_set_schema(reference_data: Path) -> Any:
+    return _validator(reference_data / "crds/actions.github.com_autoscalingrunnersets.yaml")
+
+
+def spec(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Spec of the AutoscalingRunnerSet that the chart makes of `values`."""
+    same = (
+        "githubConfigUrl", "githubConfigSecret", "runnerGroup", "runnerScaleSetName", "minRunners", "maxRunners",
+        "listenerTemplate", "template",
+    )  # fmt: skip
+    return {**{key: values[key] for key in same}, "runnerScaleSetLabels": values["scaleSetLabels"]}
+
+
+def mistakes(validator: Any, document: Any) -> list[str]:
+    return [f"{'.'.join(map(str, error.absolute_path))}: {error.message}" for error in validator.iter_errors(document)]
+
+
+@pytest.mark.parametrize("sample", WITH_RUNNERS)
+def test_controller_takes_every_scale_set(scale_set_schema: Any, sample: str) -> None:
+    for release in scale_sets(sample):
+        assert mistakes(scale_set_schema, spec(release.inputs["values"])) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        (("minRunners",), -1, "minRunners"),
+        (("template", "spec", "tolerations"), {"key": "x"}, "tolerations"),
+        (("template", "spec", "containers", 0, "gpus"), 1, "gpus"),
+        (("template", "spec", "containers", 0, "volumeMounts"), [{"name": "x", "path": "/x"}], "path"),
+    ],
+)
+def test_wrong_scale_sets_are_found(scale_set_schema: Any, path: tuple[Any, ...], value: Any, said: str) -> None:
+    bad = deepcopy(spec(scale_sets("smallest")[0].inputs["values"]))
+    place: Any = bad
+    for part in path[:-1]:
+        place = place[part]
+    place[path[-1]] = value
+
+    assert said in "\n".join(mistakes(scale_set_schema, bad))
+
+
+def hooked(template: dict[str, Any]) -> dict[str, Any]:
+    """The job's pod as the container hook makes it: its own lists with the template's appended (src/k8s/index.ts)."""
+    pod = deepcopy(template)
+    job = pod["spec"]["containers"][0]
+    own = {"externals": "/__e", "github": "/github", "work": "/__w"}
+    pod["spec"]["volumes"] = [*({"name": name, "emptyDir": {}} for name in own), *pod["spec"]["volumes"]]
+    mounts = [{"name": name, "mountPath": path} for name, path in own.items()]
+    job.update(name="job", image="ubuntu:24.04", volumeMounts=[*mounts, *job["volumeMounts"]])
+    return pod
+
+
+def pods(sample: str) -> Iterator[dict[str, Any]]:
+    """Every pod template that the runners of a sample run as."""
+    for release in scale_sets(sample):
+        yield release.inputs["values"]["template"]
+    for template in graph(sample).of_type("kubernetes:core/v1:ConfigMap"):
+        if template.name.endswith("-pod-template"):
+            yield hooked(yaml.safe_load(template.inputs["data"]["pod.yaml"]))
+
+
+@pytest.mark.parametrize("sample", WITH_RUNNERS)
+def test_pods_are_ones_that_kubernetes_makes(scale_set_schema: Any, sample: str) -> None:
+    good = spec(scale_sets(sample)[0].inputs["values"])
+    for pod in pods(sample):
+        assert mistakes(scale_set_schema, {**good, "template": pod}) == []
+
+
+@pytest.mark.parametrize("sample", WITH_RUNNERS)
+def test_volumes_and_paths_of_a_pod_are_its_own(sample: str) -> None:
+    for pod in pods(sample):
+        volumes = [volume["name"] for volume in pod["spec"]["volumes"]]
+        containers = [*pod["spec"]["containers"], *pod["spec"].get("initContainers", [])]
+
+        assert len(set(volumes)) == len(volumes)
+        assert all(len(name) <= 63 for name in volumes)
+        for container in containers:
+            mounts = container.get("volumeMounts", [])
+            assert {mount["name"] for mount in mounts} <= set(volumes)
+            assert len({mount["mountPath"] for mount in mounts}) == len(mounts)
+
+
+def test_docker_has_no_memory_limit() -> None:
+    (limits,) = [r for r in graph("docker").of_type("kubernetes:core/v1:LimitRange") if "privileged" in r.name]
+    containers = next(pods("docker"))["spec"]["initContainers"]
+
+    assert "limits" not in next(c for c in containers if c["name"] == "dind")["resources"]
+    assert "default" not in limits.inputs["spec"]["limits"][0], "the namespace's default would be its limit"
+
+
+# ---- names ----
+
+_LIMITS = {RELEASE: 53, "kubernetes:batch/v1:CronJob": 52, "kubernetes:core/v1:Namespace": 63}
+
+
+@pytest.mark.parametrize("sample", ALL)
+def test_names_are_as_long_as_kubernetes_allows(sample: str) -> None:
+    seen = set()
+    for resource in graph(sample).resources.values():
+        if not resource.type.startswith("kubernetes:"):
+            continue
+        metadata = resource.inputs.get("metadata", {})
+        name = resource.inputs["name"] if resource.type == RELEASE else metadata["name"]
+        key = (resource.type, metadata.get("namespace", resource.inputs.get("namespace")), name)
+
+        assert len(name) <= _LIMITS.get(resource.type, 253)
+        assert key not in seen, "two objects of one name"
+        assert all(len(value) <= 63 for value in metadata.get("labels", {}).values())
+        seen.add(key)
+    assert all(len(r.inputs["values"]["runnerScaleSetName"]) <= 45 for r in scale_sets(sample))
+
+
+def test_every_change_of_warm_capacity_has_its_own_job() -> None:
+    (runner,) = named("warm").fleet.runners.values()
+
+    assert len(graph("warm").of_type("kubernetes:batch/v1:CronJob")) == len(runner.warm) == 12
+
+
+def test_network_policies_are_spelled_as_kubernetes_reads_them() -> None:
+    spelled = repr([r.inputs for r in graph("monitoring").of_type("kubernetes:networking.k8s.io/v1:NetworkPolicy")])
+
+    assert "'except'" in spelled
+    assert "'from'" in spelled
+    assert "except_" not in spelled
+    assert "_selector" not in spelled
