@@ -221,20 +221,20 @@ def _unpriced(told: Document) -> str:
 
 
 def _quota(document: Document, most: int) -> Iterator[str]:
-    found = limits.listed(document)
+    found, lacking = rows(document, "quota"), limits.short(document)
     if not found:
         return
-    over = [each for each in found if (limits.needed(each) or 0) > (limits.default(each) or 0)]
     body = (
-        (limits.name(each), text(each, "code"), _amount(limits.needed(each)), _amount(limits.default(each)))
-        for each in found
+        (
+            text(each, "name"),
+            text(each, "code"),
+            limits.amount(number(each, "need"), text(each, "unit")),
+            limits.amount(number(each, "default")),
+        )
+        for each in (*lacking, *(each for each in found if each not in lacking))
     )
-    table = _table(("Quota", "Code", "Needed at most", "Default"), body, most)
-    yield from _folded(f"Quotas: {len(over)} of {len(found)} above the default of a new account", table)
-
-
-def _amount(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:,.0f}"
+    table = _table(("Quota", "Code", "Needed at most", "A new account"), body, most)
+    yield from _folded(f"Quotas: {len(lacking)} of {len(found)} above what a new account has", table)
 
 
 def _rules(document: Document, most: int) -> Iterator[str]:
@@ -273,6 +273,8 @@ def _resources(document: Document, most: int) -> Iterator[str]:
 
 def _table(columns: Sequence[str], body: Iterable[Sequence[str]], most: int) -> Iterator[str]:
     listed = list(body)
+    if not listed:
+        return
     yield f"| {' | '.join(columns)} |"
     yield f"|{'|'.join([' --- '] * len(columns))}|"
     for row in listed[:most]:

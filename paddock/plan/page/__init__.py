@@ -7,7 +7,7 @@ import hashlib
 from functools import cache
 from pathlib import Path
 
-from paddock.plan.page import checks, limits, money, sections
+from paddock.plan.page import checks, limits, money, sections, sizes
 from paddock.plan.page.markup import Child, Html, section, tag
 from paddock.plan.page.picture import PALETTE, picture, shapes
 from paddock.plan.page.reading import Document, runners, text, verdict
@@ -24,6 +24,7 @@ def render(document: Document) -> str:
         sections.fit(document, of),
         checks.compatibility(document),
         money.cost(document),
+        sizes.sizes(document),
         limits.quota(document),
         checks.rules(document),
         tree(document),

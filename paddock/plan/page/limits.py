@@ -2,76 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from paddock.plan.page.markup import Child, Html, code, join, rect, section, svg, table, tag
+from paddock.plan.page.reading import Document, number, rows, text
 
-from paddock.plan.page.markup import Html, join, rect, section, svg, table, tag
-from paddock.plan.page.reading import Document, number, part, rows, text, words
-
-_NAMES, _NEEDED, _DEFAULT = ("name", "quota", "subject", "what"), ("needed", "need"), ("default", "limit", "has")
-_SHOWN = {*_NAMES, *_NEEDED, *_DEFAULT, "code"}
-
-
-def listed(document: Document) -> list[Document]:
-    found = rows(document, "quota")
-    if found:
-        return found
-    of = part(document, "quota")
-    return [row for key in of for row in rows(of, key)]
+_NOTE = "What the fleet needs with every pool at its maximum. What your account has been given, only AWS knows."
 
 
 def quota(document: Document) -> Html | None:
-    found = listed(document)
+    found = rows(document, "quota")
     if not found:
         return None
-    more = [key for key in dict.fromkeys(str(key) for each in found for key in each) if key not in _SHOWN]
-    more = [key for key in more if any(isinstance(each.get(key), str | int | float) for each in found)]
-    body = [
-        (
-            name(each),
-            text(each, "code"),
-            _told(needed(each)),
-            _told(default(each)),
-            _share(needed(each), default(each)),
-            *(_said(each.get(key)) for key in more),
-        )
+    body: list[list[Child]] = [
+        [
+            [text(each, "name"), tag("span", text(each, "code"), class_="pair note")],
+            [
+                amount(number(each, "need"), text(each, "unit")),
+                tag("span", _calmer(each), class_="pair note") if _calmer(each) else None,
+            ],
+            amount(number(each, "default")),
+            _share(number(each, "need"), number(each, "default")),
+            [_parts(each), tag("span", text(each, "note"), class_="pair note") if text(each, "note") else None],
+        ]
         for each in found
     ]
-    columns = [("Quota", "wide"), ("Code", ""), ("Needed at most", "n"), ("Default", "n"), ("Share", "bar")]
-    headings = [(key.replace("_", " ").capitalize(), "") for key in more]
-    note = "What the fleet needs with every pool at its maximum. An account may have been given more than the default."
-    return section(
-        "quota", "Quotas", table("Quotas of the account", [*columns, *headings], body, hide_caption=True), note=note
+    columns = [
+        ("Quota", "wide"),
+        ("Needed at most", "n"),
+        ("A new account", "n"),
+        ("Share", "bar"),
+        ("Of which", "wide"),
+    ]
+    requests = [tag("li", code(text(each, "request"))) for each in found if text(each, "request")]
+    asked = tag(
+        "details",
+        tag("summary", f"Commands that ask AWS for more ({len(requests)})"),
+        tag("ul", requests),
+        class_="more",
     )
+    listed = table("Quotas of the account", columns, body, hide_caption=True)
+    return section("quota", "Quotas", listed, asked if requests else None, note=_NOTE)
 
 
-def name(each: Document) -> str:
-    return next((text(each, key) for key in _NAMES if text(each, key)), text(each, "code"))
+def short(document: Document) -> list[Document]:
+    """Quotas that a new account lacks."""
+    return [each for each in rows(document, "quota") if (number(each, "shortfall") or 0) > 0]
 
 
-def needed(each: Document) -> float | None:
-    return next((number(each, key) for key in _NEEDED if key in each), None)
+def amount(value: float | None, unit: str = "") -> str:
+    return "unknown" if value is None else f"{value:,.0f} {unit}".rstrip()
 
 
-def default(each: Document) -> float | None:
-    return next((number(each, key) for key in _DEFAULT if key in each), None)
+def _calmer(each: Document) -> str:
+    need, calm = number(each, "need"), number(each, "need_without_fallback")
+    return f"{calm:,.0f} without fallback" if need is not None and calm is not None and calm < need else ""
 
 
-def _told(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:,.0f}"
-
-
-def _said(value: object) -> str:
-    return "" if isinstance(value, Mapping | list) else words(value)
+def _parts(each: Document) -> Html:
+    parts = rows(each, "parts")
+    told = [f"{text(part, 'who')} {amount(number(part, 'amount'))}" for part in parts]
+    more = f" and {len(told) - 8} more" if len(told) > 8 else ""
+    return join(", ".join(told[:8]) + more)
 
 
 def _share(need: float | None, has: float | None) -> Html:
     if need is None or has is None:
         return tag("span", "unknown", class_="note")
-    share = need / has if has > 0 else (0.0 if need == 0 else 2.0)
+    share = need / has if has > 0 else (0.0 if need <= 0 else 2.0)
     over = share > 1
     bar = svg(
         f"{share:.0%} of the default" if has > 0 else "the default is none", 120, 6,
-        rect(0, 0, 120, 6, "track", 3), rect(0, 0, 120 * min(1.0, share), 6, "over" if over else "use", 3),
+        rect(0, 0, 120, 6, "track", 3), rect(0, 0, 120 * min(1.0, max(share, 0.0)), 6, "over" if over else "use", 3),
     )  # fmt: skip
-    words_ = "\u2717 ask for more" if over else "within the default"
-    return join(bar, tag("span", words_, class_="bad" if over else None))
+    told = "\u2717 ask for more" if over else "within it"
+    return join(bar, tag("span", told, class_="warn" if over else None))

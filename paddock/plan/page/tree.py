@@ -44,25 +44,27 @@ def tree(document: Document) -> Html | None:
 
 
 def _children(resources: list[Document]) -> dict[str, list[Document]]:
-    """By parent. What has no parent here, or is its own ancestor, stands at the top."""
+    """By parent. What has no parent here, too many, or is its own ancestor, stands at the top."""
     parents = {text(each, "urn"): text(each, "parent") for each in resources}
     found: dict[str, list[Document]] = {}
     for each in resources:
         urn = text(each, "urn")
-        found.setdefault(parents[urn] if _ends(urn, parents) and parents[urn] in parents else "", []).append(each)
+        found.setdefault(parents[urn] if _nested(urn, parents) else "", []).append(each)
     return found
 
 
-def _ends(urn: str, parents: Mapping[str, str]) -> bool:
+def _nested(urn: str, parents: Mapping[str, str]) -> bool:
+    """Whether the way up ends, at every few levels: a browser nests no deeper than some hundred elements."""
     seen: set[str] = set()
-    while urn in parents and urn not in seen:
-        seen.add(urn)
-        urn = parents[urn]
-    return urn not in seen
+    here = urn
+    while here in parents and here not in seen:
+        seen.add(here)
+        here = parents[here]
+    return here not in seen and len(seen) % _DEEPEST != 1
 
 
 def _branch(children: dict[str, list[Document]], parent: str, depth: int, length: int) -> Iterator[Html]:
-    for each in children.get(parent, []) if depth < _DEEPEST else []:
+    for each in children.get(parent, []) if depth <= _DEEPEST else []:
         urn = text(each, "urn")
         below = list(_branch(children, urn, depth + 1, length)) if urn else []
         name = tag("span", tag("b", text(each, "name")), " ", tag("span", _kind(text(each, "type")), class_="kind"))
@@ -73,7 +75,7 @@ def _branch(children: dict[str, list[Document]], parent: str, depth: int, length
         ]
         inputs = _inputs(each.get("inputs"), length)
         if below:
-            inside: list[Child] = [_fold("inputs", inputs)] if inputs else []
+            inside: list[Child] = [_fold("inputs", inputs, "inputs own")] if inputs else []
             summary = tag("summary", name, marks, tag("span", f" {_size(children, urn)}", class_="note"))
             yield tag("li", tag("details", summary, inside, tag("ul", below), open=depth == 0))
         else:
@@ -92,8 +94,8 @@ def _size(children: dict[str, list[Document]], urn: str) -> int:
     return size
 
 
-def _fold(summary: Child, inputs: Html) -> Html:
-    return tag("details", tag("summary", summary), tag("pre", inputs, tabindex="0"), class_="inputs")
+def _fold(summary: Child, inputs: Html, class_: str = "inputs") -> Html:
+    return tag("details", tag("summary", summary), tag("pre", inputs, tabindex="0"), class_=class_)
 
 
 def _kind(type_: str) -> str:

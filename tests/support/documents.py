@@ -1,0 +1,45 @@
+"""Documents of plans for tests of what prints them; each is made once."""
+
+from __future__ import annotations
+
+from datetime import date
+from functools import cache
+from typing import Any
+
+from paddock.fleet import Stack
+from paddock.plan.plan import document, make
+from tests.support import fleets
+
+TODAY = date(2026, 9, 1)
+NAMES = (
+    *fleets.EXAMPLES, "capacity-block", "time-slicing", "mig", "every-volume", "warm", "any-cluster", "runners-only", "images-only",
+)  # fmt: skip
+"""Fleets that differ in what there is to print."""
+
+
+def full(stack: Stack) -> dict[str, Any]:
+    return document(make(stack, TODAY))
+
+
+@cache
+def of(name: str) -> dict[str, Any]:
+    return full(fleets.named(name))
+
+
+def seed() -> Stack:
+    """One runner that fits nowhere, one that strands GPUs, slices of GPUs, and a pool that nobody uses."""
+    large = {"instances": ["p4d.24xlarge"], "capacity": "on-demand", "nodes": {"min": 1, "max": 2}}
+    pools = {
+        "t4": {"instances": ["g4dn.xlarge"], "nodes": {"max": 2}},
+        "a100": large,
+        "mig": {**large, "sharing": {"mig": "1g.5gb"}},
+        "many": {"instances": ["g6.12xlarge"], "nodes": {"max": 50}, "sharing": {"timeSlicing": 48}},
+        "idle": {"instances": ["g5.xlarge"], "nodes": {"max": 1}},
+    }
+    runners = {
+        "gpu": {"pool": "t4", "cpu": 4, "memory": "16Gi", "labels": ["<script>alert(1)</script>", '"&']},
+        "by-three": {"pool": "a100", "gpus": 3},
+        "slice": {"pool": "mig"},
+        "tiny": {"pool": "many"},
+    }
+    return fleets.stack(fleets.fleet_data(pools=pools, runners=runners), "seed")
