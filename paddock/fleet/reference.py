@@ -110,6 +110,7 @@ more.
 |---|---|
 | `aws:region` | AWS region; required, unless the fleet has `region` |
 | `paddock:layers` | [Layers](#layers) of this stack, for those who keep them apart from the fleet |
+| `paddock:suppressions` | exceptions from the plan's rules, a list of `{{rule, resource, reason, expires}}` |
 | `paddock:githubAppKey` | private key of the GitHub App, encrypted |
 | `paddock:githubToken` | personal access token, encrypted |
 

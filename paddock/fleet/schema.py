@@ -26,6 +26,27 @@ _SECRET = {
 }
 
 
+_TEXT = {"type": "string", "minLength": 1}
+_SUPPRESSIONS = {
+    "description": "Exceptions from the plan's rules, each with a reason and a last day.",
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {
+            "rule": {**_TEXT, "description": "ID of the rule."},
+            "resource": {
+                **_TEXT,
+                "description": "Name or URN of a resource, or path of a file; * stands for anything.",
+            },
+            "reason": {**_TEXT, "minLength": 10, "description": "Why this is right here."},
+            "expires": {**_TEXT, "pattern": r"^\d{4}-\d\d-\d\d$", "description": "Last day it holds, in quotes."},
+        },
+        "required": ["rule", "resource", "reason", "expires"],
+        "additionalProperties": False,
+    },
+}
+
+
 def schema() -> dict[str, Any]:
     """Schema of the value of `paddock:fleet`."""
     made = Fleet.model_json_schema(by_alias=True)
@@ -60,6 +81,7 @@ def stack_schema() -> dict[str, Any]:
                     "aws:region": {**_property("region"), "description": "AWS region of the fleet."},
                     "paddock:fleet": {"$ref": "#/$defs/Fleet"},
                     "paddock:layers": {"$ref": "#/$defs/Layers"},
+                    "paddock:suppressions": _SUPPRESSIONS,
                     "paddock:githubAppKey": _SECRET,
                     "paddock:githubToken": _SECRET,
                 },

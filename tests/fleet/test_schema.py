@@ -16,6 +16,7 @@ from jsonschema import Draft202012Validator
 from paddock import catalog
 from paddock.fleet import Fleet, FleetError, load, reference, schema
 from paddock.fleet.document import Document
+from paddock.fleet.loader import KNOWN_KEYS
 
 BAD_INPUT = Path(__file__).resolve().parent.parent / "bad_input"
 FLEET = Draft202012Validator(schema.schema())
@@ -203,3 +204,9 @@ def test_both_files_are_written(tmp_path: Path) -> None:
         reference.PATH,
         schema.PATH,
     ]
+
+
+def test_the_schema_knows_every_key_that_the_loader_knows() -> None:
+    known = schema.stack_schema()["properties"]["config"]["properties"]
+    assert set(KNOWN_KEYS) == {key for key in known if key.startswith("paddock:")}
+    assert all(f"`{key}`" in reference.render() for key in known)
