@@ -22,6 +22,11 @@ def caller_path(path: str) -> Path:
     return Path(os.environ.get("PADDOCK_CWD", "."), path)
 
 
+def optional_path(path: str) -> Path | None:
+    """`caller_path` of a flag that may be left out."""
+    return caller_path(path) if path else None
+
+
 # The fleet, before it costs money.
 
 
@@ -29,18 +34,45 @@ def caller_path(path: str) -> Path:
     help={
         "stack": "the stack to plan: Pulumi.<stack>.yaml",
         "json": "also write the plan to this file; - prints it and nothing else",
+        "markdown": "also write the plan as Markdown to this file",
+        "html": "also write the plan as one page to this file",
+        "against": "compare with a plan that --json saved",
+        "comment": "with --against: write the comparison to this file, as a comment for a pull request",
+        "strict": "warnings fail the plan too",
         "all": "show every row and finding",
+        "job-minutes": "length of a job, for its cost",
+        "jobs-per-month": "jobs a month of each runner, for the month's cost",
     }
 )
-def plan(c: Context, stack: str = "dev", json: str = "", all: bool = False) -> None:
-    """Show what a stack would be and whether its runners fit: no cloud, no credentials, no network."""
+def plan(
+    c: Context,
+    stack: str = "dev",
+    json: str = "",
+    markdown: str = "",
+    html: str = "",
+    against: str = "",
+    comment: str = "",
+    strict: bool = False,
+    all: bool = False,
+    job_minutes: float = 30.0,
+    jobs_per_month: float = 0.0,
+) -> None:
+    """Show what a stack would be, whether it is right, and what it costs: no cloud, no credentials, no network."""
     import gc
 
     gc.disable()  # one short process that makes much and drops little: collecting would cost a fifth of its time
-    from paddock.plan import command
+    from paddock.plan.command import STANDARD_OUTPUT, Use, Wanted, run
 
-    path = None if not json else Path("-") if json == "-" else caller_path(json)
-    if command.run(ROOT, stack, json_path=path, everything=all):
+    wanted = Wanted(
+        json=STANDARD_OUTPUT if json == "-" else optional_path(json),
+        markdown=optional_path(markdown),
+        html=optional_path(html),
+        against=optional_path(against),
+        comment=optional_path(comment),
+        everything=all,
+        strict=strict,
+    )
+    if run(ROOT, stack, wanted, Use(job_minutes, jobs_per_month or None)):
         raise Exit(code=1)
 
 
@@ -73,6 +105,38 @@ def catalog_refresh(c: Context, region: str = "", dry_run: bool = False, json: b
 
     if command.refresh(region or None, dry_run=dry_run, as_json=json):
         raise Exit(code=1)
+
+
+@task(
+    name="instances",
+    help={
+        "gpus": "at least this many GPUs",
+        "min-memory": "GiB of GPU memory, at least",
+        "gpu": "this GPU alone, such as t4 or a100-40gb",
+        "region": "prices of this region",
+        "max-price": "at most this many USD an hour, on demand",
+        "sort": "price, spot, name, gpu-memory, vcpus or price-per-gpu",
+        "all": "every row",
+        "json": "print the rows as JSON",
+    },
+)
+def catalog_instances(
+    c: Context,
+    gpus: int = 1,
+    min_memory: float = 0.0,
+    gpu: str = "",
+    region: str = "us-west-2",
+    max_price: float = 0.0,
+    sort: str = "price",
+    all: bool = False,
+    json: bool = False,
+) -> None:
+    """List GPU instance types with their prices."""
+    from paddock.catalog import command
+
+    command.instances(
+        gpus=gpus, min_memory=min_memory, gpu=gpu, region=region, max_price=max_price, sort=sort, everything=all, as_json=json
+    )
 
 
 # The house: lint, tests, locks.
@@ -116,4 +180,4 @@ def lock(c: Context, upgrade: bool = False, package: str = "") -> None:
     house.lock(upgrade=upgrade, package=package)
 
 
-namespace = Collection(plan, schema, check, lint, lock, test, catalog=Collection(catalog_refresh))
+namespace = Collection(plan, schema, check, lint, lock, test, catalog=Collection(catalog_instances, catalog_refresh))

@@ -32,6 +32,7 @@ class UnknownName(KeyError):
     """A name that the catalogue does not hold; `suggestions` are its nearest names, best first."""
 
     what = "name"
+    exit_code = 2
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
         import difflib  # only a wrong name pays for it

@@ -4,23 +4,67 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 from paddock.fleet import load
-from paddock.plan import report
-from paddock.plan.plan import document, make
-from paddock.terminal import console, write
+from paddock.plan import comment, diff, markdown, page, report, saved
+from paddock.plan.plan import Plan, Use, document, make
+from paddock.terminal import OutputError, console, write
+
+STANDARD_OUTPUT = Path("-")
 
 
-def run(root: Path, stack: str, *, json_path: Path | None, everything: bool) -> int:
-    """Plans `stack` and returns the number of errors found. `json_path` of `-` prints the document and nothing else."""
-    plan = make(load(root, stack), date.today())
-    if json_path is not None:
-        text = json.dumps(document(plan), indent=2)
-        if json_path.name == "-":
-            sys.stdout.write(f"{text}\n")
-            return plan.errors
-        write(json_path, f"{text}\n")
-    report.show(plan, console(), everything=everything)
-    return plan.errors
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a plan is printed as, and where. A `json` of `-` prints the document and nothing else."""
+
+    json: Path | None = None
+    markdown: Path | None = None
+    html: Path | None = None
+    against: Path | None = None
+    comment: Path | None = None
+    everything: bool = False
+    strict: bool = False
+    """Warnings count as errors."""
+
+
+def run(root: Path, stack: str, wanted: Wanted, use: Use = Use()) -> int:
+    """Plans `stack` and returns how many findings fail it. Raises FleetError, PlanError, PlanFileError, OutputError."""
+    if wanted.comment and not wanted.against:
+        raise OutputError("--comment needs a plan to compare with\n    fix: add --against PLAN.json, a plan that --json saved")
+    read = load(root, stack)
+    # Read first: a saved plan that is no use should not cost the time of a new one.
+    before = saved.read(wanted.against, stack, read.project) if wanted.against else None
+    plan = make(read, date.today(), root=root, use=use)
+    told = document(plan)
+    if wanted.json is not None and wanted.json != STANDARD_OUTPUT:
+        write(wanted.json, f"{json.dumps(told, indent=2)}\n")
+    if wanted.markdown is not None:
+        write(wanted.markdown, markdown.render(told))
+    if wanted.html is not None:
+        write(wanted.html, page.render(told))
+    changes = diff.compare(before, told) if before is not None else None
+    if changes is not None and wanted.comment is not None:
+        write(wanted.comment, comment.markdown(changes, told))
+    if wanted.json == STANDARD_OUTPUT:
+        sys.stdout.write(f"{json.dumps(_with_changes(told, changes), indent=2)}\n")
+    else:
+        report.show(plan, console(), everything=wanted.everything)
+        if changes is not None:
+            sys.stdout.write(f"\n{comment.text(changes)}\n")
+    refused = wanted.strict and changes is not None and changes.verdict == "refused"
+    return failing(plan, strict=wanted.strict) + refused
+
+
+def failing(plan: Plan, *, strict: bool) -> int:
+    """Findings that fail a plan: errors, and warnings where they count."""
+    counted = {"error", "warning"} if strict else {"error"}
+    return sum(finding.severity in counted for finding in plan.findings)
+
+
+def _with_changes(told: dict[str, Any], changes: diff.Diff | None) -> Mapping[str, Any]:
+    return told if changes is None else {**told, "diff": diff.document(changes)}

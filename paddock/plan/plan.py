@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 from paddock import catalog
-from paddock.fleet import NewNetwork, Stack
+from paddock.fleet import FleetError, NewNetwork, Stack
 from paddock.fleet.capacity import Resources
 from paddock.fleet.quantity import format_cpu, format_memory
-from paddock.plan import fit
+from paddock.plan import compatibility, cost, fit, quota, rightsizing, rules, verdict
+from paddock.plan.describe import describe, provenance
 from paddock.plan.finding import Finding
 from paddock.plan.graph import Graph, Resource
 from paddock.plan.run import plan_graph
@@ -24,12 +26,26 @@ _ORDER = {"error": 0, "warning": 1, "info": 2}
 
 
 @dataclass(frozen=True, slots=True)
+class Use:
+    """What a month is reckoned with. `jobs_per_month` is of each runner; None assumes half of them busy at work hours."""
+
+    job_minutes: float = 30
+    jobs_per_month: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything a plan says; the report and the JSON document only print it."""
+    """Everything a plan says; the report, the pages and the JSON document only print it."""
 
     stack: Stack
+    today: date
     graph: Graph
     fits: tuple[fit.Fit, ...]
+    compatibility: tuple[verdict.Verdict, ...]
+    rules: rules.Evaluation
+    cost: cost.Cost
+    sizes: tuple[rightsizing.RightSize, ...]
+    quota: tuple[quota.QuotaNeed, ...]
     findings: tuple[Finding, ...]
     """Worst first."""
 
@@ -38,12 +54,40 @@ class Plan:
         return sum(finding.severity == "error" for finding in self.findings)
 
 
-def make(stack: Stack, today: date) -> Plan:
-    """Plans a stack. `today` decides which facts are too old. Raises PlanError and FleetError."""
-    graph = plan_graph(stack)
-    fits = fit.fit(stack.fleet)
-    found = [*fit.findings(stack.fleet, fits), *_configuration(stack), *_catalogue_age(today)]
-    return Plan(stack, graph, fits, tuple(sorted(found, key=lambda finding: _ORDER[finding.severity])))
+def make(stack: Stack, today: date, *, root: Path | None = None, use: Use = Use()) -> Plan:
+    """Plans a stack. `today` decides which facts are too old, `root` is where rules about files look.
+
+    Raises PlanError and FleetError.
+    """
+    accepted = _suppressions(stack, today)
+    fleet, graph = stack.fleet, plan_graph(stack)
+    fits = fit.fit(fleet)
+    verdicts = compatibility.check(fleet, today)
+    evaluation = rules.evaluate(graph, fleet, accepted, today, root=root)
+    costs = cost.estimate(
+        fleet, graph, fits, job_minutes=use.job_minutes, jobs_per_month=use.jobs_per_month, today=today
+    )
+    sizes = rightsizing.right_size(fleet)
+    needs = quota.need(fleet)
+    found = (
+        *fit.findings(fleet, fits),
+        *verdict.findings(verdicts),
+        *evaluation.findings,
+        *cost.findings(costs),
+        *rightsizing.findings(fleet, sizes),
+        *quota.findings(needs),
+        *_configuration(stack),
+        *_catalogue_age(today),
+    )
+    worst_first = tuple(sorted(found, key=lambda finding: _ORDER[finding.severity]))
+    return Plan(stack, today, graph, fits, verdicts, evaluation, costs, sizes, needs, worst_first)
+
+
+def _suppressions(stack: Stack, today: date) -> tuple[rules.Suppression, ...]:
+    try:
+        return rules.suppressions(stack.config, today)
+    except FleetError as error:
+        raise FleetError(stack.locate(error.problems)) from None
 
 
 def _configuration(stack: Stack) -> Iterator[Finding]:
@@ -86,13 +130,38 @@ def document(plan: Plan) -> dict[str, Any]:
         "stack": plan.stack.name,
         "project": plan.stack.project,
         "fleet": {"name": fleet.name, "region": fleet.region, "kubernetes": fleet.cluster.version},
+        **describe(fleet),
         "resources": [_resource(resource) for resource in plan.graph.resources.values()],
         "outputs": shown(plan.graph.outputs),
         "lookups": [{"token": token, "arguments": shown(arguments)} for token, arguments in plan.graph.lookups],
         "fit": [_fit(each) for each in plan.fits],
+        "compatibility": [each.document() for each in plan.compatibility],
+        "rules": _rules(plan.rules),
+        "cost": cost.document(plan.cost),
+        "right_size": [each.document() for each in plan.sizes],
+        "quota": [each.document() for each in plan.quota],
         "findings": [
             {"id": f.id, "severity": f.severity, "subject": f.subject, "message": f.message, "fix": f.fix}
             for f in plan.findings
+        ],
+        **provenance(plan.today),
+    }
+
+
+def _rules(evaluation: rules.Evaluation) -> dict[str, Any]:
+    return {
+        "evaluated": [{"id": id_, "title": rules.RULES[id_].title} for id_ in evaluation.evaluated],
+        "suppressed": [
+            {
+                "rule": each.violation.rule.id,
+                "resource": each.violation.hit.subject,
+                "reason": each.suppression.reason,
+                "expires": each.suppression.expires.isoformat(),
+            }
+            for each in evaluation.suppressed
+        ],
+        "unseen": [
+            {"rule": each.rule, "subject": each.subject, "property": each.property} for each in evaluation.unseen
         ],
     }
 
