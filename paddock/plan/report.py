@@ -12,7 +12,9 @@ from rich.text import Text
 from paddock.fleet import Fleet, nodes
 from paddock.fleet.pool import Bottlerocket, Custom, EksManaged, GpuPool, Mig, Mps, TimeSlicing
 from paddock.fleet.quantity import format_cpu, format_memory
+from paddock.plan.cost_nodes import Range, RunnerCost
 from paddock.plan.fit import Fit
+from paddock.plan.money import Money
 from paddock.plan.plan import Plan
 
 ROWS = 15
@@ -32,6 +34,9 @@ def show(plan: Plan, out: Console, *, everything: bool = False) -> None:
     )  # fmt: skip
     _print(out, "Pools", ("pool", "GPU", "instances", "capacity", "nodes", "GPUs at most", "image"), map(_pool, [fleet] * len(fleet.pools), fleet.pools), limit)
     _print(out, "Runners", ("runs-on", "GPUs", "CPU", "memory", "jobs", "a node holds"), (_runner(plan, name) for name in fleet.runners), limit)
+    if fleet.owns_nodes:
+        _print(out, f"Cost of a job of {plan.cost.runners[0].job.minutes:g} minutes, USD" if plan.cost.runners else "Cost", ("runner", "a runner-hour", "warm", "on a new node", "GitHub-hosted"), (_cost(plan, each) for each in plan.cost.runners), limit)
+        _month(out, plan)
     _print(out, "Resources", ("kind", "count", "of which"), _kinds(plan), limit)
     _findings(out, plan, limit)
     out.print(_summary(plan))
@@ -42,7 +47,7 @@ def _print(
 ) -> None:
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
     for column in columns:
-        right = column in {"count", "GPUs", "jobs", "GPUs at most", "CPU", "memory"}
+        right = column not in {"pool", "GPU", "instances", "capacity", "nodes", "image", "runs-on", "a node holds", "kind", "of which", "runner"}
         table.add_column(column, justify="right" if right else "left", overflow="fold")
     listed = list(rows)
     for row in listed[:limit]:
@@ -112,6 +117,36 @@ def _on_node(each: Fit) -> Text:
         return Text(f"{each.instance}: none, for lack of {each.limiting}", style=_STYLE["error"])
     left = f", {each.stranded_gpus:g} GPU stranded" if each.stranded_gpus else ""
     return Text(f"{each.instance}: {each.per_node}{left}", style=_STYLE["warning"] if left else "")
+
+
+def _cost(plan: Plan, each: RunnerCost) -> tuple[str, ...]:
+    hosted = _usd(each.hosted.job) if each.hosted.comparable else "has no such GPU"
+    return (each.runner, _range(each.per_hour), _range(each.job.warm), _range(each.job.cold), hosted)
+
+
+def _month(out: Console, plan: Plan) -> None:
+    cost = plan.cost
+    counts = cost.counts
+    lower = " at least" if cost.missing else ""
+    out.print()
+    out.print(
+        f"A month{lower}: {_usd(cost.fixed_total)} USD fixed, about {_usd(cost.month.expected)} in all ({_range(cost.month)} by use and price) "
+        f"[{counts['priced']} resources priced, {counts['free']} free, {counts['unpriced']} unpriced; "
+        "--html and --json say all]",
+        markup=False,
+    )
+
+
+def _range(amount: Range) -> str:
+    """Cheapest to dearest, or the one amount."""
+    low, high = _usd(amount.low), _usd(amount.high)
+    return low if low == high else f"{low}-{high}"
+
+
+def _usd(amount: Money) -> str:
+    if amount.value is None:
+        return "unknown"
+    return f"{amount.value:,.0f}" if amount.value >= 100 else f"{amount.value:,.2f}" if amount.value >= 0.1 else f"{amount.value:.3f}"
 
 
 def _kinds(plan: Plan) -> list[tuple[str, str, str]]:
