@@ -110,7 +110,7 @@ def _cheapest(options: list[Option]) -> Option | None:
 def _neighbours(instance: InstanceType) -> tuple[InstanceType | None, InstanceType | None]:
     """One size down and up in the family, with as many GPUs of the kind."""
     family = sizes(instance.name)
-    at = family.index(instance)
+    at = [other.name for other in family].index(instance.name)
     return (family[at - 1] if at else None, family[at + 1] if at + 1 < len(family) else None)
 
 

@@ -1,0 +1,270 @@
+"""What a fleet costs, against arithmetic written out here."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from paddock import catalog
+from paddock.fleet import Fleet, Stack, parse
+from paddock.plan import census, cost, money
+from paddock.plan.cost import Cost
+from paddock.plan.fit import fit
+from paddock.plan.run import plan_graph
+from paddock.plan.schedule import mean_idle
+from tests.support import fleets
+
+HOURS = 730
+# USD/hour of 200 GiB gp3 with 6000 IOPS and 600 MB/s: 200 x 0.08 + 3000 x 0.005 + 475 x 0.04 = 50 USD a month.
+ROOT = (200 * 0.08 + (6000 - 3000) * 0.005 + (600 - 125) * 0.04) / HOURS
+
+
+@cache
+def of(name: str) -> Cost:
+    fleet = fleets.named(name).fleet
+    return cost.estimate(fleet, fleets.graph(name), fit(fleet))
+
+
+def small(**parts: Any) -> Fleet:
+    return fleets.stack(deepcopy(fleets.fleet_data(**parts))).fleet
+
+
+def estimate(fleet: Fleet, **more: Any) -> Cost:
+    return cost.estimate(fleet, fleets.graph("smallest"), fit(fleet), **more)
+
+
+def spot(name: str) -> float:
+    price = catalog.instance(name).price("us-west-2").spot
+    assert price is not None
+    return price
+
+
+# --- the month before anything runs
+
+
+def test_the_fixed_month_of_dev() -> None:
+    expected = {
+        "EKS control plane": 0.10 * HOURS,  # 73.00
+        "NAT gateways": 1 * 0.045 * HOURS,  # 32.85
+        "public IPv4 addresses": 1 * 0.005 * HOURS,  # 3.65
+        "KMS keys": 4 * 1.00,
+        "system nodes": 2 * (0.1008 * HOURS + 50 * 0.08),  # 2 m7i.large with 50 GiB: 155.168
+    }
+    assert {line.item: line.monthly.value for line in of("dev").fixed} == pytest.approx(expected)
+    assert of("dev").fixed_total.value == pytest.approx(73 + 32.85 + 3.65 + 4 + 155.168)
+
+
+def test_the_fixed_month_of_prod() -> None:
+    found = {line.item: line.monthly.value for line in of("prod").fixed}
+    assert found["NAT gateways"] == pytest.approx(3 * 32.85)
+    assert found["public IPv4 addresses"] == pytest.approx(3 * 3.65)
+    assert found["interface endpoints"] == pytest.approx(4 * 3 * 0.01 * HOURS)  # four services in three zones
+    assert found["KMS keys"] == 5
+    assert of("prod").fixed_total.value == pytest.approx(73 + 98.55 + 10.95 + 87.60 + 5 + 155.168)
+
+
+def test_extended_support_costs_six_times_as_much() -> None:
+    fleet, graph = fleets.named("smallest").fleet, fleets.graph("smallest")
+    ended = catalog.eks_versions()[fleet.cluster.version].end_of_standard_support
+    line = cost.estimate(fleet, graph, fit(fleet), today=ended).fixed[0]
+    assert line.monthly.value == pytest.approx(6 * 73)
+
+
+# --- nodes, runners, jobs
+
+
+def test_a_spot_node_of_dev_with_its_volume() -> None:
+    pool = of("dev").pools[0]
+    assert pool.offers[0].node.value == pytest.approx(spot("g4dn.xlarge") + ROOT)
+    assert pool.at_min.expected.value == 0
+    assert pool.at_max.expected.value == pytest.approx(5 * (spot("g4dn.xlarge") + ROOT))
+    assert pool.at_max.high.value == pytest.approx(5 * (spot("g4dn.2xlarge") + ROOT))
+
+
+def test_a_fallback_reaches_from_the_cheapest_spot_to_the_dearest_on_demand() -> None:
+    t4 = next(pool for pool in of("prod").pools if pool.pool == "t4")
+    assert [group.capacity for group in t4.groups] == ["spot", "on-demand"]
+    assert t4.at_max.low.value == pytest.approx(20 * (spot("g4dn.xlarge") + ROOT))
+    assert t4.at_max.high.value == pytest.approx(20 * (1.204 + ROOT))  # g4dn.4xlarge on demand
+    assert t4.spot_ratio == pytest.approx(spot("g4dn.xlarge") / 0.526)
+
+
+def test_every_node_group_keeps_the_minimum() -> None:
+    pools = {"t4": {"instances": ["g4dn.xlarge"], "fallback": "on-demand", "nodes": {"min": 1, "max": 2}}}
+    pool = estimate(small(pools=pools)).pools[0]
+    assert pool.at_min.expected.value == pytest.approx(spot("g4dn.xlarge") + ROOT + 0.526 + ROOT)
+
+
+def test_a_runner_costs_its_share_of_a_node() -> None:
+    a100 = next(runner for runner in of("prod").runners if runner.runner == "gpu-a100")
+    assert a100.per_hour.expected.value == pytest.approx((21.957642 + ROOT) / 8)
+    shared = next(runner for runner in of("prod").runners if runner.runner == "gpu-l4")
+    assert shared.per_hour.expected.value == pytest.approx((spot("g6.xlarge") + ROOT) / 4)  # four shares of one L4
+
+
+def test_a_job_of_half_an_hour_warm_cold_and_alone() -> None:
+    job = of("dev").runners[0].job
+    rate = spot("g4dn.xlarge") + ROOT
+    # Node 75 s, device plugin 75 s, 10 GB at 9.35 GB in 39.6 s, assignment 9 s.
+    start = 75 + 75 + 39.6 * 10 / 9.35 + 9
+    assert job.start_seconds[1] == pytest.approx(start)
+    assert job.idle_seconds == 600  # what the autoscaler of the graph is told
+    assert job.warm.expected.value == pytest.approx(rate / 2)
+    assert job.cold.expected.value == pytest.approx(rate * (1800 + start) / 3600)
+    assert job.alone.expected.value == pytest.approx(rate * (1800 + start + 600) / 3600)
+
+
+def test_githubs_own_t4_beside_ours() -> None:
+    hosted = of("dev").runners[0].hosted
+    assert hosted.job.value == pytest.approx(30 * 0.052)  # 1.56 USD
+    assert hosted.comparable
+    assert hosted.times_ours == pytest.approx(1.56 / ((spot("g4dn.xlarge") + ROOT) / 2))
+    others = {r.runner: r.hosted.comparable for r in of("prod").runners}
+    assert [name for name, same in others.items() if same] == ["gpu"]
+
+
+def test_a_capacity_block_has_no_price_and_no_lower_bound() -> None:
+    h100 = next(runner for runner in of("prod").runners if runner.pool == "h100")
+    assert h100.per_hour.expected.value is None
+    assert "Capacity Block" in h100.per_hour.expected.missing[0]
+    assert h100.hosted.times_ours is None
+    assert any("Capacity Block" in name for name in of("prod").month.expected.missing)
+
+
+# --- a month
+
+
+def test_the_month_of_dev_where_nobody_states_its_jobs() -> None:
+    found, job = of("dev"), of("dev").runners[0].job
+    # Five runners, half of them busy in 40 x 52 / 12 = 173.3 hours, jobs of half an hour: 866.7 jobs.
+    jobs = 5 * 0.5 * (40 * 52 / 12) * 60 / 30
+    assert found.jobs["gpu"] == pytest.approx(jobs)
+    warm, cold = job.warm.expected.value, job.cold.expected.value
+    assert warm is not None
+    assert cold is not None
+    assert found.month.low.value == pytest.approx(268.668)
+    assert found.month.expected.value == pytest.approx(268.668 + jobs * (0.7 * warm + 0.3 * cold))
+    assert found.month.high.value == pytest.approx(268.668 + 5 * (spot("g4dn.2xlarge") + ROOT) * HOURS)
+
+
+def test_a_month_of_stated_jobs() -> None:
+    fleet = fleets.named("dev").fleet
+    graph = fleets.graph("dev")
+    found = cost.estimate(fleet, graph, fit(fleet), jobs_per_month={"gpu": 1000})
+    job = found.runners[0].job
+    assert job.alone.high.value is not None
+    assert found.month.low.value == pytest.approx(268.668 + 1000 * (spot("g4dn.xlarge") + ROOT) / 2)
+    assert found.month.high.value == pytest.approx(268.668 + 1000 * job.alone.high.value)
+    same = cost.estimate(fleet, graph, fit(fleet), jobs_per_month=1000)
+    assert same.month == found.month
+
+
+def test_warm_capacity_is_paid_for_while_it_waits() -> None:
+    runner = fleets.named("prod").fleet.runners["gpu"]
+    assert mean_idle(runner) == pytest.approx(2 * 11 * 5 / 168)  # two of them, 8 to 19 o'clock on five days
+    idle = estimate(small(runners={"gpu": {"pool": "t4", "min": 2}}))
+    none = estimate(small())
+    assert none.month.low.value is not None
+    assert idle.month.low.value == pytest.approx(none.month.low.value + 2 * (spot("g4dn.xlarge") + ROOT) * HOURS)
+
+
+# --- what is not known
+
+
+def test_a_region_without_prices_is_planned_and_says_so() -> None:
+    config = {"aws:region": "eu-north-1", "paddock:fleet": json.dumps(fleets.fleet_data())}
+    fleet = parse(config, "paddock", "sample")
+    stack = Stack("paddock", "sample", Path("Pulumi.sample.yaml"), fleet, config, frozenset())
+    found = cost.estimate(fleet, plan_graph(stack), fit(fleet))
+    assert found.pools[0].at_max.expected.value is None
+    assert found.runners[0].job.warm.expected.value is None
+    assert "EKS control plane" in {line.item for line in found.fixed}
+    assert all(line.monthly.value is None for line in found.fixed if line.item not in {"KMS keys"})
+    assert found.month.expected.missing
+    assert found.counts["priced"] == 4  # the keys, whose price is one everywhere
+    (finding,) = cost.findings(found)
+    assert (finding.severity, finding.fix) == ("warning", "inv catalog.refresh --region eu-north-1")
+    json.dumps(cost.document(found), allow_nan=False)
+
+
+def test_a_sum_with_a_missing_part_is_a_lower_bound() -> None:
+    known = money.Money(2.0, "USD/hour", ("a",))
+    both = known + money.unknown("b", "USD/hour")
+    assert (both.value, both.missing, both.known) == (2.0, ("b",), False)
+    assert money.total([money.unknown("b", "USD")], "USD").value is None
+    assert money.unknown("b", "USD").times(0).value == 0
+
+
+@pytest.mark.parametrize("name", fleets.ALL)
+def test_every_resource_is_counted_and_every_type_classified(name: str) -> None:
+    found, graph = of(name), fleets.graph(name)
+    assert sum(found.counts.values()) == sum(resource.custom for resource in graph.resources.values())
+    for resource in graph.resources.values():
+        if resource.custom:
+            assert census.classify(resource.type)[1] != "nobody has looked at what it costs", resource.type
+
+
+def test_what_is_unpriced_is_named() -> None:
+    unpriced = {entry.type: entry for entry in of("prod").census if entry.kind == "unpriced"}
+    assert unpriced["aws:cloudwatch/logGroup:LogGroup"].names == ("cluster-logs", "network-flow")
+    assert unpriced["aws:eks/nodeGroup:NodeGroup"].names == ("h100-capacity-block",)
+    assert census.classify("aws:rds/instance:Instance")[0] == "unpriced"
+
+
+@pytest.mark.parametrize("name", fleets.EXAMPLES)
+def test_every_number_says_where_it_was_read(name: str) -> None:
+    document = json.loads(json.dumps(cost.document(of(name)), allow_nan=False))
+
+    def walk(value: Any) -> None:
+        if isinstance(value, dict):
+            if value.keys() >= {"value", "unit", "sources"}:
+                assert set(value["sources"]) <= set(document["sources"])
+                assert value["value"] in (None, 0) or value["sources"]
+                assert value["value"] is not None or value["missing"]
+            for item in value.values():
+                walk(item)
+        elif isinstance(value, list):
+            for item in value:
+                walk(item)
+
+    walk(document)
+    assert not [finding for finding in cost.findings(of(name)) if finding.severity == "error"]
+
+
+# --- for every fleet
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.integers(1, 20),
+    st.integers(0, 5),
+    st.sampled_from(["none", "on-demand"]),
+    st.lists(st.sampled_from(["g4dn.xlarge", "g4dn.2xlarge", "g4dn.12xlarge"]), min_size=1, max_size=3, unique=True),
+)
+def test_more_nodes_are_never_cheaper(most: int, more: int, fallback: str, types: list[str]) -> None:
+    def at(nodes: int, least: int) -> Cost:
+        pool = {"instances": types, "fallback": fallback, "nodes": {"min": least, "max": nodes}}
+        return estimate(small(pools={"t4": pool}, runners={"gpu": {"pool": "t4", "max": 1}}))
+
+    few, many = at(most, 0), at(most + more, min(more, 1))
+    for one, other in (
+        (few.pools[0].at_min.high, many.pools[0].at_min.high),
+        (few.pools[0].at_max.low, many.pools[0].at_max.low),
+        (few.pools[0].at_max.high, many.pools[0].at_max.high),
+        (few.month.low, many.month.low),
+        (few.month.expected, many.month.expected),
+        (few.month.high, many.month.high),
+    ):
+        assert one.value is not None
+        assert other.value is not None
+        assert one.value <= other.value + 1e-9
+    assert few.month.low.value is not None
+    assert few.month.expected.value is not None
+    assert few.month.low.value <= few.month.expected.value + 1e-9
