@@ -128,8 +128,8 @@ def test_inputs_too_long_for_the_page_are_cut_and_it_says_so() -> None:
     resources = [{"urn": f"u{i}", "type": "a:b:C", "name": f"n{i}", "inputs": inputs} for i in range(400)]
     page = render({"resources": resources})
     assert len(page.encode()) < 1_000_000
-    assert "Inputs longer than 600 characters are cut here" in check(page).words
-    assert "2400 characters more" in page
+    assert "Inputs longer than 1500 characters are cut here" in check(page).words
+    assert "1500 characters more" in page
 
 
 def test_runners_of_a_pool_differ_in_colour() -> None:

@@ -12,7 +12,8 @@ from tests.support import fleets
 
 TODAY = date(2026, 9, 1)
 NAMES = (
-    *fleets.EXAMPLES, "capacity-block", "time-slicing", "mig", "every-volume", "warm", "any-cluster", "runners-only", "images-only",
+    *fleets.EXAMPLES, "capacity-block", "time-slicing", "mig", "every-volume", "warm", "any-cluster", "runners-only",
+    "images-only",
 )  # fmt: skip
 """Fleets that differ in what there is to print."""
 

@@ -27,9 +27,10 @@ def render(document: Document) -> str:
         sizes.sizes(document),
         limits.quota(document),
         checks.rules(document),
-        tree(document),
         sections.lookups(document),
     ]
+    used = sum(len(each) for each in parts if each)
+    parts.insert(-1, tree(document, used))
     shown = [each for each in parts if each is not None]
     stack = text(document, "stack", "unnamed")
     body = tag(

@@ -13,6 +13,7 @@ from paddock.plan.page.reading import (
     Document,
     Runner,
     cores,
+    count,
     gibibytes,
     made,
     mebibytes,
@@ -114,18 +115,17 @@ def findings(document: Document) -> Html:
     found = sorted_findings(document)
     if not found:
         return section("findings", "Findings", tag("p", _mark("ready"), " Nothing to report.", class_="note"))
-    items = []
+    items: dict[bool, list[Html]] = {True: [], False: []}
     for (severity, id_, message, fix), same in groupby(
         found, lambda f: (text(f, "severity", "info"), text(f, "id"), text(f, "message"), text(f, "fix"))
     ):
         subjects = list(dict.fromkeys(text(each, "subject") for each in same))
-        items.append(
+        items[severity in ("error", "warning")].append(
             tag(
                 "li",
                 tag(
                     "p",
-                    _mark(severity),
-                    tag("span", severity.capitalize(), class_="severity"),
+                    tag("span", _mark(severity), severity.capitalize(), class_="severity"),
                     [code(s) for s in subjects if s],
                     tag("span", id_, class_="note id"),
                 ),
@@ -134,7 +134,11 @@ def findings(document: Document) -> Html:
                 class_=severity if severity in MARKS else "info",
             )
         )
-    return section("findings", "Findings", tag("ul", items, class_="findings"))
+    notes = tag("ul", items[False], class_="findings")
+    if items[True] and items[False]:
+        notes = tag("details", tag("summary", f"{count(len(items[False]), 'note')} to know"), notes, class_="more")
+    told = tag("ul", items[True], class_="findings") if items[True] else None
+    return section("findings", "Findings", told, notes if items[False] else None)
 
 
 def fit(document: Document, runners: dict[str, Runner]) -> Html | None:

@@ -9,14 +9,14 @@ from paddock.plan.page.markup import Child, Html, clean, join, section, tag
 from paddock.plan.page.reading import Document, count, made, rows, text
 from paddock.plan.values import SECRET, UNKNOWN
 
-BUDGET = 500_000
-"""Characters of the whole tree; longer inputs are cut, all to the same length, until it is kept."""
+BUDGET = 900_000
+"""Characters of a page; longer inputs are cut, all to the same length, until it is kept."""
 _LENGTHS = (4000, 1500, 600, 240, 80, 0)
 _DEEPEST = 24
 
 
-def tree(document: Document) -> Html | None:
-    """All resources, children below parents."""
+def tree(document: Document, used: int) -> Html | None:
+    """All resources, children below parents; `used` is what the rest of the page takes."""
     resources = rows(document, "resources")
     if not resources:
         return None
@@ -24,7 +24,7 @@ def tree(document: Document) -> Html | None:
     listed, length = Html(""), 0
     for length in _LENGTHS:
         listed = join(_branch(children, "", 0, length))
-        if len(listed) <= BUDGET:
+        if len(listed) + used <= BUDGET:
             break
     cut = (
         "" if length == _LENGTHS[0] else f" Inputs longer than {length} characters are cut here; --json has them whole."
