@@ -76,16 +76,24 @@ def plan(
         raise Exit(code=1)
 
 
-@task(help={"fleet": "only the value of paddock:fleet, not a whole stack file"})
-def schema(c: Context, fleet: bool = False) -> None:
+@task(
+    help={
+        "fleet": "only the value of paddock:fleet, not a whole stack file",
+        "write": "write docs/configuration.md and docs/fleet.schema.json instead",
+    }
+)
+def schema(c: Context, fleet: bool = False, write: bool = False) -> None:
     """Print the JSON Schema of a stack file, for editors and other tools."""
     import json
     import sys
 
-    from paddock.fleet import schema as schemas
+    from paddock.fleet import reference, schema
 
-    described = schemas.schema() if fleet else schemas.stack_schema()
-    sys.stdout.write(f"{json.dumps(described, indent=2)}\n")
+    if write:
+        reference.write(ROOT)
+    else:
+        described = schema.schema() if fleet else schema.stack_schema()
+        sys.stdout.write(f"{json.dumps(described, indent=2)}\n")
 
 
 # Facts, with their dates.

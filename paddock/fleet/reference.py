@@ -79,7 +79,7 @@ config:
 """
 
 _INTRO = f"""\
-<!-- Generated from paddock/fleet by `inv schema`. Change the model, not this file. -->
+<!-- Generated from paddock/fleet by `inv schema --write`. Change the model, not this file. -->
 
 # Configuration
 

@@ -49,7 +49,7 @@ def test_the_schemas_are_valid_themselves() -> None:
 
 
 def test_the_file_in_docs_is_what_the_model_says(root: Path) -> None:
-    assert (root / schema.PATH).read_text() == schema.text(), "run: inv schema"
+    assert (root / schema.PATH).read_text() == schema.text(), "run: inv schema --write"
 
 
 @pytest.mark.parametrize("stack", ["dev", "prod"])
@@ -179,7 +179,7 @@ def test_what_loads_validates_and_comes_back_equal(written: dict[str, Any]) -> N
 
 
 def test_the_reference_is_what_the_model_says(root: Path) -> None:
-    assert (root / reference.PATH).read_text() == reference.render(), "run: inv schema"
+    assert (root / reference.PATH).read_text() == reference.render(), "run: inv schema --write"
 
 
 def test_the_example_in_the_reference_loads_and_validates(tmp_path: Path) -> None:
