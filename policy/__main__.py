@@ -1,4 +1,5 @@
 """The policy pack: `pulumi preview --policy-pack policy`."""
+
 from policy.pack import publish
 
 publish()

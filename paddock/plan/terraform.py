@@ -50,7 +50,12 @@ def plan(graph: Graph) -> dict[str, Any]:
         change = {"actions": ["create"], "before": None, "after": values, "after_unknown": {}}
         changes.append({**head, "provider_name": _PROVIDER, "change": change})
         configured.append(
-            {**head, "provider_config_key": "aws", "schema_version": 0, "expressions": _references(each, type_, addresses)}
+            {
+                **head,
+                "provider_config_key": "aws",
+                "schema_version": 0,
+                "expressions": _references(each, type_, addresses),
+            }
         )
     return {
         "format_version": "1.2",

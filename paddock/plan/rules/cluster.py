@@ -43,7 +43,7 @@ class SecretsEncrypted(Rule):
     def check(self, context: Context) -> Iterator[Hit]:
         for cluster in context.all(CLUSTER):
             config = context.known(cluster, "encryptionConfig")
-            if look.unknown(config):
+            if look.unknown(config) or look.unsure(look.at(config, "resources")):
                 continue
             key = look.at(config, "provider", "keyArn")
             if "secrets" not in look.each(config, "resources") or not look.given(key):

@@ -52,7 +52,7 @@ def _workload(made: Resource, what: str, spec: Any, daemon: bool) -> Workload:
     return Workload(
         made,
         what,
-        look.each(spec, "tolerations"),
+        look.many(look.at(spec, "tolerations")),
         look.pairs(spec, "nodeSelector"),
         look.each(required, "nodeSelectorTerms"),
         daemon,
@@ -61,6 +61,8 @@ def _workload(made: Resource, what: str, spec: Any, daemon: bool) -> Workload:
 
 def workloads(context: Context) -> Iterator[Workload]:
     for release in context.all(RELEASE):
+        if look.unknown(look.at(release.inputs, "values")):
+            continue
         for what, path in _DAEMONS.get(chart(release), {}).items():
             yield _workload(release, what, look.at(release.inputs, "values", *path), daemon=True)
         for path in _SELECTED.get(chart(release), ()):
@@ -79,9 +81,9 @@ def _tolerated(spec: Any) -> list[str]:
 
 def tolerates(tolerations: list[Any], taint: Mapping[str, Any]) -> bool:
     """Kubernetes' own matching of a list of tolerations against one taint."""
+    if look.unsure(tolerations) or look.unsure(taint):
+        return True
     for toleration in tolerations:
-        if look.unknown(toleration):
-            return True
         key, value = look.at(toleration, "key"), look.at(toleration, "value")
         effect = look.at(toleration, "effect")
         exists = look.at(toleration, "operator") == "Exists"
@@ -97,7 +99,7 @@ def tolerates(tolerations: list[Any], taint: Mapping[str, Any]) -> bool:
 def taints(group: Resource) -> list[dict[str, Any]]:
     """A node group's taints in Kubernetes' spelling."""
     return [
-        {**taint, "effect": EFFECTS.get(str(taint.get("effect")), taint.get("effect"))}
+        {**taint, "effect": EFFECTS.get(str(taint.get("effect")), str(taint.get("effect")))}
         for taint in look.each(group.inputs, "taints")
         if isinstance(taint, Mapping)
     ]
@@ -111,9 +113,11 @@ def _repelling(group: Resource) -> list[dict[str, Any]]:
     return [taint for taint in taints(group) if taint.get("effect") != "PreferNoSchedule"]
 
 
-def _fits(work: Workload, found: Mapping[str, Any]) -> bool:
-    """Whether a node with these labels is one that the workload selects."""
-    if any(not look.unknown(value) and found.get(key) != value for key, value in work.selector.items()):
+def _fits(work: Workload, found: Mapping[str, Any]) -> bool | None:
+    """Whether a node with these labels is one that the workload selects; None where that is not known yet."""
+    if look.unsure(work.selector) or look.unsure(work.terms) or look.unsure(found):
+        return None
+    if any(found.get(key) != value for key, value in work.selector.items()):
         return False
     return not work.terms or any(
         all(_matches(e, found) for e in look.each(term, "matchExpressions")) for term in work.terms
@@ -195,16 +199,18 @@ class Selected(Rule):
     fix = "give the pool the label, or take the selector from nodes.gpu_selector()"
 
     def check(self, context: Context) -> Iterator[Hit]:
-        groups = [group for group in context.all(NODE_GROUP) if not look.unknown(look.at(group.inputs, "labels"))]
+        groups = list(context.all(NODE_GROUP))
+        if any(look.unknown(look.at(group.inputs, "labels")) for group in groups):
+            return
         gpus = [group for group in groups if any(taint.get("key") == GPU for taint in taints(group))]
         for work in workloads(context) if groups else ():
             if work.daemon:
                 missed = [
-                    g.name for g in gpus if not _fits(work, labels(g)) and not _selected_elsewhere(work, labels(g))
+                    g.name for g in gpus if _fits(work, labels(g)) is False and not _selected_elsewhere(work, labels(g))
                 ]
                 if missed:
                     yield hit(work.resource, f"{work.what} selects no node of {', '.join(missed)}")
-            elif (work.selector or work.terms) and not any(_fits(work, labels(group)) for group in groups):
+            elif (work.selector or work.terms) and all(_fits(work, labels(group)) is False for group in groups):
                 wanted = ", ".join(f"{key}={value}" for key, value in work.selector.items()) or "its affinity"
                 yield hit(work.resource, f"{work.what}: no pool has {wanted}")
 
@@ -230,6 +236,8 @@ class ScaleFromZero(Rule):
             }
             empty = look.at(group.inputs, "scalingConfig", "minSize") == 0
             if not told and not (empty and taints(group)):
+                continue
+            if look.unsure(group.inputs.get("labels")) or look.unsure(group.inputs.get("taints")) or "" in told:
                 continue
             nodes = {
                 **{f"{TEMPLATE}label/{key}": value for key, value in labels(group).items()},
@@ -313,16 +321,16 @@ class TaintSpelling(Rule):
     fix = "NO_SCHEDULE in node groups; NoSchedule in tolerations, user data and autoscaler tags"
 
     def check(self, context: Context) -> Iterator[Hit]:
-        kubernetes = (*EFFECTS.values(), None, "")
+        kubernetes = (*EFFECTS.values(), "")
         for group in context.all(NODE_GROUP):
             for taint in look.each(group.inputs, "taints"):
                 effect = look.at(taint, "effect")
-                if effect not in EFFECTS and not look.unknown(effect):
+                if str(effect) not in EFFECTS and not look.unknown(effect):
                     yield hit(group, f"the effect {effect} of a taint is not EKS's")
         for work in workloads(context):
             for toleration in work.tolerations:
                 effect = look.at(toleration, "effect")
-                if effect not in kubernetes and not look.unknown(effect):
+                if str(effect or "") not in kubernetes and not look.unknown(effect):
                     yield hit(work.resource, f"{work.what}: the effect {effect} of a toleration is not Kubernetes'")
         for tag in context.all(TAG):
             if look.text(tag.inputs, "tag", "key").startswith(f"{TEMPLATE}taint/"):
@@ -481,7 +489,8 @@ class References(Rule):
 
     def check(self, context: Context) -> Iterator[Hit]:
         ours = {name_of(made) for made in context.all(NAMESPACE)}
-        if not ours:
+        named = {name_of(made) and namespace_of(made) for made in context.all(CONFIG_MAP, SECRET)}
+        if not ours or "" in ours | named:  # a name that is not known yet may be any
             return
         maps = {(namespace_of(made), name_of(made)) for made in context.all(CONFIG_MAP)}
         for made in context.graph.resources.values():

@@ -10,7 +10,7 @@ from paddock.plan.finding import Severity
 from paddock.plan.graph import Resource
 from paddock.plan.rules import look
 from paddock.plan.rules.base import Context, Hit, Rule, example, hit, resource
-from paddock.plan.rules.pods import RELEASE, Pod, chart, name_of, namespace_of, pods, scale_sets
+from paddock.plan.rules.pods import RELEASE, Pod, chart, is_in, name_of, pods, scale_sets
 from paddock.plan.values import Secret
 
 NAMESPACE = "kubernetes:core/v1:Namespace"
@@ -67,7 +67,7 @@ class PodSecurity(Rule):
             levels[name_of(made)] = str(level)
             if level not in ("restricted", "baseline", "privileged"):
                 yield hit(made, "it enforces no Pod Security level")
-            elif level == "privileged" and not look.text(made.inputs, "metadata", "annotations", BECAUSE):
+            elif level == "privileged" and not look.given(look.at(made.inputs, "metadata", "annotations", BECAUSE)):
                 yield hit(made, f"it allows privileged pods and has no {BECAUSE}")
         for pod in pods(context):
             needs = any(map(privileged, pod.containers)) or any(look.on(pod.spec.get(key)) for key in _HOST)
@@ -103,7 +103,8 @@ class ServiceAccounts(Rule):
         for pod in pods(context):
             mode = look.text(pod.resource.inputs, "values", "containerMode", "type")
             steers = pod.kind == "runner" and mode.startswith("kubernetes")  # ARC gives it an account to make job pods
-            if pod.kind == "listener" or steers or pod.spec.get("automountServiceAccountToken") is False:
+            token = look.at(pod.spec, "automountServiceAccountToken")
+            if pod.kind == "listener" or steers or token is False or look.unknown(token):
                 continue
             account = pod.spec.get("serviceAccountName")
             if pod.kind in ("runner", "job"):
@@ -142,32 +143,31 @@ class Isolated(Rule):
     equivalents = ("CIS 4.3.1", "CIS 4.3.2", "non-isolated-pod")
 
     def check(self, context: Context) -> Iterator[Hit]:
-        by_namespace: dict[str, list[Resource]] = {}
-        for policy in context.all(POLICY):
-            by_namespace.setdefault(namespace_of(policy), []).append(policy)
+        policies = list(context.all(POLICY))
+        for policy in policies:
             for cidr, exceptions in self._open(policy):
-                if look.covers(cidr, IMDS) and not any(look.covers(e, IMDS) for e in exceptions):
+                if look.covers(cidr, IMDS) and not any(look.unknown(e) or look.covers(e, IMDS) for e in exceptions):
                     yield hit(policy, f"its egress to {cidr} reaches {IMDS}")
         for made in context.all(NAMESPACE):
-            name = name_of(made)
-            mine = by_namespace.get(name, []) if name else list(context.refer(POLICY, "metadata", made))
-            if not any(map(self._denies, mine)):
+            if not any(is_in(policy, made) and self._denies(policy) for policy in policies):
                 yield hit(made, "it has no NetworkPolicy that denies by default")
 
     @staticmethod
     def _denies(policy: Resource) -> bool:
         spec = look.at(policy.inputs, "spec")
+        types = look.at(spec, "policyTypes")
         everyone = not look.pairs(spec, "podSelector")
-        return everyone and {"Ingress", "Egress"} <= set(look.each(spec, "policyTypes"))
+        return everyone and (look.unsure(types) or {"Ingress", "Egress"} <= set(map(str, look.many(types))))
 
     @staticmethod
     def _open(policy: Resource) -> Iterator[tuple[Any, list[Any]]]:
         for rule in look.each(policy.inputs, "spec", "egress"):
-            if not look.each(rule, "to"):
+            peers = look.at(rule, "to")
+            if not look.given(peers):
                 yield "0.0.0.0/0", []
             for peer in look.each(rule, "to"):
                 if cidr := look.text(peer, "ipBlock", "cidr"):
-                    yield cidr, look.each(peer, "ipBlock", "except")
+                    yield cidr, look.many(look.at(peer, "ipBlock", "except"))
 
     def example_pass(self) -> Context:
         return self._with(["169.254.0.0/16"])
@@ -217,7 +217,9 @@ class SecretsKept(Rule):
             for container in pod.containers:
                 for variable in look.each(container, "env"):
                     name = look.text(variable, "name")
-                    if look.at(variable, "valueFrom", "secretKeyRef"):
+                    if look.unknown(variable):
+                        continue
+                    if look.given(look.at(variable, "valueFrom", "secretKeyRef")):
                         yield hit(pod.resource, f"{name} puts a secret into the environment of {pod.where}")
                     elif _CREDENTIAL.search(name) and look.given(look.at(variable, "value")):
                         yield hit(pod.resource, f"{name} looks like a credential in clear in {pod.where}")
@@ -289,8 +291,9 @@ class ModestPods(Rule):
                 yield "has an image that changes under its name"
         if privileged(container):  # PAD-28 asks why
             return
-        dropped = {str(each).upper() for each in look.each(container, "securityContext", "capabilities", "drop")}
-        if not dropped & {"ALL", "NET_RAW"}:
+        drops = look.at(container, "securityContext", "capabilities", "drop")
+        dropped = {str(each).upper() for each in look.many(drops)}
+        if not look.unsure(drops) and not dropped & {"ALL", "NET_RAW"}:
             yield "keeps NET_RAW, with which it can forge packets of its neighbours"
         if pod.kind == "object" and not look.on(look.at(container, "securityContext", "readOnlyRootFilesystem")):
             yield "can write to its own root file system"

@@ -21,6 +21,18 @@ def unknown(value: Any) -> bool:
     return isinstance(opened(value), str) and opened(value) == UNKNOWN
 
 
+def unsure(value: Any) -> bool:
+    """Whether anything in a value is not known yet."""
+    value = opened(value)
+    match value:
+        case Mapping():
+            return any(map(unsure, value.values())) or any(map(unknown, value))
+        case list() | tuple():
+            return any(map(unsure, value))
+        case _:
+            return unknown(value)
+
+
 def at(value: Any, *path: str | int) -> Any:
     """What stands at `path`: None where nothing does, UNKNOWN where a part of the way is not known yet."""
     for step in path:

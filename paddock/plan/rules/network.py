@@ -51,7 +51,7 @@ class PrivateNodes(Rule):
                 yield hit(made, "whatever starts here gets a public address")
         public = set(self._public(context))
         for made in context.all(NODE_GROUP):
-            if public & {subnet for subnet in look.each(made.inputs, "subnetIds") if not look.unknown(subnet)}:
+            if public & set(map(str, look.each(made.inputs, "subnetIds"))):
                 yield hit(made, "nodes stand in a subnet that the internet gateway serves")
 
     @staticmethod

@@ -68,6 +68,14 @@ def namespace_of(made: Resource) -> str:
     return look.text(made.inputs, "metadata", "namespace") or look.text(made.inputs, "namespace")
 
 
+def is_in(made: Resource, namespace: Resource) -> bool:
+    """Whether an object is in a namespace: by its name, or as it takes the name from the namespace itself."""
+    name = namespace_of(made)
+    if name and name_of(namespace):
+        return name == name_of(namespace)
+    return any(namespace.urn in made.property_dependencies.get(key, ()) for key in ("metadata", "namespace"))
+
+
 def pods(context: Context) -> Iterator[Pod]:
     for release in scale_sets(context):
         namespace = namespace_of(release)

@@ -37,7 +37,7 @@ class Repositories(Rule):
                 yield hit(made, "images are not scanned when they are pushed")
             encryption = look.at(made.inputs, "encryptionConfigurations", 0)
             ours = look.at(encryption, "encryptionType") == "KMS" and look.given(look.at(encryption, "kmsKey"))
-            if not ours and not look.unknown(encryption):
+            if not ours and not look.unsure(encryption):
                 yield hit(made, "it is not encrypted with a key of ours")
         for made in context.all("aws:ecrpublic/repository:Repository"):
             yield hit(made, "everybody can pull from it")

@@ -35,7 +35,8 @@ def put(kind: str, name: str, path: str, value: Any) -> Callable[[Graph], Graph]
             del place[last]
         else:
             place[last] = value(place[last]) if callable(value) else value
-        return _with(graph, [replace(found, inputs=inputs)])
+        depends = {key: urns for key, urns in found.property_dependencies.items() if key in inputs}
+        return _with(graph, [replace(found, inputs=inputs, property_dependencies=depends)])
 
     return change
 

@@ -1,0 +1,144 @@
+"""What every rule is made of, and what holds for all of them on any fleet."""
+
+from __future__ import annotations
+
+import copy
+import re
+from dataclasses import replace
+from datetime import date
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from paddock.plan.graph import Graph
+from paddock.plan.rules import RULES, judge, reference
+from paddock.plan.rules.base import Context, Rule
+from paddock.plan.values import UNKNOWN, Secret
+from tests.plan.rules.breaking import add, option, put
+from tests.support import fleets
+
+TODAY = date(2026, 11, 21)
+EACH = pytest.mark.parametrize("rule", RULES.values(), ids=list(RULES))
+NASTY = (
+    UNKNOWN,
+    None,
+    True,
+    0,
+    -1.5,
+    "",
+    "*",
+    [],
+    {},
+    [None],
+    [[]],
+    {"a": [1]},
+    "{",
+    "Statement",
+    Secret("x"),
+    Secret([]),
+)
+
+
+@EACH
+def test_a_rule_passes_its_good_example_and_fails_its_bad_one(rule: Rule) -> None:
+    assert list(rule.check(rule.example_pass())) == []
+    assert list(rule.check(rule.example_fail()))
+
+
+@EACH
+def test_a_rule_says_what_why_and_how(rule: Rule) -> None:
+    assert re.fullmatch(r"(PAD|CON)-\d\d", rule.id)
+    for words in (rule.title, rule.why, rule.fix):
+        assert 10 < len(words) < 200
+        assert words == words.strip()
+    assert rule.why.endswith(".")
+    assert not rule.title.endswith(".")
+
+
+def test_the_page_of_rules_is_generated_from_them() -> None:
+    page = (fleets.ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
+    assert page == reference.page(), "run: python -m paddock.plan.rules.reference > docs/rules.md"
+
+
+def test_a_finding_names_subject_message_and_fix() -> None:
+    broken = put("Cluster", "cluster-eksCluster", "encryptionConfig", None)(fleets.graph("dev"))
+    (finding,) = (f for f in judge(Context(broken, today=TODAY)).findings if f.severity == "error")
+    assert (finding.id, finding.subject) == ("PAD-01", "cluster-eksCluster")
+    assert finding.message
+    assert finding.fix
+
+
+def test_secrets_are_not_asked_for_where_an_engine_has_opened_them() -> None:
+    opened = put("Secret", "arc-arc-runners-credential", "stringData", lambda secret: secret.value)(fleets.graph("dev"))
+    assert "PAD-31" not in {v.rule.id for v in judge(Context(opened, marks_secrets=False)).violations}
+
+
+def test_the_preview_of_a_new_stack_breaks_no_rule_and_says_what_it_cannot_see() -> None:
+    graph = fleets.graph("dev", preview=True)
+    judged = judge(Context(graph, fleet=fleets.named("dev").fleet, today=TODAY))
+    assert [finding for finding in judged.findings if finding.severity != "info"] == []
+    assert ("PAD-18", "network-flow-policy", "policy") in {
+        (each.rule, each.subject, each.property) for each in judged.unseen
+    }
+
+
+CONSISTENCY = [
+    ("CON-01", put("Release", "device-plugin", "values/tolerations", [])),
+    ("CON-01", put("Release", "device-plugin", "values/nfd/worker/tolerations/0/value", "present")),
+    ("CON-01", put("Release", "monitoring", "values/tolerations/0/effect", "NoExecute")),
+    ("CON-01", put("Release", "gpu", "values/template/spec/tolerations", [])),
+    ("CON-01", put("NodeGroup", "t4-spot", "taints", lambda taints: [*taints, {"key": "team", "value": "ml", "effect": "NO_EXECUTE"}])),
+    ("CON-02", put("Release", "gpu", "values/template/spec/nodeSelector", {"paddock.dev/pool": "t5"})),
+    ("CON-02", put("Release", "monitoring", "values/nodeSelector", {"nvidia.com/gpu.present": "yes"})),
+    ("CON-02", put("NodeGroup", "cluster-system", "labels", {"role": "sistem"})),
+    ("CON-03", put("NodeGroup", "a100-on-demand", "labels", lambda labels: {**labels, "team": "ml"})),
+    ("CON-03", put("Tag", "t4-spot-node-template/label/paddock.dev/pool", "tag/value", "t5")),
+    ("CON-04", put("Release", "gpu-l4", "values/scaleSetLabels", ["self-hosted", "linux", "x64", "GPU", "cuda"])),
+    ("CON-04", put("Release", "gpu-l4", "values/runnerScaleSetName", "gpu")),
+    ("CON-05", put("NodeGroup", "t4-spot", "taints/0/effect", "NoSchedule")),
+    ("CON-05", put("Tag", "t4-spot-node-template/taint/nvidia.com/gpu", "tag/value", "true:NO_SCHEDULE")),
+    ("CON-06", put("Release", "gpu", "version", "0.13.1")),
+    ("CON-07", option("ConfigMap", "monitoring-alerts", provider="")),
+    ("CON-08", option("Subnet", "network-private-us-west-2a", provider="urn:pulumi:prod::paddock::pulumi:providers:aws::default_7_51_1::id")),
+    ("CON-09", put("CronJob", "gpu-gpu-warm0", "metadata/name", "w" * 53)),
+    ("CON-10", put("ConfigMap", "arc-arc-runners-hooks", "metadata/namespace", "arc-systems")),
+    ("CON-10", put("Release", "gpu", "values/githubConfigSecret", "another")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rule", "breaking"), CONSISTENCY, ids=lambda each: each if isinstance(each, str) else "")
+def test_two_resources_that_disagree_are_told(rule: str, breaking: Any) -> None:
+    stack = fleets.named("prod")
+    violated = {
+        v.rule.id for v in judge(Context(breaking(fleets.graph("prod")), fleet=stack.fleet, today=TODAY)).violations
+    }
+    # A taint that is new or misspelt is also one that nothing tolerates, and one that its tag does not say.
+    assert {rule} <= violated <= {rule} | ({"CON-01", "CON-03"} if rule in ("CON-01", "CON-05") else set())
+
+
+@given(data=st.data())
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+def test_no_value_makes_a_rule_crash_and_none_unknown_breaks_one(data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(("dev", "monitoring", "docker", "images")))
+    graph, fleet = fleets.graph(name), fleets.named(name).fleet
+    broken, value = _disturbed(graph, data)
+    before = {(v.rule.id, v.hit) for v in judge(Context(graph, fleet=fleet, today=TODAY)).violations}
+    after = {(v.rule.id, v.hit) for v in judge(Context(broken, fleet=fleet, today=TODAY)).violations}
+    assert value != UNKNOWN or after <= before
+
+
+def _disturbed(graph: Graph, data: st.DataObject) -> tuple[Graph, Any]:
+    """One value somewhere in the graph, replaced by one that does not belong there."""
+    urn = data.draw(st.sampled_from([urn for urn, each in graph.resources.items() if each.inputs]))
+    inputs = copy.deepcopy(dict(graph.resources[urn].inputs))
+    place: Any = inputs
+    while True:
+        step = data.draw(st.sampled_from(list(place) if isinstance(place, dict) else range(len(place))))
+        below = place[step]
+        if not isinstance(below, dict | list) or not below or data.draw(st.booleans()):
+            break
+        place = below
+    place[step] = value = data.draw(st.sampled_from(NASTY))
+    return add(replace(graph.resources[urn], inputs=inputs))(graph), value
