@@ -28,11 +28,6 @@ def mean_idle(runner: Runner) -> float:
     return minutes / span
 
 
-def most_idle(runner: Runner) -> int:
-    """The most idle runners that are kept at any time."""
-    return max([runner.min, *(entry.min for entry in runner.warm)])
-
-
 def _times(entry: Warm) -> list[tuple[int, int]]:
     """(minute of the four weeks, idle runners from then on) each time the schedule fires."""
     minute, hour, day, month, weekday = entry.at.split()
