@@ -1,0 +1,230 @@
+"""What holds of every fleet's graph: the examples, one sample of each form, and hundreds that nobody thought of."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from paddock.fleet import FleetError
+from paddock.plan.graph import Graph, Resource
+from paddock.plan.run import plan_graph
+from paddock.plan.values import shown
+from tests.support.fleets import ALL, ROOT, SAMPLES, fleet_data, graph, named, stack
+from tests.support.rules import RULES, broken
+from tests.support.strategies import fleets
+
+# Four functions, so that the workers of a parallel run share the work: over 500 fleets in CI.
+EXAMPLES_EACH = 130 if os.environ.get("CI") else 30
+made_up = settings(
+    max_examples=EXAMPLES_EACH,
+    deadline=None,
+    derandomize=bool(os.environ.get("CI")),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
+)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_rule_holds(name: str) -> None:
+    assert broken(named(name).fleet, graph(name)) == {}
+
+
+def planned(data: dict[str, Any], *, preview: bool = False) -> Graph | None:
+    """The graph, or None where the fleet is refused in words. Nothing else may happen."""
+    try:
+        made = stack(data)
+    except FleetError:
+        return None
+    found = plan_graph(made, preview=preview)
+    assert broken(made.fleet, found) == {}
+    return found
+
+
+@made_up
+@given(fleets())
+def test_any_fleet_plans_or_is_refused(data: dict[str, Any]) -> None:
+    planned(data)
+
+
+@made_up
+@given(fleets().filter(lambda data: "existing" in data["network"]))
+def test_any_fleet_in_an_adopted_network_plans_or_is_refused(data: dict[str, Any]) -> None:
+    planned(data)
+
+
+@made_up
+@given(fleets(), st.sampled_from(["dind", "kubernetes-novolume", "none"]))
+def test_any_fleet_of_one_container_mode_plans_or_is_refused(data: dict[str, Any], mode: str) -> None:
+    planned({**data, "runners": {name: {**runner, "container": mode} for name, runner in data["runners"].items()}})
+
+
+@made_up
+@given(fleets().map(lambda data: {**data, "images": {"repositories": []}}))
+def test_any_first_preview_declares_what_creation_does(data: dict[str, Any]) -> None:
+    try:
+        made = stack(data)
+    except FleetError:
+        return
+    previewed, created = plan_graph(made, preview=True), plan_graph(made)
+
+    assert set(previewed.resources) == set(created.resources)
+
+
+def test_made_up_fleets_are_mostly_valid() -> None:
+    valid: list[bool] = []
+
+    @settings(max_examples=200, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @given(fleets())
+    def collect(data: dict[str, Any]) -> None:
+        try:
+            stack(data)
+        except FleetError:
+            valid.append(False)
+        else:
+            valid.append(True)
+
+    collect()
+
+    assert sum(valid) > len(valid) / 3
+
+
+# ---- a small change stays small ----
+
+
+def changed(before: Graph, after: Graph) -> set[str]:
+    """Names of the resources that differ, with their parents' names."""
+    return {
+        f"{urn.split('::')[2].split('$')[-1].rpartition(':')[2]} {urn.split('::')[3]}"
+        for urn in before.resources.keys() | after.resources.keys()
+        if _seen(before.resources.get(urn)) != _seen(after.resources.get(urn))
+    }
+
+
+def _seen(resource: Resource | None) -> Any:
+    return resource and (shown(resource.inputs), resource.dependencies, resource.provider)
+
+
+TWO = fleet_data(
+    pools={
+        "t4": {"instances": ["g4dn.xlarge"], "nodes": {"max": 2}},
+        "l4": {"instances": ["g6.xlarge"], "nodes": {"max": 2}},
+    },
+    runners={"gpu": {"pool": "t4", "max": 2}, "other": {"pool": "l4", "max": 2}},
+)
+
+
+def _edited(edit: Callable[[dict[str, Any]], Any]) -> set[str]:
+    data = deepcopy(TWO)
+    edit(data)
+    return changed(plan_graph(stack(TWO)), plan_graph(stack(data)))
+
+
+def test_labels_of_a_runner_change_that_runner_only() -> None:
+    assert _edited(lambda data: data["runners"]["gpu"].update(labels=["gpu", "cuda"])) == {"Release gpu"}
+
+
+def test_another_pool_touches_no_other_pool() -> None:
+    pool = {"instances": ["g5.xlarge"], "nodes": {"max": 1}}
+    found = _edited(lambda data: data["pools"].update(a10g=pool))
+
+    assert found
+    assert {name for name in found if not re.match(r"\w+ a10g($|-)", name)} == set()
+
+
+def test_another_shared_pool_also_changes_how_gpus_are_shared() -> None:
+    pool = {"instances": ["g5.xlarge"], "nodes": {"max": 1}, "sharing": {"timeSlicing": 2}}
+    found = _edited(lambda data: data["pools"].update(a10g=pool))
+
+    assert {name for name in found if not re.match(r"\w+ a10g($|-)", name)} == {"Release device-plugin"}
+
+
+def test_another_runner_changes_the_quota_and_nothing_of_the_others() -> None:
+    found = _edited(lambda data: data["runners"].update(third={"pool": "t4", "max": 1}))
+
+    assert {name for name in found if " third" not in name} == {"ResourceQuota arc-arc-runners-quota"}
+
+
+def test_size_of_a_pool_changes_its_node_group_and_the_quota() -> None:
+    found = _edited(lambda data: data["pools"]["t4"]["nodes"].update(max=3))
+
+    assert found == {"NodeGroup t4-spot", "ResourceQuota arc-arc-runners-quota"}
+
+
+# ---- the rules themselves ----
+
+
+# The fleet itself refuses two runners with the same labels.
+@pytest.mark.parametrize("rule", sorted(RULES.keys() - {"labels_are_unique"}))
+def test_every_rule_can_be_broken(rule: str) -> None:
+    sample, type_, change = BREAKS[rule]
+    good = graph(sample)
+    resources = dict(good.resources)
+    for urn, resource in good.resources.items():
+        if resource.type == type_:
+            inputs = deepcopy(dict(resource.inputs))
+            options = change(inputs) or {}
+            fields = {name: getattr(resource, name) for name in Resource.__slots__}
+            resources[urn] = Resource(**{**fields, "inputs": inputs, **options})
+    bad = Graph(good.project, good.stack, resources, good.outputs, good.lookups)
+
+    assert rule in broken(named(sample).fleet, bad)
+
+
+def _template(values: dict[str, Any]) -> Any:
+    return values["values"].get("template", {"spec": {"containers": [{"env": []}]}})["spec"]
+
+
+RELEASE, GROUP = "kubernetes:helm.sh/v3:Release", "aws:eks/nodeGroup:NodeGroup"
+BREAKS: dict[str, tuple[str, str, Callable[[dict[str, Any]], dict[str, Any] | None]]] = {
+    "launch_templates_are_safe": (
+        "smallest",
+        "aws:ec2/launchTemplate:LaunchTemplate",
+        lambda inputs: inputs["metadataOptions"].update(httpTokens="optional"),
+    ),
+    "gpu_pools_are_tainted_and_scaled": ("smallest", GROUP, lambda inputs: inputs.update(taints=[])),
+    "scale_from_zero_is_told_everything": ("smallest", GROUP, lambda inputs: inputs["labels"].update(extra="1")),
+    "providers_are_explicit": ("smallest", "aws:ec2/vpc:Vpc", lambda _: {"provider": ""}),
+    "gpu_pods_tolerate_the_taint": ("smallest", RELEASE, lambda inputs: _template(inputs).update(tolerations=[])),
+    "scale_sets_follow_the_controller": ("smallest", RELEASE, lambda _: {"dependencies": ()}),
+    "nobody_may_do_everything": (
+        "smallest",
+        "aws:iam/rolePolicy:RolePolicy",
+        lambda inputs: inputs.update(
+            policy='{"Statement": [{"Effect": "Allow", "Action": ["ec2:RunInstances"], "Resource": "*"}]}'
+        ),
+    ),
+    "secrets_are_wrapped": (
+        "smallest",
+        "kubernetes:core/v1:Secret",
+        lambda inputs: inputs.update(stringData={"github_app_private_key": "<not decrypted>"}),
+    ),
+    "what_is_lost_for_ever_is_protected": ("smallest", GROUP, lambda _: {"protect": True}),
+    "runner_pods_find_a_node": ("smallest", GROUP, lambda inputs: inputs.update(labels={})),
+    "pods_are_whole": (
+        "smallest",
+        RELEASE,
+        lambda inputs: _template(inputs)["containers"][0]["env"].extend([{"name": "A"}, {"name": "A"}]),
+    ),
+    "system_pods_stay_off_gpu_nodes": ("smallest", RELEASE, lambda inputs: inputs["values"].update(nodeSelector={})),
+}
+
+
+def test_program_reads_on_one_screen_and_knows_no_test() -> None:
+    program = (ROOT / "infra/program.py").read_text(encoding="utf-8")
+    everything = "\n".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "infra").glob("*.py")))
+
+    assert len(program.splitlines()) <= 80
+    for branch in ("is_dry_run", "dry_run", "os.environ", "getenv", "PADDOCK_", "pytest", "mock"):
+        assert branch not in everything.replace('"PADDOCK_GPUS"', ""), branch
+
+
+def test_every_sample_is_a_fleet() -> None:
+    for name in SAMPLES:
+        assert named(name).fleet
