@@ -49,7 +49,13 @@ def short(document: Document) -> list[Document]:
 
 
 def amount(value: float | None, unit: str = "") -> str:
-    return "unknown" if value is None else f"{value:,.0f} {unit}".rstrip()
+    """`1,248 vCPU`, `3 addresses`, `0.4 TiB`; `unknown` for what is not known."""
+    if value is None:
+        return "unknown"
+    if unit.islower() and value != 1:
+        unit += "es" if unit.endswith("s") else "s"
+    told = f"{value:,.0f}" if value == int(value) else f"{value:,.1f}"
+    return f"{told} {unit}".rstrip()
 
 
 def _calmer(each: Document) -> str:
@@ -70,8 +76,8 @@ def _share(need: float | None, has: float | None) -> Html:
     share = need / has if has > 0 else (0.0 if need <= 0 else 2.0)
     over = share > 1
     bar = svg(
-        f"{share:.0%} of the default" if has > 0 else "the default is none", 120, 6,
-        rect(0, 0, 120, 6, "track", 3), rect(0, 0, 120 * min(1.0, max(share, 0.0)), 6, "over" if over else "use", 3),
+        f"{share:.0%} of the default" if has > 0 else "the default is none", 90, 6,
+        rect(0, 0, 90, 6, "track", 3), rect(0, 0, 90 * min(1.0, max(share, 0.0)), 6, "over" if over else "use", 3),
     )  # fmt: skip
     told = "\u2717 ask for more" if over else "within it"
     return join(bar, tag("span", told, class_="warn" if over else None))
