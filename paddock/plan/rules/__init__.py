@@ -19,7 +19,8 @@ from paddock.plan.rules.suppressions import Suppression
 BASELINE: tuple[Rule, ...] = tuple(
     sorted(
         (
-            *cluster.RULES, *network.RULES, *nodes.RULES, *iam.RULES, *storage.RULES, *kubernetes.RULES, *supply_chain.RULES
+            *cluster.RULES, *network.RULES, *nodes.RULES, *iam.RULES, *storage.RULES, *kubernetes.RULES,
+            *supply_chain.RULES,
         ),
         key=lambda rule: rule.id,
     )

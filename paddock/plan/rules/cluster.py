@@ -147,7 +147,7 @@ class AccessByEntries(Rule):
     severity: ClassVar[Severity] = "error"
     title = "Access is by access entries, nobody is admin by accident"
     why = "The aws-auth map is edited from inside the cluster, and whoever creates a cluster is its admin for ever."
-    fix = "authenticationMode API, bootstrapClusterCreatorAdminPermissions false, entries for roles and not whole accounts"
+    fix = "authenticationMode API, bootstrapClusterCreatorAdminPermissions false, entries for single roles"
     equivalents = ("CIS 4.1.7", "CIS 5.5.1")
 
     def check(self, context: Context) -> Iterator[Hit]:

@@ -317,7 +317,7 @@ class TaintSpelling(Rule):
     id = "CON-05"
     severity: ClassVar[Severity] = "error"
     title = "Taints are spelled as each API spells them"
-    why = "EKS takes NO_SCHEDULE and Kubernetes NoSchedule; the wrong one is refused at best, and matches nothing at worst."
+    why = "EKS takes NO_SCHEDULE and Kubernetes NoSchedule; the wrong one is refused, or matches nothing."
     fix = "NO_SCHEDULE in node groups; NoSchedule in tolerations, user data and autoscaler tags"
 
     def check(self, context: Context) -> Iterator[Hit]:
@@ -494,9 +494,9 @@ class References(Rule):
             return
         maps = {(namespace_of(made), name_of(made)) for made in context.all(CONFIG_MAP)}
         for made in context.graph.resources.values():
-            if made.type.startswith("kubernetes:") and made.type != NAMESPACE:
-                if (namespace := namespace_of(made)) not in ours | self._GIVEN:
-                    yield hit(made, f"there is no namespace {namespace}")
+            namespace = namespace_of(made) if made.type.startswith("kubernetes:") and made.type != NAMESPACE else ""
+            if namespace not in ours | self._GIVEN:
+                yield hit(made, f"there is no namespace {namespace}")
         for pod in pods(context):
             if pod.namespace in ours:
                 for volume in look.each(pod.spec, "volumes"):
@@ -527,5 +527,6 @@ class References(Rule):
 
 
 RULES = (
-    Tolerated(), Selected(), ScaleFromZero(), LabelSets(), TaintSpelling(), SameArc(), NamedCluster(), NamedAccount(), Names(), References()
+    Tolerated(), Selected(), ScaleFromZero(), LabelSets(), TaintSpelling(), SameArc(), NamedCluster(), NamedAccount(),
+    Names(), References(),
 )  # fmt: skip

@@ -145,7 +145,8 @@ class NoAdministrators(Rule):
     why = "A runner fleet is where other people's code runs: one such policy and the account is theirs."
     fix = "list the actions; give iam:PassRole the ARN of the one role"
     equivalents = (
-        "CKV_AWS_1", "CKV_AWS_49", "CKV_AWS_62", "CKV_AWS_63", "CKV_AWS_274", "CKV_AWS_275", "CKV2_AWS_40", "CKV2_AWS_56",
+        "CKV_AWS_1", "CKV_AWS_49", "CKV_AWS_62", "CKV_AWS_63", "CKV_AWS_274", "CKV_AWS_275",
+        "CKV2_AWS_40", "CKV2_AWS_56",
         "AWS-0057", "AWS-0342",
     )  # fmt: skip
 
@@ -169,7 +170,8 @@ class NoAdministrators(Rule):
 
 _READS = ("*:Describe*", "*:List*", "*:Get*", "*:BatchGet*", "*:Search*")
 _DATA = (
-    "s3:GetObject*", "ssm:GetParameter*", "secretsmanager:*", "kms:*", "dynamodb:*Get*", "lambda:GetFunction*", "ec2:GetPasswordData",
+    "s3:GetObject*", "ssm:GetParameter*", "secretsmanager:*", "kms:*", "dynamodb:*Get*", "lambda:GetFunction*",
+    "ec2:GetPasswordData",
     "sts:Get*Token", "iam:GetAccountAuthorizationDetails", "codecommit:*", "sqs:*", "logs:GetLog*", "ecr:BatchGetImage",
     "ecr:GetDownloadUrlForLayer",
 )  # fmt: skip
@@ -191,7 +193,8 @@ class NamedResources(Rule):
     why = "Rights on every resource are how a small role becomes a large one, and how data leaves."
     fix = "put the ARNs into Resource, or a Condition on a tag"
     equivalents = (
-        *(f"CKV_AWS_{n}" for n in range(107, 112)), *(f"CKV_AWS_{n}" for n in range(286, 291)), "CKV_AWS_355", "CKV_AWS_356"
+        *(f"CKV_AWS_{n}" for n in range(107, 112)), *(f"CKV_AWS_{n}" for n in range(286, 291)),
+        "CKV_AWS_355", "CKV_AWS_356",
     )  # fmt: skip
 
     def check(self, context: Context) -> Iterator[Hit]:
@@ -228,7 +231,7 @@ class GitHubTrust(Rule):
     severity: ClassVar[Severity] = "error"
     title = "GitHub's tokens are trusted for one repository and one branch, tag or environment"
     why = "With a wildcard in sub, every pull request of every fork, or anybody on GitHub, can take the role."
-    fix = 'StringEquals on aud (sts.amazonaws.com) and on sub ("repo:ORG/REPO:environment:NAME" or ":ref:refs/heads/BRANCH")'
+    fix = 'StringEquals on aud (sts.amazonaws.com) and sub ("repo:ORG/REPO:environment:NAME" or ":ref:refs/heads/NAME")'
     equivalents = ("CKV_AWS_358", "CKV_AWS_393")
 
     def check(self, context: Context) -> Iterator[Hit]:

@@ -118,9 +118,9 @@ class NothingIn(Rule):
 
     def check(self, context: Context) -> Iterator[Hit]:
         for group in context.all(GROUP):
-            if look.text(group.inputs, "description") in ("", "Managed by Pulumi", "Managed by Terraform"):
-                if not look.unknown(look.at(group.inputs, "description")):
-                    yield hit(group, "it has no description")
+            said = look.at(group.inputs, "description")
+            if said in (None, "", "Managed by Pulumi", "Managed by Terraform"):
+                yield hit(group, "it has no description")
         for where, direction, rule in rules(context):
             if not look.given(rule.get("description")):
                 yield hit(where, f"an {direction} rule has no description")

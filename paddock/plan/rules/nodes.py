@@ -193,7 +193,8 @@ class ImagesPinned(Rule):
 
 
 _SECRETS = re.compile(
-    r"\b(AKIA|ASIA)[A-Z0-9]{16}\b|-----BEGIN [A-Z ]*PRIVATE KEY-----|\bgh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}"
+    r"\b(AKIA|ASIA)[A-Z0-9]{16}\b|-----BEGIN [A-Z ]*PRIVATE KEY-----"
+    r"|\bgh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}"
     r"|(?i:(password|passwd|secret_access_key|api_?key|auth_?token)\s*[=:]\s*['\"]?[^\s'\"$<{]{8,})"
 )
 
@@ -277,7 +278,8 @@ class KubeletDefaults(Rule):
     def _user_data(config: Mapping[str, Any]) -> str:
         part = yaml.safe_dump({"kind": "NodeConfig", "spec": {"kubelet": {"config": dict(config)}}})
         return _base64(
-            f'Content-Type: multipart/mixed; boundary="//"\n\n--//\nContent-Type: application/node.eks.aws\n\n{part}\n--//--\n'
+            'Content-Type: multipart/mixed; boundary="//"\n\n'
+            f"--//\nContent-Type: application/node.eks.aws\n\n{part}\n--//--\n"
         )
 
 

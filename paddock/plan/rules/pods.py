@@ -1,4 +1,4 @@
-"""Every pod that a program's resources lead to, wherever it is written: objects, chart values, templates in ConfigMaps."""
+"""Every pod that a program leads to, wherever it is written: objects, values of charts, templates in ConfigMaps."""
 
 from __future__ import annotations
 

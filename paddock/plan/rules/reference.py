@@ -11,7 +11,8 @@ from paddock.plan.rules.suppressions import EXAMPLE, LEAST_REASON
 
 _HEAD = """# Rules
 
-`inv plan` holds every rule below against what `pulumi up` would make. An error fails the plan; a warning or a note does not.
+`inv plan` holds every rule below against what `pulumi up` would make. An error fails the plan,
+a warning or a note does not.
 The same rules run inside Pulumi, also on what components in other languages make:
 
 ```sh

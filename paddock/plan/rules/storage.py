@@ -25,7 +25,8 @@ class Repositories(Rule):
     why = "A tag that moves makes yesterday's green build and today's two different images with one name."
     fix = "imageTagMutability IMMUTABLE, scanOnPush true, encryptionType KMS with a key"
     equivalents = (
-        "CKV_AWS_51", "CKV_AWS_163", "CKV_AWS_136", "CKV_AWS_32", "AWS-0031", "AWS-0030", "AWS-0033", "AWS-0032", "CIS 5.1.1"
+        "CKV_AWS_51", "CKV_AWS_163", "CKV_AWS_136", "CKV_AWS_32", "AWS-0031", "AWS-0030", "AWS-0033", "AWS-0032",
+        "CIS 5.1.1",
     )  # fmt: skip
 
     def check(self, context: Context) -> Iterator[Hit]:

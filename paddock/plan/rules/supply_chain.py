@@ -68,9 +68,10 @@ class Dockerfiles(Rule):
     severity: ClassVar[Severity] = "warning"
     title = "Dockerfiles start from a digest, end as an ordinary user, and hold no secrets"
     why = "A tag is whatever its owner pushed last; ARG and ENV stay readable in every layer of the image."
-    fix = "FROM name@sha256:...; COPY in place of ADD; update and install in one RUN; USER at the end; RUN --mount=type=secret"
+    fix = "FROM name@sha256:...; COPY for ADD; update and install in one RUN; USER at the end; --mount=type=secret"
     equivalents = (
-        "DL3006", "DL3007", "DL3008", "DL3009", "DL3020", "DL4006", "DS-0001", "DS-0002", "DS-0005", "DS-0017", "DS-0029", "DS-0031"
+        "DL3006", "DL3007", "DL3008", "DL3009", "DL3020", "DL4006", "DS-0001", "DS-0002", "DS-0005", "DS-0017",
+        "DS-0029", "DS-0031",
     )  # fmt: skip
 
     def check(self, context: Context) -> Iterator[Hit]:
@@ -188,7 +189,7 @@ class Workflows(Rule):
     severity: ClassVar[Severity] = "error"
     title = "Workflows pin actions by commit and start with read rights only"
     why = "A moved tag of one action has run in thousands of repositories at once; what its token may do is the damage."
-    fix = "uses: owner/action@<commit>  # version; permissions: {contents: read} at the top, more in the job that needs it"
+    fix = "uses: owner/action@<commit>  # version; permissions: {contents: read} at the top, more in one job"
     equivalents = ("Token-Permissions", "Pinned-Dependencies")
 
     def check(self, context: Context) -> Iterator[Hit]:

@@ -89,7 +89,15 @@ CONSISTENCY = [
     ("CON-01", put("Release", "device-plugin", "values/nfd/worker/tolerations/0/value", "present")),
     ("CON-01", put("Release", "monitoring", "values/tolerations/0/effect", "NoExecute")),
     ("CON-01", put("Release", "gpu", "values/template/spec/tolerations", [])),
-    ("CON-01", put("NodeGroup", "t4-spot", "taints", lambda taints: [*taints, {"key": "team", "value": "ml", "effect": "NO_EXECUTE"}])),
+    (
+        "CON-01",
+        put(
+            "NodeGroup",
+            "t4-spot",
+            "taints",
+            lambda taints: [*taints, {"key": "team", "value": "ml", "effect": "NO_EXECUTE"}],
+        ),
+    ),
     ("CON-02", put("Release", "gpu", "values/template/spec/nodeSelector", {"paddock.dev/pool": "t5"})),
     ("CON-02", put("Release", "monitoring", "values/nodeSelector", {"nvidia.com/gpu.present": "yes"})),
     ("CON-02", put("NodeGroup", "cluster-system", "labels", {"role": "sistem"})),
@@ -101,11 +109,18 @@ CONSISTENCY = [
     ("CON-05", put("Tag", "t4-spot-node-template/taint/nvidia.com/gpu", "tag/value", "true:NO_SCHEDULE")),
     ("CON-06", put("Release", "gpu", "version", "0.13.1")),
     ("CON-07", option("ConfigMap", "monitoring-alerts", provider="")),
-    ("CON-08", option("Subnet", "network-private-us-west-2a", provider="urn:pulumi:prod::paddock::pulumi:providers:aws::default_7_51_1::id")),
+    (
+        "CON-08",
+        option(
+            "Subnet",
+            "network-private-us-west-2a",
+            provider="urn:pulumi:prod::paddock::pulumi:providers:aws::default_7_51_1::id",
+        ),
+    ),
     ("CON-09", put("CronJob", "gpu-gpu-warm0", "metadata/name", "w" * 53)),
     ("CON-10", put("ConfigMap", "arc-arc-runners-hooks", "metadata/namespace", "arc-systems")),
     ("CON-10", put("Release", "gpu", "values/githubConfigSecret", "another")),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("rule", "breaking"), CONSISTENCY, ids=lambda each: each if isinstance(each, str) else "")
