@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,12 @@ from pulumi_policy import (
 )
 from pulumi_policy.proxy import UnknownValueError
 
-from paddock.fleet import Fleet, FleetError, parse
+from paddock.fleet import Fleet, FleetError, load, parse
 from paddock.plan import rules
 from paddock.plan.finding import Severity
 from paddock.plan.graph import Graph, Resource
 from paddock.plan.rules.base import Rule
+from paddock.plan.rules.suppressions import Suppression
 from paddock.plan.values import UNKNOWN
 
 NAME = "paddock"
@@ -35,30 +37,65 @@ def publish() -> None:
     PolicyPack(NAME, list(policies()), EnforcementLevel.MANDATORY)
 
 
-def policies(config: Config | None = None, today: date | None = None) -> list[StackValidationPolicy]:
-    """One policy a rule; two where a rule also has something milder to say; one for the suppressions."""
-    config = config or pulumi.runtime.get_config_env
+def policies(config: Config | None = None, today: date | None = None, root: Path = ROOT) -> list[StackValidationPolicy]:
+    """One policy a rule; two where a rule also has something milder to say; one for the suppressions.
+
+    `root` is the folder of the stack files and of what the rules about files look at.
+    """
+    pack = _Pack(config or pulumi.runtime.get_config_env, today, root)
     found = []
     for rule in rules.RULES.values():
-        found.append(_policy(rule, rule.severity, config, today))
+        found.append(_policy(rule, rule.severity, pack))
         if rule.milder:
-            found.append(_policy(rule, "warning", config, today))
-    return [*found, _suppressions(config, today)]
+            found.append(_policy(rule, "warning", pack))
+    return [*found, _suppressions(pack)]
 
 
-def _policy(rule: Rule, severity: Severity, config: Config, today: date | None) -> StackValidationPolicy:
+@dataclass(frozen=True, slots=True)
+class _Pack:
+    """What the policies have in common."""
+
+    config: Config
+    day: date | None
+    root: Path
+
+    @property
+    def today(self) -> date:
+        return self.day or date.today()
+
+    def judge(self, held: Graph, accepted: tuple[Suppression, ...], only: set[str] | None = None) -> rules.Evaluation:
+        _, fleet = self._told(held)
+        return rules.evaluate(held, fleet, accepted, self.today, root=self.root, only=only, marks_secrets=False)
+
+    def accepted(self, held: Graph) -> tuple[Suppression, ...]:
+        """The stack's suppressions. Raises FleetError."""
+        config, _ = self._told(held)
+        return rules.suppressions(config, self.today)
+
+    def _told(self, held: Graph) -> tuple[Mapping[str, str], Fleet | None]:
+        """The stack's configuration and its fleet: from the engine, or from the stack file when it says nothing.
+
+        Recent engines send the configuration in a call of which the SDK for policies keeps only the tags.
+        """
+        try:
+            if config := self.config():
+                return config, parse(config, held.project, held.stack)
+            stack = load(self.root, held.stack, self.today)
+        except FleetError:
+            return self.config(), None  # the program will refuse it, and say why
+        return (stack.config, stack.fleet) if stack.project == held.project else ({}, None)
+
+
+def _policy(rule: Rule, severity: Severity, pack: _Pack) -> StackValidationPolicy:
     own = severity == rule.severity
 
     def validate(args: StackValidationArgs, report: ReportViolation) -> None:
-        day = today or date.today()
+        held = graph(args.resources)
         try:
-            accepted = rules.suppressions(config(), day)
+            accepted = pack.accepted(held)
         except FleetError:
             accepted = ()  # the policy of the suppressions says so
-        judged = rules.evaluate(
-            graph(args.resources), _fleet(config()), accepted, day, root=ROOT, only={rule.id}, marks_secrets=False
-        )
-        for violation in judged.violations:
+        for violation in pack.judge(held, accepted, {rule.id}).violations:
             if (violation.severity == rule.severity) == own:
                 said = f"{violation.hit.subject}: {violation.hit.message}\n    fix: {rule.fix}"
                 report(said, violation.hit.urn or None)
@@ -73,21 +110,18 @@ def _policy(rule: Rule, severity: Severity, config: Config, today: date | None) 
     )
 
 
-def _suppressions(config: Config, today: date | None) -> StackValidationPolicy:
+def _suppressions(pack: _Pack) -> StackValidationPolicy:
     def validate(args: StackValidationArgs, report: ReportViolation) -> None:
-        day = today or date.today()
+        held = graph(args.resources)
         try:
-            accepted = rules.suppressions(config(), day)
+            accepted = pack.accepted(held)
         except FleetError as error:
             for problem in error.problems:
                 report(str(problem), None)
             return
-        if accepted:
-            held = graph(args.resources)
-            judged = rules.evaluate(held, _fleet(config()), accepted, day, root=ROOT, marks_secrets=False)
-            for finding in judged.findings:
-                if finding.id == rules.STALE:
-                    report(f"{finding.subject}: {finding.message}\n    fix: {finding.fix}", None)
+        for finding in pack.judge(held, accepted).findings if accepted else ():
+            if finding.id == rules.STALE:
+                report(f"{finding.subject}: {finding.message}\n    fix: {finding.fix}", None)
 
     return StackValidationPolicy(
         name=rules.STALE,
@@ -144,11 +178,3 @@ def _read(container: Any, key: Any) -> Any:
         return _plain(container[key])
     except UnknownValueError:
         return UNKNOWN
-
-
-def _fleet(config: Mapping[str, str]) -> Fleet | None:
-    """The stack's fleet; None where the engine does not tell, or the program will refuse it anyway."""
-    try:
-        return parse(config, pulumi.get_project(), pulumi.get_stack())
-    except FleetError:
-        return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -72,9 +73,11 @@ def _one(each: Resource) -> PolicyResource:
     )
 
 
-def _violations(graph: Graph, config: Mapping[str, str] | None = None) -> dict[str, list[tuple[str, str | None]]]:
+def _violations(
+    graph: Graph, config: Mapping[str, str] | None = None, root: Path = fleets.ROOT
+) -> dict[str, list[tuple[str, str | None]]]:
     args, found = _told(graph), {}
-    for policy in pack.policies(lambda: config or {}, TODAY):
+    for policy in pack.policies(lambda: config or {}, TODAY, root):
         said: list[tuple[str, str | None]] = []
         policy.validate(args, lambda message, urn=None, said=said: said.append((message, urn)))
         if said:
@@ -108,9 +111,20 @@ def test_a_policy_says_what_the_rule_says_of_the_same_resource() -> None:
 
 def test_suppressions_of_the_stack_hold_in_the_pack() -> None:
     entry = {"rule": "PAD-08", "resource": "t4", "reason": "until the driver is mended", "expires": "2027-01-31"}
-    config = {"paddock:suppressions": json.dumps([entry])}
+    config = {**fleets.named("dev").config, "paddock:suppressions": json.dumps([entry])}
     assert set(_violations(BROKEN(fleets.graph("dev")), config)) <= {"PAD-33-advice"}
     assert STALE in _violations(fleets.graph("dev"), config)
+
+
+def test_suppressions_are_read_from_the_stack_file_where_the_engine_does_not_tell(tmp_path: Path) -> None:
+    for name in ("Pulumi.yaml", "Pulumi.dev.yaml"):
+        (tmp_path / name).write_text((fleets.ROOT / name).read_text(encoding="utf-8"), encoding="utf-8")
+    with (tmp_path / "Pulumi.dev.yaml").open("a", encoding="utf-8") as file:
+        file.write(
+            "  paddock:suppressions:\n"
+            '    - {rule: PAD-08, resource: t4, reason: "until the driver is mended", expires: "2027-01-31"}\n'
+        )
+    assert set(_violations(BROKEN(fleets.graph("dev")), root=tmp_path)) <= {"PAD-33-advice"}
 
 
 def test_wrong_suppressions_excuse_nothing_and_are_told() -> None:
