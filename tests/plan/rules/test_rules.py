@@ -9,15 +9,17 @@ from datetime import date
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from paddock.fleet import FleetError
 from paddock.plan.graph import Graph
 from paddock.plan.rules import RULES, judge, reference
 from paddock.plan.rules.base import Context, Rule
+from paddock.plan.run import plan_graph
 from paddock.plan.values import UNKNOWN, Secret
 from tests.plan.rules.breaking import add, option, put
-from tests.support import fleets
+from tests.support import fleets, strategies
 
 TODAY = date(2026, 11, 21)
 EACH = pytest.mark.parametrize("rule", RULES.values(), ids=list(RULES))
@@ -131,6 +133,19 @@ def test_two_resources_that_disagree_are_told(rule: str, breaking: Any) -> None:
     }
     # A taint that is new or misspelt is also one that nothing tolerates, and one that its tag does not say.
     assert {rule} <= violated <= {rule} | ({"CON-01", "CON-03"} if rule in ("CON-01", "CON-05") else set())
+
+
+@given(data=strategies.fleets())
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+def test_whatever_fleet_is_written_only_what_was_asked_for_is_told(data: dict[str, Any]) -> None:
+    try:
+        stack = fleets.stack(data)
+    except FleetError:
+        assume(False)
+        raise
+    judged = judge(Context(plan_graph(stack), fleet=stack.fleet, today=TODAY))
+    asked = {"PAD-31", "PAD-33"} | ({"PAD-03"} if data["cluster"].get("endpoint") == {"allow": "any"} else set())
+    assert {finding.id for finding in judged.findings} <= asked, judged.findings
 
 
 @given(data=st.data())
