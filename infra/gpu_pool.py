@@ -41,7 +41,7 @@ class GpuPool(Component):
         self.register_outputs({"nodeGroups": {kind: group.id for kind, group in self.node_groups.items()}})
 
     def _template(self) -> aws.ec2.LaunchTemplate:
-        pool, disk = self.pool, self.pool.disk
+        pool, disk = self.pool, self.pool.root_disk
         volume = {"size": disk.size // 1024, "iops": disk.iops, "throughput": disk.throughput}
         bottlerocket = isinstance(self.fleet.ami(pool), Bottlerocket)
         system = {"size": 20, "iops": 3000, "throughput": 125}

@@ -333,4 +333,4 @@ def _disk(fleet: Fleet, pool: str, instance: InstanceType) -> int:
     spec = fleet.pools[pool]
     if spec.nvme == "auto" and instance.nvme_count and not isinstance(fleet.cluster, KubeconfigCluster):
         return instance.nvme_total_gb * 10**9 // 2**20 * FILESYSTEM_PERCENT // 100
-    return spec.disk.size * FILESYSTEM_PERCENT // 100
+    return spec.root_disk.size * FILESYSTEM_PERCENT // 100

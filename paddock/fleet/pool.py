@@ -135,6 +135,9 @@ class Disk(Model):
     """MiB/s; parallel image pull wants 600 and more."""
 
 
+LEAN_DISK = Disk.model_validate({"size": "50Gi", "iops": 3000, "throughput": 125})
+"""Enough for the system, where images and jobs live on local NVMe; iops and throughput are what gp3 has for nothing."""
+
 _NAME = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 LabelKey = Annotated[
     str,
@@ -176,8 +179,8 @@ class GpuPool(Model):
     """`none`, `{timeSlicing: N}`, `{mps: N}` or `{mig: PROFILE}`."""
     ami: Ami | None = None
     """Node image; by default the newest EKS NVIDIA release in the catalogue for the cluster's minor."""
-    disk: Disk = Disk()
-    """Root volume of each node."""
+    disk: Disk | None = None
+    """Root volume of each node; by default 50Gi where images and jobs live on local NVMe, else a fast 200Gi."""
     nvme: Literal["auto", "none"] = "auto"
     """`auto`: images and job workspaces on a RAID0 of the instance's local NVMe disks, where it has them."""
     max_pods: Annotated[int, Field(ge=8, le=737)] | None = None
@@ -226,6 +229,16 @@ class GpuPool(Model):
     @property
     def gpu(self) -> Gpu:
         return catalog.gpu(self.types[0].gpu or "")  # every type has one, or the pool would not be valid
+
+    @property
+    def on_nvme(self) -> bool:
+        """Whether images and jobs live on local NVMe, on every type of the pool."""
+        return self.nvme == "auto" and all(instance.nvme_count for instance in self.types)
+
+    @property
+    def root_disk(self) -> Disk:
+        """Root volume of each node: as written, or what is left for it to hold."""
+        return self.disk or (LEAN_DISK if self.on_nvme else Disk())
 
     @property
     def replicas(self) -> int:

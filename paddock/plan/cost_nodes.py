@@ -132,7 +132,7 @@ def _node(price: Money, root: Money) -> Money:
 
 def root_volume(fleet: Fleet, pool: GpuPool) -> Money:
     """USD/hour of a node's EBS volumes."""
-    disk = volume(pool.disk.size / 1024, pool.disk.iops, pool.disk.throughput, fleet.region)
+    disk = volume(pool.root_disk.size / 1024, pool.root_disk.iops, pool.root_disk.throughput, fleet.region)
     if not isinstance(fleet.ami(pool), Bottlerocket):
         return disk
     return total((disk, volume(*BOTTLEROCKET_SYSTEM, fleet.region)), "USD/hour")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from paddock import catalog
-from paddock.fleet import FleetError, NewNetwork, Stack
+from paddock.fleet import NewNetwork, Stack
 from paddock.fleet.capacity import Resources
 from paddock.fleet.quantity import format_cpu, format_memory
 from paddock.plan import compatibility, cost, fit, quota, rightsizing, rules, verdict
@@ -59,7 +59,7 @@ def make(stack: Stack, today: date, *, root: Path | None = None, use: Use = Use(
 
     Raises PlanError and FleetError.
     """
-    accepted = _suppressions(stack, today)
+    accepted = rules.suppressions(stack.config, today, stack.locate)
     fleet, graph = stack.fleet, plan_graph(stack)
     fits = fit.fit(fleet)
     verdicts = compatibility.check(fleet, today)
@@ -81,13 +81,6 @@ def make(stack: Stack, today: date, *, root: Path | None = None, use: Use = Use(
     )
     worst_first = tuple(sorted(found, key=lambda finding: _ORDER[finding.severity]))
     return Plan(stack, today, graph, fits, verdicts, evaluation, costs, sizes, needs, worst_first)
-
-
-def _suppressions(stack: Stack, today: date) -> tuple[rules.Suppression, ...]:
-    try:
-        return rules.suppressions(stack.config, today)
-    except FleetError as error:
-        raise FleetError(stack.locate(error.problems)) from None
 
 
 def _configuration(stack: Stack) -> Iterator[Finding]:

@@ -267,7 +267,7 @@ def _storage(fleet: Fleet) -> Iterator[QuotaNeed]:
     """gp3 root volumes, TiB."""
     parts = []
     for name, pool in fleet.pools.items():
-        nodes, disk = pool.nodes.max, pool.disk.size
+        nodes, disk = pool.nodes.max, pool.root_disk.size
         parts.append(Part(f"pools.{name}", nodes * disk / 1024 / 1024, f"{nodes} x {disk // 1024} GiB"))
     if isinstance(fleet.cluster, NewCluster):
         nodes, disk = fleet.cluster.system.nodes.max, fleet.cluster.system.disk

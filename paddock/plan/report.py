@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from paddock.fleet import Fleet, nodes
-from paddock.fleet.pool import Bottlerocket, Custom, EksManaged, GpuPool, Mig, Mps, TimeSlicing
 from paddock.fleet.quantity import format_cpu, format_memory
+from paddock.plan.describe import image, sharing
 from paddock.plan.cost_nodes import Range, RunnerCost
 from paddock.plan.fit import Fit
 from paddock.plan.money import Money
@@ -68,33 +68,9 @@ def _pool(fleet: Fleet, name: str) -> tuple[str, ...]:
         ", ".join(pool.instances),
         " then ".join(nodes.capacities(pool)) if fleet.owns_nodes else "already there",
         f"{pool.nodes.min}-{pool.nodes.max}",
-        f"{gpus}" if most == gpus else f"{gpus} as {most} ({_sharing(pool)})",
-        _image(fleet, pool) if fleet.owns_nodes else "as it is",
+        f"{gpus}" if most == gpus else f"{gpus} as {most} ({sharing(pool)})",
+        image(fleet, pool),
     )
-
-
-def _sharing(pool: GpuPool) -> str:
-    match pool.sharing:
-        case TimeSlicing(time_slicing=n):
-            return f"time-slicing {n}"
-        case Mps(mps=n):
-            return f"MPS {n}"
-        case Mig(mig=profile):
-            return f"MIG {profile}"
-        case _:
-            return "not shared"
-
-
-def _image(fleet: Fleet, pool: GpuPool) -> str:
-    match fleet.ami(pool):
-        case EksManaged(release=release):
-            return f"EKS NVIDIA {release}"
-        case Bottlerocket(bottlerocket=release):
-            return f"Bottlerocket NVIDIA {release}"
-        case Custom(custom=ami, driver=driver):
-            return f"{ami}, driver {driver}"
-        case _:
-            return "unknown"
 
 
 def _runner(plan: Plan, name: str) -> tuple[str | Text, ...]:

@@ -11,7 +11,7 @@ from paddock.catalog import InstanceType
 from paddock.catalog.table import sizes
 from paddock.fleet import Fleet
 from paddock.fleet.nodes import capacities
-from paddock.fleet.pool import Bottlerocket
+from paddock.fleet.pool import LEAN_DISK, Bottlerocket
 from paddock.fleet.quantity import format_cpu, format_memory
 from paddock.plan.finding import Finding
 from paddock.plan.money import HOURS_A_MONTH, Money, volume
@@ -25,8 +25,6 @@ OFTEN = 4
 """Spot Advisor's band above 20 % interrupted in a month."""
 WORTH_SAME, WORTH_OTHER = 0.10, 0.25
 """Savings worth saying: with the same GPU, and with another that has to be tried first."""
-LEAN_DISK = (50, 3000, 125)
-"""GiB, IOPS, MB/s: enough for the system where images and jobs live on local NVMe."""
 WORTH_DISK = 0.005
 """USD a node-hour."""
 
@@ -218,14 +216,13 @@ def _interrupted(fleet: Fleet, name: str) -> Iterator[Finding]:
 
 def _idle_disks(fleet: Fleet) -> Iterator[Finding]:
     """Fast root volumes beside local NVMe, which holds images and workspaces; pools with the same volume together."""
-    size, iops, throughput = LEAN_DISK
+    size, iops, throughput = LEAN_DISK.size // 1024, LEAN_DISK.iops, LEAN_DISK.throughput
     pools: dict[str, list[str]] = {}
     for name, pool in fleet.pools.items():
-        on_nvme = pool.nvme == "auto" and all(each.nvme_count for each in pool.types)
-        if on_nvme and not isinstance(fleet.ami(pool), Bottlerocket):
-            pools.setdefault(pool.disk.model_dump_json(), []).append(name)
+        if pool.on_nvme and not isinstance(fleet.ami(pool), Bottlerocket):
+            pools.setdefault(pool.root_disk.model_dump_json(), []).append(name)
     for names in pools.values():
-        disk = fleet.pools[names[0]].disk
+        disk = fleet.pools[names[0]].root_disk
         now = volume(disk.size / 1024, disk.iops, disk.throughput, fleet.region)
         lean = volume(min(size, disk.size / 1024), iops, throughput, fleet.region)
         if now.value is None or lean.value is None or now.value - lean.value < WORTH_DISK:

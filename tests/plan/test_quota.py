@@ -35,7 +35,7 @@ def test_dev() -> None:
     assert found[STANDARD].need == 4 * 2  # four system nodes of 2 vCPU
     assert G not in found
     assert (found["L-0263D0A3"].need, found["L-F678F1CE"].need) == (1, 1)
-    assert found["L-7A658B76"].need == pytest.approx((5 * 200 + 4 * 50) / 1024)
+    assert found["L-7A658B76"].need == pytest.approx((5 * 50 + 4 * 50) / 1024)
 
 
 def test_prod() -> None:

@@ -146,12 +146,12 @@ def test_often_interrupted_types_are_named(prices: Any) -> None:
 
 
 def test_a_fast_root_volume_beside_nvme() -> None:
-    finding = found(fleet({"nodes": {"max": 2}}))["RSZ006"]
+    fast = {"size": "200Gi", "iops": 6000, "throughput": 600}
+    finding = found(fleet({"nodes": {"max": 2}, "disk": fast}))["RSZ006"]
     # (16 + 15 + 19) - 50 x 0.08 = 46 USD a month and node
     assert "92 USD a month with 2 nodes" in finding.message
-    lean = {"size": "50Gi", "iops": 3000, "throughput": 125}
-    assert "RSZ006" not in found(fleet({"disk": lean}))
-    assert "RSZ006" not in found(fleet({"nvme": "none"}))
+    assert "RSZ006" not in found(fleet({"nodes": {"max": 2}}))  # the default is lean there
+    assert "RSZ006" not in found(fleet({"nvme": "none", "disk": fast}))
     assert "RSZ006" not in found(fleet({"instances": ["p3.2xlarge"]}))  # has no local disk
 
 
