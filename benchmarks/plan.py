@@ -55,7 +55,16 @@ def main() -> None:
                    process("-m", "paddock", "--list"), process("-c", "import invoke")),
             fits(runs),
         ]  # fmt: skip
-    print(json.dumps({"date": datetime.now(UTC).isoformat(timespec="seconds"), "python": sys.version.split()[0], "results": results}, indent=2))
+    print(
+        json.dumps(
+            {
+                "date": datetime.now(UTC).isoformat(timespec="seconds"),
+                "python": sys.version.split()[0],
+                "results": results,
+            },
+            indent=2,
+        )
+    )
 
 
 def process(*arguments: str) -> Callable[[], float]:
@@ -67,7 +76,9 @@ def process(*arguments: str) -> Callable[[], float]:
     return run
 
 
-def paired(name: str, goal: float, runs: int, first: Callable[[], float], second: Callable[[], float]) -> dict[str, object]:
+def paired(
+    name: str, goal: float, runs: int, first: Callable[[], float], second: Callable[[], float]
+) -> dict[str, object]:
     first(), second()
     pairs = [(first(), second()) for _ in range(runs)]
     ratios = [a / b for a, b in pairs]
@@ -77,8 +88,11 @@ def paired(name: str, goal: float, runs: int, first: Callable[[], float], second
         "range": [round(min(ratios), 2), round(max(ratios), 2)],
         "goal": f"<= {goal:g}",
         "met": statistics.median(ratios) <= goal,
-        "seconds": {"first": round(statistics.median(a for a, _ in pairs), 3), "second": round(statistics.median(b for _, b in pairs), 3)},
-    }  # fmt: skip
+        "seconds": {
+            "first": round(statistics.median(a for a, _ in pairs), 3),
+            "second": round(statistics.median(b for _, b in pairs), 3),
+        },
+    }
 
 
 def fits(runs: int) -> dict[str, object]:

@@ -143,7 +143,14 @@ def catalog_instances(
     from paddock.catalog import command
 
     command.instances(
-        gpus=gpus, min_memory=min_memory, gpu=gpu, region=region, max_price=max_price, sort=sort, everything=all, as_json=json
+        gpus=gpus,
+        min_memory=min_memory,
+        gpu=gpu,
+        region=region,
+        max_price=max_price,
+        sort=sort,
+        everything=all,
+        as_json=json,
     )
 
 

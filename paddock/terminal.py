@@ -36,4 +36,6 @@ def write(path: Path, text: str) -> None:
         part.replace(path)
     except OSError as error:
         part.unlink(missing_ok=True) if part.parent.is_dir() else None
-        raise OutputError(f"cannot write {path}: {error.strerror}\n    fix: choose a file in a folder that exists and is yours") from None
+        raise OutputError(
+            f"cannot write {path}: {error.strerror}\n    fix: choose a file in a folder that exists and is yours"
+        ) from None

@@ -22,7 +22,7 @@ def root() -> Path:
 
 @pytest.fixture(scope="session")
 def reference_data() -> Path:
-    """Recordings of real components, values of real charts and real CRDs: large, other projects' and not in the tree."""
+    """Recordings of real components, values of real charts, real CRDs: large, other projects', not in the tree."""
     if not REFERENCE_DATA.is_dir():
         pytest.skip(f"no reference data in {REFERENCE_DATA}; PADDOCK_REFERENCE_DATA names another folder")
     return REFERENCE_DATA

@@ -29,13 +29,11 @@ def refresh(region: str | None, *, dry_run: bool, as_json: bool) -> int:
     return failed
 
 
-
-
 def instances(
     *, gpus: int, min_memory: float, gpu: str, region: str, max_price: float, sort: str, everything: bool, as_json: bool
 ) -> None:
     """Prints the GPU instance types asked for. Raises BadQuestion and UnknownGpu."""
     from paddock.catalog import table
 
-    rows = table.choose(gpus, min_memory, gpu or None, region, max_price or None, cast(table.Sort, sort))
+    rows = table.choose(gpus, min_memory, gpu or None, region, max_price or None, cast("table.Sort", sort))
     sys.stdout.write(table.render_json(rows) if as_json else table.table(rows, None if everything else table.LIMIT))

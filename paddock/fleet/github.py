@@ -12,6 +12,9 @@ from pydantic_core import InitErrorDetails
 
 from paddock.fleet.base import Matching, Model, Version, mistake, refuse
 
+IN_CONFIG = "config"
+"""The credential is a Pulumi secret of the stack."""
+
 CLEAR_TEXT = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----|\b(gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,})"
 )
@@ -61,7 +64,7 @@ class GitHubApp(Model):
     """App ID or client ID."""
     installation: Annotated[str, Matching(r"^\d+$", 'an installation ID in quotes, such as "678"')]
     """Installation ID of the App in the organisation."""
-    key: SecretSource = "config"
+    key: SecretSource = IN_CONFIG
     """Where the private key is: `config` is the Pulumi secret `paddock:githubAppKey`."""
 
 
@@ -115,7 +118,7 @@ class GitHub(Model):
 
     @property
     def secret_source(self) -> str:
-        return self.app.key if self.app else self.token or "config"
+        return self.app.key if self.app else self.token or IN_CONFIG
 
     @property
     def kubernetes_secret(self) -> str | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from paddock.fleet import load
 from paddock.plan import comment, diff, markdown, page, report, saved
-from paddock.plan.plan import Plan, Use, document, make
+from paddock.plan.plan import USUAL, Plan, Use, document, make
 from paddock.terminal import OutputError, console, write
 
 STANDARD_OUTPUT = Path("-")
@@ -32,10 +32,12 @@ class Wanted:
     """Warnings count as errors."""
 
 
-def run(root: Path, stack: str, wanted: Wanted, use: Use = Use()) -> int:
+def run(root: Path, stack: str, wanted: Wanted, use: Use = USUAL) -> int:
     """Plans `stack` and returns how many findings fail it. Raises FleetError, PlanError, PlanFileError, OutputError."""
     if wanted.comment and not wanted.against:
-        raise OutputError("--comment needs a plan to compare with\n    fix: add --against PLAN.json, a plan that --json saved")
+        raise OutputError(
+            "--comment needs a plan to compare with\n    fix: add --against PLAN.json, a plan that --json saved"
+        )
     read = load(root, stack)
     # Read first: a saved plan that is no use should not cost the time of a new one.
     before = saved.read(wanted.against, stack, read.project) if wanted.against else None

@@ -11,6 +11,7 @@ from typing import Any
 from paddock import catalog
 from paddock.fleet import NewNetwork, Stack
 from paddock.fleet.capacity import Resources
+from paddock.fleet.github import IN_CONFIG
 from paddock.fleet.quantity import format_cpu, format_memory
 from paddock.plan import compatibility, cost, fit, quota, rightsizing, rules, verdict
 from paddock.plan.describe import describe, provenance
@@ -27,10 +28,13 @@ _ORDER = {"error": 0, "warning": 1, "info": 2}
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What a month is reckoned with. `jobs_per_month` is of each runner; None assumes half of them busy at work hours."""
+    """What a month is reckoned with. `jobs_per_month` is of each runner; None: half of them busy in working hours."""
 
     job_minutes: float = 30
     jobs_per_month: float | None = None
+
+
+USUAL = Use()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,7 @@ class Plan:
         return sum(finding.severity == "error" for finding in self.findings)
 
 
-def make(stack: Stack, today: date, *, root: Path | None = None, use: Use = Use()) -> Plan:
+def make(stack: Stack, today: date, *, root: Path | None = None, use: Use = USUAL) -> Plan:
     """Plans a stack. `today` decides which facts are too old, `root` is where rules about files look.
 
     Raises PlanError and FleetError.
@@ -86,7 +90,7 @@ def make(stack: Stack, today: date, *, root: Path | None = None, use: Use = Use(
 def _configuration(stack: Stack) -> Iterator[Finding]:
     fleet = stack.fleet
     key = "paddock:githubAppKey" if fleet.github.app else "paddock:githubToken"
-    if fleet.holds("runners") and fleet.github.secret_source == "config" and key not in stack.secrets:
+    if fleet.holds("runners") and fleet.github.secret_source == IN_CONFIG and key not in stack.secrets:
         yield Finding(
             "CFG001",
             "warning",

@@ -11,8 +11,8 @@ from rich.text import Text
 
 from paddock.fleet import Fleet, nodes
 from paddock.fleet.quantity import format_cpu, format_memory
-from paddock.plan.describe import image, sharing
 from paddock.plan.cost_nodes import Range, RunnerCost
+from paddock.plan.describe import image, sharing
 from paddock.plan.fit import Fit
 from paddock.plan.money import Money
 from paddock.plan.plan import Plan
@@ -32,10 +32,28 @@ def show(plan: Plan, out: Console, *, everything: bool = False) -> None:
             f"  {fleet.github.url}  {fleet.region}  Kubernetes {fleet.cluster.version}",
         )
     )  # fmt: skip
-    _print(out, "Pools", ("pool", "GPU", "instances", "capacity", "nodes", "GPUs at most", "image"), map(_pool, [fleet] * len(fleet.pools), fleet.pools), limit)
-    _print(out, "Runners", ("runs-on", "GPUs", "CPU", "memory", "jobs", "a node holds"), (_runner(plan, name) for name in fleet.runners), limit)
+    _print(
+        out,
+        "Pools",
+        ("pool", "GPU", "instances", "capacity", "nodes", "GPUs at most", "image"),
+        map(_pool, [fleet] * len(fleet.pools), fleet.pools),
+        limit,
+    )
+    _print(
+        out,
+        "Runners",
+        ("runs-on", "GPUs", "CPU", "memory", "jobs", "a node holds"),
+        (_runner(plan, name) for name in fleet.runners),
+        limit,
+    )
     if fleet.owns_nodes:
-        _print(out, f"Cost of a job of {plan.cost.runners[0].job.minutes:g} minutes, USD" if plan.cost.runners else "Cost", ("runner", "a runner-hour", "warm", "on a new node", "GitHub-hosted"), (_cost(plan, each) for each in plan.cost.runners), limit)
+        _print(
+            out,
+            f"Cost of a job of {plan.cost.runners[0].job.minutes:g} minutes, USD" if plan.cost.runners else "Cost",
+            ("runner", "a runner-hour", "warm", "on a new node", "GitHub-hosted"),
+            (_cost(plan, each) for each in plan.cost.runners),
+            limit,
+        )
         _month(out, plan)
     _print(out, "Resources", ("kind", "count", "of which"), _kinds(plan), limit)
     _findings(out, plan, limit)
@@ -47,7 +65,19 @@ def _print(
 ) -> None:
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
     for column in columns:
-        right = column not in {"pool", "GPU", "instances", "capacity", "nodes", "image", "runs-on", "a node holds", "kind", "of which", "runner"}
+        right = column not in {
+            "pool",
+            "GPU",
+            "instances",
+            "capacity",
+            "nodes",
+            "image",
+            "runs-on",
+            "a node holds",
+            "kind",
+            "of which",
+            "runner",
+        }
         table.add_column(column, justify="right" if right else "left", overflow="fold")
     listed = list(rows)
     for row in listed[:limit]:
@@ -105,12 +135,9 @@ def _month(out: Console, plan: Plan) -> None:
     counts = cost.counts
     lower = " at least" if cost.missing else ""
     out.print()
-    out.print(
-        f"A month{lower}: {_usd(cost.fixed_total)} USD fixed, about {_usd(cost.month.expected)} in all ({_range(cost.month)} by use and price) "
-        f"[{counts['priced']} resources priced, {counts['free']} free, {counts['unpriced']} unpriced; "
-        "--html and --json say all]",
-        markup=False,
-    )
+    all_in = f"about {_usd(cost.month.expected)} in all ({_range(cost.month)} by use and price)"
+    told = f"{counts['priced']} resources priced, {counts['free']} free, {counts['unpriced']} unpriced"
+    out.print(f"A month{lower}: {_usd(cost.fixed_total)} USD fixed, {all_in} [{told}; --html says all]", markup=False)
 
 
 def _range(amount: Range) -> str:
@@ -122,7 +149,13 @@ def _range(amount: Range) -> str:
 def _usd(amount: Money) -> str:
     if amount.value is None:
         return "unknown"
-    return f"{amount.value:,.0f}" if amount.value >= 100 else f"{amount.value:,.2f}" if amount.value >= 0.1 else f"{amount.value:.3f}"
+    return (
+        f"{amount.value:,.0f}"
+        if amount.value >= 100
+        else f"{amount.value:,.2f}"
+        if amount.value >= 0.1
+        else f"{amount.value:.3f}"
+    )
 
 
 def _kinds(plan: Plan) -> list[tuple[str, str, str]]:
@@ -146,7 +179,9 @@ def _findings(out: Console, plan: Plan, limit: int | None) -> None:
     out.print("Findings", style="bold")
     for finding in plan.findings[:limit]:
         head = Text.assemble(
-            (f"{finding.severity:8}", _STYLE[finding.severity]), (f"{finding.id}  ", "dim"), f"{finding.subject}: {finding.message}"
+            (f"{finding.severity:8}", _STYLE[finding.severity]),
+            (f"{finding.id}  ", "dim"),
+            f"{finding.subject}: {finding.message}",
         )
         out.print(head)
         if finding.fix:
@@ -157,6 +192,9 @@ def _findings(out: Console, plan: Plan, limit: int | None) -> None:
 
 def _summary(plan: Plan) -> str:
     counts = Counter(finding.severity for finding in plan.findings)
-    made = sum(resource.custom and not resource.type.startswith("pulumi:") for resource in plan.graph.resources.values())
+    made = sum(
+        resource.custom and not resource.type.startswith("pulumi:") for resource in plan.graph.resources.values()
+    )
     told = ", ".join(f"{counts[s]} {s}{'s' if counts[s] != 1 and s != 'info' else ''}" for s in _STYLE if counts[s])
-    return f"\n{made} resources, {len(plan.stack.fleet.pools)} pools, {len(plan.stack.fleet.runners)} runners; {told or 'nothing to say'}"
+    fleet = plan.stack.fleet
+    return f"\n{made} resources, {len(fleet.pools)} pools, {len(fleet.runners)} runners; {told or 'nothing to say'}"

@@ -38,7 +38,9 @@ def test_no_file_names_a_machine_or_a_registry(root: Path) -> None:
         check=False,
     )
     # /home/runner is inside GitHub's runner image, the same on every machine.
-    named = [line for line in found.stdout.splitlines() if re.search(f"{hosts}|{homes}", line.replace("/home/runner/", "/"))]
+    named = [
+        line for line in found.stdout.splitlines() if re.search(f"{hosts}|{homes}", line.replace("/home/runner/", "/"))
+    ]
     assert named == []
 
 
