@@ -65,7 +65,7 @@ class GpuPool(Component):
             case _:
                 return user_data.al2023(pool, max_pods)
 
-    def _node_group(self, capacity: str, template: aws.ec2.LaunchTemplate) -> aws.eks.NodeGroup:
+    def _node_group(self, capacity: nodes.CapacityName, template: aws.ec2.LaunchTemplate) -> aws.eks.NodeGroup:
         fleet, pool = self.fleet, self.pool
         return aws.eks.NodeGroup(
             f"{self.name}-{capacity}",
@@ -77,7 +77,7 @@ class GpuPool(Component):
             instance_types=None if isinstance(pool.capacity, CapacityBlock) else list(pool.instances),
             scaling_config={"min_size": pool.nodes.min, "max_size": pool.nodes.max, "desired_size": pool.nodes.min},
             labels=nodes.labels(fleet, self.name),
-            taints=[nodes.TAINT.for_eks()],
+            taints=[aws.eks.NodeGroupTaintArgs(**nodes.TAINT.for_eks())],
             launch_template={"id": template.id, "version": template.latest_version.apply(str)},
             update_config={
                 "max_unavailable": pool.update.max_unavailable,

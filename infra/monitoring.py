@@ -10,8 +10,9 @@ import yaml
 
 from infra import versions
 from infra.cluster import Cluster
-from infra.component import LINK_LOCAL, PRIVILEGED_BECAUSE, Component
+from infra.component import PRIVILEGED_BECAUSE, Component
 from infra.helm import Chart, release
+from infra.network_policy import Egress, Ingress, anywhere, network_policy, pods_of
 from paddock.fleet import Fleet, nodes, overhead
 
 CHART = Chart("dcgm-exporter", versions.DCGM_EXPORTER, "https://nvidia.github.io/dcgm-exporter/helm-charts")
@@ -43,7 +44,7 @@ class Monitoring(Component):
             values=values(fleet),
             depends_on=cluster.ready,
         )
-        where = {"name": "gpu-alerts", "namespace": namespace.metadata.name}
+        where = k8s.meta.v1.ObjectMetaArgs(name="gpu-alerts", namespace=namespace.metadata.name)
         if settings.rules == "prometheus-rule":
             k8s.apiextensions.CustomResource(
                 f"{name}-alerts",
@@ -64,17 +65,13 @@ class Monitoring(Component):
 
     def _isolate(self, namespace: k8s.core.v1.Namespace) -> None:
         """Pods of the cluster may scrape, and be scraped from here; nobody reaches IMDS, nor comes from outside."""
-        everyone_here = {"namespace_selector": {}}
-        k8s.networking.v1.NetworkPolicy(
+        everyone_here = pods_of()
+        network_policy(
+            self,
             f"{self.name}-default",
-            metadata={"name": "default", "namespace": namespace.metadata.name},
-            spec={
-                "pod_selector": {},
-                "policy_types": ["Ingress", "Egress"],
-                "ingress": [{"from_": [everyone_here]}],
-                "egress": [{"to": [everyone_here, {"ip_block": {"cidr": "0.0.0.0/0", "except_": [LINK_LOCAL]}}]}],
-            },
-            opts=self.child(),
+            k8s.meta.v1.ObjectMetaArgs(name="default", namespace=namespace.metadata.name),
+            ingress=[Ingress(from_=[everyone_here])],
+            egress=[Egress(to=[everyone_here, anywhere()])],
         )
 
 

@@ -94,7 +94,7 @@ class Network(Component):
             gateway_id=internet.id,
             opts=self.child(),
         )
-        gateways = {}
+        gateways: dict[str, aws.ec2.NatGateway] = {}
         for zone, cidr in zip(zones, public, strict=True):
             if network.nat == "single" and gateways:
                 break

@@ -40,8 +40,8 @@ def build(fleet: Fleet) -> None:
             AmiPipeline("gpu-ami", fleet, network, opts=in_aws)
         outputs.images(registry)
 
-    if fleet.holds("cluster"):
-        cluster = Cluster("cluster", fleet, network, opts=in_aws)
+    cluster = Cluster("cluster", fleet, network, opts=in_aws) if fleet.holds("cluster") else None
+    if cluster:
         in_cluster = pulumi.ResourceOptions(providers=[cloud, cluster.provider])
         if network:
             addons = AddOns("addons", fleet, cluster, opts=in_cluster)
@@ -54,10 +54,9 @@ def build(fleet: Fleet) -> None:
         outputs.cluster(cluster)
 
     if fleet.holds("runners"):
-        kubernetes = cluster.provider if fleet.holds("cluster") else kubernetes_elsewhere(fleet)
-        ready = cluster.ready if fleet.holds("cluster") else []
-        in_arc = pulumi.ResourceOptions(providers=[cloud, kubernetes], depends_on=ready)
-        controller = RunnerController("arc", fleet, opts=in_arc)
+        kubernetes = cluster.provider if cluster else kubernetes_elsewhere(fleet)
+        in_arc = pulumi.ResourceOptions(providers=[cloud, kubernetes])
+        controller = RunnerController("arc", fleet, cluster.ready if cluster else [], opts=in_arc)
         for name in fleet.runners:
-            RunnerScaleSet(name, fleet, controller, opts=pulumi.ResourceOptions(providers=[cloud, kubernetes]))
+            RunnerScaleSet(name, fleet, controller, opts=in_arc)
         outputs.runners(fleet)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pulumi
 import pulumi_kubernetes as k8s
 import yaml
 
 from infra import runner_pod, versions
-from infra.component import LINK_LOCAL, PRIVILEGED_BECAUSE, Component
+from infra.component import PRIVILEGED_BECAUSE, Component
 from infra.github import credential
 from infra.helm import Chart, release
+from infra.network_policy import Egress, Ingress, Port, anywhere, https_in, name_service, network_policy, pods_of
 from infra.runner_pod import CONTROLLER_NAMESPACE, PRIVILEGED, RUNNERS
 from paddock.fleet import Fleet, NewNetwork, nodes
 from paddock.fleet.runner import Warm
@@ -30,7 +31,14 @@ class RunnerController(Component):
 
     release: k8s.helm.v3.Release
 
-    def __init__(self, name: str, fleet: Fleet, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        fleet: Fleet,
+        ready: Sequence[pulumi.Resource],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        """`ready` is what the controller's pods wait for: nodes to run on, and a name service."""
         super().__init__(name, opts)
         self.fleet = fleet
         used = {runner_pod.namespace(runner) for runner in fleet.runners.values()} | {RUNNERS}
@@ -74,72 +82,48 @@ class RunnerController(Component):
                     "runnerMaxConcurrentReconciles": 10,
                 },
             },
-            depends_on=list(self.namespaces.values()),
+            depends_on=[*self.namespaces.values(), *ready],
         )
         self.register_outputs({})
 
     def _namespace(self, name: str, level: str) -> k8s.core.v1.Namespace:
         labels = {"pod-security.kubernetes.io/enforce": level, "pod-security.kubernetes.io/warn": "restricted"}
-        metadata: dict[str, Any] = {"name": name, "labels": labels}
-        if level == "privileged":
-            metadata["annotations"] = {PRIVILEGED_BECAUSE: "a Docker daemon in a pod needs all of its node's kernel"}
+        why = {PRIVILEGED_BECAUSE: "a Docker daemon in a pod needs all of its node's kernel"}
+        metadata = k8s.meta.v1.ObjectMetaArgs(
+            name=name, labels=labels, annotations=why if level == "privileged" else None
+        )
         return k8s.core.v1.Namespace(f"{self.name}-{name}", metadata=metadata, opts=self.child())
 
-    def _in(self, namespace: str, name: str, **more: Any) -> dict[str, Any]:
-        return {"name": name, "namespace": self.namespaces[namespace].metadata.name, **more}
+    def _in(self, namespace: str, name: str) -> k8s.meta.v1.ObjectMetaArgs:
+        return k8s.meta.v1.ObjectMetaArgs(name=name, namespace=self.namespaces[namespace].metadata.name)
 
     def _isolate(self) -> None:
         """Nobody talks to these pods, and they reach neither IMDS nor, from a job, the rest of the VPC."""
-        network = self.fleet.network
+        network, monitoring = self.fleet.network, self.fleet.monitoring
         vpc = [network.cidr] if isinstance(network, NewNetwork) else []
         for namespace in self.namespaces:
             shut = [] if namespace == CONTROLLER_NAMESPACE else vpc
-            k8s.networking.v1.NetworkPolicy(
+            network_policy(
+                self,
                 f"{self.name}-{namespace}-default",
-                metadata=self._in(namespace, "default"),
-                spec={
-                    "pod_selector": {},
-                    "policy_types": ["Ingress", "Egress"],
-                    "egress": [
-                        {"to": [{"ip_block": {"cidr": "0.0.0.0/0", "except_": [LINK_LOCAL, *shut]}}]},
-                        _dns(),
-                    ],
-                },
-                opts=self.child(),
+                self._in(namespace, "default"),
+                ingress=[],
+                egress=[Egress(to=[anywhere(but=shut)]), name_service()],
             )
-            if namespace != CONTROLLER_NAMESPACE and vpc:
+            if shut:
                 # The Kubernetes API stands in the VPC; only pods that steer jobs in other pods talk to it. Interface
                 # endpoints stand there too, and take the place of ECR's and STS's public addresses for every job.
                 everyone = isinstance(network, NewNetwork) and network.endpoints
-                k8s.networking.v1.NetworkPolicy(
+                network_policy(
+                    self,
                     f"{self.name}-{namespace}-vpc",
-                    metadata=self._in(namespace, "https-in-vpc"),
-                    spec={
-                        "pod_selector": {} if everyone else {"match_labels": {"paddock.dev/role": "coordinator"}},
-                        "policy_types": ["Egress"],
-                        "egress": [
-                            {"to": [{"ip_block": {"cidr": vpc[0]}}], "ports": [{"port": 443, "protocol": "TCP"}]}
-                        ],
-                    },
-                    opts=self.child(),
+                    self._in(namespace, "https-in-vpc"),
+                    pods=None if everyone else {"paddock.dev/role": "coordinator"},
+                    egress=[https_in(cidr) for cidr in shut],
                 )
-        if self.fleet.monitoring.enabled:
-            k8s.networking.v1.NetworkPolicy(
-                f"{self.name}-metrics",
-                metadata=self._in(CONTROLLER_NAMESPACE, "metrics"),
-                spec={
-                    "pod_selector": {},
-                    "policy_types": ["Ingress"],
-                    "ingress": [
-                        {
-                            "from_": [{"namespace_selector": {"match_labels": {
-                                "kubernetes.io/metadata.name": self.fleet.monitoring.namespace}}}],
-                            "ports": [{"port": 8080, "protocol": "TCP"}],
-                        }
-                    ],
-                },
-                opts=self.child(),
-            )  # fmt: skip
+        if monitoring.enabled:
+            scrape = Ingress(from_=[pods_of(monitoring.namespace)], ports=[Port(port=8080, protocol="TCP")])
+            network_policy(self, f"{self.name}-metrics", self._in(CONTROLLER_NAMESPACE, "metrics"), ingress=[scrape])
 
     def _secret(self, namespace: str) -> list[pulumi.Resource]:
         """The credential, where ARC looks for it; nothing when somebody else puts it there."""
@@ -178,11 +162,15 @@ class RunnerController(Component):
             opts=self.child(),
         )
         # The Docker daemon must stay without a limit: what a job starts in it lives in the daemon's cgroup.
-        limit = {} if namespace == PRIVILEGED else {"default": {"memory": "512Mi"}}
+        defaults = k8s.core.v1.LimitRangeItemArgs(
+            type="Container",
+            default_request={"cpu": "100m", "memory": "128Mi"},
+            default=None if namespace == PRIVILEGED else {"memory": "512Mi"},
+        )
         k8s.core.v1.LimitRange(
             f"{self.name}-{namespace}-defaults",
             metadata=self._in(namespace, "defaults"),
-            spec={"limits": [{"type": "Container", "default_request": {"cpu": "100m", "memory": "128Mi"}, **limit}]},
+            spec=k8s.core.v1.LimitRangeSpecArgs(limits=[defaults]),
             opts=self.child(),
         )
 
@@ -203,12 +191,17 @@ class RunnerController(Component):
             f"{self.name}-warm", metadata=self._in(CONTROLLER_NAMESPACE, "warm-capacity"), opts=self.child()
         )
         sets = sorted(self.fleet.scale_set(name) for name, runner in self.fleet.runners.items() if runner.warm)
-        rule = {"api_groups": ["actions.github.com"], "resources": ["autoscalingrunnersets"], "verbs": ["get", "patch"]}
+        rule = k8s.rbac.v1.PolicyRuleArgs(
+            api_groups=["actions.github.com"],
+            resources=["autoscalingrunnersets"],
+            resource_names=sets,
+            verbs=["get", "patch"],
+        )
         for namespace in namespaces:
             role = k8s.rbac.v1.Role(
                 f"{self.name}-{namespace}-warm",
                 metadata=self._in(namespace, "warm-capacity"),
-                rules=[{**rule, "resource_names": sets}],
+                rules=[rule],
                 opts=self.child(),
             )
             k8s.rbac.v1.RoleBinding(
@@ -327,16 +320,3 @@ class RunnerScaleSet(Component):
             },
             opts=self.child(depends_on=[scale_set]),
         )
-
-
-def _dns() -> dict[str, Any]:
-    """Egress to the cluster's name service."""
-    return {
-        "to": [
-            {
-                "namespace_selector": {"match_labels": {"kubernetes.io/metadata.name": "kube-system"}},
-                "pod_selector": {"match_labels": {"k8s-app": "kube-dns"}},
-            }
-        ],
-        "ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}],
-    }

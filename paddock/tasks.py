@@ -61,7 +61,8 @@ def plan(
     import gc
 
     gc.disable()  # one short process that makes much and drops little: collecting would cost a fifth of its time
-    from paddock.plan.command import STANDARD_OUTPUT, Use, Wanted, run
+    from paddock.plan.command import STANDARD_OUTPUT, Wanted, run
+    from paddock.plan.plan import Use
 
     wanted = Wanted(
         json=STANDARD_OUTPUT if json == "-" else optional_path(json),

@@ -99,7 +99,7 @@ def record(
         await run_pulumi_func(program)
         root = settings.get_root_resource()
         found = {}
-        for key, value in (root.outputs if root else {}).items():
+        for key, value in getattr(root, "outputs", {}).items():
             output = pulumi.Output.from_input(value)
             found[key] = await output.future() if await output.is_known() else UNKNOWN
             if await output.is_secret():

@@ -13,13 +13,14 @@ from paddock.fleet import Fleet, nodes
 from paddock.fleet.quantity import format_cpu, format_memory
 from paddock.plan.cost_nodes import Range, RunnerCost
 from paddock.plan.describe import image, sharing
+from paddock.plan.finding import Severity
 from paddock.plan.fit import Fit
 from paddock.plan.money import Money
 from paddock.plan.plan import Plan
 
 ROWS = 15
 """Rows of a table before it is cut; --all shows every one."""
-_STYLE = {"error": "bold red", "warning": "yellow", "info": "cyan"}
+_STYLE: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 
 
 def show(plan: Plan, out: Console, *, everything: bool = False) -> None:
