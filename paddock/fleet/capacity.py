@@ -18,6 +18,7 @@ from paddock import catalog
 from paddock.catalog.node_memory import measured_memory_mib, readings
 from paddock.fleet.cluster import KubeconfigCluster
 from paddock.fleet.overhead import gpu_node_daemonsets
+from paddock.fleet.pool import Disk
 from paddock.fleet.quantity import format_cpu, format_memory
 from paddock.fleet.runner import Scratch
 
@@ -331,6 +332,8 @@ def _address_limit(instance: InstanceType) -> int:
 def _disk(fleet: Fleet, pool: str, instance: InstanceType) -> int:
     """Size of the file system that holds images and workspaces: RAID0 of local NVMe, or the root volume."""
     spec = fleet.pools[pool]
-    if spec.nvme == "auto" and instance.nvme_count and not isinstance(fleet.cluster, KubeconfigCluster):
+    if isinstance(fleet.cluster, KubeconfigCluster):  # nobody here knows how its nodes use their disks
+        return (spec.disk or Disk()).size * FILESYSTEM_PERCENT // 100
+    if spec.nvme == "auto" and instance.nvme_count:
         return instance.nvme_total_gb * 10**9 // 2**20 * FILESYSTEM_PERCENT // 100
     return spec.root_disk.size * FILESYSTEM_PERCENT // 100
