@@ -24,6 +24,10 @@ LOCKS = {
 }
 
 
+# Programs that judge our work from outside, in environments of their own: what they need fits no lock of ours.
+ORACLES = ("checkov",)
+
+
 class CheckFailed(Exception):
     """A check found something: it has said what, this says which."""
 
@@ -31,9 +35,11 @@ class CheckFailed(Exception):
 
 
 def test(*, k: str = "", e2e: bool = False, extra: str = "") -> None:
-    """Run the suite on every core."""
+    """Run the suite on every core; with `e2e` also what needs other programs, fetching those that are ours to fetch."""
     chosen = ["-k", k] if k else []
     engines = [] if e2e else ["-m", "not e2e"]
+    for name in ORACLES if e2e else ():
+        os.environ.setdefault(f"PADDOCK_{name.upper()}", str(oracle(name)))
     _run(sys.executable, "-m", "pytest", "-n", "auto", *engines, *chosen, *shlex.split(extra))
 
 
@@ -64,12 +70,32 @@ def lock(*, upgrade: bool = False, package: str = "") -> None:
         chosen = [word for extra in extras for word in ("--extra", extra)]
         _compile(name, *chosen, "--generate-hashes", "--constraint", "locks/constraints.txt")
 
+    for name in ORACLES:
+        _resolve(f"locks/oracles/{name}.in", f"locks/oracles/{name}.txt", "--generate-hashes", *moved)
+
+
+def oracle(name: str) -> Path:
+    """The program, installed from its lock on first use and after the lock changed."""
+    folder, lock_file = Path(sys.prefix) / "oracles" / name, ROOT / "locks" / "oracles" / f"{name}.txt"
+    stamp = folder / "installed.txt"
+    if not stamp.is_file() or stamp.read_bytes() != lock_file.read_bytes():
+        stamp.unlink(missing_ok=True)
+        _run("uv", "venv", "--quiet", "--clear", str(folder))
+        python = str(folder / "bin" / "python")
+        _run("uv", "pip", "install", "--quiet", "--require-hashes", "--python", python, "-r", str(lock_file))
+        stamp.write_bytes(lock_file.read_bytes())
+    return folder / "bin" / name
+
 
 def _compile(name: str, *options: str) -> None:
+    _resolve("pyproject.toml", f"locks/{name}.txt", *options)
+
+
+def _resolve(asked: str, written: str, *options: str) -> None:
     _run(
-        *("uv", "pip", "compile", "pyproject.toml", "--quiet", "--universal", "--python-version", "3.11"),
+        *("uv", "pip", "compile", asked, "--quiet", "--universal", "--python-version", "3.11"),
         *("--no-emit-index-url", "--no-emit-find-links", "--no-header", "--no-annotate"),
-        *("--output-file", f"locks/{name}.txt", *options),
+        *("--output-file", written, *options),
     )
 
 

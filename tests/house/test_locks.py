@@ -11,10 +11,12 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from paddock.house import LOCKS
+from paddock.house import LOCKS, ORACLES
+
+OF_ORACLES = [f"oracles/{name}" for name in ORACLES]
 
 
-@pytest.mark.parametrize("name", LOCKS)
+@pytest.mark.parametrize("name", [*LOCKS, *OF_ORACLES])
 def test_every_pin_is_exact_and_hashed(root: Path, name: str) -> None:
     pins = list(_pins(root, name))
     assert pins
@@ -23,7 +25,7 @@ def test_every_pin_is_exact_and_hashed(root: Path, name: str) -> None:
         assert hashes, f"{requirement} has no hash"
 
 
-@pytest.mark.parametrize("name", [*LOCKS, "constraints"])
+@pytest.mark.parametrize("name", [*LOCKS, "constraints", *OF_ORACLES])
 def test_no_lock_names_an_index(root: Path, name: str) -> None:
     text = (root / f"locks/{name}.txt").read_text()
     assert not re.search(r"://|--(extra-)?index-url|--find-links| @ ", text)
