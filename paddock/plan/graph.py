@@ -267,13 +267,20 @@ class _Monitor(mocks.MockMonitor):
         self.transforms.apply(tokens, type_, name, declared)
         self.declared[urn] = Resource(urn=urn, type=type_, name=name, parent=parent, **declared)
         self._tokens[urn] = tokens
-        if declared["custom"]:
+        if self.preview and self._unreached(type_, declared["provider"]):
+            self.states[urn] = ("", {})
+        elif declared["custom"]:
             id_ = "" if self.preview else standins.resource_id(type_, name)
             outputs = {} if self.preview else standins.outputs(type_, name, declared["inputs"], self.account)
             self.states[urn] = (id_, {**outputs, **declared["inputs"]})
         else:
             self.states[urn] = ("", {})
         return urn
+
+    def _unreached(self, type_: str, provider: str) -> bool:
+        """Whether it goes into a cluster that is not there yet: its provider then knows nothing, not even a name."""
+        behind = self.declared.get(provider.rpartition("::")[0])
+        return type_.startswith("kubernetes:") and behind is not None and UNKNOWN in behind.inputs.values()
 
     def _expand(self, urn: str, request: Any, response: Any) -> None:
         """What a component in another process would register under itself."""

@@ -388,7 +388,8 @@ def refusals(resource: Resource) -> Iterator[str]:
     for call in calls:
         if call.takes.keys() & inputs.keys() or not call.takes.keys() - {"tags"}:
             yield from problems(call.operation, call.parameters(inputs, resource.name))
-    yield from BEYOND.get(resource.type, lambda _: iter(()))(inputs)
+    if beyond := BEYOND.get(resource.type):
+        yield from beyond(inputs)
 
 
 def _plain(value: Any) -> Any:
@@ -504,7 +505,7 @@ def test_every_row_is_used() -> None:
 
 NODES = "aws:eks/nodeGroup:NodeGroup"
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
-MISTAKES = [
+MISTAKES: list[tuple[str, dict[str, Any], str]] = [
     (NODES, {"capacityType": "spot"}, "'spot' is none of ON_DEMAND, SPOT"),
     (
         NODES,
@@ -553,7 +554,7 @@ MISTAKES = [
 @pytest.mark.parametrize(
     ("type_", "mistake", "said"),
     MISTAKES,
-    ids=[f"{t.rpartition(':')[2]}-{next(iter(m))}-{i}" for i, (t, m, _) in enumerate(MISTAKES)],
+    ids=[f"{t.rpartition(':')[2]}-{'-'.join(m)}-{i}" for i, (t, m, _) in enumerate(MISTAKES)],
 )
 def test_standin_for_aws_refuses_mistakes(type_: str, mistake: dict[str, Any], said: str) -> None:
     good = graph("prod").of_type(type_)[-1]

@@ -276,7 +276,7 @@ def test_refusal_of_the_program_is_a_plan_error() -> None:
 
 def test_mistake_in_the_program_is_raised_as_it_is() -> None:
     def program() -> None:
-        bucket("logs").bucket.apply(lambda name: {}[name])
+        bucket("logs").bucket.apply(lambda name: dict[str, str]()[name])
 
     with pytest.raises(KeyError):
         plan(program)
@@ -285,7 +285,7 @@ def test_mistake_in_the_program_is_raised_as_it_is() -> None:
 def test_failed_run_leaves_the_next_one_unharmed() -> None:
     def broken() -> None:
         for index in range(20):
-            bucket(f"b{index}").id.apply(lambda _, index=index: bucket(f"late{index}"))
+            bucket(f"b{index}").id.apply(lambda id_: bucket(f"late-{id_}"))
         raise RuntimeError("half way")
 
     def fine() -> None:
@@ -338,8 +338,11 @@ def test_transform_of_another_option_is_refused() -> None:
         args.opts.retain_on_delete = True
         return pulumi.ResourceTransformResult(args.props, args.opts)
 
+    def program() -> None:
+        bucket("logs", transforms=[rename])
+
     with pytest.raises(PlanError, match="a transform changes retain_on_delete of logs"):
-        plan(lambda: bucket("logs", transforms=[rename]) and None)
+        plan(program)
 
 
 @pytest.mark.parametrize(("name", "public"), [("dev", True), ("prod", True), ("private", False)])

@@ -83,19 +83,19 @@ def scale_from_zero_is_told_everything(fleet: Fleet, graph: Graph) -> Iterator[s
         entry = tag.inputs["tag"]
         (group,) = [urn for urn in tag.dependencies if f"{NODE_GROUP}::" in urn]
         by_group.setdefault(group, {})[entry["key"]] = entry["value"]
-    for name, _, group in gpu_groups(fleet, graph):
-        told = by_group.get(group.urn, {})
-        labels = {f"{AUTOSCALER}/node-template/label/{k}": v for k, v in group.inputs["labels"].items()}
+    for name, _, made in gpu_groups(fleet, graph):
+        told = by_group.get(made.urn, {})
+        labels = {f"{AUTOSCALER}/node-template/label/{k}": v for k, v in made.inputs["labels"].items()}
         taints = {f"{AUTOSCALER}/node-template/taint/nvidia.com/gpu": "true:NoSchedule"}
         found = {k: v for k, v in told.items() if "/node-template/label/" in k or "/node-template/taint/" in k}
         if found != labels | taints:
-            yield f"{group.name}: {found} is not {labels | taints}"
+            yield f"{made.name}: {found} is not {labels | taints}"
         if not {f"{AUTOSCALER}/enabled", f"{AUTOSCALER}/{fleet.cluster_name}"} <= told.keys():
-            yield f"{group.name}: the autoscaler would not find it"
+            yield f"{made.name}: the autoscaler would not find it"
         pool = fleet.pools[name]
         offered = told.get(f"{AUTOSCALER}/node-template/resources/nvidia.com/gpu")
         if offered != str(min(pool.advertised(instance) for instance in pool.types)):
-            yield f"{group.name}: {offered} GPUs"
+            yield f"{made.name}: {offered} GPUs"
 
 
 def providers_are_explicit(fleet: Fleet, graph: Graph) -> Iterator[str]:
@@ -230,7 +230,9 @@ def runner_pods_find_a_node(fleet: Fleet, graph: Graph) -> Iterator[str]:
             yield f"{name}: no node of {runner.pool} has {selector}"
         if isinstance(fleet.cluster, KubeconfigCluster) or runner.cpu or runner.memory:
             continue
-        containers = [*pod["spec"]["containers"], *pod["spec"].get("initContainers", [])]
+        # Other init containers run before, and ask for less.
+        sidecars = [c for c in pod["spec"].get("initContainers", []) if c.get("restartPolicy") == "Always"]
+        containers = [*pod["spec"]["containers"], *sidecars]
         asks = [c["resources"]["requests"] for c in containers if "resources" in c]
         cpu = sum(parse_cpu(request["cpu"]) for request in asks)
         memory = sum(parse_memory(request["memory"]) for request in asks)

@@ -30,13 +30,13 @@ def pools(draw: st.DrawFn) -> dict[str, Any]:
     model = draw(st.sampled_from(_MODELS))
     bought = draw(st.sampled_from(["spot", "fallback", "on-demand", "reserved", "block"]))
     block = model[0].startswith("p")
-    capacity: dict[str, Any] = {
+    ways: dict[str, dict[str, Any]] = {
         "spot": {"capacity": "spot"},
         "fallback": {"capacity": "spot", "fallback": "on-demand"},
         "on-demand": {"capacity": "on-demand"},
         "reserved": {"capacity": {"reserved": _RESERVATION}},
         "block": {"capacity": {"capacityBlock": _RESERVATION} if block else "on-demand"},
-    }[bought]
+    }
     one = bought in ("reserved", "block")
     instances = [model[0]] if one else draw(st.lists(st.sampled_from(model), min_size=1, max_size=2, unique=True))
     least = draw(st.integers(0, 2))
@@ -48,7 +48,7 @@ def pools(draw: st.DrawFn) -> dict[str, Any]:
     return {
         "instances": instances,
         "nodes": {"min": least, "max": least + draw(st.integers(1, 3))},
-        **capacity,
+        **ways[bought],
         **image,
         **sharing,
         **draw(
