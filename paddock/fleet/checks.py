@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import date
 from ipaddress import IPv4Network, collapse_addresses
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 SCALE_SET_NAME_MAX = 45
 """ARC's scale-set chart refuses longer names."""
+_NOT_TEXT = re.compile(r"^(y|n|yes|no|on|off|true|false|null|~|[-+]?[0-9][0-9_.e+-]*)$", re.IGNORECASE)
+"""Words that ARC's chart, which writes names without quotes, would turn into something else than text."""
 
 
 def problems(fleet: Fleet) -> Iterator[Problem]:
@@ -236,6 +239,15 @@ def _runners(fleet: Fleet) -> Iterator[Problem]:
                 f"at most {SCALE_SET_NAME_MAX}, the limit of ARC's chart",
                 f"write name: {scale_set[:SCALE_SET_NAME_MAX].rstrip('-')}",
             )
+        group = runner.group or fleet.github.runner_group
+        for key, word, what in ((("name",), scale_set, "scale-set name"), (("group",), group, "runner group")):
+            if _NOT_TEXT.match(word):
+                yield Problem(
+                    ("runners", name, *key),
+                    f"{word} as a {what} is no text to YAML, and ARC's chart writes it without quotes",
+                    "a name with another letter in it",
+                    f"such as {'gpu-' if what.startswith('scale') else 'runners-'}{word.lower()}",
+                )
         if runner.pool not in fleet.pools:
             yield Problem(
                 ("runners", name, "pool"),

@@ -103,6 +103,18 @@ Storage = Annotated[
 ]
 
 
+_MOUNTED: dict[str, dict[str, str]] = {
+    "none": {
+        "/home/runner/_work": "the workspace",
+        "/dev/shm": "shared memory",  # noqa: S108 - a mount, no file of ours
+        "/opt/paddock/hooks": "the job hooks",
+    },
+    "dind": {"/var/run": "Docker's socket", "/home/runner/externals": "the runner's tools"},
+    "kubernetes-novolume": {path: "the runner's container hook" for path in ("/__w", "/__e", "/github")},
+}
+"""What a runner's pod mounts by itself, by container mode; that of `none` in every mode."""
+
+
 class Runner(Model):
     """A scale set of ephemeral GPU runners: one pod a job, one job a pod."""
 
@@ -159,7 +171,7 @@ class Runner(Model):
                 yield mistake(
                     message, ("warm", index, "min"), f"{self.max} or less", "lower it, or raise the runner's max"
                 )
-        taken = {"/home/runner/_work": "the workspace", "/dev/shm": "shared memory"}  # noqa: S108 - a mount, no file of ours
+        taken = dict(_MOUNTED["none"] | _MOUNTED[self.container])
         for name, volume in self.volumes.items():
             if volume.mount in taken:
                 message = f"{volume.mount} is mounted already, for {taken[volume.mount]}"
