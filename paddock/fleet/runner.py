@@ -110,7 +110,7 @@ _MOUNTED: dict[str, dict[str, str]] = {
         "/opt/paddock/hooks": "the job hooks",
     },
     "dind": {"/var/run": "Docker's socket", "/home/runner/externals": "the runner's tools"},
-    "kubernetes-novolume": {path: "the runner's container hook" for path in ("/__w", "/__e", "/github")},
+    "kubernetes-novolume": dict.fromkeys(("/__w", "/__e", "/github"), "the runner's container hook"),
 }
 """What a runner's pod mounts by itself, by container mode; that of `none` in every mode."""
 

@@ -30,7 +30,7 @@ UNREADABLE = {path.stem for path in BAD_INPUT.glob("yaml-*.yaml")} | {
 BEYOND = {
     "ami-of-another-version", "capacity-block", "date-without-quotes", "dind-on-shared-node",
     "enterprise-server-version", "existing-cluster-network", "fallback-of-on-demand", "fewer-subnets-than-zones",
-    "large-vpc", "max-below-min", "mig-profile", "more-gpus-than-a-node",
+    "large-vpc", "max-below-min", "mig-profile", "more-gpus-than-a-node", "name-not-text",
     "no-region", "overlapping-subnets", "public-endpoint-in-halves", "region-mismatch", "reservation-of-two-types",
     "same-labels", "same-scale-set", "sharing-with-many-gpus", "small-subnets", "small-vpc", "system-max-below-min",
     "too-few-addresses", "two-gpu-models", "unknown-pool", "version-ended", "version-past-support", "version-unknown",
