@@ -1,0 +1,124 @@
+"""The programs of the lab's control plane: where they are, which versions they are, and how to get what is missing.
+
+They are looked for in the folders of `PADDOCK_LAB_BIN` and then on PATH. Nothing is ever downloaded.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from paddock.lab.errors import LabInputError
+
+KUBERNETES = "1.35.4"
+"""The release that `missing` names; any of a minor version from `OLDEST` on will do, if all three are of one."""
+OLDEST = (1, 30)
+"""ValidatingAdmissionPolicy is stable from here on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One program and where a user gets it."""
+
+    name: str
+    version_command: tuple[str, ...]
+    source: str
+    """How to get it. `{os}` and `{arch}` are this machine's."""
+
+
+_SERVER = f"https://dl.k8s.io/v{KUBERNETES}/bin/{{os}}/{{arch}}"
+PROGRAMS: Mapping[str, Program] = {
+    program.name: program
+    for program in (
+        Program("etcd", ("--version",), "https://github.com/etcd-io/etcd/releases (3.5 or newer)"),
+        Program("kube-apiserver", ("--version",), f"{_SERVER}/kube-apiserver"),
+        Program("kube-controller-manager", ("--version",), f"{_SERVER}/kube-controller-manager"),
+        Program("kube-scheduler", ("--version",), f"{_SERVER}/kube-scheduler"),
+        Program(
+            "kwok", ("--version",), "https://github.com/kubernetes-sigs/kwok/releases (kwok-{os}-{arch}, as `kwok`)"
+        ),
+        Program("openssl", ("version",), "your system's package manager: it makes the lab's certificates"),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A program that is there."""
+
+    path: Path
+    version: str
+    """`1.35.4`, or empty where the program does not say."""
+
+
+def locate(names: Iterable[str] = PROGRAMS) -> dict[str, Path]:
+    """Paths of the programs that are there, by name."""
+    path = os.pathsep.join(filter(None, (os.environ.get("PADDOCK_LAB_BIN"), os.environ.get("PATH", os.defpath))))
+    found = {name: shutil.which(name, path=path) for name in names}
+    return {name: Path(where).absolute() for name, where in found.items() if where}
+
+
+def find(names: Iterable[str] = PROGRAMS) -> dict[str, Found]:
+    """Every program with its version. Raises LabInputError, which names all that are missing or do not match."""
+    names = tuple(names)
+    where = locate(names)
+    absent = [name for name in names if name not in where]
+    if absent:
+        raise LabInputError(missing(absent))
+    with ThreadPoolExecutor(len(names)) as pool:
+        versions = pool.map(lambda name: _version(where[name], PROGRAMS[name].version_command), names)
+        found = {name: Found(where[name], version) for name, version in zip(names, versions, strict=True)}
+    if wrong := mismatch({name: program.version for name, program in found.items()}):
+        raise LabInputError(wrong)
+    return found
+
+
+def missing(absent: Iterable[str]) -> str:
+    """What a user reads when programs are not there: all of them, and where each comes from."""
+    system, machine = platform.system().lower(), platform.machine().lower()
+    arch = {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
+    absent = list(absent)
+    lines = [f"the lab needs {len(absent)} more program{'s'[: len(absent) != 1]}:"]
+    lines += [f"    {name:<24} {PROGRAMS[name].source.format(os=system, arch=arch)}" for name in absent]
+    if system != "linux" and any(name.startswith("kube-") for name in absent):
+        lines.append(
+            "    Kubernetes releases its servers for Linux alone: run the lab in a Linux machine or container."
+        )
+    lines.append(
+        "    fix: put them on PATH, or in a folder named by PADDOCK_LAB_BIN"
+        " (docs/lab.md has the commands); nothing else is installed"
+    )
+    return "\n".join(lines)
+
+
+def mismatch(versions: Mapping[str, str]) -> str:
+    """Why these versions cannot work together; empty where they can."""
+    servers = {name: version for name, version in versions.items() if name.startswith("kube-") and version}
+    minors = {name: tuple(int(part) for part in version.split(".")[:2]) for name, version in servers.items()}
+    told = ", ".join(f"{name} {version}" for name, version in sorted(servers.items()))
+    if len(set(minors.values())) > 1:
+        return (
+            f"the Kubernetes programs are of different minor versions: {told}\n    fix: take all three of one release"
+        )
+    if minors and min(minors.values()) < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        return f"too old for the lab: {told}\n    fix: take Kubernetes {oldest} or newer, best {KUBERNETES}"
+    return ""
+
+
+def _version(path: Path, command: tuple[str, ...]) -> str:
+    try:
+        done = subprocess.run([path, *command], capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise LabInputError(
+            f"{path} does not run: {error}\n    fix: replace it by one for {platform.system()} {platform.machine()}"
+        ) from None
+    found = re.search(r"\bv?(\d+\.\d+(?:\.\d+)?)", done.stdout + done.stderr)
+    return found[1] if found else ""
