@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 from invoke.exceptions import Exit, ParseError, UnexpectedExit
@@ -14,7 +16,9 @@ from paddock import __version__
 from paddock.tasks import namespace
 
 # As in sysexits.h and the shell.
-BAD_INPUT, INTERNAL_ERROR, INTERRUPTED, BROKEN_PIPE = 2, 70, 130, 141
+BAD_INPUT, INTERNAL_ERROR, IO_ERROR, INTERRUPTED, BROKEN_PIPE = 2, 70, 74, 130, 141
+
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -24,10 +28,13 @@ def main(argv: list[str] | None = None) -> int:
     try:
         code = _run(program, argv if len(argv) > 1 else [*argv, "--list"])
         sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader has gone; without this the interpreter would complain when it flushes at exit.
+    except OSError as e:
+        # The reader has gone or the disk is full; without this the interpreter would complain when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return BROKEN_PIPE
+        if isinstance(e, BrokenPipeError):
+            return BROKEN_PIPE
+        _say(f"cannot write the output: {e.strerror}")
+        return IO_ERROR
     return code
 
 
@@ -38,7 +45,7 @@ def _run(program: Program, argv: list[str]) -> int:
         _say("interrupted")
         return INTERRUPTED
     except ParseError as e:
-        _say(f"{e}{_suggestion(e, program)}")
+        _say(_misuse(e, program))
         return BAD_INPUT
     except Exit as e:
         if e.message:
@@ -48,9 +55,9 @@ def _run(program: Program, argv: list[str]) -> int:
         if e.result.hide:
             _say(str(e))
         return e.result.exited
-    except BrokenPipeError:
-        raise
     except Exception as e:
+        if isinstance(e, BrokenPipeError) or (isinstance(e, OSError) and e.errno in _UNWRITABLE):
+            raise
         return _report(e)
     return 0
 
@@ -64,7 +71,10 @@ class _Program(Program):
         # Invoke switches the cache of compiled modules off; without it every plan compiles Pulumi's SDKs again.
         sys.dont_write_bytecode = keep
         self.parse_collection()
-        self.parse_tasks()
+        try:
+            self.parse_tasks()
+        except ValueError as e:  # Invoke casts what a flag is given, and lets the cast's own words out
+            raise ParseError(_no_number(str(e), self.argv)) from None
         self.parse_cleanup()
         self.update_config()
         self.execute()
@@ -86,11 +96,27 @@ def _report(e: Exception) -> int:
     return INTERNAL_ERROR
 
 
+def _misuse(e: ParseError, program: Program) -> str:
+    """What is wrong with the command line, without Invoke's names for its own objects."""
+    bare = re.match(r"Flag <Argument: ([\w-]+).*> needed value", str(e))
+    return f"--{bare[1]} needs a value" if bare else f"{e}{_suggestion(e, program)}"
+
+
+def _no_number(told: str, argv: list[str]) -> str:
+    value = (re.search(r": '(.*)'$", told) or ["", ""])[1]
+    for flag, word in pairwise([*argv, ""]):
+        if flag.startswith("--") and (word == value or flag.endswith(f"={value}")):
+            return f"{flag.partition('=')[0]}: {value!r} is not a number"
+    return told
+
+
 def _suggestion(e: ParseError, program: Program) -> str:
     unknown = re.search(r"No idea what '(.+)' is", str(e))
     if not unknown:
         return ""
     word = unknown[1]
+    if e.context and "--stack" in e.context.flags and Path(f"Pulumi.{word}.yaml").exists():
+        return f" Did you mean '--stack {word}'?"
     known: list[str] = list(program.collection.task_names) if program.collection else []
     if word.startswith("-"):
         known = list(e.context.flags) if e.context else []

@@ -6,12 +6,16 @@ A task imports its room inside the function, so that `inv --list` starts in a mo
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
+from invoke import tasks
 from invoke.collection import Collection
 from invoke.context import Context
 from invoke.exceptions import Exit
-from invoke.tasks import task
+
+# One letter a flag would make `plan -h` mean --html, and move with every flag that is added.
+task = partial(tasks.task, auto_shortflags=False)
 
 ROOT = Path(os.environ.get("PADDOCK_ROOT", ".")).resolve()
 """The project: where the stack files and the Pulumi program are."""
@@ -22,9 +26,13 @@ def caller_path(path: str) -> Path:
     return Path(os.environ.get("PADDOCK_CWD", "."), path)
 
 
-def optional_path(path: str) -> Path | None:
-    """`caller_path` of a flag that may be left out."""
-    return caller_path(path) if path else None
+def optional_path(flag: str, path: str | None) -> Path | None:
+    """`caller_path` of a flag that may be left out. An empty value is a variable that nobody set, and no wish."""
+    if path == "":
+        raise Exit(
+            f"--{flag} is empty\n    expected: the name of a file\n    fix: name one, or leave --{flag} out", code=2
+        )
+    return None if path is None else caller_path(path)
 
 
 # The fleet, before it costs money.
@@ -40,40 +48,40 @@ def optional_path(path: str) -> Path | None:
         "comment": "with --against: write the comparison to this file, as a comment for a pull request",
         "strict": "warnings fail the plan too",
         "all": "show every row and finding",
-        "job-minutes": "length of a job, for its cost",
-        "jobs-per-month": "jobs a month of each runner, for the month's cost",
+        "job-minutes": "length of a job, for its cost; 30 by default",
+        "jobs-per-month": "jobs a month of each runner, for the month's cost; by default half of them are busy in"
+        " working hours",
     }
 )
 def plan(
     c: Context,
     stack: str = "dev",
-    json: str = "",
-    markdown: str = "",
-    html: str = "",
-    against: str = "",
-    comment: str = "",
+    json: str | None = None,
+    markdown: str | None = None,
+    html: str | None = None,
+    against: str | None = None,
+    comment: str | None = None,
     strict: bool = False,
     all: bool = False,
     job_minutes: float = 30.0,
-    jobs_per_month: float = 0.0,
+    jobs_per_month: str | None = None,
 ) -> None:
     """Show what a stack would be, whether it is right, and what it costs: no cloud, no credentials, no network."""
     import gc
 
     gc.disable()  # one short process that makes much and drops little: collecting would cost a fifth of its time
-    from paddock.plan.command import STANDARD_OUTPUT, Wanted, run
-    from paddock.plan.plan import Use
+    from paddock.plan.command import STANDARD_OUTPUT, Wanted, run, use
 
     wanted = Wanted(
-        json=STANDARD_OUTPUT if json == "-" else optional_path(json),
-        markdown=optional_path(markdown),
-        html=optional_path(html),
-        against=optional_path(against),
-        comment=optional_path(comment),
+        json=STANDARD_OUTPUT if json == "-" else optional_path("json", json),
+        markdown=optional_path("markdown", markdown),
+        html=optional_path("html", html),
+        against=optional_path("against", against),
+        comment=optional_path("comment", comment),
         everything=all,
         strict=strict,
     )
-    if run(ROOT, stack, wanted, Use(job_minutes, jobs_per_month or None)):
+    if run(ROOT, stack, wanted, use(job_minutes, jobs_per_month)):
         raise Exit(code=1)
 
 

@@ -11,6 +11,16 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+NARROWEST = 40
+"""Columns below which nothing can be laid out: a terminal that says less has not been asked."""
+
+
+class BadFlag(Exception):
+    """A flag whose value makes no sense."""
+
+    exit_code = 2
+
+
 class OutputError(Exception):
     """A file that was to be written cannot be."""
 
@@ -21,11 +31,18 @@ def console(file: IO[str] | None = None) -> Console:
     """A console without any escape codes where the output is no terminal or NO_COLOR is set."""
     from rich.console import Console
 
+    class Ours(Console):
+        def on_broken_pipe(self) -> None:
+            raise  # rich would end with 1, which says that the plan has errors
+
     file = file or sys.stdout
     terminal = file.isatty()
     plain = bool(os.environ.get("NO_COLOR")) or not terminal
-    width = None if terminal else int(os.environ.get("COLUMNS") or 120)
-    return Console(file=file, color_system=None if plain else "auto", width=width, highlight=False)
+    columns = os.environ.get("COLUMNS", "")
+    width = None if terminal else int(columns) if columns.isdecimal() and int(columns) else 120
+    made = Ours(file=file, color_system=None if plain else "auto", width=width, highlight=False)
+    made.width = max(made.width, NARROWEST)
+    return made
 
 
 def write(path: Path, text: str) -> None:

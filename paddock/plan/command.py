@@ -13,7 +13,7 @@ from typing import Any
 from paddock.fleet import load
 from paddock.plan import comment, diff, markdown, page, report, saved
 from paddock.plan.plan import USUAL, Plan, Use, document, make
-from paddock.terminal import OutputError, console, write
+from paddock.terminal import BadFlag, console, write
 
 STANDARD_OUTPUT = Path("-")
 
@@ -32,10 +32,35 @@ class Wanted:
     """Warnings count as errors."""
 
 
+LONGEST_JOB = 5 * 24 * 60
+"""Minutes after which GitHub ends a job of a self-hosted runner."""
+MOST_JOBS = 10_000_000
+
+
+def use(job_minutes: float, jobs_per_month: str | None) -> Use:
+    """What a month is reckoned with, from the flags. Raises BadFlag."""
+    if not 0 < job_minutes <= LONGEST_JOB:  # also false of nan
+        raise BadFlag(
+            f"--job-minutes {job_minutes:g} is no length of a job\n    expected: more than 0, at most {LONGEST_JOB}"
+        )
+    if jobs_per_month is None:
+        return Use(job_minutes)
+    try:
+        jobs = float(jobs_per_month)
+    except ValueError:
+        jobs = -1
+    if not 0 <= jobs <= MOST_JOBS:
+        raise BadFlag(f"--jobs-per-month {jobs_per_month!r} is no number of jobs\n    expected: 0 to {MOST_JOBS}")
+    return Use(job_minutes, jobs)
+
+
 def run(root: Path, stack: str, wanted: Wanted, use: Use = USUAL) -> int:
-    """Plans `stack` and returns how many findings fail it. Raises FleetError, PlanError, PlanFileError, OutputError."""
+    """Plans `stack` and returns how many findings fail it.
+
+    Raises FleetError, PlanError, PlanFileError, BadFlag and OutputError.
+    """
     if wanted.comment and not wanted.against:
-        raise OutputError(
+        raise BadFlag(
             "--comment needs a plan to compare with\n    fix: add --against PLAN.json, a plan that --json saved"
         )
     read = load(root, stack)

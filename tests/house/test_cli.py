@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from invoke import Collection, task
 from invoke.exceptions import Exit
 
 from paddock import cli
+from paddock.terminal import console
 
 
 class UserMistake(Exception):
@@ -96,3 +98,54 @@ def test_a_reader_that_leaves_is_no_error(root: Path) -> None:
     )
     assert done.stderr == ""
     assert done.stdout.strip() in {"0", "141"}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["plan", "--stack"], "--stack needs a value"),
+        (["plan", "dev"], "No idea what 'dev' is! Did you mean '--stack dev'?"),
+        (["plan", "--job-minutes", "long"], "--job-minutes: 'long' is not a number"),
+        (["catalog.instances", "--gpus=many"], "--gpus: 'many' is not a number"),
+        (["plan", "--json", ""], "--json is empty"),
+        (["plan", "--against", ""], "--against is empty"),
+        *(
+            (["plan", f"--job-minutes={n}"], f"--job-minutes {n} is no length of a job")
+            for n in ("0", "-5", "nan", "inf", "7201")
+        ),
+        *(
+            (["plan", f"--jobs-per-month={n}"], f"--jobs-per-month '{n}' is no number of jobs")
+            for n in ("-1", "nan", "inf", "x", "")
+        ),
+        (["plan", "--comment", "c.md"], "--comment needs a plan to compare with"),
+    ],
+)
+def test_a_flag_that_makes_no_sense_is_bad_input_and_nothing_is_done(
+    words: list[str], said: str, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(root)
+    assert cli.main(["inv", *words]) == 2
+    shown = capsys.readouterr()
+    assert shown.err.splitlines()[0] == said
+    assert shown.out == ""
+
+
+@pytest.mark.parametrize("words", [["plan", "-h"], ["--help", "plan"]])
+def test_help_is_help_wherever_it_stands(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["inv", *words]) == 0
+    assert "--jobs-per-month" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_a_full_disk_is_told_in_words(root: Path) -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "paddock", "--list"]
+        done = subprocess.run(command, cwd=root, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 74
+    assert done.stderr == "cannot write the output: No space left on device\n"
+
+
+@pytest.mark.parametrize(("columns", "width"), [("0", 120), ("-4", 120), ("wide", 120), ("9", 40), ("100", 100)])
+def test_a_width_that_makes_no_sense_is_not_believed(columns: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    assert console(io.StringIO()).width == width
