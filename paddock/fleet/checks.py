@@ -213,7 +213,7 @@ def _pools(fleet: Fleet) -> Iterator[Problem]:
                 f"an image for {minor}" + (f", such as {newest}" if newest else ""),
                 "leave ami out for the newest in the catalogue"
                 if newest
-                else f"build one with inv build-ami, or use {ami.kubernetes}",
+                else f"build one (images.ami: {{enabled: true}}), or use {ami.kubernetes}",
             )
         if isinstance(ami, Bottlerocket) and pool.sharing != "none":
             yield Problem(
