@@ -163,6 +163,49 @@ def catalog_instances(
     )
 
 
+# The fleet applied on one machine.
+
+
+@task(
+    name="up",
+    help={
+        "stack": "the stack whose nodes it simulates: Pulumi.<stack>.yaml",
+        "port": "the first of six ports on loopback; by default ports that are free",
+        "boot-seconds": "how long a simulated node takes to boot; 0 takes the published figures",
+        "json": "print what was started as JSON, and nothing else",
+    },
+)
+def lab_up(c: Context, stack: str = "dev", port: int = 0, boot_seconds: float = 3.0, json: bool = False) -> None:
+    """Start a real Kubernetes control plane on this machine, with the stack's nodes simulated."""
+    from paddock.lab import command
+
+    command.up(ROOT, stack, first_port=port or None, boot_seconds=boot_seconds or None, as_json=json)
+
+
+@task(name="status", help={"stack": "the lab of this stack", "json": "print it as JSON"})
+def lab_status(c: Context, stack: str = "dev", json: bool = False) -> None:
+    """Show what of the lab runs, and what runs on its nodes."""
+    from paddock.lab import command
+
+    if not command.status(stack, as_json=json):
+        raise Exit(code=1)
+
+
+@task(
+    name="down",
+    help={
+        "stack": "the lab of this stack",
+        "keep": "keep its objects for the next lab.up",
+        "json": "print what was ended as JSON",
+    },
+)
+def lab_down(c: Context, stack: str = "dev", keep: bool = False, json: bool = False) -> None:
+    """End the lab; nothing of it stays."""
+    from paddock.lab import command
+
+    command.down(stack, keep=keep, as_json=json)
+
+
 # The house: lint, tests, locks.
 
 
@@ -204,4 +247,8 @@ def lock(c: Context, upgrade: bool = False, package: str = "") -> None:
     house.lock(upgrade=upgrade, package=package)
 
 
-namespace = Collection(plan, schema, check, lint, lock, test, catalog=Collection(catalog_instances, catalog_refresh))
+namespace = Collection(
+    *(plan, schema, check, lint, lock, test),
+    catalog=Collection(catalog_instances, catalog_refresh),
+    lab=Collection(lab_up, lab_status, lab_down),
+)

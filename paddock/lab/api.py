@@ -1,0 +1,170 @@
+"""A small client of the Kubernetes API: what the lab needs of it, over the standard library."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+import yaml
+
+from paddock.lab.errors import LabError, LabInputError
+
+Object = dict[str, Any]
+MANAGER = "paddock-lab"
+_MERGE, _APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
+
+
+class ApiError(LabError):
+    """The API server refused a request. `reason` is its own word, such as NotFound or Forbidden."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        self.status, self.reason = status, reason
+        super().__init__(message)
+
+
+class Unreachable(LabError):
+    """The API server does not answer."""
+
+
+class Api:
+    """One API server. Not for use by several threads at once: it keeps one connection open."""
+
+    def __init__(self, server: str, token: str, trust: ssl.SSLContext, timeout: float = 30) -> None:
+        where = urlsplit(server)
+        self.server, self._token = server, token
+        self._connection = http.client.HTTPSConnection(
+            where.hostname or "", where.port or 443, timeout=timeout, context=trust
+        )
+        self._resources: dict[str, dict[str, tuple[str, bool]]] = {}
+
+    @classmethod
+    def of(cls, kubeconfig: Path, timeout: float = 30) -> Api:
+        """The cluster of a kubeconfig with a token, as the lab writes it. Raises LabInputError."""
+        try:
+            config = yaml.safe_load(kubeconfig.read_text(encoding="utf-8"))
+            cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+            authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
+            return cls(cluster["server"], user["token"], ssl.create_default_context(cadata=authority), timeout)
+        except (OSError, yaml.YAMLError, KeyError, IndexError, TypeError, ValueError) as error:
+            raise LabInputError(f"{kubeconfig} is no kubeconfig of a lab: {error}\n    fix: ./inv lab.up") from None
+
+    def get(self, version: str, kind: str, name: str, namespace: str = "") -> Object:
+        return self.request("GET", self._path(version, kind, namespace, name))
+
+    def find(self, version: str, kind: str, name: str, namespace: str = "") -> Object | None:
+        """`get`, with None for what is not there."""
+        try:
+            return self.get(version, kind, name, namespace)
+        except ApiError as error:
+            if error.status == http.HTTPStatus.NOT_FOUND:
+                return None
+            raise
+
+    def list(self, version: str, kind: str, namespace: str = "", **query: str) -> list[Object]:
+        """All objects of a kind, of all namespaces where none is given. `labelSelector`, `fieldSelector` narrow it."""
+        answer = self.request("GET", self._path(version, kind, namespace, every=True), query=query)
+        # Items of a list do not say what they are.
+        return [{"apiVersion": version, "kind": kind, **item} for item in answer.get("items") or []]
+
+    def create(self, thing: Object, *, dry_run: bool = False) -> Object:
+        query = {"dryRun": "All"} if dry_run else {}
+        return self.request("POST", self._path_of(thing, named=False), thing, query=query)
+
+    def apply(self, thing: Object, *, dry_run: bool = False) -> Object:
+        """Server-side apply: makes it or changes it, and takes over fields that another manager set."""
+        query = {"fieldManager": MANAGER, "force": "true", **({"dryRun": "All"} if dry_run else {})}
+        return self.request("PATCH", self._path_of(thing), thing, query=query, content=_APPLY)
+
+    def patch(self, thing: Object, change: Mapping[str, Any], subresource: str = "") -> Object:
+        """Merges `change` into an object, or into a subresource of it such as `status`."""
+        path = self._path_of(thing) + (f"/{subresource}" if subresource else "")
+        return self.request("PATCH", path, change, content=_MERGE)
+
+    def delete(self, thing: Object, *, grace_seconds: int | None = None) -> bool:
+        """Deletes an object; False where it was gone already."""
+        query = {} if grace_seconds is None else {"gracePeriodSeconds": str(grace_seconds)}
+        try:
+            self.request("DELETE", self._path_of(thing), query=query)
+        except ApiError as error:
+            if error.status == http.HTTPStatus.NOT_FOUND:
+                return False
+            raise
+        return True
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        content: str = "application/json",
+    ) -> Object:
+        """One request to the server. Raises ApiError and Unreachable."""
+        url = f"{path}?{urlencode(query)}" if query else path
+        headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json", "Content-Type": content}
+        status, text = self._send(method, url, None if body is None else json.dumps(body), headers)
+        try:
+            answer = json.loads(text) if text else {}
+        except ValueError:
+            answer = {"message": text.decode("utf-8", "replace")[:500]}
+        if status >= http.HTTPStatus.BAD_REQUEST:
+            reason = str(answer.get("reason") or http.client.responses.get(status, status))
+            raise ApiError(status, reason, f"{method} {path}: {reason}: {answer.get('message', '')}")
+        return dict(answer)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _send(self, method: str, url: str, body: str | None, headers: Mapping[str, str]) -> tuple[int, bytes]:
+        for fresh in (self._connection.sock is None, True):
+            try:
+                self._connection.request(method, url, body, dict(headers))
+                response = self._connection.getresponse()
+                return response.status, response.read()
+            except (OSError, http.client.HTTPException) as error:
+                self._connection.close()
+                # A connection that was kept may have been closed by the other side, which says nothing about it.
+                # Only what changes nothing when it arrives twice is sent again.
+                if fresh or (method == "POST" and not isinstance(error, http.client.RemoteDisconnected)):
+                    raise Unreachable(
+                        f"{self.server} does not answer: {error}\n    fix: ./inv lab.status, then ./inv lab.up"
+                    ) from None
+        raise AssertionError("unreachable")
+
+    def _path_of(self, thing: Object, *, named: bool = True) -> str:
+        meta = thing["metadata"]
+        name = meta["name"] if named else ""
+        return self._path(thing["apiVersion"], thing["kind"], meta.get("namespace", ""), name)
+
+    def _path(self, version: str, kind: str, namespace: str, name: str = "", *, every: bool = False) -> str:
+        base = f"/api/{version}" if "/" not in version else f"/apis/{version}"
+        plural, namespaced = self._resource(base, version, kind)
+        if namespaced and not (every and not namespace):
+            base += f"/namespaces/{quote(namespace or 'default', safe='')}"
+        return f"{base}/{plural}" + (f"/{quote(name, safe='')}" if name else "")
+
+    def _resource(self, base: str, version: str, kind: str) -> tuple[str, bool]:
+        if kind not in self._resources.get(base, {}):  # a CRD may have come since the server was asked last
+            try:
+                found = self.request("GET", base)["resources"]
+            except ApiError as error:
+                if error.status != http.HTTPStatus.NOT_FOUND:
+                    raise
+                found = []
+            plain = (each for each in found if "/" not in each["name"])
+            self._resources[base] = {each["kind"]: (each["name"], each["namespaced"]) for each in plain}
+        try:
+            return self._resources[base][kind]
+        except KeyError:
+            raise ApiError(
+                http.HTTPStatus.NOT_FOUND,
+                "NoSuchKind",
+                f"{self.server} knows no {kind} in {version}: is its CRD there?",
+            ) from None

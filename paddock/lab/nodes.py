@@ -1,0 +1,241 @@
+"""Simulated nodes of a fleet: what registers when a node boots, made from the same facts that the plan fits jobs with.
+
+kwok plays the kubelet of each; scheduler, taints, admission and node life cycle are the control plane's own.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from paddock import catalog
+from paddock.catalog import InstanceType
+from paddock.catalog.startup import cold_start
+from paddock.fleet import Fleet, Stack, capacity, nodes
+from paddock.fleet.cluster import NewCluster
+from paddock.fleet.pool import Bottlerocket
+from paddock.fleet.quantity import format_cpu, format_memory
+from paddock.lab import control_plane, pods
+from paddock.lab.api import Api, Object
+from paddock.lab.certificates import write_private
+from paddock.lab.control_plane import Lab
+from paddock.lab.errors import LabInputError
+from paddock.lab.scaling import Group, document
+
+NODE_GROUP = "eks.amazonaws.com/nodegroup"
+AUTOSCALER = "autoscaler"
+SYSTEM_GROUP = "system"
+BOOT_SECONDS = 3.0
+IDLE_SECONDS = 20.0
+"""Ten minutes on AWS; a lab is watched."""
+_ZONES = "abc"
+_SYSTEM_PODS = 29
+"""maxPods of an m7i.large."""
+
+
+def bring(
+    lab: Lab, stack: Stack, *, boot_seconds: float | None = BOOT_SECONDS, idle_seconds: float = IDLE_SECONDS
+) -> None:
+    """System nodes, node groups and the autoscaler of a stack. What is there already stays.
+
+    `boot_seconds` of None takes the published figures for the pool's operating system.
+    """
+    api = Api.of(lab.kubeconfig)
+    try:
+        there = {node["metadata"]["name"] for node in api.list("v1", "Node")}
+        for node in system_nodes(stack.fleet):
+            if node["metadata"]["name"] not in there:
+                api.create(node)
+    finally:
+        api.close()
+    boots = {pool: boot_time(stack.fleet, pool) if boot_seconds is None else boot_seconds for pool in stack.fleet.pools}
+    follow(lab, groups(stack), boots, idle_seconds)
+
+
+def follow(lab: Lab, found: Iterable[Group], boots: Mapping[str, float], idle_seconds: float = IDLE_SECONDS) -> None:
+    """Has the lab's autoscaler follow these groups; starts it where it does not run. `boots`: seconds, by pool."""
+    told = {"idle_seconds": idle_seconds, "boot_seconds": dict(boots), "groups": document(found)}
+    write_private(lab.folder / "groups.json", f"{json.dumps(told, indent=2)}\n")
+    if AUTOSCALER not in control_plane.status(lab.folder).running:
+        # -P: the folder that it is started in is nobody's package.
+        command = [sys.executable, "-P", "-m", "paddock.lab.autoscaler", str(lab.folder)]
+        environment = {"PYTHONPATH": str(Path(__file__).resolve().parents[2]), "PYTHONUNBUFFERED": "1"}
+        control_plane.run_beside(lab.folder, AUTOSCALER, command, environment)
+
+
+def groups(stack: Stack) -> tuple[Group, ...]:
+    """The GPU node groups as the stack's own program declares them, with the tags of their Auto Scaling groups."""
+    from paddock.plan.run import plan_graph
+
+    graph = plan_graph(stack)
+    tags: dict[str, dict[str, str]] = {}
+    for tag in graph.of_type("aws:autoscaling/tag:Tag"):
+        for urn in tag.property_dependencies["autoscalingGroupName"]:
+            tags.setdefault(urn, {})[tag.inputs["tag"]["key"]] = tag.inputs["tag"]["value"]
+    found = []
+    for made in graph.of_type("aws:eks/nodeGroup:NodeGroup"):
+        pool = made.inputs["labels"].get(nodes.POOL)
+        if pool:
+            bought, size = made.name.removeprefix(f"{pool}-"), made.inputs["scalingConfig"]
+            body = gpu_node(stack.fleet, pool, bought)
+            limits = (int(size["minSize"]), int(size["maxSize"]))
+            found.append(Group(made.name, pool, bought, *limits, tags.get(made.urn, {}), body))
+    return tuple(found)
+
+
+def gpu_node(fleet: Fleet, pool: str, bought: str, instance: str | None = None) -> Object:
+    """The Node object of a pool's node, without a name; by default of the type that is asked for first."""
+    spec = fleet.pools[pool]
+    kind = next(each for each in spec.types if instance in (None, each.name))
+    has = capacity.allocatable(fleet, pool, kind)
+    disk = has.ephemeral_mib + has.reserved.ephemeral_mib + has.eviction_ephemeral_mib
+    labels = {
+        **nodes.labels(fleet, pool),
+        NODE_GROUP: f"{pool}-{bought}",
+        "eks.amazonaws.com/capacityType": {**nodes.EKS_CAPACITY}.get(bought, "ON_DEMAND"),  # type: ignore[call-overload]
+    }
+    gpus = {nodes.GPU: str(has.gpus)}
+    return _node(
+        kind,
+        fleet.region,
+        labels,
+        taints=[{"key": nodes.TAINT.key, "value": nodes.TAINT.value, "effect": nodes.TAINT.effect}],
+        allocatable=_resources(has.cpu_m, has.memory_mib, has.ephemeral_mib, has.pods) | gpus,
+        total=_resources(has.capacity.cpu_m, has.capacity.memory_mib, disk, has.pods) | gpus,
+    )
+
+
+def system_nodes(fleet: Fleet) -> list[Object]:
+    """The nodes without GPUs, as many as the fleet starts with; two of a common kind where they are not the fleet's."""
+    own = isinstance(fleet.cluster, NewCluster)
+    system = fleet.cluster.system if isinstance(fleet.cluster, NewCluster) else None
+    kind = catalog.instance(system.instances[0] if system else "m7i.large")
+    has, keeps = capacity.capacity(kind), capacity.reserved(kind, _SYSTEM_PODS)
+    disk = system.disk if system else 50 * 1024
+    eviction = -(-disk * capacity.EVICTION_DISK_PERCENT // 100)
+    memory = has.memory_mib - keeps.memory_mib - capacity.EVICTION_MEMORY_MIB
+    template = _node(
+        kind,
+        fleet.region,
+        {
+            **(nodes.system_selector(fleet) if own else {}),
+            NODE_GROUP: SYSTEM_GROUP,
+            "eks.amazonaws.com/capacityType": "ON_DEMAND",
+        },
+        taints=[],
+        allocatable=_resources(has.cpu_m - keeps.cpu_m, memory, disk - keeps.ephemeral_mib - eviction, _SYSTEM_PODS),
+        total=_resources(has.cpu_m, has.memory_mib, disk, _SYSTEM_PODS),
+    )
+    count = max(system.nodes.min, 1) if system else 2
+    return [named(template, f"{SYSTEM_GROUP}-{number}", number) for number in range(count)]
+
+
+def named(template: Mapping[str, Any], name: str, number: int = 0) -> Object:
+    """One node of a template, in the zone that its number gives."""
+    node: Object = json.loads(json.dumps(template))
+    labels = node["metadata"]["labels"]
+    labels["kubernetes.io/hostname"] = name
+    labels["topology.kubernetes.io/zone"] = labels["topology.kubernetes.io/region"] + _ZONES[number % len(_ZONES)]
+    node["metadata"]["name"] = name
+    node["spec"]["providerID"] = f"aws:///{labels['topology.kubernetes.io/zone']}/i-{secrets.token_hex(8)}0"
+    return node
+
+
+def grow(api: Api, group: Group, count: int = 1) -> list[str]:
+    """Registers nodes of a group, at once: a boot is for the caller to wait for."""
+    names = [f"{group.name}-{secrets.token_hex(3)}" for _ in range(count)]
+    for number, name in enumerate(names):
+        api.create(named(group.node, name, number))
+    return names
+
+
+def shrink(api: Api, names: Iterable[str]) -> None:
+    """Takes nodes away, as a spot interruption does: their pods go with them."""
+    for name in names:
+        api.delete({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+
+
+def boot_time(fleet: Fleet, pool: str) -> float:
+    """Published seconds from the request for a node to its GPUs being there."""
+    system = "bottlerocket" if isinstance(fleet.ami(fleet.pools[pool]), Bottlerocket) else "al2023"
+    return sum(part.typical for part in cold_start(system) if part.key in ("node", "plugin"))
+
+
+def overview(api: Api) -> list[dict[str, Any]]:
+    """Each node with its pods, for a screen."""
+    running = [pod for pod in api.list("v1", "Pod") if pods.holds_room(pod)]
+    found = []
+    for node in api.list("v1", "Node"):
+        labels, name = node["metadata"].get("labels") or {}, node["metadata"]["name"]
+        here = [pod for pod in running if pod["spec"]["nodeName"] == name]
+        found.append(
+            {
+                "name": name,
+                "pool": labels.get(nodes.POOL, ""),
+                "capacity": labels.get("eks.amazonaws.com/capacityType", "").lower().replace("_", "-"),
+                "instance": labels.get("node.kubernetes.io/instance-type", ""),
+                "gpus": pods.amounts(node["status"].get("allocatable")).get(nodes.GPU, 0) // 1000,
+                "gpus_used": sum(pods.requests(pod).get(nodes.GPU, 0) for pod in here) // 1000,
+                "pods": [pods.name(pod) for pod in here],
+            }
+        )
+    return found
+
+
+def group_named(found: Iterable[Group], name: str) -> Group:
+    """Raises LabInputError."""
+    found = tuple(found)
+    for group in found:
+        if group.name == name:
+            return group
+    raise LabInputError(f"no node group {name}\n    expected: one of {', '.join(group.name for group in found)}")
+
+
+def _node(
+    kind: InstanceType,
+    region: str,
+    labels: Mapping[str, str],
+    *,
+    taints: list[dict[str, str]],
+    allocatable: Mapping[str, str],
+    total: Mapping[str, str],
+) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "annotations": {"kwok.x-k8s.io/node": "fake"},
+            "labels": {
+                "kubernetes.io/arch": "amd64",
+                "kubernetes.io/os": "linux",
+                "node.kubernetes.io/instance-type": kind.name,
+                "topology.kubernetes.io/region": region,
+                **labels,
+            },
+        },
+        "spec": {"taints": taints},
+        "status": {
+            "allocatable": dict(allocatable),
+            "capacity": dict(total),
+            "nodeInfo": {
+                "architecture": "amd64",
+                "operatingSystem": "linux",
+                "osImage": "paddock lab (simulated)",
+                **dict.fromkeys(("bootID", "machineID", "systemUUID", "kernelVersion"), "lab"),
+                **dict.fromkeys(("containerRuntimeVersion", "kubeProxyVersion", "kubeletVersion"), "lab://0"),
+            },
+        },
+    }
+
+
+def _resources(cpu_m: int, memory_mib: int, disk_mib: int, most_pods: int) -> dict[str, str]:
+    return {
+        "cpu": format_cpu(cpu_m),
+        "memory": format_memory(memory_mib),
+        "ephemeral-storage": format_memory(disk_mib),
+        "pods": str(most_pods),
+    }

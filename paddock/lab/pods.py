@@ -1,0 +1,144 @@
+"""What a scheduler and an autoscaler must know of a pod: what it asks for, and where it may go. Pure functions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import ROUND_CEILING, Decimal
+from typing import Any
+
+Object = Mapping[str, Any]
+Amounts = Mapping[str, int]
+"""Resource -> thousandths of its unit: `{"cpu": 250, "nvidia.com/gpu": 1000}`."""
+
+_SUFFIXES = {
+    "": 1,
+    "m": Decimal("0.001"),
+    **{suffix: 1000**power for power, suffix in enumerate(("k", "M", "G", "T", "P", "E"), 1)},
+    **{suffix: 1024**power for power, suffix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), 1)},
+}
+
+
+def quantity(value: str | int | float) -> int:
+    """A Kubernetes quantity in thousandths, rounded up. Raises ValueError."""
+    found = re.fullmatch(r"([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)([a-zA-Z]{0,2})", str(value).strip())
+    if not found or found[2] not in _SUFFIXES:
+        raise ValueError(f"{value!r} is no quantity")
+    return int((Decimal(found[1]) * _SUFFIXES[found[2]] * 1000).to_integral_value(ROUND_CEILING))
+
+
+def amounts(resources: Mapping[str, Any] | None) -> dict[str, int]:
+    """`resources.requests`, or a node's `allocatable`."""
+    return {name: quantity(value) for name, value in (resources or {}).items()}
+
+
+def total(parts: Iterable[Amounts]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for part in parts:
+        for name, amount in part.items():
+            found[name] = found.get(name, 0) + amount
+    return found
+
+
+def requests(pod: Object) -> dict[str, int]:
+    """What the scheduler counts for a pod: its containers and sidecars, or its hungriest moment before they run."""
+    spec = pod["spec"]
+    sidecars: list[dict[str, int]] = []
+    most: dict[str, int] = {}
+    for container in spec.get("initContainers") or []:
+        asked = _requests(container)
+        # A sidecar runs on while the init containers after it do their work.
+        moment = total([*sidecars, asked])
+        most = {name: max(most.get(name, 0), moment.get(name, 0)) for name in {*most, *moment}}
+        if container.get("restartPolicy") == "Always":
+            sidecars.append(asked)
+    work = total([*sidecars, *map(_requests, spec["containers"])])
+    peak = {name: max(work.get(name, 0), most.get(name, 0)) for name in {*work, *most}}
+    return {**total([peak, amounts(spec.get("overhead"))]), "pods": 1000}
+
+
+def fits(asked: Amounts, free: Amounts) -> bool:
+    return all(amount <= free.get(name, 0) for name, amount in asked.items() if amount)
+
+
+def tolerates(pod: Object, taints: Iterable[Object]) -> bool:
+    """Whether none of these taints keeps the pod away."""
+    given = pod["spec"].get("tolerations") or []
+    hard = (taint for taint in taints if taint["effect"] != "PreferNoSchedule")
+    return all(any(_tolerated(taint, toleration) for toleration in given) for taint in hard)
+
+
+def selects(pod: Object, labels: Mapping[str, str]) -> bool:
+    """Whether a node with these labels is one that the pod asks for."""
+    spec = pod["spec"]
+    if any(labels.get(name) != value for name, value in (spec.get("nodeSelector") or {}).items()):
+        return False
+    affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    if not affinity:
+        return True
+    return any(
+        all(_matches(rule, labels) for rule in term.get("matchExpressions") or [])
+        for term in affinity["nodeSelectorTerms"]
+        if term.get("matchExpressions")
+    )
+
+
+def waits_for_room(pod: Object) -> bool:
+    """Whether the scheduler found no node for it. Until it has tried, a pod is nobody's business."""
+    if pod["spec"].get("nodeName") or pod["metadata"].get("deletionTimestamp"):
+        return False
+    conditions: Sequence[Object] = pod.get("status", {}).get("conditions") or []
+    return any(
+        each["type"] == "PodScheduled" and each["status"] == "False" and each.get("reason") == "Unschedulable"
+        for each in conditions
+    )
+
+
+def holds_room(pod: Object) -> bool:
+    """Whether it is on a node and not over."""
+    return bool(pod["spec"].get("nodeName")) and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")
+
+
+def of_daemonset(pod: Object) -> bool:
+    return any(owner["kind"] == "DaemonSet" for owner in pod["metadata"].get("ownerReferences") or [])
+
+
+def name(pod: Object) -> str:
+    return f"{pod['metadata'].get('namespace', 'default')}/{pod['metadata']['name']}"
+
+
+def _requests(container: Object) -> dict[str, int]:
+    resources = container.get("resources") or {}
+    # The API server does this for what it is given; a template has not been there yet.
+    return amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
+
+
+def _tolerated(taint: Object, toleration: Object) -> bool:
+    if toleration.get("effect") not in (None, "", taint["effect"]):
+        return False
+    if toleration.get("operator", "Equal") == "Exists":
+        return toleration.get("key") in (None, "", taint["key"])
+    return bool(toleration.get("key") == taint["key"] and (toleration.get("value") or "") == (taint.get("value") or ""))
+
+
+def _matches(rule: Object, labels: Mapping[str, str]) -> bool:
+    value, values = labels.get(rule["key"]), rule.get("values") or []
+    match rule["operator"]:
+        case "In":
+            return value in values
+        case "NotIn":
+            return value not in values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt" as operator:
+            try:
+                mine, bound = int(value or ""), int(values[0])
+            except (ValueError, IndexError):
+                return False
+            return mine > bound if operator == "Gt" else mine < bound
+        case _:
+            return False

@@ -1,0 +1,43 @@
+"""What a user sees while the lab comes up: on a terminal the step that is under way, elsewhere a line for each done."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterator
+from typing import IO
+
+
+class Progress:
+    """Steps with their times. `quiet` prints nothing, for those who ask for JSON."""
+
+    def __init__(self, out: IO[str] | None = None, *, quiet: bool = False) -> None:
+        self.out, self.quiet = out or sys.stderr, quiet
+        self.began = time.monotonic()
+        self.seconds: dict[str, float] = {}
+
+    @contextlib.contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """One step; its line is written when it has worked."""
+        began = time.monotonic()
+        live = not self.quiet and self.out.isatty()
+        if live:
+            self.out.write(f"          {name} ...")
+            self.out.flush()
+        try:
+            yield
+        finally:
+            if live:
+                self.out.write("\r\033[K")
+        self.seconds[name] = round(time.monotonic() - began, 2)
+        self.say(f"{self.seconds[name]:7.1f} s  {name}")
+
+    def say(self, text: str) -> None:
+        if not self.quiet:
+            self.out.write(f"{text}\n")
+            self.out.flush()
+
+    @property
+    def total(self) -> float:
+        return round(time.monotonic() - self.began, 2)

@@ -1,0 +1,113 @@
+"""What the lab remembers between commands: a folder that is its user's alone, and in it one small file."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import shutil
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from paddock.lab.certificates import write_private
+from paddock.lab.errors import LabError, LabInputError
+from paddock.lab.processes import Process
+
+_OURS = ("lab.json", "pki", "etcd", "logs", "kubeconfigs", "kubeconfig", "groups.json", "run")
+"""What `remove` takes away. The folder may be one that the user named and keeps other things in."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """One lab."""
+
+    ports: Mapping[str, int] = field(default_factory=dict)
+    processes: Mapping[str, Process] = field(default_factory=dict)
+    """By name, in the order in which they were started."""
+    boot: str = ""
+    """The start of the machine in which they run."""
+
+    def with_process(self, name: str, process: Process) -> State:
+        return replace(self, processes={**self.processes, name: process})
+
+    def document(self) -> dict[str, Any]:
+        processes = {name: {"pid": each.pid, "started": each.started} for name, each in self.processes.items()}
+        return {"version": 1, "ports": dict(self.ports), "processes": processes, "boot": self.boot}
+
+
+def folder(name: str) -> Path:
+    """Where a lab's state is: PADDOCK_LAB_STATE, or a folder of the lab's name under XDG_STATE_HOME."""
+    if chosen := os.environ.get("PADDOCK_LAB_STATE"):
+        return Path(chosen).absolute()
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", name):
+        raise LabInputError(f"{name!r} cannot be a lab's name\n    fix: use letters, digits, dots and dashes")
+    home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
+    return Path(home, "paddock", "lab", name)
+
+
+def prepare(where: Path) -> None:
+    """Makes the folder, for its user alone. Raises LabError where it is another's."""
+    try:
+        where.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if where.stat().st_uid != os.getuid():
+            raise LabInputError(f"{where} belongs to another user\n    fix: PADDOCK_LAB_STATE=<a folder of yours>")
+        where.chmod(stat.S_IRWXU)
+    except OSError as error:
+        raise LabError(
+            f"cannot keep the lab's state in {where}: {error.strerror}\n    fix: PADDOCK_LAB_STATE=<a folder of yours>"
+        ) from None
+
+
+def read(where: Path) -> State | None:
+    """The lab's state; None where there never was one. Raises LabError for a file that is none."""
+    path = where / "lab.json"
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        processes = {name: Process(int(each["pid"]), str(each["started"])) for name, each in found["processes"].items()}
+        return State({str(name): int(port) for name, port in found["ports"].items()}, processes, str(found["boot"]))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise LabError(
+            f"{path} is no lab's state: {error}\n"
+            f"    fix: end what still runs of it (`ps`: programs whose options name {where}), then delete the folder"
+        ) from None
+
+
+def write(where: Path, state: State) -> None:
+    """Raises LabError, for a full disk too."""
+    try:
+        write_private(where / "lab.json", f"{json.dumps(state.document(), indent=2)}\n")
+    except OSError as error:
+        raise LabError(f"cannot write {where / 'lab.json'}: {error.strerror}") from None
+
+
+def remove(where: Path) -> None:
+    """Deletes what the lab put into the folder, and the folder if nothing else is in it."""
+    for name in _OURS:
+        path = where / name
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+    (where / "lock").unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        where.rmdir()
+
+
+@contextlib.contextmanager
+def locked(where: Path) -> Iterator[None]:
+    """Keeps two commands from changing one lab at once; the system takes the lock back from one that dies."""
+    with (where / "lock").open("a") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise LabInputError(
+                f"another command is starting or ending the lab in {where}\n    fix: wait for it, then run this again"
+            ) from None
+        yield
