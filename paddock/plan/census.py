@@ -58,14 +58,12 @@ FREE: Mapping[str, str] = {
     "aws:imagebuilder/imageRecipe:ImageRecipe": "Image Builder itself",
     "aws:imagebuilder/infrastructureConfiguration:InfrastructureConfiguration": "Image Builder itself",
     "aws:kms/alias:Alias": "names of keys",
-    "pulumi:pulumi:StackReference": "Pulumi's own",
 }
 """Types that AWS does not charge for."""
 
 FREE_PREFIXES: Mapping[str, str] = {
     "aws:iam/": "IAM",
     "kubernetes:": "objects in the cluster; the nodes they run on are counted",
-    "pulumi:providers:": "Pulumi's own",
 }
 
 
@@ -98,7 +96,7 @@ def census(graph: Graph, left_out: Mapping[str, str]) -> tuple[Entry, ...]:
     """Every type that a provider makes, by name. `left_out`: URN -> why a resource of a priced type has no price."""
     names: dict[tuple[str, Kind, str], list[str]] = {}
     for resource in graph.resources.values():
-        if not resource.custom:
+        if not resource.custom or resource.type.startswith("pulumi:"):  # providers and stack references
             continue
         kind, why = classify(resource.type)
         if resource.urn in left_out:

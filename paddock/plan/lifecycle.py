@@ -112,7 +112,7 @@ def drivers(of_pools: Mapping[str, str | None], today: date) -> Iterator[Verdict
             "ok",
             f"NVIDIA fixes driver R{number} until {end}, {_days(left)} ({', '.join(pools)})",
             numbers,
-            "" if left >= SOON_DAYS else "an image with a newer driver branch, or one of your own: images.ami: {enabled: true}",
+            "" if left >= SOON_DAYS else "an image with a newer driver branch, or one from images.ami: {enabled: true}",
             concern=left < SOON_DAYS,
         )
 

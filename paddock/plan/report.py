@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -15,11 +16,19 @@ from paddock.plan.cost_nodes import Range, RunnerCost
 from paddock.plan.describe import image, sharing
 from paddock.plan.finding import Severity
 from paddock.plan.fit import Fit
+from paddock.plan.graph import Resource
 from paddock.plan.money import Money
 from paddock.plan.plan import Plan
 
 ROWS = 15
 """Rows of a table before it is cut; --all shows every one."""
+_LEFT = {
+    *("pool", "GPU", "instances", "capacity", "nodes", "image"),
+    *("runs-on", "a node holds", "kind", "of which", "runner"),
+}
+"""Columns of text; the others are numbers."""
+_MARGIN = 8
+"""Columns of a finding's severity."""
 _STYLE: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 
 
@@ -64,29 +73,31 @@ def show(plan: Plan, out: Console, *, everything: bool = False) -> None:
 def _print(
     out: Console, title: str, columns: Sequence[str], rows: Iterable[Sequence[str | Text]], limit: int | None
 ) -> None:
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
-    for column in columns:
-        right = column not in {
-            "pool",
-            "GPU",
-            "instances",
-            "capacity",
-            "nodes",
-            "image",
-            "runs-on",
-            "a node holds",
-            "kind",
-            "of which",
-            "runner",
-        }
-        table.add_column(column, justify="right" if right else "left", overflow="fold")
     listed = list(rows)
+    if not listed:
+        return
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
+    for column, width in zip(columns, _widths([columns, *listed[:limit]], out.width), strict=True):
+        table.add_column(column, justify="left" if column in _LEFT else "right", overflow="fold", width=width)
     for row in listed[:limit]:
         table.add_row(*row)
     out.print()
     out.print(table)
     if limit is not None and len(listed) > limit:
         out.print(f"... {limit} of {len(listed)} shown; --all shows the rest", style="dim")
+
+
+def _widths(rows: Sequence[Sequence[str | Text]], room: int) -> list[int]:
+    """Of the columns. In a narrow terminal lines break between words as long as they can."""
+    cells = [[str(row[column]) for row in rows] for column in range(len(rows[0]))]
+    widths = [max(cell_len(line) for cell in column for line in cell.split("\n")) for column in cells]
+    words = [max(cell_len(word) for cell in column for word in cell.split()) for column in cells]
+    excess = sum(widths) + 2 * (len(widths) - 1) - room
+    for least in (words, [1] * len(words)):
+        while excess > 0 and (wider := [i for i, width in enumerate(widths) if width > least[i]]):
+            widths[max(wider, key=lambda i: widths[i])] -= 1
+            excess -= 1
+    return widths
 
 
 def _pool(fleet: Fleet, name: str) -> tuple[str, ...]:
@@ -136,8 +147,9 @@ def _month(out: Console, plan: Plan) -> None:
     counts = cost.counts
     lower = " at least" if cost.missing else ""
     out.print()
-    all_in = f"about {_usd(cost.month.expected)} in all ({_range(cost.month)} by use and price)"
-    told = f"{counts['priced']} resources priced, {counts['free']} free, {counts['unpriced']} unpriced"
+    by_use = "" if cost.month.low == cost.month.high else f" ({_range(cost.month)} by use and price)"
+    all_in = f"about {_usd(cost.month.expected)} in all{by_use}"
+    told = f"{_count(counts['priced'], 'resource')} priced, {counts['free']} free, {counts['unpriced']} unpriced"
     out.print(f"A month{lower}: {_usd(cost.fixed_total)} USD fixed, {all_in} [{told}; --html says all]", markup=False)
 
 
@@ -150,6 +162,8 @@ def _range(amount: Range) -> str:
 def _usd(amount: Money) -> str:
     if amount.value is None:
         return "unknown"
+    if not amount.value:
+        return "0"
     return (
         f"{amount.value:,.0f}"
         if amount.value >= 100
@@ -161,9 +175,8 @@ def _usd(amount: Money) -> str:
 
 def _kinds(plan: Plan) -> list[tuple[str, str, str]]:
     """Resources by package and module, the kinds of each with their counts."""
-    made = [r for r in plan.graph.resources.values() if r.custom and not r.type.startswith("pulumi:")]
     groups: dict[str, Counter[str]] = {}
-    for resource in made:
+    for resource in _made(plan):
         package, module, kind = resource.type.split(":")
         group = f"AWS {module.split('/')[0]}" if package == "aws" else f"Kubernetes {module.split('/')[0]}"
         groups.setdefault(group, Counter())[kind] += 1
@@ -179,23 +192,31 @@ def _findings(out: Console, plan: Plan, limit: int | None) -> None:
     out.print()
     out.print("Findings", style="bold")
     for finding in plan.findings[:limit]:
-        head = Text.assemble(
-            (f"{finding.severity:8}", _STYLE[finding.severity]),
-            (f"{finding.id}  ", "dim"),
-            f"{finding.subject}: {finding.message}",
-        )
-        out.print(head)
+        said = Text.assemble((f"{finding.id}  ", "dim"), f"{finding.subject}: {finding.message}")
+        margin = Text(f"{finding.severity:{_MARGIN}}", _STYLE[finding.severity])
+        for line in said.wrap(out, out.width - _MARGIN):
+            line.rstrip()
+            out.print(Text.assemble(margin, line))
+            margin = Text(" " * _MARGIN)
         if finding.fix:
-            out.print(Text.assemble(" " * 8, ("fix: ", "dim"), finding.fix))
+            # On one line, however long: it may be a command to copy.
+            out.print(Text.assemble(margin, ("fix: ", "dim"), finding.fix), soft_wrap=True)
     if limit is not None and len(plan.findings) > limit:
         out.print(f"... {limit} of {len(plan.findings)} shown; --all shows the rest", style="dim")
 
 
 def _summary(plan: Plan) -> str:
     counts = Counter(finding.severity for finding in plan.findings)
-    made = sum(
-        resource.custom and not resource.type.startswith("pulumi:") for resource in plan.graph.resources.values()
-    )
-    told = ", ".join(f"{counts[s]} {s}{'s' if counts[s] != 1 and s != 'info' else ''}" for s in _STYLE if counts[s])
+    told = ", ".join(f"{n} info" if s == "info" else _count(n, s) for s in _STYLE if (n := counts[s]))
     fleet = plan.stack.fleet
-    return f"\n{made} resources, {len(fleet.pools)} pools, {len(fleet.runners)} runners; {told or 'nothing to say'}"
+    what = _count(len(_made(plan)), "resource"), _count(len(fleet.pools), "pool"), _count(len(fleet.runners), "runner")
+    return f"\n{', '.join(what)}; {told or 'nothing to say'}"
+
+
+def _made(plan: Plan) -> list[Resource]:
+    """What a cloud or a cluster would hold: no components, and nothing of Pulumi's own."""
+    return [each for each in plan.graph.resources.values() if each.custom and not each.type.startswith("pulumi:")]
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

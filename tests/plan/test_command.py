@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
 import re
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 
 import pytest
 import yaml
+
+from paddock.fleet import load
+from paddock.plan import report
+from paddock.plan.plan import Plan, make
+from paddock.terminal import console
 
 SECONDS = 60
 
@@ -123,3 +130,42 @@ def test_long_tables_are_cut_and_say_so(checkout: Path) -> None:
     assert "15 of 20 shown; --all shows the rest" in cut
     assert "gpu-9]" in whole
     assert "--all" not in whole
+
+
+@pytest.fixture(scope="module")
+def prod_plan(root: Path) -> Plan:
+    return make(load(root, "prod"), date.today(), root=root)
+
+
+def printed(plan: Plan, monkeypatch: pytest.MonkeyPatch, columns: int) -> list[str]:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    out = io.StringIO()
+    report.show(plan, console(out), everything=True)
+    return out.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120, 200])
+def test_a_report_keeps_to_the_width_but_for_what_is_copied(
+    prod_plan: Plan, columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = printed(prod_plan, monkeypatch, columns)
+    assert [line for line in lines if len(line) > columns and not line.startswith("        fix: ")] == []
+    fixes = [line.removeprefix("        fix: ") for line in lines if line.startswith("        fix: ")]
+    assert fixes == [finding.fix for finding in prod_plan.findings if finding.fix]
+
+
+def test_at_eighty_columns_no_instance_type_is_torn(prod_plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = "\n".join(printed(prod_plan, monkeypatch, 80))
+    words = set(re.split(r"[\s,:]+", told))
+    assert {name for pool in prod_plan.stack.fleet.pools.values() for name in pool.instances} <= words
+
+
+def test_the_resources_that_have_a_price_or_none_are_those_that_are_made(
+    prod_plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = "\n".join(printed(prod_plan, monkeypatch, 200))
+    made = re.search(r"^(\d+) resources, 5 pools, 6 runners; ", told, re.M)
+    priced = re.search(r"\[(\d+) resources? priced, (\d+) free, (\d+) unpriced", told)
+    assert made
+    assert priced
+    assert int(made[1]) == sum(map(int, priced.groups()))
