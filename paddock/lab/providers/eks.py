@@ -1,0 +1,185 @@
+"""A stand-in for pulumi-resource-eks: builds `eks.Cluster` from the same list of children as a plan does."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import grpc  # type: ignore[import-untyped]
+from pulumi.runtime.proto import provider_pb2, resource_pb2, resource_pb2_grpc
+
+from paddock.lab.providers import server, wire
+from paddock.lab.providers.aws import KUBECONFIG
+from paddock.plan import eks_component
+from paddock.plan.values import UNKNOWN
+
+_VERSIONS = {"pulumi:providers:kubernetes": version("pulumi-kubernetes")}
+"""Without one the engine takes none for the first `up`, and the one it has found by then for the second."""
+
+
+class Eks(server.Provider):
+    package = "eks"
+    version = version("pulumi-eks")
+
+    def Construct(self, request: Any, context: Any) -> Any:
+        if request.type != eks_component.TYPE:
+            context.abort(grpc.StatusCode.UNIMPLEMENTED, f"this stand-in does not build {request.type}")
+        try:
+            with grpc.insecure_channel(request.monitorEndpoint) as channel:
+                monitor = resource_pb2_grpc.ResourceMonitorStub(channel)
+                return _Component(request, monitor, self.environment).build()
+        except eks_component.NotFollowed as error:
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        except grpc.RpcError as error:  # the engine has told already what is wrong with a child
+            context.abort(error.code(), error.details())
+
+
+class _Component:
+    """One cluster with its children, registered with the engine."""
+
+    def __init__(
+        self, request: Any, monitor: resource_pb2_grpc.ResourceMonitorStub, environment: Mapping[str, str]
+    ) -> None:
+        self.request, self.monitor, self.environment = request, monitor, environment
+        self.urns: dict[str, str] = {}
+        self.states: dict[str, tuple[str, dict[str, Any]]] = {}
+
+    def build(self) -> Any:
+        request = self.request
+        inputs = wire.decode_struct(request.inputs)
+        behind = {key: tuple(found.urns) for key, found in request.inputDependencies.items()}
+        component = self.monitor.RegisterResource(
+            resource_pb2.RegisterResourceRequest(
+                type=request.type,
+                name=request.name,
+                parent=request.parent,
+                object=request.inputs,
+                propertyDependencies=_by_property(behind),
+                dependencies=request.dependencies,
+                providers=request.providers,
+                protect=request.protect,
+                aliasURNs=request.aliases,
+                acceptSecrets=True,
+                acceptResources=True,
+                supportsPartialValues=True,
+            )
+        )
+        for child in eks_component.children(request.name, inputs, behind):
+            self._register(child, self.urns.get(child.parent, component.urn))
+        state = self._outputs()
+        self.monitor.RegisterResourceOutputs(
+            resource_pb2.RegisterResourceOutputsRequest(urn=component.urn, outputs=state)
+        )
+        depends = {key: [self.urns["cluster"]] for key in state.fields}
+        return provider_pb2.ConstructResponse(
+            urn=component.urn,
+            state=state,
+            stateDependencies={
+                key: provider_pb2.ConstructResponse.PropertyDependencies(urns=urns) for key, urns in depends.items()
+            },
+        )
+
+    def _register(self, child: eks_component.Child, parent: str) -> None:
+        behind = {
+            key: tuple(sorted(self.urns.get(one, one) for one in all_))
+            for key, all_ in child.property_dependencies.items()
+        }
+        made = self.monitor.RegisterResource(
+            resource_pb2.RegisterResourceRequest(
+                type=child.type,
+                name=child.name,
+                custom=child.custom,
+                parent=parent,
+                object=wire.encode_struct(self._resolved(child.inputs)),
+                dependencies=sorted({self.urns.get(one, one) for one in child.dependencies}),
+                propertyDependencies=_by_property(behind),
+                provider=self.request.providers.get("aws", "")
+                if child.custom and child.type.startswith("aws:")
+                else "",
+                version=_VERSIONS.get(child.type, ""),
+                ignoreChanges=child.ignore_changes,
+                protect=self.request.protect,
+                acceptSecrets=True,
+                acceptResources=True,
+                supportsPartialValues=True,
+            )
+        )
+        self.urns[child.key] = made.urn
+        self.states[child.key] = (made.id, wire.decode_struct(made.object))
+
+    def _resolved(self, value: Any) -> Any:
+        """References to siblings as what they turned out to be."""
+        match value:
+            case eks_component.Output(key="cluster", name="kubeconfig"):
+                return self._kubeconfig()
+            case eks_component.Output(key=key, name=name):
+                id_, state = self.states[key]
+                return id_ or UNKNOWN if name == "id" else state.get(name, UNKNOWN)
+            case eks_component.Computed(value=inner):
+                found = self._resolved(inner)
+                return UNKNOWN if wire.holds_unknown(found) else found
+            case Mapping():
+                return {key: self._resolved(item) for key, item in value.items()}
+            case list():
+                return [self._resolved(item) for item in value]
+            case _:
+                return value
+
+    def _outputs(self) -> Any:
+        _, cluster = self.states["cluster"]
+        vpc, issuer = cluster.get("vpcConfig", UNKNOWN), cluster.get("identities")
+        told = {
+            "clusterSecurityGroupId": vpc.get("clusterSecurityGroupId", UNKNOWN)
+            if isinstance(vpc, Mapping)
+            else UNKNOWN,
+            "kubeconfig": self._kubeconfig(),
+            "kubeconfigJson": self._kubeconfig(),
+            "oidcIssuer": issuer[0]["oidcs"][0]["issuer"] if isinstance(issuer, list) else UNKNOWN,
+        }
+        state = wire.encode_struct(told)
+        for output, key in eks_component.OUTPUTS.items():
+            state.fields[output].CopyFrom(wire.reference(self.urns[key], self.states[key][0]))
+        return state
+
+    def _kubeconfig(self) -> str:
+        """The lab's own where it has a cluster; else one that asks AWS for a token, as the component makes it."""
+        if path := self.environment.get(KUBECONFIG):
+            return Path(path).read_text(encoding="utf-8")
+        _, cluster = self.states["cluster"]
+        authority = cluster.get("certificateAuthority", UNKNOWN)
+        endpoint = cluster.get("endpoint", UNKNOWN)
+        if UNKNOWN in (authority, endpoint):
+            return UNKNOWN
+        ask = {
+            "apiVersion": "client.authentication.k8s.io/v1beta1",
+            "command": "aws",
+            "args": ["eks", "get-token", "--cluster-name", cluster["name"]],
+        }
+        return json.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "clusters": [
+                    {
+                        "name": "kubernetes",
+                        "cluster": {"server": endpoint, "certificate-authority-data": authority["data"]},
+                    }
+                ],
+                "contexts": [{"name": "aws", "context": {"cluster": "kubernetes", "user": "aws"}}],
+                "current-context": "aws",
+                "users": [{"name": "aws", "user": {"exec": ask}}],
+            }
+        )
+
+
+def _by_property(behind: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
+    dependencies = resource_pb2.RegisterResourceRequest.PropertyDependencies
+    return {key: dependencies(urns=urns) for key, urns in behind.items()}
+
+
+if __name__ == "__main__":
+    server.serve(Eks(os.environ))

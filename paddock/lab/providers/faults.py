@@ -1,0 +1,65 @@
+"""Errors and delays on purpose, told to a stand-in through its environment.
+
+PADDOCK_LAB_FAULTS is a JSON list, or the path of a file that holds one:
+`[{"resource": "*::cluster-system", "operation": "create", "error": "ThrottlingException", "delay": 2, "times": 1}]`.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+VARIABLE = "PADDOCK_LAB_FAULTS"
+
+
+class FaultError(Exception):
+    """What the stand-in says in place of doing what it was asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    resource: str = "*"
+    """Pattern of a URN, or of a function's token."""
+    operation: str = "*"
+    """create, update, delete, read, invoke, or a pattern."""
+    error: str = ""
+    delay: float = 0
+    times: int = 0
+    """How often in the life of a process; 0 for always."""
+
+
+class Faults:
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        self._faults = faults
+        self._left = [fault.times for fault in faults]
+        self._lock = threading.Lock()
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str]) -> Faults:
+        text = environment.get(VARIABLE, "").strip()
+        if not text:
+            return cls([])
+        if not text.startswith("["):
+            text = Path(text).read_text(encoding="utf-8")
+        found: list[dict[str, Any]] = json.loads(text)
+        return cls([Fault(**fault) for fault in found])
+
+    def meet(self, operation: str, resource: str) -> None:
+        """Waits, or raises FaultError, where one was asked for."""
+        for index, fault in enumerate(self._faults):
+            if not (fnmatchcase(operation, fault.operation) and fnmatchcase(resource, fault.resource)):
+                continue
+            with self._lock:
+                if fault.times:
+                    if self._left[index] == 0:
+                        continue
+                    self._left[index] -= 1
+            time.sleep(fault.delay)
+            if fault.error:
+                raise FaultError(fault.error)

@@ -1,0 +1,55 @@
+"""A stand-in for pulumi-resource-kubernetes, for a stack that is applied with no cluster behind it.
+
+It keeps what it is given. Where there is a cluster the real provider takes its place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any
+
+from paddock.lab.providers import names, server
+from paddock.lab.providers.diff import DEFAULTS, Change
+from paddock.lab.providers.wire import opened
+from paddock.plan import replacement
+
+
+class Kubernetes(server.Provider):
+    package = "kubernetes"
+    version = version("pulumi-kubernetes")
+
+    def checked(self, type_: str, request: Any, inputs: dict[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
+        seed = request.randomSeed or hashlib.sha256(request.urn.encode()).digest()
+        logical = request.urn.rpartition("::")[2]
+        if type_ == replacement.RELEASE:
+            return names.named(inputs, "name", logical, seed, old)
+        metadata = names.named(inputs.get("metadata") or {}, "name", logical, seed, old.get("metadata") or {})
+        if not metadata.pop(DEFAULTS):
+            return inputs
+        return {**inputs, "metadata": metadata}
+
+    def identity(self, type_: str, urn: str, inputs: Mapping[str, Any], state: Mapping[str, Any], serial: int) -> str:
+        where = opened(inputs if type_ == replacement.RELEASE else inputs["metadata"])
+        return f"{where['namespace']}/{where['name']}" if where.get("namespace") else str(where["name"])
+
+    def made(self, type_: str, id_: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        return {**inputs, **(_status(inputs, 1) if type_ == replacement.RELEASE else {})}
+
+    def updated(
+        self, type_: str, inputs: Mapping[str, Any], computed: Mapping[str, Any], found: list[Change]
+    ) -> dict[str, Any]:
+        if type_ != replacement.RELEASE:
+            return dict(inputs)
+        return {**inputs, **_status(inputs, int(computed.get("status", {}).get("revision", 0)) + 1)}
+
+
+def _status(inputs: Mapping[str, Any], revision: int) -> dict[str, Any]:
+    told = {"name": inputs.get("name"), "namespace": inputs.get("namespace"), "status": "deployed"}
+    return {"status": {**told, "revision": revision, "version": inputs.get("version", "")}}
+
+
+if __name__ == "__main__":
+    server.serve(Kubernetes(os.environ))

@@ -1,0 +1,238 @@
+"""A provider process: the part of Pulumi's provider protocol that is the same for every stand-in.
+
+What a provider makes is kept in one store for the stack. Previews make nothing and tell only what is sure.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from concurrent import futures
+from pathlib import Path
+from typing import Any
+
+import grpc  # type: ignore[import-untyped]
+from google.protobuf.empty_pb2 import Empty
+from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc
+
+from paddock.lab.providers.diff import Change, changes, deletes_first
+from paddock.lab.providers.faults import FaultError, Faults
+from paddock.lab.providers.store import Store
+from paddock.lab.providers.wire import decode_struct, encode_struct
+
+STORE = "PADDOCK_LAB_STORE"
+_MAX = 400 * 1024 * 1024
+
+
+class RefusedError(Exception):
+    """What a cloud would answer in place of doing what it was asked."""
+
+
+class Provider(provider_pb2_grpc.ResourceProviderServicer):
+    """Serves one package. Subclasses say what its resources are like."""
+
+    package: str
+    version: str
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self.environment = environment
+        self.store = Store(Path(environment.get(STORE) or f"{self.package}.json"))
+        self.faults = Faults.of(environment)
+
+    # What subclasses say.
+
+    def checked(self, type_: str, request: Any, inputs: dict[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
+        """The inputs with the provider's own defaults. Raises RefusedError for what cannot be."""
+        return inputs
+
+    def identity(self, type_: str, urn: str, inputs: Mapping[str, Any], state: Mapping[str, Any], serial: int) -> str:
+        """The id of a new resource; another one for every `serial` where AWS would make it up."""
+        raise NotImplementedError
+
+    def made(self, type_: str, id_: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """The whole state of a new resource."""
+        return dict(inputs)
+
+    def updated(
+        self, type_: str, inputs: Mapping[str, Any], computed: Mapping[str, Any], found: list[Change]
+    ) -> dict[str, Any]:
+        """The whole state after a change, of which `computed` did not come from inputs.
+
+        UNKNOWN where only the change itself tells a value.
+        """
+        return {**computed, **inputs}
+
+    def settled(self, after: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+        """The state after an update that was made, where nothing is unknown any more."""
+        return dict(after)
+
+    def may_delete(self, type_: str, state: Mapping[str, Any]) -> None:
+        """Raises RefusedError for what must not go yet."""
+
+    def answer(self, token: str, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """The answer of a function; None for one that this stand-in does not know."""
+        return None
+
+    # The protocol.
+
+    def Handshake(self, request: Any, context: Any) -> Any:
+        return provider_pb2.ProviderHandshakeResponse(accept_secrets=True)
+
+    def GetPluginInfo(self, request: Any, context: Any) -> Any:
+        return plugin_pb2.PluginInfo(version=self.version)
+
+    def Attach(self, request: Any, context: Any) -> Any:
+        return Empty()
+
+    def Cancel(self, request: Any, context: Any) -> Any:
+        return Empty()
+
+    def GetSchema(self, request: Any, context: Any) -> Any:
+        return provider_pb2.GetSchemaResponse(schema=json.dumps({"name": self.package, "version": self.version}))
+
+    def CheckConfig(self, request: Any, context: Any) -> Any:
+        return provider_pb2.CheckResponse(inputs=request.news)
+
+    def DiffConfig(self, request: Any, context: Any) -> Any:
+        old = decode_struct(request.old_inputs if request.old_inputs.fields else request.olds)
+        return _diff(changes(f"pulumi:providers:{self.package}", old, decode_struct(request.news)), {})
+
+    def Configure(self, request: Any, context: Any) -> Any:
+        return provider_pb2.ConfigureResponse(acceptSecrets=True, supportsPreview=True)
+
+    def Check(self, request: Any, context: Any) -> Any:
+        type_ = _type(request)
+        try:
+            inputs = self.checked(type_, request, decode_struct(request.news), decode_struct(request.olds))
+        except RefusedError as error:
+            return provider_pb2.CheckResponse(failures=[provider_pb2.CheckFailure(reason=str(error))])
+        return provider_pb2.CheckResponse(inputs=encode_struct(inputs))
+
+    def Diff(self, request: Any, context: Any) -> Any:
+        old = decode_struct(request.old_inputs if request.old_inputs.fields else request.olds)
+        new = decode_struct(request.news)
+        return _diff(changes(_type(request), old, new), new)
+
+    def Create(self, request: Any, context: Any) -> Any:
+        type_, inputs = _type(request), decode_struct(request.properties)
+        if request.preview:
+            return provider_pb2.CreateResponse(properties=encode_struct(inputs))
+        self._meet("create", request.urn, context)
+        with self.store.change() as resources:
+            serial = 0
+            while (key := f"{type_} {(id_ := self.identity(type_, request.urn, inputs, {}, serial))}") in resources:
+                serial += 1
+                if id_ == self.identity(type_, request.urn, inputs, {}, serial):
+                    context.abort(grpc.StatusCode.ALREADY_EXISTS, f"{type_} {id_} exists already")
+            state = self.made(type_, id_, inputs)
+            resources[key] = {"urn": request.urn, "state": self.store.closed(state)}
+        return provider_pb2.CreateResponse(id=id_, properties=encode_struct(state))
+
+    def Update(self, request: Any, context: Any) -> Any:
+        type_, inputs, state = _type(request), decode_struct(request.news), decode_struct(request.olds)
+        old = decode_struct(request.old_inputs)
+        computed = {key: value for key, value in state.items() if key not in old}
+        after = self.updated(type_, inputs, computed, changes(type_, old, inputs))
+        if not request.preview:
+            self._meet("update", request.urn, context)
+            after = self.settled(after, state)
+            with self.store.change() as resources:
+                key = f"{type_} {request.id}"
+                if key not in resources:
+                    context.abort(grpc.StatusCode.NOT_FOUND, f"{type_} {request.id} is not there")
+                resources[key] = {"urn": request.urn, "state": self.store.closed(after)}
+        return provider_pb2.UpdateResponse(properties=encode_struct(after))
+
+    def Read(self, request: Any, context: Any) -> Any:
+        type_ = _type(request)
+        self._meet("read", request.urn, context)
+        kept = self.store.resources().get(f"{type_} {request.id}")
+        if kept is None:
+            return provider_pb2.ReadResponse()
+        known, inputs = decode_struct(request.properties), decode_struct(request.inputs)
+        state = self.store.restored(kept["state"], known)
+        return provider_pb2.ReadResponse(
+            id=request.id, properties=encode_struct(state), inputs=encode_struct(_now(inputs, state))
+        )
+
+    def Delete(self, request: Any, context: Any) -> Any:
+        type_ = _type(request)
+        self._meet("delete", request.urn, context)
+        with self.store.change() as resources:
+            kept = resources.get(f"{type_} {request.id}")
+            if kept is not None:
+                try:
+                    self.may_delete(type_, kept["state"])
+                except RefusedError as error:
+                    context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+                del resources[f"{type_} {request.id}"]
+        return Empty()
+
+    def Invoke(self, request: Any, context: Any) -> Any:
+        self._meet("invoke", request.tok, context)
+        found = self.answer(request.tok, decode_struct(request.args))
+        if found is None:
+            known = f"this stand-in of {self.package} does not answer {request.tok}"
+            return provider_pb2.InvokeResponse(failures=[provider_pb2.CheckFailure(reason=known)])
+        return provider_pb2.InvokeResponse(**{"return": encode_struct(found)})
+
+    def _meet(self, operation: str, resource: str, context: Any) -> None:
+        try:
+            self.faults.meet(operation, resource)
+        except FaultError as error:
+            context.abort(grpc.StatusCode.UNKNOWN, str(error))
+
+
+def serve(servicer: provider_pb2_grpc.ResourceProviderServicer) -> None:
+    """Serves until the engine says goodbye, which it does with an interrupt."""
+    signal.signal(signal.SIGINT, lambda *_: os._exit(0))
+    server = grpc.server(
+        futures.ThreadPoolExecutor(max_workers=16),
+        options=[("grpc.max_receive_message_length", _MAX), ("grpc.max_send_message_length", _MAX)],
+    )
+    provider_pb2_grpc.add_ResourceProviderServicer_to_server(servicer, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    sys.stdout.write(f"{port}\n")
+    sys.stdout.flush()
+    server.wait_for_termination()
+
+
+def _now(declared: Any, found: Any) -> Any:
+    """What was declared as it is found now; what the cloud has filled in beside it is no declaration."""
+    if isinstance(declared, Mapping) and isinstance(found, Mapping):
+        return {
+            key: value if key.startswith("__") else _now(value, found[key])
+            for key, value in declared.items()
+            if key.startswith("__") or key in found
+        }
+    return found
+
+
+def _type(request: Any) -> str:
+    type_: str = request.type or request.urn.split("::")[2].rpartition("$")[2]
+    return type_
+
+
+def _diff(found: list[Change], declared: Mapping[str, Any]) -> Any:
+    kinds = provider_pb2.PropertyDiff.Kind
+    detail = {
+        ".".join(f'["{part}"]' if "." in part else part for part in change.path).replace(".[", "["): (
+            provider_pb2.PropertyDiff(
+                kind=kinds.Value(change.kind.upper() + ("_REPLACE" if change.replaces else "")), inputDiff=True
+            )
+        )
+        for change in found
+    }
+    some = provider_pb2.DiffResponse.DIFF_SOME if found else provider_pb2.DiffResponse.DIFF_NONE
+    return provider_pb2.DiffResponse(
+        changes=some,
+        diffs=sorted({change.path[0] for change in found}),
+        replaces=sorted({change.path[0] for change in found if change.replaces}),
+        detailedDiff=detail,
+        hasDetailedDiff=True,
+        deleteBeforeReplace=deletes_first(declared, found),
+    )
