@@ -61,7 +61,10 @@ class GpuPool(Component):
             case Bottlerocket():
                 return user_data.bottlerocket(pool, max_pods)
             case Custom():
-                return pulumi.Output.all(**self.cluster.join).apply(lambda join: user_data.al2023(pool, max_pods, join))
+                labels = nodes.labels(self.fleet, self.name)
+                return pulumi.Output.all(**self.cluster.join).apply(
+                    lambda cluster: user_data.al2023(pool, max_pods, user_data.Join(cluster, labels, nodes.TAINT))
+                )
             case _:
                 return user_data.al2023(pool, max_pods)
 

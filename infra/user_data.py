@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
+from paddock.fleet.nodes import Taint
 from paddock.fleet.pool import GpuPool, Mig
 
 _BOUNDARY = "==PADDOCK=="
 
 
-def node_config(pool: GpuPool, max_pods: int, join: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """nodeadm's NodeConfig for an AL2023 GPU node.
+@dataclass(frozen=True, slots=True)
+class Join:
+    """What a node with an image of one's own must be told; for its own images EKS adds all of it by itself."""
 
-    `join` (name, apiServerEndpoint, certificateAuthority, cidr) is needed with an image of one's own;
-    for EKS's images the managed node group adds it.
-    """
+    cluster: Mapping[str, str]
+    """name, apiServerEndpoint, certificateAuthority, cidr."""
+    labels: Mapping[str, str]
+    taint: Taint
+
+    def kubelet_flags(self) -> list[str]:
+        """Labels and taint from the first second on; later there is a gap in which any pod gets onto the node."""
+        labels = ",".join(f"{key}={value}" for key, value in self.labels.items())
+        taint = f"{self.taint.key}={self.taint.value}:{self.taint.effect}"
+        return [f"--node-labels={labels}", f"--register-with-taints={taint}"]
+
+
+def node_config(pool: GpuPool, max_pods: int, join: Join | None = None) -> dict[str, Any]:
+    """nodeadm's NodeConfig for an AL2023 GPU node; `join` only with an image of one's own."""
     spec: dict[str, Any] = {
         # Parallel pull and unpack: a 10 GB CUDA image in a third of the time.
         "featureGates": {"FastImagePull": True},
@@ -30,11 +44,12 @@ def node_config(pool: GpuPool, max_pods: int, join: Mapping[str, str] | None = N
     if pool.nvme == "auto" and any(instance.nvme_count for instance in pool.types):
         spec["instance"] = {"localStorage": {"strategy": "RAID0"}}
     if join is not None:
-        spec["cluster"] = dict(join)
+        spec["cluster"] = dict(join.cluster)
+        spec["kubelet"]["flags"] = join.kubelet_flags()
     return {"apiVersion": "node.eks.aws/v1alpha1", "kind": "NodeConfig", "spec": spec}
 
 
-def al2023(pool: GpuPool, max_pods: int, join: Mapping[str, str] | None = None) -> str:
+def al2023(pool: GpuPool, max_pods: int, join: Join | None = None) -> str:
     """The MIME document that AL2023 boots with."""
     parts = [("application/node.eks.aws", yaml.safe_dump(node_config(pool, max_pods, join), sort_keys=True))]
     if isinstance(pool.sharing, Mig):
@@ -44,15 +59,60 @@ def al2023(pool: GpuPool, max_pods: int, join: Mapping[str, str] | None = None) 
 
 
 def mig_script(profile: str) -> str:
-    """Cuts every GPU into as many instances of `profile` as it holds, before the kubelet starts."""
+    """Cuts every GPU into as many instances of `profile` as it holds, before the kubelet starts.
+
+    A unit, as cloud-init runs scripts once: after a reboot the instances are gone, and the driver may load later than
+    the script runs.
+    """
     return f"""#!/bin/bash
 set -euo pipefail
-nvidia-smi -mig 1
-nvidia-smi --gpu-reset || true   # A100 applies the mode at a reset; H100 and later at once
-for gpu in $(nvidia-smi --query-gpu=index --format=csv,noheader); do
-  while nvidia-smi mig -i "$gpu" -cgi {profile} -C; do :; done
+cat > /usr/local/sbin/paddock-mig <<'SCRIPT'
+{_MIG.replace("PROFILE", profile)}SCRIPT
+chmod 755 /usr/local/sbin/paddock-mig
+cat > /etc/systemd/system/paddock-mig.service <<'UNIT'
+{_MIG_UNIT}UNIT
+systemctl daemon-reload
+systemctl enable --now paddock-mig.service
+"""
+
+
+_MIG = """#!/bin/bash
+set -euo pipefail
+not_yet() { [[ $(nvidia-smi --query-gpu=mig.mode.current --format=csv,noheader) == *Disabled* ]]; }
+gpus=$(nvidia-smi --query-gpu=index --format=csv,noheader)
+if not_yet; then
+  # H100 and later change at once, A100 at a reset, and only while nobody holds the GPU open.
+  systemctl stop nvidia-persistenced || true
+  nvidia-smi -mig 1
+  nvidia-smi --gpu-reset || true
+  systemctl start nvidia-persistenced || true
+  if not_yet; then
+    # A virtual machine may not reset its A100s; they remember the mode through a reboot.
+    if [ -e "$STATE_DIRECTORY/rebooted" ]; then echo "MIG mode stays off after a reboot" >&2; exit 1; fi
+    touch "$STATE_DIRECTORY/rebooted"
+    systemctl reboot
+    sleep infinity
+  fi
+fi
+for gpu in $gpus; do
+  while nvidia-smi mig -i "$gpu" -cgi PROFILE -C; do :; done
   nvidia-smi mig -i "$gpu" -lgi
 done
+"""
+
+_MIG_UNIT = """[Unit]
+Description=Cuts the GPUs into MIG instances
+After=nvidia-kmod-load.service nvidia-fabricmanager.service nvidia-persistenced.service
+Before=nodeadm-run.service
+
+[Service]
+Type=oneshot
+RemainAfterExit=true
+StateDirectory=paddock-mig
+ExecStart=/usr/local/sbin/paddock-mig
+
+[Install]
+WantedBy=multi-user.target
 """
 
 
