@@ -26,7 +26,13 @@ class AddOns(Component):
         self.identity: list[pulumi.Resource] = []
         if isinstance(fleet.cluster, NewCluster):  # an adopted cluster has its own
             self.identity.append(self._addon("eks-pod-identity-agent", versions.POD_IDENTITY_AGENT))
-            self._addon("eks-node-monitoring-agent", versions.NODE_MONITORING_AGENT)
+            self._addon(
+                "eks-node-monitoring-agent",
+                versions.NODE_MONITORING_AGENT,
+                # The agent tolerates everything, its DCGM server nothing: without one on a GPU node no Xid is ever
+                # seen there, and nothing is repaired.
+                configuration_values=json.dumps({"dcgmAgent": {"tolerations": [nodes.TAINT.toleration()]}}),
+            )
         if fleet.uses_ebs_volumes:
             self._ebs(fleet)
         self.register_outputs({})

@@ -12,13 +12,15 @@ from infra.component import POD_IDENTITY, Component, allow, policy
 from infra.gpu_pool import AUTOSCALER
 from infra.helm import Chart, release
 from paddock.fleet import Fleet, nodes
+from paddock.fleet.runner import LOWEST_PRIORITY
 
 CHART = Chart("cluster-autoscaler", versions.CLUSTER_AUTOSCALER_CHART, "https://kubernetes.github.io/autoscaler")
 NAMESPACE = "kube-system"
 SERVICE_ACCOUNT = "cluster-autoscaler"
 
-# Higher wins. A managed node group's Auto Scaling group is named after it: eks-<pool>-<capacity>-...
-PRIORITIES = "100:\n- .*-(reserved|capacity-block)-.*\n50:\n- .*-spot-.*\n10:\n- .*\n"
+# Higher wins. A managed node group's Auto Scaling group is named after it: eks-<pool>-<capacity>-<hex>-... The hex that
+# Pulumi adds is part of the pattern, or the on-demand group of a pool called big-spot would pass for spot.
+PRIORITIES = "100:\n- .*-(reserved|capacity-block)-[0-9a-f]{7}-.*\n50:\n- .*-spot-[0-9a-f]{7}-.*\n10:\n- .*\n"
 
 _LOOK = (
     "autoscaling:DescribeAutoScalingGroups",
@@ -80,6 +82,8 @@ class Autoscaler(Component):
                     "skip-nodes-with-local-storage": False,
                     # A spot pool that gets no capacity is passed over after this, and the on-demand one asked.
                     "max-node-provision-time": "10m",
+                    # Below -10 by default a waiting pod buys no node and a running one is killed with its node.
+                    "expendable-pods-priority-cutoff": LOWEST_PRIORITY,
                 },
                 "nodeSelector": nodes.system_selector(fleet),
                 "priorityClassName": "system-cluster-critical",
@@ -96,6 +100,6 @@ class Autoscaler(Component):
                     "seccompProfile": {"type": "RuntimeDefault"},
                 },
             },
-            depends_on=[identity, *cluster.ready],
+            depends_on=[identity, *self.permissions, *cluster.ready],
         )
         self.register_outputs({})

@@ -81,6 +81,7 @@ class Cluster(Component):
             found.apply(lambda c: c.kubernetes_network_configs[0].service_ipv4_cidr),
         )
         self.node_role = self.role(f"{self.name}-node", assumed_by("ec2.amazonaws.com"), _NODE_POLICIES)
+        self.ready += self.permissions
 
     def _create(self, cluster: NewCluster, network: Network) -> None:
         name, region = self.fleet.name, self.fleet.region
@@ -120,7 +121,11 @@ class Cluster(Component):
             upgrade_policy={"support_type": cluster.support.upper()},
             deletion_protection=cluster.deletion_protection,
             tags=dict(self.fleet.tags),
-            opts=self.child(protect=True, depends_on=[logs], transforms=[_harden(cluster.endpoint.public)]),
+            # Nodes and pods need the way out from their first minute to their last: without it, `destroy` would wait
+            # for ever for ARC to sign its scale sets off at GitHub.
+            opts=self.child(
+                protect=True, depends_on=[logs, *network.ways_out], transforms=[_harden(cluster.endpoint.public)]
+            ),
         )
         made = control_plane.eks_cluster
         self.eks_name = made.name
@@ -201,7 +206,8 @@ class Cluster(Component):
             update_config={"max_unavailable": 1},
             node_repair_config={"enabled": True},
             tags=dict(self.fleet.tags),
-            opts=self.child(ignore_changes=["scalingConfig.desiredSize"], depends_on=[self.node_role]),
+            # A node that lost its permissions before its end leaves network interfaces that nothing deletes.
+            opts=self.child(ignore_changes=["scalingConfig.desiredSize"], depends_on=self.permissions),
         )
         # CoreDNS stays outside the eks component: inside, it would wait for nodes that wait for the component.
         coredns = aws.eks.Addon(

@@ -16,6 +16,8 @@ class Component(pulumi.ComponentResource):
     def __init__(self, name: str, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__(f"paddock:infra:{type(self).__name__}", name, {}, opts)
         self.name = name
+        self.permissions: list[pulumi.Resource] = []
+        """Policies of the roles made here. A role without them is useless, and they are no dependency of its users."""
 
     def child(self, **options: Any) -> pulumi.ResourceOptions:
         return pulumi.ResourceOptions(parent=self, **options)
@@ -32,9 +34,13 @@ class Component(pulumi.ComponentResource):
         role = aws.iam.Role(name, assume_role_policy=policy(trust), max_session_duration=3600, opts=self.child())
         for arn in managed:
             attachment = f"{name}-{arn.rpartition('/')[2]}"
-            aws.iam.RolePolicyAttachment(attachment, role=role.name, policy_arn=arn, opts=self.child())
+            self.permissions.append(
+                aws.iam.RolePolicyAttachment(attachment, role=role.name, policy_arn=arn, opts=self.child())
+            )
         if inline is not None:
-            aws.iam.RolePolicy(f"{name}-policy", role=role.name, policy=inline, opts=self.child())
+            self.permissions.append(
+                aws.iam.RolePolicy(f"{name}-policy", role=role.name, policy=inline, opts=self.child())
+            )
         return role
 
     def key(self, name: str, purpose: str, *, logs_of: str | None = None, volumes_of: str | None = None) -> aws.kms.Key:

@@ -19,10 +19,13 @@ class Network(Component):
     """Range of the VPC; None where an adopted one's is not known."""
     subnets: Mapping[str, pulumi.Input[str]]
     """Zone -> private subnet. An adopted network's subnets stand under their own ids."""
+    ways_out: list[pulumi.Resource]
+    """Routes and endpoints. A subnet's id says nothing of them, so who needs them names them."""
 
     def __init__(self, name: str, fleet: Fleet, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__(name, opts)
         self.fleet = fleet
+        self.ways_out = []
         if isinstance(fleet.network, ExistingNetwork):
             adopted = fleet.network.existing
             self.vpc_id, self.cidr, self.subnets = adopted.vpc, None, {subnet: subnet for subnet in adopted.subnets}
@@ -63,17 +66,16 @@ class Network(Component):
                 opts=self.child(),
             )
             table = aws.ec2.RouteTable(f"{self.name}-private-{zone}", vpc_id=vpc.id, opts=self.child())
-            aws.ec2.RouteTableAssociation(
-                f"{self.name}-private-{zone}", subnet_id=subnet.id, route_table_id=table.id, opts=self.child()
-            )
+            self._associate(f"{self.name}-private-{zone}", subnet, table)
             if gateways:
-                aws.ec2.Route(
+                out = aws.ec2.Route(
                     f"{self.name}-private-{zone}-out",
                     route_table_id=table.id,
                     destination_cidr_block="0.0.0.0/0",
                     nat_gateway_id=gateways.get(zone, next(iter(gateways.values()))).id,
                     opts=self.child(),
                 )
+                self.ways_out.append(out)
             subnets[zone], tables[zone] = subnet.id, table
         self.subnets = subnets
         self._endpoints(network, vpc, tables)
@@ -107,9 +109,7 @@ class Network(Component):
                 tags={"Name": f"{self.fleet.name}-public-{zone}"},
                 opts=self.child(),
             )
-            aws.ec2.RouteTableAssociation(
-                f"{self.name}-public-{zone}", subnet_id=subnet.id, route_table_id=table.id, opts=self.child()
-            )
+            self._associate(f"{self.name}-public-{zone}", subnet, table)
             address = aws.ec2.Eip(f"{self.name}-nat-{zone}", domain="vpc", opts=self.child())
             gateways[zone] = aws.ec2.NatGateway(
                 f"{self.name}-nat-{zone}",
@@ -120,10 +120,15 @@ class Network(Component):
             )
         return gateways
 
+    def _associate(self, name: str, subnet: aws.ec2.Subnet, table: aws.ec2.RouteTable) -> None:
+        self.ways_out.append(
+            aws.ec2.RouteTableAssociation(name, subnet_id=subnet.id, route_table_id=table.id, opts=self.child())
+        )
+
     def _endpoints(self, network: NewNetwork, vpc: aws.ec2.Vpc, tables: Mapping[str, aws.ec2.RouteTable]) -> None:
         region = self.fleet.region
         # ECR keeps image layers in S3: through the gateway a 10 GB pull costs nothing, through NAT 0.45 USD.
-        aws.ec2.VpcEndpoint(
+        layers = aws.ec2.VpcEndpoint(
             f"{self.name}-s3",
             vpc_id=vpc.id,
             service_name=f"com.amazonaws.{region}.s3",
@@ -131,6 +136,7 @@ class Network(Component):
             route_table_ids=[table.id for table in tables.values()],
             opts=self.child(),
         )
+        self.ways_out.append(layers)
         if not network.endpoints:
             return
         group = aws.ec2.SecurityGroup(
@@ -149,7 +155,7 @@ class Network(Component):
             opts=self.child(),
         )
         for service in network.endpoints:
-            aws.ec2.VpcEndpoint(
+            endpoint = aws.ec2.VpcEndpoint(
                 f"{self.name}-{service}",
                 vpc_id=vpc.id,
                 service_name=f"com.amazonaws.{region}.{service}",
@@ -159,6 +165,7 @@ class Network(Component):
                 security_group_ids=[group.id],
                 opts=self.child(),
             )
+            self.ways_out.append(endpoint)
 
     def _flow_logs(self, network: NewNetwork, vpc: aws.ec2.Vpc) -> None:
         key = self.key(f"{self.name}-logs", f"Flow logs of {self.fleet.name}", logs_of=self.fleet.region)

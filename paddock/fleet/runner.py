@@ -23,6 +23,9 @@ Mount = Annotated[str, Matching(r"^/.+", "an absolute path")]
 
 Label = Annotated[str, Matching(r"^[^\s,]{1,255}$", "a label of 1 to 255 characters without spaces or commas")]
 
+LOWEST_PRIORITY = -1000
+"""Of a runner; the autoscaler is told that pods of it still count."""
+
 _CRON_PART = r"(\*|\d{1,2}(-\d{1,2})?)(/\d{1,2})?"
 _CRON_FIELD = rf"{_CRON_PART}(,{_CRON_PART})*"
 _CRON = re.compile(rf"^{_CRON_FIELD} {_CRON_FIELD} {_CRON_FIELD} {_CRON_FIELD} {_CRON_FIELD}$")
@@ -142,7 +145,7 @@ class Runner(Model):
     """`none`: the runner holds the GPU. `kubernetes-novolume`: job containers in pods of their own. `dind`: Docker."""
     image: Image | None = None
     """Runner image with tag or digest; by default the stack's own, else GitHub's."""
-    priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
+    priority: Annotated[int, Field(ge=LOWEST_PRIORITY, le=1000)] = 0
     """Of two waiting jobs the higher goes first. Running jobs are never evicted for it."""
     environment: dict[
         Annotated[str, Matching(r"^[A-Za-z_][A-Za-z0-9_]*$", "the name of an environment variable")], str
