@@ -12,6 +12,7 @@ from paddock.fleet import load
 from paddock.lab import control_plane, nodes, state
 from paddock.lab.api import Api, Unreachable
 from paddock.lab.control_plane import Lab
+from paddock.lab.errors import LabInputError
 from paddock.lab.progress import Progress
 
 
@@ -24,11 +25,18 @@ def up(
     as_json: bool = False,
 ) -> None:
     """Starts the lab of a stack. Raises LabError and FleetError."""
+    if boot_seconds is not None and not 0 <= boot_seconds <= 3600:
+        raise LabInputError(f"{boot_seconds} is no time for a boot\n    expected: seconds, from 0 to 3600")
     progress = Progress(quiet=as_json)
     read = load(root, stack)  # a mistake in the stack should not cost the time of a start
     lab, started = control_plane.up(state.folder(stack), first_port=first_port, progress=progress)
-    with progress.step("nodes and autoscaler"):
-        nodes.bring(lab, read, boot_seconds=boot_seconds)
+    try:
+        with progress.step("nodes and autoscaler"):
+            nodes.bring(lab, read, boot_seconds=boot_seconds)
+    except BaseException:
+        if started:
+            control_plane.down(lab.folder, keep=True)
+        raise
     lab = control_plane.status(lab.folder)
     if as_json:
         _print({**document(lab), "started": started, "seconds": progress.seconds, "total": progress.total})

@@ -1,0 +1,118 @@
+"""The lab ends what it started, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from paddock.lab import control_plane, processes, state
+from paddock.lab.errors import LabError, LabInputError
+from paddock.lab.processes import Process
+from paddock.lab.state import State
+
+SLEEP = [sys.executable, "-c", "import time; print('here', flush=True); time.sleep(60)"]
+STUBBORN = [
+    sys.executable,
+    "-c",
+    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('here', flush=True); time.sleep(60)",
+]
+
+
+def start(tmp_path: Path, command: list[str]) -> Process:
+    log = tmp_path / "log"
+    process = processes.start(command, log, lambda _: None, os.environ)
+    while b"here" not in log.read_bytes():
+        assert process.alive
+    return process
+
+
+def test_a_process_is_started_in_a_session_of_its_own_and_ended(tmp_path: Path) -> None:
+    process = start(tmp_path, SLEEP)
+    assert process.alive
+    assert os.getsid(process.pid) == process.pid
+    processes.stop([process])
+    assert not process.alive
+
+
+def test_one_that_ignores_the_request_is_killed(tmp_path: Path) -> None:
+    process = start(tmp_path, STUBBORN)
+    processes.stop([process], grace=0.2)
+    assert not process.alive
+
+
+def test_a_stranger_who_was_given_the_same_id_is_left_alone() -> None:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as stranger:
+        processes.stop([Process(stranger.pid, "boot:1")])
+        assert stranger.poll() is None
+        stranger.kill()
+
+
+def test_it_is_recorded_before_anyone_else_hears_of_it(tmp_path: Path) -> None:
+    recorded: list[Process] = []
+    process = processes.start(SLEEP, tmp_path / "log", recorded.append, os.environ)
+    assert recorded == [process]
+    processes.stop(recorded)
+
+
+def test_a_program_that_cannot_start_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match=r"cannot start .*/nothing: No such file"):
+        processes.start([tmp_path / "nothing"], tmp_path / "log", lambda _: None, {})
+
+
+def test_state_survives_writing_and_reading(tmp_path: Path) -> None:
+    known = State({"kube-apiserver": 1234}, {"etcd": Process(1, "a:2")}, "a")
+    state.write(tmp_path, known)
+    assert state.read(tmp_path) == known
+    assert (tmp_path / "lab.json").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"processes": {}}', '{"processes": {"etcd": {}}, "ports": {}, "boot": ""}']
+)
+def test_a_broken_state_says_what_to_do(tmp_path: Path, text: str) -> None:
+    (tmp_path / "lab.json").write_text(text)
+    with pytest.raises(LabError, match="then delete the folder"):
+        control_plane.status(tmp_path)
+
+
+def test_the_folder_is_for_its_user_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "some" / "lab"
+    folder.mkdir(parents=True, mode=0o755)
+    state.prepare(folder)
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_what_others_keep_in_the_folder_stays(tmp_path: Path) -> None:
+    (tmp_path / "etcd").mkdir()
+    (tmp_path / "mine.txt").touch()
+    state.remove(tmp_path)
+    assert [each.name for each in tmp_path.iterdir()] == ["mine.txt"]
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b", "-x", "x" * 70])
+def test_a_name_never_leads_out_of_the_folder_of_labs(name: str) -> None:
+    with pytest.raises(LabInputError, match="cannot be a lab's name"):
+        state.folder(name)
+
+
+def test_the_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "/state")
+    assert state.folder("dev") == Path("/state/paddock/lab/dev")
+    monkeypatch.setenv("PADDOCK_LAB_STATE", "/elsewhere")
+    assert state.folder("dev") == Path("/elsewhere")
+
+
+def test_two_commands_do_not_change_one_lab_at_once(tmp_path: Path) -> None:
+    with state.locked(tmp_path), pytest.raises(LabInputError, match="another command"), state.locked(tmp_path):
+        pass
+
+
+def test_without_a_lab_nothing_is_ended_and_nothing_is_made(tmp_path: Path) -> None:
+    folder = tmp_path / "never"
+    assert control_plane.down(folder) == ()
+    assert not control_plane.status(folder).known
+    assert not folder.exists()

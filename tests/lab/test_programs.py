@@ -1,0 +1,67 @@
+"""Which programs the lab takes, and what it says of those that are missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from paddock.lab import programs
+from paddock.lab.errors import LabInputError
+
+
+def program(folder: Path, name: str, says: str = "Kubernetes v1.35.4") -> Path:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\necho '{says}'\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def empty_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PATH", str(tmp_path / "path"))
+    monkeypatch.setenv("PADDOCK_LAB_BIN", str(tmp_path))
+    return tmp_path
+
+
+def test_one_message_names_every_missing_program_and_where_it_comes_from(empty_path: Path) -> None:
+    program(empty_path, "etcd")
+    with pytest.raises(LabInputError) as refused:
+        programs.find()
+    told = str(refused.value)
+    assert told.startswith("the lab needs 5 more programs:")
+    for name in set(programs.PROGRAMS) - {"etcd"}:
+        assert f"\n    {name} " in told
+    assert "etcd " not in told
+    assert "PADDOCK_LAB_BIN" in told
+    assert refused.value.exit_code == 2
+
+
+def test_the_folder_of_the_lab_goes_before_path(empty_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_path = empty_path / "path"
+    on_path.mkdir()
+    program(on_path, "etcd", "etcd Version: 3.5.0")
+    ours = program(empty_path, "etcd", "etcd Version: 3.6.16\nGo Version: go1.26.8")
+    assert programs.find(["etcd"])["etcd"] == programs.Found(ours, "3.6.16")
+
+
+def test_a_program_that_does_not_run_is_named(empty_path: Path) -> None:
+    broken = empty_path / "kwok"
+    broken.write_bytes(b"\x7fELF of another machine")
+    broken.chmod(0o755)
+    with pytest.raises(LabInputError, match="kwok does not run"):
+        programs.find(["kwok"])
+
+
+@pytest.mark.parametrize(
+    ("versions", "said"),
+    [
+        ({"kube-apiserver": "1.35.4", "kube-scheduler": "1.35.1", "etcd": "3.6.16"}, ""),
+        ({"kube-apiserver": "1.35.4", "kube-scheduler": "1.34.4"}, "of different minor versions"),
+        ({"kube-apiserver": "1.27.1", "kube-scheduler": "1.27.1"}, "too old for the lab"),
+        ({"kube-apiserver": "", "kwok": "0.8.0"}, ""),
+    ],
+)
+def test_versions_that_cannot_work_together(versions: dict[str, str], said: str) -> None:
+    assert said in programs.mismatch(versions)
+    assert bool(programs.mismatch(versions)) == bool(said)

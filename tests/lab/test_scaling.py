@@ -1,0 +1,252 @@
+"""When the stand-in for the autoscaler buys a node, and when it gives one back."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infra.runner_pod import runner_template
+from paddock.fleet import nodes as fleet_nodes
+from paddock.lab import nodes, pods, scaling
+from paddock.lab.scaling import Group, decide
+from tests.support import fleets
+
+TAG = "k8s.io/cluster-autoscaler/"
+TAINT = {"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}
+
+
+def group(name: str = "t4-spot", capacity: str = "spot", low: int = 0, high: int = 2, gpus: int = 1) -> Group:
+    tags = {
+        f"{TAG}enabled": "true",
+        f"{TAG}node-template/label/paddock.dev/pool": "t4",
+        f"{TAG}node-template/taint/nvidia.com/gpu": "true:NoSchedule",
+        f"{TAG}node-template/resources/cpu": "3500m",
+        f"{TAG}node-template/resources/memory": "14Gi",
+        f"{TAG}node-template/resources/nvidia.com/gpu": str(gpus),
+    }
+    return Group(name, "t4", capacity, low, high, tags)
+
+
+def pod(name: str = "job", *, waits: bool = True, node: str = "", **spec: Any) -> dict[str, Any]:
+    unschedulable = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    asked = {"cpu": "3", "memory": "12Gi", "nvidia.com/gpu": "1"}
+    return {
+        "metadata": {"name": name, "namespace": "arc-runners"},
+        "spec": {
+            "containers": [{"name": "runner", "resources": {"requests": asked}}],
+            "nodeSelector": {"paddock.dev/pool": "t4"},
+            "tolerations": [{**TAINT, "operator": "Equal"}],
+            **({"nodeName": node} if node else {}),
+            **spec,
+        },
+        "status": {"phase": "Running" if node else "Pending", "conditions": [unschedulable] if waits else []},
+    }
+
+
+def node(name: str, of: str = "t4-spot", gpus: int = 1, taints: list[dict[str, str]] | None = None) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "labels": {"paddock.dev/pool": "t4", "eks.amazonaws.com/nodegroup": of}},
+        "spec": {"taints": [TAINT, *(taints or [])]},
+        "status": {"allocatable": {"cpu": "3500m", "memory": "14Gi", "nvidia.com/gpu": str(gpus), "pods": "110"}},
+    }
+
+
+def test_a_waiting_pod_buys_one_node() -> None:
+    assert decide([group()], [], [pod()]).grow == ("t4-spot",)
+
+
+def test_a_pod_that_the_scheduler_has_not_tried_buys_nothing() -> None:
+    assert decide([group()], [], [pod(waits=False)]).grow == ()
+
+
+def test_a_node_that_is_booting_or_free_is_not_bought_again() -> None:
+    assert decide([group()], [], [pod()], booting=["t4-spot"]).grow == ()
+    assert decide([group()], [node("a")], [pod()]).grow == ()
+    starting = [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]
+    assert decide([group()], [node("a", taints=starting)], [pod()]).grow == ()
+
+
+def test_a_node_in_use_or_cordoned_is_no_room() -> None:
+    assert decide([group()], [node("a")], [pod(), pod("other", waits=False, node="a")]).grow == ("t4-spot",)
+    cordoned = node("a")
+    cordoned["spec"]["unschedulable"] = True
+    assert decide([group()], [cordoned], [pod()]).grow == ("t4-spot",)
+
+
+def test_a_finished_pod_takes_no_room() -> None:
+    done = pod("done", waits=False, node="a")
+    done["status"]["phase"] = "Succeeded"
+    assert decide([group()], [node("a")], [pod(), done]).grow == ()
+
+
+def test_many_pods_share_a_node_as_the_template_allows() -> None:
+    asked = {"cpu": "500m", "memory": "1Gi", "nvidia.com/gpu": "1"}
+    small = [pod(str(n), containers=[{"name": "x", "resources": {"requests": asked}}]) for n in range(8)]
+    assert decide([group(gpus=4, high=9)], [], small).grow == ("t4-spot", "t4-spot")
+
+
+def test_spot_comes_before_on_demand_which_takes_over_at_the_maximum() -> None:
+    both = [group("t4-on-demand", "on-demand"), group("t4-spot", "spot", high=1)]
+    assert decide(both, [], [pod("a"), pod("b")]).grow == ("t4-spot", "t4-on-demand")
+
+
+def test_the_maximum_holds_and_is_told() -> None:
+    decision = decide([group(high=2)], [], [pod(str(n)) for n in range(20)])
+    assert decision.grow == ("t4-spot", "t4-spot")
+    assert len(decision.unserved) == 18
+    assert set(decision.unserved.values()) == {"t4-spot has its 2"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"tolerations": []},
+        {"nodeSelector": {"paddock.dev/pool": "a100"}},
+        {"containers": [{"name": "x", "resources": {"limits": {"nvidia.com/gpu": "2"}}}]},
+        {"containers": [{"name": "x", "resources": {"requests": {"cpu": "3501m"}}}]},
+    ],
+    ids=["no toleration", "another pool", "two GPUs", "too much CPU"],
+)
+def test_a_pod_that_fits_no_template_buys_nothing(change: dict[str, Any]) -> None:
+    decision = decide([group()], [], [pod(**change)])
+    assert decision.grow == ()
+    assert decision.unserved == {"arc-runners/job": "it fits no node group"}
+
+
+def test_daemonsets_take_their_part_of_a_node_that_is_not_there_yet() -> None:
+    agent = {"spec": {"template": {"metadata": {}, "spec": copy.deepcopy(pod()["spec"])}}}
+    agent["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "600m"}}
+    assert decide([group()], [], [pod()], daemonsets=[agent]).grow == ()
+    agent["spec"]["template"]["spec"]["tolerations"] = []
+    assert decide([group()], [], [pod()], daemonsets=[agent]).grow == ("t4-spot",)
+
+
+def test_a_group_that_is_not_tagged_for_the_autoscaler_is_left_alone() -> None:
+    untagged = Group("t4-spot", "t4", "spot", 1, 2, {})
+    assert decide([untagged], [], [pod()]).grow == ()
+
+
+def test_the_minimum_is_kept() -> None:
+    assert decide([group(low=2)], [node("a")], []).grow == ("t4-spot",)
+    idle = {"a": 0.0, "b": 0.0}
+    decision = decide([group(low=1)], [node("a"), node("b")], [], idle=idle, now=100, idle_seconds=60)
+    assert decision.shrink == ("a",)
+
+
+def test_an_idle_node_is_given_back_after_its_time_and_not_while_pods_wait() -> None:
+    idle = {"a": 40.0}
+    assert decide([group()], [node("a")], [], idle=idle, now=99, idle_seconds=60).shrink == ()
+    assert decide([group()], [node("a")], [], idle=idle, now=100, idle_seconds=60).shrink == ("a",)
+    waiting = pod(containers=[{"name": "x", "resources": {"requests": {"nvidia.com/gpu": "1"}}}])
+    busy = [pod("b", waits=False, node="a"), waiting]
+    assert decide([group()], [node("a")], busy, idle=idle, now=100, idle_seconds=60).shrink == ()
+
+
+def test_idle_means_without_pods_but_those_of_daemonsets() -> None:
+    agent = pod("agent", waits=False, node="a")
+    agent["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "name": "agent"}]
+    seen = [node("a"), node("b"), node("c")]
+    assert scaling.idle_since(seen, [agent, pod("x", waits=False, node="b")], {"a": 1.0, "b": 1.0}, 5.0) == {
+        "a": 1.0,
+        "c": 5.0,
+    }
+
+
+@given(
+    waiting=st.integers(0, 12),
+    there=st.integers(0, 4),
+    booting=st.integers(0, 4),
+    low=st.integers(0, 3),
+    more=st.integers(0, 4),
+    gpus=st.integers(1, 4),
+)
+def test_no_decision_leaves_the_limits(waiting: int, there: int, booting: int, low: int, more: int, gpus: int) -> None:
+    groups = [group(low=low, high=low + more, gpus=gpus), group("t4-on-demand", "on-demand", 0, more, gpus)]
+    seen = [node(str(n), gpus=gpus) for n in range(there)]
+    decision = decide(
+        groups,
+        seen,
+        [pod(str(n)) for n in range(waiting)],
+        booting=["t4-spot"] * booting,
+        idle={str(n): 0.0 for n in range(there)},
+        now=1000,
+    )
+    for each in groups:
+        size = len(scaling.members(seen, each.name)) + (booting if each.name == "t4-spot" else 0)
+        after = size + decision.grow.count(each.name)
+        assert after <= max(each.max, size)
+        assert after >= min(each.min, each.max)
+    assert there + booting - len(decision.shrink) >= min(low, there + booting)
+    assert not (decision.grow and decision.shrink)
+
+
+@pytest.mark.parametrize(
+    ("text", "thousandths"),
+    [
+        ("1", 1000),
+        ("250m", 250),
+        ("3.5", 3500),
+        ("1Ki", 1_024_000),
+        ("2G", 2_000_000_000_000),
+        ("1e3", 1_000_000),
+        (2, 2000),
+    ],
+)
+def test_quantities(text: str | int, thousandths: int) -> None:
+    assert pods.quantity(text) == thousandths
+
+
+@pytest.mark.parametrize("text", ["", "one", "1 Gi", "1KiB", "--1"])
+def test_no_quantity(text: str) -> None:
+    with pytest.raises(ValueError, match="is no quantity"):
+        pods.quantity(text)
+
+
+def test_a_pod_asks_for_its_sidecars_and_for_its_hungriest_moment() -> None:
+    def container(cpu: str, **more: str) -> dict[str, Any]:
+        return {"resources": {"requests": {"cpu": cpu}}, **more}
+
+    spec = {
+        "initContainers": [container("1"), container("500m", restartPolicy="Always"), container("4")],
+        "containers": [container("1"), container("2")],
+        "overhead": {"cpu": "10m"},
+    }
+    # The last init container runs beside the sidecar: 4.5 is more than the 3.5 of the work itself.
+    assert pods.requests({"spec": spec})["cpu"] == 4510
+
+
+@pytest.mark.parametrize("name", fleets.EXAMPLES)
+def test_the_tags_of_a_stack_describe_the_nodes_that_boot(name: str) -> None:
+    stack = fleets.example(name)
+    found = nodes.groups(stack)
+    assert {each.name for each in found} == {
+        f"{pool}-{bought}" for pool, spec in stack.fleet.pools.items() for bought in fleet_nodes.capacities(spec)
+    }
+    for each in found:
+        assert each.managed, each.name
+        described, real = each.template, each.node
+        assert described.labels.items() <= real["metadata"]["labels"].items()
+        assert list(described.taints) == real["spec"]["taints"]
+        allocatable = pods.amounts(real["status"]["allocatable"])
+        # Less than the real node has buys a node too many; more buys one that the pod does not fit.
+        assert all(amount <= allocatable[key] for key, amount in described.resources.items() if key != "pods")
+
+
+@pytest.mark.parametrize("name", fleets.EXAMPLES)
+def test_every_runner_of_a_stack_buys_a_node_of_its_pool(name: str) -> None:
+    stack = fleets.example(name)
+    found = nodes.groups(stack)
+    for runner, spec in stack.fleet.runners.items():
+        if spec.container == "kubernetes-novolume":
+            continue  # its pod steers, from a system node
+        made = runner_template(stack.fleet, runner)
+        waiting = {"metadata": {"name": runner}, "spec": made["spec"], "status": pod()["status"]}
+        bought = decide(found, [], [waiting]).grow
+        assert len(bought) == 1 + sum(each.min for each in found), runner
+        assert bought[-1].startswith(f"{spec.pool}-"), runner
+        waiting["spec"] = {**made["spec"], "tolerations": []}
+        assert decide(found, [], [waiting]).unserved, f"{runner} would be placed without its toleration"
