@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import date
 from ipaddress import IPv4Network, collapse_addresses
 from typing import TYPE_CHECKING, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from paddock import catalog
 from paddock.fleet import capacity
@@ -248,6 +249,21 @@ def _runners(fleet: Fleet) -> Iterator[Problem]:
                     "a name with another letter in it",
                     f"such as {'gpu-' if what.startswith('scale') else 'runners-'}{word.lower()}",
                 )
+        if runner.group is not None and runner.group.lower() != "default" and fleet.github.scope == "repository":
+            yield Problem(
+                ("runners", name, "group"),
+                "a repository has no runner groups; organisations and enterprises do",
+                "no group",
+                "remove group",
+            )
+        for index, warm in enumerate(runner.warm):
+            if _unknown_time_zone(warm.time_zone):
+                yield Problem(
+                    ("runners", name, "warm", index, "timeZone"),
+                    f'there is no time zone "{warm.time_zone}"',
+                    "a name of the IANA database, such as America/New_York",
+                    did_you_mean(warm.time_zone, available_timezones()),
+                )
         if runner.pool not in fleet.pools:
             yield Problem(
                 ("runners", name, "pool"),
@@ -282,6 +298,19 @@ def _runners(fleet: Fleet) -> Iterator[Problem]:
                 "a runner that takes all GPUs of its node",
                 "write container: kubernetes-novolume, or use a pool of 1-GPU instances",
             )
+
+
+def _unknown_time_zone(name: str) -> bool:
+    """Whether Kubernetes would refuse it. A machine without the IANA database cannot tell, and lets it pass."""
+    return not _is_time_zone(name) and _is_time_zone("America/New_York")
+
+
+def _is_time_zone(name: str) -> bool:
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return False
+    return True
 
 
 def _larger_instance(fleet: Fleet, pool: str, gpus: int) -> str:

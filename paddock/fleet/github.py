@@ -76,11 +76,11 @@ class GitHub(Model):
     ]
     """Organisation, repository or enterprise; on github.com, ghe.com or GitHub Enterprise Server."""
     app: GitHubApp | None = None
-    """A GitHub App (recommended). Exactly one of `app` and `token` is given."""
+    """A GitHub App (recommended; an enterprise cannot use one). Exactly one of `app` and `token` is given."""
     token: SecretSource | None = None
     """Where a personal access token is: `config` is the Pulumi secret `paddock:githubToken`."""
     runner_group: Annotated[str, Field(min_length=1, max_length=100)] = "default"
-    """Runner group that the scale sets join; it must exist already."""
+    """Runner group that the scale sets join; it must exist already. A repository has none of its own."""
     server_version: Version | None = None
     """Version of GitHub Enterprise Server, such as "3.21"; needed when `url` is neither github.com nor ghe.com."""
 
@@ -99,6 +99,13 @@ class GitHub(Model):
             expected = 'one of app: {id: "12345", installation: "678"} and token: config'
             fix = "an App is better: its rate limit grows with the organisation" if self.app is None else "remove token"
             yield mistake(given, () if self.app is None else "token", expected, fix)
+        if self.app is not None and self.scope == "enterprise":
+            # docs.github.com, "Authenticating ARC to the GitHub API"
+            message = "GitHub lets no App register runners of an enterprise"
+            yield mistake(message, "app", "token: config, a classic token with manage_runners:enterprise", "remove app")
+        if self.runner_group.lower() != "default" and self.scope == "repository":
+            message = "a repository has no runner groups; organisations and enterprises do"
+            yield mistake(message, "runnerGroup", "no runnerGroup, or an organisation's url", "remove runnerGroup")
         if self.kind == "server" and self.server_version is None:
             message = f"{self.host} is a GitHub Enterprise Server whose version is not given"
             yield mistake(message, "serverVersion", 'serverVersion: "3.21", the version that is installed')

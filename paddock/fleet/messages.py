@@ -68,8 +68,9 @@ def _problem(detail: ErrorDetails, model: type[BaseModel], written: Written) -> 
     key = _key(detail["loc"])
     match kind:
         case "extra_forbidden":
-            name = str(key[-1])
-            known, near = _known_keys(model, detail["loc"][:-1])
+            *above, last = detail["loc"]  # the user's own word, also where it looks like a tag: <name>
+            key, name = (*_key(tuple(above)), last), str(last)
+            known, near = _known_keys(model, tuple(above))
             return Problem(key, f'unknown key "{_short(name)}"', f"one of {', '.join(known)}", did_you_mean(name, near))
         case "missing":
             name = str(key[-1])
@@ -102,9 +103,7 @@ def _problem(detail: ErrorDetails, model: type[BaseModel], written: Written) -> 
             bound = f"at least {context['min_length']}" if kind == "too_short" else f"at most {context['max_length']}"
             count = context["actual_length"]
             message = (
-                "the list is empty"
-                if count == 0
-                else f"too {'few' if kind == 'too_short' else 'many'} entries: {count}"
+                "it is empty" if count == 0 else f"too {'few' if kind == 'too_short' else 'many'} entries: {count}"
             )
             return Problem(key, message, bound)
         case "string_too_short":
@@ -133,7 +132,7 @@ def _known_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> tupl
     for part in location:
         here = _bare(here)
         forms = []
-        if _is_tag(part):
+        if _is_tag(part) and get_origin(here) in (Union, UnionType):
             forms = list(get_args(here))
             here = next(form for form in forms if Tag(str(part)) in form.__metadata__)
         elif isinstance(here, type) and issubclass(here, BaseModel):

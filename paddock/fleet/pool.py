@@ -271,6 +271,8 @@ def _instance_mistakes(names: tuple[str, ...]) -> Iterator[InitErrorDetails]:
             fix = did_you_mean(name, family or with_gpu)
             yield mistake(f'unknown instance type "{name}"', index, expected, fix)
             continue
+        if name in names[:index]:
+            yield mistake(f"{name} is listed twice", index, "each instance type once", "remove one of them")
         model = known[name].gpu
         if model is None:
             yield mistake(f"{name} has no GPU", index, "instance types with a GPU, such as g4dn.xlarge")

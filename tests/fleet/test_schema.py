@@ -28,13 +28,14 @@ UNREADABLE = {path.stem for path in BAD_INPUT.glob("yaml-*.yaml")} | {
 """Files that no schema ever sees, because they are no valid YAML or none that Go reads."""
 
 BEYOND = {
-    "ami-of-another-version", "capacity-block", "date-without-quotes", "dind-on-shared-node",
+    "ami-of-another-version", "capacity-block", "date-without-quotes", "dind-on-shared-node", "enterprise-app",
     "enterprise-server-version", "existing-cluster-network", "fallback-of-on-demand", "fewer-subnets-than-zones",
-    "large-vpc", "max-below-min", "mig-profile", "more-gpus-than-a-node", "name-not-text",
-    "no-region", "overlapping-subnets", "public-endpoint-in-halves", "region-mismatch", "reservation-of-two-types",
-    "same-labels", "same-scale-set", "sharing-with-many-gpus", "small-subnets", "small-vpc", "system-max-below-min",
-    "too-few-addresses", "two-gpu-models", "unknown-pool", "version-ended", "version-past-support", "version-unknown",
-    "volume-mounts", "zones",
+    "instance-twice", "large-vpc", "max-below-min", "mig-profile", "more-gpus-than-a-node", "name-not-text",
+    "no-region", "overlapping-subnets", "public-endpoint-in-halves", "region-mismatch", "repository-group",
+    "repository-group-of-a-runner", "reservation-of-two-types", "same-labels", "same-scale-set",
+    "sharing-with-many-gpus", "small-subnets", "small-vpc", "system-max-below-min", "time-zone",
+    "too-few-addresses", "two-gpu-models", "unknown-pool", "version-ended", "version-past-support",
+    "version-unknown", "volume-mounts", "zones",
 }  # fmt: skip
 """Well-formed, but wrong between the parts, by the facts or by the day: for `inv plan` to say."""
 
@@ -145,7 +146,9 @@ def fleets(draw: st.DrawFn) -> dict[str, Any]:
                 )
             ),
         }
-        for name in draw(st.lists(NAMES, max_size=3, unique=True))
+        for name in draw(
+            st.lists(NAMES.map("gpu-{}".format), max_size=3, unique=True)
+        )  # never y or on: no text to YAML
     }
     return {
         "name": "acme",
