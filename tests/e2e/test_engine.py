@@ -1,0 +1,262 @@
+"""The real engine applies the program that the plan only reads: what `inv plan` shows is what `pulumi up` does.
+
+Stand-ins take the place of the clouds. The stack is made once and changed step by step; every test looks at one step.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from paddock.fleet.loader import load
+from paddock.lab.engine import ROOT, Engine, EngineError, Programs, Result, State
+from paddock.lab.errors import LabInputError
+from paddock.lab.providers.diff import DEFAULTS
+from paddock.plan.graph import Graph, Resource
+from paddock.plan.run import plan_graph
+from paddock.plan.values import UNKNOWN, Ref, Secret
+
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("engine")]
+
+CREDENTIAL = "made-up-private-key-3f9c1d"
+KEY = {"paddock:githubAppKey": CREDENTIAL}
+RELEASE = "kubernetes:helm.sh/v3:Release"
+
+
+@pytest.fixture(scope="session")
+def programs() -> Programs:
+    try:
+        return Programs.find()
+    except LabInputError as error:
+        pytest.skip(str(error))
+
+
+class Story:
+    """One stack, dev, through its life. Each step runs once, after the one before it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.config: dict[str, Any] = yaml.safe_load((ROOT / "Pulumi.dev.yaml").read_text())["config"]
+        self.told: list[str] = []
+        engine.prepare(secret=KEY)
+
+    @cached_property
+    def first(self) -> Result:
+        return self._run(self.engine.up)
+
+    @cached_property
+    def states(self) -> dict[str, State]:
+        assert self.first
+        self.told.append(self.engine.exported())
+        return self.engine.export()
+
+    @cached_property
+    def again(self) -> Result:
+        assert self.states
+        return self._run(self.engine.up)
+
+    @cached_property
+    def refreshed(self) -> Result:
+        assert self.again
+        return self._run(self.engine.refresh)
+
+    @cached_property
+    def pool_added(self) -> Result:
+        assert self.refreshed
+        fleet = self.config["paddock:fleet"]
+        fleet["pools"]["l4"] = {"instances": ["g6.xlarge"], "capacity": "on-demand", "nodes": {"max": 2}}
+        fleet["runners"]["gpu-l4"] = {"pool": "l4", "max": 2}
+        return self._change()
+
+    @cached_property
+    def relabelled(self) -> Result:
+        assert self.pool_added
+        self.config["paddock:fleet"]["runners"]["gpu"]["labels"].append("cuda-12")
+        return self._change()
+
+    @cached_property
+    def refused(self) -> str:
+        """What the engine says to a destroy of things that are protected."""
+        assert self.relabelled
+        with pytest.raises(EngineError) as error:
+            self.engine.destroy()
+        return str(error.value)
+
+    @cached_property
+    def destroyed(self) -> Result:
+        assert self.refused
+        self.config["paddock:fleet"]["cluster"]["deletionProtection"] = False
+        self._change()
+        return self._run(lambda: self.engine.destroy(protected=True))
+
+    def _change(self) -> Result:
+        self.engine.configure(self.config)
+        return self._run(self.engine.up)
+
+    def _run(self, operation: Callable[[], Result]) -> Result:
+        result = operation()
+        self.told.append(result.log)
+        return result
+
+
+@pytest.fixture(scope="session")
+def story(programs: Programs, tmp_path_factory: pytest.TempPathFactory) -> Story:
+    return Story(Engine(tmp_path_factory.mktemp("lab"), programs, stack="dev"))
+
+
+@pytest.mark.parametrize(("stack", "kubernetes"), [("dev", "stand-in"), ("dev", "real"), ("prod", "stand-in")])
+def test_a_preview_is_what_the_plan_shows(stack: str, kubernetes: str, programs: Programs, tmp_path: Path) -> None:
+    real = kubernetes == "real"
+    if real and programs.kubernetes is None:
+        pytest.skip("pulumi-resource-kubernetes is not there: pulumi plugin install resource kubernetes")
+    engine = Engine(tmp_path, programs, stack=stack, real_kubernetes=real)
+    engine.prepare(secret=KEY if stack == "dev" else None)
+
+    previewed = engine.preview()
+
+    planned = plan_graph(load(ROOT, stack), preview=True)
+    assert set(previewed.states) == set(planned.resources)
+    assert {step.operation for step in previewed.steps} == {"create"}
+    assert list(differences(planned, previewed.states)) == []
+    assert CREDENTIAL not in previewed.log
+
+
+def test_up_makes_what_the_plan_shows(story: Story) -> None:
+    planned = plan_graph(load(ROOT, "dev"))
+    made = {urn: state for urn, state in story.states.items() if not is_default_provider(state)}
+
+    assert set(made) == set(planned.resources)
+    assert {step.operation for step in story.first.steps} == {"create"}
+    assert list(differences(planned, made, values=False)) == []
+    assert not [d for d in story.first.diagnostics if d.severity in ("error", "warning")]
+
+
+def test_a_second_up_changes_nothing(story: Story) -> None:
+    assert story.again.changes == {}
+
+
+def test_a_refresh_finds_nothing(story: Story) -> None:
+    assert story.refreshed.changes == {}
+
+
+def test_a_new_pool_touches_no_other(story: Story) -> None:
+    touched = {short(urn): set(done) for urn, done in story.pool_added.changes.items()}
+    made = {name for name, done in touched.items() if done == {"create"}}
+
+    assert {"NodeGroup::l4-on-demand", "LaunchTemplate::l4", "Release::gpu-l4"} <= made
+    assert all("l4" in name for name in made)
+    # The namespace's quota is the sum of its pools.
+    assert {name: done for name, done in touched.items() if name not in made} == {
+        "ResourceQuota::arc-arc-runners-quota": {"update"}
+    }
+
+
+def test_a_change_of_labels_replaces_one_scale_set(story: Story) -> None:
+    touched = {short(urn): set(done) for urn, done in story.relabelled.changes.items()}
+
+    assert set(touched) == {"Release::gpu"}
+    assert {"create-replacement", "delete-replaced"} <= touched["Release::gpu"]
+
+
+def test_what_is_protected_stays(story: Story) -> None:
+    assert "protect" in story.refused
+
+
+def test_destroy_leaves_nothing(story: Story) -> None:
+    assert story.destroyed.changes
+    assert story.engine.export() == {}
+    assert story.engine.store.exists()
+    assert json.loads(story.engine.store.read_text())["resources"] == {}
+
+
+def test_the_credential_is_told_to_nobody(story: Story) -> None:
+    assert story.destroyed
+    hidden = [CREDENTIAL, base64.b64encode(CREDENTIAL.encode()).decode().rstrip("=")]
+
+    assert len(story.told) == 8
+    assert not [text[:80] for text in story.told for word in hidden if word in text]
+    # Backend, history and backups, the stack file, what the stand-ins made.
+    files = [path for path in story.engine.state.rglob("*") if path.is_file() and not path.is_symlink()]
+    assert any(path.suffix == ".bak" or "history" in path.parts for path in files)
+    assert not [path for path in files for word in hidden if word.encode() in path.read_bytes()]
+
+
+def short(urn: str) -> str:
+    type_, _, name = urn.split("::", 2)[2].partition("::")
+    return f"{type_.rpartition(':')[2]}::{name}"
+
+
+def is_default_provider(state: State) -> bool:
+    return state.type.startswith("pulumi:providers:") and state.urn.rpartition("::")[2].startswith("default")
+
+
+def differences(planned: Graph, engine: Mapping[str, State], *, values: bool = True) -> Iterator[str]:
+    """Where the engine sees something else than the plan, resource by resource.
+
+    Not told, because a plan cannot know them: names that a provider makes up, and what is made of them; the version of
+    a provider, which the engine writes into it; what is inside a secret.
+    """
+    made_up = {str(state.inputs[key]) for state in engine.values() for key in state.inputs.get(DEFAULTS, ())}
+    for urn, resource in planned.resources.items():
+        state = engine[urn]
+        pairs: dict[str, tuple[Any, Any]] = {
+            "type": (resource.type, state.type),
+            "parent": (resource.parent, state.parent),
+            "custom": (resource.custom, state.custom),
+            "protect": (resource.protect, state.protect),
+            "ignoreChanges": (sorted(resource.ignore_changes), sorted(state.ignore_changes)),
+            "dependencies": (resource.dependencies, state.dependencies),
+            "propertyDependencies": (_behind(resource), state.property_dependencies),
+            "provider": (_provider(resource.provider), _provider(state.provider)),
+        }
+        if values and resource.custom:
+            pairs |= _inputs(resource, state, made_up)
+        for what, (plan, found) in pairs.items():
+            if plan != found:
+                yield f"{short(urn)}: {what}: planned {plan!r}, the engine has {found!r}"
+
+
+def _behind(resource: Resource) -> dict[str, tuple[str, ...]]:
+    return {key: urns for key, urns in resource.property_dependencies.items() if urns}
+
+
+def _provider(reference: str) -> str:
+    """Without the id, which is made up."""
+    return reference.rpartition("::")[0]
+
+
+def _inputs(resource: Resource, state: State, made_up: set[str]) -> dict[str, tuple[Any, Any]]:
+    found = {key: value for key, value in state.inputs.items() if not key.startswith("__")}
+    for key in state.inputs.get(DEFAULTS, ()):
+        del found[key]
+    if resource.type.startswith("pulumi:providers:"):
+        found.pop("version", None)
+    return {
+        f"input {key}": (_comparable(resource.inputs.get(key)), _comparable(_forget(found.get(key), made_up)))
+        for key in sorted({*resource.inputs, *found})
+    }
+
+
+def _forget(value: Any, made_up: set[str]) -> Any:
+    return UNKNOWN if isinstance(value, str) and any(name in value for name in made_up) else value
+
+
+def _comparable(value: Any) -> Any:
+    match value:
+        case Secret():
+            return Secret("")
+        case Ref(urn=urn):
+            return urn
+        case Mapping():
+            return {key: _comparable(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_comparable(item) for item in value]
+        case _:
+            return value
