@@ -55,13 +55,20 @@ class NewNetwork(Model):
         """
         vpc, zones = IPv4Network(self.cidr), self.zone_count
         left = vpc.num_addresses - zones * (vpc.num_addresses // (4 if zones <= 3 else 8))
-        private = self.private_subnets or tuple(
-            str(net) for net in list(vpc.subnets(prefixlen_diff=2 if zones <= 3 else 3))[:zones]
-        )
-        public = self.public_subnets or tuple(
-            str(net) for net in list(vpc.subnets(new_prefix=26 if zones * 64 <= left else 27))[-zones:]
-        )
+        private = self.private_subnets or _parts(vpc, vpc.prefixlen + (2 if zones <= 3 else 3), range(zones))
+        public = self.public_subnets or _parts(vpc, 26 if zones * 64 <= left else 27, range(-zones, 0))
         return private, public
+
+
+def _parts(vpc: IPv4Network, prefixlen: int, which: range) -> tuple[str, ...]:
+    """Ranges of one size in the VPC, counted from its start, or with negative numbers from its end.
+
+    Reckoned, because `IPv4Network.subnets` of a /16 makes a thousand objects to pick three.
+    """
+    if prefixlen < vpc.prefixlen or len(which) > 2 ** (prefixlen - vpc.prefixlen):
+        raise ValueError(f"{vpc} is too small for {len(which)} ranges of /{prefixlen}")
+    size = 2 ** (32 - prefixlen)
+    return tuple(str(IPv4Network((int(vpc[0 if i >= 0 else -1]) + i * size + (i < 0), prefixlen))) for i in which)
 
 
 class AdoptedNetwork(Model):
