@@ -1,0 +1,248 @@
+"""The parts of the stand-in providers that need no engine: names, differences, store, faults, shapes."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf import struct_pb2
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paddock.lab.providers import aws, names, shapes, wire
+from paddock.lab.providers.diff import DEFAULTS, Change, changes, deletes_first
+from paddock.lab.providers.faults import Fault, FaultError, Faults
+from paddock.lab.providers.server import RefusedError
+from paddock.lab.providers.store import CHANGED, Store
+from paddock.plan.values import UNKNOWN, Secret
+
+ROLE = "aws:iam/role:Role"
+NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
+LAUNCH_TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
+SEED = bytes.fromhex("0123456789abcdef")
+
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**50), 2**50) | st.text() | st.just(UNKNOWN),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(min_size=1), inner, max_size=3)
+        | st.builds(Secret, inner.filter(lambda value: not isinstance(value, Secret)))
+    ),
+    max_leaves=8,
+)
+objects = st.dictionaries(st.text(min_size=1), plain, max_size=4)
+
+
+@given(objects)
+def test_values_survive_the_wire(value: dict[str, Any]) -> None:
+    sent = wire.encode_struct(value).SerializeToString()
+
+    assert wire.decode_struct(struct_pb2.Struct.FromString(sent)) == value
+
+
+def test_a_name_is_made_up_once() -> None:
+    first = names.named({"path": "/"}, "name", "node", SEED, {})
+    later = names.named({"path": "/x"}, "name", "node", b"\xff" * 8, first)
+
+    assert first == {"path": "/", "name": "node-0123456", DEFAULTS: ["name"]}
+    assert later["name"] == first["name"]
+
+
+@pytest.mark.parametrize("given", [{"name": "mine"}, {"namePrefix": "mine-"}])
+def test_a_given_name_is_kept(given: dict[str, str]) -> None:
+    assert names.named(given, "name", "node", SEED, {}) == {**given, DEFAULTS: []}
+
+
+def test_a_name_that_is_no_longer_given_is_made_up_anew() -> None:
+    old = {"name": "mine", DEFAULTS: []}
+
+    assert names.named({}, "name", "node", SEED, old)["name"] == "node-0123456"
+
+
+@pytest.mark.parametrize(
+    ("type_", "old", "new", "expected"),
+    [
+        (ROLE, {"path": "/"}, {"path": "/"}, []),
+        (ROLE, {"path": "/"}, {"path": "/x"}, [Change(("path",), "update", True)]),
+        (ROLE, {}, {"tags": {"a": "b"}}, [Change(("tags", "a"), "add", False)]),
+        (ROLE, {"tags": {}}, {}, [Change(("tags",), "delete", False)]),
+        (ROLE, {"tags": None}, {}, []),
+        (ROLE, {DEFAULTS: ["name"]}, {DEFAULTS: []}, []),
+        (ROLE, {"description": Secret("a")}, {"description": "a"}, []),
+        (NODE_GROUP, {"scalingConfig": {"maxSize": 1}}, {"scalingConfig": {"maxSize": 2}}, [("update", False)]),
+        (NODE_GROUP, {"launchTemplate": {"id": "a"}}, {"launchTemplate": {"id": UNKNOWN}}, [("update", True)]),
+        (NODE_GROUP, {"launchTemplate": {"version": "1"}}, {"launchTemplate": {"version": "2"}}, [("update", False)]),
+        (NODE_GROUP, {"subnetIds": ["a", "b"]}, {"subnetIds": ["a"]}, [("update", True)]),
+    ],
+)
+def test_what_differs(type_: str, old: dict[str, Any], new: dict[str, Any], expected: list[Any]) -> None:
+    found = changes(type_, old, new)
+
+    if expected and isinstance(expected[0], tuple):
+        assert [(change.kind, change.replaces) for change in found] == expected
+    else:
+        assert found == expected
+
+
+@given(objects)
+def test_nothing_differs_from_itself(value: dict[str, Any]) -> None:
+    assert changes(ROLE, value, value) == []
+
+
+@pytest.mark.parametrize(
+    ("declared", "first"),
+    [
+        ({"name": "mine", "path": "/x", DEFAULTS: []}, True),
+        ({"name": "node-0123456", "path": "/x", DEFAULTS: ["name"]}, False),
+        ({"path": "/x", DEFAULTS: []}, False),
+    ],
+)
+def test_a_chosen_name_is_freed_before_it_is_used_again(declared: dict[str, Any], first: bool) -> None:
+    assert deletes_first(declared, [Change(("path",), "update", True)]) is first
+    assert deletes_first(declared, [Change(("tags",), "update", False)]) is False
+
+
+def test_another_name_needs_no_place_freed() -> None:
+    assert deletes_first({"name": "new", DEFAULTS: []}, [Change(("name",), "update", True)]) is False
+
+
+def test_the_store_tells_no_secret(tmp_path: Path) -> None:
+    store = Store(tmp_path / "cloud" / "dev.json")
+    known = {"data": {"key": Secret("hush-hush")}, "open": 1}
+    with store.change() as resources:
+        resources["a"] = store.closed(known)
+
+    kept = store.resources()["a"]
+
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and "hush" in path.read_text()]
+    assert store.restored(kept, known) == known
+    assert store.restored(kept, {"data": {"key": Secret("other")}})["data"]["key"] == Secret(CHANGED)
+    assert store.restored(kept, {})["data"]["key"] == Secret(CHANGED)
+
+
+def test_a_change_that_fails_leaves_the_store_as_it_was(tmp_path: Path) -> None:
+    store = Store(tmp_path / "dev.json")
+    with store.change() as resources:
+        resources["a"] = 1
+
+    def fail() -> None:
+        with store.change() as resources:
+            resources["b"] = 2
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+
+    assert store.resources() == {"a": 1}
+
+
+def test_many_may_change_the_store_at_once(tmp_path: Path) -> None:
+    def add(number: int) -> None:
+        with Store(tmp_path / "dev.json").change() as resources:
+            resources[str(number)] = number
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(add, range(40)))
+
+    assert len(Store(tmp_path / "dev.json").resources()) == 40
+
+
+def test_a_fault_is_met_as_often_as_it_says(tmp_path: Path) -> None:
+    asked = tmp_path / "faults.json"
+    asked.write_text(json.dumps([{"resource": "*::node", "operation": "create", "error": "Throttling", "times": 2}]))
+    faults = Faults.of({"PADDOCK_LAB_FAULTS": str(asked)})
+
+    faults.meet("create", "urn::other")
+    faults.meet("delete", "urn::node")
+    for _ in range(2):
+        with pytest.raises(FaultError, match="Throttling"):
+            faults.meet("create", "urn::node")
+    faults.meet("create", "urn::node")
+
+
+def test_no_fault_is_met_where_none_was_asked_for() -> None:
+    Faults.of({}).meet("create", "urn::node")
+    Faults([Fault(operation="update")]).meet("update", "urn::node")
+
+
+@pytest.mark.parametrize(
+    ("type_", "name"),
+    [(ROLE, "name"), (NODE_GROUP, "nodeGroupName"), ("aws:ec2/vpc:Vpc", None), (LAUNCH_TEMPLATE, "name")],
+)
+def test_which_property_gets_a_name(type_: str, name: str | None) -> None:
+    found = shapes.shape(type_)
+
+    assert found is not None
+    assert found.name == name
+
+
+def test_outputs_have_their_declared_types() -> None:
+    found = shapes.shape(LAUNCH_TEMPLATE)
+    assert found is not None
+
+    made = shapes.filled(found, "lt-1", {"arn": "arn"})
+
+    assert isinstance(made["latestVersion"], int)
+    assert "arn" not in made
+    assert shapes.shape("aws:ec2/nothing:Nothing") is None
+
+
+@pytest.fixture
+def provider(tmp_path: Path) -> aws.Aws:
+    return aws.Aws({"PADDOCK_LAB_STORE": str(tmp_path / "dev.json")})
+
+
+def test_a_change_of_a_template_makes_a_version_and_a_change_of_its_tags_none(provider: aws.Aws) -> None:
+    made = provider.made(LAUNCH_TEMPLATE, "lt-1", {"name": "t4"})
+    image, tags = Change(("imageId",), "update", False), Change(("tags",), "update", False)
+
+    rolled = provider.updated(LAUNCH_TEMPLATE, {"name": "t4", "imageId": "ami-2"}, made, [image])
+    tagged = provider.updated(LAUNCH_TEMPLATE, {"name": "t4"}, made, [tags])
+
+    assert made["latestVersion"] == 1
+    assert rolled["latestVersion"] == UNKNOWN  # which is what a preview says
+    assert provider.settled(rolled, made)["latestVersion"] == 2
+    assert provider.settled(tagged, made)["latestVersion"] == 1
+
+
+def test_a_node_group_tells_its_scaling_group_and_everything_its_account(provider: aws.Aws) -> None:
+    made = provider.made(NODE_GROUP, "fleet:t4", {"nodeGroupName": "t4-spot-0123456", "clusterName": "fleet"})
+
+    assert made["resources"][0]["autoscalingGroups"][0]["name"].startswith("eks-t4-spot-0123456-")
+    assert ":000000000000:" in made["arn"]
+
+
+def test_ids_are_unlike_unless_aws_knows_the_thing_by_name(provider: aws.Aws) -> None:
+    urn = "urn:pulumi:dev::paddock::aws:ec2/vpc:Vpc::network"
+    entry = {"clusterName": "fleet", "principalArn": "arn:aws:iam::1:role/a"}
+
+    vpcs = {provider.identity("aws:ec2/vpc:Vpc", urn, {}, {}, serial) for serial in range(5)}
+    entries = {provider.identity("aws:eks/accessEntry:AccessEntry", urn, entry, {}, serial) for serial in range(5)}
+
+    assert len(vpcs) == 5
+    assert all(id_.startswith("vpc-") for id_ in vpcs)
+    assert entries == {"fleet:arn:aws:iam::1:role/a"}
+
+
+def test_a_protected_cluster_says_how_it_may_go(provider: aws.Aws) -> None:
+    with pytest.raises(RefusedError, match="deletionProtection: false"):
+        provider.may_delete("aws:eks/cluster:Cluster", {"name": "fleet", "deletionProtection": True})
+    provider.may_delete("aws:eks/cluster:Cluster", {"name": "fleet", "deletionProtection": False})
+
+
+def test_an_eks_cluster_is_the_labs_own_where_there_is_one(tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    cluster = {"server": "https://127.0.0.1:6443", "certificate-authority-data": "Q0E="}
+    kubeconfig.write_text(json.dumps({"clusters": [{"name": "lab", "cluster": cluster}]}))
+    provider = aws.Aws({"PADDOCK_LAB_STORE": str(tmp_path / "dev.json"), "PADDOCK_LAB_KUBECONFIG": str(kubeconfig)})
+
+    made = provider.made("aws:eks/cluster:Cluster", "fleet", {"name": "fleet"})
+    told = provider.answer("aws:eks/getCluster:getCluster", {"name": "fleet"})
+
+    assert (made["endpoint"], made["certificateAuthority"]) == ("https://127.0.0.1:6443", {"data": "Q0E="})
+    assert told is not None
+    assert told["endpoint"] == "https://127.0.0.1:6443"
+    assert provider.answer("aws:ec2/getAmi:getAmi", {}) is None
