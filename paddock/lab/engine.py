@@ -331,7 +331,7 @@ class Engine:
     def _stub(self) -> str:
         """A folder with an `aws` program, which stands last on PATH unless the lab has a cluster of its own."""
         folder = self.state / "aws"
-        _script(folder / "aws", "paddock.lab.providers.aws_command", self.root)
+        _script(folder / "aws", "paddock.lab.providers.aws_command")
         return str(folder)
 
     def _write_project(self) -> None:
@@ -353,7 +353,7 @@ class Engine:
         if name == "kubernetes" and self.real_kubernetes and self.programs.kubernetes is not None:
             return self.programs.kubernetes.parent
         folder = self.state / "plugins" / name
-        _script(folder / f"pulumi-resource-{name}", f"paddock.lab.providers.{name}", self.root)
+        _script(folder / f"pulumi-resource-{name}", f"paddock.lab.providers.{name}")
         return folder
 
     def _write_stack(self, config: Mapping[str, Any]) -> None:
@@ -365,10 +365,10 @@ class Engine:
         self.stack_file.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
 
 
-def _script(path: Path, module: str, root: Path) -> None:
+def _script(path: Path, module: str) -> None:
     """A program that runs a module of ours in this very interpreter."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = f"#!/bin/sh\nPYTHONPATH='{root}' exec '{sys.executable}' -u -m {module} \"$@\"\n"
+    text = f"#!/bin/sh\nPYTHONPATH='{ROOT}' exec '{sys.executable}' -u -m {module} \"$@\"\n"
     if not path.exists() or path.read_text() != text:
         path.write_text(text)
         path.chmod(0o755)

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import pytest
@@ -53,23 +54,23 @@ class Story:
 
     @cached_property
     def states(self) -> dict[str, State]:
-        assert self.first
+        self._after(self.first)
         self.told.append(self.engine.exported())
         return self.engine.export()
 
     @cached_property
     def again(self) -> Result:
-        assert self.states
+        self._after(self.states)
         return self._run(self.engine.up)
 
     @cached_property
     def refreshed(self) -> Result:
-        assert self.again
+        self._after(self.again)
         return self._run(self.engine.refresh)
 
     @cached_property
     def pool_added(self) -> Result:
-        assert self.refreshed
+        self._after(self.refreshed)
         fleet = self.config["paddock:fleet"]
         fleet["pools"]["l4"] = {"instances": ["g6.xlarge"], "capacity": "on-demand", "nodes": {"max": 2}}
         fleet["runners"]["gpu-l4"] = {"pool": "l4", "max": 2}
@@ -77,24 +78,27 @@ class Story:
 
     @cached_property
     def relabelled(self) -> Result:
-        assert self.pool_added
+        self._after(self.pool_added)
         self.config["paddock:fleet"]["runners"]["gpu"]["labels"].append("cuda-12")
         return self._change()
 
     @cached_property
     def refused(self) -> str:
         """What the engine says to a destroy of things that are protected."""
-        assert self.relabelled
+        self._after(self.relabelled)
         with pytest.raises(EngineError) as error:
             self.engine.destroy()
         return str(error.value)
 
     @cached_property
     def destroyed(self) -> Result:
-        assert self.refused
+        self._after(self.refused)
         self.config["paddock:fleet"]["cluster"]["deletionProtection"] = False
         self._change()
         return self._run(lambda: self.engine.destroy(protected=True))
+
+    def _after(self, step: object) -> None:
+        """Names the step that has to be over; asking for it runs it."""
 
     def _change(self) -> Result:
         self.engine.configure(self.config)
@@ -177,15 +181,113 @@ def test_destroy_leaves_nothing(story: Story) -> None:
 
 
 def test_the_credential_is_told_to_nobody(story: Story) -> None:
-    assert story.destroyed
+    destroyed = story.destroyed
     hidden = [CREDENTIAL, base64.b64encode(CREDENTIAL.encode()).decode().rstrip("=")]
 
+    assert story.told[-1] == destroyed.log
     assert len(story.told) == 8
     assert not [text[:80] for text in story.told for word in hidden if word in text]
     # Backend, history and backups, the stack file, what the stand-ins made.
     files = [path for path in story.engine.state.rglob("*") if path.is_file() and not path.is_symlink()]
     assert any(path.suffix == ".bak" or "history" in path.parts for path in files)
     assert not [path for path in files for word in hidden if word.encode() in path.read_bytes()]
+
+
+PROGRAM = """
+import pulumi
+import pulumi_aws as aws
+
+config = pulumi.Config("small")
+cloud = pulumi.ResourceOptions(provider=aws.Provider("aws", region="us-west-2"))
+vpc = aws.ec2.Vpc("network", cidr_block="10.0.0.0/16", tags={"Name": "small"}, opts=cloud)
+role = aws.iam.Role("node", path=config.get("path"), assume_role_policy="{}", opts=cloud)
+aws.iam.InstanceProfile("node", role=role.name, opts=cloud)
+aws.ec2.Subnet("private", vpc_id=vpc.id, cidr_block="10.0.0.0/24", opts=cloud)
+"""
+SMALL = ["InstanceProfile::node", "Role::node", "Subnet::private", "Vpc::network"]
+
+
+@pytest.fixture
+def small(programs: Programs, tmp_path: Path) -> Engine:
+    """A program of four resources, for what the clouds do wrong."""
+    root = tmp_path / "root"
+    (root / "program").mkdir(parents=True)
+    (root / "Pulumi.yaml").write_text("name: small\nruntime: {name: python}\nmain: program/\n")
+    (root / "Pulumi.test.yaml").write_text("config: {}\n")
+    (root / "program" / "__main__.py").write_text(PROGRAM)
+    engine = Engine(tmp_path / "state", programs, stack="test", root=root)
+    engine.prepare()
+    return engine
+
+
+def cloud(engine: Engine) -> list[str]:
+    """What the stand-ins have made."""
+    return sorted(short(kept["urn"]) for kept in json.loads(engine.store.read_text())["resources"].values())
+
+
+def test_after_an_error_of_the_cloud_the_next_up_makes_the_rest(small: Engine) -> None:
+    small.faults = [{"resource": "*::private", "operation": "create", "error": "ThrottlingException: slow down"}]
+    with pytest.raises(EngineError, match=r"private: .*ThrottlingException: slow down") as error:
+        small.up()
+    assert "Traceback" not in str(error.value)
+    small.faults = []
+
+    resumed = small.up()
+
+    assert [short(urn) for urn in resumed.changes] == ["Subnet::private"]
+    assert cloud(small) == SMALL
+
+
+def test_after_an_interruption_the_next_up_makes_the_rest_and_nothing_twice(small: Engine) -> None:
+    small.faults = [{"resource": "*::network", "operation": "create", "delay": 6}]
+    timer = Timer(4, small.interrupt)
+    timer.start()
+    with pytest.raises(EngineError):
+        small.up()
+    small.faults = []
+    assert "Subnet::private" not in cloud(small)
+
+    small.up()
+
+    assert cloud(small) == SMALL
+    assert small.destroy().changes
+    assert cloud(small) == []
+
+
+def test_what_was_changed_outside_is_found_and_put_back(small: Engine) -> None:
+    small.up()
+    kept = json.loads(small.store.read_text())
+    by_name = {short(one["urn"]): key for key, one in kept["resources"].items()}
+    kept["resources"][by_name["Vpc::network"]]["state"]["tags"] = {"Name": "mine now"}
+    del kept["resources"][by_name["Subnet::private"]]
+    small.store.write_text(json.dumps(kept))
+
+    found, repaired = small.refresh(), small.up()
+
+    assert {short(urn): done for urn, done in found.changes.items()} == {
+        "Vpc::network": ("update",),
+        "Subnet::private": ("delete",),
+    }
+    assert {short(urn): done for urn, done in repaired.changes.items()} == {
+        "Vpc::network": ("update",),
+        "Subnet::private": ("create",),
+    }
+    assert cloud(small) == SMALL
+    assert "mine now" not in small.store.read_text()
+
+
+def test_what_must_be_made_anew_comes_before_the_old_one_goes(small: Engine) -> None:
+    small.up()
+    (before,) = [state for urn, state in small.export().items() if short(urn) == "Role::node"]
+    small.configure({"small:path": "/nodes/"})
+
+    done = {short(urn): steps for urn, steps in small.up().changes.items()}
+
+    (after,) = [state for urn, state in small.export().items() if short(urn) == "Role::node"]
+    assert done["Role::node"] == ("create-replacement", "replace", "delete-replaced")
+    assert done["InstanceProfile::node"] == ("update",)
+    assert before.id != after.id
+    assert cloud(small) == SMALL
 
 
 def short(urn: str) -> str:
