@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
+from math import inf
 from typing import cast
 
 from paddock.catalog.refresh import refresh_main
-from paddock.terminal import console
+from paddock.terminal import BadFlag, console
 
 
 def refresh(region: str | None, *, dry_run: bool, as_json: bool) -> int:
@@ -32,8 +33,17 @@ def refresh(region: str | None, *, dry_run: bool, as_json: bool) -> int:
 def instances(
     *, gpus: int, min_memory: float, gpu: str, region: str, max_price: float, sort: str, everything: bool, as_json: bool
 ) -> None:
-    """Prints the GPU instance types asked for. Raises BadQuestion and UnknownGpu."""
+    """Prints the GPU instance types asked for. Raises BadFlag, BadQuestion and UnknownGpu."""
     from paddock.catalog import table
 
+    known = table.priced_regions()
+    if region not in known:
+        raise BadFlag(
+            f"no prices of region {region!r} are known\n    expected: one of {', '.join(known)}\n"
+            f"    fix: inv catalog.refresh --region {region or 'REGION'} reads those of another"
+        )
+    for flag, value in (("--gpus", gpus), ("--min-memory", min_memory), ("--max-price", max_price)):
+        if not 0 <= value < inf:  # also false of nan
+            raise BadFlag(f"{flag} {value:g} is no amount\n    expected: 0 or more")
     rows = table.choose(gpus, min_memory, gpu or None, region, max_price or None, cast("table.Sort", sort))
     sys.stdout.write(table.render_json(rows) if as_json else table.table(rows, None if everything else table.LIMIT))

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from paddock.catalog.gpus import gpu as gpu_of
-from paddock.catalog.gpus import gpus as all_gpus
 from paddock.catalog.instances import InstanceType, UnknownInstanceType, gpu_instances, instances, price_sources
 
 if TYPE_CHECKING:
@@ -118,9 +117,9 @@ def render_json(rows: Sequence[Row]) -> str:
     return json.dumps(document(rows), indent=2) + "\n"
 
 
-def known_gpus() -> tuple[str, ...]:
-    """What `gpu` may be."""
-    return tuple(all_gpus())
+def priced_regions() -> tuple[str, ...]:
+    """Regions of which the catalogue has prices."""
+    return tuple(sorted({region for instance in instances().values() for region in instance.prices}))
 
 
 def sizes(name: str) -> tuple[InstanceType, ...]:

@@ -55,7 +55,7 @@ class Money:
         return self.times(HOURS_A_MONTH, "USD/month")
 
     def document(self) -> dict[str, object]:
-        """JSON-ready; values to a hundredth of a cent."""
+        """JSON-ready; values to a millionth of a dollar."""
         return {
             "value": None if self.value is None else round(self.value, 6),
             "unit": self.unit,

@@ -117,6 +117,13 @@ def test_a_reader_that_leaves_is_no_error(root: Path) -> None:
             (["plan", f"--jobs-per-month={n}"], f"--jobs-per-month '{n}' is no number of jobs")
             for n in ("-1", "nan", "inf", "x", "")
         ),
+        (["catalog.instances", "--region", "mars-1"], "no prices of region 'mars-1' are known"),
+        (["catalog.instances", "--region", ""], "no prices of region '' are known"),
+        (["catalog.instances", "--gpus=-1"], "--gpus -1 is no amount"),
+        (["catalog.instances", "--min-memory=nan"], "--min-memory nan is no amount"),
+        (["catalog.instances", "--max-price=-3"], "--max-price -3 is no amount"),
+        (["catalog.instances", "--gpu", "t5"], "unknown GPU 't5'; did you mean t4?"),
+        (["catalog.instances", "--sort", "x"], "cannot sort by 'x'"),
         (["plan", "--comment", "c.md"], "--comment needs a plan to compare with"),
     ],
 )

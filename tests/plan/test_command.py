@@ -119,13 +119,14 @@ def test_a_terminal_gets_colours_unless_it_asks_for_none(
     assert (b"\x1b[" in shown) is coloured
 
 
-def test_long_tables_are_cut_and_say_so(checkout: Path) -> None:
+def test_long_tables_are_cut_and_say_so(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stack = yaml.safe_load((checkout / "Pulumi.dev.yaml").read_text())
     fleet = stack["config"]["paddock:fleet"]
     fleet["runners"] = {f"gpu-{n}": {"pool": "t4", "max": 1} for n in range(20)}
     (checkout / "Pulumi.long.yaml").write_text(yaml.safe_dump(stack))
-    cut = inv(checkout, "plan", "--stack", "long").stdout
-    whole = inv(checkout, "plan", "--stack", "long", "--all").stdout
+    plan = make(load(checkout, "long"), date.today(), root=checkout)
+    cut = "\n".join(printed(plan, monkeypatch, 120, everything=False))
+    whole = "\n".join(printed(plan, monkeypatch, 120))
     assert "gpu-9]" not in cut
     assert "15 of 20 shown; --all shows the rest" in cut
     assert "gpu-9]" in whole
@@ -137,10 +138,10 @@ def prod_plan(root: Path) -> Plan:
     return make(load(root, "prod"), date.today(), root=root)
 
 
-def printed(plan: Plan, monkeypatch: pytest.MonkeyPatch, columns: int) -> list[str]:
+def printed(plan: Plan, monkeypatch: pytest.MonkeyPatch, columns: int, *, everything: bool = True) -> list[str]:
     monkeypatch.setenv("COLUMNS", str(columns))
     out = io.StringIO()
-    report.show(plan, console(out), everything=True)
+    report.show(plan, console(out), everything=everything)
     return out.getvalue().splitlines()
 
 
@@ -169,3 +170,13 @@ def test_the_resources_that_have_a_price_or_none_are_those_that_are_made(
     assert made
     assert priced
     assert int(made[1]) == sum(map(int, priced.groups()))
+
+
+def test_a_fleet_without_runners_says_so(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stack = yaml.safe_load((checkout / "Pulumi.dev.yaml").read_text())
+    del stack["config"]["paddock:fleet"]["runners"]
+    (checkout / "Pulumi.none.yaml").write_text(yaml.safe_dump(stack))
+    plan = make(load(checkout, "none"), date.today(), root=checkout)
+    told = printed(plan, monkeypatch, 200)
+    assert "Runners" not in told
+    assert "info    CFG003  pools.t4: no runner uses this pool" in told
