@@ -122,6 +122,12 @@ class Api:
     def close(self) -> None:
         self._connection.close()
 
+    def __enter__(self) -> Api:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def _send(self, method: str, url: str, body: str | None, headers: Mapping[str, str]) -> tuple[int, bytes]:
         for fresh in (self._connection.sock is None, True):
             try:

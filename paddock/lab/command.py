@@ -87,7 +87,8 @@ def _nodes(lab: Lab) -> list[dict[str, Any]]:
     if not lab.up:
         return []
     try:
-        return nodes.overview(Api.of(lab.kubeconfig))
+        with Api.of(lab.kubeconfig) as api:
+            return nodes.overview(api)
     except Unreachable:
         return []
 

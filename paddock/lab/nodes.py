@@ -44,14 +44,11 @@ def bring(
 
     `boot_seconds` of None takes the published figures for the pool's operating system.
     """
-    api = Api.of(lab.kubeconfig)
-    try:
+    with Api.of(lab.kubeconfig) as api:
         there = {node["metadata"]["name"] for node in api.list("v1", "Node")}
         for node in system_nodes(stack.fleet):
             if node["metadata"]["name"] not in there:
                 api.create(node)
-    finally:
-        api.close()
     boots = {pool: boot_time(stack.fleet, pool) if boot_seconds is None else boot_seconds for pool in stack.fleet.pools}
     follow(lab, groups(stack), boots, idle_seconds)
 

@@ -37,12 +37,14 @@ _SERVER = f"https://dl.k8s.io/v{KUBERNETES}/bin/{{os}}/{{arch}}"
 PROGRAMS: Mapping[str, Program] = {
     program.name: program
     for program in (
-        Program("etcd", ("--version",), "https://github.com/etcd-io/etcd/releases (3.5 or newer)"),
+        Program("etcd", ("--version",), "https://github.com/etcd-io/etcd/releases (etcd-v3.6.16-{os}-{arch})"),
         Program("kube-apiserver", ("--version",), f"{_SERVER}/kube-apiserver"),
         Program("kube-controller-manager", ("--version",), f"{_SERVER}/kube-controller-manager"),
         Program("kube-scheduler", ("--version",), f"{_SERVER}/kube-scheduler"),
         Program(
-            "kwok", ("--version",), "https://github.com/kubernetes-sigs/kwok/releases (kwok-{os}-{arch}, as `kwok`)"
+            "kwok",
+            ("--version",),
+            "https://github.com/kubernetes-sigs/kwok/releases (v0.8.0, kwok-{os}-{arch}, as `kwok`)",
         ),
         Program("openssl", ("version",), "your system's package manager: it makes the lab's certificates"),
     )

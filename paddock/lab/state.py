@@ -19,7 +19,7 @@ from paddock.lab.errors import LabError, LabInputError
 from paddock.lab.processes import Process
 
 _OURS = ("lab.json", "pki", "etcd", "logs", "kubeconfigs", "kubeconfig", "groups.json", "run")
-"""What `remove` takes away. The folder may be one that the user named and keeps other things in."""
+"""What `remove` takes away. The folder may hold other things of the user's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +41,12 @@ class State:
 
 
 def folder(name: str) -> Path:
-    """Where a lab's state is: PADDOCK_LAB_STATE, or a folder of the lab's name under XDG_STATE_HOME."""
-    if chosen := os.environ.get("PADDOCK_LAB_STATE"):
-        return Path(chosen).absolute()
+    """Where a lab's state is: a folder of its name in PADDOCK_LAB_STATE, or under XDG_STATE_HOME."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", name):
         raise LabInputError(f"{name!r} cannot be a lab's name\n    fix: use letters, digits, dots and dashes")
     home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
-    return Path(home, "paddock", "lab", name)
+    labs = os.environ.get("PADDOCK_LAB_STATE") or Path(home, "paddock", "lab")
+    return Path(labs, name).absolute()
 
 
 def prepare(where: Path) -> None:

@@ -103,7 +103,7 @@ def test_the_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("XDG_STATE_HOME", "/state")
     assert state.folder("dev") == Path("/state/paddock/lab/dev")
     monkeypatch.setenv("PADDOCK_LAB_STATE", "/elsewhere")
-    assert state.folder("dev") == Path("/elsewhere")
+    assert state.folder("dev") == Path("/elsewhere/dev")
 
 
 def test_two_commands_do_not_change_one_lab_at_once(tmp_path: Path) -> None:
