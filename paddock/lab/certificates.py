@@ -112,12 +112,17 @@ def kubeconfig(identity: Identity, server: str, user: str, context: str = "paddo
 
 
 def write_private(path: Path, text: str) -> None:
-    """Writes a file that only its owner ever could read, whole or not at all."""
+    """Writes a file that only its owner ever could read, whole or not at all. Raises LabError, for a full disk too."""
     part = path.with_name(f".{path.name}.part")
-    part.unlink(missing_ok=True)
-    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-        file.write(text)
-    part.replace(path)
+    try:
+        part.unlink(missing_ok=True)
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            file.write(text)
+        part.replace(path)
+    except OSError as error:
+        raise LabError(
+            f"cannot write {path}: {error.strerror}\n    fix: make room there, or PADDOCK_LAB_STATE=<another folder>"
+        ) from None
 
 
 def _row(user: str, groups: tuple[str, ...]) -> str:

@@ -89,7 +89,7 @@ def up(folder: Path, *, first_port: int | None = None, progress: Progress | None
             return lab, False
         with progress.step("programs"):
             found = {name: program.path for name, program in programs.find().items()}
-        _clean(lab, progress)
+        clean(lab, progress)
         ports = choose_ports(first_port, lab.ports)
         state.write(folder, State(ports, {}, processes.boot()))
         try:
@@ -213,7 +213,7 @@ def wait_for(name: str, ready: Callable[[], bool], folder: Path, look: Callable[
         time.sleep(0.05)
 
 
-def _clean(lab: Lab, progress: Progress) -> None:
+def clean(lab: Lab, progress: Progress) -> None:
     """Makes way for a new start after a lab that was not ended by `down`."""
     known = state.read(lab.folder)
     if known is None:

@@ -79,11 +79,8 @@ def read(where: Path) -> State | None:
 
 
 def write(where: Path, state: State) -> None:
-    """Raises LabError, for a full disk too."""
-    try:
-        write_private(where / "lab.json", f"{json.dumps(state.document(), indent=2)}\n")
-    except OSError as error:
-        raise LabError(f"cannot write {where / 'lab.json'}: {error.strerror}") from None
+    """Raises LabError."""
+    write_private(where / "lab.json", f"{json.dumps(state.document(), indent=2)}\n")
 
 
 def remove(where: Path) -> None:
@@ -105,8 +102,10 @@ def locked(where: Path) -> Iterator[None]:
     with (where / "lock").open("a") as held:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             raise LabInputError(
                 f"another command is starting or ending the lab in {where}\n    fix: wait for it, then run this again"
             ) from None
+        except OSError:
+            pass  # a file system without locks: two commands at once are then the user's to avoid
         yield

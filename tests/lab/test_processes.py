@@ -12,6 +12,7 @@ import pytest
 from paddock.lab import control_plane, processes, state
 from paddock.lab.errors import LabError, LabInputError
 from paddock.lab.processes import Process
+from paddock.lab.progress import Progress
 from paddock.lab.state import State
 
 SLEEP = [sys.executable, "-c", "import time; print('here', flush=True); time.sleep(60)"]
@@ -109,6 +110,22 @@ def test_the_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
 def test_two_commands_do_not_change_one_lab_at_once(tmp_path: Path) -> None:
     with state.locked(tmp_path), pytest.raises(LabInputError, match="another command"), state.locked(tmp_path):
         pass
+
+
+def test_a_state_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(LabError, match=r"cannot write .*: Not a directory\n    fix: make room there"):
+        state.write(tmp_path / "file", State())
+
+
+@pytest.mark.parametrize(("boot", "kept"), [(processes.boot(), True), ("another", False)])
+def test_objects_outlive_a_kill_but_not_a_start_of_the_machine(tmp_path: Path, boot: str, kept: bool) -> None:
+    state.write(tmp_path, State({}, {"etcd": Process(1, "long ago")}, boot))
+    (tmp_path / "etcd").mkdir()
+    (tmp_path / "kubeconfig").touch()
+    control_plane.clean(control_plane.status(tmp_path), Progress(quiet=True))
+    assert (tmp_path / "etcd").exists() == kept
+    assert not (tmp_path / "kubeconfig").exists(), "who waits for it would take the lab for ready"
 
 
 def test_without_a_lab_nothing_is_ended_and_nothing_is_made(tmp_path: Path) -> None:
