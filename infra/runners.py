@@ -16,7 +16,7 @@ from infra.github import credential
 from infra.helm import Chart, release
 from infra.network_policy import Egress, Ingress, Port, anywhere, https_in, name_service, network_policy, pods_of
 from infra.runner_pod import CONTROLLER_NAMESPACE, PRIVILEGED, RUNNERS
-from paddock.fleet import Fleet, NewNetwork, nodes
+from paddock.fleet import Fleet, NewCluster, NewNetwork, nodes
 from paddock.fleet.runner import Warm
 
 _CHARTS = "oci://ghcr.io/actions/actions-runner-controller-charts"
@@ -98,28 +98,35 @@ class RunnerController(Component):
         return k8s.meta.v1.ObjectMetaArgs(name=name, namespace=self.namespaces[namespace].metadata.name)
 
     def _isolate(self) -> None:
-        """Nobody talks to these pods, and they reach neither IMDS nor, from a job, the rest of the VPC."""
-        network, monitoring = self.fleet.network, self.fleet.monitoring
+        """Nobody talks to these pods; jobs reach neither IMDS, nor the rest of the VPC, nor the cluster's services."""
+        network, cluster, monitoring = self.fleet.network, self.fleet.cluster, self.fleet.monitoring
         vpc = [network.cidr] if isinstance(network, NewNetwork) else []
+        inside = [*vpc, cluster.service_cidr] if isinstance(cluster, NewCluster) else vpc
         for namespace in self.namespaces:
-            shut = [] if namespace == CONTROLLER_NAMESPACE else vpc
+            jobs = namespace != CONTROLLER_NAMESPACE
             network_policy(
                 self,
                 f"{self.name}-{namespace}-default",
                 self._in(namespace, "default"),
                 ingress=[],
-                egress=[Egress(to=[anywhere(but=shut)]), name_service()],
+                egress=[Egress(to=[anywhere(but=inside if jobs else [])]), name_service()],
             )
-            if shut:
-                # The Kubernetes API stands in the VPC; only pods that steer jobs in other pods talk to it. Interface
-                # endpoints stand there too, and take the place of ECR's and STS's public addresses for every job.
-                everyone = isinstance(network, NewNetwork) and network.endpoints
+            if jobs and inside:
+                # The Kubernetes API is for pods that steer jobs in other pods.
                 network_policy(
                     self,
-                    f"{self.name}-{namespace}-vpc",
-                    self._in(namespace, "https-in-vpc"),
-                    pods=None if everyone else {"paddock.dev/role": "coordinator"},
-                    egress=[https_in(cidr) for cidr in shut],
+                    f"{self.name}-{namespace}-api",
+                    self._in(namespace, "kubernetes-api"),
+                    pods={"paddock.dev/role": "coordinator"},
+                    egress=[https_in(cidr) for cidr in inside],
+                )
+            if jobs and isinstance(network, NewNetwork) and network.endpoints:
+                # Interface endpoints take the place of ECR's and STS's public addresses, for every job.
+                network_policy(
+                    self,
+                    f"{self.name}-{namespace}-endpoints",
+                    self._in(namespace, "interface-endpoints"),
+                    egress=[https_in(cidr) for cidr in vpc],
                 )
         if monitoring.enabled:
             scrape = Ingress(from_=[pods_of(monitoring.namespace)], ports=[Port(port=8080, protocol="TCP")])

@@ -15,7 +15,7 @@ from paddock.fleet import nodes
 from paddock.fleet.runner import LOWEST_PRIORITY
 from paddock.plan.graph import Graph, Resource
 from tests.infra.test_golden import parts, user_data
-from tests.support.fleets import ALL, ROOT, graph
+from tests.support.fleets import ALL, ROOT, graph, named
 
 NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
 WAYS_OUT = (
@@ -105,3 +105,16 @@ def test_size_of_a_pool_is_read_before_it_is_written() -> None:
 
     assert ignoring
     assert project["options"] == {"refresh": "always"}
+
+
+@pytest.mark.parametrize("name", ["dev", "prod"])
+def test_a_job_reaches_neither_the_vpc_nor_the_clusters_services_but_by_the_endpoints(name: str) -> None:
+    fleet, policies = named(name).fleet, {
+        resource.inputs["metadata"]["name"]: resource.inputs["spec"]
+        for resource in graph(name).of_type("kubernetes:networking.k8s.io/v1:NetworkPolicy")
+        if resource.inputs["metadata"]["namespace"] == "arc-runners"
+    }  # fmt: skip
+    shut = policies["default"]["egress"][0]["to"][0]["ipBlock"]["except"]
+    assert shut == ["169.254.0.0/16", fleet.network.cidr, fleet.cluster.service_cidr]
+    assert policies["kubernetes-api"]["podSelector"] == {"matchLabels": {"paddock.dev/role": "coordinator"}}
+    assert ("interface-endpoints" in policies) is bool(fleet.network.endpoints)
