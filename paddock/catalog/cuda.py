@@ -56,10 +56,6 @@ class DriverBranch:
         """Whether the branch still drives GPUs of that compute capability (age only: see `note` for single cards)."""
         return _data.version(compute_capability) >= _data.version(self.min_compute_capability)
 
-    def supported_on(self, day: date) -> bool | None:
-        """Whether NVIDIA still fixes the branch on `day`; None when its end is not known."""
-        return None if self.end_of_support is None else day <= self.end_of_support
-
 
 @cache
 def cuda_toolkits() -> Mapping[str, CudaToolkit]:

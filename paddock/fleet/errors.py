@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 Key = tuple[str | int, ...]
 """Where in the stack file: `("pools", "t4", "instances", 0)`, relative to `paddock:fleet`."""
@@ -21,9 +21,6 @@ class Problem:
     fix: str = ""
     file: str = ""
     line: int = 0
-
-    def located(self, file: str, line: int) -> Problem:
-        return replace(self, file=file, line=line)
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.file and self.line else self.file

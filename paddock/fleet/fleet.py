@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import date
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -84,12 +83,6 @@ class Fleet(Model):
         if problems:
             raise FleetError(problems)
         return self
-
-    def check_support(self, today: date) -> None:
-        """Raises FleetError when the Kubernetes version is no longer supported on `today`."""
-        problems = list(checks.support(self.cluster.version, self.cluster.support, today))
-        if problems:
-            raise FleetError(problems)
 
     def ami(self, pool: GpuPool) -> Ami | None:
         """The image the pool's nodes boot; None when the catalogue has none for the cluster's minor.

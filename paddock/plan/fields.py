@@ -20,7 +20,7 @@ from typing import Any
 
 import yaml
 
-from paddock.plan.values import SECRET
+from paddock.plan.values import SECRET, shallow
 
 LONGEST = 120
 """Characters of a value that are shown."""
@@ -277,7 +277,7 @@ def _document(text: str) -> tuple[str, Any] | None:
         return held or ("base64", decoded)
     for form, read in (("json", _json), ("mime", _mime), ("toml", _toml), ("yaml", _yaml)):
         found = read(text)
-        if isinstance(found, dict | list) and found and _shallow(found):
+        if isinstance(found, dict | list) and found and shallow(found, _DEEPEST):
             return form, found
     return None
 
@@ -336,17 +336,3 @@ def _yaml(text: str) -> Any:
         return yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 - makes nothing but text, lists and maps
     except (yaml.YAMLError, ValueError, RecursionError):
         return None
-
-
-def _shallow(value: Any) -> bool:
-    level, depth = [value], 0
-    while level:
-        depth += 1
-        if depth > _DEEPEST:
-            return False
-        level = [
-            child
-            for item in level
-            for child in (item.values() if isinstance(item, dict) else item if isinstance(item, list) else ())
-        ]
-    return True

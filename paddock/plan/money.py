@@ -50,10 +50,6 @@ class Money:
         value = None if self.value is None else self.value * factor
         return Money(value, unit, self.sources, self.as_of, self.missing)
 
-    def per_month(self) -> Money:
-        """The price of an hour, all month."""
-        return self.times(HOURS_A_MONTH, "USD/month")
-
     def document(self) -> dict[str, object]:
         """JSON-ready; values to a millionth of a dollar."""
         return {

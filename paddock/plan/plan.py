@@ -18,10 +18,8 @@ from paddock.plan.describe import describe, provenance
 from paddock.plan.finding import Finding
 from paddock.plan.graph import Graph, Resource
 from paddock.plan.run import plan_graph
+from paddock.plan.saved import SCHEMA
 from paddock.plan.values import shown
-
-SCHEMA = "paddock.plan/1"
-"""Of the JSON document. The number changes when a key goes or changes its meaning; new keys leave it."""
 
 _ORDER = {"error": 0, "warning": 1, "info": 2}
 

@@ -7,7 +7,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from paddock.plan.values import shallow
+
 SCHEMA = "paddock.plan/1"
+"""Of the JSON document. The number changes when a key goes or changes its meaning; new keys leave it."""
 LARGEST = 64 * 1024 * 1024
 DEEPEST = 100
 
@@ -100,7 +103,7 @@ _FINDING: Mapping[str, type] = {"id": str, "severity": str, "subject": str, "mes
 
 def _misshapen(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """The places that are not as a plan has them: where, and what should be there."""
-    if not _shallow(document):
+    if not shallow(document, DEEPEST):
         yield "the document, which is nested too deeply,", f"at most {DEEPEST} levels"
         return
     if not isinstance(document.get("outputs"), dict):
@@ -136,20 +139,6 @@ def _strings(where: str, resource: Mapping[str, Any]) -> Iterator[tuple[str, str
     for key, value in lists.items():
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             yield f"`{where}.{key}`", "a list of text"
-
-
-def _shallow(value: Any) -> bool:
-    level, depth = [value], 0
-    while level:
-        depth += 1
-        if depth > DEEPEST:
-            return False
-        level = [
-            child
-            for item in level
-            for child in (item.values() if isinstance(item, dict) else item if isinstance(item, list) else ())
-        ]
-    return True
 
 
 _NAMES: Mapping[type, str] = {

@@ -41,3 +41,18 @@ def shown(value: Any) -> Any:
             return [shown(item) for item in value]
         case _:
             return value
+
+
+def shallow(value: Any, deepest: int) -> bool:
+    """Whether lists and maps are nested in it at most so deep; asked of a stranger's document before recursing."""
+    level, depth = [value], 0
+    while level:
+        depth += 1
+        if depth > deepest:
+            return False
+        level = [
+            child
+            for item in level
+            for child in (item.values() if isinstance(item, dict) else item if isinstance(item, list) else ())
+        ]
+    return True
