@@ -10,7 +10,7 @@ import secrets
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from paddock import catalog
 from paddock.catalog import InstanceType
@@ -25,6 +25,9 @@ from paddock.lab.certificates import write_private
 from paddock.lab.control_plane import Lab
 from paddock.lab.errors import LabInputError
 from paddock.lab.scaling import Group, document
+
+if TYPE_CHECKING:
+    from paddock.plan.graph import Graph
 
 NODE_GROUP = "eks.amazonaws.com/nodegroup"
 AUTOSCALER = "autoscaler"
@@ -64,11 +67,12 @@ def follow(lab: Lab, found: Iterable[Group], boots: Mapping[str, float], idle_se
         control_plane.run_beside(lab.folder, AUTOSCALER, command, environment)
 
 
-def groups(stack: Stack) -> tuple[Group, ...]:
+def groups(stack: Stack, graph: Graph | None = None) -> tuple[Group, ...]:
     """The GPU node groups as the stack's own program declares them, with the tags of their Auto Scaling groups."""
-    from paddock.plan.run import plan_graph
+    if graph is None:
+        from paddock.plan.run import plan_graph
 
-    graph = plan_graph(stack)
+        graph = plan_graph(stack)
     tags: dict[str, dict[str, str]] = {}
     for tag in graph.of_type("aws:autoscaling/tag:Tag"):
         for urn in tag.property_dependencies["autoscalingGroupName"]:

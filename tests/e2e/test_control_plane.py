@@ -23,6 +23,7 @@ from paddock.lab.api import Api, ApiError, Object, Unreachable
 from paddock.lab.control_plane import Lab
 from paddock.lab.errors import LabError, LabInputError
 from paddock.lab.progress import Progress
+from paddock.lab.scaling import Group
 
 pytestmark = pytest.mark.e2e
 
@@ -45,6 +46,12 @@ def stack() -> Stack:
 
 
 @pytest.fixture(scope="module")
+def spot(stack: Stack) -> Group:
+    """The node group that dev's runners grow."""
+    return nodes.group_named(nodes.groups(stack), "t4-spot")
+
+
+@pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory, stack: Stack, _programs: None) -> Iterator[Lab]:
     folder = tmp_path_factory.mktemp("lab")
     lab, started = control_plane.up(folder, progress=Progress(quiet=True))
@@ -63,7 +70,7 @@ def api(lab: Lab) -> Iterator[Api]:
 
 
 @pytest.fixture
-def namespace(api: Api, request: pytest.FixtureRequest) -> Iterator[str]:
+def namespace(api: Api) -> Iterator[str]:
     """A namespace like that of the fleet's runners, with what each runner mounts."""
     made = api.create(
         {
@@ -240,8 +247,8 @@ def test_twenty_at_once_stay_within_the_maximum(api: Api, namespace: str, stack:
     assert most == stack.fleet.pools["t4"].nodes.max
 
 
-def test_a_runner_without_its_toleration_waits_for_ever(api: Api, namespace: str, stack: Stack) -> None:
-    (name,) = nodes.grow(api, nodes.group_named(nodes.groups(stack), "t4-spot"))
+def test_a_runner_without_its_toleration_waits_for_ever(api: Api, namespace: str, stack: Stack, spot: Group) -> None:
+    (name,) = nodes.grow(api, spot)
     pod = runner_pod(stack, namespace)
     pod["spec"]["tolerations"] = []
     api.create(pod)
@@ -252,8 +259,8 @@ def test_a_runner_without_its_toleration_waits_for_ever(api: Api, namespace: str
     assert {node["metadata"]["name"] for node in gpu_nodes(api)} <= {name}, "a node was bought for it"
 
 
-def test_a_pod_without_a_toleration_lands_on_a_system_node(api: Api, namespace: str, stack: Stack) -> None:
-    nodes.grow(api, nodes.group_named(nodes.groups(stack), "t4-spot"))
+def test_a_pod_without_a_toleration_lands_on_a_system_node(api: Api, namespace: str, spot: Group) -> None:
+    nodes.grow(api, spot)
     for number in range(6):
         api.create(
             {
@@ -267,8 +274,8 @@ def test_a_pod_without_a_toleration_lands_on_a_system_node(api: Api, namespace: 
     assert {pod["spec"]["nodeName"] for pod in api.list("v1", "Pod", namespace)} <= {"system-0", "system-1"}
 
 
-def test_a_gpu_daemonset_lands_on_each_gpu_node_and_keeps_none(api: Api, namespace: str, stack: Stack) -> None:
-    names = nodes.grow(api, nodes.group_named(nodes.groups(stack), "t4-spot"), 2)
+def test_a_gpu_daemonset_lands_on_each_gpu_node_and_keeps_none(api: Api, namespace: str, spot: Group) -> None:
+    names = nodes.grow(api, spot, 2)
     labels = {"app": "agent"}
     agent = {
         "apiVersion": "apps/v1",

@@ -222,7 +222,7 @@ def test_a_pod_asks_for_its_sidecars_and_for_its_hungriest_moment() -> None:
 @pytest.mark.parametrize("name", fleets.EXAMPLES)
 def test_the_tags_of_a_stack_describe_the_nodes_that_boot(name: str) -> None:
     stack = fleets.example(name)
-    found = nodes.groups(stack)
+    found = nodes.groups(stack, fleets.graph(name))
     assert {each.name for each in found} == {
         f"{pool}-{bought}" for pool, spec in stack.fleet.pools.items() for bought in fleet_nodes.capacities(spec)
     }
@@ -239,7 +239,7 @@ def test_the_tags_of_a_stack_describe_the_nodes_that_boot(name: str) -> None:
 @pytest.mark.parametrize("name", fleets.EXAMPLES)
 def test_every_runner_of_a_stack_buys_a_node_of_its_pool(name: str) -> None:
     stack = fleets.example(name)
-    found = nodes.groups(stack)
+    found = nodes.groups(stack, fleets.graph(name))
     for runner, spec in stack.fleet.runners.items():
         if spec.container == "kubernetes-novolume":
             continue  # its pod steers, from a system node
