@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import subprocess
@@ -132,6 +133,7 @@ def test_a_flag_that_makes_no_sense_is_bad_input_and_nothing_is_done(
 ) -> None:
     monkeypatch.chdir(root)
     assert cli.main(["inv", *words]) == 2
+    gc.enable()  # `plan` switches it off for its own short process
     shown = capsys.readouterr()
     assert shown.err.splitlines()[0] == said
     assert shown.out == ""
