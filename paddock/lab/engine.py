@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -243,6 +244,11 @@ class Engine:
         if self._running is not None:
             self._running.send_signal(signal.SIGINT)
 
+    def kill(self) -> None:
+        """Ends a run that is under way at once, as a machine that loses its power does."""
+        if self._running is not None:
+            os.killpg(self._running.pid, signal.SIGKILL)
+
     def unlock(self) -> None:
         """Frees the stack after a run that was killed."""
         self._pulumi("cancel", "--yes", self.stack)
@@ -259,14 +265,23 @@ class Engine:
             steps, diagnostics = _events(out)
         result = Result(operation, tuple(steps), tuple(diagnostics), seconds, out + err)
         if done.returncode != 0:
-            raise EngineError(self._reason(result, err), result)
+            raise EngineError(self._reason(result, err, done.returncode), result)
         return result
 
-    def _reason(self, result: Result, err: str) -> str:
+    def _reason(self, result: Result, err: str, status: int) -> str:
+        """In words, and with the way on."""
+        run = f"pulumi {result.operation} of {self.stack}"
+        if status < 0:
+            return f"{run} was killed\n    fix: unlock the stack, then run it again"
+        if "is currently locked" in err + result.log:
+            return (
+                f"{run} found the stack locked: another run is under way, or one was killed"
+                "\n    fix: wait for it, or unlock the stack"
+            )
         errors = [found for found in result.diagnostics if found.severity == "error"]
         told = [f"{found.urn.rpartition('::')[2]}: {found.message}".removeprefix(": ") for found in errors]
-        said = "\n    ".join(dict.fromkeys(line.strip() for line in told)) or err.strip() or result.log.strip()[-2000:]
-        return f"pulumi {result.operation} of {self.stack} failed:\n    {said}"
+        said = "\n    ".join(dict.fromkeys(line.strip() for line in told)) or err.strip() or f"exit status {status}"
+        return f"{run} failed:\n    {said}"
 
     def _pulumi(self, *arguments: str, stdin: str | None = None) -> str:
         done = self._start([*arguments, "--non-interactive"], 60, stdin)
@@ -300,6 +315,8 @@ class Engine:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+            if process.returncode < 0:
+                _end_session(process.pid)
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
     def _environment(self) -> dict[str, str]:
@@ -318,6 +335,7 @@ class Engine:
             **kept,
             **{key: value for key, value in told.items() if value},
             "PATH": os.pathsep.join(path),
+            "PYTHONPATH": os.pathsep.join(dict.fromkeys(map(str, (self.root, ROOT)))),  # this checkout, not another
             "PULUMI_BACKEND_URL": f"file://{self.state / 'backend'}",
             "PULUMI_HOME": str(self.state / "home"),
             "PULUMI_CONFIG_PASSPHRASE": (self.state / "passphrase").read_text(),
@@ -380,6 +398,15 @@ def _wait(process: subprocess.Popen[str]) -> tuple[str, str]:
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         return process.communicate()
+
+
+def _end_session(session: int) -> None:
+    """Ends what an engine that was killed has left: language host and plugins are in process groups of their own."""
+    listed = subprocess.run(["ps", "-A", "-o", "pid="], capture_output=True, text=True, check=False).stdout
+    for pid in map(int, listed.split()):
+        with suppress(ProcessLookupError, PermissionError):
+            if os.getsid(pid) == session:
+                os.kill(pid, signal.SIGKILL)
 
 
 def _encrypted(value: Any) -> bool:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from threading import Timer
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -83,9 +84,15 @@ class Story:
         return self._change()
 
     @cached_property
+    def pinned(self) -> Result:
+        self._after(self.relabelled)
+        self.config["paddock:fleet"]["pools"]["l4"]["ami"] = {"release": "1.35.4-20260101"}
+        return self._change()
+
+    @cached_property
     def refused(self) -> str:
         """What the engine says to a destroy of things that are protected."""
-        self._after(self.relabelled)
+        self._after(self.pinned)
         with pytest.raises(EngineError) as error:
             self.engine.destroy()
         return str(error.value)
@@ -169,6 +176,10 @@ def test_a_change_of_labels_replaces_one_scale_set(story: Story) -> None:
     assert {"create-replacement", "delete-replaced"} <= touched["Release::gpu"]
 
 
+def test_another_image_rolls_one_pool(story: Story) -> None:
+    assert {short(urn): done for urn, done in story.pinned.changes.items()} == {"NodeGroup::l4-on-demand": ("update",)}
+
+
 def test_what_is_protected_stays(story: Story) -> None:
     assert "protect" in story.refused
 
@@ -185,7 +196,7 @@ def test_the_credential_is_told_to_nobody(story: Story) -> None:
     hidden = [CREDENTIAL, base64.b64encode(CREDENTIAL.encode()).decode().rstrip("=")]
 
     assert story.told[-1] == destroyed.log
-    assert len(story.told) == 8
+    assert len(story.told) == 9
     assert not [text[:80] for text in story.told for word in hidden if word in text]
     # Backend, history and backups, the stack file, what the stand-ins made.
     files = [path for path in story.engine.state.rglob("*") if path.is_file() and not path.is_symlink()]
@@ -222,7 +233,16 @@ def small(programs: Programs, tmp_path: Path) -> Engine:
 
 def cloud(engine: Engine) -> list[str]:
     """What the stand-ins have made."""
+    if not engine.store.exists():
+        return []
     return sorted(short(kept["urn"]) for kept in json.loads(engine.store.read_text())["resources"].values())
+
+
+def once_some_are_made(engine: Engine, action: Callable[[], None]) -> None:
+    deadline = time.monotonic() + 60
+    while "Role::node" not in cloud(engine) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    action()
 
 
 def test_after_an_error_of_the_cloud_the_next_up_makes_the_rest(small: Engine) -> None:
@@ -230,22 +250,30 @@ def test_after_an_error_of_the_cloud_the_next_up_makes_the_rest(small: Engine) -
     with pytest.raises(EngineError, match=r"private: .*ThrottlingException: slow down") as error:
         small.up()
     assert "Traceback" not in str(error.value)
+    made = {short(urn) for urn in small.export()}
     small.faults = []
 
     resumed = small.up()
 
-    assert [short(urn) for urn in resumed.changes] == ["Subnet::private"]
+    assert resumed.changes[next(urn for urn in resumed.changes if short(urn) == "Subnet::private")] == ("create",)
+    assert not [urn for urn in resumed.changes if short(urn) in made]
     assert cloud(small) == SMALL
 
 
-def test_after_an_interruption_the_next_up_makes_the_rest_and_nothing_twice(small: Engine) -> None:
+@pytest.mark.parametrize("how", ["interrupted", "killed"])
+def test_after_a_run_that_broke_off_the_next_makes_the_rest_and_nothing_twice(how: str, small: Engine) -> None:
     small.faults = [{"resource": "*::network", "operation": "create", "delay": 6}]
-    timer = Timer(4, small.interrupt)
-    timer.start()
-    with pytest.raises(EngineError):
+    breaking = Thread(target=once_some_are_made, args=(small, small.kill if how == "killed" else small.interrupt))
+    breaking.start()
+    with pytest.raises(EngineError, match="killed" if how == "killed" else "cancel"):
         small.up()
+    breaking.join()
     small.faults = []
     assert "Subnet::private" not in cloud(small)
+    if how == "killed":
+        with pytest.raises(EngineError, match="unlock"):
+            small.up()
+        small.unlock()
 
     small.up()
 

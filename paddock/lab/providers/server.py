@@ -9,6 +9,8 @@ import json
 import os
 import signal
 import sys
+import threading
+import time
 from collections.abc import Mapping
 from concurrent import futures
 from pathlib import Path
@@ -187,8 +189,9 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
 
 
 def serve(servicer: provider_pb2_grpc.ResourceProviderServicer) -> None:
-    """Serves until the engine says goodbye, which it does with an interrupt."""
+    """Serves until the engine says goodbye, which it does with an interrupt, or dies, which it does without a word."""
     signal.signal(signal.SIGINT, lambda *_: os._exit(0))
+    threading.Thread(target=_leave_with, args=(os.getppid(),), daemon=True).start()
     server = grpc.server(
         futures.ThreadPoolExecutor(max_workers=16),
         options=[("grpc.max_receive_message_length", _MAX), ("grpc.max_send_message_length", _MAX)],
@@ -199,6 +202,12 @@ def serve(servicer: provider_pb2_grpc.ResourceProviderServicer) -> None:
     sys.stdout.write(f"{port}\n")
     sys.stdout.flush()
     server.wait_for_termination()
+
+
+def _leave_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(0)
 
 
 def _now(declared: Any, found: Any) -> Any:
