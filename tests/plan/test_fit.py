@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from dataclasses import astuple, replace
 from typing import Any
@@ -257,7 +258,9 @@ def fleets(draw: st.DrawFn, sized: bool = True) -> Fleet:
 
 
 often = settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow]
+    max_examples=200 if os.environ.get("CI") else 70,
+    deadline=None,
+    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )
 
 
