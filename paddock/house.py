@@ -40,7 +40,7 @@ def test(*, k: str = "", e2e: bool = False, extra: str = "") -> None:
     engines = [] if e2e else ["-m", "not e2e"]
     for name in ORACLES if e2e else ():
         os.environ.setdefault(f"PADDOCK_{name.upper()}", str(oracle(name)))
-    _run(sys.executable, "-m", "pytest", "-n", "auto", *engines, *chosen, *shlex.split(extra))
+    _run(sys.executable, "-m", "pytest", "-n", "auto", "--dist", "loadgroup", *engines, *chosen, *shlex.split(extra))
 
 
 def lint(*, fix: bool = False) -> None:
