@@ -144,6 +144,7 @@ def test_ctrl_c_during_the_installation_leaves_what_the_next_run_repairs(checkou
     deadline = time.monotonic() + 30
     while not (checkout.bin / "begun").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
+    time.sleep(1)  # a shell that is interrupted between touch and exec would go on to the sleep
     os.killpg(process.pid, signal.SIGINT)
     _, said = process.communicate(timeout=30)
     assert process.returncode == 130
