@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import pulumi
-from google.protobuf import struct_pb2
 from pulumi.runtime import mocks, rpc, settings
 from pulumi.runtime.config import set_all_config
 from pulumi.runtime.proto import callback_pb2, resource_pb2
 from pulumi.runtime.stack import run_pulumi_func
 
 from paddock.plan import eks_component, standins
-from paddock.plan.values import UNKNOWN, Ref, Secret, shown
+from paddock.plan.values import UNKNOWN, Secret, shown
+from paddock.plan.wire import decode_struct, encode_struct
 
 STACK = "pulumi:pulumi:Stack"
 
@@ -243,7 +243,7 @@ class _Monitor(mocks.MockMonitor):
             request.type,
             request.name,
             custom=request.custom,
-            inputs=_decode_struct(request.object),
+            inputs=decode_struct(request.object),
             tokens=own + self._tokens.get(request.parent, ()),
             dependencies=tuple(sorted(request.dependencies)),
             property_dependencies={k: tuple(sorted(v.urns)) for k, v in sorted(request.propertyDependencies.items())},
@@ -255,7 +255,7 @@ class _Monitor(mocks.MockMonitor):
         if request.type == STACK:
             return resource_pb2.RegisterResourceResponse(urn=urn)
         id_, state = self.states[urn]
-        response = resource_pb2.RegisterResourceResponse(urn=urn, id=id_, object=_encode_struct(state))
+        response = resource_pb2.RegisterResourceResponse(urn=urn, id=id_, object=encode_struct(state))
         if request.remote:
             self._expand(urn, request, response)
         return response
@@ -329,7 +329,7 @@ class _Monitor(mocks.MockMonitor):
             request.type,
             request.name,
             custom=True,
-            inputs=_decode_struct(request.properties),
+            inputs=decode_struct(request.properties),
             tokens=(),
             dependencies=tuple(sorted(request.dependencies)),
             property_dependencies={},
@@ -340,10 +340,10 @@ class _Monitor(mocks.MockMonitor):
         )
         state = standins.read(request.type, request.id, self.preview)
         self.states[urn] = (request.id, state)
-        return resource_pb2.ReadResourceResponse(urn=urn, properties=_encode_struct(state))
+        return resource_pb2.ReadResourceResponse(urn=urn, properties=encode_struct(state))
 
     def Invoke(self, request: Any) -> Any:
-        arguments = _decode_struct(request.args)
+        arguments = decode_struct(request.args)
         if request.tok == "pulumi:pulumi:getResource":
             id_, state = self.states[arguments["urn"]]
             answer: Mapping[str, Any] = {"urn": arguments["urn"], "id": id_, "state": dict(state)}
@@ -353,7 +353,7 @@ class _Monitor(mocks.MockMonitor):
             if found is None:
                 raise PlanError(f"the program asks the cloud {request.tok}, which a plan cannot answer")
             answer = found
-        return resource_pb2.ResourceInvokeResponse(**{"return": _encode_struct(answer)})
+        return resource_pb2.ResourceInvokeResponse(**{"return": encode_struct(answer)})
 
 
 def _resolve(value: Any, urns: Mapping[str, str], states: Mapping[str, Any], preview: bool) -> Any:
@@ -381,62 +381,3 @@ def _has_unknown(value: Any) -> bool:
             return any(map(_has_unknown, value))
         case _:
             return bool(value == UNKNOWN)
-
-
-def _decode(value: struct_pb2.Value) -> Any:
-    """A wire value as plain Python. Numbers without a fraction become ints: the wire has no ints."""
-    match value.WhichOneof("kind"):
-        case "struct_value":
-            fields = value.struct_value.fields
-            signature = fields[rpc._special_sig_key].string_value if rpc._special_sig_key in fields else ""
-            if signature == rpc._special_secret_sig:
-                return Secret(_decode(fields["value"]))
-            if signature == rpc._special_resource_sig:
-                return Ref(fields["urn"].string_value)
-            # The wire's maps have no order of their own; a plan must print the same on every run.
-            return {key: _decode(item) for key, item in sorted(fields.items()) if key != rpc._special_sig_key}
-        case "list_value":
-            return [_decode(item) for item in value.list_value.values]
-        case "number_value":
-            number = value.number_value
-            return int(number) if number.is_integer() else number
-        case "string_value":
-            return UNKNOWN if value.string_value == rpc.UNKNOWN else value.string_value
-        case "bool_value":
-            return value.bool_value
-        case _:
-            return None
-
-
-def _decode_struct(struct: struct_pb2.Struct) -> dict[str, Any]:
-    return {key: _decode(value) for key, value in sorted(struct.fields.items())}
-
-
-def _encode(value: Any) -> struct_pb2.Value:
-    match value:
-        case Secret(value=inner):
-            fields = {
-                rpc._special_sig_key: struct_pb2.Value(string_value=rpc._special_secret_sig),
-                "value": _encode(inner),
-            }
-            return struct_pb2.Value(struct_value=struct_pb2.Struct(fields=fields))
-        case Ref(urn=urn):
-            return struct_pb2.Value(string_value=urn)
-        case None:
-            return struct_pb2.Value(null_value=struct_pb2.NULL_VALUE)
-        case bool():
-            return struct_pb2.Value(bool_value=value)
-        case int() | float():
-            return struct_pb2.Value(number_value=value)
-        case str():
-            return struct_pb2.Value(string_value=rpc.UNKNOWN if value == UNKNOWN else value)
-        case Mapping():
-            return struct_pb2.Value(struct_value=_encode_struct(value))
-        case list() | tuple():
-            return struct_pb2.Value(list_value=struct_pb2.ListValue(values=[_encode(item) for item in value]))
-        case _:
-            raise TypeError(f"{json.dumps(str(value))} cannot be sent to a program")
-
-
-def _encode_struct(state: Mapping[str, Any]) -> struct_pb2.Struct:
-    return struct_pb2.Struct(fields={key: _encode(value) for key, value in state.items()})
