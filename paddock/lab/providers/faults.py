@@ -30,6 +30,9 @@ class Fault:
     """create, update, delete, read, invoke, or a pattern."""
     error: str = ""
     delay: float = 0
+    """Seconds before it is done."""
+    lag: float = 0
+    """Seconds between the deed and the answer, in which the cloud has it and the engine does not know."""
     times: int = 0
     """How often in the life of a process; 0 for always."""
 
@@ -50,8 +53,9 @@ class Faults:
         found: list[dict[str, Any]] = json.loads(text)
         return cls([Fault(**fault) for fault in found])
 
-    def meet(self, operation: str, resource: str) -> None:
-        """Waits, or raises FaultError, where one was asked for."""
+    def meet(self, operation: str, resource: str) -> float:
+        """Waits, or raises FaultError, where one was asked for; returns how long to wait with the answer."""
+        lag = 0.0
         for index, fault in enumerate(self._faults):
             if not (fnmatchcase(operation, fault.operation) and fnmatchcase(resource, fault.resource)):
                 continue
@@ -63,3 +67,5 @@ class Faults:
             time.sleep(fault.delay)
             if fault.error:
                 raise FaultError(fault.error)
+            lag += fault.lag
+        return lag

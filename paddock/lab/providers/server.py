@@ -122,7 +122,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         type_, inputs = _type(request), decode_struct(request.properties)
         if request.preview:
             return provider_pb2.CreateResponse(properties=encode_struct(inputs))
-        self._meet("create", request.urn, context)
+        lag = self._meet("create", request.urn, context)
         with self.store.change() as resources:
             serial = 0
             while (key := f"{type_} {(id_ := self.identity(type_, request.urn, inputs, {}, serial))}") in resources:
@@ -131,6 +131,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
                     context.abort(grpc.StatusCode.ALREADY_EXISTS, f"{type_} {id_} exists already")
             state = self.made(type_, id_, inputs)
             resources[key] = {"urn": request.urn, "state": self.store.closed(state)}
+        time.sleep(lag)
         return provider_pb2.CreateResponse(id=id_, properties=encode_struct(state))
 
     def Update(self, request: Any, context: Any) -> Any:
@@ -139,13 +140,14 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         computed = {key: value for key, value in state.items() if key not in old}
         after = self.updated(type_, inputs, computed, changes(type_, old, inputs))
         if not request.preview:
-            self._meet("update", request.urn, context)
+            lag = self._meet("update", request.urn, context)
             after = self.settled(after, state)
             with self.store.change() as resources:
                 key = f"{type_} {request.id}"
                 if key not in resources:
                     context.abort(grpc.StatusCode.NOT_FOUND, f"{type_} {request.id} is not there")
                 resources[key] = {"urn": request.urn, "state": self.store.closed(after)}
+            time.sleep(lag)
         return provider_pb2.UpdateResponse(properties=encode_struct(after))
 
     def Read(self, request: Any, context: Any) -> Any:
@@ -162,7 +164,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
 
     def Delete(self, request: Any, context: Any) -> Any:
         type_ = _type(request)
-        self._meet("delete", request.urn, context)
+        lag = self._meet("delete", request.urn, context)
         with self.store.change() as resources:
             kept = resources.get(f"{type_} {request.id}")
             if kept is not None:
@@ -171,6 +173,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
                 except RefusedError as error:
                     context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
                 del resources[f"{type_} {request.id}"]
+        time.sleep(lag)
         return Empty()
 
     def Invoke(self, request: Any, context: Any) -> Any:
@@ -181,11 +184,12 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             return provider_pb2.InvokeResponse(failures=[provider_pb2.CheckFailure(reason=known)])
         return provider_pb2.InvokeResponse(**{"return": encode_struct(found)})
 
-    def _meet(self, operation: str, resource: str, context: Any) -> None:
+    def _meet(self, operation: str, resource: str, context: Any) -> float:
         try:
-            self.faults.meet(operation, resource)
+            return self.faults.meet(operation, resource)
         except FaultError as error:
             context.abort(grpc.StatusCode.UNKNOWN, str(error))
+            raise  # abort has raised already, which its types do not say
 
 
 def serve(servicer: provider_pb2_grpc.ResourceProviderServicer) -> None:
