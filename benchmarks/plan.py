@@ -11,16 +11,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from side_by_side import ROOT, paired, process, report
 
 # The SDK modules that the program uses, loaded for good: the packages alone only make placeholders.
 SDKS = """
@@ -36,7 +31,7 @@ gc.disable()
 from pathlib import Path
 from paddock.plan import command
 sys.stdout = open("/dev/null", "w")
-command.run(Path(sys.argv[1]), sys.argv[2], json_path=None, everything=False)
+command.run(Path(sys.argv[1]), sys.argv[2], command.Wanted())
 """
 
 
@@ -55,44 +50,7 @@ def main() -> None:
                    process("-m", "paddock", "--list"), process("-c", "import invoke")),
             fits(runs),
         ]  # fmt: skip
-    print(
-        json.dumps(
-            {
-                "date": datetime.now(UTC).isoformat(timespec="seconds"),
-                "python": sys.version.split()[0],
-                "results": results,
-            },
-            indent=2,
-        )
-    )
-
-
-def process(*arguments: str) -> Callable[[], float]:
-    def run() -> float:
-        began = time.perf_counter()
-        subprocess.run([sys.executable, *arguments], check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
-        return time.perf_counter() - began
-
-    return run
-
-
-def paired(
-    name: str, goal: float, runs: int, first: Callable[[], float], second: Callable[[], float]
-) -> dict[str, object]:
-    first(), second()
-    pairs = [(first(), second()) for _ in range(runs)]
-    ratios = [a / b for a, b in pairs]
-    return {
-        "name": name,
-        "ratio": round(statistics.median(ratios), 2),
-        "range": [round(min(ratios), 2), round(max(ratios), 2)],
-        "goal": f"<= {goal:g}",
-        "met": statistics.median(ratios) <= goal,
-        "seconds": {
-            "first": round(statistics.median(a for a, _ in pairs), 3),
-            "second": round(statistics.median(b for _, b in pairs), 3),
-        },
-    }
+    report(results)
 
 
 def fits(runs: int) -> dict[str, object]:
