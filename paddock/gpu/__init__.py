@@ -1,0 +1,1 @@
+"""GPUs of this machine: see them, choose, lease, watch and judge them, and write the configuration that uses them."""

@@ -1,0 +1,307 @@
+"""What is known of a machine's GPUs at one moment.
+
+None is a value that could not be read, or that this GPU does not have; it is never a guess. A GPU's identity is its
+UUID: indexes differ between NVML, CUDA and containers, and change when a card is lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+SCHEMA = 1
+"""Raised when a field changes its meaning or goes; new fields do not raise it."""
+
+Vendor = Literal["nvidia", "amd", "apple"]
+State = Literal["ok", "lost", "unreadable"]
+Throttle = Literal[
+    "idle",
+    "application-clocks",
+    "software-power-cap",
+    "hardware-slowdown",
+    "sync-boost",
+    "software-thermal",
+    "hardware-thermal",
+    "hardware-power-brake",
+    "display-clocks",
+    "board-limit",
+    "reliability",
+]
+RecoveryAction = Literal[
+    "none", "gpu-reset", "node-reboot", "drain-p2p", "drain-and-reset", "recover-imex", "bus-reset", "system-reboot"
+]
+Closeness = Literal["same-board", "pcie-switch", "pcie-switches", "host-bridge", "numa-node", "system"]
+"""What two GPUs share, from near to far. nvidia-smi calls all but the first PIX, PXB, PHB, NODE and SYS."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """MiB. `reserved` is what the driver keeps for itself; where it is None, `used` holds that too."""
+
+    total: int
+    used: int
+    free: int
+    reserved: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """Watt; `energy` is joule since the driver was loaded."""
+
+    draw: float | None = None
+    limit: float | None = None
+    default_limit: float | None = None
+    min_limit: float | None = None
+    max_limit: float | None = None
+    energy: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """MHz."""
+
+    sm: int | None = None
+    memory: int | None = None
+    max_sm: int | None = None
+    max_memory: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Temperature:
+    """Degrees Celsius. `margin` is how far the GPU is from slowing itself down."""
+
+    gpu: int | None = None
+    memory: int | None = None
+    margin: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Utilisation:
+    """Per cent of the last sample's time in which a kernel ran, and in which memory was read or written."""
+
+    gpu: int | None = None
+    memory: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ecc:
+    """Memory errors: volatile since the driver was loaded, aggregate in the GPU's life."""
+
+    enabled: bool | None = None
+    corrected: int | None = None
+    uncorrected: int | None = None
+    aggregate_uncorrected: int | None = None
+    aggregate_sram_uncorrected: int | None = None
+    """Those in the chip itself, which no spare row mends."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemappedRows:
+    """Rows of memory that were replaced by spare ones; `pending` needs a reset, `failed` has no spare left."""
+
+    correctable: int
+    uncorrectable: int
+    pending: bool
+    failed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Pcie:
+    """The link as it is now (it slows down when idle) and at its best; `replays` is since the driver was loaded.
+
+    `sent` and `received` are the GPU's MB/s, and None unless asked for: each holds the driver up for 20 ms.
+    """
+
+    generation: int | None = None
+    width: int | None = None
+    max_generation: int | None = None
+    max_width: int | None = None
+    replays: int | None = None
+    sent: float | None = None
+    received: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NvLink:
+    """One link. What it leads to (`remote` is a PCI address) and its errors are read with the topology."""
+
+    link: int
+    active: bool
+    to: Literal["gpu", "switch", "cpu", "unknown"] = "unknown"
+    remote: str | None = None
+    errors: int | None = None
+    """Replays, recoveries and CRC errors together, since the driver was loaded."""
+
+
+@dataclass(frozen=True, slots=True)
+class MigDevice:
+    """A part of a GPU that is one device to CUDA. Utilisation of a part is told by no driver."""
+
+    uuid: str
+    profile: str
+    """`1g.10gb`."""
+    gpu_instance: int
+    compute_instance: int
+    memory: Memory | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Mig:
+    """`pending` is the mode after the next reset: on where `enabled` is not, or the other way round."""
+
+    enabled: bool
+    pending: bool
+    devices: tuple[MigDevice, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process on a GPU. The pid is that of the host, also where this machine is a container."""
+
+    pid: int
+    kind: Literal["compute", "graphics", "mps"]
+    memory: int | None = None
+    """MiB."""
+    name: str | None = None
+    user: str | None = None
+    mig_uuid: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One GPU. With a `state` other than ok, `reason` says why, and no more is known than was read before."""
+
+    index: int
+    """Of the backend; CUDA's own differs unless CUDA_DEVICE_ORDER=PCI_BUS_ID."""
+    uuid: str | None
+    name: str | None
+    vendor: Vendor
+    state: State = "ok"
+    reason: str | None = None
+    minor: int | None = None
+    """The N of /dev/nvidiaN (NVIDIA) or of /dev/dri/renderDN (AMD)."""
+    pci_address: str | None = None
+    """`0000:04:00.0`, as sysfs writes it."""
+    pci_device_id: str | None = None
+    """`10de:2330`."""
+    serial: str | None = None
+    architecture: str | None = None
+    compute_capability: str | None = None
+    """`9.0`; for AMD the target, `gfx942`."""
+    cores: int | None = None
+    memory: Memory | None = None
+    unified_memory: bool = False
+    """The memory is the machine's own."""
+    power: Power = field(default_factory=Power)
+    clocks: Clocks = field(default_factory=Clocks)
+    temperature: Temperature = field(default_factory=Temperature)
+    utilisation: Utilisation = field(default_factory=Utilisation)
+    throttle: tuple[Throttle, ...] | None = None
+    """Why the clocks are not higher."""
+    ecc: Ecc = field(default_factory=Ecc)
+    remapped: RemappedRows | None = None
+    retired_pages: int | None = None
+    retirement_pending: bool | None = None
+    """A page of memory is retired at the next reset. Pages are of GPUs before Ampere, rows of those since."""
+    recovery_action: RecoveryAction | None = None
+    """What the driver itself asks for."""
+    pcie: Pcie = field(default_factory=Pcie)
+    nvlinks: tuple[NvLink, ...] = ()
+    numa_node: int | None = None
+    cpus: tuple[int, ...] = ()
+    """The logical CPUs near it."""
+    compute_mode: Literal["default", "exclusive-process", "prohibited"] | None = None
+    persistence: bool | None = None
+    mig: Mig | None = None
+    """None where the GPU cannot be divided."""
+    vbios: str | None = None
+    processes: tuple[Process, ...] | None = None
+    """None where they were not asked for or cannot be read, which is not the same as none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """How two GPUs reach each other, by index."""
+
+    a: int
+    b: int
+    closeness: Closeness | None
+    nvlinks: int = 0
+    """Active links between them, or into a switch that both are on."""
+    peer_access: bool | None = None
+    """Whether one can read the other's memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    version: str
+    """`580.95.05`."""
+    cuda: str | None = None
+    """The newest CUDA that it speaks, `13.0`."""
+    library: str | None = None
+    """The version of the library that was asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Toolkit:
+    """A CUDA toolkit, or ROCm."""
+
+    version: str
+    path: str
+    compat: str | None = None
+    """The version of the driver libraries of its forward-compatibility package."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerRuntime:
+    """What gives GPUs to containers on this machine."""
+
+    toolkit: str | None = None
+    """The version of nvidia-container-toolkit."""
+    docker: str | None = None
+    """The version of the Docker engine, where it answers."""
+    runtimes: tuple[str, ...] = ()
+    default_runtime: str | None = None
+    cdi: tuple[str, ...] = ()
+    """The CDI specification files that are there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    name: str
+    system: Literal["linux", "macos", "windows", "other"]
+    architecture: str
+    container: bool = False
+    wsl: bool = False
+    boot_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """A machine's GPUs. Without any, `reason` says why in a sentence."""
+
+    taken_at: str
+    """ISO 8601, UTC."""
+    machine: Machine
+    backend: Literal["nvml", "amd-sysfs", "amdsmi", "apple", "none"]
+    gpus: tuple[Gpu, ...] = ()
+    pairs: tuple[Pair, ...] = ()
+    driver: Driver | None = None
+    toolkit: Toolkit | None = None
+    runtime: ContainerRuntime | None = None
+    reason: str | None = None
+    notes: tuple[str, ...] = ()
+    """What could not be read and why, and what would make it readable."""
+    schema: int = SCHEMA
+
+    def gpu(self, uuid: str) -> Gpu | None:
+        """The GPU of that UUID, or the one that holds the MIG device of that UUID."""
+        for gpu in self.gpus:
+            if gpu.uuid == uuid or (gpu.mig and any(part.uuid == uuid for part in gpu.mig.devices)):
+                return gpu
+        return None
+
+    @property
+    def usable(self) -> tuple[Gpu, ...]:
+        """GPUs that answer; a lost one is never among them."""
+        return tuple(gpu for gpu in self.gpus if gpu.state == "ok" and gpu.uuid)
