@@ -13,31 +13,28 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import yaml
-from pulumi.runtime import rpc
 
 import paddock
-from paddock.lab import programs
-from paddock.lab.errors import LabError, LabInputError
+from paddock.lab import engine_process, engine_result, programs
+from paddock.lab.engine_result import EngineError, Operation, Result, State, Step
+from paddock.lab.errors import LabInputError
 from paddock.lab.providers.aws import ACCOUNT, KUBECONFIG
 from paddock.lab.providers.faults import VARIABLE as FAULTS
 from paddock.lab.providers.server import STORE
-from paddock.plan.values import UNKNOWN, Secret
+
+__all__ = ["Engine", "EngineError", "Programs", "Result", "State"]
 
 ROOT = Path(paddock.__file__).resolve().parent.parent
 STAND_INS = ("aws", "eks", "kubernetes")
 KUBERNETES_PLUGIN = "pulumi-resource-kubernetes"
 LIMIT = 600.0
 """Seconds after which a run is interrupted."""
-_GRACE = 30.0
-
-Operation = Literal["preview", "up", "refresh", "destroy"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,97 +59,6 @@ class Programs:
         beside = found["pulumi"].resolve().parent.parent / "plugins" / KUBERNETES_PLUGIN
         kubernetes = found.get(KUBERNETES_PLUGIN) or (beside if beside.is_file() else None)
         return cls(found["pulumi"], found["pulumi-language-python"], kubernetes)
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """A resource as the engine knows it. Secrets are wrapped and hold ciphertext or nothing; unknown is UNKNOWN."""
-
-    urn: str
-    type: str
-    id: str
-    parent: str
-    custom: bool
-    inputs: Mapping[str, Any]
-    outputs: Mapping[str, Any]
-    provider: str
-    protect: bool
-    ignore_changes: tuple[str, ...]
-    dependencies: tuple[str, ...]
-    property_dependencies: Mapping[str, tuple[str, ...]]
-
-    @classmethod
-    def of(cls, data: Mapping[str, Any]) -> State:
-        return cls(
-            urn=data["urn"],
-            type=data["type"],
-            id=data.get("id", ""),
-            parent=data.get("parent", ""),
-            custom=data.get("custom", False),
-            inputs=_plain(data.get("inputs") or {}),
-            outputs=_plain(data.get("outputs") or {}),
-            provider=str(_plain(data.get("provider", ""))).replace(rpc.UNKNOWN, UNKNOWN),
-            protect=data.get("protect", False),
-            ignore_changes=tuple(data.get("ignoreChanges") or ()),
-            dependencies=tuple(sorted(data.get("dependencies") or ())),
-            property_dependencies={
-                key: tuple(sorted(urns))
-                for key, urns in sorted((data.get("propertyDependencies") or {}).items())
-                if urns
-            },
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """What the engine does with a resource, or would do."""
-
-    operation: str
-    """create, update, delete, replace, create-replacement, delete-replaced, same, read, refresh."""
-    urn: str
-    state: State | None = None
-    """As it is afterwards; only previews tell it."""
-    failed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Diagnostic:
-    severity: str
-    message: str
-    urn: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """One run of the engine."""
-
-    operation: Operation
-    steps: tuple[Step, ...]
-    diagnostics: tuple[Diagnostic, ...]
-    seconds: float
-    log: str = field(repr=False)
-    """All that was printed."""
-
-    @property
-    def changes(self) -> dict[str, tuple[str, ...]]:
-        """URN -> what happened to it, in order, for those to which something happened."""
-        found: dict[str, tuple[str, ...]] = {}
-        for step in self.steps:
-            if step.operation not in ("same", "refresh", "read"):
-                found[step.urn] = (*found.get(step.urn, ()), step.operation)
-        return found
-
-    @property
-    def states(self) -> dict[str, State]:
-        return {step.urn: step.state for step in self.steps if step.state is not None}
-
-
-class EngineError(LabError):
-    """The engine did not finish what it was told; the message is its own."""
-
-    def __init__(self, message: str, result: Result | None = None) -> None:
-        super().__init__(message)
-        self.result = result
 
 
 class Engine:
@@ -215,8 +121,9 @@ class Engine:
     def preview(self) -> Result:
         return self._run("preview")
 
-    def up(self) -> Result:
-        return self._run("up", "--yes", "--skip-preview")
+    def up(self, tell: Callable[[Step], None] | None = None) -> Result:
+        """`tell` gets each step when it is done, in a thread of its own."""
+        return self._run("up", "--yes", "--skip-preview", tell=tell)
 
     def refresh(self) -> Result:
         return self._run("refresh", "--yes", "--skip-preview")
@@ -253,16 +160,19 @@ class Engine:
         """Frees the stack after a run that was killed."""
         self._pulumi("cancel", "--yes", self.stack)
 
-    def _run(self, operation: Operation, *arguments: str) -> Result:
+    def _run(self, operation: Operation, *arguments: str, tell: Callable[[Step], None] | None = None) -> Result:
         start = time.monotonic()
         command = [operation, "--json", "--non-interactive", "--stack", self.stack, *arguments]
-        done = self._start(command, LIMIT)
+
+        def follow(line: str) -> None:
+            if tell and isinstance(found := engine_result.event(line), Step):
+                tell(found)
+
+        done = self._start(command, LIMIT, follow=follow)
         out, err = done.stdout, done.stderr
         seconds = time.monotonic() - start
-        if operation == "preview":
-            steps, diagnostics = _preview(out)
-        else:
-            steps, diagnostics = _events(out)
+        read = engine_result.preview if operation == "preview" else engine_result.events
+        steps, diagnostics = read(out)
         result = Result(operation, tuple(steps), tuple(diagnostics), seconds, out + err)
         if done.returncode != 0:
             raise EngineError(self._reason(result, err, done.returncode), result)
@@ -289,35 +199,24 @@ class Engine:
             raise EngineError(f"pulumi {arguments[0]} failed: {done.stderr.strip() or done.stdout.strip()}")
         return done.stdout
 
-    def _start(self, arguments: list[str], limit: float, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-        """Runs the engine in a group of its own, so that nothing of it stays when this process is interrupted."""
-        process = subprocess.Popen(
-            [self.programs.pulumi, *arguments, "--cwd", self.project, "--color", "never"],
-            env=self._environment(),
-            stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        self._running = process
+    def _start(
+        self,
+        arguments: list[str],
+        limit: float,
+        stdin: str | None = None,
+        follow: Callable[[str], None] | None = None,
+    ) -> subprocess.CompletedProcess[str]:
+        command = [str(self.programs.pulumi), *arguments, "--cwd", str(self.project), "--color", "never"]
+
+        def started(process: subprocess.Popen[str]) -> None:
+            self._running = process
+
         try:
-            try:
-                out, err = process.communicate(stdin, timeout=limit)
-            except (subprocess.TimeoutExpired, KeyboardInterrupt) as reason:
-                process.send_signal(signal.SIGINT)
-                out, err = _wait(process)
-                if isinstance(reason, KeyboardInterrupt):
-                    raise
-                raise EngineError(f"pulumi {arguments[0]} took more than {limit:.0f} s and was interrupted") from None
+            return engine_process.run(command, self._environment(), limit, started, stdin=stdin, follow=follow)
+        except subprocess.TimeoutExpired:
+            raise EngineError(f"pulumi {arguments[0]} took more than {limit:.0f} s and was interrupted") from None
         finally:
             self._running = None
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-            if process.returncode < 0:
-                _end_session(process.pid)
-        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
     def _environment(self) -> dict[str, str]:
         kept = {key: os.environ[key] for key in ("HOME", "LANG", "LC_ALL", "TMPDIR", "USER") if key in os.environ}
@@ -392,75 +291,5 @@ def _script(path: Path, module: str) -> None:
         path.chmod(0o755)
 
 
-def _wait(process: subprocess.Popen[str]) -> tuple[str, str]:
-    try:
-        return process.communicate(timeout=_GRACE)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        return process.communicate()
-
-
-def _end_session(session: int) -> None:
-    """Ends what an engine that was killed has left: language host and plugins are in process groups of their own."""
-    listed = subprocess.run(["ps", "-A", "-o", "pid="], capture_output=True, text=True, check=False).stdout
-    for pid in map(int, listed.split()):
-        with suppress(ProcessLookupError, PermissionError):
-            if os.getsid(pid) == session:
-                os.kill(pid, signal.SIGKILL)
-
-
 def _encrypted(value: Any) -> bool:
     return isinstance(value, Mapping) and set(value) == {"secure"}
-
-
-def _preview(text: str) -> tuple[Iterable[Step], Iterable[Diagnostic]]:
-    try:
-        found = json.loads(text[text.index("{") :])
-    except ValueError:
-        return [], []
-    steps = [
-        Step(step["op"], step["urn"], State.of(step["newState"]) if step.get("newState") else None)
-        for step in found.get("steps") or []
-    ]
-    return steps, [_diagnostic(one) for one in found.get("diagnostics") or []]
-
-
-def _events(text: str) -> tuple[Iterable[Step], Iterable[Diagnostic]]:
-    steps: list[Step] = []
-    diagnostics: list[Diagnostic] = []
-    for event in _lines(text):
-        if found := event.get("resOutputsEvent"):
-            steps.append(Step(found["metadata"]["op"], found["metadata"]["urn"]))
-        elif found := event.get("resOpFailedEvent"):
-            steps.append(Step(found["metadata"]["op"], found["metadata"]["urn"], failed=True))
-        elif (found := event.get("diagnosticEvent")) and found.get("severity") != "debug":
-            diagnostics.append(_diagnostic(found))
-    return steps, diagnostics
-
-
-def _lines(text: str) -> Iterator[dict[str, Any]]:
-    for line in text.splitlines():
-        if line.startswith("{"):
-            yield json.loads(line)
-
-
-def _diagnostic(found: Mapping[str, Any]) -> Diagnostic:
-    return Diagnostic(found.get("severity", ""), found.get("message", "").strip(), found.get("urn", ""))
-
-
-def _plain(value: Any) -> Any:
-    match value:
-        case {rpc._special_sig_key: rpc._special_secret_sig}:
-            return Secret(value.get("ciphertext", ""))
-        case {rpc._special_sig_key: rpc._special_resource_sig}:
-            return value["urn"]
-        case Mapping():
-            return {key: _plain(item) for key, item in value.items()}
-        case list():
-            return [_plain(item) for item in value]
-        case "[secret]":  # how a preview shows one
-            return Secret("")
-        case str():
-            return UNKNOWN if value == rpc.UNKNOWN else value
-        case _:
-            return value

@@ -1,0 +1,90 @@
+"""One run of the engine: a group of processes of its own, of which nothing stays whatever happens to it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from threading import Thread
+from typing import IO
+
+_GRACE = 30.0
+"""Seconds that an interrupted engine has to finish what it is making."""
+
+
+def run(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    limit: float,
+    started: Callable[[subprocess.Popen[str]], None],
+    *,
+    stdin: str | None = None,
+    follow: Callable[[str], None] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Runs to the end. `follow` gets each line of its output as it comes, in a thread of its own.
+
+    After `limit` seconds, or with this process, it is interrupted. Raises TimeoutExpired.
+    """
+    process = subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    started(process)
+    out, err = _Output(process.stdout, follow), _Output(process.stderr)
+    try:
+        if process.stdin is not None:
+            with suppress(BrokenPipeError), process.stdin:
+                process.stdin.write(stdin or "")
+        try:
+            process.wait(limit)
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):
+            process.send_signal(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_GRACE)
+            raise
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        if process.returncode < 0:
+            _end_session(process.pid)
+    return subprocess.CompletedProcess(command, process.returncode, out.text, err.text)
+
+
+class _Output(Thread):
+    """What a process prints, read line by line as it comes."""
+
+    def __init__(self, stream: IO[str] | None, follow: Callable[[str], None] | None = None) -> None:
+        super().__init__(daemon=True)
+        assert stream is not None  # noqa: S101 - the process was started with pipes
+        self._stream, self._follow, self._lines = stream, follow, list[str]()
+        self.start()
+
+    def run(self) -> None:
+        with self._stream:
+            for line in self._stream:
+                self._lines.append(line)
+                if self._follow:
+                    self._follow(line)
+
+    @property
+    def text(self) -> str:
+        """All of it, once the process has ended."""
+        self.join()
+        return "".join(self._lines)
+
+
+def _end_session(session: int) -> None:
+    """Ends what an engine that was killed has left: language host and plugins are in process groups of their own."""
+    listed = subprocess.run(["ps", "-A", "-o", "pid="], capture_output=True, text=True, check=False).stdout
+    for pid in map(int, listed.split()):
+        with suppress(ProcessLookupError, PermissionError):
+            if os.getsid(pid) == session:
+                os.kill(pid, signal.SIGKILL)
