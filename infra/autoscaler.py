@@ -66,6 +66,7 @@ class Autoscaler(Component):
             self,
             name,
             CHART,
+            fleet.mirror,
             release_name="cluster-autoscaler",
             namespace=NAMESPACE,
             values={

@@ -27,6 +27,7 @@ class DevicePlugin(Component):
             self,
             name,
             CHART,
+            fleet.mirror,
             release_name="nvidia-device-plugin",
             namespace=NAMESPACE,
             values=values(fleet),

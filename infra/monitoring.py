@@ -39,6 +39,7 @@ class Monitoring(Component):
             self,
             name,
             CHART,
+            fleet.mirror,
             release_name="dcgm-exporter",
             namespace=namespace.metadata.name,
             values=values(fleet),

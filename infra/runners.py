@@ -20,8 +20,8 @@ from paddock.fleet import Fleet, NewCluster, NewNetwork, nodes
 from paddock.fleet.runner import Warm
 
 _CHARTS = "oci://ghcr.io/actions/actions-runner-controller-charts"
-CONTROLLER = Chart(f"{_CHARTS}/gha-runner-scale-set-controller", versions.ARC)
-SCALE_SET = Chart(f"{_CHARTS}/gha-runner-scale-set", versions.ARC)
+CONTROLLER = Chart("gha-runner-scale-set-controller", versions.ARC, f"{_CHARTS}/gha-runner-scale-set-controller")
+SCALE_SET = Chart("gha-runner-scale-set", versions.ARC, f"{_CHARTS}/gha-runner-scale-set")
 HOOKS = Path(__file__).parent.parent / "runners" / "hooks"
 SECRET = "github-credential"  # noqa: S105 - a name
 
@@ -60,6 +60,7 @@ class RunnerController(Component):
             self,
             name,
             CONTROLLER,
+            fleet.mirror,
             release_name="arc",
             namespace=self.namespaces[CONTROLLER_NAMESPACE].metadata.name,
             values={
@@ -249,6 +250,7 @@ class RunnerScaleSet(Component):
             self,
             name,
             SCALE_SET,
+            fleet.mirror,
             release_name=fleet.scale_set(name),
             namespace=controller.namespaces[namespace].metadata.name,
             values=runner_pod.scale_set_values(fleet, name, fleet.github.kubernetes_secret or SECRET),

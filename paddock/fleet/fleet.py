@@ -14,6 +14,7 @@ from paddock.fleet.cluster import Cluster, ExistingCluster, KubeconfigCluster, N
 from paddock.fleet.errors import FleetError
 from paddock.fleet.github import GitHub
 from paddock.fleet.images import Images
+from paddock.fleet.mirror import Mirror
 from paddock.fleet.monitoring import Monitoring
 from paddock.fleet.network import Network, NewNetwork
 from paddock.fleet.pool import Ami, EksManaged, GpuPool
@@ -72,6 +73,8 @@ class Fleet(Model):
     """Registry, runner images and the pipeline for machine images."""
     monitoring: Monitoring = Monitoring()
     """GPU metrics and alerts."""
+    mirror: Mirror = Mirror()
+    """Where charts and images come from, for networks that do not reach their makers."""
     layers: Layers = Layers()
     """Parts held here or by other stacks; may also be written as `paddock:layers`."""
     tags: Annotated[dict[TagKey, TagValue], Field(max_length=25)] = {}

@@ -43,7 +43,7 @@ def _url(text: str) -> str:
     except ValueError:
         parts = urlsplit("")
     path = [part for part in parts.path.split("/") if part]
-    secure = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in {"127.0.0.1", "localhost"})
+    secure = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in {"127.0.0.1", "localhost", "::1"})
     shape = (len(path) in (1, 2) and path[0] != "enterprises") or (len(path) == 2 and path[0] == "enterprises")
     if "@" in parts.netloc:
         raise ValueError(

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from paddock import catalog
-from paddock.fleet import checks, cluster, document, github, images, monitoring, network, pool, runner, schema
+from paddock.fleet import checks, cluster, document, github, images, mirror, monitoring, network, pool, runner, schema
 from paddock.fleet.fleet import Fleet, Layers
 
 PATH = "docs/configuration.md"
@@ -181,6 +181,7 @@ _SECTIONS: list[tuple[str, str, str, list[type[BaseModel]]]] = [
     ("Runners", "runners.NAME", "", [runner.Runner, runner.Warm, runner.Scratch, runner.Claim, runner.Volume]),
     ("Images", "images", "", [images.Images, images.Push, images.AmiBuild]),
     ("Monitoring", "monitoring", "", [monitoring.Monitoring]),
+    ("Mirror", "mirror", "", [mirror.Mirror]),
     ("Layers", "layers", "", [Layers]),
 ]
 
@@ -372,6 +373,7 @@ _TITLES = {
     "Runner": "runners",
     "Images": "images",
     "Monitoring": "monitoring",
+    "Mirror": "mirror",
     "Layers": "layers",
 }
 

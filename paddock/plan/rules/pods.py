@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import yaml
 
+from paddock.fleet.mirror import chart_name
 from paddock.plan.graph import Resource
 from paddock.plan.rules import look
 from paddock.plan.rules.base import Context
@@ -51,8 +52,8 @@ class Pod:
 
 
 def chart(release: Resource) -> str:
-    """A chart's own name, whether it comes from a repository or as oci://."""
-    return look.text(release.inputs, "chart").rpartition("/")[2]
+    """A chart's own name, whether it comes from a repository, as oci:// or from a folder."""
+    return chart_name(look.text(release.inputs, "chart"))
 
 
 def scale_sets(context: Context) -> Iterator[Resource]:
