@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import IO
 
 
@@ -18,15 +18,19 @@ class Progress:
         self.seconds: dict[str, float] = {}
 
     @contextlib.contextmanager
-    def step(self, name: str) -> Iterator[None]:
-        """One step; its line is written when it has worked."""
+    def step(self, name: str) -> Iterator[Callable[[str], None]]:
+        """One step; its line is written when it has worked. Gives what tells, on a terminal, how far it is."""
         began = time.monotonic()
         live = not self.quiet and self.out.isatty()
-        if live:
-            self.out.write(f"          {name} ...")
-            self.out.flush()
+
+        def tell(how_far: str) -> None:
+            if live:
+                self.out.write(f"\r\033[K{'':10}{name} {how_far}")
+                self.out.flush()
+
+        tell("...")
         try:
-            yield
+            yield tell
         finally:
             if live:
                 self.out.write("\r\033[K")
