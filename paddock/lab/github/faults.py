@@ -1,0 +1,93 @@
+"""Faults that a test asks the stand-in for GitHub to have, and the record of what was asked of it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from paddock.lab.github.model import Object, Refused
+
+KEPT_REQUESTS = 2000
+
+
+@dataclass(slots=True)
+class Fault:
+    """What the next `times` requests meet whose path holds `path`: `seconds` of silence, and then `status` if any."""
+
+    path: str = ""
+    method: str = ""
+    status: int = 0
+    seconds: float = 0.0
+    times: int = 1
+    retry_after: int | None = None
+
+
+class Faults:
+    """Those that are still to come."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open: list[Fault] = []
+        self._over = threading.Event()
+
+    def add(self, order: Mapping[str, Any]) -> Object:
+        """Raises Refused."""
+        try:
+            fault = Fault(**order)
+        except TypeError:
+            known = ", ".join(Fault.__slots__)
+            raise Refused(400, "BadRequest", f"a fault has {known}; not {', '.join(order)}") from None
+        for name, low, high in (("seconds", 0, 3600), ("times", 1, 1_000_000), ("status", 0, 599)):
+            value = getattr(fault, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+                raise Refused(400, "BadRequest", f"a fault's {name} cannot be {value!r}; expected: {low} to {high}")
+        if fault.status and fault.status < 400:
+            raise Refused(400, "BadRequest", f"a fault's status cannot be {fault.status}; expected: 400 to 599")
+        with self._lock:
+            self._open.append(fault)
+        return asdict(fault)
+
+    def told(self) -> list[Object]:
+        with self._lock:
+            return [asdict(fault) for fault in self._open]
+
+    def clear(self) -> None:
+        """Forgets them, and lets go of who hangs."""
+        with self._lock:
+            self._open.clear()
+            self._over.set()
+            self._over = threading.Event()
+
+    def meet(self, method: str, path: str) -> Fault | None:
+        """Waits as long as a request must, and returns the fault that it has met."""
+        with self._lock:
+            found = next((each for each in self._open if each.path in path and each.method in ("", method)), None)
+            if found is None:
+                return None
+            found.times -= 1
+            if found.times <= 0:
+                self._open.remove(found)
+            over = self._over
+        over.wait(found.seconds)
+        return found
+
+
+class Record:
+    """The last requests, without tokens: what was asked, and the answer's status."""
+
+    def __init__(self) -> None:
+        self._seen: deque[Object] = deque(maxlen=KEPT_REQUESTS)
+
+    def add(self, method: str, path: str, status: int, agent: str, body: object) -> None:
+        said = {"at": time.time(), "method": method, "path": path, "status": status, "agent": agent}
+        self._seen.append({**said, "body": body})
+
+    def told(self) -> list[Object]:
+        return list(self._seen)
+
+    def clear(self) -> None:
+        self._seen.clear()

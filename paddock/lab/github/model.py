@@ -1,0 +1,161 @@
+"""What GitHub knows: jobs, scale sets, runners and sessions, and how they are written into one file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+Object = dict[str, Any]
+
+QUEUED, ACQUIRED, RUNNING, COMPLETED = "queued", "acquired", "running", "completed"
+LONGEST_JOB_SECONDS = 24 * 3600.0
+
+
+class Refused(Exception):
+    """An answer other than 2xx: its status, the service's name for the mistake, and what is said about it."""
+
+    def __init__(self, status: int, kind: str, message: str) -> None:
+        self.status, self.kind = status, kind
+        super().__init__(message)
+
+
+@dataclass(slots=True)
+class Job:
+    """One job of a workflow."""
+
+    id: int
+    name: str
+    repository: str
+    labels: tuple[str, ...]
+    seconds: float
+    """How long it works."""
+    state: str = QUEUED
+    result: str = ""
+    """succeeded, failed or canceled, once it is completed."""
+    scale_set: int | None = None
+    runner: str = ""
+    history: list[tuple[str, float]] = field(default_factory=list)
+    """Each state with the time at which it began, in seconds since 1970."""
+
+    def enter(self, state: str, now: float) -> None:
+        self.state = state
+        self.history.append((state, now))
+
+
+@dataclass(slots=True)
+class ScaleSet:
+    """A runner scale set, with the queue of what it is to be told."""
+
+    id: int
+    name: str
+    group: str
+    labels: tuple[str, ...]
+    created: float
+    settings: Object = field(default_factory=dict)
+    events: list[Object] = field(default_factory=list)
+    """What happened and is in no message yet."""
+    messages: list[tuple[int, list[Object]]] = field(default_factory=list)
+    """What was sent and is not acknowledged."""
+    last_message: int = 0
+
+    def serves(self, labels: Collection[str]) -> bool:
+        """Whether a job that asks for these labels may run here: all of them are the set's. Case does not count."""
+        own = {label.casefold() for label in (*self.labels, self.name)}
+        return bool(labels) and all(label.casefold() in own for label in labels)
+
+
+@dataclass(slots=True)
+class Runner:
+    """A runner that was registered for one job."""
+
+    id: int
+    name: str
+    scale_set: int
+    registered: float
+    online: float | None = None
+    job: int | None = None
+    pod: Object = field(default_factory=dict)
+    """What was told of its pod: a job's life is asked for when the pod is gone."""
+
+
+@dataclass(slots=True)
+class Session:
+    """A listener's claim on the messages of one scale set."""
+
+    id: str
+    owner: str
+    scale_set: int
+    seen: float = 0.0
+    """When it last polled, in monotonic seconds."""
+    offers: dict[int, float] = field(default_factory=dict)
+    """Jobs that it was told to be available, and when."""
+
+
+@dataclass(slots=True)
+class World:
+    """All of it."""
+
+    jobs: dict[int, Job] = field(default_factory=dict)
+    sets: dict[int, ScaleSet] = field(default_factory=dict)
+    runners: dict[str, Runner] = field(default_factory=dict)
+    former: dict[str, Runner] = field(default_factory=dict)
+    """Runners that have done their job."""
+    sessions: dict[str, Session] = field(default_factory=dict)
+    groups: list[str] = field(default_factory=lambda: ["Default"])
+    last_id: int = 0
+
+    def new_id(self) -> int:
+        self.last_id += 1
+        return self.last_id
+
+    def document(self) -> Object:
+        """As JSON. Sessions are as good as new when they are read again."""
+        sessions = {
+            each.id: {"id": each.id, "owner": each.owner, "scale_set": each.scale_set}
+            for each in self.sessions.values()
+        }
+        return {**asdict(self), "sessions": sessions, "version": 1}
+
+
+def world(document: Mapping[str, Any], now: float) -> World:
+    """The reverse of `World.document`. `now`: monotonic seconds. Raises KeyError, TypeError and ValueError."""
+    if document["version"] != 1:
+        raise ValueError(f"version {document['version']}, expected 1")
+    jobs = [
+        Job(**{**each, "labels": tuple(each["labels"]), "history": [tuple(step) for step in each["history"]]})
+        for each in document["jobs"].values()
+    ]
+    sets = [
+        ScaleSet(**{**each, "labels": tuple(each["labels"]), "messages": [tuple(one) for one in each["messages"]]})
+        for each in document["sets"].values()
+    ]
+    return World(
+        {job.id: job for job in jobs},
+        {each.id: each for each in sets},
+        {name: Runner(**each) for name, each in document["runners"].items()},
+        {name: Runner(**each) for name, each in document["former"].items()},
+        {name: Session(**each, seen=now) for name, each in document["sessions"].items()},
+        list(document["groups"]),
+        int(document["last_id"]),
+    )
+
+
+def wanted(order: Mapping[str, Any]) -> tuple[tuple[str, ...], float, str, str]:
+    """Labels, seconds, name and repository of a job that someone pushes. Raises Refused."""
+
+    def wrong(what: str) -> Refused:
+        return Refused(400, "BadRequest", f"a job {what}")
+
+    if unknown := sorted(set(order) - {"labels", "seconds", "name", "repository"}):
+        raise wrong(f"has no {', '.join(unknown)}; expected: labels, seconds, name, repository")
+    labels = order.get("labels")
+    if not isinstance(labels, list) or not labels or not all(isinstance(each, str) and each.strip() for each in labels):
+        raise wrong("needs labels: a list of at least one text, its runs-on")
+    seconds = order.get("seconds", 1.0)
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds):
+        raise wrong(f"cannot work for {seconds!r} seconds")
+    if not 0 < seconds <= LONGEST_JOB_SECONDS:
+        raise wrong(f"cannot work for {seconds} seconds; expected: more than 0, at most {LONGEST_JOB_SECONDS:.0f}")
+    return tuple(labels), float(seconds), str(order.get("name") or "job"), str(order.get("repository") or "acme/lab")

@@ -1,0 +1,352 @@
+"""What the Actions service does with jobs and scale sets: a job is offered, acquired, run once, and over.
+
+Follows what ARC's client (github.com/actions/scaleset) asks for and relies on. GitHub does not publish how it chooses
+between two sets that both serve a job; here the first that acquires it has it.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from paddock.lab.certificates import write_private
+from paddock.lab.errors import LabError
+from paddock.lab.github.messages import job_record, message, next_message, runner_record, set_record
+from paddock.lab.github.model import (
+    ACQUIRED,
+    COMPLETED,
+    QUEUED,
+    RUNNING,
+    Job,
+    Object,
+    Refused,
+    Runner,
+    ScaleSet,
+    Session,
+    World,
+    wanted,
+    world,
+)
+
+SESSION_SECONDS = 5.0
+"""After that time without a poll another listener may have the session. GitHub takes minutes."""
+_Key = TypeVar("_Key")
+_Found = TypeVar("_Found")
+_KIND = "GitHub.Actions.Runtime.WebApi"
+
+
+class Service:
+    """One organisation's. Every method may be called from any thread."""
+
+    def __init__(self, file: Path | None = None, clock: Callable[[], float] = time.time) -> None:
+        """`file` keeps it over a restart. Raises LabError for a file that is none."""
+        self._file, self._clock = file, clock
+        self._changes = threading.Condition(threading.RLock())
+        self._world = _read(file) if file else World()
+
+    # Jobs.
+
+    def push(self, order: Mapping[str, Any]) -> Object:
+        """Queues a job. Raises Refused."""
+        labels, seconds, name, repository = wanted(order)
+        with self._changes:
+            job = Job(self._world.new_id(), name, repository, labels, seconds)
+            job.enter(QUEUED, self._clock())
+            self._world.jobs[job.id] = job
+            self._changed()
+            return job_record(self._world, job)
+
+    def jobs(self) -> list[Object]:
+        with self._changes:
+            return [job_record(self._world, job) for job in self._world.jobs.values()]
+
+    def job(self, number: int) -> Object:
+        with self._changes:
+            return job_record(self._world, self._job(number))
+
+    def cancel(self, number: int) -> Object:
+        """Ends a job that has not ended yet."""
+        with self._changes:
+            job = self._job(number)
+            if job.state != COMPLETED:
+                self._complete(job, "canceled")
+            self._changed()
+            return job_record(self._world, job)
+
+    # Scale sets.
+
+    def group(self, name: str) -> Object:
+        """A runner group; at GitHub someone has made it before."""
+        with self._changes:
+            known = {each.casefold(): each for each in self._world.groups}
+            if name.casefold() not in known:
+                self._world.groups.append(name)
+                self._changed()
+            found = known.get(name.casefold(), name)
+            return {"id": self._world.groups.index(found) + 1, "name": found, "isDefaultGroup": found == "Default"}
+
+    def create_set(self, order: Mapping[str, Any]) -> Object:
+        with self._changes:
+            name, group = str(order.get("name") or ""), self._group(order.get("runnerGroupId") or 1)
+            if not name:
+                raise Refused(400, f"{_KIND}.RunnerScaleSetInvalidException", "a scale set needs a name")
+            if self.sets(name, self._world.groups.index(group) + 1):
+                told = f"a runner scale set {name} already exists in group {group}"
+                raise Refused(409, f"{_KIND}.RunnerScaleSetExistsException", told)
+            labels = tuple(str(label["name"]) for label in order.get("labels") or [{"name": name}])
+            made = ScaleSet(
+                self._world.new_id(), name, group, labels, self._clock(), dict(order.get("RunnerSetting") or {})
+            )
+            self._world.sets[made.id] = made
+            self._changed()
+            return set_record(self._world, made)
+
+    def sets(self, name: str | None = None, group: int | None = None) -> list[Object]:
+        with self._changes:
+            return [
+                set_record(self._world, each)
+                for each in self._world.sets.values()
+                if name in (None, each.name) and group in (None, self._world.groups.index(each.group) + 1)
+            ]
+
+    def scale_set(self, number: int) -> Object:
+        with self._changes:
+            return set_record(self._world, self._set(number))
+
+    def update_set(self, number: int, change: Mapping[str, Any]) -> Object:
+        with self._changes:
+            found = self._set(number)
+            found.name = str(change.get("name") or found.name)
+            if "runnerGroupId" in change:
+                found.group = self._group(change["runnerGroupId"])
+            if change.get("labels"):
+                found.labels = tuple(str(label["name"]) for label in change["labels"])
+            self._changed()
+            return set_record(self._world, found)
+
+    def delete_set(self, number: int) -> None:
+        """Takes a set away. What it had acquired and not begun is anyone's again."""
+        with self._changes:
+            del self._world.sets[self._set(number).id]
+            for session in [each for each in self._world.sessions.values() if each.scale_set == number]:
+                del self._world.sessions[session.id]
+            for job in self._world.jobs.values():
+                if job.scale_set == number and job.state == ACQUIRED:
+                    job.scale_set = None
+                    job.enter(QUEUED, self._clock())
+            for runner in [each for each in self._world.runners.values() if each.scale_set == number]:
+                self._end(runner, "failed")
+            self._changed()
+
+    # Sessions and messages.
+
+    def open_session(self, number: int, owner: str) -> Object:
+        with self._changes:
+            found, now = self._set(number), time.monotonic()
+            for other in [each for each in self._world.sessions.values() if each.scale_set == number]:
+                if now - other.seen < SESSION_SECONDS:
+                    told = f"The actions runner scaleset {found.name} has an active session for owner {other.owner}."
+                    raise Refused(409, f"{_KIND}.RunnerScaleSetSessionConflictException", told)
+                del self._world.sessions[other.id]
+            session = Session(str(uuid.uuid4()), owner, number, now)
+            self._world.sessions[session.id] = session
+            self._changed()
+            return self._opened(session)
+
+    def set_of(self, name: str) -> int:
+        """The scale set of a session."""
+        with self._changes:
+            return self._session(name).scale_set
+
+    def renew_session(self, name: str) -> Object:
+        with self._changes:
+            session = self._session(name)
+            session.seen = time.monotonic()
+            return self._opened(session)
+
+    def close_session(self, name: str) -> None:
+        with self._changes:
+            del self._world.sessions[self._session(name).id]
+            self._changed()
+
+    def poll(
+        self, name: str, last: int, capacity: int | None, seconds: float, connected: Callable[[], bool]
+    ) -> Object | None:
+        """Waits for the next message after `last`; None when there is none in time, or nobody waits any more."""
+        deadline = time.monotonic() + seconds
+        with self._changes:
+            while True:
+                session = self._session(name)
+                session.seen = time.monotonic()
+                if found := next_message(self._world, session, last, capacity, session.seen):
+                    self._changed()
+                    return found
+                if time.monotonic() >= deadline or not connected():
+                    return None
+                self._changes.wait(min(1.0, max(0.0, deadline - time.monotonic())))
+
+    def acknowledge(self, name: str, message: int) -> None:
+        with self._changes:
+            found = self._set(self._session(name).scale_set)
+            found.messages = [each for each in found.messages if each[0] != message]
+            self._changed()
+
+    def acquire(self, number: int, jobs: Iterable[int]) -> list[int]:
+        """Gives these jobs to a set, and says which of them it now has."""
+        with self._changes:
+            found, got = self._set(number), []
+            for job in (self._world.jobs.get(each) for each in jobs):
+                if job and job.state == QUEUED and found.serves(job.labels):
+                    job.scale_set = number
+                    job.enter(ACQUIRED, self._clock())
+                    self._tell(job, "JobAssigned")
+                    got.append(job.id)
+            self._changed()
+            return got
+
+    # Runners.
+
+    def register(self, number: int, name: str) -> Object:
+        """A runner that is about to come up, for one job of this set."""
+        with self._changes:
+            found = self._set(number)
+            if not name:
+                raise Refused(400, "GitHub.DistributedTask.WebApi.InvalidAgentException", "a runner needs a name")
+            if name in self._world.runners:
+                told = f"Already exists - A runner with the name '{name}' exists in the pool."
+                raise Refused(409, "GitHub.DistributedTask.WebApi.TaskAgentExistsException, AgentExistsException", told)
+            runner = Runner(self._world.new_id(), name, found.id, self._clock())
+            self._world.runners[name] = runner
+            self._changed()
+            return runner_record(runner)
+
+    def runners(self, name: str | None = None) -> list[Object]:
+        with self._changes:
+            return [runner_record(each) for each in self._world.runners.values() if name in (None, each.name)]
+
+    def runner(self, number: int) -> Object:
+        with self._changes:
+            return runner_record(self._runner(number))
+
+    def remove_runner(self, number: int) -> None:
+        with self._changes:
+            runner = self._runner(number)
+            if runner.job is not None and self._job(runner.job).state == RUNNING:
+                told = f"Runner {runner.name} is currently running a job and cannot be deleted."
+                raise Refused(400, "GitHub.DistributedTask.WebApi.JobStillRunningException", told)
+            self._end(runner, "")
+            self._changed()
+
+    def online(self, name: str, pod: Mapping[str, Any] | None = None) -> Object | None:
+        """A runner's program says that it is there; returns the job that it has, if there is one for it."""
+        with self._changes:
+            runner = self._world.runners.get(name)
+            if runner is None:
+                raise Refused(404, "AgentNotFoundException", f"no runner {name}")
+            now, fresh = self._clock(), runner.online is None
+            runner.online = now if runner.online is None else runner.online
+            runner.pod.update(pod or {})
+            if runner.job is None and (job := self._for(runner)):
+                runner.job, job.runner = job.id, name
+                job.enter(RUNNING, now)
+                self._tell(job, "JobStarted", runner)
+                fresh = True
+            if fresh:
+                self._changed()
+            return None if runner.job is None else job_record(self._world, self._job(runner.job))
+
+    def ended(self, name: str, result: str) -> Object | None:
+        """A runner's program is over; returns its job. GitHub forgets a runner after its one job."""
+        with self._changes:
+            runner = self._world.runners.get(name)
+            if runner is None:
+                raise Refused(404, "AgentNotFoundException", f"no runner {name}")
+            job = None if runner.job is None else self._job(runner.job)
+            self._end(runner, result)
+            self._changed()
+            return job_record(self._world, job) if job else None
+
+    def known_runners(self) -> list[Object]:
+        """Those that are registered, for who plays their programs."""
+        with self._changes:
+            return [
+                {"name": each.name, "online": each.online is not None, "job": each.job}
+                for each in self._world.runners.values()
+            ]
+
+    # The rest is within.
+
+    def _for(self, runner: Runner) -> Job | None:
+        mine = (each for each in self._world.jobs.values() if each.scale_set == runner.scale_set)
+        return next((each for each in mine if each.state == ACQUIRED), None)
+
+    def _end(self, runner: Runner, result: str) -> None:
+        del self._world.runners[runner.name]
+        self._world.former[runner.name] = runner
+        job = self._world.jobs.get(runner.job or 0)
+        if job and job.state != COMPLETED:
+            self._complete(job, result, runner)
+
+    def _complete(self, job: Job, result: str, runner: Runner | None = None) -> None:
+        job.result = result
+        job.enter(COMPLETED, self._clock())
+        self._tell(job, "JobCompleted", runner or self._world.runners.get(job.runner))
+
+    def _tell(self, job: Job, kind: str, runner: Runner | None = None) -> None:
+        found = self._world.sets.get(job.scale_set or 0)
+        if found:
+            found.events.append(message(job, kind, runner))
+
+    def _opened(self, session: Session) -> Object:
+        found = set_record(self._world, self._set(session.scale_set))
+        return {
+            "sessionId": session.id,
+            "ownerName": session.owner,
+            "runnerScaleSet": found,
+            "statistics": found["statistics"],
+        }
+
+    def _job(self, number: int) -> Job:
+        return _of(self._world.jobs, number, "NotFound", f"no job {number}")
+
+    def _set(self, number: int) -> ScaleSet:
+        told = f"No runner scale set found with identifier {number}."
+        return _of(self._world.sets, number, f"{_KIND}.RunnerScaleSetNotFoundException", told)
+
+    def _session(self, name: str) -> Session:
+        told = f"session {name} does not exist"
+        return _of(self._world.sessions, name, f"{_KIND}.RunnerScaleSetSessionNotFoundException", told)
+
+    def _runner(self, number: int) -> Runner:
+        by_id = {each.id: each for each in self._world.runners.values()}
+        return _of(by_id, number, "AgentNotFoundException", f"no runner {number}")
+
+    def _group(self, number: int) -> str:
+        if not 1 <= number <= len(self._world.groups):
+            raise Refused(404, f"{_KIND}.RunnerGroupNotFoundException", f"no runner group {number}")
+        return self._world.groups[number - 1]
+
+    def _changed(self) -> None:
+        if self._file:
+            write_private(self._file, json.dumps(self._world.document()))
+        self._changes.notify_all()
+
+
+def _of(found: Mapping[_Key, _Found], key: _Key, kind: str, message: str) -> _Found:
+    if key not in found:
+        raise Refused(404, kind, message)
+    return found[key]
+
+
+def _read(file: Path) -> World:
+    try:
+        return world(json.loads(file.read_text(encoding="utf-8")), time.monotonic())
+    except FileNotFoundError:
+        return World()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise LabError(f"{file} is no state of the stand-in for GitHub: {error}\n    fix: delete the file") from None
