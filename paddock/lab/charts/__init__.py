@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from paddock.fleet.mirror import chart_name
 from paddock.lab.errors import LabInputError
 
 if TYPE_CHECKING:
@@ -46,8 +47,7 @@ def wanted(graph: Graph) -> tuple[tuple[str, str], ...]:
     """Name and version of every chart that a program releases, wherever it takes them from; each once, sorted."""
     found = set()
     for release in graph.of_type("kubernetes:helm.sh/v3:Release"):
-        version = release.inputs["version"]
-        found.add((release.inputs["chart"].rpartition("/")[2].removesuffix(f"-{version}.tgz"), version))
+        found.add((chart_name(release.inputs["chart"]), release.inputs["version"]))
     return tuple(sorted(found))
 
 
