@@ -18,6 +18,7 @@ from paddock.lab.errors import LabError, LabInputError
 Object = dict[str, Any]
 MANAGER = "paddock-lab"
 _MERGE, _APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
+_STRICT = {"fieldValidation": "Strict"}
 
 
 class ApiError(LabError):
@@ -37,7 +38,7 @@ class Api:
 
     def __init__(self, server: str, token: str, trust: ssl.SSLContext, timeout: float = 30) -> None:
         where = urlsplit(server)
-        self.server, self._token = server, token
+        self.server, self._token, self._trust, self._timeout = server, token, trust, timeout
         self._connection = http.client.HTTPSConnection(
             where.hostname or "", where.port or 443, timeout=timeout, context=trust
         )
@@ -73,12 +74,13 @@ class Api:
         return [{"apiVersion": version, "kind": kind, **item} for item in answer.get("items") or []]
 
     def create(self, thing: Object, *, dry_run: bool = False) -> Object:
-        query = {"dryRun": "All"} if dry_run else {}
+        """Makes an object. A field that its kind does not have is refused, not dropped."""
+        query = {**_STRICT, **({"dryRun": "All"} if dry_run else {})}
         return self.request("POST", self._path_of(thing, named=False), thing, query=query)
 
     def apply(self, thing: Object, *, dry_run: bool = False) -> Object:
         """Server-side apply: makes it or changes it, and takes over fields that another manager set."""
-        query = {"fieldManager": MANAGER, "force": "true", **({"dryRun": "All"} if dry_run else {})}
+        query = {"fieldManager": MANAGER, "force": "true", **_STRICT, **({"dryRun": "All"} if dry_run else {})}
         return self.request("PATCH", self._path_of(thing), thing, query=query, content=_APPLY)
 
     def patch(self, thing: Object, change: Mapping[str, Any], subresource: str = "") -> Object:
@@ -96,6 +98,24 @@ class Api:
                 return False
             raise
         return True
+
+    def evict(self, pod: Object) -> bool:
+        """Asks a pod to go, as a drain does, with its own grace period; False where a budget keeps it or it is gone."""
+        meta = {"name": pod["metadata"]["name"], "namespace": pod["metadata"]["namespace"]}
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta}
+        try:
+            self.request("POST", f"{self._path_of(pod)}/eviction", eviction)
+        except ApiError as error:
+            if error.status in (http.HTTPStatus.NOT_FOUND, http.HTTPStatus.TOO_MANY_REQUESTS):
+                return False
+            raise
+        return True
+
+    def as_account(self, name: str, namespace: str) -> Api:
+        """The same server, met with the rights of a service account."""
+        path = f"{self._path('v1', 'ServiceAccount', namespace, name)}/token"
+        token = self.request("POST", path, {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"})
+        return Api(self.server, token["status"]["token"], self._trust, self._timeout)
 
     def request(
         self,

@@ -2,7 +2,9 @@
 
     python -m paddock.lab.autoscaler FOLDER
 
-It reads the node groups from `groups.json` in the lab's folder, and reads it again when it changes.
+It reads the node groups from `groups.json` in the lab's folder, and reads it again when it changes. Beside the
+autoscaler it plays what else stands between a request and a node with GPUs: the Auto Scaling groups, the cloud's
+controller and the device plugins (`paddock.lab.boot`).
 """
 
 from __future__ import annotations
@@ -12,56 +14,75 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from paddock.lab import nodes, pods, scaling
+from paddock.lab import boot, nodes, pods, scaling, spot
 from paddock.lab.api import Api, ApiError, Object, Unreachable
-from paddock.lab.scaling import Group
+from paddock.lab.scaling import Backoff, Group
 
 LOOK_SECONDS = 0.5
+REFUSED_SECONDS = 1.0
+"""From a request to the failed scaling activity that the autoscaler reads; EC2 says no before anything boots."""
+BACKOFF_SECONDS, BACKOFF_MAX_SECONDS = 10.0, 60.0
+"""Five minutes and half an hour in cluster-autoscaler."""
+
+
+@dataclass(frozen=True, slots=True)
+class Booting:
+    """A node under way, since when and until when."""
+
+    group: Group
+    asked: float
+    ready: float
 
 
 @dataclass
 class Autoscaler:
-    """One cluster's. `clock` is monotonic seconds."""
+    """One cluster's."""
 
     api: Api
     groups: tuple[Group, ...] = ()
-    boots: Mapping[str, float] = field(default_factory=dict)
     idle_seconds: float = nodes.IDLE_SECONDS
-    booting: list[tuple[float, Group]] = field(default_factory=list)
+    shortage: frozenset[str] = frozenset()
+    """Groups that get no capacity now."""
+    booting: list[Booting] = field(default_factory=list)
+    backoffs: dict[str, Backoff] = field(default_factory=dict)
+    here: dict[str, str] = field(default_factory=dict)
+    """Node -> its group, at the last look."""
+    plugins: dict[str, float] = field(default_factory=dict)
     idle: dict[str, float] = field(default_factory=dict)
     told: dict[str, str] = field(default_factory=dict)
 
     def follow(self, document: Mapping[str, Any]) -> None:
         """Takes these groups from now on."""
         self.groups = tuple(Group(**each) for each in document["groups"])
-        self.boots, self.idle_seconds = document["boot_seconds"], document["idle_seconds"]
+        self.idle_seconds = document["idle_seconds"]
 
     def step(self, now: float) -> None:
-        """Registers what has booted, then looks and decides once."""
-        for ready, group in [each for each in self.booting if each[0] <= now]:
-            (name,) = nodes.grow(self.api, group)
-            self.booting.remove((ready, group))
-            _say(f"{name} has booted")
+        """Moves on what boots, then looks and decides once."""
+        self._boot(now)
         seen, all_pods = self.api.list("v1", "Node"), self.api.list("v1", "Pod")
+        daemonsets = self.api.list("apps/v1", "DaemonSet")
+        self._start(seen, all_pods, daemonsets, now)
+        self._replace(seen, now)
         self.idle = scaling.idle_since(seen, all_pods, self.idle, now)
         decision = scaling.decide(
             self.groups,
             seen,
             all_pods,
-            booting=[group.name for _, group in self.booting],
-            daemonsets=self.api.list("apps/v1", "DaemonSet"),
+            booting=[each.group.name for each in self.booting],
+            daemonsets=daemonsets,
+            without=[name for name, backoff in self.backoffs.items() if now < backoff.until],
             idle=self.idle,
             now=now,
             idle_seconds=self.idle_seconds,
         )
         for name in decision.grow:
-            group = nodes.group_named(self.groups, name)
-            self.booting.append((now + self.boots.get(group.pool, nodes.BOOT_SECONDS), group))
+            self._ask(nodes.group_named(self.groups, name), now)
             _say(f"{name}: one node more")
         for name in decision.shrink:
             self._give_back(next(node for node in seen if node["metadata"]["name"] == name))
@@ -69,6 +90,55 @@ class Autoscaler:
             if self.told.get(pod) != why:
                 _say(f"{pod} waits: {why}")
         self.told = dict(decision.unserved)
+
+    def _ask(self, group: Group, now: float) -> None:
+        self.booting.append(Booting(group, now, now + group.boot_seconds))
+
+    def _boot(self, now: float) -> None:
+        """Registers what has booted, and gives up on groups that AWS has nothing for."""
+        for name in {b.group.name for b in self.booting if b.asked + REFUSED_SECONDS <= now} & self.shortage:
+            self.booting = [each for each in self.booting if each.group.name != name]
+            backoff = Backoff.after(self.backoffs.get(name), now, BACKOFF_SECONDS, BACKOFF_MAX_SECONDS)
+            self.backoffs[name] = backoff
+            _say(f"{name} gets no capacity and is passed over for {backoff.seconds:.0f} s")
+        for each in [b for b in self.booting if b.ready <= now and b.group.name not in self.shortage]:
+            (name,) = nodes.grow(self.api, each.group)
+            self.booting.remove(each)
+            self.backoffs.pop(each.group.name, None)
+            _say(f"{name} has booted")
+
+    def _start(
+        self, seen: Sequence[Object], all_pods: Sequence[Object], daemonsets: Sequence[Object], now: float
+    ) -> None:
+        """Takes the cloud's taint from new nodes, and gives GPUs to those whose device plugin has found them."""
+        for node in seen:
+            if change := boot.initialized(node):
+                self._change(node, change)
+        self.plugins = boot.plugin_since(seen, all_pods, daemonsets, self.plugins, now)
+        takes = {group.name: group.plugin_seconds for group in self.groups}
+        for node in seen:
+            since = self.plugins.get(node["metadata"]["name"])
+            if since is not None and since + takes.get(scaling.group_of(node), 0.0) <= now:
+                self._change(node, boot.advertised(node), "status")
+                _say(f"{node['metadata']['name']} has its GPUs")
+
+    def _replace(self, seen: Sequence[Object], now: float) -> None:
+        """An Auto Scaling group asks for an instance anew when one is gone that nobody gave back."""
+        gone = {name: group for name, group in self.here.items() if name not in {n["metadata"]["name"] for n in seen}}
+        self.here = {node["metadata"]["name"]: scaling.group_of(node) for node in seen}
+        for name, group in gone.items():
+            for each in self.groups:
+                if each.name == group:
+                    self._ask(each, now)
+                    _say(f"{name} is gone: {group} asks for another")
+
+    def _change(self, node: Object, change: Mapping[str, Any], subresource: str = "") -> None:
+        """What comes too late, as the node is gone or another one by now, is for the next look."""
+        try:
+            self.api.patch(node, change, subresource)
+        except ApiError as error:
+            if error.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
+                raise
 
     def _give_back(self, node: Object) -> None:
         # The taint first: a pod that came between the look and this would else lose its node.
@@ -79,6 +149,7 @@ class Autoscaler:
             self.api.patch(node, {"spec": {"taints": before}})
             return
         nodes.shrink(self.api, [name])
+        self.here.pop(name, None)
         _say(f"{name} was idle for {self.idle_seconds:.0f} s and is given back")
 
 
@@ -92,6 +163,7 @@ def main(folder: Path) -> None:
             if written != read:
                 scaler.follow(json.loads((folder / "groups.json").read_text(encoding="utf-8")))
                 read = written
+            scaler.shortage = spot.shortage(folder)
             scaler.step(time.monotonic())
             complained = ""
         except (ApiError, Unreachable, OSError, ValueError) as error:

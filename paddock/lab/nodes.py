@@ -9,6 +9,7 @@ import json
 import secrets
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,20 +20,20 @@ from paddock.fleet import Fleet, Stack, capacity, nodes
 from paddock.fleet.cluster import NewCluster
 from paddock.fleet.pool import Bottlerocket
 from paddock.fleet.quantity import format_cpu, format_memory
-from paddock.lab import control_plane, pods
+from paddock.lab import boot, control_plane, pods, scaling
 from paddock.lab.api import Api, Object
 from paddock.lab.certificates import write_private
 from paddock.lab.control_plane import Lab
 from paddock.lab.errors import LabInputError
-from paddock.lab.scaling import Group, document
+from paddock.lab.scaling import NODE_GROUP, Group
 
 if TYPE_CHECKING:
     from paddock.plan.graph import Graph
 
-NODE_GROUP = "eks.amazonaws.com/nodegroup"
 AUTOSCALER = "autoscaler"
 SYSTEM_GROUP = "system"
 BOOT_SECONDS = 3.0
+PLUGIN_SECONDS = 0.5
 IDLE_SECONDS = 20.0
 """Ten minutes on AWS; a lab is watched."""
 _ZONES = "abc"
@@ -52,13 +53,19 @@ def bring(
         for node in system_nodes(stack.fleet):
             if node["metadata"]["name"] not in there:
                 api.create(node)
-    boots = {pool: boot_time(stack.fleet, pool) if boot_seconds is None else boot_seconds for pool in stack.fleet.pools}
-    follow(lab, groups(stack), boots, idle_seconds)
+
+    def timed(group: Group) -> Group:
+        if boot_seconds is not None:
+            return replace(group, boot_seconds=boot_seconds, plugin_seconds=min(PLUGIN_SECONDS, boot_seconds))
+        node, plugin = boot_times(stack.fleet, group.pool)
+        return replace(group, boot_seconds=node, plugin_seconds=plugin)
+
+    follow(lab, map(timed, groups(stack)), idle_seconds)
 
 
-def follow(lab: Lab, found: Iterable[Group], boots: Mapping[str, float], idle_seconds: float = IDLE_SECONDS) -> None:
-    """Has the lab's autoscaler follow these groups; starts it where it does not run. `boots`: seconds, by pool."""
-    told = {"idle_seconds": idle_seconds, "boot_seconds": dict(boots), "groups": document(found)}
+def follow(lab: Lab, found: Iterable[Group], idle_seconds: float = IDLE_SECONDS) -> None:
+    """Has the lab's autoscaler follow these groups; starts it where it does not run."""
+    told = {"idle_seconds": idle_seconds, "groups": scaling.document(found)}
     write_private(lab.folder / "groups.json", f"{json.dumps(told, indent=2)}\n")
     if AUTOSCALER not in control_plane.status(lab.folder).running:
         # -P: the folder that it is started in is nobody's package.
@@ -77,6 +84,7 @@ def groups(stack: Stack, graph: Graph | None = None) -> tuple[Group, ...]:
     for tag in graph.of_type("aws:autoscaling/tag:Tag"):
         for urn in tag.property_dependencies["autoscalingGroupName"]:
             tags.setdefault(urn, {})[tag.inputs["tag"]["key"]] = tag.inputs["tag"]["value"]
+    expander = _expander_priorities(graph)
     found = []
     for made in graph.of_type("aws:eks/nodeGroup:NodeGroup"):
         pool = made.inputs["labels"].get(nodes.POOL)
@@ -84,7 +92,9 @@ def groups(stack: Stack, graph: Graph | None = None) -> tuple[Group, ...]:
             bought, size = made.name.removeprefix(f"{pool}-"), made.inputs["scalingConfig"]
             body = gpu_node(stack.fleet, pool, bought)
             limits = (int(size["minSize"]), int(size["maxSize"]))
-            found.append(Group(made.name, pool, bought, *limits, tags.get(made.urn, {}), body))
+            # EKS names the Auto Scaling group after the node group, and Pulumi that after the resource.
+            rank = scaling.priority(expander, f"eks-{made.name}-0a1b2c3-5ac0d7b6-0000-0000-0000-000000000000")
+            found.append(Group(made.name, pool, bought, *limits, tags.get(made.urn, {}), body, rank))
     return tuple(found)
 
 
@@ -147,23 +157,24 @@ def named(template: Mapping[str, Any], name: str, number: int = 0) -> Object:
 
 
 def grow(api: Api, group: Group, count: int = 1) -> list[str]:
-    """Registers nodes of a group, at once: a boot is for the caller to wait for."""
+    """Registers nodes of a group, at once; their GPUs come later, as the autoscaler's process sees to."""
     names = [f"{group.name}-{secrets.token_hex(3)}" for _ in range(count)]
     for number, name in enumerate(names):
-        api.create(named(group.node, name, number))
+        api.create(boot.registered(named(group.node, name, number)))
     return names
 
 
 def shrink(api: Api, names: Iterable[str]) -> None:
-    """Takes nodes away, as a spot interruption does: their pods go with them."""
+    """Takes nodes away: their pods go with them."""
     for name in names:
         api.delete({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
 
 
-def boot_time(fleet: Fleet, pool: str) -> float:
-    """Published seconds from the request for a node to its GPUs being there."""
+def boot_times(fleet: Fleet, pool: str) -> tuple[float, float]:
+    """Published seconds from the request for a node to its being ready, and from there to its GPUs."""
     system = "bottlerocket" if isinstance(fleet.ami(fleet.pools[pool]), Bottlerocket) else "al2023"
-    return sum(part.typical for part in cold_start(system) if part.key in ("node", "plugin"))
+    typical = {part.key: part.typical for part in cold_start(system)}
+    return typical["node"], typical["plugin"]
 
 
 def overview(api: Api) -> list[dict[str, Any]]:
@@ -194,6 +205,13 @@ def group_named(found: Iterable[Group], name: str) -> Group:
         if group.name == name:
             return group
     raise LabInputError(f"no node group {name}\n    expected: one of {', '.join(group.name for group in found)}")
+
+
+def _expander_priorities(graph: Graph) -> str:
+    for release in graph.of_type("kubernetes:helm.sh/v3:Release"):
+        if found := release.inputs["values"].get("expanderPriorities"):
+            return str(found)
+    return ""
 
 
 def _node(

@@ -6,18 +6,24 @@ Scaling group: what a tag gets wrong here keeps a pod waiting here, as it would 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import yaml
+
+from paddock.fleet.nodes import GPU
 from paddock.lab import pods
+from paddock.lab.boot import UNINITIALIZED
 from paddock.lab.pods import Amounts, Object
 
+NODE_GROUP = "eks.amazonaws.com/nodegroup"
 _TAG = "k8s.io/cluster-autoscaler/"
-_ORDER = {"reserved": 0, "capacity-block": 0, "spot": 1, "on-demand": 2}
-"""Which way of buying is tried first: what is paid for already, then what is cheap."""
-_PASSING = {"node.kubernetes.io/not-ready", "node.kubernetes.io/network-unavailable"}
+_PASSING = {"node.kubernetes.io/not-ready", "node.kubernetes.io/network-unavailable", UNINITIALIZED["key"]}
 """Taints that a node loses by itself while it starts."""
+ACCELERATOR = "k8s.amazonaws.com/accelerator"
+"""Label of a node that will have GPUs, on AWS: cluster-autoscaler waits for them where it sees it."""
 TO_BE_DELETED = {"key": "ToBeDeletedByClusterAutoscaler", "value": "lab", "effect": "NoSchedule"}
 _PODS = "110"
 """Where no tag says it."""
@@ -44,6 +50,12 @@ class Group:
     tags: Mapping[str, str]
     node: Mapping[str, Any] = field(default_factory=dict)
     """The Node object that registers, without a name."""
+    priority: int = 0
+    """Of two that would do, the higher one buys."""
+    boot_seconds: float = 0.0
+    """From the request to the node's registration."""
+    plugin_seconds: float = 0.0
+    """From there, with its device plugin, to its GPUs."""
 
     @property
     def template(self) -> Template:
@@ -53,6 +65,20 @@ class Group:
     def managed(self) -> bool:
         """Whether the autoscaler may touch it."""
         return self.tags.get(f"{_TAG}enabled") == "true"
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """A group that got no capacity is passed over: each time for twice as long, until it gets some."""
+
+    until: float
+    seconds: float
+
+    @classmethod
+    def after(cls, before: Backoff | None, now: float, first: float, longest: float) -> Backoff:
+        """The one that begins now. `first`, `longest`: seconds."""
+        seconds = first if before is None else min(2 * before.seconds, longest)
+        return cls(now + seconds, seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +114,24 @@ def decide(
     *,
     booting: Sequence[str] = (),
     daemonsets: Sequence[Object] = (),
+    without: Collection[str] = (),
     idle: Mapping[str, float] | None = None,
     now: float = 0.0,
     idle_seconds: float = 600.0,
 ) -> Decision:
-    """What to do for these pods. `booting` names groups, once for each node under way; `idle`: node -> since when."""
-    managed = sorted((group for group in groups if group.managed), key=lambda group: (_order(group), group.name))
+    """What to do for these pods.
+
+    `booting` names groups, once for each node under way; `without` those that got no capacity a moment ago; `idle`:
+    node -> since when.
+    """
+    managed = sorted((group for group in groups if group.managed), key=lambda group: (-group.priority, group.name))
     sizes = {group.name: booting.count(group.name) + len(members(nodes, group.name)) for group in managed}
-    room = [_room_of(node, all_pods) for node in nodes if not node["spec"].get("unschedulable")]
     by_name = {group.name: group for group in managed}
+    # A node without its GPUs yet is taken for what its group's tags promise, like one that is still booting.
+    here = [node for node in nodes if not node["spec"].get("unschedulable")]
+    coming = [group for node in here if starting(node) and (group := by_name.get(group_of(node)))]
+    room = [_room_of(node, all_pods) for node in here if not (starting(node) and group_of(node) in by_name)]
+    room += [_room_in(group, daemonsets) for group in coming]
     room += [_room_in(by_name[name], daemonsets) for name in booting if name in by_name]
     grow: list[str] = []
 
@@ -107,7 +142,7 @@ def decide(
         return room[-1]
 
     for group in managed:
-        while sizes[group.name] < group.min:
+        while sizes[group.name] < group.min and group.name not in without:
             buy(group)
     unserved = {}
     for pod in sorted(filter(pods.waits_for_room, all_pods), key=_urgency):
@@ -115,29 +150,53 @@ def decide(
         if any(each.take(pod, asked) for each in room):
             continue
         could = [group for group in managed if _room_in(group, daemonsets).take(pod, asked)]
-        chosen = next((group for group in could if sizes[group.name] < group.max), None)
+        why = {
+            group.name: "gets no capacity" if group.name in without else f"has its {group.max}"
+            for group in could
+            if group.name in without or sizes[group.name] >= group.max
+        }
+        chosen = next((group for group in could if group.name not in why), None)
         if chosen:
             buy(chosen).take(pod, asked)
         else:
-            full = ", ".join(f"{group.name} has its {group.max}" for group in could)
-            unserved[pods.name(pod)] = full or "it fits no node group"
+            told = ", ".join(f"{name} {reason}" for name, reason in why.items())
+            unserved[pods.name(pod)] = told or "it fits no node group"
     shrink = _idle_for(managed, nodes, idle or {}, now - idle_seconds, sizes)
     # While pods wait for nodes that are about to come, none is given back.
     return Decision(tuple(grow), () if grow else shrink, unserved)
 
 
+def priority(expander: str, scaling_group: str) -> int:
+    """What the priority expander's configuration gives an Auto Scaling group of this name; 0 where it names none."""
+    found = yaml.safe_load(expander) or {}
+    return max(
+        (int(rank) for rank, names in found.items() if any(re.search(n, scaling_group) for n in names)), default=0
+    )
+
+
+def group_of(node: Object) -> str:
+    """Name of the group that a node is of; empty for none."""
+    return str((node["metadata"].get("labels") or {}).get(NODE_GROUP, ""))
+
+
 def members(nodes: Iterable[Object], group: str) -> list[str]:
     """Nodes of a group."""
-    label = "eks.amazonaws.com/nodegroup"
-    return [node["metadata"]["name"] for node in nodes if (node["metadata"].get("labels") or {}).get(label) == group]
+    return [node["metadata"]["name"] for node in nodes if group_of(node) == group]
+
+
+def starting(node: Object) -> bool:
+    """Whether cluster-autoscaler takes a node for one that is still to come."""
+    taints = {taint["key"] for taint in node["spec"].get("taints") or []}
+    has_gpus = pods.amounts(node["status"].get("allocatable")).get(GPU, 0) > 0
+    return bool(taints & _PASSING) or (ACCELERATOR in (node["metadata"].get("labels") or {}) and not has_gpus)
 
 
 def idle_since(
     nodes: Iterable[Object], all_pods: Iterable[Object], before: Mapping[str, float], now: float
 ) -> dict[str, float]:
-    """Since when each node has run nothing but DaemonSets' pods."""
+    """Since when each node that has started runs nothing but DaemonSets' pods."""
     busy = {pod["spec"]["nodeName"] for pod in all_pods if pods.holds_room(pod) and not pods.of_daemonset(pod)}
-    names = (node["metadata"]["name"] for node in nodes)
+    names = (node["metadata"]["name"] for node in nodes if not starting(node))
     return {name: before.get(name, now) for name in names if name not in busy}
 
 
@@ -186,10 +245,6 @@ def _idle_for(
         over = [name for name in members(nodes, group.name) if idle.get(name, until + 1) <= until]
         found += over[: max(0, sizes[group.name] - group.min)]
     return tuple(found)
-
-
-def _order(group: Group) -> int:
-    return _ORDER.get(group.capacity, len(_ORDER))
 
 
 def _urgency(pod: Object) -> tuple[int, str, str]:

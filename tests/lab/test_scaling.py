@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from infra.runner_pod import runner_template
 from paddock.fleet import nodes as fleet_nodes
-from paddock.lab import nodes, pods, scaling
-from paddock.lab.scaling import Group, decide
+from paddock.lab import boot, nodes, pods, scaling
+from paddock.lab.scaling import Backoff, Group, decide
 from tests.support import fleets
 
 TAG = "k8s.io/cluster-autoscaler/"
 TAINT = {"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}
 
 
-def group(name: str = "t4-spot", capacity: str = "spot", low: int = 0, high: int = 2, gpus: int = 1) -> Group:
+def group(name: str = "t4-spot", priority: int = 50, low: int = 0, high: int = 2, gpus: int = 1) -> Group:
     tags = {
         f"{TAG}enabled": "true",
         f"{TAG}node-template/label/paddock.dev/pool": "t4",
@@ -28,7 +28,7 @@ def group(name: str = "t4-spot", capacity: str = "spot", low: int = 0, high: int
         f"{TAG}node-template/resources/memory": "14Gi",
         f"{TAG}node-template/resources/nvidia.com/gpu": str(gpus),
     }
-    return Group(name, "t4", capacity, low, high, tags)
+    return Group(name, "t4", name.removeprefix("t4-"), low, high, tags, priority=priority)
 
 
 def pod(name: str = "job", *, waits: bool = True, node: str = "", **spec: Any) -> dict[str, Any]:
@@ -90,8 +90,60 @@ def test_many_pods_share_a_node_as_the_template_allows() -> None:
 
 
 def test_spot_comes_before_on_demand_which_takes_over_at_the_maximum() -> None:
-    both = [group("t4-on-demand", "on-demand"), group("t4-spot", "spot", high=1)]
+    both = [group("t4-on-demand", 10), group("t4-spot", 50, high=1)]
     assert decide(both, [], [pod("a"), pod("b")]).grow == ("t4-spot", "t4-on-demand")
+
+
+def test_a_group_without_capacity_is_passed_over() -> None:
+    both = [group("t4-on-demand", 10, high=1), group("t4-spot", 50, low=1)]
+    decision = decide(both, [], [pod("a"), pod("b")], without=["t4-spot"])
+    assert decision.grow == ("t4-on-demand",)
+    assert decision.unserved == {"arc-runners/b": "t4-spot gets no capacity, t4-on-demand has its 1"}
+
+
+def test_a_group_is_passed_over_for_longer_each_time() -> None:
+    backoff = None
+    for seconds in (5, 10, 20, 30, 30):
+        backoff = Backoff.after(backoff, 100, first=5, longest=30)
+        assert backoff == Backoff(100 + seconds, seconds)
+
+
+def test_a_node_without_its_gpus_yet_is_waited_for() -> None:
+    label = {"k8s.amazonaws.com/accelerator": "nvidia-tesla-t4"}
+    fresh = node("a", gpus=0)
+    fresh["metadata"]["labels"] |= label
+    assert decide([group()], [fresh], [pod()]).grow == ()
+    assert decide([group()], [fresh], [pod("a"), pod("b")]).grow == ("t4-spot",)
+    assert scaling.idle_since([fresh], [], {}, 5.0) == {}, "it would be given back before it is of use"
+    for name in label:
+        del fresh["metadata"]["labels"][name]
+    assert decide([group()], [fresh], [pod()]).grow == ("t4-spot",), "without the label nobody knows what is to come"
+
+
+@pytest.mark.parametrize("name", [*fleets.EXAMPLES, "mig", "bottlerocket", "custom-image"])
+def test_the_autoscaler_waits_for_the_gpus_of_every_group(name: str) -> None:
+    for each in nodes.groups(fleets.named(name), fleets.graph(name)):
+        fresh = boot.registered(nodes.named(each.node, "a"))
+        assert scaling.starting(fresh), each.name
+        booted = {**fresh, "spec": each.node["spec"]}
+        assert scaling.starting(booted), f"{each.name} would be bought twice for one pod"
+        assert not scaling.starting({**booted, "status": each.node["status"]})
+
+
+def test_the_order_of_groups_is_what_the_autoscaler_is_told() -> None:
+    pools = {
+        "big-spot": {"instances": ["g4dn.xlarge"], "capacity": "spot", "fallback": "on-demand", "nodes": {"max": 2}},
+        "spot-odd": {"instances": ["g5.xlarge"], "capacity": "on-demand", "nodes": {"max": 2}},
+        "kept": {"instances": ["g6.xlarge"], "capacity": {"reserved": "cr-0123456789abcdef0"}, "nodes": {"max": 2}},
+    }
+    runners = {pool: {"pool": pool} for pool in pools}
+    found = nodes.groups(fleets.stack(fleets.fleet_data(pools=pools, runners=runners)))
+    assert {each.name: each.priority for each in found} == {
+        "kept-reserved": 100,
+        "big-spot-spot": 50,
+        "big-spot-on-demand": 10,
+        "spot-odd-on-demand": 10,
+    }
 
 
 def test_the_maximum_holds_and_is_told() -> None:
@@ -165,7 +217,7 @@ def test_idle_means_without_pods_but_those_of_daemonsets() -> None:
     gpus=st.integers(1, 4),
 )
 def test_no_decision_leaves_the_limits(waiting: int, there: int, booting: int, low: int, more: int, gpus: int) -> None:
-    groups = [group(low=low, high=low + more, gpus=gpus), group("t4-on-demand", "on-demand", 0, more, gpus)]
+    groups = [group(low=low, high=low + more, gpus=gpus), group("t4-on-demand", 10, 0, more, gpus)]
     seen = [node(str(n), gpus=gpus) for n in range(there)]
     decision = decide(
         groups,
