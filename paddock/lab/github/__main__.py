@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import signal
 import sys
 from pathlib import Path
 
+from paddock.lab import beside
 from paddock.lab.errors import LabError
 from paddock.lab.github.server import Server
 
@@ -18,21 +17,14 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True, help="of 127.0.0.1; 0 takes any that is free")
     parser.add_argument("--folder", type=Path, required=True, help="where its state is kept")
     asked = parser.parse_args()
-    signal.signal(signal.SIGTERM, _end)
     try:
         asked.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         server = Server(asked.port, asked.folder)
     except (LabError, OSError) as error:
         sys.exit(str(error))
-    sys.stdout.write(f"listening on {server.url}\n")
-    sys.stdout.flush()
-    with contextlib.suppress(KeyboardInterrupt):
-        server.serve_forever()
-
-
-def _end(_signal: int, _frame: object) -> None:
-    raise SystemExit(0)
+    beside.say(f"listening on {server.url}")
+    server.serve_forever()
 
 
 if __name__ == "__main__":
-    main()
+    beside.until_ended(main)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import socket
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from paddock.lab import control_plane
+from paddock.lab import beside, control_plane
 from paddock.lab.certificates import write_private
 from paddock.lab.control_plane import Lab
 from paddock.lab.errors import LabError, LabInputError
@@ -112,11 +109,10 @@ def start(lab: Lab) -> str:
     folder = lab.folder / NAME
     folder.mkdir(mode=0o700, exist_ok=True)
     before = url_of(lab)
-    if before and NAME in control_plane.status(lab.folder).running and Control(before).answers:
+    if before and beside.runs(lab, NAME) and Control(before).answers:
         return before
     port = urlsplit(before).port if before else _free_port()
-    command = [sys.executable, "-P", "-m", "paddock.lab.github", "--port", str(port), "--folder", str(folder)]
-    control_plane.run_beside(lab.folder, NAME, command, environment())
+    beside.start(lab, NAME, "paddock.lab.github", "--port", str(port), "--folder", str(folder))
     url = f"http://127.0.0.1:{port}"
     control_plane.wait_for(NAME, lambda: Control(url, 1).answers, lab.folder, lambda: control_plane.status(lab.folder))
     write_private(folder / "url", url)
@@ -129,12 +125,6 @@ def url_of(lab: Lab) -> str:
         return (lab.folder / NAME / "url").read_text(encoding="utf-8")
     except OSError:
         return ""
-
-
-def environment() -> dict[str, str]:
-    """Of a process of the lab that is a module of ours."""
-    here = str(Path(__file__).resolve().parents[3])
-    return {"PYTHONPATH": here, "PYTHONUNBUFFERED": "1", "PATH": os.environ.get("PATH", os.defpath)}
 
 
 def _free_port() -> int:
