@@ -1,0 +1,203 @@
+"""The lab's own charts through the real Kubernetes provider: installed, changed and taken away, atomically."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from paddock.fleet import load, nodes
+from paddock.fleet.mirror import chart_name
+from paddock.lab import charts, control_plane, programs
+from paddock.lab import nodes as lab_nodes
+from paddock.lab.api import Api
+from paddock.lab.control_plane import Lab
+from paddock.lab.engine import ROOT, Engine, Programs
+from paddock.lab.errors import LabInputError
+from paddock.lab.progress import Progress
+from paddock.plan.run import plan_graph
+
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("lab-charts")]
+
+ARC = "actions.github.com/v1alpha1"
+SECONDS = 60
+"""For one release. The slowest took 3 s on two cores."""
+PROGRAM = f"""
+import pulumi, pulumi_kubernetes as k8s
+
+config = pulumi.Config()
+provider, first = k8s.Provider("lab", kubeconfig=config.require("kubeconfig")), []
+for each in config.require_object("releases"):
+    is_set = "scaleSetLabels" in each["values"]
+    made = k8s.helm.v3.Release(each["name"], name=each["name"], chart=each["chart"], version=each["version"],
+        namespace=each["namespace"], create_namespace=True, values=each["values"], atomic=True, timeout={SECONDS},
+        opts=pulumi.ResourceOptions(provider=provider, depends_on=first if is_set else []))
+    if not is_set:
+        first.append(made)
+"""
+
+
+@pytest.fixture(scope="module")
+def found() -> Programs:
+    absent = sorted(set(programs.PROGRAMS) - set(programs.locate()))
+    if absent:
+        pytest.skip(f"the lab's programs are not here: {', '.join(absent)} (on PATH, or in PADDOCK_LAB_BIN)")
+    try:
+        found = Programs.find()
+    except LabInputError as error:
+        pytest.skip(str(error))
+    if found.kubernetes is None:
+        pytest.skip("pulumi-resource-kubernetes is not there: pulumi plugin install resource kubernetes")
+    return found
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory, found: Programs) -> Iterator[Lab]:
+    """A control plane with prod's system nodes, which releases wait for, and a node of each of its pools."""
+    folder, fleet = tmp_path_factory.mktemp("lab"), load(ROOT, "prod").fleet
+    lab, _ = control_plane.up(folder, progress=Progress(quiet=True))
+    try:
+        with Api.of(lab.kubeconfig) as api:
+            for node in lab_nodes.system_nodes(fleet):
+                api.create(node)
+            for pool in fleet.pools:
+                node = lab_nodes.gpu_node(fleet, pool, "on-demand")
+                api.create({**node, "metadata": {**node["metadata"], "name": pool}})
+        yield lab
+    finally:
+        control_plane.down(folder)
+
+
+class Story:
+    """A stack of nothing but prod's releases. Each step runs once, after the one before it."""
+
+    def __init__(self, lab: Lab, found: Programs, folder: Path) -> None:
+        self.api = Api.of(lab.kubeconfig)
+        graph = plan_graph(load(ROOT, "prod"))
+        served = {each.name: each for each in charts.serve(folder / "charts", charts.wanted(graph), None)}
+        releases = [
+            {
+                "name": release.inputs["name"],
+                "chart": str(served[chart_name(release.inputs["chart"])].path),
+                "version": release.inputs["version"],
+                "namespace": release.inputs["namespace"],
+                "values": json.loads(json.dumps(release.inputs["values"])),
+            }
+            for release in graph.of_type("kubernetes:helm.sh/v3:Release")
+        ]
+        # The controller brings what sets are made of.
+        self.releases = sorted(releases, key=lambda each: "scaleSetLabels" in each["values"])
+        root = folder / "root"
+        (root / "program").mkdir(parents=True)
+        (root / "program" / "__main__.py").write_text(PROGRAM)
+        (root / "Pulumi.yaml").write_text("{name: releases, runtime: {name: python}, main: program}\n")
+        self.config: dict[str, Any] = {"releases:kubeconfig": str(lab.kubeconfig)}
+        self.engine = Engine(folder / "engine", found, stack="lab", root=root, kubeconfig=lab.kubeconfig)
+        (root / "Pulumi.lab.yaml").write_text("config: {}\n")
+        self.engine.prepare(self._config())
+
+    def _config(self) -> dict[str, Any]:
+        return {**self.config, "releases:releases": self.releases}
+
+    def up(self) -> dict[str, str]:
+        """Release -> what was done to it; only those that were not as they should be."""
+        self.engine.configure(self._config())
+        return {urn.rpartition("::")[2]: done[-1] for urn, done in self.engine.up().changes.items()}
+
+    def values(self, release: str) -> Any:
+        """What the chart keeps of the values it was given."""
+        namespace = self.of(release)["namespace"]
+        kept = self.api.find("v1", "ConfigMap", f"{release}-values", namespace)
+        return kept and yaml.safe_load(kept["data"]["values.yaml"])
+
+    def of(self, release: str) -> dict[str, Any]:
+        (found,) = [each for each in self.releases if each["name"] == release]
+        return found
+
+
+@pytest.fixture(scope="module")
+def story(lab: Lab, found: Programs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    story = Story(lab, found, tmp_path_factory.mktemp("charts"))
+    began = time.monotonic()
+    story.up()
+    assert time.monotonic() - began < SECONDS, "a release waited for what never comes"
+    yield story
+    story.api.close()
+
+
+def until(true: Callable[[], Any], seconds: float = 20) -> Any:
+    deadline = time.monotonic() + seconds
+    while not (found := true()):
+        assert time.monotonic() < deadline, f"not so after {seconds} s"
+        time.sleep(0.1)
+    return found
+
+
+def test_values_arrive_as_the_program_gives_them(story: Story) -> None:
+    for release in story.releases:
+        assert story.values(release["name"]) == release["values"]
+
+
+def test_a_scale_set_is_there_under_its_name_and_labels(story: Story) -> None:
+    made = {each["metadata"]["name"]: each["spec"] for each in story.api.list(ARC, "AutoscalingRunnerSet")}
+
+    sets = [each for each in story.releases if "scaleSetLabels" in each["values"]]
+    assert set(made) == {each["values"]["runnerScaleSetName"] for each in sets}
+    for each in sets:
+        spec = made[each["values"]["runnerScaleSetName"]]
+        assert spec["runnerScaleSetLabels"] == each["values"]["scaleSetLabels"]
+        assert spec["maxRunners"] == each["values"]["maxRunners"]
+        account = spec["template"]["spec"]["serviceAccountName"]
+        assert story.api.find("v1", "ServiceAccount", account, each["namespace"]), "its pods would be refused"
+
+
+def test_a_gpu_daemonset_lands_on_each_gpu_node_and_no_other(story: Story) -> None:
+    gpu_nodes = {
+        each["metadata"]["name"] for each in story.api.list("v1", "Node", labelSelector=f"{nodes.GPU}.present")
+    }
+
+    def on(name: str) -> set[str]:
+        found = story.api.list("v1", "Pod", labelSelector=f"lab.paddock.dev/workload={name}")
+        return {pod["spec"].get("nodeName", "") for pod in found if pod["status"]["phase"] == "Running"}
+
+    assert gpu_nodes
+    for name in ("nvidia-device-plugin", "nvidia-device-plugin-gpu-feature-discovery", "dcgm-exporter"):
+        until(lambda name=name: on(name) == gpu_nodes)  # type: ignore[misc]
+    assert not on("cluster-autoscaler") & gpu_nodes
+    assert not on("arc-gha-rs-controller") & gpu_nodes
+
+
+def test_a_second_up_changes_nothing(story: Story) -> None:
+    assert story.up() == {}
+
+
+def test_a_change_upgrades_one_release_in_place(story: Story) -> None:
+    uid = story.api.get(ARC, "AutoscalingRunnerSet", "gpu", "arc-runners")["metadata"]["uid"]
+    story.of("gpu")["values"]["maxRunners"] += 1
+    changed = story.up()
+
+    assert changed == {"gpu": "update"}
+    made = story.api.get(ARC, "AutoscalingRunnerSet", "gpu", "arc-runners")
+    assert made["spec"]["maxRunners"] == story.values("gpu")["maxRunners"] == story.of("gpu")["values"]["maxRunners"]
+    assert made["metadata"]["uid"] == uid
+
+
+def test_a_destroy_takes_all_away_but_the_definitions_that_helm_keeps(story: Story) -> None:
+    story.engine.destroy()
+
+    assert story.api.list(ARC, "AutoscalingRunnerSet") == []
+    assert all(story.values(each["name"]) is None for each in story.releases)
+    helms = {"labelSelector": "app.kubernetes.io/managed-by=Helm"}
+    for version, kind in (
+        ("apps/v1", "DaemonSet"),
+        ("apps/v1", "Deployment"),
+        ("v1", "ServiceAccount"),
+        ("rbac.authorization.k8s.io/v1", "Role"),
+        ("rbac.authorization.k8s.io/v1", "ClusterRole"),
+    ):
+        until(lambda version=version, kind=kind: story.api.list(version, kind, **helms) == [])  # type: ignore[misc]
