@@ -27,6 +27,7 @@ from paddock.lab.errors import LabInputError
 from paddock.lab.providers.aws import ACCOUNT, KUBECONFIG
 from paddock.lab.providers.faults import VARIABLE as FAULTS
 from paddock.lab.providers.server import STORE
+from paddock.lab.providers.store import Store
 
 __all__ = ["Engine", "EngineError", "Programs", "Result", "State"]
 
@@ -130,7 +131,13 @@ class Engine:
 
     def destroy(self, *, protected: bool = False) -> Result:
         """`protected` takes down what is protected too."""
-        return self._run("destroy", "--yes", "--skip-preview", *(["--ignore-protect"] if protected else []))
+        result = self._run("destroy", "--yes", "--skip-preview", *(["--ignore-protect"] if protected else []))
+        if left := len(self.export()):  # the engine calls it a success when it is interrupted
+            raise EngineError(
+                f"pulumi destroy of {self.stack} was interrupted: {left} resources are left\n    fix: run it again",
+                result,
+            )
+        return result
 
     def export(self) -> dict[str, State]:
         """Everything in the stack, by URN. Secrets stay encrypted."""
@@ -140,6 +147,14 @@ class Engine:
     def exported(self) -> str:
         """The stack's state as it is kept."""
         return self._pulumi("stack", "export", "--stack", self.stack)
+
+    def restore(self, exported: str) -> None:
+        """Puts a state, in the form that `exported` gives, in place of the stack's own."""
+        self._pulumi("stack", "import", "--stack", self.stack, stdin=exported)
+
+    def made(self) -> dict[str, str]:
+        """What the stand-ins have made: type and id, with a space between, -> URN."""
+        return {key: kept["urn"] for key, kept in Store(self.store).resources().items()}
 
     def outputs(self, *, show_secrets: bool = False) -> dict[str, Any]:
         shown = ["--show-secrets"] if show_secrets else []
@@ -157,7 +172,7 @@ class Engine:
             os.killpg(self._running.pid, signal.SIGKILL)
 
     def unlock(self) -> None:
-        """Frees the stack after a run that was killed."""
+        """Frees the stack after a run that was killed. `recovery.recover` does more."""
         self._pulumi("cancel", "--yes", self.stack)
 
     def _run(self, operation: Operation, *arguments: str, tell: Callable[[Step], None] | None = None) -> Result:
@@ -182,7 +197,7 @@ class Engine:
         """In words, and with the way on."""
         run = f"pulumi {result.operation} of {self.stack}"
         if status < 0:
-            return f"{run} was killed\n    fix: unlock the stack, then run it again"
+            return f"{run} was killed\n    fix: recover the stack, then run it again"
         if "is currently locked" in err + result.log:
             return (
                 f"{run} found the stack locked: another run is under way, or one was killed"
@@ -235,7 +250,8 @@ class Engine:
             **{key: value for key, value in told.items() if value},
             "PATH": os.pathsep.join(path),
             "PYTHONPATH": os.pathsep.join(dict.fromkeys(map(str, (self.root, ROOT)))),  # this checkout, not another
-            "PULUMI_BACKEND_URL": f"file://{self.state / 'backend'}",
+            # Attributes beside a file are not written in one piece: after a kill they made the state unreadable.
+            "PULUMI_BACKEND_URL": f"file://{self.state / 'backend'}?metadata=skip",
             "PULUMI_HOME": str(self.state / "home"),
             "PULUMI_CONFIG_PASSPHRASE": (self.state / "passphrase").read_text(),
             "PULUMI_SKIP_UPDATE_CHECK": "true",
