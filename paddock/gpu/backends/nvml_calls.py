@@ -1,0 +1,235 @@
+"""The only place where nvidia-ml-py is called: its errors end here, as None, as a note, or as one of our exceptions."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from paddock.gpu.backends import Unavailable
+from paddock.gpu.model import MigDevice, RecoveryAction, State
+
+NO_LIBRARY = 12
+
+_ABSENT = frozenset({3, 13, 25, 26})
+"""NotSupported, FunctionNotFound, ArgumentVersionMismatch, Deprecated: so it will be for this GPU and driver."""
+_NOTHING = frozenset({6, 21})
+"""NotFound and NoData: the answer is empty."""
+_UNKNOWN_FIELD = _ABSENT | _NOTHING | {2}
+_GONE = frozenset({1, 9, 12, 18})
+"""Uninitialized, DriverNotLoaded, LibraryNotFound, LibRmVersionMismatch: there is no driver to ask any more."""
+_NO_PERMISSION, _NO_FUNCTION, _LOST, _RESET_REQUIRED, _NOT_READY, _UNKNOWN = 4, 13, 15, 16, 27, 999
+_FIELDS = "nvmlDeviceGetFieldValues"
+_LIBRARY = "libnvidia-ml.so.1"
+_ELSEWHERE = ("/usr/lib/wsl/lib", "/usr/local/nvidia/lib64", "/run/opengl-driver/lib")
+"""Where the library lies on WSL, in containers of some clouds and on NixOS, though the loader may not look there."""
+_UNION = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+"""The member of a field's union, by the type that the driver says it has."""
+
+
+class Silent(Exception):
+    """This GPU stopped answering."""
+
+    def __init__(self, state: State, reason: str, recovery: RecoveryAction | None = None) -> None:
+        super().__init__(reason)
+        self.state = state
+        self.reason = reason
+        self.recovery = recovery
+
+
+@dataclass(slots=True)
+class Device:
+    """A handle, what never changes about its GPU, and what this GPU was found not to answer."""
+
+    index: int
+    handle: Any
+    facts: dict[str, Any] = field(default_factory=dict)
+    """Of `Gpu`, by field; filled as it is read, so that a GPU lost half-way keeps what was said."""
+    learnt: bool = False
+    limits: dict[str, float | None] = field(default_factory=dict)
+    """Of `Power`, by field."""
+    clocks: dict[str, int | None] = field(default_factory=dict)
+    """Of `Clocks`, by field."""
+    pcie: dict[str, int | None] = field(default_factory=dict)
+    """Of `Pcie`, by field."""
+    links: int = 0
+    sram: int | None = None
+    standing: dict[str, Any] = field(default_factory=dict)
+    """Of `Gpu`, by field: what changes by somebody's hand, or in days, as it was at the last full reading."""
+    parts: list[tuple[Any, MigDevice]] = field(default_factory=list)
+    """MIG devices and their handles."""
+    fields: dict[tuple[int, int], int | None] = field(default_factory=dict)
+    """The last answer to every (field, scope)."""
+    absent: set[tuple[Any, ...]] = field(default_factory=set)
+    """Calls that this GPU was found not to answer."""
+
+
+def load() -> Any:
+    """The pynvml module, loaded only where there is a library for it to load. Raises Unavailable."""
+    if "pynvml" not in sys.modules and sys.platform != "win32":
+        problem = ""
+        for place in ("", *(f"{folder}/" for folder in _ELSEWHERE)):
+            try:
+                # glibc hands the library that is loaded already to whoever asks for it by this name.
+                ctypes.CDLL(place + _LIBRARY)
+                break
+            except OSError as error:
+                problem = problem or str(error)
+        else:
+            raise Unavailable(problem, NO_LIBRARY)
+    import pynvml
+
+    return pynvml
+
+
+class Calls:
+    """One reading's calls to the driver. `notes` holds what failed, by function and code: the GPUs it failed for."""
+
+    def __init__(self, pynvml: Any) -> None:
+        self.nvml = pynvml
+        self.notes: dict[tuple[str, int], list[int]] = {}
+        self._waited = False
+
+    def system(self, name: str, *arguments: Any) -> Any:
+        """Raises Unavailable with the driver's code."""
+        try:
+            return getattr(self.nvml, name)(*arguments)
+        except self.nvml.NVMLError as error:
+            raise self.unavailable(name, error.value) from None
+
+    def about(self, name: str) -> Any:
+        """What the driver says of itself; None where it does not."""
+        try:
+            return self.system(name)
+        except Unavailable as error:
+            self.notes[name, error.code or 0] = []
+            return None
+
+    def unavailable(self, name: str, code: int) -> Unavailable:
+        return Unavailable(f"{name}: {self.text(code)}", code)
+
+    def open(self, index: int) -> Any:
+        """The handle of a GPU. Raises Silent where the driver gives none, Unavailable."""
+        try:
+            return self.nvml.nvmlDeviceGetHandleByIndex(index)
+        except self.nvml.NVMLError as error:
+            code = error.value
+        if code == _NOT_READY and self._wait():
+            return self.open(index)
+        if code in _GONE:
+            raise self.unavailable("nvmlDeviceGetHandleByIndex", code)
+        raise self.silence(code)
+
+    def ask(
+        self,
+        device: Device,
+        name: str,
+        *arguments: Any,
+        quiet: bool = False,
+        handle: Any = None,
+        key: tuple[Any, ...] = (),
+    ) -> Any:
+        """The function's answer for the GPU (or for a part of it, by `handle`); None where there is none.
+
+        That a GPU does not support a call is remembered by `key`, else by the function and its arguments.
+        Raises Silent when the GPU is lost, Unavailable when the driver is.
+        """
+        key = key or (name, *arguments)
+        if device.absent and key in device.absent:
+            return None
+        try:
+            return getattr(self.nvml, name)(handle or device.handle, *arguments)
+        except self.nvml.NVMLError as error:
+            code = error.value
+        except (AttributeError, self.nvml.NVMLLibraryMismatchError):
+            code = _NO_FUNCTION
+        except UnicodeDecodeError:
+            code = _UNKNOWN
+        if code == _NOT_READY and self._wait():
+            return self.ask(device, name, *arguments, quiet=quiet, handle=handle, key=key)
+        if code in _ABSENT:
+            if handle is None:
+                device.absent.add(key)
+            return None
+        self._judge(name, code)
+        if code not in _NOTHING and not quiet:
+            self.note(device, name, code)
+        return None
+
+    def first(self, device: Device, *ways: tuple[Any, ...], handle: Any = None) -> Any:
+        """The answer of the first function, with its arguments, that gives one; those before it are not asked again."""
+        for number, (name, *arguments) in enumerate(ways):
+            found = self.ask(device, name, *arguments, quiet=number + 1 < len(ways), handle=handle)
+            if found is not None:
+                if handle is None:
+                    device.absent.update(ways[:number])
+                return found
+        return None
+
+    def between(self, name: str, device: Device, other: Device, *arguments: Any) -> Any:
+        """The function's answer about two GPUs; None where there is none, or where one of them is lost."""
+        try:
+            return self.ask(device, name, other.handle, *arguments, key=(name, other.index))
+        except Silent:
+            return None
+
+    def fields(self, device: Device, wanted: tuple[tuple[int, int], ...]) -> None:
+        """Asks for many (field, scope) pairs in one call; the answers are in `device.fields`."""
+        known = device.fields
+        answers = self.ask(device, _FIELDS, wanted, key=(_FIELDS,)) if wanted else ()
+        if answers is None:
+            known.update(dict.fromkeys(wanted))
+            return
+        for pair, answer in zip(wanted, answers, strict=True):
+            code = answer.nvmlReturn
+            if not code:
+                known[pair] = int(getattr(answer.value, _UNION[answer.valueType]))
+                continue
+            known[pair] = None
+            self._judge(_FIELDS, code)
+            if code not in _UNKNOWN_FIELD:
+                self.note(device, _FIELDS, code)
+
+    def note(self, device: Device, name: str, code: int) -> None:
+        found = self.notes.setdefault((name, code), [])
+        if device.index not in found:
+            found.append(device.index)
+
+    def sentences(self) -> tuple[str, ...]:
+        return tuple(self._sentence(name, code, gpus) for (name, code), gpus in self.notes.items())
+
+    def text(self, code: int) -> str:
+        """The driver library's own word for a code, and the code."""
+        return f"{self.nvml.NVMLError(code)} ({code})"
+
+    def silence(self, code: int) -> Silent:
+        """Why a GPU of which not even a handle can be had does not answer."""
+        if code == _LOST:
+            return Silent("lost", "the driver has lost it: it fell off the bus or does not answer any more")
+        if code == _RESET_REQUIRED:
+            return Silent("unreadable", "it has to be reset before it answers again", "gpu-reset")
+        if code == _NO_PERMISSION:
+            return Silent("unreadable", "no permission to open it")
+        return Silent("unreadable", f"the driver gives no access to it: {self.text(code)}")
+
+    def _wait(self) -> bool:
+        """Waits for a driver that is still starting, once a reading."""
+        if self._waited:
+            return False
+        self._waited = True
+        time.sleep(0.05)
+        return True
+
+    def _judge(self, name: str, code: int) -> None:
+        if code in (_LOST, _RESET_REQUIRED):
+            raise self.silence(code)
+        if code in _GONE:
+            raise self.unavailable(name, code)
+
+    def _sentence(self, name: str, code: int, gpus: Iterable[int]) -> str:
+        where = ", ".join(map(str, gpus))
+        why = "no permission; root may read it" if code == _NO_PERMISSION else self.text(code)
+        return f"{f'GPU {where}: ' if where else ''}{name} did not answer: {why}"

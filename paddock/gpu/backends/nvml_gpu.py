@@ -1,0 +1,207 @@
+"""What is read of one NVIDIA GPU, by how often it changes."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from paddock.gpu.backends.nvml_calls import Calls, Device
+from paddock.gpu.backends.nvml_topology import links
+from paddock.gpu.backends.nvml_usage import mig
+from paddock.gpu.model import (
+    Clocks,
+    Ecc,
+    Gpu,
+    Memory,
+    Pcie,
+    Power,
+    Process,
+    RecoveryAction,
+    RemappedRows,
+    Temperature,
+    Throttle,
+    Utilisation,
+)
+
+_MIB = 1 << 20
+_ARCHITECTURES = {
+    2: "kepler", 3: "maxwell", 4: "pascal", 5: "volta", 6: "turing", 7: "ampere", 8: "ada", 9: "hopper",
+    10: "blackwell", 13: "rubin",
+}  # fmt: skip
+_COMPUTE_MODES = {0: "default", 2: "prohibited", 3: "exclusive-process"}
+_THROTTLES: tuple[Throttle, ...] = (
+    "idle", "application-clocks", "software-power-cap", "hardware-slowdown", "sync-boost", "software-thermal",
+    "hardware-thermal", "hardware-power-brake", "display-clocks", "board-limit", "reliability",
+)  # fmt: skip
+"""By the number of the bit."""
+_RECOVERY: tuple[RecoveryAction, ...] = (
+    "none", "gpu-reset", "node-reboot", "drain-p2p", "drain-and-reset", "recover-imex", "bus-reset", "system-reboot",
+)  # fmt: skip
+
+_ECC_ON, _CORRECTED, _UNCORRECTED, _AGGREGATE = (1, 0), (3, 0), (4, 0), (6, 0)
+_RETIRED_SINGLE, _RETIRED_DOUBLE, _RETIREMENT_PENDING = (29, 0), (30, 0), (31, 0)
+_MEMORY_TEMPERATURE, _ENERGY, _LINKS, _REPLAYS = (82, 0), (83, 0), (91, 0), (94, 0)
+_REMAPPED = ((142, 0), (143, 0), (144, 0), (145, 0))
+_POWER, _RECOVERY_ACTION, _LINK_STATE = (185, 0), (230, 0), 165
+CHANGING = (_CORRECTED, _UNCORRECTED, _MEMORY_TEMPERATURE, _ENERGY, _REPLAYS, _POWER, _RECOVERY_ACTION)
+_STANDING = (_ECC_ON, _AGGREGATE, _RETIRED_SINGLE, _RETIRED_DOUBLE, _RETIREMENT_PENDING, *_REMAPPED)
+
+
+def learn(calls: Calls, device: Device) -> None:
+    """What never changes."""
+    facts, ask = device.facts, calls.ask
+    facts["name"] = text(ask(device, "nvmlDeviceGetName"))
+    if pci := ask(device, "nvmlDeviceGetPciInfo"):
+        facts["pci_address"] = f"{pci.domain:04x}:{pci.bus:02x}:{pci.device:02x}.0"
+        facts["pci_device_id"] = f"{pci.pciDeviceId & 0xFFFF:04x}:{pci.pciDeviceId >> 16:04x}"
+    facts["minor"] = ask(device, "nvmlDeviceGetMinorNumber")
+    facts["serial"] = text(ask(device, "nvmlDeviceGetSerial"))
+    facts["architecture"] = _ARCHITECTURES.get(ask(device, "nvmlDeviceGetArchitecture") or 0)
+    if compute := ask(device, "nvmlDeviceGetCudaComputeCapability"):
+        facts["compute_capability"] = f"{compute[0]}.{compute[1]}"
+    facts["cores"] = ask(device, "nvmlDeviceGetNumGpuCores")
+    facts["vbios"] = text(ask(device, "nvmlDeviceGetVbiosVersion"))
+    nodes = _bits(ask(device, "nvmlDeviceGetMemoryAffinity", 4, 0))
+    facts["numa_node"] = nodes[0] if len(nodes) == 1 else None
+    facts["cpus"] = _bits(ask(device, "nvmlDeviceGetCpuAffinity", 16))
+
+    low, high = ask(device, "nvmlDeviceGetPowerManagementLimitConstraints") or (None, None)
+    default = ask(device, "nvmlDeviceGetPowerManagementDefaultLimit")
+    device.limits = {
+        "min_limit": _thousandth(low),
+        "max_limit": _thousandth(high),
+        "default_limit": _thousandth(default),
+    }
+    device.clocks = {
+        "max_sm": ask(device, "nvmlDeviceGetMaxClockInfo", calls.nvml.NVML_CLOCK_SM),
+        "max_memory": ask(device, "nvmlDeviceGetMaxClockInfo", calls.nvml.NVML_CLOCK_MEM),
+    }
+    device.pcie = {
+        "max_generation": ask(device, "nvmlDeviceGetMaxPcieLinkGeneration"),
+        "max_width": ask(device, "nvmlDeviceGetMaxPcieLinkWidth"),
+    }
+    calls.fields(device, (_LINKS,))
+    device.links = device.fields[_LINKS] or 0
+    device.learnt = True
+
+
+def stand(calls: Calls, device: Device, *, topology: bool) -> None:
+    """What changes by somebody's hand, or in days; and all fields."""
+    ask = calls.ask
+    calls.fields(device, (*_STANDING, *CHANGING, *((_LINK_STATE, link) for link in range(device.links))))
+    single, double = device.fields[_RETIRED_SINGLE], device.fields[_RETIRED_DOUBLE]
+    pending = device.fields[_RETIREMENT_PENDING]
+    persistence = ask(device, "nvmlDeviceGetPersistenceMode")
+    device.limits["limit"] = _thousandth(ask(device, "nvmlDeviceGetEnforcedPowerLimit"))
+    device.sram = _sram(calls, device) if device.fields[_ECC_ON] else None
+    device.standing = {
+        "mig": mig(calls, device),
+        "pcie": link_now(calls, device, throughput=False),
+        "nvlinks": links(calls, device, ends=topology),
+        "compute_mode": _COMPUTE_MODES.get(ask(device, "nvmlDeviceGetComputeMode")),
+        "persistence": None if persistence is None else bool(persistence),
+        "retired_pages": None if single is None or double is None else single + double,
+        "retirement_pending": None if pending is None else bool(pending),
+        "remapped": _rows(*(device.fields[pair] for pair in _REMAPPED)),
+    }
+
+
+def _sram(calls: Calls, device: Device) -> int | None:
+    nvml = calls.nvml
+    kind, counter = nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_AGGREGATE_ECC
+    found = calls.ask(device, "nvmlDeviceGetMemoryErrorCounter", kind, counter, nvml.NVML_MEMORY_LOCATION_SRAM)
+    return None if found is None else int(found)
+
+
+def link_now(calls: Calls, device: Device, *, throughput: bool) -> dict[str, Any]:
+    """The PCIe link now."""
+    ask, nvml = calls.ask, calls.nvml
+    link: dict[str, Any] = {
+        "generation": ask(device, "nvmlDeviceGetCurrPcieLinkGeneration"),
+        "width": ask(device, "nvmlDeviceGetCurrPcieLinkWidth"),
+    }
+    if throughput:
+        sent = ask(device, "nvmlDeviceGetPcieThroughput", nvml.NVML_PCIE_UTIL_TX_BYTES)
+        received = ask(device, "nvmlDeviceGetPcieThroughput", nvml.NVML_PCIE_UTIL_RX_BYTES)
+        link |= {"sent": _thousandth(sent), "received": _thousandth(received)}
+    return link
+
+
+def now(calls: Calls, device: Device, running: tuple[Process, ...] | None) -> Gpu:
+    """The GPU, from what is known of the device and what changes all the time. Its fields are read already."""
+    ask, nvml, fields = calls.ask, calls.nvml, device.fields
+    # The second version of the call fails on WSL.
+    memory = calls.first(device, ("nvmlDeviceGetMemoryInfo", nvml.nvmlMemory_v2), ("nvmlDeviceGetMemoryInfo",))
+    celsius = calls.first(device, ("nvmlDeviceGetTemperatureV", 0), ("nvmlDeviceGetTemperature", 0))
+    busy = ask(device, "nvmlDeviceGetUtilizationRates")
+    reasons = calls.first(
+        device, ("nvmlDeviceGetCurrentClocksEventReasons",), ("nvmlDeviceGetCurrentClocksThrottleReasons",)
+    )
+    draw = fields[_POWER]
+    if draw is None:  # A100 and older have no such field, but the same value
+        draw = ask(device, "nvmlDeviceGetPowerUsage")
+    margin = ask(device, "nvmlDeviceGetMarginTemperature")
+    on, standing = fields[_ECC_ON], device.standing
+    return Gpu(
+        device.index,
+        vendor="nvidia",
+        memory=None if memory is None else _memory(memory),
+        power=Power(draw=_thousandth(draw), energy=_thousandth(fields[_ENERGY]), **device.limits),
+        clocks=Clocks(
+            sm=ask(device, "nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM),
+            memory=ask(device, "nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM),
+            **device.clocks,
+        ),
+        temperature=Temperature(celsius, fields[_MEMORY_TEMPERATURE], margin),
+        utilisation=Utilisation() if busy is None else Utilisation(busy.gpu, busy.memory),
+        throttle=None if reasons is None else _throttles(reasons),
+        ecc=Ecc(
+            None if on is None else bool(on),
+            fields[_CORRECTED],
+            fields[_UNCORRECTED],
+            fields[_AGGREGATE],
+            device.sram,
+        ),
+        recovery_action=_recovery(fields[_RECOVERY_ACTION]),
+        processes=running,
+        **device.facts,
+        **{**standing, "pcie": Pcie(replays=fields[_REPLAYS], **device.pcie, **standing["pcie"])},
+    )
+
+
+def text(value: str | bytes | None) -> str | None:
+    """Old releases of nvidia-ml-py give bytes."""
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+def _bits(words: Any) -> tuple[int, ...]:
+    """The numbers of the bits that are set in an array of 64-bit words."""
+    return tuple(64 * at + bit for at, word in enumerate(words or ()) if word for bit in range(64) if word >> bit & 1)
+
+
+def _thousandth(value: int | None) -> float | None:
+    return None if value is None else value / 1000
+
+
+def _memory(told: Any) -> Memory:
+    reserved = getattr(told, "reserved", None)
+    return Memory(
+        told.total // _MIB, told.used // _MIB, told.free // _MIB, None if reserved is None else reserved // _MIB
+    )
+
+
+def _rows(
+    corrected: int | None, uncorrected: int | None, pending: int | None, failed: int | None
+) -> RemappedRows | None:
+    if corrected is None or uncorrected is None or pending is None or failed is None:
+        return None
+    return RemappedRows(corrected, uncorrected, bool(pending), bool(failed))
+
+
+def _recovery(number: int | None) -> RecoveryAction | None:
+    return _RECOVERY[number] if number is not None and number < len(_RECOVERY) else None
+
+
+@cache
+def _throttles(mask: int) -> tuple[Throttle, ...]:
+    return tuple(name for bit, name in enumerate(_THROTTLES) if mask >> bit & 1)
