@@ -27,8 +27,8 @@ from paddock.lab.scaling import Backoff, Group
 LOOK_SECONDS = 0.5
 REFUSED_SECONDS = 1.0
 """From a request to the failed scaling activity that the autoscaler reads; EC2 says no before anything boots."""
-BACKOFF_SECONDS, BACKOFF_MAX_SECONDS = 10.0, 60.0
-"""Five minutes and half an hour in cluster-autoscaler."""
+BACKOFF, BACKOFF_MAX = 0.5, 3.0
+"""Of the time after which an idle node goes: five minutes and half an hour of ten minutes in cluster-autoscaler."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +98,9 @@ class Autoscaler:
         """Registers what has booted, and gives up on groups that AWS has nothing for."""
         for name in {b.group.name for b in self.booting if b.asked + REFUSED_SECONDS <= now} & self.shortage:
             self.booting = [each for each in self.booting if each.group.name != name]
-            backoff = Backoff.after(self.backoffs.get(name), now, BACKOFF_SECONDS, BACKOFF_MAX_SECONDS)
-            self.backoffs[name] = backoff
-            _say(f"{name} gets no capacity and is passed over for {backoff.seconds:.0f} s")
+            first, longest = BACKOFF * self.idle_seconds, BACKOFF_MAX * self.idle_seconds
+            self.backoffs[name] = Backoff.after(self.backoffs.get(name), now, first, longest)
+            _say(f"{name} gets no capacity and is passed over for {self.backoffs[name].seconds:.0f} s")
         for each in [b for b in self.booting if b.ready <= now and b.group.name not in self.shortage]:
             (name,) = nodes.grow(self.api, each.group)
             self.booting.remove(each)

@@ -1,0 +1,260 @@
+"""What a real API server says to the fleet's own objects: all are accepted, and each permits what it should.
+
+ARC's CRDs are the real ones; its controller and its chart are not here.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from infra.runner_pod import CONTROLLER_NAMESPACE, PRIVILEGED, RUNNERS
+from paddock.lab.api import Api, ApiError, Object
+from paddock.lab.control_plane import Lab
+from tests.support import fleets
+from tests.support.kubernetes import again, lost, objects, of_kind, plain_pod, runner, runner_set, runners, until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("cluster")]
+
+NAMESPACES = (RUNNERS, PRIVILEGED, CONTROLLER_NAMESPACE)
+FLEETS = (
+    *fleets.EXAMPLES,
+    *("docker", "job-pods", "every-volume", "warm", "foreign-secret", "private", "existing-network", "any-cluster"),
+    "monitoring",
+)
+"""Every form that the cluster's part of a fleet can take."""
+FOREIGN = {"PrometheusRule"}
+"""Kinds whose CRDs come with another project."""
+
+
+@pytest.fixture(scope="module")
+def settled(cluster: Lab) -> Iterator[Api]:
+    """A cluster with everything that prod's program puts there, and the namespaces of the other fleets."""
+    with Api.of(cluster.kubeconfig) as api:
+        made = [each for name in FLEETS for each in of_kind(fleets.graph(name), "Namespace")]
+        made += [each for each in objects(fleets.graph("prod")) if each["kind"] != "Namespace"]
+        made += [each for name in FLEETS for each in of_kind(fleets.graph(name), "PriorityClass")]
+        for each in made:
+            api.apply(each)
+        until(lambda: all(api.find("v1", "ServiceAccount", "default", name) for name in NAMESPACES))
+        yield api
+
+
+@pytest.fixture(scope="module")
+def with_arc(settled: Api, reference_data: Path) -> Api:
+    """The same with ARC's own CRDs."""
+    found = sorted((reference_data / "crds").glob("actions.github.com_*.yaml"))
+    if not found:
+        pytest.skip(f"no CRDs of ARC in {reference_data / 'crds'}")
+    for path in found:
+        settled.apply(yaml.load(path.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+    probe = runner_set(fleets.example("dev").fleet, "gpu")
+
+    def served() -> bool:
+        try:
+            return bool(settled.create({**probe, "metadata": {"name": "p", "namespace": RUNNERS}}, dry_run=True))
+        except ApiError as error:
+            if error.status == 404:  # established, but not yet served
+                return False
+            raise
+
+    until(served)
+    return settled
+
+
+# Everything is accepted.
+
+
+def test_every_object_of_a_fleet_is_accepted_to_the_last_field(settled: Api) -> None:
+    foreign = set()
+    for name in FLEETS:
+        for each in objects(fleets.graph(name)):
+            if each["kind"] in FOREIGN:
+                foreign.add(each["kind"])
+                continue
+            made = settled.apply(each, dry_run=True)
+            assert not [*lost(each, made)], f"{name}: {each['kind']} {each['metadata']['name']}"
+    assert foreign == FOREIGN
+
+
+def test_every_pod_of_a_fleet_is_admitted(settled: Api) -> None:
+    for quota in settled.list("v1", "ResourceQuota"):  # of prod; each fleet has its own
+        settled.delete(quota)
+    for name in FLEETS:
+        fleet = fleets.named(name).fleet
+        for pod in runners(fleet):
+            made = settled.create(pod, dry_run=True)
+            assert not [*lost(pod, made)], f"{name}: {pod['metadata']['name']}"
+
+
+def test_every_scale_set_of_a_fleet_is_one(with_arc: Api) -> None:
+    for name in FLEETS:
+        fleet = fleets.named(name).fleet
+        for each in fleet.runners:
+            asked = runner_set(fleet, each)
+            made = with_arc.create(asked, dry_run=True)
+            assert not [*lost(asked, made)], f"{name}: {each}"
+
+
+def test_a_scale_set_of_another_form_is_none(with_arc: Api) -> None:
+    asked = runner_set(fleets.example("dev").fleet, "gpu")
+    for change, message in (({"maxRunners": "five"}, r"spec\.maxRunners"), ({"maxRunner": 5}, r'"spec\.maxRunner"')):
+        with pytest.raises(ApiError, match=message):
+            with_arc.create({**asked, "spec": {**asked["spec"], **change}}, dry_run=True)
+
+
+# What is refused, and what is given.
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"securityContext": {"privileged": True}},
+        {"securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}},
+        {"ports": [{"containerPort": 80, "hostPort": 80}]},
+    ],
+    ids=["privileged", "SYS_ADMIN", "host port"],
+)
+def test_a_job_that_asks_for_the_node_is_refused_among_the_runners(settled: Api, change: dict[str, Any]) -> None:
+    pod = runner(fleets.example("dev").fleet, "gpu")
+    pod["spec"]["containers"][0].update(change)
+    with pytest.raises(ApiError, match="violates PodSecurity") as refused:
+        settled.create(pod, dry_run=True)
+    assert refused.value.status == 403
+    pod["metadata"]["namespace"] = PRIVILEGED
+    settled.create(pod, dry_run=True)
+
+
+@pytest.mark.parametrize("namespace", [RUNNERS, CONTROLLER_NAMESPACE])
+def test_a_docker_daemon_runs_in_its_own_namespace_alone(settled: Api, namespace: str) -> None:
+    pod = runner(fleets.named("docker").fleet, "gpu")
+    assert pod["metadata"]["namespace"] == PRIVILEGED
+    settled.create(pod, dry_run=True)
+    pod["metadata"]["namespace"] = namespace
+    with pytest.raises(ApiError, match="violates PodSecurity"):
+        settled.create(pod, dry_run=True)
+
+
+@pytest.mark.parametrize("volume", [{"hostPath": {"path": "/"}}], ids=["the node's disk"])
+def test_a_job_does_not_mount(settled: Api, volume: dict[str, Any]) -> None:
+    pod = plain_pod("x", RUNNERS, volumes=[{"name": "v", **volume}])
+    with pytest.raises(ApiError, match="hostPath volumes"):
+        settled.create(pod, dry_run=True)
+
+
+def test_a_container_that_asks_for_nothing_gets_a_little(settled: Api) -> None:
+    def resources(namespace: str) -> dict[str, Any]:
+        made = settled.create(plain_pod("x", namespace), dry_run=True)
+        return dict(made["spec"]["containers"][0]["resources"])
+
+    asked = {"cpu": "100m", "memory": "128Mi"}
+    assert resources(RUNNERS) == {"limits": {"memory": "512Mi"}, "requests": asked}
+    settled.apply(next(each for each in of_kind(fleets.graph("docker"), "LimitRange") if _in(each, PRIVILEGED)))
+    assert resources(PRIVILEGED) == {"requests": asked}, "a limit on the Docker daemon is one on every container in it"
+
+
+def test_a_priority_orders_waiting_jobs_and_stops_none(settled: Api) -> None:
+    made = settled.create(runner(fleets.example("prod").fleet, "gpu-a100"), dry_run=True)
+    assert (made["spec"]["priority"], made["spec"]["preemptionPolicy"]) == (-10, "Never")
+
+
+# Who may do what.
+
+
+def test_a_job_may_ask_the_api_for_nothing(settled: Api) -> None:
+    """With the account that a pod of the namespace is given when it names none."""
+    allowed = _allowed(settled, "default", RUNNERS)
+    assert not [rule for rule in allowed if set(rule["apiGroups"]) - {"authorization.k8s.io", "authentication.k8s.io"}]
+    with settled.as_account("default", RUNNERS) as job:
+        for kind in ("Secret", "Pod", "ConfigMap"):
+            with pytest.raises(ApiError, match="Forbidden"):
+                job.list("v1", kind, RUNNERS)
+
+
+def test_warm_capacity_may_change_its_sets_and_nothing_else(with_arc: Api) -> None:
+    fleet = fleets.example("prod").fleet
+    warm = {fleet.scale_set(name) for name, spec in fleet.runners.items() if spec.warm}
+    cold = sorted(set(map(fleet.scale_set, fleet.runners)) - warm)
+    rules = [rule for rule in _allowed(with_arc, "warm-capacity", CONTROLLER_NAMESPACE, RUNNERS) if _about_arc(rule)]
+    assert [(set(rule["verbs"]), set(rule["resources"]), set(rule["resourceNames"])) for rule in rules] == [
+        ({"get", "patch"}, {"autoscalingrunnersets"}, warm)
+    ]
+    for name in (*warm, cold[0]):
+        with_arc.apply(runner_set(fleet, next(each for each in fleet.runners if fleet.scale_set(each) == name)))
+    change = {"spec": {"minRunners": 2}}
+    with with_arc.as_account("warm-capacity", CONTROLLER_NAMESPACE) as account:
+        for name in warm:
+            assert account.patch(_set(name), change)["spec"]["minRunners"] == 2
+        for forbidden in (
+            lambda: account.patch(_set(cold[0]), change),
+            lambda: account.delete(_set(next(iter(warm)))),
+            lambda: account.list("actions.github.com/v1alpha1", "AutoscalingRunnerSet", RUNNERS),
+            lambda: account.get("v1", "Secret", "github-credential", RUNNERS),
+        ):
+            with pytest.raises(ApiError, match="Forbidden"):
+                forbidden()
+
+
+def test_the_jobs_of_warm_capacity_are_admitted_and_run_on_system_nodes(settled: Api) -> None:
+    (first, *_) = of_kind(fleets.graph("prod"), "CronJob")
+    meta = {"generateName": "warm-", "namespace": first["metadata"]["namespace"]}
+    made = settled.create(
+        {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": first["spec"]["jobTemplate"]["spec"]}
+    )
+    done = until(lambda: (now := again(settled, made)).get("status", {}).get("succeeded") and now)
+    (pod,) = settled.list("v1", "Pod", meta["namespace"], labelSelector=f"job-name={done['metadata']['name']}")
+    assert pod["spec"]["nodeName"].startswith("system-")
+    assert pod["spec"]["serviceAccountName"] == "warm-capacity"
+    settled.delete(done)
+
+
+def test_the_command_of_warm_capacity_changes_its_set(with_arc: Api, cluster: Lab, tmp_path: Path) -> None:
+    """The arguments of each CronJob, by the kubectl of this machine, with the rights of its service account."""
+    kubectl = shutil.which("kubectl")
+    if not kubectl:
+        pytest.skip("kubectl is not on PATH")
+    fleet = fleets.example("prod").fleet
+    token = with_arc.as_account("warm-capacity", CONTROLLER_NAMESPACE)._token
+    config = yaml.safe_load(cluster.kubeconfig.read_text())
+    config["users"][0]["user"] = {"token": token}
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config))
+    with_arc.apply(runner_set(fleet, "gpu"))
+    for warm, job in zip(fleet.runners["gpu"].warm, of_kind(fleets.graph("prod"), "CronJob"), strict=True):
+        (container,) = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+        command = [kubectl, f"--kubeconfig={tmp_path / 'kubeconfig'}", *container["args"]]
+        ran = subprocess.run(command, capture_output=True, text=True, env={"HOME": str(tmp_path)}, check=False)
+        assert ran.returncode == 0, ran.stderr
+        assert with_arc.get(*_SET, fleet.scale_set("gpu"), RUNNERS)["spec"]["minRunners"] == warm.min
+
+
+_SET = ("actions.github.com/v1alpha1", "AutoscalingRunnerSet")
+
+
+def _set(name: str) -> Object:
+    return {"apiVersion": _SET[0], "kind": _SET[1], "metadata": {"name": name, "namespace": RUNNERS}}
+
+
+def _in(thing: Object, namespace: str) -> bool:
+    return bool(thing["metadata"].get("namespace") == namespace)
+
+
+def _allowed(api: Api, account: str, namespace: str, where: str = "") -> list[dict[str, Any]]:
+    """What a service account may do in a namespace."""
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectRulesReview",
+        "metadata": {},
+        "spec": {"namespace": where or namespace},
+    }
+    with api.as_account(account, namespace) as asked:
+        return list(asked.create(review)["status"]["resourceRules"])
+
+
+def _about_arc(rule: dict[str, Any]) -> bool:
+    return "actions.github.com" in rule["apiGroups"] or "*" in rule["apiGroups"]

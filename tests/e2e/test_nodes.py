@@ -1,0 +1,281 @@
+"""Nodes of a pool in a real cluster: when they come, what they wait for, who may go there, and how they go.
+
+Scheduler, taints, quotas and DaemonSets are Kubernetes' own. The kubelet is kwok, the autoscaler and the cloud are the
+lab's stand-ins.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from infra import device_plugin, monitoring
+from paddock.fleet import Stack
+from paddock.lab import nodes, spot
+from paddock.lab.api import Api, ApiError, Object
+from paddock.lab.control_plane import Lab
+from paddock.lab.errors import LabInputError
+from paddock.lab.scaling import Group
+from tests.support import fleets
+from tests.support.kubernetes import (
+    ENDS_AFTER,
+    STARTS_AFTER,
+    again,
+    daemonset,
+    gpu_nodes,
+    plain_pod,
+    runner,
+    until,
+    waits,
+)
+
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("cluster")]
+
+EVERYWHERE = {"tolerations": [{"operator": "Exists"}]}
+
+
+@pytest.fixture
+def made(api: Api) -> Iterator[list[Object]]:
+    """What a test puts outside its namespace, and is taken away after it."""
+    things: list[Object] = []
+    yield things
+    for each in things:
+        api.delete(each)
+
+
+def job(api: Api, stack: Stack, namespace: str, name: str = "runner", **annotations: str) -> Object:
+    """The pod of a job of dev, made."""
+    pod = runner(stack.fleet, "gpu", name, **annotations)
+    pod["metadata"]["namespace"] = namespace
+    return api.create(pod)
+
+
+def node_of(api: Api, pod: Object) -> Object:
+    """The node on which the scheduler puts a pod."""
+    name = until(lambda: again(api, pod)["spec"].get("nodeName"))
+    return api.get("v1", "Node", name)
+
+
+def group_of(node: Object) -> str:
+    return str(node["metadata"]["labels"]["eks.amazonaws.com/nodegroup"])
+
+
+def names(found: list[Object]) -> set[str]:
+    return {each["metadata"]["name"] for each in found}
+
+
+def gpus(node: Object) -> str:
+    return str(node["status"]["allocatable"].get("nvidia.com/gpu", "0"))
+
+
+# They come and go.
+
+
+def test_a_runner_waits_until_a_node_has_booted_and_leaves_none_behind(api: Api, namespace: str, stack: Stack) -> None:
+    assert not gpu_nodes(api)
+    pod = job(api, stack, namespace, **{ENDS_AFTER: "1s"})
+    until(lambda: waits(api, pod) or gpu_nodes(api))
+    node = node_of(api, pod)
+    assert group_of(node) == "t4-spot"
+    assert node["metadata"]["labels"]["eks.amazonaws.com/capacityType"] == "SPOT"
+    assert node["metadata"]["labels"]["node.kubernetes.io/instance-type"] == "g4dn.xlarge"
+    assert [taint["key"] for taint in node["spec"]["taints"]] == ["nvidia.com/gpu"], "a start-up taint that stays"
+    until(lambda: again(api, pod)["status"]["phase"] == "Succeeded")
+    api.delete(pod, grace_seconds=0)
+    until(lambda: not gpu_nodes(api))
+
+
+def test_a_runner_waits_for_the_device_plugin_and_no_second_node_is_bought(
+    api: Api, namespace: str, stack: Stack, made: list[Object]
+) -> None:
+    spec = {**_plugin_places(stack), "priorityClassName": "system-node-critical"}
+    made.append(daemonset("nvidia-device-plugin", "kube-system", spec, **{STARTS_AFTER: "3s"}))
+    api.apply(made[0])
+    pod = job(api, stack, namespace)
+    (node,) = until(lambda: gpu_nodes(api))
+    until(lambda: _ready(again(api, node)))
+    assert gpus(again(api, node)) == "0"
+    seen = set()
+    while gpus(again(api, node)) == "0":
+        assert waits(api, pod)
+        seen |= names(gpu_nodes(api))
+    assert node_of(api, pod)["metadata"]["name"] == node["metadata"]["name"]
+    assert seen == {node["metadata"]["name"]}
+
+
+def test_a_device_plugin_that_may_not_go_there_leaves_the_runner_waiting(
+    api: Api, namespace: str, stack: Stack, made: list[Object], groups: dict[str, Group]
+) -> None:
+    made.append(daemonset("nvidia-device-plugin", "kube-system", {**_plugin_places(stack), "tolerations": []}))
+    api.apply(made[0])
+    (name,) = nodes.grow(api, groups["t4-spot"])
+    pod = job(api, stack, namespace)
+    until(lambda: _ready(api.get("v1", "Node", name)))
+    until(lambda: waits(api, pod))
+    time.sleep(1)  # several looks of the autoscaler
+    assert gpus(api.get("v1", "Node", name)) == "0"
+    assert names(gpu_nodes(api)) == {name}
+    api.delete(made[0])
+    assert node_of(api, pod)["metadata"]["name"] == name
+
+
+def test_twenty_at_once_stay_within_maximum_and_quota(api: Api, namespace: str, stack: Stack) -> None:
+    waiting, refused, most = list(range(20)), 0, 0
+
+    def all_are_made() -> bool:
+        nonlocal refused, most
+        try:
+            job(api, stack, namespace, f"runner-{waiting[0]}", **{ENDS_AFTER: "1s"})
+            waiting.pop(0)
+        except ApiError as error:  # ARC comes again as well
+            if "exceeded quota: pools" not in str(error):
+                raise
+            refused += 1
+        most = max(most, len(gpu_nodes(api)))
+        return not waiting
+
+    until(all_are_made, seconds=60)
+    until(lambda: all(p["status"]["phase"] == "Succeeded" for p in api.list("v1", "Pod", namespace)), seconds=60)
+    assert refused
+    assert most == stack.fleet.pools["t4"].nodes.max
+    until(lambda: not gpu_nodes(api))
+
+
+# Who may go there.
+
+
+def test_a_runner_without_its_toleration_waits_for_ever(
+    api: Api, namespace: str, stack: Stack, groups: dict[str, Group]
+) -> None:
+    (name,) = nodes.grow(api, groups["t4-spot"])
+    until(lambda: gpus(api.get("v1", "Node", name)) == "1")
+    pod = runner(stack.fleet, "gpu")
+    pod["metadata"]["namespace"], pod["spec"]["tolerations"] = namespace, []
+    pod = api.create(pod)
+    until(lambda: waits(api, pod))
+    conditions = again(api, pod)["status"]["conditions"]
+    assert any("untolerated taint" in condition.get("message", "") for condition in conditions)
+    time.sleep(1.5)  # longer than a boot
+    assert names(gpu_nodes(api)) <= {name}, "a node was bought for it"
+
+
+def test_a_pod_without_a_toleration_lands_on_a_system_node(api: Api, namespace: str, groups: dict[str, Group]) -> None:
+    nodes.grow(api, groups["t4-spot"])
+    made = [api.create(plain_pod(f"plain-{number}", namespace)) for number in range(6)]
+    assert {node_of(api, pod)["metadata"]["name"] for pod in made} <= {"system-0", "system-1"}
+
+
+def test_the_fleets_daemonsets_land_on_every_gpu_node_and_system_ones_everywhere(
+    api: Api, stack: Stack, made: list[Object], groups: dict[str, Group]
+) -> None:
+    plugin, exporter = device_plugin.values(stack.fleet), monitoring.values(stack.fleet)
+    places = {
+        "plugin": _plugin_places(stack),
+        "nfd": {key: plugin["nfd"]["worker"][key] for key in ("tolerations", "affinity")},
+        "dcgm": {key: exporter[key] for key in ("tolerations", "nodeSelector")},
+        "system": EVERYWHERE,
+    }
+    made += [daemonset(name, "kube-system", spec) for name, spec in places.items()]
+    for each in made:
+        api.apply(each)
+    bottlerocket = nodes.gpu_node(fleets.named("bottlerocket").fleet, "t4", "spot")
+    ours = set(nodes.grow(api, groups["t4-spot"])) | set(nodes.grow(api, groups["t4-on-demand"]))
+    (other,) = nodes.grow(api, replace(groups["t4-spot"], node=bottlerocket))
+    system = {"system-0", "system-1"}
+    expected = {"plugin": ours, "nfd": ours, "dcgm": {*ours, other}, "system": {*ours, other, *system}}
+    seen: dict[str, set[str]] = {name: set() for name in places}
+
+    def everywhere() -> bool:  # idle nodes go again soon: what counts is where the pods were seen
+        for pod in api.list("v1", "Pod", "kube-system"):
+            if node := pod["spec"].get("nodeName"):
+                seen[pod["metadata"]["labels"]["app"]].add(node)
+        return all(nodes <= seen[name] for name, nodes in expected.items())
+
+    until(everywhere)
+    assert seen == expected
+    # They keep no node: the pool goes back to zero with them on it.
+    until(lambda: not gpu_nodes(api))
+
+
+# What becomes of spot.
+
+
+def test_without_spot_capacity_on_demand_takes_over_until_there_is_some_again(
+    api: Api, namespace: str, stack: Stack, cluster: Lab
+) -> None:
+    spot.set_shortage(cluster, ["t4-spot"])
+    try:
+        first = job(api, stack, namespace, "first")
+        assert group_of(node_of(api, first)) == "t4-on-demand"
+    finally:
+        spot.set_shortage(cluster, [])
+    log = (cluster.folder / "logs" / "autoscaler.log").read_text()
+    assert "t4-spot gets no capacity" in log
+
+    def back_on_spot() -> bool:
+        pod = job(api, stack, namespace, "later")
+        back = group_of(node_of(api, pod)) == "t4-spot"
+        if not back:  # too early: it is still passed over
+            api.delete(pod, grace_seconds=0)
+            until(lambda: not api.find("v1", "Pod", "later", namespace))
+        return back
+
+    time.sleep(1)  # half of the time after which an idle node goes, as in cluster-autoscaler
+    until(back_on_spot)
+
+
+def test_a_reclaimed_node_takes_its_job_with_it_and_nobody_makes_it_anew(
+    api: Api, namespace: str, stack: Stack, cluster: Lab, made: list[Object]
+) -> None:
+    made.append(daemonset("agent", "kube-system", EVERYWHERE))
+    api.apply(made[0])
+    pod = job(api, stack, namespace)
+    until(lambda: again(api, pod)["status"]["phase"] == "Running")
+    lost = node_of(api, pod)
+    grace = again(api, pod)["spec"]["terminationGracePeriodSeconds"]
+    assert grace < 120, "longer than the notice: the job would be killed in the middle of its end"
+
+    told: list[tuple[str, ...]] = []
+    name = lost["metadata"]["name"]
+    reclaim = threading.Thread(target=lambda: told.append(spot.reclaim(cluster, name, notice_seconds=2)))
+    reclaim.start()
+    until(lambda: api.get("v1", "Node", name)["spec"].get("unschedulable"))
+    until(lambda: not api.find("v1", "Pod", "runner", namespace))
+    assert api.find("v1", "Node", name), "the job goes within the notice, before the node"
+    assert _pods_on(api, name) == {"agent"}, "a drain leaves DaemonSets alone"
+    after = job(api, stack, namespace, "after")
+    reclaim.join()
+    assert told == [(f"{namespace}/runner",)]
+    assert not api.find("v1", "Node", name)
+    assert node_of(api, after)["metadata"]["name"] != name
+    assert names(api.list("v1", "Pod", namespace)) == {"after"}
+    log = (cluster.folder / "logs" / "autoscaler.log").read_text()
+    assert f"{name} is gone: t4-spot asks for another" in log
+
+
+def test_only_a_spot_node_can_be_reclaimed(cluster: Lab, api: Api, groups: dict[str, Group]) -> None:
+    with pytest.raises(LabInputError, match=r"system-0 is no spot node[\s\S]*there is none now"):
+        spot.reclaim(cluster, "system-0")
+    with pytest.raises(LabInputError, match=r"no node group t4-spto[\s\S]*t4-spot"):
+        spot.set_shortage(cluster, ["t4-spto"])
+    assert spot.shortage(cluster.folder) == frozenset()
+
+
+def _plugin_places(stack: Stack) -> dict[str, object]:
+    """Where the pods of the device plugin may go."""
+    values = device_plugin.values(stack.fleet)
+    return {key: values[key] for key in ("tolerations", "affinity")}
+
+
+def _ready(node: Object) -> bool:
+    conditions = node["status"].get("conditions") or []
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+def _pods_on(api: Api, node: str) -> set[str]:
+    here = api.list("v1", "Pod", fieldSelector=f"spec.nodeName={node}")
+    return {pod["metadata"].get("labels", {}).get("app", pod["metadata"]["name"]) for pod in here}

@@ -1,0 +1,156 @@
+"""Kubernetes objects of a fleet, as its program declares them and its charts' programs make them."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from infra import runner_pod
+from paddock.fleet import Fleet, nodes
+from paddock.lab import pods
+from paddock.lab.api import Api, Object
+from paddock.plan.graph import Graph
+from paddock.plan.values import Secret
+
+ENDS_AFTER, STARTS_AFTER = "lab.paddock.dev/ends-after", "lab.paddock.dev/starts-after"
+
+
+def objects(graph: Graph) -> list[Object]:
+    """What the program puts into the cluster by itself, in order; Helm releases are none of it."""
+    found = (each.inputs for each in graph.resources.values() if each.type.startswith("kubernetes:"))
+    return [_plain(inputs) for inputs in found if "kind" in inputs]
+
+
+def of_kind(graph: Graph, kind: str) -> list[Object]:
+    return [each for each in objects(graph) if each["kind"] == kind]
+
+
+def runner(fleet: Fleet, name: str, pod_name: str = "runner", **annotations: str) -> Object:
+    """The pod that a scale set makes for a job, with another image."""
+    return _pod(fleet, name, pod_name, runner_pod.runner_template(fleet, name), annotations)
+
+
+def runners(fleet: Fleet) -> Iterator[Object]:
+    """Every pod that a job of the fleet is given."""
+    for name, spec in fleet.runners.items():
+        yield runner(fleet, name, f"{name}-runner")
+        if spec.container == "kubernetes-novolume":
+            template = runner_pod.job_template(fleet, name)
+            template["spec"]["containers"][0]["name"] = "job"  # the hook gives it its own name
+            yield _pod(fleet, name, f"{name}-job", template, {})
+
+
+def runner_set(fleet: Fleet, name: str) -> Object:
+    """The AutoscalingRunnerSet that ARC's chart renders from the values of a scale set: its fields that are values."""
+    values = runner_pod.scale_set_values(fleet, name, "credential")
+    kept = ("githubConfigUrl", "githubConfigSecret", "runnerGroup", "runnerScaleSetName", "minRunners", "maxRunners")
+    return {
+        "apiVersion": "actions.github.com/v1alpha1",
+        "kind": "AutoscalingRunnerSet",
+        "metadata": {"name": fleet.scale_set(name), "namespace": runner_pod.namespace(fleet.runners[name])},
+        "spec": {
+            **{key: values[key] for key in kept},
+            "runnerScaleSetLabels": values["scaleSetLabels"],
+            "listenerTemplate": values["listenerTemplate"],
+            "template": values["template"],
+        },
+    }
+
+
+def daemonset(name: str, namespace: str, spec: Mapping[str, Any], **annotations: str) -> Object:
+    """A DaemonSet of one container. `spec`: what its pods have beside it."""
+    labels = {"app": name}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels, "annotations": annotations},
+                "spec": {"containers": [{"name": name, "image": "any"}], **spec},
+            },
+        },
+    }
+
+
+def plain_pod(name: str, namespace: str, **spec: Any) -> Object:
+    """A pod of one container that asks for nothing."""
+    meta = {"name": name, "namespace": namespace}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": meta,
+        "spec": {"containers": [{"name": "x", "image": "any"}], **spec},
+    }
+
+
+def gpu_nodes(api: Api) -> list[Object]:
+    return api.list("v1", "Node", labelSelector=f"{nodes.GPU}.present=true")
+
+
+def waits(api: Api, pod: Object) -> bool:
+    """Whether the scheduler found no node for it."""
+    return pods.waits_for_room(again(api, pod))
+
+
+def again(api: Api, thing: Object) -> Object:
+    """The object as it is now."""
+    meta = thing["metadata"]
+    return api.get(thing["apiVersion"], thing["kind"], meta["name"], meta.get("namespace", ""))
+
+
+def until(true: Callable[[], Any], seconds: float = 20) -> Any:
+    """Waits for a condition and returns what it gave."""
+    deadline = time.monotonic() + seconds
+    while not (found := true()):
+        assert time.monotonic() < deadline, f"not so after {seconds} s"
+        time.sleep(0.1)
+    return found
+
+
+def lost(asked: Any, made: Any, at: str = "") -> Iterator[str]:
+    """Fields that were asked for and that the server dropped; it may add some, and write amounts in its own way."""
+    if isinstance(asked, dict):
+        for key, value in asked.items():
+            if key in made:
+                yield from lost(value, made[key], f"{at}.{key}")
+            elif value and key != "stringData":
+                yield f"{at}.{key}"
+    elif isinstance(asked, list):
+        if len(made) < len(asked):
+            yield at
+        for number, (value, kept) in enumerate(zip(asked, made, strict=False)):
+            yield from lost(value, kept, f"{at}[{number}]")
+
+
+def _pod(fleet: Fleet, name: str, pod_name: str, template: Object, annotations: Mapping[str, str]) -> Object:
+    made = copy.deepcopy(template)
+    meta = made.get("metadata", {})
+    for container in made["spec"]["containers"]:
+        container.setdefault("image", "any")
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": pod_name,
+            "namespace": runner_pod.namespace(fleet.runners[name]),
+            "labels": meta.get("labels", {}),
+            "annotations": {**meta.get("annotations", {}), **annotations},
+        },
+        "spec": made["spec"],
+    }
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case Secret(value=inner):
+            return _plain(inner)
+        case Mapping():
+            return {key: _plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_plain(item) for item in value]
+        case _:
+            return value
