@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
+from shutil import which
 
 import pytest
 
-from tests.support.nvml import PROFILES, Driver, installed
+from tests.support.nvml import PROFILES, Driver, installed, library
 
 
 @pytest.fixture
@@ -15,8 +17,17 @@ def driver() -> Iterator[Callable[[str | Driver], Driver]]:
     """Makes a driver answer in this test, by name of a profile or as given; the last one made answers."""
     with ExitStack() as open_drivers:
 
-        def install(which: str | Driver) -> Driver:
-            made = PROFILES[which]() if isinstance(which, str) else which
+        def install(wanted: str | Driver) -> Driver:
+            made = PROFILES[wanted]() if isinstance(wanted, str) else wanted
             return open_drivers.enter_context(installed(made))
 
         yield install
+
+
+@pytest.fixture(scope="session")
+def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a made-up driver library for LD_LIBRARY_PATH of a program; libnvml.c says what it reads."""
+    compiler = which("cc") or which("gcc")
+    if compiler is None:
+        pytest.skip("no C compiler on PATH for the made-up driver library")
+    return library(tmp_path_factory.mktemp("nvml"), compiler).parent

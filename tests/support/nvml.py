@@ -8,10 +8,13 @@ written here answers NotSupported, as a real driver does.
 from __future__ import annotations
 
 import ctypes
+import re
+import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pynvml
@@ -488,6 +491,19 @@ def installed(driver: Driver) -> Iterator[Driver]:
         pynvml.nvmlLib, pynvml._nvmlLib_refcount = saved[0], saved[2]
         cache.clear()
         cache.update(saved[1])
+
+
+def library(folder: Path, compiler: str = "cc") -> Path:
+    """Compiles libnvml.c into `folder`, which goes into LD_LIBRARY_PATH of a program that shall see its GPUs."""
+    source = Path(__file__).with_name("libnvml.c")
+    written = set(re.findall(r"\b(nvml\w+)[(,]", source.read_text()))
+    known = set(re.findall(r'_nvmlGetFunctionPointer\("(nvml\w+)"\)', Path(pynvml.__file__).read_text()))
+    rest = folder / "rest.c"
+    rest.write_text("".join(f"int {name}(void) {{ return {NOT_SUPPORTED}; }}\n" for name in sorted(known - written)))
+    built = folder / "libnvidia-ml.so.1"
+    command = [compiler, "-O2", "-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1", "-o", built, source, rest]
+    subprocess.run(command, check=True)
+    return built
 
 
 def card(model: str, **changes: Any) -> Card:

@@ -12,6 +12,8 @@ from paddock.gpu.model import Closeness, Gpu, NvLink, Pair
 
 _STATE, _ERRORS = 165, (161, 162, 163)
 """Fields of one link: its state; its replays, recoveries and CRC errors."""
+_READ = 0
+"""NVML_P2P_CAPS_INDEX_READ, which nvidia-ml-py has as a tuple."""
 _ENDS: dict[int, Literal["gpu", "cpu", "switch"]] = {0: "gpu", 1: "cpu", 2: "switch"}
 _ANCESTORS: dict[int, Closeness] = {
     0: "same-board", 10: "pcie-switch", 20: "pcie-switches", 30: "host-bridge", 40: "numa-node", 50: "system",
@@ -57,7 +59,7 @@ def _pair(calls: Calls, one: tuple[Device, Gpu], other: tuple[Device, Gpu], root
     (device, a), (far, b) = one, other
     level = calls.between("nvmlDeviceGetTopologyCommonAncestor", device, far)
     near = pci.closeness(a.pci_address, b.pci_address, root) if level is None else _ANCESTORS.get(level)
-    peer = calls.between("nvmlDeviceGetP2PStatus", device, far, calls.nvml.NVML_P2P_CAPS_INDEX_READ)
+    peer = calls.between("nvmlDeviceGetP2PStatus", device, far, _READ)
     known = peer is not None and peer != calls.nvml.NVML_P2P_STATUS_UNKNOWN
     return Pair(a.index, b.index, near, _between(a, b), peer == calls.nvml.NVML_P2P_STATUS_OK if known else None)
 
