@@ -17,7 +17,7 @@ RUNNER_LABEL = "actions-ephemeral-runner"
 FINALIZER = "autoscalingrunnerset.actions.github.com/finalizer"
 ID = "runner-scale-set-id"
 """Annotation with the set's number at GitHub."""
-_NAME, _NAMESPACE = "actions.github.com/scale-set-name", "actions.github.com/scale-set-namespace"
+SET_LABEL, _NAMESPACE = "actions.github.com/scale-set-name", "actions.github.com/scale-set-namespace"
 _UNLIMITED = 2**31 - 1
 _LETTERS = string.ascii_lowercase + string.digits
 
@@ -117,7 +117,7 @@ def surplus(runners: Iterable[Object]) -> list[Object]:
 
 def _marks(runner_set: Object) -> dict[str, str]:
     meta = runner_set["metadata"]
-    return {RUNNER_LABEL: "True", _NAME: meta["name"], _NAMESPACE: meta["namespace"]}
+    return {RUNNER_LABEL: "True", SET_LABEL: meta["name"], _NAMESPACE: meta["namespace"]}
 
 
 def _github(runner_set: Object) -> Mapping[str, str]:

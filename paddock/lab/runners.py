@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from paddock.lab import beside
+from paddock.lab import beside, jobs
 from paddock.lab.api import Api, Object
 from paddock.lab.control_plane import Lab
 from paddock.lab.github.control import Control
@@ -43,20 +43,21 @@ class Programs:
         known = {each["name"]: each for each in self.github.runners()}
         pods = self.api.list("v1", "Pod", labelSelector=f"{RUNNER_LABEL}=True")
         for pod in pods:
-            if pod["metadata"]["name"] in known:
-                self._follow(pod)
+            if (runner := known.get(pod["metadata"]["name"])) is not None:
+                self._follow(pod, fresh=not runner["online"])
         there = {pod["metadata"]["name"] for pod in pods}
         for name, runner in known.items():
             if runner["online"] and name not in there:
                 beside.say(f"{name}: its pod is lost")
                 self.github.ended(name, "failed")
 
-    def _follow(self, pod: Object) -> None:
+    def _follow(self, pod: Object, *, fresh: bool) -> None:
         name, phase = pod["metadata"]["name"], pod["status"].get("phase")
         if phase in ("Succeeded", "Failed"):
             self.github.ended(name, phase.lower())
         elif phase == "Running" and not pod["metadata"].get("deletionTimestamp"):
-            job = self.github.online(name, facts(pod))
+            node = self.api.find("v1", "Node", pod["spec"]["nodeName"]) if fresh else None
+            job = self.github.online(name, facts(pod, node) if fresh else {})
             if job and job["state"] == "completed":  # someone canceled it
                 self.api.patch(pod, {"status": {"phase": "Succeeded"}}, "status")
             elif job and ENDS_AFTER not in (pod["metadata"].get("annotations") or {}):
@@ -64,8 +65,8 @@ class Programs:
                 self.api.patch(pod, {"metadata": {"annotations": {ENDS_AFTER: f"{job['seconds']:.3f}s"}}})
 
 
-def facts(pod: Object) -> Object:
-    """What a job's life needs to know of its pod, when that is gone."""
+def facts(pod: Object, node: Object | None) -> Object:
+    """What a job's life needs to know of its pod and node, when they are gone."""
     conditions = {each["type"]: each for each in pod["status"].get("conditions") or []}
     return {
         "name": pod["metadata"]["name"],
@@ -73,6 +74,7 @@ def facts(pod: Object) -> Object:
         "created": pod["metadata"]["creationTimestamp"],
         "node": pod["spec"].get("nodeName", ""),
         "scheduled": conditions.get("PodScheduled", {}).get("lastTransitionTime"),
+        **(jobs.node_facts(node) if node else {}),
     }
 
 

@@ -1,0 +1,234 @@
+"""One GPU job, from its push to the node that is given back, told as it happens."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any
+
+from paddock.fleet import Stack, nodes
+from paddock.lab import github, jobs, pods
+from paddock.lab.api import Api, Object
+from paddock.lab.control_plane import Lab
+from paddock.lab.errors import LabError, LabInputError
+from paddock.lab.jobs import Life
+from paddock.lab.scaling import Group
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+JOB_SECONDS = 5.0
+PATIENCE_SECONDS = 60.0
+"""Beyond the job's own length, a boot, and the time after which a node counts as idle."""
+LOOK_SECONDS = 0.2
+_LONGEST_SECONDS = 24 * 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What became of the job."""
+
+    runner: str
+    life: Life
+    pool: str
+    nodes_left: int
+    missing: str = ""
+    """The step that did not come in time."""
+    said: tuple[str, ...] = ()
+    """Its pod's events, where a step is missing."""
+    fix: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return not self.missing and self.life.result == "succeeded"
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "ok": self.ok,
+            "runner": self.runner,
+            "pool": self.pool,
+            "nodes_left": self.nodes_left,
+            **self.life.document(),
+            "missing": self.missing,
+            "events": list(self.said),
+            "fix": self.fix,
+        }
+
+
+def demo(
+    lab: Lab,
+    stack: Stack,
+    *,
+    job_seconds: float = JOB_SECONDS,
+    out: IO[str] | None = None,
+    runner: str = "",
+    bound: float | None = None,
+) -> Story:
+    """Pushes a job for `runner`, the fleet's first by default, and follows it until its pool is empty again.
+
+    Every step is a line in `out` as it comes; without `out` nothing is printed. `bound`: seconds for all of it. A step
+    that does not come is told in the story, and its job is canceled. Raises LabError and LabInputError.
+    """
+    name = _runner(stack, runner)
+    pool = stack.fleet.runners[name].pool
+    if not (math.isfinite(job_seconds) and 0 < job_seconds <= _LONGEST_SECONDS):
+        raise LabInputError(f"a job cannot work for {job_seconds} seconds\n    expected: more than 0, at most a day")
+    url = github.url_of(lab)
+    if not lab.up or not url:
+        raise LabError(f"the lab in {lab.folder} is not up\n    fix: ./inv lab.up")
+    groups, pause = _groups(lab, pool)
+    control, screen = github.Control(url), _Screen(out)
+    with Api.of(lab.kubeconfig) as api:
+        labels = stack.fleet.labels(name)
+        pushed = control.push(labels, job_seconds, f"demo of {name}")
+        screen.say(f"job {pushed['id']}: runs-on [{', '.join(labels)}], {job_seconds:g} s of work, for pool {pool}")
+        deadline = time.monotonic() + (PATIENCE_SECONDS + job_seconds + pause if bound is None else bound)
+        try:
+            life, left = _follow(api, control, pushed["id"], pool, sum(each.min for each in groups), deadline, screen)
+            missing = _missing(life, left > sum(each.min for each in groups))
+            if not missing:
+                return Story(name, life, pool, left)
+            story = Story(name, life, pool, left, missing, _events(api, life), _fix(api, lab, life, missing, groups))
+        finally:
+            screen.done()
+            control.cancel(pushed["id"])  # nothing, where it is completed
+    screen.say(f"{story.missing!r} did not come in time{': ' if life.why else ''}{life.why}")
+    for line in story.said:
+        screen.say(f"    | {line}")
+    screen.say(f"    fix: {story.fix}")
+    return story
+
+
+def _follow(
+    api: Api, control: github.Control, job: int, pool: str, least: int, deadline: float, screen: _Screen
+) -> tuple[Life, int]:
+    """Looks until the job is over and its pool as small as it gets, or the time is up."""
+    life: Life | None = None
+    told: set[str] = set()
+    while True:
+        seen = jobs.look(api, control)
+        found = next(each for each in jobs.of(seen) if each.job == job)
+        life = found.after(life)
+        if life.node and life.node not in seen.nodes:
+            life = life.seen("node gone", time.time())
+        left = sum((node["metadata"].get("labels") or {}).get(nodes.POOL) == pool for node in seen.nodes.values())
+        for step in life.steps:
+            if step.name not in told and step.at is not None:
+                told.add(step.name)
+                screen.say(f"{life.seconds(step.name):8.1f} s  {step.name:<10}  {step.note}".rstrip())
+        over = life.state == "completed"
+        if over and left <= least:
+            screen.say(f"pool {pool} is back at {left} node{'' if left == 1 else 's'}")
+            return life, left
+        if time.monotonic() >= deadline:
+            return life, left
+        screen.waits(f"{left} nodes of pool {pool} to be given back" if over else life.why)
+        time.sleep(LOOK_SECONDS)
+
+
+def _missing(life: Life, crowded: bool) -> str:
+    """The first step that did not come."""
+    for step in life.steps:
+        if step.at is None and step.name not in jobs.OPTIONAL | {"node gone"} and step.note != "unknown":
+            return step.name
+    return "node gone" if crowded else ""
+
+
+def _events(api: Api, life: Life) -> tuple[str, ...]:
+    namespace, _, name = life.pod.partition("/")
+    if not name:
+        return ()
+    found = api.list("v1", "Event", namespace, fieldSelector=f"involvedObject.name={name}")
+    return tuple(f"{event['reason']}: {event.get('message', '')}" for event in found[-8:])
+
+
+def _fix(api: Api, lab: Lab, life: Life, missing: str, groups: tuple[Group, ...]) -> str:
+    logs = lab.folder / "logs"
+    match missing:
+        case "acquired":
+            return f"is the stack applied, and does its scale set have these labels? {logs}/arc.log says what ARC did"
+        case "pod made":
+            return (
+                f"{logs}/arc.log says what ARC did; a quota or an admission policy of the namespace may refuse the pod"
+            )
+        case "scheduled":
+            namespace, _, name = life.pod.partition("/")
+            pod = api.find("v1", "Pod", name, namespace) if name else None
+            whys = [f"node group {group.name} {why}" for group in groups if pod and (why := refusal(pod, group))]
+            whole = "the pod's template and the pool agree; is the pool at its maximum?"
+            return f"{'; '.join(whys) or whole} {logs}/autoscaler.log says what was decided"
+        case "node gone":
+            return f"pods hold the nodes (./inv lab.status shows which), or see {logs}/autoscaler.log"
+        case _:
+            return f"{logs}/runners.log says what became of the runner"
+
+
+def refusal(pod: Object, group: Group) -> str:
+    """Why a node of a group could not take a pod even if it were empty; nothing where it could."""
+    node = group.template
+    if not pods.selects(pod, node.labels):
+        return "has not the labels that the pod asks for"
+    if not pods.tolerates(pod, node.taints):
+        taints = ", ".join(f"{each['key']}={each.get('value', '')}:{each['effect']}" for each in node.taints)
+        return f"has a taint that the pod does not tolerate: {taints}"
+    asked = pods.requests(pod)
+    short = [name for name, amount in asked.items() if amount > node.resources.get(name, 0)]
+    return f"has too little {', '.join(short)}" if short else ""
+
+
+def _runner(stack: Stack, name: str) -> str:
+    known = list(stack.fleet.runners)
+    if not known:
+        raise LabInputError(f"stack {stack.name} has no runners\n    fix: add one under `runners:`")
+    if name and name not in known:
+        close = difflib.get_close_matches(name, known, 1)
+        hint = f"did you mean {close[0]}?" if close else f"expected: one of {', '.join(known)}"
+        raise LabInputError(f"stack {stack.name} has no runner {name!r}\n    {hint}")
+    return name or known[0]
+
+
+def _groups(lab: Lab, pool: str) -> tuple[tuple[Group, ...], float]:
+    """The node groups of a pool, and the seconds that a boot and the wait of an idle node take."""
+    try:
+        told: Mapping[str, Any] = json.loads((lab.folder / "groups.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise LabError(f"the lab in {lab.folder} follows no node groups\n    fix: ./inv lab.up") from None
+    found = tuple(Group(**each) for each in told["groups"] if each["pool"] == pool)
+    boot = max((group.boot_seconds + group.plugin_seconds for group in found), default=0.0)
+    return found, boot + told["idle_seconds"]
+
+
+class _Screen:
+    """Lines as they come; on a terminal also what is waited for."""
+
+    def __init__(self, out: IO[str] | None) -> None:
+        self._console: Console | None = None
+        if out is not None:
+            from paddock.terminal import console
+
+            self._console = console(out)
+        self._status: Any = None
+
+    def say(self, text: str) -> None:
+        if self._console:
+            self._console.print(text, soft_wrap=True, markup=False)
+
+    def waits(self, text: str) -> None:
+        if not self._console or not self._console.is_terminal:
+            return
+        if self._status is None:
+            self._status = self._console.status("")
+            self._status.start()
+        from rich.markup import escape
+
+        self._status.update(escape(f"waits for: {text}"[: self._console.width - 4]))
+
+    def done(self) -> None:
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
