@@ -106,7 +106,11 @@ def down(folder: Path, *, keep: bool = False) -> tuple[str, ...]:
     if not (folder / "lab.json").exists():
         return ()
     with state.locked(folder):
-        lab = status(folder)
+        try:
+            lab = status(folder)
+        except LabError:  # its file tells nothing, but its processes do
+            found = {str(process.pid): process for process in processes.marked(folder)}
+            lab = Lab(folder, {}, found, (), known=False)
         _stop(lab)
         if keep:
             state.write(folder, State(lab.ports, {}, processes.boot()))
@@ -127,7 +131,8 @@ def run_beside(folder: Path, name: str, command: Sequence[str | Path], environme
         def record(process: Process) -> None:
             state.write(folder, known.with_process(name, process))
 
-        return processes.start(command, folder / "logs" / f"{name}.log", record, environment)
+        own = {**environment, processes.MARK: str(folder)}
+        return processes.start(command, folder / "logs" / f"{name}.log", record, own)
 
 
 def choose_ports(first: int | None, before: Mapping[str, int] | None = None) -> dict[str, int]:
@@ -175,6 +180,7 @@ def _start(folder: Path, found: Mapping[str, Path], ports: Mapping[str, int], pr
 
         # HOME and the caches that programs make there stay out of it; proxies would be asked for loopback.
         environment = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(folder / "run")}
+        environment[processes.MARK] = str(folder)
         processes.start(lines[name], folder / "logs" / f"{name}.log", record, environment)
 
     def ready(name: str, path: str, token: str = "") -> None:
@@ -218,10 +224,10 @@ def clean(lab: Lab, progress: Progress) -> None:
     known = state.read(lab.folder)
     if known is None:
         return
+    _stop(lab)
     if lab.running or lab.ended:
         gone = f"{len(lab.ended)} of its {len(lab.ended) + len(lab.running)} processes are gone"
         progress.say(f"           cleaning up after a lab that was not ended by lab.down: {gone}")
-        _stop(lab)
     if known.boot != processes.boot() and (lab.folder / "etcd").exists():
         progress.say("           the machine was started anew since: its objects are not kept")
         shutil.rmtree(lab.folder / "etcd")
@@ -230,11 +236,12 @@ def clean(lab: Lab, progress: Progress) -> None:
 
 def _stop(lab: Lab) -> None:
     """Clients before the API server, and that before etcd, so that nobody waits for one that is gone."""
-    last = ("kube-apiserver", "etcd")
-    first = [process for name, process in lab.running.items() if name not in last]
-    processes.stop(first)
-    for name in last:
-        processes.stop([lab.running[name]] if name in lab.running else [])
+    last = [lab.running[name] for name in ("kube-apiserver", "etcd") if name in lab.running]
+    processes.stop(process for process in lab.running.values() if process not in last)
+    # What those started, and a run of the engine whose command was killed.
+    processes.stop(process for process in processes.marked(lab.folder) if process not in last)
+    for process in last:
+        processes.stop([process])
 
 
 def _answers(port: int, path: str, trust: ssl.SSLContext, token: str) -> bool:

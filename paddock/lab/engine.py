@@ -24,6 +24,7 @@ import paddock
 from paddock.lab import engine_process, engine_result, programs
 from paddock.lab.engine_result import EngineError, Operation, Result, State, Step
 from paddock.lab.errors import LabInputError
+from paddock.lab.processes import MARK
 from paddock.lab.providers.aws import ACCOUNT, KUBECONFIG
 from paddock.lab.providers.faults import VARIABLE as FAULTS
 from paddock.lab.providers.server import STORE
@@ -240,6 +241,7 @@ class Engine:
         stub = self._stub()
         path = [stub, *path] if self.kubeconfig else [*path, stub]
         told = {
+            MARK: str(self.state),
             STORE: str(self.store),
             FAULTS: json.dumps(self.faults) if self.faults else "",
             KUBECONFIG: str(self.kubeconfig or ""),

@@ -14,6 +14,8 @@ from pathlib import Path
 from paddock.lab.errors import LabError
 
 GRACE_SECONDS = 10.0
+MARK = "PADDOCK_LAB_FOLDER"
+"""In the environment of everything that a lab starts, and so of what that starts in turn: the lab's folder."""
 _STOPPING = {signal.SIGINT, signal.SIGTERM}
 
 
@@ -61,6 +63,22 @@ def stop(processes: Iterable[Process], grace: float = GRACE_SECONDS) -> None:
     left = _wait(left, 5)
     if left:
         raise LabError(f"processes {', '.join(str(process.pid) for process in left)} do not end, even by SIGKILL")
+
+
+def marked(folder: Path) -> list[Process]:
+    """What has this folder, or one in it, for its mark; none where the system does not tell (without /proc)."""
+    wanted = f"{MARK}={folder}".encode()
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            variables = path.read_bytes().split(b"\0")
+        except OSError:  # another user's, or gone
+            continue
+        if any(each == wanted or each.startswith(wanted + b"/") for each in variables):
+            pid = int(path.parent.name)
+            if pid != os.getpid() and (started := start_time(pid)):
+                found.append(Process(pid, started))
+    return found
 
 
 def start_time(pid: int) -> str | None:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from paddock.lab import processes
 from paddock.lab.engine import Engine
 
 
@@ -29,10 +30,12 @@ class Recovered:
 
 
 def recover(engine: Engine) -> Recovered:
-    """Makes a stack whole again after a run that was killed: frees it, and tells the engine what was made unseen.
+    """Makes a stack whole again after a run that was killed: ends what is left of it, frees the stack, and tells the
+    engine what was made unseen.
 
-    Nothing is changed where nothing is pending. Raises EngineError.
+    Nothing else is changed where nothing is pending. Raises EngineError.
     """
+    processes.stop(processes.marked(engine.state))
     engine.unlock()
     kept = json.loads(engine.exported())
     if not kept["deployment"].get("pending_operations"):

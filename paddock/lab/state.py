@@ -18,7 +18,13 @@ from paddock.lab.certificates import write_private
 from paddock.lab.errors import LabError, LabInputError
 from paddock.lab.processes import Process
 
-_OURS = ("lab.json", "pki", "etcd", "logs", "kubeconfigs", "kubeconfig", "groups.json", "run")
+VERSION = 1
+"""Of the file. A lab of another version is ended, not read."""
+_LOCKS = ("lock", "command.lock")
+_OURS = (
+    *("lab.json", "pki", "etcd", "logs", "kubeconfigs", "kubeconfig", "groups.json", "run"),
+    *("engine", "charts", "github"),
+)
 """What `remove` takes away. The folder may hold other things of the user's."""
 
 
@@ -37,7 +43,7 @@ class State:
 
     def document(self) -> dict[str, Any]:
         processes = {name: {"pid": each.pid, "started": each.started} for name, each in self.processes.items()}
-        return {"version": 1, "ports": dict(self.ports), "processes": processes, "boot": self.boot}
+        return {"version": VERSION, "ports": dict(self.ports), "processes": processes, "boot": self.boot}
 
 
 def folder(name: str) -> Path:
@@ -67,6 +73,8 @@ def read(where: Path) -> State | None:
     path = where / "lab.json"
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
+        if found["version"] != VERSION:
+            raise ValueError(f"it is of version {found['version']}, and this is of version {VERSION}")
         processes = {name: Process(int(each["pid"]), str(each["started"])) for name, each in found["processes"].items()}
         return State({str(name): int(port) for name, port in found["ports"].items()}, processes, str(found["boot"]))
     except FileNotFoundError:
@@ -74,7 +82,7 @@ def read(where: Path) -> State | None:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise LabError(
             f"{path} is no lab's state: {error}\n"
-            f"    fix: end what still runs of it (`ps`: programs whose options name {where}), then delete the folder"
+            "    fix: ./inv lab.down, which ends what still runs of it and forgets the rest"
         ) from None
 
 
@@ -91,21 +99,42 @@ def remove(where: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
-    (where / "lock").unlink(missing_ok=True)
+    for name in _LOCKS:
+        (where / name).unlink(missing_ok=True)
     with contextlib.suppress(OSError):
         where.rmdir()
 
 
 @contextlib.contextmanager
+def alone(where: Path) -> Iterator[None]:
+    """Keeps two of the user's commands from working on one lab at once, from their first step to their last.
+
+    Where there is no lab there is nothing to keep. Raises LabInputError.
+    """
+    with _locked(where / _LOCKS[1]) if where.exists() else contextlib.nullcontext():
+        yield
+
+
+@contextlib.contextmanager
 def locked(where: Path) -> Iterator[None]:
-    """Keeps two commands from changing one lab at once; the system takes the lock back from one that dies."""
-    with (where / "lock").open("a") as held:
+    """Keeps two processes from changing the state at once. Raises LabInputError."""
+    with _locked(where / _LOCKS[0]):
+        yield
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """The system takes the lock back from one that dies."""
+    busy = f"another command is starting or ending the lab in {path.parent}\n    fix: wait for it, then run this again"
+    try:
+        held = path.open("a")
+    except FileNotFoundError:  # it has just ended the lab
+        raise LabInputError(busy) from None
+    with held:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise LabInputError(
-                f"another command is starting or ending the lab in {where}\n    fix: wait for it, then run this again"
-            ) from None
+            raise LabInputError(busy) from None
         except OSError:
             pass  # a file system without locks: two commands at once are then the user's to avoid
         yield

@@ -23,9 +23,9 @@ STUBBORN = [
 ]
 
 
-def start(tmp_path: Path, command: list[str]) -> Process:
+def start(tmp_path: Path, command: list[str], lab: Path | None = None) -> Process:
     log = tmp_path / "log"
-    process = processes.start(command, log, lambda _: None, os.environ)
+    process = processes.start(command, log, lambda _: None, {**os.environ, processes.MARK: str(lab)})
     while b"here" not in log.read_bytes():
         assert process.alive
     return process
@@ -72,12 +72,33 @@ def test_state_survives_writing_and_reading(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", '{"processes": {}}', '{"processes": {"etcd": {}}, "ports": {}, "boot": ""}']
+    ("text", "said"),
+    [
+        ("", "Expecting value"),
+        ('{"version": 1, "ports": {"etcd', "Unterminated string"),
+        ("[]", "list indices"),
+        ('{"version": 1, "processes": {}}', "'ports'"),
+        ('{"version": 1, "processes": {"etcd": {}}, "ports": {}, "boot": ""}', "'pid'"),
+        ('{"version": 9, "processes": {}, "ports": {}, "boot": ""}', "of version 9, and this is of version 1"),
+    ],
 )
-def test_a_broken_state_says_what_to_do(tmp_path: Path, text: str) -> None:
+def test_a_state_that_cannot_be_read_says_so_and_how_to_be_rid_of_it(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "lab.json").write_text(text)
-    with pytest.raises(LabError, match="then delete the folder"):
+    with pytest.raises(LabError, match=rf"is no lab's state: .*{said}.*\n    fix: ./inv lab.down"):
         control_plane.status(tmp_path)
+    process = start(tmp_path, SLEEP, lab=tmp_path)
+    assert control_plane.down(tmp_path) == (str(process.pid),)
+    assert not process.alive
+    assert not (tmp_path / "lab.json").exists()
+
+
+def test_what_a_lab_has_started_is_found_by_its_mark(tmp_path: Path) -> None:
+    lab = tmp_path / "dev"
+    started = [start(tmp_path, SLEEP, lab=folder) for folder in (lab, lab / "engine", tmp_path / "dev-2")]
+    try:
+        assert {process.pid for process in processes.marked(lab)} == {process.pid for process in started[:2]}
+    finally:
+        processes.stop(started)
 
 
 def test_the_folder_is_for_its_user_alone(tmp_path: Path) -> None:
