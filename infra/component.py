@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import pulumi
 import pulumi_aws as aws
@@ -13,8 +13,13 @@ import pulumi_aws as aws
 class Component(pulumi.ComponentResource):
     """A room of the program. Children take providers and protection from it, never its other options."""
 
+    formerly: ClassVar[Sequence[str]] = ()
+    """Names that the class had: a stack that was made with one of them keeps the component, and all that is in it."""
+
     def __init__(self, name: str, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__(f"paddock:infra:{type(self).__name__}", name, {}, opts)
+        aliases = [pulumi.Alias(type_=_type(former)) for former in self.formerly]
+        opts = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(aliases=aliases))
+        super().__init__(_type(type(self).__name__), name, {}, opts)
         self.name = name
         self.permissions: list[pulumi.Resource] = []
         """Policies of the roles made here. A role without them is useless, and they are no dependency of its users."""
@@ -54,6 +59,10 @@ class Component(pulumi.ComponentResource):
             policy=document,
             opts=self.child(protect=True),
         )
+
+
+def _type(name: str) -> str:
+    return f"paddock:infra:{name}"
 
 
 def _key_policy(account: str, logs_of: str | None, volumes_of: str | None) -> Iterator[dict[str, Any]]:
