@@ -35,17 +35,19 @@ _SERVER_VERSION = "3.21"
 class Outcome:
     """A stack that was applied."""
 
+    result: Result
+    """What was done, with every diagnostic; its `seconds` are the run's alone."""
     resources: int
     """In the stack now."""
-    changed: int
-    """Of those, and of those that went: how many were not as they should be."""
-    seconds: float
     objects: bool
     """Whether Kubernetes objects and Helm releases are in the lab's cluster, and not with a stand-in."""
     charts: tuple[charts.Served, ...]
     outputs: Mapping[str, Any]
     """Of the stack; secrets are not shown."""
-    diagnostics: tuple[Diagnostic, ...]
+
+    @property
+    def warnings(self) -> tuple[Diagnostic, ...]:
+        return tuple(dict.fromkeys(found for found in self.result.diagnostics if found.severity == "warning"))
 
 
 def overlay(stack: Stack, *, kubeconfig: Path, charts: Path | None = None, github: str | None = None) -> Stack:
@@ -94,13 +96,11 @@ def applied(
     states = made.export()
     outputs = next(state.outputs for state in states.values() if state.type == "pulumi:pulumi:Stack")
     return Outcome(
+        result,
         resources=len(states),
-        changed=len(result.changes),
-        seconds=result.seconds,
         objects=made.real_kubernetes,
         charts=served,
         outputs={key: "[secret]" if isinstance(value, Secret) else value for key, value in outputs.items()},
-        diagnostics=tuple(dict.fromkeys(d for d in result.diagnostics if d.severity in ("warning", "error"))),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from threading import Thread
@@ -20,10 +20,8 @@ import yaml
 from paddock.fleet.loader import load
 from paddock.lab.engine import ROOT, Engine, EngineError, Programs, Result, State
 from paddock.lab.errors import LabInputError
-from paddock.lab.providers.diff import DEFAULTS
-from paddock.plan.graph import Graph, Resource
 from paddock.plan.run import plan_graph
-from paddock.plan.values import UNKNOWN, Ref, Secret
+from tests.support.engine import differences, is_default_provider, short
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("engine")]
 
@@ -316,77 +314,3 @@ def test_what_must_be_made_anew_comes_before_the_old_one_goes(small: Engine) -> 
     assert done["InstanceProfile::node"] == ("update",)
     assert before.id != after.id
     assert cloud(small) == SMALL
-
-
-def short(urn: str) -> str:
-    type_, _, name = urn.split("::", 2)[2].partition("::")
-    return f"{type_.rpartition(':')[2]}::{name}"
-
-
-def is_default_provider(state: State) -> bool:
-    return state.type.startswith("pulumi:providers:") and state.urn.rpartition("::")[2].startswith("default")
-
-
-def differences(planned: Graph, engine: Mapping[str, State], *, values: bool = True) -> Iterator[str]:
-    """Where the engine sees something else than the plan, resource by resource.
-
-    Not told, because a plan cannot know them: names that a provider makes up, and what is made of them; the version of
-    a provider, which the engine writes into it; what is inside a secret.
-    """
-    made_up = {str(state.inputs[key]) for state in engine.values() for key in state.inputs.get(DEFAULTS, ())}
-    for urn, resource in planned.resources.items():
-        state = engine[urn]
-        pairs: dict[str, tuple[Any, Any]] = {
-            "type": (resource.type, state.type),
-            "parent": (resource.parent, state.parent),
-            "custom": (resource.custom, state.custom),
-            "protect": (resource.protect, state.protect),
-            "ignoreChanges": (sorted(resource.ignore_changes), sorted(state.ignore_changes)),
-            "dependencies": (resource.dependencies, state.dependencies),
-            "propertyDependencies": (_behind(resource), state.property_dependencies),
-            "provider": (_provider(resource.provider), _provider(state.provider)),
-        }
-        if values and resource.custom:
-            pairs |= _inputs(resource, state, made_up)
-        for what, (plan, found) in pairs.items():
-            if plan != found:
-                yield f"{short(urn)}: {what}: planned {plan!r}, the engine has {found!r}"
-
-
-def _behind(resource: Resource) -> dict[str, tuple[str, ...]]:
-    return {key: urns for key, urns in resource.property_dependencies.items() if urns}
-
-
-def _provider(reference: str) -> str:
-    """Without the id, which is made up."""
-    return reference.rpartition("::")[0]
-
-
-def _inputs(resource: Resource, state: State, made_up: set[str]) -> dict[str, tuple[Any, Any]]:
-    found = {key: value for key, value in state.inputs.items() if not key.startswith("__")}
-    for key in state.inputs.get(DEFAULTS, ()):
-        del found[key]
-    if resource.type.startswith("pulumi:providers:"):
-        found.pop("version", None)
-    return {
-        f"input {key}": (_comparable(resource.inputs.get(key)), _comparable(_forget(found.get(key), made_up)))
-        for key in sorted({*resource.inputs, *found})
-    }
-
-
-def _forget(value: Any, made_up: set[str]) -> Any:
-    return UNKNOWN if isinstance(value, str) and any(name in value for name in made_up) else value
-
-
-def _comparable(value: Any) -> Any:
-    match value:
-        case Secret():
-            return Secret("")
-        case Ref(urn=urn):
-            return urn
-        case Mapping():
-            return {key: _comparable(item) for key, item in value.items()}
-        case list() | tuple():
-            return [_comparable(item) for item in value]
-        case _:
-            return value
