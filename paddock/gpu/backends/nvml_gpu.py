@@ -132,7 +132,7 @@ def now(calls: Calls, device: Device, running: tuple[Process, ...] | None) -> Gp
     ask, nvml, fields = calls.ask, calls.nvml, device.fields
     # The second version of the call fails on WSL.
     memory = calls.first(device, ("nvmlDeviceGetMemoryInfo", nvml.nvmlMemory_v2), ("nvmlDeviceGetMemoryInfo",))
-    celsius = calls.first(device, ("nvmlDeviceGetTemperatureV", 0), ("nvmlDeviceGetTemperature", 0))
+    celsius = calls.first(device, ("nvmlDeviceGetTemperature", 0), ("nvmlDeviceGetTemperatureV", 0))
     busy = ask(device, "nvmlDeviceGetUtilizationRates")
     reasons = calls.first(
         device, ("nvmlDeviceGetCurrentClocksEventReasons",), ("nvmlDeviceGetCurrentClocksThrottleReasons",)
