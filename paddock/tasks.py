@@ -169,25 +169,45 @@ def catalog_instances(
 @task(
     name="up",
     help={
-        "stack": "the stack whose nodes it simulates: Pulumi.<stack>.yaml",
+        "stack": "the stack to apply: Pulumi.<stack>.yaml",
         "port": "the first of six ports on loopback; by default ports that are free",
         "boot-seconds": "how long a simulated node takes to boot; 0 takes the published figures",
-        "json": "print what was started as JSON, and nothing else",
+        "keep": "leave running what runs when a later part fails, to look at it",
+        "json": "print what was started and applied as JSON, and nothing else",
     },
 )
-def lab_up(c: Context, stack: str = "dev", port: int = 0, boot_seconds: float = 3.0, json: bool = False) -> None:
-    """Start a real Kubernetes control plane on this machine, with the stack's nodes simulated."""
+def lab_up(
+    c: Context, stack: str = "dev", port: int = 0, boot_seconds: float = 3.0, keep: bool = False, json: bool = False
+) -> None:
+    """Apply a stack on this machine: real Pulumi and Kubernetes, stand-ins for AWS and GitHub, simulated nodes."""
     from paddock.lab import command
 
-    command.up(ROOT, stack, first_port=port or None, boot_seconds=boot_seconds or None, as_json=json)
+    command.up(ROOT, stack, first_port=port or None, boot_seconds=boot_seconds or None, keep=keep, as_json=json)
 
 
 @task(name="status", help={"stack": "the lab of this stack", "json": "print it as JSON"})
 def lab_status(c: Context, stack: str = "dev", json: bool = False) -> None:
-    """Show what of the lab runs, and what runs on its nodes."""
+    """Show what of the lab runs, what runs on its nodes, and how far its jobs are."""
     from paddock.lab import command
 
     if not command.status(stack, as_json=json):
+        raise Exit(code=1)
+
+
+@task(
+    name="demo",
+    help={
+        "stack": "the lab of this stack",
+        "runner": "the runner that the job is for; by default the fleet's first",
+        "job-seconds": "how long the job works",
+        "json": "print the job's life as JSON, and nothing else",
+    },
+)
+def lab_demo(c: Context, stack: str = "dev", runner: str = "", job_seconds: float = 5.0, json: bool = False) -> None:
+    """Push one GPU job into the lab and follow it, until its node is given back."""
+    from paddock.lab import command
+
+    if not command.show_demo(ROOT, stack, runner=runner, job_seconds=job_seconds, as_json=json):
         raise Exit(code=1)
 
 
@@ -250,5 +270,5 @@ def lock(c: Context, upgrade: bool = False, package: str = "") -> None:
 namespace = Collection(
     *(plan, schema, check, lint, lock, test),
     catalog=Collection(catalog_instances, catalog_refresh),
-    lab=Collection(lab_up, lab_status, lab_down),
+    lab=Collection(lab_up, lab_status, lab_demo, lab_down),
 )

@@ -8,117 +8,128 @@ import time
 from pathlib import Path
 from typing import Any
 
-from paddock.fleet import load
-from paddock.lab import control_plane, nodes, state
-from paddock.lab.api import Api, Unreachable
+from paddock.fleet import Stack, load
+from paddock.lab import arc, arc_programs, control_plane, demo, github, nodes, screen, stack, state
 from paddock.lab.control_plane import Lab
-from paddock.lab.errors import LabInputError
+from paddock.lab.engine import Programs
+from paddock.lab.errors import LabError, LabInputError
 from paddock.lab.progress import Progress
+from paddock.lab.screen import document
+from paddock.plan.run import plan_graph
 
 
 def up(
     root: Path,
-    stack: str,
+    name: str,
     *,
     first_port: int | None = None,
     boot_seconds: float | None = nodes.BOOT_SECONDS,
+    keep: bool = False,
     as_json: bool = False,
 ) -> None:
-    """Starts the lab of a stack. Raises LabError and FleetError."""
+    """Starts the lab of a stack and applies the stack in it; what is there already is brought to what the file says.
+
+    `keep` leaves what runs running when a later part fails. Raises LabError and FleetError.
+    """
     if boot_seconds is not None and not 0 <= boot_seconds <= 3600:
         raise LabInputError(f"{boot_seconds} is no time for a boot\n    expected: seconds, from 0 to 3600")
     progress = Progress(quiet=as_json)
-    read = load(root, stack)  # a mistake in the stack should not cost the time of a start
-    lab, started = control_plane.up(state.folder(stack), first_port=first_port, progress=progress)
+    read = load(root, name)  # a mistake in the stack should not cost the time of a start
+    lab, started = control_plane.up(state.folder(name), first_port=first_port, progress=progress)
     try:
-        with progress.step("nodes and autoscaler"):
-            nodes.bring(lab, read, boot_seconds=boot_seconds)
-    except BaseException:
-        if started:
+        applied, skipped = _fill(lab, read, root, boot_seconds, progress)
+    except BaseException as error:
+        if started and not keep:
             control_plane.down(lab.folder, keep=True)
+        if isinstance(error, LabError):
+            again = LabInputError if isinstance(error, LabInputError) else LabError
+            raise again(f"{error}\n{_way_on(started, keep)}") from error
         raise
     lab = control_plane.status(lab.folder)
     if as_json:
-        _print({**document(lab), "started": started, "seconds": progress.seconds, "total": progress.total})
+        timing = {"started": started, "seconds": progress.seconds, "total": progress.total}
+        _print({**document(lab), **timing, "applied": applied, "skipped": skipped})
         return
+    for sentence in skipped:
+        progress.say(f"          {sentence}")
     progress.say(f"{progress.total:7.1f} s  {'up' if started else 'it was up already'}")
     sys.stdout.write(f"export KUBECONFIG={lab.kubeconfig}\n")
 
 
-def status(stack: str, *, as_json: bool = False) -> bool:
+def _fill(
+    lab: Lab, read: Stack, root: Path, boot_seconds: float | None, progress: Progress
+) -> tuple[dict[str, Any] | None, list[str]]:
+    """Nodes, GitHub, the stack and ARC. Returns what was applied, and a sentence for each part that is not there."""
+    with progress.step("plan"):
+        graph = plan_graph(read)
+    with progress.step("nodes and autoscaler"):
+        nodes.bring(lab, read, boot_seconds=boot_seconds)
+    try:
+        Programs.find()
+    except LabInputError as error:
+        return None, [f"the stack is not applied, so no job can run: {error}"]
+    with progress.step("stand-in for GitHub"):
+        url = github.start(lab)
+    outcome = stack.applied(lab, read, root=root, graph=graph, github=url, progress=progress)
+    skipped = []
+    if not outcome.objects:
+        skipped.append("the Kubernetes provider is a stand-in: objects and charts are in Pulumi's state alone")
+    real = all(chart.real for chart in outcome.charts if "runner-scale-set" in chart.name)
+    absent = arc_programs.absent() or ("" if real else "its charts are not in PADDOCK_LAB_CHARTS")
+    with progress.step("stand-in for ARC" if absent else "ARC"):
+        (arc if absent else arc_programs).start(lab, url)
+    if absent:
+        skipped.append(f"a stand-in takes ARC's place: {absent}")
+    changed = sorted({each for operations in outcome.result.changes.values() for each in operations})
+    applied = {
+        "resources": outcome.resources,
+        "changes": {each: sum(each in made for made in outcome.result.changes.values()) for each in changed},
+        "seconds": round(outcome.result.seconds, 2),
+        "objects": outcome.objects,
+        "charts": [{"name": each.name, "version": each.version, "real": each.real} for each in outcome.charts],
+    }
+    return applied, skipped
+
+
+def _way_on(started: bool, keep: bool) -> str:
+    kept = "it runs on" if keep or not started else "it was ended, its state is kept (--keep leaves it running)"
+    return f"    the lab: {kept}; ./inv lab.up goes on from here, ./inv lab.down forgets it"
+
+
+def status(name: str, *, as_json: bool = False) -> bool:
     """Shows what runs where, and returns whether the lab is up."""
-    lab = control_plane.status(state.folder(stack))
+    lab = control_plane.status(state.folder(name))
     if as_json:
         _print(document(lab))
     elif not lab.known:
-        sys.stdout.write(f"no lab of {stack}; `./inv lab.up` starts one\n")
+        sys.stdout.write(f"no lab of {name}; `./inv lab.up` starts one\n")
     else:
-        _show(lab)
+        screen.show(lab)
     return lab.up
 
 
-def down(stack: str, *, keep: bool = False, as_json: bool = False) -> None:
+def show_demo(
+    root: Path, name: str, *, runner: str = "", job_seconds: float = demo.JOB_SECONDS, as_json: bool = False
+) -> bool:
+    """Runs one GPU job through the lab, and returns whether all of it happened. Raises LabError and FleetError."""
+    read = load(root, name)
+    lab = control_plane.status(state.folder(name))
+    story = demo.demo(lab, read, job_seconds=job_seconds, out=None if as_json else sys.stdout, runner=runner)
+    if as_json:
+        _print(story.document())
+    return story.ok
+
+
+def down(name: str, *, keep: bool = False, as_json: bool = False) -> None:
     """Ends the lab."""
     began = time.monotonic()
-    ended = control_plane.down(state.folder(stack), keep=keep)
+    ended = control_plane.down(state.folder(name), keep=keep)
     seconds = round(time.monotonic() - began, 2)
     if as_json:
         _print({"ended": list(ended), "seconds": seconds})
     else:
-        said = f"ended {len(ended)} processes in {seconds:.1f} s" if ended else f"nothing of a lab of {stack} runs"
+        said = f"ended {len(ended)} processes in {seconds:.1f} s" if ended else f"nothing of a lab of {name} runs"
         sys.stdout.write(f"{said}{'; its objects are kept' if keep else ''}\n")
-
-
-def document(lab: Lab) -> dict[str, Any]:
-    """The lab as JSON."""
-    return {
-        "up": lab.up,
-        "folder": str(lab.folder),
-        "kubeconfig": str(lab.kubeconfig),
-        "server": lab.server if lab.ports else "",
-        "ports": dict(lab.ports),
-        "processes": {name: process.pid for name, process in lab.running.items()},
-        "ended": list(lab.ended),
-        "nodes": _nodes(lab),
-    }
-
-
-def _nodes(lab: Lab) -> list[dict[str, Any]]:
-    if not lab.up:
-        return []
-    try:
-        with Api.of(lab.kubeconfig) as api:
-            return nodes.overview(api)
-    except Unreachable:
-        return []
-
-
-def _show(lab: Lab) -> None:
-    from rich.table import Table
-
-    from paddock.terminal import console
-
-    out = console()
-    head = "up" if lab.up else "not whole" if lab.running else "down"
-    out.print(f"{head}   {lab.server}   {lab.folder}", soft_wrap=True)
-    programs = Table(box=None, pad_edge=False)
-    for column in ("program", "process", "port"):
-        programs.add_column(column, justify="left" if column == "program" else "right")
-    for name in (*lab.running, *lab.ended):
-        process = str(lab.running[name].pid) if name in lab.running else "gone"
-        programs.add_row(name, process, str(lab.ports.get(name, "")))
-    out.print(programs)
-    if lab.ended:
-        out.print("fix: ./inv lab.up starts what is gone; ./inv lab.down ends the rest")
-    if found := _nodes(lab):
-        table = Table(box=None, pad_edge=False)
-        for column in ("node", "pool", "capacity", "instance", "GPUs", "in use", "pods"):
-            table.add_column(column, justify="right" if column in ("GPUs", "in use") else "left")
-        for node in found:
-            row = (node[key] for key in ("name", "pool", "capacity", "instance", "gpus", "gpus_used"))
-            table.add_row(*map(str, row), ", ".join(node["pods"]))
-        out.print()
-        out.print(table)
 
 
 def _print(told: dict[str, Any]) -> None:

@@ -1,0 +1,91 @@
+"""What runs where in a lab: for people, and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from paddock.lab import jobs, nodes
+from paddock.lab.api import Api, Unreachable
+from paddock.lab.control_plane import Lab
+from paddock.lab.errors import LabError
+from paddock.lab.jobs import Life
+
+
+def document(lab: Lab) -> dict[str, Any]:
+    """The lab as JSON. `jobs` is null where nobody could be asked."""
+    lives = _lives(lab)
+    return {
+        "up": lab.up,
+        "folder": str(lab.folder),
+        "kubeconfig": str(lab.kubeconfig),
+        "server": lab.server if lab.ports else "",
+        "ports": dict(lab.ports),
+        "processes": {name: process.pid for name, process in lab.running.items()},
+        "ended": list(lab.ended),
+        "nodes": _nodes(lab),
+        "jobs": None if lives is None else jobs.document(lives),
+    }
+
+
+def show(lab: Lab) -> None:
+    """Programs, nodes with their pods, and jobs with where they are in their lives."""
+    from paddock.terminal import console
+
+    out = console()
+    head = "up" if lab.up else "not whole" if lab.running else "down"
+    out.print(f"{head}   {lab.server}   {lab.folder}", soft_wrap=True)
+    programs = [
+        (name, str(lab.running[name].pid) if name in lab.running else "gone", str(lab.ports.get(name, "")))
+        for name in (*lab.running, *lab.ended)
+    ]
+    out.print(_table(("program", "process", "port"), programs, right={"process", "port"}))
+    if lab.ended:
+        out.print("fix: ./inv lab.up starts what is gone; ./inv lab.down ends the rest")
+    columns = ("name", "pool", "capacity", "instance", "gpus", "gpus_used")
+    if found := _nodes(lab):
+        rows = [(*(str(node[key]) for key in columns), ", ".join(node["pods"])) for node in found]
+        heads = ("node", "pool", "capacity", "instance", "GPUs", "in use", "pods")
+        out.print()
+        out.print(_table(heads, rows, right={"GPUs", "in use"}))
+    if lives := _lives(lab):
+        out.print()
+        out.print(_table(("job", "runs-on", "state", "since push", "node", "waits for"), list(map(_job, lives))))
+
+
+def _job(life: Life) -> tuple[str, ...]:
+    reached = [step.name for step in life.steps if step.at is not None]
+    seconds = life.seconds(reached[-1]) if reached else None
+    since = "" if seconds is None else f"{reached[-1]} at {seconds:.1f} s"
+    return (str(life.job), ", ".join(life.labels), life.result or life.state, since, life.node, life.why)
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[str] = ()) -> Any:
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left")
+    for row in rows:
+        table.add_row(*map(escape, row))
+    return table
+
+
+def _nodes(lab: Lab) -> list[dict[str, Any]]:
+    if not lab.up:
+        return []
+    try:
+        with Api.of(lab.kubeconfig) as api:
+            return nodes.overview(api)
+    except Unreachable:
+        return []
+
+
+def _lives(lab: Lab) -> tuple[Life, ...] | None:
+    if not lab.up:
+        return None
+    try:
+        return jobs.lives(lab)
+    except LabError:
+        return None
