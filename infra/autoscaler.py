@@ -5,16 +5,15 @@ from __future__ import annotations
 import pulumi
 import pulumi_aws as aws
 
-from infra import versions
+from infra import charts, versions
 from infra.addons import AddOns
 from infra.cluster import Cluster
 from infra.component import POD_IDENTITY, Component, allow, policy
 from infra.gpu_pool import AUTOSCALER
-from infra.helm import Chart, release
+from infra.helm import release
 from paddock.fleet import Fleet, nodes
 from paddock.fleet.runner import LOWEST_PRIORITY
 
-CHART = Chart("cluster-autoscaler", versions.CLUSTER_AUTOSCALER_CHART, "https://kubernetes.github.io/autoscaler")
 NAMESPACE = "kube-system"
 SERVICE_ACCOUNT = "cluster-autoscaler"
 
@@ -65,7 +64,7 @@ class Autoscaler(Component):
         release(
             self,
             name,
-            CHART,
+            charts.AUTOSCALER,
             fleet.mirror,
             release_name="cluster-autoscaler",
             namespace=NAMESPACE,

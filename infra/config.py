@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pulumi
 
+from infra import chart_files
 from paddock.fleet import Fleet, FleetError, parse
+
+ROOT = Path(__file__).parent.parent
+"""The stack files' folder, from which the fleet's relative paths are."""
 
 
 def fleet() -> Fleet:
@@ -12,6 +19,10 @@ def fleet() -> Fleet:
     keys = ("aws:region", "paddock:fleet", "paddock:layers")
     found = {key: pulumi.Config(key.split(":")[0]).get(key.split(":")[1]) for key in keys}
     try:
-        return parse({key: value for key, value in found.items() if value}, pulumi.get_project(), pulumi.get_stack())
+        read = parse({key: value for key, value in found.items() if value}, pulumi.get_project(), pulumi.get_stack())
+        file = f"Pulumi.{pulumi.get_stack()}.yaml"
+        if missing := [replace(problem, file=file) for problem in chart_files.problems(read, ROOT)]:
+            raise FleetError(missing)
     except FleetError as error:
         raise pulumi.RunError(str(error)) from None
+    return read

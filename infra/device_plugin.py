@@ -7,14 +7,13 @@ from typing import Any
 import pulumi
 import yaml
 
-from infra import versions
+from infra import charts
 from infra.cluster import Cluster
 from infra.component import Component
-from infra.helm import Chart, release
+from infra.helm import release
 from paddock.fleet import Fleet, nodes, overhead
 from paddock.fleet.pool import GpuPool, Mig, Mps, TimeSlicing
 
-CHART = Chart("nvidia-device-plugin", versions.NVIDIA_DEVICE_PLUGIN, "https://nvidia.github.io/k8s-device-plugin")
 NAMESPACE = "kube-system"
 
 
@@ -26,7 +25,7 @@ class DevicePlugin(Component):
         release(
             self,
             name,
-            CHART,
+            charts.DEVICE_PLUGIN,
             fleet.mirror,
             release_name="nvidia-device-plugin",
             namespace=NAMESPACE,

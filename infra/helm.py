@@ -3,35 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import Any
 
 import pulumi
 import pulumi_kubernetes as k8s
 
+from infra.charts import Chart
 from infra.component import Component
 from paddock.fleet import Mirror
-from paddock.fleet.mirror import ChartName, is_folder
-
-
-@dataclass(frozen=True, slots=True)
-class Chart:
-    """A chart and where its makers keep it: `source` is its own oci:// address, or an https:// repository."""
-
-    name: ChartName
-    version: str
-    source: str
-
-    def found(self, mirror: Mirror) -> tuple[str, str | None]:
-        """What Helm is asked for: a chart, and the repository where that is a name in one."""
-        source = mirror.chart(self.name, self.version) or self.source
-        if source.startswith("https://"):
-            return self.name, source
-        if is_folder(source):
-            # The engine runs providers in the program's folder, which is one below the stack file's.
-            return str(PurePosixPath("..") / source), None
-        return source, None
 
 
 def release(
@@ -54,7 +33,7 @@ def release(
         version=chart.version,
         repository_opts={"repo": repository} if repository else None,
         namespace=namespace,
-        values=dict(values),
+        values=chart.mirrored(values, mirror),
         atomic=True,
         timeout=600,
         opts=owner.child(**options),

@@ -8,14 +8,12 @@ import pulumi
 import pulumi_kubernetes as k8s
 import yaml
 
-from infra import versions
+from infra import charts
 from infra.cluster import Cluster
 from infra.component import PRIVILEGED_BECAUSE, Component
-from infra.helm import Chart, release
+from infra.helm import release
 from infra.network_policy import Egress, Ingress, anywhere, network_policy, pods_of
 from paddock.fleet import Fleet, nodes, overhead
-
-CHART = Chart("dcgm-exporter", versions.DCGM_EXPORTER, "https://nvidia.github.io/dcgm-exporter/helm-charts")
 
 
 class Monitoring(Component):
@@ -38,7 +36,7 @@ class Monitoring(Component):
         release(
             self,
             name,
-            CHART,
+            charts.DCGM_EXPORTER,
             fleet.mirror,
             release_name="dcgm-exporter",
             namespace=namespace.metadata.name,

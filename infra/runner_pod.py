@@ -30,8 +30,9 @@ def namespace(runner: Runner) -> str:
 
 
 def image(fleet: Fleet, runner: Runner) -> str:
-    """Image of the runner's pod: its own, the fleet's, or GitHub's."""
-    return runner.image or fleet.images.runner or f"ghcr.io/actions/actions-runner:{versions.ACTIONS_RUNNER}"
+    """Image of the runner's pod: its own, the fleet's, or GitHub's; from the mirror."""
+    name = runner.image or fleet.images.runner or f"ghcr.io/actions/actions-runner:{versions.ACTIONS_RUNNER}"
+    return fleet.mirror.image(name)
 
 
 def priority_class(priority: int) -> str:
@@ -78,7 +79,7 @@ def runner_template(fleet: Fleet, name: str) -> dict[str, Any]:
         case "kubernetes-novolume":
             return _coordinator(fleet, runner)
         case "dind":
-            return _with_docker(_gpu_pod(fleet, name, "runner"), image(fleet, runner))
+            return _with_docker(_gpu_pod(fleet, name, "runner"), fleet, runner)
         case _:
             return _gpu_pod(fleet, name, "runner")
 
@@ -202,7 +203,7 @@ def template_name(runner: Runner, fleet: Fleet) -> str:
     return f"{fleet.scale_set(name)}-pod-template"
 
 
-def _with_docker(pod: dict[str, Any], runner_image: str) -> dict[str, Any]:
+def _with_docker(pod: dict[str, Any], fleet: Fleet, settings: Runner) -> dict[str, Any]:
     """Adds a Docker daemon as a sidecar. The chart's own would be an unpinned docker:dind."""
     spec, runner = pod["spec"], pod["spec"]["containers"][0]
     runner["env"] += [
@@ -214,7 +215,7 @@ def _with_docker(pod: dict[str, Any], runner_image: str) -> dict[str, Any]:
     spec["initContainers"] = [
         {
             "name": "externals",
-            "image": runner_image,
+            "image": image(fleet, settings),
             "command": ["cp", "-r", "/home/runner/externals/.", "/home/runner/tmpDir/"],
             "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}},
             "securityContext": _no_raw_sockets(),
@@ -222,7 +223,7 @@ def _with_docker(pod: dict[str, Any], runner_image: str) -> dict[str, Any]:
         },
         {
             "name": "dind",
-            "image": f"docker:{versions.DOCKER_DIND}",
+            "image": fleet.mirror.image(f"docker:{versions.DOCKER_DIND}"),
             "args": ["dockerd", "--host=unix:///var/run/docker.sock", "--group=123"],
             "restartPolicy": "Always",
             "securityContext": {"privileged": True, "runAsUser": 0},

@@ -10,18 +10,15 @@ import pulumi
 import pulumi_kubernetes as k8s
 import yaml
 
-from infra import runner_pod, versions
+from infra import charts, runner_pod, versions
 from infra.component import PRIVILEGED_BECAUSE, Component
 from infra.github import credential
-from infra.helm import Chart, release
+from infra.helm import release
 from infra.network_policy import Egress, Ingress, Port, anywhere, https_in, name_service, network_policy, pods_of
 from infra.runner_pod import CONTROLLER_NAMESPACE, PRIVILEGED, RUNNERS
 from paddock.fleet import Fleet, NewCluster, NewNetwork, nodes
 from paddock.fleet.runner import Warm
 
-_CHARTS = "oci://ghcr.io/actions/actions-runner-controller-charts"
-CONTROLLER = Chart("gha-runner-scale-set-controller", versions.ARC, f"{_CHARTS}/gha-runner-scale-set-controller")
-SCALE_SET = Chart("gha-runner-scale-set", versions.ARC, f"{_CHARTS}/gha-runner-scale-set")
 HOOKS = Path(__file__).parent.parent / "runners" / "hooks"
 SECRET = "github-credential"  # noqa: S105 - a name
 
@@ -59,7 +56,7 @@ class RunnerController(Component):
         self.release = release(
             self,
             name,
-            CONTROLLER,
+            charts.CONTROLLER,
             fleet.mirror,
             release_name="arc",
             namespace=self.namespaces[CONTROLLER_NAMESPACE].metadata.name,
@@ -249,7 +246,7 @@ class RunnerScaleSet(Component):
         scale_set = release(
             self,
             name,
-            SCALE_SET,
+            charts.SCALE_SET,
             fleet.mirror,
             release_name=fleet.scale_set(name),
             namespace=controller.namespaces[namespace].metadata.name,
@@ -309,7 +306,9 @@ class RunnerScaleSet(Component):
                                 "containers": [
                                     {
                                         "name": "kubectl",
-                                        "image": f"registry.k8s.io/kubectl:{versions.KUBECTL[fleet.cluster.version]}",
+                                        "image": fleet.mirror.image(
+                                            f"registry.k8s.io/kubectl:{versions.KUBECTL[fleet.cluster.version]}"
+                                        ),
                                         "args": ["patch", *target, "-n", namespace, "--type=merge", "-p", patch],
                                         "resources": {
                                             "requests": {"cpu": "10m", "memory": "64Mi"},

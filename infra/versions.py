@@ -11,8 +11,14 @@ ACTIONS_RUNNER = "2.336.0"
 # renovate: datasource=helm depName=nvidia-device-plugin registryUrl=https://nvidia.github.io/k8s-device-plugin
 NVIDIA_DEVICE_PLUGIN = "0.20.0"
 
+NODE_FEATURE_DISCOVERY = "v0.19.0"
+"""Image of the chart inside the device plugin's; named only where it comes from a mirror."""
+
 # renovate: datasource=helm depName=dcgm-exporter registryUrl=https://nvidia.github.io/dcgm-exporter/helm-charts
 DCGM_EXPORTER = "4.8.2"
+
+DCGM_EXPORTER_IMAGE = "4.5.3-4.8.2-distroless"
+"""Default of that chart; named only where it comes from a mirror."""
 
 # renovate: datasource=helm depName=cluster-autoscaler registryUrl=https://kubernetes.github.io/autoscaler
 CLUSTER_AUTOSCALER_CHART = "9.59.0"

@@ -70,8 +70,8 @@ def load(root: Path, name: str, today: date | None = None) -> Stack:
             fleet = _fleet(values, project, name, document)
         except FleetError as error:
             raise FleetError([*unsupported, *_elsewhere(error.problems, unsupported)]) from None
-        if unsupported:
-            raise FleetError(unsupported)
+        if wrong := [*unsupported, *(_placed(problem, {}) for problem in fleet.mirror.not_here(root))]:
+            raise FleetError(wrong)
     except FleetError as error:
         raise FleetError(_in_file_order(document, error.problems)) from None
     secrets = frozenset(key for key, value in config.items() if _holds_secret(value))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, WithJsonSchema, 
 from pydantic_core import InitErrorDetails
 
 from paddock.fleet.base import Matching, Model, mistake, refuse
+from paddock.fleet.errors import Problem
 
 ChartName = Literal[
     "cluster-autoscaler",
@@ -49,7 +50,9 @@ def _source(text: str) -> str:
     except ValueError:
         parts = urlsplit("")
     if "@" in parts.netloc:
-        raise ValueError("the address holds a user or password; write it without, and log in: helm registry login HOST")
+        raise ValueError(
+            "the address holds a user or password; write the address alone, and give those to: helm registry login HOST"
+        )
     if parts.scheme == "http":
         raise ValueError(f'"{text}" can be changed on its way; write https:// or oci://, or a folder of charts')
     if parts.scheme not in {"oci", "https"} or not parts.netloc or parts.query or parts.fragment:
@@ -60,7 +63,9 @@ def _source(text: str) -> str:
 
 
 Source = Annotated[
-    str, AfterValidator(_source), WithJsonSchema({"type": "string", "pattern": r"^((oci|https)://.*[^/]|[^~:]+)$"})
+    str,
+    AfterValidator(_source),
+    WithJsonSchema({"type": "string", "pattern": r"^((oci|https)://[^@?#]*[^/@?#]|[^~:\s]([^:]*[^:\s])?)$"}),
 ]
 
 _HOST = r"([a-z0-9-]+(\.[a-z0-9-]+)+(:\d+)?|[a-z0-9-]+:\d+|localhost)"
@@ -86,7 +91,14 @@ Registry = Annotated[
     str, Matching(rf"^(\*|{_HOST})$", 'the host of a registry, such as nvcr.io or docker.io, or "*" for all others')
 ]
 
-_by_name = Discriminator(lambda value: "<each>" if isinstance(value, dict) else "<all>")
+
+def _one_or_each(what: str, text: str, by: str) -> Discriminator:
+    """Text for all, or a map by name."""
+    return Discriminator(
+        lambda value: "<all>" if isinstance(value, str) else "<each>" if isinstance(value, dict) else None,
+        custom_error_type="form",
+        custom_error_message=f'{what}; write {text} for all, or {{{by}: {text}, "*": {text}}}',
+    )
 
 
 class Mirror(Model):
@@ -95,7 +107,7 @@ class Mirror(Model):
     charts: (
         Annotated[
             Annotated[Source, Tag("<all>")] | Annotated[dict[ChartKey, Source], Field(min_length=1), Tag("<each>")],
-            _by_name,
+            _one_or_each("no place of charts", "SOURCE", "NAME"),
         ]
         | None
     ) = None
@@ -105,7 +117,7 @@ class Mirror(Model):
     images: (
         Annotated[
             Annotated[Prefix, Tag("<all>")] | Annotated[dict[Registry, Prefix], Field(min_length=1), Tag("<each>")],
-            _by_name,
+            _one_or_each("no registry", "HOST/PATH", "REGISTRY"),
         ]
         | None
     ) = None
@@ -119,10 +131,15 @@ class Mirror(Model):
         return self
 
     def _mistakes(self) -> Iterator[InitErrorDetails]:
-        for name, archive in self.sources.items():
-            if name != ALL and is_archive(archive) and chart_name(archive) != name:
-                message = f"{archive} is no chart {name}, by its file name"
+        for name, source in self.sources.items():
+            if name == ALL or chart_name(source) == name:
+                continue
+            if is_archive(source):
+                message = f"{source} is no chart {name}, by its file name"
                 yield mistake(message, ("charts", name), f"a file {name}-VERSION.tgz, as helm pull makes it")
+            elif source.startswith("oci://"):
+                message = f"{source} is no chart {name}, by its last part"
+                yield mistake(message, ("charts", name), "the chart's own address", f"write {source}/{name}")
         source = self.sources.get(ALL, "")
         if is_archive(source):
             at = ("charts", ALL) if isinstance(self.charts, dict) else ("charts",)
@@ -151,6 +168,53 @@ class Mirror(Model):
             path = PurePosixPath(source)
             return str(path if is_archive(source) else path / f"{name}-{version}.tgz")
         return f"{source}/{name}" if source.startswith("oci://") and name not in self.sources else source
+
+    def not_here(self, root: Path) -> Iterator[Problem]:
+        """Folders and files of charts that are not on this machine. `root` is the stack file's folder."""
+        for name, source in self.sources.items():
+            path = root / source
+            if not is_folder(source) or (path.is_file() if is_archive(source) else path.is_dir()):
+                continue
+            key = ("mirror", "charts") if isinstance(self.charts, str) else ("mirror", "charts", name)
+            what, expected = (
+                "folder",
+                "a folder with charts as NAME-VERSION.tgz, or oci://HOST/PATH, or https://HOST/PATH",
+            )
+            if is_archive(source):
+                what, expected = "file", f"a chart as helm pull makes it: {name}-VERSION.tgz"
+            host = _PREFIX.fullmatch(source) and not source.startswith(".")
+            fix = f"write oci://{source} if that is a registry" if host else "docs/mirror.md says how to fill one"
+            yield Problem(key, f"there is no {what} {path}", expected, fix)
+
+    def image(self, name: str) -> str:
+        """An image's name with the mirror in its registry's place; as it is where it does not come from the mirror.
+
+        What is in the mirror already stays, and so does what is in an AWS account's own registry, unless that registry
+        has an entry.
+        """
+        host, rest = _parts(name)
+        prefix = self.prefixes.get(host) or ("" if PRIVATE_ECR.fullmatch(host) else self.prefixes.get(ALL, ""))
+        return name if not prefix or self._has(name) else f"{prefix}/{rest}"
+
+    def holds(self, image: str) -> bool:
+        """Whether nodes get an image without the internet: from the mirror, or from an AWS account's own registry."""
+        return self._has(image) or bool(PRIVATE_ECR.fullmatch(registry(image)))
+
+    def _has(self, image: str) -> bool:
+        return any(image.startswith(f"{prefix}/") for prefix in self.prefixes.values())
+
+
+def registry(image: str) -> str:
+    """The registry that an image comes from."""
+    return _parts(image)[0]
+
+
+def _parts(image: str) -> tuple[str, str]:
+    """(registry, the rest) of an image's name, as container engines read it: `docker:29` is docker.io's."""
+    first, slash, rest = image.partition("/")
+    if slash and ("." in first or ":" in first or first == "localhost"):
+        return first, rest
+    return "docker.io", image if slash else f"library/{image}"
 
 
 def chart_name(chart: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from paddock.fleet.mirror import chart_name
 from paddock.fleet.nodes import POOL
 from paddock.plan.fields import clean
 from paddock.plan.replacement import NODE_GROUP, RELEASE, ROLLING, Effect
@@ -194,7 +195,7 @@ def _updated(runner: str, asked: tuple[str, ...], old: Mapping[str, Any], new: M
 def is_scale_set(resource: Mapping[str, Any]) -> bool:
     """Whether this is the Helm release of a runner scale set."""
     chart = resource["inputs"].get("chart")
-    return resource["type"] == RELEASE and isinstance(chart, str) and chart.rpartition("/")[2] == _CHART
+    return resource["type"] == RELEASE and isinstance(chart, str) and chart_name(chart) == _CHART
 
 
 def _scale_sets(resources: Resources) -> dict[str, Mapping[str, Any]]:

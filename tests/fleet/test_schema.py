@@ -30,7 +30,8 @@ UNREADABLE = {path.stem for path in BAD_INPUT.glob("yaml-*.yaml")} | {
 BEYOND = {
     "ami-of-another-version", "capacity-block", "date-without-quotes", "dind-on-shared-node", "enterprise-app",
     "enterprise-server-version", "existing-cluster-network", "fallback-of-on-demand", "fewer-subnets-than-zones",
-    "instance-twice", "large-vpc", "max-below-min", "mig-profile", "more-gpus-than-a-node", "name-not-text",
+    "instance-twice", "large-vpc", "max-below-min", "mig-profile", "mirror-archives", "mirror-no-folder",
+    "more-gpus-than-a-node", "name-not-text",
     "no-region", "overlapping-subnets", "public-endpoint-in-halves", "region-mismatch", "repository-group",
     "repository-group-of-a-runner", "reservation-of-two-types", "same-labels", "same-scale-set",
     "sharing-with-many-gpus", "small-subnets", "small-vpc", "system-max-below-min", "time-zone",

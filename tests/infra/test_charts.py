@@ -14,7 +14,8 @@ import pytest
 import yaml
 
 from paddock.plan.graph import Resource
-from tests.support.fleets import ALL, graph, named
+from paddock.plan.run import plan_graph
+from tests.support.fleets import ALL, fleet_data, graph, named, stack
 
 RELEASE = "kubernetes:helm.sh/v3:Release"
 FREE = {
@@ -24,7 +25,7 @@ FREE = {
 """Maps and lists whose contents a chart passes on as they are."""
 OTHER_FORMS = {"expanderPriorities": str, "githubConfigSecret": str}
 """Keys that a chart takes in a second form beside its default's: both are told in the comment above the key."""
-SUBCHART = {"nfd.gc", "nfd.master.nodeSelector", "nfd.worker.affinity", "nfd.worker.resources"}
+SUBCHART = {"nfd.gc", "nfd.image", "nfd.master.nodeSelector", "nfd.worker.affinity", "nfd.worker.resources"}
 """Values of node-feature-discovery's own chart, which the device plugin's includes without repeating them."""
 
 
@@ -76,6 +77,16 @@ def test_charts_know_every_value(charts: dict[str, Any], sample: str) -> None:
         chart, known, text = charts[name]
 
         assert release.inputs["version"] == chart["version"], f"{name}: the reference data are of another version"
+        assert list(unknown_values(release.inputs["values"], known, text)) == []
+
+
+def test_charts_know_where_their_images_are_told(charts: dict[str, Any]) -> None:
+    told = fleet_data(monitoring={"enabled": True}, mirror={"images": "registry.example.com/mirror"})
+    releases = {r.inputs["chart"].rpartition("/")[2]: r for r in plan_graph(stack(told)).of_type(RELEASE)}
+
+    assert releases.keys() == charts.keys()
+    for name, release in releases.items():
+        _, known, text = charts[name]
         assert list(unknown_values(release.inputs["values"], known, text)) == []
 
 

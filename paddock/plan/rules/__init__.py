@@ -11,7 +11,18 @@ from paddock.fleet import Fleet, FleetError, Problem
 from paddock.fleet.loader import SUPPRESSIONS
 from paddock.plan.finding import Finding, Severity
 from paddock.plan.graph import Graph
-from paddock.plan.rules import cluster, consistency, files, iam, kubernetes, network, nodes, storage, supply_chain
+from paddock.plan.rules import (
+    cluster,
+    consistency,
+    files,
+    iam,
+    kubernetes,
+    mirror,
+    network,
+    nodes,
+    storage,
+    supply_chain,
+)
 from paddock.plan.rules import suppressions as _suppressions
 from paddock.plan.rules.base import Context, Hit, Rule
 from paddock.plan.rules.suppressions import Suppression
@@ -26,7 +37,7 @@ BASELINE: tuple[Rule, ...] = tuple(
     )
 )  # fmt: skip
 """What is safe."""
-CONSISTENCY: tuple[Rule, ...] = consistency.RULES
+CONSISTENCY: tuple[Rule, ...] = (*consistency.RULES, *mirror.RULES)
 """What fits together."""
 RULES: Mapping[str, Rule] = {rule.id: rule for rule in (*BASELINE, *CONSISTENCY)}
 STALE = "SUP-01"

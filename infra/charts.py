@@ -1,0 +1,118 @@
+"""The charts that the program installs: where their makers keep them, and which images they pull."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from infra import versions
+from paddock.fleet import Fleet, Mirror
+from paddock.fleet.mirror import ChartName, is_folder
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image that a chart names in its values."""
+
+    repository: str
+    tag: str = ""
+    """Empty where our values always give one."""
+    at: tuple[str, ...] = ("image",)
+    """Keys of the values under which the chart takes another `repository` and `tag`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A chart and where its makers keep it: `source` is its own oci:// address, or an https:// repository."""
+
+    name: ChartName
+    version: str
+    source: str
+    images: tuple[Image, ...] = ()
+    """None where all images are written in our values."""
+
+    @property
+    def pull(self) -> str:
+        """The command that fetches it from its makers."""
+        source = self.source if self.source.startswith("oci://") else f"{self.name} --repo {self.source}"
+        return f"helm pull {source} --version {self.version}"
+
+    def found(self, mirror: Mirror) -> tuple[str, str | None]:
+        """What Helm is asked for: a chart, and the repository where that is a name in one."""
+        source = mirror.chart(self.name, self.version) or self.source
+        if source.startswith("https://"):
+            return self.name, source
+        if is_folder(source):
+            # The engine runs providers in the program's folder, which is one below the stack file's.
+            return str(PurePosixPath("..") / source), None
+        return source, None
+
+    def mirrored(self, values: Mapping[str, Any], mirror: Mirror) -> dict[str, Any]:
+        """The values with the images that the chart names by itself taken from the mirror."""
+        found = dict(values)
+        for image in self.images:
+            repository = mirror.image(image.repository)
+            if repository != image.repository:
+                # With its tag: what is in the mirror is what was listed, whatever the chart's default becomes.
+                tag = {"tag": image.tag} if image.tag else {}
+                found = _with(found, image.at, {"repository": repository, **tag})
+        return found
+
+
+def _with(values: Mapping[str, Any], at: tuple[str, ...], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The values with settings under a path of keys; what is given there already stays."""
+    inner = values.get(at[0], {})
+    return {**values, at[0]: _with(inner, at[1:], settings) if at[1:] else {**settings, **inner}}
+
+
+_ARC = "oci://ghcr.io/actions/actions-runner-controller-charts"
+
+AUTOSCALER = Chart(
+    "cluster-autoscaler",
+    versions.CLUSTER_AUTOSCALER_CHART,
+    "https://kubernetes.github.io/autoscaler",
+    (Image("registry.k8s.io/autoscaling/cluster-autoscaler"),),
+)
+DEVICE_PLUGIN = Chart(
+    "nvidia-device-plugin",
+    versions.NVIDIA_DEVICE_PLUGIN,
+    "https://nvidia.github.io/k8s-device-plugin",
+    (
+        Image("nvcr.io/nvidia/k8s-device-plugin", f"v{versions.NVIDIA_DEVICE_PLUGIN}"),
+        Image("registry.k8s.io/nfd/node-feature-discovery", versions.NODE_FEATURE_DISCOVERY, ("nfd", "image")),
+    ),
+)
+DCGM_EXPORTER = Chart(
+    "dcgm-exporter",
+    versions.DCGM_EXPORTER,
+    "https://nvidia.github.io/dcgm-exporter/helm-charts",
+    (Image("nvcr.io/nvidia/k8s/dcgm-exporter", versions.DCGM_EXPORTER_IMAGE),),
+)
+CONTROLLER = Chart(
+    "gha-runner-scale-set-controller",
+    versions.ARC,
+    f"{_ARC}/gha-runner-scale-set-controller",
+    # Its listeners run the same image.
+    (Image("ghcr.io/actions/gha-runner-scale-set-controller", versions.ARC),),
+)
+SCALE_SET = Chart("gha-runner-scale-set", versions.ARC, f"{_ARC}/gha-runner-scale-set")
+
+CHARTS: Mapping[str, Chart] = {
+    chart.name: chart for chart in (AUTOSCALER, DEVICE_PLUGIN, DCGM_EXPORTER, CONTROLLER, SCALE_SET)
+}
+
+
+def installed(fleet: Fleet) -> Iterator[Chart]:
+    """The charts that a stack of this fleet installs."""
+    if fleet.holds("cluster"):
+        if fleet.owns_nodes:
+            yield AUTOSCALER
+        yield DEVICE_PLUGIN
+        if fleet.monitoring.enabled:
+            yield DCGM_EXPORTER
+    if fleet.holds("runners"):
+        yield CONTROLLER
+        if fleet.runners:
+            yield SCALE_SET

@@ -1,0 +1,95 @@
+"""Which charts and images a program pulls, and that they come from the mirror where there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from infra.charts import CHARTS
+from paddock.fleet import Fleet
+from paddock.fleet.mirror import ALL, registry
+from paddock.plan.finding import Severity
+from paddock.plan.graph import Resource
+from paddock.plan.rules import look
+from paddock.plan.rules.base import Context, Hit, Rule, example, hit, resource
+from paddock.plan.rules.pods import RELEASE, chart, pods
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """An image that nodes pull, and what makes them."""
+
+    image: str
+    resource: Resource
+    where: str
+
+
+def images(context: Context) -> Iterator[Pulled]:
+    """Every image of a program's pods and charts.
+
+    Without those of EKS's add-ons and AMIs, which are in Amazon's own registry, and those that workflows name.
+    """
+    for pod in pods(context):
+        for container in pod.containers:
+            if (name := look.text(container, "image")) and not look.unknown(name):
+                yield Pulled(name, pod.resource, pod.where)
+    for release in context.all(RELEASE):
+        values = look.at(release.inputs, "values")
+        known = CHARTS.get(chart(release))
+        for image in known.images if known and not look.unknown(values) else ():
+            repository = look.text(values, *image.at, "repository") or image.repository
+            yield Pulled(
+                f"{repository}:{look.text(values, *image.at, 'tag') or image.tag}", release, "its chart's pods"
+            )
+
+
+class Mirrored(Rule):
+    id = "CON-11"
+    severity: ClassVar[Severity] = "warning"
+    title = "Where there is a mirror, every chart and image comes from it"
+    why = "Where makers' registries are out of reach, one forgotten image is a pod that waits for ever."
+    fix = 'mirror: an entry for the registry or chart that is named, or "*" for all others'
+
+    def check(self, context: Context) -> Iterator[Hit]:
+        mirror = context.fleet.mirror if context.fleet else None
+        if mirror and mirror.prefixes:
+            for pulled in images(context):
+                if not mirror.holds(pulled.image):
+                    yield hit(
+                        pulled.resource,
+                        f"{pulled.where} pull {pulled.image}, and mirror.images has no entry for "
+                        f"{registry(pulled.image)}",
+                    )
+        if mirror and mirror.sources and ALL not in mirror.sources:
+            for release in context.all(RELEASE):
+                if (name := chart(release)) in CHARTS and name not in mirror.sources:
+                    yield hit(release, f"mirror.charts has no entry for {name}, so it comes from its makers")
+
+    def example_pass(self) -> Context:
+        return self._runner("registry.example.com/mirror/actions/actions-runner:2.336.0")
+
+    def example_fail(self) -> Context:
+        return self._runner("quay.io/acme/runner:1.2")
+
+    @staticmethod
+    def _runner(image: str) -> Context:
+        template = {"spec": {"containers": [{"name": "runner", "image": image}]}}
+        release = resource(
+            RELEASE, "gpu", {"chart": CHARTS["gha-runner-scale-set"].source, "values": {"template": template}}
+        )
+        return example(release, fleet=_fleet(images={"ghcr.io": "registry.example.com/mirror"}))
+
+
+def _fleet(**mirror: Any) -> Fleet:
+    settings: Mapping[str, Any] = {
+        "name": "example",
+        "region": "us-west-2",
+        "github": {"url": "https://github.com/acme", "token": "config"},
+        "pools": {"t4": {"instances": ["g4dn.xlarge"], "nodes": {"max": 1}}},
+        "mirror": mirror,
+    }
+    return Fleet.model_validate(settings)
+
+
+RULES = (Mirrored(),)
