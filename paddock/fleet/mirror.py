@@ -178,7 +178,7 @@ class Mirror(Model):
             key = ("mirror", "charts") if isinstance(self.charts, str) else ("mirror", "charts", name)
             what, expected = (
                 "folder",
-                "a folder with charts as NAME-VERSION.tgz, or oci://HOST/PATH, or https://HOST/PATH",
+                "a folder with NAME-VERSION.tgz of each chart, oci://HOST/PATH or https://HOST/PATH",
             )
             if is_archive(source):
                 what, expected = "file", f"a chart as helm pull makes it: {name}-VERSION.tgz"
