@@ -1,0 +1,137 @@
+"""The GPUs of this machine, whoever made them, and in plain words why there are none."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from paddock.gpu import machine as around
+from paddock.gpu.backends import Reader, Reading, Unavailable
+from paddock.gpu.errors import GpuError
+from paddock.gpu.model import Gpu, Inventory, Machine
+from paddock.gpu.trouble import explain, traces, without_gpus
+
+_HOST_PIDS = (
+    "This container has pids of its own, and the driver tells those of the host: processes have no names here."
+    " Start the container with `--pid=host` (Kubernetes: `hostPID: true`) to see them."
+)
+_NOTHING = Reading("none", ())
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    reading: Reading = _NOTHING
+    reason: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+def inventory(
+    *,
+    processes: bool = False,
+    topology: bool = False,
+    programs: bool = False,
+    root: Path = Path("/"),
+    reader: Reader | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> Inventory:
+    """Everything that is known of this machine's GPUs. Without any, `reason` says why; nothing is raised.
+
+    `programs`: asks nvcc, nvidia-ctk and the Docker engine as well, which can take seconds. `root` is where /proc,
+    /sys, /dev, /etc and the rest lie.
+    """
+    machine = around.machine(root, environ)
+    try:
+        if reader is None:
+            found = _search(machine, root, environ, processes=processes, topology=topology)
+        else:
+            found = _Found(reader.read(processes=processes, topology=topology))
+    except Unavailable as error:
+        found = _Found(reason=explain(error, machine, traces(root)))
+    reading, notes = found.reading, (*found.reading.notes, *found.notes)
+    if processes and any(gpu.processes for gpu in reading.gpus) and not around.sees_host_processes(root):
+        notes = (*notes, _HOST_PIDS)
+    run = around.run if programs else None
+    return Inventory(
+        taken_at=_now(),
+        machine=machine,
+        backend=reading.backend,
+        gpus=reading.gpus,
+        pairs=reading.pairs,
+        driver=reading.driver,
+        toolkit=around.toolkit(root, environ, run),
+        runtime=around.container_runtime(root, run),
+        reason=found.reason,
+        notes=notes,
+    )
+
+
+class Sampler:
+    """The inventory again and again, reading only what changes; the other fields are as they were at first.
+
+    On NVIDIA, the present PCIe link and its throughput are None unless `pcie`, which takes 40 ms a GPU.
+    """
+
+    def __init__(self, *, pcie: bool = False, root: Path = Path("/"), reader: Reader | None = None) -> None:
+        self.first = inventory(root=root, reader=reader)
+        self._root = root
+        self._gpus = self._source(pcie=pcie, reader=reader)
+
+    def read(self) -> Inventory:
+        """The inventory now. Raises GpuError when there is no driver to ask any more."""
+        try:
+            gpus = self._gpus()
+        except Unavailable as error:
+            raise GpuError(explain(error, self.first.machine, traces(self._root))) from None
+        return replace(self.first, taken_at=_now(), gpus=gpus)
+
+    def _source(self, *, pcie: bool, reader: Reader | None) -> Callable[[], tuple[Gpu, ...]]:
+        if reader is not None:
+            return lambda: reader.read().gpus
+        match self.first.backend:
+            case "nvml":
+                from paddock.gpu.backends.nvml import NvmlSampler
+
+                return NvmlSampler(pcie=pcie).gpus
+            case "amd-sysfs" | "amdsmi":
+                from paddock.gpu.backends.amd import Amd
+
+                return lambda: Amd(self._root).read().gpus
+            case "apple":
+                from paddock.gpu.backends.apple import Apple
+
+                return lambda: Apple().read().gpus
+            case "none":
+                return tuple
+
+
+def _search(machine: Machine, root: Path, environ: Mapping[str, str], *, processes: bool, topology: bool) -> _Found:
+    """The first maker whose GPUs answer; why NVIDIA's do not, where there are any."""
+    if machine.system == "macos":
+        from paddock.gpu.backends.apple import Apple
+
+        return _Found(Apple().read())
+    from paddock.gpu.backends.nvml import Nvml
+
+    nvidia = _NOTHING
+    try:
+        nvidia = Nvml(root).read(processes=processes, topology=topology)
+        if nvidia.gpus:
+            return _Found(nvidia)
+        seen = traces(root)
+        why = without_gpus(machine, seen, environ.get("NVIDIA_VISIBLE_DEVICES"))
+    except Unavailable as error:
+        seen = traces(root)
+        why = explain(error, machine, seen)
+    from paddock.gpu.backends.amd import Amd
+
+    amd = Amd(root).read(processes=processes, topology=topology)
+    if amd.gpus:
+        return _Found(amd, notes=(why,) if seen else ())
+    return _Found(replace(_NOTHING, driver=nvidia.driver), why)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
