@@ -1,0 +1,358 @@
+"""A GPU job from its push to the node that is given back, with stand-ins for GitHub and ARC in a real control plane."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from paddock.fleet import Stack
+from paddock.lab import arc, beside, control_plane, github, jobs, pods, processes, runner_sets, spot
+from paddock.lab.api import Api, ApiError, Object
+from paddock.lab.control_plane import Lab
+from paddock.lab.demo import demo
+from paddock.lab.jobs import Life
+from paddock.lab.scaling import Group
+from tests.support.kubernetes import gpu_nodes, runner_set, until
+
+pytestmark = pytest.mark.e2e
+
+CRD = Path(arc.__file__).parent / "charts/own/gha-runner-scale-set-controller/crds/autoscalingrunnersets.yaml"
+LABELS = ["self-hosted", "gpu"]
+MakeSet = Callable[..., Object]
+
+
+@pytest.fixture(scope="module")
+def hub(cluster: Lab) -> Iterator[github.Control]:
+    """GitHub, ARC, and what runs in runner pods."""
+    with Api.of(cluster.kubeconfig) as api:
+        api.apply(yaml.safe_load(CRD.read_text(encoding="utf-8")))
+    url = github.start(cluster)
+    arc.start(cluster, url)
+    yield github.Control(url)
+    running = control_plane.status(cluster.folder).running
+    processes.stop([running[name] for name in ("arc", "runners", "github") if name in running])
+
+
+@pytest.fixture(scope="module")
+def key() -> str:
+    return subprocess.run(["openssl", "genrsa", "2048"], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture
+def make_set(hub: github.Control, api: Api, stack: Stack, namespace: str, key: str) -> Iterator[MakeSet]:
+    """Registers the scale set of dev's runner, with changes to its spec; it is gone after the test, as are its jobs."""
+    app = {"github_app_id": "12345", "github_app_installation_id": "678", "github_app_private_key": key}
+    credential = {"name": "credential", "namespace": namespace}
+    api.apply({"apiVersion": "v1", "kind": "Secret", "metadata": credential, "stringData": app})
+    made: list[Object] = []
+
+    def make(**changes: Any) -> Object:
+        asked = runner_set(stack.fleet, "gpu")
+        asked["metadata"]["namespace"] = namespace
+        asked["spec"] |= {"githubConfigUrl": f"{hub.url}/acme", **changes}
+        made.append(until(lambda: _applied(api, asked)))
+        until(lambda: [each for each in hub.sets() if each["name"] == asked["spec"]["runnerScaleSetName"]])
+        hub.forget_requests()
+        return made[-1]
+
+    yield make
+    hub.heal()
+    for job in hub.jobs():
+        hub.cancel(job["id"])
+    for each in made:
+        api.delete(each)
+    until(lambda: not hub.sets())
+    until(lambda: not api.list(runner_sets.VERSION, runner_sets.KIND))
+    assert not api.list("v1", "Pod", namespace)
+
+
+def _applied(api: Api, thing: Object) -> Object | None:
+    with contextlib.suppress(ApiError):  # its kind is established, but not yet served
+        return api.apply(thing)
+    return None
+
+
+def over(hub: github.Control, *numbers: int) -> Callable[[], bool]:
+    return lambda: all(job["state"] == "completed" for job in hub.jobs() if job["id"] in numbers)
+
+
+def life_of(lab: Lab, number: int) -> Life:
+    return next(each for each in jobs.lives(lab) if each.job == number)
+
+
+def started(hub: github.Control, number: int) -> Object | None:
+    job = hub.job(number)
+    return job if job["state"] == "running" else None
+
+
+# One job.
+
+
+def test_a_job_grows_a_node_from_zero_runs_there_and_leaves_an_empty_pool(
+    cluster: Lab, hub: github.Control, api: Api, stack: Stack, make_set: MakeSet
+) -> None:
+    make_set()
+    assert not gpu_nodes(api)
+    out = io.StringIO()
+    story = demo(cluster, stack, job_seconds=1.0, out=out)
+    assert story.ok, story.document()
+    assert not gpu_nodes(api)
+    assert story.life.node.startswith("t4-spot-")
+    steps = [
+        "queued",
+        "acquired",
+        "pod made",
+        "pod waits",
+        "node ready",
+        "scheduled",
+        "started",
+        "completed",
+        "node gone",
+    ]
+    times = [story.life.seconds(step) or 0.0 for step in steps]
+    assert times == sorted(times)
+    assert times[-2] - times[-3] >= 1.0, "the job did not work as long as it was to"
+    lines = out.getvalue().splitlines()
+    assert [line.split(" s  ")[1].split("  ")[0].strip() for line in lines[1:-1]] == steps
+    assert lines[-1] == "pool t4 is back at 0 nodes"
+    assert json.loads(json.dumps(story.document()))["ok"]
+    afterwards = life_of(cluster, story.life.job)
+    assert (afterwards.node, afterwards.pod) == (story.life.node, story.life.pod)
+    assert afterwards.seconds("scheduled") == story.life.seconds("scheduled")
+
+
+def test_its_pod_is_the_one_of_the_template(hub: github.Control, api: Api, namespace: str, make_set: MakeSet) -> None:
+    asked = make_set()
+    job = hub.push(LABELS, 3600)["id"]
+    until(lambda: started(hub, job))
+    (pod,) = api.list("v1", "Pod", namespace)
+    template = asked["spec"]["template"]
+    same = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "same", "namespace": namespace}}
+    wanted = api.create({**same, "spec": template["spec"]}, dry_run=True)
+    pod["spec"].pop("nodeName")
+    assert pod["spec"] == wanted["spec"]
+    annotations = pod["metadata"]["annotations"]
+    assert template["metadata"]["annotations"].items() <= annotations.items()
+    assert pod["metadata"]["labels"]["actions-ephemeral-runner"] == "True"
+    assert pod["metadata"]["labels"]["actions.github.com/scale-set-name"] == asked["metadata"]["name"]
+
+
+def test_a_job_whose_labels_nobody_serves_is_never_acquired(
+    cluster: Lab, hub: github.Control, api: Api, make_set: MakeSet
+) -> None:
+    make_set()
+    nobodys, ours = hub.push([*LABELS, "tpu"])["id"], hub.push(LABELS)["id"]
+    until(over(hub, ours), seconds=40)
+    assert [each["state"] for each in hub.job(nobodys)["history"]] == ["queued"]
+    acquired = [each["body"] for each in hub.requests() if "acquirejobs" in each["path"]]
+    assert acquired == [[ours]]
+    waiting = life_of(cluster, nobodys)
+    assert waiting.why == "no scale set has all of its labels: self-hosted, gpu, tpu"
+    assert waiting.seconds("acquired") is None
+
+
+# Many jobs.
+
+
+@pytest.fixture
+def no_fallback(cluster: Lab, groups: dict[str, Group]) -> Iterator[None]:
+    """There are spot nodes only."""
+    spot.set_shortage(cluster, [name for name, group in groups.items() if group.capacity != "spot"])
+    yield
+    spot.set_shortage(cluster, [])
+
+
+@pytest.mark.usefixtures("no_fallback")
+@pytest.mark.parametrize(
+    ("count", "set_max", "quota", "at_work"),
+    [
+        pytest.param(20, 4, 100, 4, id="the set's maximum"),
+        pytest.param(12, 12, 100, 5, id="the pool's maximum"),
+        pytest.param(6, 12, 2, 2, id="the quota"),
+    ],
+)
+def test_many_jobs_at_once_stay_within(
+    hub: github.Control,
+    api: Api,
+    stack: Stack,
+    namespace: str,
+    make_set: MakeSet,
+    count: int,
+    set_max: int,
+    quota: int,
+    at_work: int,
+) -> None:
+    limit = {"metadata": {"name": "pools", "namespace": namespace}, "apiVersion": "v1", "kind": "ResourceQuota"}
+    hard = {"requests.nvidia.com/gpu": str(quota)}
+    api.patch(limit, {"spec": {"hard": hard}})
+    until(lambda: hard.items() <= api.get("v1", "ResourceQuota", "pools", namespace)["status"]["hard"].items())
+    make_set(maxRunners=set_max)
+    pushed = [hub.push(LABELS, 1.0)["id"] for _ in range(count)]
+    most = {"runners": 0, "on nodes": 0, "nodes": 0, "acquired": 0}
+
+    def done() -> bool:
+        there = [pod for pod in api.list("v1", "Pod", namespace) if pod["status"]["phase"] != "Succeeded"]
+        now = {
+            "runners": len(there),
+            "on nodes": sum(map(pods.holds_room, there)),
+            "nodes": len(gpu_nodes(api)),
+            "acquired": sum(job["state"] in ("acquired", "running") for job in hub.jobs()),
+        }
+        most.update({name: max(most[name], amount) for name, amount in now.items()})
+        return over(hub, *pushed)()
+
+    until(done, seconds=120)
+    assert {hub.job(number)["result"] for number in pushed} == {"succeeded"}
+    assert most["on nodes"] == at_work
+    assert most["nodes"] <= stack.fleet.pools["t4"].nodes.max
+    assert most["acquired"] <= set_max
+    assert most["runners"] <= min(quota, set_max)
+    assert len({hub.job(number)["runner"] for number in pushed}) == count, "each job has a runner of its own"
+
+
+def test_a_warm_runner_takes_a_job_at_once_and_is_replaced(hub: github.Control, api: Api, make_set: MakeSet) -> None:
+    make_set(minRunners=1)
+    (warm,) = until(lambda: [each for each in hub.runners() if each["online"]])
+    job = hub.push(LABELS, 5.0)["id"]
+    assert until(lambda: started(hub, job), seconds=5)["runner"] == warm["name"]
+    until(lambda: [each for each in hub.runners() if each["online"] and each["name"] != warm["name"]])
+
+
+# What goes wrong.
+
+
+def test_a_template_without_the_toleration_is_found_out(
+    cluster: Lab, api: Api, stack: Stack, make_set: MakeSet
+) -> None:
+    template = runner_set(stack.fleet, "gpu")["spec"]["template"]
+    template["spec"]["tolerations"] = []
+    make_set(template=template)
+    out = io.StringIO()
+    story = demo(cluster, stack, out=out, bound=6.0)
+    assert not story.ok
+    assert story.missing == "scheduled"
+    assert "node group t4-spot has a taint that the pod does not tolerate: nvidia.com/gpu=true:NoSchedule" in story.fix
+    assert any(line.startswith("FailedScheduling") for line in story.said)
+    assert "'scheduled' did not come in time" in out.getvalue()
+    assert not gpu_nodes(api), "a node was bought for it"
+    assert github.Control(github.url_of(cluster)).job(story.life.job)["result"] == "canceled"
+
+
+def test_a_pod_that_is_refused_is_told_with_the_reason(
+    cluster: Lab, hub: github.Control, api: Api, stack: Stack, make_set: MakeSet
+) -> None:
+    template = runner_set(stack.fleet, "gpu")["spec"]["template"]
+    template["spec"]["containers"][0]["securityContext"] = {"privileged": True}
+    made = make_set(template=template)
+    story = demo(cluster, stack, bound=4.0)
+    assert story.missing == "pod made"
+    assert "violates PodSecurity" in story.life.why
+    until(lambda: not hub.runners())  # those that it registered and made no pod for
+    fine = runner_set(stack.fleet, "gpu")["spec"]["template"]
+    api.patch(made, {"spec": {"template": fine}})
+    job = hub.push(LABELS)["id"]
+    until(over(hub, job), seconds=40)
+
+
+def test_a_canceled_job_takes_its_waiting_pod_along(
+    hub: github.Control, api: Api, stack: Stack, namespace: str, make_set: MakeSet
+) -> None:
+    template = runner_set(stack.fleet, "gpu")["spec"]["template"]
+    template["spec"]["nodeSelector"] = {"no": "such-node"}
+    make_set(template=template)
+    job = hub.push(LABELS)["id"]
+    until(lambda: api.list("v1", "Pod", namespace))
+    hub.cancel(job)
+    until(lambda: not api.list("v1", "Pod", namespace))
+    assert hub.runners() == []
+
+
+def test_a_job_whose_spot_node_is_taken_back_fails_and_is_not_run_again(
+    cluster: Lab, hub: github.Control, make_set: MakeSet
+) -> None:
+    make_set()
+    job = hub.push(LABELS, 3600)["id"]
+    running = until(lambda: started(hub, job), seconds=40)
+    spot.reclaim(cluster, running["pod"]["node"], notice_seconds=0.5)
+    until(over(hub, job))
+    assert hub.job(job)["result"] == "failed"
+    assert [each["state"] for each in hub.job(job)["history"]].count("running") == 1
+
+
+def test_arc_goes_on_after_a_kill_without_doubling_pods(
+    cluster: Lab, hub: github.Control, namespace: str, api: Api, make_set: MakeSet
+) -> None:
+    make_set()
+    pushed = [hub.push(LABELS, 4.0)["id"] for _ in range(3)]
+    until(lambda: len(api.list("v1", "Pod", namespace)) == 3)
+    os.kill(control_plane.status(cluster.folder).running["arc"].pid, signal.SIGKILL)
+    until(lambda: not beside.runs(cluster, "arc"))
+    late = hub.push(LABELS, 1.0)["id"]
+    arc.start(cluster, hub.url)
+    until(over(hub, *pushed, late), seconds=60)
+    registered = [each for each in hub.requests() if "generatejitconfig" in each["path"]]
+    assert len(registered) == 4, "a runner for each job"
+    until(lambda: not api.list("v1", "Pod", namespace))
+
+
+def test_github_and_the_runners_go_on_after_a_kill(cluster: Lab, hub: github.Control, make_set: MakeSet) -> None:
+    make_set()
+    job = hub.push(LABELS, 3.0)["id"]
+    until(lambda: started(hub, job), seconds=40)
+    running = control_plane.status(cluster.folder).running
+    for name in ("github", "runners"):
+        os.kill(running[name].pid, signal.SIGKILL)
+    until(lambda: not beside.runs(cluster, "github"))
+    assert github.start(cluster) == hub.url, "stacks know it by this address"
+    arc.start(cluster, hub.url)
+    next_one = hub.push(LABELS, 1.0)["id"]
+    until(over(hub, job, next_one), seconds=60)
+    assert [hub.job(number)["result"] for number in (job, next_one)] == ["succeeded"] * 2
+
+
+@pytest.mark.parametrize(
+    "fault", [{"status": 500, "times": 6}, {"status": 401, "times": 6}, {"seconds": 60, "times": 100}]
+)
+def test_a_job_comes_through_a_github_that_fails_for_a_while(
+    hub: github.Control, make_set: MakeSet, fault: dict[str, int]
+) -> None:
+    make_set()
+    hub.fault(**fault)  # type: ignore[arg-type]
+    job = hub.push(LABELS, 1.0)["id"]
+    threading.Timer(4.0, hub.heal).start()
+    until(over(hub, job), seconds=60)
+    assert hub.job(job)["result"] == "succeeded"
+
+
+def test_a_set_of_another_github_is_left_alone(hub: github.Control, api: Api, stack: Stack, namespace: str) -> None:
+    asked = runner_set(stack.fleet, "gpu")
+    asked["metadata"]["namespace"] = namespace
+    assert asked["spec"]["githubConfigUrl"].startswith("https://github.com/")
+    made = until(lambda: _applied(api, asked))
+    time.sleep(2 * arc.LOOK_SECONDS)
+    assert hub.sets() == []
+    assert "finalizers" not in api.get(runner_sets.VERSION, runner_sets.KIND, "gpu", namespace)["metadata"]
+    api.delete(made)
+
+
+def test_a_group_that_could_take_the_pod_is_not_blamed(stack: Stack, groups: dict[str, Group]) -> None:
+    from paddock.lab.demo import refusal
+
+    pod = {"spec": runner_set(stack.fleet, "gpu")["spec"]["template"]["spec"]}
+    assert [refusal(pod, group) for group in groups.values()] == ["", ""]
+    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "1000"
+    assert refusal(pod, groups["t4-spot"]) == "has too little cpu"
+    pod["spec"]["nodeSelector"] = {"paddock.dev/pool": "other"}
+    assert refusal(pod, groups["t4-spot"]) == "has not the labels that the pod asks for"
