@@ -105,6 +105,14 @@ def schema(c: Context, fleet: bool = False, write: bool = False) -> None:
         sys.stdout.write(f"{json.dumps(described, indent=2)}\n")
 
 
+@task(help={"stack": "the stack whose charts and images to copy", "json": "print what is copied where as JSON"})
+def mirror(c: Context, stack: str = "dev", json: bool = False) -> None:
+    """Print the commands that copy a stack's charts and images into its mirror."""
+    from paddock.plan import mirror
+
+    mirror.show(ROOT, stack, as_json=json)
+
+
 # Facts, with their dates.
 
 
@@ -268,7 +276,7 @@ def lock(c: Context, upgrade: bool = False, package: str = "") -> None:
 
 
 namespace = Collection(
-    *(plan, schema, check, lint, lock, test),
+    *(plan, schema, mirror, check, lint, lock, test),
     catalog=Collection(catalog_instances, catalog_refresh),
     lab=Collection(lab_up, lab_status, lab_demo, lab_down),
 )

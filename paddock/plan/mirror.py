@@ -1,11 +1,10 @@
-"""What to copy into a mirror: `python -m paddock.plan.mirror --stack prod` writes the commands.
+"""What to copy into a mirror: `inv mirror` writes the commands.
 
 It needs what `inv plan` needs: neither credentials nor a network.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import shlex
 import sys
@@ -14,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from infra.charts import CHARTS, Chart
-from paddock.fleet import FleetError, Mirror, Stack, load
+from paddock.fleet import Mirror, Stack, load
 from paddock.fleet.loader import FLEET
 from paddock.fleet.mirror import is_folder
-from paddock.plan.graph import Graph, PlanError
+from paddock.plan.graph import Graph
 from paddock.plan.rules.base import Context
 from paddock.plan.rules.mirror import images as pulled
 from paddock.plan.rules.pods import RELEASE, chart
@@ -66,17 +65,20 @@ def _without_mirror(stack: Stack) -> Stack:
     return replace(stack, config={**stack.config, FLEET: json.dumps(fleet)})
 
 
-def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m paddock.plan.mirror", description=__doc__)
-    parser.add_argument("--stack", default="dev", help="stack whose charts and images to copy (default: dev)")
-    try:
-        for command in commands(load(Path.cwd(), parser.parse_args(arguments).stack)):
-            sys.stdout.write(f"{command}\n")
-    except (FleetError, PlanError) as error:
-        sys.stderr.write(f"{error}\n")
-        return error.exit_code
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+def show(root: Path, name: str, *, as_json: bool = False) -> None:
+    """Prints the commands, or what they copy and where to. Raises FleetError and PlanError."""
+    stack = load(root, name)
+    if not as_json:
+        sys.stdout.writelines(f"{command}\n" for command in commands(stack))
+        return
+    mirror, graph = stack.fleet.mirror, plan_graph(_without_mirror(stack))
+    told = {
+        "charts": [
+            {"name": each.name, "version": each.version, "to": mirror.chart(each.name, each.version)}
+            for each in charts(graph)
+        ],
+        "images": [
+            {"from": each, "to": None if mirror.image(each) == each else mirror.image(each)} for each in images(graph)
+        ],
+    }
+    sys.stdout.write(f"{json.dumps(told, indent=2)}\n")

@@ -1,0 +1,46 @@
+"""The commands that fill a mirror copy all that the stack pulls, to where the stack then looks for it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from paddock.fleet import Stack, load, parse
+from paddock.fleet.loader import FLEET
+from paddock.plan import mirror
+from paddock.plan.run import plan_graph
+
+ROOT = Path(__file__).resolve().parents[2]
+HOST = "registry.example.com/mirror"
+
+
+@pytest.fixture(scope="module")
+def mirrored() -> Stack:
+    stack = load(ROOT, "dev")
+    fleet = json.loads(stack.config[FLEET]) | {"mirror": {"charts": f"oci://{HOST}/charts", "images": HOST}}
+    config = {**stack.config, FLEET: json.dumps(fleet)}
+    return replace(stack, config=config, fleet=parse(config, stack.project, stack.name))
+
+
+def test_what_is_copied_is_what_the_stack_then_pulls(mirrored: Stack) -> None:
+    copied = [line.split() for line in mirror.commands(mirrored)]
+
+    images = {words[3] for words in copied if words[:2] == ["crane", "copy"]}
+    charts = {words[-1] for words in copied if words[:2] == ["helm", "pull"]}
+    assert images == set(mirror.images(plan_graph(mirrored)))
+    assert charts == {f"oci://{HOST}/charts"}
+    assert len(images) + len([words for words in copied if words[0] == "helm"]) == len(copied)
+
+
+def test_without_a_mirror_every_line_is_a_comment(capsys: pytest.CaptureFixture[str]) -> None:
+    mirror.show(ROOT, "dev")
+    written = capsys.readouterr().out.splitlines()
+    mirror.show(ROOT, "dev", as_json=True)
+    told = json.loads(capsys.readouterr().out)
+
+    assert all(line.startswith("# ") for line in written)
+    assert len(written) == len(told["charts"]) + len(told["images"])
+    assert {each["to"] for each in (*told["charts"], *told["images"])} == {None}
