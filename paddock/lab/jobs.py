@@ -16,6 +16,7 @@ from paddock.lab import github, pods, runner_sets
 from paddock.lab.api import Api, ApiError, Object
 from paddock.lab.control_plane import Lab
 from paddock.lab.errors import LabError
+from paddock.lab.workflow_pods import OF_RUNNER, template_map
 
 STEPS = (
     "queued",
@@ -97,6 +98,8 @@ class Seen:
     sets: Sequence[Object]
     pods: Mapping[str, Object]
     """Runner pods, by name."""
+    workflow_pods: Mapping[str, Object]
+    """Pods of jobs that do not run in their runner's, by the runner's name."""
     nodes: Mapping[str, Object]
     events: Mapping[tuple[str, str], Sequence[Object]]
     """Of a kind and name, the oldest first."""
@@ -122,6 +125,7 @@ def look(api: Api, control: github.Control) -> Seen:
             raise
         found = []
     runner_pods = api.list("v1", "Pod", labelSelector=f"{runner_sets.RUNNER_LABEL}=True")
+    own_pods = api.list("v1", "Pod", labelSelector=OF_RUNNER)
     events: dict[tuple[str, str], list[Object]] = {}
     for event in sorted(api.list("v1", "Event"), key=_when):
         about = event["involvedObject"]
@@ -130,6 +134,7 @@ def look(api: Api, control: github.Control) -> Seen:
         known,
         sets,
         {pod["metadata"]["name"]: pod for pod in runner_pods},
+        {pod["metadata"]["labels"][OF_RUNNER]: pod for pod in own_pods},
         {node["metadata"]["name"]: node for node in api.list("v1", "Node")},
         events,
         found,
@@ -159,10 +164,18 @@ def _expected(seen: Seen) -> dict[int, str]:
     return found
 
 
+def _pod(runner: str, seen: Seen) -> Object | None:
+    """The pod that the job is to work in: its runner's, or its own."""
+    steering = seen.pods.get(runner)
+    apart = steering is not None and bool(template_map(steering))
+    return seen.workflow_pods.get(runner) or (None if apart else steering)
+
+
 def _life(job: Object, runner: str, seen: Seen) -> Life:
     history, kept = _history(job), job["pod"]
-    pod = seen.pods.get(runner)
-    told = seen.events.get(("Pod", runner), ()) if runner else ()
+    pod = _pod(runner, seen)
+    name = pod["metadata"]["name"] if pod else kept.get("name", runner)
+    told = seen.events.get(("Pod", name), ()) if name else ()
     acquired = history.get("acquired")
     registered = job["registered"] or acquired
     made = pod["metadata"]["creationTimestamp"] if pod else kept.get("created")
@@ -178,7 +191,7 @@ def _life(job: Object, runner: str, seen: Seen) -> Life:
     steps = (
         Step("queued", history.get("queued")),
         Step("acquired", acquired, f"by scale set {job['scale_set']}" if acquired else ""),
-        Step("pod made", pod_made, runner if pod_made else "" if state in ("queued", "acquired") else "unknown"),
+        Step("pod made", pod_made, name if pod_made else "" if state in ("queued", "acquired") else "unknown"),
         Step("pod waits", waits, _clause(failed[-1]["message"]) if failed else "not at all" if scheduled else ""),
         _asked(asked, waits, scheduled, pod_made),
         _ready(node, scheduled, history["queued"], waits or pod_made, kept, seen),
@@ -187,7 +200,7 @@ def _life(job: Object, runner: str, seen: Seen) -> Life:
         Step("completed", history.get("completed"), job["result"]),
         _gone(node, history.get("completed"), seen),
     )
-    name = f"{pod['metadata']['namespace']}/{runner}" if pod else f"{kept['namespace']}/{runner}" if kept else ""
+    namespace = pod["metadata"]["namespace"] if pod else kept.get("namespace", "")
     return Life(
         job["id"],
         job["name"],
@@ -195,7 +208,7 @@ def _life(job: Object, runner: str, seen: Seen) -> Life:
         state,
         job["result"],
         job["scale_set"],
-        name,
+        f"{namespace}/{name}" if namespace else "",
         node,
         steps,
         _why(job, pod, seen),
@@ -252,12 +265,10 @@ def _why(job: Object, pod: Object | None, seen: Seen) -> str:
         told = [event for each in own for event in seen.events.get((runner_sets.KIND, each["metadata"]["name"]), ())]
         refused = [event for event in told if event["reason"] == "FailedCreate"]
         return _clause(refused[-1]["message"]) if refused else "no pod was made for it yet"
-    if state == "acquired" and pod is not None:
-        conditions = pod["status"].get("conditions") or []
-        if pods.waits_for_room(pod):
-            return _clause(next(each.get("message", "") for each in conditions if each["type"] == "PodScheduled"))
-        return "its pod does not run yet"
-    return "its end" if state == "running" else ""
+    if pod is not None and pods.waits_for_room(pod):
+        conditions = pod["status"]["conditions"]
+        return _clause(next(each.get("message", "") for each in conditions if each["type"] == "PodScheduled"))
+    return {"acquired": "its pod does not run yet", "running": "its end"}.get(state, "")
 
 
 def _labels(scale_set: Object) -> set[str]:

@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from paddock.lab import beside, jobs
+from paddock.lab import beside, jobs, workflow_pods
 from paddock.lab.api import Api, Object
 from paddock.lab.control_plane import Lab
 from paddock.lab.github.control import Control
@@ -56,13 +56,42 @@ class Programs:
         if phase in ("Succeeded", "Failed"):
             self.github.ended(name, phase.lower())
         elif phase == "Running" and not pod["metadata"].get("deletionTimestamp"):
-            node = self.api.find("v1", "Node", pod["spec"]["nodeName"]) if fresh else None
-            job = self.github.online(name, facts(pod, node) if fresh else {})
+            template = workflow_pods.template_map(pod)
+            job = self.github.online(name, self._facts(pod) if fresh and not template else {})
             if job and job["state"] == "completed":  # someone canceled it
-                self.api.patch(pod, {"status": {"phase": "Succeeded"}}, "status")
+                self._end(pod)
+            elif job and template:
+                self._steer(pod, template, job)
             elif job and ENDS_AFTER not in (pod["metadata"].get("annotations") or {}):
                 beside.say(f"{name} has job {job['id']}, for {job['seconds']:g} s")
-                self.api.patch(pod, {"metadata": {"annotations": {ENDS_AFTER: f"{job['seconds']:.3f}s"}}})
+                self.api.patch(pod, {"metadata": {"annotations": _works(job)}})
+
+    def _steer(self, runner: Object, template: str, job: Object) -> None:
+        """A runner whose job has a pod of its own makes that pod, and is over when it is."""
+        name, namespace = runner["metadata"]["name"], runner["metadata"]["namespace"]
+        pod = self.api.find("v1", "Pod", workflow_pods.name_of(runner), namespace)
+        if pod is None:
+            text = self.api.get("v1", "ConfigMap", template, namespace)["data"]["pod.yaml"]
+            pod = self.api.create(workflow_pods.workflow_pod(runner, text, _works(job)))
+            beside.say(f"{name} has job {job['id']}, in pod {pod['metadata']['name']} for {job['seconds']:g} s")
+        elif pod["status"].get("phase") == "Running" and job["pod"].get("name") != pod["metadata"]["name"]:
+            self.github.online(name, self._facts(pod))
+        elif (phase := pod["status"].get("phase")) in ("Succeeded", "Failed"):
+            self.github.ended(name, phase.lower())
+            self._end(runner)
+
+    def _end(self, runner: Object) -> None:
+        """The runner's program is over, and takes the job's own pod along."""
+        for pod in self.api.list("v1", "Pod", labelSelector=f"{workflow_pods.OF_RUNNER}={runner['metadata']['name']}"):
+            self.api.delete(pod, grace_seconds=0)
+        self.api.patch(runner, {"status": {"phase": "Succeeded"}}, "status")
+
+    def _facts(self, pod: Object) -> Object:
+        return facts(pod, self.api.find("v1", "Node", pod["spec"]["nodeName"]))
+
+
+def _works(job: Object) -> dict[str, str]:
+    return {ENDS_AFTER: f"{job['seconds']:.3f}s"}
 
 
 def facts(pod: Object, node: Object | None) -> Object:

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
+from infra import runner_pod
 from paddock.fleet import Stack
 from paddock.lab import arc, beside, control_plane, github, jobs, pods, processes, runner_sets, spot
 from paddock.lab.api import Api, ApiError, Object
@@ -147,6 +148,26 @@ def test_its_pod_is_the_one_of_the_template(hub: github.Control, api: Api, names
     assert template["metadata"]["annotations"].items() <= annotations.items()
     assert pod["metadata"]["labels"]["actions-ephemeral-runner"] == "True"
     assert pod["metadata"]["labels"]["actions.github.com/scale-set-name"] == asked["metadata"]["name"]
+
+
+def test_a_job_with_a_pod_of_its_own_takes_the_gpu_and_its_runner_none(
+    cluster: Lab, hub: github.Control, api: Api, stack: Stack, namespace: str, make_set: MakeSet
+) -> None:
+    runner = stack.fleet.runners["gpu"].model_copy(update={"container": "kubernetes-novolume"})
+    fleet = stack.fleet.model_copy(update={"runners": {"gpu": runner}})
+    template = {"pod.yaml": yaml.safe_dump(runner_pod.job_template(fleet, "gpu"))}
+    named = {"name": runner_pod.template_name(runner, fleet), "namespace": namespace}
+    api.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": named, "data": template})
+    make_set(template=runner_pod.runner_template(fleet, "gpu"))
+    job = hub.push(LABELS, 2.0)["id"]
+    name = until(lambda: started(hub, job))["runner"]
+    own = until(lambda: api.get("v1", "Pod", f"{name}-workflow", namespace)["spec"].get("nodeName"), seconds=40)
+    assert own.startswith("t4-spot-")
+    assert api.get("v1", "Pod", name, namespace)["spec"]["nodeName"].startswith("system-")
+    until(over(hub, job))
+    until(lambda: not api.list("v1", "Pod", namespace))
+    life = life_of(cluster, job)
+    assert (life.result, life.node, life.pod) == ("succeeded", own, f"{namespace}/{name}-workflow")
 
 
 def test_a_job_whose_labels_nobody_serves_is_never_acquired(
