@@ -49,6 +49,7 @@ def unpacked(folder: Path, name: str, version: str, **more: Any) -> None:
 def test_every_chart_of_a_stack_is_wanted_once_wherever_it_comes_from(tmp_path: Path) -> None:
     data = fleet_data(runners={"gpu": {"pool": "t4"}, "other": {"pool": "t4", "labels": ["other"]}})
     anywhere = charts.wanted(plan_graph(stack_of(data)))
+    charts.serve(tmp_path, anywhere, None)
     mirrored = {**data, "mirror": {"charts": str(tmp_path)}}
 
     assert charts.wanted(plan_graph(stack_of(mirrored))) == anywhere

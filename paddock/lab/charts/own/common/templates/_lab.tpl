@@ -33,6 +33,9 @@ spec:
         app.kubernetes.io/name: {{ $root.Chart.Name }}
         app.kubernetes.io/instance: {{ $root.Release.Name }}
         lab.paddock.dev/workload: {{ .name }}
+        {{- with .labels }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
       annotations:
         lab.paddock.dev/values: {{ toJson $root.Values | sha256sum | trunc 16 | quote }}
     spec:
@@ -48,12 +51,18 @@ spec:
       securityContext: {{ toYaml . | nindent 8 }}
       {{- end }}
       containers:
-        - name: {{ $root.Chart.Name | trunc 63 }}
+        - name: {{ .container | default $root.Chart.Name }}
           image: "{{ $image.repository | default (printf "lab.invalid/%s" $root.Chart.Name) }}:{{ $image.tag | default $root.Chart.Version | replace "+" "_" }}"
           {{- with $values.resources }}
           resources: {{ toYaml . | nindent 12 }}
           {{- end }}
-          {{- with $values.extraEnv }}
+          {{- with .command }}
+          command: {{ toYaml . | nindent 12 }}
+          {{- end }}
+          {{- with .args }}
+          args: {{ toYaml . | nindent 12 }}
+          {{- end }}
+          {{- with .env | default $values.extraEnv }}
           env: {{ toYaml . | nindent 12 }}
           {{- end }}
           {{- with .security }}

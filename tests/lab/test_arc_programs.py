@@ -1,0 +1,57 @@
+"""Whether a lab can run the real ARC, and what it says where it cannot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from paddock.lab import arc_programs, beside
+from paddock.lab.control_plane import Lab
+from paddock.lab.errors import LabInputError
+
+
+def _program(folder: Path, name: str, text: str = "exit 0") -> None:
+    (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+    (folder / name).chmod(0o755)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The only one on PATH, with everything that is needed."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PADDOCK_LAB_BIN", str(tmp_path))
+    for name in (arc_programs.MANAGER, arc_programs.LISTENER, "unshare", "setpriv", "mount"):
+        _program(tmp_path, name)
+    return tmp_path
+
+
+def test_with_all_of_it_there_is_nothing_to_say(folder: Path) -> None:
+    assert arc_programs.absent() == ""
+
+
+def test_programs_are_named_with_the_image_that_has_them(folder: Path) -> None:
+    (folder / arc_programs.LISTENER).unlink()
+
+    assert arc_programs.absent().startswith("arc-listener: not on PATH")
+    assert "/ghalistener of the image ghcr.io/actions/" in arc_programs.absent()
+
+
+def test_a_system_without_user_namespaces_is_told_in_its_own_words(folder: Path) -> None:
+    _program(folder, "unshare", "echo 'unshare: unshare failed: Operation not permitted' >&2; exit 1")
+
+    assert "no user namespaces" in arc_programs.absent()
+    assert "Operation not permitted" in arc_programs.absent()
+
+
+def test_a_system_without_the_tools_is_told_which(folder: Path) -> None:
+    (folder / "setpriv").unlink()
+
+    assert arc_programs.absent() == "setpriv of util-linux: not on PATH"
+
+
+def test_it_does_not_start_beside_the_stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(beside, "runs", lambda lab, name: name == "arc")
+
+    with pytest.raises(LabInputError, match=r"the stand-in for ARC serves[\s\S]*lab\.down"):
+        arc_programs.start(Lab(folder, {}, {}, ()), "http://127.0.0.1:1")
