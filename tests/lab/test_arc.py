@@ -1,0 +1,282 @@
+"""The stand-in for ARC: what it makes of a scale set and of GitHub's messages, and how a job's life is told."""
+
+from __future__ import annotations
+
+import io
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infra import runner_pod
+from paddock.lab import jobs, runner_sets, workflow_pods
+from paddock.lab.control_plane import Lab
+from paddock.lab.demo import demo
+from paddock.lab.errors import LabError, LabInputError
+from paddock.lab.github import Control
+from paddock.lab.github.client import Actions, Token
+from paddock.lab.github.server import Server
+from paddock.lab.jobs import Life, Seen
+from paddock.lab.listener import Listener
+from tests.support import fleets, kubernetes
+
+Object = dict[str, Any]
+LABELS = ["self-hosted", "gpu"]
+
+
+def a_set(**spec: Any) -> Object:
+    made = kubernetes.runner_set(fleets.example("dev").fleet, "gpu")
+    made["metadata"] |= {"uid": "1-2-3", "labels": {"app.kubernetes.io/version": "0.14.2"}}
+    made["spec"] |= spec
+    return made
+
+
+# Pods of a scale set.
+
+
+def test_a_runner_pod_is_the_template_with_arcs_labels() -> None:
+    asked = a_set()
+    template = asked["spec"]["template"]
+    template["metadata"]["labels"] = {"team": "ml", "actions-ephemeral-runner": "no"}
+    pod = runner_sets.runner_pod(asked, "gpu-runner-abcde")
+    assert pod["spec"] == template["spec"]
+    assert pod["metadata"]["annotations"] == template["metadata"]["annotations"]
+    assert pod["metadata"]["labels"] == {
+        "team": "ml",
+        "actions-ephemeral-runner": "True",
+        "actions.github.com/organization": "acme",
+        "actions.github.com/scale-set-name": "gpu",
+        "actions.github.com/scale-set-namespace": "arc-runners",
+        "app.kubernetes.io/component": "runner",
+        "app.kubernetes.io/part-of": "gha-runner-scale-set",
+        "app.kubernetes.io/version": "0.14.2",
+    }
+    assert pod["metadata"]["ownerReferences"][0]["uid"] == "1-2-3"
+    pod["spec"]["containers"].clear()
+    assert template["spec"]["containers"], "the next pod would have none"
+
+
+@given(st.integers(0, 50), st.integers(0, 50), st.integers(0, 100))
+def test_the_warm_runners_come_on_top_and_the_maximum_holds(least: int, more: int, assigned: int) -> None:
+    wanted = runner_sets.wanted(a_set(minRunners=least, maxRunners=least + more), assigned)
+    assert least <= wanted <= least + more
+    assert wanted == least + assigned or wanted == least + more
+
+
+def test_a_set_without_a_maximum_has_none() -> None:
+    asked = a_set()
+    del asked["spec"]["maxRunners"], asked["spec"]["minRunners"]
+    assert runner_sets.wanted(asked, 5000) == 5000
+
+
+def test_who_waits_goes_before_who_works_and_the_young_before_the_old() -> None:
+    def pod(name: str, created: str, node: str, phase: str) -> Object:
+        meta = {"name": name, "creationTimestamp": created}
+        return {"metadata": meta, "spec": {"nodeName": node}, "status": {"phase": phase}}
+
+    found = [
+        pod("works", "2026-01-01T00:00:09Z", "n1", "Running"),
+        pod("old", "2026-01-01T00:00:01Z", "", "Pending"),
+        pod("starts", "2026-01-01T00:00:05Z", "n2", "Pending"),
+        pod("young", "2026-01-01T00:00:03Z", "", "Pending"),
+    ]
+    order = [each["metadata"]["name"] for each in runner_sets.surplus(found)]
+    assert order == ["young", "old", "starts", "works"]
+
+
+def test_only_jobs_with_pods_of_their_own_have_a_template_for_them() -> None:
+    for stack in ("dev", "prod"):
+        fleet = fleets.example(stack).fleet
+        for name, runner in fleet.runners.items():
+            pod = kubernetes.runner(fleet, name)
+            own = runner_pod.template_name(runner, fleet) if runner.container == "kubernetes-novolume" else ""
+            assert workflow_pods.template_map(pod) == own, name
+
+
+# The listener.
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    server = Server(0)
+    server.poll_seconds = 0.5
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def until(true: Callable[[], Any], seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    ("path", "fault"),
+    [
+        ("/sessions", {"status": 500, "times": 2}),
+        ("/queue/", {"status": 500, "times": 2}),
+        ("/queue/", {"status": 401, "times": 2}),
+        ("/queue/", {"status": 429, "retry_after": 1}),
+        ("/acquirejobs", {"status": 500}),
+        ("/acquirejobs", {"status": 401}),
+        ("/runner-registration", {"status": 401, "times": 2}),
+        ("", {"seconds": 0.3, "times": 5}),
+    ],
+)
+def test_a_listener_acquires_a_job_whatever_github_answers_first(
+    server: Server, monkeypatch: pytest.MonkeyPatch, path: str, fault: Object
+) -> None:
+    monkeypatch.setattr("paddock.lab.github.messages.OFFER_SECONDS", 0.5)
+    control, changed = Control(server.url), threading.Event()
+    number = Actions(f"{server.url}/acme", Token("ghp_x")).create_set("gpu", 1, LABELS)["id"]
+    control.fault(path, **fault)
+    actions = Actions(f"{server.url}/acme", Token("ghp_x"))
+    listener = Listener(actions, number, "gpu-listener", 5, changed.set)
+    listener.start()
+    try:
+        job = control.push(LABELS)["id"]
+        until(lambda: control.job(job)["state"] == "acquired")
+        until(lambda: listener.assigned == 1)
+        assert changed.is_set()
+    finally:
+        listener.end(Actions(f"{server.url}/acme", Token("ghp_x")))
+    listener.join(5)
+    assert not listener.is_alive()
+    Actions(f"{server.url}/acme", Token("ghp_x")).open_session(number, "the next one, at once")
+
+
+# The life of a job.
+
+BEGAN = 1_800_000_000.0  # 2027-01-15T08:00:00Z
+
+
+def a_job(*states: str, runner: str = "", labels: list[str] | None = None, number: int = 1) -> Object:
+    history = [{"state": state, "at": BEGAN + 0.25 * step} for step, state in enumerate(states)]
+    return {
+        "id": number,
+        "name": "job",
+        "labels": labels or LABELS,
+        "state": states[-1],
+        "result": "succeeded" if states[-1] == "completed" else "",
+        "scale_set": "gpu" if len(states) > 1 else "",
+        "runner": runner,
+        "registered": BEGAN + 0.3 if runner else None,
+        "pod": {},
+        "history": history,
+    }
+
+
+def a_pod(name: str, created: str = "2027-01-15T08:00:00Z", node: str = "", message: str = "") -> Object:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    labels = {"actions.github.com/scale-set-name": "gpu"}
+    meta = {"name": name, "namespace": "arc-runners", "creationTimestamp": created, "labels": labels}
+    spec = {"containers": [{"name": "runner"}], **({"nodeName": node} if node else {})}
+    return {
+        "metadata": meta,
+        "spec": spec,
+        "status": {"phase": "Pending", "conditions": [condition] if message else []},
+    }
+
+
+def seen(*found: Object, pods: tuple[Object, ...] = (), nodes: tuple[Object, ...] = (), **events: list[Object]) -> Seen:
+    sets = [{"name": "gpu", "labels": [{"name": label} for label in LABELS]}]
+    by_name = {pod["metadata"]["name"]: pod for pod in pods}
+    told = {("Pod", name.replace("_", "-")): told for name, told in events.items()}
+    return Seen(found, sets, by_name, {}, {node["metadata"]["name"]: node for node in nodes}, told, [a_set()])
+
+
+def one(look: Seen) -> Life:
+    (life,) = jobs.of(look)
+    return life
+
+
+def test_what_has_not_come_has_no_time() -> None:
+    life = one(seen(a_job("queued", labels=["self-hosted", "tpu"])))
+    assert life.seconds("queued") == 0.0
+    assert {life.seconds(step) for step in jobs.STEPS[1:]} == {None}
+    assert life.why == "no scale set has all of its labels: self-hosted, tpu"
+    assert one(seen(a_job("queued"))).why == "scale set gpu has not acquired it"
+
+
+def test_a_time_in_whole_seconds_is_not_before_the_step_before_it() -> None:
+    life = one(seen(a_job("queued", "acquired", "running", runner="r"), pods=(a_pod("r"),)))
+    assert life.seconds("pod made") == 0.3, "08:00:00 is anything up to 08:00:01"
+    late = a_pod("r", created="2027-01-15T08:00:04Z")
+    assert one(seen(a_job("queued", "acquired", "running", runner="r"), pods=(late,))).seconds("pod made") == 4.0
+
+
+def test_an_event_says_to_the_microsecond_when_a_pod_was_scheduled() -> None:
+    scheduled = {"reason": "Scheduled", "eventTime": "2027-01-15T08:00:02.500000Z", "message": ""}
+    life = one(seen(a_job("queued", "acquired", "running", runner="r"), pods=(a_pod("r", node="n"),), r=[scheduled]))
+    assert life.seconds("scheduled") == 2.5
+    assert life.step("pod waits").note == "not at all"
+    assert life.step("node ready").note == "unknown"
+
+
+def test_what_nobody_wrote_down_is_unknown() -> None:
+    life = one(seen(a_job("queued", "acquired", "running", "completed", runner="gone")))
+    assert life.step("pod made") == jobs.Step("pod made", None, "unknown")
+    assert life.seconds("scheduled") is None
+    assert (life.pod, life.node) == ("", "")
+
+
+def test_a_node_that_was_there_before_is_not_waited_for() -> None:
+    node = {
+        "metadata": {"name": "n", "labels": {}},
+        "status": {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2027-01-15T07:00:00Z"}]},
+    }
+    job = a_job("queued", "acquired", "running", runner="r")
+    life = one(seen(job, pods=(a_pod("r", node="n"),), nodes=(node,)))
+    assert life.step("node ready") == jobs.Step("node ready", None, "it was there before")
+
+
+def test_the_oldest_waiting_pod_is_that_of_the_oldest_job() -> None:
+    first, second = a_job("queued", "acquired"), a_job("queued", "acquired", number=2)
+    second["history"][1]["at"] += 1
+    young = a_pod("a", created="2027-01-15T08:00:03Z", message="0/1 nodes are available: why. preemption: none.")
+    old = a_pod("z", created="2027-01-15T08:00:02Z", message="other")
+    lives = jobs.of(seen(second, first, pods=(young, old)))
+    assert [(life.job, life.pod) for life in lives] == [(2, "arc-runners/a"), (1, "arc-runners/z")]
+    assert lives[0].why == "0/1 nodes are available: why."
+
+
+def test_a_later_look_keeps_what_an_earlier_one_knew() -> None:
+    job = a_job("queued", "acquired", "running", runner="r")
+    before = one(seen(job, pods=(a_pod("r", node="n"),)))
+    after = one(seen(a_job("queued", "acquired", "running", "completed", runner="r"))).after(before)
+    assert after.seconds("pod made") == 0.3
+    assert (after.state, after.node, after.pod) == ("completed", "n", "arc-runners/r")
+    assert after.seen("node gone", BEGAN + 9).seconds("node gone") == 9.0
+
+
+# Bad input of the demo.
+
+
+@pytest.mark.parametrize(
+    ("runner", "seconds", "said"),
+    [
+        ("gpuu", 1.0, "did you mean gpu"),
+        ("cpu-large", 1.0, "expected: one of gpu"),
+        ("gpu", 0.0, "cannot work for 0.0 seconds"),
+        ("gpu", float("nan"), "cannot work for nan seconds"),
+        ("gpu", 1e9, "at most a day"),
+    ],
+)
+def test_a_demo_of_what_is_not_there_starts_nothing(tmp_path: Path, runner: str, seconds: float, said: str) -> None:
+    out = io.StringIO()
+    with pytest.raises(LabInputError, match=said):
+        demo(Lab(tmp_path, {}, {}, ()), fleets.example("dev"), runner=runner, job_seconds=seconds, out=out)
+    assert out.getvalue() == ""
+
+
+def test_a_demo_without_a_lab_says_how_to_get_one(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match=r"not up\n.*lab\.up"):
+        demo(Lab(tmp_path, {}, {}, ()), fleets.example("dev"))
