@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,12 @@ from typing import Any
 import pulumi
 from pulumi_policy import (
     EnforcementLevel,
+    Policy,
     PolicyPack,
     PolicyResource,
     ReportViolation,
+    ResourceValidationArgs,
+    ResourceValidationPolicy,
     StackValidationArgs,
     StackValidationPolicy,
 )
@@ -37,13 +40,13 @@ def publish() -> None:
     PolicyPack(NAME, list(policies()), EnforcementLevel.MANDATORY)
 
 
-def policies(config: Config | None = None, today: date | None = None, root: Path = ROOT) -> list[StackValidationPolicy]:
+def policies(config: Config | None = None, today: date | None = None, root: Path = ROOT) -> list[Policy]:
     """One policy a rule; two where a rule also has something milder to say; one for the suppressions.
 
-    `root` is the folder of the stack files and of what the rules about files look at.
+    The first one only listens. `root` is the folder of the stack files and of what the rules about files look at.
     """
     pack = _Pack(config or pulumi.runtime.get_config_env, today, root)
-    found = []
+    found: list[Policy] = [_declarations(pack)]
     for rule in rules.RULES.values():
         found.append(_policy(rule, rule.severity, pack))
         if rule.milder:
@@ -58,6 +61,8 @@ class _Pack:
     config: Config
     day: date | None
     root: Path
+    declared: dict[str, Any] = field(default_factory=dict)
+    """URN -> inputs, as the engine asks about one resource after the other."""
 
     @property
     def today(self) -> date:
@@ -86,11 +91,26 @@ class _Pack:
         return (stack.config, stack.fleet) if stack.project == held.project else ({}, None)
 
 
+def _declarations(pack: _Pack) -> ResourceValidationPolicy:
+    """Remembers inputs. Asked about a stack, the engine tells outputs, and there are none yet in a preview where the
+    provider cannot be reached: every Kubernetes object, as long as its cluster is not there."""
+
+    def remember(args: ResourceValidationArgs, report: ReportViolation) -> None:
+        pack.declared[args.urn] = {key: value for key, value in _plain(args.props).items() if not key.startswith("__")}
+
+    return ResourceValidationPolicy(
+        name="declarations",
+        description="Reads what each resource is declared with, for the policies of the whole stack",
+        validate=remember,
+        enforcement_level=EnforcementLevel.ADVISORY,
+    )
+
+
 def _policy(rule: Rule, severity: Severity, pack: _Pack) -> StackValidationPolicy:
     own = severity == rule.severity
 
     def validate(args: StackValidationArgs, report: ReportViolation) -> None:
-        held = graph(args.resources)
+        held = graph(args.resources, pack.declared)
         try:
             accepted = pack.accepted(held)
         except FleetError:
@@ -112,7 +132,7 @@ def _policy(rule: Rule, severity: Severity, pack: _Pack) -> StackValidationPolic
 
 def _suppressions(pack: _Pack) -> StackValidationPolicy:
     def validate(args: StackValidationArgs, report: ReportViolation) -> None:
-        held = graph(args.resources)
+        held = graph(args.resources, pack.declared)
         try:
             accepted = pack.accepted(held)
         except FleetError as error:
@@ -131,22 +151,22 @@ def _suppressions(pack: _Pack) -> StackValidationPolicy:
     )
 
 
-def graph(resources: Sequence[PolicyResource]) -> Graph:
-    """What the engine tells a policy, in the form that rules look at."""
-    found = {each.urn: _resource(each) for each in resources}
+def graph(resources: Sequence[PolicyResource], declared: Mapping[str, Any]) -> Graph:
+    """What the engine tells a policy, in the form that rules look at. `declared`: inputs by URN, where known."""
+    found = {each.urn: _resource(each, declared) for each in resources}
     urn = next(iter(found), "urn:pulumi:stack::project::type::name")
     stack, project = urn.split("::")[0].removeprefix("urn:pulumi:"), urn.split("::")[1]
     return Graph(project, stack, found, {}, ())
 
 
-def _resource(told: PolicyResource) -> Resource:
+def _resource(told: PolicyResource, declared: Mapping[str, Any]) -> Resource:
     return Resource(
         urn=told.urn,
         type=told.resource_type,
         name=told.name,
         parent=told.parent.urn if told.parent else "",
         custom=told.provider is not None or told.resource_type.startswith("pulumi:providers:"),
-        inputs=_plain(told.props),
+        inputs=declared[told.urn] if told.urn in declared else _plain(told.props),
         dependencies=tuple(sorted(each.urn for each in told.dependencies)),
         property_dependencies={
             key: tuple(sorted(each.urn for each in found)) for key, found in told.property_dependencies.items()

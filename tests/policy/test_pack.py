@@ -17,6 +17,7 @@ from pulumi_policy import (  # noqa: E402
     PolicyProviderResource,
     PolicyResource,
     PolicyResourceOptions,
+    ResourceValidationArgs,
     StackValidationArgs,
 )
 from pulumi_policy.proxy import UNKNOWN_STRING_VALUE, unknown_checking_proxy  # noqa: E402
@@ -74,10 +75,18 @@ def _one(each: Resource) -> PolicyResource:
 
 
 def _violations(
-    graph: Graph, config: Mapping[str, str] | None = None, root: Path = fleets.ROOT
+    graph: Graph, config: Mapping[str, str] | None = None, root: Path = fleets.ROOT, *, unreached: bool = False
 ) -> dict[str, list[tuple[str, str | None]]]:
+    listens, *judge = pack.policies(lambda: config or {}, TODAY, root)
     args, found = _told(graph), {}
-    for policy in pack.policies(lambda: config or {}, TODAY, root):
+    for each in args.resources:
+        asked = ResourceValidationArgs(
+            each.resource_type, each.props, each.urn, each.name, each.opts, each.provider, {}, {}
+        )
+        listens.validate(asked, lambda message, urn=None: pytest.fail("it only listens"))
+        if unreached and each.resource_type.startswith("kubernetes:"):
+            each.props = unknown_checking_proxy({})
+    for policy in judge:
         said: list[tuple[str, str | None]] = []
         policy.validate(args, lambda message, urn=None, said=said: said.append((message, urn)))
         if said:
@@ -98,6 +107,10 @@ def test_there_is_a_policy_for_every_rule_as_strict_as_the_rule() -> None:
 @pytest.mark.parametrize("preview", [False, True], ids=["made", "preview"])
 def test_an_example_stack_breaks_no_policy(preview: bool) -> None:
     assert set(_violations(fleets.graph("dev", preview=preview))) <= {"PAD-33-advice"}
+
+
+def test_what_a_cluster_that_is_not_there_yet_cannot_tell_is_judged_by_its_declaration() -> None:
+    assert set(_violations(fleets.graph("dev", preview=True), unreached=True)) == {"PAD-33-advice"}
 
 
 def test_a_policy_says_what_the_rule_says_of_the_same_resource() -> None:
@@ -134,7 +147,7 @@ def test_wrong_suppressions_excuse_nothing_and_are_told() -> None:
 
 def test_what_an_engine_tells_becomes_the_graph_it_came_from() -> None:
     graph = fleets.graph("dev")
-    again = pack.graph(_told(graph).resources)
+    again = pack.graph(_told(graph).resources, {})
     for urn, each in graph.resources.items():
         found = again.resources[urn]
         assert (found.type, found.name, found.protect, found.property_dependencies.keys()) == (

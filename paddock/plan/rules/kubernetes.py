@@ -10,7 +10,7 @@ from paddock.plan.finding import Severity
 from paddock.plan.graph import Resource
 from paddock.plan.rules import look
 from paddock.plan.rules.base import Context, Hit, Rule, example, hit, resource
-from paddock.plan.rules.pods import RELEASE, Pod, chart, is_in, name_of, pods, scale_sets
+from paddock.plan.rules.pods import RELEASE, Pod, chart, is_in, pods, scale_sets
 from paddock.plan.values import Secret
 
 NAMESPACE = "kubernetes:core/v1:Namespace"
@@ -59,19 +59,19 @@ class PodSecurity(Rule):
     equivalents = (*(f"CIS 4.2.{n}" for n in range(1, 6)), "KSV-0001", "KSV-0012", "KSV-0017", "KSV-0118", "KSV-0104")
 
     def check(self, context: Context) -> Iterator[Hit]:
-        levels: dict[str, str] = {}
+        levels: list[tuple[Resource, str]] = []
         for made in context.all(NAMESPACE):
             level = look.at(made.inputs, "metadata", "labels", LEVEL)
             if look.unknown(level):
                 continue
-            levels[name_of(made)] = str(level)
+            levels.append((made, str(level)))
             if level not in ("restricted", "baseline", "privileged"):
                 yield hit(made, "it enforces no Pod Security level")
             elif level == "privileged" and not look.given(look.at(made.inputs, "metadata", "annotations", BECAUSE)):
                 yield hit(made, f"it allows privileged pods and has no {BECAUSE}")
         for pod in pods(context):
             needs = any(map(privileged, pod.containers)) or any(look.on(pod.spec.get(key)) for key in _HOST)
-            level = levels.get(pod.namespace)
+            level = next((level for made, level in levels if is_in(pod.resource, made)), None)
             if needs and level != "privileged":
                 yield hit(
                     pod.resource, f"{pod.where} are privileged, which {pod.namespace or 'its namespace'} is not for"

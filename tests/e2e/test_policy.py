@@ -1,0 +1,110 @@
+"""The policy pack inside a preview of the real engine says what the plan says."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+pytest.importorskip("pulumi_policy")
+
+from paddock.fleet import load
+from paddock.lab.engine import ROOT, Engine, EngineError, Programs, Result
+from paddock.lab.errors import LabInputError
+from paddock.plan import rules
+from paddock.plan.run import plan_graph
+
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("engine")]
+
+KEY = {"paddock:githubAppKey": "made-up-private-key-3f9c1d"}
+
+
+def good(config: dict[str, Any]) -> None:
+    """As it is."""
+
+
+def bad(config: dict[str, Any]) -> None:
+    """Open to everybody, kept from nobody, and with privileged jobs, which are in order in a namespace of their own."""
+    fleet = config["paddock:fleet"]
+    fleet["cluster"] |= {
+        "endpoint": {"allow": "any"},
+        "access": {"all": {"principal": "arn:aws:iam::123456789012:root", "policy": "cluster-admin"}},
+        "deletionProtection": False,
+        "logDays": 7,
+    }
+    fleet["runners"]["gpu"]["container"] = "dind"
+
+
+def excused(config: dict[str, Any]) -> None:
+    """As bad, but the stack file says why."""
+    bad(config)
+    config["paddock:suppressions"] = [
+        {"rule": rule, "resource": name, "reason": "a stack to be refused in tests", "expires": "2099-01-31"}
+        for rule, name in (
+            ("PAD-03", "cluster-eksCluster"),
+            ("PAD-05", "cluster-all"),
+            ("PAD-05", "cluster-all-policy"),
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("stack", "change", "broken"),
+    [("dev", good, set()), ("prod", good, set()), ("dev", bad, {"PAD-03", "PAD-05"}), ("dev", excused, set())],
+    ids=["dev", "prod", "bad", "excused"],
+)
+def test_a_preview_breaks_the_rules_that_the_plan_says_are_broken(
+    stack: str, change: Callable[[dict[str, Any]], None], broken: set[str], tmp_path: Path
+) -> None:
+    root = _project(tmp_path / "project", stack, change)
+    try:
+        engine = Engine(tmp_path / "lab", Programs.find(), stack=stack, root=root)
+    except LabInputError as error:
+        pytest.skip(str(error))
+    engine.prepare(secret=KEY if stack == "dev" else None)
+
+    if broken:
+        with pytest.raises(EngineError, match="PAD-03: The Kubernetes API is not open") as error:
+            engine.judge(root / "policy")
+        found = error.value.result
+        assert found is not None
+    else:
+        found = engine.judge(root / "policy")
+
+    read = load(root, stack)
+    accepted = rules.suppressions(read.config, date.today())
+    planned = rules.evaluate(plan_graph(read), read.fleet, accepted, date.today(), root=ROOT).violations
+    assert {violation.rule.id for violation in planned if violation.severity == "error"} == broken
+    assert told(found) == {
+        (
+            violation.rule.id if violation.severity == violation.rule.severity else f"{violation.rule.id}-advice",
+            violation.severity == "error",
+            violation.hit.urn,
+            f"{violation.hit.subject}: {violation.hit.message}",
+        )
+        for violation in planned
+    }
+
+
+def told(result: Result) -> set[tuple[str, bool, str, str]]:
+    """Policy, whether it is mandatory, the resource, and what is wrong with it."""
+    return {(found.policy, found.mandatory, found.urn, found.message.splitlines()[1]) for found in result.violations}
+
+
+def _project(root: Path, stack: str, change: Callable[[dict[str, Any]], None]) -> Path:
+    """A copy of the project with one stack file changed: the pack reads the file for what the engine does not tell."""
+    for name in ("infra", "runners", "ami", "policy", "images", ".github"):
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+    (root / ".venv").symlink_to(sys.prefix)
+    shutil.copy(ROOT / "Pulumi.yaml", root)
+    written = yaml.safe_load((ROOT / f"Pulumi.{stack}.yaml").read_text(encoding="utf-8"))
+    change(written["config"])
+    (root / f"Pulumi.{stack}.yaml").write_text(yaml.safe_dump(written), encoding="utf-8")
+    return root
