@@ -37,6 +37,8 @@ STAND_INS = ("aws", "eks", "kubernetes")
 KUBERNETES_PLUGIN = "pulumi-resource-kubernetes"
 LIMIT = 600.0
 """Seconds after which a run is interrupted."""
+_STREAM = {"PULUMI_ENABLE_STREAMING_JSON_PREVIEW": "true"}
+"""A preview as events, like every other run: the document that it is else tells of no policy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +125,10 @@ class Engine:
     def preview(self) -> Result:
         return self._run("preview")
 
+    def judge(self, pack: Path) -> Result:
+        """A preview held against a policy pack; it tells no states. Raises EngineError for a mandatory violation."""
+        return self._run("preview", "--policy-pack", str(pack), more=_STREAM)
+
     def up(self, tell: Callable[[Step], None] | None = None) -> Result:
         """`tell` gets each step when it is done, in a thread of its own."""
         return self._run("up", "--yes", "--skip-preview", tell=tell)
@@ -176,7 +182,13 @@ class Engine:
         """Frees the stack after a run that was killed. `recovery.recover` does more."""
         self._pulumi("cancel", "--yes", self.stack)
 
-    def _run(self, operation: Operation, *arguments: str, tell: Callable[[Step], None] | None = None) -> Result:
+    def _run(
+        self,
+        operation: Operation,
+        *arguments: str,
+        tell: Callable[[Step], None] | None = None,
+        more: Mapping[str, str] | None = None,
+    ) -> Result:
         start = time.monotonic()
         command = [operation, "--json", "--non-interactive", "--stack", self.stack, *arguments]
 
@@ -184,12 +196,11 @@ class Engine:
             if tell and isinstance(found := engine_result.event(line), Step):
                 tell(found)
 
-        done = self._start(command, LIMIT, follow=follow)
+        done = self._start(command, LIMIT, follow=follow, more=more)
         out, err = done.stdout, done.stderr
         seconds = time.monotonic() - start
-        read = engine_result.preview if operation == "preview" else engine_result.events
-        steps, diagnostics = read(out)
-        result = Result(operation, tuple(steps), tuple(diagnostics), seconds, out + err)
+        told = engine_result.preview(out) if operation == "preview" and not more else engine_result.events(out)
+        result = engine_result.result(operation, told, seconds, out + err)
         if done.returncode != 0:
             raise EngineError(self._reason(result, err, done.returncode), result)
         return result
@@ -205,7 +216,9 @@ class Engine:
                 "\n    fix: wait for it, or unlock the stack"
             )
         errors = [found for found in result.diagnostics if found.severity == "error"]
+        broken = [found for found in result.violations if found.mandatory]
         told = [f"{found.urn.rpartition('::')[2]}: {found.message}".removeprefix(": ") for found in errors]
+        told += [f"{found.policy}: {found.message}" for found in broken]
         said = "\n    ".join(dict.fromkeys(line.strip() for line in told)) or err.strip() or f"exit status {status}"
         return f"{run} failed:\n    {said}"
 
@@ -221,6 +234,7 @@ class Engine:
         limit: float,
         stdin: str | None = None,
         follow: Callable[[str], None] | None = None,
+        more: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
         command = [str(self.programs.pulumi), *arguments, "--cwd", str(self.project), "--color", "never"]
 
@@ -228,7 +242,8 @@ class Engine:
             self._running = process
 
         try:
-            return engine_process.run(command, self._environment(), limit, started, stdin=stdin, follow=follow)
+            environment = {**self._environment(), **(more or {})}
+            return engine_process.run(command, environment, limit, started, stdin=stdin, follow=follow)
         except subprocess.TimeoutExpired:
             raise EngineError(f"pulumi {arguments[0]} took more than {limit:.0f} s and was interrupted") from None
         finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -74,6 +74,16 @@ class Diagnostic:
 
 
 @dataclass(frozen=True, slots=True)
+class Violation:
+    """What a policy says of a resource."""
+
+    policy: str
+    mandatory: bool
+    urn: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """One run of the engine."""
 
@@ -83,6 +93,8 @@ class Result:
     seconds: float
     log: str = field(repr=False)
     """All that was printed."""
+    violations: tuple[Violation, ...] = ()
+    """Of the policies that the run was held against."""
 
     @property
     def changes(self) -> dict[str, tuple[str, ...]]:
@@ -106,26 +118,38 @@ class EngineError(LabError):
         self.result = result
 
 
-def preview(text: str) -> tuple[list[Step], list[Diagnostic]]:
+def result(operation: Operation, told: Iterable[Step | Diagnostic | Violation], seconds: float, log: str) -> Result:
+    """All that a run told, sorted by what it is."""
+    told = list(told)
+    return Result(
+        operation,
+        tuple(one for one in told if isinstance(one, Step)),
+        tuple(one for one in told if isinstance(one, Diagnostic)),
+        seconds,
+        log,
+        tuple(one for one in told if isinstance(one, Violation)),
+    )
+
+
+def preview(text: str) -> list[Step | Diagnostic | Violation]:
     """What `pulumi preview --json` printed."""
     try:
         found = json.loads(text[text.index("{") :])
     except ValueError:
-        return [], []
+        return []
     steps = [
         Step(step["op"], step["urn"], State.of(step["newState"]) if step.get("newState") else None)
         for step in found.get("steps") or []
     ]
-    return steps, [_diagnostic(one) for one in found.get("diagnostics") or []]
+    return [*steps, *map(_diagnostic, found.get("diagnostics") or [])]
 
 
-def events(text: str) -> tuple[list[Step], list[Diagnostic]]:
+def events(text: str) -> list[Step | Diagnostic | Violation]:
     """What any other run printed with `--json`: a line for each event."""
-    found = [event(line) for line in text.splitlines()]
-    return [one for one in found if isinstance(one, Step)], [one for one in found if isinstance(one, Diagnostic)]
+    return [found for line in text.splitlines() if (found := event(line))]
 
 
-def event(line: str) -> Step | Diagnostic | None:
+def event(line: str) -> Step | Diagnostic | Violation | None:
     """What one line says; None for what nobody asks about."""
     try:
         told: dict[str, Any] = json.loads(line) if line.startswith("{") else {}
@@ -135,6 +159,9 @@ def event(line: str) -> Step | Diagnostic | None:
         return Step(found["metadata"]["op"], found["metadata"]["urn"])
     if found := told.get("resOpFailedEvent"):
         return Step(found["metadata"]["op"], found["metadata"]["urn"], failed=True)
+    if found := told.get("policyEvent"):
+        mandatory = found["enforcementLevel"] == "mandatory"
+        return Violation(found["policyName"], mandatory, found.get("resourceUrn", ""), found["message"].strip())
     if (found := told.get("diagnosticEvent")) and found.get("severity") != "debug":
         return _diagnostic(found)
     return None
