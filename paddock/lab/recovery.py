@@ -14,40 +14,48 @@ from dataclasses import dataclass
 from typing import Any
 
 from paddock.lab import processes
+from paddock.lab.api import Api
 from paddock.lab.engine import Engine
+from paddock.plan.replacement import RELEASE
 
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
     """What became of the operations that a run had under way when it was killed, by URN."""
 
-    adopted: tuple[str, ...]
+    adopted: tuple[str, ...] = ()
     """Made, and now in the state."""
-    doubled: tuple[str, ...]
+    doubled: tuple[str, ...] = ()
     """Made once more by a later run; the next one deletes what is too much."""
-    dropped: tuple[str, ...]
-    """Not made, or not known whether they were: Kubernetes objects have names of their own and are made again."""
+    dropped: tuple[str, ...] = ()
+    """Not made, or of a cluster's objects, whose names are their own: the next run takes over what is there."""
 
 
 def recover(engine: Engine) -> Recovered:
-    """Makes a stack whole again after a run that was killed: ends what is left of it, frees the stack, and tells the
-    engine what was made unseen.
+    """Makes a stack whole again after a run that was killed, or that lost its cluster in the middle.
 
-    Nothing else is changed where nothing is pending. Raises EngineError.
+    What is left of the run is ended, the stack is freed, and the engine is told what was made unseen. Where nothing is
+    pending nothing is changed. Raises EngineError and Unreachable.
     """
     processes.stop(processes.marked(engine.state))
     engine.unlock()
+    released = _releases(engine)
     kept = json.loads(engine.exported())
-    if not kept["deployment"].get("pending_operations"):
-        return Recovered((), (), ())
-    after, recovered = settled(kept["deployment"], unknown(kept["deployment"], engine.made()))
+    pending = kept["deployment"].get("pending_operations")
+    if not pending:
+        return Recovered()
+    found = unseen(kept["deployment"], engine.made())
+    for resource in (operation["resource"] for operation in pending):
+        inputs = resource["inputs"]
+        if resource["type"] == RELEASE and (id_ := f"{inputs.get('namespace')}/{inputs['name']}") in released:
+            found[resource["urn"]] = [id_]
+    after, recovered = settled(kept["deployment"], found)
     engine.restore(json.dumps({**kept, "deployment": after}))
-    if recovered.adopted or recovered.doubled:
-        engine.refresh()  # their outputs are in the cloud alone
+    engine.refresh()  # outputs of what was made, and whether what was to be deleted is gone: the clouds know
     return recovered
 
 
-def unknown(deployment: Mapping[str, Any], made: Mapping[str, str]) -> dict[str, list[str]]:
+def unseen(deployment: Mapping[str, Any], made: Mapping[str, str]) -> dict[str, list[str]]:
     """URN -> ids of what was made (`made`: "type id" -> URN) and stands in no state."""
     known = {f"{resource['type']} {resource.get('id')}" for resource in deployment.get("resources") or []}
     found: dict[str, list[str]] = {}
@@ -70,7 +78,7 @@ def settled(deployment: Mapping[str, Any], found: Mapping[str, Sequence[str]]) -
     pending = {operation["resource"]["urn"]: operation for operation in after.pop("pending_operations", [])}
     for urn, operation in pending.items():
         if operation["type"] != "creating":
-            continue  # the state has the resource, and the next run finds out
+            continue  # the state has the resource, and a refresh tells what became of it
         if not found.get(urn):
             dropped.append(urn)
         for id_ in found.get(urn, ()):
@@ -79,3 +87,22 @@ def settled(deployment: Mapping[str, Any], found: Mapping[str, Sequence[str]]) -
             (doubled if too_much else adopted).append(urn)
             live.add(urn)
     return after, Recovered(tuple(adopted), tuple(doubled), tuple(dropped))
+
+
+def _releases(engine: Engine) -> set[str]:
+    """Ids of the releases in the cluster that Helm has finished.
+
+    One that it has not is in its own way for ever ("cannot re-use a name", "another operation is in progress"). Its
+    record is deleted, and the next run takes its objects over.
+    """
+    if engine.kubeconfig is None:
+        return set()
+    finished = set()
+    with Api.of(engine.kubeconfig) as api:
+        for record in api.list("v1", "Secret", labelSelector="owner=helm"):
+            labels, namespace = record["metadata"]["labels"], record["metadata"]["namespace"]
+            if labels["status"].startswith("pending-"):
+                api.delete(record)
+            elif labels["status"] == "deployed":
+                finished.add(f"{namespace}/{labels['name']}")
+    return finished
