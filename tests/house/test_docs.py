@@ -18,6 +18,7 @@ ELSEWHERE = {
     "./inv lint --fix": "it changes files",
     "./inv lock": "needs the network",
     "./inv catalog.refresh": "needs AWS",
+    "./inv lab.": "tests/e2e/test_story.py runs these, in their order",
 }
 
 

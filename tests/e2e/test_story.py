@@ -1,0 +1,99 @@
+"""The lab as its README tells it, on the command line: up, one GPU job, down, and nothing of it stays."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paddock.lab import programs
+from paddock.lab.engine import Programs
+from paddock.lab.errors import LabInputError
+
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("engine")]
+ROOT = Path(__file__).resolve().parents[2]
+Inv = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="module")
+def labs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    absent = sorted(set(programs.PROGRAMS) - set(programs.locate()))
+    if absent:
+        pytest.skip(f"the lab's programs are not here: {', '.join(absent)} (on PATH, or in PADDOCK_LAB_BIN)")
+    try:
+        Programs.find()
+    except LabInputError as error:
+        pytest.skip(str(error))
+    return tmp_path_factory.mktemp("labs")
+
+
+@pytest.fixture(scope="module")
+def inv(labs: Path) -> Iterator[Inv]:
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "paddock", *words],
+            cwd=ROOT,
+            env={**os.environ, "PADDOCK_LAB_STATE": str(labs)},
+            capture_output=True,
+            text=True,
+            timeout=400,
+        )
+
+    try:
+        yield run
+    finally:
+        run("lab.down")
+
+
+@pytest.fixture(scope="module")
+def up(inv: Inv) -> dict[str, Any]:
+    done = inv("lab.up", "--json")
+    assert done.returncode == 0, done.stderr
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
+
+
+def test_up_applies_the_stack(up: dict[str, Any]) -> None:
+    assert up["up"]
+    assert up["applied"]["resources"] > 50
+    assert {"etcd", "kube-apiserver", "autoscaler", "github"} < set(up["processes"])
+    assert {node["pool"] for node in up["nodes"]} == {""}  # the system's; the GPU pools start at zero
+
+
+def test_a_gpu_job_lands_on_a_gpu_node_and_the_node_goes(up: dict[str, Any], inv: Inv) -> None:
+    done = inv("lab.demo", "--job-seconds", "2", "--json")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads(done.stdout)
+    reached = [step["step"] for step in told["steps"] if step["seconds"] is not None]
+    assert reached[:3] == ["queued", "acquired", "pod made"]
+    assert reached[-4:] == ["scheduled", "started", "completed", "node gone"]
+    assert told["node"].startswith("t4-")
+
+
+def test_the_screen_shows_programs_nodes_and_jobs(up: dict[str, Any], inv: Inv) -> None:
+    done = inv("lab.status")
+
+    assert done.returncode == 0
+    for told in ("kube-scheduler", "system-0", "cluster-autoscaler", "runs-on"):
+        assert told in done.stdout
+
+
+def test_down_leaves_no_process_and_no_file(up: dict[str, Any], inv: Inv, labs: Path) -> None:
+    done = inv("lab.down")
+
+    assert done.returncode == 0
+    assert f"ended {len(up['processes'])} processes" in done.stdout
+    assert list(labs.iterdir()) == []
+    assert [each for each in _command_lines() if str(labs) in each] == []
+    assert inv("lab.status").returncode == 1
+
+
+def _command_lines() -> list[str]:
+    return subprocess.run(["ps", "-ww", "-eo", "args"], capture_output=True, text=True, check=True).stdout.splitlines()
