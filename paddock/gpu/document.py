@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
@@ -82,6 +83,7 @@ def loads(text: str, source: str = "the inventory") -> Inventory:
     return inventory
 
 
+@cache
 def _adapter() -> TypeAdapter[Inventory]:
     """The model has no need of pydantic; what it demands of a file is said here, where pydantic is loaded."""
     from pydantic import ConfigDict, TypeAdapter

@@ -114,6 +114,8 @@ class Card:
     """By C name of the function."""
     fields_missing: frozenset[int] = frozenset()
     lost: bool = False
+    lost_after: int | None = None
+    """Calls that the GPU still answers before it is lost."""
 
     def fields(self) -> Mapping[int, int | None]:
         ecc = self.ecc
@@ -389,6 +391,9 @@ class Driver:
                 return NOT_SUPPORTED if own is None else own(self, *arguments) or 0
             thing = self._behind(arguments[0])
             card = thing if isinstance(thing, Card) else self._owner(thing)
+            if card.lost_after is not None:
+                card.lost_after -= 1
+                card.lost = card.lost or card.lost_after < 0
             if card.lost:
                 return LOST
             if card.faults and (fault := card.faults.get(name)) and fault.due():

@@ -97,6 +97,7 @@ class Calls:
         self.nvml = pynvml
         self.notes: dict[tuple[str, int], list[int]] = {}
         self._waited = False
+        self._muted: list[tuple[str, int]] = []
 
     def system(self, name: str, *arguments: Any) -> Any:
         """Raises Unavailable with the driver's code."""
@@ -162,12 +163,15 @@ class Calls:
 
     def first(self, device: Device, *ways: tuple[Any, ...], handle: Any = None) -> Any:
         """The answer of the first function, with its arguments, that gives one; those before it are not asked again."""
+        self._muted = []
         for number, (name, *arguments) in enumerate(ways):
-            found = self.ask(device, name, *arguments, quiet=number + 1 < len(ways), handle=handle)
+            found = self.ask(device, name, *arguments, quiet=True, handle=handle)
             if found is not None:
-                if handle is None:
+                if number and handle is None:
                     device.absent.update(ways[:number])
                 return found
+        for name, code in self._muted:
+            self.note(device, name, code)
         return None
 
     def between(self, name: str, device: Device, other: Device, *arguments: Any) -> Any:
@@ -243,7 +247,11 @@ class Calls:
             raise self.silence(code)
         if code in _GONE:
             raise self.unavailable(name, code)
-        if code not in _NOTHING and not quiet:
+        if code in _NOTHING:
+            return
+        if quiet:
+            self._muted.append((name, code))
+        else:
             self.note(device, name, code)
 
     def _sentence(self, name: str, code: int, gpus: Iterable[int]) -> str:

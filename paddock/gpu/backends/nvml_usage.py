@@ -84,6 +84,6 @@ def _part(calls: Calls, device: Device, handle: Any, whole: Any) -> MigDevice | 
 def profile(has: Any, total: int) -> str:
     """The profile's name from a part's attributes, by NVIDIA's own rule (go-nvlib): eighths of a GPU's whole GB."""
     eighths = math.ceil(has.memorySizeMB * _MIB / total * 8)
-    gigabytes = round(eighths / 8 * math.ceil(total / (1 << 30)))
+    gigabytes = math.floor(eighths / 8 * math.ceil(total / (1 << 30)) + 0.5)
     compute, slices = has.computeInstanceSliceCount, has.gpuInstanceSliceCount
     return f"{'' if compute == slices else f'{compute}c.'}{slices}g.{gigabytes}gb"

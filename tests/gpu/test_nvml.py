@@ -1,0 +1,473 @@
+"""NVIDIA GPUs, read by the real nvidia-ml-py from a made-up driver."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+
+import pynvml
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from paddock.catalog import gpus as catalogue
+from paddock.gpu import detect, document
+from paddock.gpu.backends import Unavailable, nvml
+from paddock.gpu.backends.nvml import Nvml, NvmlSampler
+from paddock.gpu.backends.nvml_usage import profile
+from paddock.gpu.errors import GpuError
+from paddock.gpu.model import Gpu, Inventory, Memory, NvLink
+from tests.support.nvml import PROFILES, Driver, Fault, Part, box, card, installed
+
+Install = Callable[[str | Driver], Driver]
+CODES = [*range(1, 31), 77, 999]
+
+
+def read(**wanted: bool) -> tuple[Gpu, ...]:
+    return Nvml().read(**wanted).gpus
+
+
+def test_everything_that_the_driver_tells_of_a_gpu(driver: Install) -> None:
+    driver(Driver([card("H100", utilisation=(93, 40), used_mib=70_000, reasons=0x4, corrected=2, dead_links={17})]))
+    reading = Nvml().read()
+    (gpu,) = reading.gpus
+    assert (gpu.uuid, gpu.index, gpu.minor) == ("GPU-00000000-aaaa-bbbb-cccc-000000002330", 0, 0)
+    assert (gpu.pci_address, gpu.pci_device_id) == ("0000:04:00.0", "10de:2330")
+    assert (gpu.architecture, gpu.compute_capability, gpu.cores) == ("hopper", "9.0", 16896)
+    assert gpu.memory == Memory(total=81559, used=70_000, free=11_008, reserved=551)
+    assert (gpu.power.draw, gpu.power.limit, gpu.power.min_limit, gpu.power.energy) == (71.432, 700, 200, 5400000.123)
+    assert (gpu.clocks.sm, gpu.clocks.max_sm, gpu.clocks.memory) == (345, 1980, 2619)
+    assert (gpu.temperature.gpu, gpu.temperature.memory, gpu.temperature.margin) == (34, 41, 53)
+    assert (gpu.utilisation.gpu, gpu.utilisation.memory) == (93, 40)
+    assert gpu.throttle == ("software-power-cap",)
+    assert (gpu.ecc.enabled, gpu.ecc.corrected, gpu.ecc.uncorrected) == (True, 2, 0)
+    assert [link.active for link in gpu.nvlinks] == [True] * 17 + [False]
+    assert (gpu.numa_node, gpu.cpus[0], gpu.cpus[-1]) == (0, 0, 47)
+    assert gpu.mig is not None
+    assert not gpu.mig.enabled
+    assert gpu.processes is None, "not asked for is not the same as none"
+    assert (reading.driver and reading.driver.cuda, reading.notes) == ("13.0", ())
+
+
+@pytest.mark.parametrize("model", ["t4", "a10g", "l4", "l40s", "a100", "h100", "h200", "b200"])
+def test_models_are_those_of_the_catalogue(driver: Install, model: str) -> None:
+    driver(model)
+    (gpu,) = read()
+    known = next(one for one in catalogue().values() if one.pci_device_id == gpu.pci_device_id)
+    assert gpu.name == known.product
+    assert (gpu.architecture, gpu.compute_capability) == (known.architecture, known.compute_capability)
+
+
+def test_a_model_nobody_knows_is_read_all_the_same(driver: Install) -> None:
+    driver(Driver([card("Vera Z9", reasons=1 << 40, recovery=99)]))
+    (gpu,) = read()
+    assert (gpu.state, gpu.name, gpu.architecture) == ("ok", "NVIDIA Vera Z9", None)
+    assert (gpu.throttle, gpu.recovery_action) == ((), None)
+
+
+def test_what_a_consumer_card_does_not_have_is_none(driver: Install) -> None:
+    driver("rtx 4090")
+    (gpu,) = read()
+    assert (gpu.serial, gpu.ecc.enabled, gpu.remapped, gpu.mig, gpu.recovery_action) == (None,) * 5
+    assert gpu.nvlinks == ()
+
+
+def test_trouble_that_the_driver_reports(driver: Install) -> None:
+    cards = [card("A100", remapped=(3, 1, 1, 0)), card("T4", retired=(2, 1, 1)), card("H100", reasons=0x48, recovery=4)]
+    driver(Driver(cards))
+    ampere, turing, hopper = read()
+    assert ampere.remapped
+    assert (ampere.remapped.correctable, ampere.remapped.pending, ampere.remapped.failed) == (3, True, False)
+    assert (turing.retired_pages, turing.retirement_pending, turing.remapped) == (3, True, None)
+    assert hopper.throttle == ("hardware-slowdown", "hardware-thermal")
+    assert hopper.recovery_action == "drain-and-reset"
+
+
+def test_one_lost_gpu_hides_no_other(driver: Install) -> None:
+    driver("lost")
+    found = detect.inventory(processes=True, topology=True)
+    assert [gpu.state for gpu in found.gpus] == ["ok", "ok", "lost", "ok", "ok", "ok", "ok", "ok"]
+    assert "fell off the bus" in (found.gpus[2].reason or "")
+    assert len(found.usable) == 7
+    assert len(found.pairs) == 21
+
+
+def test_a_gpu_that_needs_a_reset_says_so(driver: Install) -> None:
+    driver(Driver([card("H100", faults={"nvmlDeviceGetUtilizationRates": Fault(16)}), card("H100", bus=9)]))
+    broken, fine = read()
+    assert (broken.state, broken.recovery_action, broken.name) == ("unreadable", "gpu-reset", "NVIDIA H100 80GB HBM3")
+    assert fine.state == "ok"
+
+
+def test_an_old_driver_is_asked_by_its_old_names(driver: Install) -> None:
+    old = driver("535")
+    gpu = read()[0]
+    assert (gpu.throttle, gpu.temperature.gpu, gpu.temperature.margin) == (("idle",), 34, None)
+    assert (gpu.recovery_action, gpu.power.draw) == (None, 61.9)
+    old.calls.clear()
+    read()
+    assert "nvmlDeviceGetMarginTemperature" not in old.calls
+
+
+def test_memory_is_told_where_the_newer_call_fails_as_on_wsl(driver: Install) -> None:
+    windows = driver(Driver([card("RTX 4090", faults={"nvmlDeviceGetMemoryInfo_v2": Fault(999)}, used_mib=100)]))
+    assert Nvml().read().notes == ()
+    windows.calls.clear()
+    assert read()[0].memory == Memory(total=24564, used=500, free=24064)
+    assert "nvmlDeviceGetMemoryInfo_v2" not in windows.calls, "asked again, though it never works"
+
+
+def test_a_release_of_nvidia_ml_py_that_lacks_a_function(driver: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver("h100")
+    monkeypatch.delattr(pynvml, "nvmlDeviceGetMarginTemperature")
+    (gpu,) = read()
+    assert (gpu.state, gpu.temperature.margin) == ("ok", None)
+
+
+def test_calls_to_the_driver_for_eight_gpus(driver: Install) -> None:
+    made = driver("8xh100")
+    first = Nvml().read()
+    assert made.calls.total() == 5 + 8 * 34
+    made.calls.clear()
+    assert Nvml().read() == first
+    assert made.calls.total() == 1 + 8 * 17, "what never changes is read once"
+    sampler = NvmlSampler()
+    sampler.gpus()
+    made.calls.clear()
+    sampler.gpus()
+    assert made.calls.total() == 8 * 8
+
+
+def test_what_a_gpu_does_not_support_is_asked_once(driver: Install) -> None:
+    made = driver("mixed")
+    read()
+    made.calls.clear()
+    read()
+    assert not {"nvmlDeviceGetMarginTemperature", "nvmlDeviceGetMigMode"} & set(made.calls)
+
+
+def test_a_sample_has_what_changed_and_only_that_is_read(driver: Install) -> None:
+    made = driver("8xh100")
+    sampler = NvmlSampler()
+    before = sampler.gpus()
+    hot = made.cards[3]
+    hot.temperature, hot.utilisation, hot.draw_mw, hot.uncorrected, hot.recovery = 88, (100, 50), 690_000, 1, 1
+    after = sampler.gpus()
+    assert (after[3].temperature.gpu, after[3].utilisation.gpu, after[3].power.draw) == (88, 100, 690)
+    assert (after[3].ecc.uncorrected, after[3].recovery_action) == (1, "gpu-reset")
+    assert after[:3] == sampler.gpus()[:3]
+    assert (after[3].serial, after[3].nvlinks) == (before[3].serial, before[3].nvlinks)
+    assert after[3].pcie.generation is None
+    assert "nvmlDeviceGetPcieThroughput" not in made.calls
+    assert NvmlSampler(pcie=True).gpus()[0].pcie.generation == 5
+
+
+def test_throughput_is_measured_on_demand(driver: Install) -> None:
+    driver("h100")
+    sampler = NvmlSampler(pcie=True)
+    sampler.gpus()
+    pcie = sampler.gpus()[0].pcie
+    assert (pcie.sent, pcie.received) == (250, 1500)
+
+
+def test_a_gpu_lost_between_samples_keeps_its_name_and_may_return(driver: Install) -> None:
+    made = driver("8xh100")
+    sampler = NvmlSampler()
+    known = sampler.gpus()[5]
+    made.cards[5].lost = True
+    lost = sampler.gpus()[5]
+    assert (lost.state, lost.uuid, lost.serial, lost.memory) == ("lost", known.uuid, known.serial, None)
+    assert [gpu.state for gpu in sampler.gpus()].count("ok") == 7
+    made.cards[5].lost = False
+    assert sampler.gpus()[5].state == "ok"
+
+
+def test_a_driver_that_goes_away_while_it_is_watched_is_one_clear_error(driver: Install) -> None:
+    made = driver("8xh100")
+    sampler = detect.Sampler()
+    made.faults["nvmlDeviceGetUtilizationRates"] = Fault(pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH)
+    with pytest.raises(GpuError, match="different versions"):
+        sampler.read()
+    made.faults.clear()
+    assert len(sampler.read().gpus) == 8, "it came back, and is watched again"
+
+
+def test_another_gpu_in_the_place_of_one_is_not_taken_for_it(driver: Install) -> None:
+    made = driver("mixed")
+    assert read()[1].name == "NVIDIA A10G"
+    changed = card("L4", uuid="GPU-other", minor=1)
+    made.cards[1].__dict__.update(changed.__dict__)
+    assert (read()[1].uuid, read()[1].name) == ("GPU-other", "NVIDIA L4")
+
+
+def test_mig_devices(driver: Install) -> None:
+    made = driver("mig")
+    made.cards[0].parts[2].processes = ((4242, 512),)
+    (gpu,) = read(processes=True)
+    assert gpu.mig is not None
+    assert [part.profile for part in gpu.mig.devices] == ["1g.10gb"] * 7
+    assert len({part.uuid for part in gpu.mig.devices}) == 7
+    assert gpu.processes
+    assert (gpu.processes[0].pid, gpu.processes[0].mig_uuid) == (4242, gpu.mig.devices[2].uuid)
+    made.cards[0].parts.pop()
+    assert len(NvmlSampler().gpus()[0].mig.devices) == 6, "made anew by somebody since"  # type: ignore[union-attr]
+
+
+def test_mig_that_could_be_but_is_off_is_no_mig_device(driver: Install) -> None:
+    driver(Driver([card("H100", mig=(0, 1), parts=[Part(7)])]))
+    (gpu,) = read()
+    assert gpu.mig is not None
+    assert (gpu.mig.enabled, gpu.mig.pending, gpu.mig.devices) == (False, True, ())
+
+
+@pytest.mark.parametrize(
+    ("total_mib", "part_mib", "slices", "compute", "name"),
+    [
+        (40536, 4864, 1, 1, "1g.5gb"),
+        (81559, 9856, 1, 1, "1g.10gb"),
+        (81559, 40448, 3, 3, "3g.40gb"),
+        (81559, 20096, 2, 1, "1c.2g.20gb"),
+        (143771, 16384, 1, 1, "1g.18gb"),
+        (183359, 22528, 1, 1, "1g.23gb"),
+    ],
+)
+def test_names_of_mig_profiles(total_mib: int, part_mib: int, slices: int, compute: int, name: str) -> None:
+    has = SimpleNamespace(memorySizeMB=part_mib, gpuInstanceSliceCount=slices, computeInstanceSliceCount=compute)
+    assert profile(has, total_mib << 20) == name
+
+
+def host(root: Path, *, own_pids: bool = False) -> Path:
+    """A /proc with one process in it."""
+    for pid in ("4242", "self/ns"):
+        (root / "proc" / pid).mkdir(parents=True)
+    (root / "proc/4242/cmdline").write_bytes(b"/usr/bin/python3\0train.py\0")
+    (root / "proc/self/ns/pid").symlink_to("pid:[4026532999]" if own_pids else "pid:[4026531836]")
+    return root
+
+
+def test_processes_have_names_and_appear_once(driver: Install, tmp_path: Path) -> None:
+    driver(Driver([card("T4", processes=[(4242, 900)], graphics=[(4242, 900), (7, None)], mps=[(8, 1)])]))
+    found = detect.inventory(processes=True, root=host(tmp_path))
+    running = {one.pid: one for one in found.gpus[0].processes or ()}
+    assert (running[4242].kind, running[4242].memory, running[4242].name) == ("compute", 900, "python3")
+    assert running[4242].user
+    assert (running[7].kind, running[7].memory, running[7].name) == ("graphics", None, None)
+    assert running[8].kind == "mps"
+    assert len(found.gpus[0].processes or ()) == 3
+
+
+def test_a_host_pid_is_not_taken_for_a_process_of_the_container(driver: Install, tmp_path: Path) -> None:
+    driver(Driver([card("T4", processes=[(4242, 900)])]))
+    found = detect.inventory(processes=True, root=host(tmp_path, own_pids=True))
+    (one,) = found.gpus[0].processes or ()
+    assert (one.pid, one.name, one.user) == (4242, None, None)
+    assert any("--pid=host" in note for note in found.notes)
+
+
+def test_processes_that_may_not_be_read_are_not_none(driver: Install) -> None:
+    names = [f"nvmlDeviceGet{kind}RunningProcesses_v3" for kind in ("Compute", "Graphics", "MPSCompute")]
+    driver(Driver([card("T4", faults={name: Fault(4) for name in names})]))
+    reading = Nvml().read(processes=True)
+    assert reading.gpus[0].processes is None
+    assert any("no permission" in note for note in reading.notes)
+
+
+def test_direct_links_are_counted_by_pair(driver: Install) -> None:
+    cards = box("A100", 3)
+    cards[0].links_to, cards[1].links_to, cards[2].links_to = [1] * 8 + [2] * 4, [0] * 8 + [2] * 4, [0] * 4 + [1] * 8
+    cards[0].dead_links, cards[0].link_errors = frozenset({0}), {3: 5}
+    driver(Driver(cards))
+    reading = Nvml().read(topology=True)
+    assert [(pair.a, pair.b, pair.nvlinks) for pair in reading.pairs] == [(0, 1, 7), (0, 2, 4), (1, 2, 4)]
+    assert reading.gpus[0].nvlinks[3] == NvLink(3, True, "gpu", "0000:0c:00.0", 5)
+
+
+def test_a_switch_joins_every_pair(driver: Install) -> None:
+    driver("8xh100")
+    pairs = Nvml().read(topology=True).pairs
+    assert {pair.nvlinks for pair in pairs} == {18}
+    near = {(pair.a, pair.b): (pair.closeness, pair.peer_access) for pair in pairs}
+    assert (near[0, 1], near[0, 7]) == (("numa-node", True), ("system", True))
+
+
+def test_a_driver_that_tells_no_topology_leaves_it_to_sysfs(driver: Install, tmp_path: Path) -> None:
+    made = driver("mixed")
+    made.faults["nvmlDeviceGetTopologyCommonAncestor"] = Fault(3)
+    bus = tmp_path / "sys/bus/pci/devices"
+    bus.mkdir(parents=True)
+    assert Nvml(tmp_path).read(topology=True).pairs[0].closeness is None
+    for address in ("0000:1e:00.0", "0000:1f:00.0"):
+        below = tmp_path / f"sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:{address[6]}0.0/{address}"
+        below.mkdir(parents=True)
+        (bus / address).symlink_to(below)
+    assert Nvml(tmp_path).read(topology=True).pairs[0].closeness == "pcie-switch"
+
+
+def judged(found: Inventory) -> None:
+    """What must be true of an inventory whatever the driver did."""
+    assert found.gpus or found.reason
+    assert not found.reason or found.reason.endswith((".", ")")), found.reason
+    for gpu in found.gpus:
+        assert (gpu.state == "ok") == (gpu.reason is None)
+        assert gpu.state != "ok" or gpu.uuid
+
+
+def small() -> Driver:
+    """Two cards, the first of which answers to every call, with as little to read as may be."""
+    divided = card("H100", bus=9, links=1, mig=(1, 1), parts=[Part(7, processes=((1, 2),))])
+    return Driver([divided, card("H100", links=1, processes=[(1, 2)])])
+
+
+def functions() -> list[str]:
+    with installed(small()) as made:
+        detect.inventory(processes=True, topology=True)
+        return sorted({*made.calls, "nvmlDeviceGetPowerUsage", "nvmlDeviceGetNvLinkState"})
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_every_call_failing_in_turn_leaves_an_inventory(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    for name in functions():
+        with installed(small()) as made:
+            of_a_gpu = name.startswith("nvmlDevice") and name != "nvmlDeviceGetCount_v2"
+            (made.cards[0].faults if of_a_gpu else made.faults)[name] = Fault(code)
+            found = detect.inventory(processes=True, topology=True)
+            judged(found)
+            assert not found.gpus or code in (1, 9, 12, 18) or found.gpus[1].state == "ok", name
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    profile=st.sampled_from(sorted(PROFILES)),
+    faults=st.dictionaries(
+        st.sampled_from(functions()), st.builds(Fault, st.sampled_from(CODES), st.integers(0, 20)), max_size=6
+    ),
+)
+def test_any_calls_failing_on_any_machine_leave_an_inventory(
+    profile: str, faults: dict[str, Fault], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    with installed(PROFILES[profile]()) as made:
+        made.faults.update(faults)
+        found = detect.inventory(processes=True, topology=True)
+        judged(found)
+        assert document.loads(document.dumps(found)) == found
+        with suppress(GpuError):
+            sampler = detect.Sampler()
+            judged(sampler.read())
+            judged(sampler.read())
+
+
+def test_a_gpu_lost_at_any_moment_of_a_reading_takes_no_other_with_it() -> None:
+    with installed(small()) as made:
+        detect.inventory(processes=True, topology=True)
+        most = made.calls.total()
+    seen = set()
+    for moment in range(most):
+        with installed(small()) as made:
+            made.cards[0].lost_after = moment
+            found = detect.inventory(processes=True, topology=True)
+            judged(found)
+            assert found.gpus[1].state == "ok"
+            seen.add((found.gpus[0].state, found.gpus[0].uuid is None))
+    assert seen == {("lost", True), ("lost", False), ("ok", False)}
+
+
+@pytest.mark.parametrize(("name", "count"), [("none", 0), ("h100", 1), ("8xh100", 8), ("16xa100", 16)])
+def test_machines_of_all_sizes(driver: Install, name: str, count: int) -> None:
+    driver(name)
+    found = detect.inventory(topology=True)
+    judged(found)
+    assert (len(found.gpus), len(found.pairs)) == (count, count * (count - 1) // 2)
+    assert bool(found.reason) == (count == 0)
+
+
+def test_a_driver_that_is_still_starting_is_waited_for(driver: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    driver(Driver([card("T4", faults={"nvmlDeviceGetName": Fault(27, times=1)})]))
+    assert read()[0].name == "Tesla T4"
+
+
+def test_what_failed_is_told_once_for_all_gpus(driver: Install) -> None:
+    made = driver("8xh100")
+    made.faults["nvmlDeviceGetComputeMode"] = Fault(4)
+    made.cards[1].faults["nvmlDeviceGetVbiosVersion"] = Fault(10)
+    assert set(Nvml().read().notes) == {
+        "GPU 0, 1, 2, 3, 4, 5, 6, 7: nvmlDeviceGetComputeMode did not answer: no permission; root may read it",
+        "GPU 1: nvmlDeviceGetVbiosVersion did not answer: Timeout (10)",
+    }
+
+
+def test_nvml_is_started_once_and_another_user_of_it_keeps_it(driver: Install) -> None:
+    made = driver("h100")
+    pynvml.nvmlInit()
+    for _ in range(3):
+        read()
+    assert made.calls["nvmlInitWithFlags"] == 2
+    nvml.close()
+    assert pynvml._nvmlLib_refcount == 1
+    assert made.calls["nvmlShutdown"] == 1
+    read()
+    assert made.calls["nvmlInitWithFlags"] == 3
+
+
+def test_a_start_that_fails_is_tried_again_by_the_next_reading(driver: Install) -> None:
+    made = driver("h100")
+    made.faults["nvmlInitWithFlags"] = Fault(9, times=1)
+    with pytest.raises(Unavailable):
+        read()
+    assert read()[0].state == "ok"
+
+
+def test_a_forked_child_starts_nvml_for_itself(root: Path) -> None:
+    script = """
+import os
+from paddock.gpu.backends.nvml import Nvml
+from tests.support.nvml import PROFILES, installed
+with installed(PROFILES["h100"]()) as driver:
+    before = Nvml().read()
+    child = os.fork()
+    if not child:
+        same = Nvml().read() == before
+        starts, stops = driver.calls["nvmlInitWithFlags"], driver.calls["nvmlShutdown"]
+        os._exit(0 if (same, starts, stops) == (True, 2, 1) else 1)
+    print(os.waitpid(child, 0)[1], Nvml().read() == before, driver.calls["nvmlInitWithFlags"])
+"""
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=root, check=True)
+    assert told.stdout.split() == ["0", "True", "1"], told.stderr
+
+
+def test_a_program_reads_the_same_from_a_compiled_driver_library(nvml_library: Path, root: Path) -> None:
+    settings = {"FAKE_NVML_COUNT": "8", "FAKE_NVML_LOST": "2", "FAKE_NVML_PROCESSES": f"0:{os.getpid()}:2048,0:1:1"}
+    script = (
+        "from paddock.gpu import detect, document;"
+        "print(document.dumps(detect.inventory(processes=True, topology=True)))"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        cwd=root,
+        check=True,
+        env={"LD_LIBRARY_PATH": str(nvml_library), **settings},
+    )
+    found = document.loads(told.stdout)
+    cards = box("H100", 8, used_mib=0)
+    cards[2].lost = True
+    cards[0].utilisation, cards[0].used_mib = (87, 41), 2049
+    with installed(Driver(cards)):
+        expected = detect.inventory(topology=True)
+    assert [gpu.state for gpu in found.gpus].count("lost") == 1
+    assert {pair.nvlinks for pair in found.pairs} == {18}
+    for mine, theirs in zip(found.gpus, expected.gpus, strict=True):
+        alike = ("uuid", "name", "memory", "power", "clocks", "temperature", "utilisation", "ecc", "pcie", "nvlinks")
+        assert [getattr(mine, name) for name in alike] == [getattr(theirs, name) for name in alike]
+    assert {one.pid: one.memory for one in found.gpus[0].processes or ()} == {os.getpid(): 2048, 1: 1}
+    assert json.loads(told.stdout)["backend"] == "nvml"
