@@ -73,6 +73,8 @@ class Controller:
                 self.told.pop(runner_set["metadata"]["uid"], None)
             except (ApiError, ActionsError) as error:
                 self.say_once(runner_set, str(error))
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                self.say_once(runner_set, f"it has not the form that ARC's chart gives it: {error!r}")
 
     def end(self) -> None:
         """Gives the sessions back, so that the next process need not wait for them."""

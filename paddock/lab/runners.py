@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import yaml
+
 from paddock.lab import beside, jobs, workflow_pods
-from paddock.lab.api import Api, Object
+from paddock.lab.api import Api, ApiError, Object
 from paddock.lab.control_plane import Lab
+from paddock.lab.errors import LabInputError
 from paddock.lab.github.control import Control
 from paddock.lab.runner_sets import RUNNER_LABEL
 
@@ -36,6 +39,8 @@ class Programs:
 
     api: Api
     github: Control
+    told: dict[str, str] = field(default_factory=dict)
+    """What went wrong last with a runner."""
 
     def step(self) -> None:
         """Looks at every runner pod once, and tells GitHub what happened to it."""
@@ -44,12 +49,23 @@ class Programs:
         pods = self.api.list("v1", "Pod", labelSelector=f"{RUNNER_LABEL}=True")
         for pod in pods:
             if (runner := known.get(pod["metadata"]["name"])) is not None:
-                self._follow(pod, fresh=not runner["online"])
+                self._look_after(pod, fresh=not runner["online"])
         there = {pod["metadata"]["name"] for pod in pods}
         for name, runner in known.items():
             if runner["online"] and name not in there:
                 beside.say(f"{name}: its pod is lost")
                 self.github.ended(name, "failed")
+
+    def _look_after(self, pod: Object, *, fresh: bool) -> None:
+        """What goes wrong with one pod is told, and keeps no other waiting."""
+        name = pod["metadata"]["name"]
+        try:
+            self._follow(pod, fresh=fresh)
+            self.told.pop(name, None)
+        except (ApiError, LabInputError, KeyError, TypeError, ValueError, yaml.YAMLError) as error:
+            if self.told.get(name) != repr(error):
+                self.told[name] = repr(error)
+                beside.say(f"{name}: {error}")
 
     def _follow(self, pod: Object, *, fresh: bool) -> None:
         name, phase = pod["metadata"]["name"], pod["status"].get("phase")

@@ -37,6 +37,8 @@ def workflow_pod(runner: Object, template: str, annotations: dict[str, str]) -> 
     """The job's pod, of the template's text; `$job` is the container that the workflow brings."""
     extension: dict[str, Any] = yaml.safe_load(template) or {}
     meta, spec = extension.get("metadata") or {}, extension.get("spec") or {}
+    # ARC takes the pod away with its runner, which an owner does here.
+    owner = {"apiVersion": "v1", "kind": "Pod", **{key: runner["metadata"][key] for key in ("name", "uid")}}
     # The image is the workflow's, which nobody here knows and nobody here pulls.
     containers = [{"image": "workflow", **each, "name": each["name"].lstrip("$")} for each in spec["containers"]]
     return {
@@ -47,6 +49,7 @@ def workflow_pod(runner: Object, template: str, annotations: dict[str, str]) -> 
             "namespace": runner["metadata"]["namespace"],
             "labels": {**(meta.get("labels") or {}), OF_RUNNER: runner["metadata"]["name"]},
             "annotations": {**(meta.get("annotations") or {}), **annotations},
+            "ownerReferences": [owner],
         },
         "spec": {"restartPolicy": "Never", **spec, "containers": containers},
     }

@@ -76,7 +76,7 @@ def make_set(hub: github.Control, api: Api, stack: Stack, namespace: str, key: s
         api.delete(each)
     until(lambda: not hub.sets())
     until(lambda: not api.list(runner_sets.VERSION, runner_sets.KIND))
-    assert not api.list("v1", "Pod", namespace)
+    until(lambda: not api.list("v1", "Pod", namespace))
 
 
 def _applied(api: Api, thing: Object) -> Object | None:
@@ -161,7 +161,12 @@ def test_a_job_with_a_pod_of_its_own_takes_the_gpu_and_its_runner_none(
     make_set(template=runner_pod.runner_template(fleet, "gpu"))
     job = hub.push(LABELS, 2.0)["id"]
     name = until(lambda: started(hub, job))["runner"]
-    own = until(lambda: api.get("v1", "Pod", f"{name}-workflow", namespace)["spec"].get("nodeName"), seconds=40)
+
+    def placed() -> str:
+        pod = api.find("v1", "Pod", f"{name}-workflow", namespace)
+        return str(pod["spec"].get("nodeName", "")) if pod else ""
+
+    own = until(placed, seconds=40)
     assert own.startswith("t4-spot-")
     assert api.get("v1", "Pod", name, namespace)["spec"]["nodeName"].startswith("system-")
     until(over(hub, job))
@@ -355,6 +360,18 @@ def test_a_job_comes_through_a_github_that_fails_for_a_while(
     threading.Timer(4.0, hub.heal).start()
     until(over(hub, job), seconds=60)
     assert hub.job(job)["result"] == "succeeded"
+
+
+def test_a_set_of_another_form_keeps_no_other_waiting(
+    hub: github.Control, api: Api, namespace: str, make_set: MakeSet
+) -> None:
+    meta = {"name": "broken", "namespace": namespace}
+    broken = {"apiVersion": runner_sets.VERSION, "kind": runner_sets.KIND, "metadata": meta, "spec": {"template": 1}}
+    api.create(broken)
+    make_set()
+    job = hub.push(LABELS, 0.5)["id"]
+    until(over(hub, job), seconds=40)
+    api.delete(broken)
 
 
 def test_a_set_of_another_github_is_left_alone(hub: github.Control, api: Api, stack: Stack, namespace: str) -> None:

@@ -53,7 +53,10 @@ class Server(ThreadingHTTPServer):
         try:
             super().__init__((_LOOPBACK[0], port), Handler)
         except OSError as error:
-            raise LabError(f"the stand-in for GitHub cannot listen on port {port}: {error.strerror}") from None
+            raise LabError(
+                f"the stand-in for GitHub cannot listen on port {port} of {_LOOPBACK[0]}: {error.strerror}\n"
+                "    fix: end what has the port, or ./inv lab.down, and the next lab takes another"
+            ) from None
 
     def server_bind(self) -> None:
         socketserver.TCPServer.server_bind(self)  # HTTPServer's would ask a name service for our name
