@@ -71,7 +71,8 @@ def inventory(
 class Sampler:
     """The inventory again and again, reading only what changes; the other fields are as they were at first.
 
-    On NVIDIA, the present PCIe link and its throughput are None unless `pcie`, which takes 40 ms a GPU.
+    On NVIDIA the margin of the temperature is None, and so are the present PCIe link and its throughput unless `pcie`,
+    which takes 40 ms a GPU.
     """
 
     def __init__(self, *, pcie: bool = False, root: Path = Path("/"), reader: Reader | None = None) -> None:

@@ -215,9 +215,7 @@ def test_programs_tell_more_of_the_container_runtime(tmp_path: Path) -> None:
     engine = {"ServerVersion": "28.5.1", "Runtimes": {"runc": {}, "nvidia": {}}, "DefaultRuntime": "runc"}
     told = {
         "nvidia-ctk": "NVIDIA Container Toolkit CLI version 1.18.0\ncommit: 0\n",
-        "docker": json.dumps(
-            {"ServerVersion": "28.5.1", "Runtimes": {"runc": {}, "nvidia": {}}, "DefaultRuntime": "runc"}
-        ),
+        "docker": json.dumps(engine),
     }
     found = container_runtime(tmp_path, lambda command: told[command[0]])
     assert found == ContainerRuntime("1.18.0", "28.5.1", ("nvidia", "runc"), "runc")

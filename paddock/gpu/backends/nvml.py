@@ -60,6 +60,9 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
+_NO_LINK = (None,) * 4
+
+
 class Nvml:
     """The reader of this machine's NVIDIA driver. `root` is where /proc and /sys lie."""
 
@@ -78,8 +81,8 @@ class Nvml:
 class NvmlSampler:
     """The GPUs that were there when it was made, with what changes from one second to the next read again.
 
-    The other fields are as they were then; the present PCIe link is None unless `pcie`, which holds the driver up for
-    40 ms a GPU and tells what is sent and received.
+    The other fields are as they were then. None are the margin of the temperature and, unless `pcie`, the present PCIe
+    link; with it, the driver is held up for 40 ms a GPU, and what is sent and received is told too.
     """
 
     def __init__(self, *, pcie: bool = False) -> None:
@@ -127,8 +130,9 @@ class Session:
         try:
             device = self._open(calls, index)
             stand(calls, device, topology=topology)
-            running = running_on(calls, device, who) if who else None
-            return now(calls, device, running)
+            link = link_now(calls, device, throughput=False)
+            margin = calls.ask(device, "nvmlDeviceGetMarginTemperature")
+            return now(calls, device, link, margin, running_on(calls, device, who) if who else None)
         except Silent as silent:
             return self._silent(index, silent)
 
@@ -140,10 +144,9 @@ class Session:
                 stand(calls, device, topology=False)
             else:
                 calls.fields(device, CHANGING)
-                device.standing["pcie"] = link_now(calls, device, throughput=True) if pcie else {}
                 if device.standing["mig"] and device.standing["mig"].enabled:
                     device.standing["mig"] = mig(calls, device)
-            return now(calls, device, None)
+            return now(calls, device, link_now(calls, device, throughput=True) if pcie else _NO_LINK)
         except Silent as silent:
             return self._silent(index, silent)
 

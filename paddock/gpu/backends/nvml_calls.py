@@ -52,13 +52,14 @@ class Device:
     facts: dict[str, Any] = field(default_factory=dict)
     """Of `Gpu`, by field; filled as it is read, so that a GPU lost half-way keeps what was said."""
     learnt: bool = False
-    limits: dict[str, float | None] = field(default_factory=dict)
-    """Of `Power`, by field."""
-    clocks: dict[str, int | None] = field(default_factory=dict)
-    """Of `Clocks`, by field."""
-    pcie: dict[str, int | None] = field(default_factory=dict)
-    """Of `Pcie`, by field."""
+    limits: tuple[float | None, ...] = ()
+    """Power: least, most and default."""
+    clocks: tuple[int | None, ...] = ()
+    """The highest of the processors and of the memory."""
+    pcie: tuple[int | None, ...] = ()
+    """The link at its best: generation and width."""
     links: int = 0
+    limit: float | None = None
     sram: int | None = None
     standing: dict[str, Any] = field(default_factory=dict)
     """Of `Gpu`, by field: what changes by somebody's hand, or in days, as it was at the last full reading."""
@@ -163,15 +164,19 @@ class Calls:
 
     def first(self, device: Device, *ways: tuple[Any, ...], handle: Any = None) -> Any:
         """The answer of the first function, with its arguments, that gives one; those before it are not asked again."""
-        self._muted = []
-        for number, (name, *arguments) in enumerate(ways):
+        found = self.ask(device, *ways[0], quiet=True, handle=handle)
+        if found is not None:
+            return found
+        for number, (name, *arguments) in enumerate(ways[1:], 1):
             found = self.ask(device, name, *arguments, quiet=True, handle=handle)
             if found is not None:
-                if number and handle is None:
+                self._muted.clear()
+                if handle is None:
                     device.absent.update(ways[:number])
                 return found
         for name, code in self._muted:
             self.note(device, name, code)
+        self._muted.clear()
         return None
 
     def between(self, name: str, device: Device, other: Device, *arguments: Any) -> Any:
@@ -205,7 +210,7 @@ class Calls:
                 device.absent.add(_FIELDS)
             self._judge(device, _FIELDS, code)
             return
-        for pair, (*_, kind, refused, value) in zip(wanted, _FIELD.iter_unpack(batch), strict=True):
+        for pair, (_, _, _, _, kind, refused, value) in zip(wanted, _FIELD.iter_unpack(batch), strict=True):
             known[pair] = None if refused else value & _WIDTHS[kind]
             if refused and refused not in _UNKNOWN_FIELD:
                 self._judge(device, _FIELDS, refused)

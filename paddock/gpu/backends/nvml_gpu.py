@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cache
+import ctypes
+from functools import cache, lru_cache
+from struct import Struct
 from typing import Any
 
 from paddock.gpu.backends.nvml_calls import Calls, Device
@@ -43,8 +45,15 @@ _RETIRED_SINGLE, _RETIRED_DOUBLE, _RETIREMENT_PENDING = (29, 0), (30, 0), (31, 0
 _MEMORY_TEMPERATURE, _ENERGY, _LINKS, _REPLAYS = (82, 0), (83, 0), (91, 0), (94, 0)
 _REMAPPED = ((142, 0), (143, 0), (144, 0), (145, 0))
 _POWER, _RECOVERY_ACTION, _LINK_STATE = (185, 0), (230, 0), 165
+# nvidia-ml-py's own access to a structure's fields takes longer than the call that fills it.
+_MEMORY_V1, _MEMORY_V2, _PAIR = Struct("@QQQ"), Struct("@8xQQQQ"), Struct("@II")
+
 CHANGING = (_CORRECTED, _UNCORRECTED, _MEMORY_TEMPERATURE, _ENERGY, _REPLAYS, _POWER, _RECOVERY_ACTION)
 _STANDING = (_ECC_ON, _AGGREGATE, _RETIRED_SINGLE, _RETIRED_DOUBLE, _RETIREMENT_PENDING, *_REMAPPED)
+
+
+# Frozen, and mostly as they were: shared by all GPUs and samples.
+_utilisation, _pcie = lru_cache(Utilisation), lru_cache(Pcie)
 
 
 def learn(calls: Calls, device: Device) -> None:
@@ -67,19 +76,15 @@ def learn(calls: Calls, device: Device) -> None:
 
     low, high = ask(device, "nvmlDeviceGetPowerManagementLimitConstraints") or (None, None)
     default = ask(device, "nvmlDeviceGetPowerManagementDefaultLimit")
-    device.limits = {
-        "min_limit": _thousandth(low),
-        "max_limit": _thousandth(high),
-        "default_limit": _thousandth(default),
-    }
-    device.clocks = {
-        "max_sm": ask(device, "nvmlDeviceGetMaxClockInfo", calls.nvml.NVML_CLOCK_SM),
-        "max_memory": ask(device, "nvmlDeviceGetMaxClockInfo", calls.nvml.NVML_CLOCK_MEM),
-    }
-    device.pcie = {
-        "max_generation": ask(device, "nvmlDeviceGetMaxPcieLinkGeneration"),
-        "max_width": ask(device, "nvmlDeviceGetMaxPcieLinkWidth"),
-    }
+    device.limits = (_thousandth(low), _thousandth(high), _thousandth(default))
+    device.clocks = (
+        ask(device, "nvmlDeviceGetMaxClockInfo", calls.nvml.NVML_CLOCK_SM),
+        ask(device, "nvmlDeviceGetMaxClockInfo", calls.nvml.NVML_CLOCK_MEM),
+    )
+    device.pcie = (
+        ask(device, "nvmlDeviceGetMaxPcieLinkGeneration"),
+        ask(device, "nvmlDeviceGetMaxPcieLinkWidth"),
+    )
     calls.fields(device, (_LINKS,))
     device.links = device.fields[_LINKS] or 0
     device.learnt = True
@@ -92,11 +97,10 @@ def stand(calls: Calls, device: Device, *, topology: bool) -> None:
     single, double = device.fields[_RETIRED_SINGLE], device.fields[_RETIRED_DOUBLE]
     pending = device.fields[_RETIREMENT_PENDING]
     persistence = ask(device, "nvmlDeviceGetPersistenceMode")
-    device.limits["limit"] = _thousandth(ask(device, "nvmlDeviceGetEnforcedPowerLimit"))
+    device.limit = _thousandth(ask(device, "nvmlDeviceGetEnforcedPowerLimit"))
     device.sram = _sram(calls, device) if device.fields[_ECC_ON] else None
     device.standing = {
         "mig": mig(calls, device),
-        "pcie": link_now(calls, device, throughput=False),
         "nvlinks": links(calls, device, ends=topology),
         "compute_mode": _COMPUTE_MODES.get(ask(device, "nvmlDeviceGetComputeMode")),
         "persistence": None if persistence is None else bool(persistence),
@@ -113,21 +117,24 @@ def _sram(calls: Calls, device: Device) -> int | None:
     return None if found is None else int(found)
 
 
-def link_now(calls: Calls, device: Device, *, throughput: bool) -> dict[str, Any]:
-    """The PCIe link now."""
+def link_now(calls: Calls, device: Device, *, throughput: bool) -> tuple[float | None, ...]:
+    """The PCIe link now: generation, width, and what is sent and received."""
     ask, nvml = calls.ask, calls.nvml
-    link: dict[str, Any] = {
-        "generation": ask(device, "nvmlDeviceGetCurrPcieLinkGeneration"),
-        "width": ask(device, "nvmlDeviceGetCurrPcieLinkWidth"),
-    }
-    if throughput:
-        sent = ask(device, "nvmlDeviceGetPcieThroughput", nvml.NVML_PCIE_UTIL_TX_BYTES)
-        received = ask(device, "nvmlDeviceGetPcieThroughput", nvml.NVML_PCIE_UTIL_RX_BYTES)
-        link |= {"sent": _thousandth(sent), "received": _thousandth(received)}
-    return link
+    link = (ask(device, "nvmlDeviceGetCurrPcieLinkGeneration"), ask(device, "nvmlDeviceGetCurrPcieLinkWidth"))
+    if not throughput:
+        return (*link, None, None)
+    sent = ask(device, "nvmlDeviceGetPcieThroughput", nvml.NVML_PCIE_UTIL_TX_BYTES)
+    received = ask(device, "nvmlDeviceGetPcieThroughput", nvml.NVML_PCIE_UTIL_RX_BYTES)
+    return (*link, _thousandth(sent), _thousandth(received))
 
 
-def now(calls: Calls, device: Device, running: tuple[Process, ...] | None) -> Gpu:
+def now(
+    calls: Calls,
+    device: Device,
+    link: tuple[float | None, ...],
+    margin: int | None = None,
+    running: tuple[Process, ...] | None = None,
+) -> Gpu:
     """The GPU, from what is known of the device and what changes all the time. Its fields are read already."""
     ask, nvml, fields = calls.ask, calls.nvml, device.fields
     # The second version of the call fails on WSL.
@@ -140,32 +147,27 @@ def now(calls: Calls, device: Device, running: tuple[Process, ...] | None) -> Gp
     draw = fields[_POWER]
     if draw is None:  # A100 and older have no such field, but the same value
         draw = ask(device, "nvmlDeviceGetPowerUsage")
-    margin = ask(device, "nvmlDeviceGetMarginTemperature")
-    on, standing = fields[_ECC_ON], device.standing
+    low, high, default = device.limits
+    generation, width, sent, received = link
     return Gpu(
         device.index,
         vendor="nvidia",
         memory=None if memory is None else _memory(memory),
-        power=Power(draw=_thousandth(draw), energy=_thousandth(fields[_ENERGY]), **device.limits),
+        power=Power(_thousandth(draw), device.limit, default, low, high, _thousandth(fields[_ENERGY])),
         clocks=Clocks(
-            sm=ask(device, "nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM),
-            memory=ask(device, "nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM),
-            **device.clocks,
+            ask(device, "nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM),
+            ask(device, "nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM),
+            *device.clocks,
         ),
         temperature=Temperature(celsius, fields[_MEMORY_TEMPERATURE], margin),
-        utilisation=Utilisation() if busy is None else Utilisation(busy.gpu, busy.memory),
+        utilisation=_utilisation(*_PAIR.unpack(busy)) if busy else Utilisation(),
         throttle=None if reasons is None else _throttles(reasons),
-        ecc=Ecc(
-            None if on is None else bool(on),
-            fields[_CORRECTED],
-            fields[_UNCORRECTED],
-            fields[_AGGREGATE],
-            device.sram,
-        ),
+        ecc=_ecc(fields[_ECC_ON], fields[_CORRECTED], fields[_UNCORRECTED], fields[_AGGREGATE], device.sram),
         recovery_action=_recovery(fields[_RECOVERY_ACTION]),
+        pcie=_pcie(generation, width, *device.pcie, fields[_REPLAYS], sent, received),
         processes=running,
         **device.facts,
-        **{**standing, "pcie": Pcie(replays=fields[_REPLAYS], **device.pcie, **standing["pcie"])},
+        **device.standing,
     )
 
 
@@ -184,10 +186,12 @@ def _thousandth(value: int | None) -> float | None:
 
 
 def _memory(told: Any) -> Memory:
-    reserved = getattr(told, "reserved", None)
-    return Memory(
-        told.total // _MIB, told.used // _MIB, told.free // _MIB, None if reserved is None else reserved // _MIB
-    )
+    values = (_MEMORY_V2 if ctypes.sizeof(told) == _MEMORY_V2.size else _MEMORY_V1).unpack(told)
+    if len(values) == 3:
+        total, free, used = values
+        return Memory(total // _MIB, used // _MIB, free // _MIB)
+    total, reserved, free, used = values
+    return Memory(total // _MIB, used // _MIB, free // _MIB, reserved // _MIB)
 
 
 def _rows(
@@ -200,6 +204,13 @@ def _rows(
 
 def _recovery(number: int | None) -> RecoveryAction | None:
     return _RECOVERY[number] if number is not None and number < len(_RECOVERY) else None
+
+
+@lru_cache
+def _ecc(
+    on: int | None, corrected: int | None, uncorrected: int | None, aggregate: int | None, sram: int | None
+) -> Ecc:
+    return Ecc(None if on is None else bool(on), corrected, uncorrected, aggregate, sram)
 
 
 @cache
