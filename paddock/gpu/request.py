@@ -1,0 +1,142 @@
+"""What somebody wants of the GPUs."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from typing import Any, Literal, get_args
+
+from paddock.gpu.errors import GpuInputError
+
+Workload = Literal["training", "inference", "build", "graphics"]
+Near = Literal["none", "nvlink", "pcie-switch"]
+
+_SEED_NAMES = {
+    "MinMemoryGB": "min_memory_gib",
+    "RequiredGPUs": "count",
+    "WorkloadType": "workload",
+    "PreferredModels": "prefer",
+}
+"""The names that agents of the older connector send. Its GB are those of GPU makers, which are GiB."""
+_WORKLOADS = {"ml": "training"}
+_LISTS = ("prefer", "exclude", "uuids")
+_DEFAULT_MAX = 8
+ENOUGH = 0.92
+"""Of the memory asked for: no GPU has quite what its name says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """`count` GPUs, or MIG parts. Raises GpuInputError where it makes no sense.
+
+    `min_memory_gib` is of free memory; 8 % less is taken for the same.
+    `max_utilisation` is in per cent, `max_power_w` the limit of one GPU in watt. `prefer` and `exclude` name models:
+    `H100`, `a100-80gb`, `RTX PRO 6000`. `share` is the part of each GPU's memory that is wanted beside others, 0 to 1;
+    None is the GPU alone. `uuids`, or their first characters, are the only ones to choose from. `mig` is a profile,
+    `1g.10gb`. `near` is what every two of the GPUs must have between them.
+    """
+
+    count: int = 1
+    min_memory_gib: float = 0
+    max_utilisation: float | None = None
+    prefer: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    max_power_w: float | None = None
+    workload: Workload | None = None
+    share: float | None = None
+    near: Near = "none"
+    uuids: tuple[str, ...] = ()
+    mig: str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.count, int) or isinstance(self.count, bool) or self.count < 1:
+            raise _wrong("count", self.count, "a whole number, 1 or more")
+        _check("min_memory_gib", self.min_memory_gib, 0, math.inf, "GiB, 0 or more")
+        _check("max_utilisation", self.max_utilisation, 0, 100, "per cent, 0 to 100")
+        _check("max_power_w", self.max_power_w, 1, math.inf, "watt, 1 or more")
+        _check("share", self.share, 0, 1, "a part of the memory, above 0 and at most 1")
+        if self.share == 0:
+            raise _wrong("share", self.share, "a part of the memory, above 0 and at most 1")
+        for name, allowed in (("workload", get_args(Workload)), ("near", get_args(Near))):
+            value = getattr(self, name)
+            if value not in allowed and not (name == "workload" and value is None):
+                raise _wrong(name, value, _one_of(str(value), allowed))
+        for name in _LISTS:
+            value = getattr(self, name)
+            if not isinstance(value, tuple) or not all(isinstance(one, str) and one.strip() for one in value):
+                raise _wrong(name, value, "a list of names")
+        if self.uuids and self.count > len(self.uuids):
+            raise _wrong("count", self.count, f"at most {len(self.uuids)}, as many as there are UUIDs to choose from")
+        if self.mig is not None and not (isinstance(self.mig, str) and self.mig.strip()):
+            raise _wrong("mig", self.mig, "a profile, such as 1g.10gb")
+        if self.mig is not None and self.count > 1:
+            raise _wrong("count", self.count, "1 with a MIG profile, since a process can use one part only")
+
+    @property
+    def min_memory_mib(self) -> float:
+        """What suffices."""
+        return self.min_memory_gib * 1024 * ENOUGH
+
+    @classmethod
+    def of(cls, wanted: Mapping[str, Any]) -> Request:
+        """From names and values, as of JSON; MinMemoryGB, RequiredGPUs, WorkloadType and PreferredModels too."""
+        known = [field.name for field in fields(cls)]
+        found: dict[str, Any] = {}
+        for given, value in wanted.items():
+            name = _SEED_NAMES.get(given, given)
+            if name not in known:
+                raise GpuInputError(
+                    f"a request for GPUs has no {given!r}\n    expected: {_one_of(given, (*known, *_SEED_NAMES))}"
+                )
+            if name in found:
+                raise GpuInputError(f"a request for GPUs says {name} twice\n    fix: leave {given!r} out")
+            found[name] = _plain(name, value)
+        if "uuids" in found:
+            found.setdefault("count", len(found["uuids"]))
+        return cls(**found)
+
+
+def max_per_task(environ: Mapping[str, str] = os.environ) -> int:
+    """How many GPUs one task may have, by PADDOCK_MAX_GPUS_PER_TASK. Raises GpuInputError."""
+    text = environ.get("PADDOCK_MAX_GPUS_PER_TASK") or str(_DEFAULT_MAX)
+    if not text.isdecimal() or int(text) < 1:
+        raise _wrong("PADDOCK_MAX_GPUS_PER_TASK", text, "a whole number, 1 or more")
+    return int(text)
+
+
+def within_limit(request: Request, environ: Mapping[str, str] = os.environ) -> None:
+    """Raises GpuInputError for more GPUs than one task may have."""
+    most = max_per_task(environ)
+    if request.count > most:
+        raise GpuInputError(
+            f"{request.count} GPUs are more than one task may have\n    expected: at most {most}"
+            "\n    fix: ask for less, or set PADDOCK_MAX_GPUS_PER_TASK"
+        )
+
+
+def _plain(name: str, value: Any) -> Any:
+    if name in _LISTS and isinstance(value, Sequence):
+        return (value,) if isinstance(value, str) else tuple(value)
+    if name == "workload" and isinstance(value, str):
+        return _WORKLOADS.get(value, value) or None
+    return value
+
+
+def _check(name: str, value: object, low: float, high: float, expected: str) -> None:
+    if value is None and name != "min_memory_gib":
+        return
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not low <= value <= high or value == math.inf:  # type: ignore[operator]
+        raise _wrong(name, value, expected)
+
+
+def _one_of(given: str, allowed: Sequence[str]) -> str:
+    near = get_close_matches(given, allowed, 1)
+    return f"did you mean {near[0]}?" if near else f"one of {', '.join(allowed)}"
+
+
+def _wrong(name: str, value: object, expected: str) -> GpuInputError:
+    return GpuInputError(f"{name} is {value!r}\n    expected: {expected}")
