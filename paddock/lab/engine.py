@@ -93,6 +93,8 @@ class Engine:
         self.stack_file = self.project / f"Pulumi.{stack}.yaml"
         self.faults: list[Mapping[str, Any]] = []
         """Errors and delays that the stand-ins meet in the next runs; see `providers.faults`."""
+        self.takes_over = False
+        """Whether Kubernetes objects that are there already are taken over, and no error: for a run that goes on."""
         self._running: subprocess.Popen[str] | None = None
 
     def prepare(self, config: Mapping[str, Any] | None = None, secret: Mapping[str, str] | None = None) -> None:
@@ -107,11 +109,17 @@ class Engine:
         if not self.stack_file.exists():
             written = yaml.safe_load((self.root / self.stack_file.name).read_text(encoding="utf-8"))
             self._write_stack(written["config"] if config is None else config)
-            self._pulumi("stack", "init", self.stack, "--secrets-provider", "passphrase")
         elif config is not None:
             self.configure(config)
+        if not self.exists:
+            self._pulumi("stack", "init", self.stack, "--secrets-provider", "passphrase")
         for key, value in (secret or {}).items():
             self._pulumi("config", "set", "--secret", "--stack", self.stack, key, stdin=value)
+
+    @property
+    def exists(self) -> bool:
+        """Whether the stack has been made."""
+        return any(self.state.glob(f"backend/.pulumi/stacks/*/{self.stack}.json"))
 
     def configure(self, config: Mapping[str, Any]) -> None:
         """Changes the stack's configuration; encrypted values and their salt stay."""
@@ -261,6 +269,7 @@ class Engine:
             FAULTS: json.dumps(self.faults) if self.faults else "",
             KUBECONFIG: str(self.kubeconfig or ""),
             ACCOUNT: self.account or "",
+            "PULUMI_K8S_UPSERT_EXISTING_OBJECTS": "true" if self.takes_over else "",
         }
         return {
             **kept,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
 import subprocess
@@ -106,13 +107,14 @@ def boot() -> str:
 
 
 def tail(log: Path, lines: int = 8) -> str:
-    """The end of a log, indented for a message."""
+    """The end of a log, indented for a message; what a Go program says before its stack, which tells a user nothing."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - 16_384))
             said = file.read().decode("utf-8", "replace").splitlines()
     except OSError:
         said = []
+    said = list(itertools.takewhile(lambda line: not line.startswith("goroutine "), said)) or said
     return "\n".join(f"    | {line[:400]}" for line in said[-lines:]) or "    | (it said nothing)"
 
 

@@ -35,10 +35,11 @@ def recover(engine: Engine) -> Recovered:
     """Makes a stack whole again after a run that was killed, or that lost its cluster in the middle.
 
     What is left of the run is ended, the stack is freed, and the engine is told what was made unseen. Where nothing is
-    pending nothing is changed. Raises EngineError and Unreachable.
+    pending the state is left as it is. Raises EngineError and Unreachable.
     """
     processes.stop(processes.marked(engine.state))
     engine.unlock()
+    engine.takes_over = True  # an object that was made when its answer was lost is nowhere in the state
     released = _releases(engine)
     kept = json.loads(engine.exported())
     pending = kept["deployment"].get("pending_operations")

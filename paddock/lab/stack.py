@@ -16,12 +16,13 @@ from urllib.parse import urlsplit
 from paddock.fleet import KubeconfigCluster, Stack, parse
 from paddock.fleet.github import IN_CONFIG
 from paddock.fleet.loader import CREDENTIALS, FLEET, LAYERS
-from paddock.lab import charts, programs
+from paddock.lab import charts, programs, state
 from paddock.lab.control_plane import Lab
 from paddock.lab.engine import ROOT, Engine, Programs, Result
 from paddock.lab.engine_result import Diagnostic, Step
 from paddock.lab.errors import LabError
 from paddock.lab.progress import Progress
+from paddock.lab.recovery import recover
 from paddock.plan.graph import Graph
 from paddock.plan.run import plan_graph
 from paddock.plan.values import Secret
@@ -82,19 +83,22 @@ def applied(
 ) -> Outcome:
     """`pulumi up` of the user's stack in the lab: what is there already is brought to what the stack file says now.
 
-    `graph` is the plan of the stack where it is known already. Raises LabInputError where Pulumi is not there,
-    EngineError, FleetError.
+    Where the last one broke off this one goes on. `graph` is the plan of the stack where it is known already. Raises
+    LabInputError where Pulumi is not there or another command is at it, EngineError, FleetError.
     """
     progress = progress or Progress()
     graph = graph or plan_graph(stack)
     held, served = overlaid(lab, stack, graph, github=github)
     made = engine(lab, held, root=root)
-    with progress.step("stack"):
-        _prepare(made, held)
-    with progress.step(f"pulumi up of {stack.name}, {len(graph.resources)} resources") as tell:
-        result = made.up(_counter(tell, len(graph.resources)))
+    with state.alone(lab.folder):
+        with progress.step("stack"):
+            if made.exists:
+                recover(made)
+            _prepare(made, held)
+        with progress.step(f"pulumi up of {stack.name}, {len(graph.resources)} resources") as tell:
+            result = made.up(_counter(tell, len(graph.resources)))
     states = made.export()
-    outputs = next(state.outputs for state in states.values() if state.type == "pulumi:pulumi:Stack")
+    outputs = next(each.outputs for each in states.values() if each.type == "pulumi:pulumi:Stack")
     return Outcome(
         result,
         resources=len(states),
