@@ -68,17 +68,13 @@ def inventory(
     )
 
 
+@dataclass(frozen=True, slots=True)
 class Sampler:
-    """The inventory again and again, reading only what changes; the other fields are as they were at first.
+    """An inventory whose GPUs are read again and again."""
 
-    On NVIDIA the margin of the temperature is None, and so are the present PCIe link and its throughput unless `pcie`,
-    which takes 40 ms a GPU.
-    """
-
-    def __init__(self, *, pcie: bool = False, root: Path = Path("/"), reader: Reader | None = None) -> None:
-        self.first = inventory(root=root, reader=reader)
-        self._root = root
-        self._gpus = self._source(pcie=pcie, reader=reader)
+    first: Inventory
+    _gpus: Callable[[], tuple[Gpu, ...]]
+    _root: Path
 
     def read(self) -> Inventory:
         """The inventory now. Raises GpuError when there is no driver to ask any more."""
@@ -88,24 +84,35 @@ class Sampler:
             raise GpuError(explain(error, self.first.machine, traces(self._root))) from None
         return replace(self.first, taken_at=_now(), gpus=gpus)
 
-    def _source(self, *, pcie: bool, reader: Reader | None) -> Callable[[], tuple[Gpu, ...]]:
-        if reader is not None:
-            return lambda: reader.read().gpus
-        match self.first.backend:
-            case "nvml":
-                from paddock.gpu.backends.nvml import NvmlSampler
 
-                return NvmlSampler(pcie=pcie).gpus
-            case "amd-sysfs" | "amdsmi":
-                from paddock.gpu.backends.amd import Amd
+def sampler(*, pcie: bool = False, root: Path = Path("/"), reader: Reader | None = None) -> Sampler:
+    """Takes the inventory, to read of it again only what changes; the other fields stay as they are now.
 
-                return lambda: Amd(self._root).read().gpus
-            case "apple":
-                from paddock.gpu.backends.apple import Apple
+    On NVIDIA the margin of the temperature is None, and so are the present PCIe link and its throughput unless `pcie`,
+    which takes 40 ms a GPU. Raises nothing, as `inventory`.
+    """
+    first = inventory(root=root, reader=reader)
+    return Sampler(first, _source(first, root, reader, pcie=pcie), root)
 
-                return lambda: Apple().read().gpus
-            case "none":
-                return tuple
+
+def _source(first: Inventory, root: Path, reader: Reader | None, *, pcie: bool) -> Callable[[], tuple[Gpu, ...]]:
+    if reader is not None:
+        return lambda: reader.read().gpus
+    match first.backend:
+        case "nvml":
+            from paddock.gpu.backends.nvml import NvmlSampler
+
+            return NvmlSampler(pcie=pcie).gpus
+        case "amd-sysfs" | "amdsmi":
+            from paddock.gpu.backends.amd import Amd
+
+            return lambda: Amd(root).read().gpus
+        case "apple":
+            from paddock.gpu.backends.apple import Apple
+
+            return lambda: Apple().read().gpus
+        case "none":
+            return tuple
 
 
 def _search(machine: Machine, root: Path, environ: Mapping[str, str], *, processes: bool, topology: bool) -> _Found:

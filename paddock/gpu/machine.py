@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -93,6 +92,8 @@ def container_runtime(root: Path = Path("/"), run: Run | None = None) -> Contain
 
 def run(command: Sequence[str]) -> str | None:
     """Runs a program of this machine; see Run."""
+    import subprocess
+
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_PROGRAM_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):

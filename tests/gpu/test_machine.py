@@ -102,7 +102,7 @@ def test_a_container_that_lost_its_gpus_to_a_daemon_reload(code: Callable[[int],
 
 def test_a_container_that_lost_its_gpus_after_it_had_them(driver: Install, tmp_path: Path) -> None:
     made = driver("8xh100")
-    sampler = detect.Sampler(root=write(tmp_path, {".dockerenv": ""}))
+    sampler = detect.sampler(root=write(tmp_path, {".dockerenv": ""}))
     made.faults["nvmlDeviceGetFieldValues"] = Fault(1)
     made.faults["nvmlInitWithFlags"] = Fault(999)
     with pytest.raises(detect.GpuError):

@@ -191,7 +191,7 @@ def test_a_gpu_lost_between_samples_keeps_its_name_and_may_return(driver: Instal
 
 def test_a_driver_that_goes_away_while_it_is_watched_is_one_clear_error(driver: Install) -> None:
     made = driver("8xh100")
-    sampler = detect.Sampler()
+    sampler = detect.sampler()
     made.faults["nvmlDeviceGetUtilizationRates"] = Fault(pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH)
     with pytest.raises(GpuError, match="different versions"):
         sampler.read()
@@ -360,7 +360,7 @@ def test_any_calls_failing_on_any_machine_leave_an_inventory(
         judged(found)
         assert document.loads(document.dumps(found)) == found
         with suppress(GpuError):
-            sampler = detect.Sampler()
+            sampler = detect.sampler()
             judged(sampler.read())
             judged(sampler.read())
 

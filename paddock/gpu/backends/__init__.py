@@ -34,9 +34,3 @@ class Reader(Protocol):
     """Raises Unavailable; a GPU that does not answer is in the reading, with a state that says so."""
 
     def read(self, *, processes: bool = False, topology: bool = False) -> Reading: ...
-
-
-class Sampler(Protocol):
-    """Reads again only what changes from one second to the next. Raises Unavailable."""
-
-    def gpus(self) -> tuple[Gpu, ...]: ...
