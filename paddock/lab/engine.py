@@ -252,8 +252,10 @@ class Engine:
         try:
             environment = {**self._environment(), **(more or {})}
             return engine_process.run(command, environment, limit, started, stdin=stdin, follow=follow)
-        except subprocess.TimeoutExpired:
-            raise EngineError(f"pulumi {arguments[0]} took more than {limit:.0f} s and was interrupted") from None
+        except subprocess.TimeoutExpired as late:
+            waited = ", ".join(urn.rpartition("::")[2] for urn in engine_result.unfinished(str(late.output)))
+            took = f"pulumi {arguments[0]} took more than {limit:.0f} s and was interrupted"
+            raise EngineError(took + (f" while it waited for {waited}" if waited else "")) from None
         finally:
             self._running = None
 

@@ -25,7 +25,7 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Runs to the end. `follow` gets each line of its output as it comes, in a thread of its own.
 
-    After `limit` seconds, or with this process, it is interrupted. Raises TimeoutExpired.
+    After `limit` seconds, or with this process, it is interrupted. Raises TimeoutExpired with its output.
     """
     process = subprocess.Popen(
         command,
@@ -38,6 +38,15 @@ def run(
     )
     started(process)
     out, err = _Output(process.stdout, follow), _Output(process.stderr)
+    try:
+        _wait(process, limit, stdin)
+    except subprocess.TimeoutExpired as late:
+        late.output = out.text
+        raise
+    return subprocess.CompletedProcess(command, process.returncode, out.text, err.text)
+
+
+def _wait(process: subprocess.Popen[str], limit: float, stdin: str | None) -> None:
     try:
         if process.stdin is not None:
             with suppress(BrokenPipeError), process.stdin:
@@ -55,7 +64,6 @@ def run(
             process.wait()
         if process.returncode < 0:
             _end_session(process.pid)
-    return subprocess.CompletedProcess(command, process.returncode, out.text, err.text)
 
 
 class _Output(Thread):

@@ -151,10 +151,7 @@ def events(text: str) -> list[Step | Diagnostic | Violation]:
 
 def event(line: str) -> Step | Diagnostic | Violation | None:
     """What one line says; None for what nobody asks about."""
-    try:
-        told: dict[str, Any] = json.loads(line) if line.startswith("{") else {}
-    except ValueError:  # broken off: the engine was killed
-        return None
+    told = _read(line)
     if found := told.get("resOutputsEvent"):
         return Step(found["metadata"]["op"], found["metadata"]["urn"])
     if found := told.get("resOpFailedEvent"):
@@ -165,6 +162,26 @@ def event(line: str) -> Step | Diagnostic | Violation | None:
     if (found := told.get("diagnosticEvent")) and found.get("severity") != "debug":
         return _diagnostic(found)
     return None
+
+
+def unfinished(text: str) -> list[str]:
+    """URNs of resources that were begun and not brought to their end, in the output of a run that prints events."""
+    begun: dict[str, None] = {}
+    for told in map(_read, text.splitlines()):
+        if found := told.get("resourcePreEvent"):
+            if (found["metadata"].get("new") or found["metadata"].get("old") or {}).get("custom"):
+                begun[found["metadata"]["urn"]] = None
+        elif found := told.get("resOutputsEvent"):
+            begun.pop(found["metadata"]["urn"], None)
+    return list(begun)
+
+
+def _read(line: str) -> dict[str, Any]:
+    try:
+        told: dict[str, Any] = json.loads(line) if line.startswith("{") else {}
+    except ValueError:  # broken off: the engine was killed
+        return {}
+    return told
 
 
 def _diagnostic(found: Mapping[str, Any]) -> Diagnostic:

@@ -1,0 +1,84 @@
+"""What the lab changes in the user's stack, and what it leaves alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from paddock.fleet import KubeconfigCluster, Stack, load
+from paddock.lab import stack as lab
+from paddock.plan.run import plan_graph
+
+ROOT = Path(__file__).resolve().parents[2]
+KUBECONFIG, CHARTS, GITHUB = Path("/lab/kubeconfig"), Path("/lab/charts"), "http://127.0.0.1:4711"
+
+
+def stack(folder: Path, **changes: Any) -> Stack:
+    """Dev with settings of the fleet, and keys beside it, of the caller's."""
+    written = yaml.safe_load((ROOT / "Pulumi.dev.yaml").read_text(encoding="utf-8"))
+    beside = {key: changes.pop(key) for key in list(changes) if ":" in key}
+    written["config"] |= beside
+    written["config"]["paddock:fleet"] |= changes
+    (folder / "Pulumi.yaml").write_text((ROOT / "Pulumi.yaml").read_text(encoding="utf-8"), encoding="utf-8")
+    (folder / "Pulumi.mine.yaml").write_text(yaml.safe_dump(written), encoding="utf-8")
+    return load(folder, "mine")
+
+
+def overlaid(read: Stack) -> Stack:
+    return lab.overlay(read, kubeconfig=KUBECONFIG, charts=CHARTS, github=GITHUB)
+
+
+def test_only_charts_and_github_are_others_in_an_ordinary_stack(tmp_path: Path) -> None:
+    read = stack(tmp_path)
+    before, after = (json.loads(each.config["paddock:fleet"]) for each in (read, overlaid(read)))
+
+    assert after.pop("mirror") == {"charts": "/lab/charts"}
+    assert after["github"].pop("serverVersion")
+    assert after["github"].pop("url") == "http://127.0.0.1:4711/acme"
+    assert before["github"].pop("url") == "https://github.com/acme"
+    assert after == before
+
+
+def test_a_mirror_of_images_stays(tmp_path: Path) -> None:
+    mirror = {"charts": "oci://registry.example.com/charts", "images": "registry.example.com/mirror"}
+    held = overlaid(stack(tmp_path, mirror=mirror)).fleet.mirror
+    assert held.sources == {"*": "/lab/charts"}
+    assert held.images == "registry.example.com/mirror"
+
+
+@pytest.mark.parametrize("path", ["acme", "acme/engine", "enterprises/acme"])
+def test_what_github_is_asked_for_stays(path: str, tmp_path: Path) -> None:
+    github = {"url": f"https://ghe.example.com/{path}", "token": "config", "serverVersion": "3.19"}
+    held = overlaid(stack(tmp_path, github=github)).fleet.github
+    assert held.url == f"http://127.0.0.1:4711/{path}"
+    assert held.server_version == "3.19"
+
+
+def test_a_cluster_behind_a_kubeconfig_is_never_the_users(tmp_path: Path) -> None:
+    read = stack(tmp_path, cluster={"kubeconfig": "/home/me/.kube/config", "context": "production"})
+    held = overlaid(read).fleet.cluster
+    assert isinstance(held, KubeconfigCluster)
+    assert (held.kubeconfig, held.context) == ("/lab/kubeconfig", None)
+    assert "production" not in json.dumps(dict(overlaid(read).config))
+
+
+@pytest.mark.parametrize("key", ["paddock:layers", "layers"])
+def test_a_lab_holds_what_another_stack_holds_elsewhere(key: str, tmp_path: Path) -> None:
+    read = stack(tmp_path, **{key: {"images": "none", "cluster": "acme/paddock/shared", "runners": "here"}})
+    held = lab.overlay(read, kubeconfig=KUBECONFIG)
+    assert all(held.fleet.holds(layer) for layer in ("images", "cluster", "runners"))
+    assert not plan_graph(held).of_type("pulumi:pulumi:StackReference")
+
+
+def test_what_is_encrypted_stays_with_the_stack_that_has_its_key(tmp_path: Path) -> None:
+    read = stack(tmp_path, **{"paddock:githubAppKey": {"secure": "v1:abc:def"}, "aws:profile": "mine"})
+    held = overlaid(read)
+    assert "paddock:githubAppKey" in read.secrets
+    assert not held.secrets
+    assert "v1:abc" not in json.dumps(dict(held.config))
+    assert lab.configuration(held)["aws:profile"] == "mine"
+    assert isinstance(lab.configuration(held)["paddock:fleet"], dict)
