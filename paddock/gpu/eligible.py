@@ -16,6 +16,8 @@ _DISPLAY_MIB = 64
 """What a display server keeps on every GPU of a machine, also on those that show nothing."""
 _IN_USE = 0.1
 """Where the processes cannot be read, memory and time in use above this are taken for somebody's work."""
+_UNTOLD_RESERVE = 0.03
+"""Of the memory, what a driver keeps for itself where it does not tell how much."""
 _WHOLE = 1 + 1e-9
 """All shares of one GPU; the rest is what adding decimal fractions costs."""
 
@@ -209,18 +211,17 @@ def _too_full(device: Device, request: Request, holders: Sequence[Lease], foreig
     memory = device.memory
     if memory is None:
         return
-    if request.share is None:
-        needed, free = request.min_memory_mib, float(memory.free)
-    else:
-        capacity = memory.total - (memory.reserved or 0)
-        needed = max(request.min_memory_mib, request.share * capacity * ENOUGH)
-        promised = math.fsum(lease.share or 1 for lease in holders) * capacity
-        taken = sum(one.memory or 0 for one in foreign)
+    reserve = _UNTOLD_RESERVE * memory.total if memory.reserved is None else memory.reserved
+    free, asked = memory.free + reserve, request.min_memory_gib * 1024
+    if request.share is not None:
+        asked = max(asked, request.share * memory.total)
+        promised = math.fsum(lease.share or 1 for lease in holders) * memory.total
+        taken: float = sum(one.memory or 0 for one in foreign)
         if device.processes is None:
-            taken = max(0, round(memory.used - promised))
-        free = min(memory.free, capacity - promised - taken)
-    if free < needed:
-        yield f"{_gib(max(0, free))} of its memory is free, less than {_gib(needed)}"
+            taken = max(0, memory.total - free - promised)
+        free = min(free, memory.total - promised - taken)
+    if free < asked * ENOUGH:
+        yield f"{_gib(max(0, free - reserve))} of its memory is free, less than {_gib(asked)}"
 
 
 def _seems_used(device: Device) -> str | None:

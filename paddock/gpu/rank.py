@@ -28,7 +28,7 @@ _WEIGHTS: Mapping[Workload, Mapping[Part, int]] = MappingProxyType(
         "training": {"compute": 4, "bf16": 2, "memory": 2, "bandwidth": 2},
         "inference": {"bandwidth": 4, "narrow-types": 2, "memory": 2, "efficiency": 2},
         "build": {"smallness": 7, "thrift": 3},
-        "graphics": {"graphics": 6, "compute": 2, "thrift": 2},
+        "graphics": {"graphics": 6, "memory": 2, "bandwidth": 2},
     }
 )
 """Training lives on matrix work, inference on reading its weights; a build needs a GPU, but no good one."""

@@ -63,7 +63,7 @@ class Request:
         for name, allowed in (("workload", get_args(Workload)), ("near", get_args(Near))):
             value = getattr(self, name)
             if value not in allowed and not (name == "workload" and value is None):
-                raise _wrong(name, value, _one_of(str(value), allowed))
+                raise _wrong(name, value, f"one of {', '.join(allowed)}")
         for name in _LISTS:
             value = getattr(self, name)
             if not isinstance(value, tuple) or not all(isinstance(one, str) and one.strip() for one in value):
@@ -92,7 +92,9 @@ class Request:
                     f"a request for GPUs has no {given!r}\n    expected: {_one_of(given, (*known, *_SEED_NAMES))}"
                 )
             if name in found:
-                raise GpuInputError(f"a request for GPUs says {name} twice\n    fix: leave {given!r} out")
+                raise GpuInputError(
+                    f"a request for GPUs says {name} twice\n    expected: each once\n    fix: leave {given!r} out"
+                )
             found[name] = _plain(name, value)
         if "uuids" in found:
             found.setdefault("count", len(found["uuids"]))
