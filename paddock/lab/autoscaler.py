@@ -128,7 +128,7 @@ class Autoscaler:
         self.here = {node["metadata"]["name"]: scaling.group_of(node) for node in seen}
         for name, group in gone.items():
             for each in self.groups:
-                if each.name == group:
+                if each.name == group and each.managed:
                     self._ask(each, now)
                     _say(f"{name} is gone: {group} asks for another")
 

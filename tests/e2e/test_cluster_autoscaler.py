@@ -1,0 +1,270 @@
+"""The real cluster-autoscaler, with the arguments and priorities of our release, on Auto Scaling groups with our tags.
+
+It is what the lab's stand-in stands in for, so both are asked the same. EC2 is moto, whose instances become nodes here;
+the API server and the scheduler are real.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paddock.lab import boot, control_plane, nodes, programs, scaling
+from paddock.lab.api import Api, Object
+from paddock.lab.control_plane import Lab
+from paddock.lab.progress import Progress
+from paddock.lab.scaling import Group
+from tests.support import fleets
+from tests.support.kubernetes import ENDS_AFTER, again, gpu_nodes, of_kind, runner, runners, until, waits
+from tests.support.terraform_run import MOTO, moto
+
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("cluster-autoscaler")]
+
+NAMESPACE, REGION = "arc-runners", "us-west-2"
+FASTER = {
+    "scan-interval": "1s",
+    "scale-down-unneeded-time": "5s",
+    "scale-down-delay-after-add": "1s",
+    "max-node-provision-time": "75s",
+}
+"""The same decisions, sooner. AWS is asked once a minute for its instances, and no node is known to it before."""
+
+
+class Ec2:
+    """Auto Scaling groups in moto, and the kubelets of their instances."""
+
+    def __init__(self, url: str, groups: Mapping[str, Group], types: Mapping[str, tuple[str, ...]]) -> None:
+        import boto3
+
+        keys = {"region_name": REGION, "aws_access_key_id": "x", "aws_secret_access_key": "x"}
+        self.groups, self.scaling = groups, boto3.client("autoscaling", endpoint_url=url, **keys)
+        self.mute: set[str] = set()
+        """Groups whose instances never become nodes."""
+        ec2 = boto3.client("ec2", endpoint_url=url, **keys)
+        image = ec2.describe_images()["Images"][0]["ImageId"]
+        subnets = [each["SubnetId"] for each in ec2.describe_subnets()["Subnets"]]
+        for name, group in groups.items():
+            template = ec2.create_launch_template(LaunchTemplateName=name, LaunchTemplateData={"ImageId": image})
+            tag = {"ResourceId": name, "ResourceType": "auto-scaling-group", "PropagateAtLaunch": False}
+            # As EKS makes them for a managed node group.
+            self.scaling.create_auto_scaling_group(
+                AutoScalingGroupName=name,
+                MinSize=group.min,
+                MaxSize=group.max,
+                VPCZoneIdentifier=",".join(subnets),
+                MixedInstancesPolicy={
+                    "LaunchTemplate": {
+                        "LaunchTemplateSpecification": {
+                            "LaunchTemplateId": template["LaunchTemplate"]["LaunchTemplateId"],
+                            "Version": "1",
+                        },
+                        "Overrides": [{"InstanceType": each} for each in types[group.pool]],
+                    }
+                },
+                Tags=[{"Key": key, "Value": value, **tag} for key, value in group.tags.items()],
+            )
+
+    def step(self, api: Api) -> None:
+        """Makes nodes of new instances, and takes away those of ended ones."""
+        found = self.scaling.describe_auto_scaling_groups()["AutoScalingGroups"]
+        instances = {i["InstanceId"]: (each["AutoScalingGroupName"], i) for each in found for i in each["Instances"]}
+        there = {node["metadata"]["name"] for node in gpu_nodes(api)}
+        nodes.shrink(api, there - set(instances))
+        for name, (group, instance) in instances.items():
+            if name not in there and group not in self.mute:
+                node = nodes.named(self.groups[group].node, name)
+                node["spec"]["providerID"] = f"aws:///{instance['AvailabilityZone']}/{name}"
+                api.create(boot.registered(node))
+
+
+class World:
+    """What the tests see."""
+
+    def __init__(self, api: Api, ec2: Ec2, log: Path) -> None:
+        self.api, self.ec2, self.log = api, ec2, log
+
+    def groups_of_nodes(self) -> Counter[str]:
+        return Counter(map(scaling.group_of, gpu_nodes(self.api)))
+
+    def is_empty(self) -> bool:
+        return not gpu_nodes(self.api)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory, control_plane_programs: None) -> Iterator[World]:
+    binary = programs.locate(["cluster-autoscaler"]).get("cluster-autoscaler")
+    if not binary:
+        pytest.skip("cluster-autoscaler is not here (on PATH, or in PADDOCK_LAB_BIN)")
+    if not MOTO:
+        pytest.skip("no moto server is here (moto_server on PATH, or PADDOCK_MOTO_SERVER)")
+    fleet, graph = fleets.example("prod").fleet, fleets.graph("prod")
+    groups = {f"eks-{each.name}-0a1b2c3-5ac0d7b6": each for each in nodes.groups(fleets.example("prod"), graph)}
+    folder = tmp_path_factory.mktemp("lab")
+    with ExitStack() as stack:
+        stack.callback(control_plane.down, folder)
+        lab, _ = control_plane.up(folder, progress=Progress(quiet=True))
+        api = stack.enter_context(Api.of(lab.kubeconfig))
+        url = stack.enter_context(moto(tmp_path_factory.mktemp("moto")))
+        ec2 = Ec2(url, groups, {name: pool.instances for name, pool in fleet.pools.items()})
+        for node in nodes.system_nodes(fleet):
+            api.create(node)
+        # Without their tags the stand-in leaves the groups alone, and still plays cloud and device plugin.
+        nodes.follow(lab, [replace(each, tags={}, plugin_seconds=2.0) for each in groups.values()])
+        for each in (*of_kind(graph, "Namespace"), *of_kind(graph, "PriorityClass"), *_model_cache()):
+            api.apply(each)
+        until(lambda: api.find("v1", "ServiceAccount", "default", NAMESPACE))
+        stack.enter_context(_beside(ec2, lab))
+        release = next(r for r in graph.of_type("kubernetes:helm.sh/v3:Release") if r.name == "autoscaler")
+        log = folder / "cluster-autoscaler.log"
+        stack.enter_context(_autoscaler(binary, lab, release.inputs["values"], url, log))
+        yield World(api, ec2, log)
+
+
+def test_every_runner_gets_the_nodes_that_the_stand_in_would_buy_and_none_stays(world: World) -> None:
+    fleet = fleets.example("prod").fleet
+    api, made = world.api, []
+    for pod in runners(fleet):
+        if pod["spec"].get("tolerations"):  # not those that only steer
+            pod["metadata"]["annotations"][ENDS_AFTER] = "5s"
+            made.append(pod)
+    seen = [{**pod, "status": {"conditions": [_UNSCHEDULABLE]}} for pod in made]
+    expected = Counter(scaling.decide(tuple(world.ec2.groups.values()), [], seen).grow)
+    for pod in made:
+        api.create(pod)
+    most: Counter[str] = Counter()
+
+    def all_done() -> bool:
+        nonlocal most
+        most |= world.groups_of_nodes()
+        return all(again(api, pod)["status"]["phase"] == "Succeeded" for pod in made)
+
+    until(all_done, seconds=120)
+    assert most == expected, "the stand-in buys something else, or the tags promise something else"
+    assert "seems to have unready GPU" in world.log.read_text(), "it never had to wait for a device plugin"
+    until(world.is_empty, seconds=180)
+
+
+def test_a_runner_without_its_toleration_buys_nothing(world: World) -> None:
+    pod = runner(fleets.example("prod").fleet, "gpu", "intolerant")
+    pod["spec"]["tolerations"] = []
+    world.api.create(pod)
+    until(lambda: waits(world.api, pod))
+    refused = re.compile(r"intolerant can't be scheduled on eks-t4-spot-\S+ .*TaintToleration")
+    until(lambda: refused.search(world.log.read_text()), seconds=60)  # a pod with GPUs is let wait for 30 s first
+    assert world.is_empty()
+    world.api.delete(pod, grace_seconds=0)
+
+
+def test_spot_that_does_not_come_is_replaced_by_on_demand(world: World) -> None:
+    world.ec2.mute = {name for name, group in world.ec2.groups.items() if group.name == "t4-spot"}
+    pod = world.api.create(runner(fleets.example("prod").fleet, "gpu", "late"))
+    name = until(lambda: again(world.api, pod)["spec"].get("nodeName"), seconds=300)
+    assert scaling.group_of(world.api.get("v1", "Node", name)) == "t4-on-demand"
+    assert re.search(r"eks-t4-spot-\S+ is not ready for scaleup - backoff", world.log.read_text())
+
+
+_UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+
+
+def _model_cache() -> list[Object]:
+    """The claim that one of prod's runners mounts, bound."""
+    size = {"storage": "1Gi"}
+    spec: dict[str, Any] = {"accessModes": ["ReadOnlyMany"], "storageClassName": ""}
+    claim = {"name": "model-cache", "namespace": NAMESPACE}
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": "model-cache"},
+            "spec": {**spec, "capacity": size, "hostPath": {"path": "/models"}, "claimRef": claim},
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": claim,
+            "spec": {**spec, "resources": {"requests": size}, "volumeName": "model-cache"},
+        },
+    ]
+
+
+@contextmanager
+def _beside(ec2: Ec2, lab: Lab) -> Iterator[None]:
+    """Plays EC2 while the tests run."""
+    ended = threading.Event()
+
+    def play() -> None:
+        with Api.of(lab.kubeconfig) as api:
+            while not ended.wait(0.5):
+                ec2.step(api)
+
+    thread = threading.Thread(target=play)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+@contextmanager
+def _autoscaler(binary: Path, lab: Lab, values: Mapping[str, Any], url: str, log: Path) -> Iterator[None]:
+    """cluster-autoscaler as its chart would start it, outside the cluster and against moto."""
+    with Api.of(lab.kubeconfig) as api:
+        priorities = {"name": "cluster-autoscaler-priority-expander", "namespace": "kube-system"}
+        data = {"priorities": values["expanderPriorities"]}
+        api.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": priorities, "data": data})
+    cloud = log.with_suffix(".conf")
+    cloud.write_text("".join(_OVERRIDE.format(service=each, url=url) for each in ("autoscaling", "ec2", "eks")))
+    tags = f"k8s.io/cluster-autoscaler/enabled,k8s.io/cluster-autoscaler/{values['autoDiscovery']['clusterName']}"
+    options = {
+        "cloud-provider": "aws",
+        "node-group-auto-discovery": f"asg:tag={tags}",
+        **values["extraArgs"],
+        "namespace": "kube-system",
+        "kubeconfig": lab.kubeconfig,
+        "cloud-config": cloud,
+        "aws-use-static-instance-list": True,
+        "leader-elect": False,
+        "address": "127.0.0.1:0",
+        "v": 4,
+        **FASTER,
+    }
+    command = [str(binary), *(f"--{key}={_flag(value)}" for key, value in options.items())]
+    keys = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_REGION": REGION}
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, env={"PATH": os.defpath, **keys})
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+
+
+_OVERRIDE = """[ServiceOverride "{service}"]
+Service = {service}
+Region = us-west-2
+URL = {url}
+SigningRegion = us-west-2
+SigningMethod = v4
+SigningName = {service}
+"""
+
+
+def _flag(value: object) -> object:
+    match value:
+        case bool():
+            return str(value).lower()
+        case float():
+            return int(value)
+        case _:
+            return value
