@@ -12,10 +12,10 @@ from datetime import date
 
 from paddock import catalog
 from paddock.catalog import version
+from paddock.catalog.cuda_match import best_toolkit, on_driver, on_gpu, tag_cuda
 from paddock.fleet import Fleet
 from paddock.fleet.pool import Bottlerocket, Custom, EksManaged
 from paddock.plan import lifecycle
-from paddock.plan.cuda_match import best_toolkit, on_driver, on_gpu, tag_cuda
 from paddock.plan.verdict import Verdict, findings
 
 __all__ = ["Stated", "Verdict", "check", "driver", "findings", "image_cuda"]

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
+from paddock.catalog.cuda_match import Outcome
 from paddock.plan.finding import Finding, Severity
-
-Outcome = Literal["ok", "minor-version", "needs-compat", "impossible", "unknown"]
 
 _SEVERITY: Mapping[Outcome, Severity | None] = {
     "ok": None,

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from infra import versions
 from paddock import catalog
+from paddock.catalog import cuda_match
 from paddock.fleet import Fleet
-from paddock.plan import compatibility, cuda_match
+from paddock.plan import compatibility
 from paddock.plan.verdict import Verdict
 from tests.support import fleets
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Literal
 
 from paddock import catalog
 from paddock.catalog import CudaToolkit, Gpu, UnknownCuda, version
-from paddock.plan.verdict import Outcome
+
+Outcome = Literal["ok", "minor-version", "needs-compat", "impossible", "unknown"]
 
 _TAGS = (
     re.compile(r"(?:^|[^a-z0-9])cuda-?(\d{2}\.\d{1,2}(?:\.\d{1,2})?)(?![\d.]*\d)"),
@@ -47,8 +49,8 @@ def tag_cuda(image: str) -> str | None:
     return nvidia[1] if nvidia else None
 
 
-def on_driver(toolkit: str, driver: str, gpu: Gpu) -> Match:
-    """Whether programs of `toolkit` (`12.8`, `12.4.1`) run on `driver` (`580.159.03`)."""
+def on_driver(toolkit: str, driver: str, gpu: Gpu | None) -> Match:
+    """Whether programs of `toolkit` (`12.8`, `12.4.1`) run on `driver` (`580.159.03`); None is a GPU of no catalogue."""
     try:
         kit = catalog.cuda_toolkit(toolkit)
     except UnknownCuda:
@@ -69,9 +71,9 @@ def on_driver(toolkit: str, driver: str, gpu: Gpu) -> Match:
             floor,
         )
     below = f"{driver} is below {floor}, the least that any CUDA {kit.version.split('.')[0]} runs on"
-    package = f"cuda-compat-{kit.version.replace('.', '-')}"
-    if gpu.key.startswith("rtx-") or branch is None or branch.kind == "new-feature":
-        reason = f"whether {package} supports {gpu.name} with this driver, no source says"
+    package = compat_package(kit.version)
+    if gpu is None or gpu.key.startswith("rtx-") or branch is None or branch.kind == "new-feature":
+        reason = f"whether {package} supports {gpu.name if gpu else 'this GPU'} with this driver, no source says"
         return Match("unknown", f"{below}; {reason}", needs, floor)
     return Match("needs-compat", f"{below}, so the image must bring {package}", needs, floor)
 
@@ -98,6 +100,23 @@ def on_gpu(toolkit: str, gpu: Gpu) -> Match:
     )
 
 
+def on_capability(toolkit: str, capability: str, name: str) -> Match:
+    """The same for a GPU of no catalogue, by its compute capability (`8.9`) and the compiler's range."""
+    try:
+        kit = catalog.cuda_toolkit(toolkit)
+    except UnknownCuda:
+        return Match("unknown", f"the catalogue has no CUDA {toolkit}", None, None)
+    what, has, most = f"{name} (compute capability {capability})", version(capability), kit.max_compute_capability
+    if has < version(kit.min_compute_capability):
+        return Match(
+            "impossible", f"CUDA {toolkit} compiles for {kit.min_compute_capability} on: no {what}", None, None
+        )
+    if most is None or has > version(most):
+        upto = f"compiles up to {most}" if most else "has an end of its range that no source names"
+        return Match("unknown", f"CUDA {toolkit} {upto}, and this is {what}: programs need PTX to start", None, None)
+    return Match("ok", f"CUDA {toolkit} compiles for {what}", None, None)
+
+
 def best_toolkit(driver: str, gpu: Gpu) -> str | None:
     """The newest CUDA with which every feature works on this driver and GPU; None when there is none."""
     fits = [
@@ -106,6 +125,11 @@ def best_toolkit(driver: str, gpu: Gpu) -> str | None:
         if gpu.runs_cuda(kit.version) and on_driver(kit.version, driver, gpu).outcome == "ok"
     ]
     return max(fits, key=version, default=None)
+
+
+def compat_package(toolkit: str) -> str:
+    """The name of its forward-compatibility package."""
+    return f"cuda-compat-{'-'.join(toolkit.split('.')[:2])}"
 
 
 def _bundled(kit: CudaToolkit, toolkit: str) -> str | None:
