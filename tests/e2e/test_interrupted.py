@@ -1,0 +1,252 @@
+"""A run of the engine may break off at any moment: the next one goes on, and nothing is doubled or left behind.
+
+Stand-ins take the place of the clouds. One stack, dev, is made and taken down again; both are broken off many times.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import operator
+import os
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import cached_property, partial
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+import yaml
+
+from paddock.fleet.loader import load
+from paddock.lab.engine import ROOT, Engine, EngineError, Programs, Result
+from paddock.lab.errors import LabInputError
+from paddock.lab.recovery import Recovered, recover
+from paddock.plan.run import plan_graph
+
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("interrupted")]
+
+KILLS = 20
+SEED = int(os.environ.get("PADDOCK_SEED") or random.SystemRandom().randrange(1_000_000))
+"""Of the moments at which runs break off; it is printed with a failure, and set again with PADDOCK_SEED."""
+SLOW = [{"operation": operation, "delay": 0.03, "lag": 0.1} for operation in ("create", "delete")]
+"""So that a kill falls before a deed, or between the deed and its answer."""
+
+
+@pytest.fixture(scope="module")
+def programs() -> Programs:
+    try:
+        return Programs.find()
+    except LabInputError as error:
+        pytest.skip(str(error))
+
+
+class Walk:
+    """One stack through its life. Each part runs once, after the one before it, and gives what each kill left."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine, self.random = engine, random.Random(SEED)
+        config: dict[str, Any] = yaml.safe_load((ROOT / "Pulumi.dev.yaml").read_text())["config"]
+        config["paddock:fleet"]["cluster"]["deletionProtection"] = False
+        engine.prepare(config, {"paddock:githubAppKey": "made-up"})
+        engine.faults = [*SLOW]
+        self.planned = plan_graph(load(ROOT, "dev")).resources
+        self.total = sum(in_a_cloud(resource.custom, resource.type) for resource in self.planned.values())
+
+    @cached_property
+    def made(self) -> list[Recovered]:
+        logging.getLogger(__name__).warning("PADDOCK_SEED=%s", SEED)
+        self.interrupted(self.engine.up, partial(operator.le, 5))
+        moments = sorted(self.random.sample(range(8, self.total - 2), KILLS))
+        found = [self.killed(self.engine.up, partial(operator.le, moment)) for moment in moments]
+        self.engine.faults = []
+        self.engine.up()
+        return found
+
+    @cached_property
+    def destroyed(self) -> list[Recovered]:
+        assert self.made
+        logging.getLogger(__name__).warning("PADDOCK_SEED=%s", SEED)
+        destroy = partial(self.engine.destroy, protected=True)
+        self.engine.faults = [*SLOW]
+        self.interrupted(destroy, partial(operator.ge, self.total - 5))
+        moments = sorted(self.random.sample(range(2, self.total - 8), KILLS), reverse=True)
+        found = [self.killed(destroy, partial(operator.ge, moment)) for moment in moments]
+        destroy()
+        return found
+
+    def killed(self, run: Callable[[], Result], reached: Callable[[int], bool]) -> Recovered:
+        """Lets a run be killed, and looks at what is there before and after the recovery."""
+        # Where the last run came further than that already, this one is killed while it starts.
+        pause = self.random.uniform(0, 0.5 if reached(len(self.engine.made())) else 0.1)
+
+        def kill_when_reached() -> bool:
+            if reached(len(self.engine.made())):
+                time.sleep(pause)
+                self.engine.kill()
+            return False  # until it is dead: it may not have begun
+
+        with pytest.raises(EngineError, match="was killed"), beside(kill_when_reached):
+            run()
+        left, made = deployment(self.engine), self.engine.made()
+        pending = {one["resource"]["urn"]: one["type"] for one in left.get("pending_operations", [])}
+        known = consistent(left)
+        gone = known.keys() - made.keys()
+        assert {pending.get(made[key]) for key in made.keys() - known.keys()} <= {"creating"}
+        assert {pending.get(known[key]) for key in gone} <= {"deleting"}
+
+        recovered = recover(self.engine)
+
+        after = deployment(self.engine)
+        assert not after.get("pending_operations")
+        assert consistent(after) == made
+        assert not recovered.doubled
+        return recovered
+
+    def interrupted(self, run: Callable[[], Result], reached: Callable[[int], bool]) -> None:
+        """Lets a run be interrupted, which loses nothing."""
+
+        def interrupt_once_reached() -> bool:
+            if found := reached(len(self.engine.made())):
+                self.engine.interrupt()
+            return found
+
+        with pytest.raises(EngineError, match=r"cancel|interrupted"), beside(interrupt_once_reached):
+            run()
+        left = deployment(self.engine)
+        assert not left.get("pending_operations")
+        assert consistent(left).keys() == self.engine.made().keys()
+
+
+@pytest.fixture(scope="module")
+def walk(programs: Programs, tmp_path_factory: pytest.TempPathFactory) -> Walk:
+    return Walk(Engine(tmp_path_factory.mktemp("lab"), programs, stack="dev"))
+
+
+def test_an_up_that_is_killed_again_and_again_makes_everything_once(walk: Walk) -> None:
+    assert len(walk.made) == KILLS
+    assert any(recovered.adopted for recovered in walk.made), "no kill fell between a deed and its answer"
+    assert any(recovered.dropped for recovered in walk.made), "no kill fell before a deed"
+    made = consistent(deployment(walk.engine))
+    assert made == walk.engine.made()
+    assert sorted(made.values()) == sorted(u for u, one in walk.planned.items() if in_a_cloud(one.custom, one.type))
+    assert walk.engine.up().changes == {}
+    assert walk.engine.refresh().changes == {}
+
+
+def test_a_destroy_that_is_killed_again_and_again_leaves_nothing(walk: Walk) -> None:
+    assert len(walk.destroyed) == KILLS
+    assert walk.engine.export() == {}
+    assert walk.engine.made() == {}
+
+
+PROGRAM = """
+import pulumi
+import pulumi_aws as aws
+
+cloud = pulumi.ResourceOptions(provider=aws.Provider("aws", region="us-west-2"))
+for name in ("a", "b", "c", "d"):
+    aws.iam.Role(name, assume_role_policy="{}", opts=cloud)
+"""
+
+
+@pytest.fixture
+def small(programs: Programs, tmp_path: Path) -> Engine:
+    """A program of four resources whose names are made up."""
+    root = tmp_path / "root"
+    (root / "program").mkdir(parents=True)
+    (root / "Pulumi.yaml").write_text("name: paddock\nruntime: {name: python}\nmain: program/\n")
+    (root / "Pulumi.small.yaml").write_text("config: {}\n")
+    (root / "program" / "__main__.py").write_text(PROGRAM)
+    engine = Engine(tmp_path / "state", programs, stack="small", root=root)
+    engine.prepare()
+    return engine
+
+
+def test_what_was_made_twice_after_a_kill_goes_once_it_is_recovered(small: Engine) -> None:
+    small.faults = [{"resource": "*::[ab]", "operation": "create", "lag": 60}]
+
+    def kill_when_made() -> bool:
+        known = {resource["urn"] for resource in deployment(small).get("resources") or []}
+        if {"c", "d"} <= {urn.rpartition("::")[2] for urn in known} and len(small.made()) == 4:
+            small.kill()
+        return False
+
+    with pytest.raises(EngineError, match="was killed"), beside(kill_when_made):
+        small.up()
+    small.faults = []
+    small.unlock()
+    # The engine says that it does not know, and makes both again.
+    assert "2 pending operations" in small.up().log
+    assert len(small.made()) == 6
+
+    recovered = recover(small)
+    assert {urn[-1] for urn in recovered.doubled} == {"a", "b"}
+    assert {done for operations in small.up().changes.values() for done in operations} == {"delete-replaced"}
+
+    assert small.made() == consistent(deployment(small))
+    assert len(small.made()) == 4
+
+
+def test_a_cloud_that_throttles_is_told_and_each_up_comes_further(small: Engine) -> None:
+    """The real provider tries again by itself for minutes; this is what is left when it gives up."""
+    for name in "abc":
+        small.faults = [
+            {"resource": f"*::[{name}-d]", "operation": "create", "error": "ThrottlingException: Rate exceeded"}
+        ]
+        with pytest.raises(EngineError, match=rf"{name}: .*ThrottlingException: Rate exceeded"):
+            small.up()
+        assert small.made() == consistent(deployment(small))
+    small.faults = []
+    small.up()
+    assert small.made() == consistent(deployment(small))
+    assert len(small.made()) == 4
+
+
+def deployment(engine: Engine) -> dict[str, Any]:
+    """The state as it lies on the disk, without asking the engine."""
+    path = engine.state / "backend/.pulumi/stacks/paddock" / f"{engine.stack}.json"
+    found: dict[str, Any] = json.loads(path.read_text())["checkpoint"]["latest"]
+    return found
+
+
+def consistent(deployment: Mapping[str, Any]) -> dict[str, str]:
+    """What the state says is in the clouds: type and id -> URN. Fails where the state contradicts itself."""
+    seen: set[str] = set()
+    clouds: dict[str, str] = {}
+    for resource in deployment.get("resources") or []:
+        behind = {resource.get("parent"), *resource.get("dependencies", ())}
+        behind |= {urn for urns in resource.get("propertyDependencies", {}).values() for urn in urns}
+        behind |= {resource.get("provider", "").rpartition("::")[0]}
+        assert {urn for urn in behind if urn} <= seen, resource["urn"]
+        assert resource["urn"] not in seen
+        seen.add(resource["urn"])
+        if in_a_cloud(resource.get("custom", False), resource["type"]):
+            clouds[f"{resource['type']} {resource['id']}"] = resource["urn"]
+    return clouds
+
+
+def in_a_cloud(custom: bool, type_: str) -> bool:
+    return custom and not type_.startswith("pulumi:")
+
+
+@contextmanager
+def beside(action: Callable[[], bool]) -> Iterator[None]:
+    """Calls it again and again, until it returns true or the block ends."""
+    over = Event()
+
+    def act() -> None:
+        with suppress(ProcessLookupError):  # the run ended in between
+            while not over.wait(0.01) and not action():
+                pass
+
+    thread = Thread(target=act)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

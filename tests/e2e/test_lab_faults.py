@@ -1,0 +1,245 @@
+"""What goes wrong with the lab itself ends in one message and a way on, and nothing of a lab outlives its end."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from paddock.fleet import load
+from paddock.lab import control_plane, nodes, processes, stack
+from paddock.lab.api import Api, Unreachable
+from paddock.lab.control_plane import Lab
+from paddock.lab.engine import ROOT, EngineError, Programs
+from paddock.lab.errors import LabError, LabInputError
+from paddock.lab.progress import Progress
+from paddock.lab.recovery import recover
+from paddock.plan.run import plan_graph
+from tests.support.kubernetes import until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("faults"), pytest.mark.usefixtures("control_plane_programs")]
+
+QUIET = Progress(quiet=True)
+STARTS = "from pathlib import Path; from paddock.lab import control_plane; lab, _ = control_plane.up(Path({!r}))"
+APPLIES = "from paddock.fleet import load; from paddock.lab import stack; stack.applied(lab, load(stack.ROOT, 'dev'))"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path / "lab"
+    control_plane.down(tmp_path / "lab")
+
+
+def starting(folder: Path, before: str = "pass", after: str = "pass") -> subprocess.Popen[str]:
+    """A command of its own that starts the lab."""
+    command = [sys.executable, "-c", f"{before}; {STARTS.format(str(folder))}; {after}"]
+    return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+
+
+def left_of(folder: Path) -> dict[int, str]:
+    """What runs with the folder in its command line, its environment or as its working directory."""
+    found, named = {}, re.compile(re.escape(str(folder)).encode() + rb"[/\0]")
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            place = os.readlink(process / "cwd").encode()
+            said = b"\0".join([*((process / part).read_bytes() for part in ("cmdline", "environ")), place, b""])
+            if named.search(said):
+                found[int(process.name)] = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+    return found
+
+
+def killed_in_part(folder: Path) -> None:
+    lab, _ = control_plane.up(folder, progress=QUIET)
+    for name in ("kube-apiserver", "kwok"):
+        os.kill(lab.running[name].pid, signal.SIGKILL)
+
+
+def with_half_a_state_file(folder: Path) -> None:
+    control_plane.up(folder, progress=QUIET)
+    state_file = folder / "lab.json"
+    state_file.write_text(state_file.read_text()[:100])
+    with pytest.raises(LabError, match=r"lab\.json is no lab's state[\s\S]*fix: \./inv lab\.down"):
+        control_plane.up(folder, progress=QUIET)
+
+
+def killed_while_it_starts(folder: Path) -> None:
+    with starting(folder) as up:
+        until(lambda: "kube-apiserver" in control_plane.status(folder).running)
+        up.kill()
+
+
+def killed_while_pulumi_runs(folder: Path) -> None:
+    try:
+        Programs.find()
+    except LabInputError as error:
+        pytest.skip(str(error))
+    with starting(folder, after=APPLIES) as up:
+        until(lambda: "paddock.lab.providers.aws" in str(left_of(folder)), 90)
+        up.kill()
+    assert "pulumi" in str(left_of(folder))
+
+
+def with_another_program_of_its_own(folder: Path) -> None:
+    """One that starts another one, and is killed, so that nobody but the system knows of the other."""
+    lab, _ = control_plane.up(folder, progress=QUIET)
+    child = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(300)'])"
+    parent = control_plane.run_beside(folder, "parent", [sys.executable, "-c", child], {})
+    until(lambda: len(left_of(folder)) == len(lab.running) + 2)
+    os.kill(parent.pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        killed_in_part,
+        with_half_a_state_file,
+        killed_while_it_starts,
+        killed_while_pulumi_runs,
+        with_another_program_of_its_own,
+    ],
+)
+def test_after_a_down_no_process_is_left_of_a_lab(broken: Callable[[Path], None], folder: Path) -> None:
+    broken(folder)
+    assert left_of(folder)
+    control_plane.down(folder)
+    assert left_of(folder) == {}
+    assert not folder.exists()
+
+
+def test_a_lab_that_was_killed_as_a_whole_comes_up_again_with_its_objects(folder: Path) -> None:
+    lab, _ = control_plane.up(folder, progress=QUIET)
+    nodes.bring(lab, load(ROOT, "dev"))
+    before = control_plane.status(folder)
+    for process in before.running.values():
+        os.kill(process.pid, signal.SIGKILL)
+    until(lambda: not control_plane.status(folder).running)
+    broken = control_plane.status(folder)
+    assert (broken.up, set(broken.ended)) == (False, set(before.running))
+
+    again, started = control_plane.up(folder, progress=QUIET)
+
+    assert started
+    assert again.ports == before.ports
+    with Api.of(again.kubeconfig) as api:
+        assert {"system-0", "system-1"} <= {node["metadata"]["name"] for node in api.list("v1", "Node")}
+
+
+def test_one_lab_is_started_once_and_not_ended_meanwhile(folder: Path) -> None:
+    with starting(folder) as first:
+        until(lambda: "etcd" in control_plane.status(folder).running)
+        for change in (control_plane.up, control_plane.down):
+            with pytest.raises(LabInputError, match="another command is starting or ending the lab"):
+                change(folder)
+        first.communicate()
+    assert first.returncode == 0
+    lab = control_plane.status(folder)
+    assert lab.up
+    assert set(left_of(folder)) == {process.pid for process in lab.running.values()}
+
+
+def test_two_labs_stand_beside_each_other(tmp_path: Path) -> None:
+    folders = [tmp_path / "one", tmp_path / "two"]
+    try:
+        with ThreadPoolExecutor() as pool:
+            one, two = (lab for lab, _ in pool.map(lambda each: control_plane.up(each, progress=QUIET), folders))
+        assert not set(one.ports.values()) & set(two.ports.values())
+        with Api.of(one.kubeconfig) as api, Api.of(two.kubeconfig) as other:
+            api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "mine"}})
+            assert other.find("v1", "Namespace", "mine") is None
+            control_plane.down(folders[0])
+            assert left_of(folders[0]) == {}
+            assert control_plane.status(folders[1]).up
+            assert other.list("v1", "Namespace")
+    finally:
+        for each in folders:
+            control_plane.down(each)
+
+
+@pytest.mark.parametrize(("bytes_", "said"), [(1 << 20, "etcd ended while it started"), (1, "make room there")])
+def test_a_disk_that_takes_no_more_is_told_and_nothing_runs_on(folder: Path, bytes_: int, said: str) -> None:
+    """A limit on the size of files stands for a full disk: to those who write it is the same."""
+    limit = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({bytes_}, {bytes_}))"
+    with starting(folder, before=limit) as up:
+        _, told = up.communicate()
+    assert up.returncode != 0
+    assert said in told
+    assert "file too large" in told.lower()
+    assert left_of(folder) == {}
+    assert control_plane.up(folder, progress=QUIET)[1]
+
+
+@pytest.fixture(scope="module")
+def engine_programs() -> Programs:
+    try:
+        found = Programs.find()
+    except LabInputError as error:
+        pytest.skip(str(error))
+    if found.kubernetes is None:
+        pytest.skip("pulumi-resource-kubernetes is not there: pulumi plugin install resource kubernetes")
+    return found
+
+
+def helm(lab: Lab) -> dict[str, str]:
+    """Releases in the cluster, with their status."""
+    with Api.of(lab.kubeconfig) as api:
+        found = [record["metadata"]["labels"] for record in api.list("v1", "Secret", labelSelector="owner=helm")]
+    assert len({labels["name"] for labels in found}) == len(found)
+    return {labels["name"]: labels["status"] for labels in found}
+
+
+def test_an_up_that_loses_its_engine_and_then_its_api_server_is_made_whole(
+    folder: Path, engine_programs: Programs
+) -> None:
+    dev = load(ROOT, "dev")
+    graph = plan_graph(dev)
+    lab, _ = control_plane.up(folder, progress=QUIET)
+    nodes.bring(lab, dev)
+    engine = stack.engine(lab, stack.overlaid(lab, dev, graph)[0])
+
+    def apply() -> None:
+        stack.applied(lab, dev, graph=graph, progress=QUIET)
+
+    def kill_engine() -> None:
+        until(lambda: "pending-install" in helm(lab).values(), 120)
+        for process in processes.marked(engine.state):
+            os.kill(process.pid, signal.SIGKILL)
+
+    with ThreadPoolExecutor() as pool:
+        killing = pool.submit(kill_engine)
+        with pytest.raises(EngineError, match="was killed"):
+            apply()
+        killing.result()
+    assert "pending-install" in helm(lab).values()
+
+    recover(engine)
+    assert "pending-install" not in helm(lab).values()
+
+    def kill_server() -> None:
+        until(lambda: "pending-install" in helm(lab).values(), 120)
+        os.kill(lab.running["kube-apiserver"].pid, signal.SIGKILL)
+
+    with ThreadPoolExecutor() as pool:
+        killing = pool.submit(kill_server)
+        with pytest.raises(EngineError, match=r"refused|reset|unreachable|EOF") as failed:
+            apply()
+        killing.result()
+    assert "Traceback" not in str(failed.value)
+    with pytest.raises(Unreachable, match=r"fix: \./inv lab\.status"):
+        helm(lab)
+
+    assert control_plane.up(folder, progress=QUIET)[1]
+    apply()
+
+    assert set(helm(lab).values()) == {"deployed"}
+    assert set(helm(lab)) == {"arc", "gpu", "cluster-autoscaler", "nvidia-device-plugin"}
+    made = engine.made()
+    assert len(set(made.values())) == len(made)
+    assert set(graph.resources) <= set(engine.export())
