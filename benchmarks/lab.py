@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""The plan against the real engine's preview of the same stack; the lab's start by phase; a job from push to node.
+
+    PADDOCK_LAB_BIN=... .venv/bin/python benchmarks/lab.py [--runs N]
+
+Prints one JSON document. The pair runs in turn (A B A B); the lab's phases are seconds on this machine, beside the time
+that importing the SDKs takes on it. The state is in a folder of its own, which goes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from plan import PLAN, SDKS
+from side_by_side import ROOT, paired, process, report
+
+from paddock.lab.engine import Engine, Programs
+from paddock.lab.errors import LabInputError
+
+GOAL_UP_SECONDS = 90.0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=5, help="counted runs of each, after one that is not")
+    runs = parser.parse_args().runs
+    try:
+        found = Programs.find()
+    except LabInputError as error:
+        sys.exit(f"{error}")
+    with tempfile.TemporaryDirectory() as folder:
+        engine = Engine(Path(folder, "engine"), found, stack="dev")
+        engine.prepare(secret={"paddock:githubAppKey": "made-up"})
+
+        def preview() -> float:
+            began = time.perf_counter()
+            engine.preview()
+            return time.perf_counter() - began
+
+        plan = process("-c", PLAN, str(ROOT), "dev")
+        results = [paired("inv plan of dev / pulumi preview of dev", 0.2, runs, plan, preview)]
+        results += lab(Path(folder, "labs"), runs)
+    report(results)
+
+
+def lab(labs: Path, runs: int) -> list[dict[str, object]]:
+    """The start by phase, and `runs` jobs that each grow a node from zero."""
+    yardstick = process("-c", SDKS)()
+    try:
+        up = inv(labs, "lab.up", "--json")
+        stories = [inv(labs, "lab.demo", "--job-seconds", "1", "--json") for _ in range(runs)]
+    finally:
+        inv(labs, "lab.down", "--json")
+    start: dict[str, object] = {
+        "name": "lab.up of dev, by phase",
+        "seconds": {**up["seconds"], "total": up["total"], "importing the SDKs, for comparison": round(yardstick, 2)},
+        "goal": f"total <= {GOAL_UP_SECONDS:g} s on two cores",
+        "met": up["total"] <= GOAL_UP_SECONDS,
+    }
+    job: dict[str, object] = {"name": "a job of a pool at zero, seconds since its push", "jobs": runs}
+    for step in ("acquired", "pod made", "node ready", "scheduled", "started"):
+        told = [each["seconds"] for story in stories for each in story["steps"] if each["step"] == step]
+        known = [seconds for seconds in told if seconds is not None]
+        job[step] = {"median": round(statistics.median(known), 2), "max": round(max(known), 2)} if known else None
+    return [start, job]
+
+
+def inv(labs: Path, *words: str) -> dict[str, Any]:
+    env = {**os.environ, "PADDOCK_LAB_STATE": str(labs)}
+    done = subprocess.run([sys.executable, "-m", "paddock", *words], cwd=ROOT, env=env, check=True, capture_output=True)
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
+
+
+if __name__ == "__main__":
+    main()

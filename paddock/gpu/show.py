@@ -1,0 +1,237 @@
+"""An inventory as text for people. Plain columns: a table library would cost more than reading the GPUs does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from paddock.gpu.model import Gpu, Inventory, Pair
+
+_NEAR = {
+    "same-board": "PIX",
+    "pcie-switch": "PIX",
+    "pcie-switches": "PXB",
+    "host-bridge": "PHB",
+    "numa-node": "NODE",
+    "system": "SYS",
+}
+"""As nvidia-smi writes them."""
+_LEGEND = "NVn: n NVLinks  PIX: one PCIe switch  PXB: several  PHB: one CPU  NODE: one NUMA node  SYS: between CPUs"
+UNKNOWN = "-"
+
+Ways = Mapping[tuple[int, int], Pair]
+"""Each pair of GPUs both ways round, by index."""
+
+
+def listing(inventory: Inventory) -> Iterator[str]:
+    """One line a GPU."""
+    if not inventory.gpus:
+        yield inventory.reason or "no GPU was found"
+    else:
+        yield head(inventory)
+        rows = [("#", "GPU", "memory in MiB", "use", "°C", "watt", "UUID"), *map(_row, inventory.gpus)]
+        yield from columns(rows, right=(2, 3, 4, 5))
+    yield from notes(inventory)
+
+
+def head(inventory: Inventory) -> str:
+    """How many, and what drives them."""
+    count, driver = len(inventory.gpus), inventory.driver
+    lost = sum(gpu.state != "ok" for gpu in inventory.gpus)
+    parts = [f"{count} GPU{'' if count == 1 else 's'}{f', {lost} of them not usable' if lost else ''}"]
+    if driver:
+        parts += [f"driver {driver.version}", *([f"CUDA {driver.cuda}"] if driver.cuda else [])]
+    return "   ".join((*parts, inventory.machine.name))
+
+
+def notes(inventory: Inventory) -> Iterator[str]:
+    for note in inventory.notes:
+        yield f"note: {note}"
+
+
+def _row(gpu: Gpu) -> tuple[str, ...]:
+    name = gpu.name or gpu.pci_address or "unknown"
+    if gpu.state != "ok":
+        return (str(gpu.index), f"{name}: {gpu.state}: {gpu.reason or 'nobody said why'}")
+    memory = f"{gpu.memory.used} / {gpu.memory.total}" if gpu.memory else UNKNOWN
+    watt = f"{_of(gpu.power.draw)} / {_of(gpu.power.limit)}"
+    use, degrees = _of(gpu.utilisation.gpu, " %"), _of(gpu.temperature.gpu)
+    return (str(gpu.index), name, memory, use, degrees, watt, gpu.uuid or UNKNOWN)
+
+
+def details(gpu: Gpu) -> Iterator[str]:
+    """All that is known of one GPU; what is not is left out."""
+    yield f"GPU {gpu.index}: {gpu.name or 'unknown'}"
+    if gpu.state != "ok":
+        yield f"  {gpu.state}: {gpu.reason or 'nobody said why'}"
+    for label, value in _facts(gpu):
+        if value:
+            yield f"  {label:<22}{value}"
+
+
+def _facts(gpu: Gpu) -> Iterator[tuple[str, str]]:
+    yield "UUID", gpu.uuid or ""
+    yield "PCI", " ".join(filter(None, (gpu.pci_address, gpu.pci_device_id)))
+    yield "serial", gpu.serial or ""
+    yield "architecture", " ".join(filter(None, (gpu.architecture, gpu.compute_capability)))
+    yield "cores", _known(gpu.cores)
+    if gpu.memory:
+        reserved = f", {gpu.memory.reserved} reserved" if gpu.memory.reserved is not None else ""
+        yield "memory", f"{gpu.memory.used} of {gpu.memory.total} MiB used, {gpu.memory.free} free{reserved}"
+    power = gpu.power
+    yield "power", f"{_of(power.draw)} of {_of(power.limit)} W" if power.draw is not None or power.limit else ""
+    if power.min_limit is not None and power.max_limit is not None:
+        limits = f"{_of(power.min_limit)} to {_of(power.max_limit)} W"
+        yield "power limits", f"{limits}, by default {_of(power.default_limit)}"
+    yield "clocks", _pair(gpu.clocks.sm, gpu.clocks.max_sm, "MHz")
+    yield "memory clock", _pair(gpu.clocks.memory, gpu.clocks.max_memory, "MHz")
+    if gpu.throttle is not None:
+        yield "slowed by", ", ".join(gpu.throttle) or "nothing"
+    yield "temperature", _known(gpu.temperature.gpu, " °C")
+    yield "memory temperature", _known(gpu.temperature.memory, " °C")
+    yield "until it slows down", _known(gpu.temperature.margin, " °C")
+    yield "in use", _known(gpu.utilisation.gpu, " % of the time")
+    ecc = gpu.ecc
+    if ecc.enabled is not None:
+        errors = f", {_of(ecc.uncorrected)} uncorrected since the driver's start, {_of(ecc.aggregate_uncorrected)} ever"
+        yield "ECC", f"on{errors}" if ecc.enabled else "off"
+    if rows := gpu.remapped:
+        flags = f"{', one waits for a reset' if rows.pending else ''}{', no spare left' if rows.failed else ''}"
+        yield "remapped rows", f"{rows.correctable} correctable, {rows.uncorrectable} uncorrectable{flags}"
+    yield "driver asks for", gpu.recovery_action if gpu.recovery_action not in (None, "none") else ""
+    pcie = gpu.pcie
+    if pcie.max_width:
+        now = f"generation {_of(pcie.generation)} x{_of(pcie.width)}"
+        yield "PCIe", f"{now}, at best generation {_of(pcie.max_generation)} x{pcie.max_width}"
+    if gpu.nvlinks:
+        yield "NVLink", f"{sum(link.active for link in gpu.nvlinks)} of {len(gpu.nvlinks)} links active"
+    yield "NUMA node", _known(gpu.numa_node)
+    yield "near CPUs", ranges(gpu.cpus)
+    yield "compute mode", gpu.compute_mode or ""
+    yield "persistence", "" if gpu.persistence is None else "on" if gpu.persistence else "off"
+    if gpu.mig:
+        changes = "" if gpu.mig.pending == gpu.mig.enabled else ", changes with the next reset"
+        yield "MIG", f"{'on' if gpu.mig.enabled else 'off'}{changes}"
+        for part in gpu.mig.devices:
+            yield f"  {part.profile}", part.uuid
+    yield "VBIOS", gpu.vbios or ""
+
+
+def memory(inventory: Inventory) -> Iterator[str]:
+    """MiB of each GPU, and of each of its MIG parts."""
+    rows: list[tuple[str, ...]] = [("#", "GPU", "total", "used", "free", "reserved")]
+    for gpu in inventory.usable:
+        parts = gpu.mig.devices if gpu.mig else ()
+        for number, name, found in (
+            (str(gpu.index), gpu.name or "", gpu.memory),
+            *(("", f"{part.profile} {part.uuid}", part.memory) for part in parts),
+        ):
+            sizes = (found.total, found.used, found.free, found.reserved) if found else (None,) * 4
+            rows.append((number, name, *(_of(size) for size in sizes)))
+    yield from columns(rows, right=(2, 3, 4, 5))
+    yield "MiB. What the driver keeps for itself is reserved, not used."
+
+
+def processes(inventory: Inventory) -> Iterator[str]:
+    """Who is on which GPU."""
+    unread = [gpu.index for gpu in inventory.usable if gpu.processes is None]
+    rows = [
+        (str(gpu.index), str(one.pid), one.kind, _of(one.memory), one.user or UNKNOWN, one.name or UNKNOWN)
+        for gpu in inventory.usable
+        for one in gpu.processes or ()
+    ]
+    if rows:
+        yield from columns([("#", "pid", "kind", "MiB", "user", "name"), *rows], right=(1, 3))
+    elif len(unread) < len(inventory.usable):
+        yield "no process is on any GPU"
+    if unread:
+        yield f"unknown for GPU {', '.join(map(str, unread))}: its processes could not be read"
+    yield from notes(inventory)
+
+
+def topology(inventory: Inventory) -> Iterator[str]:
+    """Who reaches whom how: the matrix, then the picture."""
+    gpus = inventory.usable
+    ways = {(pair.a, pair.b): pair for pair in inventory.pairs} | {(pair.b, pair.a): pair for pair in inventory.pairs}
+    rows = [("", *(f"GPU{gpu.index}" for gpu in gpus), "NUMA", "near CPUs")]
+    for gpu in gpus:
+        cells = ("X" if gpu is other else way(ways.get((gpu.index, other.index))) for other in gpus)
+        rows.append((f"GPU{gpu.index}", *cells, _of(gpu.numa_node), ranges(gpu.cpus) or UNKNOWN))
+    yield from columns(rows)
+    yield ""
+    yield _LEGEND
+    yield ""
+    yield from picture(gpus, ways)
+    yield from notes(inventory)
+
+
+def way(pair: Pair | None) -> str:
+    """`NV18`, `PHB`; `?` where nobody knows."""
+    if pair is None:
+        return "?"
+    return f"NV{pair.nvlinks}" if pair.nvlinks else _NEAR.get(pair.closeness or "", "?")
+
+
+def picture(gpus: Sequence[Gpu], ways: Ways) -> Iterator[str]:
+    """NUMA nodes, what shares a PCIe switch in them, and islands of NVLink."""
+    numbers = [gpu.index for gpu in gpus]
+    at = {gpu.index: gpu.numa_node for gpu in gpus}
+    for node in sorted(set(at.values()), key=lambda each: -1 if each is None else each):
+        here = [number for number in numbers if at[number] == node]
+        yield f"NUMA node {node}" if node is not None else "NUMA node unknown"
+        switches = _groups(here, ways, lambda pair: pair.closeness in ("same-board", "pcie-switch"))
+        for switch in switches:
+            joined = " ── ".join(f"[GPU{number}]" for number in switch)
+            yield f"  ├─ {'switch ' if len(switch) > 1 else ''}{joined}"
+    islands = [each for each in _groups(numbers, ways, lambda pair: pair.nvlinks > 0) if len(each) > 1]
+    for island in islands:
+        yield f"NVLink island: GPU {', '.join(map(str, island))}"
+    if not islands and len(numbers) > 1:
+        yield "no NVLink between these GPUs"
+
+
+def _groups(numbers: Iterable[int], ways: Ways, joined: Callable[[Pair], bool]) -> list[list[int]]:
+    """Those that reach each other through what is joined."""
+    groups: list[list[int]] = []
+    for number in numbers:
+        pairs = {other: ways.get((number, other)) for group in groups for other in group}
+        near = {other for other, pair in pairs.items() if pair is not None and joined(pair)}
+        own = [group for group in groups if near & set(group)]
+        merged = sorted([number, *(other for group in own for other in group)])
+        groups = [*(group for group in groups if group not in own), merged]
+    return sorted(groups)
+
+
+def columns(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> Iterator[str]:
+    """Rows as aligned lines. A row that ends early is as wide as it likes."""
+    whole = [row for row in rows if len(row) == len(rows[0])]
+    widths = [max(len(row[index]) for row in whole) for index in range(len(rows[0]))]
+    for row in rows:
+        last = len(row) - 1 if len(row) < len(widths) else len(widths)
+        cells = (
+            cell if index == last else cell.rjust(widths[index]) if index in right else cell.ljust(widths[index])
+            for index, cell in enumerate(row)
+        )
+        yield "  ".join(cells).rstrip()
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """`0-23,48-71`."""
+    found: list[list[int]] = []
+    for number in sorted(numbers):
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
+
+
+def _of(value: float | None, unit: str = "") -> str:
+    return UNKNOWN if value is None else f"{value:.0f}{unit}"
+
+
+def _known(value: float | None, unit: str = "") -> str:
+    return "" if value is None else f"{value:.0f}{unit}"
+
+
+def _pair(now: int | None, best: int | None, unit: str) -> str:
+    return "" if now is None else f"{now} {unit}" + ("" if best is None else f" of {best}")
