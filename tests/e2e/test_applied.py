@@ -7,7 +7,6 @@ the charts, which are installed, upgraded and removed by the real provider.
 from __future__ import annotations
 
 import base64
-import gzip
 import json
 import re
 import shutil
@@ -21,16 +20,15 @@ import pytest
 import yaml
 
 from paddock.fleet import load
-from paddock.lab import charts, control_plane, nodes, stack
+from paddock.lab import charts, nodes, stack
 from paddock.lab import programs as lab_programs
 from paddock.lab.api import Api, ApiError, Object
 from paddock.lab.control_plane import Lab
-from paddock.lab.engine import ROOT, Engine, Programs, State
-from paddock.lab.errors import LabInputError
+from paddock.lab.engine import ROOT, Engine, State
 from paddock.lab.progress import Progress
 from paddock.plan.replacement import RELEASE
 from paddock.plan.run import plan_graph
-from tests.support.engine import differences, is_default_provider, short
+from tests.support.engine import differences, is_default_provider, lab_in, releases, short
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("applied")]
 
@@ -43,36 +41,9 @@ KUBERNETES_OWN = {
 }
 
 
-@pytest.fixture(scope="session")
-def programs() -> Programs:
-    absent = sorted(set(lab_programs.PROGRAMS) - set(lab_programs.locate()))
-    if absent:
-        pytest.skip(f"the lab's programs are not here: {', '.join(absent)} (on PATH, or in PADDOCK_LAB_BIN)")
-    try:
-        found = Programs.find()
-    except LabInputError as error:
-        pytest.skip(str(error))
-    if found.kubernetes is None:
-        pytest.skip("pulumi-resource-kubernetes is not there: pulumi plugin install resource kubernetes")
-    return found
-
-
-def control_plane_in(folder: Path) -> Iterator[Lab]:
-    lab, _ = control_plane.up(folder, progress=Progress(quiet=True))
-    try:
-        yield lab
-    finally:
-        control_plane.down(folder, keep=True)
-
-
-@pytest.fixture(scope="session")
-def lab(programs: Programs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    yield from control_plane_in(tmp_path_factory.mktemp("lab"))
-
-
-@pytest.fixture(scope="session")
-def another_lab(programs: Programs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    yield from control_plane_in(tmp_path_factory.mktemp("another"))
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    yield from lab_in(tmp_path_factory.mktemp("lab"))
 
 
 @pytest.fixture
@@ -217,7 +188,7 @@ class Story:
         return outcome
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def story(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Story:
     return Story(lab, copy_of_the_project(tmp_path_factory.mktemp("project")))
 
@@ -228,15 +199,6 @@ def newer(version: str) -> str:
 
 def names(changes: Mapping[str, tuple[str, ...]]) -> dict[str, set[str]]:
     return {short(urn): set(done) for urn, done in changes.items()}
-
-
-def releases(api: Api) -> dict[str, dict[str, Any]]:
-    """Helm releases by name, as Helm keeps them: the revision that is deployed."""
-    found = {}
-    for secret in api.list("v1", "Secret", labelSelector="owner=helm,status=deployed"):
-        kept = json.loads(gzip.decompress(base64.b64decode(base64.b64decode(secret["data"]["release"]))))
-        found[kept["name"]] = kept
-    return found
 
 
 # What `up` makes.

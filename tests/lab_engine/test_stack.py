@@ -11,6 +11,7 @@ import yaml
 
 from paddock.fleet import KubeconfigCluster, Stack, load
 from paddock.lab import stack as lab
+from paddock.lab.control_plane import Lab
 from paddock.plan.run import plan_graph
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -82,3 +83,15 @@ def test_what_is_encrypted_stays_with_the_stack_that_has_its_key(tmp_path: Path)
     assert "v1:abc" not in json.dumps(dict(held.config))
     assert lab.configuration(held)["aws:profile"] == "mine"
     assert isinstance(lab.configuration(held)["paddock:fleet"], dict)
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["there", "absent"])
+def test_objects_are_applied_where_the_real_provider_is_there(
+    there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("pulumi", "pulumi-language-python", *(["pulumi-resource-kubernetes"] if there else [])):
+        (tmp_path / name).touch(mode=0o755)
+    monkeypatch.setenv("PADDOCK_LAB_BIN", str(tmp_path))
+    monkeypatch.setenv("PATH", "/nowhere")
+    made = lab.engine(Lab(tmp_path / "lab", {}, {}, ()), stack(tmp_path))
+    assert made.real_kubernetes is there

@@ -2,14 +2,52 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
-from paddock.lab.engine import State
+import pytest
+
+from paddock.lab import control_plane, programs
+from paddock.lab.api import Api
+from paddock.lab.control_plane import Lab
+from paddock.lab.engine import Programs, State
+from paddock.lab.errors import LabInputError
+from paddock.lab.progress import Progress
 from paddock.lab.providers.diff import DEFAULTS
 from paddock.plan.graph import Graph, Resource
 from paddock.plan.replacement import RELEASE, SECRET
 from paddock.plan.values import UNKNOWN, Ref, Secret
+
+
+def lab_in(folder: Path) -> Iterator[Lab]:
+    """A control plane, while it is needed; skips where it or the engine cannot be."""
+    absent = sorted(set(programs.PROGRAMS) - set(programs.locate()))
+    if absent:
+        pytest.skip(f"the lab's programs are not here: {', '.join(absent)} (on PATH, or in PADDOCK_LAB_BIN)")
+    try:
+        found = Programs.find()
+    except LabInputError as error:
+        pytest.skip(str(error))
+    if found.kubernetes is None:
+        pytest.skip("pulumi-resource-kubernetes is not there: pulumi plugin install resource kubernetes")
+    lab, _ = control_plane.up(folder, progress=Progress(quiet=True))
+    try:
+        yield lab
+    finally:
+        control_plane.down(folder, keep=True)
+
+
+def releases(api: Api) -> dict[str, dict[str, Any]]:
+    """Helm releases by name, as Helm keeps them: the revision that is deployed."""
+    found = {}
+    for secret in api.list("v1", "Secret", labelSelector="owner=helm,status=deployed"):
+        kept = json.loads(gzip.decompress(base64.b64decode(base64.b64decode(secret["data"]["release"]))))
+        found[kept["name"]] = kept
+    return found
 
 
 def short(urn: str) -> str:
@@ -54,8 +92,9 @@ def _behind(resource: Resource) -> dict[str, tuple[str, ...]]:
 
 
 def _provider(reference: str) -> str:
-    """Without the id, which is made up."""
-    return reference.rpartition("::")[0]
+    """Without the id, which is made up; nothing for the engine itself, which reads stack references."""
+    urn = reference.rpartition("::")[0]
+    return "" if "::pulumi:providers:pulumi::" in urn else urn
 
 
 def _inputs(resource: Resource, state: State, made_up: set[str], shown: Resource) -> dict[str, tuple[Any, Any]]:
