@@ -28,6 +28,7 @@ from paddock.lab.api import Api, Object
 from paddock.lab.certificates import write_private
 from paddock.lab.control_plane import Lab
 from paddock.lab.errors import LabInputError
+from paddock.lab.runner_sets import VERSION
 
 NAME = "arc-programs"
 MANAGER, LISTENER = "arc-manager", "arc-listener"
@@ -199,6 +200,8 @@ class Kubelet:
         self.not_before[uid] = time.monotonic() + RESTART_SECONDS
         if pod["spec"].get("restartPolicy") != "Never":
             return
+        if status:
+            self._mend(pod)
         container = pod["spec"]["containers"][0]
         over = {"exitCode": abs(status or 0), "reason": "Error" if status else "Completed"}
         told = {
@@ -211,6 +214,18 @@ class Kubelet:
         phase = "Failed" if status else "Succeeded"
         change = {"phase": phase, "containerStatuses": [{**told, "state": {"terminated": over}}]}
         self.api.patch(pod, {"status": change}, "status")
+
+    def _mend(self, pod: Object) -> None:
+        # https://github.com/actions/actions-runner-controller/issues/4489: two EphemeralRunnerSets are made for one
+        # scale set, both are deleted again, and a listener for one of them fails for ever.
+        meta = pod["metadata"]
+        listener = self.api.find(VERSION, "AutoscalingListener", meta["name"], meta["namespace"])
+        if listener is None:
+            return
+        name, namespace = (listener["spec"][key] for key in ("ephemeralRunnerSetName", "autoscalingRunnerSetNamespace"))
+        if self.api.find(VERSION, "EphemeralRunnerSet", name, namespace) is None:
+            beside.say(f"{meta['name']} is of {name}, which is gone: it is deleted, and ARC makes another")
+            self.api.delete(listener)
 
     def _end(self, uid: str) -> None:
         process = self.running.pop(uid)
