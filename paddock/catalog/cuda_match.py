@@ -50,7 +50,7 @@ def tag_cuda(image: str) -> str | None:
 
 
 def on_driver(toolkit: str, driver: str, gpu: Gpu | None) -> Match:
-    """Whether programs of `toolkit` (`12.8`, `12.4.1`) run on `driver` (`580.159.03`); None is a GPU of no catalogue."""
+    """Whether programs of `toolkit` (`12.8.1`) run on `driver` (`580.159.03`); None: a GPU that is in no catalogue."""
     try:
         kit = catalog.cuda_toolkit(toolkit)
     except UnknownCuda:

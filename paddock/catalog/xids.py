@@ -1,0 +1,38 @@
+"""NVIDIA's Xids: what the driver means by the number of an error in the kernel log, and what to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal
+
+from paddock.catalog import _data
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Action = Literal["restart-app", "ignore", "reset", "reboot", "workflow", "replace"]
+
+
+@dataclass(frozen=True, slots=True)
+class Xid:
+    """`then` is what to do for a workflow whose steps nobody follows; `driver` is what the driver itself asks for."""
+
+    code: int
+    what: str
+    action: Action
+    then: Literal["ignore", "reset", "replace", "driver"] | None
+    severity: Literal["note", "degraded", "unhealthy"]
+    source: str
+
+
+@cache
+def xids() -> Mapping[int, Xid]:
+    """Every Xid that asks for something, by number."""
+    return MappingProxyType({row["code"]: Xid(**row) for row in _data.rows("xids.json")})
+
+
+def xid(code: int) -> Xid | None:
+    """None for a number of which no source says what to do."""
+    return xids().get(code)

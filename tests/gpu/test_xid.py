@@ -1,0 +1,163 @@
+"""Xids out of kernel logs, and the logs by every way they can be read."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paddock.gpu import kernel_log
+from paddock.gpu.kernel_log import Line
+from paddock.gpu.xid import address, events
+
+MMU = "NVRM: Xid (PCI:0000:04:00): 31, pid=3172, name=python3, Ch 00000008, intr 00000000. MMU Fault"
+GSP = (
+    "NVRM: Xid (PCI:0000:04:00): 119, pid=812, name=nvidia-smi, Timeout after 6s of waiting for RPC response from GPU0"
+)
+BOOT = 1_793_000_000
+
+
+def kernel(folder: Path, *records: tuple[float, str]) -> Path:
+    """A machine whose /dev/kmsg holds the records: seconds since boot, text."""
+    (folder / "dev").mkdir()
+    (folder / "proc").mkdir()
+    (folder / "proc/stat").write_text(f"cpu  1 2 3\nbtime {BOOT}\nprocesses 7\n")
+    lines = [
+        f"4,{number},{int(seconds * 1e6)},-;{text}\n SUBSYSTEM=pci\n DEVICE=+pci:0000:04:00.0\n"
+        for number, (seconds, text) in enumerate(records)
+    ]
+    (folder / "dev/kmsg").write_text("".join(lines))
+    return folder
+
+
+@pytest.mark.parametrize(("lines", "code", "where"), [
+    ([MMU], 31, "0000:04:00.0"),
+    (["NVRM: Xid (0000:03:00): 14, Channel 00000001"], 14, "0000:03:00.0"),
+    (["NVRM: Xid (PCI:0018:01:00): 149, NETIR_LINK_EVT  Fatal   XC0 i0 Link 08 (0x004505c6 0x0)"], 149, "0018:01:00.0"),
+    (["NVRM: Xid (PCI:0000:05:00 GPU-I:01): 94, pid=7, Contained: SM (0x1)."], 94, "0000:05:00.0"),
+    (["NVRM: Xid (PCI:0000:05:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."], 79,
+     "0000:05:00.0"),
+    (["NVRM: GPU 0000:29:00.0: GPU has fallen off the bus."], 79, "0000:29:00.0"),
+    (["NVRM: GPU 18:00.0: GPU has fallen off the bus."], 79, "0000:18:00.0"),
+    (["NVRM: The NVIDIA GPU 0000:18:00.0", "NVRM: (PCI ID: 10de:2901) installed in this system has",
+      "NVRM: fallen off the bus and is not responding to commands."], 79, "0000:18:00.0"),
+    (["NVRM: Xid (PCI:00000000:AF:00): 48, DBE"], 48, "0000:af:00.0"),
+    # no Xid: no number, another's words, and a process that calls itself one
+    (["NVRM: Xid (invalid): some error"], None, None),
+    (["NVRM: GPU 0000:04:00.0: RmInitAdapter failed! (0x62:0x40:2362)"], None, None),
+    (["NVRM: fallen off the bus and is not responding to commands."], None, None),
+    (["audit: comm=\"NVRM: Xid (PCI:0000:04:00): 79, \""], None, None),
+    (["oom-kill: task=NVRM: Xid (PCI:0000:04:00): 95, x"], None, None),
+])  # fmt: skip
+def test_what_the_driver_writes(lines: list[str], code: int | None, where: str | None) -> None:
+    found = events(Line(None, text) for text in lines)
+    assert [(one.code, one.pci_address) for one in found] == ([(code, where)] if code else [])
+
+
+def test_a_gpu_off_the_bus_is_told_once_however_often_the_driver_says_so() -> None:
+    lines = ["NVRM: Xid (PCI:0000:29:00): 79, GPU has fallen off the bus.",
+             "NVRM: GPU 0000:29:00.0: GPU has fallen off the bus.",
+             "NVRM: GPU 0000:29:00.0: GPU serial number is 165."]  # fmt: skip
+    assert [one.code for one in events(Line(None, text) for text in lines)] == [79]
+
+
+@pytest.mark.parametrize(("text", "asks"), [
+    ("recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)", "gpu-reset"),
+    ("recovery action changed from 0x4 (Drain and Reset) to 0x0 (None)", "none"),
+    ("recovery action changed from 0x0 (None) to 0x7f (?)", None),
+    ("recovery action", None),
+])  # fmt: skip
+def test_xid_154_says_what_the_driver_asks_for(text: str, asks: str | None) -> None:
+    (found,) = events([Line(None, f"NVRM: Xid (PCI:0000:04:00): 154, GPU {text}")])
+    assert found.recovery_action == asks
+
+
+@given(st.text(max_size=200) | st.from_regex(r"NVRM: Xid \(.{0,20}\).{0,9}: [0-9]{1,9},.{0,20}", fullmatch=True))
+def test_no_line_of_a_log_is_too_strange(text: str) -> None:
+    for found in events([Line(None, text)]):
+        assert found.code >= 0
+        assert found.pci_address
+
+
+def test_addresses_are_written_as_the_inventory_writes_them() -> None:
+    assert {address(text) for text in ("PCI:0000:0A:00", "0000:0a:00.0", "0A:00.0", "00000000:0A:00")} == {
+        "0000:0a:00.0"
+    }
+
+
+# --- the log itself
+
+
+def test_kmsg_gives_every_record_with_the_time_it_was_written(tmp_path: Path) -> None:
+    log = kernel_log.read(root=kernel(tmp_path, (12.5, "nvidia: loading"), (3600, MMU), (3601, GSP)))
+    assert (log.source, log.reason) == ("kmsg", None)
+    assert [(one.code, one.at) for one in events(log.lines)] == [
+        (31, datetime.fromtimestamp(BOOT + 3600, UTC)),
+        (119, datetime.fromtimestamp(BOOT + 3601, UTC)),
+    ]
+
+
+def test_what_was_before_is_left_out(tmp_path: Path) -> None:
+    now = datetime.now(UTC).timestamp() - BOOT
+    root = kernel(tmp_path, (now - 7300, MMU), (now - 10, GSP))
+    assert [one.code for one in events(kernel_log.read(since=timedelta(hours=2), root=root).lines)] == [119]
+    assert len(events(kernel_log.read(root=root).lines)) == 2
+
+
+def test_a_log_that_goes_on_is_read_to_where_it_is_now(tmp_path: Path) -> None:
+    """/dev/kmsg has no end: a read beyond it waits, or says EAGAIN where it may not. So does this pipe."""
+    (tmp_path / "dev").mkdir()
+    pipe = tmp_path / "dev/kmsg"
+    os.mkfifo(pipe)
+    writer = os.open(pipe, os.O_RDWR)
+    try:
+        os.write(writer, f"4,1,7000000,-;{GSP}\n".encode())
+        found: list[kernel_log.KernelLog] = []
+        reading = threading.Thread(target=lambda: found.append(kernel_log.read(root=tmp_path)), daemon=True)
+        reading.start()
+        reading.join(20)
+        assert [line.text for line in found[0].lines] == [GSP]
+        assert found[0].lines[0].at is None
+    finally:
+        os.close(writer)
+
+
+JOURNAL = f"""-- Boot 5c1d --
+2026-11-20T10:00:00+0100 ip-10-0-3-7 kernel: {MMU}
+2026-11-20T12:00:01+0100 ip-10-0-3-7 kernel: {GSP}
+"""
+DMESG = f"2026-11-20T10:00:00,123456+01:00 {MMU}\n2026-11-20T12:00:01,123456+01:00 {GSP}\n"
+
+
+@pytest.mark.parametrize(("program", "told"), [("journalctl", JOURNAL), ("dmesg", DMESG)])
+def test_without_kmsg_the_programs_are_asked(tmp_path: Path, program: str, told: str) -> None:
+    def run(command: Sequence[str]) -> str | None:
+        return told if command[0] == program else None
+
+    log = kernel_log.read(root=tmp_path, run=run)
+    assert log.source == program
+    found = events(log.lines)
+    assert [one.code for one in found] == [31, 119]
+    assert found[0].at is not None
+    assert found[0].at.astimezone(UTC).replace(microsecond=0) == datetime(2026, 11, 20, 9, tzinfo=UTC)
+
+
+def test_journalctl_is_asked_for_no_more_than_is_wanted(tmp_path: Path) -> None:
+    asked: list[Sequence[str]] = []
+    kernel_log.read(since=timedelta(hours=2), root=tmp_path, run=lambda command: asked.append(command))
+    assert asked[0][:2] == ["journalctl", "-k"]
+    assert "--since" in asked[0]
+
+
+def test_a_log_that_nobody_may_read_says_who_may(tmp_path: Path) -> None:
+    log = kernel_log.read(root=tmp_path, run=lambda command: None)
+    assert log.lines == ()
+    assert log.source is None
+    assert "/dev/kmsg: No such file or directory" in (log.reason or "")
+    assert "systemd-journal" in (log.reason or "")
