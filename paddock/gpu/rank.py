@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from types import MappingProxyType
@@ -126,21 +126,18 @@ def best(
     count, near = request.count, request.near
     if count > len(devices):
         return None
-    if count == 1 and near == "none":
+    if count == 1:
         return (max(devices, key=lambda one: _alone(found[one.uuid])),)
+    worth = _worth(devices, near, found, links)
     chosen, chosen_value = None, None
     for group in _groups(devices, near, links):
         searched = group
         if len(group) > _SEARCHED:
             favourites = sorted(group, key=lambda one: _alone(found[one.uuid]), reverse=True)[:_SEARCHED]
             searched = [one for one in group if one in favourites]
-        if len(searched) < count:
-            continue
         for some in _candidates(searched, count, found, links):
-            if not links.joined(some, near):
-                continue
-            value = _together(some, near, found, links)
-            if chosen_value is None or value > chosen_value:
+            value = worth(some)
+            if (chosen_value is None or value > chosen_value) and links.joined(some, near):
                 chosen, chosen_value = some, value
     return chosen
 
@@ -151,7 +148,8 @@ def _candidates(
     """All subsets, or the first one where no other can be better."""
     same_score = len({tuple(sorted(found[one.uuid].items())) for one in devices}) == 1
     same_pairs = len({links.between(a, b) for a, b in combinations(devices, 2)}) <= 1
-    if same_score and same_pairs and len({one.gpu.name for one in devices}) == 1:
+    one_model = len({one.gpu.name for one in devices}) == 1
+    if len(devices) >= count and same_score and same_pairs and one_model:
         return (tuple(devices[:count]),)
     return combinations(devices, count)
 
@@ -160,15 +158,23 @@ def _alone(score: Score) -> tuple[int, ...]:
     return tuple(score.get(part, 0) for part in ("preferred", "well", "whole", "workload", "shared", "idle"))
 
 
-def _together(some: Sequence[Device], near: Near, found: Mapping[str, Score], links: Links) -> tuple[int, ...]:
-    preferred, well, whole, workload, shared, idle = (
-        sum(values) for values in zip(*(_alone(found[one.uuid]) for one in some), strict=True)
-    )
-    between = [links.between(a, b) for a, b in combinations(some, 2)]
-    topology = (sum(nvlinks for nvlinks, _ in between), sum(closeness for _, closeness in between))
-    like = -len({one.gpu.name for one in some})
-    kind = (workload, shared)
-    return (preferred, well, whole, like, *(kind + topology if near == "none" else topology + kind), idle)
+def _worth(
+    devices: Sequence[Device], near: Near, found: Mapping[str, Score], links: Links
+) -> Callable[[Sequence[Device]], tuple[int, ...]]:
+    """What decides between subsets, first things first. Looked up, since it is asked of thousands."""
+    alone = {one.uuid: _alone(found[one.uuid]) for one in devices}
+    between = {(a.uuid, b.uuid): links.between(a, b) for a, b in combinations(devices, 2)}
+
+    def worth(some: Sequence[Device]) -> tuple[int, ...]:
+        uuids = [one.uuid for one in some]
+        preferred, well, whole, workload, shared, idle = map(sum, zip(*[alone[uuid] for uuid in uuids], strict=True))
+        nvlinks, closeness = map(sum, zip(*[between[two] for two in combinations(uuids, 2)], strict=True))
+        like = -len({one.gpu.name for one in some})
+        if near == "none":
+            return (preferred, well, whole, like, workload, shared, nvlinks, closeness, idle)
+        return (preferred, well, whole, like, nvlinks, closeness, workload, shared, idle)
+
+    return worth
 
 
 def _groups(devices: Sequence[Device], near: Near, links: Links) -> list[list[Device]]:

@@ -364,6 +364,11 @@ def test_an_unknown_topology_is_said_and_satisfies_no_wish_for_nearness() -> Non
     )
 
 
+def test_an_island_that_is_too_small_is_passed_over() -> None:
+    islands = [pair(a, b, "system", 4 if a < 2 and b < 2 else 4 if a > 1 else 0) for a, b in combinations(range(5), 2)]
+    assert indexes(choose(box(map(gpu, range(5)), islands), Request(count=3, near="nvlink"))) == [2, 3, 4]
+
+
 def test_a_choice_among_more_gpus_than_are_searched_keeps_to_an_island() -> None:
     islands = [pair(a, b, "system", 18 if a // 4 == b // 4 else 0) for a, b in combinations(range(20), 2)]
     held = [lease(f"GPU-{n:08d}-aaaa", id=str(n)) for n in range(0, 16, 4)]

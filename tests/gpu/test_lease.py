@@ -1,0 +1,555 @@
+"""Leases: who has a GPU, for how long, and what of it is left when things go wrong."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import stat
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from paddock.gpu.allocate import allocate, deallocate, exports, listed
+from paddock.gpu.errors import GpuError, GpuInputError
+from paddock.gpu.lease import Leases, NoneFree
+from paddock.gpu.lease_folder import default_folder
+from paddock.gpu.leased import Lease
+from paddock.gpu.owner import Host, Owner, this_host
+from paddock.gpu.request import Request
+from tests.conftest import ROOT
+from tests.support.boxes import BOOT, NAMESPACE, box, gpu, h100s, process
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="leases need Linux's /proc")
+
+
+@dataclass(frozen=True, slots=True)
+class _MadeUp(Host):
+    """A host whose processes are those in a set."""
+
+    living: frozenset[Owner] = frozenset()
+
+    def alive(self, owner: Owner) -> bool | None:
+        return None if owner.namespace != self.namespace else owner in self.living
+
+
+class Machine:
+    """A host with a clock and processes of ours, and what is leased on it."""
+
+    def __init__(self, folder: Path, gpus: int = 4) -> None:
+        self.folder = folder
+        self.now = 100.0
+        self.boot = BOOT
+        self.living: set[Owner] = set()
+        self.look = lambda: h100s(gpus)
+
+    def process(self, pid: int) -> Owner:
+        owner = Owner(pid, pid * 7, NAMESPACE)
+        self.living.add(owner)
+        return owner
+
+    @property
+    def leases(self) -> Leases:
+        host = _MadeUp(self.boot, NAMESPACE, lambda: self.now, living=frozenset(self.living))
+        return Leases(self.folder, host=host, environ={})
+
+    def take(self, request: Request | None = None, *owners: Owner, ttl: float | None = None) -> Lease:
+        return self.leases.take(request or Request(), self.look, owners=owners, ttl=ttl).lease
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path / "leases")
+
+
+def held(leases: Leases) -> set[str]:
+    return {lease.id for lease, state in leases.all() if state == "held"}
+
+
+# How long a lease holds.
+
+
+def test_what_is_leased_is_not_leased_again_until_it_is_given_back(machine: Machine) -> None:
+    owner = machine.process(11)
+    first = machine.take(Request(count=3), owner)
+    with pytest.raises(NoneFree, match="2 GPUs wanted, and 1 can be had"):
+        machine.take(Request(count=2), owner)
+    assert machine.leases.release(first.id) == (first,)
+    assert len(machine.take(Request(count=4), owner).devices) == 4
+
+
+def test_a_lease_is_read_back_as_it_was_taken(machine: Machine) -> None:
+    lease = machine.take(Request(count=2, share=0.5), machine.process(11), ttl=60)
+    assert machine.leases.all() == ((lease, "held"),)
+
+
+def test_the_lease_of_a_process_that_ended_is_taken_over(machine: Machine) -> None:
+    owner, other = machine.process(11), machine.process(12)
+    lease = machine.take(Request(count=4), owner)
+    machine.living.remove(owner)
+    assert machine.leases.all() == ((lease, "owner-ended"),)
+    assert held(machine.leases) == set()
+    assert machine.take(Request(count=4), other).id != lease.id
+    assert len(list(machine.folder.glob("*.json"))) == 1, "the dead lease is gone"
+
+
+def test_a_later_process_of_the_same_pid_is_another(machine: Machine) -> None:
+    owner = machine.process(11)
+    machine.take(Request(count=4), owner)
+    machine.living = {replace(owner, start=9999)}
+    assert len(machine.take(Request(count=4), machine.process(12)).devices) == 4
+
+
+def test_no_time_to_live_takes_a_gpu_from_a_process_that_lives(machine: Machine) -> None:
+    lease = machine.take(Request(count=4), machine.process(11), ttl=5)
+    machine.now += 1e6
+    assert machine.leases.all() == ((lease, "held"),)
+    assert machine.leases.reclaim() == ()
+
+
+def test_a_lease_without_an_owner_lives_as_long_as_was_said_and_renewed(machine: Machine) -> None:
+    lease = machine.take(ttl=60)
+    machine.now += 59
+    machine.leases.renew(lease.id)
+    machine.now += 59
+    assert held(machine.leases) == {lease.id}
+    machine.leases.renew(lease.id, ttl=10)
+    machine.now += 11
+    assert [state for _, state in machine.leases.all()] == ["expired"]
+    with pytest.raises(GpuInputError, match="holds no more"):
+        machine.leases.renew(lease.id)
+    assert [one.id for one in machine.leases.reclaim()] == [lease.id]
+
+
+def test_an_owner_in_another_pid_namespace_counts_as_living_until_its_time_is_over(machine: Machine) -> None:
+    far = Owner(11, 5, "pid:[4026532999]")
+    lasting, timed = machine.take(None, far), machine.take(None, far, ttl=60)
+    machine.now += 61
+    assert dict(machine.leases.all()) == {
+        replace(lasting): "held",
+        replace(timed): "expired",
+    }
+
+
+def test_a_reboot_ends_every_lease(machine: Machine) -> None:
+    owner = machine.process(11)
+    machine.take(Request(count=2), owner)
+    machine.take(ttl=1e9)
+    machine.boot, machine.now = "another", 1.0
+    assert [state for _, state in machine.leases.all()] == ["before-reboot"] * 2
+    assert len(machine.take(Request(count=4), owner).devices) == 4
+
+
+def test_setting_the_clock_neither_ends_nor_lengthens_a_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted from boot: the time of day is not asked."""
+    leases = Leases(tmp_path, environ={})
+    lease = leases.take(Request(), lambda: h100s(1), ttl=0.3).lease
+    for wrong in (0.0, 4e9):
+        monkeypatch.setattr(time, "time", lambda wrong=wrong: wrong)
+        assert leases.state(lease) == "held"
+    while leases.state(lease) == "held":
+        time.sleep(0.02)
+    assert leases.host.clock() - lease.renewed > 0.3
+
+
+def test_the_last_of_several_owners_to_end_ends_the_lease(machine: Machine) -> None:
+    first, second = machine.process(11), machine.process(12)
+    lease = machine.take(None, first, second)
+    machine.living.remove(first)
+    assert machine.leases.all() == ((lease, "held"),)
+    machine.living.remove(second)
+    assert machine.leases.all() == ((lease, "owner-ended"),)
+
+
+def test_a_process_that_is_watched_becomes_an_owner(tmp_path: Path) -> None:
+    leases = Leases(tmp_path, environ={})
+    lease = leases.take(Request(), lambda: h100s(1), owners=(leases.host.owner(os.getpid()),)).lease
+    watched = leases.watch(lease.id, os.getppid())
+    assert watched == replace(lease, owners=(*lease.owners, leases.host.owner(os.getppid())))
+    assert leases.all() == ((watched, "held"),)
+
+
+def test_shares_are_lent_until_the_gpu_is_full(machine: Machine) -> None:
+    machine.look = lambda: h100s(1)
+    owner = machine.process(11)
+    for _ in range(3):
+        machine.take(Request(share=1 / 3), owner)
+    with pytest.raises(NoneFree, match="is left, less than"):
+        machine.take(Request(share=0.01), owner)
+    with pytest.raises(NoneFree, match="shared by"):
+        machine.take(Request(), owner)
+
+
+class Book(RuleBasedStateMachine):
+    """Taking, giving back, dying, time and reboots in any order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lent: dict[str, Lease] = {}
+
+    @initialize()
+    def start(self) -> None:
+        import tempfile
+
+        self.folder = tempfile.TemporaryDirectory()
+        self.machine = Machine(Path(self.folder.name), gpus=3)
+        self.pids = iter(range(2, 10_000))
+
+    def teardown(self) -> None:
+        self.folder.cleanup()
+
+    @rule(count=st.integers(1, 3), share=st.sampled_from([None, 0.3, 0.5]), ttl=st.sampled_from([None, 10.0, 50.0]))
+    def take(self, count: int, share: float | None, ttl: float | None) -> None:
+        owners = () if ttl == 50.0 else (self.machine.process(next(self.pids)),)
+        request = Request(count=count, share=share)
+        used: dict[str, float] = {f"GPU-{n:08d}-aaaa": 0 for n in range(3)}
+        for lease in self.living():
+            for device in lease.devices:
+                used[device.uuid] += lease.share or 1
+        could = sum(total + (share or 1) <= 1 + 1e-9 for total in used.values()) >= count
+        try:
+            lease = self.machine.take(request, *owners, ttl=ttl)
+        except NoneFree:
+            assert not could
+        else:
+            assert could
+            self.lent[lease.id] = lease
+
+    @precondition(lambda self: self.lent)
+    @rule(data=st.data())
+    def give_back(self, data: st.DataObject) -> None:
+        id = data.draw(st.sampled_from(sorted(self.lent)))
+        try:
+            self.machine.leases.release(id)
+        except GpuInputError:
+            assert self.lent[id] not in self.living(), "only what ended is cleared away by others"
+        del self.lent[id]
+
+    @precondition(lambda self: self.machine.living)
+    @rule(data=st.data())
+    def die(self, data: st.DataObject) -> None:
+        pid = data.draw(st.sampled_from(sorted(one.pid for one in self.machine.living)))
+        self.machine.living = {one for one in self.machine.living if one.pid != pid}
+
+    @rule(seconds=st.sampled_from([1, 20, 60]))
+    def pass_time(self, seconds: int) -> None:
+        self.machine.now += seconds
+
+    @rule()
+    def reboot(self) -> None:
+        self.machine.boot += "'"
+        self.machine.now, self.machine.living = 3.0, set()
+
+    def living(self) -> list[Lease]:
+        return [
+            lease
+            for lease in self.lent.values()
+            if lease.boot_id == self.machine.boot
+            and (
+                self.machine.living.intersection(lease.owners)
+                if lease.owners
+                else self.machine.now - lease.renewed <= (lease.ttl or 0)
+            )
+        ]
+
+    @invariant()
+    def a_gpu_is_never_lent_beyond_itself(self) -> None:
+        if not hasattr(self, "machine"):
+            return
+        there = [lease for lease, state in self.machine.leases.all() if state == "held"]
+        assert {lease.id for lease in there} == {lease.id for lease in self.living()}
+        for uuid in {device.uuid for lease in there for device in lease.devices}:
+            parts = [lease.share or 1 for lease in there if any(one.uuid == uuid for one in lease.devices)]
+            assert math.fsum(parts) <= 1 + 1e-9
+
+
+TestBook = Book.TestCase
+TestBook.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+
+
+# Whose it is.
+
+
+def test_real_processes_are_told_apart_from_those_that_ended() -> None:
+    host = this_host()
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    owner = host.owner(child.pid)
+    assert owner.start is not None
+    assert host.alive(owner)
+    assert host.alive(replace(owner, start=owner.start + 1)) is False
+    assert host.alive(replace(owner, namespace="pid:[1]")) is None
+    child.kill()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert host.alive(owner) is False, "a zombie has ended"
+    child.communicate()
+    assert host.alive(owner) is False
+    with pytest.raises(GpuInputError, match="no process has the pid"):
+        host.owner(child.pid)
+
+
+def test_a_process_whose_main_thread_has_ended_lives() -> None:
+    code = (
+        "import ctypes, threading, time\n"
+        "threading.Thread(target=lambda: (print(1, flush=True), time.sleep(60))).start()\n"
+        "ctypes.CDLL(None).syscall(60 if __import__('os').uname().machine == 'x86_64' else 93, 0)\n"
+    )
+    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    try:
+        assert child.stdout is not None
+        child.stdout.readline()
+        host, stat_file = this_host(), Path(f"/proc/{child.pid}/stat")
+        while stat_file.read_text().rpartition(")")[2].split()[0] != "Z":
+            time.sleep(0.01)
+        assert host.alive(host.owner(child.pid))
+    finally:
+        child.kill()
+        child.communicate()
+
+
+def test_the_caller_is_the_shell_and_no_passing_copy_of_it(tmp_path: Path) -> None:
+    say = f"{sys.executable} -c 'from paddock.gpu.owner import this_host; print(this_host().caller().pid)'"
+    script = tmp_path / "job.sh"
+    script.write_text(f"echo $$\n{say}\necho $({say})\n{say} | cat\n({say}; true) | cat\ntimeout 60 {say}\n")
+    told = subprocess.run(["bash", str(script)], capture_output=True, text=True, check=True, env=_environment())
+    assert len(set(told.stdout.split())) == 1, told.stdout
+
+
+def test_processes_of_a_lease_are_known_by_their_descent() -> None:
+    host = replace(this_host(), namespace=NAMESPACE)
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    found = host.descent([child.pid, os.getpid(), 1], [os.getpid()])
+    child.communicate(b"\n")
+    assert found == {child.pid: frozenset({os.getpid()}), os.getpid(): frozenset({os.getpid()}), 1: frozenset()}
+    assert replace(host, namespace="pid:[7]").descent([1], [1]) == {}
+
+
+def test_where_proc_tells_nothing_it_is_said(tmp_path: Path) -> None:
+    with pytest.raises(GpuError, match="does not tell which processes live"):
+        this_host(tmp_path)
+
+
+# The folder.
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "null", '{"schema": 2}', "[" * 5000, '{"schema": 1, "id": "other"}', "\xff"]
+)
+def test_a_file_that_is_no_lease_stops_all_taking_with_its_name(machine: Machine, text: str) -> None:
+    machine.take(None, machine.process(11))
+    (machine.folder / "aaaa0001.json").write_text(text, encoding="latin-1")
+    with pytest.raises(GpuError, match=r"aaaa0001\.json is not a lease that can be read.*\n.*\n    fix: remove"):
+        machine.take(None, machine.process(12))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_a_lease_with_any_value_broken_is_refused_or_right(data: st.DataObject) -> None:
+    from paddock.gpu import leased
+    from tests.support.boxes import lease
+
+    whole = leased.data(lease("GPU-1", share=0.5))
+    key = data.draw(st.sampled_from(sorted(whole)))
+    whole[key] = data.draw(st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.just([{}]))
+    try:
+        found = leased.parse(json.loads(json.dumps(whole)), "aaaa0001")
+    except (ValueError, TypeError, KeyError):
+        return
+    assert leased.data(found).keys() == whole.keys()
+    assert found.devices
+    assert found.owners or found.ttl is not None
+
+
+def test_a_folder_that_others_can_change_at_will_is_not_trusted(machine: Machine) -> None:
+    machine.folder.mkdir()
+    machine.folder.chmod(0o777)
+    with pytest.raises(GpuError, match="anybody may remove what is in it"):
+        machine.take(None, machine.process(11))
+    machine.folder.chmod(0o1777)
+    lease = machine.take(None, machine.process(11))
+    assert stat.S_IMODE((machine.folder / f"{lease.id}.json").stat().st_mode) == 0o644
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a folder away, which only root may")
+def test_a_folder_of_another_user_is_not_trusted(machine: Machine) -> None:
+    machine.folder.mkdir()
+    os.chown(machine.folder, 12345, 12345)
+    with pytest.raises(GpuError, match=r"belongs to another user \(uid 12345\)"):
+        machine.leases.all()
+
+
+def test_links_and_pipes_in_a_shared_folder_are_neither_followed_nor_waited_for(machine: Machine) -> None:
+    machine.take(None, machine.process(11))
+    secret = machine.folder.parent / "secret"
+    secret.write_text("{}")
+    (machine.folder / "link.json").symlink_to(secret)
+    with pytest.raises(GpuError, match="Too many levels of symbolic links"):
+        machine.leases.all()
+    (machine.folder / "link.json").unlink()
+    os.mkfifo(machine.folder / "pipe.json")
+    with pytest.raises(GpuError, match=r"pipe\.json is not a lease"):
+        machine.leases.all()
+
+
+def test_looking_at_leases_makes_nothing(machine: Machine) -> None:
+    assert machine.leases.all() == ()
+    assert not machine.folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("call", "code"),
+    [
+        ("write", errno.ENOSPC),
+        ("write", errno.EFBIG),
+        ("fsync", errno.EIO),
+        ("rename", errno.EROFS),
+        ("open", errno.EROFS),
+    ],
+)
+def test_a_folder_that_takes_no_more_is_one_message_and_nothing_leased(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, call: str, code: int
+) -> None:
+    machine.take(None, machine.process(11))
+    before = sorted(machine.folder.iterdir())
+    real = getattr(os, call)
+
+    def fails(first: object, *rest: object, **named: object) -> object:
+        if call == "open" and not (isinstance(first, str) and first.endswith(".part")):
+            return real(first, *rest, **named)
+        raise OSError(code, os.strerror(code))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, call, fails)
+        with pytest.raises(
+            GpuError, match=f"cannot write the GPU leases in .*{os.strerror(code)}\n.*\n    fix: "
+        ) as told:
+            machine.take(None, machine.process(12))
+    assert told.value.__suppress_context__
+    assert sorted(machine.folder.iterdir()) == before
+    assert len(machine.take(Request(count=3), machine.process(12)).devices) == 3
+
+
+def test_a_full_disk_of_the_kernel_s_own_making(machine: Machine) -> None:
+    code = (
+        "import resource; from paddock.gpu.lease import Leases; from paddock.gpu.request import Request\n"
+        "from tests.support.boxes import h100s; from pathlib import Path; import sys\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))\n"
+        "Leases(Path(sys.argv[1]), environ={}).take(Request(), lambda: h100s(1), ttl=60)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(machine.folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=_environment(),
+    )
+    assert "GpuError: cannot write the GPU leases" in done.stderr
+    assert "File too large" in done.stderr
+    assert [file.name for file in machine.folder.iterdir()] == [".lock"]
+
+
+def test_a_lock_that_is_held_for_too_long_is_said(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("paddock.gpu.lease_folder._LOCK_SECONDS", 0.05)
+    with (
+        machine.leases._folder.locked(),
+        pytest.raises(GpuError, match=r"have been locked for 0\.05 s"),
+    ):
+        machine.take(None, machine.process(11))
+    machine.take(None, machine.process(11))
+
+
+def test_a_lock_file_that_was_removed_protects_nobody_and_is_made_anew(machine: Machine) -> None:
+    machine.take(None, machine.process(11))
+    with machine.leases._folder.locked():
+        (machine.folder / ".lock").unlink()
+        machine.take(None, machine.process(12))  # a lock of its own: the old one is nobody's
+    assert len(held(machine.leases)) == 2
+
+
+def test_the_default_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert default_folder({"PADDOCK_GPU_LEASES": "/x", "XDG_RUNTIME_DIR": "/y"}) == Path("/x")
+    monkeypatch.setattr(os, "access", lambda path, mode: True)
+    assert default_folder({"XDG_RUNTIME_DIR": "/y"}) == Path("/run/paddock/gpu")
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert default_folder({"XDG_RUNTIME_DIR": "/y"}) == Path("/y/paddock/gpu")
+    assert default_folder({}).name == f"paddock-gpu-{os.geteuid()}"
+
+
+# What a caller is told.
+
+
+def test_allocate_and_deallocate_are_plain_documents(machine: Machine) -> None:
+    told = allocate(Request(count=2), ttl=60, leases=machine.leases, look=machine.look)
+    assert json.loads(json.dumps(told)) == told
+    uuids = "GPU-00000000-aaaa,GPU-00000001-aaaa"
+    assert told["environment"] == {
+        "PADDOCK_GPU_LEASE": told["lease"]["id"],
+        "CUDA_VISIBLE_DEVICES": uuids,
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "NVIDIA_VISIBLE_DEVICES": uuids,
+    }
+    assert f"export CUDA_VISIBLE_DEVICES={uuids}\n" in exports(told["environment"])
+    assert [one["state"] for one in listed(machine.leases)["leases"]] == ["held"]
+    back = deallocate(leases=machine.leases, environ=told["environment"])
+    assert [one["id"] for one in back["released"]] == [told["lease"]["id"]]
+    assert listed(machine.leases)["leases"] == []
+
+
+def test_a_lease_is_given_back_by_the_uuid_that_it_alone_holds(machine: Machine) -> None:
+    first = machine.take(Request(share=0.5), machine.process(11))
+    assert deallocate(["GPU-00000000-aaaa"], leases=machine.leases)["released"][0]["id"] == first.id
+    for _ in range(2):
+        machine.take(Request(share=0.5), machine.process(11))
+    with pytest.raises(GpuInputError, match="is shared"):
+        deallocate(["GPU-00000000-aaaa"], leases=machine.leases)
+
+
+@pytest.mark.parametrize("which", [["nope"], ["GPU-00000003-aaaa"], []])
+def test_what_is_not_leased_cannot_be_given_back(machine: Machine, which: list[str]) -> None:
+    machine.take(None, machine.process(11))
+    with pytest.raises(GpuInputError, match="\n    expected: "):
+        deallocate(which, leases=machine.leases, environ={})
+    assert len(held(machine.leases)) == 1
+
+
+def test_the_environment_narrows_the_choice_and_that_is_told(machine: Machine) -> None:
+    leases = Leases(machine.folder, host=machine.leases.host, environ={"CUDA_VISIBLE_DEVICES": "2"})
+    told = allocate(Request(), ttl=60, leases=leases, look=machine.look)
+    assert [one["index"] for one in told["taken"]] == [2]
+    assert told["notes"] == ["CUDA_VISIBLE_DEVICES=2 leaves 1 GPU."]
+    with pytest.raises(NoneFree, match="the environment hides it"):
+        allocate(Request(), ttl=60, leases=leases, look=machine.look)
+
+
+def test_waiting_ends_at_once_where_it_helps_nothing(machine: Machine) -> None:
+    machine.take(Request(count=4), machine.process(11))
+    began = time.monotonic()
+    with pytest.raises(NoneFree, match="ask for less") as told:
+        allocate(Request(count=5), ttl=60, wait=60, leases=machine.leases, look=machine.look)
+    assert "--wait" not in str(told.value)
+    assert time.monotonic() - began < 30
+
+
+def test_a_lease_needs_something_that_ends_it(machine: Machine) -> None:
+    for ttl in (None, 0, -1, math.nan, math.inf):
+        with pytest.raises(GpuInputError, match="\n    expected: "):
+            machine.take(ttl=ttl)
+    assert not machine.folder.exists()
+
+
+def test_work_of_strangers_makes_a_gpu_busy_and_work_of_the_holders_does_not_count_twice(machine: Machine) -> None:
+    machine.look = lambda: box([gpu(0, processes=(process(1),)), gpu(1)])
+    assert machine.take(None, machine.process(11)).devices[0].uuid == "GPU-00000001-aaaa"
+    with pytest.raises(NoneFree, match="in use by pid 1"):
+        machine.take(None, machine.process(11))
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
