@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -553,3 +554,14 @@ def test_work_of_strangers_makes_a_gpu_busy_and_work_of_the_holders_does_not_cou
 
 def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+def test_gpus_that_the_driver_tells_are_leased_and_the_lost_one_never(
+    machine: Machine, driver: Callable[[str], object]
+) -> None:
+    """nvidia-ml-py is the real one, the driver below it made up."""
+    driver("lost")
+    every = allocate(Request(count=7), ttl=60, leases=machine.leases)
+    assert [one["reason"] for one in every["refused"] if one["reason"].startswith("it is lost")]
+    with pytest.raises(NoneFree, match="1 GPU wanted, and none can be had"):
+        allocate(Request(), ttl=60, leases=machine.leases)

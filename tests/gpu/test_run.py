@@ -1,0 +1,297 @@
+"""A program on GPUs of its own: what it sees, which signals reach it, and that its GPUs are given back."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from paddock.gpu.errors import GpuInputError
+from paddock.gpu.lease import Leases, NoneFree
+from paddock.gpu.request import Request
+from paddock.gpu.run import run, shown
+from tests.conftest import ROOT
+from tests.support.boxes import h100s
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="leases need Linux's /proc")
+
+RUN = textwrap.dedent("""
+    import json, sys
+    from pathlib import Path
+    from paddock.gpu.errors import GpuError
+    from paddock.gpu.lease import Leases
+    from paddock.gpu.request import Request
+    from paddock.gpu.run import run
+    from tests.support.boxes import h100s
+
+    about = json.loads(sys.argv[1])
+    leases = Leases(Path(about["folder"]), environ={})
+    try:
+        request = Request.of(about.get("request", {}))
+        code = run(about["command"], request, leases=leases, look=lambda: h100s(4), wait=about.get("wait", 0))
+    except GpuError as error:
+        print(error, file=sys.stderr)
+        code = error.exit_code
+    sys.exit(code)
+""")
+
+WITNESS = textwrap.dedent("""
+    import os, signal, sys, time
+    got = []
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGWINCH"):
+        signal.signal(getattr(signal, name), lambda number, frame: got.append(signal.Signals(number).name))
+    print("up", os.getpid(), flush=True)
+    while not any(name in got for name in sys.argv[1].split(",")):
+        time.sleep(0.01)
+    time.sleep(0.2)
+    print(*got, flush=True)
+    sys.exit(23)
+""")
+
+
+@pytest.fixture
+def leases(tmp_path: Path) -> Leases:
+    return Leases(tmp_path / "leases", environ={})
+
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start(leases: Leases) -> Iterator[Start]:
+    started = []
+
+    def go(*command: str, stdin: int = subprocess.DEVNULL, **about: object) -> subprocess.Popen[str]:
+        told = json.dumps({"folder": str(leases.path), "command": command, **about})
+        child = subprocess.Popen(
+            [sys.executable, "-c", RUN, told],
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        started.append(child)
+        return child
+
+    yield go
+    for child in started:
+        child.kill()
+        child.communicate()
+
+
+def up(child: subprocess.Popen[str]) -> int:
+    """Waits for the program; its pid."""
+    assert child.stdout is not None
+    line = child.stdout.readline().split()
+    assert line[0] == "up", line
+    return int(line[1])
+
+
+def gone(leases: Leases) -> bool:
+    return leases.all() == ()
+
+
+def test_the_program_sees_its_gpus_and_no_others(start: Start, leases: Leases) -> None:
+    child = start("env", request={"count": 2, "uuids": ["GPU-00000001", "GPU-00000003"]})
+    told = dict(line.partition("=")[::2] for line in child.communicate()[0].splitlines())
+    assert child.returncode == 0
+    uuids = "GPU-00000001-aaaa,GPU-00000003-aaaa"
+    assert told["CUDA_VISIBLE_DEVICES"] == told["NVIDIA_VISIBLE_DEVICES"] == uuids
+    assert told["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+    assert len(told["PADDOCK_GPU_LEASE"]) == 8
+    assert gone(leases)
+
+
+@pytest.mark.parametrize(
+    ("program", "status"), [("exit 0", 0), ("exit 41", 41), ("kill -KILL $$", 137), ("kill -TERM $$", 143)]
+)
+def test_the_exit_status_is_the_program_s(start: Start, leases: Leases, program: str, status: int) -> None:
+    child = start("sh", "-c", program)
+    child.communicate()
+    assert child.returncode == status
+    assert gone(leases)
+
+
+@pytest.mark.parametrize("sent", ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGWINCH"])
+def test_a_signal_is_forwarded_once(start: Start, leases: Leases, sent: str) -> None:
+    child = start(sys.executable, "-c", WITNESS, sent)
+    up(child)
+    assert len(leases.all()) == 1
+    child.send_signal(getattr(signal, sent))
+    assert child.communicate()[0] == f"{sent}\n"
+    assert child.returncode == 23
+    assert gone(leases)
+
+
+def test_a_signal_reaches_what_the_program_started_too(start: Start, leases: Leases) -> None:
+    child = start("sh", "-c", f"{sys.executable} -c '{WITNESS.replace(chr(39), chr(34))}' SIGTERM & wait $!; wait")
+    up(child)
+    child.send_signal(signal.SIGTERM)
+    child.wait()
+    assert child.returncode == 128 + signal.SIGTERM
+    assert gone(leases)
+
+
+def test_at_a_terminal_ctrl_c_reaches_the_program_once_and_it_may_read(leases: Leases) -> None:
+    program = "import sys; print('read', input(), flush=True)\n" + WITNESS
+    told = json.dumps({"folder": str(leases.path), "command": [sys.executable, "-c", program, "SIGINT"]})
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.environ["PYTHONPATH"] = str(ROOT)
+        os.execv(sys.executable, [sys.executable, "-c", RUN, told])
+    with os.fdopen(terminal, "rb", buffering=0) as screen:
+        os.write(terminal, b"typed\n")
+        seen = _until(screen.fileno(), b"up ")
+        assert b"read typed" in seen, seen
+        os.write(terminal, b"\x03")
+        seen = _until(screen.fileno(), b"SIGINT")
+        status = os.waitpid(pid, 0)[1]
+        seen += _rest(screen.fileno())
+    assert seen.count(b"SIGINT") == 1, seen
+    assert os.waitstatus_to_exitcode(status) == 23
+    assert gone(leases)
+
+
+def test_at_a_terminal_ctrl_z_stops_and_fg_continues(leases: Leases) -> None:
+    """The shell is a real one, with job control."""
+    told = json.dumps({"folder": str(leases.path), "command": [sys.executable, "-c", WITNESS, "SIGINT"]})
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.environ.update(PYTHONPATH=str(ROOT), PS1="$ ", CODE=RUN, TOLD=told, HISTFILE="")
+        os.execvp("bash", ["bash", "--norc", "--noprofile", "-i"])
+    with os.fdopen(terminal, "rb", buffering=0):
+        os.write(terminal, f'{sys.executable} -c "$CODE" "$TOLD"\n'.encode())
+        _until(terminal, b"up ")
+        os.write(terminal, b"\x1a")
+        _until(terminal, b"Stopped")
+        ((lease, state),) = leases.all()
+        assert state == "held", "stopped, not ended"
+        os.write(terminal, b"fg\n")
+        while os.tcgetpgrp(terminal) != lease.owners[-1].pid:
+            time.sleep(0.01)
+        os.write(terminal, b"\x03")
+        _until(terminal, b"SIGINT")
+        os.write(terminal, b"echo status $?\n")
+        _until(terminal, b"status 23")
+        os.write(terminal, b"exit\n")
+        os.waitpid(pid, 0)
+    assert gone(leases)
+
+
+def _until(terminal: int, wanted: bytes, seconds: float = 30) -> bytes:
+    import select
+
+    seen, end = b"", time.monotonic() + seconds
+    while wanted not in seen:
+        ready, _, _ = select.select([terminal], [], [], max(0, end - time.monotonic()))
+        assert ready, f"no {wanted!r} in {seen!r}"
+        seen += os.read(terminal, 4096)
+    return seen
+
+
+def _rest(terminal: int) -> bytes:
+    seen = b""
+    try:
+        while more := os.read(terminal, 4096):
+            seen += more
+    except OSError:  # the other end is closed
+        pass
+    return seen
+
+
+def test_killing_the_runner_leaves_the_program_its_gpus(start: Start, leases: Leases) -> None:
+    child = start(sys.executable, "-c", WITNESS, "SIGTERM", request={"count": 4})
+    program = up(child)
+    child.kill()
+    child.wait()
+    ((lease, state),) = leases.all()
+    assert state == "held"
+    assert program in {owner.pid for owner in lease.owners}
+    with pytest.raises(NoneFree):
+        leases.take(Request(), lambda: h100s(4), ttl=60)
+    os.kill(program, signal.SIGTERM)
+    while leases.state(lease) == "held":
+        time.sleep(0.01)
+    assert len(leases.take(Request(count=4), lambda: h100s(4), ttl=60).lease.devices) == 4
+
+
+def test_waiting_gets_the_gpus_that_another_gives_back(start: Start, leases: Leases) -> None:
+    first = leases.take(Request(count=4), lambda: h100s(4), ttl=600).lease
+    child = start("echo", "done", wait=60)
+    with pytest.raises(subprocess.TimeoutExpired):
+        child.wait(1)
+    leases.release(first.id)
+    assert child.communicate()[0] == "done\n"
+    assert gone(leases)
+
+
+def test_where_nothing_is_free_nothing_runs(start: Start, leases: Leases, tmp_path: Path) -> None:
+    leases.take(Request(count=4), lambda: h100s(4), ttl=600)
+    child = start("touch", str(tmp_path / "ran"), wait=0)
+    error = child.communicate()[1]
+    assert child.returncode == 1
+    assert "1 GPU wanted, and none can be had." in error
+    assert error.count("leased to") == 4
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_program_that_is_not_there_takes_no_gpu(leases: Leases) -> None:
+    with pytest.raises(GpuInputError, match="there is no program 'pyton'"):
+        run(["pyton", "train.py"], Request(), leases=leases, look=lambda: h100s(1))
+    with pytest.raises(GpuInputError, match="no program to run"):
+        run([], Request(), leases=leases, look=lambda: h100s(1))
+    assert not leases.path.exists()
+
+
+def test_a_file_that_cannot_be_run_gives_its_gpu_back(start: Start, leases: Leases, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    broken.write_bytes(b"\0\1\2")
+    broken.chmod(0o755)
+    child = start(str(broken))
+    error = child.communicate()[1]
+    assert (child.returncode, "Exec format error" in error) == (2, True), error
+    assert gone(leases)
+
+
+def test_a_lease_that_cannot_be_kept_up_runs_nothing(
+    leases: Leases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program starts only once it is an owner."""
+
+    def full(self: Leases, id: str, pid: int) -> None:
+        raise GpuInputError("no room\n    expected: room")
+
+    monkeypatch.setattr(Leases, "watch", full)
+    with pytest.raises(GpuInputError, match="no room"):
+        run(["touch", str(tmp_path / "ran")], Request(), leases=leases, look=lambda: h100s(1))
+    assert not (tmp_path / "ran").exists()
+    assert gone(leases)
+
+
+def test_only_the_program_and_its_script_are_shown_to_others() -> None:
+    assert shown(["/usr/bin/python", "train.py", "--token", "secret"]) == "python train.py"
+    assert shown(["curl", "-Hsecret", "x"]) == "curl"
+
+
+def test_in_a_container_the_lease_is_renewed_while_the_program_runs(
+    leases: Leases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("paddock.gpu.run._RENEWED_EVERY", 0.05)
+    monkeypatch.setattr(type(leases.host), "knows_drivers_pids", property(lambda self: False))
+    renewed = []
+    real = Leases.renew
+    monkeypatch.setattr(Leases, "renew", lambda self, id: renewed.append(real(self, id)))
+    assert run(["sleep", "0.5"], Request(), leases=leases, look=lambda: h100s(1)) == 0
+    assert len(renewed) >= 2
+    assert renewed[0].ttl == 120
+    assert gone(leases)
