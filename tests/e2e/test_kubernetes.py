@@ -214,21 +214,19 @@ def test_the_jobs_of_warm_capacity_are_admitted_and_run_on_system_nodes(settled:
     settled.delete(done)
 
 
-def test_the_command_of_warm_capacity_changes_its_set(with_arc: Api, cluster: Lab, tmp_path: Path) -> None:
+def test_the_command_of_warm_capacity_changes_its_set(with_arc: Api, cluster: Lab) -> None:
     """The arguments of each CronJob, by the kubectl of this machine, with the rights of its service account."""
     kubectl = shutil.which("kubectl")
     if not kubectl:
         pytest.skip("kubectl is not on PATH")
     fleet = fleets.example("prod").fleet
-    token = with_arc.as_account("warm-capacity", CONTROLLER_NAMESPACE)._token
-    config = yaml.safe_load(cluster.kubeconfig.read_text())
-    config["users"][0]["user"] = {"token": token}
-    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config))
+    account = f"system:serviceaccount:{CONTROLLER_NAMESPACE}:warm-capacity"
     with_arc.apply(runner_set(fleet, "gpu"))
     for warm, job in zip(fleet.runners["gpu"].warm, of_kind(fleets.graph("prod"), "CronJob"), strict=True):
         (container,) = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
-        command = [kubectl, f"--kubeconfig={tmp_path / 'kubeconfig'}", *container["args"]]
-        ran = subprocess.run(command, capture_output=True, text=True, env={"HOME": str(tmp_path)}, check=False)
+        command = [kubectl, f"--kubeconfig={cluster.kubeconfig}", f"--as={account}", *container["args"]]
+        environment = {"HOME": str(cluster.folder / "run")}
+        ran = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
         assert ran.returncode == 0, ran.stderr
         assert with_arc.get(*_SET, fleet.scale_set("gpu"), RUNNERS)["spec"]["minRunners"] == warm.min
 
