@@ -1,0 +1,328 @@
+"""The verdict on a machine's GPUs: what each fault makes of it, and what to do."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from paddock.catalog.xids import xids
+from paddock.gpu import detect, document, health, imds
+from paddock.gpu.errors import GpuError, GpuInputError
+from paddock.gpu.health import VERDICTS, Health, check, judge, node_action
+from paddock.gpu.health_rules import ACTIONS, Around
+from paddock.gpu.model import (
+    Ecc,
+    Gpu,
+    Inventory,
+    Machine,
+    Mig,
+    NvLink,
+    Pcie,
+    Process,
+    RemappedRows,
+    Temperature,
+)
+from paddock.gpu.xid import XidEvent
+from tests.gpu.test_document import any_of
+from tests.gpu.test_xid import BOOT, GSP, kernel
+from tests.support.nvml import Card, Driver, box
+
+GOOD = Gpu(
+    0, "GPU-0", "NVIDIA H100 80GB HBM3", "nvidia", pci_address="0000:04:00.0", pci_device_id="10de:2330",
+    ecc=Ecc(True, 0, 0, 0, 0), remapped=RemappedRows(0, 0, False, False), recovery_action="none", throttle=("idle",),
+    pcie=Pcie(1, 16, 5, 16, 0), persistence=True, mig=Mig(False, False),
+)  # fmt: skip
+WHEN = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
+
+
+def machine(*gpus: Gpu, **changes: Any) -> Inventory:
+    return replace(Inventory("2026-11-20T10:00:00Z", Machine("node-7", "linux", "x86_64"), "nvml", gpus), **changes)
+
+
+def event(code: int, text: str = "", place: str = "0000:04:00.0") -> XidEvent:
+    return XidEvent(code, place, WHEN, f"NVRM: Xid (PCI:{place[:-2]}): {code}, {text}")
+
+
+def said(found: Health) -> tuple[str, str, list[str]]:
+    return found.verdict, found.action, [one.id for one in found.findings if one.severity != "note"]
+
+
+def test_a_machine_that_has_nothing_is_healthy() -> None:
+    found = judge(machine(GOOD, replace(GOOD, index=1, uuid="GPU-1")), around=Around(expect=2, uptime=60.0))
+    assert (said(found), found.node_action, found.exit_code) == (("healthy", "none", []), "none", 0)
+    assert found.findings == ()
+
+
+@pytest.mark.parametrize(("change", "verdict", "action", "rule"), [
+    ({"recovery_action": "gpu-reset"}, "unhealthy", "reset", "driver-asks"),
+    ({"recovery_action": "node-reboot"}, "unhealthy", "reboot", "driver-asks"),
+    ({"recovery_action": "drain-p2p"}, "degraded", "restart-app", "driver-asks"),
+    ({"recovery_action": "drain-and-reset"}, "degraded", "reset", "driver-asks"),
+    ({"recovery_action": "system-reboot"}, "unhealthy", "reboot", "driver-asks"),
+    ({"state": "lost", "reason": "off the bus", "recovery_action": None}, "unhealthy", "reboot", "lost"),
+    ({"state": "unreadable", "reason": "no permission", "recovery_action": None}, "unknown", "none", "unreadable"),
+    ({"ecc": Ecc(True, 900, 1, 1, 0)}, "unhealthy", "reset", "ecc-uncorrected"),
+    ({"ecc": Ecc(True, 0, 0, 9, 5)}, "unhealthy", "replace-node", "sram-uncorrected"),
+    ({"ecc": Ecc(True, 0, 0, 9, 4)}, "healthy", "none", None),
+    ({"remapped": RemappedRows(0, 1, True, False)}, "degraded", "reset", "remap-pending"),
+    ({"remapped": RemappedRows(0, 9, False, True)}, "unhealthy", "replace-node", "remap-failed"),
+    ({"remapped": RemappedRows(0, 513, False, False)}, "unhealthy", "replace-node", "remapped-many"),
+    ({"remapped": RemappedRows(700, 512, False, False)}, "healthy", "none", None),
+    ({"retirement_pending": True}, "degraded", "reset", "retirement-pending"),
+    ({"retired_pages": 63}, "unhealthy", "replace-node", "retired-pages"),
+    ({"retired_pages": 62}, "healthy", "none", None),
+    ({"throttle": ("hardware-slowdown", "hardware-thermal")}, "degraded", "none", "thermal"),
+    ({"throttle": ("software-thermal",)}, "degraded", "none", "thermal"),
+    ({"throttle": ("hardware-slowdown", "hardware-power-brake")}, "degraded", "none", "power-brake"),
+    ({"throttle": ("hardware-slowdown",)}, "degraded", "none", "hardware-slowdown"),
+    ({"throttle": ("software-power-cap", "application-clocks")}, "healthy", "none", None),
+    ({"temperature": Temperature(88, 95, 0)}, "degraded", "none", "thermal"),
+    ({"temperature": Temperature(60, 70, 1)}, "healthy", "none", None),
+    ({"compute_mode": "prohibited"}, "degraded", "none", "compute-prohibited"),
+    ({"persistence": False}, "healthy", "none", None),
+    ({"mig": Mig(False, True)}, "degraded", "reset", "mig-pending"),
+    # the generation goes down when idle, the lanes do not
+    ({"pcie": Pcie(1, 16, 5, 16, 0)}, "healthy", "none", None),
+    ({"pcie": Pcie(5, 8, 5, 16, 0)}, "degraded", "reboot", "pcie-width"),
+    ({"pci_device_id": "10de:1eb8", "name": "Tesla T4", "pcie": Pcie(1, 8, 3, 16, 0)}, "healthy", "none", None),
+    ({"pci_device_id": "10de:1eb8", "name": "Tesla T4", "pcie": Pcie(1, 4, 3, 16, 0)}, "degraded", "reboot",
+     "pcie-width"),
+    ({"pci_device_id": "10de:2684", "name": "RTX 4090", "pcie": Pcie(1, 8, 4, 16, 0)}, "healthy", "none", None),
+    # ceil(16 lanes x 1.92) = 31 a minute, over ten minutes
+    ({"pcie": Pcie(1, 16, 5, 16, 310)}, "healthy", "none", None),
+    ({"pcie": Pcie(1, 16, 5, 16, 311)}, "degraded", "replace-node", "pcie-replays"),
+    ({"processes": (Process(77, "compute", 400, "python3"),)}, "degraded", "restart-app", "leftover"),
+])  # fmt: skip
+def test_what_a_fault_makes_of_it(change: dict[str, Any], verdict: str, action: str, rule: str | None) -> None:
+    found = judge(machine(replace(GOOD, **change)), around=Around(uptime=600.0, idle=True))
+    assert said(found) == (verdict, action, [rule] if rule else [])
+    (gpu,) = found.gpus
+    assert (gpu.verdict, gpu.action) == (verdict, action)
+    if rule:
+        assert found.findings[0].gpu == "GPU-0"
+        assert found.findings[0].evidence.startswith("GPU 0: ")
+
+
+def test_processes_are_leftovers_only_where_none_should_run() -> None:
+    busy = machine(replace(GOOD, processes=(Process(77, "compute"),)))
+    assert judge(busy).verdict == "healthy"
+
+
+# --- Xids
+
+
+@pytest.mark.parametrize(("code", "verdict", "action"), [
+    (31, "healthy", "restart-app"), (13, "healthy", "restart-app"), (43, "healthy", "none"),
+    (94, "degraded", "restart-app"), (92, "degraded", "none"), (63, "healthy", "none"),
+    (95, "unhealthy", "reset"), (119, "unhealthy", "reset"), (48, "unhealthy", "reset"), (74, "unhealthy", "reset"),
+    (79, "unhealthy", "reboot"), (54, "unhealthy", "replace-node"), (58, "unhealthy", "replace-node"),
+    (9999, "degraded", "none"),
+])  # fmt: skip
+def test_an_xid_where_the_driver_says_nothing_of_its_own(code: int, verdict: str, action: str) -> None:
+    found = judge(machine(replace(GOOD, recovery_action=None)), [event(code)])
+    assert (found.verdict, found.action) == (verdict, action)
+    assert f"Xid {code} at 2026-11-20T09:30:00+0000" in found.findings[0].evidence
+
+
+@pytest.mark.parametrize(("asks", "code", "verdict", "action"), [
+    # the driver's own word comes first: since that Xid, somebody reset the GPU
+    ("none", 119, "degraded", "restart-app"),
+    ("none", 79, "degraded", "restart-app"),
+    ("gpu-reset", 79, "unhealthy", "reset"),
+    ("node-reboot", 119, "unhealthy", "reboot"),
+    # but it knows nothing of the vendor's support
+    ("none", 54, "unhealthy", "replace-node"),
+])  # fmt: skip
+def test_the_drivers_own_word_comes_before_an_xid(asks: Any, code: int, verdict: str, action: str) -> None:
+    found = judge(machine(replace(GOOD, recovery_action=asks)), [event(code)])
+    assert (found.verdict, found.action) == (verdict, action)
+
+
+def test_xid_154_counts_only_where_the_driver_cannot_be_asked_any_more() -> None:
+    changed = event(154, "GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)")
+    old = replace(GOOD, recovery_action=None)
+    assert judge(machine(GOOD), [changed]).verdict == "healthy"
+    assert judge(machine(old), [changed]).action == "reboot"
+    cleared = event(154, "GPU recovery action changed from 0x2 (Node Reboot Required) to 0x0 (None)")
+    assert judge(machine(old), [changed, cleared]).verdict == "healthy"
+
+
+def test_an_xid_of_a_gpu_that_is_gone_still_counts() -> None:
+    found = judge(machine(GOOD), [event(79, place="0000:29:00.0")])
+    assert (found.verdict, found.action) == ("unhealthy", "reboot")
+    assert found.gpus[0].verdict == "healthy"
+    assert found.findings[0].gpu is None
+
+
+def test_the_same_xid_again_and_again_is_one_finding() -> None:
+    found = judge(machine(GOOD), [event(31)] * 40)
+    assert len(found.findings) == 1
+    assert "Xid 31, 40 times" in found.findings[0].evidence
+
+
+@given(st.sampled_from(list(xids())), st.sampled_from([None, "none", "gpu-reset", "node-reboot"]))
+def test_an_xid_never_makes_a_verdict_better(code: int, asks: Any) -> None:
+    gpu = replace(GOOD, recovery_action=asks, remapped=RemappedRows(0, 1, True, False))
+    before, after = judge(machine(gpu)), judge(machine(gpu), [event(code)])
+    assert VERDICTS.index(after.verdict) >= VERDICTS.index(before.verdict)
+    assert ACTIONS.index(after.action) >= ACTIONS.index(before.action)
+
+
+# --- the machine
+
+
+def test_nvlinks_are_held_against_those_of_its_like() -> None:
+    up = tuple(NvLink(n, True, "switch", errors=0) for n in range(18))
+    down = (*up[:17], NvLink(17, False))
+    peers = [replace(GOOD, index=n, uuid=f"GPU-{n}", nvlinks=up) for n in range(3)]
+    found = judge(machine(*peers, replace(GOOD, index=3, uuid="GPU-3", nvlinks=down)))
+    assert said(found) == ("degraded", "reset", ["nvlink-inactive"])
+    assert (found.findings[0].gpu, "(17)" in found.findings[0].evidence) == ("GPU-3", True)
+    assert judge(machine(replace(GOOD, nvlinks=tuple(NvLink(n, False) for n in range(18))))).verdict == "healthy"
+    worn = (replace(up[0], errors=100), *up[1:])
+    assert said(judge(machine(replace(GOOD, nvlinks=worn))))[2] == ["nvlink-errors"]
+
+
+def test_a_gpu_that_is_missing_is_a_fault_of_the_machine() -> None:
+    found = judge(machine(GOOD), around=Around(expect=8))
+    assert said(found) == ("unhealthy", "reboot", ["count"])
+    assert "1 of 8 GPUs" in found.findings[0].evidence
+    assert judge(machine(GOOD), around=Around(expect=0)).verdict == "healthy"
+
+
+def test_a_machine_without_gpus_is_unknown_unless_it_should_have_some_or_none() -> None:
+    nothing = machine(backend="none", reason="There is no GPU here.")
+    assert said(judge(nothing)) == ("unknown", "none", ["no-gpu"])
+    assert judge(nothing).exit_code == 2
+    assert judge(nothing, around=Around(expect=0)).verdict == "healthy"
+    assert said(judge(nothing, around=Around(expect=1))) == ("unhealthy", "reboot", ["count"])
+
+
+def test_the_gpus_of_an_instance_type_are_known() -> None:
+    assert health.expected("p5.48xlarge") == Around(expect=8, expect_model="h100")
+    assert said(judge(machine(GOOD), around=health.expected("g5.xlarge")))[2] == ["model"]
+    with pytest.raises(GpuInputError, match=r"did you mean .*g5\.xlarge") as caught:
+        health.expected("g5.xlarg")
+    assert caught.value.exit_code == 2
+
+
+def test_a_node_of_a_cloud_is_not_mended() -> None:
+    assert {action: node_action(action, "degraded") for action in ACTIONS} == {
+        "none": "none", "restart-app": "restart-app", "reset": "drain-and-replace", "reboot": "drain-and-replace",
+        "replace-node": "drain-and-replace",
+    }  # fmt: skip
+    assert node_action("none", "unknown") == "drain-and-replace"
+
+
+@settings(max_examples=60, deadline=None)
+@given(any_of(Inventory), st.lists(st.sampled_from([13, 79, 154, 9999]).map(event), max_size=3))
+def test_every_inventory_gets_a_verdict_that_json_can_tell(inventory: Inventory, events: list[XidEvent]) -> None:
+    found = judge(inventory, events)
+    told = json.loads(json.dumps(document.data(found)))
+    assert (told["schema"], told["verdict"]) == (1, found.verdict)
+    assert (found.exit_code == 0) == (found.verdict == "healthy")
+
+
+# --- read from a machine
+
+
+@pytest.mark.parametrize(("profile", "verdict", "action"), [
+    ("8xh100", "healthy", "none"), ("16xa100", "healthy", "none"), ("mig", "healthy", "none"),
+    ("mixed", "healthy", "none"), ("535", "healthy", "none"), ("t4", "healthy", "none"),
+    ("rtx 4090", "healthy", "none"), ("vera z9", "healthy", "none"), ("remap-pending", "degraded", "reset"), ("thermal", "degraded", "none"),
+    ("lost", "unhealthy", "reboot"), ("none", "unknown", "none"),
+])  # fmt: skip
+def test_made_up_drivers(
+    driver: Callable[[str], Driver], tmp_path: Path, profile: str, verdict: str, action: str
+) -> None:
+    driver(profile)
+    found = check(log=False, around=Around(fabric_manager=True), root=tmp_path)
+    assert (found.verdict, found.action) == (verdict, action), found.findings
+
+
+def test_the_kernel_log_is_part_of_it(driver: Callable[[Driver], Driver], tmp_path: Path) -> None:
+    driver(Driver([Card(recovery=None)]))
+    root = kernel(tmp_path, (100, GSP))
+    found = check(root=root, around=Around(fabric_manager=True))
+    assert said(found) == ("unhealthy", "reset", ["xid-119"])
+    stamp = datetime.fromtimestamp(BOOT + 100, UTC)
+    assert f"{stamp:%Y-%m-%dT%H:%M:%S}" in found.findings[0].evidence
+    (root / "dev/kmsg").unlink()
+    blind = check(root=root, around=Around(fabric_manager=True), run=lambda command: None)
+    assert blind.verdict == "healthy"
+    assert blind.unchecked[0].startswith("Xids: the kernel log cannot be read")
+
+
+def test_gpus_on_switches_need_the_fabric_manager(driver: Callable[[str], Driver], tmp_path: Path) -> None:
+    driver("8xh100")
+    (tmp_path / "proc/4711").mkdir(parents=True)
+    (tmp_path / "proc/4711/comm").write_text("nv-fabricmanage\n")
+    assert health.fabric_manager_runs(tmp_path)
+    (tmp_path / "proc/4711/comm").write_text("sshd\n")
+    assert health.fabric_manager_runs(tmp_path) is False
+    assert "fabric-manager" in said(judge(detect.inventory(), around=Around(fabric_manager=False)))[2]
+    assert health.fabric_manager_runs(tmp_path / "nowhere") is None
+
+
+def test_a_verdict_on_eight_gpus_takes_less_than_a_tenth_of_a_second(driver: Callable[[Driver], Driver]) -> None:
+    driver(Driver(box("H100", 8)))
+    check(log=False)
+    took = []
+    for _ in range(5):
+        start = time.perf_counter()
+        check(log=False)
+        took.append(time.perf_counter() - start)
+    assert min(took) < 0.1
+
+
+# --- EC2
+
+
+class _Metadata(BaseHTTPRequestHandler):
+    told = "p5.48xlarge"
+
+    def do_PUT(self) -> None:
+        self._say("a-token" if self.path == "/latest/api/token" else "")
+
+    def do_GET(self) -> None:
+        asked = self.path == "/latest/meta-data/instance-type" and self.headers["X-aws-ec2-metadata-token"] == "a-token"
+        self._say(self.told if asked else "")
+
+    def _say(self, text: str) -> None:
+        self.send_response(200 if text else 401)
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def metadata() -> Iterator[str]:
+    with HTTPServer(("127.0.0.1", 0), _Metadata) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_an_instance_is_asked_for_its_type(metadata: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert imds.instance_type(metadata) == "p5.48xlarge"
+    monkeypatch.setattr(_Metadata, "told", "<html>a proxy's page</html>")
+    with pytest.raises(GpuError, match="is no instance type"):
+        imds.instance_type(metadata)
+
+
+def test_outside_ec2_nobody_answers() -> None:
+    with pytest.raises(GpuError, match=r"does not answer(.|\n)*--expect N"):
+        imds.instance_type("127.0.0.1:1")
