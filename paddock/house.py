@@ -18,6 +18,7 @@ LOCKS = {
     "base": (),
     "infra": ("infra",),
     "aws": ("aws",),
+    "mcp": ("mcp",),
     "dev": ("dev",),
     "bench": ("bench",),
     "serve": ("serve",),
