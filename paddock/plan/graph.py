@@ -86,14 +86,15 @@ def record(
     secrets: frozenset[str] = frozenset(),
     preview: bool = False,
     account: str = standins.ACCOUNT,
+    answers: standins.Answers = standins,
 ) -> Graph:
     """Runs `program` and returns what it declared.
 
     `preview` plays the first preview of a stack, where ids and computed outputs are not known yet; otherwise
-    they get stand-ins, so that all of the program runs. Raises PlanError when the program refuses its
+    they get stand-ins from `answers`, so that all of the program runs. Raises PlanError when the program refuses its
     configuration, and whatever else the program raises.
     """
-    monitor = _Monitor(preview, account)
+    monitor = _Monitor(preview, account, answers)
 
     async def main() -> dict[str, Any]:
         await run_pulumi_func(program)
@@ -221,9 +222,9 @@ class _Transforms:
 class _Monitor(mocks.MockMonitor):
     """Takes the program's registrations as an engine would, and answers with stand-ins for what a cloud would say."""
 
-    def __init__(self, preview: bool, account: str) -> None:
+    def __init__(self, preview: bool, account: str, answers: standins.Answers) -> None:
         super().__init__(_NoMocks())
-        self.preview, self.account = preview, account
+        self.preview, self.account, self.answers = preview, account, answers
         self.transforms = _Transforms()
         self.declared: dict[str, Resource] = {}
         self.states: dict[str, tuple[str, Mapping[str, Any]]] = {}
@@ -270,8 +271,8 @@ class _Monitor(mocks.MockMonitor):
         if self.preview and self._unreached(type_, declared["provider"]):
             self.states[urn] = ("", {})
         elif declared["custom"]:
-            id_ = "" if self.preview else standins.resource_id(type_, name)
-            outputs = {} if self.preview else standins.outputs(type_, name, declared["inputs"], self.account)
+            id_ = "" if self.preview else self.answers.resource_id(type_, name)
+            outputs = {} if self.preview else self.answers.outputs(type_, name, declared["inputs"], self.account)
             self.states[urn] = (id_, {**outputs, **declared["inputs"]})
         else:
             self.states[urn] = ("", {})
@@ -349,7 +350,7 @@ class _Monitor(mocks.MockMonitor):
             answer: Mapping[str, Any] = {"urn": arguments["urn"], "id": id_, "state": dict(state)}
         else:
             self.lookups.append((request.tok, arguments))
-            found = standins.lookup(request.tok, arguments, self.account)
+            found = self.answers.lookup(request.tok, arguments, self.account)
             if found is None:
                 raise PlanError(f"the program asks the cloud {request.tok}, which a plan cannot answer")
             answer = found

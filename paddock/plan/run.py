@@ -7,7 +7,9 @@ from paddock.plan import standins
 from paddock.plan.graph import Graph, record
 
 
-def plan_graph(stack: Stack, *, preview: bool = False, account: str = standins.ACCOUNT) -> Graph:
+def plan_graph(
+    stack: Stack, *, preview: bool = False, account: str = standins.ACCOUNT, answers: standins.Answers = standins
+) -> Graph:
     """The graph that `pulumi up` of this stack would apply.
 
     Encrypted configuration stays encrypted: the program gets a placeholder, marked as the secret it is. A
@@ -26,4 +28,5 @@ def plan_graph(stack: Stack, *, preview: bool = False, account: str = standins.A
         secrets=frozenset(secrets),
         preview=preview,
         account=account,
+        answers=answers,
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from paddock.plan.values import UNKNOWN, Secret
 
@@ -44,6 +44,16 @@ _PATHS = {  # what stands after the account in an ARN
     "aws:imagebuilder/infrastructureConfiguration:InfrastructureConfiguration": "infrastructure-configuration/{slug}",
     "aws:kms/key:Key": "key/{name}",
 }
+
+
+class Answers(Protocol):
+    """Whoever answers in a cloud's place: this module, or what another tool wants to see there."""
+
+    def resource_id(self, type_: str, name: str) -> str: ...
+
+    def outputs(self, type_: str, name: str, inputs: Mapping[str, Any], account: str) -> Mapping[str, Any]: ...
+
+    def lookup(self, token: str, arguments: Mapping[str, Any], account: str) -> Mapping[str, Any] | None: ...
 
 
 def resource_id(type_: str, name: str) -> str:
