@@ -1,0 +1,322 @@
+"""The program before the real Terraform AWS provider: its validation, its plan, and what it makes in a stand-in's AWS.
+
+pulumi-aws wraps this provider, so what it refuses or plans is what `pulumi up` would meet. AWS itself is moto.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from botocore.config import Config
+from botocore.exceptions import ClientError
+
+from tests.support import fleets
+from tests.support.terraform_config import Configuration, configuration, without
+from tests.support.terraform_run import MOTO, PLUGINS, TERRAFORM, Terraform, moto
+
+MISSING = [
+    name
+    for name, found in (
+        ("terraform on PATH", TERRAFORM),
+        ("a folder with its AWS provider in PADDOCK_TF_PLUGINS", PLUGINS),
+        ("moto_server on PATH or in PADDOCK_MOTO_SERVER", MOTO),
+    )
+    if not found
+]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.xdist_group("terraform"),
+    pytest.mark.skipif(bool(MISSING), reason=f"no {', no '.join(MISSING)}"),
+]
+
+UNSAID: Mapping[str, str] = {
+    "aws_eks_cluster.deletion_protection": "came with 6: hashicorp/terraform-provider-aws#43779",
+    "aws_eks_node_group.update_config.update_strategy": "came with 6: hashicorp/terraform-provider-aws#41487",
+}
+"""What the program sets and this provider, 5.100, does not know: pulumi-aws 7.51 wraps one of the 6 line."""
+
+NOT_IN_MOTO: Mapping[str, tuple[str, str, dict[str, Any]]] = {
+    "aws_eks_access_entry": (
+        "eks",
+        "create_access_entry",
+        {"clusterName": "c", "principalArn": "arn:aws:iam::1:role/r"},
+    ),
+    "aws_eks_access_policy_association": (
+        "eks",
+        "associate_access_policy",
+        {"clusterName": "c", "principalArn": "r", "policyArn": "p", "accessScope": {"type": "cluster"}},
+    ),
+    "aws_eks_addon": ("eks", "create_addon", {"clusterName": "c", "addonName": "coredns"}),
+    "aws_eks_pod_identity_association": (
+        "eks",
+        "create_pod_identity_association",
+        {"clusterName": "c", "namespace": "n", "serviceAccount": "s", "roleArn": "r"},
+    ),
+    "aws_imagebuilder_component": (
+        "imagebuilder",
+        "create_component",
+        {"name": "c", "semanticVersion": "1.0.0", "platform": "Linux", "data": "x"},
+    ),
+    "aws_imagebuilder_distribution_configuration": (
+        "imagebuilder",
+        "create_distribution_configuration",
+        {"name": "d", "distributions": [{"region": "us-west-2"}]},
+    ),
+    "aws_imagebuilder_image_pipeline": (
+        "imagebuilder",
+        "create_image_pipeline",
+        {
+            "name": "p",
+            "infrastructureConfigurationArn": "arn:aws:imagebuilder:us-west-2:1:infrastructure-configuration/i",
+        },
+    ),
+    "aws_imagebuilder_image_recipe": (
+        "imagebuilder",
+        "create_image_recipe",
+        {"name": "r", "semanticVersion": "1.0.0", "components": [{"componentArn": "c"}], "parentImage": "ami-1"},
+    ),
+    "aws_imagebuilder_infrastructure_configuration": (
+        "imagebuilder",
+        "create_infrastructure_configuration",
+        {"name": "i", "instanceProfileName": "p"},
+    ),
+}
+"""Types of which moto has no call to make one: the client, its method, and arguments that a service would look at."""
+
+FORGOTTEN: Mapping[tuple[str, str], str] = {
+    ("aws_eks_cluster", "access_config"): "moto does not keep it",
+    ("aws_eks_cluster", "upgrade_policy"): "moto does not keep it",
+    ("aws_eks_cluster", "vpc_config"): "moto gives no VPC and no security group of the cluster's own",
+    ("aws_eks_node_group", "node_repair_config"): "moto does not keep it",
+    ("aws_eks_node_group", "remote_access"): "moto makes up an SSH key that nobody asked for",
+    ("aws_eks_node_group", "update_config"): "moto does not keep it",
+    ("aws_launch_template", "tag_specifications"): "moto gives the template's own tags back as one more specification",
+}
+"""What a plan after the apply would change, for moto's answer is not what AWS's would be."""
+
+WITHOUT_GROUPS = "aws_autoscaling_group_tag"
+"""moto's node groups name Auto Scaling groups that it does not make, so these have nothing to stand on."""
+
+SECRET = "arn:aws:secretsmanager:us-west-2:123456789012:secret:paddock/github-app-AbCdEf"
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with moto(tmp_path_factory.mktemp("moto")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def client(url: str) -> Callable[[str], Any]:
+    session = boto3.Session("testing", "testing", region_name="us-west-2")
+    once = Config(retries={"total_max_attempts": 1})
+    return cache(lambda service: session.client(service, endpoint_url=url, config=once))
+
+
+@pytest.fixture(scope="module")
+def terraform(url: str, tmp_path_factory: pytest.TempPathFactory) -> Terraform:
+    return Terraform(tmp_path_factory.mktemp("terraform"), Path(str(PLUGINS)), url)
+
+
+@pytest.fixture(scope="module")
+def written(terraform: Terraform, client: Callable[[str], Any]) -> Mapping[str, Configuration]:
+    """The configuration of every fleet, with what it expects to find in the account there."""
+    client("eks").create_cluster(name="shared", roleArn="arn:aws:iam::123456789012:role/eks", resourcesVpcConfig={})
+    arn = client("secretsmanager").create_secret(Name="paddock/github-app", SecretString="{}")["ARN"]
+    found = {name: configuration(fleets.named(name), terraform.schema) for name in fleets.ALL}
+    # moto makes up the end of a secret's ARN.
+    return {
+        name: replace(each, document=json.loads(json.dumps(each.document).replace(SECRET, arn)))
+        for name, each in found.items()
+    }
+
+
+def test_what_the_program_sets_the_provider_knows(written: Mapping[str, Configuration]) -> None:
+    assert {argument for each in written.values() for argument in each.unsaid} == set(UNSAID)
+
+
+@pytest.mark.parametrize("name", fleets.EXAMPLES)
+def test_every_aws_resource_is_in_the_configuration(name: str, written: Mapping[str, Configuration]) -> None:
+    declared = [r for r in fleets.graph(name).resources.values() if r.custom and r.type.startswith("aws:")]
+    assert sorted(written[name].names.values()) == sorted(resource.urn for resource in declared)
+
+
+def test_the_provider_accepts_every_fleet(terraform: Terraform, written: Mapping[str, Configuration]) -> None:
+    """The examples whole; of every other fleet what none before it had, and what that refers to."""
+    seen: set[str] = set()
+    documents = {name: _only_new(name, each.document, seen) for name, each in written.items()}
+    for name in fleets.EXAMPLES:
+        documents[name] = written[name].document
+    expected = {f"module.{name}.{at}": "create" for name, document in documents.items() for at in _resources(document)}
+    assert len(expected) > len(seen) > 280
+    terraform.use_together({name: document for name, document in documents.items() if _resources(document)})
+
+    assert terraform.validate() == []
+    assert terraform.plan() == (expected, [])
+
+
+def test_the_provider_refuses_mistakes(terraform: Terraform, written: Mapping[str, Configuration]) -> None:
+    document = json.loads(json.dumps(written["prod"].document))
+    # None needs another: Terraform does not look at what stands behind a mistake.
+    mistakes = {
+        "aws_cloudwatch_log_group.network-flow": ("retention_in_days", 366),
+        "aws_ecr_lifecycle_policy.registry-runner-gpu": ("policy", "rules"),
+        "aws_eks_addon.addons-eks-pod-identity-agent": ("resolve_conflicts_on_update", "OVERRIDE"),
+        "aws_eks_node_group.t4-spot": ("capacity_type", "spot"),
+        "aws_iam_role.image-push": ("max_session_duration", 60),
+        "aws_iam_role_policy.autoscaler-policy": ("policy", "{"),
+        "aws_kms_key.gpu-ami": ("deletion_window_in_days", 3),
+    }
+    for at, (argument, value) in mistakes.items():
+        type_, name = at.split(".")
+        document["resource"][type_][name][argument] = value
+    terraform.use(document)
+
+    assert {problem.address for problem in terraform.validate()} == set(mistakes)
+
+
+class Story:
+    """Prod in moto's AWS, from nothing to nothing. Each step runs once, after the one before it."""
+
+    def __init__(self, terraform: Terraform, document: Mapping[str, Any], client: Callable[[str], Any]) -> None:
+        self.document = without(document, {*NOT_IN_MOTO, WITHOUT_GROUPS})
+        before = inventory(client)
+        terraform.use(self.document)
+        self.refused = terraform.apply()
+        self.made = terraform.made()
+        self.planned = terraform.plan()
+        self.differences = terraform.differences()
+        self.groups = client("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
+        self.there = inventory(client)
+        terraform.use(_forgiving(self.document))
+        self.planned_else = terraform.plan()
+        self.kept = terraform.destroy()
+        self.left = {kind: gone for kind, found in inventory(client).items() if (gone := found - before[kind])}
+
+
+@pytest.fixture(scope="module")
+def story(terraform: Terraform, written: Mapping[str, Configuration], client: Callable[[str], Any]) -> Story:
+    return Story(terraform, written["prod"].document, client)
+
+
+def test_all_that_moto_knows_is_made(story: Story) -> None:
+    assert story.refused == []
+    assert story.made == set(_resources(story.document))
+    assert len(story.made) > 60
+    assert all(story.there.values()), "an inventory that sees nothing proves nothing"
+
+
+def test_a_second_plan_is_empty_but_for_what_moto_forgets(story: Story) -> None:
+    assert story.planned[1] == []
+    assert story.differences == set(FORGOTTEN)
+    assert story.planned_else == ({}, [])
+
+
+def test_destroy_leaves_nothing(story: Story) -> None:
+    assert story.kept == []
+    assert story.left == {}
+
+
+@pytest.mark.parametrize("type_", NOT_IN_MOTO)
+def test_moto_still_does_not_know(type_: str, client: Callable[[str], Any], terraform: Terraform) -> None:
+    service, method, arguments = NOT_IN_MOTO[type_]
+    assert type_ in terraform.schema["resource_schemas"]
+    with pytest.raises(ClientError) as refused:
+        getattr(client(service), method)(**arguments)
+    # What it knows it answers in JSON; this is the web server speaking.
+    assert refused.value.response["ResponseMetadata"]["HTTPStatusCode"] in (404, 500)
+    assert re.search(r"^\d+$|Not Found|Internal", refused.value.response["Error"]["Code"]), (
+        f"moto knows {method} now: take {type_} from the list"
+    )
+
+
+def test_moto_still_makes_no_groups_for_its_nodes(story: Story) -> None:
+    assert not story.groups, f"moto makes Auto Scaling groups now: {WITHOUT_GROUPS} can be applied"
+
+
+def inventory(client: Callable[[str], Any]) -> dict[str, set[str]]:
+    """What is there of each kind that the fleet makes, asked of the services themselves."""
+    ec2 = client("ec2")
+    alive = [{"Name": "state", "Values": ["pending", "available"]}]
+    return {
+        "clusters": set(client("eks").list_clusters()["clusters"]),
+        "addresses": {each["AllocationId"] for each in ec2.describe_addresses()["Addresses"]},
+        "endpoints": {
+            each["VpcEndpointId"]
+            for each in ec2.describe_vpc_endpoints()["VpcEndpoints"]
+            if each["State"].lower() != "deleted"
+        },
+        "flow logs": {each["FlowLogId"] for each in ec2.describe_flow_logs()["FlowLogs"]},
+        "internet gateways": {
+            each["InternetGatewayId"] for each in ec2.describe_internet_gateways()["InternetGateways"]
+        },
+        "launch templates": {each["LaunchTemplateId"] for each in ec2.describe_launch_templates()["LaunchTemplates"]},
+        "NAT gateways": {each["NatGatewayId"] for each in ec2.describe_nat_gateways(Filter=alive)["NatGateways"]},
+        "route tables": {each["RouteTableId"] for each in ec2.describe_route_tables()["RouteTables"]},
+        "security groups": {each["GroupId"] for each in ec2.describe_security_groups()["SecurityGroups"]},
+        "subnets": {each["SubnetId"] for each in ec2.describe_subnets()["Subnets"]},
+        "VPCs": {each["VpcId"] for each in ec2.describe_vpcs()["Vpcs"]},
+        "repositories": {each["repositoryName"] for each in client("ecr").describe_repositories()["repositories"]},
+        "instance profiles": {
+            each["InstanceProfileName"] for each in client("iam").list_instance_profiles()["InstanceProfiles"]
+        },
+        "identity providers": {
+            each["Arn"] for each in client("iam").list_open_id_connect_providers()["OpenIDConnectProviderList"]
+        },
+        "roles": {each["RoleName"] for each in client("iam").list_roles()["Roles"]},
+        # AWS deletes a key weeks after it is asked to.
+        "keys": {
+            each["KeyId"]
+            for each in client("kms").list_keys()["Keys"]
+            if client("kms").describe_key(KeyId=each["KeyId"])["KeyMetadata"]["KeyState"] != "PendingDeletion"
+        },
+        "log groups": {each["logGroupName"] for each in client("logs").describe_log_groups()["logGroups"]},
+    }
+
+
+def _resources(document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Arguments by address."""
+    made = document.get("resource", {})
+    return {f"{type_}.{name}": body for type_, named in made.items() for name, body in named.items()}
+
+
+def _only_new(fleet: str, document: Mapping[str, Any], seen: set[str]) -> dict[str, Any]:
+    """The configuration with those resources alone that are not `seen` yet, and those they refer to."""
+    there = _resources(document)
+    said = {
+        at: json.dumps([at.split(".")[0], body]).replace(f"paddock-{fleet}", "paddock") for at, body in there.items()
+    }
+    pending = [at for at in there if said[at] not in seen]
+    seen |= set(said.values())
+    kept: dict[str, dict[str, Any]] = {}
+    while pending:
+        at = pending.pop()
+        type_, name = at.split(".")
+        body = kept.setdefault(type_, {})[name] = {key: each for key, each in there[at].items() if key != "depends_on"}
+        found = re.findall(r"\$\{(aws_\w+\.[\w-]+)", json.dumps(body))
+        pending += [each for each in found if each.split(".")[1] not in kept.get(each.split(".")[0], {})]
+    return {**document, "resource": kept} if kept else {}
+
+
+def _forgiving(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration, blind for what moto forgets."""
+    blind = {
+        type_: {
+            name: {
+                **body,
+                "lifecycle": {"ignore_changes": [*body.get("lifecycle", {}).get("ignore_changes", ()), *gone]},
+            }
+            for name, body in named.items()
+        }
+        for type_, named in document["resource"].items()
+        if (gone := [attribute for of, attribute in FORGOTTEN if of == type_])
+    }
+    return {**document, "resource": {**document["resource"], **blind}}

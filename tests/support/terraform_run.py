@@ -1,0 +1,188 @@
+"""The real Terraform with the real AWS provider, against moto's stand-in for AWS on loopback."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+TERRAFORM = shutil.which("terraform")
+PLUGINS = os.environ.get("PADDOCK_TF_PLUGINS")  # these are read before the environment is cleaned
+MOTO = os.environ.get("PADDOCK_MOTO_SERVER") or shutil.which("moto_server")
+PROVIDER = "registry.terraform.io/hashicorp/aws"
+PARALLEL = 30
+"""Calls at once: most of the time is the provider's own waiting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """An error that Terraform or its provider reports."""
+
+    address: str
+    said: str
+
+
+class Terraform:
+    """Terraform in a folder of its own, with nothing of the user's configuration, and AWS at `endpoint`."""
+
+    def __init__(self, folder: Path, plugins: Path, endpoint: str) -> None:
+        self.folder = folder
+        self.environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(folder),
+            "TF_CLI_CONFIG_FILE": os.devnull,
+            "CHECKPOINT_DISABLE": "1",
+            "TF_IN_AUTOMATION": "1",
+            "AWS_ACCESS_KEY_ID": "testing",
+            "AWS_SECRET_ACCESS_KEY": "testing",
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_ENDPOINT_URL": endpoint,
+        }
+        self.use({"terraform": {"required_providers": {"aws": {"source": "hashicorp/aws"}}}})
+        self._run("init", f"-plugin-dir={plugins}", "-input=false")
+
+    @cached_property
+    def schema(self) -> Mapping[str, Any]:
+        """Schemas of the provider, its resources and its data sources."""
+        found: Mapping[str, Any] = json.loads(self._run("providers", "schema", "-json"))["provider_schemas"][PROVIDER]
+        return found
+
+    def use(self, document: Mapping[str, Any]) -> None:
+        """Makes `document` the configuration that the other methods are about."""
+        self._write(self.folder, document)
+
+    def use_together(self, documents: Mapping[str, Mapping[str, Any]]) -> None:
+        """Makes all of them one configuration, each a module: the provider starts once for all."""
+        for name, document in documents.items():
+            folder = self.folder / name
+            folder.mkdir(exist_ok=True)
+            self._write(folder, document)
+        self._write(self.folder, {"module": {name: {"source": f"./{name}"} for name in documents}})
+        self._run("get")
+
+    def _write(self, folder: Path, document: Mapping[str, Any]) -> None:
+        (folder / "main.tf.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
+
+    def validate(self) -> list[Problem]:
+        told = json.loads(self._run("validate", "-json", refused=True))
+        return [_problem(each) for each in told["diagnostics"]]
+
+    def plan(self) -> tuple[dict[str, str], list[Problem]]:
+        """What `apply` would do, by address; nothing where there are problems."""
+        told = self._watch("plan", "-out=plan.bin", f"-parallelism={PARALLEL}")
+        changes = [each["change"] for each in told if each["type"] == "planned_change"]
+        return {each["resource"]["addr"]: each["action"] for each in changes}, _problems(told)
+
+    def differences(self) -> set[tuple[str, str]]:
+        """(type, attribute) that the last plan changes, of what it does not make anew, where the value is known."""
+        told = json.loads(self._run("show", "-json", "plan.bin"))
+        return {(each["type"], key) for each in told["resource_changes"] for key in _changed(each["change"])}
+
+    def apply(self) -> list[Problem]:
+        """Makes all that can be made, and says what could not."""
+        return _problems(self._watch("apply", "-auto-approve", f"-parallelism={PARALLEL}"))
+
+    def destroy(self) -> list[Problem]:
+        return _problems(self._watch("destroy", "-auto-approve", f"-parallelism={PARALLEL}"))
+
+    def made(self) -> set[str]:
+        """Addresses of the resources in the state, without those that are only looked up."""
+        return {line for line in self._run("state", "list", refused=True).splitlines() if not line.startswith("data.")}
+
+    def _watch(self, *command: str) -> list[dict[str, Any]]:
+        told = self._run(*command, "-json", "-input=false", refused=True)
+        return [json.loads(line) for line in told.splitlines()]
+
+    def _run(self, *command: str, refused: bool = False) -> str:
+        done = subprocess.run(
+            [str(TERRAFORM), *command],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+        if done.returncode and not (refused and done.returncode == 1):
+            raise AssertionError(f"terraform {command[0]}: {done.stderr or done.stdout}")
+        return done.stdout
+
+
+def _problem(diagnostic: Mapping[str, Any]) -> Problem:
+    said = " ".join(f"{diagnostic['summary']} {diagnostic.get('detail', '')}".split())
+    return Problem(diagnostic.get("address", ""), said)
+
+
+def _problems(told: list[dict[str, Any]]) -> list[Problem]:
+    diagnostics = [each["diagnostic"] for each in told if each["type"] == "diagnostic"]
+    return [_problem(each) for each in diagnostics if each["severity"] == "error"]
+
+
+def _changed(change: Mapping[str, Any]) -> list[str]:
+    before, after, unknown = change["before"], change["after"] or {}, change["after_unknown"] or {}
+    if before is None:
+        return []
+    return [key for key in after if not _same(before.get(key), after[key], unknown.get(key))]
+
+
+def _same(before: Any, after: Any, unknown: Any) -> bool:
+    """Whether two values are equal where the second one is known."""
+    match before, after, unknown:
+        case _, _, True:
+            return True
+        case Mapping(), Mapping(), _:
+            parts = unknown if isinstance(unknown, Mapping) else {}
+            return all(_same(before.get(key), after.get(key), parts.get(key)) for key in {*before, *after})
+        case list(), list(), _ if len(before) == len(after):
+            known = unknown if isinstance(unknown, list) else []
+            return all(_same(*each) for each in zip_longest(before, after, known))
+        case _:
+            return bool(before == after)
+
+
+@contextmanager
+def moto(folder: Path) -> Iterator[str]:
+    """URL of a moto server on a free port of loopback, which has AWS's own managed policies."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    log = folder / "moto.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [str(MOTO), "-H", "127.0.0.1", "-p", str(port)],
+            stdout=output,
+            stderr=output,
+            env={"PATH": os.environ["PATH"], "MOTO_IAM_LOAD_MANAGED_POLICIES": "true"},
+        )
+    try:
+        _wait_for(url, process, log)
+        yield url
+    finally:
+        process.kill()  # it has nothing to save
+        process.wait()
+
+
+def _wait_for(url: str, process: subprocess.Popen[bytes], log: Path, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            urllib.request.urlopen(f"{url}/moto-api/", timeout=5).close()
+        except (urllib.error.URLError, ConnectionError):
+            time.sleep(0.1)
+        else:
+            return
+    raise AssertionError(f"the moto server did not start: {re.sub(r'[^ -~]+', ' ', log.read_text())[-500:]}")
