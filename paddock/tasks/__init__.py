@@ -1,0 +1,19 @@
+"""What Paddock can do, as a table of contents: one line of help a task, the work in the room that the task names.
+
+A task imports its room inside the function, so that `inv --list` starts in a moment and a runner needs no Pulumi.
+"""
+
+from __future__ import annotations
+
+from invoke.collection import Collection
+
+from paddock.tasks.catalog import catalog_instances, catalog_refresh
+from paddock.tasks.fleet import mirror, plan, schema
+from paddock.tasks.house import check, lint, lock, test
+from paddock.tasks.lab import lab_demo, lab_down, lab_status, lab_up
+
+namespace = Collection(
+    *(plan, schema, mirror, check, lint, lock, test),
+    catalog=Collection(catalog_instances, catalog_refresh),
+    lab=Collection(lab_up, lab_status, lab_demo, lab_down),
+)

@@ -1,0 +1,83 @@
+"""The fleet, before it costs money."""
+
+from __future__ import annotations
+
+from invoke.context import Context
+from invoke.exceptions import Exit
+
+from paddock.tasks.common import ROOT, optional_path, task
+
+
+@task(
+    help={
+        "stack": "the stack to plan: Pulumi.<stack>.yaml",
+        "json": "also write the plan to this file; - prints it and nothing else",
+        "markdown": "also write the plan as Markdown to this file",
+        "html": "also write the plan as one page to this file",
+        "against": "compare with a plan that --json saved",
+        "comment": "with --against: write the comparison to this file, as a comment for a pull request",
+        "strict": "warnings fail the plan too",
+        "all": "show every row and finding",
+        "job-minutes": "length of a job, for its cost; 30 by default",
+        "jobs-per-month": "jobs a month of each runner, for the month's cost; by default half of them are busy in"
+        " working hours",
+    }
+)
+def plan(
+    c: Context,
+    stack: str = "dev",
+    json: str | None = None,
+    markdown: str | None = None,
+    html: str | None = None,
+    against: str | None = None,
+    comment: str | None = None,
+    strict: bool = False,
+    all: bool = False,
+    job_minutes: float = 30.0,
+    jobs_per_month: str | None = None,
+) -> None:
+    """Show what a stack would be, whether it is right, and what it costs: no cloud, no credentials, no network."""
+    import gc
+
+    gc.disable()  # one short process that makes much and drops little: collecting would cost a fifth of its time
+    from paddock.plan.command import STANDARD_OUTPUT, Wanted, run, use
+
+    wanted = Wanted(
+        json=STANDARD_OUTPUT if json == "-" else optional_path("json", json),
+        markdown=optional_path("markdown", markdown),
+        html=optional_path("html", html),
+        against=optional_path("against", against),
+        comment=optional_path("comment", comment),
+        everything=all,
+        strict=strict,
+    )
+    if run(ROOT, stack, wanted, use(job_minutes, jobs_per_month)):
+        raise Exit(code=1)
+
+
+@task(
+    help={
+        "fleet": "only the value of paddock:fleet, not a whole stack file",
+        "write": "write docs/configuration.md and docs/fleet.schema.json instead",
+    }
+)
+def schema(c: Context, fleet: bool = False, write: bool = False) -> None:
+    """Print the JSON Schema of a stack file, for editors and other tools."""
+    import json
+    import sys
+
+    from paddock.fleet import reference, schema
+
+    if write:
+        reference.write(ROOT)
+    else:
+        described = schema.schema() if fleet else schema.stack_schema()
+        sys.stdout.write(f"{json.dumps(described, indent=2)}\n")
+
+
+@task(help={"stack": "the stack whose charts and images to copy", "json": "print what is copied where as JSON"})
+def mirror(c: Context, stack: str = "dev", json: bool = False) -> None:
+    """Print the commands that copy a stack's charts and images into its mirror."""
+    from paddock.plan import mirror
+
+    mirror.show(ROOT, stack, as_json=json)
