@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import http.client
 import os
+import random
 import shutil
 import socket
 import ssl
@@ -23,6 +24,8 @@ from paddock.lab.processes import Process
 from paddock.lab.progress import Progress
 from paddock.lab.state import State
 
+_OURS = (20_000, 32_000)
+"""Connections get ports from 32768 on Linux, and one of them may take a port between its choice and its use."""
 PORTS = ("kube-apiserver", "etcd", "etcd-peer", "kube-controller-manager", "kube-scheduler", "kwok")
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 DEADLINE_SECONDS = 60.0
@@ -151,14 +154,18 @@ def choose_ports(first: int | None, before: Mapping[str, int] | None = None) -> 
     # The same as last time if they are free: a kubeconfig in someone's hands, or in a stack's state, stays right.
     if before and set(before) == set(PORTS) and not any(_refused(port) for port in before.values()):
         return dict(before)
-    sockets = [socket.socket() for _ in PORTS]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return {name: each.getsockname()[1] for name, each in zip(PORTS, sockets, strict=True)}
-    finally:
-        for each in sockets:
-            each.close()
+    return dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of loopback that are free, below those that systems give to connections. Raises LabError."""
+    found = []
+    for port in random.sample(range(*_OURS), 1000):
+        if not _refused(port):
+            found.append(port)
+            if len(found) == count:
+                return found
+    raise LabError(f"there are no {count} free ports on 127.0.0.1 from {_OURS[0]} to {_OURS[1]}")
 
 
 def _start(folder: Path, found: Mapping[str, Path], ports: Mapping[str, int], progress: Progress) -> None:

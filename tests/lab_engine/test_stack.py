@@ -60,7 +60,7 @@ def test_what_github_is_asked_for_stays(path: str, tmp_path: Path) -> None:
 
 
 def test_a_cluster_behind_a_kubeconfig_is_never_the_users(tmp_path: Path) -> None:
-    read = stack(tmp_path, cluster={"kubeconfig": "/home/me/.kube/config", "context": "production"})
+    read = stack(tmp_path, cluster={"kubeconfig": "/srv/kube/config", "context": "production"})
     held = overlaid(read).fleet.cluster
     assert isinstance(held, KubeconfigCluster)
     assert (held.kubeconfig, held.context) == ("/lab/kubeconfig", None)

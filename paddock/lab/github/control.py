@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import socket
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
@@ -111,7 +110,7 @@ def start(lab: Lab) -> str:
     before = url_of(lab)
     if before and beside.runs(lab, NAME) and Control(before).answers:
         return before
-    port = urlsplit(before).port if before else _free_port()
+    port = urlsplit(before).port if before else control_plane.free_ports(1)[0]
     beside.start(lab, NAME, "paddock.lab.github", "--port", str(port), "--folder", str(folder))
     url = f"http://127.0.0.1:{port}"
     control_plane.wait_for(NAME, lambda: Control(url, 1).answers, lab.folder, lambda: control_plane.status(lab.folder))
@@ -125,9 +124,3 @@ def url_of(lab: Lab) -> str:
         return (lab.folder / NAME / "url").read_text(encoding="utf-8")
     except OSError:
         return ""
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
