@@ -6,11 +6,14 @@ import json
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from paddock.gpu import detect, document, show
 from paddock.gpu.errors import GpuInputError, NoGpu
 from paddock.gpu.model import Gpu, Inventory
+
+if TYPE_CHECKING:
+    from paddock.gpu.request import Request
 
 SCHEMA = 1
 
@@ -80,6 +83,88 @@ def topology(source: Path | None = None, *, as_json: bool = False) -> None:
         _json({"reason": found.reason, "gpus": gpus, "pairs": document.data(found.pairs)})
     else:
         _lines(show.topology(found) if found.usable else show.listing(found))
+
+
+def request(
+    *,
+    gpus: int = 1,
+    min_memory: float = 0,
+    max_utilisation: float = 100,
+    prefer: str = "",
+    exclude: str = "",
+    max_power: float = 0,
+    workload: str = "",
+    share: float = 0,
+    near: str = "",
+    uuids: str = "",
+    mig: str = "",
+) -> Request:
+    """From flags: empty text and nought are no wish. Raises GpuInputError."""
+    from paddock.gpu.request import Request
+
+    return Request.of(
+        {
+            "count": gpus,
+            "min_memory_gib": min_memory,
+            "max_utilisation": None if max_utilisation == 100 else max_utilisation,
+            "prefer": _names(prefer),
+            "exclude": _names(exclude),
+            "max_power_w": max_power or None,
+            "workload": workload or None,
+            "share": share or None,
+            "near": near or "none",
+            "uuids": _names(uuids),
+            "mig": mig or None,
+        }
+    )
+
+
+def allocate(wanted: Request, *, owner: int | None, ttl: float | None, wait: float, as_json: bool = False) -> None:
+    """Leases GPUs. Raises NoneFree and GpuInputError."""
+    from paddock.gpu import allocate as leasing
+    from paddock.gpu.lease import NoneFree
+
+    try:
+        told = leasing.allocate(wanted, owner=owner, ttl=ttl, wait=wait)
+    except NoneFree as none:
+        if as_json:
+            _json({"lease": None, "why": none.choice.why, "refused": document.data(none.choice.refused)})
+        raise
+    if as_json:
+        _json(told)
+        return
+    for one in told["taken"]:
+        sys.stderr.write(f"{one['uuid']}: {one['reason']}\n")
+    for note in told["notes"]:
+        sys.stderr.write(f"note: {note}\n")
+    sys.stdout.write(leasing.exports(told["environment"]))
+
+
+def deallocate(which: str, *, as_json: bool = False) -> None:
+    """Gives leases back. Raises GpuInputError."""
+    from paddock.gpu import allocate as leasing
+
+    told = leasing.deallocate(_names(which))
+    if as_json:
+        _json(told)
+    else:
+        _lines(f"{lease['id']} is given back" for lease in told["released"])
+
+
+def leases(*, as_json: bool = False) -> None:
+    from paddock.gpu import allocate as leasing
+
+    told = leasing.listed()
+    if as_json:
+        _json(told)
+    elif not told["leases"]:
+        _lines([f"no GPU is leased ({told['folder']})"])
+    else:
+        _lines(show.leases(told["leases"]))
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def pick(found: Inventory, which: str) -> Gpu:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from paddock.gpu.model import Gpu, Inventory, Pair
 
@@ -146,6 +147,17 @@ def processes(inventory: Inventory) -> Iterator[str]:
     if unread:
         yield f"unknown for GPU {', '.join(map(str, unread))}: its processes could not be read"
     yield from notes(inventory)
+
+
+def leases(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Who has what; `found` is as JSON tells them."""
+    rows = [("lease", "state", "user", "pids", "share", "GPUs", "command")]
+    for lease in found:
+        pids = ", ".join(str(owner["pid"]) for owner in lease["owners"]) or UNKNOWN
+        share = "alone" if lease["share"] is None else f"{lease['share']:g}"
+        uuids = ", ".join(device["uuid"] for device in lease["devices"])
+        rows.append((lease["id"], lease["state"], lease["user"], pids, share, uuids, lease["command"] or UNKNOWN))
+    yield from columns(rows)
 
 
 def topology(inventory: Inventory) -> Iterator[str]:

@@ -9,11 +9,26 @@ from invoke.collection import Collection
 
 from paddock.tasks.catalog import catalog_instances, catalog_refresh
 from paddock.tasks.fleet import mirror, plan, schema
+from paddock.tasks.gpu import (
+    gpu_allocate,
+    gpu_deallocate,
+    gpu_info,
+    gpu_leases,
+    gpu_list,
+    gpu_memory_info,
+    gpu_processes,
+    gpu_run,
+    gpu_topology,
+)
 from paddock.tasks.house import check, lint, lock, test
 from paddock.tasks.lab import lab_demo, lab_down, lab_status, lab_up
 
 namespace = Collection(
     *(plan, schema, mirror, check, lint, lock, test),
     catalog=Collection(catalog_instances, catalog_refresh),
+    gpu=Collection(
+        *(gpu_list, gpu_info, gpu_memory_info, gpu_processes, gpu_topology),
+        *(gpu_allocate, gpu_deallocate, gpu_leases, gpu_run),
+    ),
     lab=Collection(lab_up, lab_status, lab_demo, lab_down),
 )

@@ -1,0 +1,169 @@
+"""The GPUs of this machine, or of a saved inventory."""
+
+from __future__ import annotations
+
+import sys
+
+from invoke.context import Context
+from invoke.exceptions import Exit
+
+from paddock.tasks.common import optional_path, task
+
+_FROM = {"from": "a saved inventory (gpu.list --json) instead of this machine"}
+_JSON = {"json": "print JSON, and nothing else"}
+_WANTED = {
+    "gpus": "how many",
+    "min-memory": "GiB of free memory of each, at least",
+    "max-utilisation": "per cent in use, at most",
+    "prefer": "models to take first, with commas between: H100,A100",
+    "exclude": "models never to take",
+    "max-power": "watt that one may draw, at most",
+    "workload": "what for: training, inference, build or graphics",
+    "share": "this part of each one's memory, beside others (0.5); by default the GPU alone",
+    "near": "how near each other: nvlink or pcie-switch",
+    "uuids": "only these, or those whose UUIDs start so",
+    "mig": "a MIG part of this profile: 1g.10gb",
+}
+
+
+@task(name="list", help=_FROM | _JSON)
+def gpu_list(c: Context, from_: str | None = None, json: bool = False) -> None:
+    """List this machine's GPUs, usable or not."""
+    from paddock.gpu import command
+
+    command.list_gpus(optional_path("from", from_), as_json=json)
+
+
+@task(name="info", help={"gpu": "this one: an index, or how its UUID starts"} | _FROM | _JSON)
+def gpu_info(c: Context, gpu: str = "", from_: str | None = None, json: bool = False) -> None:
+    """Show all that is known of each GPU."""
+    from paddock.gpu import command
+
+    command.info(gpu, optional_path("from", from_), as_json=json)
+
+
+@task(name="memory-info", help=_FROM | _JSON)
+def gpu_memory_info(c: Context, from_: str | None = None, json: bool = False) -> None:
+    """Show the memory of each GPU and MIG part."""
+    from paddock.gpu import command
+
+    command.memory_info(optional_path("from", from_), as_json=json)
+
+
+@task(name="processes", help=_FROM | _JSON)
+def gpu_processes(c: Context, from_: str | None = None, json: bool = False) -> None:
+    """Show who is on which GPU."""
+    from paddock.gpu import command
+
+    command.processes(optional_path("from", from_), as_json=json)
+
+
+@task(name="topology", help=_FROM | _JSON)
+def gpu_topology(c: Context, from_: str | None = None, json: bool = False) -> None:
+    """Show how the GPUs reach each other: the matrix and a picture."""
+    from paddock.gpu import command
+
+    command.topology(optional_path("from", from_), as_json=json)
+
+
+@task(
+    name="allocate",
+    help=_WANTED
+    | {
+        "owner": "the pid that the lease lives as long as; by default the process that called this",
+        "ttl": "seconds that the lease lives, whoever its owner is",
+        "wait": "seconds to wait for GPUs that others have",
+    }
+    | _JSON,
+)
+def gpu_allocate(
+    c: Context,
+    gpus: int = 1,
+    min_memory: float = 0.0,
+    max_utilisation: float = 100.0,
+    prefer: str = "",
+    exclude: str = "",
+    max_power: float = 0.0,
+    workload: str = "",
+    share: float = 0.0,
+    near: str = "",
+    uuids: str = "",
+    mig: str = "",
+    owner: int = 0,
+    ttl: float = 0.0,
+    wait: float = 0.0,
+    json: bool = False,
+) -> None:
+    """Lease GPUs; prints the variables that show a program what it was given: eval "$(paddock gpu.allocate)"."""
+    from paddock.gpu import command
+
+    request = command.request(
+        gpus=gpus,
+        min_memory=min_memory,
+        max_utilisation=max_utilisation,
+        prefer=prefer,
+        exclude=exclude,
+        max_power=max_power,
+        workload=workload,
+        share=share,
+        near=near,
+        uuids=uuids,
+        mig=mig,
+    )
+    command.allocate(request, owner=owner or None, ttl=ttl or None, wait=wait, as_json=json)
+
+
+@task(name="deallocate", help={"leases": "ids of leases or UUIDs of GPUs, with commas between"} | _JSON)
+def gpu_deallocate(c: Context, leases: str = "", json: bool = False) -> None:
+    """Give leased GPUs back; by default those that this shell was given."""
+    from paddock.gpu import command
+
+    command.deallocate(leases, as_json=json)
+
+
+@task(name="leases", help=_JSON)
+def gpu_leases(c: Context, json: bool = False) -> None:
+    """List who has which GPUs."""
+    from paddock.gpu import command
+
+    command.leases(as_json=json)
+
+
+@task(name="run", help=_WANTED | {"wait": "seconds to wait for GPUs that others have"})
+def gpu_run(
+    c: Context,
+    gpus: int = 1,
+    min_memory: float = 0.0,
+    max_utilisation: float = 100.0,
+    prefer: str = "",
+    exclude: str = "",
+    max_power: float = 0.0,
+    workload: str = "",
+    share: float = 0.0,
+    near: str = "",
+    uuids: str = "",
+    mig: str = "",
+    wait: float = 0.0,
+) -> None:
+    """Run a program on GPUs that are its own until it ends: gpu.run --gpus 1 -- python train.py."""
+    from paddock.gpu import command
+    from paddock.gpu.run import run
+
+    # Invoke joins what stands after -- into one text, and words with spaces would fall apart.
+    words = sys.argv[sys.argv.index("--") + 1 :] if "--" in sys.argv else []
+    request = command.request(
+        gpus=gpus,
+        min_memory=min_memory,
+        max_utilisation=max_utilisation,
+        prefer=prefer,
+        exclude=exclude,
+        max_power=max_power,
+        workload=workload,
+        share=share,
+        near=near,
+        uuids=uuids,
+        mig=mig,
+    )
+    status = run(words, request, wait=wait)
+    if status:
+        raise Exit(code=status)
