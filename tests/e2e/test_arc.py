@@ -205,15 +205,6 @@ def test_a_listener_of_runners_that_are_gone_is_made_anew(idle: World) -> None:
     assert idle.completed(idle.push())["result"] == "succeeded"
 
 
-def test_a_job_on_a_spot_node_that_is_taken_back_fails_and_leaves_an_empty_pool(idle: World) -> None:
-    job = idle.push(seconds=600)
-    until(lambda: idle.github.job(job)["state"] == "running", "the job runs")
-    nodes.shrink(idle.api, idle.gpu_nodes())
-
-    assert idle.completed(job)["result"] == "failed"
-    until(idle.empty, "the pool returns to zero")
-
-
 def test_programs_end_with_the_process_that_runs_them_and_come_back(idle: World) -> None:
     processes = [*idle.program(arc_programs.LISTENER), *idle.program(arc_programs.MANAGER)]
     assert len(processes) == 3, "a listener, and two controllers of which one leads"
