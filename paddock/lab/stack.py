@@ -90,13 +90,17 @@ def applied(
     graph = graph or plan_graph(stack)
     held, served = overlaid(lab, stack, graph, github=github)
     made = engine(lab, held, root=root)
+    begun = made.state / f"{stack.name}.begun"
     with state.alone(lab.folder):
         with progress.step("stack"):
-            if made.exists:
+            if begun.exists() and made.exists:
                 recover(made)
+            made.state.mkdir(parents=True, exist_ok=True)
+            begun.touch()
             _prepare(made, held)
         with progress.step(f"pulumi up of {stack.name}, {len(graph.resources)} resources") as tell:
             result = made.up(_counter(tell, len(graph.resources)))
+        begun.unlink()
     states = made.export()
     outputs = next(each.outputs for each in states.values() if each.type == "pulumi:pulumi:Stack")
     return Outcome(
