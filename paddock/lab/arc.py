@@ -25,6 +25,9 @@ from paddock.lab.listener import Listener
 from paddock.lab.runner_sets import ID, KIND, VERSION
 
 NAME = "arc"
+_PROTECTION = "actions.github.com/cleanup-protection"
+_RBAC = "rbac.authorization.k8s.io/v1"
+_KEPT = ((_RBAC, "RoleBinding"), (_RBAC, "Role"), ("v1", "ServiceAccount"), ("v1", "Secret"))
 LOOK_SECONDS = 0.5
 REFUSED_SECONDS = 2.0
 """Until a pod that the API server refused, such as for a quota, is tried again. ARC takes 30."""
@@ -207,11 +210,27 @@ class Controller:
             for pod in self.api.list("v1", "Pod", meta["namespace"], labelSelector=runner_sets.selector(runner_set)):
                 self.api.delete(pod, grace_seconds=0)
             actions.delete_set(int(number))
+            self._release(meta)
             beside.say(f"{meta['namespace']}/{meta['name']} is no scale set any more")
         self.served.pop(meta["uid"], None)
         left = [each for each in meta.get("finalizers") or [] if each != runner_sets.FINALIZER]
         if left != (meta.get("finalizers") or []):
             self._mark(runner_set, {"finalizers": left})
+
+    def _release(self, meta: Object) -> None:
+        """Lets go of what the real chart keeps until the controller is done with the set: roles, accounts, a secret."""
+        told = meta.get("annotations") or {}
+        names = {name for key, name in told.items() if key.startswith("actions.github.com/cleanup-")}
+        if not names:
+            return
+        for version, kind in _KEPT:
+            for each in self.api.list(version, kind, meta["namespace"]):
+                held = each["metadata"].get("finalizers") or []
+                if each["metadata"]["name"] in names and _PROTECTION in held:
+                    self._mark(
+                        {"apiVersion": version, "kind": kind, **each},
+                        {"finalizers": [f for f in held if f != _PROTECTION]},
+                    )
 
     def _actions(self, runner_set: Object) -> Actions:
         spec, namespace = runner_set["spec"], runner_set["metadata"]["namespace"]

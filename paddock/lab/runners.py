@@ -23,6 +23,8 @@ from paddock.lab.runner_sets import RUNNER_LABEL
 
 NAME = "runners"
 LOOK_SECONDS = 0.3
+GOODBYE_SECONDS = 1
+"""From the end of a job to that of its runner's pod."""
 ENDS_AFTER = "lab.paddock.dev/ends-after"
 """Annotation of a pod: how long it works. See stages.yaml."""
 
@@ -78,9 +80,12 @@ class Programs:
                 self._end(pod)
             elif job and template:
                 self._steer(pod, template, job)
-            elif job and ENDS_AFTER not in (pod["metadata"].get("annotations") or {}):
+            elif job and fresh:
                 beside.say(f"{name} has job {job['id']}, for {job['seconds']:g} s")
-                self.api.patch(pod, {"metadata": {"annotations": _works(job)}})
+            elif job and time.time() >= _since(job) + job["seconds"]:
+                # GitHub first: ARC puts another runner in the place of one that ends while its job still counts.
+                self.github.ended(name, "succeeded")
+                self._end(pod)
 
     def _steer(self, runner: Object, template: str, job: Object) -> None:
         """A runner whose job has a pod of its own makes that pod, and is over when it is."""
@@ -100,10 +105,16 @@ class Programs:
         """The runner's program is over, and takes the job's own pod along."""
         for pod in self.api.list("v1", "Pod", labelSelector=f"{workflow_pods.OF_RUNNER}={runner['metadata']['name']}"):
             self.api.delete(pod, grace_seconds=0)
-        self.api.patch(runner, {"status": {"phase": "Succeeded"}}, "status")
+        # kwok ends its containers too, which ARC looks at.
+        self.api.patch(runner, {"metadata": {"annotations": {ENDS_AFTER: f"{GOODBYE_SECONDS}s"}}})
 
     def _facts(self, pod: Object) -> Object:
         return facts(pod, self.api.find("v1", "Node", pod["spec"]["nodeName"]))
+
+
+def _since(job: Object) -> float:
+    """When a job began to run, in seconds since 1970."""
+    return float(next(each["at"] for each in job["history"] if each["state"] == "running"))
 
 
 def _works(job: Object) -> dict[str, str]:

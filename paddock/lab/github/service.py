@@ -235,7 +235,9 @@ class Service:
 
     def remove_runner(self, number: int) -> None:
         with self._changes:
-            runner = self._runner(number)
+            runner = next((each for each in self._world.runners.values() if each.id == number), None)
+            if runner is None:
+                return  # ARC removes runners that GitHub has forgotten, and takes any other answer for a failure
             if runner.job is not None and self._job(runner.job).state == RUNNING:
                 told = f"Runner {runner.name} is currently running a job and cannot be deleted."
                 raise Refused(400, "GitHub.DistributedTask.WebApi.JobStillRunningException", told)
