@@ -227,7 +227,7 @@ def _lanes(gpu: Gpu, best: int, inventory: Inventory) -> int:
         return min(best, int(narrow.value))
     if known(gpu):
         return best
-    return max(one.pcie.width or 0 for one in inventory.usable if one.name == gpu.name)
+    return max(one.pcie.width or 0 for one in inventory.gpus if one.name == gpu.name)
 
 
 def _processes(gpu: Gpu, around: Around) -> Iterator[Finding]:

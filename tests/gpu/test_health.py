@@ -240,8 +240,8 @@ def test_every_inventory_gets_a_verdict_that_json_can_tell(inventory: Inventory,
 @pytest.mark.parametrize(("profile", "verdict", "action"), [
     ("8xh100", "healthy", "none"), ("16xa100", "healthy", "none"), ("mig", "healthy", "none"),
     ("mixed", "healthy", "none"), ("535", "healthy", "none"), ("t4", "healthy", "none"),
-    ("rtx 4090", "healthy", "none"), ("vera z9", "healthy", "none"), ("remap-pending", "degraded", "reset"), ("thermal", "degraded", "none"),
-    ("lost", "unhealthy", "reboot"), ("none", "unknown", "none"),
+    ("rtx 4090", "healthy", "none"), ("vera z9", "healthy", "none"), ("remap-pending", "degraded", "reset"),
+    ("thermal", "degraded", "none"), ("lost", "unhealthy", "reboot"), ("none", "unknown", "none"),
 ])  # fmt: skip
 def test_made_up_drivers(
     driver: Callable[[str], Driver], tmp_path: Path, profile: str, verdict: str, action: str

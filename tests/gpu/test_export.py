@@ -1,0 +1,306 @@
+"""The metrics: text that Prometheus takes, by the names that dashboards ask for, and never more than the driver bears.
+
+prometheus_client is not among what the tests install, so the text is parsed here by the format's own rules.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+
+from paddock.gpu import detect
+from paddock.gpu.errors import GpuInputError
+from paddock.gpu.export import Exporter, Server, write
+from paddock.gpu.health import VERDICTS, judge
+from paddock.gpu.metrics import METRICS, render
+from paddock.gpu.model import Gpu, Inventory, Machine
+from paddock.gpu.xid import XidEvent
+from tests.gpu.test_document import any_of
+from tests.gpu.test_xid import GSP, kernel
+from tests.support.nvml import Driver, box
+
+DASHBOARD = ["DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_GPU_UTIL",
+             "DCGM_FI_DEV_FB_USED"]  # fmt: skip
+"""What NVIDIA's own Grafana dashboard asks for, but for the profiling counters that only DCGM has."""
+
+_NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
+_LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\[\\"n])*)"(?:,|$)')
+_SAMPLE = re.compile(rf"({_NAME})(?:\{{(.*)\}})? (\S+)")
+
+
+@dataclass
+class Family:
+    kind: str = "untyped"
+    help: str = ""
+    samples: list[tuple[dict[str, str], float]] = field(default_factory=list)
+
+
+def parse(text: str) -> dict[str, Family]:
+    """Prometheus's text format 0.0.4, strictly: every family has HELP and TYPE, once and before its samples, its
+    samples stand together, no label set comes twice, and the last line ends.
+    """
+    assert text == "" or text.endswith("\n")
+    found: dict[str, Family] = {}
+    current = None
+    for line in text.split("\n")[:-1]:
+        if match := re.fullmatch(rf"# HELP ({_NAME}) (.+)", line):
+            current = match[1]
+            assert current not in found, f"{current} comes twice"
+            found[current] = Family(help=match[2])
+        elif match := re.fullmatch(rf"# TYPE ({_NAME}) (counter|gauge|histogram|summary|untyped)", line):
+            assert match[1] == current
+            assert not found[match[1]].samples
+            assert found[match[1]].kind == "untyped"
+            found[match[1]].kind = match[2]
+        else:
+            match = _SAMPLE.fullmatch(line)
+            assert match, line
+            assert match[1] == current, f"{match[1]} outside its family"
+            labels, rest = {}, match[2] or ""
+            while rest:
+                label = _LABEL.match(rest)
+                assert label, rest
+                assert label[1] not in labels
+                labels[label[1]] = re.sub(r"\\(.)", lambda escape: {"n": "\n"}.get(escape[1], escape[1]), label[2])
+                rest = rest[label.end() :]
+            value = float(match[3])
+            assert not math.isnan(value)
+            family = found[match[1]]
+            assert labels not in [known for known, _ in family.samples]
+            family.samples.append((labels, value))
+    for name, family in found.items():
+        assert family.samples, f"{name} has no samples"
+        assert family.kind != "untyped"
+    return found
+
+
+@pytest.fixture
+def eight(driver: Callable[[Driver], Driver]) -> Driver:
+    return driver(Driver(box("H100", 8, utilisation=(87, 40), used_mib=40_000)))
+
+
+def test_a_dashboard_made_for_dcgm_exporter_finds_what_it_asks_for(eight: Driver) -> None:
+    found = parse(render(detect.inventory()))
+    for name in DASHBOARD:
+        assert len(found[name].samples) == 8
+    labels, value = found["DCGM_FI_DEV_GPU_UTIL"].samples[1]
+    gpu = detect.inventory().gpus[1]
+    assert value == 87
+    assert labels == {
+        "gpu": "1", "UUID": gpu.uuid, "pci_bus_id": "00000000:0C:00.0", "device": "nvidia1",
+        "modelName": "NVIDIA H100 80GB HBM3", "Hostname": os.uname().nodename, "hostname": os.uname().nodename,
+    }  # fmt: skip
+
+
+def test_values_are_in_the_units_that_the_names_promise(eight: Driver) -> None:
+    found = parse(render(detect.inventory()))
+    values = {name: family.samples[0][1] for name, family in found.items()}
+    assert values["DCGM_FI_DEV_POWER_USAGE"] == pytest.approx(71.432)
+    assert values["DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"] == 5_400_000_123
+    assert values["DCGM_FI_DEV_FB_USED"] == 40_000
+    assert values["DCGM_FI_DEV_FB_TOTAL"] == 81_559
+    assert values["DCGM_FI_DEV_CLOCKS_EVENT_REASONS"] == 1
+    assert {name for name, family in found.items() if family.kind == "counter"} == {
+        "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL",
+        "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL", "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS",
+        "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS",
+    }  # fmt: skip
+
+
+def test_health_is_a_state_set_of_each_gpu_and_of_the_machine(driver: Callable[[str], Driver]) -> None:
+    driver("lost")
+    inventory = detect.inventory()
+    found = parse(render(inventory, judge(inventory)))
+    states = {
+        int(labels["gpu"]): labels["state"] for labels, value in found["paddock_gpu_health"].samples if value == 1
+    }
+    assert states == {n: "unhealthy" if n == 2 else "healthy" for n in range(8)}
+    assert len(found["paddock_gpu_health"].samples) == 8 * len(VERDICTS)
+    assert {labels["state"]: value for labels, value in found["paddock_node_health"].samples} == {
+        "healthy": 0, "degraded": 0, "unknown": 0, "unhealthy": 1,
+    }  # fmt: skip
+    assert len(found["DCGM_FI_DEV_GPU_UTIL"].samples) == 7
+
+
+def test_what_is_not_known_is_not_told(driver: Callable[[str], Driver]) -> None:
+    driver("t4")
+    found = parse(render(detect.inventory()))
+    assert "DCGM_FI_DEV_MEMORY_TEMP" not in found
+    assert "DCGM_FI_DEV_ROW_REMAP_FAILURE" not in found
+
+
+def test_the_memory_of_mig_parts_is_told_under_the_labels_of_dcgm(driver: Callable[[str], Driver]) -> None:
+    driver("mig")
+    found = parse(render(detect.inventory()))
+    parts = [labels for labels, _ in found["DCGM_FI_DEV_FB_USED"].samples if "GPU_I_ID" in labels]
+    assert len(parts) == 7
+    assert {one["GPU_I_PROFILE"] for one in parts} == {"1g.10gb"}
+    assert len(found["DCGM_FI_DEV_GPU_UTIL"].samples) == 1
+
+
+def test_the_last_xid_is_told(eight: Driver) -> None:
+    when = datetime(2026, 11, 20, tzinfo=UTC)
+    events = [XidEvent(code, "0000:0c:00.0", when, "") for code in (31, 119)]
+    (sample,) = parse(render(detect.inventory(), xids=events))["DCGM_FI_DEV_XID_ERRORS"].samples
+    assert (sample[0]["gpu"], sample[1]) == ("1", 119)
+
+
+def test_a_machine_without_gpus_still_has_a_verdict() -> None:
+    nothing = Inventory("2026-11-20T10:00:00Z", Machine("node", "linux", "x86_64"), "none", reason="There is none.")
+    assert render(nothing) == ""
+    assert list(parse(render(nothing, judge(nothing)))) == ["paddock_node_health"]
+
+
+@pytest.mark.parametrize("name", ['a "quoted" name', "back\\slash", "two\nlines", "", "ü \u2028", "a{b}"])
+def test_names_are_escaped(name: str) -> None:
+    gpu = Gpu(0, "GPU-0", name, "nvidia", persistence=True)
+    inventory = Inventory("", Machine(name, "linux", "x86_64"), "nvml", (gpu,))
+    ((labels, _),) = parse(render(inventory))["DCGM_FI_DEV_PERSISTENCE_MODE"].samples
+    assert (labels["modelName"], labels["Hostname"]) == (name, name)
+
+
+@settings(max_examples=40, deadline=None)
+@given(any_of(Inventory).filter(lambda made: len({gpu.index for gpu in made.gpus}) == len(made.gpus)))
+def test_every_inventory_is_told_in_the_format(inventory: Inventory) -> None:
+    parse(render(inventory, judge(inventory)))
+
+
+# --- the file
+
+
+def test_the_file_is_replaced_in_one_step_and_everybody_may_read_it(tmp_path: Path) -> None:
+    path = tmp_path / "paddock.prom"
+    write(path, "old 1\n")
+    before = path.stat().st_ino
+    with path.open() as still_open:
+        write(path, "new 2\n")
+        assert still_open.read() == "old 1\n"
+    assert path.read_text() == "new 2\n"
+    assert path.stat().st_ino != before
+    assert path.stat().st_mode & 0o777 == 0o644
+    assert os.listdir(tmp_path) == ["paddock.prom"]
+
+
+@pytest.mark.parametrize(("where", "message"), [
+    ("paddock.txt", r"no file that node_exporter reads(.|\n)*paddock\.prom"),
+    ("nowhere/paddock.prom", r"cannot write .*: No such file or directory"),
+    ("folder.prom", r"cannot write .*: Is a directory"),
+])  # fmt: skip
+def test_a_file_that_cannot_be_written_is_said(tmp_path: Path, where: str, message: str) -> None:
+    (tmp_path / "folder.prom").mkdir()
+    with pytest.raises(GpuInputError, match=message):
+        write(tmp_path / where, "x 1\n")
+    assert os.listdir(tmp_path) == ["folder.prom"]
+
+
+# --- over HTTP
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def serving(tmp_path: Path) -> Iterator[Callable[[], Server]]:
+    servers: list[Server] = []
+
+    def serve() -> Server:
+        server = Server(Exporter(root=tmp_path, run=lambda command: None), port=0)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        servers.append(server)
+        return server
+
+    yield serve
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def get(server: Server, path: str = "/metrics") -> tuple[int, str, str]:
+    try:
+        with urllib.request.urlopen(server.url.replace("/metrics", path), timeout=20) as reply:
+            return reply.status, reply.headers["Content-Type"], reply.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.headers["Content-Type"], error.read().decode()
+
+
+def test_prometheus_scrapes_it(eight: Driver, serving: Callable[[], Server]) -> None:
+    server = serving()
+    status, kind, text = get(server)
+    assert (status, kind) == (200, "text/plain; version=0.0.4; charset=utf-8")
+    assert {*DASHBOARD, "paddock_gpu_health"} < set(parse(text))
+    assert get(server, "/healthz") == (200, "text/plain; charset=utf-8", "ok\n")
+    assert get(server, "/")[0] == 404
+    assert server.server_address[0] == "127.0.0.1"
+
+
+def test_however_many_scrape_the_driver_is_asked_once_a_second(eight: Driver) -> None:
+    clock = Clock()
+    exporter = Exporter(log=False, clock=clock)
+    exporter.text()
+    asked = sum(eight.calls.values())
+    threads = [threading.Thread(target=exporter.text) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(eight.calls.values()) == asked
+    clock.now = 1.0
+    eight.cards[0].utilisation = (3, 0)
+    assert parse(exporter.text())["DCGM_FI_DEV_GPU_UTIL"].samples[0][1] == 3
+    assert asked < sum(eight.calls.values()) < asked + 8 * 20
+
+
+def test_what_changes_in_days_is_looked_at_again_within_minutes(eight: Driver, tmp_path: Path) -> None:
+    clock = Clock()
+    exporter = Exporter(clock=clock, root=kernel(tmp_path))
+    assert parse(exporter.text())["DCGM_FI_DEV_ROW_REMAP_PENDING"].samples[5][1] == 0
+    eight.cards[5].remapped = (0, 1, 1, 0)
+    eight.cards[5].dead_links = frozenset({3})
+    eight.cards[0].recovery = None
+    (tmp_path / "dev/kmsg").write_text(f"4,1,7000000,-;{GSP}\n")
+    clock.now = 61.0
+    found = parse(exporter.text())
+    assert found["DCGM_FI_DEV_ROW_REMAP_PENDING"].samples[5][1] == 1
+    assert found["DCGM_FI_DEV_XID_ERRORS"].samples[0][1] == 119
+    states = [(labels["gpu"], labels["state"]) for labels, value in found["paddock_gpu_health"].samples if value]
+    assert ("5", "degraded") in states
+    assert ("0", "unhealthy") in states
+
+
+def test_without_gpus_it_goes_on_and_says_so(driver: Callable[[str], Driver], serving: Callable[[], Server]) -> None:
+    driver("none")
+    server = serving()
+    status, _, text = get(server, "/healthz")
+    assert status == 503
+    assert "GPU" in text
+    assert get(server)[0] == 200
+
+
+def test_a_port_that_is_taken_or_is_none_is_refused() -> None:
+    taken = r"cannot listen on 127\.0\.0\.1:\d+: Address already in use"
+    with Server(Exporter(), port=0) as server, pytest.raises(GpuInputError, match=taken):
+        Server(Exporter(), port=server.server_port)
+    with pytest.raises(GpuInputError, match=r"cannot listen on 127\.0\.0\.1:99999"):
+        Server(Exporter(), port=99999)
+
+
+def test_every_metric_has_a_name_of_dcgm() -> None:
+    assert all(re.fullmatch(r"DCGM_FI_DEV_[A-Z_]+", metric.name) for metric in METRICS)
+    assert len({metric.name for metric in METRICS}) == len(METRICS)
