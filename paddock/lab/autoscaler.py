@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -84,12 +85,38 @@ class Autoscaler:
         for name in decision.grow:
             self._ask(nodes.group_named(self.groups, name), now)
             _say(f"{name}: one node more")
+        for each in all_pods:
+            if pods.name(each) in decision.served:
+                self._tell(each, f"pod triggered scale-up of {decision.served[pods.name(each)]}")
         for name in decision.shrink:
             self._give_back(next(node for node in seen if node["metadata"]["name"] == name))
         for pod, why in decision.unserved.items():
             if self.told.get(pod) != why:
                 _say(f"{pod} waits: {why}")
         self.told = dict(decision.unserved)
+
+    def _tell(self, pod: Object, message: str) -> None:
+        """The event that cluster-autoscaler writes of a pod that it buys a node for."""
+        meta = pod["metadata"]
+        self.api.create(
+            {
+                "apiVersion": "v1",
+                "kind": "Event",
+                "metadata": {"generateName": f"{meta['name']}.", "namespace": meta["namespace"]},
+                "involvedObject": {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    **{key: meta[key] for key in ("name", "namespace", "uid")},
+                },
+                "type": "Normal",
+                "reason": "TriggeredScaleUp",
+                "message": message,
+                "eventTime": datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
+                "action": "ScaleUp",
+                "reportingComponent": "cluster-autoscaler",
+                "reportingInstance": "paddock-lab",
+            }
+        )
 
     def _ask(self, group: Group, now: float) -> None:
         self.booting.append(Booting(group, now, now + group.boot_seconds))

@@ -87,6 +87,8 @@ class Decision:
 
     grow: tuple[str, ...] = ()
     """Names of groups, once for each node that they buy."""
+    served: Mapping[str, str] = field(default_factory=dict)
+    """Pods for which a node is bought -> its group."""
     shrink: tuple[str, ...] = ()
     """Nodes that are given back."""
     unserved: Mapping[str, str] = field(default_factory=dict)
@@ -134,20 +136,25 @@ def decide(
     room += [_room_in(group, daemonsets) for group in coming]
     room += [_room_in(by_name[name], daemonsets) for name in booting if name in by_name]
     grow: list[str] = []
+    bought: dict[int, str] = {}
 
     def buy(group: Group) -> _Room:
         grow.append(group.name)
         sizes[group.name] += 1
         room.append(_room_in(group, daemonsets))
+        bought[id(room[-1])] = group.name
         return room[-1]
 
     for group in managed:
         while sizes[group.name] < group.min and group.name not in without:
             buy(group)
-    unserved = {}
+    served, unserved = {}, {}
     for pod in sorted(filter(pods.waits_for_room, all_pods), key=_urgency):
         asked = pods.requests(pod)
-        if any(each.take(pod, asked) for each in room):
+        taken = next((each for each in room if each.take(pod, asked)), None)
+        if taken is not None:
+            if id(taken) in bought:
+                served[pods.name(pod)] = bought[id(taken)]
             continue
         could = [group for group in managed if _room_in(group, daemonsets).take(pod, asked)]
         why = {
@@ -158,12 +165,13 @@ def decide(
         chosen = next((group for group in could if group.name not in why), None)
         if chosen:
             buy(chosen).take(pod, asked)
+            served[pods.name(pod)] = chosen.name
         else:
             told = ", ".join(f"{name} {reason}" for name, reason in why.items())
             unserved[pods.name(pod)] = told or "it fits no node group"
     shrink = _idle_for(managed, nodes, idle or {}, now - idle_seconds, sizes)
     # While pods wait for nodes that are about to come, none is given back.
-    return Decision(tuple(grow), () if grow else shrink, unserved)
+    return Decision(tuple(grow), served, () if grow else shrink, unserved)
 
 
 def priority(expander: str, scaling_group: str) -> int:
