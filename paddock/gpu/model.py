@@ -180,6 +180,8 @@ class Gpu:
     reason: str | None = None
     minor: int | None = None
     """The N of /dev/nvidiaN (NVIDIA) or of /dev/dri/renderDN (AMD)."""
+    device_group: int | None = None
+    """The number of the group that may open /dev/kfd (AMD)."""
     pci_address: str | None = None
     """`0000:04:00.0`, as sysfs writes it."""
     pci_device_id: str | None = None

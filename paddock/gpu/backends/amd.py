@@ -99,6 +99,7 @@ class Amd:
             state,  # type: ignore[arg-type]
             reason,
             minor=_render(files.folder),
+            device_group=_group(self._root / "dev/kfd"),
             pci_address=address,
             pci_device_id=f"1002:{(files.text('device') or '0x').removeprefix('0x')}",
             serial=files.text("serial_number"),
@@ -235,6 +236,13 @@ def _told(amdsmi: Any, handle: Any) -> dict[str, Any]:
 def _render(folder: Path) -> int | None:
     found = next(iter(sorted((folder / "drm").glob("renderD*"))), None)
     return int(found.name.removeprefix("renderD")) if found else None
+
+
+def _group(path: Path) -> int | None:
+    try:
+        return path.stat().st_gid
+    except OSError:
+        return None
 
 
 def _memory(total: int, used: int) -> Memory:

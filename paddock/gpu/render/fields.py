@@ -1,0 +1,173 @@
+"""The fields of the older GPU connector, by the names that it gave them.
+
+Each is one of these for a renderer; `of` reads them from JSON. What a field becomes is told in docs/gpu-rendering.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar, get_args
+
+from paddock.gpu.render.problems import one_of, wrong
+
+_Read = Callable[[str, Any], Any]
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise wrong(f"{name} is {value!r}", "true or false")
+    return value
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise wrong(f"{name} is {value!r}", "text")
+    return value.strip()
+
+
+def _count(name: str, value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise wrong(f"{name} is {value!r}", "a whole number")
+    return value
+
+
+def _counts(name: str, value: Any) -> tuple[int, ...]:
+    return tuple(_count(f"{name}[{place}]", one) for place, one in enumerate(_list(name, value)))
+
+
+def _texts(name: str, value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):  # compute,utility
+        value = [one for one in value.split(",") if one.strip()]
+    return tuple(_text(f"{name}[{place}]", one) for place, one in enumerate(_list(name, value)))
+
+
+def _labels(name: str, value: Any) -> Mapping[str, str]:
+    if not isinstance(value, Mapping):
+        raise wrong(f"{name} is {value!r}", "names and values")
+    return {_text(f"a name in {name}", key): _text(f"{name}.{key}", one) for key, one in value.items()}
+
+
+def _tolerations(name: str, value: Any) -> tuple[Toleration, ...]:
+    return tuple(_toleration(f"{name}[{place}]", one) for place, one in enumerate(_list(name, value)))
+
+
+def _list(name: str, value: Any) -> Sequence[Any]:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise wrong(f"{name} is {value!r}", "a list")
+    return value
+
+
+def _named(name: str, read: _Read, default: Any) -> Any:
+    return field(default=default, metadata={"name": name, "read": read})
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """As Kubernetes has it; None and "" are left out."""
+
+    key: str = _named("key", _text, "")
+    operator: str = _named("operator", _text, "")
+    value: str = _named("value", _text, "")
+    effect: str = _named("effect", _text, "")
+    seconds: int | None = _named("tolerationSeconds", _count, None)
+
+    def kubernetes(self) -> dict[str, Any]:
+        found = {one.metadata["name"]: getattr(self, one.name) for one in fields(self)}
+        return {name: value for name, value in found.items() if value not in ("", None)}
+
+
+@dataclass(frozen=True, slots=True)
+class Docker:
+    enabled: bool = _named("Enabled", _flag, True)
+    runtime: str = _named("Runtime", _text, "")
+    gpu_ids: tuple[int, ...] = _named("GPUIDs", _counts, ())
+    all: bool = _named("All", _flag, False)
+    capabilities: tuple[str, ...] = _named("Capabilities", _texts, ())
+    memory: str = _named("Memory", _text, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Kubernetes:
+    """A Limit or Request of 0 is one that is not given."""
+
+    enabled: bool = _named("Enabled", _flag, True)
+    resource_name: str = _named("ResourceName", _text, "")
+    limit: int = _named("Limit", _count, 0)
+    request: int = _named("Request", _count, 0)
+    node_selector: Mapping[str, str] = field(
+        default_factory=dict, metadata={"name": "NodeSelector", "read": _labels}, hash=False
+    )
+    tolerations: tuple[Toleration, ...] = _named("Tolerations", _tolerations, ())
+    runtime_class: str = _named("RuntimeClass", _text, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Proxmox:
+    enabled: bool = _named("Enabled", _flag, True)
+    pci_devices: tuple[str, ...] = _named("PCIDevices", _texts, ())
+    gpu_ids: tuple[int, ...] = _named("GPUIDs", _counts, ())
+    vfio: bool = _named("VFIO", _flag, True)
+    primary: bool = _named("Primary", _flag, False)
+    rombar: bool = _named("ROMBAR", _flag, True)
+    x_vga: bool = _named("X_VGA", _flag, False)
+
+
+@dataclass(frozen=True, slots=True)
+class Connector:
+    """What holds for every target. `max_gpus_per_task` 0 is the limit of the environment."""
+
+    nvidia_smi_path: str = _named("NvidiaSMIPath", _text, "")
+    docker_runtime: str = _named("DockerRuntime", _text, "")
+    cuda_version: str = _named("CUDAVersion", _text, "")
+    enable_monitoring: bool = _named("EnableMonitoring", _flag, False)
+    max_gpus_per_task: int = _named("MaxGPUsPerTask", _count, 0)
+
+
+Fields = Docker | Kubernetes | Proxmox
+_Kind = TypeVar("_Kind", bound=Fields | Connector | Toleration)
+
+
+def of(kind: type[_Kind], given: Mapping[str, Any]) -> _Kind:
+    """From the older connector's names and values; null is a value that is not given. Raises GpuInputError."""
+    return _read(kind, given, f"{kind.__name__} has")
+
+
+def names(kind: type[Any]) -> tuple[str, ...]:
+    """What the older connector calls the fields of one of these."""
+    return tuple(one.metadata["name"] for one in fields(kind))
+
+
+def is_fields(kind: object) -> bool:
+    return kind in get_args(Fields)
+
+
+def _toleration(name: str, given: Any) -> Toleration:
+    if isinstance(given, Toleration):
+        return given
+    if not isinstance(given, Mapping):
+        raise wrong(f"{name} is {given!r}", "key, operator, value and effect")
+    # Kubernetes writes `key`, the older connector `Key`.
+    made = _read(Toleration, {str(key)[:1].lower() + str(key)[1:]: one for key, one in given.items()}, f"{name} has")
+    if made.operator not in ("", "Exists", "Equal"):
+        raise wrong(f"{name}.operator is {made.operator!r}", "Exists or Equal")
+    if made.effect not in ("", "NoSchedule", "PreferNoSchedule", "NoExecute"):
+        raise wrong(f"{name}.effect is {made.effect!r}", "NoSchedule, PreferNoSchedule or NoExecute")
+    if made.operator == "Exists" and made.value:
+        raise wrong(f"{name} has a value", "none, since Exists takes every value", "use Equal, or leave value out")
+    if made.operator != "Exists" and not made.key:
+        raise wrong(f"{name} has no key", "a key", "Exists without a key tolerates everything, if that is meant")
+    if made.seconds is not None and made.effect != "NoExecute":
+        raise wrong(f"{name} has tolerationSeconds", "effect NoExecute with it")
+    return made
+
+
+def _read(kind: type[_Kind], given: Mapping[str, Any], prefix: str) -> _Kind:
+    known = {one.metadata["name"]: one for one in fields(kind)}
+    found = {}
+    for name, value in given.items():
+        if name not in known:
+            raise wrong(f"{prefix} no {name!r}", one_of(str(name), known))
+        if value is not None:
+            found[known[name].name] = known[name].metadata["read"](name, value)
+    return kind(**found)

@@ -1,0 +1,142 @@
+"""PCI cards and their IOMMU groups, by sysfs below a `root`: whether a card can be given away by itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from paddock.gpu.errors import GpuError
+from paddock.gpu.render.problems import wrong
+
+_ADDRESS = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([0-9a-f]{2})(?:\.([0-7]))?", re.IGNORECASE)
+_BRIDGES = ("0600", "0604")
+"""Of a host and of PCIe: they stay with the host, and no group is shared by them."""
+_VGA, _AUDIO = "0300", "0403"
+_GPU_CLASSES = ("03", "12")
+"""Displays, and what only computes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """One function of a card, `0000:01:00.0`. `id` and `subsystem` are `10de:2330`."""
+
+    address: str
+    id: str
+    kind: str
+    """The PCI class and subclass, `0300`."""
+    subsystem: str | None
+    driver: str | None
+    group: int | None
+    boot_display: bool
+
+    def __str__(self) -> str:
+        return f"{self.address} ({self.id}, class {self.kind}{f', driver {self.driver}' if self.driver else ''})"
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """All functions of one slot; the first is the GPU itself."""
+
+    slot: str
+    functions: tuple[Function, ...]
+
+    @property
+    def gpu(self) -> Function:
+        return self.functions[0]
+
+    @property
+    def path(self) -> str:
+        """As Proxmox names it: without a function it is all of them."""
+        return self.slot if len(self.functions) > 1 else self.gpu.address
+
+    @property
+    def draws(self) -> bool:
+        return self.gpu.kind == _VGA
+
+    @property
+    def sounds(self) -> bool:
+        return any(one.kind == _AUDIO for one in self.functions)
+
+
+def slot(address: str) -> str:
+    """`0000:01:00` of `01:00.0`, `0000:01:00.0` or `00000000:01:00`. Raises GpuInputError."""
+    found = _ADDRESS.fullmatch(address.strip())
+    if not found:
+        raise wrong(f"{address!r} is no PCI address", "such as 0000:01:00.0, or 01:00.0")
+    return f"{int(found[1] or '0', 16):04x}:{found[2]}:{found[3]}".lower()
+
+
+def functions(root: Path) -> tuple[Function, ...]:
+    """Every PCI function that is there, in the order of the bus. Raises GpuError where /sys tells of none."""
+    groups = {
+        entry.name: int(entry.parent.parent.name)
+        for entry in (root / "sys/kernel/iommu_groups").glob("*/devices/*")
+        if entry.parent.parent.name.isdecimal()
+    }
+    folder = root / "sys/bus/pci/devices"
+    found = tuple(_function(entry, groups) for entry in sorted(folder.glob("*")))
+    if not found:
+        raise GpuError(
+            f"{folder} tells of no PCI device\n    fix: render on the Proxmox host, or give a copy of its /sys"
+        )
+    return found
+
+
+def card(address: str, every: Sequence[Function]) -> Card:
+    """Raises GpuInputError where there is none, or it is no GPU."""
+    wanted = slot(address)
+    own = tuple(one for one in every if one.address.startswith(f"{wanted}."))
+    gpus = ", ".join(one.address for one in every if one.kind[:2] in _GPU_CLASSES) or "none is there"
+    if not own:
+        raise wrong(f"{address} is no PCI device of this host", gpus, "render on the Proxmox host")
+    if own[0].kind[:2] not in _GPU_CLASSES:
+        raise wrong(f"{own[0]} is no GPU", gpus)
+    return Card(wanted, own)
+
+
+def refuse_shared(cards: Iterable[Card], every: Sequence[Function]) -> None:
+    """Raises GpuError unless every IOMMU group of the cards holds nothing but these cards and bridges."""
+    cards = tuple(cards)
+    if not any(one.group is not None for one in every):
+        raise GpuError(
+            "the IOMMU is off: /sys/kernel/iommu_groups is empty, so no device can be given to a virtual machine"
+            "\n    fix: switch VT-d or AMD-Vi on in the firmware; with an Intel CPU and a kernel before 6.8 add"
+            " `intel_iommu=on iommu=pt` to the kernel's command line (/etc/kernel/cmdline and `proxmox-boot-tool"
+            " refresh`, or GRUB_CMDLINE_LINUX_DEFAULT in /etc/default/grub and `update-grub`), and reboot"
+        )
+    given = {one.address for each in cards for one in each.functions}
+    for each in cards:
+        for own in each.functions:
+            if own.group is None:
+                raise GpuError(f"{own} has no IOMMU group\n    fix: another slot, below a port that has one")
+            members = [one for one in every if one.group == own.group]
+            others = [one for one in members if one.address not in given and one.kind not in _BRIDGES]
+            if others:
+                raise GpuError(
+                    f"{own} shares IOMMU group {own.group} with {'; '.join(map(str, others))}"
+                    "\n    expected: a group of its own, since a group is given away as a whole"
+                    "\n    fix: put the card into another slot, one of the CPU's own where there is one; if the others"
+                    " are GPUs for the same machine, name them too"
+                )
+
+
+def _function(folder: Path, groups: dict[str, int]) -> Function:
+    def text(name: str) -> str:
+        try:
+            return (folder / name).read_text().strip().removeprefix("0x").lower()
+        except OSError:
+            return ""
+
+    subsystem = (text("subsystem_vendor"), text("subsystem_device"))
+    driver = folder / "driver"
+    return Function(
+        folder.name,
+        f"{text('vendor')}:{text('device')}",
+        text("class")[:4],
+        ":".join(subsystem) if all(subsystem) else None,
+        driver.resolve().name if driver.exists() else None,
+        groups.get(folder.name),
+        text("boot_vga") == "1",
+    )

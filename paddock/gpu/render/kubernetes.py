@@ -1,0 +1,208 @@
+"""A pod that asks for GPUs, and what the device plugin must be told where they are shared or divided."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from paddock.gpu.eligible import Device
+from paddock.gpu.errors import GpuInputError
+from paddock.gpu.render.access import capabilities
+from paddock.gpu.render.fields import Kubernetes, Toleration
+from paddock.gpu.render.order import Order
+from paddock.gpu.render.problems import matching, wrong
+from paddock.gpu.render.rendered import File, Rendered, headed
+
+_DOMAIN = {"nvidia": "nvidia.com", "amd": "amd.com"}
+_NAME = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+_LABEL_NAME = r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
+_LABEL_VALUE = r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?"
+_PLUGIN_NAMESPACE, _PLUGIN = "kube-system", "nvidia-device-plugin-config"
+
+
+def render(
+    order: Order,
+    *,
+    name: str = "gpu",
+    namespace: str = "default",
+    image: str = "ubuntu:24.04",
+    sharing: str = "time-slicing",
+    mig: str = "mixed",
+) -> Rendered:
+    """With a share of memory in the request, `sharing` is time-slicing or mps; `mig` is the plugin's strategy."""
+    for what, value in (("name", name), ("namespace", namespace)):
+        matching(what, value, _NAME, "lower-case letters, digits and dashes, 63 at most")
+    matching("image", image, r"\S+", "the name of an image")
+    for what, value, allowed in (("sharing", sharing, ("time-slicing", "mps")), ("mig", mig, ("mixed", "single"))):
+        if value not in allowed:
+            raise wrong(f"{what} is {value!r}", " or ".join(allowed))
+    fields = order.fields if isinstance(order.fields, Kubernetes) else Kubernetes()
+    notes, warnings = list(order.notes), list(order.warnings)
+    replicas = _replicas(order)
+    limits = _limits(order, fields, mig)
+    renamed = any(one.endswith(".shared") for one in limits)
+    if renamed and replicas is None:
+        raise wrong(f"{next(iter(limits))} is a shared GPU's name", "a share of memory in the request")
+    container: dict[str, Any] = {"name": name, "image": image}
+    environment = _environment(order)
+    if environment:
+        container["env"] = [{"name": key, "value": value} for key, value in environment.items()]
+    if limits:
+        container["resources"] = {"limits": limits}
+    spec: dict[str, Any] = {"restartPolicy": "Never", "containers": [container]}
+    if order.devices:
+        spec |= _placement(order, fields, mig, shared=replicas is not None and not renamed, warnings=warnings)
+        notes.append("Kubernetes chooses the GPU on the node: a pod asks for a number of one kind, not for a UUID.")
+        if any(one.part for one in order.devices) and sum(limits.values()) > 1:
+            warnings.append("Several MIG parts are asked for, and a process can use one of them only.")
+    metadata = {"name": name, "namespace": namespace}
+    files = [_file("pod.yaml", {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})]
+    config = _plugin(order, replicas, sharing, mig, renamed)
+    if config:
+        files.append(_config_map(config))
+        notes.append(
+            f"device-plugin.yaml holds for all GPUs of a node; the plugin's chart takes config.name={_PLUGIN}."
+        )
+        if replicas and sharing == "time-slicing":
+            warnings.append("Time slicing shares time alone: nothing keeps a pod from the memory of another.")
+    return Rendered("kubernetes", tuple(files), tuple(notes), tuple(warnings))
+
+
+def _limits(order: Order, fields: Kubernetes, mig: str) -> dict[str, int]:
+    if not order.devices:
+        return {}
+    domain = _DOMAIN[str(order.vendor)]
+    given = fields.resource_name or order.environ.get("KUBE_GPU_RESOURCE", "").strip()
+    found = Counter(_resource(one, domain, mig) for one in order.devices)
+    if not given:
+        return dict(found)
+    matching("ResourceName", given, _LABEL_NAME, f"a resource, such as {domain}/gpu")
+    if given.partition("/")[0] != domain:
+        if fields.resource_name:
+            raise wrong(f"ResourceName is {given}", f"one of {domain}, whose GPUs these are", "leave ResourceName out")
+        return dict(found)
+    parts = {name for name in found if "/mig-" in name}
+    if given not in parts | {f"{domain}/gpu"} if parts else "/mig-" in given:
+        raise wrong(f"ResourceName is {given}", f"{', '.join(found)}, as these GPUs are divided")
+    return dict(found) if parts else {given: len(order.devices)}
+
+
+def _resource(device: Device, domain: str, mig: str) -> str:
+    if device.part is None or mig == "single":
+        return f"{domain}/gpu"
+    return f"{domain}/mig-{device.part.profile.replace('+', '.')}"
+
+
+def _replicas(order: Order) -> int | None:
+    """In how many the plugin divides a GPU, so that each is at least the share that is wanted."""
+    if order.share is None:
+        return None
+    found = int(1 / order.share + 1e-9)
+    if found < 2:
+        raise wrong(f"a share of {order.share:g} leaves nothing to another pod", "0.5 or less", "leave share out")
+    if order.vendor == "amd":
+        raise GpuInputError(
+            "AMD's device plugin shares no GPU\n    expected: whole GPUs\n    fix: leave share out, or divide the GPU"
+            " by its compute partitions (`amd-smi set --compute-partition`)"
+        )
+    if len(order.devices) > 1:
+        raise wrong(f"{len(order.devices)} shared GPUs", "1: two shares may be of the same GPU", "ask for one")
+    return found
+
+
+def _environment(order: Order) -> Mapping[str, str]:
+    if not order.devices:
+        return {"NVIDIA_VISIBLE_DEVICES": "void"}
+    if order.vendor != "nvidia":
+        return {}
+    wanted = capabilities(order)
+    return {"NVIDIA_DRIVER_CAPABILITIES": ",".join(wanted)} if wanted else {}
+
+
+def _placement(order: Order, fields: Kubernetes, mig: str, *, shared: bool, warnings: list[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if fields.runtime_class:
+        found["runtimeClassName"] = matching("RuntimeClass", fields.runtime_class, _NAME, "a name, such as nvidia")
+    selector = _product(order, mig, shared, warnings)
+    for key, value in fields.node_selector.items():
+        matching("a label in NodeSelector", key, _LABEL_NAME, "a label's name, such as nvidia.com/gpu.present")
+        selector[key] = matching(f"NodeSelector.{key}", value, _LABEL_VALUE, "a label's value")
+    if fields.node_selector.get("accelerator") == "nvidia-tesla-gpu":
+        warnings.append(
+            "accelerator: nvidia-tesla-gpu is no label that anything sets, so the pod waits until somebody does;"
+            ' feature discovery sets nvidia.com/gpu.present: "true" and nvidia.com/gpu.product.'
+        )
+    if selector:
+        found["nodeSelector"] = selector
+    own = Toleration(key=f"{_DOMAIN[str(order.vendor)]}/gpu", operator="Exists", effect="NoSchedule")
+    found["tolerations"] = [one.kubernetes() for one in dict.fromkeys((own, *fields.tolerations))]
+    return found
+
+
+def _product(order: Order, mig: str, shared: bool, warnings: list[str]) -> dict[str, str]:
+    """The label by which feature discovery tells the model."""
+    if order.vendor != "nvidia":
+        return {}
+    if len({one.name for one in order.inventory.gpus if one.name}) > 1:
+        warnings.append("The machine has several models, and its node is labelled by one: the pod may get any of them.")
+        return {}
+    gpu, part = order.devices[0].gpu, order.devices[0].part
+    if not gpu.name:
+        return {}
+    product = re.sub(r"[^A-Za-z0-9._-]", "-", gpu.name)
+    suffix = f"-MIG-{part.profile.replace('+', '.')}" if part and mig == "single" else ""
+    # A plugin that shares without renaming the resource marks the model instead.
+    return {"nvidia.com/gpu.product": f"{product}{suffix}{'-SHARED' if shared else ''}"}
+
+
+def _plugin(order: Order, replicas: int | None, sharing: str, mig: str, renamed: bool) -> dict[str, Any]:
+    parts = any(one.part for one in order.devices)
+    if replicas is None and not parts:
+        return {}
+    found: dict[str, Any] = {"version": "v1", "flags": {"migStrategy": mig if parts else "none"}}
+    if replicas is not None:
+        (resource,) = {_resource(one, "nvidia.com", mig) for one in order.devices}
+        shared: dict[str, Any] = {"resources": [{"name": resource, "replicas": replicas}]}
+        if renamed:
+            shared = {"renameByDefault": True, **shared}
+        if sharing == "mps" and parts:
+            raise wrong("MPS of a MIG part", "one of them", "time-slicing, or leave share out")
+        if sharing == "mps":
+            found["sharing"] = {"mps": shared}
+        else:
+            found["sharing"] = {"timeSlicing": {"failRequestsGreaterThanOne": True, **shared}}
+    return found
+
+
+def _config_map(config: Mapping[str, Any]) -> File:
+    import yaml
+
+    return _file(
+        "device-plugin.yaml",
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": _PLUGIN, "namespace": _PLUGIN_NAMESPACE},
+            "data": {"default": yaml.safe_dump(dict(config), sort_keys=False)},
+        },
+    )
+
+
+def _file(path: str, body: Mapping[str, Any]) -> File:
+    return headed(path, _yaml(body))
+
+
+def _yaml(body: Mapping[str, Any]) -> str:
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        """Texts of several lines as they are read."""
+
+    def text(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+
+    Dumper.add_representer(str, text)
+    made: str = yaml.dump(dict(body), Dumper=Dumper, sort_keys=False, width=1000)
+    return made

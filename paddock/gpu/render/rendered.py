@@ -1,0 +1,71 @@
+"""What a renderer gives: files, and what must be known of them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import Any
+
+SCHEMA = 1
+
+_HEADER = "# Written by Paddock (sha256 of the rest: {}); an edited file is not overwritten."
+_FOUND = re.compile(rf"^{re.escape(_HEADER).replace(re.escape('{}'), '([0-9a-f]{64})')}\n", re.MULTILINE)
+_KEPT = re.compile(r"^\s*#\s*USER_CUSTOMIZED\s*=\s*true\s*$", re.MULTILINE | re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """`path` is relative to the folder that it is written into, `mode` its permissions."""
+
+    path: str
+    text: str
+    mode: int = 0o644
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """`notes` say what was decided, `warnings` what may not do what was meant."""
+
+    target: str
+    files: tuple[File, ...]
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def text(self, path: str) -> str:
+        """Of the file of that path. Raises KeyError."""
+        return {file.path: file.text for file in self.files}[path]
+
+
+def headed(path: str, body: str, mode: int = 0o644) -> File:
+    """A file in a language with `#` comments, which says whose it is and tells whether it was edited since."""
+    line = _HEADER.format(_sum(body)) + "\n"
+    first, newline, rest = body.partition("\n")
+    text = f"{first}{newline}{line}{rest}" if first.startswith("#!") else line + body
+    return File(path, text, mode)
+
+
+def unedited(text: str) -> bool | None:
+    """Whether the text is as `headed` made it; None where it has no such header."""
+    found = _FOUND.search(text)
+    return None if found is None else found[1] == _sum(text[: found.start()] + text[found.end() :])
+
+
+def customised(text: str) -> bool:
+    """Whether somebody keeps the file: it has the line `# USER_CUSTOMIZED=true`."""
+    return bool(_KEPT.search(text))
+
+
+def told(rendered: Rendered) -> dict[str, Any]:
+    """As JSON; `mode` is octal."""
+    return {
+        "schema": SCHEMA,
+        "target": rendered.target,
+        "files": [{"path": one.path, "mode": f"{one.mode:04o}", "text": one.text} for one in rendered.files],
+        "notes": list(rendered.notes),
+        "warnings": list(rendered.warnings),
+    }
+
+
+def _sum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
