@@ -33,9 +33,9 @@ _gpus = st.builds(
     gpu,
     st.just(0),
     st.sampled_from(sorted(MODELS)),
-    used=st.integers(0, 15_000),
+    used=st.sampled_from([0, 0, 9_000]),
     state=st.sampled_from(["ok", "ok", "ok", "lost", "unreadable"]),
-    utilisation=st.builds(Utilisation, st.none() | st.integers(0, 100)),
+    utilisation=st.sampled_from([Utilisation(), Utilisation(0), Utilisation(60)]),
     processes=st.sampled_from([None, (), (), (), (process(77, 300),), (process(4242, 300),)]),
     recovery_action=st.sampled_from([None, "none", "none", "gpu-reset"]),
 )
@@ -362,6 +362,12 @@ def test_an_unknown_topology_is_said_and_satisfies_no_wish_for_nearness() -> Non
     assert choose(h100s(4), Request(count=2)).notes == (
         "How the GPUs are connected is not known here, so it did not count.",
     )
+
+
+def test_those_with_the_most_links_are_not_taken_where_they_do_not_reach_each_other() -> None:
+    chain = {(0, 1): 4, (1, 2): 1, (2, 3): 1, (3, 4): 4}
+    pairs = [pair(a, b, "system", chain.get((a, b), 0)) for a, b in combinations(range(5), 2)]
+    assert indexes(choose(box(map(gpu, range(5)), pairs), Request(count=4, near="nvlink"))) == [0, 1, 2, 3]
 
 
 def test_an_island_that_is_too_small_is_passed_over() -> None:
