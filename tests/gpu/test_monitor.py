@@ -1,0 +1,310 @@
+"""Samples at an even pace, and what is said of them at the end."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paddock.gpu import document
+from paddock.gpu.errors import GpuError, GpuInputError, NoGpu
+from paddock.gpu.model import Ecc, Gpu, Inventory, Machine, Memory, NvLink, Pcie, Power, Temperature, Utilisation
+from paddock.gpu.monitor import METRICS, Sample, chosen, monitor, record
+from paddock.gpu.monitor_view import shown, table
+from paddock.gpu.summary import Summary, Weights, watch
+from tests.support.nvml import Driver, Fault, box
+
+
+class Clock:
+    """Time that passes only while somebody sleeps, or where a test says so."""
+
+    def __init__(self, late: dict[int, float] | None = None) -> None:
+        self.now, self.sleeps, self.late = 100.0, 0, late or {}
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds + self.late.get(self.sleeps, 0.0)
+        self.sleeps += 1
+
+
+@pytest.fixture
+def eight(driver: Callable[[Driver], Driver]) -> Driver:
+    return driver(Driver(box("H100", 8, utilisation=(90, 40))))
+
+
+def test_a_sample_now_and_with_every_beat_to_the_end(eight: Driver) -> None:
+    clock = Clock()
+    found = list(monitor(0.5, 2.0, clock=clock, sleep=clock.sleep))
+    assert [sample.at for sample in found] == [0.0, 0.5, 1.0, 1.5, 2.0]
+    assert {len(sample.gpus) for sample in found} == {8}
+
+
+def test_a_late_sample_moves_no_later_one(eight: Driver) -> None:
+    clock = Clock(late={1: 0.3, 3: 2.5})
+    found = list(monitor(1.0, 9.0, clock=clock, sleep=clock.sleep))
+    assert [round(sample.at, 6) for sample in found] == [0, 1, 2.3, 3, 6.5, 7, 8, 9]
+    assert [sample.missed for sample in found] == [0, 0, 0, 0, 0, 2, 0, 0]
+    assert watch(found, chosen(())).missed == 2
+
+
+def test_real_time_keeps_the_beat(eight: Driver) -> None:
+    start = time.monotonic()
+    found = list(monitor(0.1, 0.5))
+    assert len(found) + sum(sample.missed for sample in found) == 6
+    assert time.monotonic() - start >= 0.5
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"interval": 0.0}, "interval of 0 s"),
+    ({"interval": -1.0}, "interval of -1 s"),
+    ({"interval": math.nan}, "interval of nan s"),
+    ({"interval": math.inf}, "interval of inf s"),
+    ({"duration": -1.0}, "duration of -1 s"),
+    ({"duration": math.nan}, "duration of nan s"),
+    ({"metrics": ["utilization"]}, r"unknown metric 'utilization'(.|\n)*did you mean utilisation\?"),
+    ({"metrics": ["x"]}, "one of utilisation, memory_activity"),
+])  # fmt: skip
+def test_bad_input_is_said_before_anything_is_sampled(eight: Driver, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(GpuInputError, match=message) as caught:
+        monitor(**options)
+    assert caught.value.exit_code == 2
+
+
+def test_a_machine_without_gpus_says_why(driver: Callable[[str], Driver]) -> None:
+    driver("none")
+    with pytest.raises(NoGpu, match="GPU"):
+        monitor()
+
+
+def test_slow_metrics_are_read_only_when_asked_for(eight: Driver) -> None:
+    (sample,) = monitor(1.0, 0.0)
+    assert eight.calls["nvmlDeviceGetPcieThroughput"] == 0
+    assert sample.gpus[0].pcie.sent is None
+    (sample,) = monitor(1.0, 0.0, ["pcie_sent"])
+    assert METRICS["pcie_sent"].of(sample.gpus[0]) == 250.0
+
+
+def test_a_line_of_json_has_the_metrics_that_were_asked_for(eight: Driver) -> None:
+    (sample,) = monitor(1.0, 0.0)
+    told = json.loads(json.dumps(record(sample, chosen(["power", "utilisation", "power"]))))
+    assert list(told) == ["schema", "taken_at", "at", "gpus"]
+    assert list(told["gpus"][3]) == ["index", "uuid", "state", "power", "utilisation", "throttle"]
+    assert (told["gpus"][3]["power"], told["gpus"][3]["utilisation"]) == (71.432, 90)
+
+
+# --- the summary
+
+GPU = Gpu(
+    0, "GPU-0", "NVIDIA H100 80GB HBM3", "nvidia", memory=Memory(80_000, 40_000, 40_000), power=Power(300.0, 700.0),
+    utilisation=Utilisation(90, 40), temperature=Temperature(60), throttle=(), pcie=Pcie(5, 16, 5, 16, 0),
+    ecc=Ecc(True, 0, 0),
+)  # fmt: skip
+
+
+def series(*beats: tuple[float, *tuple[Gpu, ...]]) -> list[Sample]:
+    return [Sample(at, f"2026-11-20T10:00:{at:06.3f}Z", gpus) for at, *gpus_ in beats for gpus in [tuple(gpus_)]]
+
+
+def summed(*beats: tuple[float, *tuple[Gpu, ...]], job: tuple[str, ...] = ()) -> Summary:
+    return watch(series(*beats), tuple(METRICS.values()), job=job)
+
+
+def busy(percent: int, **changes: Any) -> Gpu:
+    return replace(GPU, utilisation=Utilisation(percent, 0), **changes)
+
+
+def texts(found: Summary) -> dict[str, str]:
+    return {insight.id: insight.text for insight in found.insights}
+
+
+def test_a_value_counts_for_as_long_as_it_stood() -> None:
+    found = summed((0, busy(0)), (9, busy(100)), (10, busy(100)))
+    spread = next(one for one in found.gpus[0].metrics if one.metric == "utilisation")
+    assert (spread.mean, spread.median, spread.p95, spread.max) == (10.0, 0, 100, 100)
+    assert (found.samples, found.seconds) == (3, 10)
+
+
+def test_one_sample_is_its_own_summary() -> None:
+    found = summed((0, busy(42)))
+    spread = found.gpus[0].metrics[0]
+    assert (spread.mean, spread.median, spread.p95, spread.max) == (42, 42, 42, 42)
+    assert (found.gpus[0].energy, found.insights) == (None, ())
+
+
+@given(st.lists(st.tuples(st.integers(0, 100), st.integers(1, 50)), min_size=1, max_size=40))
+def test_the_spread_is_that_of_the_values_written_out(pairs: list[tuple[int, int]]) -> None:
+    weights = Weights()
+    for value, seconds in pairs:
+        weights.add(value, float(seconds))
+    every = sorted(value for value, seconds in pairs for _ in range(seconds))
+    spread = weights.spread(METRICS["utilisation"])
+    assert spread is not None
+    assert spread.mean == pytest.approx(sum(every) / len(every), abs=1e-3)
+    assert spread.median == every[math.ceil(len(every) * 0.5) - 1]
+    assert spread.p95 == every[math.ceil(len(every) * 0.95) - 1]
+    assert spread.max == every[-1]
+
+
+def test_energy_is_the_counters_where_there_is_one_else_power_over_time() -> None:
+    def at(watt: float, joule: float | None) -> Gpu:
+        return replace(GPU, power=Power(watt, 700.0, energy=joule))
+
+    (counted,) = summed((0, at(300, 5000.0)), (1, at(500, 5390.0)), (3, at(500, 6395.5))).gpus
+    assert (counted.energy, counted.energy_source) == (1395.5, "counter")
+    (integrated,) = summed((0, at(300, None)), (1, at(500, None)), (3, at(500, None))).gpus
+    assert (integrated.energy, integrated.energy_source) == (1400.0, "integrated")
+    (reloaded,) = summed((0, at(300, 5000.0)), (1, at(500, 12.0)), (3, at(500, 900.0))).gpus
+    assert (reloaded.energy, reloaded.energy_source) == (1400.0, "integrated")
+
+
+@pytest.mark.parametrize(("gpu", "insight", "text"), [
+    (busy(3), "idle", "GPU 0 was idle 90 % of the time"),
+    (busy(90, throttle=("software-thermal",), temperature=Temperature(91)), "thermal-throttling",
+     "slowed down by heat 90 % of the time"),
+    (busy(90, throttle=("hardware-slowdown", "hardware-thermal")), "thermal-throttling", "heat 90 %"),
+    (busy(90, throttle=("hardware-slowdown",)), "hardware-slowdown", "by its hardware 90 %"),
+    (busy(90, throttle=("hardware-slowdown", "hardware-power-brake")), "power-brake", "brake pulled 90 %"),
+    (busy(90, throttle=("software-power-cap",)), "power-limit", "limit of 700 W 90 % of the time, which is usual"),
+    (busy(90, memory=Memory(80_000, 79_000, 1000)), "memory-pressure", "full 90 % of the time, at most 99 %"),
+])  # fmt: skip
+def test_what_is_worth_a_word(gpu: Gpu, insight: str, text: str) -> None:
+    found = texts(summed((0, busy(90)), (10, gpu), (100, gpu)))
+    assert list(found) == [insight]
+    assert text in found[insight]
+
+
+def test_what_was_short_or_usual_is_not() -> None:
+    capped = busy(90, throttle=("software-power-cap", "application-clocks"))
+    hot = busy(90, throttle=("software-thermal",))
+    full = busy(90, memory=Memory(80_000, 75_000, 5000))
+    assert summed((0, busy(3)), (40, capped), (80, hot), (84, full), (100, full)).insights == ()
+
+
+def test_an_uneven_load_is_between_the_gpus_of_one_job() -> None:
+    gpus = [busy(percent, index=n, uuid=f"GPU-{n}") for n, percent in enumerate((95, 60, 95, 0))]
+    found = texts(summed((0, *gpus), (60, *gpus)))
+    assert "GPU 1 worked 60 % and GPU 0 95 %" in found["imbalance"]
+    assert list(texts(summed((0, *gpus), (60, *gpus), job=("GPU-0", "GPU-2")))) == ["idle"]
+    assert "GPU 3 worked 0 %" in texts(summed((0, *gpus), (60, *gpus), job=("GPU-0", "GPU-3")))["imbalance"]
+
+
+def test_a_gpu_that_is_lost_meanwhile_is_said_and_keeps_what_was_seen_of_it() -> None:
+    lost = Gpu(0, "GPU-0", GPU.name, "nvidia", "lost", "it fell off the bus")
+    found = summed((0, GPU), (10, GPU), (20, lost), (30, lost))
+    assert "did not answer from 20 s on: it fell off the bus" in texts(found)["lost"]
+    assert found.gpus[0].metrics[0].mean == 90
+    back = summed((0, GPU), (10, lost), (20, GPU), (30, GPU))
+    assert "came back after 20 s" in texts(back)["lost"]
+
+
+def test_a_driver_that_loses_a_gpu_meanwhile(eight: Driver) -> None:
+    clock = Clock()
+
+    def losing() -> Iterator[Sample]:
+        for sample in monitor(1.0, 5.0, clock=clock, sleep=clock.sleep):
+            yield sample
+            eight.cards[2].lost = sample.at >= 2
+
+    found = watch(losing(), chosen(()))
+    assert found.samples == 6
+    assert [(one.id, one.gpu) for one in found.insights if one.severity == "warning"] == [("lost", found.gpus[2].uuid)]
+
+
+def test_errors_that_came_meanwhile_are_told() -> None:
+    worse = replace(GPU, ecc=Ecc(True, 0, 2), pcie=Pcie(5, 16, 5, 16, 400))
+    found = texts(summed((0, GPU), (60, worse)))
+    assert "2 uncorrectable memory errors" in found["ecc"]
+    assert "repeated 400 PCIe packets, more than 31 a minute" in found["pcie-replays"]
+    assert texts(summed((0, worse), (60, worse))) == {}
+
+
+def test_nvlinks_are_looked_at_before_and_after() -> None:
+    def links(*pairs: tuple[bool, int]) -> Inventory:
+        told = tuple(NvLink(n, active, "switch", errors=errors) for n, (active, errors) in enumerate(pairs))
+        return Inventory("", Machine("node", "linux", "x86_64"), "nvml", (replace(GPU, nvlinks=told),))
+
+    looks = iter([links((True, 5), (True, 0)), links((True, 9), (False, 0))])
+    found = texts(watch(series((0, GPU), (60, GPU)), chosen(()), look=lambda: next(looks)))
+    assert found == {"nvlink-down": "GPU 0 lost NVLinks 1", "nvlink-errors": "GPU 0 had 4 errors on its NVLinks"}
+
+
+def test_ctrl_c_ends_with_what_was_seen() -> None:
+    def until_interrupted() -> Iterator[Sample]:
+        yield from series((0, GPU), (1, GPU))
+        raise KeyboardInterrupt
+
+    found = watch(until_interrupted(), chosen(()))
+    assert (found.samples, found.ended) == (2, "interrupted")
+    assert found.gpus[0].metrics[0].mean == 90
+
+
+def test_a_driver_that_goes_away_ends_with_what_was_seen(eight: Driver) -> None:
+    clock = Clock()
+
+    def vanishing() -> Iterator[Sample]:
+        for sample in monitor(1.0, None, clock=clock, sleep=clock.sleep):
+            yield sample
+            if sample.at >= 3:
+                raise GpuError("the driver is gone")
+
+    found = watch(vanishing(), chosen(()))
+    assert (found.samples, found.ended) == (4, "the driver is gone")
+
+
+def test_the_summary_is_json(eight: Driver) -> None:
+    clock = Clock()
+    found = watch(monitor(1.0, 3.0, clock=clock, sleep=clock.sleep), chosen(()))
+    told = json.loads(json.dumps(document.data(found)))
+    assert told["schema"] == 1
+    assert [one["metric"] for one in told["gpus"][7]["metrics"]] == [one.name for one in chosen(())]
+
+
+def test_a_call_that_fails_is_a_gap_and_no_end(eight: Driver) -> None:
+    eight.cards[0].faults["nvmlDeviceGetUtilizationRates"] = Fault(3)
+    (sample,) = monitor(1.0, 0.0)
+    found = watch([sample], chosen(()))
+    assert "utilisation" not in [one.metric for one in found.gpus[0].metrics]
+    assert "utilisation" in [one.metric for one in found.gpus[1].metrics]
+
+
+# --- on a terminal
+
+
+def test_the_table_shows_every_gpu_and_the_lost_one_in_red(eight: Driver) -> None:
+    from rich.console import Console
+
+    eight.cards[2].lost = True
+    eight.cards[4].reasons = 0x48
+    console = Console(file=io.StringIO(), force_terminal=True, width=160, color_system="standard")
+    passed = list(shown(monitor(0.1, 0.1), chosen(()), console))
+    assert len(passed) >= 1
+    drawn = table(passed[-1], chosen(()))
+    lines = drawn.plain.splitlines()
+    assert len(lines) == 2 + 8
+    assert "hardware-slowdown, hardware-thermal" in lines[6]
+    assert "lost: " in lines[4]
+    assert "power W" in lines[1]
+    assert lines[2].index("90") + 2 == lines[1].index("utilisation %") + len("utilisation %")
+    file = console.file
+    assert isinstance(file, io.StringIO)
+    assert "\x1b[31m" in file.getvalue()
+
+
+def test_eight_gpus_once_a_second_cost_under_half_a_per_cent_of_a_core(eight: Driver) -> None:
+    clock = Clock()
+    metrics = chosen(())
+    samples = monitor(1.0, 400.0, clock=clock, sleep=clock.sleep)
+    next(samples)
+    start = time.process_time()
+    found = watch(samples, metrics, show=lambda sample: None)
+    assert (time.process_time() - start) / found.samples < 0.005
