@@ -52,7 +52,7 @@ def access(order: Order) -> Access:
     _refuse_memory(order)
     if not order.devices:
         # An image of CUDA's asks for all of them where the NVIDIA runtime is the default one.
-        return Access(environment={"NVIDIA_VISIBLE_DEVICES": "void"}, notes=order.notes, warnings=order.warnings)
+        return Access(environment=hidden(order), notes=order.notes, warnings=order.warnings)
     return _amd(order) if order.vendor == "amd" else _nvidia(order)
 
 
@@ -68,6 +68,11 @@ def capabilities(order: Order) -> tuple[str, ...]:
     if found and order.connector.enable_monitoring and not {"utility", "all"} & set(found):
         found.append("utility")
     return tuple(found)
+
+
+def hidden(order: Order) -> dict[str, str]:
+    """The variables that keep every GPU from a container."""
+    return {} if order.vendor == "amd" else {"NVIDIA_VISIBLE_DEVICES": "void"}
 
 
 def wsl(order: Order) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from paddock.gpu.eligible import Device
 from paddock.gpu.errors import GpuInputError
-from paddock.gpu.render.access import capabilities
+from paddock.gpu.render.access import capabilities, hidden
 from paddock.gpu.render.fields import Kubernetes, Toleration
 from paddock.gpu.render.order import Order
 from paddock.gpu.render.problems import matching, wrong
@@ -114,7 +114,7 @@ def _replicas(order: Order) -> int | None:
 
 def _environment(order: Order) -> Mapping[str, str]:
     if not order.devices:
-        return {"NVIDIA_VISIBLE_DEVICES": "void"}
+        return hidden(order)
     if order.vendor != "nvidia":
         return {}
     wanted = capabilities(order)

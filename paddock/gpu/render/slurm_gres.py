@@ -112,8 +112,7 @@ def _ranged(paths: Sequence[str]) -> str:
 
 def _detected(device: Device) -> str:
     """The name of its type as Slurm writes it: `nvidia_h100_80gb_hbm3`."""
-    name = re.sub(r"[^a-z0-9.+-]+", "_", (device.gpu.name or "gpu").lower()).strip("_")
-    return name if device.gpu.vendor != "nvidia" or name.startswith("nvidia_") or "tesla" in name else f"nvidia_{name}"
+    return re.sub(r"[^a-z0-9.+-]+", "_", (device.gpu.name or "gpu").lower()).strip("_")
 
 
 def _short(detected: str, every: Iterable[str]) -> str:

@@ -23,7 +23,8 @@ for address in {addresses}; do
     [ -e "/sys/bus/pci/devices/$address" ] || continue
     echo vfio-pci > "/sys/bus/pci/devices/$address/driver_override"
 done
-modprobe -i vfio-pci
+# Without the module here, it takes them later: no other driver does.
+modprobe -i vfio-pci || true
 """
 _INSTALL = """#!/bin/sh
 # Once on the Proxmox host, as root, from the folder that holds this file; then reboot.

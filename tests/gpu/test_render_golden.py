@@ -1,0 +1,266 @@
+"""What is written for each machine, whole, and that the targets' own parsers take it."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from paddock.gpu.errors import GpuError
+from paddock.gpu.model import Inventory
+from paddock.gpu.render import TARGETS, Rendered, render
+from paddock.gpu.render.rendered import unedited
+from paddock.gpu.request import Request
+from tests.support.golden import same_as_golden
+from tests.support.gpu_machines import host, machines
+
+GOLDEN = Path(__file__).with_name("golden") / "render"
+MACHINES = ("8-h100", "t4", "t4-a10g", "mig", "one-lost", "2-mi300x", "none")
+SLURM = {
+    "hardware": "NodeName=box CPUs=96 Boards=1 SocketsPerBoard=2 CoresPerSocket=48 ThreadsPerCore=1 RealMemory=2000"
+}
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Inventory]:
+    return machines(tmp_path_factory.mktemp("machines"))
+
+
+@pytest.fixture(params=MACHINES)
+def machine(request: pytest.FixtureRequest, known: dict[str, Inventory]) -> tuple[str, Inventory]:
+    return request.param, known[request.param]
+
+
+def everything(name: str, inventory: Inventory, folder: Path) -> Iterator[tuple[str, Rendered | GpuError]]:
+    """All that is rendered of a machine's GPUs, with what each target was asked."""
+    few: dict[str, Any] = {"mig": {"mig": "1g.10gb"}, "8-h100": {"count": 2}}.get(name, {"count": 1})
+    shared = {"mig": few}.get(name, {"share": 0.25})
+    asked: list[tuple[str, str, Any, dict[str, Any]]] = [
+        (target, "", None, {}) for target in TARGETS if target != "proxmox"
+    ]
+    asked += [("docker", "a request", few, {}), ("slurm", "a request", few, {})]
+    asked += [("docker", "fields", {"Enabled": True, "Runtime": "nvidia", "Capabilities": ["compute", "utility"]}, {})]
+    asked += [("docker", "All", {"All": True, "Capabilities": ["compute", "utility"]}, {})]
+    asked += [("compose", "the short form", {"All": True}, {"form": "gpus"})]
+    asked += [("kubernetes", "shared", shared, {}), ("kubernetes", "Enabled is false", {"Enabled": False}, {})]
+    asked += [("slurm", "whole, with NVML", None, {"whole": True, "plugins": "gpu_nvml", **SLURM})]
+    asked += [("slurm", "shards", None, {"shards": 4})]
+    asked += [("proxmox", "", few, {"root": folder, "node": "pve1"})]
+    for target, what, wanted, options in asked:
+        try:
+            yield f"{target}{f' ({what})' if what else ''}", render(target, inventory, wanted, **options)
+        except GpuError as error:
+            yield f"{target}{f' ({what})' if what else ''}", error
+
+
+@pytest.fixture
+def rendered(machine: tuple[str, Inventory], tmp_path: Path) -> dict[str, Rendered | GpuError]:
+    name, inventory = machine
+    return dict(everything(name, inventory, host(tmp_path, inventory.gpus)))
+
+
+def files(rendered: dict[str, Rendered | GpuError], path: str) -> Iterator[str]:
+    for one in rendered.values():
+        if isinstance(one, Rendered):
+            yield from (file.text for file in one.files if file.path.endswith(path))
+
+
+def test_everything_of_a_machine_is_as_it_was_reviewed(
+    machine: tuple[str, Inventory], rendered: dict[str, Rendered | GpuError]
+) -> None:
+    lines = []
+    for what, one in rendered.items():
+        lines.append(f"######## {what}\n")
+        if isinstance(one, GpuError):
+            lines.append(f"refused: {one}\n")
+            continue
+        lines += [f"note: {note}\n" for note in one.notes] + [f"warning: {warning}\n" for warning in one.warnings]
+        for file in one.files:
+            mark = f" {file.mode:o}" if file.mode != 0o644 else ""
+            text = re.sub(r"(?<=rest: )[0-9a-f]{64}", "…", file.text)
+            lines.append(f"==== {file.path}{mark}\n{text}")
+    same_as_golden(GOLDEN, f"{machine[0]}.txt", "".join(lines))
+
+
+# What reads them.
+
+
+def test_a_shell_reads_every_script(rendered: dict[str, Rendered | GpuError], tmp_path: Path) -> None:
+    scripts = [text for end in (".sh", "init-top/paddock-vfio", "gpu.env") for text in files(rendered, end)]
+    assert scripts
+    for text in scripts:
+        done = subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert unedited(text)
+
+
+def test_a_shell_makes_one_word_of_each_docker_argument(rendered: dict[str, Rendered | GpuError]) -> None:
+    for text in files(rendered, "docker-run.args"):
+        script = f"set -- {text.strip()}; printf '%s\\0' \"$@\""
+        words = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout.split("\0")[:-1]
+        assert words == shlex.split(text)
+
+
+def test_the_docker_cli_asks_its_engine_for_the_same_gpus_as_the_sdk(
+    known: dict[str, Inventory], tmp_path: Path
+) -> None:
+    """The real command line; what the engine would be asked is written down by a stand-in of it."""
+    docker = shutil.which("docker")
+    if docker is None:
+        pytest.skip("docker is not on PATH")
+    # Each run of the program costs a tenth of a second.
+    for name in ("8-h100", "mig", "2-mi300x", "none"):
+        for wanted in (None, {"All": True, "Capabilities": ["compute", "video"]}, {"Enabled": False}):
+            if name == "none" and wanted and "All" in wanted:
+                continue
+            line = render("docker", known[name], wanted).text("docker-run.args")
+            asked = json.loads(render("docker-sdk", known[name], wanted).text("docker-sdk.json"))
+            with engine() as (address, bodies):
+                words = [docker, "-H", address, "create", *shlex.split(line), "image"]
+                done = subprocess.run(words, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+            (body,) = bodies
+            config = body["HostConfig"]
+            requests = [
+                (one.get("Count", 0), one.get("DeviceIDs") or None, sorted(one["Capabilities"][0]))
+                for one in config["DeviceRequests"] or []
+            ]
+            assert requests == [
+                (one.get("Count", 0), one.get("DeviceIDs"), sorted(one["Capabilities"][0]))
+                for one in asked.get("device_requests", [])
+            ]
+            assert [f"{one['PathOnHost']}:{one['PathInContainer']}:rwm" for one in config["Devices"]] == asked.get(
+                "devices", []
+            )
+            assert (config["GroupAdd"] or []) == asked.get("group_add", [])
+            assert body["Env"] == [f"{name}={value}" for name, value in asked["environment"].items()] or not body["Env"]
+
+
+def test_the_docker_cli_takes_cdi_names_for_cdi_devices(known: dict[str, Inventory]) -> None:
+    docker = shutil.which("docker")
+    if docker is None:
+        pytest.skip("docker is not on PATH")
+    made = render("cdi", known["t4-a10g"])
+    with engine() as (address, bodies):
+        words = [docker, "-H", address, "create", *shlex.split(made.text("docker-run.args")), "image"]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (asked,) = bodies[0]["HostConfig"]["DeviceRequests"]
+    assert (asked["Driver"], asked["DeviceIDs"]) == ("cdi", made.text("devices.txt").split())
+
+
+@contextmanager
+def engine() -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """A stand-in of Docker's engine that creates every container, and what it was asked for."""
+    bodies: list[dict[str, Any]] = []
+
+    class Engine(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            self._answer(200, b"OK" if self.path.endswith("_ping") else b"{}")
+
+        do_HEAD = do_GET
+
+        def do_POST(self) -> None:
+            bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self._answer(201, b'{"Id": "made", "Warnings": []}')
+
+        def _answer(self, status: int, body: bytes) -> None:
+            self.send_response(status)
+            for name, value in (("Api-Version", "1.50"), ("Ostype", "linux"), ("Content-Type", "application/json")):
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Engine) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield f"tcp://127.0.0.1:{server.server_port}", bodies
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_docker_compose_reads_every_file(rendered: dict[str, Rendered | GpuError], tmp_path: Path) -> None:
+    docker = shutil.which("docker")
+    if docker is None or subprocess.run([docker, "compose", "version"], capture_output=True, check=False).returncode:
+        pytest.skip("docker has no compose plugin here")
+    for number, text in enumerate(files(rendered, "compose.yaml")):
+        file = tmp_path / f"{number}.yaml"
+        file.write_text(text)
+        done = subprocess.run(
+            [docker, "compose", "-f", file, "config", "-q"], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+
+
+def test_every_compose_file_has_the_specification_s_shape_as_written_down_here(
+    rendered: dict[str, Rendered | GpuError],
+) -> None:
+    """Our own reading of the Compose specification, for machines without its parser."""
+    allowed = {"image", "runtime", "environment", "devices", "group_add", "security_opt", "deploy", "gpus"}
+    for text in files(rendered, "compose.yaml"):
+        (service,) = yaml.safe_load(text)["services"].values()
+        assert set(service) <= allowed
+        assert all(isinstance(one, str) for one in service.get("environment", {}).values())
+        reserved = service.get("deploy", {}).get("resources", {}).get("reservations", {}).get("devices", [])
+        short = service.get("gpus", [])
+        for one in [*reserved, *([] if short == "all" else short)]:
+            assert set(one) <= {"driver", "count", "device_ids", "capabilities", "options"}
+            assert ("count" in one) != ("device_ids" in one), "one or the other"
+            assert one["capabilities"], "it is demanded"
+            assert one["capabilities"][0] == "gpu"
+
+
+def test_every_object_of_kubernetes_has_limits_in_whole_gpus(rendered: dict[str, Rendered | GpuError]) -> None:
+    for text in files(rendered, "pod.yaml"):
+        pod = yaml.safe_load(text)
+        (container,) = pod["spec"]["containers"]
+        for name, count in container.get("resources", {}).get("limits", {}).items():
+            assert re.fullmatch(r"(nvidia|amd)\.com/(gpu|mig-\d+g\.\d+gb)", name)
+            assert isinstance(count, int)
+            assert count >= 1
+    for text in files(rendered, "device-plugin.yaml"):
+        config = yaml.safe_load(yaml.safe_load(text)["data"]["default"])
+        assert config["version"] == "v1"
+
+
+def test_slurm_reads_every_file(rendered: dict[str, Rendered | GpuError], tmp_path: Path) -> None:
+    """The real slurmd. It wants device files, so terminals stand for GPUs."""
+    slurmd = shutil.which("slurmd")
+    if slurmd is None:
+        pytest.skip("slurmd is not on PATH")
+    for one in rendered.values():
+        if not isinstance(one, Rendered) or "slurm.conf" not in {file.path for file in one.files}:
+            continue
+        gres = re.sub(r"/dev/(nvidia|dri/renderD)", "/dev/tty", one.text("gres.conf").replace("AutoDetect=nvml", ""))
+        (tmp_path / "gres.conf").write_text(gres)
+        (tmp_path / "slurm.conf").write_text(one.text("slurm.conf").replace("auth/munge", "auth/none"))
+        command = [slurmd, "-N", "box", "-f", tmp_path / "slurm.conf", "-G"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert "error" not in done.stderr
+
+
+def test_a_request_of_the_wrong_size_is_no_file(known: dict[str, Inventory]) -> None:
+    for target in TARGETS:
+        with pytest.raises(GpuError, match="9 GPUs wanted, and 8 can be had"):
+            render(target, known["8-h100"], Request(count=9))
