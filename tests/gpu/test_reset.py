@@ -1,0 +1,241 @@
+"""A reset: what it would do, when it is refused, and that what was changed is put back."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pynvml
+import pytest
+
+from paddock.gpu import detect, document
+from paddock.gpu.errors import GpuError, GpuInputError
+from paddock.gpu.leased import Lease, Leased
+from paddock.gpu.model import Gpu, Inventory, Machine, Mig, MigDevice, NvLink, Pair, Process
+from paddock.gpu.owner import Owner
+from paddock.gpu.reset import Done, Plan, execute, plan
+from tests.support.nvml import Driver, Fault, box, card
+
+HOST = Machine("node", "linux", "x86_64")
+ALONE = Gpu(0, "GPU-0", "Tesla T4", "nvidia", persistence=True, processes=())
+
+
+def machine(*gpus: Gpu, **changes: Any) -> Inventory:
+    return replace(Inventory("2026-11-20T10:00:00Z", HOST, "nvml", gpus), **changes)
+
+
+def linked(count: int, to: Any = "switch", **changes: Any) -> tuple[Gpu, ...]:
+    return tuple(
+        replace(ALONE, index=n, uuid=f"GPU-{n}", nvlinks=(NvLink(0, True, to),), **changes) for n in range(count)
+    )
+
+
+def commands(made: Plan) -> list[str]:
+    return [" ".join(step.command) for step in made.steps]
+
+
+class Runner:
+    """Takes the commands down; those that begin as in `failing` fail."""
+
+    def __init__(self, *failing: str) -> None:
+        self.ran: list[str] = []
+        self.failing = failing
+
+    def __call__(self, command: Sequence[str]) -> Done:
+        line = " ".join(command)
+        self.ran.append(line)
+        failed = any(line.endswith(end) for end in self.failing)
+        return Done(15 if failed else 0, "Unable to reset GPU: in use by another client\n" if failed else "")
+
+
+def test_one_gpu_is_reset_with_persistence_off_and_on_again() -> None:
+    made = plan(machine(ALONE, replace(ALONE, index=1, uuid="GPU-1")), "GPU-0")
+    assert commands(made) == ["nvidia-smi -i GPU-0 -pm 0", "nvidia-smi -i GPU-0 -r", "nvidia-smi -i GPU-0 -pm 1"]
+    assert (made.refused, made.gpus) == ((), ("GPU-0",))
+
+
+def test_persistence_that_is_off_stays_off() -> None:
+    assert commands(plan(machine(replace(ALONE, persistence=False)), "GPU-0")) == ["nvidia-smi -i GPU-0 -r"]
+
+
+def test_a_board_of_switches_is_reset_as_one_and_the_fabric_manager_follows() -> None:
+    pairs = tuple(Pair(a, b, "numa-node", 18) for a in range(8) for b in range(a + 1, 8))
+    made = plan(machine(*linked(8), pairs=pairs), "GPU-3")
+    assert len(made.gpus) == 8
+    assert [line.split("GPU-")[0] for line in commands(made)] == [
+        "nvidia-smi -i ", "nvidia-smi -r", "systemctl restart nvidia-fabricmanager", "nvidia-smi -i ",
+    ]  # fmt: skip
+    assert "are reset together" in made.notes[0]
+
+
+def test_only_gpus_that_links_join_go_together() -> None:
+    pairs = (Pair(0, 1, "system", 4), Pair(1, 2, "system", 4), Pair(0, 3, "system", 0), Pair(2, 3, "system", 0))
+    gpus = (*linked(3, "gpu"), replace(ALONE, index=3, uuid="GPU-3"))
+    made = plan(machine(*gpus, pairs=pairs), "GPU-0")
+    assert made.gpus == ("GPU-0", "GPU-1", "GPU-2")
+    assert "nvidia-smi -i GPU-0,GPU-1,GPU-2 -r" in commands(made)
+    assert plan(machine(*gpus, pairs=pairs), "GPU-3").gpus == ("GPU-3",)
+
+
+def test_where_the_topology_is_not_known_all_with_links_go_together() -> None:
+    assert plan(machine(*linked(2)), "GPU-0").gpus == ("GPU-0", "GPU-1")
+
+
+LEASE = Lease("a", (Leased("GPU-0", "GPU-0"),), None, (Owner(812, 1, "pid:[1]"),), "boot", "ci", "train", "", None, 0)
+
+
+@pytest.mark.parametrize(("inventory", "leases", "why"), [
+    (machine(replace(ALONE, processes=(Process(77, "compute", 400, "python3"),))), (), "in use by python3 77"),
+    (machine(replace(ALONE, processes=tuple(Process(n, "compute") for n in range(1, 6)))), (), "and 2 more"),
+    (machine(replace(ALONE, processes=None)), (), "cannot be read, so it may be in use"),
+    (machine(ALONE), (LEASE,), r"GPU 0 is leased to ci \(train, pid 812\)"),
+    (machine(replace(ALONE, state="lost", reason="off the bus")), (), "reboot the machine"),
+    (machine(ALONE, machine=replace(HOST, container=True)), (), "reset it on the host"),
+    (machine(ALONE, machine=replace(HOST, wsl=True)), (), "belongs to Windows"),
+    (machine(replace(ALONE, vendor="amd", index=4)), (), "amd-smi reset --gpureset --gpu 4"),
+    (machine(replace(ALONE, vendor="apple")), (), "restart the machine"),
+])  # fmt: skip
+def test_it_is_refused(inventory: Inventory, leases: tuple[Lease, ...], why: str) -> None:
+    made = plan(inventory, "GPU-0", leases)
+    assert made.steps == ()
+    with pytest.raises(GpuError, match=why):
+        execute(made, lambda: inventory, lambda: leases, run=Runner(), root=True)
+
+
+def test_work_on_one_gpu_of_a_board_keeps_all_of_it() -> None:
+    gpus = list(linked(2))
+    gpus[1] = replace(gpus[1], processes=(Process(77, "compute"),))
+    assert plan(machine(*gpus), "GPU-0").refused == ("GPU 1 is in use by pid 77",)
+    assert "GPU 1 is leased" in plan(machine(*linked(2)), "GPU-0", [replace(LEASE, devices=(Leased("M", "GPU-1"),))]
+    ).refused[0]  # fmt: skip
+
+
+def test_a_gpu_that_the_driver_wants_reset_is_reset_though_it_does_not_answer() -> None:
+    asking = replace(ALONE, state="unreadable", reason="it needs a reset", recovery_action="gpu-reset", processes=None)
+    assert "nvidia-smi -i GPU-0 -r" in commands(plan(machine(asking), "GPU-0"))
+
+
+def test_a_mig_part_stands_for_its_gpu() -> None:
+    parts = Mig(True, True, (MigDevice("MIG-1", "1g.10gb", 7, 0),))
+    made = plan(machine(replace(ALONE, mig=parts)), "MIG-1")
+    assert made.uuid == "GPU-0"
+    assert "the whole GPU is reset" in made.notes[0]
+    assert "have to be made again" in made.notes[1]
+
+
+def test_a_gpu_that_is_not_here_is_bad_input() -> None:
+    with pytest.raises(GpuInputError, match=r"no GPU 'GPU-O'(.|\n)*did you mean GPU-0\?") as caught:
+        plan(machine(ALONE), "GPU-O")
+    assert caught.value.exit_code == 2
+    with pytest.raises(GpuInputError, match="There is no GPU here"):
+        plan(machine(reason="There is no GPU here."), "GPU-0")
+
+
+# --- doing it
+
+
+def test_the_steps_are_done_in_order_and_the_gpus_are_looked_at_again() -> None:
+    run, inventory = Runner(), machine(ALONE)
+    found = execute(plan(inventory, "GPU-0"), lambda: inventory, run=run, root=True)
+    assert run.ran == commands(found.plan)
+    assert (found.ok, found.after) == (True, (("GPU-0", "ok"),))
+    assert json.loads(json.dumps(document.data(found)))["schema"] == 1
+
+
+def test_a_reset_that_fails_leaves_persistence_as_it_was_and_restarts_nothing() -> None:
+    run, inventory = Runner("-r"), machine(*linked(2))
+    found = execute(plan(inventory, "GPU-0"), lambda: inventory, run=run, root=True)
+    assert run.ran == ["nvidia-smi -i GPU-0,GPU-1 -pm 0", "nvidia-smi -r", "nvidia-smi -i GPU-0,GPU-1 -pm 1"]
+    assert not found.ok
+    assert found.outcomes[1].output == "Unable to reset GPU: in use by another client"
+
+
+def test_ctrl_c_puts_back_what_was_changed() -> None:
+    ran: list[str] = []
+
+    def run(command: Sequence[str]) -> Done:
+        ran.append(command[-1])
+        if command[-1] == "-r":
+            raise KeyboardInterrupt
+        return Done(0, "")
+
+    with pytest.raises(KeyboardInterrupt):
+        execute(plan(machine(ALONE), "GPU-0"), lambda: machine(ALONE), run=run, root=True)
+    assert ran == ["0", "-r", "1"]
+
+
+def test_work_that_began_after_the_plan_stops_it() -> None:
+    busy, run = machine(replace(ALONE, processes=(Process(9, "compute"),))), Runner()
+    with pytest.raises(GpuError, match="in use by pid 9"):
+        execute(plan(machine(ALONE), "GPU-0"), lambda: busy, run=run, root=True)
+    with pytest.raises(GpuError, match="is leased"):
+        execute(plan(machine(ALONE), "GPU-0"), lambda: machine(ALONE), lambda: [LEASE], run=run, root=True)
+    changed = machine(replace(ALONE, persistence=False))
+    with pytest.raises(GpuError, match="changed since the plan"):
+        execute(plan(machine(ALONE), "GPU-0"), lambda: changed, run=run, root=True)
+    assert run.ran == []
+
+
+def test_it_needs_root_and_says_so() -> None:
+    run = Runner()
+    with pytest.raises(GpuError, match=r"needs root(.|\n)*sudo"):
+        execute(plan(machine(ALONE), "GPU-0"), lambda: machine(ALONE), run=run, root=False)
+    assert run.ran == []
+
+
+def test_a_gpu_that_does_not_come_back_is_no_success() -> None:
+    looks = iter([machine(ALONE), machine(replace(ALONE, state="lost"))])
+    found = execute(plan(machine(ALONE), "GPU-0"), lambda: next(looks), run=Runner(), root=True)
+    assert (found.ok, found.after) == (False, (("GPU-0", "lost"),))
+
+
+def test_without_nvidia_smi_it_says_where_that_comes_from(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = execute(plan(machine(ALONE), "GPU-0"), lambda: machine(ALONE), root=True)
+    assert not found.ok
+    assert "comes with the driver's utilities" in found.outcomes[0].output
+
+
+def test_a_program_of_that_name_is_run_and_heard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A script in nvidia-smi's place."""
+    script = tmp_path / "nvidia-smi"
+    script.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/ran\n[ "$3" = -r ] && echo "GPU was reset"\nexit 0\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/usr/bin{os.pathsep}/bin")
+    found = execute(plan(machine(ALONE), "GPU-0"), lambda: machine(ALONE), root=True)
+    assert (tmp_path / "ran").read_text() == "-i GPU-0 -pm 0\n-i GPU-0 -r\n-i GPU-0 -pm 1\n"
+    assert (found.ok, found.outcomes[1].output) == (True, "GPU was reset")
+
+
+# --- soft
+
+
+def test_a_soft_reset_is_nvmls_own_and_touches_that_gpu_alone(driver: Callable[[Driver], Driver]) -> None:
+    made_up = driver(Driver(box("A100", 2)))
+
+    def look() -> Inventory:
+        return replace(detect.inventory(processes=True, topology=True), machine=HOST)
+
+    uuid = look().gpus[1].uuid or ""
+    made = plan(look(), uuid, kind="soft")
+    assert (made.gpus, made.refused) == ((uuid,), ())
+    found = execute(made, look, root=True)
+    assert found.ok
+    assert [outcome.code for outcome in found.outcomes] == [0] * 5
+    for step in made.steps:
+        assert made_up.calls[step.command[0]] == 1, step
+    made_up.cards[1].faults["nvmlDeviceSetComputeMode"] = Fault(pynvml.NVML_ERROR_NO_PERMISSION)
+    failed = execute(plan(look(), uuid, kind="soft"), look, root=True)
+    assert (failed.ok, failed.outcomes[-1].code) == (False, pynvml.NVML_ERROR_NO_PERMISSION)
+
+
+def test_a_soft_reset_ends_nothing_so_work_may_go_on(driver: Callable[[Driver], Driver]) -> None:
+    driver(Driver([card("T4", processes=[(77, 400)])]))
+    inventory = replace(detect.inventory(processes=True), machine=HOST)
+    uuid = inventory.gpus[0].uuid or ""
+    assert plan(inventory, uuid, kind="soft").refused == ()
+    assert "in use by" in plan(inventory, uuid).refused[0]
