@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import os
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -197,7 +196,7 @@ def _check(owners: Sequence[Owner], ttl: float | None) -> None:
 
 
 def _fresh(taken: set[str]) -> str:
-    while (id := secrets.token_hex(4)) in taken:
+    while (id := os.urandom(4).hex()) in taken:
         pass
     return id
 
