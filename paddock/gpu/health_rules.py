@@ -258,7 +258,7 @@ def _nvlinks(inventory: Inventory) -> Iterator[Finding]:
 def _machine(inventory: Inventory, around: Around) -> Iterator[Finding]:
     from paddock.gpu.known import known
 
-    here = sum(gpu.state != "lost" for gpu in inventory.gpus)
+    here = len(inventory.gpus)  # with the lost, which have findings of their own
     why = f": {inventory.reason}" if inventory.reason and not inventory.gpus else ""
     if around.expect is not None and here < around.expect:
         evidence = f"{here} of {around.expect} GPUs are here{why}"

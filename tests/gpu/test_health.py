@@ -199,6 +199,8 @@ def test_a_gpu_that_is_missing_is_a_fault_of_the_machine() -> None:
     assert said(found) == ("unhealthy", "reboot", ["count"])
     assert "1 of 8 GPUs" in found.findings[0].evidence
     assert judge(machine(GOOD), around=Around(expect=0)).verdict == "healthy"
+    lost = replace(GOOD, state="lost", reason="off the bus", recovery_action=None)
+    assert said(judge(machine(lost), around=Around(expect=1)))[2] == ["lost"]
 
 
 def test_a_machine_without_gpus_is_unknown_unless_it_should_have_some_or_none() -> None:

@@ -233,7 +233,7 @@ def test_nvlinks_are_looked_at_before_and_after() -> None:
         told = tuple(NvLink(n, active, "switch", errors=errors) for n, (active, errors) in enumerate(pairs))
         return Inventory("", Machine("node", "linux", "x86_64"), "nvml", (replace(GPU, nvlinks=told),))
 
-    looks = iter([links((True, 5), (True, 0)), links((True, 9), (False, 0))])
+    looks = iter([links((True, 5), (True, 0), (False, 0)), links((True, 9), (False, 0), (False, 0))])
     found = texts(watch(series((0, GPU), (60, GPU)), chosen(()), look=lambda: next(looks)))
     assert found == {"nvlink-down": "GPU 0 lost NVLinks 1", "nvlink-errors": "GPU 0 had 4 errors on its NVLinks"}
 
