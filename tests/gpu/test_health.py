@@ -194,6 +194,13 @@ def test_nvlinks_are_held_against_those_of_its_like() -> None:
     assert said(judge(machine(replace(GOOD, nvlinks=worn))))[2] == ["nvlink-errors"]
 
 
+def test_a_card_of_no_catalogue_needs_the_lanes_that_its_like_have() -> None:
+    wide = replace(GOOD, pci_device_id="10de:2684", name="RTX 4090", pcie=Pcie(1, 16, 4, 16, 0))
+    narrow = replace(wide, index=1, uuid="GPU-1", pcie=Pcie(1, 8, 4, 16, 0))
+    assert said(judge(machine(wide, narrow))) == ("degraded", "reboot", ["pcie-width"])
+    assert judge(machine(replace(narrow, uuid="GPU-2"), narrow)).verdict == "healthy"
+
+
 def test_a_gpu_that_is_missing_is_a_fault_of_the_machine() -> None:
     found = judge(machine(GOOD), around=Around(expect=8))
     assert said(found) == ("unhealthy", "reboot", ["count"])
