@@ -109,7 +109,7 @@ def kfd_group(order: Order) -> int:
 
 def _nvidia(order: Order) -> Access:
     runtime, wanted = _runtime(order), capabilities(order)
-    everything = order.whole and (wsl(order) or (isinstance(order.fields, Docker) and order.fields.all))
+    everything = wsl(order) or (order.whole and isinstance(order.fields, Docker) and order.fields.all)
     environment = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     warnings = list(order.warnings)
     parts = [one for one in order.devices if one.part]

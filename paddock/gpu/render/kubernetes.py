@@ -153,7 +153,8 @@ def _product(order: Order, mig: str, shared: bool, warnings: list[str]) -> dict[
         return {}
     product = re.sub(r"[^A-Za-z0-9._-]", "-", gpu.name)
     suffix = f"-MIG-{part.profile.replace('+', '.')}" if part and mig == "single" else ""
-    # A plugin that shares without renaming the resource marks the model instead.
+    # A plugin that shares nvidia.com/gpu without renaming it marks the model instead.
+    shared = shared and (part is None or mig == "single")
     return {"nvidia.com/gpu.product": f"{product}{suffix}{'-SHARED' if shared else ''}"}
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from paddock.gpu.eligible import Circumstances, Device, devices, refusal
 from paddock.gpu.errors import GpuError, NoGpu
 from paddock.gpu.leased import Lease
 from paddock.gpu.model import Gpu, Inventory, Vendor
 from paddock.gpu.render.fields import Connector, Docker, Fields, Kubernetes, Proxmox
-from paddock.gpu.render.problems import matching, wrong
+from paddock.gpu.render.problems import wrong
 from paddock.gpu.request import Request, max_per_task
 from paddock.gpu.select import choose
 from paddock.gpu.visible import Visible, visible
@@ -180,22 +180,17 @@ def _within(count: int, connector: Connector, environ: Mapping[str, str]) -> Non
         raise wrong(f"{count} GPUs are more than one task may have", f"at most {most}", f"ask for less, or set {name}")
 
 
-def _cuda(inventory: Inventory, gpus: Sequence[Gpu], connector: Connector) -> list[str]:
+def _cuda(inventory: Inventory, gpus: Iterable[Gpu], connector: Connector) -> list[str]:
     """What is to be said of CUDAVersion on these GPUs and their driver. Raises GpuError where it cannot run."""
     wanted = connector.cuda_version
     if not wanted:
         return []
-    matching("CUDAVersion", wanted, r"\d+\.\d+(\.\d+)?", "a version, such as 12.8")
-    if inventory.driver is None or not gpus or gpus[0].vendor != "nvidia":
-        return [f"CUDAVersion {wanted} is not checked: no NVIDIA driver and GPU are known here."]
-    from paddock.catalog.cuda_match import on_driver
-    from paddock.gpu.known import known
+    from paddock.gpu.compat import judge
 
-    said = []
-    for model in {one.key: one for gpu in gpus if (one := known(gpu))}.values() or [None]:
-        match = on_driver(wanted, inventory.driver.version, model)
-        if match.outcome == "impossible":
-            raise GpuError(f"CUDA {wanted} cannot run here: {match.why}\n    fix: an older CUDA, or a newer driver")
-        if match.outcome != "ok":
-            said.append(f"CUDA {wanted}: {match.why}.")
-    return list(dict.fromkeys(said))
+    found = judge(replace(inventory, gpus=tuple(gpus)), wanted)
+    if found.verdict == "ok":
+        return []
+    fix = found.fixes[0].text if found.fixes else ""
+    if found.verdict == "impossible":
+        raise GpuError(f"CUDA {wanted} cannot run here: {found.why}\n    fix: {fix}")
+    return [f"CUDA {wanted}: {found.why}{f' ({fix})' if fix else ''}."]

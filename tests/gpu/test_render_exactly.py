@@ -1,0 +1,153 @@
+"""Whatever the machine and the request: what is rendered names the chosen GPUs, all of them and no others."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections import Counter
+from dataclasses import replace
+from itertools import combinations
+
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from paddock.gpu.errors import GpuError
+from paddock.gpu.model import Inventory, Pair, Utilisation
+from paddock.gpu.render import TARGETS, render
+from paddock.gpu.request import Request
+from paddock.gpu.select import choose
+from tests.support.boxes import MODELS, box, divided, gpu, process
+
+
+@st.composite
+def machines(draw: st.DrawFn) -> Inventory:
+    gpus = []
+    models = st.sampled_from(sorted(MODELS))
+    minors = draw(st.permutations(range(8)))
+    for index in range(draw(st.integers(0, 6))):
+        state = draw(st.sampled_from(["ok", "ok", "ok", "lost", "unreadable"]))
+        busy = draw(st.sampled_from([(), (), (process(77, 300),)]))
+        made = gpu(index, draw(models), minor=minors[index], state=state, processes=busy)
+        gpus.append(replace(made, recovery_action=draw(st.sampled_from([None, "none", "none", "gpu-reset"]))))
+    if gpus and draw(st.booleans()):
+        gpus[-1] = replace(divided(len(gpus) - 1, parts=draw(st.integers(0, 3))), minor=gpus[-1].minor)
+    linked = draw(st.booleans())
+    pairs = [Pair(a.index, b.index, "system", draw(st.integers(0, 4))) for a, b in combinations(gpus, 2) if linked]
+    return replace(box(gpus, pairs), reason=None if gpus else "This machine has no GPU.")
+
+
+requests = st.none() | st.builds(
+    Request,
+    count=st.integers(1, 4),
+    min_memory_gib=st.sampled_from([0, 20]),
+    prefer=st.sampled_from([(), ("T4",)]),
+    exclude=st.sampled_from([(), ("a10g",)]),
+)
+environments = st.sampled_from([{}, {}, {"NVIDIA_VISIBLE_DEVICES": "0,1,3"}, {"CUDA_VISIBLE_DEVICES": "GPU-00000002"}])
+
+
+def chosen(machine: Inventory, request: Request | None, environ: dict[str, str]) -> set[str] | None:
+    """By the environment's own variables; None where a request cannot be met."""
+    text = render("environment", machine, request, environ=environ).text("gpu.env")
+    (line,) = re.findall(r"^NVIDIA_VISIBLE_DEVICES=(.*)$", text, re.MULTILINE)
+    return set() if line == "void" else set(line.split(","))
+
+
+@settings(max_examples=250, deadline=None)
+@given(machines(), requests, environments)
+def test_every_target_names_exactly_the_chosen_gpus(
+    machine: Inventory, request: Request | None, environ: dict[str, str]
+) -> None:
+    try:
+        wanted = chosen(machine, request, environ)
+    except GpuError:
+        for target in set(TARGETS) - {"proxmox"}:
+            try:
+                raise AssertionError(
+                    f"{target} rendered what cannot be had: {render(target, machine, request, environ=environ)}"
+                )
+            except GpuError:
+                continue
+        return
+    assert wanted is not None
+    gpus = [machine.gpu(uuid) for uuid in wanted]
+    assert all(one is not None and one.state == "ok" and one.recovery_action in {None, "none"} for one in gpus)
+    if request:
+        assert len(wanted) == request.count
+        if not environ:
+            assert wanted == {one.uuid for one in choose(machine, request, visible=None).taken}
+
+    words = shlex.split(render("docker", machine, request, environ=environ).text("docker-run.args"))
+    named = re.findall(r"(?:GPU|MIG)-[\w-]+", words[words.index("--gpus") + 1]) if "--gpus" in words else []
+    assert Counter(named) == Counter(wanted)
+
+    sdk = json.loads(render("docker-sdk", machine, request, environ=environ).text("docker-sdk.json"))
+    assert Counter(uuid for one in sdk.get("device_requests", []) for uuid in one["DeviceIDs"]) == Counter(wanted)
+
+    service = yaml.safe_load(render("compose", machine, request, environ=environ).text("compose.yaml"))["services"][
+        "gpu"
+    ]
+    devices = service.get("deploy", {"resources": {"reservations": {"devices": []}}})["resources"]["reservations"][
+        "devices"
+    ]
+    assert Counter(uuid for one in devices for uuid in one["device_ids"]) == Counter(wanted)
+
+    if wanted:
+        names = render("cdi", machine, request, environ=environ).text("devices.txt").split()
+        assert Counter(names) == Counter(f"nvidia.com/gpu={uuid}" for uuid in wanted)
+
+    pod = yaml.safe_load(render("kubernetes", machine, request, environ=environ).text("pod.yaml"))["spec"]
+    (container,) = pod["containers"]
+    assert sum(container.get("resources", {}).get("limits", {}).values()) == len(wanted)
+    product = pod.get("nodeSelector", {}).get("nvidia.com/gpu.product")
+    assert product is None or {str(one and one.name).replace(" ", "-") for one in gpus} == {product}
+
+
+@settings(max_examples=250, deadline=None)
+@given(machines(), requests, environments)
+def test_slurm_is_given_the_device_files_of_the_chosen_gpus(
+    machine: Inventory, request: Request | None, environ: dict[str, str]
+) -> None:
+    try:
+        wanted = chosen(machine, request, environ) or set()
+        made = render("slurm", machine, request, environ=environ)
+    except GpuError:
+        return
+    minors = {one.minor for one in machine.gpus if one.uuid in wanted}
+    files: list[int] = []
+    kinds: Counter[str] = Counter()
+    lines = [line for line in made.text("gres.conf").splitlines() if not line.startswith("#")]
+    assert len(set(lines)) == len(lines), "Slurm refuses two lines that are the same"
+    for line in lines:
+        said = dict(word.split("=", 1) for word in line.split())
+        found = _numbers(said["File"].removeprefix("/dev/nvidia"))
+        files += found
+        kinds[said["Type"]] += len(found)
+        if "Links" in said:
+            links = said["Links"].split(",")
+            assert len(links) == len(wanted)
+            assert links.count("-1") == 1
+    assert Counter(files) == Counter(minors)
+    gres = re.findall(r"gpu:([^:,\s]+):(\d+)", made.text("slurm-gpu.conf"))
+    assert {kind: int(count) for kind, count in gres} == dict(kinds)
+
+
+def _numbers(text: str) -> list[int]:
+    found: list[int] = []
+    for part in text.strip("[]").split(","):
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found
+
+
+def test_a_gpu_that_is_lost_later_is_not_in_what_is_rendered_anew() -> None:
+    eight = [gpu(index, minor=index, utilisation=Utilisation()) for index in range(8)]
+    before = render("docker", box(eight), {"All": True}).text("docker-run.args")
+    assert "--gpus all" in before
+    eight[3] = replace(eight[3], state="lost", reason="GPU is lost")
+    after = render("docker", box(eight), {"All": True})
+    assert "all" not in after.text("docker-run.args")
+    assert "GPU-00000003" not in after.text("docker-run.args")
+    assert after.warnings == ("GPU 3 is left out: it is lost: GPU is lost.",)

@@ -1,0 +1,374 @@
+"""The older connector's fields: what each becomes, and what is refused with what to use instead."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from paddock.gpu.errors import GpuError, GpuInputError, NoGpu
+from paddock.gpu.model import ContainerRuntime, Driver, Gpu, Inventory, Machine, Memory
+from paddock.gpu.render import TARGETS, options, render
+from paddock.gpu.render.fields import Connector, Docker, Kubernetes, Proxmox, names
+from paddock.gpu.request import Request
+from tests.support.boxes import box, divided, gpu, h100s
+from tests.support.gpu_machines import NO_GPU, host, instincts
+
+TWO = box([gpu(0, "t4", minor=0), gpu(1, "a10g", minor=1)])
+APPLE = Inventory(
+    "2026-11-20T10:00:00Z",
+    Machine("mac", "macos", "arm64"),
+    "apple",
+    (Gpu(0, "apple-1", "Apple M4", "apple", memory=Memory(24576, 0, 24576), unified_memory=True),),
+)
+
+
+def words(wanted: Any, inventory: Inventory = TWO, **more: Any) -> list[str]:
+    return shlex.split(render("docker", inventory, wanted, **more).text("docker-run.args"))
+
+
+def pod(wanted: Any, inventory: Inventory = TWO, **more: Any) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(render("kubernetes", inventory, wanted, **more).text("pod.yaml"))
+    return found["spec"]
+
+
+def limits(wanted: Any, inventory: Inventory = TWO, **more: Any) -> dict[str, int]:
+    found: dict[str, int] = pod(wanted, inventory, **more)["containers"][0]["resources"]["limits"]
+    return found
+
+
+def refusal(target: str, wanted: Any, inventory: Inventory = TWO, **more: Any) -> str:
+    with pytest.raises(GpuError) as caught:
+        render(target, inventory, wanted, **more)
+    return str(caught.value)
+
+
+def test_no_field_of_the_older_connector_is_unknown() -> None:
+    assert {kind.__name__: names(kind) for kind in (Docker, Kubernetes, Proxmox, Connector)} == {
+        "Docker": ("Enabled", "Runtime", "GPUIDs", "All", "Capabilities", "Memory"),
+        "Kubernetes": ("Enabled", "ResourceName", "Limit", "Request", "NodeSelector", "Tolerations", "RuntimeClass"),
+        "Proxmox": ("Enabled", "PCIDevices", "GPUIDs", "VFIO", "Primary", "ROMBAR", "X_VGA"),
+        "Connector": ("NvidiaSMIPath", "DockerRuntime", "CUDAVersion", "EnableMonitoring", "MaxGPUsPerTask"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("target", "given", "said"),
+    [
+        ("docker", {"Enabeld": True}, "did you mean Enabled?"),
+        ("docker", {"All": True, "GPUIds": [0]}, "did you mean GPUIDs?"),
+        ("docker", {"All": "yes"}, "All is 'yes'\n    expected: true or false"),
+        ("docker", {"GPUIDs": "0,1"}, "GPUIDs is '0,1'\n    expected: a list"),
+        ("docker", {"GPUIDs": [0, "1"]}, "GPUIDs[1] is '1'\n    expected: a whole number"),
+        ("docker", {"GPUIDs": [0, 0]}, "GPUIDs has 0 twice"),
+        ("docker", {"GPUIDs": [7]}, "GPUIDs has 7\n    expected: of 0, 1"),
+        ("docker", {"All": True, "GPUIDs": [0]}, "GPUIDs and All are both given"),
+        ("docker", {"Capabilities": ["compute", "utilty"]}, "did you mean utility?"),
+        ("docker", {"Runtime": "nvidia; rm -rf /"}, "a name, such as nvidia or runc"),
+        ("docker", {"Memory": "lots"}, "leave it out: Docker has no limit of GPU memory"),
+        ("kubernetes", {"Limit": 2, "Request": 1}, "Request is 1 and Limit is 2\n    expected: both the same"),
+        ("kubernetes", {"Limit": -1}, "Limit is -1\n    expected: a whole number"),
+        ("kubernetes", {"Limit": 1, "ResourceName": "amd.com/gpu"}, "one of nvidia.com, whose GPUs these are"),
+        ("kubernetes", {"Limit": 1, "ResourceName": "nvidia.com/mig-1g.10gb"}, "nvidia.com/gpu, as these GPUs are"),
+        ("kubernetes", {"Limit": 1, "ResourceName": "nvidia.com/gpu.shared"}, "a share of memory in the request"),
+        ("kubernetes", {"Limit": 1, "NodeSelector": {"a b": "c"}}, "a label's name"),
+        ("kubernetes", {"Limit": 1, "NodeSelector": {"a": "not a value"}}, "a label's value"),
+        ("kubernetes", {"Limit": 1, "RuntimeClass": "NVIDIA!"}, "a name, such as nvidia"),
+        ("kubernetes", {"Limit": 1, "Tolerations": [{"Key": "a", "Effekt": "NoSchedule"}]}, "did you mean effect?"),
+        ("kubernetes", {"Limit": 1, "Tolerations": [{"Key": "a", "Operator": "In"}]}, "Exists or Equal"),
+        ("kubernetes", {"Limit": 1, "Tolerations": [{"key": "a", "operator": "Exists", "value": "b"}]}, "has a value"),
+        ("proxmox", {"PCIDevices": ["1:0"]}, "'1:0' is no PCI address"),
+        ("proxmox", {"GPUIDs": [0], "VFIO": False}, "a container (LXC) uses the host's driver"),
+        ("proxmox", {"GPUIDs": [0], "X_VGA": True}, "is no display"),
+        ("slurm", {"All": True}, "a request for GPUs has no 'All'"),
+    ],
+)
+def test_what_is_wrong_with_a_field_is_said(target: str, given: dict[str, Any], said: str, tmp_path: Path) -> None:
+    more = {"root": host(tmp_path, TWO.gpus)} if target == "proxmox" else {}
+    with pytest.raises(GpuInputError) as caught:
+        render(target, TWO, given, **more)
+    assert said in str(caught.value)
+    assert caught.value.exit_code == 2
+
+
+# Docker.
+
+
+def test_indexes_become_uuids_and_it_is_said_that_they_are_indexes() -> None:
+    made = render("docker", TWO, {"Enabled": True, "GPUIDs": [1]})
+    assert shlex.split(made.text("docker-run.args"))[:2] == ["--gpus", '"device=GPU-00000001-aaaa"']
+    assert made.notes == ("GPUIDs are indexes, which change with cards and drivers; here 1 is GPU-00000001-aaaa.",)
+
+
+def test_a_lost_or_divided_or_hidden_gpu_is_not_given_by_its_index() -> None:
+    lost = box([gpu(0), gpu(1, state="lost", reason="GPU is lost"), divided(2)])
+    assert "GPU 1 cannot be given: it is lost (GPU is lost)" in refusal("docker", {"GPUIDs": [1]}, lost)
+    assert "GPU 2 is divided by MIG" in refusal("docker", {"GPUIDs": [2]}, lost)
+    hidden = refusal("docker", {"GPUIDs": [1]}, TWO, environ={"CUDA_VISIBLE_DEVICES": "0"})
+    assert "GPU 1 is hidden" in hidden
+    assert "CUDA_VISIBLE_DEVICES=0 leaves 1 GPU" in hidden
+
+
+def test_all_is_all_only_where_nothing_is_left_out() -> None:
+    assert words({"All": True})[:2] == ["--gpus", "all"]
+    narrowed = render("docker", TWO, {"All": True}, environ={"NVIDIA_VISIBLE_DEVICES": "0"})
+    assert '"device=GPU-00000000-aaaa"' in shlex.split(narrowed.text("docker-run.args"))
+    assert narrowed.notes == ("NVIDIA_VISIBLE_DEVICES=0 leaves 1 GPU.",)
+
+
+def test_one_gpu_is_given_where_no_field_says_which() -> None:
+    assert words({"Enabled": True}) == words(Request())
+    assert words({"Enabled": True}, request=Request(exclude=("t4",)))[1] == '"device=GPU-00000001-aaaa"'
+    assert "both the fields and the request" in refusal("docker", {"All": True}, request=Request())
+
+
+def test_a_disabled_container_sees_no_gpu_even_where_the_nvidia_runtime_is_the_default() -> None:
+    assert words({"Enabled": False, "All": True}) == ["--env", "NVIDIA_VISIBLE_DEVICES=void"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "environ", "connector"),
+    [
+        ({"All": True, "Runtime": "nvidia", "Capabilities": ["compute", "utility"]}, {}, {}),
+        ({"All": True, "Capabilities": "compute,utility"}, {"DOCKER_RUNTIME": "nvidia"}, {}),
+        ({"All": True, "Capabilities": ["compute"]}, {}, {"DockerRuntime": "nvidia", "EnableMonitoring": True}),
+        ({"All": True}, {"DOCKER_RUNTIME": "nvidia", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}, {}),
+    ],
+)
+def test_the_nvidia_runtime_is_told_by_variables_and_not_by_gpus_as_well(
+    wanted: dict[str, Any], environ: dict[str, str], connector: dict[str, Any]
+) -> None:
+    found = words(wanted, environ=environ, connector=connector)
+    assert found[0] == "--runtime=nvidia"
+    assert "--gpus" not in found
+    assert {"NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_DRIVER_CAPABILITIES=compute,utility"} <= set(found)
+
+
+def test_a_runtime_that_the_engine_does_not_have_is_warned_of() -> None:
+    machine = replace(TWO, runtime=ContainerRuntime(docker="28.2.2", runtimes=("runc",)))
+    (warning,) = render("docker", machine, {"All": True, "Runtime": "nvidia"}).warnings
+    assert "`nvidia-ctk runtime configure --runtime=docker`" in warning
+
+
+@pytest.mark.parametrize("memory", ["8G", "8GiB", "8192m", "8388608K", "8589934592"])
+def test_a_memory_limit_is_refused_with_each_way_to_have_one(memory: str) -> None:
+    for target in ("docker", "docker-sdk", "compose", "cdi"):
+        said = refusal(target, {"Memory": memory}, h100s(1))
+        assert "it would be ignored" in said
+        assert "a MIG part, enforced by the GPU: 1g.10gb" in said
+        assert "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=8192M" in said
+        assert "torch.cuda.set_per_process_memory_fraction(0.10)" in said
+    assert "MIG" not in refusal("docker", {"Memory": memory}, TWO), "a T4 cannot be divided"
+
+
+def test_in_wsl_a_container_is_given_all_or_refused() -> None:
+    machine = replace(TWO, machine=replace(TWO.machine, wsl=True))
+    assert words(None, machine)[:2] == ["--gpus", "all"]
+    assert render("cdi", machine).text("devices.txt") == "nvidia.com/gpu=all\n"
+    assert "WSL gives a container every GPU or none" in refusal("docker", {"GPUIDs": [0]}, machine)
+
+
+def test_an_amd_gpu_is_never_given_by_nvidia_s_runtime(tmp_path: Path) -> None:
+    machine = instincts(tmp_path)
+    assert "gives no AMD GPU" in refusal("docker", {"All": True, "Runtime": "nvidia"}, machine)
+    assert not any("runtime" in one for one in words({"All": True}, machine, environ={"DOCKER_RUNTIME": "nvidia"}))
+    unknown = replace(machine, gpus=tuple(replace(one, device_group=None) for one in machine.gpus))
+    assert "the group of /dev/kfd is not known" in refusal("docker", {"All": True}, unknown)
+
+
+# Kubernetes.
+
+
+def test_limit_and_request_are_one_number_and_either_will_do() -> None:
+    for wanted in ({"Limit": 2, "Request": 2}, {"Limit": 2, "Request": 0}, {"Request": 2}):
+        assert limits(wanted) == {"nvidia.com/gpu": 2}
+    assert "3 GPUs wanted, and 2 can be had" in refusal("kubernetes", {"Limit": 3})
+
+
+def test_the_resource_s_name_is_the_field_s_else_the_environment_s() -> None:
+    environ = {"KUBE_GPU_RESOURCE": "nvidia.com/a10g"}
+    assert limits({"Limit": 1}, environ=environ) == {"nvidia.com/a10g": 1}
+    assert limits({"Limit": 1, "ResourceName": "nvidia.com/gpu"}, environ=environ) == {"nvidia.com/gpu": 1}
+    assert limits({"Limit": 1}, environ={"KUBE_GPU_RESOURCE": "amd.com/gpu"}) == {"nvidia.com/gpu": 1}
+
+
+def test_a_pod_has_every_field() -> None:
+    wanted = {
+        "Enabled": True, "Limit": 1, "RuntimeClass": "nvidia", "NodeSelector": {"zone": "a"},
+        "Tolerations": [{"Key": "team", "Operator": "Equal", "Value": "ml", "Effect": "NoExecute",
+                         "TolerationSeconds": 60}],
+    }  # fmt: skip
+    found = pod(wanted, h100s(2))
+    assert found["runtimeClassName"] == "nvidia"
+    assert found["nodeSelector"] == {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "zone": "a"}
+    assert found["tolerations"] == [
+        {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
+        {"key": "team", "operator": "Equal", "value": "ml", "effect": "NoExecute", "tolerationSeconds": 60},
+    ]
+
+
+def test_the_selector_that_no_node_has_is_kept_and_warned_of() -> None:
+    made = render("kubernetes", h100s(1), {"Limit": 1, "NodeSelector": {"accelerator": "nvidia-tesla-gpu"}})
+    assert "accelerator: nvidia-tesla-gpu" in made.text("pod.yaml")
+    assert any("no label that anything sets" in one and "nvidia.com/gpu.present" in one for one in made.warnings)
+
+
+def test_a_share_becomes_replicas_of_the_device_plugin() -> None:
+    for sharing, key in (("time-slicing", "timeSlicing"), ("mps", "mps")):
+        made = render("kubernetes", h100s(1), Request(share=0.3), sharing=sharing)
+        config = yaml.safe_load(yaml.safe_load(made.text("device-plugin.yaml"))["data"]["default"])
+        assert config["sharing"][key]["resources"] == [{"name": "nvidia.com/gpu", "replicas": 3}]
+        assert "HBM3-SHARED" in made.text("pod.yaml")
+    fields = {"Limit": 1, "ResourceName": "nvidia.com/gpu.shared"}
+    made = render("kubernetes", h100s(1), fields, request=Request(share=0.3))
+    assert "nvidia.com/gpu.shared: 1" in made.text("pod.yaml")
+    assert "renameByDefault: true" in made.text("device-plugin.yaml")
+    assert "SHARED" not in made.text("pod.yaml")
+    assert "leaves nothing to another pod" in refusal("kubernetes", Request(share=0.6), h100s(1))
+    assert "two shares may be of the same GPU" in refusal("kubernetes", Request(count=2, share=0.3), h100s(2))
+
+
+def test_a_mig_part_is_asked_for_as_the_plugin_s_strategy_names_it() -> None:
+    machine, part = box([divided(0)]), Request(mig="1g.10gb")
+    assert limits(part, machine) == {"nvidia.com/mig-1g.10gb": 1}
+    assert limits(part, machine, mig="single") == {"nvidia.com/gpu": 1}
+    assert pod(part, machine, mig="single")["nodeSelector"] == {
+        "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb"
+    }
+    media = box([divided(0, 1, "1g.10gb+me")])
+    assert limits(Request(mig="1g.10gb+me"), media) == {"nvidia.com/mig-1g.10gb.me": 1}
+
+
+# What holds for every target.
+
+
+def test_one_task_is_given_no_more_gpus_than_the_limit() -> None:
+    many = box([gpu(index, minor=index) for index in range(12)])
+    assert "12 GPUs are more than one task may have\n    expected: at most 8" in refusal("docker", {"All": True}, many)
+    assert "set MaxGPUsPerTask" in refusal("docker", {"All": True}, TWO, connector={"MaxGPUsPerTask": 1})
+    assert words({"All": True}, many, environ={"PADDOCK_MAX_GPUS_PER_TASK": "12"})
+    assert "gpu:h100:12" in render("slurm", many).text("slurm-gpu.conf"), "a node is no task"
+
+
+def test_a_cuda_that_cannot_run_is_refused_and_one_with_limits_is_warned_of() -> None:
+    machine = replace(TWO, driver=Driver("525.85.12", "12.0"))
+    volta = box([replace(gpu(0), name="Tesla V100-SXM2-16GB", pci_device_id="10de:1db1")])
+    volta = replace(volta, driver=Driver("580.95.05", "13.0"))
+    assert "CUDA 13.0 cannot run here" in refusal("docker", {"GPUIDs": [0]}, volta, connector={"CUDAVersion": "13.0"})
+    made = render("docker", machine, {"GPUIDs": [0]}, connector={"CUDAVersion": "12.8"})
+    assert any("CUDA 12.8" in one for one in made.warnings)
+    assert not render("docker", machine, {"GPUIDs": [0]}, connector={"CUDAVersion": "12.0"}).warnings
+    assert "'new' is no CUDA version" in refusal("docker", {"GPUIDs": [0]}, machine, connector={"CUDAVersion": "new"})
+
+
+def test_the_path_of_nvidia_smi_is_taken_and_not_needed() -> None:
+    (note,) = render("docker", TWO, {"All": True}, connector={"NvidiaSMIPath": "/opt/nvidia-smi"}).notes
+    assert "NvidiaSMIPath is not needed" in note
+    assert "did you mean NvidiaSMIPath?" in refusal("docker", {"All": True}, connector={"NvidiaSMIpth": "x"})
+
+
+def test_an_apple_gpu_goes_into_no_container() -> None:
+    for target in TARGETS:
+        if target == "environment":
+            assert render(target, APPLE).notes == ("Metal has one GPU, and no variable that hides it.",)
+        else:
+            assert "cannot be given an Apple GPU" in refusal(target, None, APPLE)
+
+
+def test_a_machine_without_gpus_has_a_configuration_unless_one_is_wanted() -> None:
+    for target in set(TARGETS) - {"cdi", "proxmox"}:
+        assert render(target, NO_GPU).notes[0] == NO_GPU.reason
+        with pytest.raises(NoGpu, match="no GPU: none on its bus"):
+            render(target, NO_GPU, Request())
+
+
+def test_a_node_s_gpus_are_all_rendered_though_others_use_one_now() -> None:
+    busy = box([gpu(0, minor=0, processes=(gpu(0).processes or ())), gpu(1, minor=1, used=70_000)])
+    assert "gpu:h100:2" in render("slurm", busy).text("slurm-gpu.conf")
+
+
+# Slurm's own choices.
+
+
+@pytest.mark.parametrize(
+    ("machine", "given", "line"),
+    [
+        (h100s(2), {"plugins": "gpu_nvml,gpu_generic"}, "AutoDetect=nvml"),
+        (h100s(2), {"plugins": "gpu_nvidia", "version": "24.11.3"}, "AutoDetect=nvidia"),
+        (h100s(2), {"plugins": "gpu_nvidia", "version": "24.05.1"}, None),
+        (h100s(2), {"plugins": "gpu_generic", "version": "25.05.0"}, None),
+        (h100s(2), {"plugins": "gpu_rsmi"}, None),
+        (box([divided(0)]), {"plugins": "gpu_nvml"}, "AutoDetect=nvml"),
+        (box([gpu(0), gpu(1, state="lost")]), {"plugins": "gpu_nvml"}, None),
+    ],
+)
+def test_slurm_detects_only_what_it_can_and_only_the_whole(
+    machine: Inventory, given: dict[str, str], line: str | None
+) -> None:
+    numbered = replace(machine, gpus=tuple(replace(one, minor=one.index) for one in machine.gpus))
+    text = render("slurm", numbered, **given).text("gres.conf")
+    assert (line in text) if line else ("AutoDetect" not in text and "File=/dev/nvidia" in text)
+    assert "divided" not in text
+
+
+def test_slurm_needs_nvml_for_mig_parts() -> None:
+    said = refusal("slurm", None, box([divided(0)]), plugins="gpu_nvidia", version="25.05.0")
+    assert "a Slurm with gpu_nvml.so" in said
+
+
+def test_slurm_names_a_type_by_what_tells_it_from_the_others() -> None:
+    models = {
+        "NVIDIA A10": "a10", "NVIDIA A100-SXM4-40GB": "a100-sxm4-40gb", "Tesla T4": "t4",
+        "NVIDIA GeForce RTX 3090": "rtx_3090", "NVIDIA H100 80GB HBM3": "h100_80gb", "NVIDIA H100 NVL": "h100_nvl",
+        "NVIDIA RTX PRO 6000 Blackwell Server Edition": "rtx_pro_6000",
+    }  # fmt: skip
+    machine = box([replace(gpu(index, minor=index), name=name) for index, name in enumerate(models)])
+    gres = render("slurm", machine, plugins="gpu_nvml")
+    assert [one.split(":")[1] for one in gres.text("slurm-gpu.conf").split("Gres=")[1].split()[0].split(",")] == list(
+        models.values()
+    )
+    assert "AutoDetect" not in gres.text("gres.conf"), "a10 is a piece of nvidia_a100 too"
+
+
+def test_a_share_and_shards_are_slurm_s_sharing() -> None:
+    machine = box([gpu(0, minor=0), gpu(1, minor=1)])
+    for made in (render("slurm", machine, shards=4), render("slurm", machine, Request(count=2, share=0.25))):
+        assert "Gres=gpu:h100:2,shard:8" in made.text("slurm-gpu.conf")
+        assert "GresTypes=gpu,shard" in made.text("slurm-gpu.conf")
+        assert "Name=shard Count=8" in made.text("gres.conf")
+    assert "one shard is the whole GPU" in refusal("slurm", None, machine, shards=1)
+
+
+# Options.
+
+
+def test_options_are_read_as_what_they_are() -> None:
+    assert options("slurm", ["shards=4", "whole=true", "node=gpu-1"]) == {"shards": 4, "whole": True, "node": "gpu-1"}
+    assert options("proxmox", ["root=/tmp"]) == {"root": Path("/tmp")}
+    for target, text, said in (
+        ("slurm", "shrds=4", "did you mean shards=…?"),
+        ("slurm", "shards=four", "a whole number"),
+        ("slurm", "whole=yes", "true or false"),
+        ("docker", "image=x", "expected: none"),
+        ("slrum", "shards=4", "did you mean slurm?"),
+    ):
+        with pytest.raises(GpuInputError) as caught:
+            options(target, [text])
+        assert said in str(caught.value)
+    assert "compose has no option 'imge'\n    expected: did you mean image?" in refusal("compose", None, imge="x")
+
+
+def test_what_is_told_as_json_is_what_is_rendered() -> None:
+    from paddock.gpu.render import told
+
+    made = render("cdi", TWO)
+    found = json.loads(json.dumps(told(made)))
+    assert (found["schema"], found["target"]) == (1, "cdi")
+    assert {one["path"]: (one["mode"], one["text"]) for one in found["files"]} == {
+        one.path: (f"{one.mode:04o}", one.text) for one in made.files
+    }
