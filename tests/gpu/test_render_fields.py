@@ -344,6 +344,21 @@ def test_a_share_and_shards_are_slurm_s_sharing() -> None:
     assert "one shard is the whole GPU" in refusal("slurm", None, machine, shards=1)
 
 
+def test_a_part_of_a_machine_s_gpus_needs_device_cgroups_since_slurm_counts_anew() -> None:
+    """A job on /dev/nvidia[2-3] is told CUDA_VISIBLE_DEVICES=0,1 by the real Slurm."""
+    machine, some = h100s(4), Request(count=2, uuids=("GPU-00000002", "GPU-00000003"))
+    machine = replace(machine, gpus=tuple(replace(one, minor=one.index) for one in machine.gpus))
+    assert any("ConstrainDevices=yes" in one for one in render("slurm", machine, some).warnings)
+    whole = render("slurm", machine, some, whole=True)
+    assert "ConstrainDevices=yes" in whole.text("cgroup.conf")
+    assert "TaskPlugin=task/cgroup" in whole.text("slurm.conf")
+    contained = replace(machine, machine=replace(machine.machine, container=True))
+    assert "give the container these GPUs alone" in refusal("slurm", some, contained, whole=True)
+    assert not any("ConstrainDevices" in one for one in render("slurm", machine, Request(count=2)).warnings)
+    turned = replace(machine, gpus=tuple(replace(one, minor=3 - one.index) for one in machine.gpus))
+    assert any("ConstrainDevices=yes" in one for one in render("slurm", turned).warnings)
+
+
 # Options.
 
 

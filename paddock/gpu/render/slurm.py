@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from paddock.gpu.errors import GpuError
 from paddock.gpu.machine import Run
 from paddock.gpu.machine import run as run_program
 from paddock.gpu.render import slurm_gres
@@ -34,6 +35,7 @@ SelectTypeParameters=CR_Core_Memory
 _HOST = "ProctrackType=proctrack/cgroup\nTaskPlugin=task/cgroup,task/affinity"
 _CONTAINER = "ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none"
 _CGROUP = "ConstrainCores=yes\nConstrainRAMSpace=yes\nConstrainDevices=yes\n"
+_RENUMBERED = "Slurm tells a job the numbers of its GPUs from 0, which are others' unless the job is kept from those"
 _PARTITION = "PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n"
 
 
@@ -70,10 +72,17 @@ def render(
         warnings.append(
             "CPUs and RealMemory of the node are not known, and Slurm takes 1: give what `slurmd -C` prints."
         )
+    contained = order.inventory.machine.container
+    if gres and not detected and not slurm_gres.same_numbers(order):
+        if whole and contained:
+            raise GpuError(
+                f"{_RENUMBERED}, and in a container nothing does\n    fix: give the container these GPUs alone"
+            )
+        if not whole:
+            warnings.append(f"{_RENUMBERED}: task/cgroup, with ConstrainDevices=yes in cgroup.conf.")
     body = settings + " ".join(line) + "\n"
     files = [headed("gres.conf", "".join(f"{one}\n" for one in gres))]
     if whole:
-        contained = order.inventory.machine.container
         start = _WHOLE.format(cluster=cluster, node=node, processes=_CONTAINER if contained else _HOST)
         files.insert(0, headed("slurm.conf", start + body + _PARTITION))
         if not contained:

@@ -58,6 +58,11 @@ def lines(order: Order, node: str, detected: str | None, shards: int) -> list[st
     return [*found, *([f"NodeName={node} Name=shard Count={shards}"] if shards else [])]
 
 
+def same_numbers(order: Order) -> bool:
+    """Whether CUDA numbers the GPUs of the machine as Slurm numbers those that are listed for it: from 0."""
+    return [one.gpu.index for one in _numbered(order)] == list(range(len(order.devices)))
+
+
 def _explicit(order: Order, node: str) -> list[str]:
     if any(one.part for one in order.devices):
         raise GpuError(
@@ -65,12 +70,13 @@ def _explicit(order: Order, node: str) -> list[str]:
             "\n    expected: a Slurm with gpu_nvml.so, and every part of the machine"
             "\n    fix: install that plugin and say plugins=gpu_nvml, or switch MIG off"
         )
-    kinds, files, links = types(order.devices), [_file(order, one) for one in order.devices], _links(order)
+    devices = _numbered(order)
+    kinds, files, links = types(devices), [_file(order, one) for one in devices], _links(order, devices)
     start, flags = f"NodeName={node} Name=gpu Type=", f"Flags={_FLAGS[str(order.vendor)]}"
     if links:
-        each = zip(order.devices, files, links, strict=True)
+        each = zip(devices, files, links, strict=True)
         return [f"{start}{kinds[one.uuid]} File={path} Links={links} {flags}" for one, path, links in each]
-    paired = sorted(zip((kinds[one.uuid] for one in order.devices), files, strict=True), key=lambda pair: pair[0])
+    paired = [(kinds[one.uuid], path) for one, path in zip(devices, files, strict=True)]
     return [
         f"{start}{kind} File={_ranged([path for _, path in group])} {flags}"
         for kind, group in groupby(paired, key=lambda pair: pair[0])
@@ -87,10 +93,15 @@ def _file(order: Order, device: Device) -> str:
     return f"/dev/nvidia{device.gpu.minor}" if order.vendor == "nvidia" else f"/dev/dri/renderD{device.gpu.minor}"
 
 
-def _links(order: Order) -> list[str]:
+def _numbered(order: Order) -> list[Device]:
+    """In the order in which Slurm numbers them."""
+    return sorted(order.devices, key=lambda one: (one.gpu.minor is None, one.gpu.minor or 0))
+
+
+def _links(order: Order, devices: Iterable[Device]) -> list[str]:
     """NVLinks of each GPU to the others in their order, -1 to itself; empty where there are none."""
     known = {frozenset((one.a, one.b)): one.nvlinks for one in order.inventory.pairs}
-    indexes = [one.gpu.index for one in order.devices]
+    indexes = [one.gpu.index for one in devices]
     rows = [[-1 if a == b else known.get(frozenset((a, b)), 0) for b in indexes] for a in indexes]
     return [",".join(map(str, row)) for row in rows] if any(one > 0 for row in rows for one in row) else []
 
