@@ -1,0 +1,497 @@
+"""Workflows: what is accepted, the order, retries and timeouts, what a rerun takes over, and how a run is ended."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paddock.gpu import programs, references
+from paddock.gpu.errors import GpuError, GpuInputError
+from paddock.gpu.progress import watching
+from paddock.gpu.workflow import Workflow, load, parse
+from paddock.gpu.workflow_run import exit_code, plan, run
+from tests.conftest import ROOT
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="leases and sessions need Linux's /proc")
+
+PYTHON = sys.executable
+SEED = {
+    "ID": "gpu-cluster-setup",
+    "Name": "GPU Cluster Setup",
+    "Steps": [
+        {"ID": "detect-gpus", "Name": "Detect GPUs", "TaskType": "gpu", "Parameters": {"action": "list"}},
+        {
+            "ID": "setup-nodes",
+            "TaskType": "kubernetes",
+            "DependsOn": ["detect-gpus"],
+            "Parameters": {"action": "apply", "manifest": "kind: ConfigMap\nmetadata: {name: nodes}"},
+        },
+        {
+            "ID": "deploy-workloads",
+            "TaskType": "kubernetes",
+            "DependsOn": ["setup-nodes"],
+            "Parameters": {"action": "apply", "manifest": {"kind": "Pod", "metadata": {"name": "gpu-workload"}}},
+        },
+    ],
+}
+
+
+def command(id: str, code: str, *depends_on: str, **more: Any) -> dict[str, Any]:
+    return {
+        "id": id,
+        "type": "command",
+        "parameters": {"argv": [PYTHON, "-c", code]},
+        "depends_on": list(depends_on),
+        **more,
+    }
+
+
+def flow(*steps: dict[str, Any], folder: Path = Path()) -> Workflow:
+    return parse({"id": "w", "steps": list(steps)}, "w.yaml", folder)
+
+
+def outcomes(told: dict[str, Any]) -> dict[str, str]:
+    return {step["id"]: step["outcome"] for step in told["steps"]}
+
+
+@pytest.fixture
+def go(tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """Runs a workflow on one journal."""
+    return lambda workflow, **more: run(workflow, journal=tmp_path / "journal.jsonl", **more)
+
+
+def test_the_older_connectors_workflow_is_read_as_it_is() -> None:
+    workflow = parse(SEED, "seed.yaml")
+    assert [[step.id for step in wave] for wave in workflow.waves()] == [
+        ["detect-gpus"], ["setup-nodes"], ["deploy-workloads"],
+    ]  # fmt: skip
+    assert [(step.task.type, step.task.action) for step in workflow.steps] == [
+        ("gpu", "list"), ("kubernetes", "apply"), ("kubernetes", "apply"),
+    ]  # fmt: skip
+
+
+def test_yaml_and_json_say_the_same(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(yaml.safe_dump(SEED))
+    (tmp_path / "a.json").write_text(json.dumps(SEED))
+    assert load(tmp_path / "a.yaml") == load(tmp_path / "a.json") == parse(SEED, "x", tmp_path)
+
+
+def step(**changes: Any) -> dict[str, Any]:
+    return {"id": "a", "type": "gpu", "action": "list", **changes}
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        ([], "no steps"),
+        ([step(), step()], "two steps are called 'a'"),
+        ([step(depends_on=["b"]), step(id="bb")], "did you mean bb?"),
+        (
+            [step(depends_on=["c"]), step(id="b", depends_on=["a"]), step(id="c", depends_on=["b"])],
+            "steps wait for each other: a → c → b → a",
+        ),
+        ([step(type="gpuu")], "there is no task type 'gpuu'\n    expected: did you mean gpu?"),
+        ([step(action="alocate")], "gpu has no action 'alocate'\n    expected: did you mean allocate?"),
+        ([step(action=None)], "it has no action"),
+        ([step(parameters={"x": 1})], "unknown parameter parameters.x"),
+        ([step(action="allocate", parameters={"cout": 1})], "parameters.cout\n    expected: did you mean count?"),
+        ([step(action="allocate", parameters={"count": "2"})], 'parameters.count is "2"\n    expected: a whole number'),
+        ([step(action="allocate", parameters={"count": 0})], "greater than or equal to 1"),
+        ([step(depend_on=[])], "a step has no 'depend_on'\n    expected: did you mean depends_on?"),
+        ([step(timeout="soon")], "timeout is 'soon'\n    expected: seconds"),
+        ([step(timeout=-1)], "timeout is -1"),
+        ([step(retry=-1)], "retry is -1"),
+        ([step(retry={"time": 1})], "did you mean times?"),
+        ([step(id="a b")], "id is 'a b'"),
+        ([{"id": "a", "type": "command", "parameters": {"argv": "rm -rf /"}}], "expected: a list"),
+        ([{"id": "a", "type": "command"}], "parameters.argv is missing"),
+        ([{"id": "a"}], "it has no type"),
+        (["a"], "'a' is not a step"),
+        ([step(task={"type": "gpu"})], "action beside task"),
+        ([{"id": "a", "type": "kubernetes", "action": "apply"}], "manifest and file"),
+        ([command("a", "${steps.b.x}"), command("b", "")], "does not wait for"),
+        ([command("a", "${steps.a.x}")], "does not wait for"),
+        ([command("a", ""), command("b", "${steps.a[x]}", "a")], "${steps.a[x]} is no reference"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_sentence(steps: Sequence[Any], said: str) -> None:
+    with pytest.raises(GpuInputError) as caught:
+        parse({"id": "w", "steps": list(steps)}, "w.yaml")
+    message = str(caught.value)
+    assert message.startswith("w.yaml: ")
+    assert said in message
+    assert "\n    expected: " in message
+
+
+@pytest.mark.parametrize("text", ["", "a: [", "- 1", "steps: 3", "id: x\nid: y\nsteps: []", "\x00", "&a [*a]"])
+def test_no_file_ends_in_a_traceback(tmp_path: Path, text: str) -> None:
+    (tmp_path / "w.yaml").write_text(text)
+    with pytest.raises(GpuInputError, match="expected: "):
+        load(tmp_path / "w.yaml")
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | st.text(),
+        lambda x: (
+            st.lists(x)
+            | st.dictionaries(
+                st.sampled_from(["id", "steps", "type", "parameters", "depends_on", "retry", "timeout", "action"])
+                | st.text(),
+                x,
+            )
+        ),
+    )
+)
+def test_whatever_is_read_gives_a_workflow_or_a_sentence(found: Any) -> None:
+    with contextlib.suppress(GpuInputError):
+        parse(found, "w.yaml")
+
+
+class TestReferences:
+    RESULTS: ClassVar = {"a": {"gpus": [{"uuid": "GPU-1", "free": 3.5}], "n": 2, "yes": True, "none": None}}
+
+    @pytest.mark.parametrize(
+        ("given", "expected"),
+        [
+            ("${steps.a.gpus}", [{"uuid": "GPU-1", "free": 3.5}]),
+            ("${steps.a.gpus[0].uuid}", "GPU-1"),
+            ("on ${steps.a.gpus[0].uuid} and ${steps.a.n}", "on GPU-1 and 2"),
+            ("${steps.a.yes}/", "true/"),
+            ("${HOME} $${steps.a.n}", "${HOME} ${steps.a.n}"),
+            ({"x": ["${steps.a.n}"]}, {"x": [2]}),
+            (7, 7),
+        ],
+    )
+    def test_a_value_stands_in_its_place(self, given: Any, expected: Any) -> None:
+        assert references.resolve(given, self.RESULTS) == expected
+
+    @pytest.mark.parametrize(
+        ("given", "said"),
+        [
+            ("${steps.a.gpu}", "did you mean gpus?"),
+            ("${steps.a.gpus[3]}", r"no \[3\]"),
+            ("${steps.a.n.x}", "a number has no .x"),
+            ("x${steps.a.gpus}", "is a list"),
+            ("x${steps.a.none}", "is null"),
+            ("${steps.a.__class__[0]}", "no '__class__'"),
+            ("${steps.a.n + 1}", "is no reference"),
+        ],
+    )
+    def test_and_nothing_else_does(self, given: str, said: str) -> None:
+        with pytest.raises(GpuInputError, match=said):
+            references.resolve(given, self.RESULTS)
+
+
+def test_independent_steps_run_at_the_same_time_and_others_in_order(go: Any, tmp_path: Path) -> None:
+    meet = textwrap.dedent("""
+        import pathlib, sys, time
+        mine, other = map(pathlib.Path, {})
+        mine.touch()
+        until = time.monotonic() + 30
+        while not other.exists() and time.monotonic() < until:
+            time.sleep(0.01)
+        sys.exit(not other.exists())
+    """)
+    left, right = str(tmp_path / "left"), str(tmp_path / "right")
+    told = go(
+        flow(
+            command("left", meet.format([left, right])),
+            command("right", meet.format([right, left])),
+            command("last", f"import os, sys; sys.exit(not os.path.exists({left!r}))", "left", "right"),
+        )
+    )
+    assert outcomes(told) == {"left": "succeeded", "right": "succeeded", "last": "succeeded"}
+
+
+def test_what_a_step_answers_is_known_to_those_after_it(go: Any) -> None:
+    told = go(
+        flow(
+            command("a", "print('GPU-7', end='')"),
+            {
+                "id": "b",
+                "type": "command",
+                "depends_on": ["a"],
+                "parameters": {"argv": [PYTHON, "-c", "import sys; print(sys.argv[1])", "see ${steps.a.output}"]},
+            },
+        )
+    )
+    assert told["steps"][1]["result"]["output"] == "see GPU-7\n"
+
+
+def test_a_failure_keeps_only_those_back_that_wait_for_it(go: Any) -> None:
+    told = go(
+        flow(
+            command("bad", "import sys; sys.exit('the disk is full')"),
+            command("after", "", "bad"),
+            command("end", "", "after"),
+            command("beside", ""),
+        )
+    )
+    assert outcomes(told) == {"bad": "failed", "after": "skipped", "end": "skipped", "beside": "succeeded"}
+    assert "the disk is full" in told["steps"][0]["error"]
+    assert exit_code(told) == 1
+
+
+def test_a_step_is_tried_again_and_later_each_time(go: Any, tmp_path: Path) -> None:
+    count = textwrap.dedent(f"""
+        import pathlib, sys
+        file = pathlib.Path({str(tmp_path / "count")!r})
+        file.write_text((file.read_text() if file.exists() else "") + "x")
+        sys.exit(len(file.read_text()) < 3)
+    """)
+    happened: list[str] = []
+    told = go(
+        flow(command("a", count, retry={"times": 5, "backoff": "10ms"})),
+        watch=lambda one: happened.append(f"{one.what} {one.detail[:9]}".strip()),
+    )
+    assert (outcomes(told), told["steps"][0]["attempts"]) == ({"a": "succeeded"}, 3)
+    assert happened == ["started", "retried in 0.01 s", "started", "retried in 0.02 s", "started", "succeeded"]
+
+
+def test_what_is_wrong_with_the_words_is_not_tried_again(go: Any) -> None:
+    told = go(flow({"id": "a", "type": "command", "parameters": {"argv": ["/no/such"]}, "retry": 3}))
+    assert told["steps"][0]["attempts"] == 1
+
+
+STUBBORN = """
+import signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+child = subprocess.Popen([sys.executable, "-c", "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+    " print('up', flush=True); time.sleep(600)"], stdout=subprocess.PIPE, process_group=0)
+child.stdout.readline()
+open(sys.argv[1], "w").write(f"{child.pid}\\n")
+time.sleep(600)
+"""
+
+
+def test_a_program_that_is_too_slow_is_ended_with_all_it_started(tmp_path: Path) -> None:
+    file = tmp_path / "child"
+    with pytest.raises(programs.TimedOut, match="did not end within 2 s"):
+        programs.run([PYTHON, "-c", STUBBORN, str(file)], timeout=2, grace=0.2)
+    assert file.exists(), "it was ended before it began"
+    assert not _alive(file.read_text().strip())
+
+
+def test_a_step_that_is_too_slow_fails_and_says_so(go: Any) -> None:
+    told = go(flow(command("a", "import time; time.sleep(600)", timeout=0.3)))
+    assert "did not end within 0.3 s" in told["steps"][0]["error"]
+
+
+class TestResuming:
+    def test_a_rerun_goes_on_after_the_last_good_step(self, go: Any, tmp_path: Path) -> None:
+        workflow = flow(
+            command("a", f"open({str(tmp_path / 'ran')!r}, 'a').write('a')"),
+            command("b", f"import os, sys; sys.exit(not os.path.exists({str(tmp_path / 'mended')!r}))", "a"),
+        )
+        assert outcomes(go(workflow)) == {"a": "succeeded", "b": "failed"}
+        (tmp_path / "mended").touch()
+        assert plan(workflow, journal=tmp_path / "journal.jsonl")["waves"][0][0]["reused"]
+        assert outcomes(go(workflow)) == {"a": "reused", "b": "succeeded"}
+        assert (tmp_path / "ran").read_text() == "a"
+        assert outcomes(go(workflow)) == {"a": "succeeded", "b": "succeeded"}, "after a good end it begins anew"
+
+    def test_a_changed_step_and_all_after_it_run_again(self, go: Any) -> None:
+        def made(middle: str, timeout: float = 60) -> Workflow:
+            return flow(
+                command("a", ""),
+                command("b", middle, "a", timeout=timeout),
+                command("c", "", "b"),
+                command("beside", "", "a"),
+                command("bad", "import sys; sys.exit(1)"),
+            )
+
+        go(made("1"))
+        assert outcomes(go(made("1", timeout=61))) == {
+            "a": "reused", "b": "reused", "c": "reused", "beside": "reused", "bad": "failed",
+        }  # fmt: skip
+        assert outcomes(go(made("2"))) == {
+            "a": "reused", "b": "succeeded", "c": "succeeded", "beside": "reused", "bad": "failed",
+        }  # fmt: skip
+
+    def test_fresh_takes_nothing_over(self, go: Any) -> None:
+        workflow = flow(command("a", ""), command("bad", "import sys; sys.exit(1)"))
+        go(workflow)
+        assert outcomes(go(workflow, fresh=True))["a"] == "succeeded"
+
+    @pytest.mark.parametrize("cut", range(1, 40, 3))
+    def test_a_line_that_was_cut_off_costs_that_line(self, go: Any, tmp_path: Path, cut: int) -> None:
+        workflow = flow(command("a", ""), command("bad", "import sys; sys.exit(1)", "a"))
+        go(workflow)
+        journal = tmp_path / "journal.jsonl"
+        lines = journal.read_text().splitlines(keepends=True)
+        upto = next(number for number, line in enumerate(lines) if '"succeeded"' in line)
+        journal.write_text("".join(lines[: upto + 1]) + lines[upto + 1][:cut])
+        assert outcomes(go(workflow)) == {"a": "reused", "bad": "failed"}
+        assert all(json.loads(line) for line in journal.read_text().splitlines())
+
+    def test_a_journal_of_something_else_is_said_and_kept(self, go: Any, tmp_path: Path) -> None:
+        (tmp_path / "journal.jsonl").write_text("my notes\n")
+        with pytest.raises(GpuInputError, match=r"line 1: not a line of a journal"):
+            go(flow(command("a", "")))
+        assert (tmp_path / "journal.jsonl").read_text() == "my notes\n"
+
+    def test_one_run_at_a_time(self, go: Any, tmp_path: Path) -> None:
+        import fcntl
+
+        with (tmp_path / "journal.jsonl").open("w") as other:
+            fcntl.flock(other, fcntl.LOCK_EX)
+            with pytest.raises(GpuError, match="being run already"):
+                go(flow(command("a", "")))
+
+    def test_the_journal_is_for_its_owner_alone(self, go: Any, tmp_path: Path) -> None:
+        go(flow(command("a", "")))
+        assert (tmp_path / "journal.jsonl").stat().st_mode & 0o077 == 0
+
+
+RUNNER = """
+import json, sys
+from pathlib import Path
+from paddock.gpu.workflow import parse
+from paddock.gpu.workflow_run import exit_code, run
+told = run(parse(json.loads(sys.argv[1]), "w"), journal=Path(sys.argv[2]))
+print(json.dumps(told), flush=True)
+sys.exit(exit_code(told))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_what_runs_and_the_journal_says_so(tmp_path: Path, number: int) -> None:
+    pid = tmp_path / "pid"
+    slow = f"import os, time; open({str(pid)!r} + '.part', 'w').write(str(os.getpid())); \
+os.rename({str(pid)!r} + '.part', {str(pid)!r}); time.sleep(600)"
+    document = {"id": "w", "steps": [command("a", ""), command("slow", slow, "a"), command("b", "", "slow")]}
+    runner = subprocess.Popen(
+        [PYTHON, "-c", RUNNER, json.dumps(document), str(tmp_path / "j")], stdout=subprocess.PIPE, cwd=ROOT
+    )
+    _until(pid.exists)
+    runner.send_signal(number)
+    out, _ = runner.communicate(timeout=60)
+    assert runner.returncode == 130
+    assert outcomes(json.loads(out)) == {"a": "succeeded", "slow": "interrupted", "b": "skipped"}
+    assert not _alive(pid.read_text())
+    events = [(one["event"], one.get("step")) for one in map(json.loads, (tmp_path / "j").read_text().splitlines())]
+    assert events[-2:] == [("interrupted", "slow"), ("ended", None)]
+
+
+def test_a_killed_run_is_taken_up_after_its_last_good_step(tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    slow = f"import os, time; os.path.exists({str(there)!r}) or (open({str(there)!r}, 'w'), time.sleep(600))"
+    document = {"id": "w", "steps": [command("a", ""), command("slow", slow, "a")]}
+    runner = subprocess.Popen([PYTHON, "-c", RUNNER, json.dumps(document), str(tmp_path / "j")], cwd=ROOT)
+    _until(there.exists)
+    runner.kill()
+    runner.wait()
+    told = run(parse(document, "w"), journal=tmp_path / "j")
+    assert outcomes(told) == {"a": "reused", "slow": "succeeded"}
+
+
+def test_the_plan_shows_the_order_and_does_nothing(tmp_path: Path) -> None:
+    workflow = parse(SEED, "seed", tmp_path)
+    told = plan(workflow, journal=tmp_path / "j")
+    assert [[one["would"] for one in wave] for wave in told["waves"]] == [
+        ["list the GPUs"], ["apply ConfigMap nodes"], ["apply Pod gpu-workload"],
+    ]  # fmt: skip
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_lines_where_there_is_no_terminal(go: Any) -> None:
+    out = io.StringIO()
+    workflow = flow(command("a", ""), command("bad", "import sys; sys.exit('no')", "a"))
+    with watching(workflow, out) as watch:
+        go(workflow, watch=watch)
+    words = [line.split(maxsplit=1)[1] for line in out.getvalue().splitlines()]
+    assert [word.split(" after")[0] for word in words] == ["a started", "a succeeded", "bad started", "bad failed"]
+
+
+class TestOnGpus:
+    """With a made-up driver library under real nvidia-ml-py, and real leases."""
+
+    @pytest.fixture(autouse=True)
+    def _driver(self, nvml_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("LD_LIBRARY_PATH", str(nvml_library))
+        monkeypatch.setenv("FAKE_NVML_COUNT", "4")
+        monkeypatch.setenv("PADDOCK_GPU_LEASES", str(tmp_path / "leases"))
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        monkeypatch.delenv("NVIDIA_VISIBLE_DEVICES", raising=False)
+
+    def test_what_was_leased_is_what_the_next_step_uses(self, go: Any) -> None:
+        told = go(
+            flow(
+                step(id="lease", action="allocate", parameters={"count": 2}),
+                {
+                    "id": "use",
+                    "type": "command",
+                    "depends_on": ["lease"],
+                    "parameters": {
+                        "argv": [PYTHON, "-c", "import os; print(os.environ['CUDA_VISIBLE_DEVICES'])"],
+                        "environment": {"CUDA_VISIBLE_DEVICES": "${steps.lease.environment.CUDA_VISIBLE_DEVICES}"},
+                    },
+                },
+                step(
+                    id="back", action="deallocate", parameters={"leases": ["${steps.lease.lease.id}"]}, depends_on="use"
+                ),
+                step(id="left", action="leases", depends_on="back"),
+            )
+        )
+        lease, use, _, left = (one["result"] for one in told["steps"])
+        assert use["output"].strip() == ",".join(one["uuid"] for one in lease["lease"]["devices"])
+        assert left["leases"] == []
+
+    def test_a_lease_that_ended_with_its_run_is_taken_anew(self, tmp_path: Path) -> None:
+        document = {
+            "id": "w",
+            "steps": [
+                step(id="lease", action="allocate"),
+                command("bad", "import sys; sys.exit(1)", "lease"),
+            ],
+        }
+        arguments = [PYTHON, "-c", RUNNER, json.dumps(document), str(tmp_path / "j")]
+        first, second = (
+            json.loads(subprocess.run(arguments, capture_output=True, cwd=ROOT, check=False).stdout) for _ in range(2)
+        )
+        assert outcomes(first) == outcomes(second) == {"lease": "succeeded", "bad": "failed"}
+        ids = {told["steps"][0]["result"]["lease"]["id"] for told in (first, second)}
+        assert len(ids) == 2
+
+    def test_a_program_runs_on_gpus_of_its_own(self, go: Any) -> None:
+        code = "import os, sys; print(os.environ['CUDA_VISIBLE_DEVICES']); sys.exit(5)"
+        told = go(flow(step(action="run", parameters={"command": [PYTHON, "-c", code]})))
+        assert "exit status 5: GPU-" in told["steps"][0]["error"]
+
+    def test_a_gpu_that_is_not_there_is_not_looked_for_twice(self, go: Any) -> None:
+        told = go(flow(step(action="info", parameters={"gpu": "9"}, retry=3)))
+        assert told["steps"][0]["attempts"] == 1
+        assert "no GPU is '9'" in told["steps"][0]["error"]
+
+    def test_none_free_is_a_reason(self, go: Any) -> None:
+        told = go(flow(step(action="allocate", parameters={"count": 5})))
+        assert "5 GPUs wanted, and 4 can be had" in told["steps"][0]["error"]
+
+
+def _alive(pid: str) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def _until(happened: Callable[[], bool]) -> None:
+    until = time.monotonic() + 60
+    while not happened():
+        assert time.monotonic() < until, "it never happened"
+        time.sleep(0.01)
