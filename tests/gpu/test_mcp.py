@@ -1,0 +1,259 @@
+"""The MCP server as an agent meets it: the package's own client, over standard input and output, in a process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paddock.gpu.actions import ACTIONS
+from paddock.gpu.lease import Leases
+from tests.conftest import ROOT
+
+pytest.importorskip("mcp", reason="the extra mcp is not installed")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="leases need Linux's /proc")
+
+Talk = Callable[[Any], Awaitable[None]]
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Callable[..., None]:
+    """Lets a client talk to a server of its own; the server's variables are those given, over a bare machine's."""
+
+    def meet(talk: Talk, **environ: str) -> None:
+        import anyio
+        from mcp import Client, StdioServerParameters
+
+        bare = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PADDOCK_GPU_LEASES": str(tmp_path / "leases")}
+        parameters = StdioServerParameters(
+            command=sys.executable, args=["-m", "paddock.gpu.mcp"], env=bare | environ, cwd=ROOT
+        )
+
+        async def main() -> None:
+            with anyio.fail_after(120):
+                async with Client(parameters) as client:
+                    await talk(client)
+
+        anyio.run(main)
+
+    return meet
+
+
+@pytest.fixture
+def four(nvml_library: Path) -> dict[str, str]:
+    """The variables of a machine with four GPUs, one of them lost, of a made-up driver library."""
+    return {"LD_LIBRARY_PATH": str(nvml_library), "FAKE_NVML_COUNT": "4", "FAKE_NVML_LOST": "2"}
+
+
+async def call(client: Any, tool: str, /, **given: Any) -> Any:
+    return await client.call_tool(tool, given)
+
+
+async def good(client: Any, tool: str, /, **given: Any) -> dict[str, Any]:
+    found = await call(client, tool, **given)
+    assert not found.is_error, found.content
+    content: dict[str, Any] = found.structured_content
+    return content
+
+
+async def bad(client: Any, tool: str, /, **given: Any) -> str:
+    found = await call(client, tool, **given)
+    assert found.is_error
+    return str(found.content[0].text)
+
+
+def test_every_action_is_a_tool_whose_input_is_typed(agent: Any) -> None:
+    async def talk(client: Any) -> None:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        assert set(tools) == {f"gpu_{name.replace('-', '_')}" for name in ACTIONS}
+        for tool in tools.values():
+            assert tool.input_schema["type"] == "object"
+            assert tool.input_schema["additionalProperties"] is False
+            assert "owner" not in tool.input_schema["properties"]
+            assert all("description" in about for about in tool.input_schema["properties"].values()), tool.name
+        assert tools["gpu_allocate"].input_schema["properties"]["count"]["minimum"] == 1
+        confirmed = {name for name, tool in tools.items() if "confirm" in tool.input_schema["properties"]}
+        assert confirmed == {"gpu_deallocate", "gpu_reset", "gpu_run"}
+        assert all(tools[name].annotations.destructive_hint for name in confirmed)
+        assert tools["gpu_list"].annotations.read_only_hint
+        assert not tools["gpu_allocate"].annotations.read_only_hint
+
+    agent(talk)
+
+
+def test_an_agent_looks_leases_and_gives_back(agent: Any, four: dict[str, str], tmp_path: Path) -> None:
+    async def talk(client: Any) -> None:
+        found = await call(client, "gpu_list")
+        assert [gpu["state"] for gpu in found.structured_content["gpus"]] == ["ok", "ok", "lost", "ok"]
+        assert "GPU 2" in found.content[0].text
+        assert "lost" in found.content[0].text
+
+        lease = await good(client, "gpu_allocate", count=2, min_memory_gib=20)
+        uuids = [device["uuid"] for device in lease["lease"]["devices"]]
+        assert lease["environment"]["CUDA_VISIBLE_DEVICES"] == ",".join(uuids)
+        refused = await bad(client, "gpu_allocate", count=2)
+        assert "2 GPUs wanted, and 1 can be had" in refused
+        assert "leased" in refused
+        assert "lost" in refused
+        held = await good(client, "gpu_leases")
+        assert [one["id"] for one in held["leases"]] == [lease["lease"]["id"]]
+
+        await good(client, "gpu_deallocate", leases=[lease["lease"]["id"]])
+        assert (await good(client, "gpu_leases"))["leases"] == []
+
+        health = await good(client, "gpu_health")
+        assert health["verdict"] == "unhealthy"
+        rendered = await call(client, "gpu_render", target="docker", count=1)
+        assert "--gpus" in rendered.content[0].text
+        memory = await good(client, "gpu_memory_info")
+        assert memory["gpus"][0]["memory"]["total"] == 81559
+        assert (await good(client, "gpu_cuda_info", toolkit="12.8"))["verdict"] == "ok"
+        watched = await good(client, "gpu_monitor", interval=0.1, duration=0.3)
+        assert watched["gpus"]
+
+    agent(talk, **four)
+    assert Leases(tmp_path / "leases").all() == ()
+
+
+def test_leases_end_with_the_session_unless_they_have_a_time_to_live(
+    agent: Any, four: dict[str, str], tmp_path: Path
+) -> None:
+    async def talk(client: Any) -> None:
+        await good(client, "gpu_allocate")
+        await good(client, "gpu_allocate", ttl=600)
+
+    agent(talk, **four)
+    held = [lease.ttl for lease, state in Leases(tmp_path / "leases").all() if state == "held"]
+    assert held == [600]
+
+
+def test_nothing_is_destroyed_without_a_word(agent: Any, four: dict[str, str], tmp_path: Path) -> None:
+    other = subprocess.run(
+        [sys.executable, "-m", "paddock.gpu.actions", "allocate"],
+        input=f'{{"owner": {os.getpid()}}}',
+        env={**os.environ, **four, "PADDOCK_GPU_LEASES": str(tmp_path / "leases")},
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    )
+    assert other.stdout
+
+    async def talk(client: Any) -> None:
+        (lease,) = (await good(client, "gpu_leases"))["leases"]
+        for tool, given in (
+            ("gpu_deallocate", {"leases": [lease["id"]]}),
+            ("gpu_reset", {"gpu": "1"}),
+            ("gpu_run", {"command": ["touch", str(tmp_path / "touched")]}),
+        ):
+            told = await good(client, tool, **given)
+            assert told["confirmation_needed"]
+            assert told["would"]
+        plan = (await good(client, "gpu_reset", gpu="1"))["plan"]
+        assert plan["steps"] == [], "on this board all are reset together"
+        assert lease["id"] in str(plan["refused"])
+        assert not (tmp_path / "touched").exists()
+        assert (await good(client, "gpu_leases"))["leases"] == [lease]
+        assert "confirm is 1" in await bad(client, "gpu_deallocate", leases=[lease["id"]], confirm=1)
+
+        await good(client, "gpu_deallocate", leases=[lease["id"]], confirm=True)
+        assert (await good(client, "gpu_leases"))["leases"] == []
+
+    agent(talk, **four)
+
+
+SLOW = textwrap.dedent("""
+    import os, pathlib, sys, time
+    print(os.environ["CUDA_VISIBLE_DEVICES"], flush=True)
+    if len(sys.argv) > 1:
+        pathlib.Path(sys.argv[1]).write_text(str(os.getpid()))
+        time.sleep(600)
+""")
+
+
+def test_a_program_runs_on_gpus_of_its_own_and_its_output_comes_back(agent: Any, four: dict[str, str]) -> None:
+    async def talk(client: Any) -> None:
+        told = await good(client, "gpu_run", command=[sys.executable, "-c", SLOW], count=2, confirm=True)
+        assert told["exit_code"] == 0
+        assert told["output"].count("GPU-") == 2
+        assert (await good(client, "gpu_leases"))["leases"] == []
+        assert "5 GPUs wanted" in await bad(client, "gpu_run", command=["true"], count=5, confirm=True)
+
+    agent(talk, **four)
+
+
+@pytest.mark.parametrize("way", ["timeout", "goes"])
+def test_a_program_does_not_outlive_its_time_or_its_agent(
+    agent: Any, four: dict[str, str], tmp_path: Path, way: str
+) -> None:
+    import anyio
+
+    pid = tmp_path / "pid"
+    program = [sys.executable, "-c", SLOW, str(pid)]
+
+    async def talk(client: Any) -> None:
+        if way == "timeout":
+            assert "did not end within 3 s" in await bad(client, "gpu_run", command=program, confirm=True, timeout=3)
+            return
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(lambda: call(client, "gpu_run", command=program, confirm=True))
+            while not pid.exists() or not pid.read_text():
+                await anyio.sleep(0.02)
+            tasks.cancel_scope.cancel()
+
+    agent(talk, **four)
+    assert not Path(f"/proc/{pid.read_text()}").exists() or _is_zombie(pid.read_text())
+    assert [state for _, state in Leases(tmp_path / "leases").all() if state == "held"] == []
+
+
+MISTAKES: tuple[tuple[str, dict[str, Any], str], ...] = (
+    ("gpu_allocate", {"cout": 1}, "did you mean count?"),
+    ("gpu_allocate", {"count": "2"}, "expected: a whole number"),
+    ("gpu_allocate", {"owner": 1}, "the server owns its leases"),
+    ("gpu_info", {"gpu": "7"}, "no GPU is '7'"),
+    ("gpu_deallocate", {"leases": ["nope"]}, "there is no lease 'nope'"),
+    ("gpu_cuda_info", {"toolkit": "twelve"}, "is no CUDA version"),
+    ("gpu_render", {"target": "docker", "options": {"x": 1}}, "expected: "),
+    ("gpu_lst", {}, "did you mean gpu_list?"),
+)
+
+
+def test_a_mistake_is_an_error_that_says_how_to_go_on(agent: Any, four: dict[str, str]) -> None:
+    async def talk(client: Any) -> None:
+        for tool, given, said in MISTAKES:
+            message = await bad(client, tool, **given)
+            assert said in message
+            assert "expected: " in message
+
+    agent(talk, **four)
+
+
+def test_a_machine_without_gpus_says_why(agent: Any) -> None:
+    async def talk(client: Any) -> None:
+        found = await call(client, "gpu_list")
+        assert found.structured_content["gpus"] == []
+        assert "no GPU" in found.content[0].text
+        assert "no GPU" in await bad(client, "gpu_allocate")
+
+    agent(talk)
+
+
+def test_without_the_package_one_sentence_says_how_to_install_it(tmp_path: Path) -> None:
+    hide = (
+        "import sys; sys.modules['mcp'] = None; import runpy; runpy.run_module('paddock.gpu.mcp', run_name='__main__')"
+    )
+    done = subprocess.run([sys.executable, "-c", hide], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "the MCP server needs the package mcp, which is not installed\n    fix: pip install 'paddock[mcp]'\n"
+    )
+
+
+def _is_zombie(pid: str) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
