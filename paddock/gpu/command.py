@@ -32,7 +32,7 @@ def list_gpus(source: Path | None = None, *, as_json: bool = False) -> None:
     if as_json:
         sys.stdout.write(document.dumps(found))
     else:
-        _lines(show.listing(found))
+        write_lines(show.listing(found))
 
 
 def info(which: str = "", source: Path | None = None, *, as_json: bool = False) -> None:
@@ -40,12 +40,12 @@ def info(which: str = "", source: Path | None = None, *, as_json: bool = False) 
     found = inventory(source)
     gpus = (pick(found, which),) if which else found.gpus
     if as_json:
-        _json({"reason": found.reason, "gpus": document.data(gpus)})
+        write_json({"reason": found.reason, "gpus": document.data(gpus)})
         return
     if not gpus:
-        _lines(show.listing(found))
+        write_lines(show.listing(found))
     for number, gpu in enumerate(gpus):
-        _lines(("", *show.details(gpu)) if number else show.details(gpu))
+        write_lines(("", *show.details(gpu)) if number else show.details(gpu))
 
 
 def memory_info(source: Path | None = None, *, as_json: bool = False) -> None:
@@ -62,27 +62,27 @@ def memory_info(source: Path | None = None, *, as_json: bool = False) -> None:
             }
             for gpu in found.gpus
         ]
-        _json({"unit": "MiB", "reason": found.reason, "gpus": gpus})
+        write_json({"unit": "MiB", "reason": found.reason, "gpus": gpus})
     else:
-        _lines(show.memory(found) if found.usable else show.listing(found))
+        write_lines(show.memory(found) if found.usable else show.listing(found))
 
 
 def processes(source: Path | None = None, *, as_json: bool = False) -> None:
     found = inventory(source, processes=True)
     if as_json:
         gpus = [{**_named(gpu), "processes": document.data(gpu.processes)} for gpu in found.gpus]
-        _json({"reason": found.reason, "notes": list(found.notes), "gpus": gpus})
+        write_json({"reason": found.reason, "notes": list(found.notes), "gpus": gpus})
     else:
-        _lines(show.processes(found) if found.usable else show.listing(found))
+        write_lines(show.processes(found) if found.usable else show.listing(found))
 
 
 def topology(source: Path | None = None, *, as_json: bool = False) -> None:
     found = inventory(source, topology=True)
     if as_json:
         gpus = [{**_named(gpu), "numa_node": gpu.numa_node, "cpus": list(gpu.cpus)} for gpu in found.gpus]
-        _json({"reason": found.reason, "gpus": gpus, "pairs": document.data(found.pairs)})
+        write_json({"reason": found.reason, "gpus": gpus, "pairs": document.data(found.pairs)})
     else:
-        _lines(show.topology(found) if found.usable else show.listing(found))
+        write_lines(show.topology(found) if found.usable else show.listing(found))
 
 
 def request(
@@ -128,10 +128,10 @@ def allocate(wanted: Request, *, owner: int | None, ttl: float | None, wait: flo
         told = leasing.allocate(wanted, owner=owner, ttl=ttl, wait=wait)
     except NoneFree as none:
         if as_json:
-            _json({"lease": None, "why": none.choice.why, "refused": document.data(none.choice.refused)})
+            write_json({"lease": None, "why": none.choice.why, "refused": document.data(none.choice.refused)})
         raise
     if as_json:
-        _json(told)
+        write_json(told)
         return
     for one in told["taken"]:
         sys.stderr.write(f"{one['uuid']}: {one['reason']}\n")
@@ -146,9 +146,9 @@ def deallocate(which: str, *, as_json: bool = False) -> None:
 
     told = leasing.deallocate(_names(which))
     if as_json:
-        _json(told)
+        write_json(told)
     else:
-        _lines(f"{lease['id']} is given back" for lease in told["released"])
+        write_lines(f"{lease['id']} is given back" for lease in told["released"])
 
 
 def leases(*, as_json: bool = False) -> None:
@@ -156,11 +156,11 @@ def leases(*, as_json: bool = False) -> None:
 
     told = leasing.listed()
     if as_json:
-        _json(told)
+        write_json(told)
     elif not told["leases"]:
-        _lines([f"no GPU is leased ({told['folder']})"])
+        write_lines([f"no GPU is leased ({told['folder']})"])
     else:
-        _lines(show.leases(told["leases"]))
+        write_lines(show.leases(told["leases"]))
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -186,9 +186,9 @@ def _named(gpu: Gpu) -> dict[str, Any]:
     return {"index": gpu.index, "uuid": gpu.uuid, "name": gpu.name, "state": gpu.state, "reason": gpu.reason}
 
 
-def _lines(lines: Iterable[str]) -> None:
+def write_lines(lines: Iterable[str]) -> None:
     sys.stdout.writelines(f"{line}\n" for line in lines)
 
 
-def _json(told: dict[str, Any]) -> None:
+def write_json(told: dict[str, Any]) -> None:
     sys.stdout.write(f"{json.dumps({'schema': SCHEMA, **told}, indent=2)}\n")

@@ -11,12 +11,18 @@ from paddock.tasks.catalog import catalog_instances, catalog_refresh
 from paddock.tasks.fleet import mirror, plan, schema
 from paddock.tasks.gpu import (
     gpu_allocate,
+    gpu_cuda_info,
     gpu_deallocate,
+    gpu_export,
+    gpu_health,
     gpu_info,
     gpu_leases,
     gpu_list,
     gpu_memory_info,
+    gpu_monitor,
     gpu_processes,
+    gpu_render,
+    gpu_reset,
     gpu_run,
     gpu_topology,
 )
@@ -27,8 +33,9 @@ namespace = Collection(
     *(plan, schema, mirror, check, lint, lock, test),
     catalog=Collection(catalog_instances, catalog_refresh),
     gpu=Collection(
-        *(gpu_list, gpu_info, gpu_memory_info, gpu_processes, gpu_topology),
+        *(gpu_list, gpu_info, gpu_memory_info, gpu_cuda_info, gpu_processes, gpu_topology),
         *(gpu_allocate, gpu_deallocate, gpu_leases, gpu_run),
+        *(gpu_health, gpu_monitor, gpu_export, gpu_reset, gpu_render),
     ),
     lab=Collection(lab_up, lab_status, lab_demo, lab_down),
 )

@@ -66,6 +66,141 @@ def gpu_topology(c: Context, from_: str | None = None, json: bool = False) -> No
     command.topology(optional_path("from", from_), as_json=json)
 
 
+@task(name="cuda-info", help={"toolkit": "judge this CUDA version instead of the installed one"} | _FROM | _JSON)
+def gpu_cuda_info(c: Context, toolkit: str = "", from_: str | None = None, json: bool = False) -> None:
+    """Show driver, CUDA toolkit, and whether they and the GPUs go together."""
+    from paddock.gpu import command_watch
+
+    command_watch.cuda_info(toolkit, optional_path("from", from_), as_json=json)
+
+
+@task(
+    name="health",
+    help={
+        "expect": "how many GPUs there should be",
+        "instance": "the EC2 instance type, which says how many and which; imds asks the machine",
+        "idle": "nothing should be running on them",
+        "since-hours": "how far back errors in the kernel's log count; by default to the machine's start",
+    }
+    | _JSON,
+)
+def gpu_health(
+    c: Context,
+    expect: int = 0,
+    instance: str = "",
+    idle: bool = False,
+    since_hours: float = 0.0,
+    json: bool = False,
+) -> None:
+    """Judge this machine's GPUs: exit code 0 healthy, 1 degraded, 2 unhealthy or unknown."""
+    from paddock.gpu import command_watch
+
+    code = command_watch.health(expect=expect, instance=instance, idle=idle, since_hours=since_hours, as_json=json)
+    if code:
+        raise Exit(code=code)
+
+
+@task(
+    name="monitor",
+    help={
+        "interval": "seconds between samples",
+        "duration": "seconds after which it ends; by default with Ctrl-C",
+        "metrics": "names with commas between; an unknown one lists them",
+    }
+    | _JSON,
+)
+def gpu_monitor(
+    c: Context, interval: float = 1.0, duration: float = 0.0, metrics: str = "", json: bool = False
+) -> None:
+    """Watch the GPUs, and say at the end what was worth a word: throttling, idling, full memory, imbalance."""
+    from paddock.gpu import command_watch
+
+    command_watch.monitor(interval=interval, duration=duration, metrics=metrics, as_json=json)
+
+
+@task(
+    name="export",
+    help={
+        "file": "write this .prom file once, for node_exporter, instead of serving",
+        "host": "the address to serve on: whoever reaches it reads it",
+        "port": "the port to serve on",
+    },
+)
+def gpu_export(c: Context, file: str | None = None, host: str = "127.0.0.1", port: int = 9400) -> None:
+    """Serve metrics and health for Prometheus, under the names of NVIDIA's DCGM exporter."""
+    from paddock.gpu import command_watch
+
+    command_watch.export(file=optional_path("file", file), host=host, port=port)
+
+
+@task(
+    name="reset",
+    help={
+        "gpu": "an index, or how its UUID starts",
+        "soft": "only what a user changed: clocks, modes, error counters",
+        "yes": "do it",
+    }
+    | _JSON,
+)
+def gpu_reset(c: Context, gpu: str, soft: bool = False, yes: bool = False, json: bool = False) -> None:
+    """Show what resetting a GPU would do; --yes does it. Refused while it is in use."""
+    from paddock.gpu import command_watch
+
+    if not command_watch.reset(gpu, soft=soft, yes=yes, as_json=json):
+        raise Exit(code=1)
+
+
+@task(
+    name="render",
+    positional=["target"],
+    iterable=["option"],
+    help={
+        "target": "docker, docker-sdk, compose, cdi, kubernetes, proxmox, slurm or environment",
+        "gpus": "how many; by default every GPU that works",
+        "min-memory": "GiB of free memory of each, at least",
+        "share": "this part of each one's memory, beside others",
+        "mig": "a MIG part of this profile",
+        "uuids": "only these, or those whose UUIDs start so",
+        "fields": "a JSON file of the target's own fields, in place of these flags",
+        "option": "name=value of the target's own; may be given again",
+        "output": "write the files into this folder",
+        "force": "write over files that are not Paddock's or were edited",
+    }
+    | _FROM
+    | _JSON,
+)
+def gpu_render(
+    c: Context,
+    target: str,
+    gpus: int = 0,
+    min_memory: float = 0.0,
+    share: float = 0.0,
+    mig: str = "",
+    uuids: str = "",
+    fields: str | None = None,
+    option: list[str] | None = None,
+    from_: str | None = None,
+    output: str | None = None,
+    force: bool = False,
+    json: bool = False,
+) -> None:
+    """Write the configuration that gives GPUs to Docker, Compose, CDI, Kubernetes, Proxmox, Slurm or a shell."""
+    from paddock.gpu import command_watch
+
+    given = {"count": gpus, "min_memory_gib": min_memory, "share": share, "mig": mig, "uuids": uuids.split(",")}
+    wanted = {name: value for name, value in given.items() if value not in (0, "", [""])}
+    command_watch.render(
+        target,
+        wanted=wanted or None,
+        fields=optional_path("fields", fields),
+        source=optional_path("from", from_),
+        options=option or (),
+        output=optional_path("output", output),
+        force=force,
+        as_json=json,
+    )
+
+
 @task(
     name="allocate",
     help=_WANTED
