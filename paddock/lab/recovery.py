@@ -47,8 +47,8 @@ def recover(engine: Engine) -> Recovered:
         return Recovered()
     found = unseen(kept["deployment"], engine.made())
     for resource in (operation["resource"] for operation in pending):
-        inputs = resource["inputs"]
-        if resource["type"] == RELEASE and (id_ := f"{inputs.get('namespace')}/{inputs['name']}") in released:
+        inputs = resource.get("inputs") or {}
+        if resource["type"] == RELEASE and (id_ := f"{inputs.get('namespace')}/{inputs.get('name')}") in released:
             found[resource["urn"]] = [id_]
     after, recovered = settled(kept["deployment"], found)
     engine.restore(json.dumps({**kept, "deployment": after}))

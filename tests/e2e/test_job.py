@@ -116,6 +116,7 @@ def test_a_job_grows_a_node_from_zero_runs_there_and_leaves_an_empty_pool(
         "acquired",
         "pod made",
         "pod waits",
+        "node asked",
         "node ready",
         "scheduled",
         "started",

@@ -81,7 +81,7 @@ def test_the_screen_shows_programs_nodes_and_jobs(up: dict[str, Any], inv: Inv) 
     done = inv("lab.status")
 
     assert done.returncode == 0
-    for told in ("kube-scheduler", "system-0", "cluster-autoscaler", "runs-on"):
+    for told in ("kube-scheduler", "system-0", "nvidia-device-plugin", "runs-on"):
         assert told in done.stdout
 
 
