@@ -15,6 +15,7 @@ from paddock.gpu.errors import GpuError, GpuInputError, NoGpu
 from paddock.gpu.model import ContainerRuntime, Driver, Gpu, Inventory, Machine, Memory
 from paddock.gpu.render import TARGETS, options, render
 from paddock.gpu.render.fields import Connector, Docker, Kubernetes, Proxmox, names
+from paddock.gpu.render.slurm import installed
 from paddock.gpu.request import Request
 from tests.support.boxes import box, divided, gpu, h100s
 from tests.support.gpu_machines import NO_GPU, host, instincts
@@ -173,6 +174,32 @@ def test_in_wsl_a_container_is_given_all_or_refused() -> None:
     assert "WSL gives a container every GPU or none" in refusal("docker", {"GPUIDs": [0]}, machine)
 
 
+def service(wanted: Any, **more: Any) -> dict[str, Any]:
+    (file,) = render("compose", TWO, wanted, **more).files
+    found: dict[str, Any] = yaml.safe_load(file.text)["services"]["gpu"]
+    return found
+
+
+def test_compose_says_all_and_capabilities_in_both_forms() -> None:
+    every = {"driver": "nvidia", "count": "all", "capabilities": ["gpu", "compute", "video"]}
+    wanted = {"All": True, "Capabilities": ["compute", "video"]}
+    assert service(wanted)["deploy"] == {"resources": {"reservations": {"devices": [every]}}}
+    assert service(wanted, form="gpus")["gpus"] == [every]
+    assert service({"All": True}, form="gpus")["gpus"] == "all"
+    legacy = service(wanted | {"Runtime": "nvidia"})
+    assert legacy["runtime"] == "nvidia"
+    assert legacy["environment"]["NVIDIA_DRIVER_CAPABILITIES"] == "compute,video"
+    assert not {"deploy", "gpus"} & set(legacy)
+    assert "deploy or gpus" in refusal("compose", wanted, form="short")
+
+
+def test_a_compose_file_without_an_image_lies_over_another() -> None:
+    made = render("compose", TWO, {"All": True}, image="", service="train")
+    assert [one.path for one in made.files] == ["compose.gpu.yaml"]
+    assert "image" not in made.files[0].text
+    assert any("-f compose.yaml -f compose.gpu.yaml" in one for one in made.notes)
+
+
 def test_an_amd_gpu_is_never_given_by_nvidia_s_runtime(tmp_path: Path) -> None:
     machine = instincts(tmp_path)
     assert "gives no AMD GPU" in refusal("docker", {"All": True, "Runtime": "nvidia"}, machine)
@@ -314,6 +341,28 @@ def test_slurm_detects_only_what_it_can_and_only_the_whole(
     text = render("slurm", numbered, **given).text("gres.conf")
     assert (line in text) if line else ("AutoDetect" not in text and "File=/dev/nvidia" in text)
     assert "divided" not in text
+
+
+def test_in_wsl_slurm_knows_one_gpu_by_its_file_and_more_by_nvml() -> None:
+    machine = replace(TWO, machine=replace(TWO.machine, wsl=True))
+    assert "File=/dev/dxg " in render("slurm", replace(machine, gpus=machine.gpus[:1])).text("gres.conf")
+    assert "AutoDetect=nvml" in render("slurm", machine, plugins="gpu_nvml").text("gres.conf")
+    assert "one device file for all GPUs" in refusal("slurm", None, machine)
+
+
+def test_slurm_tells_its_own_version_plugins_and_hardware(tmp_path: Path) -> None:
+    folder = tmp_path / "usr/lib/x86_64-linux-gnu/slurm-wlm"
+    folder.mkdir(parents=True)
+    for name in ("gpu_generic.so", "gpu_rsmi.so", "gres_gpu.so"):
+        (folder / name).touch()
+    line = "NodeName=vm CPUs=2 Boards=1 SocketsPerBoard=1 CoresPerSocket=2 ThreadsPerCore=1 RealMemory=24105"
+    said = {"-V": "slurm-wlm 22.05.8\n", "-C": f"{line}\nUpTime=0-04:25:06\n"}
+    found = installed(tmp_path, lambda command: said[command[1]])
+    assert found == {"version": "22.05.8", "plugins": "gpu_generic,gpu_rsmi", "hardware": line}
+    text = render("slurm", TWO, **found).text("slurm-gpu.conf")
+    assert "NodeName=vm CPUs=2 Boards=1" in text
+    assert "RealMemory=22899 " in text, "less than slurmd finds, or it refuses the node"
+    assert installed(tmp_path, lambda _: None) == {}
 
 
 def test_slurm_needs_nvml_for_mig_parts() -> None:
