@@ -129,6 +129,8 @@ def _cuda_info(asked: CudaInfo) -> Document:
     return {
         **_data(compat.judge(found, asked.toolkit)),
         "driver_cuda": found.driver.cuda if found.driver else None,
+        "installed": document.data(found.toolkit),
+        "runtime": document.data(found.runtime),
         "reason": found.reason,
     }
 

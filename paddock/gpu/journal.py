@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Literal
 
 from paddock.gpu.errors import GpuError, GpuInputError
-from paddock.gpu.task_types import Context, find
+from paddock.gpu.task_types import find
 from paddock.gpu.workflow import Step, Workflow
 
 SCHEMA = 1
@@ -129,10 +129,6 @@ def reusable(workflow: Workflow, done: Mapping[str, Done]) -> dict[str, Done]:
         if holds is None or holds(one.result):
             found[step.id] = one
     return found
-
-
-def context(workflow: Workflow, step: Step) -> Context:
-    return Context(workflow.folder, f"paddock-{workflow.id}-{step.id}-{os.getpid()}".lower(), os.getpid())
 
 
 def _files(step: Step, folder: Path) -> list[str]:

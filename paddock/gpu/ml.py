@@ -191,11 +191,7 @@ def _venv_commands(found: Pick, folder: Path) -> list[list[str]]:
     index = getattr(found.build, "index", None)
     python = str(folder / "bin" / "python")
     install = [python, "-m", "pip", "install", *(["--index-url", index] if index else []), *packages]
-    return [[_python(), "-m", "venv", str(folder)], *([install] if packages else [])]
-
-
-def _python() -> str:
-    return shutil.which("python3") or sys.executable
+    return [[sys.executable, "-m", "venv", str(folder)], *([install] if packages else [])]
 
 
 def _docker_command(given: _Given, files: list[Document], found: Pick) -> list[str]:

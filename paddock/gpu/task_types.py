@@ -278,7 +278,7 @@ def _document(done: Finished) -> Document:
         found: Document = json.loads(done.output)
     except json.JSONDecodeError:
         return _answer(done)
-    return {**found, "errors": done.errors} if "exit_code" in found else found
+    return {**found, "output": done.errors} if "exit_code" in found else found
 
 
 def _program(name: str) -> str:

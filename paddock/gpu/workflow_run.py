@@ -19,9 +19,9 @@ from typing import Any, Literal
 
 from paddock.gpu import programs
 from paddock.gpu.errors import GpuError, GpuInputError
-from paddock.gpu.journal import Event, Journal, context, default_path, keys, reusable
+from paddock.gpu.journal import Event, Journal, default_path, keys, reusable
 from paddock.gpu.references import resolve
-from paddock.gpu.task_types import Document, Job, check, find
+from paddock.gpu.task_types import Context, Document, Job, check, find
 from paddock.gpu.workflow import Step, Workflow
 
 SCHEMA = 1
@@ -170,7 +170,7 @@ class _Run:
         task, where = step.task, f"step {step.id!r}"
         results = {id: state.result for id, state in self.states.items() if state.result is not None}
         asked = check(task.type, task.action, resolve(task.parameters, results), where)
-        job = find(task.type, task.action, where).prepare(asked, context(self._workflow, step))
+        job = find(task.type, task.action, where).prepare(asked, self._context(step))
         try:
             done = self._run(job, step)
             if done.code:
@@ -195,6 +195,10 @@ class _Run:
             if job.undo:
                 programs.run(job.undo, timeout=programs.GRACE)
             raise
+
+    def _context(self, step: Step) -> Context:
+        name = f"paddock-{self._workflow.id}-{step.id}-{os.getpid()}".lower()
+        return Context(self._workflow.folder, name, os.getpid())
 
     def _finish(self) -> Outcome:
         outcomes = {state.outcome for state in self.states.values()}

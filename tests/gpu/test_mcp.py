@@ -157,7 +157,7 @@ def test_nothing_is_destroyed_without_a_word(agent: Any, four: dict[str, str], t
             assert told["would"]
         plan = (await good(client, "gpu_reset", gpu="1"))["plan"]
         assert plan["steps"] == [], "on this board all are reset together"
-        assert lease["id"] in str(plan["refused"])
+        assert f"leased to {lease['user']} (pid {os.getpid()})" in str(plan["refused"])
         assert not (tmp_path / "touched").exists()
         assert (await good(client, "gpu_leases"))["leases"] == [lease]
         assert "confirm is 1" in await bad(client, "gpu_deallocate", leases=[lease["id"]], confirm=1)

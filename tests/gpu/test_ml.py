@@ -24,6 +24,7 @@ from paddock.gpu.ml_pick import pick
 from paddock.gpu.model import Driver, Inventory
 from paddock.gpu.request import Request
 from tests.support.boxes import box, gpu, h100s
+from tests.support.docker import StandIn, stand_in
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="leases need Linux's /proc")
 
@@ -318,56 +319,47 @@ class TestStartedWithAStandInForTorch:
         assert (tmp_path / "env" / "thesis.txt").exists()
 
 
-def docker(folder: Path, body: str, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A program called docker that writes down what it is told, one line of JSON a call."""
-    folder.mkdir()
-    told = folder / "told"
-    (folder / "docker").write_text(
-        f"#!{sys.executable}\nimport json, os, sys\nopen({str(told)!r}, 'a').write(json.dumps(sys.argv[1:]) + '\\n')\n"
-        + textwrap.dedent(body)
-    )
-    (folder / "docker").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
-    return told
-
-
-ENGINE = """
-if sys.argv[1] == "exec":
-    words = [json.loads(line) for line in open({told!r})]
-    run = next(one for one in words if one[0] == "run")
-    uuids = run[run.index("--gpus") + 1].strip('"').removeprefix("device=").split(",")
-    print(json.dumps({{"uuids": uuids{wrong}, "count": len(uuids{wrong}), "version": "2.13.0"}}))
+INSIDE = """
+if argv[0] == "exec":
+    run = next(one for one in calls if one[0] == "run")
+    uuids = run[run.index("--gpus") + 1].strip('"').removeprefix("device=").split(",") + {besides}
+    print(json.dumps({{"uuids": uuids, "count": len(uuids), "version": "2.13.0"}}))
 """
 
 
-def test_a_stand_in_for_docker_starts_it_and_looks_inside(
-    made: Any, leases: Leases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told = docker(tmp_path / "bin", ENGINE.format(told=str(tmp_path / "bin/told"), wrong=""), monkeypatch)
-    found = made(gpus=2, start=True)
-    assert found["started"]
-    assert found["seen"]["ok"]
-    calls = [json.loads(line)[0] for line in told.read_text().splitlines()]
-    assert calls == ["version", "run", "exec"]
-    assert len(leases.all()) == 1
+class TestStartedWithAStandInForDocker:
+    """A program called docker, which shows the framework what it was told to give, or more."""
 
+    @pytest.fixture
+    def engine(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], StandIn]:
+        def make(body: str) -> StandIn:
+            found = stand_in(tmp_path / "bin", body)
+            monkeypatch.setenv("PATH", found.path)
+            return found
 
-def test_a_stand_in_for_docker_that_shows_too_much_is_stopped(
-    made: Any, leases: Leases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told = docker(tmp_path / "bin", ENGINE.format(told=str(tmp_path / "bin/told"), wrong="+['x']"), monkeypatch)
-    with pytest.raises(GpuError, match="it also sees x"):
-        made(gpus=2, start=True)
-    assert json.loads(told.read_text().splitlines()[-1])[:2] == ["rm", "--force"]
-    assert leases.all() == ()
+        return make
 
+    def test_it_is_looked_at_from_inside_and_the_lease_stays(self, made: Any, leases: Leases, engine: Any) -> None:
+        docker = engine(INSIDE.format(besides=[]))
+        told = made(gpus=2, start=True)
+        assert told["started"]
+        assert told["seen"]["ok"]
+        assert [call["argv"][0] for call in docker.calls()] == ["version", "run", "exec"]
+        assert len(leases.all()) == 1
 
-def test_without_an_engine_it_is_rendered_and_said(made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    docker(tmp_path / "bin", "sys.exit('Cannot connect to the Docker daemon')", monkeypatch)
-    told = made(start=True)
-    assert not told["started"]
-    assert told["commands"]
-    assert any("Nothing was started: Cannot connect" in note for note in told["notes"])
+    def test_one_that_shows_too_much_is_removed(self, made: Any, leases: Leases, engine: Any) -> None:
+        docker = engine(INSIDE.format(besides=["x"]))
+        with pytest.raises(GpuError, match="it also sees x"):
+            made(gpus=2, start=True)
+        assert docker.calls()[-1]["argv"][:2] == ["rm", "--force"]
+        assert leases.all() == ()
+
+    def test_without_an_engine_it_is_rendered_and_said(self, made: Any, engine: Any) -> None:
+        engine("sys.exit('Cannot connect to the Docker daemon')")
+        told = made(start=True)
+        assert not told["started"]
+        assert told["commands"]
+        assert any("Nothing was started: Cannot connect" in note for note in told["notes"])
 
 
 def test_what_looks_from_inside_runs_alone_and_says_when_there_is_no_driver(tmp_path: Path) -> None:
@@ -381,3 +373,16 @@ def test_what_looks_from_inside_runs_alone_and_says_when_there_is_no_driver(tmp_
         [sys.executable, "-I", "-S", "-", "jax"], input=ml_start.program(), text=True, capture_output=True, check=True
     )
     assert json.loads(done.stdout)["error"].startswith("ModuleNotFoundError")
+
+
+def test_the_command_prints_what_can_be_run(leases: Leases, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from paddock.gpu import command_work
+
+    look = {"leases": leases, "look": lambda: replace(h100s(2), driver=Driver("580.95.05")), "owner": os.getpid()}
+    (tmp_path / "c.json").write_text(json.dumps({"Framework": "jax", "GPURequirements": {"RequiredGPUs": 2}}))
+    assert command_work.ml_env(config=tmp_path / "c.json", target="venv", path=Path("env"), cuda=None, **look) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[1:3] == [out[1], "env/bin/python -m pip install 'jax[cuda13]==0.12.0.1'"]
+    assert any(line.startswith("export CUDA_VISIBLE_DEVICES=GPU-") for line in out)
+    with pytest.raises(GpuInputError, match="MLEnvironmentConfig as JSON"):
+        command_work.ml_env(config=tmp_path / "absent.json", **look)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -21,10 +22,12 @@ from hypothesis import strategies as st
 
 from paddock.gpu import programs, references
 from paddock.gpu.errors import GpuError, GpuInputError
+from paddock.gpu.lease import Leases
 from paddock.gpu.progress import watching
 from paddock.gpu.workflow import Workflow, load, parse
 from paddock.gpu.workflow_run import exit_code, plan, run
 from tests.conftest import ROOT
+from tests.support.docker import stand_in
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="leases and sessions need Linux's /proc")
 
@@ -82,6 +85,12 @@ def test_the_older_connectors_workflow_is_read_as_it_is() -> None:
     assert [(step.task.type, step.task.action) for step in workflow.steps] == [
         ("gpu", "list"), ("kubernetes", "apply"), ("kubernetes", "apply"),
     ]  # fmt: skip
+
+
+def test_the_documents_example_is_a_workflow() -> None:
+    text = (ROOT / "docs" / "gpu-agents.md").read_text()
+    (example,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    assert [len(wave) for wave in parse(yaml.safe_load(example), "docs").waves()] == [1, 1, 1, 1]
 
 
 def test_yaml_and_json_say_the_same(tmp_path: Path) -> None:
@@ -409,6 +418,38 @@ def test_the_plan_shows_the_order_and_does_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_command_prints_the_plan_and_the_outcome(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from paddock.gpu import command_work
+
+    (tmp_path / "w.yaml").write_text(
+        yaml.safe_dump({"steps": [command("a", ""), command("b", "import sys; sys.exit('no')", "a")]})
+    )
+    at = {"journal": tmp_path / "j"}
+    assert command_work.workflow(tmp_path / "w.yaml", dry_run=True, **at) == 0
+    assert "\n2. b, after a: run " in capsys.readouterr().out
+    assert command_work.workflow(tmp_path / "w.yaml", **at) == 1
+    out, err = capsys.readouterr()
+    assert out.splitlines()[0] == "w: failed"
+    assert out.splitlines()[2].endswith("exit status 1: no")
+    assert "b started" in err
+    assert command_work.workflow(tmp_path / "w.yaml", dry_run=True, **at) == 0
+    assert "1. a (done already): " in capsys.readouterr().out
+    assert command_work.workflow(tmp_path / "w.yaml", as_json=True, **at) == 1
+    assert json.loads(capsys.readouterr().out)["outcome"] == "failed"
+
+
+def test_a_table_that_moves_on_a_terminal(go: Any) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    out = Terminal()
+    workflow = flow(command("a", ""), command("bad", "import sys; sys.exit('[no]')", "a"))
+    with watching(workflow, out) as watch:
+        go(workflow, watch=watch)
+    assert re.search(r"bad.*failed.*\[no\]", out.getvalue())
+
+
 def test_lines_where_there_is_no_terminal(go: Any) -> None:
     out = io.StringIO()
     workflow = flow(command("a", ""), command("bad", "import sys; sys.exit('no')", "a"))
@@ -481,6 +522,57 @@ class TestOnGpus:
     def test_none_free_is_a_reason(self, go: Any) -> None:
         told = go(flow(step(action="allocate", parameters={"count": 5})))
         assert "5 GPUs wanted, and 4 can be had" in told["steps"][0]["error"]
+
+
+class TestContainersByAStandInForDocker:
+    @pytest.fixture(autouse=True)
+    def _driver(self, driver: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        driver("8xh100")
+        monkeypatch.setenv("PADDOCK_GPU_LEASES", str(tmp_path / "leases"))
+
+    def container(self, **parameters: Any) -> dict[str, Any]:
+        return {"id": "a", "type": "container", "parameters": {"action": "run", "image": "x:1"} | parameters}
+
+    def test_gpus_are_leased_for_it_and_no_secret_is_on_its_command_line(
+        self, go: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        docker = stand_in(tmp_path / "bin", environ=("TOKEN",))
+        monkeypatch.setenv("PATH", docker.path)
+        told = go(flow(self.container(gpus=2, environment={"TOKEN": "s3cret"}, command=["nvidia-smi"], name="n")))
+        assert told["outcome"] == "succeeded"
+        (call,) = docker.calls()
+        assert call["environ"] == {"TOKEN": "s3cret"}
+        assert "s3cret" not in " ".join(call["argv"])
+        assert call["argv"][call["argv"].index("--gpus") + 1].count("GPU-") == 2
+        assert call["argv"][-2:] == ["x:1", "nvidia-smi"]
+        assert Leases(tmp_path / "leases").all() == (), "it has ended"
+
+    def test_the_older_connectors_fields_say_which(
+        self, go: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        docker = stand_in(tmp_path / "bin")
+        monkeypatch.setenv("PATH", docker.path)
+        go(flow(self.container(gpus={"Enabled": True, "GPUIDs": [1], "Capabilities": ["compute"]}, detach=True)))
+        (call,) = docker.calls()
+        assert any("GPU-00000001" in word for word in call["argv"])
+
+    def test_one_that_stays_keeps_its_lease_until_the_workflow_ends(
+        self, go: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("PATH", stand_in(tmp_path / "bin").path)
+        told = go(flow(self.container(gpus=1, detach=True)))
+        held = [lease.id for lease, _ in Leases(tmp_path / "leases").all()]
+        assert held == [told["steps"][0]["result"]["lease"]["id"]]
+
+    def test_one_that_is_too_slow_is_removed_and_each_attempt_gives_its_gpus_back(
+        self, go: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        docker = stand_in(tmp_path / "bin", "if argv[0] == 'run': time.sleep(600)")
+        monkeypatch.setenv("PATH", docker.path)
+        told = go(flow({**self.container(gpus=3, name="n"), "timeout": 1, "retry": {"times": 2, "backoff": "1ms"}}))
+        assert "did not end within 1 s" in told["steps"][0]["error"]
+        assert [call["argv"][0] for call in docker.calls()] == ["run", "rm"] * 3
+        assert Leases(tmp_path / "leases").all() == ()
 
 
 def _alive(pid: str) -> bool:
