@@ -193,9 +193,12 @@ def render(
     given = _fields(fields) if fields else wanted
     found = inventory(source, processes=source is None, topology=source is None)
     leases = () if source else _held()
-    rendered = rendering.render(
-        target, found, given, leases=leases, environ=os.environ, **rendering.options(target, options)
-    )
+    own = rendering.options(target, options)
+    if target == "slurm" and source is None:
+        from paddock.gpu.render import slurm
+
+        own = {**slurm.installed(), **own}
+    rendered = rendering.render(target, found, given, leases=leases, environ=os.environ, **own)
     for kind, texts in (("note", rendered.notes), ("warning", rendered.warnings)):
         for text in () if as_json else texts:
             sys.stderr.write(f"{kind}: {text}\n")
