@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import re
 import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -288,11 +290,16 @@ time.sleep(600)
 """
 
 
-def test_a_program_that_is_too_slow_is_ended_with_all_it_started(tmp_path: Path) -> None:
-    file = tmp_path / "child"
-    with pytest.raises(programs.TimedOut, match="did not end within 2 s"):
-        programs.run([PYTHON, "-c", STUBBORN, str(file)], timeout=2, grace=0.2)
-    assert file.exists(), "it was ended before it began"
+def test_a_program_that_is_ended_takes_all_it_started_with_it(tmp_path: Path) -> None:
+    file, cancel = tmp_path / "child", threading.Event()
+
+    def end_it() -> None:
+        _until(lambda: file.exists() and file.read_text().endswith("\n"))
+        cancel.set()
+
+    threading.Thread(target=end_it, daemon=True).start()
+    with pytest.raises(programs.Cancelled, match="was ended"):
+        programs.run([PYTHON, "-c", STUBBORN, str(file)], cancel=cancel, grace=0.2)
     assert not _alive(file.read_text().strip())
 
 
@@ -398,13 +405,21 @@ os.rename({str(pid)!r} + '.part', {str(pid)!r}); time.sleep(600)"
 
 
 def test_a_killed_run_is_taken_up_after_its_last_good_step(tmp_path: Path) -> None:
-    there = tmp_path / "there"
-    slow = f"import os, time; os.path.exists({str(there)!r}) or (open({str(there)!r}, 'w'), time.sleep(600))"
+    pid = tmp_path / "pid"
+    slow = f"""
+import os, time
+if not os.path.exists({str(pid)!r}):
+    with open({str(pid)!r} + ".part", "w") as file:
+        file.write(str(os.getpid()))
+    os.rename({str(pid)!r} + ".part", {str(pid)!r})
+    time.sleep(600)
+"""
     document = {"id": "w", "steps": [command("a", ""), command("slow", slow, "a")]}
     runner = subprocess.Popen([PYTHON, "-c", RUNNER, json.dumps(document), str(tmp_path / "j")], cwd=ROOT)
-    _until(there.exists)
+    _until(pid.exists)
     runner.kill()
     runner.wait()
+    os.kill(int(pid.read_text()), signal.SIGKILL)
     told = run(parse(document, "w"), journal=tmp_path / "j")
     assert outcomes(told) == {"a": "reused", "slow": "succeeded"}
 
@@ -569,9 +584,9 @@ class TestContainersByAStandInForDocker:
     ) -> None:
         docker = stand_in(tmp_path / "bin", "if argv[0] == 'run': time.sleep(600)")
         monkeypatch.setenv("PATH", docker.path)
-        told = go(flow({**self.container(gpus=3, name="n"), "timeout": 1, "retry": {"times": 2, "backoff": "1ms"}}))
-        assert "did not end within 1 s" in told["steps"][0]["error"]
-        assert [call["argv"][0] for call in docker.calls()] == ["run", "rm"] * 3
+        told = go(flow({**self.container(gpus=3, name="n"), "timeout": 3, "retry": {"times": 1, "backoff": "1ms"}}))
+        assert "did not end within 3 s" in told["steps"][0]["error"]
+        assert [call["argv"][0] for call in docker.calls()] == ["run", "rm"] * 2
         assert Leases(tmp_path / "leases").all() == ()
 
 
