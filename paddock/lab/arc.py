@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from paddock.lab import beside, runner_sets, runners
+from paddock.lab import beside, jobs, runner_sets, runners
 from paddock.lab.api import Api, ApiError, Object
 from paddock.lab.control_plane import Lab
 from paddock.lab.github.client import Actions, ActionsError, credential
@@ -66,7 +66,7 @@ class Controller:
 
     def step(self) -> None:
         """Looks at every set once. What fails for one is told, and tried again with the next look."""
-        found = self._sets()
+        found = jobs.scale_sets(self.api)
         for gone in self.served.keys() - {each["metadata"]["uid"] for each in found}:
             served = self.served.pop(gone)  # someone took its finalizer away
             served.listener.end(served.actions)
@@ -89,14 +89,6 @@ class Controller:
         if self.told.get(meta["uid"]) != text:
             self.told[meta["uid"]] = text
             beside.say(f"{meta['namespace']}/{meta['name']}: {text}")
-
-    def _sets(self) -> list[Object]:
-        try:
-            return self.api.list(VERSION, KIND)
-        except ApiError as error:
-            if error.status == http.HTTPStatus.NOT_FOUND:  # its CRD is not there yet
-                return []
-            raise
 
     def _reconcile(self, runner_set: Object) -> None:
         url = runner_set["spec"]["githubConfigUrl"]

@@ -33,7 +33,6 @@ from paddock.lab.runner_sets import VERSION
 NAME = "arc-programs"
 MANAGER, LISTENER = "arc-manager", "arc-listener"
 """The programs `/manager` and `/ghalistener` of the image gha-runner-scale-set-controller, under names of their own."""
-_IMAGE = "ghcr.io/actions/gha-runner-scale-set-controller"
 _PROGRAMS = {"/manager": MANAGER, "/ghalistener": LISTENER}
 _PODS = "app.kubernetes.io/component in (controller-manager, runner-scale-set-listener)"
 # Listeners and controllers share this machine's ports, so nothing of theirs may listen; the last of a flag counts.
@@ -57,13 +56,10 @@ def absent() -> str:
     """Why the real ARC cannot run on this machine; empty where it can."""
     missing = sorted({MANAGER, LISTENER} - set(programs.locate((MANAGER, LISTENER))))
     if missing:
-        return (
-            f"{' and '.join(missing)}: not on PATH or in PADDOCK_LAB_BIN (/manager and /ghalistener of the image"
-            f" {_IMAGE}, of the version of the fleet's charts)"
-        )
+        return f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not here"
     tools = sorted({"unshare", "setpriv", "mount"} - set(programs.locate(("unshare", "setpriv", "mount"))))
     if tools:
-        return f"{', '.join(tools)} of util-linux: not on PATH"
+        return f"{', '.join(tools)} of util-linux {'is' if len(tools) == 1 else 'are'} not here"
     tried = subprocess.run([*_UNSHARE, "true"], capture_output=True, text=True, check=False)
     if tried.returncode != 0:
         return f"this system gives no user namespaces, which ARC's programs are run in: {tried.stderr.strip()}"

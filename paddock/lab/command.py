@@ -2,22 +2,44 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
+import textwrap
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from paddock.fleet import Stack, load
-from paddock.lab import arc, arc_programs, control_plane, demo, github, nodes, screen, stack, state
+from paddock.lab import arc, arc_programs, charts, control_plane, demo, github, nodes, screen, stack, state
 from paddock.lab.control_plane import Lab
-from paddock.lab.engine import Programs
+from paddock.lab.engine import NO_PROVIDER, Programs
 from paddock.lab.errors import LabError, LabInputError
 from paddock.lab.progress import Progress
 from paddock.lab.screen import document
 from paddock.plan.run import plan_graph
 
+_Given = ParamSpec("_Given")
+_Back = TypeVar("_Back")
 
+
+def _told(command: Callable[_Given, _Back]) -> Callable[_Given, _Back]:
+    """With `as_json` what fails is JSON too: `{"error": ...}`, beside the sentence that a user reads."""
+
+    @functools.wraps(command)
+    def run(*given: _Given.args, **named: _Given.kwargs) -> _Back:
+        try:
+            return command(*given, **named)
+        except Exception as error:
+            if named.get("as_json") and not isinstance(error, OSError):
+                _print({"error": str(error)})
+            raise
+
+    return run
+
+
+@_told
 def up(
     root: Path,
     name: str,
@@ -34,16 +56,18 @@ def up(
     if boot_seconds is not None and not 0 <= boot_seconds <= 3600:
         raise LabInputError(f"{boot_seconds} is no time for a boot\n    expected: seconds, from 0 to 3600")
     progress = Progress(quiet=as_json)
-    read = load(root, name)  # a mistake in the stack should not cost the time of a start
+    read, _ = load(root, name), charts.real_folder()  # a mistake in them should not cost the time of a start
     lab, started = control_plane.up(state.folder(name), first_port=first_port, progress=progress)
     try:
         applied, skipped = _fill(lab, read, root, boot_seconds, progress)
     except BaseException as error:
         if started and not keep:
             control_plane.down(lab.folder, keep=True)
+        way_on = _way_on(lab, started, keep)
         if isinstance(error, LabError):
             again = LabInputError if isinstance(error, LabInputError) else LabError
-            raise again(f"{error}\n{_way_on(started, keep)}") from error
+            raise again(f"{error}\n{way_on}") from error
+        progress.say(way_on)
         raise
     lab = control_plane.status(lab.folder)
     if as_json:
@@ -51,7 +75,7 @@ def up(
         _print({**document(lab), **timing, "applied": applied, "skipped": skipped})
         return
     for sentence in skipped:
-        progress.say(f"          {sentence}")
+        progress.say(textwrap.indent(sentence, " " * 11))
     progress.say(f"{progress.total:7.1f} s  {'up' if started else 'it was up already'}")
     sys.stdout.write(f"export KUBECONFIG={lab.kubeconfig}\n")
 
@@ -67,19 +91,19 @@ def _fill(
     try:
         Programs.find()
     except LabInputError as error:
-        return None, [f"the stack is not applied, so no job can run: {error}"]
+        return None, [f"the stack is not applied, so no job can run: {error}, then {state.inv('up', lab.folder)}"]
     with progress.step("stand-in for GitHub"):
         url = github.start(lab)
     outcome = stack.applied(lab, read, root=root, graph=graph, github=url, progress=progress)
     skipped = []
     if not outcome.objects:
-        skipped.append("the Kubernetes provider is a stand-in: objects and charts are in Pulumi's state alone")
+        skipped.append(f"no job can run: {NO_PROVIDER}, then {state.inv('up', lab.folder)}")
     real = all(chart.real for chart in outcome.charts if "runner-scale-set" in chart.name)
     absent = arc_programs.absent() or ("" if real else "its charts are not in PADDOCK_LAB_CHARTS")
     with progress.step("stand-in for ARC" if absent else "ARC"):
         (arc if absent else arc_programs).start(lab, url)
     if absent:
-        skipped.append(f"a stand-in takes ARC's place: {absent}")
+        skipped.append(f"a stand-in takes ARC's place: {absent} (docs/lab.md)")
     changed = sorted({each for operations in outcome.result.changes.values() for each in operations})
     applied = {
         "resources": outcome.resources,
@@ -91,23 +115,26 @@ def _fill(
     return applied, skipped
 
 
-def _way_on(started: bool, keep: bool) -> str:
+def _way_on(lab: Lab, started: bool, keep: bool) -> str:
     kept = "it runs on" if keep or not started else "it was ended, its state is kept (--keep leaves it running)"
-    return f"    the lab: {kept}; ./inv lab.up goes on from here, ./inv lab.down forgets it"
+    up, down = state.inv("up", lab.folder), state.inv("down", lab.folder)
+    return f"    the lab: {kept}; {up} goes on from here, {down} forgets it"
 
 
+@_told
 def status(name: str, *, as_json: bool = False) -> bool:
-    """Shows what runs where, and returns whether the lab is up."""
+    """Shows what runs where, and returns whether the lab is up and whole."""
     lab = control_plane.status(state.folder(name))
     if as_json:
         _print(document(lab))
     elif not lab.known:
-        sys.stdout.write(f"no lab of {name}; `./inv lab.up` starts one\n")
+        sys.stdout.write(f"no lab of {name}; {state.inv('up', lab.folder)} starts one\n")
     else:
         screen.show(lab)
-    return lab.up
+    return lab.up and not lab.ended
 
 
+@_told
 def show_demo(
     root: Path, name: str, *, runner: str = "", job_seconds: float = demo.JOB_SECONDS, as_json: bool = False
 ) -> bool:
@@ -120,6 +147,7 @@ def show_demo(
     return story.ok
 
 
+@_told
 def down(name: str, *, keep: bool = False, as_json: bool = False) -> None:
     """Ends the lab."""
     began = time.monotonic()

@@ -87,7 +87,8 @@ def up(folder: Path, *, first_port: int | None = None, progress: Progress | None
         if lab.up:
             if first_port not in (None, lab.ports["kube-apiserver"]):
                 raise LabInputError(
-                    f"the lab in {folder} is up on port {lab.ports['kube-apiserver']}\n    fix: ./inv lab.down first"
+                    f"the lab in {folder} is up on port {lab.ports['kube-apiserver']}\n"
+                    f"    fix: {state.inv('down', folder)} first"
                 )
             return lab, False
         with progress.step("programs"):
@@ -127,7 +128,7 @@ def run_beside(folder: Path, name: str, command: Sequence[str | Path], environme
     with state.locked(folder):
         known = state.read(folder)
         if known is None:
-            raise LabError(f"there is no lab in {folder}\n    fix: ./inv lab.up")
+            raise LabError(f"there is no lab in {folder}\n    fix: {state.inv('up', folder)}")
         if name in known.processes:
             processes.stop([known.processes[name]])
 

@@ -14,9 +14,11 @@ from paddock.fleet import Stack, nodes
 from paddock.lab import github, jobs, pods
 from paddock.lab.api import Api, Object
 from paddock.lab.control_plane import Lab
+from paddock.lab.engine import NO_PROVIDER, Programs
 from paddock.lab.errors import LabError, LabInputError
 from paddock.lab.jobs import Life
 from paddock.lab.scaling import Group
+from paddock.lab.state import inv
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -78,12 +80,12 @@ def demo(
     pool = stack.fleet.runners[name].pool
     if not (math.isfinite(job_seconds) and 0 < job_seconds <= _LONGEST_SECONDS):
         raise LabInputError(f"a job cannot work for {job_seconds} seconds\n    expected: more than 0, at most a day")
-    url = github.url_of(lab)
-    if not lab.up or not url:
-        raise LabError(f"the lab in {lab.folder} is not up\n    fix: ./inv lab.up")
+    _ready(lab)
     groups, pause = _groups(lab, pool)
-    control, screen = github.Control(url), _Screen(out)
+    control, screen = github.Control(github.url_of(lab)), _Screen(out)
     with Api.of(lab.kubeconfig) as api:
+        if not jobs.scale_sets(api):
+            raise _not_applied(lab)
         labels = stack.fleet.labels(name)
         pushed = control.push(labels, job_seconds, f"demo of {name}")
         screen.say(f"job {pushed['id']}: runs-on [{', '.join(labels)}], {job_seconds:g} s of work, for pool {pool}")
@@ -97,7 +99,7 @@ def demo(
         finally:
             screen.done()
             control.cancel(pushed["id"])  # nothing, where it is completed
-    screen.say(f"{story.missing!r} did not come in time{': ' if life.why else ''}{life.why}")
+    screen.say(f"{story.missing!r} did not come in time{f': {life.why}' if life.why else ''}")
     for line in story.said:
         screen.say(f"    | {line}")
     screen.say(f"    fix: {story.fix}")
@@ -163,7 +165,7 @@ def _fix(api: Api, lab: Lab, life: Life, missing: str, groups: tuple[Group, ...]
             whole = "the pod's template and the pool agree; is the pool at its maximum?"
             return f"{'; '.join(whys) or whole} {logs}/autoscaler.log says what was decided"
         case "node gone":
-            return f"pods hold the nodes (./inv lab.status shows which), or see {logs}/autoscaler.log"
+            return f"pods hold the nodes ({inv('status', lab.folder)} shows which), or see {logs}/autoscaler.log"
         case _:
             return f"{logs}/runners.log says what became of the runner"
 
@@ -192,12 +194,32 @@ def _runner(stack: Stack, name: str) -> str:
     return name or known[0]
 
 
+def _ready(lab: Lab) -> None:
+    """Raises LabError where no job could run, whichever it is."""
+    if not lab.up:
+        what = "is not whole" if lab.running else "is not up"
+        raise LabError(f"the lab in {lab.folder} {what}\n    fix: {inv('up', lab.folder)}")
+    if not github.url_of(lab):
+        raise _not_applied(lab)
+
+
+def _not_applied(lab: Lab) -> LabError:
+    """Says what is missing: the lab is up without what applies a stack in it, or the last run did not come so far."""
+    up = inv("up", lab.folder)
+    try:
+        lacks = NO_PROVIDER if Programs.find().kubernetes is None else ""
+    except LabInputError as error:
+        lacks = str(error)
+    fix = f"{lacks}\n    then: {up}" if lacks else f"the stack is not applied in it, or has no scale set\n    fix: {up}"
+    return LabError(f"no runner is in the lab's cluster, so no job can run: {fix}")
+
+
 def _groups(lab: Lab, pool: str) -> tuple[tuple[Group, ...], float]:
     """The node groups of a pool, and the seconds that a boot and the wait of an idle node take."""
     try:
         told: Mapping[str, Any] = json.loads((lab.folder / "groups.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        raise LabError(f"the lab in {lab.folder} follows no node groups\n    fix: ./inv lab.up") from None
+        raise LabError(f"the lab in {lab.folder} follows no node groups\n    fix: {inv('up', lab.folder)}") from None
     found = tuple(Group(**each) for each in told["groups"] if each["pool"] == pool)
     boot = max((group.boot_seconds + group.plugin_seconds for group in found), default=0.0)
     return found, boot + told["idle_seconds"]

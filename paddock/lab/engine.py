@@ -35,6 +35,10 @@ __all__ = ["Engine", "EngineError", "Programs", "Result", "State"]
 ROOT = Path(paddock.__file__).resolve().parent.parent
 STAND_INS = ("aws", "eks", "kubernetes")
 KUBERNETES_PLUGIN = "pulumi-resource-kubernetes"
+NO_PROVIDER = (
+    "the Kubernetes provider is a stand-in, which keeps objects and charts in Pulumi's state alone"
+    f"\n    fix: pulumi plugin install resource kubernetes, and have {KUBERNETES_PLUGIN} on PATH or in PADDOCK_LAB_BIN"
+)
 LIMIT = 600.0
 """Seconds after which a run is interrupted."""
 _STREAM = {"PULUMI_ENABLE_STREAMING_JSON_PREVIEW": "true"}
@@ -217,12 +221,9 @@ class Engine:
         """In words, and with the way on."""
         run = f"pulumi {result.operation} of {self.stack}"
         if status < 0:
-            return f"{run} was killed\n    fix: recover the stack, then run it again"
+            return f"{run} was killed"
         if "is currently locked" in err + result.log:
-            return (
-                f"{run} found the stack locked: another run is under way, or one was killed"
-                "\n    fix: wait for it, or unlock the stack"
-            )
+            return f"{run} found the stack locked: another run is under way, or one was killed"
         errors = [found for found in result.diagnostics if found.severity == "error"]
         broken = [found for found in result.violations if found.mandatory]
         told = [f"{found.urn.rpartition('::')[2]}: {found.message}".removeprefix(": ") for found in errors]

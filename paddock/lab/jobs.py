@@ -16,6 +16,7 @@ from paddock.lab import github, pods, runner_sets
 from paddock.lab.api import Api, ApiError, Object
 from paddock.lab.control_plane import Lab
 from paddock.lab.errors import LabError
+from paddock.lab.state import inv
 from paddock.lab.workflow_pods import OF_RUNNER, template_map
 
 STEPS = (
@@ -110,7 +111,7 @@ def lives(lab: Lab) -> tuple[Life, ...]:
     """Every job's life so far, in the order of their pushes. Raises LabError where someone does not answer."""
     url = github.url_of(lab)
     if not url:
-        raise LabError("this lab has no stand-in for GitHub\n    fix: ./inv lab.up")
+        raise LabError(f"this lab has no stand-in for GitHub\n    fix: {inv('up', lab.folder)}")
     with Api.of(lab.kubeconfig) as api:
         return of(look(api, github.Control(url)))
 
@@ -118,12 +119,7 @@ def lives(lab: Lab) -> tuple[Life, ...]:
 def look(api: Api, control: github.Control) -> Seen:
     """Asks GitHub and the API server once each."""
     known, sets = control.jobs(), control.sets()
-    try:
-        found = api.list(runner_sets.VERSION, runner_sets.KIND)
-    except ApiError as error:
-        if error.status != http.HTTPStatus.NOT_FOUND:
-            raise
-        found = []
+    found = scale_sets(api)
     runner_pods = api.list("v1", "Pod", labelSelector=f"{runner_sets.RUNNER_LABEL}=True")
     own_pods = api.list("v1", "Pod", labelSelector=OF_RUNNER)
     events: dict[tuple[str, str], list[Object]] = {}
@@ -139,6 +135,16 @@ def look(api: Api, control: github.Control) -> Seen:
         events,
         found,
     )
+
+
+def scale_sets(api: Api) -> list[Object]:
+    """The AutoscalingRunnerSets of a cluster; none where it does not know the kind yet."""
+    try:
+        return api.list(runner_sets.VERSION, runner_sets.KIND)
+    except ApiError as error:
+        if error.status != http.HTTPStatus.NOT_FOUND:
+            raise
+        return []
 
 
 def of(seen: Seen) -> tuple[Life, ...]:
@@ -192,7 +198,7 @@ def _life(job: Object, runner: str, seen: Seen) -> Life:
         Step("queued", history.get("queued")),
         Step("acquired", acquired, f"by scale set {job['scale_set']}" if acquired else ""),
         Step("pod made", pod_made, name if pod_made else "" if state in ("queued", "acquired") else "unknown"),
-        Step("pod waits", waits, _clause(failed[-1]["message"]) if failed else "not at all" if scheduled else ""),
+        Step("pod waits", waits, pods.clause(failed[-1]["message"]) if failed else "not at all" if scheduled else ""),
         _asked(asked, waits, scheduled, pod_made),
         _ready(node, scheduled, history["queued"], waits or pod_made, kept, seen),
         Step("scheduled", scheduled, f"on {node}" if node else ""),
@@ -217,7 +223,7 @@ def _life(job: Object, runner: str, seen: Seen) -> Life:
 
 def _asked(event: Object | None, waits: float | None, scheduled: float | None, at_least: float | None) -> Step:
     if event:
-        return Step("node asked", _instant(_when(event), waits or at_least), _clause(event.get("message", "")))
+        return Step("node asked", _instant(_when(event), waits or at_least), pods.clause(event.get("message", "")))
     return Step("node asked", None, "unknown" if waits else "not needed" if scheduled else "")
 
 
@@ -264,10 +270,9 @@ def _why(job: Object, pod: Object | None, seen: Seen) -> str:
         own = (each for each in seen.runner_sets if runner_sets.set_name(each) == job["scale_set"])
         told = [event for each in own for event in seen.events.get((runner_sets.KIND, each["metadata"]["name"]), ())]
         refused = [event for event in told if event["reason"] == "FailedCreate"]
-        return _clause(refused[-1]["message"]) if refused else "no pod was made for it yet"
+        return pods.clause(refused[-1]["message"]) if refused else "no pod was made for it yet"
     if pod is not None and pods.waits_for_room(pod):
-        conditions = pod["status"]["conditions"]
-        return _clause(next(each.get("message", "") for each in conditions if each["type"] == "PodScheduled"))
+        return pods.unscheduled(pod)
     return {"acquired": "its pod does not run yet", "running": "its end"}.get(state, "")
 
 
@@ -292,11 +297,6 @@ def _instant(text: str | None, at_least: float | None) -> float | None:
     if "." not in text and at_least is not None and at <= at_least < at + 1:
         return at_least
     return at
-
-
-def _clause(message: str) -> str:
-    """The part of a scheduler's message that says why."""
-    return message.partition(" no new claims")[0].partition(" preemption:")[0].strip()
 
 
 def document(found: Iterable[Life]) -> list[dict[str, Any]]:

@@ -198,6 +198,12 @@ def overview(api: Api) -> list[dict[str, Any]]:
     return found
 
 
+def waiting(api: Api) -> list[dict[str, str]]:
+    """Each pod that the scheduler found no node for, with its reason."""
+    found = filter(pods.waits_for_room, api.list("v1", "Pod"))
+    return [{"pod": pods.name(pod), "why": pods.unscheduled(pod)} for pod in found]
+
+
 def group_named(found: Iterable[Group], name: str) -> Group:
     """Raises LabInputError."""
     found = tuple(found)

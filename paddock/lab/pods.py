@@ -96,6 +96,17 @@ def waits_for_room(pod: Object) -> bool:
     )
 
 
+def unscheduled(pod: Object) -> str:
+    """Why the scheduler found no node for it, in the scheduler's words."""
+    conditions: Sequence[Object] = pod["status"]["conditions"]
+    return clause(next(each.get("message", "") for each in conditions if each["type"] == "PodScheduled"))
+
+
+def clause(message: str) -> str:
+    """The part of a scheduler's message that says why."""
+    return message.partition(" no new claims")[0].partition(" preemption:")[0].strip()
+
+
 def holds_room(pod: Object) -> bool:
     """Whether it is on a node and not over."""
     return bool(pod["spec"].get("nodeName")) and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")

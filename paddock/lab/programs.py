@@ -93,9 +93,12 @@ def missing(absent: Iterable[str]) -> str:
         lines.append(
             "    Kubernetes releases its servers for Linux alone: run the lab in a Linux machine or container."
         )
+    named = os.environ.get("PADDOCK_LAB_BIN", "")
+    if lost := [each for each in filter(None, named.split(os.pathsep)) if not Path(each).is_dir()]:
+        lines.append(f"    PADDOCK_LAB_BIN names {' and '.join(lost)}, which is no folder")
     lines.append(
-        "    fix: put them on PATH, or in a folder named by PADDOCK_LAB_BIN"
-        " (docs/lab.md has the commands); nothing else is installed"
+        "    fix: put them on PATH, or in a folder that PADDOCK_LAB_BIN names; docs/lab.md has the commands"
+        " (the lab itself downloads nothing)"
     )
     return "\n".join(lines)
 

@@ -6,10 +6,11 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from paddock.lab import jobs, nodes
-from paddock.lab.api import Api, Unreachable
+from paddock.lab.api import Api
 from paddock.lab.control_plane import Lab
 from paddock.lab.errors import LabError
 from paddock.lab.jobs import Life
+from paddock.lab.state import inv
 
 
 def document(lab: Lab) -> dict[str, Any]:
@@ -23,7 +24,7 @@ def document(lab: Lab) -> dict[str, Any]:
         "ports": dict(lab.ports),
         "processes": {name: process.pid for name, process in lab.running.items()},
         "ended": list(lab.ended),
-        "nodes": _nodes(lab),
+        **_cluster(lab),
         "jobs": None if lives is None else jobs.document(lives),
     }
 
@@ -33,7 +34,7 @@ def show(lab: Lab) -> None:
     from paddock.terminal import console
 
     out = console()
-    head = "up" if lab.up else "not whole" if lab.running else "down"
+    head = "not whole" if lab.running and lab.ended else "up" if lab.up else "down"
     out.print(f"{head}   {lab.server}   {lab.folder}", soft_wrap=True)
     programs = [
         (name, str(lab.running[name].pid) if name in lab.running else "gone", str(lab.ports.get(name, "")))
@@ -41,13 +42,25 @@ def show(lab: Lab) -> None:
     ]
     out.print(_table(("program", "process", "port"), programs, right={"process", "port"}))
     if lab.ended:
-        out.print("fix: ./inv lab.up starts what is gone; ./inv lab.down ends the rest")
+        up, down = inv("up", lab.folder), inv("down", lab.folder)
+        out.print(f"fix: {up} starts what is gone; {down} ends the rest", soft_wrap=True)
     columns = ("name", "pool", "capacity", "instance", "gpus", "gpus_used")
-    if found := _nodes(lab):
-        rows = [(*(str(node[key]) for key in columns), ", ".join(node["pods"])) for node in found]
-        heads = ("node", "pool", "capacity", "instance", "GPUs", "in use", "pods")
+    cluster = _cluster(lab)
+    if found := cluster["nodes"]:
+        heads = ("node", "pool", "capacity", "instance", "GPUs", "in use")
+        rows = [tuple(str(node[key]) for key in columns) for node in found]
         out.print()
         out.print(_table(heads, rows, right={"GPUs", "in use"}))
+        # Below the table: beside it their names, which are long, would be cut off.
+        for node in found:
+            if node["pods"]:
+                out.print("\n    ".join((f"\npods on {node['name']}", *node["pods"])), soft_wrap=True, markup=False)
+    if waiting := cluster["waiting"]:
+        told = (f"{each['pod']}: {each['why']}" for each in waiting)
+        out.print("\n    ".join(("\npods that wait for a node", *told)), soft_wrap=True, markup=False)
+    if cluster["unknown"]:
+        out.print(f"\nnodes, pods and jobs are unknown: {cluster['unknown']}", soft_wrap=True, markup=False)
+        return
     if lives := _lives(lab):
         out.print()
         out.print(_table(("job", "runs-on", "state", "since push", "node", "waits for"), list(map(_job, lives))))
@@ -72,14 +85,16 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Collect
     return table
 
 
-def _nodes(lab: Lab) -> list[dict[str, Any]]:
+def _cluster(lab: Lab) -> dict[str, Any]:
+    """Nodes, and pods that find none; `unknown` says why nothing is known of them."""
+    found: dict[str, Any] = {"nodes": [], "waiting": [], "unknown": ""}
     if not lab.up:
-        return []
+        return found
     try:
-        with Api.of(lab.kubeconfig) as api:
-            return nodes.overview(api)
-    except Unreachable:
-        return []
+        with Api.of(lab.kubeconfig, timeout=10) as api:
+            return {**found, "nodes": nodes.overview(api), "waiting": nodes.waiting(api)}
+    except LabError as error:
+        return {**found, "unknown": str(error)}
 
 
 def _lives(lab: Lab) -> tuple[Life, ...] | None:

@@ -92,8 +92,9 @@ def applied(
     made = engine(lab, held, root=root)
     begun = made.state / f"{stack.name}.begun"
     with state.alone(lab.folder):
-        with progress.step("stack"):
-            if begun.exists() and made.exists:
+        broken = begun.exists() and made.exists
+        with progress.step("stack, made whole after a run that broke off" if broken else "stack"):
+            if broken:
                 recover(made)
             made.state.mkdir(parents=True, exist_ok=True)
             begun.touch()

@@ -55,6 +55,11 @@ def folder(name: str) -> Path:
     return Path(labs, name).absolute()
 
 
+def inv(task: str, where: Path) -> str:
+    """The command for the lab in a folder, as its user types it."""
+    return f"./inv lab.{task}" + ("" if where.name == "dev" else f" --stack {where.name}")
+
+
 def prepare(where: Path) -> None:
     """Makes the folder, for its user alone. Raises LabError where it is another's."""
     try:
@@ -82,7 +87,7 @@ def read(where: Path) -> State | None:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise LabError(
             f"{path} is no lab's state: {error}\n"
-            "    fix: ./inv lab.down, which ends what still runs of it and forgets the rest"
+            f"    fix: {inv('down', where)}, which ends what still runs of it and forgets the rest"
         ) from None
 
 

@@ -55,7 +55,7 @@ class Service:
         """Queues a job. Raises Refused."""
         labels, seconds, name, repository = wanted(order)
         with self._changes:
-            job = Job(self._world.new_id(), name, repository, labels, seconds)
+            job = Job(len(self._world.jobs) + 1, name, repository, labels, seconds)
             job.enter(QUEUED, self._clock())
             self._world.jobs[job.id] = job
             self._changed()
