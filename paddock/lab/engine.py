@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import signal
 import subprocess
@@ -37,7 +38,7 @@ STAND_INS = ("aws", "eks", "kubernetes")
 KUBERNETES_PLUGIN = "pulumi-resource-kubernetes"
 NO_PROVIDER = (
     "the Kubernetes provider is a stand-in, which keeps objects and charts in Pulumi's state alone"
-    f"\n    fix: pulumi plugin install resource kubernetes, and have {KUBERNETES_PLUGIN} on PATH or in PADDOCK_LAB_BIN"
+    "\n    fix: pulumi plugin install resource kubernetes"
 )
 LIMIT = 600.0
 """Seconds after which a run is interrupted."""
@@ -56,7 +57,7 @@ class Programs:
 
     @classmethod
     def find(cls) -> Programs:
-        """On PATH, or in PADDOCK_LAB_BIN; the Kubernetes provider may lie in `plugins` beside that folder too."""
+        """On PATH, or in PADDOCK_LAB_BIN; the Kubernetes provider also where Pulumi installs plugins. LabInputError."""
         found = programs.locate(("pulumi", "pulumi-language-python", KUBERNETES_PLUGIN))
         absent = [name for name in ("pulumi", "pulumi-language-python") if name not in found]
         if absent:
@@ -64,8 +65,7 @@ class Programs:
                 f"the lab's engine needs {' and '.join(absent)}"
                 "\n    fix: install Pulumi (pulumi.com/docs/install) and have it on PATH, or in PADDOCK_LAB_BIN"
             )
-        beside = found["pulumi"].resolve().parent.parent / "plugins" / KUBERNETES_PLUGIN
-        kubernetes = found.get(KUBERNETES_PLUGIN) or (beside if beside.is_file() else None)
+        kubernetes = found.get(KUBERNETES_PLUGIN) or _installed(found["pulumi"])
         return cls(found["pulumi"], found["pulumi-language-python"], kubernetes)
 
 
@@ -88,10 +88,7 @@ class Engine:
         self.kubeconfig, self.account = kubeconfig, account
         self.real_kubernetes = kubeconfig is not None if real_kubernetes is None else real_kubernetes
         if self.real_kubernetes and found.kubernetes is None:
-            raise LabInputError(
-                f"{KUBERNETES_PLUGIN} is not there\n    fix: pulumi plugin install resource kubernetes, and have it in"
-                " PADDOCK_LAB_BIN"
-            )
+            raise LabInputError(f"{KUBERNETES_PLUGIN} is not there\n    fix: pulumi plugin install resource kubernetes")
         self.project = self.state / "project"
         self.store = self.state / "cloud" / f"{stack}.json"
         self.stack_file = self.project / f"Pulumi.{stack}.yaml"
@@ -325,6 +322,16 @@ class Engine:
         encrypted = {key: value for key, value in kept.get("config", {}).items() if _encrypted(value)}
         content = {**kept, "config": {**config, **encrypted}}
         self.stack_file.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+
+
+def _installed(pulumi: Path) -> Path | None:
+    """The Kubernetes provider in `plugins` beside Pulumi's own folder, or the newest in the user's cache of plugins."""
+    beside = pulumi.resolve().parent.parent / "plugins" / KUBERNETES_PLUGIN
+    if beside.is_file():
+        return beside
+    cache = Path(os.environ.get("PULUMI_HOME") or Path.home() / ".pulumi", "plugins")
+    found = cache.glob(f"resource-kubernetes-v*/{KUBERNETES_PLUGIN}")
+    return max(found, key=lambda path: [int(part) for part in re.findall(r"\d+", path.parent.name)], default=None)
 
 
 def _script(path: Path, module: str) -> None:

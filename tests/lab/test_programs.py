@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from paddock.lab import programs
+from paddock.lab.engine import KUBERNETES_PLUGIN, Programs
 from paddock.lab.errors import LabInputError
 
 
@@ -65,3 +66,25 @@ def test_a_program_that_does_not_run_is_named(empty_path: Path) -> None:
 def test_versions_that_cannot_work_together(versions: dict[str, str], said: str) -> None:
     assert said in programs.mismatch(versions)
     assert bool(programs.mismatch(versions)) == bool(said)
+
+
+def test_the_newest_kubernetes_provider_in_pulumis_own_cache_will_do(
+    empty_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PULUMI_HOME", str(empty_path / "home"))
+    for name in ("pulumi", "pulumi-language-python"):
+        program(empty_path, name)
+    assert Programs.find().kubernetes is None
+    for version in ("4.9.0", "4.30.0"):
+        folder = empty_path / "home" / "plugins" / f"resource-kubernetes-v{version}"
+        folder.mkdir(parents=True)
+        program(folder, KUBERNETES_PLUGIN)
+
+    found = Programs.find().kubernetes
+    assert found
+    assert found.parent.name == "resource-kubernetes-v4.30.0"
+
+
+def test_a_folder_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PADDOCK_LAB_BIN", str(tmp_path / "gone"))
+    assert f"{tmp_path / 'gone'}, which is no folder" in programs.missing(["etcd"])

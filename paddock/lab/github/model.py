@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
+import time
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
+
+from paddock.lab.errors import LabError
 
 Object = dict[str, Any]
 
@@ -119,7 +124,17 @@ class World:
         return {**asdict(self), "sessions": sessions, "version": 1}
 
 
-def world(document: Mapping[str, Any], now: float) -> World:
+def read(file: Path) -> World:
+    """The world that a file keeps; an empty one where there is no file. Raises LabError for a file that is none."""
+    try:
+        return _world(json.loads(file.read_text(encoding="utf-8")), time.monotonic())
+    except FileNotFoundError:
+        return World()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise LabError(f"{file} is no state of the stand-in for GitHub: {error}\n    fix: delete the file") from None
+
+
+def _world(document: Mapping[str, Any], now: float) -> World:
     """The reverse of `World.document`. `now`: monotonic seconds. Raises KeyError, TypeError and ValueError."""
     if document["version"] != 1:
         raise ValueError(f"version {document['version']}, expected 1")

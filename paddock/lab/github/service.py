@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from paddock.lab.certificates import write_private
-from paddock.lab.errors import LabError
 from paddock.lab.github.messages import job_record, message, next_message, runner_record, set_record
 from paddock.lab.github.model import (
     ACQUIRED,
@@ -29,8 +28,8 @@ from paddock.lab.github.model import (
     ScaleSet,
     Session,
     World,
+    read,
     wanted,
-    world,
 )
 
 SESSION_SECONDS = 5.0
@@ -47,7 +46,7 @@ class Service:
         """`file` keeps it over a restart. Raises LabError for a file that is none."""
         self._file, self._clock = file, clock
         self._changes = threading.Condition(threading.RLock())
-        self._world = _read(file) if file else World()
+        self._world = read(file) if file else World()
 
     # Jobs.
 
@@ -343,12 +342,3 @@ def _of(found: Mapping[_Key, _Found], key: _Key, kind: str, message: str) -> _Fo
     if key not in found:
         raise Refused(404, kind, message)
     return found[key]
-
-
-def _read(file: Path) -> World:
-    try:
-        return world(json.loads(file.read_text(encoding="utf-8")), time.monotonic())
-    except FileNotFoundError:
-        return World()
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise LabError(f"{file} is no state of the stand-in for GitHub: {error}\n    fix: delete the file") from None
