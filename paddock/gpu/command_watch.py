@@ -31,8 +31,9 @@ def cuda_info(toolkit: str = "", source: Path | None = None, *, as_json: bool = 
     found = document.load(source) if source else detect.inventory(programs=True)
     told = judge(found, toolkit or None)
     if as_json:
-        own = {"driver": document.data(found.driver), "installed": document.data(found.toolkit)}
-        write_json({**own, "runtime": document.data(found.runtime), **document.data(told)})
+        from paddock.gpu.actions import perform
+
+        write_json(perform("cuda-info", {"toolkit": toolkit or None}) if source is None else document.data(told))
         return
     lines = [f"driver   {found.driver.version}, speaks CUDA {found.driver.cuda}"] if found.driver else []
     if found.toolkit:

@@ -18,13 +18,16 @@ from paddock.tasks.gpu import (
     gpu_info,
     gpu_leases,
     gpu_list,
+    gpu_mcp,
     gpu_memory_info,
+    gpu_ml_env,
     gpu_monitor,
     gpu_processes,
     gpu_render,
     gpu_reset,
     gpu_run,
     gpu_topology,
+    gpu_workflow,
 )
 from paddock.tasks.house import check, lint, lock, test
 from paddock.tasks.lab import lab_demo, lab_down, lab_status, lab_up
@@ -36,6 +39,7 @@ namespace = Collection(
         *(gpu_list, gpu_info, gpu_memory_info, gpu_cuda_info, gpu_processes, gpu_topology),
         *(gpu_allocate, gpu_deallocate, gpu_leases, gpu_run),
         *(gpu_health, gpu_monitor, gpu_export, gpu_reset, gpu_render),
+        *(gpu_ml_env, gpu_workflow, gpu_mcp),
     ),
     lab=Collection(lab_up, lab_status, lab_demo, lab_down),
 )

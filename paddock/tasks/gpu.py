@@ -7,7 +7,7 @@ import sys
 from invoke.context import Context
 from invoke.exceptions import Exit
 
-from paddock.tasks.common import optional_path, task
+from paddock.tasks.common import caller_path, optional_path, task
 
 _FROM = {"from": "a saved inventory (gpu.list --json) instead of this machine"}
 _JSON = {"json": "print JSON, and nothing else"}
@@ -302,3 +302,90 @@ def gpu_run(
     status = run(words, request, wait=wait)
     if status:
         raise Exit(code=status)
+
+
+@task(
+    name="ml-env",
+    help={
+        "framework": "pytorch, tensorflow, jax or none",
+        "min-memory": "GiB of free memory of each GPU, at least",
+        "gpus": "how many",
+        "cuda": "this CUDA version",
+        "target": "docker, kubernetes or venv",
+        "image": "an image of your own",
+        "path": "with --target venv: the folder to make",
+        "start": "start it, and look from inside whether it sees just its GPUs",
+        "config": "a JSON file of an MLEnvironmentConfig; flags take precedence",
+        "owner": "the pid that the lease lives as long as; by default the process that called this",
+        "ttl": "seconds that the lease lives, whoever its owner is",
+        "wait": "seconds to wait for GPUs that others have",
+    }
+    | _JSON,
+)
+def gpu_ml_env(
+    c: Context,
+    framework: str = "",
+    min_memory: float = 0.0,
+    gpus: int = 0,
+    cuda: str = "",
+    target: str = "",
+    image: str = "",
+    path: str | None = None,
+    start: bool = False,
+    config: str | None = None,
+    owner: int = 0,
+    ttl: float = 0.0,
+    wait: float = 0.0,
+    json: bool = False,
+) -> None:
+    """Lease GPUs for a framework, and print or start an environment that this driver runs."""
+    from paddock.gpu import command_work
+
+    code = command_work.ml_env(
+        framework,
+        optional_path("config", config),
+        min_memory_gib=min_memory or None,
+        gpus=gpus or None,
+        cuda=cuda or None,
+        target=target or None,
+        image=image or None,
+        path=optional_path("path", path),
+        start=start or None,
+        owner=owner or None,
+        ttl=ttl or None,
+        wait=wait or None,
+        as_json=json,
+    )
+    if code:
+        raise Exit(code=code)
+
+
+@task(
+    name="workflow",
+    positional=["file"],
+    help={
+        "file": "the workflow, YAML or JSON",
+        "dry-run": "show the order, and what each step would do",
+        "fresh": "run every step again, also those that are done",
+        "journal": "where to note what is done; by default beside the user's other state",
+    }
+    | _JSON,
+)
+def gpu_workflow(
+    c: Context, file: str, dry_run: bool = False, fresh: bool = False, journal: str | None = None, json: bool = False
+) -> None:
+    """Run steps on GPUs in their order; a second run goes on after the last good one."""
+    from paddock.gpu import command_work
+
+    where = optional_path("journal", journal)
+    code = command_work.workflow(caller_path(file), dry_run=dry_run, fresh=fresh, journal=where, as_json=json)
+    if code:
+        raise Exit(code=code)
+
+
+@task(name="mcp")
+def gpu_mcp(c: Context) -> None:
+    """Serve the GPU actions to an AI agent over stdin and stdout (Model Context Protocol)."""
+    from paddock.gpu.mcp import serve
+
+    serve()
