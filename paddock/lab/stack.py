@@ -55,7 +55,8 @@ def overlay(stack: Stack, *, kubeconfig: Path, charts: Path | None = None, githu
     """The stack as the lab applies it. `github` is the stand-in's address, without the organisation.
 
     A cluster that the user's kubeconfig reaches becomes the lab's, and a part that another stack holds is held here:
-    a lab stands alone. Encrypted values stay with the stack whose key they need. Raises FleetError.
+    a lab stands alone. Encrypted values stay with the stack whose key they need, and a credential that is kept
+    elsewhere is one of the configuration, which the lab makes up. Raises FleetError.
     """
     config = {key: value for key, value in stack.config.items() if key not in stack.secrets | {LAYERS}}
     fleet: dict[str, Any] = json.loads(config[FLEET])
@@ -66,6 +67,9 @@ def overlay(stack: Stack, *, kubeconfig: Path, charts: Path | None = None, githu
         own = fleet["github"]
         url = f"{github.rstrip('/')}{urlsplit(own['url']).path}"
         fleet["github"] = {"serverVersion": _SERVER_VERSION, **own, "url": url}
+        if stack.fleet.github.secret_source != IN_CONFIG:  # what a stand-in for AWS's secrets tells is no key
+            made_up = {"app": {**own["app"], "key": IN_CONFIG}} if stack.fleet.github.app else {"token": IN_CONFIG}
+            fleet["github"] |= made_up
     if isinstance(stack.fleet.cluster, KubeconfigCluster):
         fleet["cluster"] = {**fleet["cluster"], "kubeconfig": str(kubeconfig), "context": None}
     config[FLEET] = json.dumps(fleet)

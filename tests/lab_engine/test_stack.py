@@ -59,6 +59,17 @@ def test_what_github_is_asked_for_stays(path: str, tmp_path: Path) -> None:
     assert held.server_version == "3.19"
 
 
+@pytest.mark.parametrize(
+    "source", ["arn:aws:secretsmanager:us-west-2:123456789012:secret:paddock/app-AbCdEf", "kubernetes:runners"]
+)
+@pytest.mark.parametrize("kind", ["app", "token"])
+def test_a_credential_that_is_kept_elsewhere_is_made_up(kind: str, source: str, tmp_path: Path) -> None:
+    given = {"app": {"id": "12345", "installation": "678", "key": source}, "token": source}[kind]
+    held = overlaid(stack(tmp_path, github={"url": "https://github.com/acme", kind: given})).fleet.github
+    assert held.secret_source == "config"
+    assert (held.app is None) == (kind == "token")
+
+
 def test_a_cluster_behind_a_kubeconfig_is_never_the_users(tmp_path: Path) -> None:
     read = stack(tmp_path, cluster={"kubeconfig": "/srv/kube/config", "context": "production"})
     held = overlaid(read).fleet.cluster
