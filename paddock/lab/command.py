@@ -149,9 +149,10 @@ def show_demo(
 
 @_told
 def down(name: str, *, keep: bool = False, as_json: bool = False) -> None:
-    """Ends the lab."""
-    began = time.monotonic()
-    ended = control_plane.down(state.folder(name), keep=keep)
+    """Ends the lab. Raises LabInputError while another command applies its stack."""
+    began, folder = time.monotonic(), state.folder(name)
+    with state.alone(folder):
+        ended = control_plane.down(folder, keep=keep)
     seconds = round(time.monotonic() - began, 2)
     if as_json:
         _print({"ended": list(ended), "seconds": seconds})

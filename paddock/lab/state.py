@@ -130,7 +130,7 @@ def locked(where: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """The system takes the lock back from one that dies."""
-    busy = f"another command is starting or ending the lab in {path.parent}\n    fix: wait for it, then run this again"
+    busy = f"another command is at work on the lab in {path.parent}\n    fix: wait for it, then run this again"
     try:
         held = path.open("a")
     except FileNotFoundError:  # it has just ended the lab

@@ -1,0 +1,66 @@
+"""What the lab's commands tell: failures as JSON, who is in the way, what is unknown, and why no job can run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from paddock.fleet import load
+from paddock.lab import command, control_plane, demo, screen, state
+from paddock.lab.control_plane import Lab
+from paddock.lab.errors import LabError, LabInputError
+from paddock.lab.processes import Process
+from tests.support.fleets import ROOT
+
+POD = "kube-system/nvidia-device-plugin-node-feature-discovery-master-849b888784w5"
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    """One whose programs run, as far as its state says, and that has nothing else."""
+    monkeypatch.setenv("PADDOCK_LAB_STATE", str(tmp_path))
+    folder = state.folder("prod")
+    state.prepare(folder)
+    running = dict.fromkeys(control_plane.PROGRAMS, Process(1, "long ago"))
+    return Lab(folder, {"kube-apiserver": 6443}, running, ())
+
+
+def test_a_failure_is_json_too(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(LabInputError):
+        command.status("a/b", as_json=True)
+    assert "cannot be a lab's name" in json.loads(capsys.readouterr().out)["error"]
+
+
+def test_a_lab_is_not_ended_while_a_command_is_at_work_on_it(lab: Lab) -> None:
+    with state.alone(lab.folder), pytest.raises(LabInputError, match="at work"):
+        command.down("prod")
+
+
+def test_a_screen_says_what_it_does_not_know(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    screen.show(lab)
+    assert "nodes, pods and jobs are unknown" in capsys.readouterr().out
+
+
+def test_a_narrow_screen_cuts_no_pods_name_off(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    about = {"pool": "", "capacity": "spot", "instance": "g4dn.xlarge", "gpus": 1, "gpus_used": 1}
+    nodes = [{"name": "t4-spot-348b09", "pods": [POD], **about}]
+    waiting = [{"pod": "default/big", "why": "2 Insufficient nvidia.com/gpu"}]
+    monkeypatch.setattr(screen, "_cluster", lambda lab: {"nodes": nodes, "waiting": waiting, "unknown": ""})
+    monkeypatch.setenv("COLUMNS", "60")
+
+    screen.show(lab)
+
+    told = capsys.readouterr().out
+    assert POD in told
+    assert "default/big: 2 Insufficient nvidia.com/gpu" in told
+
+
+def test_a_demo_says_which_program_is_missing_and_for_which_stack(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(lab.folder))
+    monkeypatch.delenv("PADDOCK_LAB_BIN", raising=False)
+    with pytest.raises(LabError, match=r"needs pulumi and[\s\S]*then: \./inv lab\.up --stack prod"):
+        demo.demo(lab, load(ROOT, "prod"))
