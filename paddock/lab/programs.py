@@ -1,6 +1,7 @@
 """The programs of the lab's control plane: where they are, which versions they are, and how to get what is missing.
 
-They are looked for in the folders of `PADDOCK_LAB_BIN` and then on PATH. Nothing is ever downloaded.
+They are looked for in the folders of `PADDOCK_LAB_BIN`, then on PATH, then where kwokctl has put those of its newest
+cluster. Nothing is ever downloaded.
 """
 
 from __future__ import annotations
@@ -19,6 +20,11 @@ from paddock.lab.errors import LabInputError
 
 KUBERNETES = "1.35.4"
 """The release that `missing` names; any of a minor version from `OLDEST` on will do, if all three are of one."""
+KWOKCTL = (
+    f"KWOK_KUBE_VERSION=v{KUBERNETES} kwokctl create cluster --runtime binary --name paddock"
+    " && kwokctl stop cluster --name paddock"
+)
+"""Has kwokctl download the programs; the lab then runs them by itself."""
 OLDEST = (1, 30)
 """ValidatingAdmissionPolicy is stable from here on."""
 
@@ -60,11 +66,24 @@ class Found:
     """`1.35.4`, or empty where the program does not say."""
 
 
+_AT_KWOKCTL = {"kwok": "kwok-controller"}
+
+
 def locate(names: Iterable[str] = PROGRAMS) -> dict[str, Path]:
     """Paths of the programs that are there, by name."""
     path = os.pathsep.join(filter(None, (os.environ.get("PADDOCK_LAB_BIN"), os.environ.get("PATH", os.defpath))))
-    found = {name: shutil.which(name, path=path) for name in names}
+    newest = _of_kwokctl()
+    found = {
+        name: shutil.which(name, path=path) or shutil.which(_AT_KWOKCTL.get(name, name), path=newest) for name in names
+    }
     return {name: Path(where).absolute() for name, where in found.items() if where}
+
+
+def _of_kwokctl() -> str:
+    """The folder with the programs of the newest cluster that kwokctl runs without containers; empty for none."""
+    work = os.environ.get("KWOK_WORKDIR") or Path.home() / ".kwok"
+    folders = [each for each in Path(work, "clusters").glob("*/bin") if each.is_dir()]
+    return str(max(folders, key=lambda each: each.stat().st_mtime)) if folders else os.devnull
 
 
 def find(names: Iterable[str] = PROGRAMS) -> dict[str, Found]:
@@ -93,6 +112,8 @@ def missing(absent: Iterable[str]) -> str:
         lines.append(
             "    Kubernetes releases its servers for Linux alone: run the lab in a Linux machine or container."
         )
+    if shutil.which("kwokctl"):
+        lines.append(f"    or let kwokctl fetch them: {KWOKCTL}")
     named = os.environ.get("PADDOCK_LAB_BIN", "")
     if lost := [each for each in filter(None, named.split(os.pathsep)) if not Path(each).is_dir()]:
         lines.append(f"    PADDOCK_LAB_BIN names {' and '.join(lost)}, which is no folder")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ def program(folder: Path, name: str, says: str = "Kubernetes v1.35.4") -> Path:
 def empty_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
     monkeypatch.setenv("PADDOCK_LAB_BIN", str(tmp_path))
+    monkeypatch.setenv("KWOK_WORKDIR", str(tmp_path / "kwok"))
     return tmp_path
 
 
@@ -88,3 +90,22 @@ def test_the_newest_kubernetes_provider_in_pulumis_own_cache_will_do(
 def test_a_folder_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PADDOCK_LAB_BIN", str(tmp_path / "gone"))
     assert f"{tmp_path / 'gone'}, which is no folder" in programs.missing(["etcd"])
+
+
+def test_what_kwokctl_has_fetched_will_do(empty_path: Path) -> None:
+    for age, name in enumerate(("old", "new")):
+        folder = empty_path / "kwok" / "clusters" / name / "bin"
+        folder.mkdir(parents=True)
+        for program in ("etcd", "kwok-controller"):
+            (folder / program).touch(mode=0o755)
+        os.utime(folder, (age, age))
+
+    found = programs.locate(["etcd", "kwok", "kube-apiserver"])
+
+    assert found == {"etcd": folder / "etcd", "kwok": folder / "kwok-controller"}
+
+
+def test_kwokctl_is_offered_where_it_is(empty_path: Path) -> None:
+    (empty_path / "path").mkdir()
+    program(empty_path / "path", "kwokctl")
+    assert "let kwokctl fetch them: KWOK_KUBE_VERSION=v" in programs.missing(["etcd"])
