@@ -136,7 +136,7 @@ def test_one_lab_is_started_once_and_not_ended_meanwhile(folder: Path) -> None:
     with starting(folder) as first:
         until(lambda: "etcd" in control_plane.status(folder).running)
         for change in (control_plane.up, control_plane.down):
-            with pytest.raises(LabInputError, match="another command is starting or ending the lab"):
+            with pytest.raises(LabInputError, match="another command is at work on the lab"):
                 change(folder)
         first.communicate()
     assert first.returncode == 0
