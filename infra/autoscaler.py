@@ -80,7 +80,7 @@ class Autoscaler(Component):
                     "scale-down-delay-after-add": "5m",
                     "skip-nodes-with-system-pods": False,
                     "skip-nodes-with-local-storage": False,
-                    # At the latest after this a spot pool that gets no capacity is passed over, and the on-demand one asked.
+                    # At the latest after this a spot pool without capacity is passed over, and the on-demand one asked.
                     "max-node-provision-time": "10m",
                     # Below -10 by default a waiting pod buys no node and a running one is killed with its node.
                     "expendable-pods-priority-cutoff": LOWEST_PRIORITY,
