@@ -8,13 +8,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from paddock.gpu import document
+from paddock.gpu import answers
 from paddock.gpu.errors import GpuInputError
 from paddock.gpu.lease import Grant, Leases, NoneFree
 from paddock.gpu.leased import Lease, data
 from paddock.gpu.model import Inventory
 from paddock.gpu.owner import Owner
 from paddock.gpu.request import Request
+from paddock.gpu.visible import showing
 
 SCHEMA = 1
 LEASE = "PADDOCK_GPU_LEASE"
@@ -107,26 +108,8 @@ def looking(request: Request) -> Look:
 def environment(grant: Grant) -> dict[str, str | None]:
     """The variables that show a program what it was given, and nothing else; None is one to remove."""
     lease = grant.lease
-    uuids = ",".join(device.uuid for device in lease.devices)
-    shown: dict[str, str | None] = {LEASE: lease.id}
     first = grant.inventory.gpu(lease.devices[0].gpu)
-    match first.vendor if first else None:
-        case "nvidia":
-            shown |= {
-                "CUDA_VISIBLE_DEVICES": uuids,
-                "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-                "NVIDIA_VISIBLE_DEVICES": uuids,
-            }
-        case "amd":
-            # HIP counts anew what ROCR leaves over; its other names would count once more.
-            numbers = ",".join(map(str, range(len(lease.devices))))
-            shown |= {
-                "ROCR_VISIBLE_DEVICES": uuids,
-                "HIP_VISIBLE_DEVICES": numbers,
-                "CUDA_VISIBLE_DEVICES": None,
-                "GPU_DEVICE_ORDINAL": None,
-            }
-    return shown
+    return {LEASE: lease.id, **showing(first.vendor if first else None, [device.uuid for device in lease.devices])}
 
 
 def exports(variables: Mapping[str, str | None]) -> str:
@@ -138,16 +121,12 @@ def exports(variables: Mapping[str, str | None]) -> str:
 
 
 def told(grant: Grant, leases: Leases) -> dict[str, Any]:
-    """A grant as JSON. `score` parts are 0 to 1000."""
-    choice = grant.choice
+    """A grant as JSON."""
     return {
         "schema": SCHEMA,
         "lease": data(grant.lease),
         "folder": str(leases.path),
-        "taken": [{**document.data(one), "score": dict(one.score)} for one in choice.taken],
-        "refused": document.data(choice.refused),
-        "why": choice.why,
-        "notes": list(choice.notes),
+        **answers.choice(grant.choice),
         "environment": environment(grant),
     }
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from paddock.gpu import document
+from paddock.gpu.errors import GpuInputError, NoGpu
 from paddock.gpu.model import Gpu, Inventory
+
+if TYPE_CHECKING:
+    from paddock.gpu.compat import Compatibility
+    from paddock.gpu.select import Choice
 
 SCHEMA = 1
 
@@ -38,6 +43,41 @@ def processes(found: Inventory) -> dict[str, Any]:
 def topology(found: Inventory) -> dict[str, Any]:
     gpus = [{**_named(gpu), "numa_node": gpu.numa_node, "cpus": list(gpu.cpus)} for gpu in found.gpus]
     return {"schema": SCHEMA, "reason": found.reason, "gpus": gpus, "pairs": document.data(found.pairs)}
+
+
+def choice(found: Choice) -> dict[str, Any]:
+    """Why each GPU was taken or refused; the parts of `score` are 0 to 1000."""
+    return {
+        "taken": [{**document.data(one), "score": dict(one.score)} for one in found.taken],
+        "refused": document.data(found.refused),
+        "why": found.why,
+        "notes": list(found.notes),
+    }
+
+
+def cuda(found: Inventory, judged: Compatibility) -> dict[str, Any]:
+    return {
+        **document.data(judged),
+        "driver_cuda": found.driver.cuda if found.driver else None,
+        "installed": document.data(found.toolkit),
+        "runtime": document.data(found.runtime),
+        "reason": found.reason,
+    }
+
+
+def pick(found: Inventory, which: str) -> Gpu:
+    """The GPU of that index, or of the UUID that starts so. Raises NoGpu and GpuInputError."""
+    if not found.gpus:
+        raise NoGpu(found.reason or "no GPU was found")
+    if which.isdecimal():
+        fitting = [gpu for gpu in found.gpus if gpu.index == int(which)]
+    else:
+        fitting = [gpu for gpu in found.gpus if gpu.uuid and gpu.uuid.casefold().startswith(which.casefold())]
+    if len(fitting) != 1:
+        there = ", ".join(f"{gpu.index} ({gpu.uuid or gpu.state})" for gpu in found.gpus)
+        many = "more than one GPU is" if fitting else "no GPU is"
+        raise GpuInputError(f"{many} {which!r}\n    expected: an index, or how a UUID starts, of {there}")
+    return fitting[0]
 
 
 def _named(gpu: Gpu) -> dict[str, Any]:

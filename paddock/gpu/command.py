@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from paddock.gpu import detect, document, show
-from paddock.gpu.errors import GpuInputError, NoGpu
-from paddock.gpu.model import Gpu, Inventory
+from paddock.gpu import answers, detect, document, show
+from paddock.gpu.errors import NoGpu
+from paddock.gpu.model import Inventory
 
 if TYPE_CHECKING:
     from paddock.gpu.request import Request
@@ -38,9 +39,10 @@ def list_gpus(source: Path | None = None, *, as_json: bool = False) -> None:
 def info(which: str = "", source: Path | None = None, *, as_json: bool = False) -> None:
     """All that is known of each GPU, or of the one that is named. Raises NoGpu and GpuInputError."""
     found = inventory(source)
-    gpus = (pick(found, which),) if which else found.gpus
+    with said(as_json):
+        gpus = (answers.pick(found, which),) if which else found.gpus
     if as_json:
-        write_json({"reason": found.reason, "gpus": document.data(gpus)})
+        write_json(answers.info(found, gpus))
         return
     if not gpus:
         write_lines(show.listing(found))
@@ -51,18 +53,7 @@ def info(which: str = "", source: Path | None = None, *, as_json: bool = False) 
 def memory_info(source: Path | None = None, *, as_json: bool = False) -> None:
     found = inventory(source)
     if as_json:
-        gpus = [
-            {
-                **_named(gpu),
-                "memory": document.data(gpu.memory),
-                "parts": [
-                    {"uuid": part.uuid, "profile": part.profile, "memory": document.data(part.memory)}
-                    for part in (gpu.mig.devices if gpu.mig else ())
-                ],
-            }
-            for gpu in found.gpus
-        ]
-        write_json({"unit": "MiB", "reason": found.reason, "gpus": gpus})
+        write_json(answers.memory(found))
     else:
         write_lines(show.memory(found) if found.usable else show.listing(found))
 
@@ -70,8 +61,7 @@ def memory_info(source: Path | None = None, *, as_json: bool = False) -> None:
 def processes(source: Path | None = None, *, as_json: bool = False) -> None:
     found = inventory(source, processes=True)
     if as_json:
-        gpus = [{**_named(gpu), "processes": document.data(gpu.processes)} for gpu in found.gpus]
-        write_json({"reason": found.reason, "notes": list(found.notes), "gpus": gpus})
+        write_json(answers.processes(found))
     else:
         write_lines(show.processes(found) if found.usable else show.listing(found))
 
@@ -79,8 +69,7 @@ def processes(source: Path | None = None, *, as_json: bool = False) -> None:
 def topology(source: Path | None = None, *, as_json: bool = False) -> None:
     found = inventory(source, topology=True)
     if as_json:
-        gpus = [{**_named(gpu), "numa_node": gpu.numa_node, "cpus": list(gpu.cpus)} for gpu in found.gpus]
-        write_json({"reason": found.reason, "gpus": gpus, "pairs": document.data(found.pairs)})
+        write_json(answers.topology(found))
     else:
         write_lines(show.topology(found) if found.usable else show.listing(found))
 
@@ -128,7 +117,7 @@ def allocate(wanted: Request, *, owner: int | None, ttl: float | None, wait: flo
         told = leasing.allocate(wanted, owner=owner, ttl=ttl, wait=wait)
     except NoneFree as none:
         if as_json:
-            write_json({"lease": None, "why": none.choice.why, "refused": document.data(none.choice.refused)})
+            write_json({"lease": None, **answers.choice(none.choice)})
         raise
     if as_json:
         write_json(told)
@@ -138,6 +127,22 @@ def allocate(wanted: Request, *, owner: int | None, ttl: float | None, wait: flo
     for note in told["notes"]:
         sys.stderr.write(f"note: {note}\n")
     sys.stdout.write(leasing.exports(told["environment"]))
+
+
+def choice(wanted: Request, source: Path, *, as_json: bool = False) -> None:
+    """Which GPUs of a saved inventory would be leased, were none of them yet. Raises NoneFree and GpuInputError."""
+    from paddock.gpu.lease import NoneFree
+    from paddock.gpu.request import within_limit
+    from paddock.gpu.select import choose
+
+    within_limit(wanted)
+    found = choose(document.load(source), wanted)
+    if as_json:
+        write_json({"lease": None, **answers.choice(found)})
+    if not found.satisfied:
+        raise NoneFree(found)
+    if not as_json:
+        write_lines([str(found), "nothing was leased: these are another machine's"])
 
 
 def deallocate(which: str, *, as_json: bool = False) -> None:
@@ -167,23 +172,15 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-def pick(found: Inventory, which: str) -> Gpu:
-    """The GPU of that index, or of the UUID that starts so. Raises NoGpu and GpuInputError."""
-    if not found.gpus:
-        raise NoGpu(found.reason or "no GPU was found")
-    if which.isdecimal():
-        fitting = [gpu for gpu in found.gpus if gpu.index == int(which)]
-    else:
-        fitting = [gpu for gpu in found.gpus if gpu.uuid and gpu.uuid.casefold().startswith(which.casefold())]
-    if len(fitting) != 1:
-        there = ", ".join(f"{gpu.index} ({gpu.uuid or gpu.state})" for gpu in found.gpus)
-        many = "more than one GPU is" if fitting else "no GPU is"
-        raise GpuInputError(f"{many} {which!r}\n    expected: an index, or how a UUID starts, of {there}")
-    return fitting[0]
-
-
-def _named(gpu: Gpu) -> dict[str, Any]:
-    return {"index": gpu.index, "uuid": gpu.uuid, "name": gpu.name, "state": gpu.state, "reason": gpu.reason}
+@contextmanager
+def said(as_json: bool) -> Iterator[None]:
+    """That there is no GPU is an answer to those who read JSON, and then goes on as the error it is."""
+    try:
+        yield
+    except NoGpu as none:
+        if as_json:
+            sys.stdout.write(f"{json.dumps({'schema': SCHEMA, 'reason': str(none), 'gpus': []})}\n")
+        raise
 
 
 def write_lines(lines: Iterable[str]) -> None:

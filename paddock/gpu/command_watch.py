@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -12,16 +11,17 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from paddock.gpu import detect, document
-from paddock.gpu.command import inventory, pick, write_json, write_lines
+from paddock.gpu import answers, detect, document
+from paddock.gpu.command import said, write_json, write_lines
 from paddock.gpu.errors import GpuInputError
 from paddock.gpu.model import Inventory
 
 if TYPE_CHECKING:
     from paddock.gpu.health import Health
     from paddock.gpu.health_rules import Around
-    from paddock.gpu.leased import Lease
     from paddock.gpu.summary import Summary
+
+_LONGEST_HOURS = 24 * 365
 
 
 def cuda_info(toolkit: str = "", source: Path | None = None, *, as_json: bool = False) -> None:
@@ -31,9 +31,7 @@ def cuda_info(toolkit: str = "", source: Path | None = None, *, as_json: bool = 
     found = document.load(source) if source else detect.inventory(programs=True)
     told = judge(found, toolkit or None)
     if as_json:
-        from paddock.gpu.actions import perform
-
-        write_json(perform("cuda-info", {"toolkit": toolkit or None}) if source is None else document.data(told))
+        write_json(answers.cuda(found, told))
         return
     lines = [f"driver   {found.driver.version}, speaks CUDA {found.driver.cuda}"] if found.driver else []
     if found.toolkit:
@@ -43,18 +41,29 @@ def cuda_info(toolkit: str = "", source: Path | None = None, *, as_json: bool = 
 
 
 def health(
-    *, expect: int = 0, instance: str = "", idle: bool = False, since_hours: float = 0, as_json: bool = False
+    source: Path | None = None,
+    *,
+    expect: int = 0,
+    instance: str = "",
+    idle: bool = False,
+    since_hours: float = 0,
+    as_json: bool = False,
 ) -> int:
-    """The verdict on this machine; its exit code is 0 healthy, 1 degraded, 2 unhealthy or unknown.
+    """The verdict on this machine, or on a saved inventory.
 
-    Raises GpuInputError.
+    Its exit code is 0 healthy, 1 degraded, 2 unhealthy or unknown. Raises GpuInputError.
     """
-    from paddock.gpu.health import check
+    from paddock.gpu.health import check, judge
 
-    if since_hours < 0:
-        raise GpuInputError(f"{since_hours:g} hours are no time\n    expected: 0 or more\n    fix: --since-hours 2")
+    if not 0 <= since_hours <= _LONGEST_HOURS:
+        raise GpuInputError(
+            f"{since_hours:g} hours are no time\n    expected: 0 to {_LONGEST_HOURS}\n    fix: --since-hours 2"
+        )
     around = _around(expect, instance, idle)
-    found = check(around=around, since=timedelta(hours=since_hours) if since_hours else None)
+    if source is None:
+        found = check(around=around, since=timedelta(hours=since_hours) if since_hours else None)
+    else:
+        found = judge(document.load(source), (), around, ("Xids: a saved inventory holds no kernel log",))
     if as_json:
         write_json(document.data(found))
     else:
@@ -80,7 +89,7 @@ def _verdict(found: Health) -> Iterator[str]:
     yield f"{found.machine} is {found.verdict}" + ("" if found.action == "none" else f": {found.action}")
     for finding in found.findings:
         where = f"GPU {finding.index}" if finding.index is not None else "machine"
-        yield f"  {finding.severity}  {where}  {finding.id}: {finding.evidence}"
+        yield f"  {finding.severity}  {where}  {finding.id}: {finding.evidence.removeprefix(f'{where}: ')}"
         if finding.fix:
             yield f"    fix: {finding.fix}"
     for text in found.unchecked:
@@ -109,7 +118,8 @@ def monitor(*, interval: float, duration: float, metrics: str, as_json: bool = F
         sys.stdout.write(f"{json.dumps(watching.record(sample, chosen))}\n")
         sys.stdout.flush()
 
-    told = watch(samples, chosen, show=line if plain else None, look=lambda: detect.inventory(topology=True))
+    with said(as_json):
+        told = watch(samples, chosen, show=line if plain else None, look=lambda: detect.inventory(topology=True))
     if plain:
         sys.stdout.write(f"{json.dumps({'summary': document.data(told)})}\n")
     else:
@@ -143,11 +153,12 @@ def reset(which: str, *, soft: bool = False, yes: bool = False, as_json: bool = 
 
     Raises NoGpu, GpuInputError and GpuError.
     """
-    from paddock.gpu.reset import execute, plan
+    from paddock.gpu.lease import Leases
+    from paddock.gpu.reset import execute, plan_for
 
     found = _whole()
-    gpu = pick(found, which)
-    made = plan(found, gpu.uuid or which, _held(), kind="soft" if soft else "full")
+    with said(as_json):
+        made = plan_for(found, answers.pick(found, which), Leases().held(), kind="soft" if soft else "full")
     if not yes or made.refused:
         if as_json:
             write_json({**document.data(made), "done": False})
@@ -156,7 +167,7 @@ def reset(which: str, *, soft: bool = False, yes: bool = False, as_json: bool = 
             todo = [] if made.refused else ["nothing was done; --yes does it"]
             write_lines([*lines, *(f"note: {note}" for note in made.notes), *todo])
         return not made.refused
-    result = execute(made, _whole, _held)
+    result = execute(made, _whole, Leases().held)
     if as_json:
         write_json({**document.data(result), "done": result.ok})
     else:
@@ -166,12 +177,6 @@ def reset(which: str, *, soft: bool = False, yes: bool = False, as_json: bool = 
 
 def _whole() -> Inventory:
     return detect.inventory(processes=True, topology=True)
-
-
-def _held() -> tuple[Lease, ...]:
-    from paddock.gpu.lease import Leases
-
-    return tuple(lease for lease, state in Leases().all() if state == "held")
 
 
 def render(
@@ -190,16 +195,12 @@ def render(
     Raises NoGpu, GpuInputError and GpuError.
     """
     from paddock.gpu import render as rendering
+    from paddock.gpu.doing import configuration
 
     given = _fields(fields) if fields else wanted
-    found = inventory(source, processes=source is None, topology=source is None)
-    leases = () if source else _held()
     own = rendering.options(target, options)
-    if target == "slurm" and source is None:
-        from paddock.gpu.render import slurm
-
-        own = {**slurm.installed(), **own}
-    rendered = rendering.render(target, found, given, leases=leases, environ=os.environ, **own)
+    with said(as_json):
+        rendered = configuration(target, given, own, source=document.load(source) if source else None)
     for kind, texts in (("note", rendered.notes), ("warning", rendered.warnings)):
         for text in () if as_json else texts:
             sys.stderr.write(f"{kind}: {text}\n")

@@ -61,6 +61,10 @@ class Leases:
         """Every lease that is written down, also those that no longer hold. Changes nothing."""
         return tuple((lease, self.state(lease)) for lease in self._folder.leases())
 
+    def held(self) -> tuple[Lease, ...]:
+        """Those that keep their GPUs."""
+        return tuple(lease for lease, state in self.all() if state == "held")
+
     def state(self, lease: Lease) -> State:
         if lease.boot_id != self.host.boot_id:
             return "before-reboot"

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from paddock.gpu.errors import GpuError
+from paddock.gpu.errors import GpuError, GpuInputError
 from paddock.gpu.leased import Lease, data, parse
 
 _LOCK, _ENDING, _PART = ".lock", ".json", ".part"
@@ -26,12 +26,17 @@ _LOCK_SECONDS = 30.0
 
 
 def default_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """The machine's folder where this user may write it, else the user's own.
+    """The machine's folder where this user may write it, else the user's own. Raises GpuInputError.
 
     In /run/paddock/gpu all who may write it share; `install -d -m 1777 /run/paddock/gpu` makes that everybody. Leases
     in a user's own folder are not seen by other users: between them only the processes on a GPU say that it is busy.
     """
     if named := environ.get("PADDOCK_GPU_LEASES"):
+        if not Path(named).is_absolute():  # each working directory would have leases of its own
+            raise GpuInputError(
+                f"PADDOCK_GPU_LEASES is {named!r}\n    expected: a folder from the root, the same for all who share the"
+                f" GPUs\n    fix: PADDOCK_GPU_LEASES={Path(named).absolute()}"
+            )
         return Path(named)
     machine = Path("/run") / _PLACE
     if os.access(machine if machine.is_dir() else "/run", os.W_OK):

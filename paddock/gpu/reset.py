@@ -100,6 +100,16 @@ def plan(inventory: Inventory, uuid: str, leases: Iterable[Lease] = (), *, kind:
     return Plan(gpu.uuid, kind, uuids, tuple(steps), (), tuple(_notes(inventory, gpu, together, uuid)))
 
 
+def plan_for(inventory: Inventory, gpu: Gpu, leases: Iterable[Lease] = (), *, kind: Kind = "full") -> Plan:
+    """The same for a GPU of the inventory. Raises GpuError for one that cannot be named to the driver."""
+    if gpu.uuid is None:
+        raise GpuError(
+            f"GPU {gpu.index} cannot be reset: it is {gpu.state}, and tells no UUID\n    expected: one that answers"
+            "\n    fix: reboot the machine"
+        )
+    return plan(inventory, gpu.uuid, leases, kind=kind)
+
+
 def execute(
     made: Plan,
     look: Callable[[], Inventory],

@@ -49,6 +49,13 @@ def notes(inventory: Inventory) -> Iterator[str]:
         yield f"note: {note}"
 
 
+def left_out(inventory: Inventory) -> Iterator[str]:
+    """The GPUs of which a table of the usable ones says nothing."""
+    for gpu in inventory.gpus:
+        if gpu.state != "ok":
+            yield f"GPU {gpu.index} is not usable: {gpu.state}: {gpu.reason or 'nobody said why'}"
+
+
 def _row(gpu: Gpu) -> tuple[str, ...]:
     name = gpu.name or gpu.pci_address or "unknown"
     if gpu.state != "ok":
@@ -130,6 +137,7 @@ def memory(inventory: Inventory) -> Iterator[str]:
             rows.append((number, name, *(_of(size) for size in sizes)))
     yield from columns(rows, right=(2, 3, 4, 5))
     yield "MiB. What the driver keeps for itself is reserved, not used."
+    yield from left_out(inventory)
 
 
 def processes(inventory: Inventory) -> Iterator[str]:
@@ -146,6 +154,7 @@ def processes(inventory: Inventory) -> Iterator[str]:
         yield "no process is on any GPU"
     if unread:
         yield f"unknown for GPU {', '.join(map(str, unread))}: its processes could not be read"
+    yield from left_out(inventory)
     yield from notes(inventory)
 
 
@@ -173,6 +182,7 @@ def topology(inventory: Inventory) -> Iterator[str]:
     yield _LEGEND
     yield ""
     yield from picture(gpus, ways)
+    yield from left_out(inventory)
     yield from notes(inventory)
 
 
@@ -193,7 +203,7 @@ def picture(gpus: Sequence[Gpu], ways: Ways) -> Iterator[str]:
         switches = _groups(here, ways, lambda pair: pair.closeness in ("same-board", "pcie-switch"))
         for switch in switches:
             joined = " ── ".join(f"[GPU{number}]" for number in switch)
-            yield f"  ├─ {'switch ' if len(switch) > 1 else ''}{joined}"
+            yield f"  {'└' if switch is switches[-1] else '├'}─ {'switch ' if len(switch) > 1 else ''}{joined}"
     islands = [each for each in _groups(numbers, ways, lambda pair: pair.nvlinks > 0) if len(each) > 1]
     for island in islands:
         yield f"NVLink island: GPU {', '.join(map(str, island))}"

@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import AliasChoices, Field, model_validator
 
 from paddock.gpu import actions
+from paddock.gpu.doing import holds_lease
 from paddock.gpu.errors import GpuInputError
 from paddock.gpu.parameters import Parameters, did_you_mean, parse
 from paddock.gpu.programs import Finished
@@ -229,7 +230,7 @@ TYPES: Mapping[str, Mapping[str, Doing]] = {
             ContainerRun,
             _container_run,
             lambda p: f"run {' '.join((p.image, *p.command))} in a container",
-            holds=actions.holds_lease,
+            holds=holds_lease,
         ),
         "stop": Doing(ContainerStop, _stop, lambda p: f"stop the container {p.name}"),
     },

@@ -1,12 +1,12 @@
-"""Which GPUs the environment leaves to see, by NVIDIA_, CUDA_, ROCR_ and HIP_VISIBLE_DEVICES."""
+"""Which GPUs NVIDIA_, CUDA_, ROCR_ and HIP_VISIBLE_DEVICES leave to see, and how to set them."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from paddock.gpu.model import Gpu, Inventory
+from paddock.gpu.model import Gpu, Inventory, Vendor
 
 _BY_RUNTIME = "NVIDIA_VISIBLE_DEVICES"
 _BY_CUDA = "CUDA_VISIBLE_DEVICES"
@@ -67,6 +67,32 @@ class _Read:
     uuids: tuple[str, ...]
     indexed: bool = False
     but: str = ""
+
+
+def showing(vendor: Vendor | None, uuids: Sequence[str]) -> dict[str, str | None]:
+    """The variables that leave those devices and no others; None is one to remove.
+
+    Without UUIDs they hide every GPU, of which none may be known.
+    """
+    named = ",".join(uuids)
+    match vendor:
+        case "nvidia" | None:
+            return {
+                "CUDA_VISIBLE_DEVICES": named or "-1",
+                "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+                "NVIDIA_VISIBLE_DEVICES": named or "void",
+            }
+        case "amd":
+            # HIP counts anew what ROCR leaves over; its other names would count once more.
+            numbers = ",".join(map(str, range(len(uuids))))
+            return {
+                "ROCR_VISIBLE_DEVICES": named or "-1",
+                "HIP_VISIBLE_DEVICES": numbers or "-1",
+                "CUDA_VISIBLE_DEVICES": None,
+                "GPU_DEVICE_ORDINAL": None,
+            }
+        case "apple":
+            return {}
 
 
 def _runtime(value: str, gpus: _Numbered) -> _Read | None:

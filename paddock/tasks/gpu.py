@@ -82,6 +82,7 @@ def gpu_cuda_info(c: Context, toolkit: str = "", from_: str | None = None, json:
         "idle": "nothing should be running on them",
         "since-hours": "how far back errors in the kernel's log count; by default to the machine's start",
     }
+    | _FROM
     | _JSON,
 )
 def gpu_health(
@@ -90,12 +91,16 @@ def gpu_health(
     instance: str = "",
     idle: bool = False,
     since_hours: float = 0.0,
+    from_: str | None = None,
     json: bool = False,
 ) -> None:
     """Judge this machine's GPUs: exit code 0 healthy, 1 degraded, 2 unhealthy or unknown."""
     from paddock.gpu import command_watch
 
-    code = command_watch.health(expect=expect, instance=instance, idle=idle, since_hours=since_hours, as_json=json)
+    source = optional_path("from", from_)
+    code = command_watch.health(
+        source, expect=expect, instance=instance, idle=idle, since_hours=since_hours, as_json=json
+    )
     if code:
         raise Exit(code=code)
 
@@ -208,6 +213,7 @@ def gpu_render(
         "owner": "the pid that the lease lives as long as; by default the process that called this",
         "ttl": "seconds that the lease lives, whoever its owner is",
         "wait": "seconds to wait for GPUs that others have",
+        "from": "show what would be chosen of a saved inventory (gpu.list --json), and lease nothing",
     }
     | _JSON,
 )
@@ -227,6 +233,7 @@ def gpu_allocate(
     owner: int = 0,
     ttl: float = 0.0,
     wait: float = 0.0,
+    from_: str | None = None,
     json: bool = False,
 ) -> None:
     """Lease GPUs; prints the variables that show a program what it was given: eval "$(paddock gpu.allocate)"."""
@@ -245,6 +252,9 @@ def gpu_allocate(
         uuids=uuids,
         mig=mig,
     )
+    if source := optional_path("from", from_):
+        command.choice(request, source, as_json=json)
+        return
     command.allocate(request, owner=owner or None, ttl=ttl or None, wait=wait, as_json=json)
 
 
