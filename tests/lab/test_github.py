@@ -340,6 +340,7 @@ RS256 = {"alg": "RS256", "typ": "JWT"}
         (_jwt(RS256, {"iss": "1", "iat": NOW - 900, "exp": NOW - 300}), "in the future"),
         (_jwt(RS256, {"iss": "1", "iat": NOW, "exp": NOW + 90_000}), "too far in the future"),
     ],
+    ids=["none", "personal", "no-jwt", "algorithm", "issuer", "expiry", "past", "too-long"],
 )
 def test_an_app_token_that_github_would_refuse_is_refused(server: Server, token: str, said: str) -> None:
     status, answer = ask(server, "POST", "/api/v3/app/installations/1/access_tokens", Authorization=f"Bearer {token}")
