@@ -15,7 +15,7 @@ from paddock.gpu.backends.nvml import Nvml, NvmlSampler
 from paddock.gpu.backends.nvml_usage import profile
 from paddock.gpu.errors import GpuError
 from paddock.gpu.model import Gpu, Memory, NvLink
-from tests.support.nvml import Driver, Fault, Part, box, card
+from tests.support.nvml import PROFILES, Driver, Fault, Part, box, card
 
 Install = Callable[[str | Driver], Driver]
 CODES = [*range(1, 31), 77, 999]
@@ -158,6 +158,31 @@ def test_a_sample_has_what_changed_and_only_that_is_read(driver: Install) -> Non
     assert after[3].pcie.generation is None
     assert "nvmlDeviceGetPcieThroughput" not in made.calls
     assert NvmlSampler(pcie=True).gpus()[0].pcie.generation == 5
+
+
+@pytest.mark.parametrize("profile", sorted(PROFILES))
+def test_kept_calls_tell_what_the_careful_ones_did(driver: Install, profile: str) -> None:
+    made = driver(profile)
+    sampler = NvmlSampler()
+    with_care = sampler.gpus()
+    made.calls.clear()
+    assert sampler.gpus() == with_care == sampler.gpus()
+    assert made.calls.total() <= 2 * 8 * len(made.cards) or profile in ("lost", "mig")
+
+
+def test_what_a_kept_call_no_longer_answers_is_asked_with_care(driver: Install) -> None:
+    made = driver("8xh100")
+    sampler = NvmlSampler()
+    sampler.gpus()
+    made.cards[0].fields_missing = frozenset({82})
+    made.cards[1].memory_temperature = 60
+    made.cards[2].faults["nvmlDeviceGetUtilizationRates"] = Fault(pynvml.NVML_ERROR_NOT_SUPPORTED)
+    made.cards[3].faults["nvmlDeviceGetClockInfo"] = Fault(pynvml.NVML_ERROR_UNKNOWN, times=1)
+    for _ in range(2):
+        gpus = sampler.gpus()
+        assert [gpu.temperature.memory for gpu in gpus[:3]] == [None, 60, 41]
+        assert (gpus[2].utilisation.gpu, gpus[3].utilisation.gpu, gpus[3].clocks.sm) == (None, 0, 345)
+        assert {gpu.state for gpu in gpus} == {"ok"}
 
 
 def test_throughput_is_measured_on_demand(driver: Install) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from paddock.gpu.backends import Reading, Unavailable
 from paddock.gpu.backends.nvml_calls import Calls, Device, Silent, load
-from paddock.gpu.backends.nvml_gpu import CHANGING, learn, link_now, now, stand, text
+from paddock.gpu.backends.nvml_gpu import CHANGING, NO_LINK, again, learn, link_now, now, remember, stand, text
 from paddock.gpu.backends.nvml_topology import pairs
 from paddock.gpu.backends.nvml_usage import Names, mig, names, running_on
 from paddock.gpu.model import Driver, Gpu
@@ -58,9 +58,6 @@ def _after_fork() -> None:
 atexit.register(close)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
-
-
-_NO_LINK = (None,) * 4
 
 
 class Nvml:
@@ -142,11 +139,18 @@ class Session:
             if device is None or not device.standing:
                 device = self._open(calls, index)
                 stand(calls, device, topology=False)
-            else:
-                calls.fields(device, CHANGING)
-                if device.standing["mig"] and device.standing["mig"].enabled:
-                    device.standing["mig"] = mig(calls, device)
-            return now(calls, device, link_now(calls, device, throughput=True) if pcie else _NO_LINK)
+                return now(calls, device, link_now(calls, device, throughput=True) if pcie else NO_LINK)
+            link = link_now(calls, device, throughput=True) if pcie else NO_LINK
+            if gpu := again(device, link):
+                return gpu
+            calls.fields(device, CHANGING)
+            divided = device.standing["mig"] and device.standing["mig"].enabled
+            if divided:
+                device.standing["mig"] = mig(calls, device)
+            gpu = now(calls, device, link)
+            if not divided:
+                remember(calls, device, gpu)
+            return gpu
         except Silent as silent:
             return self._silent(index, silent)
 

@@ -8,10 +8,13 @@ import sys
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from paddock.gpu.backends import Unavailable
 from paddock.gpu.model import MigDevice, RecoveryAction, State
+
+if TYPE_CHECKING:
+    from paddock.gpu.backends.nvml_round import Round
 
 NO_LIBRARY = 12
 
@@ -23,13 +26,13 @@ _UNKNOWN_FIELD = _ABSENT | _NOTHING | {2}
 _GONE = frozenset({1, 9, 12, 18})
 """Uninitialized, DriverNotLoaded, LibraryNotFound, LibRmVersionMismatch: there is no driver to ask any more."""
 _NO_PERMISSION, _NO_FUNCTION, _LOST, _RESET_REQUIRED, _NOT_READY, _UNKNOWN = 4, 13, 15, 16, 27, 999
-_FIELDS = "nvmlDeviceGetFieldValues"
+FIELDS = "nvmlDeviceGetFieldValues"
 _LIBRARY = "libnvidia-ml.so.1"
 _ELSEWHERE = ("/usr/lib/wsl/lib", "/usr/local/nvidia/lib64", "/run/opengl-driver/lib")
 """Where the library lies on WSL, in containers of some clouds and on NixOS, though the loader may not look there."""
 _FIELD = struct.Struct("=IIqqIIQ")
 """nvmlFieldValue_t: field, scope, time stamp, latency, type and return code, value."""
-_WIDTHS = (0, 0xFFFFFFFF, *[0xFFFFFFFFFFFFFFFF] * 3, 0xFFFFFFFF, 0xFFFF)
+WIDTHS = (0, 0xFFFFFFFF, *[0xFFFFFFFFFFFFFFFF] * 3, 0xFFFFFFFF, 0xFFFF)
 """The bits of the value that count, by its type: no field read here is a fraction or below zero."""
 
 
@@ -71,6 +74,10 @@ class Device:
     """The last answer to every (field, scope)."""
     absent: set[Any] = field(default_factory=set)
     """Calls that this GPU was found not to answer."""
+    round: Round | None = None
+    """The calls of a sample, once they were made with care."""
+    careful: bool = False
+    """A round failed since the last full reading."""
 
 
 def load() -> Any:
@@ -192,7 +199,7 @@ class Calls:
         nvidia-ml-py's own function makes its array anew each time, which takes twenty times as long as the call.
         """
         known = device.fields
-        if not wanted or _FIELDS in device.absent:
+        if not wanted or FIELDS in device.absent:
             known.update(dict.fromkeys(wanted))
             return
         batch = device.batches.get(wanted)
@@ -207,13 +214,13 @@ class Calls:
         if code:
             known.update(dict.fromkeys(wanted))
             if code in _ABSENT:
-                device.absent.add(_FIELDS)
-            self._judge(device, _FIELDS, code)
+                device.absent.add(FIELDS)
+            self._judge(device, FIELDS, code)
             return
         for pair, (_, _, _, _, kind, refused, value) in zip(wanted, _FIELD.iter_unpack(batch), strict=True):
-            known[pair] = None if refused else value & _WIDTHS[kind]
+            known[pair] = None if refused else value & WIDTHS[kind]
             if refused and refused not in _UNKNOWN_FIELD:
-                self._judge(device, _FIELDS, refused)
+                self._judge(device, FIELDS, refused)
 
     def note(self, device: Device, name: str, code: int) -> None:
         found = self.notes.setdefault((name, code), [])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+from collections.abc import Sequence
 from functools import cache, lru_cache
 from struct import Struct
 from typing import Any
 
 from paddock.gpu.backends.nvml_calls import Calls, Device
+from paddock.gpu.backends.nvml_round import Round
 from paddock.gpu.backends.nvml_topology import links
 from paddock.gpu.backends.nvml_usage import mig
 from paddock.gpu.model import (
@@ -52,8 +55,12 @@ CHANGING = (_CORRECTED, _UNCORRECTED, _MEMORY_TEMPERATURE, _ENERGY, _REPLAYS, _P
 _STANDING = (_ECC_ON, _AGGREGATE, _RETIRED_SINGLE, _RETIRED_DOUBLE, _RETIREMENT_PENDING, *_REMAPPED)
 
 
+Link = tuple[float | None, ...]
+"""PCIe: generation, width, what is sent and what is received."""
+NO_LINK: Link = (None,) * 4
+
 # Frozen, and mostly as they were: shared by all GPUs and samples.
-_utilisation, _pcie = lru_cache(Utilisation), lru_cache(Pcie)
+_clocks, _temperature, _utilisation, _pcie = map(lru_cache, (Clocks, Temperature, Utilisation, Pcie))
 
 
 def learn(calls: Calls, device: Device) -> None:
@@ -93,6 +100,7 @@ def learn(calls: Calls, device: Device) -> None:
 def stand(calls: Calls, device: Device, *, topology: bool) -> None:
     """What changes by somebody's hand, or in days; and all fields."""
     ask = calls.ask
+    device.round, device.careful = None, False
     calls.fields(device, (*_STANDING, *CHANGING, *((_LINK_STATE, link) for link in range(device.links))))
     single, double = device.fields[_RETIRED_SINGLE], device.fields[_RETIRED_DOUBLE]
     pending = device.fields[_RETIREMENT_PENDING]
@@ -117,8 +125,8 @@ def _sram(calls: Calls, device: Device) -> int | None:
     return None if found is None else int(found)
 
 
-def link_now(calls: Calls, device: Device, *, throughput: bool) -> tuple[float | None, ...]:
-    """The PCIe link now: generation, width, and what is sent and received."""
+def link_now(calls: Calls, device: Device, *, throughput: bool) -> Link:
+    """The PCIe link now."""
     ask, nvml = calls.ask, calls.nvml
     link = (ask(device, "nvmlDeviceGetCurrPcieLinkGeneration"), ask(device, "nvmlDeviceGetCurrPcieLinkWidth"))
     if not throughput:
@@ -131,12 +139,12 @@ def link_now(calls: Calls, device: Device, *, throughput: bool) -> tuple[float |
 def now(
     calls: Calls,
     device: Device,
-    link: tuple[float | None, ...],
+    link: Link = NO_LINK,
     margin: int | None = None,
     running: tuple[Process, ...] | None = None,
 ) -> Gpu:
     """The GPU, from what is known of the device and what changes all the time. Its fields are read already."""
-    ask, nvml, fields = calls.ask, calls.nvml, device.fields
+    ask, nvml = calls.ask, calls.nvml
     # The second version of the call fails on WSL.
     memory = calls.first(device, ("nvmlDeviceGetMemoryInfo", nvml.nvmlMemory_v2), ("nvmlDeviceGetMemoryInfo",))
     celsius = calls.first(device, ("nvmlDeviceGetTemperature", 0), ("nvmlDeviceGetTemperatureV", 0))
@@ -144,31 +152,56 @@ def now(
     reasons = calls.first(
         device, ("nvmlDeviceGetCurrentClocksEventReasons",), ("nvmlDeviceGetCurrentClocksThrottleReasons",)
     )
-    draw = fields[_POWER]
-    if draw is None:  # A100 and older have no such field, but the same value
+    sm = ask(device, "nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM)
+    memory_clock = ask(device, "nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM)
+    draw = None
+    if device.fields[_POWER] is None:  # A100 and older have no such field, but the same value
         draw = ask(device, "nvmlDeviceGetPowerUsage")
+    answers = memory, busy, celsius, reasons, sm, memory_clock, draw
+    changing = _changing(device, [device.fields[pair] for pair in CHANGING], answers, link, margin)
+    return Gpu(device.index, vendor="nvidia", processes=running, **changing, **device.facts, **device.standing)
+
+
+def again(device: Device, link: Link) -> Gpu | None:
+    """The GPU as `now` tells it, sooner; None where it has to be asked with care."""
+    around = device.round
+    if around is None:
+        return None
+    if not around.made():
+        device.round, device.careful = None, True
+        return None
+    gpu = object.__new__(Gpu)  # the constructor of a frozen class writes field by field, in five times the time
+    vars(gpu).update(around.known, **_changing(device, around.fields, around.answers(), link))
+    return gpu
+
+
+def remember(calls: Calls, device: Device, gpu: Gpu) -> None:
+    """The calls that told what this GPU is now, so that it may be asked `again`."""
+    if not device.careful:
+        with contextlib.suppress(AttributeError):
+            device.round = Round(calls, device, CHANGING, vars(gpu), draw=device.fields[_POWER] is None)
+
+
+def _changing(
+    device: Device, fields: Sequence[int | None], answers: tuple[Any, ...], link: Link, margin: int | None = None
+) -> dict[str, Any]:
+    """Of `Gpu`, by field, from the values of the fields in CHANGING and what `Round.answers` says."""
+    corrected, uncorrected, memory_celsius, energy, replays, power, recovery = fields
+    memory, busy, celsius, reasons, sm, memory_clock, draw = answers
     low, high, default = device.limits
     generation, width, sent, received = link
-    return Gpu(
-        device.index,
-        vendor="nvidia",
-        memory=None if memory is None else _memory(memory),
-        power=Power(_thousandth(draw), device.limit, default, low, high, _thousandth(fields[_ENERGY])),
-        clocks=Clocks(
-            ask(device, "nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM),
-            ask(device, "nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM),
-            *device.clocks,
-        ),
-        temperature=Temperature(celsius, fields[_MEMORY_TEMPERATURE], margin),
-        utilisation=_utilisation(*_PAIR.unpack(busy)) if busy else Utilisation(),
-        throttle=None if reasons is None else _throttles(reasons),
-        ecc=_ecc(fields[_ECC_ON], fields[_CORRECTED], fields[_UNCORRECTED], fields[_AGGREGATE], device.sram),
-        recovery_action=_recovery(fields[_RECOVERY_ACTION]),
-        pcie=_pcie(generation, width, *device.pcie, fields[_REPLAYS], sent, received),
-        processes=running,
-        **device.facts,
-        **device.standing,
-    )
+    watt = draw if power is None else power
+    return {
+        "memory": None if memory is None else _memory(memory),
+        "power": Power(_thousandth(watt), device.limit, default, low, high, _thousandth(energy)),
+        "clocks": _clocks(sm, memory_clock, *device.clocks),
+        "temperature": _temperature(celsius, memory_celsius, margin),
+        "utilisation": _utilisation(*_PAIR.unpack(busy)) if busy else Utilisation(),
+        "throttle": None if reasons is None else _throttles(reasons),
+        "ecc": _ecc(device.fields[_ECC_ON], corrected, uncorrected, device.fields[_AGGREGATE], device.sram),
+        "recovery_action": _recovery(recovery),
+        "pcie": _pcie(generation, width, *device.pcie, replays, sent, received),
+    }
 
 
 def text(value: str | bytes | None) -> str | None:
@@ -186,12 +219,16 @@ def _thousandth(value: int | None) -> float | None:
 
 
 def _memory(told: Any) -> Memory:
-    values = (_MEMORY_V2 if ctypes.sizeof(told) == _MEMORY_V2.size else _MEMORY_V1).unpack(told)
-    if len(values) == 3:
-        total, free, used = values
-        return Memory(total // _MIB, used // _MIB, free // _MIB)
-    total, reserved, free, used = values
-    return Memory(total // _MIB, used // _MIB, free // _MIB, reserved // _MIB)
+    if ctypes.sizeof(told) == _MEMORY_V2.size:
+        total, reserved, free, used = _MEMORY_V2.unpack(told)
+        return _mebibytes(total, used, free, reserved)
+    total, free, used = _MEMORY_V1.unpack(told)
+    return _mebibytes(total, used, free)
+
+
+@lru_cache
+def _mebibytes(*sizes: int) -> Memory:
+    return Memory(*[size // _MIB for size in sizes])
 
 
 def _rows(
