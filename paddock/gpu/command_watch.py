@@ -106,7 +106,8 @@ def monitor(*, interval: float, duration: float, metrics: str, as_json: bool = F
 
     names = tuple(name.strip() for name in metrics.split(",") if name.strip())
     chosen = watching.chosen(names)
-    samples: Any = watching.monitor(interval, duration or None, names)
+    with said(as_json):
+        samples: Any = watching.monitor(interval, duration or None, names)
     plain = as_json or not sys.stdout.isatty()
     if not plain:
         from paddock.gpu.monitor_view import shown
@@ -118,8 +119,7 @@ def monitor(*, interval: float, duration: float, metrics: str, as_json: bool = F
         sys.stdout.write(f"{json.dumps(watching.record(sample, chosen))}\n")
         sys.stdout.flush()
 
-    with said(as_json):
-        told = watch(samples, chosen, show=line if plain else None, look=lambda: detect.inventory(topology=True))
+    told = watch(samples, chosen, show=line if plain else None, look=lambda: detect.inventory(topology=True))
     if plain:
         sys.stdout.write(f"{json.dumps({'summary': document.data(told)})}\n")
     else:

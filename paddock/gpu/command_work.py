@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from paddock.gpu import ml
+from paddock.gpu.command import said
 from paddock.gpu.errors import GpuInputError
 
 
@@ -19,7 +20,8 @@ def ml_env(framework: str = "", config: Path | None = None, *, as_json: bool = F
     """
     given = {**(_config(config) if config else {}), **{name: one for name, one in asked.items() if one is not None}}
     configured = given.pop("framework", "none")
-    told = ml.environment(framework or configured, **given)
+    with said(as_json):
+        told = ml.environment(framework or configured, **given)
     if as_json:
         sys.stdout.write(json.dumps(told, indent=2) + "\n")
     else:

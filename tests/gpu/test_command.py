@@ -1,0 +1,247 @@
+"""`inv gpu.*` as programs, on a machine without GPUs and on a made-up driver of 8 H100s of which one is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+Ran = subprocess.CompletedProcess[str]
+Inv = Callable[..., Ran]
+
+LOST = 2
+EIGHT = {"FAKE_NVML_COUNT": "8", "FAKE_NVML_LOST": str(LOST)}
+_REAL = any(Path(device).exists() for device in ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")) or sys.platform == "darwin"
+
+
+def starter(root: Path, folder: Path, **variables: str) -> Inv:
+    environ = {name: value for name, value in os.environ.items() if not name.endswith("_VISIBLE_DEVICES")}
+    environ |= {"PADDOCK_GPU_LEASES": str(folder / "leases"), "PADDOCK_CWD": str(folder), **variables}
+
+    def inv(*words: str, **more: str) -> Ran:
+        command = [sys.executable, "-m", "paddock", *words]
+        done = subprocess.run(command, cwd=root, env=environ | more, capture_output=True, text=True, timeout=60)
+        assert "Traceback" not in done.stderr, done.stderr
+        assert done.returncode != 70, done.stderr
+        return done
+
+    return inv
+
+
+@pytest.fixture
+def bare(root: Path, tmp_path: Path) -> Inv:
+    if _REAL:
+        pytest.skip("this machine has a GPU, or its driver")
+    return starter(root, tmp_path)
+
+
+@pytest.fixture
+def eight(root: Path, tmp_path: Path, nvml_library: Path) -> Inv:
+    return starter(root, tmp_path, LD_LIBRARY_PATH=str(nvml_library), **EIGHT)
+
+
+@pytest.fixture
+def shells() -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
+    """Programs that live until they are ended, to own leases."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start() -> subprocess.Popen[bytes]:
+        started.append(subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"]))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.kill()
+        each.wait()
+
+
+@pytest.mark.parametrize(("task", "code"), [("list", 0), ("info", 0), ("topology", 0), ("health", 2)])
+def test_a_machine_without_gpus_says_so_and_why(bare: Inv, task: str, code: int) -> None:
+    plain, machine = bare(f"gpu.{task}"), bare(f"gpu.{task}", "--json")
+    assert (plain.returncode, machine.returncode) == (code, code)
+    assert "This machine has no GPU: no NVIDIA driver" in plain.stdout
+    told = json.loads(machine.stdout)
+    assert told["schema"] == 1
+    assert "no NVIDIA driver" in (told["findings"][0]["evidence"] if task == "health" else told["reason"])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("gpu.info", "--gpu", "0"),
+        ("gpu.monitor",),
+        ("gpu.reset", "--gpu", "0"),
+        ("gpu.render", "docker", "--gpus", "1"),
+        ("gpu.ml-env", "--framework", "pytorch"),
+    ],
+)
+def test_what_needs_a_gpu_says_in_json_too_that_there_is_none(bare: Inv, words: tuple[str, ...]) -> None:
+    done = bare(*words, "--json")
+    assert done.returncode == 1
+    assert "no NVIDIA driver" in json.loads(done.stdout)["reason"]
+    assert "This machine has no GPU" in done.stderr
+
+
+def test_eight_are_listed_and_the_lost_one_as_lost(eight: Inv) -> None:
+    plain, machine = eight("gpu.list"), eight("gpu.list", "--json")
+    assert (plain.returncode, machine.returncode) == (0, 0)
+    assert plain.stdout.startswith("8 GPUs, 1 of them not usable   driver 580.95.05   CUDA 13.0")
+    assert plain.stdout.count("NVIDIA H100 80GB HBM3") == 7
+    told = json.loads(machine.stdout)
+    assert [gpu["state"] for gpu in told["gpus"]] == ["lost" if index == LOST else "ok" for index in range(8)]
+
+
+@pytest.mark.parametrize("task", ["info", "topology", "memory-info", "processes"])
+def test_no_task_forgets_the_lost_one(eight: Inv, task: str) -> None:
+    assert "lost: the driver has lost it" in eight(f"gpu.{task}").stdout
+    told = json.loads(eight(f"gpu.{task}", "--json").stdout)
+    assert [(gpu["index"], gpu["state"]) for gpu in told["gpus"]][LOST] == (LOST, "lost")
+
+
+def test_the_topology_is_a_matrix_and_a_picture(eight: Inv) -> None:
+    lines = eight("gpu.topology").stdout.splitlines()
+    assert lines[0].split()[:7] == [f"GPU{index}" for index in range(8) if index != LOST]
+    assert lines[1].split()[:4] == ["GPU0", "X", "NV18", "NV18"]
+    assert "NVLink island: GPU 0, 1, 3, 4, 5, 6, 7" in lines
+
+
+def test_a_lost_gpu_makes_the_machine_unhealthy(eight: Inv) -> None:
+    plain, machine = eight("gpu.health"), eight("gpu.health", "--json")
+    assert (plain.returncode, machine.returncode) == (2, 2)
+    assert "is unhealthy: reboot" in plain.stdout
+    told = json.loads(machine.stdout)
+    assert (told["verdict"], told["action"]) == ("unhealthy", "reboot")
+    assert [(one["id"], one["index"]) for one in told["findings"]] == [("lost", LOST)]
+
+
+def test_a_lost_gpu_cannot_be_reset_and_the_message_says_why(eight: Inv) -> None:
+    done = eight("gpu.reset", "--gpu", str(LOST))
+    assert done.returncode == 1
+    assert f"GPU {LOST} cannot be reset: it is lost" in done.stderr
+
+
+def test_leases_of_three_processes_of_which_one_is_killed(
+    eight: Inv, shells: Callable[[], subprocess.Popen[bytes]]
+) -> None:
+    first, second, third = shells(), shells(), shells()
+
+    def allocate(owner: int, count: int) -> Ran:
+        wanted = ("--gpus", str(count), "--min-memory", "20", "--owner", str(owner))
+        return eight("gpu.allocate", *wanted, "--json")
+
+    def given(done: Ran) -> set[str]:
+        assert done.returncode == 0, done.stderr
+        return {device["uuid"] for device in json.loads(done.stdout)["lease"]["devices"]}
+
+    one, two = given(allocate(first.pid, 2)), given(allocate(second.pid, 2))
+    assert (len(one), len(two), one & two) == (2, 2, set())
+
+    refused = allocate(third.pid, 5)
+    assert refused.returncode == 1
+    told = json.loads(refused.stdout)
+    assert (told["lease"], told["why"]) == (None, "5 GPUs wanted, and 3 can be had.")
+    reasons = {gpu["uuid"]: gpu["reason"] for gpu in told["refused"]}
+    assert all(f"(pid {first.pid})" in reasons[uuid] for uuid in one)
+    assert all(f"(pid {second.pid})" in reasons[uuid] for uuid in two)
+    assert "it is lost" in reasons[None]
+
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    assert one < given(allocate(third.pid, 5))
+    states = {lease["state"] for lease in json.loads(eight("gpu.leases", "--json").stdout)["leases"]}
+    assert states == {"held"}
+
+
+def test_run_hands_words_and_the_exit_status_on(eight: Inv) -> None:
+    program = "import os, sys; print(sys.argv[1:], os.environ['CUDA_VISIBLE_DEVICES']); sys.exit(7)"
+    done = eight("gpu.run", "--gpus", "2", "--", sys.executable, "-c", program, "two words", "", "--gpus", "it's")
+    assert done.returncode == 7
+    words, _, uuids = done.stdout.strip().rpartition(" ")
+    assert words == str(["two words", "", "--gpus", "it's"])
+    assert len(set(uuids.split(","))) == 2
+    assert json.loads(eight("gpu.leases", "--json").stdout)["leases"] == []
+
+
+def test_a_lease_of_ones_own_is_no_obstacle_to_its_configuration(eight: Inv) -> None:
+    told = json.loads(eight("gpu.allocate", "--gpus", "2", "--owner", str(os.getpid()), "--json").stdout)
+    uuids = [device["uuid"] for device in told["lease"]["devices"]]
+    named = ("gpu.render", "docker", "--gpus", "2", "--uuids", ",".join(uuids))
+    assert eight(*named, PADDOCK_GPU_LEASE=told["lease"]["id"]).returncode == 0
+
+    stranger = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+    try:
+        words = ("gpu.allocate", "--gpus", "1", "--owner", str(stranger.pid), "--json")
+        other = json.loads(eight(*words).stdout)["lease"]["devices"][0]["uuid"]
+        refused = eight("gpu.render", "docker", "--gpus", "1", "--uuids", other)
+        assert refused.returncode == 1
+        assert f"(pid {stranger.pid})" in refused.stderr
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+def test_everything_that_reads_runs_on_a_saved_inventory(eight: Inv, bare: Inv, tmp_path: Path) -> None:
+    (tmp_path / "node.json").write_text(eight("gpu.list", "--json").stdout)
+    saved = ("--from", "node.json")
+    assert bare("gpu.list", *saved).stdout.startswith("8 GPUs, 1 of them not usable")
+    for task in ("info", "memory-info", "processes", "topology"):
+        assert len(json.loads(bare(f"gpu.{task}", *saved, "--json").stdout)["gpus"]) == 8, task
+    assert json.loads(bare("gpu.cuda-info", "--toolkit", "12.8", *saved, "--json").stdout)["verdict"] == "ok"
+    judged = bare("gpu.health", *saved, "--json")
+    assert (judged.returncode, json.loads(judged.stdout)["verdict"]) == (2, "unhealthy")
+    chosen = json.loads(bare("gpu.allocate", "--gpus", "2", *saved, "--json").stdout)
+    assert (chosen["lease"], len(chosen["taken"])) == (None, 2)
+    assert "Gres=gpu" in bare("gpu.render", "slurm", *saved).stdout
+    assert json.loads(bare("gpu.leases", "--json").stdout)["leases"] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("gpu.list", "--from", "nowhere.json"), "cannot read"),
+        (("gpu.list", "--form", "x"), "Did you mean '--from'?"),
+        (("gpu.lst",), "Did you mean 'gpu.list'?"),
+        (("gpu.info", "--gpu", "99"), "no GPU is '99'"),
+        (("gpu.health", "--since-hours", "nan"), "expected: 0 to"),
+        (("gpu.health", "--since-hours", "inf"), "expected: 0 to"),
+        (("gpu.monitor", "--metrics", "heat"), "unknown metric 'heat'"),
+        (("gpu.allocate", "--share", "2"), "above 0 and at most 1"),
+        (("gpu.allocate", "--gpus", "x"), "--gpus: 'x' is not a number"),
+        (("gpu.render", "dokcer"), "did you mean docker?"),
+        (("gpu.run",), "expected: one after `--`"),
+        (("gpu.cuda-info", "--toolkit", "new"), "no CUDA version"),
+        (("gpu.export", "--file", "metrics.txt"), "ends in .prom"),
+        (("gpu.ml-env", "--framework", "pytroch"), "pytorch"),
+        (("gpu.workflow", "nowhere.yaml"), "cannot read"),
+    ],
+)
+def test_bad_input_is_refused_in_words_and_changes_nothing(eight: Inv, words: tuple[str, ...], said: str) -> None:
+    done = eight(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+
+
+def test_a_folder_of_leases_that_moves_with_the_working_directory_is_refused(eight: Inv) -> None:
+    done = eight("gpu.leases", PADDOCK_GPU_LEASES="leases")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "PADDOCK_GPU_LEASES is 'leases'" in done.stderr
+
+
+def test_ctrl_c_ends_a_monitor_with_its_summary(eight: Inv, root: Path, nvml_library: Path) -> None:
+    environ = {**os.environ, **EIGHT, "LD_LIBRARY_PATH": str(nvml_library)}
+    command = [sys.executable, "-m", "paddock", "gpu.monitor", "--interval", "0.1"]
+    with subprocess.Popen(
+        command, cwd=root, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as monitor:
+        assert monitor.stdout is not None
+        monitor.stdout.readline()
+        monitor.send_signal(signal.SIGINT)
+        out, err = monitor.communicate(timeout=30)
+    assert (monitor.returncode, err) == (0, "")
+    assert json.loads(out.splitlines()[-1])["summary"]["ended"] == "interrupted"
