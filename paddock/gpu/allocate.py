@@ -56,15 +56,24 @@ def deallocate(
     Raises GpuInputError.
     """
     leases = leases or Leases()
-    names = tuple(which) or tuple(filter(None, [environ.get(LEASE)]))
-    if not names:
-        raise GpuInputError(
-            f"which lease?\n    expected: its id, the UUID of its GPU, or {LEASE} in the environment"
-            "\n    fix: `paddock gpu.leases` lists them"
-        )
-    there = [lease for lease, _ in leases.all()]
-    released = leases.release(*(_id(name, there) for name in names))
+    released = leases.release(*_named(which, leases, environ))
     return {"schema": SCHEMA, "released": [data(lease) for lease in released], "folder": str(leases.path)}
+
+
+def renew(
+    which: Sequence[str] = (),
+    ttl: float | None = None,
+    *,
+    leases: Leases | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> dict[str, Any]:
+    """Counts the time to live of leases from now, or sets it to `ttl` seconds; named as for `deallocate`.
+
+    Raises GpuInputError for one that holds no more.
+    """
+    leases = leases or Leases()
+    names = _named(which, leases, environ)
+    return {"schema": SCHEMA, "renewed": [data(leases.renew(name, ttl)) for name in names], "folder": str(leases.path)}
 
 
 def listed(leases: Leases | None = None) -> dict[str, Any]:
@@ -129,6 +138,18 @@ def told(grant: Grant, leases: Leases) -> dict[str, Any]:
         **answers.choice(grant.choice),
         "environment": environment(grant),
     }
+
+
+def _named(which: Sequence[str], leases: Leases, environ: Mapping[str, str]) -> list[str]:
+    """The ids of those leases, or of the environment's."""
+    names = tuple(which) or tuple(filter(None, [environ.get(LEASE)]))
+    if not names:
+        raise GpuInputError(
+            f"which lease?\n    expected: its id, the UUID of its GPU, or {LEASE} in the environment"
+            "\n    fix: `paddock gpu.leases` lists them"
+        )
+    there = [lease for lease, _ in leases.all()]
+    return [_id(name, there) for name in names]
 
 
 def _id(name: str, there: Sequence[Lease]) -> str:

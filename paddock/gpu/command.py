@@ -156,6 +156,17 @@ def deallocate(which: str, *, as_json: bool = False) -> None:
         write_lines(f"{lease['id']} is given back" for lease in told["released"])
 
 
+def renew(which: str, ttl: float | None, *, as_json: bool = False) -> None:
+    """Lets leases live on. Raises GpuInputError."""
+    from paddock.gpu import allocate as leasing
+
+    told = leasing.renew(_names(which), ttl)
+    if as_json:
+        write_json(told)
+    else:
+        write_lines(f"{lease['id']} is renewed" for lease in told["renewed"])
+
+
 def leases(*, as_json: bool = False) -> None:
     from paddock.gpu import allocate as leasing
 

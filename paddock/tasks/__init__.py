@@ -24,6 +24,7 @@ from paddock.tasks.gpu import (
     gpu_monitor,
     gpu_processes,
     gpu_render,
+    gpu_renew,
     gpu_reset,
     gpu_run,
     gpu_topology,
@@ -37,7 +38,7 @@ namespace = Collection(
     catalog=Collection(catalog_instances, catalog_refresh),
     gpu=Collection(
         *(gpu_list, gpu_info, gpu_memory_info, gpu_cuda_info, gpu_processes, gpu_topology),
-        *(gpu_allocate, gpu_deallocate, gpu_leases, gpu_run),
+        *(gpu_allocate, gpu_renew, gpu_deallocate, gpu_leases, gpu_run),
         *(gpu_health, gpu_monitor, gpu_export, gpu_reset, gpu_render),
         *(gpu_ml_env, gpu_workflow, gpu_mcp),
     ),

@@ -266,6 +266,18 @@ def gpu_deallocate(c: Context, leases: str = "", json: bool = False) -> None:
     command.deallocate(leases, as_json=json)
 
 
+@task(
+    name="renew",
+    help={"leases": "ids of leases or UUIDs of GPUs, with commas between", "ttl": "seconds that they live from now"}
+    | _JSON,
+)
+def gpu_renew(c: Context, leases: str = "", ttl: float = 0.0, json: bool = False) -> None:
+    """Count the time to live of leases from now; by default of those that this shell was given."""
+    from paddock.gpu import command
+
+    command.renew(leases, ttl or None, as_json=json)
+
+
 @task(name="leases", help=_JSON)
 def gpu_leases(c: Context, json: bool = False) -> None:
     """List who has which GPUs."""

@@ -158,6 +158,15 @@ def test_leases_of_three_processes_of_which_one_is_killed(
     assert states == {"held"}
 
 
+def test_a_lease_without_an_owner_is_renewed_by_its_id_or_the_shell_s(eight: Inv) -> None:
+    lease = json.loads(eight("gpu.allocate", "--ttl", "600", "--json").stdout)["lease"]
+    told = json.loads(eight("gpu.renew", "--ttl", "900", "--json", PADDOCK_GPU_LEASE=lease["id"]).stdout)
+    assert [(one["id"], one["ttl"]) for one in told["renewed"]] == [(lease["id"], 900)]
+    assert told["renewed"][0]["renewed"] > lease["renewed"]
+    assert eight("gpu.renew", "--leases", lease["devices"][0]["uuid"]).stdout == f"{lease['id']} is renewed\n"
+    assert eight("gpu.renew", "--leases", "nobody's").returncode == 2
+
+
 def test_run_hands_words_and_the_exit_status_on(eight: Inv) -> None:
     program = "import os, sys; print(sys.argv[1:], os.environ['CUDA_VISIBLE_DEVICES']); sys.exit(7)"
     done = eight("gpu.run", "--gpus", "2", "--", sys.executable, "-c", program, "two words", "", "--gpus", "it's")

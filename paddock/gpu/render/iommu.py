@@ -88,7 +88,7 @@ def card(address: str, every: Sequence[Function]) -> Card:
     """Raises GpuInputError where there is none, or it is no GPU."""
     wanted = slot(address)
     own = tuple(one for one in every if one.address.startswith(f"{wanted}."))
-    gpus = ", ".join(one.address for one in every if one.kind[:2] in _GPU_CLASSES) or "none is there"
+    gpus = ", ".join(one.address for one in every if one.kind[:2] in _GPU_CLASSES) or "a GPU, and none is there"
     if not own:
         raise wrong(f"{address} is no PCI device of this host", gpus, "render on the Proxmox host")
     if own[0].kind[:2] not in _GPU_CLASSES:
