@@ -10,17 +10,19 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def process(*arguments: str) -> Callable[[], float]:
+def process(
+    *arguments: str, program: str = sys.executable, env: Mapping[str, str] | None = None
+) -> Callable[[], float]:
     def run() -> float:
         began = time.perf_counter()
-        subprocess.run([sys.executable, *arguments], check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+        subprocess.run([program, *arguments], check=True, cwd=ROOT, stdout=subprocess.DEVNULL, env=env)
         return time.perf_counter() - began
 
     return run
@@ -34,15 +36,20 @@ def paired(
     ratios = [a / b for a, b in pairs]
     return {
         "name": name,
-        "ratio": round(statistics.median(ratios), 2),
-        "range": [round(min(ratios), 2), round(max(ratios), 2)],
+        "ratio": rounded(statistics.median(ratios)),
+        "range": [rounded(min(ratios)), rounded(max(ratios))],
         "goal": f"<= {goal:g}",
         "met": statistics.median(ratios) <= goal,
         "seconds": {
-            "first": round(statistics.median(a for a, _ in pairs), 3),
-            "second": round(statistics.median(b for _, b in pairs), 3),
+            "first": rounded(statistics.median(a for a, _ in pairs)),
+            "second": rounded(statistics.median(b for _, b in pairs)),
         },
     }
+
+
+def rounded(value: float) -> float:
+    """To three significant digits."""
+    return float(f"{value:.3g}")
 
 
 def report(results: list[dict[str, object]]) -> None:

@@ -27,6 +27,8 @@ LOCKS = {
 
 # Programs that our work is tried with from outside, in environments of their own: what they need fits no lock of ours.
 ORACLES = ("checkov", "moto_server")
+# Programs that ours are timed beside; only the benchmarks install them.
+PEERS = ("gpu_peers",)
 
 
 class CheckFailed(Exception):
@@ -71,12 +73,17 @@ def lock(*, upgrade: bool = False, package: str = "") -> None:
         chosen = [word for extra in extras for word in ("--extra", extra)]
         _compile(name, *chosen, "--generate-hashes", "--constraint", "locks/constraints.txt")
 
-    for name in ORACLES:
+    for name in (*ORACLES, *PEERS):
         _resolve(f"locks/oracles/{name}.in", f"locks/oracles/{name}.txt", "--generate-hashes", *moved)
 
 
 def oracle(name: str) -> Path:
     """The program, installed from its lock on first use and after the lock changed."""
+    return programs(name) / name
+
+
+def programs(name: str) -> Path:
+    """The folder of the programs of a lock in `locks/oracles`, installed on first use and after the lock changed."""
     folder, lock_file = Path(sys.prefix) / "oracles" / name, ROOT / "locks" / "oracles" / f"{name}.txt"
     stamp = folder / "installed.txt"
     if not stamp.is_file() or stamp.read_bytes() != lock_file.read_bytes():
@@ -85,7 +92,7 @@ def oracle(name: str) -> Path:
         python = str(folder / "bin" / "python")
         _run("uv", "pip", "install", "--quiet", "--require-hashes", "--python", python, "-r", str(lock_file))
         stamp.write_bytes(lock_file.read_bytes())
-    return folder / "bin" / name
+    return folder / "bin"
 
 
 def _compile(name: str, *options: str) -> None:

@@ -11,9 +11,9 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from paddock.house import LOCKS, ORACLES
+from paddock.house import LOCKS, ORACLES, PEERS
 
-OF_ORACLES = [f"oracles/{name}" for name in ORACLES]
+OF_ORACLES = [f"oracles/{name}" for name in (*ORACLES, *PEERS)]
 
 
 @pytest.mark.parametrize("name", [*LOCKS, *OF_ORACLES])
