@@ -167,7 +167,7 @@ class Process:
     mig_uuid: str | None = None
 
 
-@dataclass(frozen=True)  # no slots, so that a sampler makes one from another in a fifth of the time
+@dataclass(frozen=True)  # no slots, so that a sampler makes one from another in an eighth of the time
 class Gpu:
     """One GPU. With a `state` other than ok, `reason` says why, and no more is known than was read before."""
 
