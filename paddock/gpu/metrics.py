@@ -113,7 +113,9 @@ def _samples(metric: Metric, inventory: Inventory, labels: dict[int, str]) -> It
         value = metric.of(gpu)
         if value is not None:
             yield f"{metric.name}{labels[gpu.index]} {_number(value)}"
-        for part in gpu.mig.devices if gpu.mig and "_FB_" in metric.name else ():
+        # Compute instances share their GPU instance's memory, and Prometheus refuses a page that tells one twice.
+        parts = {part.gpu_instance: part for part in gpu.mig.devices} if gpu.mig and "_FB_" in metric.name else {}
+        for part in parts.values():
             held = metric.of(Gpu(gpu.index, part.uuid, gpu.name, gpu.vendor, memory=part.memory))
             if held is not None:
                 own = _labels(gpu, inventory.machine.name, GPU_I_PROFILE=part.profile, GPU_I_ID=str(part.gpu_instance))

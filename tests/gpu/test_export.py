@@ -24,7 +24,7 @@ from paddock.gpu.errors import GpuInputError
 from paddock.gpu.export import Exporter, Server, write
 from paddock.gpu.health import VERDICTS, judge
 from paddock.gpu.metrics import METRICS, render
-from paddock.gpu.model import Gpu, Inventory, Machine
+from paddock.gpu.model import Gpu, Inventory, Machine, Memory, Mig, MigDevice
 from paddock.gpu.xid import XidEvent
 from tests.gpu.test_document import any_of
 from tests.gpu.test_xid import GSP, kernel
@@ -168,6 +168,15 @@ def test_names_are_escaped(name: str) -> None:
     inventory = Inventory("", Machine(name, "linux", "x86_64"), "nvml", (gpu,))
     ((labels, _),) = parse(render(inventory))["DCGM_FI_DEV_PERSISTENCE_MODE"].samples
     assert (labels["modelName"], labels["Hostname"]) == (name, name)
+
+
+def test_compute_instances_of_one_mig_part_are_told_once() -> None:
+    memory = Memory(20096, 10, 20000, 86)
+    halves = tuple(MigDevice(f"MIG-{number}", "1c.3g.20gb", 1, number, memory) for number in range(2))
+    gpu = Gpu(0, "GPU-0", "NVIDIA A100", "nvidia", mig=Mig(True, False, halves))
+    inventory = Inventory("", Machine("", "linux", "x86_64"), "nvml", (gpu,))
+    ((labels, used),) = parse(render(inventory))["DCGM_FI_DEV_FB_USED"].samples
+    assert (labels["GPU_I_ID"], used) == ("1", 10)
 
 
 @settings(max_examples=40, deadline=None)
