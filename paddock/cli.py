@@ -9,6 +9,7 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 
+from invoke.config import Config
 from invoke.exceptions import Exit, ParseError, UnexpectedExit
 from invoke.program import Program
 
@@ -62,6 +63,11 @@ def _run(program: Program, argv: list[str]) -> int:
     return 0
 
 
+class _Settings(Config):
+    def load_base_conf_files(self) -> None:
+        """Invoke's settings of the user and the machine are not Paddock's, and may be unreadable."""
+
+
 class _Program(Program):
     def run(self, argv: list[str] | None = None, exit: bool = True) -> None:
         """Take Invoke's own steps, but let the exceptions out: `main` says what the user reads."""
@@ -81,7 +87,7 @@ class _Program(Program):
 
 
 def _program(name: str) -> _Program:
-    return _Program(version=__version__, namespace=namespace, name=name, binary=name)
+    return _Program(version=__version__, namespace=namespace, name=name, binary=name, config_class=_Settings)
 
 
 def _report(e: Exception) -> int:
@@ -115,6 +121,8 @@ def _suggestion(e: ParseError, program: Program) -> str:
     if not unknown:
         return ""
     word = unknown[1]
+    if "gpu.run" in program.argv and "--" not in program.argv:
+        return " The program to run stands after --: gpu.run --gpus 1 -- python train.py"
     if e.context and "--stack" in e.context.flags and Path(f"Pulumi.{word}.yaml").exists():
         return f" Did you mean '--stack {word}'?"
     known: list[str] = list(program.collection.task_names) if program.collection else []

@@ -60,6 +60,10 @@ def test_debugging_shows_where(monkeypatch: pytest.MonkeyPatch) -> None:
         (["tset"], "No idea what 'tset' is! Did you mean 'test'?"),
         (["zzzzz"], "No idea what 'zzzzz' is! 'inv --list' shows the tasks."),
         (["lint", "--fxi"], "No idea what '--fxi' is! Did you mean '--fix'?"),
+        (
+            ["gpu.run", "python", "x.py"],
+            "No idea what 'python' is! The program to run stands after --: gpu.run --gpus 1 -- python train.py",
+        ),
     ],
 )
 def test_a_typo_is_bad_input_and_gets_a_suggestion(
@@ -158,3 +162,11 @@ def test_a_full_disk_is_told_in_words(root: Path) -> None:
 def test_a_width_that_makes_no_sense_is_not_believed(columns: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     assert console(io.StringIO()).width == width
+
+
+def test_the_users_own_settings_of_invoke_are_not_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / ".invoke.yaml").write_text("[")  # it would not even parse
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cli.main(["inv", "--list"]) == 0
