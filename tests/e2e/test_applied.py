@@ -24,7 +24,7 @@ from paddock.lab import charts, nodes, stack
 from paddock.lab import programs as lab_programs
 from paddock.lab.api import Api, ApiError, Object
 from paddock.lab.control_plane import Lab
-from paddock.lab.engine import ROOT, Engine, State
+from paddock.lab.engine import ROOT, Engine, EngineError, State
 from paddock.lab.progress import Progress
 from paddock.plan.replacement import RELEASE
 from paddock.plan.run import plan_graph
@@ -159,8 +159,16 @@ class Story:
         return self._change()
 
     @cached_property
-    def destroyed(self) -> Mapping[str, tuple[str, ...]]:
+    def refused(self) -> str:
+        """What the engine says to a destroy of things that are protected."""
         self._after(self.removed)
+        with pytest.raises(EngineError) as error:
+            self.engine.destroy()
+        return str(error.value)
+
+    @cached_property
+    def destroyed(self) -> Mapping[str, tuple[str, ...]]:
+        self._after(self.refused)
         result = stack.destroyed(self.engine)
         self.told.append(result.log)
         return result.changes
@@ -363,6 +371,10 @@ def test_a_runner_that_is_gone_goes_alone(story: Story, api: Api) -> None:
     }
     assert [each["metadata"]["name"] for each in api.list(*SET)] == ["gpu"]
     assert "gpu-l4" not in releases(api)
+
+
+def test_what_is_protected_stays(story: Story) -> None:
+    assert "protect" in story.refused
 
 
 def test_destroy_leaves_nothing(story: Story, api: Api) -> None:
