@@ -88,9 +88,10 @@ def _adapter() -> TypeAdapter[Inventory]:
     """The model has no need of pydantic; what it demands of a file is said here, where pydantic is loaded."""
     from pydantic import ConfigDict, TypeAdapter
 
+    strict = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
     for kind in vars(model).values():
         if dataclasses.is_dataclass(kind):
-            kind.__pydantic_config__ = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)  # type: ignore[union-attr]
+            setattr(kind, "__pydantic_config__", strict)  # noqa: B010 - pydantic's, and no field of ours
     return TypeAdapter(Inventory)
 
 

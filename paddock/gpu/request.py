@@ -130,8 +130,8 @@ def _plain(name: str, value: Any) -> Any:
 def _check(name: str, value: object, low: float, high: float, expected: str) -> None:
     if value is None and name != "min_memory_gib":
         return
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not low <= value <= high or value == math.inf:  # type: ignore[operator]
+    number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+    if not low <= number <= high or number == math.inf:
         raise _wrong(name, value, expected)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from paddock.gpu.eligible import Circumstances, Device, Refused, devices, refusal
 from paddock.gpu.known import is_model, known
 from paddock.gpu.leased import Lease
-from paddock.gpu.model import Inventory
+from paddock.gpu.model import Gpu, Inventory
 from paddock.gpu.rank import Links, Score, best, scores
 from paddock.gpu.request import Request
 from paddock.gpu.visible import Visible
@@ -144,7 +144,7 @@ def _notes(
     for word, models in (("prefer", request.prefer), ("exclude", request.exclude)):
         absent = [model for model in models if not any(is_model(gpu, model) for gpu in inventory.gpus)]
         notes += [f"{word} {model}: there is no such GPU here." for model in absent]
-    here = [uuid.lower() for gpu in inventory.gpus for uuid in _uuids(gpu.uuid, gpu.mig and gpu.mig.devices)]
+    here = [uuid.lower() for gpu in inventory.gpus for uuid in _uuids(gpu)]
     for wanted in request.uuids:
         if not any(uuid.startswith(wanted.lower()) for uuid in here):
             notes.append(f"{wanted} is not on this machine.")
@@ -153,8 +153,9 @@ def _notes(
     return tuple(notes)
 
 
-def _uuids(uuid: str | None, parts: object) -> list[str]:
-    return [*([uuid] if uuid else []), *(part.uuid for part in parts or ())]  # type: ignore[attr-defined]
+def _uuids(gpu: Gpu) -> list[str]:
+    """Its own, and those of its parts."""
+    return [*([gpu.uuid] if gpu.uuid else []), *(part.uuid for part in (gpu.mig.devices if gpu.mig else ()))]
 
 
 def _counted(number: int) -> str:

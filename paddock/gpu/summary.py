@@ -16,6 +16,8 @@ from paddock.gpu.insights import Insight, Seen, insights
 from paddock.gpu.model import Gpu, Inventory
 from paddock.gpu.monitor import SCHEMA, Metric, Sample
 
+EnergySource = Literal["counter", "integrated"]
+
 
 @dataclass(frozen=True, slots=True)
 class Spread:
@@ -36,7 +38,7 @@ class GpuSummary:
     name: str | None
     metrics: tuple[Spread, ...]
     energy: float | None
-    energy_source: Literal["counter", "integrated"] | None
+    energy_source: EnergySource | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,15 +200,10 @@ class Collector:
                     weights.add(value, 0.0)
         spreads = _known(weights.spread(metric) for metric, weights in zip(self._metrics, watched.weights, strict=True))
         counted = watched.counted if watched.seen.seconds else None
-        energy, source = (
-            (round(counted, 3), "counter")
-            if counted is not None
-            else (round(watched.integrated, 3), "integrated")
-            if watched.known_power
-            else (None, None)
-        )
+        energy = counted if counted is not None else watched.integrated if watched.known_power else None
+        source: EnergySource | None = None if energy is None else "integrated" if counted is None else "counter"
         gpu = watched.seen.first
-        return GpuSummary(gpu.index, gpu.uuid, gpu.name, spreads, energy, source)  # type: ignore[arg-type]
+        return GpuSummary(gpu.index, gpu.uuid, gpu.name, spreads, None if energy is None else round(energy, 3), source)
 
 
 def watch(

@@ -18,6 +18,7 @@ from paddock.catalog import InstanceType
 from paddock.catalog.startup import cold_start
 from paddock.fleet import Fleet, Stack, capacity, nodes
 from paddock.fleet.cluster import NewCluster
+from paddock.fleet.nodes import CapacityName
 from paddock.fleet.pool import Bottlerocket
 from paddock.fleet.quantity import format_cpu, format_memory
 from paddock.lab import boot, control_plane, pods, scaling
@@ -89,7 +90,8 @@ def groups(stack: Stack, graph: Graph | None = None) -> tuple[Group, ...]:
     for made in graph.of_type("aws:eks/nodeGroup:NodeGroup"):
         pool = made.inputs["labels"].get(nodes.POOL)
         if pool:
-            bought, size = made.name.removeprefix(f"{pool}-"), made.inputs["scalingConfig"]
+            bought = next(each for each in nodes.EKS_CAPACITY if made.name == f"{pool}-{each}")
+            size = made.inputs["scalingConfig"]
             body = gpu_node(stack.fleet, pool, bought)
             limits = (int(size["minSize"]), int(size["maxSize"]))
             # EKS names the Auto Scaling group after the node group, and Pulumi that after the resource.
@@ -98,7 +100,7 @@ def groups(stack: Stack, graph: Graph | None = None) -> tuple[Group, ...]:
     return tuple(found)
 
 
-def gpu_node(fleet: Fleet, pool: str, bought: str, instance: str | None = None) -> Object:
+def gpu_node(fleet: Fleet, pool: str, bought: CapacityName, instance: str | None = None) -> Object:
     """The Node object of a pool's node, without a name; by default of the type that is asked for first."""
     spec = fleet.pools[pool]
     kind = next(each for each in spec.types if instance in (None, each.name))
@@ -107,7 +109,7 @@ def gpu_node(fleet: Fleet, pool: str, bought: str, instance: str | None = None) 
     labels = {
         **nodes.labels(fleet, pool),
         NODE_GROUP: f"{pool}-{bought}",
-        "eks.amazonaws.com/capacityType": {**nodes.EKS_CAPACITY}.get(bought, "ON_DEMAND"),  # type: ignore[call-overload]
+        "eks.amazonaws.com/capacityType": nodes.EKS_CAPACITY[bought],
     }
     gpus = {nodes.GPU: str(has.gpus)}
     return _node(

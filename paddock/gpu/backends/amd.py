@@ -27,6 +27,7 @@ from paddock.gpu.model import (
     Pcie,
     Power,
     Process,
+    State,
     Temperature,
     Utilisation,
 )
@@ -87,7 +88,8 @@ class Amd:
         target = _target(node.get("gfx_target_version", 0))
         total, used = files.number("mem_info_vram_total"), files.number("mem_info_vram_used")
         bound = (files.folder / "driver").resolve().name
-        state, reason = ("ok", None) if total is not None else ("unreadable", f"its driver tells nothing ({bound})")
+        state: State = "ok" if total is not None else "unreadable"
+        reason = None if total is not None else f"its driver tells nothing ({bound})"
         if total is not None and not unique:
             notes.append(f"GPU {index}: it has no unique_id, so it is never given out.")
         hwmon = files.monitor()
@@ -96,7 +98,7 @@ class Amd:
             f"GPU-{unique}" if unique else None,
             extra.get("name") or files.text("product_name"),
             "amd",
-            state,  # type: ignore[arg-type]
+            state,
             reason,
             minor=_render(files.folder),
             device_group=_group(self._root / "dev/kfd"),

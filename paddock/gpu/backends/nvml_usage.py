@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from paddock.gpu.backends.nvml_calls import Calls, Device
 from paddock.gpu.machine import owner, sees_host_processes
 from paddock.gpu.model import Memory, Mig, MigDevice, Process
 
 _MIB = 1 << 20
-_KINDS = (
+_KINDS: tuple[tuple[Literal["compute", "mps", "graphics"], str], ...] = (
     ("compute", "nvmlDeviceGetComputeRunningProcesses"),
     ("mps", "nvmlDeviceGetMPSComputeRunningProcesses"),
     ("graphics", "nvmlDeviceGetGraphicsRunningProcesses"),
@@ -43,7 +43,7 @@ def running_on(calls: Calls, device: Device, who: Names) -> tuple[Process, ...] 
             for one in told:
                 memory = None if one.usedGpuMemory is None else one.usedGpuMemory // _MIB
                 if (one.pid, part) not in found:
-                    found[one.pid, part] = Process(one.pid, kind, memory, *who(one.pid), part)  # type: ignore[arg-type]
+                    found[one.pid, part] = Process(one.pid, kind, memory, *who(one.pid), part)
     return tuple(found.values()) if answered else None
 
 

@@ -31,7 +31,6 @@ def matching(name: str, value: object, pattern: str, expected: str) -> str:
 
 def positive(name: str, value: object, most: int | None = None) -> int:
     """Raises GpuInputError."""
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    if not whole or value < 1 or (most is not None and value > most):  # type: ignore[operator]
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1 or (most is not None and value > most):
         raise wrong(f"{name} is {value!r}", f"a whole number, 1 {'or more' if most is None else f'to {most}'}")
-    return value  # type: ignore[return-value]
+    return value

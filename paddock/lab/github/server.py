@@ -60,15 +60,15 @@ class Server(ThreadingHTTPServer):
 
     def server_bind(self) -> None:
         socketserver.TCPServer.server_bind(self)  # HTTPServer's would ask a name service for our name
-        self.server_name, self.server_port = self.server_address[0], self.server_address[1]  # type: ignore[assignment]
+        self.server_name, self.server_port = _LOOPBACK[0], int(self.server_address[1])
 
     @property
     def url(self) -> str:
         return f"http://{_LOOPBACK[0]}:{self.server_port}"
 
-    def handle_error(self, request: object, client_address: object) -> None:
+    def handle_error(self, request: Any, client_address: Any) -> None:
         if not isinstance(sys.exception(), OSError):  # a caller that has gone is no news
-            super().handle_error(request, client_address)  # type: ignore[arg-type]
+            super().handle_error(request, client_address)
 
 
 class Handler(BaseHTTPRequestHandler):
