@@ -18,6 +18,7 @@ LOCKS = {
     "base": (),
     "infra": ("infra",),
     "aws": ("aws",),
+    "build": ("build",),
     "mcp": ("mcp",),
     "dev": ("dev",),
     "bench": ("bench",),
@@ -26,7 +27,7 @@ LOCKS = {
 
 
 # Programs that our work is tried with from outside, in environments of their own: what they need fits no lock of ours.
-ORACLES = ("checkov", "moto_server")
+ORACLES = ("checkov", "hadolint", "moto_server")
 # Programs that ours are timed beside; only the benchmarks install them.
 PEERS = ("gpu_peers",)
 
