@@ -55,12 +55,19 @@ def lint(*, fix: bool = False) -> None:
         "ruff format": ("ruff", "format", *([] if fix else ["--check"]), "."),
         "import-linter": ("lint-imports", "--no-logo"),
         "mypy": ("mypy", *typed),
+        "shellcheck": ("shellcheck", *scripts()),
     }
     failed = [name for name, command in steps.items() if not _succeeds(*command)]
     if failed:
         style = not fix and any(name.startswith("ruff") for name in failed)
         hint = " `./inv lint --fix` repairs what it can." if style else ""
         raise CheckFailed(f"lint: {', '.join(failed)} failed.{hint}")
+
+
+def scripts() -> list[str]:
+    """Every shell script of the project, relative to it."""
+    found = sorted(path for folder in ("ami", "images", "runners") for path in (ROOT / folder).rglob("*.sh"))
+    return [".ci/run", *(str(path.relative_to(ROOT)) for path in found)]
 
 
 def lock(*, upgrade: bool = False, package: str = "") -> None:
