@@ -5,8 +5,37 @@ ARC = "0.14.2"
 """Controller and scale sets: ARC's controller deletes scale sets whose minor differs from its own."""
 
 # renovate: datasource=docker depName=ghcr.io/actions/actions-runner
-ACTIONS_RUNNER = "2.336.0"
-"""GitHub stops serving a runner about 30 days after the release of its successor."""
+ACTIONS_RUNNER = "2.338.0"
+ACTIONS_RUNNER_DIGEST = "sha256:4ffadc0002b2581327e06101fc8c06cd189232baf79fe561fac9caeb76f5e807"
+"""GitHub stops serving a runner about 30 days after the release of its successor.
+
+The digest is the index (amd64, arm64) of ghcr.io/actions/actions-runner with that tag, as five public repositories
+pin it (read 2026-11-21; none knew a newer release, the youngest of them is of 2026-10-10).
+"""
+
+ACTIONS_RUNNER_SHA256 = {
+    # renovate: datasource=github-release-attachments depName=actions/runner digestVersion=v2.338.0
+    "x64": "af4b794c1bc41d73d40535e3fe092a39f9679cd8d965954c2aca25a05ca41d32",
+    # renovate: datasource=github-release-attachments depName=actions/runner digestVersion=v2.338.0
+    "arm64": "628b4a7258487b80c1d3c221095a7ded349f5ae0175fd3dfab708d07428f041b",
+}
+"""Of actions-runner-linux-<architecture>-<ACTIONS_RUNNER>.tar.gz.
+
+x64: more than five public repositories check their download against it, one says that release notes and API agree;
+arm64: three do (read 2026-11-21).
+"""
+
+RUNNER_CONTAINER_HOOKS = "0.7.0"
+RUNNER_CONTAINER_HOOKS_SHA256: str | None = None
+"""Of actions-runner-hooks-k8s-<version>.zip, in GitHub's image at /home/runner/k8s; None: no source states the sum.
+
+The version follows images/Dockerfile of actions/runner (read at its commit of 2026-08-17), not the newest release, so
+Renovate leaves it. The files themselves are in GitHub's image, which ACTIONS_RUNNER_DIGEST proves.
+"""
+
+RUNNER_CONTAINER_HOOKS_NOVOLUME = "0.8.1"
+RUNNER_CONTAINER_HOOKS_NOVOLUME_SHA256: str | None = None
+"""The same for /home/runner/k8s-novolume; one public repository alone states a sum, which proves nothing."""
 
 # renovate: datasource=helm depName=nvidia-device-plugin registryUrl=https://nvidia.github.io/k8s-device-plugin
 NVIDIA_DEVICE_PLUGIN = "0.20.0"
@@ -43,3 +72,34 @@ EBS_CSI_DRIVER = "v1.57.1-eksbuild.1"
 
 # renovate: datasource=docker depName=docker
 DOCKER_DIND = "29.7.1-dind"
+
+# Renovate updates the patch and the digest of each, by the pattern in renovate.json.
+CUDA_BASES: dict[tuple[str, str], str] = {
+    ("12.4", "22.04"): "nvidia/cuda:12.4.1-cudnn-devel-ubuntu22.04"
+    "@sha256:622e78a1d02c0f90ed900e3985d6c975d8e2dc9ee5e61643aed587dcf9129f42",
+    ("12.6", "22.04"): "nvidia/cuda:12.6.3-cudnn-devel-ubuntu22.04"
+    "@sha256:b3e7fba84d169f46939f00c25be7d016f712a8d651f4756d6a55e693d84d94f2",
+    ("12.6", "24.04"): "nvidia/cuda:12.6.3-cudnn-devel-ubuntu24.04"
+    "@sha256:50efab398f76258daa91ceebb33b6467e40217c67ea44fb5a2cebc6be7d9cce3",
+    ("12.8", "22.04"): "nvidia/cuda:12.8.1-cudnn-devel-ubuntu22.04"
+    "@sha256:ad6d59a3bbf3e82c1c849c9ac09cfc2a3e0bbb8655042fd899be6681b3fe2a85",
+    ("12.8", "24.04"): "nvidia/cuda:12.8.1-cudnn-devel-ubuntu24.04"
+    "@sha256:24c8e3581ea6330038b0d374920721983312627f8adbfcf390bdb4b399d280ed",
+    ("12.9", "22.04"): "nvidia/cuda:12.9.1-cudnn-devel-ubuntu22.04"
+    "@sha256:827e01ba745d5488e8f199bb9331ca006da97542909af4076b89754cbf5a5a55",
+    ("12.9", "24.04"): "nvidia/cuda:12.9.2-cudnn-devel-ubuntu24.04"
+    "@sha256:5a480db8cbf90098ca816d7e77f07ce5cb4c43353530b6a84915c2dd99c4e0b6",
+    ("13.0", "22.04"): "nvidia/cuda:13.0.2-cudnn-devel-ubuntu22.04"
+    "@sha256:36c66a3ad4608580cf937f7ec3add9323a610956cfe8c9e2f99ef2ea0c896f01",
+    ("13.0", "24.04"): "nvidia/cuda:13.0.3-cudnn-devel-ubuntu24.04"
+    "@sha256:0230b7f243483cb15969fa3cc724a9459599604427052fc2a0d4291c7c0647dd",
+}
+"""Base of a runner image by CUDA minor and Ubuntu: those that EKS's NVIDIA drivers run (R580 speaks CUDA 13.0).
+
+Digests as public Dockerfiles pin them (read 2026-11-21), two or more that agree except in CUDA_BASES_READ_ONCE. What is
+pulled by digest from NVIDIA's repository is NVIDIA's; whether it is this tag, the version in the image says. NVIDIA has
+no 12.4 on Ubuntu 24.04.
+"""
+
+CUDA_BASES_READ_ONCE = frozenset({("12.6", "22.04"), ("12.9", "22.04"), ("13.0", "22.04")})
+"""Bases whose digest one repository alone names; it may be the image of one platform (linux/amd64) alone."""

@@ -45,8 +45,8 @@ def test_no_file_names_a_machine_or_a_registry(root: Path) -> None:
 
 
 def test_renovate_reads_the_annotations_of_versions(root: Path) -> None:
-    manager = json.loads((root / "renovate.json").read_text())["customManagers"][0]
-    pattern = re.compile(manager["matchStrings"][0].replace("(?<", "(?P<"))
+    managers = json.loads((root / "renovate.json").read_text())["customManagers"]
+    pattern, sums, bases = (re.compile(each["matchStrings"][0].replace("(?<", "(?P<")) for each in managers)
     line = '# renovate: datasource=helm depName=keda registryUrl=https://charts.example.com\nKEDA = "2.18.1"\n'
     found = pattern.search(line)
     assert found
@@ -56,7 +56,14 @@ def test_renovate_reads_the_annotations_of_versions(root: Path) -> None:
     versions = root / "infra/versions.py"
     if versions.exists():
         text = versions.read_text()
-        assert len(pattern.findall(text)) == text.count("# renovate:"), "an annotation that renovate would not see"
+        seen = len(pattern.findall(text)) + len(sums.findall(text))
+        assert seen == text.count("# renovate:"), "an annotation that renovate would not see"
+        assert len(bases.findall(text)) == text.count('"nvidia/cuda:'), "a CUDA base that renovate would not see"
+        runner = next(found for found in pattern.finditer(text) if found["depName"] == "ghcr.io/actions/actions-runner")
+        assert runner["currentDigest"]
+        assert {found["currentValue"] for found in sums.finditer(text)} == {f"v{runner['currentValue']}"}, (
+            "the sums of the runner's archives are of another version than ACTIONS_RUNNER"
+        )
 
 
 def test_every_action_is_pinned_to_a_commit(root: Path) -> None:

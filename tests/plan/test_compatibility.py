@@ -185,9 +185,9 @@ def test_the_age_of_an_image_and_of_the_runner() -> None:
     assert verdicts(fleet(release), date(2026, 10, 12))["CMP006"].severity is None  # 90 days
     old = verdicts(fleet(release), date(2026, 10, 13))["CMP006"]
     assert (old.severity, old.numbers["age_days"]) == ("warning", 91)
-    assert versions.ACTIONS_RUNNER == "2.336.0"
-    assert verdicts(fleet(), date(2026, 8, 19))["CMP010"].verdict == "ok"  # released 2026-07-20, 30 days before
-    assert verdicts(fleet(), date(2026, 8, 20))["CMP010"].verdict == "unknown"
+    assert versions.ACTIONS_RUNNER == "2.338.0"
+    assert verdicts(fleet(), date(2026, 11, 5))["CMP010"].verdict == "ok"  # released 2026-10-06, 30 days before
+    assert verdicts(fleet(), date(2026, 11, 6))["CMP010"].verdict == "unknown"
 
 
 def test_a_runner_that_was_followed_by_another_is_served_30_days_more(monkeypatch: pytest.MonkeyPatch) -> None:
