@@ -1,0 +1,123 @@
+"""Where docker keeps what it logs in with, and a copy of that for a login which shall not outlive this process."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from paddock.build.docker import process
+from paddock.build.docker.names import HUB
+from paddock.build.errors import BuildError, BuildInputError
+
+_HUB_KEY = "https://index.docker.io/v1/"
+_TOKEN_USER = "<token>"  # noqa: S105 - the name that helpers give to identity tokens
+
+
+def folder(environ: Mapping[str, str]) -> Path:
+    """Of docker's own settings."""
+    return Path(environ.get("DOCKER_CONFIG") or Path(environ.get("HOME") or Path.home()) / ".docker")
+
+
+def private(environ: Mapping[str, str], registry: str) -> Path:
+    """A folder like the user's, in which a login to `registry` stays a file; the caller removes it.
+
+    Helpers, contexts, plugins and builders are those of the user, by link.
+    """
+    own = folder(environ)
+    settings = _settings(own)
+    # An empty name is docker's word for "no helper", so the login reaches neither a keychain nor a cloud's helper.
+    settings["credHelpers"] = {**settings.get("credHelpers", {}), registry: ""}
+    made = Path(tempfile.mkdtemp(prefix="paddock-docker-"))
+    for each in own.iterdir() if own.is_dir() else ():
+        if each.name != "config.json":
+            (made / each.name).symlink_to(each.absolute())
+    config = os.open(made / "config.json", os.O_CREAT | os.O_WRONLY, 0o600)
+    with open(config, "w", encoding="utf-8") as file:
+        json.dump(settings, file)
+    return made
+
+
+def header(environ: Mapping[str, str], registry: str) -> dict[str, str]:
+    """What the engine wants to hear to log in to `registry` by itself."""
+    known = {"serveraddress": _key(registry), **_of(environ, registry)}
+    return {"X-Registry-Auth": base64.urlsafe_b64encode(json.dumps(known).encode()).decode()}
+
+
+def _of(environ: Mapping[str, str], registry: str) -> dict[str, str]:
+    settings = _settings(folder(environ))
+    helper = settings.get("credHelpers", {}).get(registry, settings.get("credsStore"))
+    kept = {**settings.get("auths", {}), **_given(environ)}
+    if helper and (found := _asked(str(helper), registry, environ)):
+        return found
+    for name, entry in kept.items():
+        if _host(name) == _host(_key(registry)) and isinstance(entry, dict):
+            return _entry(entry)
+    return {}
+
+
+def _entry(entry: Mapping[str, Any]) -> dict[str, str]:
+    if token := entry.get("identitytoken"):
+        return {"identitytoken": str(token)}
+    user, _, password = base64.b64decode(str(entry.get("auth", ""))).decode().partition(":")
+    return {"username": user, "password": password.rstrip("\0")} if user else {}
+
+
+def _asked(helper: str, registry: str, environ: Mapping[str, str]) -> dict[str, str]:
+    program = shutil.which(f"docker-credential-{helper}", path=environ.get("PATH"))
+    if program is None:
+        raise BuildInputError(
+            f"docker keeps the login of {registry} with docker-credential-{helper}, which is not on PATH"
+            f"\n    fix: install it, or take credsStore and credHelpers out of {folder(environ) / 'config.json'}"
+        )
+    done = process.call([program, "get"], environ, stdin=_key(registry))
+    if done.code:
+        said = (done.stdout.strip() or done.stderr.strip()).splitlines()[-1:]
+        if said and "credentials not found" in said[0]:
+            return {}
+        raise BuildError(
+            f"docker-credential-{helper} gives no login of {registry}: {said[0] if said else 'without a word'}"
+            f"\n    fix: docker login {registry}"
+        )
+    try:
+        found = json.loads(done.stdout)
+        user, secret = str(found["Username"]), str(found["Secret"])
+    except (ValueError, KeyError, TypeError):
+        raise BuildError(f"docker-credential-{helper} answers in another form than docker's") from None
+    return {"identitytoken": secret} if user == _TOKEN_USER else {"username": user, "password": secret}
+
+
+def _settings(own: Path) -> dict[str, Any]:
+    path = own / "config.json"
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(found, dict):
+            raise ValueError("not a map")
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise BuildInputError(
+            f"cannot read {path}: {error}\n    expected: docker's settings, JSON\n    fix: mend or remove the file"
+        ) from None
+    return found
+
+
+def _given(environ: Mapping[str, str]) -> dict[str, Any]:
+    """CI systems hand logins over in a variable, which newer clients read as well."""
+    try:
+        return dict(json.loads(environ.get("DOCKER_AUTH_CONFIG") or "{}").get("auths", {}))
+    except (ValueError, AttributeError, TypeError):
+        raise BuildInputError('DOCKER_AUTH_CONFIG is not JSON of the form {"auths": {…}}') from None
+
+
+def _key(registry: str) -> str:
+    return _HUB_KEY if registry == HUB else registry
+
+
+def _host(name: str) -> str:
+    return name.removeprefix("https://").removeprefix("http://").partition("/")[0]

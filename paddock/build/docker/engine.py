@@ -1,0 +1,182 @@
+"""The engine as the rest of `paddock.build` uses it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import uuid
+import weakref
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from paddock.build.docker import api, credentials, find, problems, process
+from paddock.build.docker.building import build
+from paddock.build.docker.model import Built, Finished, Layer, Local
+from paddock.build.docker.names import Reference
+from paddock.build.docker.show import Progress
+from paddock.build.docker.transfer import transfer
+from paddock.build.errors import BuildError
+
+RUN_S = 600.0
+
+
+class Docker:
+    """One client and its engine."""
+
+    def __init__(self, client: find.Client, environ: Mapping[str, str]) -> None:
+        self.client = client
+        self._environ = dict(environ)
+        self._private: Path | None = None
+
+    @classmethod
+    def find(cls, environ: Mapping[str, str]) -> Docker:
+        """The first docker on PATH that can BuildKit. Raises BuildInputError, saying what to install or start."""
+        return cls(find.find(environ), environ)
+
+    def build(
+        self,
+        context: Path,
+        *,
+        tags: Sequence[str],
+        args: Mapping[str, str],
+        labels: Mapping[str, str],
+        platform: str | None = None,
+        no_cache: bool = False,
+        cache_from: Sequence[str] = (),
+        target: str | None = None,
+        progress: Progress = "auto",
+    ) -> Built:
+        """Builds `context/Dockerfile` into the engine's store. Raises BuildError, naming the step that failed."""
+        options = [word for tag in tags for word in ("--tag", tag)]
+        options += [word for name, value in args.items() for word in ("--build-arg", f"{name}={value}")]
+        options += [word for name, value in labels.items() for word in ("--label", f"{name}={value}")]
+        options += [word for image in cache_from for word in ("--cache-from", image)]
+        options += ["--platform", platform] if platform else []
+        options += ["--target", target] if target else []
+        options += ["--no-cache"] if no_cache else []
+        options += self._network()
+        return build(self.client, self._environ, context, options, progress)
+
+    def push(self, reference: str, *, progress: Progress = "auto") -> str:
+        """The digest, `sha256:…`, under which the registry holds the image."""
+        to = Reference.read(reference)
+        path = f"/images/{to.name}/push?tag={to.tag}"
+        answered = transfer(self._command(), self._environ, to, path, "push", progress)
+        for event in answered:
+            if digest := (event.get("aux") or {}).get("Digest"):
+                return str(digest)
+        raise BuildError(f"cannot push {reference}: the engine named no digest of it")
+
+    def pull(self, reference: str, *, progress: Progress = "auto") -> None:
+        """Into the engine's store."""
+        of = Reference.read(reference)
+        path = f"/images/create?fromImage={of.name}&tag={of.digest or of.tag}"
+        transfer(self._command(), self._environ, of, path, "pull", progress)
+
+    def remote_digest(self, reference: str) -> str | None:
+        """What the registry has under the reference; None where it has nothing. Raises BuildError if it cannot say."""
+        of = Reference.read(reference)
+        asked = f"{of.name}@{of.digest}" if of.digest else f"{of.name}:{of.tag}"
+        header = credentials.header(self._environ, of.registry)
+        answer = api.get(self._command(), self._environ, f"/distribution/{asked}/json", header)
+        if answer.status == 200:
+            return str(answer.body["Descriptor"]["digest"])
+        said = str(answer.body.get("message", ""))
+        if answer.status == 404 or "manifest unknown" in said:
+            return None
+        raise problems.registry(said, f"cannot look up {reference}", of.registry)
+
+    def login(self, registry: str, user: str, password: str) -> None:
+        """For this object alone: nothing is written to the user's own settings."""
+        # A registry's token lives for hours; in ~/.docker it would stay, and shadow the user's own login, for ever.
+        if self._private is None:
+            self._private = credentials.private(self._environ, registry)
+            weakref.finalize(self, shutil.rmtree, self._private, ignore_errors=True)
+        environ = {**self._environ, "DOCKER_CONFIG": str(self._private)}
+        done = self._call("login", "--username", user, "--password-stdin", registry, stdin=password, environ=environ)
+        if done.code:
+            raise problems.registry(done.stderr.replace(password, "…"), f"cannot log in to {registry}", registry)
+        self._environ = environ
+
+    def image(self, reference: str) -> Local | None:
+        """The image in the engine's store; None where it is not there."""
+        done = self._call("image", "inspect", reference)
+        if done.code:
+            if "No such image" in done.stderr:
+                return None
+            raise problems.engine(done.stderr, f"cannot look at {reference}")
+        (found,) = json.loads(done.stdout)
+        config: dict[str, Any] = found.get("Config") or {}
+        return Local(
+            id=found["Id"],
+            size_bytes=int(found["Size"]),
+            labels=config.get("Labels") or {},
+            created=found["Created"],
+            digests=tuple(found.get("RepoDigests") or ()),
+            user=config.get("User") or "",
+            environment=dict(each.split("=", 1) for each in config.get("Env") or ()),
+        )
+
+    def layers(self, reference: str) -> tuple[Layer, ...]:
+        """From the top one down to the base."""
+        said = self._told(f"cannot look at {reference}", "history", "--no-trunc", "--human=false",
+                          "--format", "{{json .}}", reference)  # fmt: skip
+        rows = [json.loads(line) for line in said.splitlines()]
+        return tuple(Layer(int(row["Size"]), row["CreatedBy"]) for row in rows)
+
+    def run(
+        self,
+        image: str,
+        command: Sequence[str] = (),
+        *,
+        volumes: Mapping[str | Path, str] | None = None,
+        user: str | None = None,
+        environment: Mapping[str, str] | None = None,
+        entrypoint: str | None = None,
+        timeout_s: float = RUN_S,
+    ) -> Finished:
+        """Runs a container to its end and removes it. `volumes`: folder of the host to `path[:ro]` inside."""
+        name = f"paddock-{uuid.uuid4().hex[:12]}"
+        options = ["--rm", "--name", name, *self._network()]
+        options += [word for source, to in (volumes or {}).items() for word in ("--volume", f"{source}:{to}")]
+        options += ["--user", user] if user else []
+        options += ["--entrypoint", entrypoint] if entrypoint is not None else []
+        # By name alone, so that no value stands in the list of processes.
+        environment = dict(environment or {})
+        options += [word for each in environment for word in ("--env", each)]
+        try:
+            return self._call(
+                "run", *options, image, *command, environ={**self._environ, **environment}, timeout_s=timeout_s
+            )
+        except BaseException:
+            self._call("rm", "--force", name)
+            raise
+
+    def tag(self, reference: str, other: str) -> None:
+        self._told(f"cannot tag {reference}", "tag", reference, other)
+
+    def remove(self, reference: str) -> None:
+        """A tag, and the image with its last tag. Nothing happens where it is not there."""
+        done = self._call("image", "rm", "--force", reference)
+        if done.code and "No such image" not in done.stderr:
+            raise problems.engine(done.stderr, f"cannot remove {reference}")
+
+    def _network(self) -> list[str]:
+        """The host's where the engine has no bridge."""
+        named = self._told("cannot ask docker", "network", "ls", "--filter", "driver=bridge", "--format", "{{.Name}}")
+        return [] if "bridge" in named.split() else ["--network", "host"]
+
+    def _told(self, doing: str, *words: str) -> str:
+        done = self._call(*words)
+        if done.code:
+            raise problems.engine(done.stderr, doing)
+        return done.stdout
+
+    def _call(
+        self, *words: str, stdin: str | None = None, environ: Mapping[str, str] | None = None, timeout_s: float = 120
+    ) -> Finished:
+        return process.call([*self._command(), *words], environ or self._environ, stdin=stdin, timeout_s=timeout_s)
+
+    def _command(self) -> list[str]:
+        return [self.client.path]

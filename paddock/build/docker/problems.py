@@ -1,0 +1,187 @@
+"""What docker, the engine and registries say when something fails, in the words of a person who can mend it."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass
+
+from paddock.build.errors import BuildError, BuildInputError
+
+_START = (
+    "open Docker Desktop, or: colima start" if sys.platform == "darwin" else "sudo systemctl start docker, then again"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    said: str
+    """A pattern; its groups and `registry` may stand in the message."""
+    what: str
+    expected: str
+    fix: str
+    kind: type[BuildError] = BuildError
+
+
+_ENGINE = (
+    _Rule(
+        r"permission denied while trying to connect to the Docker",
+        "the docker daemon's socket may not be opened by this user",
+        "a user in the group docker",
+        "sudo usermod -aG docker $USER, then log in again (newgrp docker for this shell)",
+        BuildInputError,
+    ),
+    _Rule(
+        r"Cannot connect to the Docker daemon|failed to connect to the docker API|error during connect|the docker daemon is not running",
+        "the docker daemon does not answer",
+        "a running Docker Engine",
+        f"{_START}; docker context ls shows which engine is meant",
+        BuildInputError,
+    ),
+    _Rule(
+        r"no space left on device|ENOSPC|Errno 28|disk quota exceeded|don't have enough free space"
+        r"|not enough (?:free )?space|no space for",
+        "the disk of the docker engine is full",
+        "room for the image, its layers and the build cache",
+        "docker builder prune, then docker image prune; docker system df shows what takes the room",
+    ),
+)
+
+_PLATFORM = (
+    _Rule(
+        r"exec format error",
+        "a program of the image is for another processor than this machine's",
+        "an image of this machine's platform, or emulation",
+        "leave --platform out, or install emulation: sudo apt-get install qemu-user-static binfmt-support",
+        BuildInputError,
+    ),
+    _Rule(
+        r"no match(?:ing manifest)? for (?:platform|(?P<platform>\S+/\S+)) in (?:the )?manifest",
+        "the image is not published for this platform",
+        "a base image that has this platform",
+        "another --platform, or another base image",
+        BuildInputError,
+    ),
+)
+
+_IMAGE = r"(?P<image>[a-z0-9][\w.:/@-]*[\w])"
+_BASE = (
+    _Rule(
+        rf"{_IMAGE}: not found|manifest for {_IMAGE.replace('image', 'other')} not found",
+        "there is no image {image}",
+        "a name and tag that its registry has",
+        "see how it is written; docker manifest inspect {image} asks its registry",
+        BuildInputError,
+    ),
+    _Rule(
+        r"pull access denied(?: for (?P<image>[^\s,]+))?|repository does not exist or may require",
+        "there is no image {image}, or it is not for everyone",
+        "an image that may be pulled",
+        "see how it is written; where it is private: docker login {registry}",
+        BuildInputError,
+    ),
+)
+
+_REGISTRY = (
+    _Rule(
+        r"toomanyrequests|429 Too Many Requests|pull rate limit",
+        "{registry} has had too many requests from here",
+        "a login, which is allowed more",
+        "docker login {registry}, or take the image from a mirror",
+    ),
+    _Rule(
+        r"[Tt]he image tag '(?P<tag>[^']+)' already exists|tag is immutable|cannot be overwritten",
+        "the tag is already in {registry} with another content, and its tags are immutable",
+        "a tag that is not there yet",
+        "use the image that is there, or remove its tag from the registry first",
+    ),
+    _Rule(
+        r"repository with name '(?P<repository>[^']+)' does not exist",
+        "{registry} has no repository {repository}",
+        "a repository that exists before the push",
+        "pulumi up creates the fleet's; or: aws ecr create-repository --repository-name {repository}",
+    ),
+    _Rule(
+        r"authorization token has expired|token (?:is|has) expired|ExpiredToken",
+        "the login of {registry} has expired",
+        "a login of today",
+        "docker login {registry}; for ECR run the command again with valid AWS credentials",
+    ),
+    _Rule(
+        r"unauthorized|authentication required|no basic auth credentials|401 Unauthorized|status(?: code)?:? 401"
+        r"|incorrect username or password",
+        "{registry} wants a login, or does not take this one",
+        "a user that it knows",
+        "docker login {registry}",
+    ),
+    _Rule(
+        r"denied: |access (?:to the resource )?is denied|403 Forbidden|status(?: code)?:? 403|insufficient_scope"
+        r"|not authorized to perform",
+        "{registry} refuses this user",
+        "a user that may read and write the repository",
+        "docker login {registry} as such a user, or grant it",
+    ),
+    _Rule(
+        r"server gave HTTP response to HTTPS client",
+        "{registry} speaks plain HTTP",
+        "HTTPS, or a registry on loopback",
+        'give it a certificate, or name it in "insecure-registries" of /etc/docker/daemon.json',
+    ),
+    _Rule(
+        r"x509: (?P<why>[^\n\"]+)",
+        "the certificate of {registry} is not trusted: {why}",
+        "a certificate of an authority that the engine knows",
+        "put the authority's certificate into /etc/docker/certs.d/{registry}/ca.crt",
+    ),
+    _Rule(
+        r"(?P<why>connection refused|no such host|i/o timeout|TLS handshake timeout|network is unreachable"
+        r"|no route to host|server misbehaving|[Tt]emporary failure in name resolution|Client\.Timeout exceeded"
+        r"|context deadline exceeded|connection reset by peer|50[0234] [A-Z]\w+[ \w]*)",
+        "{registry} cannot be reached: {why}",
+        "a registry that answers at this address",
+        "see how it is written, whether it runs, and the proxy settings of the docker engine",
+    ),
+)
+
+
+def engine(said: str, doing: str) -> BuildError:
+    """For what docker says of the engine itself."""
+    return _first((*_ENGINE, *_PLATFORM), said, doing, "") or _unknown(said, doing)
+
+
+def registry(said: str, doing: str, registry: str) -> BuildError:
+    """For what the engine says of a registry, or of itself, while it pulls, pushes or asks."""
+    return _first((*_ENGINE, *_REGISTRY, *_PLATFORM, *_BASE), said, doing, registry) or _unknown(said, doing)
+
+
+def base(said: str, doing: str) -> BuildError | None:
+    """For what a build says before any command of the Dockerfile runs: mostly of the base image."""
+    image = re.search(rf"(?:metadata for |resolve image config for |failed to (?:resolve|do request).*?){_IMAGE}", said)
+    host = (image["image"] if image else "docker.io/").split("/")[0]
+    return _first((*_ENGINE, *_PLATFORM, *_BASE, *_REGISTRY), said, doing, host)
+
+
+def step(said: str) -> str:
+    """A hint for a failed step's output; empty where there is none."""
+    for rule in (_ENGINE[-1], _PLATFORM[0]):
+        if re.search(rule.said, said, re.IGNORECASE):
+            return f"{rule.what}\n    fix: {rule.fix}"
+    return ""
+
+
+def _first(rules: tuple[_Rule, ...], said: str, doing: str, registry: str) -> BuildError | None:
+    for rule in rules:
+        if found := re.search(rule.said, said):
+            words = {**{name: value or "of that name" for name, value in found.groupdict().items()}}
+            words.setdefault("image", "of that name")
+            words["registry"] = registry or "the registry"
+            return rule.kind(
+                f"{doing}: {rule.what.format(**words)}"
+                f"\n    expected: {rule.expected.format(**words)}\n    fix: {rule.fix.format(**words)}"
+            )
+    return None
+
+
+def _unknown(said: str, doing: str) -> BuildError:
+    lines = [line for line in said.strip().splitlines() if line.strip()]
+    return BuildError(f"{doing}: {lines[-1].strip() if lines else 'docker says nothing'}")

@@ -1,0 +1,98 @@
+"""The real Docker engine, a base image and a registry for tests; what is not here skips with its reason."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import functools
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from paddock.build.docker import Docker
+from paddock.build.errors import BuildInputError
+
+DEBIAN = "paddock-test/debian:bookworm"
+_MIRROR = os.environ.get("PADDOCK_DEBIAN_MIRROR", "http://deb.debian.org/debian")
+
+
+@functools.cache
+def engine() -> Docker:
+    """Skips where there is none that can build."""
+    try:
+        return Docker.find(os.environ)
+    except BuildInputError as error:
+        pytest.skip(f"no engine to build with: {str(error).splitlines()[0]}")
+
+
+def debian_base() -> str:
+    """The reference of a small Debian, made by debootstrap once and kept in the engine."""
+    docker = engine()
+    with open(Path(tempfile.gettempdir()) / "paddock-test-debian.lock", "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if docker.image(DEBIAN) is None:
+            _debootstrap(docker)
+    return DEBIAN
+
+
+@contextlib.contextmanager
+def registry(folder: Path) -> Iterator[str]:
+    """`localhost:PORT` of a registry that keeps its images in `folder`, without a login."""
+    program = shutil.which("docker-registry")
+    if program is None:
+        pytest.skip("no docker-registry on PATH (Debian's package of that name)")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    settings = folder / "registry.yml"
+    settings.write_text(
+        f"version: 0.1\nlog: {{level: error, accesslog: {{disabled: true}}}}\n"
+        f"storage: {{filesystem: {{rootdirectory: {folder / 'images'}}}, delete: {{enabled: true}}}}\n"
+        f"http: {{addr: '127.0.0.1:{port}'}}\n",
+        encoding="utf-8",
+    )
+    with open(folder / "log", "w", encoding="utf-8") as log:
+        process = subprocess.Popen([program, "serve", settings], stdout=log, stderr=log)
+    try:
+        _answers(f"http://127.0.0.1:{port}/v2/", process)
+        yield f"localhost:{port}"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _answers(url: str, process: subprocess.Popen[bytes], seconds: float = 30) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until and process.poll() is None:
+        try:
+            urllib.request.urlopen(url, timeout=1).close()
+            return
+        except urllib.error.HTTPError:
+            return
+        except OSError:
+            time.sleep(0.02)
+    raise AssertionError(f"the registry does not answer at {url}")
+
+
+def _debootstrap(docker: Docker) -> None:
+    program = shutil.which("debootstrap", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+    if program is None or os.geteuid() != 0:
+        pytest.skip("no base image: debootstrap, run as root, makes one")
+    with tempfile.TemporaryDirectory() as folder:
+        made = subprocess.run(
+            [program, "--variant=minbase", "bookworm", folder, _MIRROR], capture_output=True, text=True, check=False
+        )
+        if made.returncode:
+            pytest.skip(f"debootstrap made no base image: {made.stdout.strip().splitlines()[-1:]}")
+        shutil.rmtree(Path(folder) / "var/cache/apt/archives", ignore_errors=True)
+        with subprocess.Popen(["tar", "-C", folder, "-c", "."], stdout=subprocess.PIPE) as packed:
+            subprocess.run([docker.client.path, "import", "-", DEBIAN], stdin=packed.stdout, check=True)
