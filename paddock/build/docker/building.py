@@ -2,64 +2,118 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
+import textwrap
 import time
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import IO
 
 from paddock.build.docker import problems, process
-from paddock.build.docker.find import Client
 from paddock.build.docker.model import Built
 from paddock.build.docker.show import Progress, Show
 from paddock.build.docker.steps import Step, Steps
-from paddock.build.errors import BuildError
+from paddock.build.errors import BuildError, BuildInputError
+
+LOGS_KEPT = 10
+_WIDE = 160
+"""Characters of a command that are shown: a RUN may be a page."""
 
 
-def build(
-    client: Client, environ: Mapping[str, str], context: Path, options: Sequence[str], progress: Progress
-) -> Built:
-    """Raises BuildError: the step, its command, its exit code and its last lines, or the engine's own trouble."""
+def build(command: Sequence[str], environ: Mapping[str, str], context: Path, progress: Progress) -> Built:
+    """Runs `command`, a build of docker without its context.
+
+    Raises BuildError with the step that failed, its exit code and its last lines, or with the engine's own trouble.
+    """
+    if not (context / "Dockerfile").is_file():
+        raise BuildInputError(
+            f"there is no Dockerfile in {context}\n    expected: a folder with a Dockerfile and what it copies"
+            "\n    fix: see how the path is written"
+        )
     began = time.monotonic()
     steps = Steps()
-    with tempfile.TemporaryDirectory() as folder, Show(progress) as show:
-        idfile = Path(folder) / "id"
+    # Attestations would make an index of every image, with another digest for each build of the same content.
+    environ = {**environ, "DOCKER_BUILDKIT": "1", "BUILDX_NO_DEFAULT_ATTESTATIONS": "1"}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        _log(environ, context) as log,
+        Show(progress, lambda: _under_way(steps)) as show,
+    ):
         told: set[int] = set()
 
         def read(line: str) -> None:
             show.line(line)
+            log.write(f"{line}\n")
             step = steps.read(line)
-            if step is not None:
-                _show(show, step, told)
+            if step and step.makes_layer and step.state in ("done", "cached", "failed") and id(step) not in told:
+                told.add(id(step))
+                how = f"{step.seconds:.1f} s" if step.state == "done" else step.state
+                show.ended(how, f"{step.place} {_short(step.command)}")
 
-        command = [client.path, *_verb(client), "--progress", "plain", "--iidfile", str(idfile), *options, str(context)]
-        code = process.follow(command, {**environ, "DOCKER_BUILDKIT": "1", "BUILDX_NO_DEFAULT_ATTESTATIONS": "1"}, read)
-        if code:
-            raise _failure(steps, context)
+        idfile = Path(folder) / "id"
+        words = [*command, "--progress", "plain", "--iidfile", str(idfile), str(context)]
+        if process.follow(words, environ, read):
+            raise _failure(steps, context, log.name)
         image = idfile.read_text(encoding="utf-8").strip()
-    layers = steps.layers
-    cached = sum(step.state == "cached" for step in layers)
-    return Built(image, round(time.monotonic() - began, 2), len(layers), cached)
+    cached = sum(step.state == "cached" for step in steps.layers)
+    return Built(image, round(time.monotonic() - began, 2), len(steps.layers), cached)
 
 
-def _verb(client: Client) -> list[str]:
-    if client.buildx:
-        return ["buildx", "build", "--load", "--cache-to", "type=inline"]
-    return ["build", "--build-arg", "BUILDKIT_INLINE_CACHE=1"]
+def _under_way(steps: Steps) -> str:
+    """The step that has run the longest, with its seconds and its last words."""
+    running = steps.running
+    if not running:
+        return "building"
+    step = next((each for each in running if each.makes_layer), running[0])
+    more = f" (and {len(running) - 1} more)" if len(running) > 1 else ""
+    said = f"  {step.output[-1].strip()}" if step.output else ""
+    return f"{time.monotonic() - step.began:6.0f} s  {step.place} {_short(step.command, 80)}{more}{said}"
 
 
-def _show(show: Show, step: Step, told: set[int]) -> None:
-    if step.state == "running":
-        show.now(step.name)
-    elif id(step) not in told and step.makes_layer:
-        told.add(id(step))
-        show.ended(step)
-
-
-def _failure(steps: Steps, context: Path) -> BuildError:
+def _failure(steps: Steps, context: Path, log: str) -> BuildError:
     step = steps.failed
     doing = f"cannot build {context}"
-    if step is None or not step.makes_layer:
-        said = "\n".join([step.error] if step else steps.outside)
-        return problems.base(said, doing) or BuildError(f"{doing}: {said}")
-    code = f" with exit code {step.exit_code}" if step.exit_code is not None else ""
-    return BuildError(f"{doing}: {step.name} failed{code}\n" + "\n".join(f"    | {line}" for line in step.output))
+    whole = f"\n    the whole log: {log}"
+    if step is not None and step.makes_layer:
+        return _step_failed(step, doing, whole)
+    said = step.error if step else _last(steps.outside)
+    problem = problems.base(said, doing)
+    return type(problem)(f"{problem}{whole}")
+
+
+def _step_failed(step: Step, doing: str, whole: str) -> BuildError:
+    how = f"failed with exit code {step.exit_code}" if step.exit_code is not None else f"failed: {step.error}"
+    lines = [f"{doing}: step {step.place} {how}", f"    command: {_short(step.command)}"]
+    lines += [f"    | {line}" for line in step.output]
+    hint = problems.hint("\n".join([step.error, *step.output]))
+    return BuildError("\n".join(lines) + hint + whole)
+
+
+def _last(outside: Sequence[str]) -> str:
+    """What ended a build that came to no step: the client's last line, without the names of BuildKit's parts."""
+    said = outside[-1] if outside else ""
+    return re.sub(r"^ERROR: |failed to solve(?: with frontend \S+)?: |rpc error: code = \w+ desc = "
+                  r"|failed to create LLB definition: ", "", said)  # fmt: skip
+
+
+def _short(text: str, width: int = _WIDE) -> str:
+    return textwrap.shorten(text, width, placeholder=" …")
+
+
+def _log(environ: Mapping[str, str], context: Path) -> IO[str]:
+    """A new file in the user's cache, of which the last few stay."""
+    cache = Path(environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or Path.home()) / ".cache")
+    folder = cache / "paddock" / "build"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for old in sorted(folder.glob("*.log"))[: -LOGS_KEPT + 1]:
+            old.unlink(missing_ok=True)
+        name = f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}-{context.resolve().name}.log"
+        return open(folder / name, "w", encoding="utf-8")
+    except OSError as error:
+        raise BuildInputError(
+            f"cannot keep the log of a build in {folder}: {error.strerror}"
+            "\n    expected: a folder that may be written\n    fix: set XDG_CACHE_HOME to one"
+        ) from None

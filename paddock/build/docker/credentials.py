@@ -57,14 +57,17 @@ def _of(environ: Mapping[str, str], registry: str) -> dict[str, str]:
         return found
     for name, entry in kept.items():
         if _host(name) == _host(_key(registry)) and isinstance(entry, dict):
-            return _entry(entry)
+            return _entry(entry, name)
     return {}
 
 
-def _entry(entry: Mapping[str, Any]) -> dict[str, str]:
+def _entry(entry: Mapping[str, Any], name: str) -> dict[str, str]:
     if token := entry.get("identitytoken"):
         return {"identitytoken": str(token)}
-    user, _, password = base64.b64decode(str(entry.get("auth", ""))).decode().partition(":")
+    try:
+        user, _, password = base64.b64decode(str(entry.get("auth", ""))).decode().partition(":")
+    except ValueError:
+        raise BuildInputError(f"docker's login of {name} cannot be read\n    fix: docker login {name}") from None
     return {"username": user, "password": password.rstrip("\0")} if user else {}
 
 

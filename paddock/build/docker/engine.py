@@ -10,15 +10,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from paddock.build.docker import api, credentials, find, problems, process
+from paddock.build.docker import api, credentials, find, problems, process, space
 from paddock.build.docker.building import build
 from paddock.build.docker.model import Built, Finished, Layer, Local
 from paddock.build.docker.names import Reference
 from paddock.build.docker.show import Progress
 from paddock.build.docker.transfer import transfer
-from paddock.build.errors import BuildError
+from paddock.build.errors import BuildError, BuildInputError
 
 RUN_S = 600.0
+ROOM = 2_000_000_000
+_NOT_STARTED = 125
+"""What `docker run` ends with where there was no container."""
 
 
 class Docker:
@@ -46,8 +49,15 @@ class Docker:
         cache_from: Sequence[str] = (),
         target: str | None = None,
         progress: Progress = "auto",
+        room_bytes: int = ROOM,
     ) -> Built:
-        """Builds `context/Dockerfile` into the engine's store. Raises BuildError, naming the step that failed."""
+        """Builds `context/Dockerfile` into the engine's store, with its cache inside of the image.
+
+        `room_bytes` must be free on the engine's disk, where it can be seen. Raises BuildError, naming what failed.
+        """
+        for tag in tags:
+            Reference.read(tag)
+        space.check(self._info(), room_bytes, f"cannot build {context}")
         options = [word for tag in tags for word in ("--tag", tag)]
         options += [word for name, value in args.items() for word in ("--build-arg", f"{name}={value}")]
         options += [word for name, value in labels.items() for word in ("--label", f"{name}={value}")]
@@ -55,18 +65,28 @@ class Docker:
         options += ["--platform", platform] if platform else []
         options += ["--target", target] if target else []
         options += ["--no-cache"] if no_cache else []
-        options += self._network()
-        return build(self.client, self._environ, context, options, progress)
+        command = [*self._command(), *self._builder(), *options, *self._network()]
+        return build(command, self._environ, context, progress)
 
     def push(self, reference: str, *, progress: Progress = "auto") -> str:
-        """The digest, `sha256:…`, under which the registry holds the image."""
+        """The digest, `sha256:…`, under which the registry holds the image.
+
+        A tag that the registry has with other content stays as it is: BuildInputError.
+        """
         to = Reference.read(reference)
+        there = self.remote_digest(reference)
+        local = self.image(reference)
+        if there and local and f"{to.name}@{there}" not in local.digests:
+            raise BuildInputError(
+                f"cannot push {to.written}: {to.registry} has this tag with another content, {there}"
+                "\n    expected: a tag that is not there yet, since tags are never moved"
+                f"\n    fix: use that image (docker pull {to.written}), or remove its tag from the registry first"
+            )
         path = f"/images/{to.name}/push?tag={to.tag}"
-        answered = transfer(self._command(), self._environ, to, path, "push", progress)
-        for event in answered:
+        for event in transfer(self._command(), self._environ, to, path, "push", progress):
             if digest := (event.get("aux") or {}).get("Digest"):
                 return str(digest)
-        raise BuildError(f"cannot push {reference}: the engine named no digest of it")
+        raise BuildError(f"cannot push {to.written}: the engine named no digest of it")
 
     def pull(self, reference: str, *, progress: Progress = "auto") -> None:
         """Into the engine's store."""
@@ -77,15 +97,13 @@ class Docker:
     def remote_digest(self, reference: str) -> str | None:
         """What the registry has under the reference; None where it has nothing. Raises BuildError if it cannot say."""
         of = Reference.read(reference)
-        asked = f"{of.name}@{of.digest}" if of.digest else f"{of.name}:{of.tag}"
         header = credentials.header(self._environ, of.registry)
-        answer = api.get(self._command(), self._environ, f"/distribution/{asked}/json", header)
+        answer = api.get(self._command(), self._environ, f"/distribution/{of.written}/json", header)
         if answer.status == 200:
             return str(answer.body["Descriptor"]["digest"])
-        said = str(answer.body.get("message", ""))
-        if answer.status == 404 or "manifest unknown" in said:
+        if answer.status == 404:
             return None
-        raise problems.registry(said, f"cannot look up {reference}", of.registry)
+        raise problems.registry(str(answer.body.get("message")), f"cannot look up {of.written}", of.registry)
 
     def login(self, registry: str, user: str, password: str) -> None:
         """For this object alone: nothing is written to the user's own settings."""
@@ -138,20 +156,25 @@ class Docker:
     ) -> Finished:
         """Runs a container to its end and removes it. `volumes`: folder of the host to `path[:ro]` inside."""
         name = f"paddock-{uuid.uuid4().hex[:12]}"
-        options = ["--rm", "--name", name, *self._network()]
+        options = ["--rm", "--pull", "never", "--name", name, *self._network()]
         options += [word for source, to in (volumes or {}).items() for word in ("--volume", f"{source}:{to}")]
         options += ["--user", user] if user else []
         options += ["--entrypoint", entrypoint] if entrypoint is not None else []
         # By name alone, so that no value stands in the list of processes.
-        environment = dict(environment or {})
-        options += [word for each in environment for word in ("--env", each)]
+        options += [word for each in environment or {} for word in ("--env", each)]
+        environ = {**self._environ, **(environment or {})}
         try:
-            return self._call(
-                "run", *options, image, *command, environ={**self._environ, **environment}, timeout_s=timeout_s
-            )
-        except BaseException:
+            done = self._call("run", *options, image, *command, environ=environ, timeout_s=timeout_s)
+        except BaseException as error:
             self._call("rm", "--force", name)
+            if isinstance(error, process.TimedOut):
+                raise BuildError(
+                    f"{' '.join([image, *command])} did not end within {timeout_s:g} s and was ended"
+                ) from None
             raise
+        if done.code == _NOT_STARTED:
+            raise problems.engine(done.stderr, f"cannot run {image}")
+        return done
 
     def tag(self, reference: str, other: str) -> None:
         self._told(f"cannot tag {reference}", "tag", reference, other)
@@ -162,10 +185,20 @@ class Docker:
         if done.code and "No such image" not in done.stderr:
             raise problems.engine(done.stderr, f"cannot remove {reference}")
 
+    def _builder(self) -> list[str]:
+        if not self.client.buildx:
+            return ["build", "--build-arg", "BUILDKIT_INLINE_CACHE=1"]
+        # The engine's own builder bears its context's name; another keeps images where the engine cannot see them.
+        context = self._told("cannot ask docker", "context", "show").strip()
+        return ["buildx", "build", "--builder", context, "--load", "--cache-to", "type=inline"]
+
     def _network(self) -> list[str]:
         """The host's where the engine has no bridge."""
         named = self._told("cannot ask docker", "network", "ls", "--filter", "driver=bridge", "--format", "{{.Name}}")
         return [] if "bridge" in named.split() else ["--network", "host"]
+
+    def _info(self) -> dict[str, Any]:
+        return dict(json.loads(self._told("cannot ask docker", "info", "--format", "{{json .}}")))
 
     def _told(self, doing: str, *words: str) -> str:
         done = self._call(*words)

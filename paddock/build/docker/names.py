@@ -19,6 +19,10 @@ class Reference:
     """Empty where a digest is given."""
     digest: str
 
+    @property
+    def written(self) -> str:
+        return f"{self.name}@{self.digest}" if self.digest else f"{self.name}:{self.tag}"
+
     @classmethod
     def read(cls, text: str) -> Reference:
         """Raises BuildInputError for what is no reference."""

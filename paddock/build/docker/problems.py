@@ -23,6 +23,22 @@ class _Rule:
     kind: type[BuildError] = BuildError
 
 
+_FULL = _Rule(
+    r"no space left on device|ENOSPC|Errno 28|disk quota exceeded|don't have enough free space"
+    r"|not enough (?:free )?space|no space for",
+    "the disk of the docker engine is full",
+    "room for the image, its layers and the build cache",
+    "docker builder prune, then docker image prune; docker system df shows what takes the room",
+)
+
+_FOREIGN = _Rule(
+    r"exec format error",
+    "a program of the image is for another processor than this machine's",
+    "an image of this machine's platform, or emulation",
+    "leave --platform out, or install emulation: sudo apt-get install qemu-user-static binfmt-support",
+    BuildInputError,
+)
+
 _ENGINE = (
     _Rule(
         r"permission denied while trying to connect to the Docker",
@@ -32,29 +48,25 @@ _ENGINE = (
         BuildInputError,
     ),
     _Rule(
-        r"Cannot connect to the Docker daemon|failed to connect to the docker API|error during connect|the docker daemon is not running",
+        r"Cannot connect to the Docker daemon|failed to connect to the docker API|error during connect"
+        r"|docker daemon is not running",
         "the docker daemon does not answer",
         "a running Docker Engine",
         f"{_START}; docker context ls shows which engine is meant",
         BuildInputError,
     ),
     _Rule(
-        r"no space left on device|ENOSPC|Errno 28|disk quota exceeded|don't have enough free space"
-        r"|not enough (?:free )?space|no space for",
-        "the disk of the docker engine is full",
-        "room for the image, its layers and the build cache",
-        "docker builder prune, then docker image prune; docker system df shows what takes the room",
+        r"client version \S+ is too (?:old|new)[^\n]*",
+        "docker and its engine are too far apart in age",
+        "a client of about the engine's version",
+        "update the older of the two; docker version names both",
+        BuildInputError,
     ),
+    _FULL,
 )
 
 _PLATFORM = (
-    _Rule(
-        r"exec format error",
-        "a program of the image is for another processor than this machine's",
-        "an image of this machine's platform, or emulation",
-        "leave --platform out, or install emulation: sudo apt-get install qemu-user-static binfmt-support",
-        BuildInputError,
-    ),
+    _FOREIGN,
     _Rule(
         r"no match(?:ing manifest)? for (?:platform|(?P<platform>\S+/\S+)) in (?:the )?manifest",
         "the image is not published for this platform",
@@ -154,18 +166,18 @@ def registry(said: str, doing: str, registry: str) -> BuildError:
     return _first((*_ENGINE, *_REGISTRY, *_PLATFORM, *_BASE), said, doing, registry) or _unknown(said, doing)
 
 
-def base(said: str, doing: str) -> BuildError | None:
-    """For what a build says before any command of the Dockerfile runs: mostly of the base image."""
-    image = re.search(rf"(?:metadata for |resolve image config for |failed to (?:resolve|do request).*?){_IMAGE}", said)
-    host = (image["image"] if image else "docker.io/").split("/")[0]
-    return _first((*_ENGINE, *_PLATFORM, *_BASE, *_REGISTRY), said, doing, host)
+def base(said: str, doing: str) -> BuildError:
+    """For a build that failed in no command of its Dockerfile: mostly of the base image."""
+    image = re.search(rf"^{_IMAGE}: |//(?P<host>[^/\s]+)/", said)
+    host = (image["host"] or image["image"].partition("/")[0]) if image else ""
+    return _first((*_ENGINE, *_PLATFORM, *_BASE, *_REGISTRY), said, doing, host) or _unknown(said, doing)
 
 
-def step(said: str) -> str:
-    """A hint for a failed step's output; empty where there is none."""
-    for rule in (_ENGINE[-1], _PLATFORM[0]):
-        if re.search(rule.said, said, re.IGNORECASE):
-            return f"{rule.what}\n    fix: {rule.fix}"
+def hint(output: str) -> str:
+    """What is behind a failed command, where its output tells; a line of its own, or nothing."""
+    for rule in (_FULL, _FOREIGN):
+        if re.search(rule.said, output, re.IGNORECASE):
+            return f"\n    {rule.what}\n    fix: {rule.fix}"
     return ""
 
 

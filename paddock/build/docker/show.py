@@ -3,59 +3,58 @@
 from __future__ import annotations
 
 import sys
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Literal
 
 from paddock import terminal
-from paddock.build.docker.steps import Step
 
 if TYPE_CHECKING:
-    from rich.status import Status
+    from rich.live import Live
 
 Progress = Literal["auto", "plain", "quiet"]
 
 
-class Show(AbstractContextManager["Show"]):
-    """Written to stderr, so that what a task prints stays its own."""
+class Show:
+    """Writes to stderr, so that what a task prints stays its own. `plain` passes on what docker says, whole."""
 
-    def __init__(self, progress: Progress, out: IO[str] | None = None) -> None:
+    def __init__(self, progress: Progress, now: Callable[[], str], out: IO[str] | None = None) -> None:
+        """`now` says what is under way, whenever the terminal asks."""
+        self._progress, self._now = progress, now
         self._out = out or sys.stderr
-        self._progress = progress
-        self._stack = ExitStack()
-        self._status: Status | None = None
+        self._live: Live | None = None
 
     def __enter__(self) -> Show:
         if self._progress == "auto" and self._out.isatty():
-            from rich.status import Status
+            from rich.live import Live
+            from rich.text import Text
 
-            self._status = Status("", console=terminal.console(self._out))
-            self._stack.enter_context(self._status)
+            self._live = Live(
+                get_renderable=lambda: Text(self._now(), no_wrap=True, overflow="ellipsis"),
+                console=terminal.console(self._out),
+                refresh_per_second=4,
+                transient=True,
+            )
+            self._live.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stack.close()
+        if self._live is not None:
+            self._live.stop()
 
     def line(self, text: str) -> None:
-        """What docker itself has printed, for those who asked for all of it."""
+        """One of docker's own."""
         if self._progress == "plain":
-            self._say(text)
+            print(text, file=self._out, flush=True)
 
-    def ended(self, step: Step) -> None:
-        if self._progress == "auto":
-            self._say(f"{'cached' if step.state == 'cached' else f'{step.seconds:.1f} s':>8}  {step.name}")
-
-    def now(self, text: str) -> None:
-        """What is under way."""
-        if self._status is not None:
-            from rich.text import Text
-
-            self._status.update(Text(text, no_wrap=True, overflow="ellipsis"))
-
-    def _say(self, text: str) -> None:
-        if self._status is not None:
-            self._status.console.print(text, markup=False, highlight=False, soft_wrap=True)
+    def ended(self, how: str, what: str) -> None:
+        """A part of the work, with its seconds or another short word for its end."""
+        if self._progress != "auto":
+            return
+        text = f"{how:>8}  {what}"
+        if self._live is not None:
+            self._live.console.print(text, markup=False, highlight=False, no_wrap=True, overflow="ellipsis")
         else:
             print(text, file=self._out, flush=True)

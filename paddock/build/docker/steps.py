@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Literal
@@ -11,11 +12,13 @@ KEPT = 20
 """Lines of output that are kept of each step."""
 
 _LINE = re.compile(r"#(?P<number>\d+) (?P<rest>.*)")
-_TIMED = re.compile(r"\d+\.\d+ (?P<text>.*)|\d+\.\d+$")
+_TIMED = re.compile(r"\d+\.\d+(?: (?P<text>.*))?$")
 _DONE = re.compile(r"DONE (?P<seconds>[\d.]+)s$")
+# The older client names each step by its digest as well; `...` ends what another step has interrupted.
 _NOISE = re.compile(r"sha256:[0-9a-f]{64}$|\.\.\.$")
-_LAYER = re.compile(r"\[(?:[^\]]+ )?\d+/\d+\] (?!FROM )")
+_LAYER = re.compile(r"(?P<place>\[(?:[^\]]+ )?\d+/\d+\]) (?P<command>(?!FROM ).*)")
 _EXIT = re.compile(r"exit code: (\d+)")
+_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 
 
 @dataclass(slots=True)
@@ -26,58 +29,78 @@ class Step:
     seconds: float = 0.0
     error: str = ""
     output: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT))
+    began: float = field(default_factory=time.monotonic)
 
     @property
     def makes_layer(self) -> bool:
+        """Whether it is of the Dockerfile and more than its base."""
         return _LAYER.match(self.name) is not None
 
     @property
+    def place(self) -> str:
+        """`[stage 2/5]`; empty for a step of the engine's own."""
+        found = _LAYER.match(self.name)
+        return found["place"] if found else ""
+
+    @property
     def command(self) -> str:
-        """Without its place in the Dockerfile."""
-        return self.name.partition("] ")[2] or self.name
+        found = _LAYER.match(self.name)
+        return found["command"] if found else self.name
 
     @property
     def exit_code(self) -> int | None:
-        """Of the command that failed; None where no command did."""
+        """Of the command that failed; None where it was no command's failure."""
         found = _EXIT.search(self.error)
         return int(found[1]) if found else None
 
 
 class Steps:
-    """The steps so far, by their number, and what was said outside of them."""
+    """The steps so far, and what was said outside of them."""
 
     def __init__(self) -> None:
-        self.known: dict[str, Step] = {}
+        self._known: dict[str, Step] = {}
         self.outside: deque[str] = deque(maxlen=KEPT)
 
     def read(self, line: str) -> Step | None:
-        """The step that the line is about, after it."""
+        """The step that the line is about, as it is after it."""
+        line = _ESCAPES.sub("", line.rstrip("\r")).rpartition("\r")[2]
         found = _LINE.match(line)
         if not found:
             if line.strip():
                 self.outside.append(line)
             return None
         number, rest = found["number"], found["rest"]
-        if number not in self.known:
-            self.known[number] = Step(rest)
-        elif rest != self.known[number].name and not _NOISE.match(rest):
-            _told(self.known[number], rest)
-        return self.known[number]
+        if number not in self._known:
+            self._known[number] = Step(rest)
+        elif rest != self._known[number].name and not _NOISE.match(rest):
+            _told(self._known[number], rest)
+        return self._known[number]
 
     @property
     def failed(self) -> Step | None:
-        return next((step for step in self.known.values() if step.state == "failed"), None)
+        """The one that ended the build. A cache that cannot be read fails as well, and ends nothing."""
+        failed = [step for step in self._all if step.state == "failed" and "cache manifest" not in step.name]
+        return next((step for step in failed if step.makes_layer), failed[-1] if failed else None)
+
+    @property
+    def running(self) -> list[Step]:
+        return [step for step in self._all if step.state == "running"]
 
     @property
     def layers(self) -> list[Step]:
-        """The steps of the Dockerfile that make a layer."""
-        return [step for step in self.known.values() if step.makes_layer]
+        """The steps of the Dockerfile, of all its stages, without their bases."""
+        return [step for step in self._all if step.makes_layer]
+
+    @property
+    def _all(self) -> list[Step]:
+        return list(self._known.values())  # a copy: the terminal's thread looks while lines are read
 
 
 def _told(step: Step, text: str) -> None:
     if done := _DONE.match(text):
-        # A step that was made of the cache ends a second time, with DONE.
-        step.state, step.seconds = "cached" if step.state == "cached" else "done", float(done["seconds"])
+        step.seconds = float(done["seconds"])
+        if step.state == "running":  # one that was made of the cache may end a second time, with DONE
+            step.state = "done"
     elif text == "CACHED":
         step.state = "cached"
     elif text == "CANCELED":
