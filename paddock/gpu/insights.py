@@ -25,7 +25,8 @@ class Insight:
 
 @dataclass
 class Seen:
-    """What was seen of one GPU. Times are seconds in which it was so; `busy` is per cent times seconds."""
+    """What was seen of one GPU. Times are seconds in which it was so; `busy` is per cent times seconds, and `told` is
+    when the reasons of its clocks were known."""
 
     first: Gpu
     last: Gpu = field(init=False)
@@ -35,6 +36,7 @@ class Seen:
     idle: float = 0.0
     pressed: float = 0.0
     fullest: float = 0.0
+    told: float = 0.0
     throttled: defaultdict[Throttle, float] = field(default_factory=lambda: defaultdict(float))
     lost_at: float | None = None
     lost_why: str | None = None

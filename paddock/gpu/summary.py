@@ -13,7 +13,7 @@ from typing import Literal
 from paddock.gpu import limits
 from paddock.gpu.errors import GpuError
 from paddock.gpu.insights import Insight, Seen, insights
-from paddock.gpu.model import Gpu, Inventory
+from paddock.gpu.model import Gpu, Inventory, Throttle
 from paddock.gpu.monitor import SCHEMA, Metric, Sample
 
 EnergySource = Literal["counter", "integrated"]
@@ -30,6 +30,14 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True)
+class Slowed:
+    """`share` of the time, 0 to 1, in which the clocks were held down for this reason."""
+
+    reason: Throttle
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
 class GpuSummary:
     """`energy` is joule; integrated is the power drawn at each sample times the time between them."""
 
@@ -39,6 +47,15 @@ class GpuSummary:
     metrics: tuple[Spread, ...]
     energy: float | None
     energy_source: EnergySource | None
+    memory_total: int | None = None
+    """MiB."""
+    idle: float | None = None
+    """Share of the time, 0 to 1, in which next to no kernel ran."""
+    slowed: tuple[Slowed, ...] | None = None
+    """None where the driver never told."""
+
+    def metric(self, name: str) -> Spread | None:
+        return next((spread for spread in self.metrics if spread.metric == name), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +173,10 @@ class Collector:
             if value is not None:
                 weights.add(value, seconds)
         seen.seconds += seconds
-        for reason in gpu.throttle or ():
-            seen.throttled[reason] += seconds
+        if gpu.throttle is not None:
+            seen.told += seconds
+            for reason in gpu.throttle:
+                seen.throttled[reason] += seconds
         busy = gpu.utilisation.gpu
         if busy is not None:
             seen.known += seconds
@@ -202,8 +221,20 @@ class Collector:
         counted = watched.counted if watched.seen.seconds else None
         energy = counted if counted is not None else watched.integrated if watched.known_power else None
         source: EnergySource | None = None if energy is None else "integrated" if counted is None else "counter"
-        gpu = watched.seen.first
-        return GpuSummary(gpu.index, gpu.uuid, gpu.name, spreads, None if energy is None else round(energy, 3), source)
+        gpu, seen = watched.seen.first, watched.seen
+        return GpuSummary(
+            gpu.index,
+            gpu.uuid,
+            gpu.name,
+            spreads,
+            None if energy is None else round(energy, 3),
+            source,
+            seen.last.memory.total if seen.last.memory else None,
+            round(seen.idle / seen.known, 4) if seen.known else None,
+            tuple(Slowed(reason, round(held / seen.told, 4)) for reason, held in sorted(seen.throttled.items()) if held)
+            if seen.told
+            else None,
+        )
 
 
 def watch(

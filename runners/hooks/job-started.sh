@@ -1,17 +1,45 @@
 #!/usr/bin/env bash
-# Runs before the first step of a job: a runner without its GPUs fails here, in words, not an hour later in CUDA.
-set -euo pipefail
+# Runs before the first step of a job. Only a broken GPU ends it with 1, and the job with it, in words and not an hour
+# later in CUDA; a fault of this hook is a warning. docs/hooks.md says what it looks at.
+set -u
 
-expected=${PADDOCK_GPUS:-0}
-[ "$expected" -gt 0 ] || exit 0
+case ${PADDOCK_HOOKS:-on}/${PADDOCK_GPUS:-0} in
+  off/* | */0 | */*[!0-9]*) exit 0 ;;
+esac
 
-if ! listed=$(nvidia-smi -L 2>&1); then
-  echo "::error title=GPU not usable::nvidia-smi failed on $(hostname): ${listed//$'\n'/ }"
+python=${PADDOCK_PYTHON:-/opt/paddock/venv/bin/python}
+if [ -x "$python" ]; then
+  code=0
+  # -I: what a job sets for Python is not for this one. The parent is the runner.
+  timeout -k 0.2 4.7 "$python" -I -m paddock.gpu.job started "$PPID" || code=$?
+  case $code in
+    0) ;;
+    10) exit 1 ;;
+    *)
+      echo "::warning title=Job hook failed::job-started ended with code $code;" \
+        "the GPUs were not checked, and the job goes on"
+      ;;
+  esac
+  exit 0
+fi
+
+# An image without Paddock: is there a GPU at all?
+code=0
+listed=$(timeout -k 0.2 4.7 nvidia-smi -L 2>&1) || code=$?
+listed=$(printf '%s' "$listed" | tr '\n' ';')
+where=${NODE_NAME:-$(hostname)}
+if [ "$code" -ne 0 ]; then
+  [ "$code" -ne 124 ] || listed="it does not answer"
+  echo "::error title=GPU not usable::nvidia-smi failed on $where: $listed. It is not your code: re-run the job"
   exit 1
 fi
-seen=$(grep -c '^GPU ' <<< "$listed" || true)
-if [ "$seen" -lt "$expected" ]; then
-  echo "::error title=GPU missing::this job was given $seen of $expected GPUs on $(hostname)"
+# A part of a GPU counts as one, and not the GPU that it is a part of.
+parts=$(printf '%s' "$listed" | tr ';' '\n' | grep -c '^ *MIG ') || true
+seen=$(printf '%s' "$listed" | tr ';' '\n' | grep -c '^GPU ') || true
+[ "$parts" -eq 0 ] || seen=$parts
+if [ "$seen" -lt "$PADDOCK_GPUS" ]; then
+  echo "::error title=GPU missing::this job was given $seen of $PADDOCK_GPUS GPUs on $where." \
+    "It is not your code: re-run the job"
   exit 1
 fi
-echo "$listed"
+printf '%s\n' "$listed" | tr ';' '\n'

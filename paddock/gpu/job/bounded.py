@@ -1,0 +1,78 @@
+"""An answer within a time, or none: a driver that hangs holds whoever asks it, and not even SIGKILL frees them."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from paddock.gpu.errors import GpuError
+
+_PIECE = 1 << 16
+
+
+class NoAnswer(GpuError):
+    """It took longer than was given."""
+
+
+class Broken(GpuError):
+    """What was to answer failed; the text is its traceback."""
+
+
+def within(seconds: float, work: Callable[[], Any]) -> Any:
+    """What `work` returns, in JSON's own types. A child does it, which is left to itself when it is late: a call that
+    hangs inside the kernel would keep this process from ending. Raises NoAnswer and Broken.
+    """
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        _answer(writing, work)
+    os.close(writing)
+    until = time.monotonic() + seconds
+    parts: list[bytes] = []
+    try:
+        while True:
+            ready, _, _ = select.select([reading], [], [], max(0.0, until - time.monotonic()))
+            if not ready:
+                raise NoAnswer(f"no answer within {seconds:.1f} s")
+            if not (part := os.read(reading, _PIECE)):
+                break
+            parts.append(part)
+    finally:
+        os.close(reading)
+        _forget(child)
+    try:
+        told = json.loads(b"".join(parts))
+    except ValueError:
+        raise Broken("the process that was asked ended without an answer") from None
+    if "broken" in told:
+        raise Broken(told["broken"])
+    return told["answer"]
+
+
+def _answer(writing: int, work: Callable[[], Any]) -> NoReturn:
+    # Held open by a child that hangs, the hook's own output would keep the runner waiting for more of it.
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in range(3):
+        os.dup2(nowhere, stream)
+    try:
+        told = {"answer": work()}
+        text = json.dumps(told)
+    except BaseException:
+        text = json.dumps({"broken": traceback.format_exc()})
+    with os.fdopen(writing, "w") as pipe:
+        pipe.write(text)
+    os._exit(0)
+
+
+def _forget(child: int) -> None:
+    """Kills it, and waits no longer than a process needs that can be killed."""
+    os.kill(child, signal.SIGKILL)
+    until = time.monotonic() + 0.2
+    while os.waitpid(child, os.WNOHANG) == (0, 0) and time.monotonic() < until:
+        time.sleep(0.002)

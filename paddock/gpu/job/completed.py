@@ -1,0 +1,103 @@
+"""After the last step of a job: ends what it left on its GPUs, tells what it made of them, and cleans up."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from paddock.gpu.job import ccache, leftovers, log, record, sampling, wipe
+from paddock.gpu.job.admission import gibibytes, in_use, own
+from paddock.gpu.job.bounded import Broken, NoAnswer, within
+from paddock.gpu.job.environment import Job
+from paddock.gpu.job.report import Told, markdown
+from paddock.gpu.owner import this_host
+
+_LOOK = 2.0
+_WIPE = 3.0
+"""Seconds. All bounds together stay below the 19 that the script gives."""
+
+
+def run(*, environ: Mapping[str, str] = os.environ, root: Path = Path("/")) -> None:
+    """Raises what fails; the job's result stands whatever happens here."""
+    job = Job.of(environ)
+    if not job.gpus:
+        return
+    told = _use(job)
+    notes = [*_ended(job, root)]
+    for text in notes:
+        _say(log.warning("GPU still in use", text))
+    if told.record or told.why:
+        text = markdown(Told(told.record, told.shared, told.missing, told.why, ccache.since(job.folder), notes))
+        _summarise(job, text)
+    for name, wiped in (
+        ("/dev/shm", wipe.shared_memory(_WIPE, root)),  # noqa: S108 - the path every program knows
+        ("the runner's temporary files", wipe.temporary(job.temp, job.folder, _WIPE)),
+    ):
+        if wiped and (wiped.files or wiped.left):
+            left = f"; {wiped.left} could not be removed ({wiped.why})" if wiped.left else ""
+            _say(f"Wiped {name}: {wiped.files} files, {gibibytes(wiped.size / (1 << 20))}{left}")
+
+
+def _use(job: Job) -> Told:
+    """What the sampler saw. It says nothing of a job that never had one: it was refused."""
+    stopped = sampling.stop(job.folder)
+    if stopped is None:
+        return Told(None, job.shared)
+    found = record.read(job.folder)
+    if found is None:
+        return Told(None, job.shared, why=stopped.why or "the sampler wrote nothing")
+    missing = this_host().clock() - found.ended
+    if not stopped.early or found.summary.ended or missing < 1:
+        return Told(found, job.shared)
+    return Told(found, job.shared, missing, f"the sampler was ended before it ({stopped.why})")
+
+
+def _ended(job: Job, root: Path) -> Iterator[str]:
+    """Ends the job's processes on GPUs, and says what it did and what is left."""
+    try:
+        before = within(_LOOK, lambda: _look(job, root))
+    except (NoAnswer, Broken):
+        before = None
+    pids = {int(pid): memory for pid, memory in before["processes"].items()} if before else {}
+    found = leftovers.find(pids, job.tracking, root)
+    yield from map(str, leftovers.end(found, root=root))
+    if before is None:
+        yield "the GPU driver does not answer; the next job's check will tell"
+    if before is None or job.shared or not before["in_use"]:
+        return
+    try:
+        after = within(_LOOK, lambda: _look(job, root))["in_use"]
+    except (NoAnswer, Broken):
+        return
+    for name, mebibytes in after:
+        yield f"{name}: {gibibytes(mebibytes)} of its memory is still in use, by what this runner cannot see or end"
+
+
+def _look(job: Job, root: Path) -> dict[str, Any]:
+    from paddock.gpu import detect
+
+    inventory = own(detect.inventory(processes=True, root=root), job)
+    held: dict[int, int | None] = {}
+    for process in (one for gpu in inventory.gpus for one in gpu.processes or ()):
+        before = held.get(process.pid)
+        held[process.pid] = process.memory if before is None else before + (process.memory or 0)
+    return {"processes": held, "in_use": list(in_use(inventory))}
+
+
+def _summarise(job: Job, text: str) -> None:
+    _say(log.group("GPU use of this job", text.splitlines()))
+    if job.summary is None:
+        return
+    try:
+        with open(job.summary, "a", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        _say(log.warning("Job summary", f"It cannot be written: {error}"))
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
