@@ -48,13 +48,14 @@ class Stack:
     """Gives problems with `config` their line in the file, and puts them in its order."""
 
 
-def load(root: Path, name: str, today: date | None = None) -> Stack:
+def load(root: Path, name: str, today: date | None = None, content: bytes | None = None) -> Stack:
     """Reads `Pulumi.<name>.yaml` in `root`, under what `Pulumi.yaml` configures for every stack.
 
-    `today` decides whether the Kubernetes version is still supported. Raises FleetError, naming file and line.
+    `today` decides whether the Kubernetes version is still supported. `content` is read in place of what the file
+    holds, to try a change before it is made. Raises FleetError, naming file and line.
     """
     path = _find(root, name)
-    document = _document(path)
+    document = _document(path) if content is None else Document(path.name, content)
     project_file = _document(root / "Pulumi.yaml")
     project = _project_name(root, project_file)
     raw, lenient = _configuration(document), _project_configuration(project_file, project)

@@ -1,0 +1,175 @@
+"""Sets and removes one key of a YAML text and leaves every other byte as it is."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from paddock.build.errors import BuildInputError
+from paddock.fleet.errors import dotted
+from paddock.fleet.go import resolve
+
+Path = tuple[str, ...]
+
+_ALIAS = "alias"
+_PLAIN = re.compile(r"[A-Za-z_][\w./-]*", re.ASCII)
+_STR = "tag:yaml.org,2002:str"
+_RESOLVER: Any = yaml.SafeLoader("")
+"""YAML 1.1, for which `on` is no text."""
+
+
+def put(text: str, path: Path, value: Any) -> str:
+    """The text with `value` at `path`; maps on the way that are missing are made, in the style of what is around.
+
+    Raises BuildInputError where the path meets an anchor or something that is no map.
+    """
+    tree = _Tree(text)
+    node, step = tree.root, 2
+    for at, name in enumerate(path):
+        found = _entry(tree.mapping(node, path[:at]), name)
+        if found is None:
+            return _insert(text, node, path[at:], value, step)
+        step = max(_column(found[1]) - _column(node), 0) or step
+        node = found[1]
+    tree.refuse_anchors(node, path)
+    start, end = node.start_mark.index, _end(node, text)
+    return text[:start] + (" " if start == end else "") + render(value) + text[end:]
+
+
+def drop(text: str, path: Path) -> str:
+    """The text without the key at `path`, which is there and is not the only one of its map."""
+    tree = _Tree(text)
+    node = tree.root
+    for at, name in enumerate(path[:-1]):
+        found = _entry(tree.mapping(node, path[:at]), name)
+        assert found, path  # noqa: S101 - the caller has read it there
+        node = found[1]
+    entries = tree.mapping(node, path[:-1]).value
+    index = next(number for number, (name, _) in enumerate(entries) if name.value == path[-1])
+    key, gone = entries[index]
+    tree.refuse_anchors(gone, path)
+    if not node.flow_style:
+        start = text.rfind("\n", 0, key.start_mark.index) + 1
+        return text[:start] + text[_line_end(text, _end(gone, text)) :]
+    if index + 1 < len(entries):
+        return text[: key.start_mark.index] + text[entries[index + 1][0].start_mark.index :]
+    return text[: _end(entries[index - 1][1], text)] + text[_end(gone, text) :]
+
+
+def render(value: Any) -> str:
+    """A value on one line, in flow style; text without quotes only where no YAML reader takes it for something else."""
+    match value:
+        case str():
+            return _text(value)
+        case Mapping():
+            return "{" + ", ".join(f"{_text(str(name))}: {render(item)}" for name, item in value.items()) + "}"
+        case Sequence():
+            return "[" + ", ".join(map(render, value)) + "]"
+        case _:
+            return json.dumps(value)
+
+
+class _Tree(yaml.SafeLoader):
+    """The nodes of a text with their places; an alias is a node of its own, where it stands."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._anchored: set[int] = set()
+        self.root: Any = self.get_single_node()
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> Any:
+        reader: Any = self
+        event: Any = reader.peek_event()
+        if self.check_event(yaml.AliasEvent):
+            reader.get_event()
+            return yaml.ScalarNode(_ALIAS, event.anchor, event.start_mark, event.end_mark)
+        node = super().compose_node(parent, index)
+        if event.anchor is not None:
+            self._anchored.add(id(node))
+        return node
+
+    def mapping(self, node: Any, path: Path) -> Any:
+        """The node as a map that may be changed."""
+        if id(node) in self._anchored or node.tag == _ALIAS:
+            raise _shared(path)
+        if not isinstance(node, yaml.MappingNode):
+            raise BuildInputError(f"{dotted(path)}: this is no map, so nothing can be set in it")
+        return node
+
+    def refuse_anchors(self, node: Any, path: Path) -> None:
+        if id(node) in self._anchored or node.tag == _ALIAS:
+            raise _shared(path)
+        for each in _children(node):
+            self.refuse_anchors(each, path)
+
+
+def _shared(path: Path) -> BuildInputError:
+    return BuildInputError(
+        f"{dotted(path)}: this is shared with other places by an anchor (&name, *name), so a change would reach them"
+        "\n    fix: write it out here"
+    )
+
+
+def _children(node: Any) -> list[Any]:
+    if isinstance(node, yaml.MappingNode):
+        return [each for pair in node.value for each in pair]
+    return list(node.value) if isinstance(node, yaml.SequenceNode) else []
+
+
+def _entry(node: Any, name: str) -> tuple[Any, Any] | None:
+    return next((pair for pair in node.value if isinstance(pair[0], yaml.ScalarNode) and pair[0].value == name), None)
+
+
+def _end(node: Any, text: str) -> int:
+    """Where the last character of a value is followed by something else: a block's own mark is at the next token."""
+    children = _children(node)
+    if children and not node.flow_style:
+        return _end(children[-1], text)
+    start: int = node.start_mark.index
+    return start + len(text[start : node.end_mark.index].rstrip())
+
+
+def _line_end(text: str, index: int) -> int:
+    """Behind the line break of the line that holds `index`."""
+    found = text.find("\n", index)
+    return len(text) if found < 0 else found + 1
+
+
+def _column(node: Any) -> int:
+    """Spaces before the entries of a block; 0 where there are none."""
+    column: int = node.start_mark.column
+    return column if _children(node) and not node.flow_style else 0
+
+
+def _insert(text: str, node: Any, path: Path, value: Any, step: int) -> str:
+    """A new last entry of the map `node`: `path` below it, each map `step` spaces deeper, with the value at its end."""
+    if node.flow_style:
+        nested = value
+        for name in reversed(path[1:]):
+            nested = {name: nested}
+        at = _end(node.value[-1][1], text) if node.value else node.start_mark.index + 1
+        return f"{text[:at]}{', ' if node.value else ''}{_text(path[0])}: {render(nested)}{text[at:]}"
+    column = _column(node)
+    at = _behind_comments(text, _line_end(text, _end(node, text)), column)
+    newline = "\r\n" if "\r\n" in text[:at] else "\n"
+    lines = [f"{' ' * (column + step * depth)}{_text(name)}:" for depth, name in enumerate(path)]
+    added = newline.join(lines) + f" {render(value)}"
+    return text[:at] + (added + newline if text[:at].endswith("\n") else newline + added) + text[at:]
+
+
+def _behind_comments(text: str, at: int, column: int) -> int:
+    """Past the comments below the last entry that are indented deeper than the map: they are of what is above."""
+    while found := re.compile(rf" {{{column + 1},}}#.*(\n|$)").match(text, at):
+        at = found.end()
+    return at
+
+
+def _text(value: str) -> str:
+    plain = _PLAIN.fullmatch(value) and resolve(value) == value
+    if plain and _RESOLVER.resolve(yaml.ScalarNode, value, (True, False)) == _STR:
+        return value
+    return json.dumps(value, ensure_ascii=False)
