@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# The user of the jobs, and what they and the runner need from the distribution, among it a Python for Paddock.
+set -euo pipefail
+export DEBIAN_FRONTEND=noninteractive
+
+# Numbers and groups as in GitHub's image, before any package can take them.
+getent group docker > /dev/null || groupadd --gid 123 docker
+useradd --uid 1001 --user-group --groups docker --create-home --shell /bin/bash runner
+install --directory --owner runner --group runner /home/runner/.cache /home/runner/.cache/ccache
+
+# As Debian's and Ubuntu's own small images do it.
+cat > /etc/dpkg/dpkg.cfg.d/without-documents << 'END'
+path-exclude /usr/share/doc/*
+path-include /usr/share/doc/*/copyright
+path-exclude /usr/share/info/*
+path-exclude /usr/share/locale/*/LC_MESSAGES/*
+path-exclude /usr/share/man/*
+END
+
+get() { apt-get install --yes --no-install-recommends "$@"; }
+
+apt-get update
+get build-essential ca-certificates ccache cmake curl git git-lfs jq ninja-build openssh-client sudo unzip xz-utils zstd \
+  python3 python3-dev python3-numpy python3-pip python3-typing-extensions python3-venv python3-yaml
+# Of the runner, which is a .NET program. ICU has another name in every release.
+get libkrb5-3 zlib1g '?name(^libicu[0-9]+$)'
+
+# Workflows written for GitHub's runners install packages in their steps.
+cat > /etc/sudoers.d/runner << 'END'
+Defaults env_keep += "DEBIAN_FRONTEND"
+runner ALL=(ALL:ALL) NOPASSWD:ALL
+END
+chmod 0440 /etc/sudoers.d/runner
+
+new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; }
+
+if ! new_enough python3; then
+  for python in python3.13 python3.12 python3.11; do
+    if apt-cache show "$python-venv" > /dev/null 2>&1; then
+      get "$python" "$python-venv"
+      break
+    fi
+  done
+  if ! new_enough "$python" 2> /dev/null; then
+    # shellcheck source=/dev/null
+    . /etc/os-release
+    echo "paddock: ${PRETTY_NAME:-this base} has no Python 3.11 or newer; choose another base" >&2
+    exit 1
+  fi
+fi
+
+rm -rf /var/log/apt /var/log/dpkg.log /var/log/alternatives.log /var/cache/ldconfig/aux-cache

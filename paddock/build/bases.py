@@ -1,0 +1,78 @@
+"""What an image is built on: NVIDIA's images of one CUDA and Ubuntu, or any image that a user names."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Protocol
+
+from infra.versions import CUDA_BASES
+from paddock import catalog
+from paddock.build.docker import Local
+from paddock.build.errors import BuildInputError
+
+DEFAULT_CUDA = "12.8"
+"""Every driver of the fleet's machine images runs it, and it compiles for every GPU from Maxwell to Blackwell."""
+DEFAULT_UBUNTU = "22.04"
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    image: str
+    identity: str
+    """Digest, or the engine's id of an image that came from no registry: what is really built on."""
+    cuda: str | None
+    """Minor (`12.8`) of the toolkit inside; None where there is none."""
+
+
+class Store(Protocol):
+    """As much of the engine as knows images."""
+
+    def image(self, reference: str) -> Local | None: ...
+    def pull(self, reference: str) -> None: ...
+
+
+def published(cuda: str, ubuntu: str) -> Base:
+    """NVIDIA's image with compiler and cuDNN, by digest. Raises BuildInputError, naming what there is."""
+    try:
+        minor = catalog.cuda_toolkit(cuda).version
+    except catalog.UnknownCuda as unknown:
+        known = list(catalog.cuda_toolkits())
+        near = f"did you mean {unknown.suggestions[0]}?" if unknown.suggestions else "choose one of these"
+        raise BuildInputError(
+            f"there is no CUDA {cuda}\n    expected: one of {', '.join(known)}\n    fix: {near}"
+        ) from None
+    try:
+        image = CUDA_BASES[minor, ubuntu]
+    except KeyError:
+        pairs = ", ".join(f"CUDA {has} on {on}" for has, on in CUDA_BASES)
+        raise BuildInputError(
+            f"no base image has CUDA {minor} on Ubuntu {ubuntu}\n    expected: {pairs}"
+            f"\n    fix: {_nearest(minor, ubuntu)}, or --base with an image of yours"
+        ) from None
+    return Base(image, image.partition("@")[2], minor)
+
+
+def given(store: Store, image: str) -> Base:
+    """An image that a user names, pulled where the engine has none of that name. Raises BuildError."""
+    if store.image(image) is None:
+        store.pull(image)
+    found = store.image(image)
+    if found is None:
+        raise BuildInputError(
+            f"the engine has no {image}, although it pulled it\n    expected: an image for one platform"
+            "\n    fix: name it with its registry and tag, as docker image ls shows it"
+        )
+    identity = found.digests[0].partition("@")[2] if found.digests else found.id
+    stated = found.environment.get("CUDA_VERSION") or found.environment.get("NV_CUDA_LIB_VERSION") or ""
+    cuda = re.match(r"\d+\.\d+", stated)
+    return Base(image, identity, cuda[0] if cuda else None)
+
+
+def _nearest(cuda: str, ubuntu: str) -> str:
+    if others := [on for has, on in CUDA_BASES if has == cuda]:
+        return f"--ubuntu {(get_close_matches(ubuntu, others, 1, 0) or others)[0]}"
+    on_this = [has for has, on in CUDA_BASES if on == ubuntu]
+    newest = max(on_this or [has for has, _ in CUDA_BASES], key=catalog.version)
+    return f"--cuda {newest}" + ("" if on_this else f" --ubuntu {DEFAULT_UBUNTU}")

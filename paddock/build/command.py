@@ -1,0 +1,239 @@
+"""What `inv build-runner`, `inv build-image` and `inv push-runner` do, without Invoke."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ParamSpec, TypedDict, Unpack
+
+from paddock.build import bases, deliver, recipe, runner, size
+from paddock.build.docker import Built, Docker, Progress
+from paddock.build.errors import BuildInputError
+from paddock.build.pin import pin
+from paddock.build.recipe import Prepared
+from paddock.fleet import Stack, load
+
+_Given = ParamSpec("_Given")
+
+
+class Flags(TypedDict, total=False):
+    """Of all three commands, each as if it were not there when it is None, False or empty."""
+
+    cuda: str | None
+    ubuntu: str | None
+    base: str | None
+    """Any image of the Debian family, in place of NVIDIA's with `cuda` on `ubuntu`."""
+    platform: str | None
+    """linux/amd64 or linux/arm64; by default this machine's."""
+    push: bool
+    registry: str | None
+    """HOST[/PREFIX]; by default the fleet's, in the account of the AWS credentials."""
+    stack: str | None
+    """Whose registry and CUDA are the defaults."""
+    pin: str | None
+    """The stack whose runners shall use the image: pushes, then writes its digest there."""
+    no_cache: bool
+    progress: str
+    """auto, plain or quiet."""
+    build_args: Sequence[str]
+    """NAME=VALUE for arguments of the Dockerfile."""
+    as_json: bool
+
+
+def _told(command: Callable[_Given, None]) -> Callable[_Given, None]:
+    """With `as_json` what fails is JSON too: `{"error": ...}`, beside the sentence that a user reads."""
+
+    @functools.wraps(command)
+    def run(*given: _Given.args, **named: _Given.kwargs) -> None:
+        try:
+            command(*given, **named)
+        except Exception as error:
+            if named.get("as_json") and not isinstance(error, OSError):
+                _print({"error": str(error)})
+            raise
+
+    return run
+
+
+@_told
+def build_runner(root: Path, **flags: Unpack[Flags]) -> None:
+    """Builds the runner image unless this content was built before; pushes and pins when asked. Raises BuildError."""
+    _deliver(_Wish(root, runner.NAME, **flags))
+
+
+@_told
+def build_image(root: Path, name: str, **flags: Unpack[Flags]) -> None:
+    """The same for the image of any folder in `images/`. Raises BuildError."""
+    _deliver(_Wish(root, name, **flags))
+
+
+@_told
+def push_runner(root: Path, **flags: Unpack[Flags]) -> None:
+    """Pushes the runner image that was built of this content, and pins it when asked. Raises BuildError."""
+    _deliver(_Wish(root, runner.NAME, build=False, **flags))
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    root: Path
+    name: str
+    cuda: str | None = None
+    ubuntu: str | None = None
+    base: str | None = None
+    platform: str | None = None
+    push: bool = False
+    registry: str | None = None
+    stack: str | None = None
+    pin: str | None = None
+    no_cache: bool = False
+    progress: str = "auto"
+    build_args: Sequence[str] = ()
+    as_json: bool = False
+    build: bool = True
+
+    @property
+    def pushes(self) -> bool:
+        return self.push or bool(self.pin) or not self.build
+
+
+def _deliver(wish: _Wish) -> None:
+    # What can be wrong with the wish is said before anything is downloaded or built.
+    progress = _check(wish)
+    architecture = recipe.architecture(wish.platform)
+    stack = load(wish.root, str(wish.stack or wish.pin)) if wish.stack or wish.pin else None
+    to_pin = load(wish.root, wish.pin) if wish.pin else None
+    named = None if wish.base else bases.published(_cuda(wish, to_pin or stack), wish.ubuntu or bases.DEFAULT_UBUNTU)
+    docker = Docker.find(os.environ)
+    registry = _registry(wish, stack, docker) if wish.pushes else None
+    base = named or bases.given(docker, str(wish.base))
+
+    with tempfile.TemporaryDirectory(prefix="paddock-build-") as folder:
+        scratch = Path(folder)
+        if wish.name == runner.NAME:
+            plan = runner.make(wish.root, base, architecture, wish.build_args)
+            parts = runner.parts(wish.root, architecture, scratch)
+        else:
+            plan = recipe.plain(wish.root, wish.name, base, architecture, wish.build_args)
+            parts = {".": recipe.folder(wish.root, wish.name)}
+        prepared = recipe.prepare(plan, parts, scratch / "context")
+        target = prepared.remote(registry) if registry else None
+        digest = deliver.find(docker, prepared, target, no_cache=wish.no_cache) if target else None
+        found, built = digest is not None, None
+        if not found and wish.build:
+            built = deliver.build(
+                docker,
+                prepared,
+                labels=recipe.labels(prepared, wish.root),
+                platform=wish.platform,
+                no_cache=wish.no_cache,
+                cache_from=[stack.fleet.images.runner] if stack and stack.fleet.images.runner else [],
+                progress=progress,
+                verify=functools.partial(runner.verify, docker, base=base) if wish.name == runner.NAME else _nothing,
+            )
+        if target and not found:
+            digest = deliver.push(docker, prepared, target, progress)
+    if to_pin:
+        _pin(to_pin, f"{target}@{digest}", prepared)
+    _report(wish, docker, prepared, f"{target}@{digest}" if target else prepared.local, built, found=found)
+
+
+def _check(wish: _Wish) -> Progress:
+    """Raises BuildInputError for flags that are no sense together."""
+    recipe.folder(wish.root, wish.name)
+    if wish.base and (wish.cuda or wish.ubuntu):
+        given = "--cuda" if wish.cuda else "--ubuntu"
+        raise BuildInputError(
+            f"{given} and --base exclude each other\n    expected: one of them; a base brings its own CUDA and system"
+            f"\n    fix: leave {given} or --base out"
+        )
+    if wish.pin and wish.name != runner.NAME:
+        raise BuildInputError(
+            f"{wish.name} cannot be pinned: a stack names the image of its runners alone"
+            f"\n    expected: --pin with {runner.NAME}\n    fix: leave --pin out"
+        )
+    if wish.registry and not wish.pushes:
+        raise BuildInputError(
+            "--registry says where to push, and nothing is to be pushed\n    expected: --push\n    fix: add --push"
+        )
+    if wish.pushes and not (wish.registry or wish.stack or wish.pin):
+        raise BuildInputError(
+            "there is nowhere to push to\n    expected: a registry, or a stack that has one"
+            "\n    fix: --registry HOST/PREFIX, or --stack dev"
+        )
+    match wish.progress:
+        case "auto" | "plain" | "quiet":
+            return "quiet" if wish.as_json else wish.progress
+        case _:
+            raise BuildInputError(
+                f"--progress {wish.progress} is not known\n    expected: auto, plain or quiet\n    fix: leave it out"
+            )
+
+
+def _cuda(wish: _Wish, stack: Stack | None) -> str:
+    return wish.cuda or (stack and stack.fleet.images.cuda) or bases.DEFAULT_CUDA
+
+
+def _registry(wish: _Wish, stack: Stack | None, docker: Docker) -> str:
+    """HOST[/PREFIX] to push to, logged in where it is ECR."""
+    from paddock.build import ecr
+
+    if wish.registry:
+        registry = wish.registry.removeprefix("https://").rstrip("/")
+    else:
+        assert stack is not None  # noqa: S101 - _check
+        registry = f"{ecr.account_registry(stack.fleet.region)}/{stack.fleet.name}"
+    host = registry.partition("/")[0]
+    if ecr.is_ecr(host):
+        ecr.login(docker, host)
+    return registry
+
+
+def _pin(stack: Stack, image: str, prepared: Prepared) -> None:
+    changes: dict[tuple[str, ...], Any] = {("images", "runner"): image}
+    if prepared.recipe.base.cuda != stack.fleet.images.cuda:
+        changes["images", "cuda"] = prepared.recipe.base.cuda
+    pin(stack.path, changes)
+
+
+def _nothing(image: str) -> None:
+    """There are no checks of an image that only its own folder knows."""
+
+
+def _report(wish: _Wish, docker: Docker, prepared: Prepared, image: str, built: Built | None, *, found: bool) -> None:
+    local = docker.image(prepared.local)
+    layers = docker.layers(prepared.local) if local else ()
+    if wish.as_json:
+        _print(
+            {
+                "image": image,
+                "content": prepared.content,
+                "cuda": prepared.recipe.base.cuda,
+                "base": prepared.recipe.base.image,
+                "platform": f"linux/{prepared.recipe.architecture}",
+                "built": {"seconds": built.seconds, "steps": built.steps, "cached": built.cached} if built else None,
+                "pushed": wish.pushes and not found,
+                "pinned": wish.pin,
+                "size_bytes": local.size_bytes if local else None,
+                "layers": [{"size_bytes": each.size_bytes, "made_by": size.made_by(each)} for each in layers],
+            }
+        )
+        return
+    how = f"{built.steps} steps, {built.cached} of them cached, {built.seconds:.1f} s" if built else "before: unchanged"
+    lines = [f"image   {image}", f"built   {how}"]
+    if wish.pushes:
+        lines.append(f"pushed  {'before: the registry has it' if found else 'now'}")
+    if wish.pin:
+        lines.append(f"pinned  Pulumi.{wish.pin}.yaml")
+    if local:
+        lines += [f"size    {size.shown(local.size_bytes)} unpacked", *size.lines(layers)]
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+def _print(document: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(document, indent=2) + "\n")

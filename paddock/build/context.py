@@ -1,0 +1,76 @@
+"""The build context: the files of an image's folder and what is gathered for them, and the hash that names both."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from paddock.build.errors import BuildInputError
+
+_LEFT_OUT = ("__pycache__", ".*", "*.pyc", "*~")
+_EPOCH = 315532800
+"""1980, the first date that a zip can hold: layers carry the dates of files, so all machines give them one."""
+
+
+def stage(parts: Mapping[str, Path], into: Path) -> None:
+    """Copies files and folders to their paths below `into` ("." is `into` itself), the later ones over the earlier.
+
+    Modes become 0644 or 0755 and dates the same everywhere, so that neither a umask nor a checkout shows in a layer.
+    Raises BuildInputError for what is missing and for what is no plain file.
+    """
+    for path, source in parts.items():
+        target = into / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(
+                source, target, symlinks=True, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*_LEFT_OUT)
+            )
+        elif source.exists():
+            shutil.copyfile(source, target)
+            shutil.copymode(source, target)
+        else:
+            raise BuildInputError(
+                f"{source} is missing\n    expected: a file or folder that the image is made of"
+                "\n    fix: git checkout brings back what belongs to the project"
+            )
+    for each in sorted(into.rglob("*"), reverse=True):
+        if each.is_symlink() or not (each.is_file() or each.is_dir()):
+            raise BuildInputError(
+                f"{each.relative_to(into)} of the build context is a link or a device\n    expected: plain files and"
+                " folders\n    fix: put the file itself there"
+            )
+        each.chmod(0o755 if each.is_dir() or _is_executable(each) else 0o644)
+        os.utime(each, (_EPOCH, _EPOCH))
+
+
+def content(context: Path, facts: Mapping[str, str]) -> str:
+    """The sha256 of a staged context and of `facts` (arguments, base, platform): equal trees give equal hashes.
+
+    Of a wheel the members count: the bytes of a zip depend on the compressor that the machine has.
+    """
+    whole = hashlib.sha256()
+    for name, executable, data in _files(context):
+        whole.update(f"{name}\0{executable:d}\0{hashlib.sha256(data).hexdigest()}\n".encode())
+    for key, value in sorted(facts.items()):
+        whole.update(f"{key}={value}\n".encode())
+    return whole.hexdigest()
+
+
+def _files(context: Path) -> Iterator[tuple[str, bool, bytes]]:
+    for path in sorted(each for each in context.rglob("*") if each.is_file()):
+        name = path.relative_to(context).as_posix()
+        if path.suffix == ".whl":
+            with zipfile.ZipFile(path) as wheel:
+                for member in sorted(wheel.infolist(), key=lambda each: each.filename):
+                    executable = bool(member.external_attr >> 16 & 0o100)
+                    yield f"{name}/{member.filename}", executable, wheel.read(member)
+        else:
+            yield name, _is_executable(path), path.read_bytes()
+
+
+def _is_executable(path: Path) -> bool:
+    return bool(path.stat().st_mode & 0o100)

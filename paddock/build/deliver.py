@@ -1,0 +1,63 @@
+"""From a recipe to an image that a fleet can use: built once for one content, looked at, and pushed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from paddock.build.docker import Built, Docker, Progress
+from paddock.build.errors import BuildInputError
+from paddock.build.recipe import Prepared
+
+
+def build(
+    docker: Docker,
+    prepared: Prepared,
+    *,
+    labels: Mapping[str, str],
+    platform: str | None,
+    no_cache: bool,
+    cache_from: Sequence[str],
+    progress: Progress,
+    verify: Callable[[str], None],
+) -> Built | None:
+    """Builds the image where the engine has none of its content; None where it has. Raises BuildError."""
+    if not no_cache and docker.image(prepared.local) is not None:
+        return None
+    made = docker.build(
+        prepared.context,
+        tags=(),
+        args=prepared.recipe.args,
+        labels=labels,
+        platform=platform,
+        no_cache=no_cache,
+        # Inline, not mode=max: that wants a second tag which moves, and the tags of our registry never do.
+        cache_from=cache_from,
+        progress=progress,
+    )
+    verify(made.image)
+    # Named only now: what has the name is what is pushed.
+    docker.tag(made.image, prepared.local)
+    return made
+
+
+def find(docker: Docker, prepared: Prepared, target: str, *, no_cache: bool) -> str | None:
+    """The digest under which the registry has this very content; None where it has not. Raises BuildError."""
+    digest = docker.remote_digest(target)
+    if digest and no_cache:
+        raise BuildInputError(
+            f"{target} is in the registry, and a tag stands for one content for ever\n    expected: other content"
+            f"\n    fix: for newer packages, put today into PACKAGES_AS_OF of images/{prepared.recipe.name}/Dockerfile"
+        )
+    return digest
+
+
+def push(docker: Docker, prepared: Prepared, target: str, progress: Progress) -> str:
+    """Pushes what was built on this machine; the digest. Raises BuildError."""
+    if docker.image(prepared.local) is None:
+        raise BuildInputError(
+            f"images/{prepared.recipe.name} as it is now was not built on this machine ({prepared.local})"
+            "\n    expected: a build of these files with the same flags"
+            f"\n    fix: ./inv build-image {prepared.recipe.name}, then push again"
+        )
+    docker.tag(prepared.local, target)
+    return docker.push(target, progress=progress)

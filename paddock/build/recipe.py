@@ -1,0 +1,146 @@
+"""What an image is made of, decided before any engine is asked: its context, arguments, name and labels."""
+
+from __future__ import annotations
+
+import platform as machine
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Literal
+
+from paddock.build import context
+from paddock.build.bases import Base
+from paddock.build.errors import BuildInputError
+
+Architecture = Literal["amd64", "arm64"]
+_NAMES: Mapping[str, Architecture] = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
+
+IMAGES = "images"
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    name: str
+    """Of its folder in `images/`, and of its repository."""
+    base: Base
+    architecture: Architecture
+    version: str
+    """What its tag starts with."""
+    args: Mapping[str, str]
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A recipe with the context that it is built from, staged."""
+
+    recipe: Recipe
+    context: Path
+    content: str
+    """sha256 of all that decides what is in the image."""
+
+    @property
+    def tag(self) -> str:
+        return f"{self.recipe.version}-{self.content[:12]}"
+
+    @property
+    def local(self) -> str:
+        """Its name in the engine of this machine."""
+        return f"paddock/{self.recipe.name}:{self.tag}"
+
+    def remote(self, registry: str) -> str:
+        return f"{registry}/{self.recipe.name}:{self.tag}"
+
+
+def plain(root: Path, name: str, base: Base, architecture: Architecture, given: Sequence[str] = ()) -> Recipe:
+    """Of an image that is made of nothing but its folder. Raises BuildInputError."""
+    known = {"BASE": base.image, "CUDA": base.cuda or ""}
+    args = arguments(folder(root, name) / "Dockerfile", known, given)
+    return Recipe(name, base, architecture, base.cuda or "nocuda", args, labels={})
+
+
+def folder(root: Path, name: str) -> Path:
+    """The folder of an image. Raises BuildInputError, naming those that there are."""
+    found = root / IMAGES / name
+    if "/" not in name and (found / "Dockerfile").is_file():
+        return found
+    known = sorted(each.parent.name for each in (root / IMAGES).glob("*/Dockerfile"))
+    near = get_close_matches(name, known, 1)
+    raise BuildInputError(
+        f"there is no image {name or '(no name)'}\n    expected: one of {', '.join(known) or 'images/, which is empty'}"
+        f"\n    fix: {f'did you mean {near[0]}?' if near else 'build-image NAME, or a folder with a Dockerfile'}"
+    )
+
+
+def architecture(platform: str | None) -> Architecture:
+    """Of `linux/arm64`, or of this machine. Raises BuildInputError."""
+    wanted = machine.machine().lower() if platform is None else platform.removeprefix("linux/")
+    if wanted not in _NAMES or (platform is not None and not platform.startswith("linux/")):
+        raise BuildInputError(
+            f"images are not built for {platform or wanted}\n    expected: linux/amd64 or linux/arm64"
+            "\n    fix: --platform linux/amd64"
+        )
+    return _NAMES[wanted]
+
+
+def arguments(dockerfile: Path, known: Mapping[str, str], given: Sequence[str]) -> dict[str, str]:
+    """Of `known` what the Dockerfile declares, under what a user gives as NAME=VALUE. Raises BuildInputError."""
+    declared = dict.fromkeys(re.findall(r"^ARG (\w+)", dockerfile.read_text(encoding="utf-8"), re.MULTILINE))
+    chosen = {name: known[name] for name in declared if name in known}
+    for word in given:
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise BuildInputError(
+                f"--build-arg {word} gives no value\n    expected: NAME=VALUE\n    fix: --build-arg {name}=VALUE"
+            )
+        if name not in declared:
+            near = get_close_matches(name, declared, 1)
+            raise BuildInputError(
+                f"the image has no argument {name}\n    expected: one of {', '.join(declared)}"
+                f"\n    fix: {f'did you mean {near[0]}?' if near else 'leave it out'}"
+            )
+        chosen[name] = value
+    return chosen
+
+
+def prepare(recipe: Recipe, parts: Mapping[str, Path], into: Path) -> Prepared:
+    """Stages the context in `into` and names what will be built from it."""
+    context.stage(parts, into)
+    facts = {
+        **{f"argument {name}": value for name, value in recipe.args.items()},
+        "base": recipe.base.identity,
+        "platform": f"linux/{recipe.architecture}",
+    }
+    return Prepared(recipe, into, context.content(into, facts))
+
+
+def labels(prepared: Prepared, root: Path) -> dict[str, str]:
+    """What the image says of itself, in the names of the Open Container Initiative and ours."""
+    recipe = prepared.recipe
+    revision, source = _git(root, "rev-parse", "HEAD"), _git(root, "config", "--get", "remote.origin.url")
+    # Each is given, also without a value: the base's own would show through.
+    return {
+        "org.opencontainers.image.title": recipe.name,
+        "org.opencontainers.image.version": prepared.tag,
+        "org.opencontainers.image.created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "org.opencontainers.image.revision": revision,
+        "org.opencontainers.image.source": re.sub(r"//[^/@]*@", "//", source),
+        "org.opencontainers.image.base.name": recipe.base.image.partition("@")[0],
+        "org.opencontainers.image.base.digest": recipe.base.identity,
+        "dev.paddock.content": prepared.content,
+        "dev.paddock.cuda": recipe.base.cuda or "",
+        **recipe.labels,
+    }
+
+
+def _git(root: Path, *words: str) -> str:
+    """What git says; empty where there is no git or no repository."""
+    try:
+        done = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    return done.stdout.strip() if not done.returncode else ""
