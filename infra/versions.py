@@ -10,7 +10,8 @@ ACTIONS_RUNNER_DIGEST = "sha256:4ffadc0002b2581327e06101fc8c06cd189232baf79fe561
 """GitHub stops serving a runner about 30 days after the release of its successor.
 
 The digest is the index (amd64, arm64) of ghcr.io/actions/actions-runner with that tag, as five public repositories
-pin it (read 2026-11-21; none knew a newer release, the youngest of them is of 2026-10-10).
+pin it (read 2026-11-21; none knew a newer release, the youngest of them is of 2026-10-10). Container hooks come from
+that image: k8s 0.7.0 and k8s-novolume 0.8.1, for whose own archives no two sources state a sum.
 """
 
 ACTIONS_RUNNER_SHA256 = {
@@ -24,18 +25,6 @@ ACTIONS_RUNNER_SHA256 = {
 x64: more than five public repositories check their download against it, one says that release notes and API agree;
 arm64: three do (read 2026-11-21).
 """
-
-RUNNER_CONTAINER_HOOKS = "0.7.0"
-RUNNER_CONTAINER_HOOKS_SHA256: str | None = None
-"""Of actions-runner-hooks-k8s-<version>.zip, in GitHub's image at /home/runner/k8s; None: no source states the sum.
-
-The version follows images/Dockerfile of actions/runner (read at its commit of 2026-08-17), not the newest release, so
-Renovate leaves it. The files themselves are in GitHub's image, which ACTIONS_RUNNER_DIGEST proves.
-"""
-
-RUNNER_CONTAINER_HOOKS_NOVOLUME = "0.8.1"
-RUNNER_CONTAINER_HOOKS_NOVOLUME_SHA256: str | None = None
-"""The same for /home/runner/k8s-novolume; one public repository alone states a sum, which proves nothing."""
 
 # renovate: datasource=helm depName=nvidia-device-plugin registryUrl=https://nvidia.github.io/k8s-device-plugin
 NVIDIA_DEVICE_PLUGIN = "0.20.0"
@@ -96,10 +85,7 @@ CUDA_BASES: dict[tuple[str, str], str] = {
 }
 """Base of a runner image by CUDA minor and Ubuntu: those that EKS's NVIDIA drivers run (R580 speaks CUDA 13.0).
 
-Digests as public Dockerfiles pin them (read 2026-11-21), two or more that agree except in CUDA_BASES_READ_ONCE. What is
-pulled by digest from NVIDIA's repository is NVIDIA's; whether it is this tag, the version in the image says. NVIDIA has
-no 12.4 on Ubuntu 24.04.
+Digests as public Dockerfiles pin them (read 2026-11-21), two or more that agree; those of 12.6, 12.9 and 13.0 on Ubuntu
+22.04 one alone, so they may hold linux/amd64 alone. What is pulled by digest from NVIDIA's repository is NVIDIA's, and
+the build looks at the CUDA version inside. NVIDIA has no 12.4 on Ubuntu 24.04.
 """
-
-CUDA_BASES_READ_ONCE = frozenset({("12.6", "22.04"), ("12.9", "22.04"), ("13.0", "22.04")})
-"""Bases whose digest one repository alone names; it may be the image of one platform (linux/amd64) alone."""

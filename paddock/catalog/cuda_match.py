@@ -17,6 +17,7 @@ from paddock.catalog import CudaToolkit, Gpu, UnknownCuda, version
 Outcome = Literal["ok", "minor-version", "needs-compat", "impossible", "unknown"]
 
 _TAGS = (
+    re.compile(r"^(1[0-9]\.\d{1,2}(?:\.\d{1,2})?)-runner\d"),
     re.compile(r"(?:^|[^a-z0-9])cuda-?(\d{2}\.\d{1,2}(?:\.\d{1,2})?)(?![\d.]*\d)"),
     re.compile(r"(?:^|[^a-z0-9])cu(1[0-9])(\d)(?![0-9])"),
 )
@@ -34,17 +35,17 @@ class Match:
 
 
 def tag_cuda(image: str) -> str | None:
-    """The CUDA version that an image's tag states: `cuda12.8`, `cu128`, or the tag of an image called cuda.
+    """The CUDA version that an image's tag states: `cuda12.8`, `cu128`, `12.8-runner2.338.0-<hash>` as this project's
+    images have it, or the tag of an image called cuda.
 
     None when the tag does not say. A number alone is the version of whatever the image is.
     """
     repository, _, tag = image.split("@")[0].rpartition(":")
     if not repository or "/" in tag:
         return None
-    if found := _TAGS[0].search(tag):
-        return found[1]
-    if found := _TAGS[1].search(tag):
-        return f"{found[1]}.{found[2]}"
+    for form in _TAGS:
+        if found := form.search(tag):
+            return ".".join(found.groups())
     nvidia = _NVIDIA.match(tag) if repository.split("/")[-1] == "cuda" else None
     return nvidia[1] if nvidia else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import date
 from functools import cache
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
 RUNNER_GRACE_DAYS = 30
 """GitHub gives jobs to a runner for about so many days after its successor is released."""
+
+_TAG = re.compile(r"-runner(\d+\.\d+\.\d+)-[0-9a-f]+$")
+_OWN = re.compile(r"(?:^|/)actions-runner:v?(\d+\.\d+\.\d+)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,13 @@ def runner_releases() -> Mapping[str, date]:
     return MappingProxyType(
         {row["version"]: _data.day(row["released"]) for row in _data.rows("github.json", "runners")}
     )
+
+
+def tag_runner(image: str) -> str | None:
+    """The version of actions/runner that an image's tag states: `...-runner2.338.0-<hash>`, or GitHub's own image."""
+    name = image.partition("@")[0]
+    found = _TAG.search(name) or _OWN.search(name)
+    return found[1] if found else None
 
 
 def runner_successor(version: str) -> tuple[str, date] | None:

@@ -7,26 +7,18 @@ neither the stack nor the catalogue states makes the verdict unknown.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import date
 
 from paddock import catalog
 from paddock.catalog import version
-from paddock.catalog.cuda_match import best_toolkit, on_driver, on_gpu, tag_cuda
+from paddock.catalog.cuda_match import best_toolkit, on_driver, on_gpu
 from paddock.fleet import Fleet
-from paddock.fleet.pool import Bottlerocket, Custom, EksManaged
+from paddock.fleet.pool import EksManaged
+from paddock.fleet.stated import driver, image_cuda
 from paddock.plan import lifecycle
 from paddock.plan.verdict import Verdict, findings
 
-__all__ = ["Stated", "Verdict", "check", "driver", "findings", "image_cuda"]
-
-
-@dataclass(frozen=True, slots=True)
-class Stated:
-    """A version and where it was read; None when nobody says, with the reason in `where`."""
-
-    version: str | None
-    where: str
+__all__ = ["Verdict", "check", "findings"]
 
 
 def check(fleet: Fleet, today: date) -> tuple[Verdict, ...]:
@@ -46,37 +38,6 @@ def check(fleet: Fleet, today: date) -> tuple[Verdict, ...]:
     if fleet.holds("runners"):
         found += lifecycle.controller(fleet, today)
     return tuple(found)
-
-
-def image_cuda(fleet: Fleet, runner: str) -> Stated:
-    """CUDA toolkit of the image a runner's jobs start in."""
-    own, shared = fleet.runners[runner].image, fleet.images.runner
-    if fleet.images.cuda and (own is None or own == shared):
-        return Stated(fleet.images.cuda, "images.cuda")
-    image, key = (own, f"runners.{runner}.image") if own else (shared, "images.runner")
-    if image is None:
-        return Stated(None, "GitHub's own runner image brings no CUDA: jobs bring it themselves")
-    found = tag_cuda(image)
-    return Stated(found, f"tag of {key}" if found else f"{key} does not state it")
-
-
-def driver(fleet: Fleet, pool: str) -> Stated:
-    """NVIDIA driver on a pool's nodes, of its image."""
-    if not fleet.owns_nodes:
-        return Stated(None, "the nodes are there already")
-    match fleet.ami(fleet.pools[pool]):
-        case Custom(driver=driver):
-            return Stated(driver, f"pools.{pool}.ami.driver")
-        case EksManaged(release=release):
-            wanted, os = release, "al2023"
-        case Bottlerocket(bottlerocket=release):
-            wanted, os = release.split("-")[0], "bottlerocket"
-        case _:
-            return Stated(None, "the catalogue has no image for this Kubernetes")
-    for ami in catalog.eks_amis():
-        if ami.os == os and ami.release == wanted and ami.kubernetes == fleet.cluster.version:
-            return Stated(ami.driver, f"image {wanted}")
-    return Stated(None, f"the catalogue does not hold the image {wanted}")
 
 
 def _runner(fleet: Fleet, name: str) -> Iterator[Verdict]:

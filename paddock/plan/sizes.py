@@ -10,7 +10,7 @@ from paddock.fleet import Fleet
 from paddock.fleet.capacity import Share, available, default_share, runner_request
 from paddock.fleet.nodes import capacities
 from paddock.fleet.pool import GpuPool, Mig
-from paddock.plan import compatibility
+from paddock.fleet.stated import driver
 from paddock.plan.cost_nodes import instance_price, root_volume
 from paddock.plan.money import Money, total
 
@@ -74,7 +74,7 @@ def candidates(fleet: Fleet, runner: str) -> tuple[InstanceType, ...]:
 
 def drives(fleet: Fleet, pool: str, instance: InstanceType) -> bool:
     """Whether the driver of the pool's image drives an instance type; an unknown driver might."""
-    has = compatibility.driver(fleet, pool).version
+    has = driver(fleet, pool).version
     branch = catalog.driver_branch(has) if has else None
     if branch is None:
         return True

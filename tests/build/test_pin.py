@@ -100,7 +100,8 @@ def test_an_ami_goes_into_braces_and_below_a_block(file: Path) -> None:
 
 
 def test_an_ami_in_a_block_keeps_its_comments(file: Path) -> None:
-    old = '        ami:\n          custom: ami-0  # tested on Monday\n          driver: "570.1"\n          kubernetes: "1.35"\n'
+    rows = ("  custom: ami-0  # tested on Monday", '  driver: "570.1"', '  kubernetes: "1.35"')
+    old = "".join(f"        {row}\n" for row in ("ami:", *rows))
     text = STACK.replace("        nodes:\n", old + "        nodes:\n")
     after = pinned(file, {("pools", "a10g", "ami"): AMI}, text)
     assert after == text.replace("ami-0 ", "ami-0123456789abcdef0 ").replace("570.1", "580.159.03")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from infra import versions
 from paddock import catalog
 from paddock.catalog import cuda_match
-from paddock.fleet import Fleet
+from paddock.fleet import Fleet, stated
 from paddock.plan import compatibility
 from paddock.plan.verdict import Verdict
 from tests.support import fleets
@@ -80,6 +80,10 @@ def test_a_toolkit_on_a_gpu(toolkit: str, gpu: str, outcome: str) -> None:
     ("registry/runner:cuda12.8", "12.8"),
     ("registry:5000/runner:v3-cuda-12.4.1-py3", "12.4.1"),
     ("pytorch/pytorch:2.9.0-cu128", "12.8"),
+    ("registry:5000/acme/runner-gpu:12.8-runner2.338.0-0123456789ab", "12.8"),
+    ("registry/runner-gpu:13.0.3-runner2.338.0-0123456789ab@sha256:" + "a" * 64, "13.0.3"),
+    ("registry/runner-gpu:nocuda-runner2.338.0-0123456789ab", None),
+    ("registry/runner-gpu:12.8-runners", None),
     # the version of the image, not of CUDA
     ("registry/runner-gpu:13.0.1", None),
     ("registry/cuda-builder:12.3", None),
@@ -152,7 +156,7 @@ def test_nobody_states_cuda_and_one_finding_says_so() -> None:
 
 def test_a_bottlerocket_image_has_the_driver_of_its_version() -> None:
     given = fleet({"ami": {"bottlerocket": "1.62.0-1e8d1a37"}})
-    assert compatibility.driver(given, "t4").version == "580.159.03"
+    assert stated.driver(given, "t4").version == "580.159.03"
     assert verdicts(given)["CMP006"].verdict == "unknown"
     unheard_of = fleet({"ami": {"bottlerocket": "1.99.0-1e8d1a37"}})
     assert verdicts(unheard_of)["CMP003"].verdict == "unknown"

@@ -1,0 +1,49 @@
+"""What a fleet states of the software in its images and on its nodes, and where it says so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from paddock import catalog
+from paddock.catalog.cuda_match import tag_cuda
+from paddock.fleet.fleet import Fleet
+from paddock.fleet.pool import Bottlerocket, Custom, EksManaged
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """A version and where it was read; None when nobody says, with the reason in `where`."""
+
+    version: str | None
+    where: str
+
+
+def image_cuda(fleet: Fleet, runner: str) -> Stated:
+    """CUDA toolkit of the image a runner's jobs start in."""
+    own, shared = fleet.runners[runner].image, fleet.images.runner
+    if fleet.images.cuda and (own is None or own == shared):
+        return Stated(fleet.images.cuda, "images.cuda")
+    image, key = (own, f"runners.{runner}.image") if own else (shared, "images.runner")
+    if image is None:
+        return Stated(None, "GitHub's own runner image brings no CUDA: jobs bring it themselves")
+    found = tag_cuda(image)
+    return Stated(found, f"tag of {key}" if found else f"{key} does not state it")
+
+
+def driver(fleet: Fleet, pool: str) -> Stated:
+    """NVIDIA driver on a pool's nodes, of its image."""
+    if not fleet.owns_nodes:
+        return Stated(None, "the nodes are there already")
+    match fleet.ami(fleet.pools[pool]):
+        case Custom(driver=driver):
+            return Stated(driver, f"pools.{pool}.ami.driver")
+        case EksManaged(release=release):
+            wanted, os = release, "al2023"
+        case Bottlerocket(bottlerocket=release):
+            wanted, os = release.split("-")[0], "bottlerocket"
+        case _:
+            return Stated(None, "the catalogue has no image for this Kubernetes")
+    for ami in catalog.eks_amis():
+        if ami.os == os and ami.release == wanted and ami.kubernetes == fleet.cluster.version:
+            return Stated(ami.driver, f"image {wanted}")
+    return Stated(None, f"the catalogue does not hold the image {wanted}")
