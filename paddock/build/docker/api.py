@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import signal
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse
 from io import BufferedReader
 from typing import Any, cast
 
-from paddock.build.docker import process
-from paddock.build.errors import BuildError
+from paddock.build.docker import problems, process
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +57,13 @@ def _asked(
             yield response
         except (OSError, HTTPException) as error:
             assert dialled.stderr is not None  # noqa: S101 - started with pipes
-            dialled.send_signal(signal.SIGTERM)
-            said = dialled.stderr.read().decode(errors="replace").strip()
-            raise BuildError(f"the engine broke off: {said or error}\n    fix: docker info") from None
-        with contextlib.suppress(BrokenPipeError):
-            dialled.stdin.close()
+            dialled.kill()
+            said = dialled.stderr.read().decode(errors="replace")
+            raise problems.engine(said or str(error), "the docker engine broke off") from None
+        finally:
+            # It has nothing to finish, and newer clients mind no other signal here. With the connection the engine
+            # ends what it does for us.
+            dialled.kill()
 
 
 class _Connection:

@@ -6,6 +6,7 @@ import re
 import tempfile
 import textwrap
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +19,10 @@ from paddock.build.docker.steps import Step, Steps
 from paddock.build.errors import BuildError, BuildInputError
 
 LOGS_KEPT = 10
+_PARTS = re.compile(
+    r"^ERROR: |failed to build: |failed to solve(?: with frontend \S+)?: |rpc error: code = \w+ desc = "
+    r"|failed to create LLB definition: "
+)
 _WIDE = 160
 """Characters of a command that are shown: a RUN may be a page."""
 
@@ -91,11 +96,10 @@ def _step_failed(step: Step, doing: str, whole: str) -> BuildError:
     return BuildError("\n".join(lines) + hint + whole)
 
 
-def _last(outside: Sequence[str]) -> str:
-    """What ended a build that came to no step: the client's last line, without the names of BuildKit's parts."""
-    said = outside[-1] if outside else ""
-    return re.sub(r"^ERROR: |failed to solve(?: with frontend \S+)?: |rpc error: code = \w+ desc = "
-                  r"|failed to create LLB definition: ", "", said)  # fmt: skip
+def _last(outside: deque[str]) -> str:
+    """What ended a build that came to no step, without the names of BuildKit's parts."""
+    said = next((line for line in reversed(outside) if "failed to solve" in line), outside[-1] if outside else "")
+    return _PARTS.sub("", said)
 
 
 def _short(text: str, width: int = _WIDE) -> str:

@@ -32,7 +32,7 @@ def private(environ: Mapping[str, str], registry: str) -> Path:
     own = folder(environ)
     settings = _settings(own)
     # An empty name is docker's word for "no helper", so the login reaches neither a keychain nor a cloud's helper.
-    settings["credHelpers"] = {**settings.get("credHelpers", {}), registry: ""}
+    settings["credHelpers"] = {**settings.get("credHelpers", {}), _key(registry): ""}
     made = Path(tempfile.mkdtemp(prefix="paddock-docker-"))
     for each in own.iterdir() if own.is_dir() else ():
         if each.name != "config.json":
@@ -51,7 +51,7 @@ def header(environ: Mapping[str, str], registry: str) -> dict[str, str]:
 
 def _of(environ: Mapping[str, str], registry: str) -> dict[str, str]:
     settings = _settings(folder(environ))
-    helper = settings.get("credHelpers", {}).get(registry, settings.get("credsStore"))
+    helper = settings.get("credHelpers", {}).get(_key(registry), settings.get("credsStore"))
     kept = {**settings.get("auths", {}), **_given(environ)}
     if helper and (found := _asked(str(helper), registry, environ)):
         return found

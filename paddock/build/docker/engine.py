@@ -30,7 +30,6 @@ class Docker:
     def __init__(self, client: find.Client, environ: Mapping[str, str]) -> None:
         self.client = client
         self._environ = dict(environ)
-        self._private: Path | None = None
 
     @classmethod
     def find(cls, environ: Mapping[str, str]) -> Docker:
@@ -74,9 +73,11 @@ class Docker:
         A tag that the registry has with other content stays as it is: BuildInputError.
         """
         to = Reference.read(reference)
-        there = self.remote_digest(reference)
         local = self.image(reference)
-        if there and local and f"{to.name}@{there}" not in local.digests:
+        if local is None:
+            raise problems.engine("No such image", f"cannot push {to.written}")
+        there = self.remote_digest(reference)
+        if there and f"{to.name}@{there}" not in local.digests:
             raise BuildInputError(
                 f"cannot push {to.written}: {to.registry} has this tag with another content, {there}"
                 "\n    expected: a tag that is not there yet, since tags are never moved"
@@ -108,10 +109,9 @@ class Docker:
     def login(self, registry: str, user: str, password: str) -> None:
         """For this object alone: nothing is written to the user's own settings."""
         # A registry's token lives for hours; in ~/.docker it would stay, and shadow the user's own login, for ever.
-        if self._private is None:
-            self._private = credentials.private(self._environ, registry)
-            weakref.finalize(self, shutil.rmtree, self._private, ignore_errors=True)
-        environ = {**self._environ, "DOCKER_CONFIG": str(self._private)}
+        folder = credentials.private(self._environ, registry)
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        environ = {**self._environ, "DOCKER_CONFIG": str(folder)}
         done = self._call("login", "--username", user, "--password-stdin", registry, stdin=password, environ=environ)
         if done.code:
             raise problems.registry(done.stderr.replace(password, "…"), f"cannot log in to {registry}", registry)
@@ -177,7 +177,7 @@ class Docker:
         return done
 
     def tag(self, reference: str, other: str) -> None:
-        self._told(f"cannot tag {reference}", "tag", reference, other)
+        self._told(f"cannot tag {reference}", "tag", reference, Reference.read(other).written)
 
     def remove(self, reference: str) -> None:
         """A tag, and the image with its last tag. Nothing happens where it is not there."""

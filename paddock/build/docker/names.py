@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from paddock.build.errors import BuildInputError
 
 HUB = "docker.io"
+
+_HOST = re.compile(r"(?:[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*|\[[0-9a-fA-F:]+\])(?::\d+)?")
+_PART = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*")
+_TAG = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +32,20 @@ class Reference:
     @classmethod
     def read(cls, text: str) -> Reference:
         """Raises BuildInputError for what is no reference."""
-        name, _, digest = text.partition("@")
-        path, slash, last = name.rpartition("/")
-        last, _, tag = last.partition(":")
+        rest, at, digest = text.partition("@")
+        path, slash, last = rest.rpartition("/")
+        last, colon, tag = last.partition(":")
         name = f"{path}{slash}{last}"
-        first = name.split("/")[0]
-        if not last or any(each.isspace() for each in text) or name != name.lower():
+        first, _, inner = name.partition("/")
+        host = bool(inner) and (first == "localhost" or not _PART.fullmatch(first) or "." in first)
+        if (
+            not all(_PART.fullmatch(part) for part in (inner if host else name).split("/"))
+            or (host and not _HOST.fullmatch(first))
+            or (colon and not _TAG.fullmatch(tag))
+            or (at and not _DIGEST.fullmatch(digest))
+        ):
             raise BuildInputError(
                 f"{text!r} is no image reference\n    expected: REGISTRY/NAME:TAG, all but the tag in lower case"
-                "\n    fix: localhost:5000/runner-gpu:12.8"
+                "\n    fix: for example localhost:5000/runner-gpu:12.8"
             )
-        host = "/" in name and ("." in first or ":" in first or first == "localhost")
-        return cls(first if host else HUB, name, tag or ("" if digest else "latest"), digest)
+        return cls(first if host else HUB, name, "" if digest else tag or "latest", digest)

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 
 from paddock.build.errors import BuildError, BuildInputError
 
-_START = (
-    "open Docker Desktop, or: colima start" if sys.platform == "darwin" else "sudo systemctl start docker, then again"
-)
+_START = "open Docker Desktop, or: colima start" if sys.platform == "darwin" else "sudo systemctl start docker"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +20,9 @@ class _Rule:
     fix: str
     kind: type[BuildError] = BuildError
 
+
+_WIDEST = 400
+"""Characters of docker's own words that are shown."""
 
 _FULL = _Rule(
     r"no space left on device|ENOSPC|Errno 28|disk quota exceeded|don't have enough free space"
@@ -41,7 +42,7 @@ _FOREIGN = _Rule(
 
 _ENGINE = (
     _Rule(
-        r"permission denied while trying to connect to the Docker",
+        r"permission denied while trying to connect to the [Dd]ocker|dial unix \S+ connect: permission denied",
         "the docker daemon's socket may not be opened by this user",
         "a user in the group docker",
         "sudo usermod -aG docker $USER, then log in again (newgrp docker for this shell)",
@@ -49,7 +50,7 @@ _ENGINE = (
     ),
     _Rule(
         r"Cannot connect to the Docker daemon|failed to connect to the docker API|error during connect"
-        r"|docker daemon is not running",
+        r"|docker daemon is not running|raw stream connection|dial unix",
         "the docker daemon does not answer",
         "a running Docker Engine",
         f"{_START}; docker context ls shows which engine is meant",
@@ -60,6 +61,13 @@ _ENGINE = (
         "docker and its engine are too far apart in age",
         "a client of about the engine's version",
         "update the older of the two; docker version names both",
+        BuildInputError,
+    ),
+    _Rule(
+        r"No such image|does not exist locally|Unable to find image",
+        "the engine has no image of this name",
+        "an image that was built or pulled",
+        "docker image ls shows what it has",
         BuildInputError,
     ),
     _FULL,
@@ -76,13 +84,13 @@ _PLATFORM = (
     ),
 )
 
-_IMAGE = r"(?P<image>[a-z0-9][\w.:/@-]*[\w])"
+_IMAGE = r"(?P<image>[a-z0-9][\w.-]*[:/][\w.:/@-]*\w)"
 _BASE = (
     _Rule(
-        rf"{_IMAGE}: not found|manifest for {_IMAGE.replace('image', 'other')} not found",
+        rf"{_IMAGE}:? not found",
         "there is no image {image}",
         "a name and tag that its registry has",
-        "see how it is written; docker manifest inspect {image} asks its registry",
+        "see how it is written, and which tags its registry has",
         BuildInputError,
     ),
     _Rule(
@@ -188,12 +196,18 @@ def _first(rules: tuple[_Rule, ...], said: str, doing: str, registry: str) -> Bu
             words.setdefault("image", "of that name")
             words["registry"] = registry or "the registry"
             return rule.kind(
-                f"{doing}: {rule.what.format(**words)}"
-                f"\n    expected: {rule.expected.format(**words)}\n    fix: {rule.fix.format(**words)}"
+                f"{doing}: {rule.what.format(**words)}\n    expected: {rule.expected.format(**words)}"
+                f"\n    fix: {rule.fix.format(**words)}\n    docker said: {_words(said)}"
             )
     return None
 
 
 def _unknown(said: str, doing: str) -> BuildError:
-    lines = [line for line in said.strip().splitlines() if line.strip()]
-    return BuildError(f"{doing}: {lines[-1].strip() if lines else 'docker says nothing'}")
+    return BuildError(f"{doing}: {_words(said) or 'docker does not say why'}")
+
+
+def _words(said: str) -> str:
+    """Docker's own on one line, without its advice on how to ask for help."""
+    lines = [line.strip() for line in said.splitlines() if line.strip() and "--help" not in line]
+    words = next((line for line in lines if "Error response from daemon" in line), lines[-1] if lines else "")
+    return re.sub(r"^(?:docker: )?(?:Error response from daemon: )?", "", words)[:_WIDEST]

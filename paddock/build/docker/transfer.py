@@ -12,7 +12,7 @@ from paddock.build.docker import api, credentials, problems
 from paddock.build.docker.names import Reference
 from paddock.build.docker.show import Progress, Show
 
-_ENDED = ("Pushed", "Pull complete", "Layer already exists", "Already exists")
+_ENDED = {"Pushed": "pushed", "Pull complete": "pulled", "Layer already exists": "there", "Already exists": "there"}
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ def transfer(
                 kept.append(event)
             elif status in _ENDED:
                 of = moved.parts.get(layer)
-                show.ended(status.lower(), f"{layer}{f' {size(of[1])}' if of else ''}")
+                show.ended(_ENDED[status], f"{layer}{f' {size(of[1])}' if of else ''}")
             elif status in ("Pushing", "Downloading") and "current" in (detail := event.get("progressDetail") or {}):
                 moved.parts[layer] = int(detail["current"]), int(detail.get("total") or detail["current"])
     return kept
