@@ -22,6 +22,8 @@ from paddock.build.docker import Docker
 from paddock.build.errors import BuildInputError
 
 DEBIAN = "paddock-test/debian:bookworm"
+USER, PASSWORD = "runner", "hunter2 is long"
+_HASH = "$2b$05$nCYgowwrBah0a95bn1n/VeLd9bxPgVthUob/vaQgsBIVqhAZWeBDu"
 _MIRROR = os.environ.get("PADDOCK_DEBIAN_MIRROR", "http://deb.debian.org/debian")
 
 
@@ -45,8 +47,8 @@ def debian_base() -> str:
 
 
 @contextlib.contextmanager
-def registry(folder: Path) -> Iterator[str]:
-    """`localhost:PORT` of a registry that keeps its images in `folder`, without a login."""
+def registry(folder: Path, login: bool = False) -> Iterator[str]:
+    """`localhost:PORT` of a registry that keeps its images in `folder`; `login`: for USER with PASSWORD alone."""
     program = shutil.which("docker-registry")
     if program is None:
         pytest.skip("no docker-registry on PATH (Debian's package of that name)")
@@ -57,9 +59,11 @@ def registry(folder: Path) -> Iterator[str]:
     settings.write_text(
         f"version: 0.1\nlog: {{level: error, accesslog: {{disabled: true}}}}\n"
         f"storage: {{filesystem: {{rootdirectory: {folder / 'images'}}}, delete: {{enabled: true}}}}\n"
-        f"http: {{addr: '127.0.0.1:{port}'}}\n",
+        f"http: {{addr: '127.0.0.1:{port}'}}\n"
+        + (f"auth: {{htpasswd: {{realm: tests, path: {folder / 'htpasswd'}}}}}\n" if login else ""),
         encoding="utf-8",
     )
+    (folder / "htpasswd").write_text(f"{USER}:{_HASH}\n", encoding="utf-8")
     with open(folder / "log", "w", encoding="utf-8") as log:
         process = subprocess.Popen([program, "serve", settings], stdout=log, stderr=log)
     try:

@@ -11,8 +11,8 @@ from typing import Literal
 KEPT = 20
 """Lines of output that are kept of each step."""
 
-_LINE = re.compile(r"#(?P<number>\d+) (?P<rest>.*)")
-_TIMED = re.compile(r"\d+\.\d+(?: (?P<text>.*))?$")
+_LINE = re.compile(r"#(?P<number>\d+) (?P<rest>.*)", re.DOTALL)
+_TIMED = re.compile(r"\d+\.\d+(?: (?P<text>.*))?$", re.DOTALL)
 _DONE = re.compile(r"DONE (?P<seconds>[\d.]+)s$")
 # The older client names each step by its digest as well; `...` ends what another step has interrupted.
 _NOISE = re.compile(r"sha256:[0-9a-f]{64}$|\.\.\.$")
@@ -63,7 +63,7 @@ class Steps:
 
     def read(self, line: str) -> Step | None:
         """The step that the line is about, as it is after it."""
-        line = _ESCAPES.sub("", line.rstrip("\r")).rpartition("\r")[2]
+        line = _ESCAPES.sub("", line.rstrip("\r"))
         found = _LINE.match(line)
         if not found:
             if line.strip():
@@ -109,4 +109,5 @@ def _told(step: Step, text: str) -> None:
         step.state, step.error = "failed", text.removeprefix("ERROR").lstrip(": ")
     else:
         timed = _TIMED.match(text)
-        step.output.append((timed["text"] or "") if timed else text)
+        said = (timed["text"] or "") if timed else text
+        step.output.append(said.rpartition("\r")[2])  # a bar that a program draws over and over is one line

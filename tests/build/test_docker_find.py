@@ -1,0 +1,77 @@
+"""Which docker is taken, with stand-in programs for clients and engines of every kind."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from paddock.build.docker import Docker
+from paddock.build.errors import BuildInputError
+from tests.support.docker import stand_in
+
+DOWN = "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?"
+DOWN_NOW = (
+    "failed to connect to the docker API at unix:///var/run/docker.sock; check if the path is correct and if the "
+    "daemon is running: dial unix /var/run/docker.sock: connect: no such file or directory"
+)
+FORBIDDEN = (
+    "permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock: "
+    'Get "http://%2Fvar%2Frun%2Fdocker.sock/v1.24/version": dial unix /var/run/docker.sock: connect: permission denied'
+)
+TOO_OLD = "Error response from daemon: client version 1.41 is too old. Minimum supported API version is 1.44"
+
+
+def client(folder: Path, version: str, buildx: bool = False, said: str = "") -> Path:
+    """A docker of this version, whose engine answers unless `said` is why it does not."""
+    stand_in(
+        folder,
+        f"""
+        if argv[:1] == ["version"]:
+            print(json.dumps({{"Client": {{"Version": {version!r}}}, "Server": None}}))
+            sys.exit(sys.stderr.write({said!r}) and 1)
+        sys.exit(argv[:1] == ["buildx"] and {not buildx})
+        """,
+    )
+    return folder
+
+
+def found(*folders: Path) -> Docker:
+    return Docker.find({"PATH": os.pathsep.join(map(str, folders))})
+
+
+def test_the_first_stand_in_client_that_can_buildkit_is_taken(tmp_path: Path) -> None:
+    without = client(tmp_path / "new", "28.2.2")
+    built_in = client(tmp_path / "old", "20.10.24+dfsg1")
+    plugin = client(tmp_path / "plugin", "29.0.1", buildx=True)
+
+    assert found(tmp_path, without, built_in, plugin).client.path == str(built_in / "docker")
+    assert found(without, plugin, built_in).client.buildx
+
+
+def test_no_docker_on_path_says_how_to_install_one(tmp_path: Path) -> None:
+    (tmp_path / "docker").mkdir()
+    with pytest.raises(BuildInputError, match=r"no docker on PATH\n.*\n.*fix: (sudo apt-get|brew) install"):
+        found(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("version", "said", "words"),
+    [
+        ("28.2.2", DOWN, ["28.2.2) has no buildx", "docker-buildx"]),
+        ("not a version", "", ["(not a version) has no buildx"]),
+        ("20.10.24", DOWN, ["daemon does not answer", "start docker", "unix:///var/run/docker.sock"]),
+        ("20.10.24", DOWN_NOW, ["daemon does not answer"]),
+        ("20.10.24", FORBIDDEN, ["socket may not be opened", "usermod -aG docker"]),
+        ("20.10.24", TOO_OLD, ["too far apart", "1.44"]),
+    ],
+)
+def test_what_a_stand_in_client_cannot_do_is_one_message(
+    tmp_path: Path, version: str, said: str, words: list[str]
+) -> None:
+    with pytest.raises(BuildInputError) as error:
+        found(client(tmp_path / "bin", version, said=said))
+
+    assert all(word in str(error.value) for word in words), error.value
+    assert "fix: " in str(error.value)

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import pytest
+
+from paddock.build.docker.names import Reference
+from paddock.build.errors import BuildInputError
+
+DIGEST = "sha256:" + "ab" * 32
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    {
+        "debian": ("docker.io", "debian", "latest", ""),
+        "nvidia/cuda:12.8.1-devel": ("docker.io", "nvidia/cuda", "12.8.1-devel", ""),
+        "localhost/a": ("localhost", "localhost/a", "latest", ""),
+        "localhost:5000/a:1": ("localhost:5000", "localhost:5000/a", "1", ""),
+        f"1.dkr.ecr.us-west-2.amazonaws.com/a/b@{DIGEST}": (
+            "1.dkr.ecr.us-west-2.amazonaws.com",
+            "1.dkr.ecr.us-west-2.amazonaws.com/a/b",
+            "",
+            DIGEST,
+        ),
+        f"a:1@{DIGEST}": ("docker.io", "a", "", DIGEST),
+        "[::1]:5000/a:1": ("[::1]:5000", "[::1]:5000/a", "1", ""),
+    }.items(),
+)
+def test_a_reference_is_read_as_docker_reads_it(text: str, read: tuple[str, str, str, str]) -> None:
+    found = Reference.read(text)
+
+    assert (found.registry, found.name, found.tag, found.digest) == read
+
+
+@pytest.mark.parametrize("text", ["", "A", "a:", "a b", "a//b", "a@sha256:1", "/a", "a?x=1", "a:1:2", "reg.io/A:1"])
+def test_what_is_no_reference_is_refused(text: str) -> None:
+    with pytest.raises(BuildInputError, match="is no image reference"):
+        Reference.read(text)

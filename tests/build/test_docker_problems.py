@@ -1,0 +1,137 @@
+"""What docker, registries and tools inside of a build really print, and what a user reads instead."""
+
+from __future__ import annotations
+
+import pytest
+
+from paddock.build.docker import problems
+
+REGISTRY = {
+    "unreachable": (
+        'Get "http://localhost:5986/v2/": dial tcp 127.0.0.1:5986: connect: connection refused',
+        "reg.example:5000 cannot be reached: connection refused",
+        1,
+    ),
+    "no such host": (
+        'Get "https://nothere.invalid/v2/": dial tcp: lookup nothere.invalid on 10.0.0.2:53: no such host',
+        "cannot be reached: no such host",
+        1,
+    ),
+    "broken": (
+        "received unexpected HTTP status: 503 Service Unavailable",
+        "cannot be reached: 503 Service Unavailable",
+        1,
+    ),
+    "ECR without a login": ("no basic auth credentials", "wants a login", 1),
+    "hub without a login": (
+        "denied: requested access to the resource is denied",
+        "refuses this user",
+        1,
+    ),
+    "wrong password": (
+        "Error response from daemon: login attempt to http://localhost:5000/v2/ failed with status: 401 Unauthorized",
+        "wants a login, or does not take this one",
+        1,
+    ),
+    "ECR, token of yesterday": (
+        "denied: Your authorization token has expired. Reauthenticate and try again.",
+        "login of reg.example:5000 has expired",
+        1,
+    ),
+    "ECR, not allowed": (
+        "denied: User: arn:aws:sts::1:assumed-role/ci is not authorized to perform: ecr:InitiateLayerUpload on resource",
+        "ecr:InitiateLayerUpload",
+        1,
+    ),
+    "ECR, tag there": (
+        "tag invalid: The image tag '12.8-x' already exists in the 'runner' repository and cannot be overwritten "
+        "because the repository is immutable.",
+        "tags are immutable",
+        1,
+    ),
+    "ECR, no repository": (
+        "name unknown: The repository with name 'runner-gpu' does not exist in the registry with id '123456789012'",
+        "aws ecr create-repository --repository-name runner-gpu",
+        1,
+    ),
+    "too many pulls": (
+        "toomanyrequests: You have reached your unauthenticated pull rate limit. https://www.docker.com/increase",
+        "too many requests",
+        1,
+    ),
+    "plain HTTP": ("http: server gave HTTP response to HTTPS client", "insecure-registries", 1),
+    "own certificate": (
+        'Get "https://reg.example/v2/": x509: certificate signed by unknown authority',
+        "/etc/docker/certs.d/reg.example:5000/ca.crt",
+        1,
+    ),
+    "pull of nothing": (
+        "manifest for localhost:5000/a/nope:2 not found: manifest unknown: manifest unknown",
+        "there is no image localhost:5000/a/nope:2",
+        2,
+    ),
+    "no room": ("write /var/lib/docker/tmp/GetImageBlob1: no space left on device", "docker builder prune", 1),
+    "words nobody knows": ("Error response from daemon: the moon is full", "cannot push x: the moon is full", 1),
+}
+
+BASE = {
+    "misspelt base": ("localhost:5000/debian:bokworm: not found", "there is no image localhost:5000/debian:bokworm", 2),
+    "newer words": (
+        "docker.io/nvidia/cuda:99: failed to resolve source metadata for docker.io/nvidia/cuda:99: "
+        "docker.io/nvidia/cuda:99: not found",
+        "there is no image docker.io/nvidia/cuda:99",
+        2,
+    ),
+    "private base": (
+        "pull access denied, repository does not exist or may require authorization: server message: "
+        "insufficient_scope: authorization failed",
+        "not for everyone",
+        2,
+    ),
+    "unreachable": (
+        'failed to do request: Head "https://registry-1.docker.io/v2/nvidia/cuda/manifests/99": dial tcp: '
+        "lookup registry-1.docker.io on 10.0.0.2:53: no such host",
+        "registry-1.docker.io cannot be reached: no such host",
+        1,
+    ),
+    "no such platform": (
+        "no match for platform in manifest sha256:0b2f: not found",
+        "not published for this platform",
+        2,
+    ),
+    "no room": ("failed to copy: write /var/lib/docker/x: no space left on device", "docker builder prune", 1),
+}
+
+
+@pytest.mark.parametrize(("said", "words", "code"), REGISTRY.values(), ids=REGISTRY)
+def test_what_a_registry_says_becomes_what_is_wrong_and_how_to_mend_it(said: str, words: str, code: int) -> None:
+    problem = problems.registry(said, "cannot push x", "reg.example:5000")
+
+    assert words in str(problem)
+    assert problem.exit_code == code
+
+
+@pytest.mark.parametrize(("said", "words", "code"), BASE.values(), ids=BASE)
+def test_what_a_base_image_says_becomes_what_is_wrong_and_how_to_mend_it(said: str, words: str, code: int) -> None:
+    problem = problems.base(said, "cannot build x")
+
+    assert words in str(problem)
+    assert "fix: " in str(problem)
+    assert problem.exit_code == code
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "tar: lib/libcudnn.so: Cannot write: No space left on device",
+        "E: You don't have enough free space in /var/cache/apt/archives/.",
+        "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device",
+        "write /var/lib/docker/overlay2/1/x: Disk quota exceeded",
+    ],
+)
+def test_a_disk_that_is_full_is_told_in_the_words_of_every_tool(output: str) -> None:
+    assert "docker builder prune" in problems.hint(output)
+
+
+def test_a_failed_step_whose_output_tells_nothing_gets_no_advice() -> None:
+    assert problems.hint("make: *** [all] Error 2\ncurl: (7) connection refused") == ""
