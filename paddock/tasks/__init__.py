@@ -7,6 +7,18 @@ from __future__ import annotations
 
 from invoke.collection import Collection
 
+from paddock.tasks.build import (
+    ami_list,
+    ami_promote,
+    ami_prune,
+    build_ami,
+    build_image,
+    build_runner,
+    images_check,
+    images_list,
+    images_size,
+    push_runner,
+)
 from paddock.tasks.catalog import catalog_instances, catalog_refresh
 from paddock.tasks.fleet import mirror, plan, schema
 from paddock.tasks.gpu import (
@@ -35,6 +47,9 @@ from paddock.tasks.lab import lab_demo, lab_down, lab_status, lab_up
 
 namespace = Collection(
     *(plan, schema, mirror, check, lint, lock, test),
+    *(build_runner, build_image, push_runner, build_ami),
+    images=Collection(images_list, images_check, images_size),
+    ami=Collection(ami_list, ami_promote, ami_prune),
     catalog=Collection(catalog_instances, catalog_refresh),
     gpu=Collection(
         *(gpu_list, gpu_info, gpu_memory_info, gpu_cuda_info, gpu_processes, gpu_topology),
