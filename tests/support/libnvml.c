@@ -7,10 +7,12 @@
  * FAKE_NVML_PROCESSES  index:pid:MiB,...           FAKE_NVML_LINKS      NVLinks into a switch (18)
  * FAKE_NVML_DRIVER     580.95.05                   FAKE_NVML_CUDA       13000
  * FAKE_NVML_INIT       the code that starting fails with (0)
+ * FAKE_NVML_HANG       seconds that starting takes (0)
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MOST 64
 #define MIB (1ULL << 20)
@@ -64,7 +66,11 @@ static ull used(int index) {
     return sum;
 }
 
-int nvmlInitWithFlags(uint flags) { (void)flags; return (int)number("FAKE_NVML_INIT", 0); }
+int nvmlInitWithFlags(uint flags) {
+    (void)flags;
+    sleep((uint)number("FAKE_NVML_HANG", 0));
+    return (int)number("FAKE_NVML_INIT", 0);
+}
 int nvmlInit_v2(void) { return nvmlInitWithFlags(0); }
 int nvmlShutdown(void) { return OK; }
 const char *nvmlErrorString(int code) { (void)code; return "made up"; }

@@ -26,10 +26,11 @@ def run(*, environ: Mapping[str, str] = os.environ, root: Path = Path("/")) -> N
     if not job.gpus:
         return
     told = _use(job)
-    notes = [*_ended(job, root)]
+    began = bool(told.record or told.why)
+    notes = [*_ended(job, root, began=began)]
     for text in notes:
-        _say(log.warning("GPU still in use", text))
-    if told.record or told.why:
+        _say(log.warning("GPU after the job", text))
+    if began:
         text = markdown(Told(told.record, told.shared, told.missing, told.why, ccache.since(job.folder), notes))
         _summarise(job, text)
     for name, wiped in (
@@ -52,11 +53,12 @@ def _use(job: Job) -> Told:
     missing = this_host().clock() - found.ended
     if not stopped.early or found.summary.ended or missing < 1:
         return Told(found, job.shared)
-    return Told(found, job.shared, missing, f"the sampler was ended before it ({stopped.why})")
+    return Told(found, job.shared, missing, f"the sampler was gone ({stopped.why})")
 
 
-def _ended(job: Job, root: Path) -> Iterator[str]:
-    """Ends the job's processes on GPUs, and says what it did and what is left."""
+def _ended(job: Job, root: Path, *, began: bool) -> Iterator[str]:
+    """Ends the job's processes on GPUs, and says what it did and what is left; of a driver that is gone only where
+    the job began with one."""
     try:
         before = within(_LOOK, lambda: _look(job, root))
     except (NoAnswer, Broken):
@@ -64,9 +66,10 @@ def _ended(job: Job, root: Path) -> Iterator[str]:
     pids = {int(pid): memory for pid, memory in before["processes"].items()} if before else {}
     found = leftovers.find(pids, job.tracking, root)
     yield from map(str, leftovers.end(found, root=root))
-    if before is None:
-        yield "the GPU driver does not answer; the next job's check will tell"
-    if before is None or job.shared or not before["in_use"]:
+    gone = "it hangs" if before is None else before["gone"]
+    if gone and began:
+        yield f"the GPU driver does not answer any more: {gone}"
+    if gone or before is None or job.shared or not before["in_use"]:
         return
     try:
         after = within(_LOOK, lambda: _look(job, root))["in_use"]
@@ -84,7 +87,7 @@ def _look(job: Job, root: Path) -> dict[str, Any]:
     for process in (one for gpu in inventory.gpus for one in gpu.processes or ()):
         before = held.get(process.pid)
         held[process.pid] = process.memory if before is None else before + (process.memory or 0)
-    return {"processes": held, "in_use": list(in_use(inventory))}
+    return {"processes": held, "in_use": list(in_use(inventory)), "gone": "" if inventory.gpus else inventory.reason}
 
 
 def _summarise(job: Job, text: str) -> None:

@@ -99,15 +99,16 @@ def _slowed(gpu: GpuSummary) -> str:
 def _small(record: Record, told: Told) -> Iterator[str]:
     summary = record.summary
     yield f"{summary.samples} samples in {duration(summary.seconds)}; a peak between two of them is not seen."
-    sources = {gpu.energy_source for gpu in summary.gpus if gpu.energy_source}
-    if sources == {"counter"}:
+    counted, added = ([gpu for gpu in summary.gpus if gpu.energy_source == one] for one in ("counter", "integrated"))
+    if counted:
         yield "Energy is by the GPU's own counter."
-    elif sources:
-        yield "Energy is the power at each sample times the time between them."
+    if added:
+        of = f" of {', '.join(f'GPU {gpu.index}' for gpu in added)}" if counted else ""
+        yield f"Energy{of} is the power at each sample times the time between them."
     if told.shared:
         yield "The GPU is shared: all of this is of the whole GPU, with what other jobs did on it."
     if summary.ended:
-        yield f"It ends early: {_cell(summary.ended)}."
+        yield f"It ends early: {_cell(summary.ended).rstrip('.')}."
     if told.missing:
         why = f": {_cell(told.why)}" if told.why else ""
         yield f"The last {duration(told.missing)} of the job are not in it{why}."

@@ -30,6 +30,7 @@ LIFETIME = 5 * 24 * 3600.0
 _ENDING = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 _LOG = "sampler.log"
 _PID = "sampler.pid"
+_KILLED = "somebody killed it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,5 +128,5 @@ def _last_words(folder: Path) -> str:
     try:
         lines = (folder / _LOG).read_text(errors="replace").strip().splitlines()
     except OSError:
-        return "it was ended"
-    return lines[-1] if lines else "it was ended"
+        return _KILLED
+    return lines[-1] if lines else _KILLED

@@ -52,7 +52,7 @@ def wipe(folder: Path, seconds: float, keep: frozenset[str] = frozenset()) -> Wi
     done, until = Wiped(), time.monotonic() + seconds
     try:
         device = folder.lstat().st_dev
-        for entry in os.scandir(folder):
+        for entry in _entries(folder):
             if entry.name not in keep:
                 _remove(entry, device, until, done)
     except FileNotFoundError:
@@ -79,8 +79,13 @@ def _remove(entry: os.DirEntry[str], device: int, until: float, done: Wiped) -> 
             return
         if about.st_mode & stat.S_IRWXU != stat.S_IRWXU:
             os.chmod(entry.path, stat.S_IRWXU)
-        for inner in list(os.scandir(entry.path)):
+        for inner in _entries(entry.path):
             _remove(inner, device, until, done)
         os.rmdir(entry.path)
     except OSError as error:
         done.kept(error)
+
+
+def _entries(folder: str | Path) -> list[os.DirEntry[str]]:
+    with os.scandir(folder) as entries:
+        return list(entries)

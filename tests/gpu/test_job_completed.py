@@ -1,0 +1,348 @@
+"""What happens after a job: its processes end, its use of the GPUs is told, what it left is wiped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paddock.gpu.insights import Insight
+from paddock.gpu.job import ccache, completed, leftovers, record, sampling, wipe
+from paddock.gpu.job.ccache import Compilations
+from paddock.gpu.job.record import Record
+from paddock.gpu.job.report import Told, markdown
+from paddock.gpu.summary import GpuSummary, Slowed, Spread, Summary
+from tests.support.golden import same_as_golden
+from tests.support.nvml import Driver, Fault, card
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="runners are Linux")
+
+GOLDEN = Path(__file__).parent / "golden"
+HOSTS, OWN = "pid:[4026531836]", "pid:[4026532999]"
+"""Namespaces of pids: the host's, and that of a container."""
+TRACKING = "github_0123"
+WORKER = "import time; print('up', flush=True); time.sleep(60)"
+STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + WORKER
+
+Install = Callable[[str | Driver], Driver]
+
+
+@pytest.fixture
+def work() -> Iterator[Callable[..., int]]:
+    """Starts a real process of this test's, with a runner's mark."""
+    children: list[subprocess.Popen[str]] = []
+
+    def go(program: str = WORKER, tracking: str = TRACKING) -> int:
+        environ = {"RUNNER_TRACKING_ID": tracking, "PATH": os.environ["PATH"]}
+        child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, env=environ)
+        children.append(child)
+        assert child.stdout
+        assert child.stdout.readline() == "up\n"
+        return child.pid
+
+    yield go
+    for child in children:
+        child.kill()
+        child.communicate()
+
+
+def machine(folder: Path, namespace: str, *pids: int, device: str | None = None) -> Path:
+    """A root whose /proc holds this process and those below, and no other that a test could end; those hold `device`
+    open."""
+    proc = folder / "proc"
+    (proc / "self/ns").mkdir(parents=True)
+    (proc / "self/ns/pid").symlink_to(namespace)
+    (proc / "sys/kernel/random").mkdir(parents=True)
+    (proc / "sys/kernel/random/boot_id").write_text("boot\n")
+    for pid in {*pids, os.getpid(), os.getppid()}:
+        (proc / str(pid) / "fd").mkdir(parents=True)
+        for name in ("stat", "status", "environ", "cmdline", "comm"):
+            (proc / str(pid) / name).symlink_to(f"/proc/{pid}/{name}")
+        if device and pid in pids:
+            (proc / str(pid) / "fd/3").symlink_to(device)
+    return folder
+
+
+def alive(pid: int) -> bool:
+    """Ended children of a test stay as zombies until it looks after them."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+
+
+def test_a_process_that_the_driver_tells_of_is_ended(
+    driver: Install, work: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ours, others = work(), work(tracking="github_of_another_job")
+    root = machine(tmp_path / "root", HOSTS, ours, others)
+    driver(Driver([card("H100", used_mib=900, processes=[(ours, 512), (others, 388)])]))
+    completed.run(environ={"PADDOCK_GPUS": "1", "RUNNER_TRACKING_ID": TRACKING}, root=root)
+    told = capsys.readouterr().out
+    assert (alive(ours), alive(others)) == (False, True)
+    assert f"(pid {ours}, 512 MiB of GPU memory) was ended" in told
+    assert str(others) not in told
+    assert "GPU 0: 900 MiB of its memory is still in use" in told
+
+
+def test_in_a_container_a_process_on_the_device_is_ended_whatever_its_mark(
+    driver: Install, work: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pid, idle = work(tracking=""), work()
+    root = machine(tmp_path / "root", OWN, pid, device="/dev/nvidia0")
+    machine(tmp_path / "more", OWN, idle)
+    (root / "proc" / str(idle)).symlink_to(tmp_path / "more/proc" / str(idle))
+    driver(Driver([card("H100", processes=[(idle, 512)])]))  # the host's pid, which is not this process
+    completed.run(environ={"PADDOCK_GPUS": "1", "RUNNER_TRACKING_ID": TRACKING}, root=root)
+    assert (alive(pid), alive(idle)) == (False, True)
+    assert f"(pid {pid}, its GPU memory is not known) was ended" in capsys.readouterr().out
+
+
+def test_one_that_will_not_end_is_killed(work: Callable[..., int], tmp_path: Path) -> None:
+    pid = work(STUBBORN)
+    root = machine(tmp_path, OWN, pid, device="/dev/nvidia0")
+    (ended,) = leftovers.end(leftovers.find({}, None, root), patience=0.3, root=root)
+    assert not alive(pid)
+    assert str(ended).endswith("had to be killed")
+
+
+def test_neither_the_hook_nor_what_it_descends_from_is_a_leftover(tmp_path: Path) -> None:
+    root = machine(tmp_path, OWN, os.getpid(), os.getppid(), device="/dev/nvidia0")
+    assert leftovers.find({os.getpid(): 1, os.getppid(): 1}, None, root) == ()
+
+
+def test_a_driver_that_went_away_meanwhile_is_told(
+    driver: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    driver("h100").faults["nvmlInitWithFlags"] = Fault(9)
+    environ = {"PADDOCK_GPUS": "1", "RUNNER_TEMP": str(tmp_path / "_temp"), "GITHUB_STEP_SUMMARY": str(tmp_path / "s")}
+    completed.run(environ=environ, root=machine(tmp_path, OWN))
+    assert capsys.readouterr().out == ""  # the job was refused, and told why
+    (tmp_path / "_temp/_paddock").mkdir(parents=True)
+    (tmp_path / "_temp/_paddock/sampler.pid").write_text(f"999999 1 {OWN}\n")
+    record.write(tmp_path / "_temp/_paddock", summed(BUSY))
+    completed.run(environ=environ, root=tmp_path)
+    assert "::warning title=GPU after the job::the GPU driver does not answer any more" in capsys.readouterr().out
+    assert "The GPU was idle 92 % of this job." in (tmp_path / "s").read_text()
+
+
+# --- the summary
+
+
+def spread(metric: str, mean: float, most: float) -> Spread:
+    return Spread(metric, "", mean, mean, most, most)
+
+
+BUSY = GpuSummary(
+    0, "GPU-0", "Tesla T4", (spread("utilisation", 4.2, 99), spread("memory", 900, 3480)), 7560.0, "counter", 15360,
+    0.9215, (Slowed("idle", 0.9), Slowed("software-power-cap", 0.06), Slowed("hardware-thermal", 0.011)),
+)  # fmt: skip
+PART = GpuSummary(
+    0, "MIG-0", "NVIDIA H100 80GB HBM3 1g.10gb", (spread("memory", 12, 9000),), None, None, 9856, None, None
+)
+IDLE = Insight("idle", "info", "GPU 0 was idle 92 % of the time", "GPU-0")
+
+
+def summed(*gpus: GpuSummary, **changes: Any) -> Record:
+    made = Summary("2026-11-20T10:00:00Z", 2460.0, 2461, 0, gpus, (IDLE,) if BUSY in gpus else ())
+    return Record(replace(made, **changes), 1.0, 5000.0)
+
+
+STORIES = {
+    "one GPU": Told(summed(BUSY), compilations=Compilations(120, 20)),
+    "two, by power, shared": Told(
+        summed(BUSY, replace(BUSY, index=1, energy=400.0, energy_source="integrated", slowed=()),), shared=True
+    ),
+    "a part, and a sampler that was killed": Told(
+        summed(PART), missing=600.0, why="the sampler was gone (somebody killed it)",
+        notes=["evil|<b>`x`[y](z)\n::error::x (pid 7, its GPU memory is not known) was ended"],
+    ),
+    "a driver that went away": Told(summed(BUSY, ended="The NVIDIA driver does not answer: nvmlInit.")),
+    "nothing": Told(None, why="Traceback: no module"),
+}  # fmt: skip
+
+
+def test_the_summary_in_words() -> None:
+    text = "\n".join(f"<!-- {name} -->\n{markdown(told)}" for name, told in STORIES.items())
+    same_as_golden(GOLDEN, "job-summary.md", text)
+
+
+def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
+    made = summed(BUSY, PART)
+    record.write(tmp_path, made)
+    assert record.read(tmp_path) == made
+    assert [path.name for path in tmp_path.iterdir()] == [record.NAME]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"schema": 2}', '{"schema": 1, "summary": {"gpus": 3}}'])
+def test_a_record_that_makes_no_sense_is_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / record.NAME).write_text(text)
+    assert record.read(tmp_path) is None
+
+
+# --- the sampler
+
+
+@pytest.fixture
+def sampler(tmp_path: Path, nvml_library: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A real one on a made-up driver library, whose runner is this test; its folder."""
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(nvml_library))
+    sampling.start(tmp_path, os.getpid())
+    until(lambda: record.read(tmp_path) is not None)
+    yield tmp_path
+    sampling.stop(tmp_path)
+
+
+def until(so: Callable[[], bool], seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while not so():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def pid_of(folder: Path) -> int:
+    return int((folder / "sampler.pid").read_text().split()[0])
+
+
+def test_a_last_sample_when_it_is_told_to_end(sampler: Path) -> None:
+    stopped = sampling.stop(sampler)
+    assert stopped is not None
+    assert not stopped.early
+    found = record.read(sampler)
+    assert found is not None
+    assert found.summary.samples >= 2
+    assert found.summary.gpus[0].memory_total == 81559
+
+
+def test_killed_it_leaves_what_it_had_written(sampler: Path) -> None:
+    os.kill(pid_of(sampler), signal.SIGKILL)
+    until(lambda: not alive(pid_of(sampler)))
+    stopped = sampling.stop(sampler)
+    assert stopped is not None
+    assert stopped.early
+    found = record.read(sampler)
+    assert found is not None
+    assert found.summary.samples >= 1
+
+
+def test_a_later_process_of_its_pid_is_not_ended(tmp_path: Path, work: Callable[..., int]) -> None:
+    pid = work()
+    (tmp_path / "sampler.pid").write_text(f"{pid} 1 {os.readlink('/proc/self/ns/pid')}\n")
+    stopped = sampling.stop(tmp_path)
+    assert stopped is not None
+    assert stopped.early
+    assert alive(pid)
+
+
+def test_it_ends_with_its_runner(tmp_path: Path, nvml_library: Path) -> None:
+    runner = textwrap.dedent("""
+        import os, sys
+        from pathlib import Path
+        from paddock.gpu.job import record, sampling
+        sampling.start(Path(sys.argv[1]), os.getpid())
+        while record.read(Path(sys.argv[1])) is None: pass
+    """)
+    environ = {**os.environ, "LD_LIBRARY_PATH": str(nvml_library)}
+    subprocess.run([sys.executable, "-c", runner, str(tmp_path)], check=True, env=environ)
+    pid = pid_of(tmp_path)
+    until(lambda: not Path(f"/proc/{pid}").exists() or not alive(pid))
+
+
+def test_it_costs_next_to_nothing(sampler: Path) -> None:
+    """Measured as 0.06 % of a core; loose, since other tests keep the machine busy."""
+
+    def ticks() -> int:
+        fields = Path(f"/proc/{pid_of(sampler)}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])
+
+    before, start = ticks(), time.monotonic()
+    time.sleep(4)
+    assert (ticks() - before) / os.sysconf("SC_CLK_TCK") < 0.02 * (time.monotonic() - start)
+
+
+# --- what a job leaves
+
+
+def test_wiping_takes_what_is_there_and_follows_nothing(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").write_text("x")
+    temp = tmp_path / "_temp"
+    for name in ("_runner_file_commands", "_paddock", "go/pkg/mod"):
+        (temp / name).mkdir(parents=True)
+        (temp / name / "file").write_text("x" * 5000)
+    (temp / "go/pkg/mod").chmod(0o555)
+    (temp / "link").symlink_to(outside)
+    done = wipe.temporary(temp, temp / "_paddock", 5)
+    assert done is not None
+    assert (done.files, done.left) == (2, 0)
+    assert done.size >= 5000
+    assert sorted(path.name for path in temp.iterdir()) == ["_paddock", "_runner_file_commands"]
+    assert (outside / "kept").exists()
+
+
+def test_only_the_runners_own_folder_is_wiped(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert wipe.temporary(tmp_path, tmp_path / "_paddock", 5) is None
+    (tmp_path / "_temp").symlink_to(tmp_path)
+    assert wipe.temporary(tmp_path / "_temp", tmp_path / "_paddock", 5) is None
+    assert (tmp_path / "file").exists()
+
+
+def test_wiping_ends_in_time(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    done = wipe.wipe(tmp_path, -1)
+    assert (tmp_path / "a").exists()
+    assert done.left == 1
+
+
+@pytest.mark.parametrize(
+    ("namespace", "container", "wiped"), [(OWN, True, True), (HOSTS, True, False), (OWN, False, False)]
+)
+def test_shared_memory_is_wiped_where_it_is_the_pods_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, namespace: str, container: bool, wiped: bool
+) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    root = machine(tmp_path, namespace)
+    (root / "dev/shm").mkdir(parents=True)
+    (root / "dev/shm/nccl-1").write_text("x")
+    if container:
+        (root / ".dockerenv").touch()
+    assert (wipe.shared_memory(5, root) is not None) == wiped
+    assert (root / "dev/shm/nccl-1").exists() != wiped
+
+
+CCACHE = """#!/bin/sh
+[ "$1" = --print-stats ] || exit 1
+cat "{counters}"
+"""
+
+
+def test_compilations_since_the_job_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a script that prints recorded counters takes ccache's place."""
+    program, counters = tmp_path / "bin/ccache", tmp_path / "counters"
+    program.parent.mkdir()
+    program.write_text(CCACHE.format(counters=counters))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    assert ccache.since(tmp_path) is None
+
+    def print_stats(direct: int, preprocessed: int, misses: int) -> None:
+        told = {"cache_miss": misses, "cache_size_kibibyte": 40, "direct_cache_hit": direct,
+                "preprocessed_cache_hit": preprocessed}  # fmt: skip
+        counters.write_text("".join(f"{name}\t{value}\n" for name, value in told.items()))
+
+    print_stats(1000, 10, 500)
+    ccache.begin(tmp_path)
+    until(lambda: "preprocessed" in (tmp_path / "ccache-before.txt").read_text())
+    assert ccache.since(tmp_path) is None
+    print_stats(1100, 30, 520)
+    assert ccache.since(tmp_path) == Compilations(120, 20)
+    print_stats(5, 1, 2)
+    assert ccache.since(tmp_path) == Compilations(6, 2)

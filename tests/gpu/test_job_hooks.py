@@ -1,0 +1,220 @@
+"""The hooks as the runner starts them, on a made-up driver library: only a broken GPU may fail a job."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from paddock.gpu.machine import sees_host_processes
+from tests.conftest import ROOT
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="runners are Linux")
+
+HOOKS = ROOT / "runners/hooks"
+SCRIPTS = sorted(HOOKS.glob("*.sh"))
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    told: str
+    seconds: float
+
+
+@dataclass
+class Runner:
+    """What the runner gives a hook: its own environment, and a folder for temporary files."""
+
+    folder: Path
+    environ: dict[str, str]
+
+    def run(self, hook: str, shell: str = "bash", **more: str) -> Ended:
+        start = time.monotonic()
+        done = subprocess.run(
+            [shell, "-e", str(HOOKS / hook)],
+            env=self.environ | more,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        return Ended(done.returncode, done.stdout + done.stderr, time.monotonic() - start)
+
+    @property
+    def summary(self) -> str:
+        return (self.folder / "summary.md").read_text()
+
+
+@pytest.fixture
+def runner(tmp_path: Path, nvml_library: Path) -> Iterator[Runner]:
+    (tmp_path / "_temp").mkdir()
+    (tmp_path / "summary.md").touch()
+    environ = {
+        "PATH": os.environ["PATH"],
+        "LD_LIBRARY_PATH": str(nvml_library),
+        "PADDOCK_PYTHON": sys.executable,
+        "PADDOCK_GPUS": "1",
+        "NODE_NAME": "ip-10-0-1-5",
+        "RUNNER_TEMP": str(tmp_path / "_temp"),
+        "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"),
+        "RUNNER_TRACKING_ID": f"github_{tmp_path.name}",
+    }
+    made = Runner(tmp_path, environ)
+    yield made
+    made.run("job-completed.sh")
+
+
+def program(folder: Path, name: str, text: str) -> str:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.parametrize("shell", ["bash", "dash"])
+def test_a_job_on_a_healthy_gpu(runner: Runner, shell: str) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"no {shell} on PATH")
+    started = runner.run("job-started.sh", shell)
+    assert (started.code, started.told.count("::")) == (0, 0)
+    assert "GPU check: 1 x NVIDIA H100 80GB HBM3, driver 580.95.05; healthy and free" in started.told
+    assert started.seconds < 4
+    (runner.folder / "_temp/left").write_text("x")
+    completed = runner.run("job-completed.sh", shell)
+    assert completed.code == 0
+    assert "::warning" not in completed.told
+    assert "| 0 NVIDIA H100 80GB HBM3 | 0 MiB of 79.6 GiB (0 %) |" in runner.summary
+    assert [path.name for path in (runner.folder / "_temp").iterdir()] == ["_paddock"]
+
+
+@pytest.mark.parametrize(("driver", "text"), [
+    ({"FAKE_NVML_LOST": "0"}, "GPU 0: it is lost"),
+    ({"FAKE_NVML_PROCESSES": "0:999999:3000"}, "GPU 0: still in use by"),
+    ({"FAKE_NVML_INIT": "18"}, "The NVIDIA library and the loaded driver are of different versions"),
+    ({"FAKE_NVML_COUNT": "2", "PADDOCK_GPUS": "4"}, "2 of the 4 GPUs of this job are here"),
+    ({"FAKE_NVML_HANG": "60"}, "the GPU driver does not answer"),
+])  # fmt: skip
+def test_a_broken_gpu_fails_the_job_in_under_five_seconds(runner: Runner, driver: dict[str, str], text: str) -> None:
+    ended = runner.run("job-started.sh", **driver)
+    assert ended.code == 1
+    assert ended.told.startswith("::error title=GPU not usable on node ip-10-0-1-5::")
+    assert text in ended.told.splitlines()[0]
+    assert ended.seconds < 5
+    assert text in runner.summary
+    assert not (runner.folder / "_temp/_paddock/sampler.pid").exists()
+
+
+FAULTS: dict[str, Callable[[Path], dict[str, str]]] = {
+    "it cannot start": lambda folder: {"PADDOCK_PYTHON": program(folder, "python", "exit 127")},
+    "it crashes": lambda folder: {"PADDOCK_PYTHON": program(folder, "python", "kill -SEGV $$")},
+    "it ends with 1": lambda folder: {"PADDOCK_PYTHON": program(folder, "python", "exit 1")},
+    "it hangs": lambda folder: {"PADDOCK_PYTHON": program(folder, "python", "exec sleep 60")},
+    "Paddock is not in it": lambda folder: {"PADDOCK_PYTHON": sys._base_executable},  # type: ignore[attr-defined]
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_of_the_hook_fails_no_job(runner: Runner, fault: str) -> None:
+    ended = runner.run("job-started.sh", **FAULTS[fault](runner.folder))
+    assert ended.code == 0
+    assert "::warning title=Job hook failed::" in ended.told
+    assert ended.seconds < 6
+
+
+@pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault != "it hangs"])
+def test_nor_does_one_after_it(runner: Runner, fault: str) -> None:
+    ended = runner.run("job-completed.sh", **FAULTS[fault](runner.folder))
+    assert ended.code == 0
+    assert "::warning title=Job hook failed::" in ended.told
+
+
+@pytest.mark.parametrize("code", [2, 9, 10, 11, 124])
+def test_one_exit_code_refuses(runner: Runner, code: int) -> None:
+    python = program(runner.folder, "python", f"exit {code}")
+    assert runner.run("job-started.sh", PADDOCK_PYTHON=python).code == (code == 10)
+    assert runner.run("job-completed.sh", PADDOCK_PYTHON=python).code == 0
+
+
+@pytest.mark.parametrize("more", [
+    {"GITHUB_STEP_SUMMARY": "/proc/none/summary"},
+    {"RUNNER_TEMP": "/proc/none"},
+    {"NODE_NAME": "", "RUNNER_TRACKING_ID": ""},
+    {"PYTHONPATH": "/proc/none", "PYTHONHOME": "/proc/none"},
+])  # fmt: skip
+def test_what_cannot_be_written_or_is_odd_fails_nothing(runner: Runner, more: dict[str, str]) -> None:
+    for hook in ("job-started.sh", "job-completed.sh"):
+        ended = runner.run(hook, **more)
+        assert ended.code == 0
+        assert "Job hook failed" not in ended.told
+        assert "Traceback" not in ended.told
+
+
+@pytest.mark.parametrize("environ", [
+    {"PADDOCK_GPUS": "0"}, {"PADDOCK_GPUS": ""}, {"PADDOCK_GPUS": "all"}, {"PADDOCK_HOOKS": "off"},
+])  # fmt: skip
+def test_switched_off_nothing_is_looked_at(runner: Runner, environ: dict[str, str]) -> None:
+    for hook in SCRIPTS:
+        ended = runner.run(hook.name, PADDOCK_PYTHON=program(runner.folder, "python", "exit 10"), **environ)
+        assert (ended.code, ended.told) == (0, "")
+
+
+@pytest.mark.skipif(not sees_host_processes(), reason="the driver's pids are another namespace's here")
+def test_a_process_that_the_job_left_on_its_gpu_is_ended(runner: Runner) -> None:
+    left = subprocess.Popen(["sleep", "60"], env=runner.environ)
+    ended = runner.run("job-completed.sh", FAKE_NVML_PROCESSES=f"0:{left.pid}:2048")
+    assert left.wait(timeout=10) == -15
+    assert ended.code == 0
+    assert f"sleep (pid {left.pid}, 2.0 GiB of GPU memory) was ended" in ended.told
+
+
+# --- an image without Paddock
+
+SMI: dict[str, tuple[str, str, int, str]] = {
+    "as many as given": ("echo 'GPU 0: Tesla T4 (UUID: GPU-a)'; echo 'GPU 1: Tesla T4 (UUID: GPU-b)'", "2", 0, "GPU 1"),
+    "one missing": ("echo 'GPU 0: Tesla T4 (UUID: GPU-a)'", "2", 1, "given 1 of 2 GPUs on ip-10-0-1-5"),
+    "parts": ("echo 'GPU 0: A100'; echo '  MIG 1g.5gb Device 0:'; echo '  MIG 1g.5gb Device 1:'", "2", 0, "Device 1"),
+    "none": ("exit 0", "1", 1, "given 0 of 1 GPUs"),
+    "mismatch": ("echo 'Failed to initialize NVML: Driver/library version mismatch'; exit 18", "1", 1, "mismatch"),
+    "hangs": ("exec sleep 60", "1", 1, "it does not answer"),
+}
+
+
+@pytest.mark.parametrize("smi", SMI)
+def test_without_paddock_nvidia_smi_is_asked(runner: Runner, smi: str) -> None:
+    """A script takes nvidia-smi's place."""
+    text, gpus, code, told = SMI[smi]
+    program(runner.folder, "nvidia-smi", text)
+    path = f"{runner.folder}:{os.environ['PATH']}"
+    ended = runner.run("job-started.sh", PADDOCK_PYTHON="/proc/none", PATH=path, PADDOCK_GPUS=gpus)
+    assert ended.code == code
+    assert told in ended.told
+    assert ended.told.startswith("::error") == bool(code)
+
+
+def test_without_paddock_what_is_left_is_told(runner: Runner) -> None:
+    """A script takes nvidia-smi's place."""
+    program(runner.folder, "nvidia-smi", "echo '71, python, 512 MiB'; echo '72, python, 9 MiB'")
+    path = f"{runner.folder}:{os.environ['PATH']}"
+    ended = runner.run("job-completed.sh", PADDOCK_PYTHON="/proc/none", PATH=path)
+    assert ended.code == 0
+    assert "::warning title=GPU still in use::" in ended.told
+    assert "71, python, 512 MiB;72" in ended.told
+    (runner.folder / "nvidia-smi").unlink()
+    assert runner.run("job-completed.sh", PADDOCK_PYTHON="/proc/none").told == ""
+
+
+def test_shellcheck_has_no_complaint() -> None:
+    if shutil.which("shellcheck") is None:
+        pytest.skip("no shellcheck on PATH")
+    done = subprocess.run(["shellcheck", *map(str, SCRIPTS)], capture_output=True, text=True, check=False)
+    assert done.stdout == ""

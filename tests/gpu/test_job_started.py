@@ -1,0 +1,197 @@
+"""What lets a job start on its GPUs and what refuses it, on made-up drivers below the real nvidia-ml-py."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paddock.gpu.job import log, sampling, started
+from paddock.gpu.job.bounded import Broken, NoAnswer, within
+from paddock.gpu.job.environment import Job
+from paddock.gpu.job.started import REFUSED, look, run
+from tests.support.nvml import PROFILES, Driver, Fault, Part, box, card
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="runners are Linux")
+
+Install = Callable[[str | Driver], Driver]
+Start = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    """A root without a kernel log, so that this machine's own says nothing."""
+    (tmp_path / "root").mkdir()
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def start(tmp_path: Path, machine: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Start:
+    """Runs the hook as if the pod were given `gpus` GPUs, and takes the place of its sampler."""
+    sampled: list[int] = []
+    monkeypatch.setattr(sampling, "start", lambda folder, runner: sampled.append(runner))
+    monkeypatch.setattr(started, "LOOK_UNTIL", 1.5)
+
+    def go(gpus: int = 1, **environ: str) -> tuple[int, str]:
+        base = {"PADDOCK_GPUS": str(gpus), "RUNNER_TEMP": str(tmp_path / "_temp"), "NODE_NAME": "ip-10-0-1-5"}
+        code = run(4242, environ=base | environ, root=machine)
+        assert sampled == ([] if code else [4242])
+        return code, capsys.readouterr().out
+
+    return go
+
+
+def held(**changes: Any) -> Driver:
+    return Driver([card("H100", **changes)])
+
+
+def test_healthy_and_free(driver: Install, start: Start) -> None:
+    driver("8xh100")
+    code, told = start(8)
+    assert code == 0
+    assert "8 x NVIDIA H100 80GB HBM3, driver 580.95.05; healthy and free" in told
+    assert "::" not in told
+
+
+def test_no_gpus_nothing_done(driver: Install, start: Start, tmp_path: Path) -> None:
+    assert run(1, environ={"PADDOCK_GPUS": "0", "RUNNER_TEMP": str(tmp_path / "_temp")}) == 0
+    assert not (tmp_path / "_temp").exists()
+
+
+REFUSALS: dict[str, tuple[Callable[[], Driver], int, str]] = {
+    "lost": (PROFILES["lost"], 8, "GPU 2: it is lost"),
+    "fewer than given": (lambda: Driver(box("H100", 4)), 8, "4 of the 8 GPUs of this job are here"),
+    "uncorrectable": (lambda: held(uncorrected=3), 1, "GPU 0: 3 uncorrectable memory errors"),
+    "driver asks": (lambda: held(recovery=1), 1, "GPU 0: the driver asks for gpu-reset"),
+    "no spare row": (lambda: held(remapped=(0, 9, 0, 1)), 1, "GPU 0: a faulty row of memory found no spare row"),
+    "leftover": (lambda: held(processes=[(999_999, 0)]), 1, "GPU 0: still in use by"),
+    "memory": (lambda: held(used_mib=3 * 1024), 1, "GPU 0: 3.0 GiB of its memory was in use before the job began"),
+    "hot": (PROFILES["thermal"], 1, "GPU 0: it slows itself down because it is hot, 91 °C"),
+    "slowed down": (lambda: held(reasons=0x8), 1, "GPU 0: its hardware slows it down"),
+    "power brake": (lambda: held(reasons=0x88), 1, "GPU 0: the power brake is on"),
+    "prohibited": (lambda: held(compute_mode=2), 1, "GPU 0: its compute mode lets no program use it"),
+    "parts are gone": (PROFILES["mig"], 8, "7 of the 8 GPUs of this job are here"),
+    "a part in use": (
+        lambda: Driver([card("H100", mig=(1, 1), parts=[Part(7), Part(8, used_mib=5000)])]),
+        2,
+        "GPU 0, part 1g.10gb: 4.9 GiB of its memory was in use",
+    ),
+}
+
+
+@pytest.mark.parametrize("why", REFUSALS)
+def test_what_refuses_a_job(why: str, driver: Install, start: Start, tmp_path: Path) -> None:
+    made, gpus, text = REFUSALS[why]
+    driver(made())
+    summary = tmp_path / "summary.md"
+    code, told = start(gpus, GITHUB_STEP_SUMMARY=str(summary))
+    error = told.splitlines()[0]
+    assert code == REFUSED
+    assert error.startswith("::error title=GPU not usable on node ip-10-0-1-5::")
+    assert text in error
+    assert "It is not your code" in error
+    assert "Re-run it" in error
+    assert "the node was not marked for replacement: KUBERNETES_SERVICE_HOST is not set" in error.replace("The", "the")
+    assert told.count("::group::") == told.count("::endgroup::") == 1
+    assert text in summary.read_text()
+
+
+def test_a_driver_that_does_not_fit_its_library_is_told_in_one_sentence(driver: Install, start: Start) -> None:
+    driver("h100").faults["nvmlInitWithFlags"] = Fault(18)
+    code, told = start()
+    assert code == REFUSED
+    error, *details = told.splitlines()
+    assert "The NVIDIA library and the loaded driver are of different versions" in error
+    assert "modprobe" not in error
+    assert "modprobe" in "\n".join(details)
+
+
+def test_a_container_that_lost_its_gpus(driver: Install, start: Start, machine: Path) -> None:
+    (machine / ".dockerenv").touch()
+    driver("h100").faults["nvmlInitWithFlags"] = Fault(999)
+    code, told = start()
+    assert code == REFUSED
+    assert "This container has lost its GPUs" in told
+
+
+ADMITTED: dict[str, tuple[Callable[[], Driver], int, dict[str, str], str]] = {
+    "power limit": (lambda: held(reasons=0x4), 1, {}, "it is at its power limit of 700 W"),
+    "more than given": (lambda: Driver(box("H100", 4)), 1, {}, "4 GPUs are visible, and this job was given 1"),
+    "all the parts": (PROFILES["mig"], 7, {}, ""),
+    "its own parts": (
+        PROFILES["mig"],
+        1,
+        {"NVIDIA_VISIBLE_DEVICES": "MIG-00000000-aaaa-bbbb-cccc-000000000009"},
+        "",
+    ),
+    "its own GPU, beside a lost one": (
+        lambda: Driver([card("H100", uuid="GPU-a"), card("H100", uuid="GPU-b", bus=12, uncorrected=4)]),
+        1,
+        {"NVIDIA_VISIBLE_DEVICES": "GPU-a"},
+        "",
+    ),
+    "in turns": (lambda: held(used_mib=60_000, processes=[(7, 60_000)]), 1, {"PADDOCK_GPU_SHARING": "timeSlicing"}, ""),
+    "by MPS": (lambda: held(used_mib=60_000, reasons=0x20), 1, {"CUDA_MPS_PIPE_DIRECTORY": "/mps"}, "hot"),
+    "a little memory": (lambda: held(used_mib=20), 1, {}, ""),
+    "an old driver's own memory": (PROFILES["535"], 2, {}, ""),
+}
+
+
+@pytest.mark.parametrize("why", ADMITTED)
+def test_what_does_not(why: str, driver: Install, start: Start) -> None:
+    made, gpus, environ, text = ADMITTED[why]
+    driver(made())
+    code, told = start(gpus, **environ)
+    assert code == 0
+    assert [text in line for line in told.splitlines() if line.startswith("::warning")] == [True] * bool(text)
+
+
+def test_a_shared_gpu_at_its_hardware_limit_refuses(driver: Install, start: Start) -> None:
+    driver("thermal")
+    assert start(PADDOCK_GPU_SHARING="mps")[0] == REFUSED
+
+
+def test_a_node_that_should_go_is_marked_though_the_job_goes_on(driver: Install, start: Start) -> None:
+    driver("remap-pending")
+    code, told = start(2)
+    assert code == 0
+    assert (
+        "::warning title=GPU::On node ip-10-0-1-5: GPU 0: a faulty row of memory is replaced at the next reset" in told
+    )
+    assert "not marked for replacement: KUBERNETES_SERVICE_HOST" in told
+
+
+def test_memory_that_the_last_job_gives_back_meanwhile_is_waited_for(driver: Install, machine: Path) -> None:
+    made = driver(held(used_mib=3000))
+    job = Job.of({"PADDOCK_GPUS": "1"})
+    assert look(job, 0.5, machine).refused
+    threading.Timer(0.3, lambda: setattr(made.cards[0], "used_mib", 0)).start()
+    assert look(job, 3.0, machine).refused is None
+
+
+def test_a_fault_of_the_check_is_no_verdict(driver: Install, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver("h100")
+    monkeypatch.setattr("paddock.gpu.detect.inventory", lambda **_: 1 / 0)
+    with pytest.raises(Broken, match="ZeroDivisionError"):
+        start()
+
+
+def test_an_answer_within_its_time_or_none() -> None:
+    assert within(5, lambda: ["x" * 200_000, None]) == ["x" * 200_000, None]
+    begun = time.monotonic()
+    with pytest.raises(NoAnswer):
+        within(0.2, lambda: time.sleep(60))
+    assert time.monotonic() - begun < 2
+    with pytest.raises(Broken, match="without an answer"):
+        within(5, lambda: os._exit(3))
+
+
+def test_a_job_that_names_itself_a_command_gives_none() -> None:
+    assert log.error("a:b,c", "50 %\n::x") == "::error title=a%3Ab%2Cc::50 %25%0A::x"
+    assert log.plain("::set-env name=A::b\n##[error]x\x1b[0m") == "set-env name=A::b # [error]x [0m"
