@@ -1,0 +1,152 @@
+"""AWS as this room asks it: one region, one way to call, and every refusal as a sentence."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from paddock.build.errors import BuildError, BuildInputError
+
+Clients = Callable[[str], Any]
+"""Gives the boto3 client of a service."""
+
+_EXPIRED = {"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"}
+_UNKNOWN = {
+    "AuthFailure",
+    "IncompleteSignature",
+    "InvalidAccessKeyId",
+    "InvalidClientTokenId",
+    "OptInRequired",
+    "SignatureDoesNotMatch",
+    "UnrecognizedClientException",
+}
+_DENIED = {"AccessDenied", "AccessDeniedException", "AuthorizationError", "ForbiddenException", "UnauthorizedOperation"}
+_THROTTLED = {
+    "CallRateLimitExceededException",
+    "RequestLimitExceeded",
+    "Throttling",
+    "ThrottlingException",
+    "TooManyRequestsException",
+}
+_SIGN_IN = "sign in again (aws sso login, or new keys), and look with: aws sts get-caller-identity"
+
+
+class AwsError(BuildError):
+    """AWS refused or did not answer. `passing` is true where the same question may be answered later."""
+
+    def __init__(self, message: str, code: str = "", passing: bool = False) -> None:
+        super().__init__(message)
+        self.code, self.passing = code, passing
+
+
+class Aws:
+    """Calls in one region, with the credentials of the environment."""
+
+    def __init__(self, region: str, reading: Clients | None = None, changing: Clients | None = None) -> None:
+        self.region = region
+        session = functools.cache(lambda: _session(region))
+        self._reading = reading or _clients(session, {"mode": "adaptive", "total_max_attempts": 6})
+        self._changing = changing or _clients(session, {"mode": "standard", "total_max_attempts": 1})
+
+    def ask(self, service: str, operation: str, **asked: Any) -> dict[str, Any]:
+        """The answer of an operation that reads, or that a client token makes safe to send twice."""
+        return self._call(self._reading, service, operation, asked)
+
+    def change(self, service: str, operation: str, **asked: Any) -> dict[str, Any]:
+        """Sends an operation once: after a time-out nobody knows whether it was done, and whoever calls must look."""
+        return self._call(self._changing, service, operation, asked)
+
+    def pages(self, service: str, operation: str, key: str, **asked: Any) -> Iterator[dict[str, Any]]:
+        """Every item under `key`, over all pages."""
+        with _translated(service, operation, self.region):
+            for page in self._reading(service).get_paginator(operation).paginate(**asked):
+                yield from page.get(key) or ()
+
+    def _call(self, clients: Clients, service: str, operation: str, asked: dict[str, Any]) -> dict[str, Any]:
+        with _translated(service, operation, self.region):
+            answer: dict[str, Any] = getattr(clients(service), operation)(**asked)
+            return answer
+
+
+def _session(region: str) -> Any:
+    import boto3
+
+    return boto3.session.Session(region_name=region)
+
+
+def _clients(session: Callable[[], Any], retries: dict[str, Any]) -> Clients:
+    """Clients that are made when first asked for, as making one may already fail."""
+
+    @functools.cache
+    def client(service: str) -> Any:
+        from botocore.config import Config
+
+        return session().client(service, config=Config(retries=retries, connect_timeout=10, read_timeout=60))
+
+    return client
+
+
+@contextmanager
+def _translated(service: str, operation: str, region: str) -> Iterator[None]:
+    """Turns what boto3 raises into BuildError or BuildInputError."""
+    try:
+        from botocore import exceptions as raised
+    except ImportError:
+        raise BuildInputError("boto3 is not installed\n    fix: pip install 'paddock[build]'") from None
+    action = f"{service}:{''.join(word.capitalize() for word in operation.split('_'))}"
+    try:
+        yield
+    except raised.ClientError as error:
+        raise _refused(error.response.get("Error", {}), action, region) from error
+    except (
+        raised.NoCredentialsError,
+        raised.PartialCredentialsError,
+        raised.ProfileNotFound,
+    ) as error:
+        raise BuildInputError(
+            f"there are no credentials for AWS: {_sentence(str(error))}\n"
+            "    fix: aws sso login --profile NAME and export AWS_PROFILE=NAME, or another source that boto3 reads"
+        ) from error
+    except (raised.HTTPClientError, raised.ConnectionError) as error:
+        raise AwsError(
+            f"AWS does not answer {action} in {region}: {_sentence(str(error))}\n"
+            "    fix: look at the network, the proxy and the region of the stack, and run it again",
+            passing=True,
+        ) from error
+    except raised.BotoCoreError as error:
+        if any(word in type(error).__name__ for word in ("SSO", "Token", "Credential", "Login")):
+            raise _credentials(_sentence(str(error))) from error
+        raise AwsError(f"{action} cannot be asked: {_sentence(str(error))}") from error
+
+
+def _refused(told: dict[str, Any], action: str, region: str) -> BuildError:
+    code, words = str(told.get("Code", "")), _sentence(str(told.get("Message", "")))
+    if code in _EXPIRED:
+        return _credentials(words)
+    if code in _UNKNOWN:
+        return BuildInputError(
+            f"AWS does not know these credentials in {region}: {words} ({code})\n"
+            f"    fix: enable the region for the account if it is an opt-in one, else {_SIGN_IN}"
+        )
+    if code in _DENIED:
+        message = f"AWS denies {action} in {region}: {words}\n    fix: allow {action} to this role or user"
+        return AwsError(message, code)
+    if code in _THROTTLED:
+        message = (
+            f"AWS throttles {action}: too many calls in this account and region\n    fix: run it again in a minute"
+        )
+        return AwsError(message, code, passing=True)
+    passing = code in {"InternalError", "InternalFailure", "ServiceException", "ServiceUnavailableException"}
+    passing = passing or code in {"ServiceUnavailable", "Unavailable"}
+    return AwsError(f"AWS refused {action} in {region}: {words} ({code})", code, passing)
+
+
+def _credentials(words: str) -> BuildInputError:
+    return BuildInputError(f"the credentials for AWS have expired: {words}\n    fix: {_SIGN_IN}")
+
+
+def _sentence(words: str) -> str:
+    """AWS's words on one line, without the encoded part that only AWS reads."""
+    return " ".join(words.split(" Encoded authorization failure message:")[0].split())[:400].rstrip(".")

@@ -1,0 +1,98 @@
+"""What AWS refuses is a sentence with a way on, and nothing that changes AWS is sent twice."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import boto3
+import pytest
+from botocore.stub import Stubber
+
+from paddock.build.ami.aws import Aws, AwsError
+from paddock.build.errors import BuildError, BuildInputError
+
+REGION = "us-west-2"
+
+
+@pytest.mark.parametrize(
+    ("code", "exit_code", "said"),
+    [
+        ("ExpiredToken", 2, "the credentials for AWS have expired: words\n    fix: sign in again"),
+        (
+            "UnrecognizedClientException",
+            2,
+            "does not know these credentials in us-west-2: words .*\n    fix: enable the",
+        ),
+        (
+            "UnauthorizedOperation",
+            1,
+            "denies ec2:DescribeImages in us-west-2: words\n    fix: allow ec2:DescribeImages",
+        ),
+        ("RequestLimitExceeded", 1, "throttles ec2:DescribeImages: .*\n    fix: run it again"),
+        ("InvalidParameterValue", 1, r"refused ec2:DescribeImages in us-west-2: words \(InvalidParameterValue\)"),
+    ],
+)
+def test_a_refusal_is_a_sentence(code: str, exit_code: int, said: str) -> None:
+    client = boto3.client("ec2", region_name=REGION, aws_access_key_id="none", aws_secret_access_key="none")
+    with Stubber(client) as stub:
+        stub.add_client_error("describe_images", code, "words. Encoded authorization failure message: dGhpcyBpcyBsb25n")
+        with pytest.raises(BuildError, match=said) as raised:
+            list(Aws(REGION, lambda _: client).pages("ec2", "describe_images", "Images"))
+    assert raised.value.exit_code == exit_code
+    assert "dGhpcyBpcyBsb25n" not in str(raised.value)
+
+
+def test_without_credentials_it_says_where_they_come_from() -> None:
+    with pytest.raises(BuildInputError, match=r"(?s)no credentials for AWS: .*    fix: aws sso login"):
+        Aws(REGION).ask("ec2", "describe_images")
+
+
+def test_a_profile_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "wokr")
+    with pytest.raises(BuildInputError, match=r"no credentials for AWS: .*wokr"):
+        Aws(REGION).ask("ec2", "describe_images")
+
+
+class _Busy(BaseHTTPRequestHandler):
+    asked = 0
+
+    def do_POST(self) -> None:
+        type(self).asked += 1
+        self.send_response(503)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def busy(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[_Busy]]:
+    """An endpoint that answers everything with 503."""
+    _Busy.asked = 0
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Busy)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(key, "none")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
+    yield _Busy
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_change_is_sent_once(busy: type[_Busy]) -> None:
+    with pytest.raises(AwsError, match="refused ec2:DeleteSnapshot"):
+        Aws(REGION).change("ec2", "delete_snapshot", SnapshotId="snap-0123456789abcdef0")
+    assert busy.asked == 1
+
+
+def test_an_endpoint_that_is_not_there_may_be_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(key, "none")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    with pytest.raises(
+        AwsError, match=r"AWS does not answer ec2:DeleteSnapshot in us-west-2: .*\n    fix: look"
+    ) as raised:
+        Aws(REGION).change("ec2", "delete_snapshot", SnapshotId="snap-0123456789abcdef0")
+    assert raised.value.passing

@@ -1,0 +1,351 @@
+"""`inv build-ami`: a build is started once, followed to its end, left alone at Ctrl-C and found again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paddock.build import command_ami
+from paddock.build.ami.follow import LOG_LINES, Pace
+from paddock.build.errors import BuildError, BuildInputError
+from tests.support.image_builder import AMI, BUILD, PIPELINE, REGION, Account, image, pipeline, step
+
+MADE = {"outputResources": {"amis": [{"region": REGION, "image": AMI}]}}
+
+
+class Clock:
+    """Time that passes only when somebody waits."""
+
+    def __init__(self, interrupt_at: float = float("inf")) -> None:
+        self.time, self.waits, self.interrupt_at = 0.0, list[float](), interrupt_at
+
+    def sleep(self, seconds: float) -> None:
+        self.time += seconds
+        self.waits.append(seconds)
+        if self.time >= self.interrupt_at:
+            raise KeyboardInterrupt
+
+    def pace(self, **more: float) -> Pace:
+        return Pace(sleep=self.sleep, now=lambda: self.time, **more)
+
+
+@pytest.fixture
+def account() -> Iterator[Account]:
+    made = Account()
+    try:
+        yield made
+        made.all_asked()
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def project(tmp_path: Path, root: Path) -> Path:
+    """The repository's example stack, with a pipeline for machine images."""
+    shutil.copy(root / "Pulumi.yaml", tmp_path)
+    text = (root / "Pulumi.dev.yaml").read_text()
+    (tmp_path / "Pulumi.dev.yaml").write_text(f"{text.rstrip()}\n    images: {{ami: {{enabled: true}}}}\n")
+    return tmp_path
+
+
+@pytest.fixture
+def build(project: Path, account: Account) -> Callable[..., Clock]:
+    def run(clock: Clock | None = None, **options: Any) -> Clock:
+        clock = clock or Clock()
+        command_ami.build(project, "dev", aws=account.aws, pace=options.pop("pace", clock.pace()), **options)
+        return clock
+
+    return run
+
+
+def a_whole_build(account: Account) -> None:
+    """A build from its first step to its image, in three looks."""
+    launched = step("LaunchBuildInstance", "COMPLETED", "01:00", "02:05")
+    account.look("BUILDING", ("BUILD", [step("LaunchBuildInstance", "RUNNING", "01:00"), step("Apply", "PENDING")]))
+    account.look("TESTING", ("BUILD", [launched]), ("TEST", [step("ApplyTest", "RUNNING", "20:00")]))
+    account.look(
+        "AVAILABLE", ("BUILD", [launched]), ("TEST", [step("ApplyTest", "COMPLETED", "20:00", "31:30")]), **MADE
+    )
+
+
+def test_a_build_is_started_followed_and_told(
+    build: Callable[..., Clock], account: Account, capsys: pytest.CaptureFixture[str]
+) -> None:
+    account.pipelines([pipeline("another")], [pipeline()])  # Image Builder cannot filter by tag
+    account.builds(image("FAILED"), image("AVAILABLE", f"{BUILD[:-1]}2"))
+    account.start()
+    a_whole_build(account)
+    account.ami(driver="580.159.03", kubernetes="1.35")
+
+    clock = build()
+
+    said = capsys.readouterr()
+    assert said.out.splitlines() == [
+        f"{AMI}  {REGION}",
+        "    driver: 580.159.03",
+        "    kubernetes: 1.35",
+        f"next: ./inv ami.promote {AMI} --stack dev",
+    ]
+    assert [line.split() for line in said.err.splitlines()] == [
+        [BUILD],
+        ["1:00", "BUILD", "LaunchBuildInstance", "running"],
+        ["2:05", "BUILD", "LaunchBuildInstance", "completed", "after", "1:05"],
+        ["20:00", "TEST", "ApplyTest", "running"],
+        ["31:30", "TEST", "ApplyTest", "completed", "after", "11:30"],
+    ]
+    assert clock.waits == [15.0, 15.0]
+
+
+def test_a_failed_build_shows_its_step_and_the_end_of_its_log(
+    build: Callable[..., Clock], account: Account, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failed = step("ApplyTestComponents", "FAILED", "20:00", "21:00", "Step failed.")
+    account.pipelines([pipeline()])
+    account.builds()
+    account.start()
+    account.look(
+        "FAILED",
+        ("BUILD", [step("LaunchBuildInstance", "COMPLETED", "01:00", "02:00")]),
+        ("TEST", [failed, step("Later", "CANCELLED")]),
+        state={"reason": "Workflow failed."},
+    )
+    account.step_outputs(failed, "paddock-validate: driver is 570.1, asked was 580.159.03")
+    account.log(*(f"line {number}" for number in range(40)), "nvidia-smi\x1b[31m: not found\n\nexit 9")
+
+    with pytest.raises(BuildError) as raised:
+        build(as_json=True)
+
+    assert raised.value.exit_code == 1
+    lines = str(raised.value).splitlines()
+    assert lines[0] == "the build of gpu-ami-recipe-5d6e7f8 1.4.2/1 failed in step ApplyTestComponents (TEST)"
+    assert lines[1:3] == ["    paddock-validate: driver is 570.1, asked was 580.159.03", "    Workflow failed."]
+    assert "/aws/imagebuilder/gpu-ami-recipe-5d6e7f8, 1.4.2/1" in lines[3]
+    assert [line.strip() for line in lines[-2:]] == ["nvidia-smi [31m: not found", "exit 9"]
+    told = json.loads(capsys.readouterr().out)
+    assert told["error"] == str(raised.value)
+    assert (told["status"], told["failed_step"], told["images"]) == ("FAILED", "ApplyTestComponents", [])
+    assert len(told["log"]) == LOG_LINES
+    assert told["log"][-1] == "exit 9"
+
+
+def test_a_build_that_failed_before_it_wrote_a_log_says_what_image_builder_says(
+    build: Callable[..., Clock], account: Account
+) -> None:
+    context = {"componentFailure": {"componentArn": "arn:c", "phaseName": "build", "errorMessage": "exit code 3"}}
+    account.pipelines([pipeline()])
+    account.builds()
+    account.start()
+    account.look("FAILED", state={"failureContext": context})
+    account.refuse("get_log_events", "ResourceNotFoundException", service="logs")
+    with pytest.raises(
+        BuildError, match=r"ended as FAILED\n    component arn:c, phase build: exit code 3\n.*its log: th"
+    ):
+        build()
+
+
+def test_ctrl_c_leaves_the_build_alone_and_says_how_to_find_it_again(
+    build: Callable[..., Clock], account: Account, capsys: pytest.CaptureFixture[str]
+) -> None:
+    account.pipelines([pipeline()])
+    account.builds()
+    account.start()
+    account.look("BUILDING", ("BUILD", [step("LaunchBuildInstance", "RUNNING", "01:00")]))
+    with pytest.raises(command_ami.Interrupted) as raised:
+        build(Clock(interrupt_at=1))
+    assert raised.value.exit_code == 130
+    command = next(line for line in str(raised.value).splitlines() if "resume" in line).split()
+    assert command[1:6] == ["./inv", "build-ami", "--stack", "dev", "--execution"]
+    assert "--cancel" in str(raised.value)
+
+    account.get_named("BUILDING")  # no second build is started
+    a_whole_build(account)
+    account.ami()
+    build(execution=command[6])
+    assert f"ami.promote {AMI}" in capsys.readouterr().out
+
+
+def test_a_build_in_progress_is_followed_and_no_second_one_started(
+    build: Callable[..., Clock], account: Account, capsys: pytest.CaptureFixture[str]
+) -> None:
+    account.pipelines([pipeline()])
+    account.builds(image("FAILED", f"{BUILD[:-1]}0"), image("BUILDING"))
+    a_whole_build(account)
+    account.ami()
+    build(as_json=True)
+    said = capsys.readouterr()
+    assert "is building 1.4.2/1 already" in said.err
+    told = json.loads(said.out)
+    assert (told["execution"], told["status"]) == (BUILD, "AVAILABLE")
+    assert [each["status"] for each in told["steps"]] == ["COMPLETED", "COMPLETED"]
+    assert told["images"][0]["id"] == AMI
+
+
+def test_with_new_a_second_one_is_started_and_without_wait_nothing_is_followed(
+    build: Callable[..., Clock], account: Account, capsys: pytest.CaptureFixture[str]
+) -> None:
+    account.pipelines([pipeline()])
+    account.start()
+    build(new=True, wait=False)
+    said = capsys.readouterr()
+    assert said.out == f"{BUILD}\n"
+    assert f"--execution {BUILD}" in said.err
+
+
+def test_the_latest_build_can_be_asked_for_without_its_name(build: Callable[..., Clock], account: Account) -> None:
+    older = image("AVAILABLE", f"{BUILD[:-1]}9") | {"dateCreated": "2026-08-20T10:00:00.000Z"}
+    account.pipelines([pipeline()])
+    account.builds(older, image("AVAILABLE"))
+    account.look("AVAILABLE", **MADE)
+    account.ami()
+    build(execution="latest")
+
+
+def test_a_build_is_cancelled_and_seen_to_its_end(
+    build: Callable[..., Clock], account: Account, capsys: pytest.CaptureFixture[str]
+) -> None:
+    account.pipelines([pipeline()])
+    account.builds(image("BUILDING"))
+    account.get("BUILDING")
+    account.cancel()
+    account.look("BUILDING")
+    account.look("CANCELLED")
+    build(cancel=True)
+    assert capsys.readouterr().out == "cancelled\n"
+
+
+def test_a_build_that_somebody_cancelled_made_no_image(build: Callable[..., Clock], account: Account) -> None:
+    account.get_named("TESTING")
+    account.look("CANCELLED", state={"reason": "Cancelled by a user"})
+    account.log()
+    with pytest.raises(BuildError, match="ended as CANCELLED\n    Cancelled by a user") as raised:
+        build(execution=BUILD)
+    assert raised.value.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("running", "said"),
+    [((), "no builds in progress"), (("1", "2"), r"(?s)2 builds in progress.*1\.4\.2/2.*1\.4\.2/1")],
+)
+def test_what_to_cancel_must_be_clear(
+    running: tuple[str, ...], said: str, build: Callable[..., Clock], account: Account
+) -> None:
+    account.pipelines([pipeline()])
+    account.builds(*(image("BUILDING", f"{BUILD[:-1]}{number}") for number in running))
+    with pytest.raises(BuildInputError, match=said):
+        build(cancel=True)
+
+
+def test_a_build_that_has_ended_is_not_cancelled(build: Callable[..., Clock], account: Account) -> None:
+    account.get_named("AVAILABLE")
+    account.get("AVAILABLE")
+    with pytest.raises(BuildInputError, match="has ended as AVAILABLE"):
+        build(cancel=True, execution=BUILD)
+
+
+def test_an_image_for_other_regions_only_is_none(build: Callable[..., Clock], account: Account) -> None:
+    account.get_named("DISTRIBUTING")
+    account.look("AVAILABLE", outputResources={"amis": [{"region": "eu-west-1", "image": AMI}]})
+    with pytest.raises(BuildError, match=f"left no image in {REGION}"):
+        build(execution=BUILD)
+
+
+def test_a_throttled_look_is_taken_again_after_a_longer_wait(
+    build: Callable[..., Clock], account: Account, capsys: pytest.CaptureFixture[str]
+) -> None:
+    account.get_named("BUILDING")
+    account.refuse("get_image", "CallRateLimitExceededException")
+    account.refuse("get_image", "ServiceUnavailableException")
+    account.look("BUILDING")
+    account.look("AVAILABLE", **MADE)
+    account.ami()
+    clock = build(execution=BUILD)
+    assert clock.waits == [30.0, 60.0, 15.0]
+    assert "AWS throttles imagebuilder:GetImage" in capsys.readouterr().err
+
+
+def test_silence_has_an_end(build: Callable[..., Clock], account: Account) -> None:
+    account.get_named("BUILDING")
+    for _ in range(4):
+        account.refuse("get_image", "ServiceUnavailableException", "try later")
+    clock = Clock()
+    with pytest.raises(BuildError, match=r"(?s)try later.*resume: .*--execution arn"):
+        build(execution=BUILD, pace=clock.pace(silence_s=200))
+
+
+def test_a_build_that_takes_too_long_is_left_running(build: Callable[..., Clock], account: Account) -> None:
+    account.get_named("BUILDING")
+    for _ in range(5):
+        account.look("BUILDING")
+    clock = Clock()
+    with pytest.raises(BuildError, match=r"(?s)not ended after 1:00\nthe build goes on in AWS.*resume:") as raised:
+        build(execution=BUILD, pace=clock.pace(at_most_s=60.0))
+    assert raised.value.exit_code == 1
+
+
+def test_credentials_that_expire_while_it_builds_do_not_lose_it(build: Callable[..., Clock], account: Account) -> None:
+    account.get_named("BUILDING")
+    account.look("BUILDING")
+    account.refuse("get_image", "ExpiredTokenException", "The security token included in the request is expired")
+    with pytest.raises(BuildInputError, match=r"(?s)expired.*aws sso login.*resume: .*--execution arn"):
+        build(execution=BUILD)
+
+
+def test_without_a_pipeline_it_says_what_to_do(build: Callable[..., Clock], account: Account, project: Path) -> None:
+    account.pipelines([pipeline("another")])
+    with pytest.raises(BuildInputError, match=r"not deployed yet.*\n    fix: pulumi up --stack dev"):
+        build()
+    file = project / "Pulumi.dev.yaml"
+    file.write_text(file.read_text().replace("{enabled: true}", "{enabled: false}"))
+    account.pipelines([])
+    with pytest.raises(BuildInputError, match=r"images.ami.enabled is not set"):
+        build()
+
+
+def test_two_pipelines_of_one_fleet_are_both_named(build: Callable[..., Clock], account: Account) -> None:
+    account.pipelines([pipeline(), pipeline(arn=f"{PIPELINE}-old")])
+    with pytest.raises(BuildError, match="gpu-ami-1a2b3c4 and gpu-ami-1a2b3c4-old") as raised:
+        build()
+    assert raised.value.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("execution", "said"),
+    [
+        ("run-7", "'run-7' names no build"),
+        (BUILD.replace(REGION, "eu-west-1"), "the build is in eu-west-1, and the stack in us-west-2"),
+    ],
+)
+def test_a_name_that_is_none_asks_nobody(execution: str, said: str, build: Callable[..., Clock]) -> None:
+    with pytest.raises(BuildInputError, match=said):
+        build(execution=execution)
+
+
+def test_another_fleets_build_is_neither_followed_nor_cancelled(build: Callable[..., Clock], account: Account) -> None:
+    account.get_named("BUILDING", fleet="paddock-prod")
+    with pytest.raises(BuildInputError, match="builds for paddock-prod, not for paddock-dev"):
+        build(execution=BUILD, cancel=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"new": True, "execution": BUILD}, "--new and --execution"),
+        ({"new": True, "cancel": True}, "--new and --cancel"),
+        ({"timeout_minutes": 0}, "--timeout-minutes: 0"),
+    ],
+)
+def test_wishes_that_do_not_go_together(options: dict[str, Any], said: str, build: Callable[..., Clock]) -> None:
+    with pytest.raises(BuildInputError, match=said):
+        build(**options)
+
+
+def test_a_stack_whose_images_another_one_holds_names_it(project: Path) -> None:
+    file = project / "Pulumi.dev.yaml"
+    file.write_text(f"{file.read_text()}    layers: {{images: acme/paddock/images}}\n")
+    with pytest.raises(BuildInputError, match="with --stack images"):
+        command_ami.build(project, "dev")

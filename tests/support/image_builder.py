@@ -1,0 +1,145 @@
+"""Answers of EC2 Image Builder and CloudWatch Logs in place of an account, checked against the services' own models."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import boto3
+from botocore.stub import ANY, Stubber
+
+from paddock.build.ami.aws import Aws
+
+REGION = "us-west-2"
+_ACCOUNT = f"arn:aws:imagebuilder:{REGION}:123456789012"
+PIPELINE = f"{_ACCOUNT}:image-pipeline/gpu-ami-1a2b3c4"
+BUILD = f"{_ACCOUNT}:image/gpu-ami-recipe-5d6e7f8/1.4.2/1"
+AMI = "ami-0123456789abcdef0"
+STARTED = "2026-08-21T10:00:00.000Z"
+
+Workflow = tuple[str, Sequence[dict[str, Any]]]
+"""BUILD, TEST or DISTRIBUTION, and its steps."""
+
+
+def step(name: str, status: str, began: str = "", ended: str = "", message: str = "") -> dict[str, Any]:
+    """A step as Image Builder lists it; `began` and `ended` are minutes and seconds after ten o'clock."""
+    number = sum(map(ord, name))
+    times = {"startTime": began, "endTime": ended}
+    return {
+        "stepExecutionId": f"step-00000000-0000-0000-0000-{number:012}",
+        "name": name,
+        "status": status,
+        "message": message,
+        **{key: f"2026-08-21T10:{at}.000Z" for key, at in times.items() if at},
+    }
+
+
+def image(status: str, arn: str = BUILD, **more: Any) -> dict[str, Any]:
+    """A build as `GetImage` tells it; the parts that a list has too are the same."""
+    state = {"status": status, **more.pop("state", {})}
+    found = {"arn": arn, "name": "gpu-ami-recipe-5d6e7f8", "version": "1.4.2", "state": state, "dateCreated": STARTED}
+    return found | more
+
+
+def pipeline(fleet: str = "paddock-dev", arn: str = PIPELINE) -> dict[str, Any]:
+    return {"arn": arn, "name": arn.rpartition("/")[2], "tags": {"paddock:fleet": fleet}}
+
+
+@functools.cache
+def _client(service: str) -> Any:
+    return boto3.client(service, region_name=REGION, aws_access_key_id="none", aws_secret_access_key="none")
+
+
+class Account:
+    """What AWS will be asked, in this order for each service, and what it will answer. Anything else fails the test."""
+
+    def __init__(self) -> None:
+        self._clients = {name: _client(name) for name in ("imagebuilder", "logs", "ec2")}
+        self._stubs = {name: Stubber(client) for name, client in self._clients.items()}
+        for stub in self._stubs.values():
+            stub.activate()
+
+    @property
+    def aws(self) -> Aws:
+        return Aws(REGION, self._clients.__getitem__, self._clients.__getitem__)
+
+    def all_asked(self) -> None:
+        for stub in self._stubs.values():
+            stub.assert_no_pending_responses()
+
+    def close(self) -> None:
+        for stub in self._stubs.values():
+            stub.deactivate()
+
+    def pipelines(self, *pages: Sequence[dict[str, Any]]) -> None:
+        for number, page in enumerate(pages):
+            more = {"nextToken": f"page-{number + 1}"} if number + 1 < len(pages) else {}
+            asked = {"nextToken": f"page-{number}"} if number else {}
+            self._answer("list_image_pipelines", {"imagePipelineList": list(page), **more}, asked)
+
+    def builds(self, *images: dict[str, Any]) -> None:
+        self._answer("list_image_pipeline_images", {"imageSummaryList": list(images)}, {"imagePipelineArn": PIPELINE})
+
+    def start(self, arn: str = BUILD) -> None:
+        asked = {"imagePipelineArn": PIPELINE, "clientToken": ANY}
+        self._answer("start_image_pipeline_execution", {"imageBuildVersionArn": arn}, asked)
+
+    def cancel(self) -> None:
+        asked = {"imageBuildVersionArn": BUILD, "clientToken": ANY}
+        self._answer("cancel_image_creation", {"imageBuildVersionArn": BUILD}, asked)
+
+    def get(self, status: str, **more: Any) -> None:
+        self._answer("get_image", {"image": image(status, **more)}, {"imageBuildVersionArn": BUILD})
+
+    def get_named(self, status: str, fleet: str = "paddock-dev") -> None:
+        """The look at a build that a user named: whose is it?"""
+        place = {"region": REGION, "amiDistributionConfiguration": {"amiTags": {"paddock:fleet": fleet}}}
+        self.get(status, distributionConfiguration={"timeoutMinutes": 60, "distributions": [place]})
+
+    def look(self, status: str, *workflows: Workflow, **more: Any) -> None:
+        """One look at a build that is followed: itself, its workflows, and the steps of each."""
+        self.get(status, **more)
+        listed = [
+            {"workflowExecutionId": f"wf-00000000-0000-0000-0000-{number:012}", "type": kind, "status": "RUNNING"}
+            for number, (kind, _) in enumerate(workflows)
+        ]
+        asked = {"imageBuildVersionArn": BUILD}
+        self._answer("list_workflow_executions", {"workflowExecutions": listed}, asked)
+        for workflow, (_, steps) in zip(listed, workflows, strict=True):
+            asked = {"workflowExecutionId": workflow["workflowExecutionId"]}
+            self._answer("list_workflow_step_executions", {"steps": list(steps)}, asked)
+
+    def refuse(self, operation: str, code: str, message: str = "no", service: str = "imagebuilder") -> None:
+        self._stubs[service].add_client_error(operation, code, message)
+
+    def step_outputs(self, failed: dict[str, Any], text: str) -> None:
+        asked = {"stepExecutionId": failed["stepExecutionId"]}
+        self._answer("get_workflow_step_execution", {"outputs": text}, asked)
+
+    def log(self, *messages: str) -> None:
+        asked = {
+            "logGroupName": "/aws/imagebuilder/gpu-ami-recipe-5d6e7f8",
+            "logStreamName": "1.4.2/1",
+            "limit": ANY,
+            "startFromHead": False,
+        }
+        self._answer("get_log_events", {"events": [{"message": each} for each in messages]}, asked, "logs")
+
+    def ami(self, **tags: str) -> None:
+        """EC2's description of the image that was built."""
+        found = {
+            "ImageId": AMI,
+            "State": "available",
+            "CreationDate": "2026-08-21T10:40:00.000Z",
+            "Tags": [{"Key": f"paddock:{key}", "Value": value} for key, value in tags.items()],
+        }
+        asked = {
+            "Filters": [{"Name": "image-id", "Values": [AMI]}],
+            "IncludeDeprecated": True,
+            "IncludeDisabled": True,
+        }
+        self._answer("describe_images", {"Images": [found]}, asked, "ec2")
+
+    def _answer(self, operation: str, answer: dict[str, Any], asked: Any, service: str = "imagebuilder") -> None:
+        self._stubs[service].add_response(operation, answer, asked)
