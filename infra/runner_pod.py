@@ -6,6 +6,7 @@ from typing import Any
 
 from infra import versions
 from paddock.fleet import Fleet, capacity, nodes
+from paddock.fleet.pool import Mps, TimeSlicing
 from paddock.fleet.quantity import format_cpu, format_memory
 from paddock.fleet.runner import Claim, Runner, Scratch, Storage
 
@@ -100,6 +101,17 @@ def job_template(fleet: Fleet, name: str) -> dict[str, Any]:
     return pod
 
 
+def _neighbours(fleet: Fleet, runner: Runner) -> dict[str, str]:
+    """Tells the job hooks that memory in use may be another job's, which works on the same GPU."""
+    match fleet.pools[runner.pool].sharing:
+        case TimeSlicing():
+            return {"PADDOCK_GPU_SHARING": "timeSlicing"}
+        case Mps():
+            return {"PADDOCK_GPU_SHARING": "mps"}
+        case _:
+            return {}
+
+
 def _gpu_pod(fleet: Fleet, name: str, container: str) -> dict[str, Any]:
     runner = fleet.runners[name]
     share = capacity.default_share(fleet, name)
@@ -107,6 +119,7 @@ def _gpu_pod(fleet: Fleet, name: str, container: str) -> dict[str, Any]:
     environment = {
         **runner.environment,
         "PADDOCK_GPUS": str(runner.gpus),
+        **_neighbours(fleet, runner),
         "ACTIONS_RUNNER_HOOK_JOB_STARTED": f"{_HOOKS_AT}/job-started.sh",
         "ACTIONS_RUNNER_HOOK_JOB_COMPLETED": f"{_HOOKS_AT}/job-completed.sh",
     }
