@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from infra import versions
@@ -19,6 +20,12 @@ HOOKS = "paddock-job-hooks"
 _HOOKS_AT = "/opt/paddock/hooks"
 _TEMPLATE_AT = "/opt/paddock/pod-template"
 
+MARKS_NODE_AS = "node-mark"
+"""Service account of runner pods that may mark their node for replacement."""
+MARKS_NODE: Mapping[str, str] = {"paddock.dev/role": "runner"}
+"""Label of those pods."""
+_MARK_AT = "/var/run/paddock/kubernetes"
+
 SPOT_GRACE_SECONDS = 110
 """A spot instance is gone two minutes after its notice."""
 
@@ -34,6 +41,11 @@ def image(fleet: Fleet, runner: Runner) -> str:
     """Image of the runner's pod: its own, the fleet's, or GitHub's; from the mirror."""
     name = runner.image or fleet.images.runner or f"ghcr.io/actions/actions-runner:{versions.ACTIONS_RUNNER}"
     return fleet.mirror.image(name)
+
+
+def marks_node(runner: Runner) -> bool:
+    """Whether its pod may mark the node: it must have the GPU, or its hooks find nothing broken."""
+    return runner.mark_node and runner.container != "kubernetes-novolume"
 
 
 def priority_class(priority: int) -> str:
@@ -168,7 +180,25 @@ def _gpu_pod(fleet: Fleet, name: str, container: str) -> dict[str, Any]:
     }
     if runner.priority:
         spec["priorityClassName"] = priority_class(runner.priority)
-    return {"metadata": {"annotations": dict(_KEEP)}, "spec": spec}
+    pod: dict[str, Any] = {"metadata": {"annotations": dict(_KEEP)}, "spec": spec}
+    if marks_node(runner):
+        _mark_node(pod)
+    return pod
+
+
+def _mark_node(pod: dict[str, Any]) -> None:
+    """A token of ten minutes, the shortest there is (the kubelet renews it), and the name of the node to mark."""
+    spec, runner = pod["spec"], pod["spec"]["containers"][0]
+    sources = [
+        {"serviceAccountToken": {"path": "token", "expirationSeconds": 600}},
+        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+    ]
+    node = {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
+    pod["metadata"]["labels"] = dict(MARKS_NODE)
+    spec["serviceAccountName"] = MARKS_NODE_AS
+    spec["volumes"].append({"name": "node-mark", "projected": {"sources": sources}})
+    runner["volumeMounts"].append({"name": "node-mark", "mountPath": _MARK_AT, "readOnly": True})
+    runner["env"] = [*(each for each in runner["env"] if each["name"] != node["name"]), node]
 
 
 def _no_raw_sockets() -> dict[str, Any]:

@@ -15,6 +15,7 @@ from infra.component import PRIVILEGED_BECAUSE, Component
 from infra.github import credential
 from infra.helm import release
 from infra.network_policy import Egress, Ingress, Port, anywhere, https_in, name_service, network_policy, pods_of
+from infra.node_mark import NodeMark
 from infra.runner_pod import CONTROLLER_NAMESPACE, PRIVILEGED, RUNNERS
 from paddock.fleet import Fleet, NewCluster, NewNetwork, nodes
 from paddock.fleet.runner import Warm
@@ -45,7 +46,10 @@ class RunnerController(Component):
             level = "privileged" if runners == PRIVILEGED else "baseline"
             self.namespaces[runners] = self._namespace(runners, level)
         self._isolate()
-        self.needs = {runners: [*self._secret(runners), self._hooks(runners)] for runners in sorted(used)}
+        marks = self._node_mark()
+        self.needs = {
+            runners: [*self._secret(runners), self._hooks(runners), *marks.get(runners, [])] for runners in sorted(used)
+        }
         """What must be in a runners' namespace before a scale set is."""
         for runners in sorted(used):
             self._limits(runners)
@@ -151,6 +155,15 @@ class RunnerController(Component):
             data=scripts,
             opts=self.child(),
         )
+
+    def _node_mark(self) -> dict[str, list[pulumi.Resource]]:
+        """By namespace: the account that runner pods mark their node with."""
+        marking = {runner_pod.namespace(r) for r in self.fleet.runners.values() if runner_pod.marks_node(r)}
+        if not marking:
+            return {}
+        namespaces = {namespace: self.namespaces[namespace] for namespace in sorted(marking)}
+        mark = NodeMark(f"{self.name}-node-mark", self.fleet, namespaces, opts=self.child())
+        return {namespace: [account] for namespace, account in mark.accounts.items()}
 
     def _limits(self, namespace: str) -> None:
         """A quota from the size of the pools, and defaults for containers that a workflow brings."""

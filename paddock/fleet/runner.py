@@ -111,6 +111,7 @@ _MOUNTED: dict[str, dict[str, str]] = {
         "/home/runner/_work": "the workspace",
         "/dev/shm": "shared memory",  # noqa: S108 - a mount, no file of ours
         "/opt/paddock/hooks": "the job hooks",
+        "/var/run/paddock/kubernetes": "the token that marks a broken node",
     },
     "dind": {"/var/run": "Docker's socket", "/home/runner/externals": "the runner's tools"},
     "kubernetes-novolume": dict.fromkeys(("/__w", "/__e", "/github"), "the runner's container hook"),
@@ -159,6 +160,9 @@ class Runner(Model):
     """Size of `/dev/shm`, for NCCL and data loaders; by default a quarter of the memory, at most 8Gi a GPU."""
     group: str | None = None
     """Runner group; by default that of `github`."""
+    mark_node: bool = True
+    """A job that starts on a broken GPU marks the node for replacement, and no more jobs come to it. It needs a token
+    in the runner's pod, which can do just that; with `kubernetes-novolume` there is none."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Runner:

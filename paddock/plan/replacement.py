@@ -157,6 +157,12 @@ TYPES: Mapping[str, Fields] = {
         "bypassPolicyLockoutSafetyCheck deletionWindowInDays description enableKeyRotation isEnabled policy"
         " rotationPeriodInDays tags",
     ),
+    "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy": _fields(
+        "metadata.name", f"{_METADATA} spec"
+    ),
+    "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicyBinding": _fields(
+        "metadata.name", f"{_METADATA} spec"
+    ),
     # A provider without `enableConfigMapMutable` and `enableSecretMutable` makes these anew.
     "kubernetes:core/v1:ConfigMap": _fields(f"{_NAMED} data binaryData", _METADATA),
     SECRET: _fields(f"{_NAMED} data stringData type", _METADATA),

@@ -68,7 +68,7 @@ def namespace(api: Api, stack: Stack) -> Iterator[str]:
     made = api.create({**made, "metadata": {"generateName": "runners-", "labels": made["metadata"]["labels"]}})
     name = str(made["metadata"]["name"])
     for each in declared:
-        if each["kind"] in ("ConfigMap", "LimitRange", "ResourceQuota"):
+        if each["kind"] in ("ConfigMap", "LimitRange", "ResourceQuota", "ServiceAccount"):
             api.create({**each, "metadata": {**each["metadata"], "namespace": name}})
     until(lambda: api.find("v1", "ServiceAccount", "default", name))
     until(lambda: api.get("v1", "ResourceQuota", "pools", name).get("status", {}).get("used"))

@@ -10,7 +10,7 @@ from paddock.plan.finding import Severity
 from paddock.plan.graph import Resource
 from paddock.plan.rules import look
 from paddock.plan.rules.base import Context, Hit, Rule, example, hit, resource
-from paddock.plan.rules.pods import RELEASE, Pod, chart, is_in, pods, scale_sets
+from paddock.plan.rules.pods import RELEASE, Pod, chart, is_in, name_of, pods, scale_sets
 from paddock.plan.values import Secret
 
 NAMESPACE = "kubernetes:core/v1:Namespace"
@@ -21,6 +21,8 @@ BINDINGS = (
     "kubernetes:rbac.authorization.k8s.io/v1:RoleBinding",
     "kubernetes:rbac.authorization.k8s.io/v1:ClusterRoleBinding",
 )
+ADMISSION = "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy"
+ADMISSION_BINDING = f"{ADMISSION}Binding"
 LEVEL = "pod-security.kubernetes.io/enforce"
 BECAUSE = "paddock.dev/privileged-because"
 """Annotation of a namespace that says why its pods may be privileged."""
@@ -92,15 +94,23 @@ _HOST = ("hostNetwork", "hostPID", "hostIPC")
 class ServiceAccounts(Rule):
     id = "PAD-29"
     severity: ClassVar[Severity] = "error"
-    title = "Jobs hold no Kubernetes token; everything else has an account of its own with few rights"
+    title = "Jobs hold no Kubernetes token that no admission policy bounds; other pods have accounts with few rights"
     why = "A token that lies in a job's pod is in the hands of whatever the job downloads."
-    fix = "automountServiceAccountToken: false on job pods; serviceAccountName elsewhere; named verbs and resources"
+    fix = (
+        "automountServiceAccountToken: false on job pods; a ValidatingAdmissionPolicy that denies, with failurePolicy"
+        " Fail, for one that is mounted; serviceAccountName elsewhere; named verbs and resources"
+    )
     equivalents = (
         *(f"CIS 4.1.{n}" for n in range(2, 7)), "KSV-0041", "KSV-0048", "access-to-secrets", "default-service-account"
     )  # fmt: skip
 
     def check(self, context: Context) -> Iterator[Hit]:
+        bounded = list(self._bounded(context))
         for pod in pods(context):
+            if pod.kind in ("runner", "job") and self._mounts_token(pod):
+                used = look.text(pod.spec, "serviceAccountName") or "default"
+                if not any(f":{used}'" in condition for condition in bounded):
+                    yield hit(pod.resource, f"{pod.where} mount a token that no admission policy bounds")
             mode = look.text(pod.resource.inputs, "values", "containerMode", "type")
             steers = pod.kind == "runner" and mode.startswith("kubernetes")  # ARC gives it an account to make job pods
             token = look.at(pod.spec, "automountServiceAccountToken")
@@ -126,6 +136,28 @@ class ServiceAccounts(Rule):
                 anyone = who in ("system:anonymous", "system:unauthenticated", "system:authenticated")
                 if anyone or (look.text(subject, "kind") == "ServiceAccount" and who == "default"):
                     yield hit(binding, f"{who} is not one account")
+
+    @staticmethod
+    def _mounts_token(pod: Pod) -> bool:
+        return any(
+            look.given(look.at(source, "serviceAccountToken"))
+            for volume in look.each(pod.spec, "volumes")
+            for source in look.each(volume, "projected", "sources")
+        )
+
+    @staticmethod
+    def _bounded(context: Context) -> Iterator[str]:
+        """Conditions of the policies that deny, and that deny too where they cannot be judged."""
+        enforced = [
+            look.at(each.inputs, "spec", "policyName")
+            for each in context.all(ADMISSION_BINDING)
+            if "Deny" in look.each(each.inputs, "spec", "validationActions")
+        ]
+        for policy in context.all(ADMISSION):
+            fails = look.at(policy.inputs, "spec", "failurePolicy") in (None, "Fail")
+            if fails and any(look.unknown(name) or name == name_of(policy) for name in enforced):
+                for condition in look.each(policy.inputs, "spec", "matchConditions"):
+                    yield look.text(condition, "expression")
 
     def example_pass(self) -> Context:
         return _runner_pod()

@@ -268,7 +268,7 @@ BROKEN: list[tuple[str, str, Breaking]] = [
         "password",
         put(LAUNCH, "t4", "userData", boot("featureGates:", "# DB_PASSWORD=correct-horse-battery\n  featureGates:")),
     ),
-    ("PAD-26", "token", put("Component", "gpu-ami-gpu-node", "data", lambda text: f"{text}\n# ghp_{'a' * 36}\n")),
+    ("PAD-26", "token", put("Component", "gpu-ami-driver", "data", lambda text: f"{text}\n# ghp_{'a' * 36}\n")),
     ("PAD-26", "kept secret by Pulumi only", put(LAUNCH, "t4", "userData", Secret)),
     (
         "PAD-27",
@@ -298,6 +298,22 @@ BROKEN: list[tuple[str, str, Breaking]] = [
         put(RELEASE, "gpu", "values/template/spec/containers/0/securityContext/privileged", True),
     ),
     ("PAD-29", "token", put(RELEASE, "gpu", "values/template/spec/automountServiceAccountToken", GONE)),
+    ("PAD-29", "token without a policy", drop("ValidatingAdmissionPolicy", "arc-node-mark")),
+    (
+        "PAD-29",
+        "token of a policy that only warns",
+        put("ValidatingAdmissionPolicyBinding", "arc-node-mark", "spec/validationActions", ["Warn"]),
+    ),
+    (
+        "PAD-29",
+        "policy that lets pass",
+        put("ValidatingAdmissionPolicy", "arc-node-mark", "spec/failurePolicy", "Ignore"),
+    ),
+    (
+        "PAD-29",
+        "token of another account",
+        put(RELEASE, "gpu", "values/template/spec/serviceAccountName", "another"),
+    ),
     (
         "PAD-29",
         "default account",

@@ -1,0 +1,196 @@
+"""What the mark of a node says and how long it takes, against an HTTPS server in the API's place.
+
+What the real API server allows is in tests/e2e/test_node_mark.py.
+"""
+
+from __future__ import annotations
+
+import http.server
+import json
+import shutil
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paddock.gpu.job import node
+from paddock.lab import certificates
+from paddock.lab.certificates import Identity
+
+NODE = {"metadata": {"name": "n", "annotations": {"a": "b"}}, "spec": {}}
+
+
+class Stand:
+    """An HTTPS server that answers each request as `answer` says, and keeps what it was asked."""
+
+    def __init__(self, identity: Identity) -> None:
+        self.asked: list[tuple[str, str, Any]] = []
+        self.answer: Callable[[http.server.BaseHTTPRequestHandler], None] = lambda handler: send(handler, 200, NODE)
+        stand = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_PATCH(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                stand.asked.append((self.path, self.headers["Authorization"], body))
+                stand.answer(self)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        trust = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        trust.load_cert_chain(identity.certificate, identity.key)
+        self._server.socket = trust.wrap_socket(self._server.socket, server_side=True)
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+
+    @property
+    def environ(self) -> dict[str, str]:
+        host, port = self._server.server_address[:2]
+        return {"NODE_NAME": "n", "KUBERNETES_SERVICE_HOST": str(host), "KUBERNETES_SERVICE_PORT": str(port)}
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def send(handler: http.server.BaseHTTPRequestHandler, status: int, answer: object) -> None:
+    text = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+    handler.send_response(status)
+    handler.send_header("Content-Length", str(len(text)))
+    handler.end_headers()
+    handler.wfile.write(text)
+
+
+@pytest.fixture(scope="module")
+def identity(tmp_path_factory: pytest.TempPathFactory) -> Identity:
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("openssl is not on PATH")
+    return certificates.make(tmp_path_factory.mktemp("identity"), Path(openssl))
+
+
+@pytest.fixture
+def stand(identity: Identity) -> Iterator[Stand]:
+    made = Stand(identity)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def root(tmp_path: Path, identity: Identity) -> Path:
+    mounted = tmp_path / node.SECRETS
+    mounted.mkdir(parents=True)
+    (mounted / "token").write_text("t0ken\n")
+    shutil.copy(identity.authority, mounted / "ca.crt")
+    return tmp_path
+
+
+def test_a_node_is_looked_at_and_then_marked(stand: Stand, root: Path) -> None:
+    said = node.mark("Xid 79 · lost", environ=stand.environ, root=root)
+    assert said == "node n is marked for replacement, and takes no more jobs"
+    (path, token, looked), (_, _, marked) = stand.asked
+    assert (path, token, looked) == ("/api/v1/nodes/n", "Bearer t0ken", {})
+    assert marked["spec"] == {"unschedulable": True}
+    assert marked["metadata"]["annotations"].pop(node.SINCE).endswith("+00:00")
+    assert marked["metadata"]["annotations"] == {node.REPLACE: "Xid 79   lost"}
+
+
+def test_what_stands_there_already_stays(stand: Stand, root: Path) -> None:
+    there = {"metadata": {"annotations": {node.REPLACE: "Xid 48"}}, "spec": {"unschedulable": True}}
+    stand.answer = lambda handler: send(handler, 200, there)
+    assert node.mark("again", environ=stand.environ, root=root) == "node n was marked for replacement already (Xid 48)"
+    assert len(stand.asked) == 1
+
+
+def test_a_node_that_people_gave_back_is_marked_anew(stand: Stand, root: Path) -> None:
+    stand.answer = lambda handler: send(handler, 200, {**NODE, "metadata": {"annotations": {node.REPLACE: "Xid 48"}}})
+    assert "is marked" in node.mark("again", environ=stand.environ, root=root)
+
+
+@pytest.mark.parametrize("reason", ["", "\n", "é" * 300, "x" * 300, "tab\there \x1b[2J"])
+def test_every_reason_is_one_that_the_policy_takes(reason: str, stand: Stand, root: Path) -> None:
+    node.mark(reason, environ=stand.environ, root=root)
+    written = stand.asked[-1][2]["metadata"]["annotations"][node.REPLACE]
+    assert 1 <= len(written) <= 256
+    assert all(" " <= letter <= "~" for letter in written)
+
+
+def test_a_proxy_of_the_job_does_not_see_the_token(stand: Stand, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    assert "is marked" in node.mark("x", environ=stand.environ, root=root)
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "said"),
+    [
+        (403, {"message": "nodes is forbidden"}, "the Kubernetes API refused: nodes is forbidden"),
+        (502, b"<html>", "the Kubernetes API refused: 502 Bad Gateway"),
+        (302, b"", "the Kubernetes API refused: 302 Found"),
+        (200, b"<html>", "JSONDecodeError"),
+        (200, [], "TypeError"),
+        (200, {}, "KeyError"),
+    ],
+)
+def test_another_answer_is_told(status: int, answer: object, said: str, stand: Stand, root: Path) -> None:
+    stand.answer = lambda handler: send(handler, status, answer)
+    told = node.mark("x", environ=stand.environ, root=root)
+    assert told.startswith("the node was not marked for replacement: ")
+    assert said in told
+    assert len(stand.asked) == 1
+
+
+def test_a_server_with_another_certificate_gets_no_token(stand: Stand, root: Path, tmp_path: Path) -> None:
+    openssl = shutil.which("openssl")
+    assert openssl
+    other = certificates.make(tmp_path / "other", Path(openssl))
+    shutil.copy(other.authority, root / node.SECRETS / "ca.crt")
+    assert "CERTIFICATE_VERIFY_FAILED" in node.mark("x", environ=stand.environ, root=root)
+    assert not stand.asked
+
+
+def test_a_server_that_trickles_is_waited_for_no_longer(stand: Stand, root: Path) -> None:
+    ended = threading.Event()
+
+    def trickle(handler: http.server.BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.end_headers()
+        while not ended.wait(0.05):
+            handler.wfile.write(b" ")
+            handler.wfile.flush()
+        handler.wfile.write(json.dumps(NODE).encode())
+
+    stand.answer = trickle
+    began = time.monotonic()
+    try:
+        told = node.mark("x", environ=stand.environ, root=root, timeout_s=0.5)
+    finally:
+        ended.set()
+    assert time.monotonic() - began < 1
+    assert told == "the node was not marked for replacement: the Kubernetes API did not answer within 0.5 s"
+
+
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [
+        ("NODE_NAME", "NODE_NAME is not set in this pod"),
+        ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_HOST is not set in this pod"),
+        ("token", "this pod has no token for it"),
+        ("ca.crt", "this pod has no token for it"),
+    ],
+)
+def test_a_pod_that_may_not_says_so(missing: str, said: str, root: Path) -> None:
+    environ = {"NODE_NAME": "n", "KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "9"}
+    environ.pop(missing, None)
+    (root / node.SECRETS / missing).unlink(missing_ok=True)
+    assert said in node.mark("x", environ=environ, root=root)
+
+
+def test_an_api_that_is_not_there_is_told(root: Path) -> None:
+    environ = {"NODE_NAME": "n", "KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "9"}
+    told = node.mark("x", environ=environ, root=root)
+    assert told.startswith("the node was not marked for replacement: the Kubernetes API cannot be reached: ")

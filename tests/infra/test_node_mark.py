@@ -1,0 +1,114 @@
+"""Who gets a token that marks nodes, and what it is bounded by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from infra import node_mark, runner_pod
+from infra.runner_pod import MARKS_NODE, MARKS_NODE_AS
+from paddock.gpu.job import node
+from paddock.plan.graph import Graph, Resource
+from paddock.plan.run import plan_graph
+from tests.support.fleets import SAMPLES, fleet_data, graph, named, stack
+
+OURS = (
+    "core/v1:ServiceAccount",
+    "networking.k8s.io/v1:NetworkPolicy",
+    "admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy",
+    "admissionregistration.k8s.io/v1:ValidatingAdmissionPolicyBinding",
+    "rbac.authorization.k8s.io/v1:ClusterRole",
+    "rbac.authorization.k8s.io/v1:ClusterRoleBinding",
+)
+
+
+def made(graph: Graph) -> dict[str, Resource]:
+    """By the end of its type: what is there for marks."""
+    found = graph.resources.values()
+    mine = [each for each in found if "-node-mark" in each.name and each.type.startswith("kubernetes:")]
+    assert len({each.type for each in mine}) == len(mine)
+    return {each.type.removeprefix("kubernetes:"): each for each in mine}
+
+
+def tokens(pod: dict[str, Any]) -> list[str]:
+    """Containers that a token is mounted into."""
+    spec = pod["spec"]
+    sources = [(volume["name"], source) for volume in spec["volumes"] for source in _sources(volume)]
+    held = {name for name, source in sources if "serviceAccountToken" in source}
+    containers = [*spec.get("initContainers", []), *spec["containers"]]
+    return [each["name"] for each in containers for mount in each.get("volumeMounts", []) if mount["name"] in held]
+
+
+def _sources(volume: dict[str, Any]) -> list[dict[str, Any]]:
+    return list(volume.get("projected", {}).get("sources", []))
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_a_pod_has_the_token_where_its_hooks_see_the_gpu(sample: str) -> None:
+    fleet = named(sample).fleet
+    for name, runner in fleet.runners.items():
+        pod = runner_pod.runner_template(fleet, name)
+        steers = runner.container == "kubernetes-novolume"
+        assert tokens(pod) == ([] if steers else ["runner"])
+        assert pod["spec"].get("serviceAccountName") == (None if steers else MARKS_NODE_AS)
+        if steers:
+            job = runner_pod.job_template(fleet, name)
+            assert not tokens(job)
+            assert "serviceAccountName" not in job["spec"]
+            assert "labels" not in job["metadata"]
+
+
+def test_the_name_of_the_node_is_kubernetes_word() -> None:
+    fleet = stack(fleet_data(runners={"gpu": {"pool": "t4", "environment": {"NODE_NAME": "another"}}})).fleet
+    env = runner_pod.runner_template(fleet, "gpu")["spec"]["containers"][0]["env"]
+    (given,) = (each for each in env if each["name"] == "NODE_NAME")
+    assert given["valueFrom"] == {"fieldRef": {"fieldPath": "spec.nodeName"}}
+
+
+def test_the_right_comes_after_what_bounds_it_and_the_pods_after_both() -> None:
+    there = made(graph("smallest"))
+    assert set(there) == set(OURS)
+    account, _, policy, bound, role, given = (there[each] for each in OURS)
+    assert policy.urn in bound.dependencies
+    assert {bound.urn, role.urn} <= set(given.dependencies)
+    (scale_set,) = (
+        each for each in graph("smallest").resources.values() if each.name == "gpu" and "Release" in each.type
+    )
+    assert account.urn in scale_set.dependencies
+
+
+def test_a_job_reaches_the_api_and_nothing_else_of_the_clusters_services() -> None:
+    policy = made(graph("smallest"))["networking.k8s.io/v1:NetworkPolicy"].inputs["spec"]
+    assert policy["podSelector"]["matchLabels"] == MARKS_NODE
+    (way,) = policy["egress"]
+    assert way == {"to": [{"ipBlock": {"cidr": "172.20.0.1/32"}}], "ports": [{"port": 443, "protocol": "TCP"}]}
+    # Where others made the cluster its services are not shut off, so nothing need be opened.
+    assert "networking.k8s.io/v1:NetworkPolicy" not in made(graph("existing-cluster"))
+
+
+@pytest.mark.parametrize("runner", [{"markNode": False}, {"container": "kubernetes-novolume"}], ids=str)
+def test_where_no_pod_marks_there_is_no_account_and_no_right(runner: dict[str, Any]) -> None:
+    fleet = stack(fleet_data(runners={"gpu": {"pool": "t4", **runner}}))
+    assert not tokens(runner_pod.runner_template(fleet.fleet, "gpu"))
+    assert made(plan_graph(fleet)) == {}
+
+
+def test_only_the_namespaces_of_pods_that_mark_have_the_account() -> None:
+    runners = {
+        "gpu": {"pool": "t4", "markNode": False},
+        "docker": {"pool": "t4", "container": "dind", "labels": ["docker"]},
+    }
+    there = made(plan_graph(stack(fleet_data(runners=runners))))
+    policy, binding = there[OURS[2]].inputs["spec"], there[OURS[5]].inputs
+    assert [each["namespace"] for each in binding["subjects"]] == ["arc-runners-privileged"]
+    (condition,) = policy["matchConditions"]
+    assert condition["expression"].count("system:serviceaccount:") == 1
+    assert "system:serviceaccount:arc-runners-privileged:node-mark" in condition["expression"]
+
+
+def test_the_hook_and_the_policy_mean_the_same() -> None:
+    pod = runner_pod.runner_template(named("smallest").fleet, "gpu")
+    (mount,) = (each for each in pod["spec"]["containers"][0]["volumeMounts"] if each["name"] == "node-mark")
+    assert mount["mountPath"] == f"/{node.SECRETS}"
+    assert node_mark.ANNOTATIONS == (node.REPLACE, node.SINCE)
