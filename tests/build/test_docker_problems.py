@@ -39,7 +39,7 @@ REGISTRY = {
         1,
     ),
     "ECR, not allowed": (
-        "denied: User: arn:aws:sts::1:assumed-role/ci is not authorized to perform: ecr:InitiateLayerUpload on resource",
+        "denied: User: arn:aws:sts::1:assumed-role/ci is not authorized to perform: ecr:InitiateLayerUpload",
         "ecr:InitiateLayerUpload",
         1,
     ),

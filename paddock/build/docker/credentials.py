@@ -65,7 +65,7 @@ def _entry(entry: Mapping[str, Any], name: str) -> dict[str, str]:
     if token := entry.get("identitytoken"):
         return {"identitytoken": str(token)}
     try:
-        user, _, password = base64.b64decode(str(entry.get("auth", ""))).decode().partition(":")
+        user, _, password = base64.b64decode(str(entry.get("auth", "")), validate=True).decode().partition(":")
     except ValueError:
         raise BuildInputError(f"docker's login of {name} cannot be read\n    fix: docker login {name}") from None
     return {"username": user, "password": password.rstrip("\0")} if user else {}

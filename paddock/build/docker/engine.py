@@ -29,7 +29,7 @@ class Docker:
 
     def __init__(self, client: find.Client, environ: Mapping[str, str]) -> None:
         self.client = client
-        self._environ = dict(environ)
+        self.environ = dict(environ)
 
     @classmethod
     def find(cls, environ: Mapping[str, str]) -> Docker:
@@ -65,7 +65,7 @@ class Docker:
         options += ["--target", target] if target else []
         options += ["--no-cache"] if no_cache else []
         command = [*self._command(), *self._builder(), *options, *self._network()]
-        return build(command, self._environ, context, progress)
+        return build(command, self.environ, context, progress)
 
     def push(self, reference: str, *, progress: Progress = "auto") -> str:
         """The digest, `sha256:…`, under which the registry holds the image.
@@ -84,7 +84,7 @@ class Docker:
                 f"\n    fix: use that image (docker pull {to.written}), or remove its tag from the registry first"
             )
         path = f"/images/{to.name}/push?tag={to.tag}"
-        for event in transfer(self._command(), self._environ, to, path, "push", progress):
+        for event in transfer(self._command(), self.environ, to, path, "push", progress):
             if digest := (event.get("aux") or {}).get("Digest"):
                 return str(digest)
         raise BuildError(f"cannot push {to.written}: the engine named no digest of it")
@@ -93,13 +93,13 @@ class Docker:
         """Into the engine's store."""
         of = Reference.read(reference)
         path = f"/images/create?fromImage={of.name}&tag={of.digest or of.tag}"
-        transfer(self._command(), self._environ, of, path, "pull", progress)
+        transfer(self._command(), self.environ, of, path, "pull", progress)
 
     def remote_digest(self, reference: str) -> str | None:
         """What the registry has under the reference; None where it has nothing. Raises BuildError if it cannot say."""
         of = Reference.read(reference)
-        header = credentials.header(self._environ, of.registry)
-        answer = api.get(self._command(), self._environ, f"/distribution/{of.written}/json", header)
+        header = credentials.header(self.environ, of.registry)
+        answer = api.get(self._command(), self.environ, f"/distribution/{of.written}/json", header)
         if answer.status == 200:
             return str(answer.body["Descriptor"]["digest"])
         if answer.status == 404:
@@ -109,13 +109,13 @@ class Docker:
     def login(self, registry: str, user: str, password: str) -> None:
         """For this object alone: nothing is written to the user's own settings."""
         # A registry's token lives for hours; in ~/.docker it would stay, and shadow the user's own login, for ever.
-        folder = credentials.private(self._environ, registry)
+        folder = credentials.private(self.environ, registry)
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        environ = {**self._environ, "DOCKER_CONFIG": str(folder)}
+        environ = {**self.environ, "DOCKER_CONFIG": str(folder)}
         done = self._call("login", "--username", user, "--password-stdin", registry, stdin=password, environ=environ)
         if done.code:
             raise problems.registry(done.stderr.replace(password, "…"), f"cannot log in to {registry}", registry)
-        self._environ = environ
+        self.environ = environ
 
     def image(self, reference: str) -> Local | None:
         """The image in the engine's store; None where it is not there."""
@@ -162,16 +162,14 @@ class Docker:
         options += ["--entrypoint", entrypoint] if entrypoint is not None else []
         # By name alone, so that no value stands in the list of processes.
         options += [word for each in environment or {} for word in ("--env", each)]
-        environ = {**self._environ, **(environment or {})}
+        environ = {**self.environ, **(environment or {})}
+        words = [*self._command(), "run", *options, image, *command]
         try:
-            done = self._call("run", *options, image, *command, environ=environ, timeout_s=timeout_s)
-        except BaseException as error:
-            self._call("rm", "--force", name)
-            if isinstance(error, process.TimedOut):
-                raise BuildError(
-                    f"{' '.join([image, *command])} did not end within {timeout_s:g} s and was ended"
-                ) from None
-            raise
+            # A program that minds no signal would keep the client waiting; without its container nothing does.
+            done = process.call(words, environ, timeout_s=timeout_s, stop=lambda: self._call("rm", "--force", name))
+        except process.TimedOut:
+            what = " ".join([image, *command])
+            raise BuildError(f"{what} did not end within {timeout_s:g} s and was ended") from None
         if done.code == _NOT_STARTED:
             raise problems.engine(done.stderr, f"cannot run {image}")
         return done
@@ -209,7 +207,7 @@ class Docker:
     def _call(
         self, *words: str, stdin: str | None = None, environ: Mapping[str, str] | None = None, timeout_s: float = 120
     ) -> Finished:
-        return process.call([*self._command(), *words], environ or self._environ, stdin=stdin, timeout_s=timeout_s)
+        return process.call([*self._command(), *words], environ or self.environ, stdin=stdin, timeout_s=timeout_s)
 
     def _command(self) -> list[str]:
         return [self.client.path]

@@ -20,10 +20,19 @@ class TimedOut(BuildError):
 
 
 def call(
-    command: Sequence[str], environ: Mapping[str, str], *, stdin: str | None = None, timeout_s: float = 120
+    command: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    stdin: str | None = None,
+    timeout_s: float = 120,
+    stop: Callable[[], object] | None = None,
 ) -> Finished:
-    """Runs to the end. Raises TimedOut, and BuildInputError where the program cannot be run."""
-    with started(command, environ, stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE) as process:
+    """Runs to the end. Raises TimedOut, and BuildInputError where the program cannot be run.
+
+    `stop` ends what the client waits for, where it is not to go on.
+    """
+    given = subprocess.DEVNULL if stdin is None else subprocess.PIPE
+    with started(command, environ, stdin=given, stop=stop) as process:
         try:
             out, err = process.communicate(None if stdin is None else stdin.encode(), timeout_s)
         except subprocess.TimeoutExpired:
@@ -50,6 +59,7 @@ def started(
     *,
     stdin: int = subprocess.PIPE,
     stderr: int = subprocess.PIPE,
+    stop: Callable[[], object] | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A client that has ended when the block has; interrupted where the block raises, so that the engine stops too.
 
@@ -68,12 +78,16 @@ def started(
             yield process
             process.wait()
         except BaseException:
-            _end(process)
+            if stop is not None:
+                stop()
+            _end(process, politely=stop is None)
+            if stop is not None:
+                stop()  # again for what the client had only just begun
             raise
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+def _end(process: subprocess.Popen[bytes], politely: bool) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL) if politely else (signal.SIGKILL,):
         if process.poll() is None:
             process.send_signal(number)
             with contextlib.suppress(subprocess.TimeoutExpired, KeyboardInterrupt):

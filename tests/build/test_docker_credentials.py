@@ -1,0 +1,140 @@
+"""Logins: found where docker keeps them, and never left where they were not before."""
+
+from __future__ import annotations
+
+import base64
+import gc
+import json
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paddock.build.docker import Docker, credentials
+from paddock.build.errors import BuildError
+from tests.support.docker import stand_in
+
+REGISTRY, PASSWORD = "reg.example:5000", "hunter2 is long"
+KEPT = base64.b64encode(b"ada:lovelace").decode()
+
+
+def sent(environ: Mapping[str, str], registry: str = REGISTRY) -> dict[str, str]:
+    header = credentials.header(environ, registry)["X-Registry-Auth"]
+    found: dict[str, str] = json.loads(base64.urlsafe_b64decode(header))
+    found.pop("serveraddress")
+    return found
+
+
+def user(folder: Path, settings: Mapping[str, Any], helper: str = "") -> dict[str, str]:
+    """A user with these settings of docker, and a stand-in helper `keeper` with this body."""
+    home = folder / "home"
+    (home / ".docker").mkdir(parents=True)
+    (home / ".docker" / "config.json").write_text(json.dumps(settings))
+    named = stand_in(folder / "bin", helper).folder
+    (named / "docker").rename(named / "docker-credential-keeper")
+    return {"HOME": str(home), "PATH": str(named)}
+
+
+def test_a_login_is_found_in_the_file_by_host_however_its_key_is_written(tmp_path: Path) -> None:
+    environ = user(tmp_path, {"auths": {f"https://{REGISTRY}/v1/": {"auth": KEPT}, "other": {"auth": "-"}}})
+
+    assert sent(environ) == {"username": "ada", "password": "lovelace"}
+    assert sent(environ, "elsewhere") == {}
+
+
+def test_the_hub_has_a_key_of_its_own(tmp_path: Path) -> None:
+    environ = user(tmp_path, {"auths": {"https://index.docker.io/v1/": {"auth": KEPT}}})
+
+    assert sent(environ, "docker.io") == {"username": "ada", "password": "lovelace"}
+
+
+def test_a_ci_systems_login_in_a_variable_is_found(tmp_path: Path) -> None:
+    environ = user(tmp_path, {})
+    environ["DOCKER_AUTH_CONFIG"] = json.dumps({"auths": {REGISTRY: {"auth": KEPT}}})
+
+    assert sent(environ) == {"username": "ada", "password": "lovelace"}
+
+
+@pytest.mark.parametrize("settings", [{"credsStore": "keeper"}, {"credHelpers": {REGISTRY: "keeper"}}])
+def test_a_stand_in_credential_helper_is_asked(tmp_path: Path, settings: dict[str, Any]) -> None:
+    helper = f"""
+        assert argv == ["get"] and sys.stdin.read() == {REGISTRY!r}
+        print(json.dumps({{"ServerURL": "", "Username": "<token>", "Secret": "t0ken"}}))
+    """
+    assert sent(user(tmp_path, settings, helper)) == {"identitytoken": "t0ken"}
+
+
+def test_a_stand_in_helper_that_knows_nothing_gives_no_login_and_one_that_breaks_is_told(tmp_path: Path) -> None:
+    unknown = 'print("credentials not found in native keychain"); sys.exit(1)'
+    broken = 'print("the keychain is locked"); sys.exit(1)'
+
+    assert sent(user(tmp_path / "a", {"credsStore": "keeper"}, unknown)) == {}
+    with pytest.raises(BuildError, match="the keychain is locked"):
+        sent(user(tmp_path / "b", {"credsStore": "keeper"}, broken))
+    with pytest.raises(BuildError, match="docker-credential-gone, which is not on PATH"):
+        sent(user(tmp_path / "c", {"credsStore": "gone"}))
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"auths": {"reg.example:5000": {"auth": "%"}}}'])
+def test_settings_that_cannot_be_read_are_one_message(tmp_path: Path, text: str) -> None:
+    environ = user(tmp_path, {})
+    (tmp_path / "home/.docker/config.json").write_text(text)
+
+    with pytest.raises(BuildError, match="fix: "):
+        sent(environ)
+
+
+LOGS_IN = """
+    import base64
+    if argv[:1] == ["version"]:
+        print(json.dumps({"Client": {"Version": "20.10.24"}}))
+    elif argv[:1] == ["login"]:
+        registry, password = argv[-1], sys.stdin.read()
+        if password == "wrong":
+            sys.exit(f"Error response from daemon: Get https://{registry}/v2/: unauthorized: {password} is not it")
+        path = os.path.join(os.environ["DOCKER_CONFIG"], "config.json")
+        settings = json.load(open(path))
+        assert settings["credHelpers"][registry] == "", "this would go to the keychain"
+        auth = base64.b64encode(f"{argv[2]}:{password}".encode()).decode()
+        settings.setdefault("auths", {})[registry] = {"auth": auth}
+        json.dump(settings, open(path, "w"))
+    else:
+        sys.exit(1)
+"""
+
+
+def test_a_login_with_a_stand_in_client_stays_private_and_goes_with_the_object(tmp_path: Path) -> None:
+    settings = {"credsStore": "keeper", "auths": {"kept": {"auth": KEPT}}, "currentContext": "far"}
+    environ = user(tmp_path, settings, 'print("credentials not found"); sys.exit(1)')
+    (tmp_path / "home/.docker/contexts").mkdir()
+    program = stand_in(tmp_path / "client", LOGS_IN)
+    docker = Docker.find({**environ, "PATH": f"{program.folder}:{environ['PATH']}"})
+
+    docker.login(REGISTRY, "AWS", PASSWORD)
+    docker.login("second", "AWS", PASSWORD)
+
+    private = Path(docker.environ["DOCKER_CONFIG"])
+    assert sent(docker.environ) == sent(docker.environ, "second") == {"username": "AWS", "password": PASSWORD}
+    assert json.loads((private / "config.json").read_text())["currentContext"] == "far"
+    assert (private / "contexts").resolve() == (tmp_path / "home/.docker/contexts").resolve()
+    assert stat.S_IMODE((private / "config.json").stat().st_mode) == 0o600
+    assert json.loads((tmp_path / "home/.docker/config.json").read_text()) == settings
+    assert PASSWORD not in json.dumps(program.calls())
+
+    del docker
+    gc.collect()
+    assert not private.exists()
+    assert (tmp_path / "home/.docker/contexts").exists()
+
+
+def test_a_password_that_a_stand_in_client_repeats_is_not_shown(tmp_path: Path) -> None:
+    program = stand_in(tmp_path / "client", LOGS_IN)
+    docker = Docker.find({"HOME": str(tmp_path), "PATH": str(program.folder)})
+
+    with pytest.raises(BuildError) as error:
+        docker.login(REGISTRY, "AWS", "wrong")
+
+    assert "wants a login, or does not take this one" in str(error.value)
+    assert "wrong" not in str(error.value)

@@ -1,0 +1,116 @@
+"""Logging in to Amazon's registry, with moto and with the answers of the real API's model; docker is a stand-in."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from botocore.stub import Stubber
+from moto import mock_aws
+
+from paddock.build import ecr
+from paddock.build.docker import Docker
+from paddock.build.errors import BuildError, BuildInputError
+from tests.support.docker import StandIn, stand_in
+
+REGISTRY = "123456789012.dkr.ecr.us-west-2.amazonaws.com"
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> StandIn:
+    return stand_in(
+        tmp_path / "bin",
+        f"""
+        if argv[:1] == ["version"]:
+            print(json.dumps({{"Client": {{"Version": "20.10.24"}}}}))
+        elif argv[:1] == ["login"]:
+            open({str(tmp_path / "given")!r}, "w").write(sys.stdin.read())
+        else:
+            sys.exit(1)
+        """,
+    )
+
+
+@pytest.fixture
+def docker(program: StandIn, tmp_path: Path) -> Docker:
+    return Docker.find({"HOME": str(tmp_path), "PATH": str(program.folder)})
+
+
+@pytest.fixture
+def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIATEST")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not a key")
+
+
+def refusing(code: str, said: str) -> Any:
+    client = boto3.client("ecr", "us-west-2", aws_access_key_id="a", aws_secret_access_key="b")
+    stub = Stubber(client)
+    stub.add_client_error("get_authorization_token", code, said, 400)
+    stub.activate()
+    return lambda service: client
+
+
+@pytest.mark.parametrize(
+    ("registry", "is_one"),
+    [
+        (REGISTRY, True),
+        ("123456789012.dkr.ecr-fips.us-gov-west-1.amazonaws.com", True),
+        ("123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn", True),
+        ("123456789012.dkr-ecr.us-west-2.on.aws", True),
+        ("public.ecr.aws", False),
+        ("localhost:5000", False),
+        (f"{REGISTRY}.evil.example", False),
+    ],
+)
+def test_which_registries_take_a_token_of_aws(registry: str, is_one: bool) -> None:
+    assert ecr.is_ecr(registry) is is_one
+
+
+@mock_aws
+def test_the_token_of_moto_reaches_docker_on_its_input_alone(
+    docker: Docker, program: StandIn, tmp_path: Path, credentials: None
+) -> None:
+    ecr.login(docker, ecr.account_registry("us-west-2"))
+
+    token = (tmp_path / "given").read_text()
+    (told,) = (call["argv"] for call in program.calls() if call["argv"][0] == "login")
+    assert told == ["login", "--username", "AWS", "--password-stdin", REGISTRY]
+    assert token
+    assert token not in json.dumps(program.calls())
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "words", "exit_code"),
+    [
+        ("ExpiredTokenException", "The security token included in the request is expired", "have expired", 2),
+        ("UnrecognizedClientException", "The security token is invalid", "does not know these credentials", 2),
+        ("AccessDeniedException", "User: ci is not authorized", "allow ecr:GetAuthorizationToken to this role", 1),
+    ],
+)
+def test_what_aws_refuses_is_one_sentence_and_a_fix(
+    docker: Docker, code: str, said: str, words: str, exit_code: int
+) -> None:
+    with pytest.raises(BuildError) as error:
+        ecr.login(docker, REGISTRY, refusing(code, said))
+
+    assert words in str(error.value)
+    assert "fix: " in str(error.value)
+    assert error.value.exit_code == exit_code
+
+
+def test_no_credentials_are_told_without_a_call(docker: Docker) -> None:
+    with pytest.raises(BuildInputError, match="no credentials for AWS"):
+        ecr.login(docker, REGISTRY)
+
+
+def test_a_region_that_does_not_exist_is_told_with_the_one_that_was_meant(credentials: None) -> None:
+    with pytest.raises(BuildInputError, match=r"us_west_2.*\n(.*\n)*.*did you mean us-west-2\?"):
+        ecr.account_registry("us_west_2")
+
+
+def test_another_registry_has_another_login(docker: Docker) -> None:
+    with pytest.raises(BuildInputError, match="docker login localhost:5000"):
+        ecr.login(docker, "localhost:5000")
