@@ -66,6 +66,7 @@ def test_no_gpus_nothing_done(driver: Install, start: Start, tmp_path: Path) -> 
 
 REFUSALS: dict[str, tuple[Callable[[], Driver], int, str]] = {
     "lost": (PROFILES["lost"], 8, "GPU 2: it is lost"),
+    "others than given": (PROFILES["h100"], 1, "0 of the 1 GPUs of this job are here"),
     "fewer than given": (lambda: Driver(box("H100", 4)), 8, "4 of the 8 GPUs of this job are here"),
     "uncorrectable": (lambda: held(uncorrected=3), 1, "GPU 0: 3 uncorrectable memory errors"),
     "driver asks": (lambda: held(recovery=1), 1, "GPU 0: the driver asks for gpu-reset"),
@@ -90,7 +91,8 @@ def test_what_refuses_a_job(why: str, driver: Install, start: Start, tmp_path: P
     made, gpus, text = REFUSALS[why]
     driver(made())
     summary = tmp_path / "summary.md"
-    code, told = start(gpus, GITHUB_STEP_SUMMARY=str(summary))
+    given = {"NVIDIA_VISIBLE_DEVICES": "GPU-z"} if why == "others than given" else {}
+    code, told = start(gpus, GITHUB_STEP_SUMMARY=str(summary), **given)
     error = told.splitlines()[0]
     assert code == REFUSED
     assert error.startswith("::error title=GPU not usable on node ip-10-0-1-5::")
@@ -195,3 +197,13 @@ def test_an_answer_within_its_time_or_none() -> None:
 def test_a_job_that_names_itself_a_command_gives_none() -> None:
     assert log.error("a:b,c", "50 %\n::x") == "::error title=a%3Ab%2Cc::50 %25%0A::x"
     assert log.plain("::set-env name=A::b\n##[error]x\x1b[0m") == "set-env name=A::b # [error]x [0m"
+
+
+def test_what_an_earlier_job_left_is_not_this_ones(driver: Install, start: Start, tmp_path: Path) -> None:
+    left = [tmp_path / "_temp/_paddock" / name for name in ("sampler.pid", "gpu-use.json")]
+    left[0].parent.mkdir(parents=True)
+    for file in left:
+        file.write_text("{}")
+    driver("h100")
+    start()
+    assert not any(file.exists() for file in left)

@@ -96,7 +96,8 @@ def in_use(inventory: Inventory) -> Iterator[tuple[str, int]]:
 def _missing(inventory: Inventory, job: Job) -> Iterator[Finding]:
     silent = [gpu for gpu in inventory.gpus if gpu.state != "ok"]
     here = len(list(devices(inventory)))
-    if here + len(silent) < job.gpus and inventory.gpus:  # without any, health says why
+    unexplained = inventory.gpus or not inventory.reason  # else health says why
+    if here + len(silent) < job.gpus and unexplained:
         yield Finding("missing", "unhealthy", "replace-node", f"{here} of the {job.gpus} GPUs of this job are here")
 
 

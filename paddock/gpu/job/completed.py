@@ -16,7 +16,7 @@ from paddock.gpu.job.report import Told, markdown
 from paddock.gpu.owner import this_host
 
 _LOOK = 2.0
-_WIPE = 3.0
+_WIPE = 2.0
 """Seconds. All bounds together stay below the 19 that the script gives."""
 
 

@@ -55,11 +55,11 @@ def find(told: Mapping[int, int | None], tracking: str | None, root: Path = Path
     return tuple(found)
 
 
-def end(found: tuple[Leftover, ...], patience: float = 5.0, root: Path = Path("/")) -> tuple[Leftover, ...]:
+def end(found: tuple[Leftover, ...], patience: float = 4.0, root: Path = Path("/")) -> tuple[Leftover, ...]:
     """Asks them to end, and kills those that do not in `patience` seconds."""
     host = this_host(root / "proc")
     asked = _signal(host, found, signal.SIGTERM, patience)
-    killed = _signal(host, asked, signal.SIGKILL, 2.0)
+    killed = _signal(host, asked, signal.SIGKILL, 1.5)
     words = {one.owner: "had to be killed" for one in asked} | {
         one.owner: "could not be ended: it hangs in the driver" for one in killed
     }

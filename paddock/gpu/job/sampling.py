@@ -57,6 +57,12 @@ def start(folder: Path, runner: int) -> None:
     child.returncode = 0  # nobody waits for it here, which is no leak
 
 
+def forget(folder: Path) -> None:
+    """An earlier job's, where it left one. Raises OSError."""
+    for name in (_PID, record.NAME):
+        (folder / name).unlink(missing_ok=True)
+
+
 def stop(folder: Path, patience: float = 2.0) -> Stopped | None:
     """Lets it take a last sample and write it. None where none was started."""
     host = this_host()

@@ -87,8 +87,12 @@ def _admission(told: Mapping[str, Any]) -> Admission:
 
 
 def _prepare(job: Job) -> None:
+    from paddock.gpu.job import sampling
+
     try:
-        ccache.begin(job.own_folder())
+        folder = job.own_folder()
+        sampling.forget(folder)
+        ccache.begin(folder)
     except OSError as error:
         _say(f"GPU use of this job will not be told: {error}")
 
