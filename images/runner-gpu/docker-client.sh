@@ -4,7 +4,7 @@
 set -euo pipefail
 folder=$1
 
-has() { apt-cache show "$1" > /dev/null 2>&1; }
+has() { [[ $(apt-cache policy "$1") == *'Candidate: '[^\(]* ]]; }
 
 apt-get update
 mkdir -p "$folder" /tmp/docker

@@ -17,6 +17,7 @@ path-exclude /usr/share/locale/*/LC_MESSAGES/*
 path-exclude /usr/share/man/*
 END
 
+has() { [[ $(apt-cache policy "$1") == *'Candidate: '[^\(]* ]]; }
 get() { apt-get install --yes --no-install-recommends "$@"; }
 
 apt-get update
@@ -36,7 +37,7 @@ new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; }
 
 if ! new_enough python3; then
   for python in python3.13 python3.12 python3.11; do
-    if apt-cache show "$python-venv" > /dev/null 2>&1; then
+    if has "$python-venv"; then
       get "$python" "$python-venv"
       break
     fi

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Protocol
 
 from infra.versions import CUDA_BASES
@@ -72,7 +71,8 @@ def given(store: Store, image: str) -> Base:
 
 def _nearest(cuda: str, ubuntu: str) -> str:
     if others := [on for has, on in CUDA_BASES if has == cuda]:
-        return f"--ubuntu {(get_close_matches(ubuntu, others, 1, 0) or others)[0]}"
-    on_this = [has for has, on in CUDA_BASES if on == ubuntu]
-    newest = max(on_this or [has for has, _ in CUDA_BASES], key=catalog.version)
-    return f"--cuda {newest}" + ("" if on_this else f" --ubuntu {DEFAULT_UBUNTU}")
+        return f"--ubuntu {others[0]}"
+    pairs = [(has, on) for has, on in CUDA_BASES if on == ubuntu] or list(CUDA_BASES)
+    newer = [pair for pair in pairs if catalog.version(pair[0]) >= catalog.version(cuda)]
+    has, on = (newer or pairs[-1:])[0]
+    return f"--cuda {has}" + (f" --ubuntu {on}" if on != ubuntu else "")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, TypedDict, Unpack
 
-from paddock.build import bases, deliver, recipe, runner, size
+from paddock.build import bases, deliver, ecr, recipe, runner, size
 from paddock.build.docker import Built, Docker, Progress
 from paddock.build.errors import BuildInputError
 from paddock.build.pin import pin
@@ -181,8 +181,6 @@ def _cuda(wish: _Wish, stack: Stack | None) -> str:
 
 def _registry(wish: _Wish, stack: Stack | None, docker: Docker) -> str:
     """HOST[/PREFIX] to push to, logged in where it is ECR."""
-    from paddock.build import ecr
-
     if wish.registry:
         registry = wish.registry.removeprefix("https://").rstrip("/")
     else:

@@ -46,7 +46,7 @@ def find(docker: Docker, prepared: Prepared, target: str, *, no_cache: bool) -> 
     if digest and no_cache:
         raise BuildInputError(
             f"{target} is in the registry, and a tag stands for one content for ever\n    expected: other content"
-            f"\n    fix: for newer packages, put today into PACKAGES_AS_OF of images/{prepared.recipe.name}/Dockerfile"
+            "\n    fix: for newer packages --build-arg PACKAGES_AS_OF=YYYY-MM-DD of today, which makes another tag"
         )
     return digest
 

@@ -27,5 +27,6 @@ def made_by(layer: Layer) -> str:
     said = " ".join(layer.created_by.split())
     # RUN |1 NAME=value /bin/bash -c --mount=... command # buildkit
     said = re.sub(r"^(RUN )?(\|\d+ .*?)?/bin/\w*sh (?:-\w+ |pipefail )+", "RUN ", said)
-    said = re.sub(r"--mount=\S+ ", "", said).removesuffix(" # buildkit").removeprefix("#(nop) ").strip()
+    said = re.sub(r"--mount=\S+ ", "", said).removesuffix(" # buildkit")
+    said = re.sub(r"^RUN #\(nop\) ", "", said)
     return (said if len(said) <= 80 else f"{said[:79]}…") or "files of the base"

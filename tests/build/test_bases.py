@@ -1,0 +1,85 @@
+"""Which image a runner image is built on, and what is said where there is none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from infra.versions import CUDA_BASES
+from paddock.build import bases
+from paddock.build.docker import Local
+from paddock.build.errors import BuildInputError
+
+
+@pytest.mark.parametrize(("cuda", "ubuntu"), CUDA_BASES)
+def test_every_pair_is_an_image_by_digest_that_is_what_it_says(cuda: str, ubuntu: str) -> None:
+    base = bases.published(cuda, ubuntu)
+    assert base.cuda == cuda
+    assert base.identity.startswith("sha256:")
+    assert f":{cuda}." in base.image
+    assert f"cudnn-devel-ubuntu{ubuntu}@sha256:" in base.image
+
+
+def test_without_a_wish_there_is_one() -> None:
+    assert (bases.DEFAULT_CUDA, bases.DEFAULT_UBUNTU) in CUDA_BASES
+
+
+def test_an_update_is_its_minor() -> None:
+    assert bases.published("12.8.1", "22.04") == bases.published("12.8", "22.04")
+
+
+@pytest.mark.parametrize(
+    ("cuda", "ubuntu", "said"),
+    [
+        ("12.88", "22.04", r"there is no CUDA 12.88\n.* expected: one of .*12\.8, .*\n.* fix: did you mean 12\.8\?"),
+        ("latest", "22.04", "there is no CUDA latest"),
+        ("12.4", "24.04", r"no base image has CUDA 12.4 on Ubuntu 24.04\n.*CUDA 12.4 on 22.04.*\n.*--ubuntu 22.04, or"),
+        ("12.8", "20.04", r"on Ubuntu 20.04\n.*\n.*fix: --ubuntu 22.04"),
+        ("11.8", "22.04", r"CUDA 11.8 on Ubuntu 22.04\n.*\n.*fix: --cuda 12.4, or --base"),
+        ("13.1", "24.04", r"fix: --cuda 13.0, or --base"),
+        ("11.8", "18.04", r"fix: --cuda 12.4 --ubuntu 22.04, or --base"),
+    ],
+)
+def test_what_is_not_there_is_told_with_what_is(cuda: str, ubuntu: str, said: str) -> None:
+    with pytest.raises(BuildInputError, match=said):
+        bases.published(cuda, ubuntu)
+
+
+@dataclass
+class Store:
+    """The images of an engine; what is pulled comes with `later`."""
+
+    here: dict[str, Local]
+    later: dict[str, Local] = field(default_factory=dict)
+    pulled: list[str] = field(default_factory=list)
+
+    def image(self, reference: str) -> Local | None:
+        return self.here.get(reference)
+
+    def pull(self, reference: str) -> None:
+        self.pulled.append(reference)
+        self.here.update(self.later)
+
+
+def local(digests: tuple[str, ...] = (), **environment: str) -> Local:
+    return Local("sha256:1d", 1, {}, "2026-01-01T00:00:00Z", digests, "", environment)
+
+
+def test_the_cuda_of_a_given_base_is_what_the_base_states() -> None:
+    images = {"plain": local(), "kit": local(CUDA_VERSION="12.6.3"), "libs": local(NV_CUDA_LIB_VERSION="13.0.2-1")}
+    store = Store(images)
+    assert {name: bases.given(store, name).cuda for name in images} == {"plain": None, "kit": "12.6", "libs": "13.0"}
+    assert store.pulled == []
+
+
+def test_a_given_base_is_known_by_its_digest_and_by_its_id_where_no_registry_has_it() -> None:
+    store = Store({"own": local(), "pulled": local(("host/name@sha256:abc",))})
+    assert bases.given(store, "own").identity == "sha256:1d"
+    assert bases.given(store, "pulled").identity == "sha256:abc"
+
+
+def test_a_base_that_the_engine_has_not_is_pulled() -> None:
+    store = Store({}, {"host/name:1": local(("host/name@sha256:abc",))})
+    assert bases.given(store, "host/name:1").identity == "sha256:abc"
+    assert store.pulled == ["host/name:1"]

@@ -1,0 +1,136 @@
+"""What a runner image is made of, and every wish that cannot be met, told before anything is built."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.versions import ACTIONS_RUNNER, ACTIONS_RUNNER_SHA256
+from paddock.build import bases, command, recipe, runner
+from paddock.build.bases import Base
+from paddock.build.docker import Layer
+from paddock.build.errors import BuildInputError
+from paddock.build.size import lines
+
+HADOLINT = os.environ.get("PADDOCK_HADOLINT") or shutil.which("hadolint")  # before the environment is cleaned
+PLAIN = Base("debian:bookworm", "sha256:1d", None)
+
+
+@pytest.mark.parametrize(("architecture", "archive"), [("amd64", "x64"), ("arm64", "arm64")])
+def test_the_runner_is_the_pinned_one_of_the_architecture(
+    root: Path, architecture: recipe.Architecture, archive: str
+) -> None:
+    made = runner.make(root, bases.published("12.8", "22.04"), architecture)
+    assert made.version == f"12.8-runner{ACTIONS_RUNNER}"
+    assert made.args["RUNNER_URL"].endswith(f"/actions-runner-linux-{archive}-{ACTIONS_RUNNER}.tar.gz")
+    assert made.args["RUNNER_SHA256"] == ACTIONS_RUNNER_SHA256[archive]
+    assert made.args["CONTAINER_HOOKS"].startswith(f"ghcr.io/actions/actions-runner:{ACTIONS_RUNNER}@sha256:")
+    assert "@sha256:" in made.args["BASE"]
+
+
+def test_a_base_without_cuda_says_so_in_the_tag(root: Path) -> None:
+    assert runner.make(root, PLAIN, "amd64").version == f"nocuda-runner{ACTIONS_RUNNER}"
+
+
+def test_the_base_is_content_even_where_its_name_stays(root: Path, tmp_path: Path) -> None:
+    tags = {
+        recipe.prepare(
+            runner.make(root, Base("mine:latest", identity, None), "amd64"),
+            {".": root / "images" / "runner-gpu"},
+            tmp_path / identity,
+        ).tag
+        for identity in ("1", "2")
+    }
+    assert len(tags) == 2
+
+
+def test_an_argument_of_a_user_goes_before_ours(root: Path) -> None:
+    made = runner.make(root, PLAIN, "amd64", ["RUNNER_URL=http://mirror/a=b.tar.gz", "PACKAGES_AS_OF=2030-01-01"])
+    assert made.args["RUNNER_URL"] == "http://mirror/a=b.tar.gz"
+    assert made.args["PACKAGES_AS_OF"] == "2030-01-01"
+
+
+def test_a_secret_in_the_address_of_the_repository_is_no_label(tmp_path: Path) -> None:
+    (tmp_path / "images" / "small").mkdir(parents=True)
+    (tmp_path / "images" / "small" / "Dockerfile").write_text("ARG BASE\nFROM ${BASE}\n")
+    for words in (["init", "-q"], ["remote", "add", "origin", "https://me:ghp_secret@example.com/acme/fleet.git"]):
+        subprocess.run(["git", "-C", str(tmp_path), *words], check=True)
+    plan = recipe.plain(tmp_path, "small", PLAIN, "amd64")
+    told = recipe.labels(recipe.prepare(plan, {".": recipe.folder(tmp_path, "small")}, tmp_path / "to"), tmp_path)
+    assert told["org.opencontainers.image.source"] == "https://example.com/acme/fleet.git"
+    assert told["org.opencontainers.image.base.name"] == "debian:bookworm"
+
+
+@pytest.mark.parametrize(
+    ("name", "flags", "said"),
+    [
+        ("runer-gpu", {}, r"there is no image runer-gpu\n.*cuda-builder, .*runner-gpu\n.*did you mean runner-gpu\?"),
+        ("../images/runner-gpu", {}, "there is no image ../images/runner-gpu"),
+        ("runner-gpu", {"base": "debian:12", "cuda": "12.8"}, "--cuda and --base exclude each other"),
+        ("runner-gpu", {"base": "debian:12", "ubuntu": "22.04"}, "--ubuntu and --base exclude each other"),
+        ("runner-gpu", {"push": True}, r"nowhere to push to\n.*\n    fix: --registry HOST/PREFIX, or --stack dev"),
+        ("runner-gpu", {"registry": "localhost:5000"}, "nothing is to be pushed"),
+        ("cuda-builder", {"pin": "dev"}, "cuda-builder cannot be pinned"),
+        ("runner-gpu", {"progress": "tty"}, "--progress tty is not known"),
+        ("runner-gpu", {"platform": "linux/riscv64"}, r"not built for linux/riscv64\n    expected: linux/amd64 or"),
+        ("runner-gpu", {"platform": "arm64"}, "not built for arm64"),
+        ("runner-gpu", {"cuda": "12.88"}, r"there is no CUDA 12.88\n.*12\.8"),
+        ("runner-gpu", {"cuda": "12.4", "ubuntu": "24.04"}, "no base image has CUDA 12.4 on Ubuntu 24.04"),
+        ("runner-gpu", {}, "docker"),
+    ],
+)
+def test_a_wish_that_cannot_be_met_is_told_before_an_engine_is_asked(
+    root: Path,
+    name: str,
+    flags: dict[str, Any],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(BuildInputError, match=said) as raised:
+        command.build_image(root, name, as_json=True, **flags)
+    assert raised.value.exit_code == 2
+    assert "\n    fix: " in str(raised.value)
+    assert json.loads(capsys.readouterr().out) == {"error": str(raised.value)}
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("RUNNER_SHA256", "gives no value"),
+        ("RUNNER_SHA=1", r"no argument RUNNER_SHA\n.*RUNNER_URL, .*\n    fix: did you mean RUNNER_SHA256\?"),
+    ],
+)
+def test_an_argument_that_the_image_has_not_is_told(root: Path, word: str, said: str) -> None:
+    with pytest.raises(BuildInputError, match=said):
+        runner.make(root, PLAIN, "amd64", [word])
+
+
+def test_layers_are_told_by_size_and_by_what_made_them() -> None:
+    layers = [
+        Layer(0, "USER 1001"),
+        Layer(200_000, "COPY hooks/ /opt/paddock/hooks/ # buildkit"),
+        Layer(640_100_000, "RUN |1 DAY=1 /bin/bash -euo pipefail -c bash /mnt/packages.sh # buildkit"),
+        Layer(4_210_000_000, "RUN /bin/sh -c apt-get install cuda # buildkit"),
+        Layer(77_900_000, ""),
+    ]
+    assert lines(layers) == [
+        "  4.21 GB  RUN apt-get install cuda",
+        " 640.1 MB  RUN bash /mnt/packages.sh",
+        "  77.9 MB  files of the base",
+        "   0.2 MB  COPY hooks/ /opt/paddock/hooks/",
+    ]
+
+
+@pytest.mark.skipif(HADOLINT is None, reason="no hadolint on PATH or in PADDOCK_HADOLINT")
+def test_dockerfiles_are_as_hadolint_wants_them(root: Path) -> None:
+    files = sorted((root / "images").glob("*/Dockerfile"))
+    done = subprocess.run([str(HADOLINT), *files], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
