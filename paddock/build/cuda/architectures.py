@@ -1,0 +1,78 @@
+"""The GPU architectures that programs are compiled for: those of the catalogue's GPUs which a toolkit has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+
+from paddock import catalog
+from paddock.build.errors import BuildInputError
+
+_WRITTEN = re.compile(r"(?:sm_|compute_)?(\d{1,2})\.?(\d)", re.ASCII)
+
+
+def architectures(toolkit: str, asked: Sequence[str] = ()) -> tuple[str, ...]:
+    """As nvcc numbers them ("90" is compute capability 9.0), ascending: all that the toolkit has, or those asked for.
+
+    An architecture may be asked for as `90`, `9.0` or `sm_90`. Raises BuildInputError for a toolkit or an architecture
+    that the catalogue does not hold, and for one that the toolkit dropped or does not know yet.
+    """
+    if toolkit.split(".")[:2] not in [each.split(".") for each in catalog.cuda_toolkits()]:
+        near = get_close_matches(toolkit, catalog.cuda_toolkits(), 1)
+        raise BuildInputError(
+            f"there is no CUDA {toolkit}\n    expected: one of {', '.join(catalog.cuda_toolkits())}"
+            f"\n    fix: {f'did you mean {near[0]}?' if near else 'choose one of these'}"
+        )
+    wanted = numbers(asked) or tuple(each for each in _known() if _has(toolkit, each))
+    for each in wanted:
+        if not _has(toolkit, each):
+            raise _refused(toolkit, each)
+    return wanted
+
+
+def numbers(asked: Iterable[str]) -> tuple[str, ...]:
+    """The architectures asked for as nvcc numbers them, ascending. Raises BuildInputError for what is none."""
+    return tuple(sorted({_number(each) for each in asked}, key=int))
+
+
+def _known() -> list[str]:
+    """Of every GPU of the catalogue, ascending."""
+    return sorted({gpu.compute_capability.replace(".", "") for gpu in catalog.gpus().values()}, key=int)
+
+
+def _gpus(architecture: str) -> list[catalog.Gpu]:
+    return [gpu for gpu in catalog.gpus().values() if gpu.compute_capability.replace(".", "") == architecture]
+
+
+def _has(toolkit: str, architecture: str) -> bool:
+    return any(gpu.runs_cuda(toolkit) for gpu in _gpus(architecture))
+
+
+def _number(asked: str) -> str:
+    written = _WRITTEN.fullmatch(asked.strip())
+    number = "".join(written.groups()) if written else asked
+    if number in _known():
+        return number
+    near = get_close_matches(number, _known(), 1, 0.5)
+    raise BuildInputError(
+        f"no GPU of the catalogue has the architecture {asked}\n    expected: of {_told(_known())}"
+        f"\n    fix: {f'did you mean sm_{near[0]}?' if near else 'leave it out for all of them'}"
+    )
+
+
+def _refused(toolkit: str, architecture: str) -> BuildInputError:
+    have = [each for each in catalog.cuda_toolkits() if _has(each, architecture)]
+    dropped = catalog.version(toolkit) > catalog.version(have[-1])
+    why = "no longer compiles" if dropped else "does not yet compile"
+    which = f"the last that does is {have[-1]}" if dropped else f"the first that does is {have[0]}"
+    names = ", ".join(gpu.name for gpu in _gpus(architecture))
+    return BuildInputError(
+        f"CUDA {toolkit} {why} for sm_{architecture} ({names}): {which}"
+        f"\n    expected: one of CUDA {', '.join(have)}, or of {_told(architectures(toolkit))}"
+        f"\n    fix: --cuda {have[-1] if dropped else have[0]}, or leave sm_{architecture} out"
+    )
+
+
+def _told(numbers: Iterable[str]) -> str:
+    return " ".join(f"sm_{each}" for each in numbers)

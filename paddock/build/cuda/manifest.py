@@ -1,0 +1,68 @@
+"""What `cuda-build/` holds, as its manifest says and as its files bear out."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from paddock.build.errors import BuildInputError
+
+NAME = "manifest.json"
+SMOKE = "cuda-smoke"
+
+FileName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$")]
+
+
+class File(BaseModel):
+    """One program."""
+
+    model_config = ConfigDict(frozen=True)
+
+    sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+    bytes: int
+
+
+class Manifest(BaseModel):
+    """Programs of one build. `architectures` are those of their machine code, as nvcc numbers them ("90" is 9.0)."""
+
+    model_config = ConfigDict(frozen=True)
+
+    version: Literal[1] = Field(alias="schema")
+    toolkit: str
+    architectures: tuple[str, ...]
+    glibc: str
+    """The oldest C library that runs them."""
+    files: Mapping[FileName, File]
+    built: datetime
+
+
+def read(folder: Path) -> Manifest:
+    """The manifest of `folder`, once every file that it names is there and has its sum. Raises BuildInputError."""
+    path = folder / NAME
+    try:
+        manifest = Manifest.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise _bad(path, f"cannot be read: {error.strerror}", "the manifest of CUDA programs") from None
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        at = ".".join(str(each) for each in first["loc"])
+        raise _bad(path, f"is no manifest: {at + ': ' if at else ''}{first['msg']}", "JSON of schema 1") from None
+    for name, file in manifest.files.items():
+        try:
+            found = (folder / name).read_bytes()
+        except OSError as error:
+            raise _bad(folder / name, f"cannot be read: {error.strerror}", f"the program that {path} names") from None
+        if hashlib.sha256(found).hexdigest() != file.sha256:
+            raise _bad(folder / name, "is not what was built", f"{file.bytes} bytes with sha256 {file.sha256}")
+    return manifest
+
+
+def _bad(path: Path, what: str, expected: str) -> BuildInputError:
+    return BuildInputError(
+        f"{path} {what}\n    expected: {expected}\n    fix: build the CUDA programs again, or remove the folder"
+    )

@@ -1,0 +1,192 @@
+"""The CUDA programs, compiled by the real nvcc in the real engine; no test here has a GPU."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paddock.build import command_cuda, recipe
+from paddock.build.cuda import manifest
+from paddock.build.cuda.architectures import architectures
+from paddock.build.docker import Docker, Finished
+from paddock.build.errors import BuildError, BuildInputError
+from tests.support.docker_engine import debian_base, engine
+
+pytestmark = pytest.mark.e2e
+
+CUDA = "13.0"
+WHEELS = (
+    "nvidia-cuda-nvcc==13.0.88",
+    "nvidia-nvvm==13.0.88",
+    "nvidia-cuda-crt==13.0.88",
+    "nvidia-cuda-runtime==13.0.96",
+    "nvidia-cuda-cuobjdump==13.2.86",
+)
+BASE = "paddock-test/cuda-builder-base:13.0"
+
+
+@pytest.fixture(scope="module")
+def docker() -> Docker:
+    return engine()
+
+
+@pytest.fixture(scope="module")
+def base(docker: Docker) -> str:
+    """A Debian with a C++ compiler and the toolkit, made once and kept in the engine."""
+    debian = debian_base()
+    with open(Path(tempfile.gettempdir()) / "paddock-test-cuda-base.lock", "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if docker.image(BASE) is None:
+            with tempfile.TemporaryDirectory() as folder:
+                _toolkit(Path(folder))
+                (Path(folder) / "Dockerfile").write_text(
+                    f"FROM {debian}\n"
+                    "RUN apt-get update && apt-get install --yes --no-install-recommends g++ && apt-get clean\n"
+                    "COPY nvidia/cu13 /usr/local/cuda\n"
+                    "RUN ln -s lib /usr/local/cuda/lib64\n"
+                    f"ENV CUDA_VERSION={CUDA} PATH=/usr/local/cuda/bin:/usr/sbin:/usr/bin:/sbin:/bin\n"
+                )
+                docker.build(Path(folder), tags=[BASE], args={}, labels={}, progress="quiet")
+    return BASE
+
+
+def _toolkit(folder: Path) -> None:
+    """Installed here, since a container may not trust what stands between it and the package index."""
+    words = ["pip", "install", "--quiet", "--no-deps", "--only-binary=:all:", "--target", str(folder), *WHEELS]
+    done = subprocess.run([sys.executable, "-m", "uv", *words], capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"no nvcc: its wheels cannot be had: {done.stderr.strip().splitlines()[-1:]}")
+
+
+@dataclass(frozen=True, slots=True)
+class Programs:
+    folder: Path
+    image: str
+
+
+@pytest.fixture(scope="module")
+def built(root: Path, base: str, tmp_path_factory: pytest.TempPathFactory) -> Programs:
+    """For every architecture that the toolkit has."""
+    folder = tmp_path_factory.mktemp("built") / "cuda-build"
+    return Programs(folder, _run(root, base, folder)["image"])
+
+
+def _run(root: Path, base: str, folder: Path, *, no_cache: bool = False, only: Sequence[str] = ()) -> dict[str, Any]:
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        command_cuda.run(root, base=base, architectures=only, output=folder, no_cache=no_cache, as_json=True)
+    return dict(json.loads(said.getvalue()))
+
+
+def test_the_folder_holds_what_its_manifest_says(built: Programs) -> None:
+    found = manifest.read(built.folder)
+    assert found.toolkit == CUDA
+    assert found.architectures == architectures(CUDA)
+    assert sorted(each.name for each in built.folder.iterdir()) == ["cuda-smoke", "manifest.json"]
+    assert {each.stat().st_uid for each in built.folder.iterdir()} == {os.getuid()}
+    assert (built.folder / "cuda-smoke").stat().st_mode & 0o111 == 0o111
+
+
+def test_the_program_holds_machine_code_for_each_and_ptx_of_the_newest(docker: Docker, built: Programs) -> None:
+    listed = _in_base(docker, built, "cuobjdump", "--list-elf", "--list-ptx", "/built/cuda-smoke").stdout
+    assert set(re.findall(r"\.sm_(\d+)\.cubin", listed)) == set(architectures(CUDA))
+    assert set(re.findall(r"\.sm_(\d+)\.ptx", listed)) == {architectures(CUDA)[-1]}
+
+
+def test_the_program_brings_all_but_the_c_library_along(docker: Docker, built: Programs) -> None:
+    lines = _in_base(docker, built, "ldd", "/built/cuda-smoke").stdout.splitlines()
+    libraries = {re.split(r"[.-]", line.split()[0].rpartition("/")[2])[0] for line in lines}
+    assert libraries <= {"linux", "ld", "libc", "libm", "libdl", "libpthread", "librt"}
+
+
+def test_the_manifest_names_the_oldest_c_library_that_runs_it(docker: Docker, built: Programs) -> None:
+    symbols = _in_base(docker, built, "objdump", "-T", "/built/cuda-smoke").stdout
+    wanted = {tuple(map(int, each.split("."))) for each in re.findall(r"GLIBC_(\d+\.\d+)", symbols)}
+    assert ".".join(map(str, max(wanted))) == manifest.read(built.folder).glibc
+
+
+def test_the_program_tells_what_it_is_and_that_there_is_no_driver(docker: Docker, built: Programs) -> None:
+    told = _in_base(docker, built, "/built/cuda-smoke", "--list")
+    assert told.code == 0
+    assert json.loads(told.stdout) == {
+        "schema": 1,
+        "toolkit": CUDA,
+        "architectures": [*architectures(CUDA)],
+        "ptx": architectures(CUDA)[-1],
+    }
+    tested = _in_base(docker, built, "/built/cuda-smoke")
+    assert tested.code == 3
+    report = json.loads(tested.stdout)
+    assert (report["ok"], report["devices"], report["error"]["kind"]) == (False, [], "no_driver")
+
+
+def test_a_second_build_compiles_nothing(root: Path, base: str, built: Programs, tmp_path: Path) -> None:
+    told = _run(root, base, tmp_path)
+    assert (told["built"], told["image"]) == (False, built.image)
+    assert told["manifest"] == json.loads((built.folder / "manifest.json").read_text())
+
+
+def test_the_same_sources_give_the_same_bytes(root: Path, base: str, tmp_path: Path, docker: Docker) -> None:
+    made = [_run(root, base, tmp_path / each, no_cache=True, only=["7.5"]) for each in ("first", "second")]
+    docker.remove(made[0]["image"])
+    assert made[0]["built"]
+    assert made[1]["built"]
+    assert made[0]["manifest"]["files"] == made[1]["manifest"]["files"]
+
+
+def test_the_image_by_itself_leaves_files_of_the_owner_of_the_folder(
+    docker: Docker, built: Programs, tmp_path: Path
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root makes a folder that is another user's")
+    os.chown(tmp_path, 4242, 4243)
+    assert docker.run(built.image, volumes={tmp_path: "/output"}).code == 0
+    assert {(each.stat().st_uid, each.stat().st_gid) for each in tmp_path.iterdir()} == {(4242, 4243)}
+    assert manifest.read(tmp_path) == manifest.read(built.folder)
+
+
+def test_without_a_folder_to_write_to_the_image_says_so(docker: Docker, built: Programs, tmp_path: Path) -> None:
+    alone = docker.run(built.image)
+    assert (alone.code, "--volume" in alone.stderr) == (2, True)
+    foreign = docker.run(built.image, volumes={tmp_path: "/output"}, user="4242")
+    assert (foreign.code, "may not write" in foreign.stderr) == (2, True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_architecture_that_the_base_dropped_ends_the_build_with_its_reason(
+    docker: Docker, root: Path, base: str
+) -> None:
+    with pytest.raises(BuildInputError, match=r"CUDA 13\.0 no longer compiles for sm_70"):
+        command_cuda.run(root, base=base, architectures=["7.0"], progress="quiet")
+    with pytest.raises(BuildError, match=r"CUDA 13\.0 does not compile for sm_70"):
+        docker.build(
+            recipe.folder(root, "cuda-builder"),
+            tags=[],
+            args={"BASE": base, "ARCHITECTURES": "70"},
+            labels={},
+            progress="quiet",
+        )
+    with pytest.raises(BuildError, match=r"holds CUDA 13\.0, not the 12\.8"):
+        docker.build(
+            recipe.folder(root, "cuda-builder"),
+            tags=[],
+            args={"BASE": base, "CUDA": "12.8"},
+            labels={},
+            progress="quiet",
+        )
+
+
+def _in_base(docker: Docker, built: Programs, *command: str) -> Finished:
+    return docker.run(BASE, command, volumes={built.folder: "/built:ro"}, timeout_s=60)
