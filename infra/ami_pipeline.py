@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import hashlib
-from pathlib import Path
+import json
+from collections.abc import Mapping
+from typing import Any
 
 import pulumi
 import pulumi_aws as aws
 
-from infra.component import Component, assumed_by
+from infra import ami_components
+from infra.component import Component, allow, assumed_by, policy
 from infra.network import Network
 from paddock.fleet import Fleet
 
-COMPONENTS = Path(__file__).parent.parent / "ami" / "components"
 _POLICIES = (
     "arn:aws:iam::aws:policy/EC2InstanceProfileForImageBuilder",
     "arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore",
 )
+
+
+LOG_DAYS = 365
+TEST_MINUTES = 180
+"""Of the whole test phase, the start of a GPU instance included; its longest steps end after an hour each."""
 
 
 class AmiPipeline(Component):
@@ -27,29 +34,28 @@ class AmiPipeline(Component):
     ) -> None:
         super().__init__(name, opts)
         build = fleet.images.ami
-        key = self.key(name, f"GPU machine images of {fleet.name}", volumes_of=fleet.region)
-        documents = {path.stem: path.read_text(encoding="utf-8") for path in sorted(COMPONENTS.glob("*.yaml"))}
+        key = self.key(name, f"GPU machine images of {fleet.name}", volumes_of=fleet.region, logs_of=fleet.region)
+        documents = ami_components.documents(fleet)
+        asked = ami_components.asked(fleet)
+        # The image's version is its recipe's, so it also stands in the image itself.
+        version = content_version(
+            str(build.disk), json.dumps(asked, sort_keys=True), *(document.data for document in documents)
+        )
+        values = {name: value for name, value in {**asked, "recipe": version}.items() if value}
         # Names stay automatic: with a fixed one a change would delete first, while the recipe still points at it.
-        components = [
-            aws.imagebuilder.Component(
-                f"{name}-{stem}",
-                platform="Linux",
-                supported_os_versions=["Amazon Linux 2023"],
-                version=content_version(document),
-                data=document,
-                kms_key_id=key.arn,
-                opts=self.child(),
-            )
-            for stem, document in documents.items()
-        ]
         recipe = aws.imagebuilder.ImageRecipe(
             f"{name}-recipe",
             parent_image=(
                 f"ssm:/aws/service/eks/optimized-ami/{fleet.cluster.version}"
                 f"/amazon-linux-2023/x86_64/nvidia/{_release(fleet)}/image_id"
             ),
-            version=content_version(fleet.eks_release or "", str(build.disk), *documents.values()),
-            components=[{"component_arn": component.arn} for component in components],
+            version=version,
+            components=[
+                {"component_arn": self._component(document, key).arn, **_parameters(document, values)}
+                for document in documents
+            ],
+            # Image Builder would take the agent away again, by which one gets onto a node without SSH.
+            systems_manager_agent={"uninstall_after_build": False},
             block_device_mappings=[
                 {
                     "device_name": "/dev/xvda",
@@ -64,7 +70,7 @@ class AmiPipeline(Component):
             ],
             opts=self.child(),
         )
-        role = self.role(f"{name}-builder", assumed_by("ec2.amazonaws.com"), _POLICIES)
+        role = self.role(f"{name}-builder", assumed_by("ec2.amazonaws.com"), _POLICIES, _pull(fleet))
         profile = aws.iam.InstanceProfile(f"{name}-builder", role=role.name, opts=self.child())
         infrastructure = aws.imagebuilder.InfrastructureConfiguration(
             f"{name}-builder",
@@ -85,16 +91,21 @@ class AmiPipeline(Component):
                     "region": fleet.region,
                     "ami_distribution_configuration": {
                         "name": f"{fleet.name}-gpu-{fleet.cluster.version}-{{{{ imagebuilder:buildDate }}}}",
-                        "ami_tags": {
-                            **fleet.tags,
-                            "paddock:fleet": fleet.name,
-                            "paddock:kubernetes": fleet.cluster.version,
-                        },
+                        "ami_tags": {**fleet.tags, **ami_components.tags(fleet)},
                         "kms_key_id": key.arn,
                     },
                 }
             ],
             opts=self.child(),
+        )
+        # Image Builder would make the group without a key, and keep it for ever.
+        logs = aws.cloudwatch.LogGroup(
+            f"{name}-builds",
+            name=recipe.name.apply(lambda made: f"/aws/imagebuilder/{made}"),
+            retention_in_days=LOG_DAYS,
+            kms_key_id=key.arn,
+            # The logs of a recipe outlive it: one wants to read why the last build failed.
+            opts=self.child(retain_on_delete=True),
         )
         self.pipeline = aws.imagebuilder.ImagePipeline(
             name,
@@ -102,11 +113,22 @@ class AmiPipeline(Component):
             infrastructure_configuration_arn=infrastructure.arn,
             distribution_configuration_arn=distribution.arn,
             enhanced_image_metadata_enabled=True,
-            image_tests_configuration={"image_tests_enabled": True, "timeout_minutes": 90},
+            image_tests_configuration={"image_tests_enabled": True, "timeout_minutes": TEST_MINUTES},
             schedule={"schedule_expression": build.schedule} if build.schedule else None,
-            opts=self.child(),
+            opts=self.child(depends_on=[logs, *self.permissions]),
         )
         self.register_outputs({"pipelineArn": self.pipeline.arn})
+
+    def _component(self, document: ami_components.Document, key: aws.kms.Key) -> aws.imagebuilder.Component:
+        return aws.imagebuilder.Component(
+            f"{self.name}-{document.name}",
+            platform="Linux",
+            supported_os_versions=["Amazon Linux 2023"],
+            version=content_version(document.data),
+            data=document.data,
+            kms_key_id=key.arn,
+            opts=self.child(),
+        )
 
     def _builder_group(self, name: str, network: Network) -> aws.ec2.SecurityGroup:
         return aws.ec2.SecurityGroup(
@@ -124,6 +146,21 @@ class AmiPipeline(Component):
             ],
             opts=self.child(),
         )
+
+
+def _parameters(document: ami_components.Document, values: Mapping[str, str]) -> dict[str, Any]:
+    given = [{"name": name, "value": values[name]} for name in document.parameters if name in values]
+    return {"parameters": given} if given else {}
+
+
+def _pull(fleet: Fleet) -> str | None:
+    """May the builder pull the runner image? From one repository, and only where that is in ECR."""
+    image = ami_components.runner_image(fleet)
+    repository = ami_components.ecr_repository(image) if image else None
+    if repository is None:
+        return None
+    read = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
+    return policy(allow(["ecr:GetAuthorizationToken"]), allow(read, repository))
 
 
 def _release(fleet: Fleet) -> str:

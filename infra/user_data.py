@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from paddock.catalog import InstanceType
 from paddock.fleet.nodes import Taint
 from paddock.fleet.pool import GpuPool, Mig
 
@@ -32,21 +33,43 @@ class Join:
 
 def node_config(pool: GpuPool, max_pods: int, join: Join | None = None) -> dict[str, Any]:
     """nodeadm's NodeConfig for an AL2023 GPU node; `join` only with an image of one's own."""
-    spec: dict[str, Any] = {
-        # Parallel pull and unpack: a 10 GB CUDA image in a third of the time.
-        "featureGates": {"FastImagePull": True},
-        "kubelet": {
-            "config": {"maxPods": max_pods, "serializeImagePulls": False},
-            # The kubelet's reserve follows this expression, not maxPods: that is what returns the memory.
-            "maxPodsExpression": str(max_pods),
-        },
-    }
+    spec = _every_node()
+    spec["kubelet"]["config"]["maxPods"] = max_pods
+    # The kubelet's reserve follows this expression, not maxPods: that is what returns the memory.
+    spec["kubelet"]["maxPodsExpression"] = str(max_pods)
     if pool.nvme == "auto" and any(instance.nvme_count for instance in pool.types):
         spec["instance"] = {"localStorage": {"strategy": "RAID0"}}
     if join is not None:
         spec["cluster"] = dict(join.cluster)
         spec["kubelet"]["flags"] = join.kubelet_flags()
-    return {"apiVersion": "node.eks.aws/v1alpha1", "kind": "NodeConfig", "spec": spec}
+    return _config(spec)
+
+
+def drop_in(*, pre_pulled: bool) -> str:
+    """The part of a NodeConfig that lies in an image of ours, and wins over user data."""
+    spec = _every_node()
+    if pre_pulled:
+        # nodeadm copies what is there to the RAID0 before the kubelet starts: for an image that EBS has yet to fetch
+        # from its snapshot, that takes longer than to pull it. Jobs still have their files on the NVMe disks.
+        spec["instance"] = {"localStorage": {"disabledMounts": ["Containerd", "SOCI"]}}
+    return yaml.safe_dump(_config(spec), sort_keys=True)
+
+
+def pulls_fast(instance: InstanceType) -> bool:
+    """Whether nodeadm follows FastImagePull there, and keeps images with the SOCI snapshotter: its own condition."""
+    return instance.vcpus >= 4 and instance.memory_mib >= 7 * 1024
+
+
+def _every_node() -> dict[str, Any]:
+    return {
+        # Parallel pull and unpack: a 10 GB CUDA image in a third of the time.
+        "featureGates": {"FastImagePull": True},
+        "kubelet": {"config": {"serializeImagePulls": False}},
+    }
+
+
+def _config(spec: Mapping[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": "node.eks.aws/v1alpha1", "kind": "NodeConfig", "spec": dict(spec)}
 
 
 def al2023(pool: GpuPool, max_pods: int, join: Join | None = None) -> str:

@@ -13,6 +13,10 @@ Repository = Annotated[str, Matching(r"^[\w.-]+/[\w.-]+$", "OWNER/REPOSITORY")]
 Branch = Annotated[str, Matching(r"^[\w./-]+$", "the name of one branch; no wildcards")]
 Name = Annotated[str, Matching(r"^[a-z0-9]+([._/-][a-z0-9]+)*$", "a repository name, such as runner-gpu")]
 
+Driver = Annotated[
+    str, Matching(r"^\d{3}(\.\d+){0,2}$", 'a driver version or branch in quotes, such as "580.159.03" or "580"')
+]
+
 
 class Push(Model):
     """A GitHub workflow that may push images, by OpenID Connect: no key is stored anywhere."""
@@ -30,8 +34,13 @@ class AmiBuild(Model):
     """Make the pipeline."""
     instances: tuple[str, ...] = ("g4dn.xlarge",)
     """GPU instance types it builds and tests on."""
-    disk: Annotated[int, Field(ge=30, le=1000)] = 60
-    """GiB of root volume while building."""
+    disk: Annotated[int, Field(ge=30, le=1000)] = 50
+    """GiB of root volume, while building and at least on every node that boots the image."""
+    driver: Driver | None = None
+    """Driver that the image must have, such as "580.159.03" or "580"; by default what the EKS release has. Another one
+    than that of the EKS release cannot be built."""
+    pre_pull: bool = True
+    """Take `images.runner` into the image, so that the first job on a node does not pull it."""
     schedule: str | None = None
     """Cron expression of EventBridge, such as "cron(0 6 ? * mon *)"; by default it runs only when asked."""
 

@@ -75,6 +75,16 @@ def _permissions(found: dict[str, Any]) -> Inputs:
     }
 
 
+def _recipe(found: dict[str, Any]) -> Inputs:
+    for component in found["components"]:
+        for parameter in component.get("parameters", ()):
+            parameter["value"] = [parameter["value"]]
+    return {
+        **found,
+        "additionalInstanceConfiguration": {"systemsManagerAgent": found["additionalInstanceConfiguration"]},
+    }
+
+
 def _template(found: dict[str, Any]) -> Inputs:
     tags = found.pop("tags", {})
     asked = {"LaunchTemplateName": found.pop("LaunchTemplateName"), "LaunchTemplateData": found}
@@ -341,8 +351,16 @@ CALLS: Mapping[str, tuple[Call, ...]] = {
     "aws:imagebuilder/imageRecipe:ImageRecipe": (
         Call(
             "imagebuilder.CreateImageRecipe",
-            same("blockDeviceMappings", "components", "parentImage", "tags", version="semanticVersion"),
+            same(
+                "blockDeviceMappings",
+                "components",
+                "parentImage",
+                "tags",
+                version="semanticVersion",
+                systemsManagerAgent="additionalInstanceConfiguration",
+            ),
             {"name": AUTONAME, "clientToken": "token"},
+            _recipe,
         ),
     ),
     "aws:imagebuilder/infrastructureConfiguration:InfrastructureConfiguration": (

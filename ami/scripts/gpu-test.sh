@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# CUDA on the host, then a GPU in a container the two ways there are: gpu-test.sh [IMAGE@DIGEST] [SNAPSHOTTERS]
+set -euo pipefail
+
+fail() { echo "paddock: $*" >&2; exit 1; }
+
+image=${1-}
+read -ra snapshotters <<< "${2:-soci}"
+here=$(dirname "$0")
+smoke=/opt/paddock/cuda/cuda-smoke
+
+nvidia-smi -L
+if [[ -x $smoke ]]; then
+  "$smoke" --all
+else
+  echo "NOT PROVED: CUDA computes. There is no $smoke; a runner image that carries it brings it along"
+fi
+if [[ -z $image ]]; then
+  echo "NOT PROVED: a container sees the GPU. There is no image to run: write images.runner with a digest"
+  exit
+fi
+
+trap '"$here/engine.sh" stop' EXIT
+"$here/engine.sh" start
+systemctl start nvidia-cdi-refresh.service
+devices=$(nvidia-ctk cdi list)
+[[ $'\n'$devices$'\n' == *$'\n'nvidia.com/gpu=all$'\n'* ]] || fail "no CDI device nvidia.com/gpu=all, only: $devices"
+
+run() { # WAY COMMAND...: "device" by CDI, "runtime" as the device plugin gives pods their GPUs
+  local way=$1 flags=(--device nvidia.com/gpu=all)
+  shift
+  if [[ $way == runtime ]]; then
+    flags=(--runc-binary /usr/bin/nvidia-container-runtime
+      --env NVIDIA_VISIBLE_DEVICES=all --env "NVIDIA_DRIVER_CAPABILITIES=compute,utility")
+  fi
+  ctr --namespace k8s.io run --rm --snapshotter "$snapshotter" "${flags[@]}" "$image" paddock-gpu-test "$@" ||
+    fail "no GPU in a container ($way, $snapshotter): $* failed"
+}
+
+for snapshotter in "${snapshotters[@]}"; do
+  for way in device runtime; do
+    run "$way" nvidia-smi -L
+    if [[ -x $smoke ]]; then
+      run "$way" "$smoke" --all
+    fi
+  done
+done

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Pulls the runner image, unpacked where nodes look for it: runner-image.sh [IMAGE@DIGEST] [SNAPSHOTTERS]
+set -euo pipefail
+
+fail() { echo "paddock: $*" >&2; exit 1; }
+
+image=${1-}
+read -ra snapshotters <<< "${2:-soci}"
+here=$(dirname "$0")
+
+if [[ -z $image ]]; then
+  echo "no runner image is asked for: the first job on a node pulls its own"
+  exit
+fi
+[[ $image == *@sha256:* ]] || fail "$image names no digest, so tomorrow it may be another image"
+
+free_mib() { df --output=avail -B 1M / | tail -n 1 | tr -d ' '; }
+
+# nerdctl reads its login from here: in memory, and gone when this ends.
+DOCKER_CONFIG=$(mktemp -d /run/paddock-login.XXXXXX)
+export DOCKER_CONFIG
+mounted=$(mktemp -d /run/paddock-image.XXXXXX)
+leave() {
+  umount "$mounted" 2> /dev/null || true
+  rm -rf "$DOCKER_CONFIG"
+  rmdir "$mounted"
+  "$here/engine.sh" stop
+}
+trap leave EXIT
+"$here/engine.sh" start
+
+registry=${image%%/*}
+if [[ $registry =~ ^[0-9]{12}\.dkr\.ecr(-fips)?\.([a-z0-9-]+)\.amazonaws\.com ]]; then
+  aws ecr get-login-password --region "${BASH_REMATCH[2]}" |
+    nerdctl login --username AWS --password-stdin "https://$registry" > /dev/null
+fi
+
+before=$(free_mib)
+nerdctl --namespace k8s.io pull --quiet --unpack=false "$image"
+after=$(free_mib)
+# Layers of CUDA images grow to two and a half times their size.
+needs=$(((before - after) * ${#snapshotters[@]} * 5 / 2 + 2048))
+((after >= needs)) ||
+  fail "$after MiB are free, and $image needs $needs to be unpacked: write a larger images.ami.disk"
+
+for snapshotter in "${snapshotters[@]}"; do
+  ctr --namespace k8s.io images mount --snapshotter "$snapshotter" "$image" "$mounted"
+  smoke=$mounted/opt/paddock/cuda/cuda-smoke
+  if [[ -f $smoke ]]; then
+    install -D -m 0755 "$smoke" /opt/paddock/cuda/cuda-smoke
+  fi
+  ctr --namespace k8s.io images unmount --rm --snapshotter "$snapshotter" "$mounted"
+done
+# The kubelet's garbage collection leaves it alone.
+ctr --namespace k8s.io images label "$image" io.cri-containerd.pinned=pinned
+echo "$image is in the image, for ${snapshotters[*]}"

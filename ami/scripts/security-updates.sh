@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# Security updates of everything that does not belong to kernel, driver or container runtime.
+set -euo pipefail
+
+# AL2023 is locked to the release of its image: without --releasever there is never anything to update.
+dnf -y upgrade --security --releasever=latest \
+  --exclude='kernel*' --exclude='*nvidia*' --exclude='nvlsm*' --exclude='containerd*' \
+  --exclude='cuda*' --exclude='datacenter-gpu-manager*'

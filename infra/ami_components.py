@@ -1,0 +1,175 @@
+"""What the AMI pipeline is told to do: component documents, their parameters, and the tags of what comes out.
+
+Pure text and values: nothing here talks to AWS.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from infra import user_data, versions
+from paddock import catalog
+from paddock.catalog import EksAmi, InstanceType
+from paddock.fleet import Fleet
+from paddock.fleet.pool import Bottlerocket
+
+AMI = Path(__file__).parent.parent / "ami"
+COMPONENTS = ("driver", "node", "runner-image", "facts", "cleanup")
+"""In the order they run in, in each phase."""
+FOLDER = "/opt/paddock/ami"
+"""Where the scripts lie on the machine, and stay: they also tell what is wrong with a node."""
+DROP_IN = "/etc/eks/nodeadm.d/40-paddock.yaml"
+
+_SCRIPT = re.compile(rf"{FOLDER}/([a-z-]+\.sh)|\$here/([a-z-]+\.sh)|dirname \"\$0\"\)/([a-z-]+\.sh)")
+
+_ECR = re.compile(
+    r"(?P<account>\d{12})\.dkr\.ecr(-fips)?\.(?P<region>[a-z0-9-]+)\.amazonaws\.com/(?P<name>[a-z0-9._/-]+)[@:]"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One component: `data` as Image Builder takes it, and the names of its parameters."""
+
+    name: str
+    data: str
+    parameters: tuple[str, ...]
+
+
+def documents(fleet: Fleet) -> tuple[Document, ...]:
+    """Every component, with the scripts that it calls and the files that it puts down."""
+    files = {DROP_IN: user_data.drop_in(pre_pulled=runner_image(fleet) is not None)}
+    return tuple(_document(name, files if name == "node" else {}) for name in COMPONENTS)
+
+
+def asked(fleet: Fleet) -> dict[str, str]:
+    """Values of the components' parameters: what the image must turn out to have. Empty is not asked."""
+    ami, image = _base(fleet), runner_image(fleet) or ""
+    driver = ami.driver if ami and ami.driver else fleet.images.ami.driver or ""
+    branch = catalog.driver_branch(driver) if driver else None
+    return {
+        "driver": driver,
+        "cuda": branch.max_cuda if branch else "",
+        "kernel": ami.kernel if ami and ami.kernel else "",
+        "toolkit": ami.container_toolkit if ami and ami.container_toolkit else "",
+        "kubernetes": fleet.cluster.version,
+        "release": fleet.eks_release or "",
+        "runnerImage": image,
+        "snapshotters": " ".join(_snapshotters(fleet)),
+        "fabricManager": "fabric-manager" if any(map(has_nvswitch, _types(fleet))) else "",
+        "dcgm": versions.DCGM_EXPORTER_IMAGE.partition("-")[0] if fleet.monitoring.enabled else "",
+    }
+
+
+def tags(fleet: Fleet) -> dict[str, str]:
+    """Tags of the image: only what its tests compare with the machine, and only what is known before it is built."""
+    values = asked(fleet)
+    if "." not in values["driver"]:
+        values["driver"] = ""  # a branch alone; which version of it, the base image decides
+    facts = {
+        "kubernetes": values["kubernetes"],
+        "driver": values["driver"],
+        "cuda": values["cuda"],
+        "kernel": values["kernel"],
+        "toolkit": values["toolkit"],
+        "release": values["release"],
+        "runner-image": values["runnerImage"],
+    }
+    return {"paddock:fleet": fleet.name, **{f"paddock:{fact}": value for fact, value in facts.items() if value}}
+
+
+def runner_image(fleet: Fleet) -> str | None:
+    """The image that the AMI holds, named as containerd files it: by digest, without tag. None when it holds none."""
+    if fleet.images.runner is None or not fleet.images.ami.pre_pull:
+        return None
+    name, _, digest = fleet.mirror.image(fleet.images.runner).partition("@")
+    folder, slash, last = name.rpartition("/")
+    return f"{folder}{slash}{last.partition(':')[0]}@{digest}"
+
+
+def ecr_repository(image: str) -> str | None:
+    """ARN of the repository of an image in a private ECR; None for any other registry."""
+    found = _ECR.match(image)
+    return "arn:aws:ecr:{region}:{account}:repository/{name}".format(**found.groupdict()) if found else None
+
+
+def has_nvswitch(instance: InstanceType) -> bool:
+    """Whether CUDA starts only once a fabric manager has set up the NVSwitches: whole boards, from A100 on."""
+    gpu = catalog.gpus()[instance.gpu] if instance.gpu else None
+    return bool(gpu and gpu.nvlink_gbs and catalog.version(gpu.compute_capability) >= (8, 0) and instance.gpu_count > 2)
+
+
+def _document(name: str, files: Mapping[str, str]) -> Document:
+    """The document with a first step that puts down its scripts: so no bucket has to hold them."""
+    text = (AMI / "components" / f"{name}.yaml").read_text(encoding="utf-8")
+    parsed = yaml.safe_load(text)
+    contents = {f"{FOLDER}/{script}": (script_text(script), "0755") for script in scripts(text)}
+    contents |= {path: (content, "0644") for path, content in files.items()}
+    folders = sorted({str(Path(path).parent) for path in contents})
+    first: list[dict[str, Any]] = [
+        {"name": "Folders", "action": "ExecuteBash", "inputs": {"commands": [f"mkdir -p {' '.join(folders)}"]}},
+        {
+            "name": "Files",
+            "action": "CreateFile",
+            "inputs": [
+                {"path": path, "content": content, "permissions": mode, "overwrite": True}
+                for path, (content, mode) in contents.items()
+            ],
+        },
+    ]
+    build = next(phase for phase in parsed["phases"] if phase["name"] == "build")
+    build["steps"] = [*first, *build["steps"]]
+    parameters = tuple(key for each in parsed.get("parameters", ()) for key in each)
+    data = yaml.dump(parsed, Dumper=_Dumper, sort_keys=False, width=2**20)
+    return Document(name, data, parameters)
+
+
+def scripts(text: str) -> tuple[str, ...]:
+    """Scripts that `text` calls, and those that they call."""
+    found: dict[str, None] = {}
+    waiting = [text]
+    while waiting:
+        for groups in _SCRIPT.findall(waiting.pop()):
+            name = next(filter(None, groups))
+            if name not in found:
+                found[name] = None
+                waiting.append(script_text(name))
+    return tuple(sorted(found))
+
+
+def script_text(name: str) -> str:
+    return (AMI / "scripts" / name).read_text(encoding="utf-8")
+
+
+def _base(fleet: Fleet) -> EksAmi | None:
+    known = (ami for ami in catalog.eks_amis() if ami.os == "al2023")
+    return next((ami for ami in known if ami.release == fleet.eks_release), None)
+
+
+def _types(fleet: Fleet) -> list[InstanceType]:
+    """Instance types that may boot the image."""
+    pools = (pool for pool in fleet.pools.values() if not isinstance(pool.ami, Bottlerocket))
+    return [instance for pool in pools for instance in pool.types]
+
+
+def _snapshotters(fleet: Fleet) -> tuple[str, ...]:
+    """Who holds the unpacked images of the nodes: an image that lies with the other one is unpacked again."""
+    found = {"soci" if user_data.pulls_fast(instance) else "overlayfs" for instance in _types(fleet)}
+    return tuple(sorted(found, reverse=True)) or ("soci",)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Scripts as they are written, line by line: that is what one reads in the console when a step fails."""
+
+
+def _text(dumper: _Dumper, value: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+
+
+_Dumper.add_representer(str, _text)
