@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paddock.build.cuda import manifest
+from paddock.build.errors import BuildInputError
+
+PROGRAM = b"\x7fELF of a test"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "cuda-smoke").write_bytes(PROGRAM)
+    document = {
+        "schema": 1,
+        "toolkit": "12.8",
+        "architectures": ["75", "90"],
+        "glibc": "2.34",
+        "files": {"cuda-smoke": {"sha256": hashlib.sha256(PROGRAM).hexdigest(), "bytes": len(PROGRAM)}},
+        "built": "2026-11-21T18:48:29Z",
+    }
+    (tmp_path / "manifest.json").write_text(json.dumps(document))
+    return tmp_path
+
+
+def test_a_folder_that_bears_its_manifest_out_is_read(folder: Path) -> None:
+    found = manifest.read(folder)
+    assert (found.toolkit, found.architectures, found.glibc) == ("12.8", ("75", "90"), "2.34")
+    assert found.files["cuda-smoke"].bytes == len(PROGRAM)
+    assert found.built.isoformat() == "2026-11-21T18:48:29+00:00"
+
+
+def _another_schema(document: dict[str, Any]) -> None:
+    document["schema"] = 2
+
+
+def _no_sum(document: dict[str, Any]) -> None:
+    document["files"]["cuda-smoke"]["sha256"] = "none"
+
+
+def _outside(document: dict[str, Any]) -> None:
+    document["files"]["../cuda-smoke"] = document["files"]["cuda-smoke"]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"), [(_another_schema, "schema"), (_no_sum, "sha256"), (_outside, r"files\.\.\./cuda-smoke")]
+)
+def test_a_manifest_of_another_form_is_refused(
+    folder: Path, spoil: Callable[[dict[str, Any]], None], said: str
+) -> None:
+    document = json.loads((folder / "manifest.json").read_text())
+    spoil(document)
+    (folder / "manifest.json").write_text(json.dumps(document))
+    with pytest.raises(BuildInputError, match=said):
+        manifest.read(folder)
+
+
+def test_what_does_not_bear_its_manifest_out_is_refused(folder: Path) -> None:
+    (folder / "cuda-smoke").write_bytes(PROGRAM[::-1])
+    with pytest.raises(BuildInputError, match="cuda-smoke is not what was built"):
+        manifest.read(folder)
+    (folder / "cuda-smoke").unlink()
+    with pytest.raises(BuildInputError, match="cuda-smoke cannot be read: No such file"):
+        manifest.read(folder)
+    (folder / "manifest.json").write_text("{")
+    with pytest.raises(BuildInputError, match="is no manifest: Invalid JSON"):
+        manifest.read(folder)
+    (folder / "manifest.json").unlink()
+    with pytest.raises(BuildInputError, match=r"manifest\.json cannot be read"):
+        manifest.read(folder)
