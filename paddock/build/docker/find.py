@@ -13,6 +13,7 @@ from typing import Any
 from paddock.build.docker import problems, process
 from paddock.build.errors import BuildInputError
 
+_ANSWERS_S = 30.0
 _LAST_WITHOUT_PLUGIN = 22
 """The major version of the last client that has BuildKit built in."""
 
@@ -29,9 +30,9 @@ def find(environ: Mapping[str, str]) -> Client:
     """The first on PATH that can BuildKit and whose engine answers. Raises BuildInputError."""
     seen: list[str] = []
     for path in _on_path(environ):
-        answer = process.call([path, "version", "--format", "{{json .}}"], environ)
+        answer = process.call([path, "version", "--format", "{{json .}}"], environ, timeout_s=_ANSWERS_S)
         version = str(_json(answer.stdout).get("Client", {}).get("Version", ""))
-        buildx = process.call([path, "buildx", "version"], environ).code == 0
+        buildx = process.call([path, "buildx", "version"], environ, timeout_s=_ANSWERS_S).code == 0
         if not buildx and not _builds_itself(version):
             seen.append(f"{path} ({version or 'of no known version'})")
         elif answer.code:

@@ -26,7 +26,7 @@ _WIDEST = 400
 
 _FULL = _Rule(
     r"no space left on device|ENOSPC|Errno 28|disk quota exceeded|don't have enough free space"
-    r"|not enough (?:free )?space|no space for",
+    r"|not enough (?:free )?space",
     "the disk of the docker engine is full",
     "room for the image, its layers and the build cache",
     "docker builder prune, then docker image prune; docker system df shows what takes the room",

@@ -1,0 +1,167 @@
+"""What the client is told for a build and what is shown of it, with a stand-in client that prints what is real."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paddock.build.docker import Docker, building
+from paddock.build.docker.show import Show
+from paddock.build.errors import BuildError, BuildInputError
+from tests.support.docker import StandIn, stand_in
+
+CLIENT = """
+    answers = {
+        "version": json.dumps({"Client": {"Version": VERSION}}),
+        "context": "desktop-linux",
+        "network": "bridge" if BRIDGE else "none",
+        "info": json.dumps({"DockerRootDir": "/", "Name": "another machine"}),
+    }
+    if argv[0] in answers:
+        print(answers[argv[0]])
+    elif argv[:2] == ["buildx", "version"]:
+        sys.exit(VERSION.startswith("20"))
+    else:
+        print(SAID, file=sys.stderr)
+        open(argv[argv.index("--iidfile") + 1], "w").write("sha256:1")
+        sys.exit(CODE)
+"""
+
+
+def client(folder: Path, said: str = "", code: int = 0, version: str = "29.0.1", bridge: bool = True) -> StandIn:
+    body = CLIENT.replace("SAID", repr(said)).replace("CODE", str(code))
+    return stand_in(folder / "bin", body.replace("VERSION", repr(version)).replace("BRIDGE", str(bridge)))
+
+
+def build(folder: Path, program: StandIn, **options: Any) -> str:
+    (folder / "app").mkdir(exist_ok=True)
+    (folder / "app" / "Dockerfile").touch()
+    docker = Docker.find({"HOME": str(folder), "PATH": str(program.folder)})
+    given: dict[str, Any] = {"tags": ["a:1"], "args": {}, "labels": {}, **options}
+    return docker.build(folder / "app", **given).image
+
+
+def told(program: StandIn) -> list[str]:
+    (command,) = (call["argv"] for call in program.calls() if "--iidfile" in call["argv"])
+    return list(command)
+
+
+def test_a_stand_in_plugin_builds_in_the_engine_itself_and_leaves_its_cache_in_the_image(tmp_path: Path) -> None:
+    program = client(tmp_path)
+
+    assert build(tmp_path, program, args={"CUDA": "12.8"}, labels={"a": "b c"}, cache_from=["r/a:0"], target="t",
+                 no_cache=True, platform="linux/arm64") == "sha256:1"  # fmt: skip
+    command = " ".join(told(program))
+    assert command.startswith("buildx build --builder desktop-linux --load --cache-to type=inline --tag a:1 ")
+    for words in ("--build-arg CUDA=12.8", "--label a=b c", "--cache-from r/a:0", "--target t", "--no-cache",
+                  "--platform linux/arm64"):  # fmt: skip
+        assert words in command
+    assert "--network" not in command
+
+
+def test_a_stand_in_engine_without_a_bridge_builds_on_the_hosts_network(tmp_path: Path) -> None:
+    program = client(tmp_path, version="20.10.24", bridge=False)
+
+    build(tmp_path, program)
+
+    command = " ".join(told(program))
+    assert command.startswith("build --build-arg BUILDKIT_INLINE_CACHE=1 ")
+    assert "--network host" in command
+
+
+PARSE = """\
+#1 [internal] load build definition from Dockerfile
+#1 DONE 0.0s
+Dockerfile:2
+--------------------
+   2 | >>> RUNN true
+--------------------
+ERROR: failed to build: failed to solve: dockerfile parse error on line 2: unknown instruction: RUNN (did you mean RUN?)
+
+View build details: docker-desktop://dashboard/build/default/default/x"""
+EXPORT = """\
+#6 [2/2] RUN make
+#6 DONE 1.0s
+
+#7 exporting to image
+#7 exporting layers
+#7 ERROR: failed to copy: write /var/lib/docker/overlay2/x: no space left on device
+ERROR: failed to solve: failed to copy: write /var/lib/docker/overlay2/x: no space left on device"""
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (PARSE, "app: dockerfile parse error on line 2: unknown instruction: RUNN (did you mean RUN?)\n"),
+        (EXPORT, "app: the disk of the docker engine is full\n"),
+        ("Killed", "app: Killed\n"),
+        ("", "app: docker does not say why\n"),
+    ],
+)
+def test_a_stand_in_build_that_fails_outside_of_the_dockerfiles_commands(tmp_path: Path, said: str, words: str) -> None:
+    with pytest.raises(BuildError) as error:
+        build(tmp_path, client(tmp_path, said, code=1))
+
+    assert words in str(error.value)
+    log = Path(str(error.value).rpartition("the whole log: ")[2])
+    assert log.read_text() == f"{said}\n"
+
+
+def test_only_the_logs_of_the_last_builds_stay(tmp_path: Path) -> None:
+    folder = tmp_path / ".cache/paddock/build"
+    folder.mkdir(parents=True)
+    for number in range(building.LOGS_KEPT + 3):
+        (folder / f"20200101T0000{number:02}.0-app.log").touch()
+
+    build(tmp_path, client(tmp_path))
+
+    left = sorted(each.name for each in folder.iterdir())
+    assert len(left) == building.LOGS_KEPT
+    assert left[0] == "20200101T000004.0-app.log"
+    assert not left[-1].startswith("2020")
+
+
+def test_a_folder_without_a_dockerfile_and_a_tag_that_is_none_start_nothing(tmp_path: Path) -> None:
+    program = client(tmp_path)
+    docker = Docker.find({"HOME": str(tmp_path), "PATH": str(program.folder)})
+
+    with pytest.raises(BuildInputError, match="no Dockerfile in"):
+        docker.build(tmp_path, tags=["a:1"], args={}, labels={})
+    with pytest.raises(BuildInputError, match="'A' is no image reference"):
+        build(tmp_path, program, tags=["A"])
+    assert "--iidfile" not in json.dumps(program.calls())
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_sees_what_is_under_way_and_a_pipe_only_what_has_ended() -> None:
+    terminal, pipe = Terminal(), io.StringIO()
+    for out in (terminal, pipe):
+        with Show("auto", lambda: "    12 s  [2/5] RUN make", out) as show:
+            show.line("#5 0.1 all that docker prints")
+            show.ended("3.0 s", "[1/5] COPY [a-z] /x")
+
+    assert "    12 s  [2/5] RUN make" in terminal.getvalue()
+    assert "   3.0 s  [1/5] COPY [a-z] /x" in terminal.getvalue()
+    assert pipe.getvalue() == "   3.0 s  [1/5] COPY [a-z] /x\n"
+    # The live line is gone from the screen in the end.
+    assert re.search(r"\x1b\[2K$", terminal.getvalue())
+
+
+def test_plain_passes_all_of_docker_and_quiet_nothing() -> None:
+    plain, quiet = io.StringIO(), Terminal()
+    for progress, out in (("plain", plain), ("quiet", quiet)):
+        with Show(progress, lambda: "now", out) as show:  # type: ignore[arg-type]
+            show.line("#5 0.1 all that docker prints")
+            show.ended("3.0 s", "[1/5] RUN true")
+
+    assert plain.getvalue() == "#5 0.1 all that docker prints\n"
+    assert quiet.getvalue() == ""
