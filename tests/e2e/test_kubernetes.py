@@ -39,7 +39,8 @@ def settled(cluster: Lab) -> Iterator[Api]:
     with Api.of(cluster.kubeconfig) as api:
         made = [each for name in FLEETS for each in of_kind(fleets.graph(name), "Namespace")]
         made += [each for each in objects(fleets.graph("prod")) if each["kind"] != "Namespace"]
-        made += [each for name in FLEETS for each in of_kind(fleets.graph(name), "PriorityClass")]
+        kinds = ("PriorityClass", "ServiceAccount")
+        made += [each for name in FLEETS for kind in kinds for each in of_kind(fleets.graph(name), kind)]
         for each in made:
             api.apply(each)
         until(lambda: all(api.find("v1", "ServiceAccount", "default", name) for name in NAMESPACES))
@@ -136,7 +137,7 @@ def test_a_docker_daemon_runs_in_its_own_namespace_alone(settled: Api, namespace
     pod = runner(fleets.named("docker").fleet, "gpu")
     assert pod["metadata"]["namespace"] == PRIVILEGED
     settled.create(pod, dry_run=True)
-    pod["metadata"]["namespace"] = namespace
+    pod["metadata"]["namespace"], pod["spec"]["serviceAccountName"] = namespace, "default"
     with pytest.raises(ApiError, match="violates PodSecurity"):
         settled.create(pod, dry_run=True)
 
