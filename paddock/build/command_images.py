@@ -1,0 +1,184 @@
+"""What `inv images.list`, `inv images.check` and `inv images.size` do, without Invoke."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any, ParamSpec, Protocol
+
+from paddock.build import judge, known, size
+from paddock.build.docker import Layer, Local
+from paddock.build.errors import BuildError, BuildInputError
+from paddock.build.known import Store
+from paddock.fleet import load
+from paddock.fleet.errors import did_you_mean
+from paddock.terminal import console
+
+_Given = ParamSpec("_Given")
+
+
+class Engine(Protocol):
+    """As much of the engine as is asked here."""
+
+    def image(self, reference: str) -> Local | None: ...
+    def ours(self) -> tuple[str, ...]: ...
+    def layers(self, reference: str) -> tuple[Layer, ...]: ...
+
+
+class TooOld(BuildError):
+    """Some image of the fleet must be built anew or does not fit its nodes."""
+
+
+def _told(command: Callable[_Given, None]) -> Callable[_Given, None]:
+    """With `as_json` what fails is JSON too: `{"error": ...}`, beside the sentence that a user reads."""
+
+    @functools.wraps(command)
+    def run(*given: _Given.args, **named: _Given.kwargs) -> None:
+        try:
+            command(*given, **named)
+        except Exception as error:
+            if named.get("as_json") and not isinstance(error, OSError | TooOld):
+                _print({"error": str(error)})
+            raise
+
+    return run
+
+
+@_told
+def list_images(root: Path, stack: str, *, as_json: bool = False, engine: Engine | None = None) -> None:
+    """Prints the images that a stack names, and those of ours in the engine. Raises FleetError."""
+    fleet = load(root, stack).fleet
+    engine, missing = (engine, "") if engine else _engine()
+    pinned = known.of_fleet(fleet, engine)
+    local = known.of_engine(engine, pinned) if engine else ()
+    program = tuple(known.of_program(fleet))
+    if as_json:
+        _print(
+            {
+                "stack": stack,
+                "engine": missing or None,
+                "runners": [each.document() for each in pinned],
+                "program": [each.document() for each in program],
+                "local": [each.document() for each in local],
+            }
+        )
+        return
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for title in ("image", "digest", "CUDA", "runner", "built", "size", "pinned by"):
+        table.add_column(title, overflow="fold")
+    for image in (*pinned, *program, *local):
+        table.add_row(
+            f"{image.name}:{image.tag}" if image.tag else image.name,
+            (image.digest or "-").removeprefix("sha256:")[:12],
+            image.cuda or "-",
+            image.runner or "-",
+            str(image.built or "-"),
+            size.shown(image.size_bytes) if image.size_bytes is not None else "-",
+            ", ".join(image.pinned) or "nothing: only in this machine's engine",
+        )
+    console().print(table)
+    if missing:
+        console().print(f"Ages and sizes are not known: {missing}", markup=False)
+
+
+@_told
+def check(
+    root: Path, stack: str, *, today: date | None = None, as_json: bool = False, engine: Engine | None = None
+) -> None:
+    """Prints how the images of a stack's runners are pinned, how old they are and whether their CUDA fits.
+
+    Raises TooOld (exit 1) where something is wrong, FleetError.
+    """
+    today = today or date.today()
+    fleet = load(root, stack, today).fleet
+    engine, missing = (engine, "") if engine else _engine()
+    images = known.of_fleet(fleet, engine)
+    base = engine.image if engine else lambda _: None
+    found = [finding for image in images for finding in judge.image(image, base, today)]
+    found += judge.cuda(fleet, images)
+    counts = Counter(finding.verdict for finding in found)
+    if as_json:
+        _print(
+            {
+                "stack": stack,
+                "date": today.isoformat(),
+                "engine": missing or None,
+                "max_age_days": judge.MAX_DAYS,
+                "findings": [finding.document() for finding in found],
+            }
+        )
+    else:
+        _show(found, missing)
+    if counts["wrong"]:
+        what = f"{counts['wrong']} of {len(found)} answers about the images of stack {stack}"
+        raise TooOld(f"{what} {'is' if counts['wrong'] == 1 else 'are'} wrong; each says what mends it")
+
+
+@_told
+def show_size(image: str, *, as_json: bool = False, engine: Engine | None = None) -> None:
+    """Prints the layers of an image by size: of a reference, or of the newest of ours with that name.
+
+    Raises BuildError where there is no engine or no such image.
+    """
+    asked: Engine = engine or Store.find(os.environ)
+    reference = _reference(asked, image)
+    local, layers = asked.image(reference), asked.layers(reference)
+    total = local.size_bytes if local else sum(layer.size_bytes for layer in layers)
+    if as_json:
+        largest = sorted(layers, key=lambda layer: -layer.size_bytes)
+        rows = [{"size_bytes": each.size_bytes, "made_by": size.made_by(each)} for each in largest]
+        _print({"image": reference, "size_bytes": total, "layers": rows})
+        return
+    sys.stdout.write("\n".join([reference, f"{size.shown(total):>9}  in all, unpacked", *size.lines(layers)]) + "\n")
+
+
+def _reference(engine: Engine, image: str) -> str:
+    if ":" not in image and "@" not in image:
+        ours = engine.ours()
+        if found := [each for each in ours if each.rpartition(":")[0].rpartition("/")[2] == image]:
+            return found[0]
+        names = sorted({each.rpartition(":")[0].rpartition("/")[2] for each in ours})
+        if engine.image(image) is None:
+            raise BuildInputError(
+                f"the engine of this machine has no image {image}"
+                f"\n    expected: {', '.join([*names, 'NAME:TAG of any image'])}"
+                f"\n    fix: {did_you_mean(image, names) or f'inv build-image {image}, or docker pull it'}"
+            )
+    elif engine.image(image) is None:
+        raise BuildInputError(f"the engine of this machine has no image {image}\n    fix: docker pull {image}")
+    return image
+
+
+def _engine() -> tuple[Engine | None, str]:
+    """The engine, or why there is none: what the stack file says can be told without."""
+    try:
+        return Store.find(os.environ), ""
+    except BuildError as error:
+        return None, str(error).splitlines()[0]
+
+
+def _show(found: Sequence[judge.Finding], missing: str) -> None:
+    screen, subject = console(), ""
+    colors = {"ok": "green", "unknown": "yellow", "warning": "yellow", "wrong": "red"}
+    for finding in found:
+        if finding.subject != subject:
+            subject = finding.subject
+            screen.print(f"\n{subject}", markup=False, style="bold", soft_wrap=True)
+        screen.print(f"  {finding.verdict:<8}", style=colors[finding.verdict], end="")
+        screen.print(f"{finding.about:<7} {finding.evidence}", markup=False, soft_wrap=True)
+        if finding.fix and finding.verdict != "ok":
+            screen.print(f"{'':18}fix: {finding.fix}", markup=False, soft_wrap=True)
+    if missing:
+        screen.print(f"\nWhat only the engine knows is left out: {missing}", markup=False, soft_wrap=True)
+
+
+def _print(document: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(document, indent=2) + "\n")

@@ -1,0 +1,279 @@
+"""Images of a fleet: what is known of them, and what makes the check fail."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout, suppress
+from copy import deepcopy
+from dataclasses import replace
+from datetime import date, timedelta
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from infra import versions
+from paddock.build import command_images, known
+from paddock.build.command_images import TooOld
+from paddock.build.docker import Layer, Local
+from paddock.build.errors import BuildInputError
+from paddock.catalog.github import runner_releases
+from tests.support.fleets import fleet_data, named
+
+RELEASED = runner_releases()[versions.ACTIONS_RUNNER]
+TODAY = RELEASED + timedelta(days=10)
+NAME = "registry.example.com/paddock/runner-gpu"
+HASH, DIGEST = "0123456789ab", "sha256:" + "a" * 64
+IMAGE = f"{NAME}:12.8-runner{versions.ACTIONS_RUNNER}-{HASH}"
+PINNED = f"{IMAGE}@{DIGEST}"
+BASE, _, BASE_DIGEST = versions.CUDA_BASES["12.8", "22.04"].partition("@")
+
+LOCAL = Local(
+    id="sha256:" + "1" * 64,
+    size_bytes=8_500_000_000,
+    labels={
+        "dev.paddock.content": HASH,
+        "dev.paddock.cuda": "12.8",
+        "dev.paddock.runner": versions.ACTIONS_RUNNER,
+        "org.opencontainers.image.created": f"{TODAY - timedelta(days=21)}T23:00:00+00:00",
+        "org.opencontainers.image.base.name": BASE,
+        "org.opencontainers.image.base.digest": BASE_DIGEST,
+    },
+    created="2020-01-01T00:00:00Z",
+    digests=(f"{NAME}@{DIGEST}",),
+    user="runner",
+    environment={},
+)
+
+
+class Shelf:
+    """An engine that holds what it is given: a stand-in for Docker."""
+
+    def __init__(self, images: Mapping[str, Local], layers: tuple[Layer, ...] = ()) -> None:
+        self.held, self._layers = images, layers
+
+    def image(self, reference: str) -> Local | None:
+        return self.held.get(reference)
+
+    def ours(self) -> tuple[str, ...]:
+        return tuple(name for name, local in self.held.items() if "dev.paddock.content" in local.labels)
+
+    def layers(self, reference: str) -> tuple[Layer, ...]:
+        return self._layers
+
+
+LABELS = {
+    "created": "org.opencontainers.image.created",
+    "base": "org.opencontainers.image.base.name",
+    "digest": "org.opencontainers.image.base.digest",
+    "runner": "dev.paddock.runner",
+    "cuda": "dev.paddock.cuda",
+}
+
+
+def labelled(**labels: str) -> Local:
+    return replace(LOCAL, labels={**LOCAL.labels, **{LABELS[name]: value for name, value in labels.items()}})
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    def write(image: str | None = PINNED, **parts: Any) -> Path:
+        data = deepcopy(fleet_data(**parts))
+        if image:
+            data["images"]["runner"] = image
+        config = {"aws:region": "us-west-2", "paddock:fleet": data}
+        (tmp_path / "Pulumi.yaml").write_text("name: paddock\nruntime: python\n")
+        (tmp_path / "Pulumi.dev.yaml").write_text(yaml.safe_dump({"config": config}))
+        return tmp_path
+
+    return write
+
+
+@pytest.fixture
+def check(capsys: pytest.CaptureFixture[str]) -> Callable[..., dict[str, dict[str, str]]]:
+    """The findings by what they are about, and whether the check failed."""
+
+    def check(root: Path, today: date = TODAY, local: Local | None = LOCAL, **more: Local) -> dict[str, dict[str, str]]:
+        images = {PINNED: local, **more} if local else more
+        try:
+            command_images.check(root, "dev", today=today, as_json=True, engine=Shelf(images))
+            failed = False
+        except TooOld as error:
+            failed = error.exit_code == 1
+        found = json.loads(capsys.readouterr().out)["findings"]
+        assert failed == any(each["verdict"] == "wrong" for each in found)
+        assert all(each["evidence"] for each in found)
+        return {each["about"]: each for each in found}
+
+    return check
+
+
+def test_a_pinned_image_of_three_weeks_is_fine(write: Any, check: Any) -> None:
+    assert {about: each["verdict"] for about, each in check(write()).items()} == {
+        "pin": "ok",
+        "runner": "ok",
+        "image": "ok",
+        "base": "ok",
+        "cuda": "ok",
+    }
+
+
+@pytest.mark.parametrize(("created", "verdict"), [(21, "ok"), (22, "wrong")])
+def test_the_age_of_an_image(write: Any, check: Any, created: int, verdict: str) -> None:
+    local = labelled(created=f"{TODAY - timedelta(days=created)}T00:00:00+00:00")
+    found = check(write(), local=local)["image"]
+    assert (found["verdict"], f"{created} days ago" in found["evidence"]) == (verdict, True)
+
+
+def test_without_an_engine_ages_are_unknown_and_nothing_is_guessed(
+    write: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    command_images.check(write(), "dev", today=TODAY, as_json=True)
+    document = json.loads(capsys.readouterr().out)
+    verdicts = {each["about"]: each["verdict"] for each in document["findings"]}
+    assert verdicts == {"pin": "ok", "runner": "ok", "image": "unknown", "cuda": "ok"}
+    assert "docker" in document["engine"].lower()
+
+
+@pytest.mark.parametrize(("runner", "today", "verdict", "says"), [
+    # 2.336.0 was followed on 2026-08-26
+    ("2.336.0", date(2026, 9, 16), "warning", "9 more"),
+    ("2.336.0", date(2026, 9, 17), "wrong", "8 more"),
+    ("2.336.0", date(2026, 10, 1), "wrong", "over for 6"),
+    (versions.ACTIONS_RUNNER, RELEASED + timedelta(days=21), "ok", "21 days old"),
+    (versions.ACTIONS_RUNNER, RELEASED + timedelta(days=22), "unknown", "knows no successor"),
+    (versions.ACTIONS_RUNNER, RELEASED + timedelta(days=100), "wrong", "100 days old"),
+    ("9.1.0", TODAY, "unknown", "does not know runner 9.1.0"),
+])  # fmt: skip
+def test_the_age_of_a_runner(write: Any, check: Any, runner: str, today: date, verdict: str, says: str) -> None:
+    root = write(PINNED.replace(versions.ACTIONS_RUNNER, runner))
+    found = check(root, today, local=None)["runner"]
+    assert found["verdict"] == verdict
+    assert says in found["evidence"]
+    assert verdict == "ok" or found["fix"]
+
+
+def test_a_label_says_more_than_a_tag(write: Any, check: Any) -> None:
+    image = f"{NAME}:blue@{DIGEST}"
+    root = write(image)
+    assert {check(root, local=None)[about]["verdict"] for about in ("runner", "cuda")} == {"unknown"}
+    found = check(root, local=None, **{image: labelled(runner="2.330.0", cuda="13.0")})
+    assert "2.330.0" in found["runner"]["evidence"]
+    assert "CUDA 13.0 read from the image's label" in found["cuda"]["evidence"]
+
+
+@pytest.mark.parametrize(("image", "verdict", "fix"), [
+    (PINNED, "ok", ""),
+    (f"{NAME}@{DIGEST}", "ok", ""),
+    (IMAGE, "warning", f'images.runner: "{PINNED}"'),
+    (f"{NAME}:latest", "wrong", "inv build-runner --push --pin STACK"),
+    (None, "warning", f'images.runner: "ghcr.io/actions/actions-runner:{versions.ACTIONS_RUNNER}@sha256:'),
+])  # fmt: skip
+def test_what_is_not_pinned_by_digest_is_told(
+    write: Any, check: Any, image: str | None, verdict: str, fix: str
+) -> None:
+    found = check(write(image), local=None, **{IMAGE: LOCAL})["pin"]
+    assert found["verdict"] == verdict
+    assert found["fix"].startswith(fix)
+    assert bool(found["fix"]) == bool(fix)
+
+
+def test_an_image_of_one_runner_is_its_own_finding(write: Any, check: Any) -> None:
+    root = write(runners={"gpu": {"pool": "t4"}, "blue": {"pool": "t4", "image": f"{NAME}:latest"}})
+    assert check(root)["pin"]["evidence"].startswith("runners.blue.image")
+
+
+def test_the_base_of_an_image(write: Any, check: Any) -> None:
+    other = check(write(), local=labelled(digest="sha256:" + "b" * 64))["base"]
+    assert (other["verdict"], other["fix"]) == ("warning", "inv build-runner --push --pin STACK")
+    own = labelled(base="debian:bookworm", digest=DIGEST)
+    assert check(write(), local=own)["base"]["verdict"] == "unknown"
+    for days, verdict in ((21, "ok"), (22, "wrong")):
+        made = replace(LOCAL, created=f"{TODAY - timedelta(days=days)}T00:00:00.123456789Z", labels={})
+        assert check(write(), local=own, **{f"debian:bookworm@{DIGEST}": made})["base"]["verdict"] == verdict
+
+
+@pytest.mark.parametrize(("cuda", "driver", "instance", "verdict"), [
+    ("12.8", "580.159.03", "g4dn.xlarge", "ok"),
+    ("12.9", "570.124.06", "g4dn.xlarge", "ok"),  # within the major
+    ("13.0", "570.124.06", "g4dn.xlarge", "wrong"),
+    ("13.0", "580.159.03", "p3.2xlarge", "wrong"),  # CUDA 13 dropped Volta
+    ("99.9", "580.159.03", "g4dn.xlarge", "unknown"),
+])  # fmt: skip
+def test_cuda_on_the_driver_and_the_gpu_of_a_pool(
+    write: Any, check: Any, cuda: str, driver: str, instance: str, verdict: str
+) -> None:
+    ami = {"custom": "ami-0123456789abcdef0", "driver": driver, "kubernetes": "1.35"}
+    pools = {"t4": {"instances": [instance], "nodes": {"max": 2}, "ami": ami}}
+    # What the image says of itself, above which the stack's own word stands.
+    root = write(PINNED, pools=pools, images={"repositories": ["runner-gpu"], "cuda": cuda})
+    found = [each for each in all_findings(root) if each["subject"] == "runners.gpu"]
+    assert [each["verdict"] for each in found] == [verdict]
+    assert driver in found[0]["evidence"]
+    if verdict == "wrong":
+        assert "inv build-runner --cuda 12." in found[0]["fix"]
+
+
+def all_findings(root: Path) -> list[dict[str, str]]:
+    with redirect_stdout(StringIO()) as out, suppress(TooOld):
+        command_images.check(root, "dev", today=TODAY, as_json=True, engine=Shelf({}))
+    found: list[dict[str, str]] = json.loads(out.getvalue())["findings"]
+    return found
+
+
+def test_a_stack_that_contradicts_its_tag(write: Any) -> None:
+    root = write(PINNED, images={"repositories": ["runner-gpu"], "cuda": "12.4"})
+    found = next(each for each in all_findings(root) if each["subject"] == "images.cuda")
+    assert (found["verdict"], found["fix"]) == ("wrong", 'images.cuda: "12.8"')
+
+
+def test_the_list_has_what_is_pinned_what_is_installed_and_what_only_the_engine_has(
+    write: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = "paddock/runner-gpu:13.0-runner2.337.0-ba9876543210"
+    engine = Shelf({PINNED: LOCAL, mine: replace(labelled(cuda="13.0", runner="2.337.0"), digests=())})
+    root = write(runners={"gpu": {"pool": "t4", "container": "dind"}, "own": {"pool": "t4", "image": IMAGE}})
+    command_images.list_images(root, "dev", as_json=True, engine=engine)
+    found = json.loads(capsys.readouterr().out)
+
+    assert [(each["image"], each["pinned"]) for each in found["runners"]] == [
+        (PINNED, ["images.runner"]),
+        (IMAGE, ["runners.own.image"]),
+    ]
+    first = found["runners"][0]
+    assert (first["name"], first["tag"], first["digest"]) == (NAME, IMAGE.removeprefix(f"{NAME}:"), DIGEST)
+    assert (first["cuda"], first["runner"], first["size_bytes"]) == ("12.8", versions.ACTIONS_RUNNER, 8_500_000_000)
+    assert (found["runners"][1]["local"], found["runners"][1]["built"]) == (False, None)
+    assert [(each["image"], each["cuda"], each["pinned"]) for each in found["local"]] == [(mine, "13.0", [])]
+    assert f"docker:{versions.DOCKER_DIND}" in [each["image"] for each in found["program"]]
+
+    command_images.list_images(root, "dev", engine=engine)
+    text = capsys.readouterr().out
+    assert "8.50 GB" in text
+    assert "nothing: only in" in text
+
+
+@pytest.mark.parametrize("name", ["any-cluster", "runners-only", "images-only", "monitoring", "warm"])
+def test_every_kind_of_fleet_has_a_list(name: str) -> None:
+    fleet = named(name).fleet
+    assert all(each.tag for each in (*known.of_fleet(fleet, None), *known.of_program(fleet)))
+
+
+def test_the_layers_of_an_image_by_size(capsys: pytest.CaptureFixture[str]) -> None:
+    layers = (Layer(0, "ENV A=b"), Layer(200_000, "RUN one"), Layer(3_000_000_000, "RUN two # buildkit"))
+    engine = Shelf({IMAGE: LOCAL, "paddock/cuda-builder:12.8-0": LOCAL}, layers)
+    command_images.show_size("runner-gpu", engine=engine)
+    rows = capsys.readouterr().out.splitlines()
+    assert rows[0] == IMAGE
+    assert [row.split()[0] for row in rows[1:]] == ["8.50", "3.00", "0.2"]
+    command_images.show_size(IMAGE, as_json=True, engine=engine)
+    shown = json.loads(capsys.readouterr().out)
+    assert [row["size_bytes"] for row in shown["layers"]] == [3_000_000_000, 200_000, 0]
+    with pytest.raises(BuildInputError, match='did you mean "cuda-builder"'):
+        command_images.show_size("cuda-buildr", engine=engine)
+    with pytest.raises(BuildInputError, match="docker pull"):
+        command_images.show_size("nobody/has:this", engine=engine)

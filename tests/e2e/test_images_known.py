@@ -1,0 +1,51 @@
+"""What the real engine tells of images of ours."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from paddock.build import command_images
+from paddock.build.known import Store
+from tests.support import docker_engine
+
+pytestmark = pytest.mark.e2e
+
+NAME = "paddock-test/known"
+TAG = f"{NAME}:12.8-runner2.338.0-0123456789ab"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    docker, context = docker_engine.engine(), tmp_path_factory.mktemp("context")
+    (context / "Dockerfile").write_text(f"FROM {docker_engine.debian_base()}\nRUN head -c 1000000 /dev/zero > /zeros\n")
+    labels = {
+        "dev.paddock.content": "0123456789ab",
+        "dev.paddock.cuda": "12.8",
+        "dev.paddock.runner": "2.338.0",
+        "org.opencontainers.image.created": "2026-11-21T12:00:00+00:00",
+    }
+    docker.build(context, tags=[TAG], args={}, labels=labels, progress="quiet")
+    yield TAG
+    docker.remove(TAG)
+
+
+def test_the_engine_finds_ours_by_label(built: str) -> None:
+    ours = Store.find(os.environ).ours()
+    assert built in ours
+    assert docker_engine.DEBIAN not in ours
+
+
+def test_list_and_size_ask_the_engine(built: str, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command_images.list_images(root, "dev", as_json=True)
+    found = {each["image"]: each for each in json.loads(capsys.readouterr().out)["local"]}[built]
+    assert (found["cuda"], found["runner"], found["built"]) == ("12.8", "2.338.0", "2026-11-21")
+
+    command_images.show_size("known", as_json=True)
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["image"], shown["size_bytes"]) == (built, found["size_bytes"])
+    assert {"size_bytes": 1_000_000, "made_by": "RUN head -c 1000000 /dev/zero > /zeros"} in shown["layers"]
