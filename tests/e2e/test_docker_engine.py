@@ -101,9 +101,14 @@ def test_an_image_is_built_cached_run_pushed_and_never_moved(
     assert top.created_by.startswith("COPY /small /")
     assert 1_000_000 < top.size_bytes <= image.size_bytes
 
-    done = docker.run(tag, ["-c", "id -u; cat /in/x; echo $TOKEN; exit 4"], entrypoint="sh",
-                      volumes={_file(tmp_path, "x", "mounted"): "/in:ro"}, environment={"TOKEN": "t"})  # fmt: skip
-    assert (done.code, done.stdout) == (4, "1001\nmounted\nt\n")
+    done = docker.run(
+        tag,
+        ["-c", "id -u; cat /in/x; echo $TOKEN $DOCKER_HOST; exit 4"],
+        entrypoint="sh",
+        volumes={_file(tmp_path, "x", "mounted"): "/in:ro"},
+        environment={"TOKEN": "t", "DOCKER_HOST": "none"},
+    )
+    assert (done.code, done.stdout) == (4, "1001\nmounted\nt none\n")
 
     assert docker.remote_digest(tag) is None
     digest = docker.push(tag)
@@ -324,6 +329,8 @@ def test_an_image_that_is_not_there(docker: Docker, registry: str) -> None:
     for ask in (docker.run, docker.layers, docker.push):
         with pytest.raises(BuildInputError, match="the engine has no image of this name"):
             ask(absent)
+    with pytest.raises(BuildInputError, match="expected: a tag"):
+        docker.push(f"{registry}/{NAME}@sha256:{'0' * 64}")
     with pytest.raises(BuildInputError, match=f"there is no image {absent}"):
         docker.pull(absent)
 

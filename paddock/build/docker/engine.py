@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import uuid
 import weakref
@@ -19,7 +20,10 @@ from paddock.build.docker.transfer import transfer
 from paddock.build.errors import BuildError, BuildInputError
 
 RUN_S = 600.0
+"""Seconds that a container may take."""
 ROOM = 2_000_000_000
+"""Bytes that a build is taken to need at least."""
+_CLIENTS_OWN = re.compile(r"(?:PATH|HOME|DOCKER_.*)$")
 _NOT_STARTED = 125
 """What `docker run` ends with where there was no container."""
 
@@ -73,6 +77,11 @@ class Docker:
         A tag that the registry has with other content stays as it is: BuildInputError.
         """
         to = Reference.read(reference)
+        if not to.tag:
+            raise BuildInputError(
+                f"cannot push {reference}\n    expected: a tag, which its digest then follows from"
+                f"\n    fix: {to.name}:TAG"
+            )
         local = self.image(reference)
         if local is None:
             raise problems.engine("No such image", f"cannot push {to.written}")
@@ -121,7 +130,7 @@ class Docker:
         """The image in the engine's store; None where it is not there."""
         done = self._call("image", "inspect", reference)
         if done.code:
-            if "No such image" in done.stderr:
+            if "no such image" in done.stderr.lower():
                 return None
             raise problems.engine(done.stderr, f"cannot look at {reference}")
         (found,) = json.loads(done.stdout)
@@ -155,18 +164,22 @@ class Docker:
         timeout_s: float = RUN_S,
     ) -> Finished:
         """Runs a container to its end and removes it. `volumes`: folder of the host to `path[:ro]` inside."""
-        name = f"paddock-{uuid.uuid4().hex[:12]}"
-        options = ["--rm", "--pull", "never", "--name", name, *self._network()]
+        container = f"paddock-{uuid.uuid4().hex[:12]}"
+        options = ["--rm", "--pull", "never", "--name", container, *self._network()]
         options += [word for source, to in (volumes or {}).items() for word in ("--volume", f"{source}:{to}")]
         options += ["--user", user] if user else []
         options += ["--entrypoint", entrypoint] if entrypoint is not None else []
-        # By name alone, so that no value stands in the list of processes.
-        options += [word for each in environment or {} for word in ("--env", each)]
-        environ = {**self.environ, **(environment or {})}
+        # By name, so that no value stands in the list of processes; but not what the client itself would heed.
+        hidden = {name: value for name, value in (environment or {}).items() if not _CLIENTS_OWN.match(name)}
+        for name, value in (environment or {}).items():
+            options += ["--env", name if name in hidden else f"{name}={value}"]
+        environ = {**self.environ, **hidden}
         words = [*self._command(), "run", *options, image, *command]
         try:
             # A program that minds no signal would keep the client waiting; without its container nothing does.
-            done = process.call(words, environ, timeout_s=timeout_s, stop=lambda: self._call("rm", "--force", name))
+            done = process.call(
+                words, environ, timeout_s=timeout_s, stop=lambda: self._call("rm", "--force", container)
+            )
         except process.TimedOut:
             what = " ".join([image, *command])
             raise BuildError(f"{what} did not end within {timeout_s:g} s and was ended") from None
@@ -180,7 +193,7 @@ class Docker:
     def remove(self, reference: str) -> None:
         """A tag, and the image with its last tag. Nothing happens where it is not there."""
         done = self._call("image", "rm", "--force", reference)
-        if done.code and "No such image" not in done.stderr:
+        if done.code and "no such image" not in done.stderr.lower():
             raise problems.engine(done.stderr, f"cannot remove {reference}")
 
     def _builder(self) -> list[str]:

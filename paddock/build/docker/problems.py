@@ -64,7 +64,7 @@ _ENGINE = (
         BuildInputError,
     ),
     _Rule(
-        r"No such image|does not exist locally|Unable to find image",
+        r"[Nn]o such image|does not exist locally|Unable to find image",
         "the engine has no image of this name",
         "an image that was built or pulled",
         "docker image ls shows what it has",
