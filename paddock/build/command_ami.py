@@ -96,7 +96,7 @@ def build(
             again = BuildInputError if isinstance(error, BuildInputError) else BuildError
             raise again(f"{error}\n{ways}") from error
     if cancel and followed.build.status == "CANCELLED":
-        _print(screen.build_document(followed, (), None)) if as_json else sys.stdout.write("cancelled\n")
+        _print(screen.build_document(followed, {}, None)) if as_json else sys.stdout.write("cancelled\n")
     else:
         _finish(aws, name, followed, as_json)
 
@@ -106,7 +106,8 @@ def list_images(root: Path, name: str, *, as_json: bool = False, aws: Aws | None
     """The fleet's machine images, newest first, with what uses them. Raises BuildError and FleetError."""
     stack = load(root, name)
     aws = aws or Aws(stack.fleet.region)
-    found = images.of_fleet(images.owned(aws), _maker(root, stack))
+    fleet = _maker(root, stack)
+    found = images.of_fleet(images.owned(aws), fleet)
     try:
         in_use, unknown = uses.used(aws, {image.id for image in found}, root), ""
     except BuildError as error:
@@ -115,9 +116,7 @@ def list_images(root: Path, name: str, *, as_json: bool = False, aws: Aws | None
         listed = [screen.image_document(image, in_use, aws.region) for image in found]
         _print({"region": aws.region, "images": listed, "uses_unknown": unknown or None})
     elif not found:
-        sys.stdout.write(
-            f"no machine images of {stack.fleet.name} in {aws.region}; ./inv build-ami --stack {name} makes one\n"
-        )
+        sys.stdout.write(f"no machine images of {fleet} in {aws.region}; ./inv build-ami --stack {name} makes one\n")
     else:
         screen.show_images(found, in_use, aws.region)
         sys.stdout.write(f"what uses them is not known: {unknown}\n" if unknown else "")
@@ -252,9 +251,13 @@ def _finish(aws: Aws, name: str, followed: Followed, as_json: bool) -> None:
     build = followed.build
     if not build.built:
         failure = why_failed(aws, followed)
-        raise NotBuilt(failure.text, screen.build_document(followed, (), failure))
+        raise NotBuilt(failure.text, screen.build_document(followed, {}, failure))
     here = [made.id for made in build.made if made.region == aws.region]
-    read = [image for id in here if (image := images.read(aws, id))]
+    read, unread = dict[str, MachineImage](), ""
+    try:
+        read = {id: image for id in here if (image := images.read(aws, id))}
+    except BuildError as error:  # the images are there all the same
+        unread = f"what they hold cannot be read: {error}\n"
     document = screen.build_document(followed, read, None)
     if not here:
         raise NotBuilt(f"{build.name} {build.version} is {build.status} and left no image in {aws.region}", document)
@@ -263,9 +266,11 @@ def _finish(aws: Aws, name: str, followed: Followed, as_json: bool) -> None:
         return
     for made in build.made:
         sys.stdout.write(f"{made.id}  {made.region}\n")
-    for image in read:
-        told = "".join(f"    {key}: {value}\n" for key, value in screen.facts(image).items() if value)
-        sys.stdout.write(f"{told}next: ./inv ami.promote {image.id} --stack {name}\n")
+    for id in here:
+        known = screen.facts(read[id]) if id in read else {}
+        told = "".join(f"    {key}: {value}\n" for key, value in known.items() if value)
+        sys.stdout.write(f"{told}next: ./inv ami.promote {id} --stack {name}\n")
+    sys.stderr.write(unread)
 
 
 def _with_pipeline(root: Path, name: str) -> Stack:

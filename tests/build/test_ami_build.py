@@ -254,6 +254,18 @@ def test_an_image_for_other_regions_only_is_none(build: Callable[..., Clock], ac
         build(execution=BUILD)
 
 
+def test_an_image_that_cannot_be_looked_at_is_built_all_the_same(
+    build: Callable[..., Clock], account: Account, capsys: pytest.CaptureFixture[str]
+) -> None:
+    account.get_named("DISTRIBUTING")
+    account.look("AVAILABLE", **MADE)
+    account.refuse("describe_images", "UnauthorizedOperation", service="ec2")
+    build(execution=BUILD)
+    said = capsys.readouterr()
+    assert f"ami.promote {AMI}" in said.out
+    assert "denies ec2:DescribeImages" in said.err
+
+
 def test_a_throttled_look_is_taken_again_after_a_longer_wait(
     build: Callable[..., Clock], account: Account, capsys: pytest.CaptureFixture[str]
 ) -> None:

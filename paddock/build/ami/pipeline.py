@@ -6,7 +6,7 @@ import re
 import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any
 
 from paddock.build.ami.aws import Aws
 from paddock.build.errors import BuildError, BuildInputError
@@ -71,7 +71,8 @@ class Step:
     """One step of a build's workflows. Times are Image Builder's; None before."""
 
     id: str
-    workflow: Literal["BUILD", "TEST", "DISTRIBUTION"]
+    workflow: str
+    """BUILD, TEST or DISTRIBUTION."""
     name: str
     status: str
     """PENDING, RUNNING, COMPLETED, SKIPPED, FAILED or CANCELLED."""
@@ -178,7 +179,7 @@ def steps(aws: Aws, arn: str) -> tuple[Step, ...]:
         )
         found += [_step(each, workflow["type"]) for each in listed]
     order = {"BUILD": 0, "TEST": 1, "DISTRIBUTION": 2}
-    return tuple(sorted(found, key=lambda step: (order[step.workflow], step.began is None, str(step.began))))
+    return tuple(sorted(found, key=lambda step: (order.get(step.workflow, 3), step.began is None, str(step.began))))
 
 
 def step_error(aws: Aws, step_id: str) -> str:
@@ -215,7 +216,7 @@ def _build(image: dict[str, Any]) -> Build:
     )
 
 
-def _step(step: dict[str, Any], workflow: Literal["BUILD", "TEST", "DISTRIBUTION"]) -> Step:
+def _step(step: dict[str, Any], workflow: str) -> Step:
     return Step(
         id=step["stepExecutionId"],
         workflow=workflow,

@@ -18,10 +18,9 @@ FACTS = ("driver", "cuda", "kubernetes", "kernel", "toolkit", "release", "runner
 _UNKNOWN = "?"
 
 
-def build_document(followed: Followed, images: Sequence[MachineImage], failure: Failure | None) -> dict[str, Any]:
-    """A build that has ended."""
+def build_document(followed: Followed, known: Mapping[str, MachineImage], failure: Failure | None) -> dict[str, Any]:
+    """A build that has ended. `facts` are null for an image that is not `known`, such as one of another region."""
     build = followed.build
-    known = {image.id: image for image in images}
     return {
         "execution": build.arn,
         "name": build.name,

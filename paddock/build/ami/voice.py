@@ -45,10 +45,10 @@ class Voice:
         if self._live.disable:
             return
         if self._under_way is None:
-            self._under_way = self._live.add_task(text, total=None)
-        self._live.update(self._under_way, description=text)
+            self._under_way = self._live.add_task(text, start=False, total=None)
         if began:
             self._live.tasks[0].start_time = began.timestamp()
+        self._live.update(self._under_way, description=text)
 
 
 def duration(seconds: float | None) -> str:
