@@ -21,6 +21,7 @@ from paddock.lab.engine import ROOT, Engine, Programs
 from paddock.lab.errors import LabInputError
 from paddock.lab.progress import Progress
 from paddock.plan.run import plan_graph
+from tests.support.kubernetes import of_kind
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("lab-charts")]
 
@@ -79,6 +80,8 @@ class Story:
     def __init__(self, lab: Lab, found: Programs, folder: Path) -> None:
         self.api = Api.of(lab.kubeconfig)
         graph = plan_graph(load(ROOT, "prod"))
+        accounts = [each["metadata"] for each in of_kind(graph, "ServiceAccount")]
+        self.accounts = {(each["name"], each["namespace"]) for each in accounts}
         served = {each.name: each for each in charts.serve(folder / "charts", charts.wanted(graph), None)}
         releases = [
             {
@@ -152,8 +155,11 @@ def test_a_scale_set_is_there_under_its_name_and_labels(story: Story) -> None:
         spec = made[each["values"]["runnerScaleSetName"]]
         assert spec["runnerScaleSetLabels"] == each["values"]["scaleSetLabels"]
         assert spec["maxRunners"] == each["values"]["maxRunners"]
-        account = spec["template"]["spec"]["serviceAccountName"]
-        assert story.api.find("v1", "ServiceAccount", account, each["namespace"]), "its pods would be refused"
+        account = (spec["template"]["spec"]["serviceAccountName"], each["namespace"])
+        # The program's own, or one that comes with the chart.
+        assert account in story.accounts or story.api.find("v1", "ServiceAccount", *account), (
+            "its pods would be refused"
+        )
 
 
 def test_a_gpu_daemonset_lands_on_each_gpu_node_and_no_other(story: Story) -> None:
