@@ -89,7 +89,10 @@ def usable(aws: Aws, stack: Stack, id: str, maker: str) -> tuple[MachineImage, C
 
 def _pin(image: MachineImage, stack: Stack) -> Custom:
     """What a pool's `ami` would be, from the image's tags."""
-    again = f"    fix: pulumi up --stack {stack.name}, which gives the pipeline its tags, and build it again"
+    again = (
+        "    fix: write images.ami.driver in full, or inv catalog.refresh for the driver of the EKS release; then "
+        f"pulumi up --stack {stack.name} and ./inv build-ami --stack {stack.name}"
+    )
     driver, kubernetes = image.fact("driver"), image.fact("kubernetes")
     if not driver or not kubernetes:
         missing = [f"paddock:{name}" for name in ("driver", "kubernetes") if not image.fact(name)]
