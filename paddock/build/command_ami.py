@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from paddock.build.ami import images, pipeline, promote, prune, screen, uses
-from paddock.build.ami.aws import Aws
 from paddock.build.ami.follow import Followed, Pace, follow, why_failed
 from paddock.build.ami.images import MachineImage
 from paddock.build.ami.voice import Voice
+from paddock.build.aws import Aws
 from paddock.build.errors import BuildError, BuildInputError
 from paddock.fleet import Stack, load
 from paddock.fleet.loader import stack_names

@@ -6,7 +6,7 @@ import base64
 import difflib
 import re
 
-from paddock.build.ami.aws import Aws, AwsError, Clients
+from paddock.build.aws import Aws, AwsError, Clients
 from paddock.build.docker import Docker
 from paddock.build.errors import BuildError, BuildInputError
 

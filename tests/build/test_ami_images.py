@@ -17,7 +17,7 @@ from moto.core import DEFAULT_ACCOUNT_ID
 from moto.ec2.models import ec2_backends
 
 from paddock.build import command_ami
-from paddock.build.ami.aws import Aws, AwsError
+from paddock.build.aws import Aws, AwsError
 from paddock.build.errors import BuildError, BuildInputError
 
 REGION = "us-west-2"

@@ -9,7 +9,7 @@ from typing import Any
 import boto3
 from botocore.stub import ANY, Stubber
 
-from paddock.build.ami.aws import Aws
+from paddock.build.aws import Aws
 
 REGION = "us-west-2"
 _ACCOUNT = f"arn:aws:imagebuilder:{REGION}:123456789012"

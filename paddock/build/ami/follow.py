@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from paddock.build.ami import pipeline
-from paddock.build.ami.aws import Aws, AwsError
 from paddock.build.ami.pipeline import Build, Step
 from paddock.build.ami.voice import Voice, duration
+from paddock.build.aws import Aws, AwsError
 from paddock.build.errors import BuildError
 
 LOG_LINES = 25

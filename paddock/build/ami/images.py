@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from paddock import catalog
-from paddock.build.ami.aws import Aws
 from paddock.build.ami.pipeline import FLEET_TAG
+from paddock.build.aws import Aws
 
 PRUNED_TAG = "paddock:pruned-image"
 """On a snapshot: the image that was being removed with it, so that an interrupted removal can be finished."""

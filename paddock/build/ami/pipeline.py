@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from paddock.build.ami.aws import Aws
+from paddock.build.aws import Aws
 from paddock.build.errors import BuildError, BuildInputError
 from paddock.fleet import Fleet
 

@@ -11,9 +11,9 @@ from pydantic import ValidationError
 
 from paddock.build import pin as pinning
 from paddock.build.ami import fit, images
-from paddock.build.ami.aws import Aws
 from paddock.build.ami.fit import Fit
 from paddock.build.ami.images import MachineImage
+from paddock.build.aws import Aws
 from paddock.build.errors import BuildInputError
 from paddock.fleet import Stack
 from paddock.fleet.errors import did_you_mean

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from paddock.build.ami.aws import Aws, AwsError
 from paddock.build.ami.images import PRUNED_TAG, MachineImage, Snapshot
 from paddock.build.ami.pipeline import FLEET_TAG
+from paddock.build.aws import Aws, AwsError
 from paddock.build.errors import BuildError
 
 _GONE = {"InvalidAMIID.NotFound", "InvalidAMIID.Unavailable", "InvalidSnapshot.NotFound"}

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from paddock.build.ami.aws import Aws
+from paddock.build.aws import Aws
 from paddock.build.errors import BuildInputError
 from paddock.fleet.loader import stack_names
 

@@ -10,7 +10,7 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
-from paddock.build.ami.aws import Aws, AwsError
+from paddock.build.aws import Aws, AwsError
 from paddock.build.errors import BuildError, BuildInputError
 
 REGION = "us-west-2"
