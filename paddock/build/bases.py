@@ -9,6 +9,7 @@ from typing import Protocol
 from infra.versions import CUDA_BASES
 from paddock import catalog
 from paddock.build.docker import Local
+from paddock.build.docker.names import Reference
 from paddock.build.errors import BuildInputError
 
 DEFAULT_CUDA = "12.8"
@@ -63,7 +64,9 @@ def given(store: Store, image: str) -> Base:
             f"the engine has no {image}, although it pulled it\n    expected: an image for one platform"
             "\n    fix: name it with its registry and tag, as docker image ls shows it"
         )
-    identity = found.digests[0].partition("@")[2] if found.digests else found.id
+    # An image that was also pushed elsewhere has digests of other names, which come and go.
+    own = f"{Reference.read(image).name}@"
+    identity = next((each.removeprefix(own) for each in found.digests if each.startswith(own)), found.id)
     stated = found.environment.get("CUDA_VERSION") or found.environment.get("NV_CUDA_LIB_VERSION") or ""
     cuda = re.match(r"\d+\.\d+", stated)
     return Base(image, identity, cuda[0] if cuda else None)

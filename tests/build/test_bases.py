@@ -74,12 +74,13 @@ def test_the_cuda_of_a_given_base_is_what_the_base_states() -> None:
 
 
 def test_a_given_base_is_known_by_its_digest_and_by_its_id_where_no_registry_has_it() -> None:
-    store = Store({"own": local(), "pulled": local(("host/name@sha256:abc",))})
-    assert bases.given(store, "own").identity == "sha256:1d"
-    assert bases.given(store, "pulled").identity == "sha256:abc"
+    digests = ("host.example/other@sha256:def", "host.example/name@sha256:abc")
+    store = Store({"own:1": local(digests), "host.example/name:1": local(digests)})
+    assert bases.given(store, "own:1").identity == "sha256:1d"
+    assert bases.given(store, "host.example/name:1").identity == "sha256:abc"
 
 
 def test_a_base_that_the_engine_has_not_is_pulled() -> None:
-    store = Store({}, {"host/name:1": local(("host/name@sha256:abc",))})
-    assert bases.given(store, "host/name:1").identity == "sha256:abc"
-    assert store.pulled == ["host/name:1"]
+    store = Store({}, {"host.example/name:1": local(("host.example/name@sha256:abc",))})
+    assert bases.given(store, "host.example/name:1").identity == "sha256:abc"
+    assert store.pulled == ["host.example/name:1"]

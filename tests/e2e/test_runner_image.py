@@ -1,0 +1,347 @@
+"""The runner image, built by the real engine on a real Debian, pushed to a real registry and pinned.
+
+A small stand-in with the layout of GitHub's runner takes its place, and an image with two files that of GitHub's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import threading
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.versions import ACTIONS_RUNNER
+from paddock import __version__
+from paddock.build import command, runner
+from paddock.build.bases import Base
+from paddock.build.docker import Docker, Finished
+from paddock.build.errors import BuildError, BuildInputError
+from paddock.fleet import load
+from tests.support import checkout, docker_engine
+
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("runner-image")]
+
+SECRET = "made-up-secret-7c41e9"
+CONTAINER_HOOKS = "paddock-test/container-hooks:stand-in"
+
+_LISTENER = f'#!/bin/sh\n[ "$1" = --version ] && echo {ACTIONS_RUNNER}\n'
+_SCRIPTS = (
+    "run.sh",
+    "config.sh",
+    "bin/installdependencies.sh",
+    "externals/node20/bin/node",
+    "externals/node24/bin/node",
+)
+
+
+@dataclass(frozen=True)
+class Site:
+    """A checkout with all that a build of the runner image needs, and the registry it pushes to."""
+
+    docker: Docker
+    project: Path
+    registry: str
+    runner_url: str
+    runner_sum: str
+
+    @property
+    def stack(self) -> Path:
+        return self.project / "Pulumi.dev.yaml"
+
+    def flags(self, sha256: str | None = None) -> dict[str, Any]:
+        given = {
+            "RUNNER_URL": self.runner_url,
+            "RUNNER_SHA256": sha256 or self.runner_sum,
+            "CONTAINER_HOOKS": CONTAINER_HOOKS,
+        }
+        return {
+            "base": docker_engine.DEBIAN,
+            "registry": self.registry,
+            "pin": "dev",
+            "build_args": [f"{name}={value}" for name, value in given.items()],
+        }
+
+    def build(self, **flags: Any) -> dict[str, Any]:
+        return self._told(command.build_runner, **flags)
+
+    def push(self, **flags: Any) -> dict[str, Any]:
+        return self._told(command.push_runner, **flags)
+
+    def _told(self, what: Any, **flags: Any) -> dict[str, Any]:
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            what(self.project, **{**self.flags(), **flags}, as_json=True)
+        told: dict[str, Any] = json.loads(out.getvalue())
+        return told
+
+    def inside(self, image: str, script: str, **environment: str) -> Finished:
+        return self.docker.run(image, ["bash", "-c", script], environment=environment)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Iterator[Site]:
+    docker = docker_engine.engine()
+    docker_engine.debian_base()
+    folder = tmp_path_factory.mktemp("runner-image")
+    project = checkout.copy(root, folder / "project")
+    (folder / "served").mkdir()
+    (folder / "registry").mkdir()
+    archive = _stand_in_runner(folder / "served" / "runner.tar.gz")
+    _stand_in_container_hooks(docker)
+    with _served(archive.parent, docker) as url, docker_engine.registry(folder / "registry") as registry:
+        sum_ = hashlib.sha256(archive.read_bytes()).hexdigest()
+        yield Site(docker, project, registry, f"{url}/{archive.name}", sum_)
+        for each in _ours(docker, registry):
+            docker.remove(each)
+        docker.remove(CONTAINER_HOOKS)
+
+
+@pytest.fixture(scope="module")
+def first(site: Site) -> dict[str, Any]:
+    """What the first build told: everything after it builds on that."""
+    with pytest.MonkeyPatch.context() as environment:
+        for name in ("AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "PULUMI_CONFIG_PASSPHRASE"):
+            environment.setenv(name, SECRET)
+        return site.build()
+
+
+@pytest.fixture(scope="module")
+def image(site: Site, first: dict[str, Any]) -> str:
+    """The image's name in the registry, which the engine has too."""
+    return str(first["image"]).partition("@")[0]
+
+
+def test_what_is_pinned_is_what_the_registry_holds(site: Site, first: dict[str, Any]) -> None:
+    reference = str(first["image"])
+    assert reference.startswith(f"{site.registry}/runner-gpu:nocuda-runner{ACTIONS_RUNNER}-{first['content'][:12]}@")
+    assert load(site.project, "dev").fleet.images.runner == reference
+    digest = reference.partition("@")[2]
+    asked = urllib.request.Request(
+        f"http://{site.registry}/v2/runner-gpu/manifests/{digest}",
+        headers={"Accept": "application/vnd.docker.distribution.manifest.v2+json"},
+    )
+    with urllib.request.urlopen(asked) as answer:
+        assert hashlib.sha256(answer.read()).hexdigest() == digest.removeprefix("sha256:")
+    assert "# the key: pulumi config set" in site.stack.read_text()
+    assert first["built"]["steps"] > 10
+    assert first["pushed"] is True
+    assert sum(each["size_bytes"] for each in first["layers"]) > 300_000_000
+
+
+def test_the_user_is_the_one_of_githubs_image(site: Site, image: str) -> None:
+    said = site.inside(image, "id -u; id -un; id -G; stat -c %u:%g /home/runner/run.sh; sudo -n id -u")
+    assert said.stdout.split("\n") == ["1001", "runner", "1001 123", "1001:123", "0", ""], said.stderr
+    local = site.docker.image(image)
+    assert local is not None
+    assert local.user == "1001"
+
+
+def test_runner_hooks_and_tools_are_there(site: Site, image: str) -> None:
+    tools = "cmake ninja ccache git git-lfs gcc g++ make curl jq zstd unzip docker python3"
+    script = f"""
+        set -e
+        /home/runner/bin/Runner.Listener --version
+        paddock --version
+        cat /home/runner/k8s/index.js /home/runner/k8s-novolume/index.js
+        for each in {tools}; do command -v $each > /dev/null || echo no $each; done
+        python3 -c 'import ensurepip, numpy, pip, typing_extensions, venv, yaml'
+        ccache --get-config cache_dir; ccache --get-config max_size; test -w /home/runner/.cache/ccache
+        ls /opt/paddock/hooks
+        """
+    said = site.inside(image, script)
+    assert said.code == 0, said.stderr
+    assert said.stdout.split("\n") == [
+        *(ACTIONS_RUNNER, f"paddock {__version__}", "with a volume", "without a volume"),
+        *("/home/runner/.cache/ccache", "10.0G", "job-completed.sh", "job-started.sh", ""),
+    ]
+
+
+def test_a_pod_without_a_request_sees_no_gpu(site: Site, image: str) -> None:
+    local = site.docker.image(image)
+    assert local is not None
+    assert local.environment["NVIDIA_VISIBLE_DEVICES"] == "void"
+    assert local.environment["NVIDIA_DRIVER_CAPABILITIES"] == "compute,utility"
+    assert local.environment["RUNNER_MANUALLY_TRAP_SIG"] == "1"
+
+
+def test_the_hook_before_a_job_fires(site: Site, image: str) -> None:
+    hook = 'cd && exec "$ACTIONS_RUNNER_HOOK_JOB_STARTED"'
+    without = site.inside(image, hook, PADDOCK_GPUS="0")
+    assert (without.code, without.stdout) == (0, "")
+    missing = site.inside(image, hook, PADDOCK_GPUS="1")
+    assert missing.code == 1
+    assert "::error title=" in missing.stdout + missing.stderr
+
+
+def test_no_secret_and_no_cache_is_in_the_image(site: Site, image: str) -> None:
+    looked = f"grep -rIl {SECRET} /etc /home /opt /root /tmp /usr/local /var 2> /dev/null"
+    assert site.docker.run(image, ["bash", "-c", looked], user="0").stdout == ""
+    local = site.docker.image(image)
+    assert local is not None
+    told = [
+        *local.environment.values(),
+        *local.labels.values(),
+        *(each.created_by for each in site.docker.layers(image)),
+    ]
+    assert SECRET not in "\n".join(told)
+    lists = "ls /var/lib/apt/lists /var/cache/apt/archives /tmp /mnt"
+    assert site.inside(image, lists).stdout == site.inside(docker_engine.DEBIAN, lists).stdout
+
+
+def test_labels_say_what_it_is(site: Site, first: dict[str, Any], image: str) -> None:
+    local = site.docker.image(image)
+    assert local is not None
+    assert local.labels["dev.paddock.runner"] == ACTIONS_RUNNER
+    assert local.labels["dev.paddock.content"] == first["content"]
+    assert local.labels["org.opencontainers.image.base.name"] == docker_engine.DEBIAN
+    assert local.labels["org.opencontainers.image.created"] > "2026"
+
+
+def test_a_second_run_builds_nothing_and_pushes_nothing(site: Site, first: dict[str, Any]) -> None:
+    before = site.stack.read_bytes()
+    second = site.build()
+    assert second["image"] == first["image"]
+    assert (second["built"], second["pushed"]) == (None, False)
+    assert site.stack.read_bytes() == before
+
+
+def test_another_machine_takes_what_the_registry_has(site: Site, first: dict[str, Any], image: str) -> None:
+    local = f"paddock/runner-gpu:{image.rpartition(':')[2]}"
+    site.docker.remove(local)
+    try:
+        second = site.build()
+    finally:
+        site.docker.tag(image, local)
+    assert second["image"] == first["image"]
+    assert (second["built"], second["pushed"], second["layers"]) == (None, False, [])
+
+
+def test_a_changed_hook_is_one_small_step_and_must_be_built_before_it_is_pushed(
+    site: Site, first: dict[str, Any]
+) -> None:
+    hook = site.project / "runners" / "hooks" / "job-started.sh"
+    before = hook.read_bytes()
+    hook.write_bytes(before + b"# another line\n")
+    try:
+        with pytest.raises(BuildInputError, match=r"was not built on this machine .*\n.*\n    fix: ./inv build-image"):
+            site.push()
+        changed = site.build(pin=None, registry=None)  # it stays on this machine
+    finally:
+        hook.write_bytes(before)
+    assert changed["image"] != first["image"]
+    assert changed["built"]["steps"] - changed["built"]["cached"] <= 2  # the hooks, and the folder after them
+
+
+def test_a_wrong_checksum_is_told_and_nothing_is_pinned(site: Site, first: dict[str, Any]) -> None:
+    before = site.stack.read_bytes()
+    with pytest.raises(
+        BuildError, match=f"wrong checksum of {site.runner_url}: expected sha256 {'0' * 64}, found"
+    ) as e:
+        site.build(**site.flags(sha256="0" * 64))
+    assert e.value.exit_code == 1
+    assert site.stack.read_bytes() == before
+
+
+def test_a_tag_that_the_registry_has_is_not_made_anew(site: Site, first: dict[str, Any]) -> None:
+    with pytest.raises(BuildInputError, match=r"a tag stands for one content for ever\n.*\n    fix: .*PACKAGES_AS_OF="):
+        site.build(no_cache=True)
+
+
+def test_an_interrupted_build_leaves_stack_and_images_as_they_were(site: Site, first: dict[str, Any]) -> None:
+    before, images = site.stack.read_bytes(), _ours(site.docker, site.registry)
+    wish = {**site.flags(), "progress": "plain"}
+    # Its own content, so that there is something to build; the step of the wheels takes seconds.
+    wish["build_args"] = [*wish["build_args"], "PACKAGES_AS_OF=2001-01-01"]
+    program = (
+        f"from pathlib import Path\nfrom paddock.build import command\ncommand.build_runner(Path.cwd(), **{wish!r})"
+    )
+    build = subprocess.Popen([sys.executable, "-c", program], cwd=site.project, stderr=subprocess.PIPE, text=True)
+    assert build.stderr is not None
+    with build:
+        for line in build.stderr:
+            if "RUN --mount" in line:
+                build.send_signal(signal.SIGINT)
+                break
+        build.stderr.read()
+    assert build.returncode != 0
+    assert site.stack.read_bytes() == before
+    assert _ours(site.docker, site.registry) == images
+
+
+def test_an_image_that_is_no_runner_is_found_out(site: Site) -> None:
+    with pytest.raises(
+        BuildError, match=r"is no runner\n    user: expected 1001, found 0\n    runner: expected 2\.\d+"
+    ) as e:
+        runner.verify(site.docker, docker_engine.DEBIAN, Base(docker_engine.DEBIAN, "sha256:1d", None))
+    assert "hook before a job" in str(e.value)
+
+
+def _ours(docker: Docker, registry: str) -> set[str]:
+    """Names of the runner images that these tests made; those of a user's own builds lie under the same local name."""
+    form = "{{.Repository}}:{{.Tag}}"
+    done = subprocess.run(
+        [docker.client.path, "image", "ls", "--format", form, "--filter", "label=dev.paddock.content",
+         "--filter", f"label=org.opencontainers.image.base.name={docker_engine.DEBIAN}"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return {line for line in done.stdout.split() if line.startswith(("paddock/runner-gpu:nocuda-", f"{registry}/"))}
+
+
+def _stand_in_runner(path: Path) -> Path:
+    with tarfile.open(path, "w:gz") as archive:
+        for name, text in {"bin/Runner.Listener": _LISTENER, **dict.fromkeys(_SCRIPTS, "#!/bin/sh\n")}.items():
+            member = tarfile.TarInfo(f"./{name}")
+            member.size, member.mode = len(text), 0o755
+            archive.addfile(member, io.BytesIO(text.encode()))
+    return path
+
+
+def _stand_in_container_hooks(docker: Docker) -> None:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for name, text in {"k8s": "with a volume\n", "k8s-novolume": "without a volume\n"}.items():
+            member = tarfile.TarInfo(f"home/runner/{name}/index.js")
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text.encode()))
+    subprocess.run(
+        [docker.client.path, "import", "-", CONTAINER_HOOKS], input=packed.getvalue(), check=True, capture_output=True
+    )
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def _served(folder: Path, docker: Docker) -> Iterator[str]:
+    """The folder where a build can reach it: on loopback, or on the engine's bridge where builds have that network."""
+    asked = [docker.client.path, "network", "inspect", "bridge", "--format", "{{(index .IPAM.Config 0).Gateway}}"]
+    found = subprocess.run(asked, capture_output=True, text=True, check=False)
+    host = found.stdout.strip() if found.returncode == 0 else "127.0.0.1"
+    try:
+        server = ThreadingHTTPServer((host, 0), functools.partial(_Quiet, directory=os.fspath(folder)))
+    except OSError:
+        pytest.skip(f"builds reach this machine at {host}, which is not an address of it")
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://{host}:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
