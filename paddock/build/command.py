@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import functools
-import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ParamSpec, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 from paddock.build import bases, deliver, ecr, recipe, runner, size
 from paddock.build.docker import Built, Docker, Progress
 from paddock.build.errors import BuildInputError
 from paddock.build.pin import pin
 from paddock.build.recipe import Prepared
+from paddock.build.told import print_json, told
 from paddock.fleet import Stack, load
-
-_Given = ParamSpec("_Given")
 
 
 class Flags(TypedDict, total=False):
@@ -46,34 +44,19 @@ class Flags(TypedDict, total=False):
     as_json: bool
 
 
-def _told(command: Callable[_Given, None]) -> Callable[_Given, None]:
-    """With `as_json` what fails is JSON too: `{"error": ...}`, beside the sentence that a user reads."""
-
-    @functools.wraps(command)
-    def run(*given: _Given.args, **named: _Given.kwargs) -> None:
-        try:
-            command(*given, **named)
-        except Exception as error:
-            if named.get("as_json") and not isinstance(error, OSError):
-                _print({"error": str(error)})
-            raise
-
-    return run
-
-
-@_told
+@told
 def build_runner(root: Path, **flags: Unpack[Flags]) -> None:
     """Builds the runner image unless this content was built before; pushes and pins when asked. Raises BuildError."""
     _deliver(_Wish(root, runner.NAME, **flags))
 
 
-@_told
+@told
 def build_image(root: Path, name: str, **flags: Unpack[Flags]) -> None:
     """The same for the image of any folder in `images/`. Raises BuildError."""
     _deliver(_Wish(root, name, **flags))
 
 
-@_told
+@told
 def push_runner(root: Path, **flags: Unpack[Flags]) -> None:
     """Pushes the runner image that was built of this content, and pins it when asked. Raises BuildError."""
     _deliver(_Wish(root, runner.NAME, build=False, **flags))
@@ -207,7 +190,7 @@ def _report(wish: _Wish, docker: Docker, prepared: Prepared, image: str, built: 
     local = docker.image(prepared.local)
     layers = docker.layers(prepared.local) if local else ()
     if wish.as_json:
-        _print(
+        print_json(
             {
                 "image": image,
                 "content": prepared.content,
@@ -231,7 +214,3 @@ def _report(wish: _Wish, docker: Docker, prepared: Prepared, image: str, built: 
     if local:
         lines += [f"size    {size.shown(local.size_bytes)} unpacked", *size.lines(layers)]
     sys.stdout.write("\n".join(lines) + "\n")
-
-
-def _print(document: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(document, indent=2) + "\n")

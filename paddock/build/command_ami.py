@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import functools
-import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 from paddock.build.ami import images, pipeline, promote, prune, screen, uses
 from paddock.build.ami.follow import Followed, Pace, follow, why_failed
@@ -15,11 +13,9 @@ from paddock.build.ami.images import MachineImage
 from paddock.build.ami.voice import Voice
 from paddock.build.aws import Aws
 from paddock.build.errors import BuildError, BuildInputError
+from paddock.build.told import print_json, told
 from paddock.fleet import Stack, load
 from paddock.fleet.loader import stack_names
-
-_Given = ParamSpec("_Given")
-_Back = TypeVar("_Back")
 
 
 class Interrupted(BuildError):
@@ -36,22 +32,7 @@ class NotBuilt(BuildError):
         self.document = document
 
 
-def _told(command: Callable[_Given, _Back]) -> Callable[_Given, _Back]:
-    """With `as_json` what fails is JSON too: `{"error": ...}`, beside the sentence that a user reads."""
-
-    @functools.wraps(command)
-    def run(*given: _Given.args, **named: _Given.kwargs) -> _Back:
-        try:
-            return command(*given, **named)
-        except Exception as error:
-            if named.get("as_json") and not isinstance(error, OSError):
-                _print({"error": str(error), **getattr(error, "document", {})})
-            raise
-
-    return run
-
-
-@_told
+@told
 def build(
     root: Path,
     name: str,
@@ -85,7 +66,7 @@ def build(
             return
         ways = _ways_on(name, arn)
         if not wait:
-            _print({"execution": arn}) if as_json else sys.stdout.write(f"{arn}\n")
+            print_json({"execution": arn}) if as_json else sys.stdout.write(f"{arn}\n")
             voice.say(ways)
             return
         try:
@@ -96,12 +77,12 @@ def build(
             again = BuildInputError if isinstance(error, BuildInputError) else BuildError
             raise again(f"{error}\n{ways}") from error
     if cancel and followed.build.status == "CANCELLED":
-        _print(screen.build_document(followed, {}, None)) if as_json else sys.stdout.write("cancelled\n")
+        print_json(screen.build_document(followed, {}, None)) if as_json else sys.stdout.write("cancelled\n")
     else:
         _finish(aws, name, followed, as_json)
 
 
-@_told
+@told
 def list_images(root: Path, name: str, *, as_json: bool = False, aws: Aws | None = None) -> None:
     """The fleet's machine images, newest first, with what uses them. Raises BuildError and FleetError."""
     stack = load(root, name)
@@ -114,7 +95,7 @@ def list_images(root: Path, name: str, *, as_json: bool = False, aws: Aws | None
         in_use, unknown = None, str(error)
     if as_json:
         listed = [screen.image_document(image, in_use, aws.region) for image in found]
-        _print({"region": aws.region, "images": listed, "uses_unknown": unknown or None})
+        print_json({"region": aws.region, "images": listed, "uses_unknown": unknown or None})
     elif not found:
         sys.stdout.write(f"no machine images of {fleet} in {aws.region}; ./inv build-ami --stack {name} makes one\n")
     else:
@@ -122,7 +103,7 @@ def list_images(root: Path, name: str, *, as_json: bool = False, aws: Aws | None
         sys.stdout.write(f"what uses them is not known: {unknown}\n" if unknown else "")
 
 
-@_told
+@told
 def promote_image(
     root: Path, name: str, id: str, *, pools: Sequence[str] = (), as_json: bool = False, aws: Aws | None = None
 ) -> None:
@@ -143,7 +124,7 @@ def promote_image(
         )
     promote.write(stack, pin, decided.changing)
     if as_json:
-        _print(promote.document(stack, image, decided))
+        print_json(promote.document(stack, image, decided))
         return
     screen.show_fits(decided.fits)
     if not decided.changing:
@@ -152,7 +133,7 @@ def promote_image(
     sys.stdout.write(promote.outlook(stack, pin, decided.changing))
 
 
-@_told
+@told
 def prune_images(
     root: Path,
     name: str,
@@ -180,7 +161,7 @@ def prune_images(
     removal = prune.decide(fleet, owned, left, in_use, shared, keep, named)
     done = prune.carry_out(aws, fleet, removal) if yes else None
     if as_json:
-        _print(screen.removal_document(removal, aws.region, done))
+        print_json(screen.removal_document(removal, aws.region, done))
     else:
         screen.show_removal(removal, aws.region, done)
     if done is None or not done.failed:
@@ -262,7 +243,7 @@ def _finish(aws: Aws, name: str, followed: Followed, as_json: bool) -> None:
     if not here:
         raise NotBuilt(f"{build.name} {build.version} is {build.status} and left no image in {aws.region}", document)
     if as_json:
-        _print(document)
+        print_json(document)
         return
     for made in build.made:
         sys.stdout.write(f"{made.id}  {made.region}\n")
@@ -313,7 +294,3 @@ def _check_named(named: Sequence[str], own: Sequence[MachineImage], fleet: str, 
 def _ways_on(name: str, arn: str) -> str:
     command = f"./inv build-ami --stack {name} --execution {arn}"
     return f"the build goes on in AWS\n    resume: {command}\n    cancel: {command} --cancel"
-
-
-def _print(document: dict[str, Any]) -> None:
-    sys.stdout.write(f"{json.dumps(document, indent=2)}\n")

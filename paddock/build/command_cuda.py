@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -11,8 +10,10 @@ from pathlib import Path
 from paddock.build import artefacts, bases, size
 from paddock.build.cuda import builder
 from paddock.build.docker import Docker, Progress
+from paddock.build.told import print_json, told
 
 
+@told
 def run(
     root: Path,
     *,
@@ -42,8 +43,7 @@ def run(
     )
     if as_json:
         plain = manifest.model_dump(mode="json", by_alias=True)
-        told = {"image": prepared.local, "built": built, "folder": str(folder), "manifest": plain}
-        sys.stdout.write(json.dumps(told, indent=2) + "\n")
+        print_json({"image": prepared.local, "built": built, "folder": str(folder), "manifest": plain})
         return
     lines = [
         f"image     {prepared.local}{'' if built else ' (built before: unchanged)'}",

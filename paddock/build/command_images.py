@@ -2,55 +2,32 @@
 
 from __future__ import annotations
 
-import functools
-import json
 import os
 import sys
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
-from typing import Any, ParamSpec, Protocol
+from typing import Any
 
 from paddock.build import judge, known, size
-from paddock.build.docker import Layer, Local
+from paddock.build.docker import Docker
 from paddock.build.errors import BuildError, BuildInputError
-from paddock.build.known import Store
+from paddock.build.known import Engine
+from paddock.build.told import print_json, told
 from paddock.fleet import load
 from paddock.fleet.errors import did_you_mean
 from paddock.terminal import console
 
-_Given = ParamSpec("_Given")
-
-
-class Engine(Protocol):
-    """As much of the engine as is asked here."""
-
-    def image(self, reference: str) -> Local | None: ...
-    def ours(self) -> tuple[str, ...]: ...
-    def layers(self, reference: str) -> tuple[Layer, ...]: ...
-
 
 class TooOld(BuildError):
-    """Some image of the fleet must be built anew or does not fit its nodes."""
+    """Some image of the fleet must be built anew or does not fit its nodes. `document` is the check as JSON."""
+
+    def __init__(self, message: str, document: dict[str, Any]) -> None:
+        super().__init__(message)
+        self.document = document
 
 
-def _told(command: Callable[_Given, None]) -> Callable[_Given, None]:
-    """With `as_json` what fails is JSON too: `{"error": ...}`, beside the sentence that a user reads."""
-
-    @functools.wraps(command)
-    def run(*given: _Given.args, **named: _Given.kwargs) -> None:
-        try:
-            command(*given, **named)
-        except Exception as error:
-            if named.get("as_json") and not isinstance(error, OSError | TooOld):
-                _print({"error": str(error)})
-            raise
-
-    return run
-
-
-@_told
+@told
 def list_images(root: Path, stack: str, *, as_json: bool = False, engine: Engine | None = None) -> None:
     """Prints the images that a stack names, and those of ours in the engine. Raises FleetError."""
     fleet = load(root, stack).fleet
@@ -59,7 +36,7 @@ def list_images(root: Path, stack: str, *, as_json: bool = False, engine: Engine
     local = known.of_engine(engine, pinned) if engine else ()
     program = tuple(known.of_program(fleet))
     if as_json:
-        _print(
+        print_json(
             {
                 "stack": stack,
                 "engine": missing or None,
@@ -89,7 +66,7 @@ def list_images(root: Path, stack: str, *, as_json: bool = False, engine: Engine
         console().print(f"Ages and sizes are not known: {missing}", markup=False)
 
 
-@_told
+@told
 def check(
     root: Path, stack: str, *, today: date | None = None, as_json: bool = False, engine: Engine | None = None
 ) -> None:
@@ -104,45 +81,43 @@ def check(
     base = engine.image if engine else lambda _: None
     found = [finding for image in images for finding in judge.image(image, base, today)]
     found += judge.cuda(fleet, images)
-    counts = Counter(finding.verdict for finding in found)
-    if as_json:
-        _print(
-            {
-                "stack": stack,
-                "date": today.isoformat(),
-                "engine": missing or None,
-                "max_age_days": judge.MAX_DAYS,
-                "findings": [finding.document() for finding in found],
-            }
-        )
-    else:
+    document = {
+        "stack": stack,
+        "date": today.isoformat(),
+        "engine": missing or None,
+        "max_age_days": judge.MAX_DAYS,
+        "findings": [finding.document() for finding in found],
+    }
+    if not as_json:
         _show(found, missing)
-    if counts["wrong"]:
-        what = f"{counts['wrong']} of {len(found)} answers about the images of stack {stack}"
-        raise TooOld(f"{what} {'is' if counts['wrong'] == 1 else 'are'} wrong; each says what mends it")
+    if wrong := sum(finding.verdict == "wrong" for finding in found):
+        what = f"{wrong} of {len(found)} answers about the images of stack {stack}"
+        raise TooOld(f"{what} {'is' if wrong == 1 else 'are'} wrong; each says what mends it", document)
+    if as_json:
+        print_json(document)
 
 
-@_told
+@told
 def show_size(image: str, *, as_json: bool = False, engine: Engine | None = None) -> None:
     """Prints the layers of an image by size: of a reference, or of the newest of ours with that name.
 
     Raises BuildError where there is no engine or no such image.
     """
-    asked: Engine = engine or Store.find(os.environ)
+    asked: Engine = engine or Docker.find(os.environ)
     reference = _reference(asked, image)
     local, layers = asked.image(reference), asked.layers(reference)
     total = local.size_bytes if local else sum(layer.size_bytes for layer in layers)
     if as_json:
         largest = sorted(layers, key=lambda layer: -layer.size_bytes)
         rows = [{"size_bytes": each.size_bytes, "made_by": size.made_by(each)} for each in largest]
-        _print({"image": reference, "size_bytes": total, "layers": rows})
+        print_json({"image": reference, "size_bytes": total, "layers": rows})
         return
     sys.stdout.write("\n".join([reference, f"{size.shown(total):>9}  in all, unpacked", *size.lines(layers)]) + "\n")
 
 
 def _reference(engine: Engine, image: str) -> str:
     if ":" not in image and "@" not in image:
-        ours = engine.ours()
+        ours = engine.images(known.LABEL)
         if found := [each for each in ours if each.rpartition(":")[0].rpartition("/")[2] == image]:
             return found[0]
         names = sorted({each.rpartition(":")[0].rpartition("/")[2] for each in ours})
@@ -160,7 +135,7 @@ def _reference(engine: Engine, image: str) -> str:
 def _engine() -> tuple[Engine | None, str]:
     """The engine, or why there is none: what the stack file says can be told without."""
     try:
-        return Store.find(os.environ), ""
+        return Docker.find(os.environ), ""
     except BuildError as error:
         return None, str(error).splitlines()[0]
 
@@ -178,7 +153,3 @@ def _show(found: Sequence[judge.Finding], missing: str) -> None:
             screen.print(f"{'':18}fix: {finding.fix}", markup=False, soft_wrap=True)
     if missing:
         screen.print(f"\nWhat only the engine knows is left out: {missing}", markup=False, soft_wrap=True)
-
-
-def _print(document: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(document, indent=2) + "\n")

@@ -8,8 +8,7 @@ from datetime import date, datetime
 from typing import Protocol
 
 from infra import versions
-from paddock.build.docker import Docker, Local
-from paddock.build.docker.find import find
+from paddock.build.docker import Layer, Local
 from paddock.catalog.cuda_match import tag_cuda
 from paddock.catalog.github import tag_runner
 from paddock.fleet import Fleet
@@ -18,7 +17,8 @@ RUNNER_IMAGE = "ghcr.io/actions/actions-runner"
 """GitHub's own, for runners that name none."""
 DEFAULT = "ACTIONS_RUNNER in infra/versions.py"
 
-_OURS = "dev.paddock.content"
+LABEL = "dev.paddock.content"
+"""What images of ours bear."""
 _OCI = "org.opencontainers.image"
 
 
@@ -59,7 +59,7 @@ class Known:
 
     @property
     def ours(self) -> bool:
-        return _OURS in self.labels
+        return LABEL in self.labels
 
     @property
     def base(self) -> tuple[str, str] | None:
@@ -87,21 +87,8 @@ class Engine(Protocol):
     """As much of the engine as knows images."""
 
     def image(self, reference: str) -> Local | None: ...
-    def ours(self) -> tuple[str, ...]: ...
-
-
-class Store(Docker):
-    """The engine, which also tells the images of ours that it has."""
-
-    @classmethod
-    def find(cls, environ: Mapping[str, str]) -> Store:
-        return cls(find(environ), environ)
-
-    def ours(self) -> tuple[str, ...]:
-        """Their tags, the newest first."""
-        form = "{{.Repository}}:{{.Tag}}"
-        said = self._told("cannot list images", "image", "ls", "--filter", f"label={_OURS}", "--format", form)
-        return tuple(line for line in said.splitlines() if "<none>" not in line)
+    def images(self, label: str) -> tuple[str, ...]: ...
+    def layers(self, reference: str) -> tuple[Layer, ...]: ...
 
 
 def of_fleet(fleet: Fleet, engine: Engine | None) -> tuple[Known, ...]:
@@ -122,7 +109,7 @@ def of_fleet(fleet: Fleet, engine: Engine | None) -> tuple[Known, ...]:
 def of_engine(engine: Engine, but: Iterable[Known]) -> tuple[Known, ...]:
     """Images of ours in the engine, without those that are pinned already."""
     pinned = {digest for image in but for digest in image.digests} | {image.reference for image in but}
-    found = [_with_facts(Known(reference), engine) for reference in engine.ours()]
+    found = [_with_facts(Known(reference), engine) for reference in engine.images(LABEL)]
     return tuple(each for each in found if each.reference not in pinned and not pinned & set(each.digests))
 
 
@@ -159,7 +146,7 @@ def _with_facts(image: Known, engine: Engine | None) -> Known:
         told,
         cuda=labels.get("dev.paddock.cuda") or told.cuda,
         runner=labels.get("dev.paddock.runner") or told.runner,
-        built=day(labels[f"{_OCI}.created"]) if _OURS in labels else day(local.created),
+        built=day(labels[f"{_OCI}.created"]) if LABEL in labels else day(local.created),
         size_bytes=local.size_bytes,
         labels=labels,
         digests=local.digests,

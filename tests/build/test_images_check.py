@@ -58,8 +58,8 @@ class Shelf:
     def image(self, reference: str) -> Local | None:
         return self.held.get(reference)
 
-    def ours(self) -> tuple[str, ...]:
-        return tuple(name for name, local in self.held.items() if "dev.paddock.content" in local.labels)
+    def images(self, label: str) -> tuple[str, ...]:
+        return tuple(name for name, local in self.held.items() if label in local.labels)
 
     def layers(self, reference: str) -> tuple[Layer, ...]:
         return self._layers
@@ -103,7 +103,9 @@ def check(capsys: pytest.CaptureFixture[str]) -> Callable[..., dict[str, dict[st
             failed = False
         except TooOld as error:
             failed = error.exit_code == 1
-        found = json.loads(capsys.readouterr().out)["findings"]
+        document = json.loads(capsys.readouterr().out)
+        found = document["findings"]
+        assert failed == ("error" in document)
         assert failed == any(each["verdict"] == "wrong" for each in found)
         assert all(each["evidence"] for each in found)
         return {each["about"]: each for each in found}

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from paddock.build import command_images
-from paddock.build.known import Store
 from tests.support import docker_engine
 
 pytestmark = pytest.mark.e2e
@@ -35,7 +33,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def test_the_engine_finds_ours_by_label(built: str) -> None:
-    ours = Store.find(os.environ).ours()
+    ours = docker_engine.engine().images("dev.paddock.content")
     assert built in ours
     assert docker_engine.DEBIAN not in ours
 

@@ -24,7 +24,6 @@ from paddock.build.errors import BuildInputError
 DEBIAN = "paddock-test/debian:bookworm"
 USER, PASSWORD = "runner", "hunter2 is long"
 _HASH = "$2b$05$nCYgowwrBah0a95bn1n/VeLd9bxPgVthUob/vaQgsBIVqhAZWeBDu"
-_MIRROR = os.environ.get("PADDOCK_DEBIAN_MIRROR", "http://deb.debian.org/debian")
 
 
 @functools.cache
@@ -93,7 +92,7 @@ def _debootstrap(docker: Docker) -> None:
         pytest.skip("no base image: debootstrap, run as root, makes one")
     with tempfile.TemporaryDirectory() as folder:
         made = subprocess.run(
-            [program, "--variant=minbase", "bookworm", folder, _MIRROR], capture_output=True, text=True, check=False
+            [program, "--variant=minbase", "bookworm", folder], capture_output=True, text=True, check=False
         )
         if made.returncode:
             pytest.skip(f"debootstrap made no base image: {made.stdout.strip().splitlines()[-1:]}")

@@ -145,6 +145,12 @@ class Docker:
             environment=dict(each.split("=", 1) for each in config.get("Env") or ()),
         )
 
+    def images(self, label: str) -> tuple[str, ...]:
+        """Tags of the images that bear this label, the newest image first."""
+        form = "{{.Repository}}:{{.Tag}}"
+        said = self._told("cannot list images", "image", "ls", "--filter", f"label={label}", "--format", form)
+        return tuple(line for line in said.splitlines() if "<none>" not in line)
+
     def layers(self, reference: str) -> tuple[Layer, ...]:
         """From the top one down to the base."""
         said = self._told(f"cannot look at {reference}", "history", "--no-trunc", "--human=false",

@@ -1,0 +1,34 @@
+"""How a command of this room speaks JSON."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, ParamSpec, TypeVar
+
+_Given = ParamSpec("_Given")
+_Back = TypeVar("_Back")
+
+
+def told(command: Callable[_Given, _Back]) -> Callable[_Given, _Back]:
+    """With `as_json` what fails is JSON too, beside the sentence that a user reads.
+
+    `{"error": ...}`, with what stands in the error's own `document` if it has one.
+    """
+
+    @functools.wraps(command)
+    def run(*given: _Given.args, **named: _Given.kwargs) -> _Back:
+        try:
+            return command(*given, **named)
+        except Exception as error:
+            if named.get("as_json") and not isinstance(error, OSError):
+                print_json({"error": str(error), **getattr(error, "document", {})})
+            raise
+
+    return run
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    sys.stdout.write(json.dumps(document, indent=2) + "\n")
