@@ -1,4 +1,4 @@
-"""The CUDA programs, compiled by the real nvcc in the real engine; no test here has a GPU."""
+"""The CUDA programs, compiled by the real nvcc in the real engine; one test wants a GPU."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 import pytest
@@ -77,10 +79,12 @@ class Programs:
 
 
 @pytest.fixture(scope="module")
-def built(root: Path, base: str, tmp_path_factory: pytest.TempPathFactory) -> Programs:
-    """For every architecture that the toolkit has."""
+def built(root: Path, base: str, docker: Docker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
+    """For every architecture that the toolkit has; the engine's cache keeps the compiler's work for the next time."""
     folder = tmp_path_factory.mktemp("built") / "cuda-build"
-    return Programs(folder, _run(root, base, folder)["image"])
+    programs = Programs(folder, _run(root, base, folder)["image"])
+    yield programs
+    docker.remove(programs.image)
 
 
 def _run(root: Path, base: str, folder: Path) -> dict[str, Any]:
@@ -138,13 +142,12 @@ def test_a_second_build_compiles_nothing(root: Path, base: str, built: Programs,
 
 
 def test_the_same_sources_give_the_same_bytes(docker: Docker, root: Path, base: str) -> None:
-    folder = recipe.folder(root, "cuda-builder")
-    script = "/sources/compile.sh /tmp/a && cp -r /sources /tmp/elsewhere && /tmp/elsewhere/compile.sh /tmp/b"
-    done = docker.run(
-        base, ["bash", "-c", script], volumes={folder: "/sources:ro"}, environment={"ARCHITECTURES": "75"}
-    )
-    first, second = (json.loads(line) for line in done.stdout.splitlines())
-    assert first["files"] == second["files"]
+    def compiled(out: str) -> dict[str, Any]:
+        volumes = {recipe.folder(root, "cuda-builder"): "/sources:ro"}
+        done = docker.run(base, ["/sources/compile.sh", out], volumes=volumes, environment={"ARCHITECTURES": "75"})
+        return dict(json.loads(done.stdout)["files"])
+
+    assert compiled("/tmp/one") == compiled("/tmp/another")
 
 
 def test_the_image_by_itself_leaves_files_of_the_owner_of_the_folder(
@@ -187,6 +190,19 @@ def test_an_architecture_that_the_base_dropped_ends_the_build_with_its_reason(
             labels={},
             progress="quiet",
         )
+
+
+def test_a_gpu_of_this_machine_passes(root: Path, tmp_path: Path) -> None:
+    if not Path("/proc/driver/nvidia/version").exists():
+        pytest.skip("no NVIDIA driver on this machine")
+    if which("nvcc") is None:
+        pytest.skip("no nvcc on PATH")
+    subprocess.run([recipe.folder(root, "cuda-builder") / "compile.sh", tmp_path], check=True, capture_output=True)
+    done = subprocess.run([tmp_path / "cuda-smoke", "--all"], capture_output=True, text=True, check=False)
+    report = json.loads(done.stdout)
+    assert done.returncode == 0, report
+    assert report["devices"]
+    assert all(len(gpu["tests"]) == 5 for gpu in report["devices"])
 
 
 def _in_base(docker: Docker, built: Programs, *command: str) -> Finished:

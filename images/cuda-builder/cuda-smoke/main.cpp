@@ -59,7 +59,7 @@ std::string run_tests(const std::vector<Test>& tests, const std::function<void(c
     bool usable = true;
     for (const auto& test : tests) {
         at(test.name.c_str());
-        const Stopwatch time;
+        const Stopwatch time{};
         Finding finding;
         try {
             finding = test.run();

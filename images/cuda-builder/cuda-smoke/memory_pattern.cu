@@ -94,7 +94,7 @@ Finding passes(std::size_t bytes, int wanted, PatternOfPass pattern_of) {
     const DeviceArray<Tally> device_tally(1);
     Tally tally{};
     int done = 0;
-    const Stopwatch time;
+    const Stopwatch time{};
     while (done < wanted && tally.errors == 0) {
         const auto pattern = pattern_of(done++);
         using Pattern = std::decay_t<decltype(pattern)>;

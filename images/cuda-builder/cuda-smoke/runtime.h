@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <string>
-#include <tuple>
 #include <utility>
 
 #include <cuda_runtime.h>
@@ -64,14 +63,10 @@ inline unsigned blocks_for(std::size_t work) {
 // Starts `kernel` over `work` items. A fault in it shows at the next synchronisation.
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), std::size_t work, Arguments&&... arguments) {
-    std::tuple<Parameters...> passed(std::forward<Arguments>(arguments)...);
-    std::apply(
-        [&](auto&... each) {
-            void* pointers[] = {static_cast<void*>(&each)...};
-            check(cudaLaunchKernel(kernel, dim3(blocks_for(work)), dim3(kThreads), pointers, 0, nullptr),
-                  "starting a kernel");
-        },
-        passed);
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(blocks_for(work));
+    config.blockDim = dim3(kThreads);
+    check(cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...), "starting a kernel");
 }
 
 inline void synchronize() { check(cudaDeviceSynchronize(), "waiting for the GPU"); }

@@ -33,7 +33,7 @@ Finding vector_add(std::size_t count) {
 
     launch(add, count, a.data(), b.data(), c.data(), count);
     synchronize();
-    const Stopwatch time;
+    const Stopwatch time{};
     for (int i = 0; i < kRepeats; ++i) launch(add, count, a.data(), b.data(), c.data(), count);
     synchronize();
     const double seconds = time.seconds();

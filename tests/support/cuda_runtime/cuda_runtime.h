@@ -15,7 +15,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <utility>
 
 #include <unistd.h>
 
@@ -42,7 +41,6 @@ enum cudaError_t {
 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost };
 enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount, cudaDevAttrEccEnabled };
-using cudaStream_t = void*;
 struct cudaUUID_t {
     char bytes[16];
 };
@@ -56,7 +54,10 @@ struct cudaFuncAttributes {
 };
 struct dim3 {
     unsigned x = 1, y = 1, z = 1;
-    explicit dim3(unsigned x_ = 1) : x(x_) {}
+    dim3(unsigned x_ = 1) : x(x_) {}
+};
+struct cudaLaunchConfig_t {
+    dim3 gridDim, blockDim;
 };
 
 inline dim3 gridDim, blockDim, blockIdx, threadIdx;
@@ -87,11 +88,6 @@ inline void settle() {
     long long at = 0, bit = 0;
     if (fault("FAKE_CUDA_STUCK", at, bit)) memory[at] |= static_cast<unsigned char>(1u << bit);
     if (fault("FAKE_CUDA_ALIAS", at, bit)) std::memcpy(memory, memory + at, static_cast<std::size_t>(at));
-}
-
-template <class... Parameters, std::size_t... Position>
-void call(void (*kernel)(Parameters...), void** arguments, std::index_sequence<Position...>) {
-    kernel(*static_cast<std::remove_reference_t<Parameters>*>(arguments[Position])...);
 }
 
 }  // namespace stand_in
@@ -179,14 +175,12 @@ inline cudaError_t cudaDeviceSynchronize() {
     return stand_in::fault("FAKE_CUDA_SYNC_ERROR", code, unused) ? static_cast<cudaError_t>(code) : cudaSuccess;
 }
 
-template <class... Parameters>
-cudaError_t cudaLaunchKernel(void (*kernel)(Parameters...), dim3 blocks, dim3 threads, void** arguments, std::size_t,
-                             cudaStream_t) {
-    gridDim = blocks;
-    blockDim = threads;
-    for (blockIdx.x = 0; blockIdx.x < blocks.x; ++blockIdx.x) {
-        for (threadIdx.x = 0; threadIdx.x < threads.x; ++threadIdx.x)
-            stand_in::call(kernel, arguments, std::index_sequence_for<Parameters...>{});
+template <class... Parameters, class... Arguments>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...), Arguments&&... arguments) {
+    gridDim = config->gridDim;
+    blockDim = config->blockDim;
+    for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x) {
+        for (threadIdx.x = 0; threadIdx.x < blockDim.x; ++threadIdx.x) kernel(arguments...);
     }
     stand_in::settle();
     return cudaSuccess;

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from paddock.build import command_cuda
+from paddock.build.errors import BuildError, BuildInputError
+from tests.support import docker
+
+ENGINE = """
+    said = {"image inspect": json.dumps([{"Id": "sha256:1", "Size": 1, "Created": "now", "Config": {}}]),
+            "network ls": "bridge\\n", "info --format": "{}"}
+    if argv[0] == "run":
+        sys.exit("cuda-builder: user 1 may not write to the folder at /output" if RUN else 0)
+    print(said.get(" ".join(argv[:2]), "[]"))
+"""
+
+
+def test_what_cannot_be_compiled_is_said_before_an_engine_is_looked_for(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(BuildInputError, match=r"CUDA 12\.8 does not yet compile for sm_103"):
+        command_cuda.run(root, cuda="12.8", architectures=["10.3"], output=tmp_path / "out")
+    with pytest.raises(BuildInputError, match="docker"):
+        command_cuda.run(root, cuda="12.8", output=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("fails", "said"), [(True, "may not write to the folder"), (False, "manifest.json cannot be read")]
+)
+def test_an_image_that_leaves_nothing_is_told_with_a_stand_in_for_docker(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool, said: str
+) -> None:
+    engine = docker.stand_in(tmp_path / "bin", ENGINE.replace("RUN", str(fails)))
+    monkeypatch.setenv("PATH", engine.path)
+    with pytest.raises(BuildError, match=said):
+        command_cuda.run(root, cuda="12.8", output=tmp_path / "out")
+    (ran,) = [call["argv"] for call in engine.calls() if call["argv"][0] == "run"]
+    assert f"{tmp_path / 'out'}:/output" in ran
