@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any
 
 import pulumi
 import pulumi_aws as aws
@@ -51,7 +50,9 @@ class AmiPipeline(Component):
             ),
             version=version,
             components=[
-                {"component_arn": self._component(document, key).arn, **_parameters(document, values)}
+                aws.imagebuilder.ImageRecipeComponentArgs(
+                    component_arn=self._component(document, key).arn, parameters=_parameters(document, values)
+                )
                 for document in documents
             ],
             # Image Builder would take the agent away again, by which one gets onto a node without SSH.
@@ -148,9 +149,15 @@ class AmiPipeline(Component):
         )
 
 
-def _parameters(document: ami_components.Document, values: Mapping[str, str]) -> dict[str, Any]:
-    given = [{"name": name, "value": values[name]} for name in document.parameters if name in values]
-    return {"parameters": given} if given else {}
+def _parameters(
+    document: ami_components.Document, values: Mapping[str, str]
+) -> list[aws.imagebuilder.ImageRecipeComponentParameterArgs] | None:
+    """None rather than an empty list, which Image Builder refuses."""
+    return [
+        aws.imagebuilder.ImageRecipeComponentParameterArgs(name=name, value=values[name])
+        for name in document.parameters
+        if name in values
+    ] or None
 
 
 def _pull(fleet: Fleet) -> str | None:

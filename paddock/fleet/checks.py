@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from paddock import catalog
-from paddock.fleet import capacity
+from paddock.fleet import ami_build, capacity
 from paddock.fleet.cluster import ExistingCluster, KubeconfigCluster, NewCluster
 from paddock.fleet.errors import Problem, did_you_mean
 from paddock.fleet.network import ExistingNetwork, NewNetwork
@@ -357,60 +357,4 @@ def _images(fleet: Fleet) -> Iterator[Problem]:
                 "GPU instance types, such as g4dn.xlarge",
                 did_you_mean(name, with_gpu),
             )
-    if fleet.images.ami.enabled:
-        yield from _ami_build(fleet)
-
-
-PRE_PULL_DISK = 50
-"""GiB that an AMI with a runner image needs: 10 of the system, 10 of CUDA layers as they are pulled, 25 unpacked."""
-
-
-def _ami_build(fleet: Fleet) -> Iterator[Problem]:
-    images, build, key = fleet.images, fleet.images.ami, ("images", "ami")
-    if images.runner and build.pre_pull:
-        if "@" not in images.runner:
-            yield Problem(
-                ("images", "runner"),
-                f"{images.runner} names no digest, so images.ami could not say which image it took in",
-                "registry/name@sha256:...",
-                "inv build-runner --push --pin writes it; or write images.ami.prePull: false",
-            )
-        if build.disk < PRE_PULL_DISK:
-            yield Problem(
-                (*key, "disk"),
-                f"{build.disk} GiB do not hold the system and a runner image, pulled and unpacked",
-                f"{PRE_PULL_DISK} or more",
-                f"write disk: {PRE_PULL_DISK}, or prePull: false",
-            )
-    for name, pool in fleet.pools.items():
-        has = pool.root_disk.size // 1024
-        if isinstance(pool.ami, Custom) and has < build.disk:
-            yield Problem(
-                ("pools", name, "disk"),
-                f"a root volume of {has} GiB is smaller than the image's own, and EC2 would refuse to start the nodes",
-                f"{build.disk}Gi or more, as images.ami.disk says",
-                f"write disk: {{size: {build.disk}Gi}}",
-            )
-    yield from _ami_driver(fleet)
-
-
-def _ami_driver(fleet: Fleet) -> Iterator[Problem]:
-    wanted, key = fleet.images.ami.driver, ("images", "ami", "driver")
-    base = catalog.latest_ami(fleet.cluster.version)
-    if wanted is None:
-        return
-    if base and base.driver and base.driver != wanted and not base.driver.startswith(f"{wanted}."):
-        yield Problem(
-            key,
-            f"the image is made from EKS {base.release}, which has driver {base.driver}; another is not put on top",
-            f'"{base.driver}", or its branch',
-            "leave driver out, or take another Kubernetes version: its EKS image may have it",
-        )
-        return
-    branch = catalog.driver_branch(wanted)
-    pools = fleet.pools.values()
-    if branch and not any(branch.drives(pool.gpu.compute_capability) for pool in pools):
-        models = ", ".join(sorted({pool.gpu.name for pool in pools}))
-        yield Problem(
-            key, f"R{branch.branch} drives no GPU of the pools ({models})", "a branch that drives one of them"
-        )
+    yield from ami_build.problems(fleet)

@@ -19,10 +19,10 @@ Driver = Annotated[
 
 
 class Push(Model):
-    """A GitHub workflow that may push images, by OpenID Connect: no key is stored anywhere."""
+    """GitHub workflows that may push images and start the pipeline, by OpenID Connect: no key is stored anywhere."""
 
     repository: Repository
-    """OWNER/REPOSITORY whose workflows may push."""
+    """OWNER/REPOSITORY whose workflows may."""
     branch: Branch = "main"
     """The one branch that may."""
 
@@ -60,6 +60,6 @@ class Images(Model):
     cuda: Version | None = None
     """CUDA toolkit in that image."""
     push: Push | None = None
-    """The workflow that may push images; by default none may."""
+    """The repository whose workflows may push images and start the pipeline; by default none may."""
     ami: AmiBuild = AmiBuild()
     """The pipeline for GPU machine images."""

@@ -214,7 +214,7 @@ def test_every_resource_is_counted_and_every_type_classified(name: str) -> None:
 
 def test_what_is_unpriced_is_named() -> None:
     unpriced = {entry.type: entry for entry in of("prod").census if entry.kind == "unpriced"}
-    assert unpriced["aws:cloudwatch/logGroup:LogGroup"].names == ("cluster-logs", "network-flow")
+    assert unpriced["aws:cloudwatch/logGroup:LogGroup"].names == ("gpu-ami-builds", "cluster-logs", "network-flow")
     assert unpriced["aws:eks/nodeGroup:NodeGroup"].names == ("h100-capacity-block",)
     assert census.classify("aws:rds/instance:Instance")[0] == "unpriced"
 
