@@ -50,7 +50,8 @@ def parts(root: Path, architecture: Architecture, scratch: Path) -> dict[str, Pa
         "wheels": wheels.of_lock(lock, architecture),
         "wheels/base.txt": lock,
         f"wheels/{ours.name}": ours,
-        "cuda": artefacts.of_checkout(root) or nothing,
+        "cuda": nothing,
+        **{f"cuda/{name}": path for name, path in artefacts.of_checkout(root).items()},
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from infra.versions import ACTIONS_RUNNER, ACTIONS_RUNNER_SHA256
-from paddock.build import bases, command, recipe, runner
+from paddock.build import artefacts, bases, command, recipe, runner
 from paddock.build.bases import Base
 from paddock.build.docker import Layer
 from paddock.build.errors import BuildInputError
@@ -65,6 +66,21 @@ def test_a_secret_in_the_address_of_the_repository_is_no_label(tmp_path: Path) -
     told = recipe.labels(recipe.prepare(plan, {".": recipe.folder(tmp_path, "small")}, tmp_path / "to"), tmp_path)
     assert told["org.opencontainers.image.source"] == "https://example.com/acme/fleet.git"
     assert told["org.opencontainers.image.base.name"] == "debian:bookworm"
+
+
+def test_the_cuda_programs_of_the_checkout_go_in_if_they_are_what_was_built(tmp_path: Path) -> None:
+    assert artefacts.of_checkout(tmp_path) == {}
+    folder = tmp_path / "cuda-build"
+    folder.mkdir()
+    (folder / "cuda-smoke").write_bytes(b"program")
+    (folder / "left-over").touch()
+    files = {"cuda-smoke": {"sha256": hashlib.sha256(b"program").hexdigest(), "bytes": 7}}
+    told = {"schema": 1, "toolkit": "12.8", "architectures": ["75"], "glibc": "2.35", "files": files}
+    (folder / "manifest.json").write_text(json.dumps({**told, "built": "2026-11-21T00:00:00Z"}))
+    assert set(artefacts.of_checkout(tmp_path)) == {"cuda-smoke", "manifest.json"}
+    (folder / "cuda-smoke").write_bytes(b"another")
+    with pytest.raises(BuildInputError, match="cuda-smoke is not what was built"):
+        artefacts.of_checkout(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -261,6 +261,13 @@ def test_a_tag_that_the_registry_has_is_not_made_anew(site: Site, first: dict[st
         site.build(no_cache=True)
 
 
+def test_without_credentials_for_the_fleets_registry_nothing_is_built(site: Site, first: dict[str, Any]) -> None:
+    before, images = site.stack.read_bytes(), _ours(site.docker, site.registry)
+    with pytest.raises(BuildInputError, match="no credentials for AWS"):
+        site.build(registry=None)
+    assert (site.stack.read_bytes(), _ours(site.docker, site.registry)) == (before, images)
+
+
 def test_an_interrupted_build_leaves_stack_and_images_as_they_were(site: Site, first: dict[str, Any]) -> None:
     before, images = site.stack.read_bytes(), _ours(site.docker, site.registry)
     wish = {**site.flags(), "progress": "plain"}
