@@ -143,8 +143,12 @@ def test_a_second_build_compiles_nothing(root: Path, base: str, built: Programs,
 
 def test_the_same_sources_give_the_same_bytes(docker: Docker, root: Path, base: str) -> None:
     def compiled(out: str) -> dict[str, Any]:
-        volumes = {recipe.folder(root, "cuda-builder"): "/sources:ro"}
-        done = docker.run(base, ["/sources/compile.sh", out], volumes=volumes, environment={"ARCHITECTURES": "75"})
+        done = docker.run(
+            base,
+            ["/sources/compile.sh", out],
+            volumes={recipe.folder(root, "cuda-builder"): "/sources:ro"},
+            environment={"ARCHITECTURES": "75"},
+        )
         return dict(json.loads(done.stdout)["files"])
 
     assert compiled("/tmp/one") == compiled("/tmp/another")
