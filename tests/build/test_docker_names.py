@@ -13,6 +13,9 @@ DIGEST = "sha256:" + "ab" * 32
     {
         "debian": ("docker.io", "debian", "latest", ""),
         "nvidia/cuda:12.8.1-devel": ("docker.io", "nvidia/cuda", "12.8.1-devel", ""),
+        "docker.io/library/debian:12": ("docker.io", "debian", "12", ""),
+        "library/debian": ("docker.io", "debian", "latest", ""),
+        "index.docker.io/nvidia/cuda": ("docker.io", "nvidia/cuda", "latest", ""),
         "localhost/a": ("localhost", "localhost/a", "latest", ""),
         "localhost:5000/a:1": ("localhost:5000", "localhost:5000/a", "1", ""),
         f"1.dkr.ecr.us-west-2.amazonaws.com/a/b@{DIGEST}": (
@@ -31,7 +34,9 @@ def test_a_reference_is_read_as_docker_reads_it(text: str, read: tuple[str, str,
     assert (found.registry, found.name, found.tag, found.digest) == read
 
 
-@pytest.mark.parametrize("text", ["", "A", "a:", "a b", "a//b", "a@sha256:1", "/a", "a?x=1", "a:1:2", "reg.io/A:1"])
+@pytest.mark.parametrize(
+    "text", ["", "A", "a:", "a b", "a//b", "a@sha256:1", "/a", "a?x=1", "a:1:2", "reg.io/A:1", "Acme/a:1"]
+)
 def test_what_is_no_reference_is_refused(text: str) -> None:
     with pytest.raises(BuildInputError, match="is no image reference"):
         Reference.read(text)

@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
 import uuid
 import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from paddock.build.docker import api, credentials, find, problems, process, space
 from paddock.build.docker.building import build
 from paddock.build.docker.model import Built, Finished, Layer, Local
 from paddock.build.docker.names import Reference
 from paddock.build.docker.show import Progress
-from paddock.build.docker.transfer import transfer
 from paddock.build.errors import BuildError, BuildInputError
 
 RUN_S = 600.0
@@ -26,6 +26,7 @@ ROOM = 2_000_000_000
 _CLIENTS_OWN = re.compile(r"(?:PATH|HOME|DOCKER_.*)$")
 _NOT_STARTED = 125
 """What `docker run` ends with where there was no container."""
+_STDERR = 2
 
 
 class Docker:
@@ -92,17 +93,15 @@ class Docker:
                 "\n    expected: a tag that is not there yet, since tags are never moved"
                 f"\n    fix: use that image (docker pull {to.written}), or remove its tag from the registry first"
             )
-        path = f"/images/{to.name}/push?tag={to.tag}"
-        for event in transfer(self._command(), self.environ, to, path, "push", progress):
-            if digest := (event.get("aux") or {}).get("Digest"):
-                return str(digest)
-        raise BuildError(f"cannot push {to.written}: the engine named no digest of it")
+        self._transfer("push", to, progress)
+        digest, local = self.remote_digest(reference), self.image(reference)
+        if digest is None or local is None or f"{to.name}@{digest}" not in local.digests:
+            raise BuildError(f"{to.written} was pushed, and {to.registry} has another content under it: {digest}")
+        return digest
 
     def pull(self, reference: str, *, progress: Progress = "auto") -> None:
         """Into the engine's store."""
-        of = Reference.read(reference)
-        path = f"/images/create?fromImage={of.name}&tag={of.digest or of.tag}"
-        transfer(self._command(), self.environ, of, path, "pull", progress)
+        self._transfer("pull", Reference.read(reference), progress)
 
     def remote_digest(self, reference: str) -> str | None:
         """What the registry has under the reference; None where it has nothing. Raises BuildError if it cannot say."""
@@ -201,6 +200,13 @@ class Docker:
         done = self._call("image", "rm", "--force", reference)
         if done.code and "no such image" not in done.stderr.lower():
             raise problems.engine(done.stderr, f"cannot remove {reference}")
+
+    def _transfer(self, verb: Literal["push", "pull"], image: Reference, progress: Progress) -> None:
+        """With docker's own progress on stderr, so that what a task prints stays its own."""
+        shown = subprocess.DEVNULL if progress == "quiet" else _STDERR
+        done = process.call([*self._command(), verb, image.written], self.environ, stdout=shown, timeout_s=None)
+        if done.code:
+            raise problems.registry(done.stderr, f"cannot {verb} {image.written}", image.registry)
 
     def _builder(self) -> list[str]:
         if not self.client.buildx:

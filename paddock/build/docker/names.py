@@ -20,7 +20,7 @@ class Reference:
     registry: str
     """Host and port; `docker.io` where the reference names none."""
     name: str
-    """With its registry, as it was written; without tag and digest."""
+    """With its registry, as the engine lists it: without the hub's own name, tag and digest."""
     tag: str
     """Empty where a digest is given."""
     digest: str
@@ -37,7 +37,7 @@ class Reference:
         last, colon, tag = last.partition(":")
         name = f"{path}{slash}{last}"
         first, _, inner = name.partition("/")
-        host = bool(inner) and (first == "localhost" or not _PART.fullmatch(first) or "." in first)
+        host = bool(inner) and (first == "localhost" or "." in first or ":" in first)
         if (
             not all(_PART.fullmatch(part) for part in (inner if host else name).split("/"))
             or (host and not _HOST.fullmatch(first))
@@ -48,4 +48,8 @@ class Reference:
                 f"{text!r} is no image reference\n    expected: REGISTRY/NAME:TAG, all but the tag in lower case"
                 "\n    fix: for example localhost:5000/runner-gpu:12.8"
             )
+        if host and first in (HUB, f"index.{HUB}"):
+            host, name = False, inner
+        if not host:
+            name = name.removeprefix("library/")
         return cls(first if host else HUB, name, "" if digest else tag or "latest", digest)

@@ -24,15 +24,17 @@ def call(
     environ: Mapping[str, str],
     *,
     stdin: str | None = None,
-    timeout_s: float = 120,
+    stdout: int = subprocess.PIPE,
+    timeout_s: float | None = 120,
     stop: Callable[[], object] | None = None,
 ) -> Finished:
     """Runs to the end. Raises TimedOut, and BuildInputError where the program cannot be run.
 
-    `stop` ends what the client waits for, where it is not to go on.
+    `stdout` is a file for the output, which is not kept then. `stop` ends what the client waits for, where it is not
+    to go on.
     """
     given = subprocess.DEVNULL if stdin is None else subprocess.PIPE
-    with started(command, environ, stdin=given, stop=stop) as process:
+    with started(command, environ, stdin=given, stdout=stdout, stop=stop) as process:
         try:
             out, err = process.communicate(None if stdin is None else stdin.encode(), timeout_s)
         except subprocess.TimeoutExpired:
@@ -40,7 +42,7 @@ def call(
                 f"{_name(command)} did not answer within {timeout_s:g} s and was ended"
                 "\n    fix: see whether the engine answers: docker info"
             ) from None
-    return Finished(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
+    return Finished(process.returncode, (out or b"").decode(errors="replace"), err.decode(errors="replace"))
 
 
 def follow(command: Sequence[str], environ: Mapping[str, str], told: Callable[[str], None]) -> int:
@@ -58,6 +60,7 @@ def started(
     environ: Mapping[str, str],
     *,
     stdin: int = subprocess.PIPE,
+    stdout: int = subprocess.PIPE,
     stderr: int = subprocess.PIPE,
     stop: Callable[[], object] | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
@@ -67,7 +70,7 @@ def started(
     """
     try:
         process = subprocess.Popen(
-            list(command), env=dict(environ), stdin=stdin, stdout=subprocess.PIPE, stderr=stderr, bufsize=-1
+            list(command), env=dict(environ), stdin=stdin, stdout=stdout, stderr=stderr, bufsize=-1
         )
     except OSError as error:
         raise BuildInputError(
