@@ -1,10 +1,11 @@
-"""Lets one branch of one repository push images, by GitHub's OpenID Connect: no key is stored anywhere."""
+"""Lets one branch of one repository push images and build machine images, by OpenID Connect: no key is stored."""
 
 from __future__ import annotations
 
 import pulumi
 import pulumi_aws as aws
 
+from infra.ami_pipeline import AmiPipeline
 from infra.component import Component, allow, policy
 from infra.registry import Registry
 from paddock.fleet import Fleet
@@ -21,15 +22,47 @@ _PUSH = (
     "ecr:PutImage",
     "ecr:UploadLayerPart",
 )
+_LOOK = (
+    "autoscaling:DescribeLaunchConfigurations",
+    "ec2:DescribeImageAttribute",
+    "ec2:DescribeImages",
+    "ec2:DescribeInstances",
+    "ec2:DescribeLaunchTemplateVersions",
+    "ec2:DescribeLaunchTemplates",
+    "ec2:DescribeSnapshots",
+    "imagebuilder:ListImagePipelines",
+)
+"""What finds machine images, and what uses them. None of these can be narrowed to a resource."""
+_START = (
+    "imagebuilder:GetImagePipeline",
+    "imagebuilder:ListImagePipelineImages",
+    "imagebuilder:StartImagePipelineExecution",
+)
+_FOLLOW = (
+    "imagebuilder:GetImage",
+    "imagebuilder:GetWorkflowStepExecution",
+    "imagebuilder:ListWorkflowExecutions",
+    "imagebuilder:ListWorkflowStepExecutions",
+)
+_AMI_HOURS = 6
+"""A build with its tests takes hours, and a GitHub job lasts six at most."""
 
 
 class ImagePush(Component):
-    """The identity provider and the role."""
+    """The identity provider, a role that pushes images, and one that starts the pipeline for machine images."""
 
     role_arn: pulumi.Output[str]
+    ami_role_arn: pulumi.Output[str] | None
+    """None where there is no pipeline."""
 
     def __init__(
-        self, name: str, fleet: Fleet, push: Push, registry: Registry, opts: pulumi.ResourceOptions | None = None
+        self,
+        name: str,
+        fleet: Fleet,
+        push: Push,
+        registry: Registry,
+        pipeline: AmiPipeline | None,
+        opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__(name, opts)
         provider = aws.iam.OpenIdConnectProvider(
@@ -50,13 +83,28 @@ class ImagePush(Component):
                 }
             )
         )
-        role = aws.iam.Role(name, assume_role_policy=trust, max_session_duration=3600, opts=self.child())
         arns = pulumi.Output.all(*[repository.arn for repository in registry.repositories.values()])
-        aws.iam.RolePolicy(
-            f"{name}-policy",
-            role=role.name,
-            policy=arns.apply(lambda found: policy(allow(["ecr:GetAuthorizationToken"]), allow(_PUSH, list(found)))),
-            opts=self.child(),
-        )
-        self.role_arn = role.arn
-        self.register_outputs({"roleArn": role.arn})
+        pushes = arns.apply(lambda found: policy(allow(["ecr:GetAuthorizationToken"]), allow(_PUSH, list(found))))
+        self.role_arn = self._role(name, trust, pushes, hours=1)
+        self.ami_role_arn = None
+        if pipeline:
+            builds = pulumi.Output.all(pipeline.pipeline.arn, self.account()).apply(
+                lambda found: _builds(fleet.region, pipeline.name, *found)
+            )
+            self.ami_role_arn = self._role(f"{name}-ami", trust, builds, hours=_AMI_HOURS)
+        self.register_outputs({"roleArn": self.role_arn, "amiRoleArn": self.ami_role_arn})
+
+    def _role(
+        self, name: str, trust: pulumi.Input[str], rights: pulumi.Input[str], *, hours: int
+    ) -> pulumi.Output[str]:
+        role = aws.iam.Role(name, assume_role_policy=trust, max_session_duration=3600 * hours, opts=self.child())
+        aws.iam.RolePolicy(f"{name}-policy", role=role.name, policy=rights, opts=self.child())
+        return role.arn
+
+
+def _builds(region: str, name: str, pipeline: str, account: str) -> str:
+    """To start the pipeline, to follow what it builds with the logs of that, and to look at what there is."""
+    builder, recipes = f"arn:aws:imagebuilder:{region}:{account}", f"{name}-recipe-*"
+    followed = [f"{builder}:image/{recipes}", f"{builder}:workflow-execution/*", f"{builder}:workflow-step-execution/*"]
+    logs = f"arn:aws:logs:{region}:{account}:log-group:/aws/imagebuilder/{recipes}"
+    return policy(allow(_LOOK), allow(_START, pipeline), allow(_FOLLOW, followed), allow(["logs:GetLogEvents"], logs))

@@ -5,12 +5,18 @@ from __future__ import annotations
 import pulumi
 
 from infra.cluster import Cluster
+from infra.github_oidc import ImagePush
 from infra.registry import Registry
 from paddock.fleet import Fleet
 
 
-def images(registry: Registry) -> None:
+def images(registry: Registry, github: ImagePush | None) -> None:
+    """Where images are, and the roles of the workflows that make them."""
     pulumi.export("registry", registry.url)
+    if github:
+        pulumi.export("imagePushRole", github.role_arn)
+        if github.ami_role_arn:
+            pulumi.export("amiBuildRole", github.ami_role_arn)
 
 
 def cluster(made: Cluster) -> None:

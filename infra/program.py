@@ -34,11 +34,10 @@ def build(fleet: Fleet) -> None:
 
     if fleet.holds("images"):
         registry = Registry("registry", fleet, opts=in_aws)
-        if fleet.images.push:
-            ImagePush("image-push", fleet, fleet.images.push, registry, opts=in_aws)
-        if fleet.images.ami.enabled:
-            AmiPipeline("gpu-ami", fleet, network, opts=in_aws)
-        outputs.images(registry)
+        pipeline = AmiPipeline("gpu-ami", fleet, network, opts=in_aws) if fleet.images.ami.enabled else None
+        push = fleet.images.push
+        github = ImagePush("image-push", fleet, push, registry, pipeline, opts=in_aws) if push else None
+        outputs.images(registry, github)
 
     cluster = Cluster("cluster", fleet, network, opts=in_aws) if fleet.holds("cluster") else None
     if cluster:

@@ -1,0 +1,148 @@
+"""The project's own workflows: what they may do, that their commands exist, and what GitHub would refuse."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+EACH = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+MAY_WRITE = {"plan": {"comment"}, "propose-pin": {"propose"}, "build-images": {"propose"}, "build-ami": {"propose"}}
+"""Jobs with a token that may change the repository."""
+
+
+def read(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.BaseLoader)
+    return found
+
+
+def jobs(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    yield from read(path)["jobs"].items()
+
+
+def scripts(job: dict[str, Any]) -> Iterator[str]:
+    yield from (step["run"] for step in job.get("steps", []) if "run" in step)
+
+
+def test_actionlint_finds_nothing() -> None:
+    actionlint = shutil.which("actionlint")
+    if actionlint is None:
+        pytest.skip("actionlint is not on PATH")
+    done = subprocess.run([actionlint, "-no-color"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@EACH
+def test_every_job_ends_and_an_older_run_is_no_rival(path: Path) -> None:
+    called = list(read(path)["on"]) == ["workflow_call"]
+    assert called or read(path)["concurrency"]["group"]
+    for name, job in jobs(path):
+        assert "uses" in job or 1 <= int(job["timeout-minutes"]) <= 360, name
+
+
+@EACH
+def test_rights_are_given_to_the_job_that_needs_them(path: Path) -> None:
+    assert read(path)["permissions"] in ({"contents": "read"}, {})
+    for name, job in jobs(path):
+        given = {scope for scope, right in job.get("permissions", {}).items() if right == "write"}
+        writes = name in MAY_WRITE.get(path.stem, set())
+        assert given <= ({"contents", "pull-requests"} if writes else {"id-token"}), name
+        if writes:
+            assert not [step for step in job.get("steps", []) if "uses" in step], "it runs nobody's code"
+            assert not [script for script in scripts(job) if "./" in script]
+
+
+@EACH
+def test_actions_are_pinned_and_leave_no_credential(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    used = re.findall(r"^ *(?:- )?uses: (.*)$", text, re.MULTILINE)
+    assert all(re.fullmatch(r"\./\S+|[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", each) for each in used)
+    for _, job in jobs(path):
+        for step in job.get("steps", []):
+            if step.get("uses", "").startswith("actions/checkout@"):
+                assert step["with"]["persist-credentials"] == "false"
+
+
+def test_an_action_has_one_version_in_all_workflows() -> None:
+    used = {each for path in FILES for each in re.findall(r"uses: ([\w-]+/[\w-]+@.*)", path.read_text())}
+    assert len({each.partition("@")[0] for each in used}) == len(used)
+
+
+@EACH
+def test_nothing_from_outside_enters_a_script(path: Path) -> None:
+    assert "secrets." not in path.read_text(encoding="utf-8")
+    for name, job in jobs(path):
+        assert not [script for script in scripts(job) if "${{" in script], name
+
+
+@EACH
+def test_a_role_is_taken_only_by_a_job_that_runs_on_one_branch(path: Path) -> None:
+    """What the trust of the role says as well; a pull request must not even ask."""
+    takes = [step for _, job in jobs(path) for step in job.get("steps", []) if "configure-aws-credentials" in str(step)]
+    if takes:
+        on = read(path)["on"]
+        assert set(on) <= {"schedule", "push", "workflow_dispatch"}
+        assert on.get("push", {"branches": ["main"]})["branches"] == ["main"]
+
+
+def commands() -> list[tuple[str, str]]:
+    """(workflow, words after ./inv) of every task that a workflow runs; what a shell would put in is one word."""
+    found = []
+    for path in FILES:
+        for _, job in jobs(path):
+            for script in scripts(job):
+                whole = script.replace("\\\n", " ")
+                found += [(path.stem, each) for each in re.findall(r"(?:\./inv|\bpaddock) ([a-z][^\n;|&>]*)", whole)]
+    return found
+
+
+@pytest.mark.parametrize(("workflow", "command"), commands())
+def test_a_command_names_a_task_and_flags_that_exist(workflow: str, command: str) -> None:
+    from paddock.tasks import namespace
+
+    known = {each.name: each for each in namespace.to_contexts()}
+    plain = re.sub(r"\$\{(\w+):\+([^}]*)\}", r"\2", command)
+    task, *words = plain.split()
+    assert task in known, f"{workflow}: there is no task {task}"
+    for word in words:
+        if word.startswith("--"):
+            assert word.partition("=")[0] in known[task].flags, f"{workflow}: {task} has no {word}"
+
+
+def test_the_commands_are_found() -> None:
+    tasks = {command.split()[0] for _, command in commands()}
+    assert {"plan", "build-image", "build-runner", "images.check", "build-ami", "ami.promote", "gpu.health"} <= tasks
+
+
+def test_images_are_built_anew_when_what_they_are_made_of_changes() -> None:
+    on = read(ROOT / ".github/workflows/build-images.yml")["on"]
+    assert {"schedule", "push", "workflow_dispatch"} == set(on)
+    for pattern in on["push"]["paths"]:
+        assert (ROOT / pattern.removesuffix("/**")).exists(), pattern
+
+
+def test_the_canary_says_what_it_found_also_when_it_failed() -> None:
+    (job,) = (job for _, job in jobs(ROOT / ".github/workflows/gpu-canary.yml"))
+    assert job["runs-on"] == ["self-hosted", "gpu"]
+    first, driver, *checks, summary, keep = job["steps"]
+    assert "SAID" in first["run"]
+    assert "nvidia-smi" in driver["run"]
+    assert all(step["if"] == "${{ !cancelled() }}" for step in checks)
+    assert summary["if"] == keep["if"] == "${{ always() }}"
+    # `| tee` hides a failure from a shell without pipefail, which GitHub sets only where bash is named.
+    assert read(ROOT / ".github/workflows/gpu-canary.yml")["defaults"]["run"]["shell"] == "bash"
+
+
+def test_the_longest_build_of_a_machine_image_has_its_credentials_to_the_end() -> None:
+    (job,) = (job for name, job in jobs(ROOT / ".github/workflows/build-ami.yml") if name == "build")
+    (taken,) = (step["with"] for step in job["steps"] if "configure-aws-credentials" in step.get("uses", ""))
+    (followed,) = (int(n) for script in scripts(job) for n in re.findall(r"--timeout-minutes (\d+)", script))
+    assert followed < int(job["timeout-minutes"]) <= int(taken["role-duration-seconds"]) / 60 == 360

@@ -1,0 +1,79 @@
+"""What the workflows' roles may do, and that it is what their commands ask of AWS."""
+
+from __future__ import annotations
+
+import ast
+import fnmatch
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import paddock.build.ami
+from paddock.plan.run import plan_graph
+from tests.support.fleets import SAMPLES, fleet_data, graph, stack
+
+PEOPLE = {"imagebuilder:CancelImageCreation", "ec2:CreateTags", "ec2:DeregisterImage", "ec2:DeleteSnapshot"}
+"""What cancelling and pruning ask for, which no workflow does."""
+
+
+def policy(name: str) -> list[dict[str, Any]]:
+    (found,) = (each for each in graph("images").of_type("aws:iam/rolePolicy:RolePolicy") if each.name == name)
+    return list(json.loads(found.inputs["policy"])["Statement"])
+
+
+def asked() -> Iterator[str]:
+    """IAM actions of the operations that the commands for machine images name."""
+    for path in Path(paddock.build.ami.__path__[0]).glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and len(node.args) > 1:
+                service, operation = node.args[:2]
+                if node.func.attr in ("ask", "pages", "change") and isinstance(operation, ast.Constant):
+                    name = str(service.value) if isinstance(service, ast.Constant) else "imagebuilder"
+                    yield f"{name}:{''.join(word.capitalize() for word in str(operation.value).split('_'))}"
+
+
+def test_the_role_for_machine_images_may_do_what_the_commands_ask_for() -> None:
+    needed = set(asked())
+    assert {"imagebuilder:StartImagePipelineExecution", "ec2:DescribeImages", "logs:GetLogEvents"} <= needed
+    given = {action for statement in policy("image-push-ami-policy") for action in statement["Action"]}
+    assert not [action for action in given if "*" in action]
+    # ListImagePipelineImages of a pipeline that was made anew needs the pipeline itself.
+    assert given - {"imagebuilder:GetImagePipeline"} == needed - PEOPLE
+
+
+def test_it_starts_one_pipeline_and_changes_nothing_else() -> None:
+    changes = [
+        (action, statement["Resource"])
+        for statement in policy("image-push-ami-policy")
+        for action in statement["Action"]
+        if not action.partition(":")[2].startswith(("Describe", "Get", "List"))
+    ]
+    ((action, resource),) = changes
+    assert action == "imagebuilder:StartImagePipelineExecution"
+    assert "image-pipeline/" in resource
+    assert "*" not in resource
+
+
+def test_it_reads_the_builds_of_its_own_recipe() -> None:
+    (recipe,) = graph("images").of_type("aws:imagebuilder/imageRecipe:ImageRecipe")
+    build = f"arn:aws:imagebuilder:us-west-2:000000000000:image/{recipe.name}-0a1b2c3/1.2.3/1"
+    other = "arn:aws:imagebuilder:us-west-2:000000000000:image/another/1.2.3/1"
+    (may,) = (each["Resource"] for each in policy("image-push-ami-policy") if "imagebuilder:GetImage" in each["Action"])
+    assert any(fnmatch.fnmatchcase(build, pattern) for pattern in may)
+    assert not any(fnmatch.fnmatchcase(other, pattern) for pattern in may)
+
+
+def test_roles_last_as_long_as_their_work() -> None:
+    roles = {each.name: each.inputs.get("maxSessionDuration") for each in graph("images").of_type("aws:iam/role:Role")}
+    assert (roles["image-push"], roles["image-push-ami"]) == (3600, 6 * 3600)
+
+
+def test_without_a_pipeline_there_is_one_role() -> None:
+    images = {"repositories": ["runner-gpu"], "push": SAMPLES["images"]["images"]["push"]}
+    made = plan_graph(stack(fleet_data(images=images)))
+    assert {each.name for each in made.of_type("aws:iam/role:Role") if each.name.startswith("image-push")} == {
+        "image-push"
+    }
+    assert "imagePushRole" in made.outputs
+    assert "amiBuildRole" not in made.outputs
