@@ -1,19 +1,10 @@
 #!/usr/bin/env bash
-# paddock.sh WHEELS VENV: Paddock in an environment of its own, from wheels alone.
+# paddock.sh WHEEL VENV: Paddock into its environment, which then needs no pip any more.
 set -euo pipefail
-wheels=$1 venv=$2
+wheel=$1 venv=$2
 
-for python in python3 python3.13 python3.12 python3.11; do
-  if command -v "$python" > /dev/null && "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
-    break
-  fi
-done
-"$python" -m venv "$venv"
 pip=("$venv/bin/python" -m pip --disable-pip-version-check --no-cache-dir)
-"${pip[@]}" install --quiet --no-index --no-deps --no-compile --find-links "$wheels" --require-hashes -r "$wheels/base.txt"
-"${pip[@]}" install --quiet --no-index --no-deps --no-compile "$wheels"/paddock-*.whl
+"${pip[@]}" install --quiet --no-index --no-deps --no-compile "$wheel"
 "${pip[@]}" uninstall --quiet --yes pip setuptools 2> /dev/null
-
-# A job's user cannot write here; unchecked, because files of an image do not change and have no dates worth comparing.
 "$venv/bin/python" -m compileall -q -j 0 --invalidation-mode unchecked-hash "$venv/lib"
 ln -s "$venv/bin/paddock" /usr/local/bin/paddock

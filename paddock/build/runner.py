@@ -49,7 +49,7 @@ def parts(root: Path, architecture: Architecture, scratch: Path) -> dict[str, Pa
         "hooks": root / "runners" / "hooks",
         "wheels": wheels.of_lock(lock, architecture),
         "wheels/base.txt": lock,
-        f"wheels/{ours.name}": ours,
+        f"project/{ours.name}": ours,
         "cuda": nothing,
         **{f"cuda/{name}": path for name, path in artefacts.of_checkout(root).items()},
     }
