@@ -17,7 +17,8 @@ from tests.support.docker import StandIn, stand_in
 
 CLIENT = """
     answers = {
-        "version": json.dumps({"Client": {"Version": VERSION}}),
+        "--version": f"Docker version {VERSION}, build 1",
+        "version": "{}",
         "context": "desktop-linux",
         "network": "bridge" if BRIDGE else "none",
         "info": json.dumps({"DockerRootDir": "/", "Name": "another machine"}),

@@ -42,6 +42,7 @@ def test_a_login_is_found_in_the_file_by_host_however_its_key_is_written(tmp_pat
 
     assert sent(environ) == {"username": "ada", "password": "lovelace"}
     assert sent(environ, "elsewhere") == {}
+    assert sent(user(tmp_path / "none", {"auths": {REGISTRY: {"auth": None}}, "credHelpers": None})) == {}
 
 
 def test_the_hub_has_a_key_of_its_own(tmp_path: Path) -> None:
@@ -77,7 +78,7 @@ def test_a_stand_in_helper_that_knows_nothing_gives_no_login_and_one_that_breaks
         sent(user(tmp_path / "c", {"credsStore": "gone"}))
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"auths": {"reg.example:5000": {"auth": "%"}}}'])
+@pytest.mark.parametrize("text", ["{", "[1]", '{"auths": 1}', '{"auths": {"reg.example:5000": {"auth": "%"}}}'])
 def test_settings_that_cannot_be_read_are_one_message(tmp_path: Path, text: str) -> None:
     environ = user(tmp_path, {})
     (tmp_path / "home/.docker/config.json").write_text(text)
@@ -88,8 +89,8 @@ def test_settings_that_cannot_be_read_are_one_message(tmp_path: Path, text: str)
 
 LOGS_IN = """
     import base64
-    if argv[:1] == ["version"]:
-        print(json.dumps({"Client": {"Version": "20.10.24"}}))
+    if argv[0].endswith("version"):
+        print("Docker version 20.10.24, build 1")
     elif argv[:1] == ["login"]:
         registry, password = argv[-1], sys.stdin.read()
         if password == "wrong":

@@ -20,18 +20,22 @@ FORBIDDEN = (
     "permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock: "
     'Get "http://%2Fvar%2Frun%2Fdocker.sock/v1.24/version": dial unix /var/run/docker.sock: connect: permission denied'
 )
+GONE = 'Failed to initialize: unable to resolve docker endpoint: context "gone": context not found: open …/meta.json'
 TOO_OLD = "Error response from daemon: client version 1.41 is too old. Minimum supported API version is 1.44"
 
 
-def client(folder: Path, version: str, buildx: bool = False, said: str = "") -> Path:
+def client(folder: Path, version: str, buildx: bool = False, said: str = "", engine: str = "Engine") -> Path:
     """A docker of this version, whose engine answers unless `said` is why it does not."""
     stand_in(
         folder,
         f"""
-        if argv[:1] == ["version"]:
-            print(json.dumps({{"Client": {{"Version": {version!r}}}, "Server": None}}))
+        if argv == ["--version"]:
+            print({version!r} if " " in {version!r} else "Docker version {version}, build 1")
+        elif argv[0] == "version":
+            print(json.dumps({{"Components": [{{"Name": {engine!r}}}]}}))
             sys.exit(sys.stderr.write({said!r}) and 1)
-        sys.exit(argv[:1] == ["buildx"] and {not buildx})
+        else:
+            sys.exit({not buildx})
         """,
     )
     return folder
@@ -60,7 +64,9 @@ def test_no_docker_on_path_says_how_to_install_one(tmp_path: Path) -> None:
     ("version", "said", "words"),
     [
         ("28.2.2", DOWN, ["28.2.2) has no buildx", "docker-buildx"]),
-        ("not a version", "", ["(not a version) has no buildx"]),
+        ("podman version 4.9.3", "", ["bin/docker is not Docker's: podman version 4.9.3"]),
+        ("The command 'docker' could not be found in this WSL 2 distro.", "", ["not be found in this WSL 2 distro"]),
+        ("20.10.24", GONE, ["an engine that it does not know", "DOCKER_CONTEXT"]),
         ("20.10.24", DOWN, ["daemon does not answer", "start docker", "unix:///var/run/docker.sock"]),
         ("20.10.24", DOWN_NOW, ["daemon does not answer"]),
         ("20.10.24", FORBIDDEN, ["socket may not be opened", "usermod -aG docker"]),
@@ -75,3 +81,8 @@ def test_what_a_stand_in_client_cannot_do_is_one_message(
 
     assert all(word in str(error.value) for word in words), error.value
     assert "fix: " in str(error.value)
+
+
+def test_a_stand_in_client_of_podmans_engine_is_told(tmp_path: Path) -> None:
+    with pytest.raises(BuildInputError, match="its engine is Podman"):
+        found(client(tmp_path / "bin", "28.2.2", buildx=True, engine="Podman Engine"))

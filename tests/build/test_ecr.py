@@ -24,8 +24,8 @@ def program(tmp_path: Path) -> StandIn:
     return stand_in(
         tmp_path / "bin",
         f"""
-        if argv[:1] == ["version"]:
-            print(json.dumps({{"Client": {{"Version": "20.10.24"}}}}))
+        if argv[0].endswith("version"):
+            print("Docker version 20.10.24, build 1")
         elif argv[:1] == ["login"]:
             open({str(tmp_path / "given")!r}, "w").write(sys.stdin.read())
         else:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
-from paddock.build.docker import problems, process
+from paddock.build.docker import folders, problems, process
 from paddock.build.docker.model import Built
 from paddock.build.docker.show import Progress, Show
 from paddock.build.docker.steps import Step, Steps
@@ -107,9 +107,8 @@ def _short(text: str, width: int = _WIDE) -> str:
 
 
 def _log(environ: Mapping[str, str], context: Path) -> IO[str]:
-    """A new file in the user's cache, of which the last few stay."""
-    cache = Path(environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or Path.home()) / ".cache")
-    folder = cache / "paddock" / "build"
+    """A new file, of which the last few stay."""
+    folder = folders.logs(environ)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for old in sorted(folder.glob("*.log"))[: -LOGS_KEPT + 1]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from paddock.build.docker import process
+from paddock.build.docker import folders, process
 from paddock.build.docker.names import HUB
 from paddock.build.errors import BuildError, BuildInputError
 
@@ -19,20 +19,15 @@ _HUB_KEY = "https://index.docker.io/v1/"
 _TOKEN_USER = "<token>"  # noqa: S105 - the name that helpers give to identity tokens
 
 
-def folder(environ: Mapping[str, str]) -> Path:
-    """Of docker's own settings."""
-    return Path(environ.get("DOCKER_CONFIG") or Path(environ.get("HOME") or Path.home()) / ".docker")
-
-
 def private(environ: Mapping[str, str], registry: str) -> Path:
     """A folder like the user's, in which a login to `registry` stays a file; the caller removes it.
 
     Helpers, contexts, plugins and builders are those of the user, by link.
     """
-    own = folder(environ)
+    own = folders.settings(environ)
     settings = _settings(own)
     # An empty name is docker's word for "no helper", so the login reaches neither a keychain nor a cloud's helper.
-    settings["credHelpers"] = {**settings.get("credHelpers", {}), _key(registry): ""}
+    settings["credHelpers"] = {**settings["credHelpers"], _key(registry): ""}
     made = Path(tempfile.mkdtemp(prefix="paddock-docker-"))
     for each in own.iterdir() if own.is_dir() else ():
         if each.name != "config.json":
@@ -50,12 +45,17 @@ def header(environ: Mapping[str, str], registry: str) -> dict[str, str]:
 
 
 def _of(environ: Mapping[str, str], registry: str) -> dict[str, str]:
-    settings = _settings(folder(environ))
-    helper = settings.get("credHelpers", {}).get(_key(registry), settings.get("credsStore"))
-    kept = {**settings.get("auths", {}), **_given(environ)}
+    settings = _settings(folders.settings(environ))
+    helper = settings["credHelpers"].get(_key(registry), settings.get("credsStore"))
+    if given := _kept(_given(environ), registry):
+        return given
     if helper and (found := _asked(str(helper), registry, environ)):
         return found
-    for name, entry in kept.items():
+    return _kept(settings["auths"], registry)
+
+
+def _kept(logins: Mapping[str, Any], registry: str) -> dict[str, str]:
+    for name, entry in logins.items():
         if _host(name) == _host(_key(registry)) and isinstance(entry, dict):
             return _entry(entry, name)
     return {}
@@ -65,7 +65,7 @@ def _entry(entry: Mapping[str, Any], name: str) -> dict[str, str]:
     if token := entry.get("identitytoken"):
         return {"identitytoken": str(token)}
     try:
-        user, _, password = base64.b64decode(str(entry.get("auth", "")), validate=True).decode().partition(":")
+        user, _, password = base64.b64decode(str(entry.get("auth") or ""), validate=True).decode().partition(":")
     except ValueError:
         raise BuildInputError(f"docker's login of {name} cannot be read\n    fix: docker login {name}") from None
     return {"username": user, "password": password.rstrip("\0")} if user else {}
@@ -76,7 +76,8 @@ def _asked(helper: str, registry: str, environ: Mapping[str, str]) -> dict[str, 
     if program is None:
         raise BuildInputError(
             f"docker keeps the login of {registry} with docker-credential-{helper}, which is not on PATH"
-            f"\n    fix: install it, or take credsStore and credHelpers out of {folder(environ) / 'config.json'}"
+            "\n    fix: install it, or take credsStore and credHelpers out of "
+            f"{folders.settings(environ) / 'config.json'}"
         )
     done = process.call([program, "get"], environ, stdin=_key(registry))
     if done.code:
@@ -96,18 +97,17 @@ def _asked(helper: str, registry: str, environ: Mapping[str, str]) -> dict[str, 
 
 
 def _settings(own: Path) -> dict[str, Any]:
+    """With the maps of logins and of helpers, which may be empty."""
     path = own / "config.json"
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(found, dict):
-            raise ValueError("not a map")
+        found: dict[str, Any] = dict(json.loads(path.read_text(encoding="utf-8")))
+        return {**found, **{name: dict(found.get(name) or {}) for name in ("auths", "credHelpers")}}
     except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
+        return {"auths": {}, "credHelpers": {}}
+    except (OSError, ValueError, TypeError) as error:
         raise BuildInputError(
             f"cannot read {path}: {error}\n    expected: docker's settings, JSON\n    fix: mend or remove the file"
         ) from None
-    return found
 
 
 def _given(environ: Mapping[str, str]) -> dict[str, Any]:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from paddock.build.docker import problems, process
 from paddock.build.errors import BuildInputError
 
 _ANSWERS_S = 30.0
+_VERSION = re.compile(r"Docker version (?P<all>(?P<major>\d+)[^\s,]*)")
 _LAST_WITHOUT_PLUGIN = 22
 """The major version of the last client that has BuildKit built in."""
 
@@ -30,18 +30,27 @@ def find(environ: Mapping[str, str]) -> Client:
     """The first on PATH that can BuildKit and whose engine answers. Raises BuildInputError."""
     seen: list[str] = []
     for path in _on_path(environ):
-        answer = process.call([path, "version", "--format", "{{json .}}"], environ, timeout_s=_ANSWERS_S)
-        version = str(_json(answer.stdout).get("Client", {}).get("Version", ""))
+        said = process.call([path, "--version"], environ, timeout_s=_ANSWERS_S)
+        version = _VERSION.match(said.stdout)
+        if version is None:
+            seen.append(f"{path} is not Docker's: {problems.words(said.stdout or said.stderr) or 'it says nothing'}")
+            continue
         buildx = process.call([path, "buildx", "version"], environ, timeout_s=_ANSWERS_S).code == 0
-        if not buildx and not _builds_itself(version):
-            seen.append(f"{path} ({version or 'of no known version'})")
-        elif answer.code:
+        if not buildx and int(version["major"]) > _LAST_WITHOUT_PLUGIN:
+            seen.append(f"{path} ({version['all']}) has no buildx")
+            continue
+        answer = process.call([path, "version", "--format", "{{json .Server}}"], environ, timeout_s=_ANSWERS_S)
+        if answer.code:
             raise problems.engine(answer.stderr, "cannot use docker")
-        else:
-            return Client(path, version, buildx)
+        if "podman" in answer.stdout.lower():
+            raise BuildInputError(
+                "cannot use docker: its engine is Podman, which has no BuildKit\n    expected: Docker Engine"
+                "\n    fix: docker context use default, or unset DOCKER_HOST, where Docker Engine runs as well"
+            )
+        return Client(path, version["all"], buildx)
     if seen:
         raise BuildInputError(
-            f"docker cannot build with BuildKit here: {', '.join(seen)} has no buildx"
+            f"docker cannot build with BuildKit here: {'; '.join(seen)}"
             "\n    expected: Docker 23 or newer with its plugin buildx"
             f"\n    fix: {_install('docker-buildx')}; or https://docs.docker.com/go/buildx/"
         )
@@ -65,16 +74,3 @@ def _on_path(environ: Mapping[str, str]) -> Iterator[str]:
         if path.is_file() and os.access(path, os.X_OK) and path.resolve() not in met:
             met.add(path.resolve())
             yield str(path)
-
-
-def _builds_itself(version: str) -> bool:
-    major = version.partition(".")[0]
-    return major.isdecimal() and int(major) <= _LAST_WITHOUT_PLUGIN
-
-
-def _json(text: str) -> dict[str, Any]:
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}

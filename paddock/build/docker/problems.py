@@ -42,6 +42,13 @@ _FOREIGN = _Rule(
 
 _ENGINE = (
     _Rule(
+        r"unable to resolve docker endpoint|[Cc]urrent context \S+ is not found",
+        "docker is set to an engine that it does not know",
+        "a context of docker context ls, or an address such as unix:///var/run/docker.sock",
+        "docker context use default, and unset DOCKER_CONTEXT and DOCKER_HOST where they are set",
+        BuildInputError,
+    ),
+    _Rule(
         r"permission denied while trying to connect to the [Dd]ocker|dial unix \S+ connect: permission denied",
         "the docker daemon's socket may not be opened by this user",
         "a user in the group docker",
@@ -192,22 +199,22 @@ def hint(output: str) -> str:
 def _first(rules: tuple[_Rule, ...], said: str, doing: str, registry: str) -> BuildError | None:
     for rule in rules:
         if found := re.search(rule.said, said):
-            words = {**{name: value or "of that name" for name, value in found.groupdict().items()}}
-            words.setdefault("image", "of that name")
-            words["registry"] = registry or "the registry"
+            given = {name: value or "of that name" for name, value in found.groupdict().items()}
+            given.setdefault("image", "of that name")
+            given["registry"] = registry or "the registry"
             return rule.kind(
-                f"{doing}: {rule.what.format(**words)}\n    expected: {rule.expected.format(**words)}"
-                f"\n    fix: {rule.fix.format(**words)}\n    docker said: {_words(said)}"
+                f"{doing}: {rule.what.format(**given)}\n    expected: {rule.expected.format(**given)}"
+                f"\n    fix: {rule.fix.format(**given)}\n    docker said: {words(said)}"
             )
     return None
 
 
 def _unknown(said: str, doing: str) -> BuildError:
-    return BuildError(f"{doing}: {_words(said) or 'docker does not say why'}")
+    return BuildError(f"{doing}: {words(said) or 'docker does not say why'}")
 
 
-def _words(said: str) -> str:
-    """Docker's own on one line, without its advice on how to ask for help."""
+def words(said: str) -> str:
+    """What docker said, on one line, without its advice on how to ask for help."""
     lines = [line.strip() for line in said.splitlines() if line.strip() and "--help" not in line]
-    words = next((line for line in lines if "Error response from daemon" in line), lines[-1] if lines else "")
-    return re.sub(r"^(?:docker: )?(?:Error response from daemon: )?", "", words)[:_WIDEST]
+    line = next((line for line in lines if "Error response from daemon" in line), lines[-1] if lines else "")
+    return re.sub(r"^(?:docker: )?(?:Error response from daemon: )?", "", line)[:_WIDEST]

@@ -1,0 +1,28 @@
+"""The user's folders: docker's settings, and the logs of builds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from paddock.build.errors import BuildInputError
+
+
+def settings(environ: Mapping[str, str]) -> Path:
+    """Where docker keeps its own."""
+    return Path(environ.get("DOCKER_CONFIG") or _home(environ) / ".docker")
+
+
+def logs(environ: Mapping[str, str]) -> Path:
+    """In the user's cache."""
+    return Path(environ.get("XDG_CACHE_HOME") or _home(environ) / ".cache") / "paddock" / "build"
+
+
+def _home(environ: Mapping[str, str]) -> Path:
+    try:
+        return Path(environ.get("HOME") or Path.home())
+    except RuntimeError:
+        raise BuildInputError(
+            "this user has no home folder\n    expected: one, for docker's settings and logs of builds"
+            "\n    fix: set HOME to a folder that may be written"
+        ) from None
