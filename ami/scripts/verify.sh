@@ -9,6 +9,11 @@ for argument; do
   case $argument in
     fabric-manager) units+=(nvidia-fabricmanager.service) ;;
     ?*=?*) asked+=("$argument") ;;
+    '' | ?*=) ;; # not asked
+    *)
+      echo "paddock: $argument is neither a fact nor a service" >&2
+      exit 1
+      ;;
   esac
 done
 

@@ -1,0 +1,271 @@
+"""The AMI's scripts, run for real in a container whose driver, packages, systemd and containerd are stand-ins."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from infra import ami_components
+from paddock.fleet import Fleet
+from tests.support import ami_machine
+from tests.support.ami_machine import Machine, as_image_builder
+from tests.support.fleets import fleet_data, stack
+
+pytestmark = pytest.mark.e2e
+
+REGISTRY = "123456789012.dkr.ecr.us-west-2.amazonaws.com"
+RUNNER = f"{REGISTRY}/acme/runner-gpu@sha256:{'4' * 64}"
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    found = ami_machine.made(tmp_path_factory.mktemp("ami"))
+    yield found
+    found.docker.remove(ami_machine.IMAGE)
+
+
+@pytest.fixture(scope="module")
+def fleet() -> Fleet:
+    pools = {
+        "t4": {"instances": ["g4dn.xlarge"], "nodes": {"max": 1}},
+        "a100": {"instances": ["p4d.24xlarge"], "nodes": {"max": 1}},
+    }
+    images = {"runner": RUNNER, "ami": {"enabled": True}}
+    return stack(fleet_data(pools=pools, runners={}, images=images, monitoring={"enabled": True})).fleet
+
+
+BUILT = [
+    "nvidia-smi --query-gpu=driver_version --format=csv,noheader",
+    "dnf -q versionlock list",
+    "dnf -q versionlock add kernel* *nvidia* nvlsm* containerd*",
+    "dnf -y upgrade --security --releasever=latest --exclude=kernel* --exclude=*nvidia* --exclude=nvlsm* "
+    "--exclude=containerd* --exclude=cuda* --exclude=datacenter-gpu-manager*",
+    "systemctl enable nvidia-cdi-refresh.path nvidia-cdi-refresh.service",
+    "systemctl enable nvidia-persistenced.service amazon-ssm-agent.service nvidia-fabricmanager.service",
+    "dnf -y install spal-release",
+    "dnf -y install nvtop",
+    "dnf -y install --setopt=install_weak_deps=True datacenter-gpu-manager-4-cuda13-4.5.3",
+    "systemctl disable nvidia-dcgm.service",
+    "systemctl restart containerd.service",
+    f"nerdctl login --username AWS --password-stdin https://{REGISTRY}",
+    f"nerdctl --namespace k8s.io pull --quiet --unpack=false {RUNNER}",
+    f"ctr --namespace k8s.io images mount --snapshotter soci {RUNNER} MOUNT",
+    "ctr --namespace k8s.io images unmount --rm --snapshotter soci MOUNT",
+    f"ctr --namespace k8s.io images label {RUNNER} io.cri-containerd.pinned=pinned",
+    "systemctl stop containerd.service soci-snapshotter.service",
+    "ctr --namespace k8s.io images list --quiet",
+    "dnf clean all",
+]
+"""What the build asks of the machine, in this order."""
+
+
+def same_words(calls: tuple[str, ...]) -> list[str]:
+    """The calls with their temporary folder under one name."""
+    return [re.sub(r"/run/paddock-image\.\w+", "MOUNT", call) for call in calls]
+
+
+def in_order(wanted: list[str], calls: list[str]) -> bool:
+    """Whether every one of `wanted` was called, each after the one before."""
+    left = iter(calls)
+    return all(any(call == one for call in left) for one in wanted)
+
+
+def test_an_image_is_built_validated_and_tested_and_a_second_build_changes_nothing(
+    machine: Machine, fleet: Fleet
+) -> None:
+    documents, values = ami_components.documents(fleet), {**ami_components.asked(fleet), "recipe": "1.2.3"}
+    build = as_image_builder(documents, "build", values)
+    ran = machine.run(
+        build,
+        build,
+        as_image_builder(documents, "validate", values),
+        as_image_builder(documents, "test", values),
+        before="""
+            mkdir -p /root/.docker /var/lib/cloud/instances/i-1 /var/log/journal /var/lib/kubelet/pki /etc/ssh
+            echo secret > /root/.docker/config.json; echo key > /etc/ssh/ssh_host_rsa_key; echo id > /etc/machine-id
+            echo log > /var/log/cloud-init.log; echo key > /var/lib/kubelet/pki/kubelet.key
+        """,
+        FAKE_FABRIC="580.159.03",
+        FAKE_NVML_CUDA="13000",
+    )
+
+    assert ran.code == 0, ran.said
+    first, second, validated, tested = map(same_words, ran.calls)
+    assert in_order(BUILT, first), "\n".join(first)
+    assert "aws ecr get-login-password --region us-west-2" in first, "at the same time as the login that reads it"
+    assert sorted(first) == sorted(second)
+    assert ran.trees[0] == ran.trees[1] == ran.trees[2]
+    assert "systemctl is-enabled --quiet nvidia-fabricmanager.service" in validated
+    assert not [call for call in (*first, *second) if "start nvidia-fabricmanager" in call]
+    in_container = [call for call in tested if call.startswith("ctr --namespace k8s.io run")]
+    assert [call.split(" paddock-gpu-test ")[1] for call in in_container] == [
+        "nvidia-smi -L", "/opt/paddock/cuda/cuda-smoke --all",
+    ] * 2  # fmt: skip
+    assert sum("--device nvidia.com/gpu=all" in call for call in in_container) == 2
+    assert sum("--runc-binary /usr/bin/nvidia-container-runtime" in call for call in in_container) == 2
+    assert "cuda-smoke --all" in tested, "on the host as well"
+
+
+def test_nothing_of_the_building_machine_stays(machine: Machine) -> None:
+    ran = machine.run(
+        "/opt/paddock/ami-scripts/cleanup.sh",
+        before="""
+            mkdir -p /root/.docker /root/.aws /root/.ssh /home/ec2-user/.ssh /var/lib/cloud/instances/i-1 /etc/ssh \
+              /var/log/journal/1 /var/lib/kubelet/pki /run/eks/nodeadm
+            for file in /root/.docker/config.json /root/.aws/credentials /root/.ssh/authorized_keys /etc/machine-id \
+              /home/ec2-user/.ssh/authorized_keys /etc/ssh/ssh_host_ed25519_key /var/log/cloud-init.log \
+              /var/log/journal/1/system.journal /var/lib/kubelet/pki/kubelet.key /run/eks/nodeadm/config.json; do
+              echo MARKED > "$file"
+            done
+        """,
+        after="grep -rl MARKED /root /home /etc /var /run || true",
+    )
+    assert ran.code == 0, ran.said
+    assert ran.after[0] == ""
+    assert "f 644 /var/log/cloud-init.log" in ran.trees[0]
+
+
+def facts(machine: Machine, *arguments: str, before: str = "", **environment: str) -> dict[str, str]:
+    ran = machine.script("record.sh", *arguments, before=before, **environment)
+    assert ran.code == 0, ran.said
+    found: dict[str, str] = json.loads(ran.said[ran.said.index("{") :])
+    return found
+
+
+def test_what_is_written_down_is_measured(machine: Machine) -> None:
+    measured = facts(machine, "1.35.6-20260714", "1.2.3", FAKE_DRIVER="595.45.04", FAKE_NVML_CUDA="13020")
+    built = measured.pop("built")
+    assert measured == {
+        "driver": "595.45.04",
+        "cuda": "13.2",
+        "kernel": "6.12.94-123.175.amzn2023.x86_64",
+        "container_toolkit": "1.19.1",
+        "kubernetes": "1.35",
+        "kubelet": "1.35.6",
+        "release": "1.35.6-20260714",
+        "build": "1.2.3",
+        "runner_image": None,
+    }
+    assert built.endswith("Z")
+
+
+@pytest.mark.parametrize(
+    ("words", "environment", "said"),
+    [
+        (
+            ("driver.sh", "580.159.03"),
+            {"FAKE_DRIVER": "570.211.01"},
+            "the base image has driver 570.211.01, and 580.159.03 was asked for. It is not installed on top",
+        ),
+        (("driver.sh", "59"), {"FAKE_DRIVER": "595.45.04"}, "has driver 595.45.04, and 59 was asked for"),
+        (("driver.sh", "580", "6.18.36"), {}, "runs kernel 6.12.94-123.175.amzn2023.x86_64, and the catalogue says"),
+        (("driver.sh", "580", "6.12.9"), {}, "and the catalogue says 6.12.9 of its release"),
+        (("container-toolkit.sh",), {"FAKE_WITHOUT": "cdi-unit", "FAKE_TOOLKIT": "1.17.8"}, "container toolkit 1.17.8"),
+        (("container-toolkit.sh",), {"FAKE_MODE": "legacy"}, 'is in mode "legacy", which does not use CDI'),
+        (("services.sh", "fabric-manager"), {}, "no fabric manager in the base image"),
+        (("services.sh", "fabric-manager"), {"FAKE_FABRIC": "575.1"}, "fabric manager 575.1 and driver 580.159.03"),
+        (("tools.sh",), {"FAKE_WITHOUT": "spal"}, "no SPAL repository: AL2023 has it from 2023.9.20251117 on"),
+        (("runner-image.sh", f"{REGISTRY}/acme/runner:latest"), {}, "names no digest"),
+        (
+            ("runner-image.sh", RUNNER, "soci overlayfs"),
+            {"FAKE_FREE_BEFORE": "40000", "FAKE_FREE_AFTER": "31000"},
+            f"31000 MiB are free, and {RUNNER} needs 47048 to be unpacked: write a larger images.ami.disk",
+        ),
+        (("record.sh", "1.35.6-20260714", "1.2.3", RUNNER), {}, f"{RUNNER} is not in this image"),
+        (
+            ("gpu-test.sh", RUNNER),
+            {"FAKE_WITHOUT": "cdi-device"},
+            "no CDI device nvidia.com/gpu=all, only: nvidia.com/gpu=0",
+        ),
+        (
+            ("gpu-test.sh", RUNNER),
+            {"FAKE_WITHOUT": "gpu-in-container"},
+            "no GPU in a container (device, soci): nvidia-smi -L failed",
+        ),
+        (("engine.sh", "restart"), {}, "engine.sh start|stop"),
+    ],
+    ids=lambda each: " ".join(each[:1]) if isinstance(each, tuple) else "",
+)
+def test_a_machine_that_is_not_what_was_asked_for_stops_the_build(
+    machine: Machine, words: tuple[str, ...], environment: dict[str, str], said: str
+) -> None:
+    ran = machine.script(*words, **environment)
+    assert ran.code != 0
+    assert f"paddock: {said}" in ran.said or said in ran.said, ran.said
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("driver=595.45.04", "driver 595.45.04 was asked for, and the machine has 580.159.03"),
+        ("driver=58", "driver 58 was asked for"),
+        ("cuda=12.9", "cuda 12.9 was asked for, and the machine has 13.0"),
+        ("kernel=6.18.36", "kernel 6.18.36 was asked for"),
+        ("container_toolkit=1.18.2", "container_toolkit 1.18.2 was asked for"),
+        ("kubernetes=1.36", "kubernetes 1.36 was asked for"),
+        ("release=1.35.4-20260505", "release 1.35.4-20260505 was asked for, and the machine has kubelet 1.35.6"),
+        ("build=1.2.4", "build 1.2.4 was asked for, and the machine has 1.2.3"),
+        (f"runner_image={RUNNER}", f"runner_image {RUNNER} was asked for, and the machine has None"),
+    ],
+)
+def test_the_image_fails_its_test_where_it_is_not_what_was_asked_for(machine: Machine, asked: str, said: str) -> None:
+    wrote = "/opt/paddock/ami-scripts/record.sh 1.35.6-20260714 1.2.3; /opt/paddock/ami-scripts/services.sh"
+    ran = machine.script("verify.sh", asked, before=f"{wrote}; systemctl enable nvidia-cdi-refresh.path")
+    assert ran.code != 0
+    assert said in ran.said
+
+
+def test_the_image_fails_its_test_where_the_machine_is_not_the_one_that_was_written_down(machine: Machine) -> None:
+    wrote = "FAKE_DRIVER=580.126.09 /opt/paddock/ami-scripts/record.sh 1.35.6-20260714 1.2.3"
+    ran = machine.script("verify.sh", before=wrote)
+    assert ran.code != 0
+    assert "/etc/paddock/ami.json says driver 580.126.09, and the machine has 580.159.03" in ran.said
+
+
+def test_a_branch_and_a_kernel_without_its_build_number_are_enough(machine: Machine) -> None:
+    ran = machine.script("driver.sh", "580", "6.12.94")
+    assert ran.code == 0, ran.said
+
+
+def test_without_the_plugin_the_driver_is_held_in_dnfs_settings_once(machine: Machine) -> None:
+    held = f"{ami_components.FOLDER}-scripts/driver.sh"
+    ran = machine.run(held, held, after="cat /etc/dnf/dnf.conf", FAKE_WITHOUT="versionlock")
+    assert ran.code == 0, ran.said
+    assert ran.after[1].split() == ["excludepkgs=kernel*,*nvidia*,nvlsm*,containerd*"]
+
+
+def test_no_login_is_seen_or_kept(machine: Machine) -> None:
+    ran = machine.script(
+        "runner-image.sh",
+        RUNNER,
+        after="cat /tmp/stdin-of-login; grep -rl the-password /root /run /etc /var || true",
+    )
+    assert ran.code == 0, ran.said
+    assert ran.after[0].split() == ["the-password"], "given to the login, and found nowhere"
+    assert not [call for call in ran.calls[0] if "the-password" in call]
+    assert "the-password" not in ran.said
+
+
+def test_a_public_image_is_pulled_without_a_login(machine: Machine) -> None:
+    ran = machine.script(
+        "runner-image.sh", f"ghcr.io/acme/runner@sha256:{'4' * 64}", "soci overlayfs", FAKE_FREE_AFTER="39000"
+    )
+    assert ran.code == 0, ran.said
+    assert not [call for call in ran.calls[0] if "login" in call]
+    assert [call.split()[6] for call in ran.calls[0] if " images mount " in call] == ["soci", "overlayfs"]
+
+
+def test_what_is_not_proved_is_said(machine: Machine) -> None:
+    nothing = machine.script("gpu-test.sh")
+    assert nothing.code == 0
+    assert "NOT PROVED: CUDA computes" in nothing.said
+    assert "NOT PROVED: a container sees the GPU" in nothing.said
+
+    no_smoke = machine.script("gpu-test.sh", RUNNER, FAKE_WITHOUT="smoke")
+    assert no_smoke.code == 0
+    assert "NOT PROVED: CUDA computes" in no_smoke.said
+    assert "NOT PROVED: a container" not in no_smoke.said
+    assert [call for call in no_smoke.calls[0] if "nvidia-smi -L" in call and " run " in call]
