@@ -30,6 +30,7 @@ def client(folder: Path, version: str, buildx: bool = False, said: str = "", eng
         folder,
         f"""
         if argv == ["--version"]:
+            {version!r} or sys.exit({said!r})
             print({version!r} if " " in {version!r} else "Docker version {version}, build 1")
         elif argv[0] == "version":
             print(json.dumps({{"Components": [{{"Name": {engine!r}}}]}}))
@@ -66,6 +67,7 @@ def test_no_docker_on_path_says_how_to_install_one(tmp_path: Path) -> None:
         ("28.2.2", DOWN, ["28.2.2) has no buildx", "docker-buildx"]),
         ("podman version 4.9.3", "", ["bin/docker is not Docker's: podman version 4.9.3"]),
         ("The command 'docker' could not be found in this WSL 2 distro.", "", ["not be found in this WSL 2 distro"]),
+        ("", 'Current context "gone" is not found on the file system', ["an engine that it does not know"]),
         ("20.10.24", GONE, ["an engine that it does not know", "DOCKER_CONTEXT"]),
         ("20.10.24", DOWN, ["daemon does not answer", "start docker", "unix:///var/run/docker.sock"]),
         ("20.10.24", DOWN_NOW, ["daemon does not answer"]),

@@ -32,6 +32,8 @@ def find(environ: Mapping[str, str]) -> Client:
     for path in _on_path(environ):
         said = process.call([path, "--version"], environ, timeout_s=_ANSWERS_S)
         version = _VERSION.match(said.stdout)
+        if problems.lost(said.stderr):
+            raise problems.engine(said.stderr, "cannot use docker")
         if version is None:
             seen.append(f"{path} is not Docker's: {problems.words(said.stdout or said.stderr) or 'it says nothing'}")
             continue

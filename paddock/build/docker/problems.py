@@ -40,14 +40,16 @@ _FOREIGN = _Rule(
     BuildInputError,
 )
 
+_LOST = _Rule(
+    r"unable to resolve docker endpoint|[Cc]urrent context \S+ is not found",
+    "docker is set to an engine that it does not know",
+    "a context of docker context ls, or an address such as unix:///var/run/docker.sock",
+    "docker context use default, and unset DOCKER_CONTEXT and DOCKER_HOST where they are set",
+    BuildInputError,
+)
+
 _ENGINE = (
-    _Rule(
-        r"unable to resolve docker endpoint|[Cc]urrent context \S+ is not found",
-        "docker is set to an engine that it does not know",
-        "a context of docker context ls, or an address such as unix:///var/run/docker.sock",
-        "docker context use default, and unset DOCKER_CONTEXT and DOCKER_HOST where they are set",
-        BuildInputError,
-    ),
+    _LOST,
     _Rule(
         r"permission denied while trying to connect to the [Dd]ocker|dial unix \S+ connect: permission denied",
         "the docker daemon's socket may not be opened by this user",
@@ -169,6 +171,11 @@ _REGISTRY = (
         "see how it is written, whether it runs, and the proxy settings of the docker engine",
     ),
 )
+
+
+def lost(said: str) -> bool:
+    """Whether docker is set to an engine that it does not know, for which older clients refuse every command."""
+    return re.search(_LOST.said, said) is not None
 
 
 def engine(said: str, doing: str) -> BuildError:
