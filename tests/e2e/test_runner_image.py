@@ -18,7 +18,7 @@ import tarfile
 import threading
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,8 @@ class Site:
     registry: str
     runner_url: str
     runner_sum: str
+    made: set[str] = field(default_factory=set)
+    """Names that builds of these tests left in the engine."""
 
     @property
     def stack(self) -> Path:
@@ -86,6 +88,9 @@ class Site:
         with contextlib.redirect_stdout(io.StringIO()) as out:
             what(self.project, **{**self.flags(), **flags}, as_json=True)
         told: dict[str, Any] = json.loads(out.getvalue())
+        if told["built"]:
+            name = told["image"].partition("@")[0]
+            self.made.update((name, f"paddock/runner-gpu:{name.rpartition(':')[2]}"))
         return told
 
     def inside(self, image: str, script: str, **environment: str) -> Finished:
@@ -104,8 +109,9 @@ def site(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Iterator[Site]
     _stand_in_container_hooks(docker)
     with _served(archive.parent, docker) as url, docker_engine.registry(folder / "registry") as registry:
         sum_ = hashlib.sha256(archive.read_bytes()).hexdigest()
-        yield Site(docker, project, registry, f"{url}/{archive.name}", sum_)
-        for each in _ours(docker, registry):
+        site = Site(docker, project, registry, f"{url}/{archive.name}", sum_)
+        yield site
+        for each in site.made:
             docker.remove(each)
         docker.remove(CONTAINER_HOOKS)
 
@@ -298,7 +304,7 @@ def test_an_image_that_is_no_runner_is_found_out(site: Site) -> None:
 
 
 def _ours(docker: Docker, registry: str) -> set[str]:
-    """Names of the runner images that these tests made; those of a user's own builds lie under the same local name."""
+    """Names of the runner images on the base of these tests."""
     form = "{{.Repository}}:{{.Tag}}"
     done = subprocess.run(
         [docker.client.path, "image", "ls", "--format", form, "--filter", "label=dev.paddock.content",
