@@ -24,6 +24,7 @@ _SINGULAR = {
     ("aws_ecr_repository", "encryption_configurations"): "encryption_configuration",
     ("aws_imagebuilder_image_recipe", "block_device_mappings"): "block_device_mapping",
     ("aws_imagebuilder_image_recipe", "components"): "component",
+    ("aws_imagebuilder_image_recipe", "parameters"): "parameter",
     ("aws_imagebuilder_distribution_configuration", "distributions"): "distribution",
     ("aws_eks_node_group", "taints"): "taint",
     ("aws_iam_openid_connect_provider", "client_id_lists"): "client_id_list",
