@@ -84,8 +84,8 @@ def test_an_image_is_built_validated_and_tested_and_a_second_build_changes_nothi
         as_image_builder(documents, "validate", values),
         as_image_builder(documents, "test", values),
         before="""
-            mkdir -p /root/.docker /var/lib/cloud/instances/i-1 /var/log/journal /var/lib/kubelet/pki /etc/ssh
-            echo secret > /root/.docker/config.json; echo key > /etc/ssh/ssh_host_rsa_key; echo id > /etc/machine-id
+            mkdir -p ~/.docker /var/lib/cloud/instances/i-1 /var/log/journal /var/lib/kubelet/pki /etc/ssh
+            echo secret > ~/.docker/config.json; echo key > /etc/ssh/ssh_host_rsa_key; echo id > /etc/machine-id
             echo log > /var/log/cloud-init.log; echo key > /var/lib/kubelet/pki/kubelet.key
         """,
         FAKE_FABRIC="580.159.03",
@@ -113,9 +113,9 @@ def test_nothing_of_the_building_machine_stays(machine: Machine) -> None:
     ran = machine.run(
         "/opt/paddock/ami-scripts/cleanup.sh",
         before="""
-            mkdir -p /root/.docker /root/.aws /root/.ssh /home/ec2-user/.ssh /var/lib/cloud/instances/i-1 /etc/ssh \
+            mkdir -p ~/.docker ~/.aws ~/.ssh /home/ec2-user/.ssh /var/lib/cloud/instances/i-1 /etc/ssh \
               /var/log/journal/1 /var/lib/kubelet/pki /run/eks/nodeadm
-            for file in /root/.docker/config.json /root/.aws/credentials /root/.ssh/authorized_keys /etc/machine-id \
+            for file in ~/.docker/config.json ~/.aws/credentials ~/.ssh/authorized_keys /etc/machine-id \
               /home/ec2-user/.ssh/authorized_keys /etc/ssh/ssh_host_ed25519_key /var/log/cloud-init.log \
               /var/log/journal/1/system.journal /var/lib/kubelet/pki/kubelet.key /run/eks/nodeadm/config.json; do
               echo MARKED > "$file"

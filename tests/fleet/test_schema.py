@@ -28,7 +28,8 @@ UNREADABLE = {path.stem for path in BAD_INPUT.glob("yaml-*.yaml")} | {
 """Files that no schema ever sees, because they are no valid YAML or none that Go reads."""
 
 BEYOND = {
-    "ami-build", "ami-driver-of-no-gpu", "ami-of-another-version", "capacity-block", "date-without-quotes", "dind-on-shared-node", "enterprise-app",
+    "ami-build", "ami-driver-of-no-gpu", "ami-of-another-version", "capacity-block", "date-without-quotes",
+    "dind-on-shared-node", "enterprise-app",
     "enterprise-server-version", "existing-cluster-network", "fallback-of-on-demand", "fewer-subnets-than-zones",
     "instance-twice", "large-vpc", "max-below-min", "mig-profile", "mirror-archives", "mirror-no-folder",
     "more-gpus-than-a-node", "name-not-text",
