@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 from paddock.build import judge, known, size
 from paddock.build.docker import Docker
+from paddock.build.docker.names import Reference
 from paddock.build.errors import BuildError, BuildInputError
-from paddock.build.known import Engine
+from paddock.build.known import Engine, Known
 from paddock.build.told import print_json, told
 from paddock.fleet import load
 from paddock.fleet.errors import did_you_mean
@@ -46,24 +47,23 @@ def list_images(root: Path, stack: str, *, as_json: bool = False, engine: Engine
             }
         )
         return
-    from rich.table import Table
+    lines = [line for each in (*pinned, *local) for line in _lines(each)]
+    lines += ["", "installed by the program", *(f"  {each.reference:40}  {each.pinned[0]}" for each in program)]
+    lines += ["", f"Ages and sizes are not known: {missing}"] if missing else []
+    sys.stdout.write("\n".join(lines) + "\n")
 
-    table = Table(box=None, pad_edge=False)
-    for title in ("image", "digest", "CUDA", "runner", "built", "size", "pinned by"):
-        table.add_column(title, overflow="fold")
-    for image in (*pinned, *program, *local):
-        table.add_row(
-            f"{image.name}:{image.tag}" if image.tag else image.name,
-            (image.digest or "-").removeprefix("sha256:")[:12],
-            image.cuda or "-",
-            image.runner or "-",
-            str(image.built or "-"),
-            size.shown(image.size_bytes) if image.size_bytes is not None else "-",
-            ", ".join(image.pinned) or "nothing: only in this machine's engine",
-        )
-    console().print(table)
-    if missing:
-        console().print(f"Ages and sizes are not known: {missing}", markup=False)
+
+def _lines(image: Known) -> Iterator[str]:
+    """The name on a line of its own, so that it can be copied whole."""
+    yield image.reference
+    facts = [
+        f"CUDA {image.cuda}" if image.cuda else "",
+        f"runner {image.runner}" if image.runner else "",
+        f"built {image.built}" if image.built else "",
+        size.shown(image.size_bytes) if image.size_bytes is not None else "",
+    ]
+    yield f"    {', '.join(filter(None, facts)) or 'nothing more is known of it'}"
+    yield f"    pinned by {', '.join(image.pinned)}" if image.pinned else "    only in this machine's engine"
 
 
 @told
@@ -116,19 +116,19 @@ def show_size(image: str, *, as_json: bool = False, engine: Engine | None = None
 
 
 def _reference(engine: Engine, image: str) -> str:
-    if ":" not in image and "@" not in image:
-        ours = engine.images(known.LABEL)
-        if found := [each for each in ours if each.rpartition(":")[0].rpartition("/")[2] == image]:
-            return found[0]
-        names = sorted({each.rpartition(":")[0].rpartition("/")[2] for each in ours})
-        if engine.image(image) is None:
-            raise BuildInputError(
-                f"the engine of this machine has no image {image}"
-                f"\n    expected: {', '.join([*names, 'NAME:TAG of any image'])}"
-                f"\n    fix: {did_you_mean(image, names) or f'inv build-image {image}, or docker pull it'}"
-            )
-    elif engine.image(image) is None:
-        raise BuildInputError(f"the engine of this machine has no image {image}\n    fix: docker pull {image}")
+    """The newest image of ours with that name, else the image as it is named."""
+    Reference.read(image)
+    ours = engine.images(known.LABEL)
+    names = [each.rpartition(":")[0].rpartition("/")[2] for each in ours]
+    if image in names:
+        return ours[names.index(image)]
+    if engine.image(image) is None:
+        build = "" if ":" in image else f"./inv build-image {image}, or "
+        raise BuildInputError(
+            f"the engine of this machine has no image {image}"
+            f"\n    expected: {', '.join([*sorted(set(names)), 'NAME:TAG of any image'])}"
+            f"\n    fix: {did_you_mean(image, names) or f'{build}docker pull {image}'}"
+        )
     return image
 
 

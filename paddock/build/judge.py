@@ -31,7 +31,7 @@ _OUTCOMES: dict[Outcome, Verdict] = {
     "needs-compat": "wrong",
     "impossible": "wrong",
 }
-_BUILD = "inv build-runner --push --pin STACK"
+_BUILD = "./inv build-runner --push --pin STACK"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def cuda(fleet: Fleet, images: tuple[Known, ...]) -> Iterator[Finding]:
         verdict, why = _OUTCOMES[match.outcome], match.why
         if has.version is None and verdict == "ok":
             verdict, why = "unknown", f"the driver of pool {runner.pool} is not known: {has.where}"
-        fix = f"inv build-runner --cuda {newest}, or an image with a newer driver in pools.{runner.pool}.ami"
+        fix = f"./inv build-runner --cuda {newest}, or an image with a newer driver in pools.{runner.pool}.ami"
         yield Finding(
             "cuda",
             f"runners.{name}",

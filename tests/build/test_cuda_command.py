@@ -10,7 +10,7 @@ from tests.support import docker
 
 ENGINE = """
     said = {"image inspect": json.dumps([{"Id": "sha256:1", "Size": 1, "Created": "now", "Config": {}}]),
-            "network ls": "bridge\\n", "info --format": "{}"}
+            "network ls": "bridge\\n", "info --format": "{}", "--version": "Docker version 29.0.1, build 1"}
     if argv[0] == "run":
         sys.exit("cuda-builder: user 1 may not write to the folder at /output" if RUN else 0)
     print(said.get(" ".join(argv[:2]), "[]"))

@@ -172,7 +172,7 @@ def test_a_label_says_more_than_a_tag(write: Any, check: Any) -> None:
     (PINNED, "ok", ""),
     (f"{NAME}@{DIGEST}", "ok", ""),
     (IMAGE, "warning", f'images.runner: "{PINNED}"'),
-    (f"{NAME}:latest", "wrong", "inv build-runner --push --pin STACK"),
+    (f"{NAME}:latest", "wrong", "./inv build-runner --push --pin STACK"),
     (None, "warning", f'images.runner: "ghcr.io/actions/actions-runner:{versions.ACTIONS_RUNNER}@sha256:'),
 ])  # fmt: skip
 def test_what_is_not_pinned_by_digest_is_told(
@@ -191,7 +191,7 @@ def test_an_image_of_one_runner_is_its_own_finding(write: Any, check: Any) -> No
 
 def test_the_base_of_an_image(write: Any, check: Any) -> None:
     other = check(write(), local=labelled(digest="sha256:" + "b" * 64))["base"]
-    assert (other["verdict"], other["fix"]) == ("warning", "inv build-runner --push --pin STACK")
+    assert (other["verdict"], other["fix"]) == ("warning", "./inv build-runner --push --pin STACK")
     own = labelled(base="debian:bookworm", digest=DIGEST)
     assert check(write(), local=own)["base"]["verdict"] == "unknown"
     for days, verdict in ((21, "ok"), (22, "wrong")):
@@ -217,7 +217,7 @@ def test_cuda_on_the_driver_and_the_gpu_of_a_pool(
     assert [each["verdict"] for each in found] == [verdict]
     assert driver in found[0]["evidence"]
     if verdict == "wrong":
-        assert "inv build-runner --cuda 12." in found[0]["fix"]
+        assert "./inv build-runner --cuda 12." in found[0]["fix"]
 
 
 def all_findings(root: Path) -> list[dict[str, str]]:
@@ -255,8 +255,10 @@ def test_the_list_has_what_is_pinned_what_is_installed_and_what_only_the_engine_
 
     command_images.list_images(root, "dev", engine=engine)
     text = capsys.readouterr().out
-    assert "8.50 GB" in text
-    assert "nothing: only in" in text
+    assert f"{PINNED}\n    CUDA 12.8, runner {versions.ACTIONS_RUNNER}, built " in text
+    assert "8.50 GB\n    pinned by images.runner\n" in text
+    assert f"{mine}\n    CUDA 13.0, runner 2.337.0, built 2026-" in text
+    assert "only in this machine's engine" in text
 
 
 @pytest.mark.parametrize("name", ["any-cluster", "runners-only", "images-only", "monitoring", "warm"])
@@ -279,3 +281,5 @@ def test_the_layers_of_an_image_by_size(capsys: pytest.CaptureFixture[str]) -> N
         command_images.show_size("cuda-buildr", engine=engine)
     with pytest.raises(BuildInputError, match="docker pull"):
         command_images.show_size("nobody/has:this", engine=engine)
+    with pytest.raises(BuildInputError, match="is no image reference"):
+        command_images.show_size("Runner-GPU", engine=engine)
