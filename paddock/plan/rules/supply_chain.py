@@ -92,7 +92,8 @@ class Dockerfiles(Rule):
                         lambda found: arguments.get(found[1], found[0]),
                         words[0] if words else "",
                     )
-                    if image not in stages and image != "scratch" and "@sha256:" not in image:
+                    # An argument without a default is for the builder to fill: the file itself names nothing.
+                    if image and image not in stages and image != "scratch" and "@sha256:" not in image:
                         yield f"FROM {image} names no digest"
                     if len(words) > 2 and words[1].lower() == "as":
                         stages.add(words[2])
