@@ -41,7 +41,7 @@ def build_runner(
     pin: str = "",
     no_cache: bool = False,
     progress: str = "auto",
-    build_arg: tuple[str, ...] = (),
+    build_arg: list[str] | None = None,
     json: bool = False,
 ) -> None:
     """Build and try the CUDA runner image unless this content was built before; push it and pin its digest if asked."""
@@ -59,7 +59,7 @@ def build_runner(
         pin=pin,
         no_cache=no_cache,
         progress=progress,
-        build_args=tuple(build_arg),
+        build_args=build_arg or (),
         as_json=json,
     )
 
@@ -93,7 +93,7 @@ def build_image(
     stack: str = "",
     no_cache: bool = False,
     progress: str = "auto",
-    build_arg: tuple[str, ...] = (),
+    build_arg: list[str] | None = None,
     json: bool = False,
 ) -> None:
     """Build the image of a folder of images/ unless this content was built before."""
@@ -131,7 +131,7 @@ def build_image(
         stack=stack,
         no_cache=no_cache,
         progress=progress,
-        build_args=tuple(build_arg),
+        build_args=build_arg or (),
         as_json=json,
     )
 
@@ -160,7 +160,7 @@ def push_runner(
     stack: str = "",
     pin: str = "",
     progress: str = "auto",
-    build_arg: tuple[str, ...] = (),
+    build_arg: list[str] | None = None,
     json: bool = False,
 ) -> None:
     """Push the runner image that was built of what is here now."""
@@ -176,7 +176,7 @@ def push_runner(
         stack=stack,
         pin=pin,
         progress=progress,
-        build_args=tuple(build_arg),
+        build_args=build_arg or (),
         as_json=json,
     )
 
@@ -262,11 +262,11 @@ def ami_list(c: Context, stack: str = "dev", json: bool = False) -> None:
     | _STACK
     | _JSON,
 )
-def ami_promote(c: Context, id: str, stack: str = "dev", pool: tuple[str, ...] = (), json: bool = False) -> None:
+def ami_promote(c: Context, id: str, stack: str = "dev", pool: list[str] | None = None, json: bool = False) -> None:
     """Pin a machine image in the stack file, if it fits every pool and runner image that would meet it."""
     from paddock.build import command_ami
 
-    command_ami.promote_image(ROOT, stack, id, pools=tuple(pool), as_json=json)
+    command_ami.promote_image(ROOT, stack, id, pools=pool or (), as_json=json)
 
 
 @task(
@@ -284,12 +284,12 @@ def ami_prune(
     c: Context,
     stack: str = "dev",
     keep: int = 2,
-    image: tuple[str, ...] = (),
+    image: list[str] | None = None,
     yes: bool = False,
     json: bool = False,
 ) -> None:
     """Show which machine images and snapshots nothing uses; --yes removes them."""
     from paddock.build import command_ami
 
-    if not command_ami.prune_images(ROOT, stack, keep=keep, named=tuple(image), yes=yes, as_json=json):
+    if not command_ami.prune_images(ROOT, stack, keep=keep, named=image or (), yes=yes, as_json=json):
         raise Exit(code=1)
