@@ -60,7 +60,7 @@ def _edited(file: Path, before: bytes, changes: Mapping[tuple[str, ...], Any]) -
             for step, new in _steps(_at(wanted, (*_ROOT, *path)), value, (*_ROOT, *path)):
                 text = yaml_edit.drop(text, step) if new is _GONE else yaml_edit.put(text, step, new)
         except BuildInputError as error:
-            raise BuildInputError(f"nothing is pinned in {file.name}: {error}") from None
+            raise BuildInputError(f"nothing is pinned in {file.name}: {str(error).removeprefix('config.')}") from None
         _assign(wanted, (*_ROOT, *path), value)
     after = text.encode("utf-8")
     if _json(_data(file, after)) != _json(wanted):
@@ -99,7 +99,9 @@ def _at(data: Any, path: tuple[str, ...]) -> Any:
 
 def _assign(data: Any, path: tuple[str, ...], value: Any) -> None:
     for name in path[:-1]:
-        data = data.setdefault(name, {})
+        if data.get(name) is None:
+            data[name] = {}
+        data = data[name]
     data[path[-1]] = value
 
 

@@ -17,7 +17,7 @@ Path = tuple[str, ...]
 
 _ALIAS = "alias"
 _PLAIN = re.compile(r"[A-Za-z_][\w./-]*", re.ASCII)
-_STR = "tag:yaml.org,2002:str"
+_NULL, _STR = "tag:yaml.org,2002:null", "tag:yaml.org,2002:str"
 _RESOLVER: Any = yaml.SafeLoader("")
 """YAML 1.1, for which `on` is no text."""
 
@@ -30,6 +30,9 @@ def put(text: str, path: Path, value: Any) -> str:
     tree = _Tree(text)
     node, step = tree.root, 2
     for at, name in enumerate(path):
+        if at and node.tag == _NULL:  # a key that has nothing yet
+            value = _nested(path[at:], value)
+            break
         found = _entry(tree.mapping(node, path[:at]), name)
         if found is None:
             return _insert(text, node, path[at:], value, step)
@@ -97,7 +100,10 @@ class _Tree(yaml.SafeLoader):
         if id(node) in self._anchored or node.tag == _ALIAS:
             raise _shared(path)
         if not isinstance(node, yaml.MappingNode):
-            raise BuildInputError(f"{dotted(path)}: this is no map, so nothing can be set in it")
+            raise BuildInputError(
+                f"{dotted(path)}: this is no map, so nothing can be set in it"
+                "\n    expected: settings below it, or nothing\n    fix: take out what stands there"
+            )
         return node
 
     def refuse_anchors(self, node: Any, path: Path) -> None:
@@ -148,17 +154,20 @@ def _column(node: Any) -> int:
 def _insert(text: str, node: Any, path: Path, value: Any, step: int) -> str:
     """A new last entry of the map `node`: `path` below it, each map `step` spaces deeper, with the value at its end."""
     if node.flow_style:
-        nested = value
-        for name in reversed(path[1:]):
-            nested = {name: nested}
         at = _end(node.value[-1][1], text) if node.value else node.start_mark.index + 1
-        return f"{text[:at]}{', ' if node.value else ''}{_text(path[0])}: {render(nested)}{text[at:]}"
+        return f"{text[:at]}{', ' if node.value else ''}{_text(path[0])}: {render(_nested(path[1:], value))}{text[at:]}"
     column = _column(node)
     at = _behind_comments(text, _line_end(text, _end(node, text)), column)
     newline = "\r\n" if "\r\n" in text[:at] else "\n"
     lines = [f"{' ' * (column + step * depth)}{_text(name)}:" for depth, name in enumerate(path)]
     added = newline.join(lines) + f" {render(value)}"
     return text[:at] + (added + newline if text[:at].endswith("\n") else newline + added) + text[at:]
+
+
+def _nested(path: Path, value: Any) -> Any:
+    for name in reversed(path):
+        value = {name: value}
+    return value
 
 
 def _behind_comments(text: str, at: int, column: int) -> int:

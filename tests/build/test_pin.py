@@ -91,6 +91,14 @@ def test_the_same_value_again_changes_nothing(file: Path) -> None:
     assert (file.read_text(), file.stat().st_mtime_ns) == (text, before)
 
 
+@pytest.mark.parametrize("nothing", [":", ": ~", ": {}", ":   # to come"])
+def test_a_key_that_has_nothing_yet_is_filled(file: Path, nothing: str) -> None:
+    text = STACK.replace("    runners:\n", f"    images{nothing}\n    runners:\n")
+    comment = "   # to come" if "#" in nothing else ""
+    wanted = text.replace(f"images{nothing}\n", f'images: {{runner: "{IMAGE}"}}{comment}\n')
+    assert pinned(file, {RUNNER: IMAGE}, text) == wanted
+
+
 def test_an_ami_goes_into_braces_and_below_a_block(file: Path) -> None:
     form = '{custom: ami-0123456789abcdef0, driver: "580.159.03", kubernetes: "1.35"}'
     after = pinned(file, {("pools", "t4", "ami"): AMI, ("pools", "a10g", "ami"): AMI})
@@ -167,6 +175,11 @@ def test_a_fleet_that_would_be_wrong_is_not_written(file: Path) -> None:
 ])  # fmt: skip
 def test_a_fleet_that_is_no_yaml_map_is_refused(file: Path, fleet: str, says: str) -> None:
     assert says in refused(file, {RUNNER: IMAGE}, f"config:\n  paddock:fleet: {fleet}\n")
+
+
+def test_what_is_no_map_on_the_way_is_told_by_its_key(file: Path) -> None:
+    text = STACK.replace("    runners:\n", "    images: later\n    runners:\n")
+    assert "yaml: paddock:fleet.images: this is no map" in refused(file, {RUNNER: IMAGE}, text)
 
 
 def test_what_is_shared_by_an_anchor_is_refused(file: Path) -> None:
