@@ -274,7 +274,7 @@ def ami_promote(c: Context, id: str, stack: str = "dev", pool: list[str] | None 
     iterable=["image"],
     help={
         "keep": "how many of the newest stay, used or not",
-        "image": "remove this one, though another account may start it; may be given again",
+        "image": "look at this one only, and remove it even if another account may start it; may be given again",
         "yes": "do it",
     }
     | _STACK

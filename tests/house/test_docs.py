@@ -19,6 +19,10 @@ ELSEWHERE = {
     "./inv lock": "needs the network",
     "./inv catalog.refresh": "needs AWS",
     "./inv lab.": "tests/e2e/test_story.py runs these, in their order",
+    "./inv build-runner": "needs Docker: tests/e2e/test_runner_image.py",
+    "./inv build-image": "needs Docker: tests/e2e/test_cuda_builder.py",
+    "./inv build-ami": "needs AWS: tests/build/test_ami_build.py, on recorded models",
+    "./inv ami.": "needs AWS: tests/build/test_ami_images.py, on stand-ins",
 }
 
 
