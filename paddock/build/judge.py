@@ -104,7 +104,7 @@ def _contradiction(fleet: Fleet) -> Iterator[Finding]:
 
 
 def _pin(known: Known) -> Finding:
-    where = f"{' and '.join(known.pinned)}"
+    where = " and ".join(known.pinned)
     if known.digest:
         return Finding("pin", known.reference, "ok", f"{where} names it by digest")
     key = where if known.pinned != (DEFAULT,) else "images.runner"

@@ -34,7 +34,8 @@ class Docker:
 
     def __init__(self, client: find.Client, environ: Mapping[str, str]) -> None:
         self.client = client
-        self.environ = dict(environ)
+        # Docker Desktop's advice on what to do next would stand below what went wrong.
+        self.environ = {**environ, "DOCKER_CLI_HINTS": "false"}
 
     @classmethod
     def find(cls, environ: Mapping[str, str]) -> Docker:
@@ -212,7 +213,7 @@ class Docker:
         if not self.client.buildx:
             return ["build", "--build-arg", "BUILDKIT_INLINE_CACHE=1"]
         # The engine's own builder bears its context's name; another keeps images where the engine cannot see them.
-        context = self._told("cannot ask docker", "context", "show").strip()
+        context = self._told("cannot ask docker", "context", "inspect", "--format", "{{.Name}}").strip()
         return ["buildx", "build", "--builder", context, "--load", "--cache-to", "type=inline"]
 
     def _network(self) -> list[str]:

@@ -37,8 +37,9 @@ def find(environ: Mapping[str, str]) -> Client:
         if version is None:
             seen.append(f"{path} is not Docker's: {problems.words(said.stdout or said.stderr) or 'it says nothing'}")
             continue
-        buildx = process.call([path, "buildx", "version"], environ, timeout_s=_ANSWERS_S).code == 0
-        if not buildx and int(version["major"]) > _LAST_WITHOUT_PLUGIN:
+        # An older one with the plugin takes its own: an interrupt that it gets alone never reaches the plugin.
+        buildx = int(version["major"]) > _LAST_WITHOUT_PLUGIN
+        if buildx and process.call([path, "buildx", "version"], environ, timeout_s=_ANSWERS_S).code:
             seen.append(f"{path} ({version['all']}) has no buildx")
             continue
         answer = process.call([path, "version", "--format", "{{json .Server}}"], environ, timeout_s=_ANSWERS_S)
