@@ -21,7 +21,6 @@ _LAST_WITHOUT_PLUGIN = 22
 @dataclass(frozen=True, slots=True)
 class Client:
     path: str
-    version: str
     buildx: bool
     """Whether it builds by `docker buildx build`, and else by `docker build` with DOCKER_BUILDKIT=1."""
 
@@ -50,7 +49,7 @@ def find(environ: Mapping[str, str]) -> Client:
                 "cannot use docker: its engine is Podman, which has no BuildKit\n    expected: Docker Engine"
                 "\n    fix: docker context use default, or unset DOCKER_HOST, where Docker Engine runs as well"
             )
-        return Client(path, version["all"], buildx)
+        return Client(path, buildx)
     if seen:
         raise BuildInputError(
             f"docker cannot build with BuildKit here: {'; '.join(seen)}"
