@@ -2,7 +2,6 @@
 # Compiles the CUDA programs beside this script into the folder named, with the manifest that tells what they are.
 #   CUDA           the toolkit that is wanted, such as 12.8; empty for the one that is here
 #   ARCHITECTURES  such as "75 80 90"; empty for all that the toolkit has
-#   SOURCE_DATE_EPOCH  the time the manifest names, in seconds; empty for now
 set -euo pipefail
 
 out=$1
@@ -41,8 +40,7 @@ nvcc -O2 -std=c++17 "${code[@]}" --threads 0 --cudart static \
 # The oldest C library that runs it: built on one system, it must run on another.
 glibc=$(objdump -T "$out/cuda-smoke" | grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -n 1)
 
-printf '{"schema": 1, "toolkit": "%s", "architectures": [%s], "glibc": "%s", "files": {"cuda-smoke": {"sha256": "%s", "bytes": %d}}, "built": "%s"}\n' \
+printf '{"schema": 1, "toolkit": "%s", "architectures": [%s], "glibc": "%s", "files": {"cuda-smoke": {"sha256": "%s", "bytes": %d}}}\n' \
     "$toolkit" "$(printf '"%s", ' "${wanted[@]}" | sed 's/, $//')" "${glibc#GLIBC_}" \
-    "$(sha256sum "$out/cuda-smoke" | cut -d' ' -f1)" "$(stat -c %s "$out/cuda-smoke")" \
-    "$(date -u -d "@${SOURCE_DATE_EPOCH:-$(date +%s)}" +%Y-%m-%dT%H:%M:%SZ)" >"$out/manifest.json"
+    "$(sha256sum "$out/cuda-smoke" | cut -d' ' -f1)" "$(stat -c %s "$out/cuda-smoke")" >"$out/manifest.json"
 cat "$out/manifest.json"

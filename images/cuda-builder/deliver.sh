@@ -1,24 +1,24 @@
 #!/bin/sh
-# Puts the programs and then their manifest into /output, each whole or not at all, owned as that folder is.
+# Puts the programs and then their manifest into /output, each whole or not at all.
 set -eu
 
-if [ ! -d /output ]; then
-    # shellcheck disable=SC2016 # $PWD is the caller's
-    printf 'cuda-builder: no folder is mounted at /output\n    fix: docker run --volume "$PWD/cuda-build:/output" …\n' >&2
+refuse() {
+    # shellcheck disable=SC2016 # they are the caller's
+    printf 'cuda-builder: %s\n    fix: docker run --user "$(id -u):$(id -g)" --volume "$PWD/cuda-build:/output" …\n' "$1" >&2
     exit 2
+}
+
+if [ ! -d /output ]; then
+    refuse 'no folder is mounted at /output'
 fi
 if [ ! -w /output ]; then
-    printf 'cuda-builder: user %s may not write to the folder at /output, which is that of user %s\n' \
-        "$(id -u)" "$(stat -c %u /output)" >&2
-    exit 2
+    refuse "user $(id -u) may not write to the folder at /output, which is that of user $(stat -c %u /output)"
 fi
-owner=$(stat -c %u:%g /output)
 
 deliver() {
     part=/output/.$(basename "$1").part
     trap 'rm -f "$part"' EXIT
     cp "$1" "$part"
-    if [ "$(id -u)" = 0 ]; then chown "$owner" "$part"; fi
     mv -f "$part" "/output/$(basename "$1")"
 }
 

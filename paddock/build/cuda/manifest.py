@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -38,7 +37,6 @@ class Manifest(BaseModel):
     glibc: str
     """The oldest C library that runs them."""
     files: Mapping[FileName, File]
-    built: datetime
 
 
 def read(folder: Path) -> Manifest:
