@@ -33,6 +33,22 @@ class Store(Protocol):
     def pull(self, reference: str) -> None: ...
 
 
+def named(cuda: str | None, ubuntu: str | None, base: str | None) -> Base | None:
+    """NVIDIA's image as flags name it; None where `base` is the image.
+
+    Raises BuildInputError, also where flags contradict each other.
+    """
+    if not base:
+        return published(cuda or DEFAULT_CUDA, ubuntu or DEFAULT_UBUNTU)
+    if not cuda and not ubuntu:
+        return None
+    flag = "--cuda" if cuda else "--ubuntu"
+    raise BuildInputError(
+        f"{flag} and --base exclude each other\n    expected: one of them; a base brings its own CUDA and system"
+        f"\n    fix: leave {flag} or --base out"
+    )
+
+
 def published(cuda: str, ubuntu: str) -> Base:
     """NVIDIA's image with compiler and cuDNN, by digest. Raises BuildInputError, naming what there is."""
     try:

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from paddock.build import bases, deliver, ecr, recipe, runner, size
-from paddock.build.docker import Built, Docker, Progress
+from paddock.build.bases import Base
+from paddock.build.cuda import builder
+from paddock.build.docker import Built, Docker
 from paddock.build.errors import BuildInputError
 from paddock.build.pin import pin
-from paddock.build.recipe import Prepared
-from paddock.build.told import print_json, told
+from paddock.build.recipe import Architecture, Prepared
+from paddock.build.told import print_json, progress_of, told
 from paddock.fleet import Stack, load
 
 
@@ -87,24 +89,18 @@ class _Wish:
 
 def _deliver(wish: _Wish) -> None:
     # What can be wrong with the wish is said before anything is downloaded or built.
-    progress = _check(wish)
+    _check(wish)
+    progress = progress_of(wish.progress, wish.as_json)
     architecture = recipe.architecture(wish.platform)
-    stack = load(wish.root, str(wish.stack or wish.pin)) if wish.stack or wish.pin else None
     to_pin = load(wish.root, wish.pin) if wish.pin else None
-    named = None if wish.base else bases.published(_cuda(wish, to_pin or stack), wish.ubuntu or bases.DEFAULT_UBUNTU)
+    stack = load(wish.root, wish.stack) if wish.stack else to_pin
+    named = bases.named(wish.cuda or _cuda(wish, to_pin or stack), wish.ubuntu, wish.base)
     docker = Docker.find(os.environ)
     registry = _registry(wish, stack, docker) if wish.pushes else None
     base = named or bases.given(docker, str(wish.base))
 
     with tempfile.TemporaryDirectory(prefix="paddock-build-") as folder:
-        scratch = Path(folder)
-        if wish.name == runner.NAME:
-            plan = runner.make(wish.root, base, architecture, wish.build_args)
-            parts = runner.parts(wish.root, architecture, scratch)
-        else:
-            plan = recipe.plain(wish.root, wish.name, base, architecture, wish.build_args)
-            parts = {".": recipe.folder(wish.root, wish.name)}
-        prepared = recipe.prepare(plan, parts, scratch / "context")
+        prepared = _prepare(wish, base, architecture, Path(folder))
         target = prepared.remote(registry) if registry else None
         digest = deliver.find(docker, prepared, target, no_cache=wish.no_cache) if target else None
         found, built = digest is not None, None
@@ -112,12 +108,12 @@ def _deliver(wish: _Wish) -> None:
             built = deliver.build(
                 docker,
                 prepared,
-                labels=recipe.labels(prepared, wish.root),
+                wish.root,
                 platform=wish.platform,
                 no_cache=wish.no_cache,
                 cache_from=[stack.fleet.images.runner] if stack and stack.fleet.images.runner else [],
                 progress=progress,
-                verify=functools.partial(runner.verify, docker, base=base) if wish.name == runner.NAME else _nothing,
+                verify=functools.partial(runner.verify, docker, base=base) if wish.name == runner.NAME else None,
             )
         if target and not found:
             digest = deliver.push(docker, prepared, target, progress)
@@ -126,15 +122,22 @@ def _deliver(wish: _Wish) -> None:
     _report(wish, docker, prepared, f"{target}@{digest}" if target else prepared.local, built, found=found)
 
 
-def _check(wish: _Wish) -> Progress:
+def _prepare(wish: _Wish, base: Base, architecture: Architecture, scratch: Path) -> Prepared:
+    parts = {".": recipe.folder(wish.root, wish.name)}
+    match wish.name:
+        case runner.NAME:
+            plan = runner.make(wish.root, base, architecture, wish.build_args)
+            parts = runner.parts(wish.root, architecture, scratch)
+        case builder.NAME:
+            plan = builder.make(wish.root, base, architecture, wish.build_args)
+        case name:
+            plan = recipe.plain(wish.root, name, base, architecture, wish.build_args)
+    return recipe.prepare(plan, parts, scratch / "context")
+
+
+def _check(wish: _Wish) -> None:
     """Raises BuildInputError for flags that are no sense together."""
-    recipe.folder(wish.root, wish.name)
-    if wish.base and (wish.cuda or wish.ubuntu):
-        given = "--cuda" if wish.cuda else "--ubuntu"
-        raise BuildInputError(
-            f"{given} and --base exclude each other\n    expected: one of them; a base brings its own CUDA and system"
-            f"\n    fix: leave {given} or --base out"
-        )
+    recipe.arguments(recipe.folder(wish.root, wish.name) / "Dockerfile", {}, wish.build_args)
     if wish.pin and wish.name != runner.NAME:
         raise BuildInputError(
             f"{wish.name} cannot be pinned: a stack names the image of its runners alone"
@@ -149,17 +152,11 @@ def _check(wish: _Wish) -> Progress:
             "there is nowhere to push to\n    expected: a registry, or a stack that has one"
             "\n    fix: --registry HOST/PREFIX, or --stack dev"
         )
-    match wish.progress:
-        case "auto" | "plain" | "quiet":
-            return "quiet" if wish.as_json else wish.progress
-        case _:
-            raise BuildInputError(
-                f"--progress {wish.progress} is not known\n    expected: auto, plain or quiet\n    fix: leave it out"
-            )
 
 
-def _cuda(wish: _Wish, stack: Stack | None) -> str:
-    return wish.cuda or (stack and stack.fleet.images.cuda) or bases.DEFAULT_CUDA
+def _cuda(wish: _Wish, stack: Stack | None) -> str | None:
+    """That of the fleet, unless the base brings its own."""
+    return stack.fleet.images.cuda if stack and not wish.base else None
 
 
 def _registry(wish: _Wish, stack: Stack | None, docker: Docker) -> str:
@@ -180,10 +177,6 @@ def _pin(stack: Stack, image: str, prepared: Prepared) -> None:
     if prepared.recipe.base.cuda != stack.fleet.images.cuda:
         changes["images", "cuda"] = prepared.recipe.base.cuda
     pin(stack.path, changes)
-
-
-def _nothing(image: str) -> None:
-    """There are no checks of an image that only its own folder knows."""
 
 
 def _report(wish: _Wish, docker: Docker, prepared: Prepared, image: str, built: Built | None, *, found: bool) -> None:

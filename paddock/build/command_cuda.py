@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from paddock.build import artefacts, bases, size
+from paddock.build import artefacts, bases, deliver, recipe, size
 from paddock.build.cuda import builder
-from paddock.build.docker import Docker, Progress
-from paddock.build.told import print_json, told
+from paddock.build.docker import Docker
+from paddock.build.told import print_json, progress_of, told
 
 
 @told
@@ -23,24 +24,24 @@ def run(
     architectures: Sequence[str] = (),
     output: Path | None = None,
     no_cache: bool = False,
-    progress: Progress = "auto",
+    progress: str = "auto",
     as_json: bool = False,
 ) -> None:
     """Compiles the CUDA programs and leaves them with their manifest in `output`, by default the checkout's own folder.
 
     On `base`, any image with nvcc, or NVIDIA's of `cuda` on `ubuntu`. Raises BuildError.
     """
-    folder = output or root / artefacts.FOLDER
-    if base is None:
-        chosen = bases.published(cuda or bases.DEFAULT_CUDA, ubuntu or bases.DEFAULT_UBUNTU)
-        builder.compiled(chosen, architectures)  # said before an engine is looked for
-        docker = Docker.find(os.environ)
-    else:
-        docker = Docker.find(os.environ)
-        chosen = bases.given(docker, base)
-    prepared, built, manifest = builder.programs(
-        root, docker, chosen, architectures, folder, no_cache=no_cache, progress="quiet" if as_json else progress
-    )
+    folder, shown = output or root / artefacts.FOLDER, progress_of(progress, as_json)
+    named = bases.named(cuda, ubuntu, base)
+    if named:
+        builder.compiled(named, architectures)  # what it refuses is said before an engine is looked for
+    docker = Docker.find(os.environ)
+    chosen = named or bases.given(docker, str(base))
+    with tempfile.TemporaryDirectory(prefix="paddock-cuda-") as scratch:
+        plan = builder.make(root, chosen, recipe.architecture(None), asked=architectures)
+        prepared = recipe.prepare(plan, {".": recipe.folder(root, plan.name)}, Path(scratch, "context"))
+        built = deliver.build(docker, prepared, root, no_cache=no_cache, progress=shown) is not None
+    manifest = builder.run(docker, prepared.local, folder)
     if as_json:
         plain = manifest.model_dump(mode="json", by_alias=True)
         print_json({"image": prepared.local, "built": built, "folder": str(folder), "manifest": plain})

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
+from paddock.build import recipe
 from paddock.build.docker import Built, Docker, Progress
 from paddock.build.errors import BuildInputError
 from paddock.build.recipe import Prepared
@@ -12,29 +14,33 @@ from paddock.build.recipe import Prepared
 def build(
     docker: Docker,
     prepared: Prepared,
+    root: Path,
     *,
-    labels: Mapping[str, str],
-    platform: str | None,
+    platform: str | None = None,
     no_cache: bool,
-    cache_from: Sequence[str],
+    cache_from: Sequence[str] = (),
     progress: Progress,
-    verify: Callable[[str], None],
+    verify: Callable[[str], None] | None = None,
 ) -> Built | None:
-    """Builds the image where the engine has none of its content; None where it has. Raises BuildError."""
+    """Builds the image where the engine has none of its content; None where it has.
+
+    `root` is the checkout, which its labels name. Raises BuildError, also those of `verify`, which gets the image.
+    """
     if not no_cache and docker.image(prepared.local) is not None:
         return None
     made = docker.build(
         prepared.context,
         tags=(),
         args=prepared.recipe.args,
-        labels=labels,
+        labels=recipe.labels(prepared, root),
         platform=platform,
         no_cache=no_cache,
         # Inline, not mode=max: that wants a second tag which moves, and the tags of our registry never do.
         cache_from=cache_from,
         progress=progress,
     )
-    verify(made.image)
+    if verify:
+        verify(made.image)
     # Named only now: what has the name is what is pushed.
     docker.tag(made.image, prepared.local)
     return made

@@ -56,9 +56,16 @@ class Prepared:
         return f"{registry}/{self.recipe.name}:{self.tag}"
 
 
-def plain(root: Path, name: str, base: Base, architecture: Architecture, given: Sequence[str] = ()) -> Recipe:
-    """Of an image that is made of nothing but its folder. Raises BuildInputError."""
-    known = {"BASE": base.image, "CUDA": base.cuda or ""}
+def plain(
+    root: Path,
+    name: str,
+    base: Base,
+    architecture: Architecture,
+    given: Sequence[str] = (),
+    own: Mapping[str, str] | None = None,
+) -> Recipe:
+    """Of an image that is made of nothing but its folder; `own` are arguments of this image. Raises BuildInputError."""
+    known = {"BASE": base.image, "CUDA": base.cuda or "", **(own or {})}
     args = arguments(folder(root, name) / "Dockerfile", known, given)
     return Recipe(name, base, architecture, base.cuda or "nocuda", args, labels={})
 

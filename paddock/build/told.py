@@ -1,4 +1,4 @@
-"""How a command of this room speaks JSON."""
+"""How a command of this room speaks: in JSON when asked, and of its progress."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, TypeVar
+
+from paddock.build.docker import Progress
+from paddock.build.errors import BuildInputError
 
 _Given = ParamSpec("_Given")
 _Back = TypeVar("_Back")
@@ -28,6 +31,17 @@ def told(command: Callable[_Given, _Back]) -> Callable[_Given, _Back]:
             raise
 
     return run
+
+
+def progress_of(wanted: str, as_json: bool) -> Progress:
+    """How a build shows its steps; not at all beside JSON. Raises BuildInputError."""
+    match wanted:
+        case "auto" | "plain" | "quiet":
+            return "quiet" if as_json else wanted
+        case _:
+            raise BuildInputError(
+                f"--progress {wanted} is not known\n    expected: auto, plain or quiet\n    fix: leave it out"
+            )
 
 
 def print_json(document: Mapping[str, Any]) -> None:
