@@ -6,20 +6,15 @@ A small stand-in with the layout of GitHub's runner takes its place, and an imag
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import io
 import json
-import os
 import signal
 import subprocess
 import sys
-import tarfile
-import threading
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -32,21 +27,11 @@ from paddock.build.bases import Base
 from paddock.build.docker import Docker, Finished
 from paddock.build.errors import BuildError, BuildInputError
 from paddock.fleet import load
-from tests.support import checkout, docker_engine
+from tests.support import checkout, docker_engine, runner_stand_in
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("runner-image")]
 
 SECRET = "made-up-secret-7c41e9"
-CONTAINER_HOOKS = "paddock-test/container-hooks:stand-in"
-
-_LISTENER = f'#!/bin/sh\n[ "$1" = --version ] && echo {ACTIONS_RUNNER}\n'
-_SCRIPTS = (
-    "run.sh",
-    "config.sh",
-    "bin/installdependencies.sh",
-    "externals/node20/bin/node",
-    "externals/node24/bin/node",
-)
 
 
 @dataclass(frozen=True)
@@ -69,7 +54,7 @@ class Site:
         given = {
             "RUNNER_URL": self.runner_url,
             "RUNNER_SHA256": sha256 or self.runner_sum,
-            "CONTAINER_HOOKS": CONTAINER_HOOKS,
+            "CONTAINER_HOOKS": runner_stand_in.CONTAINER_HOOKS,
         }
         return {
             "base": docker_engine.DEBIAN,
@@ -105,15 +90,15 @@ def site(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Iterator[Site]
     project = checkout.copy(root, folder / "project")
     (folder / "served").mkdir()
     (folder / "registry").mkdir()
-    archive = _stand_in_runner(folder / "served" / "runner.tar.gz")
-    _stand_in_container_hooks(docker)
-    with _served(archive.parent, docker) as url, docker_engine.registry(folder / "registry") as registry:
+    archive = runner_stand_in.archive(folder / "served" / "runner.tar.gz")
+    runner_stand_in.container_hooks(docker)
+    with runner_stand_in.served(archive.parent, docker) as url, docker_engine.registry(folder / "registry") as registry:
         sum_ = hashlib.sha256(archive.read_bytes()).hexdigest()
         site = Site(docker, project, registry, f"{url}/{archive.name}", sum_)
         yield site
         for each in site.made:
             docker.remove(each)
-        docker.remove(CONTAINER_HOOKS)
+        docker.remove(runner_stand_in.CONTAINER_HOOKS)
 
 
 @pytest.fixture(scope="module")
@@ -312,49 +297,3 @@ def _ours(docker: Docker, registry: str) -> set[str]:
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     return {line for line in done.stdout.split() if line.startswith(("paddock/runner-gpu:nocuda-", f"{registry}/"))}
-
-
-def _stand_in_runner(path: Path) -> Path:
-    with tarfile.open(path, "w:gz") as archive:
-        for name, text in {"bin/Runner.Listener": _LISTENER, **dict.fromkeys(_SCRIPTS, "#!/bin/sh\n")}.items():
-            member = tarfile.TarInfo(f"./{name}")
-            member.size, member.mode = len(text), 0o755
-            archive.addfile(member, io.BytesIO(text.encode()))
-    return path
-
-
-def _stand_in_container_hooks(docker: Docker) -> None:
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as archive:
-        for name, text in {"k8s": "with a volume\n", "k8s-novolume": "without a volume\n"}.items():
-            member = tarfile.TarInfo(f"home/runner/{name}/index.js")
-            member.size = len(text)
-            archive.addfile(member, io.BytesIO(text.encode()))
-    subprocess.run(
-        [docker.client.path, "import", "-", CONTAINER_HOOKS], input=packed.getvalue(), check=True, capture_output=True
-    )
-
-
-class _Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
-@contextlib.contextmanager
-def _served(folder: Path, docker: Docker) -> Iterator[str]:
-    """The folder where a build can reach it: on loopback, or on the engine's bridge where builds have that network."""
-    asked = [docker.client.path, "network", "inspect", "bridge", "--format", "{{(index .IPAM.Config 0).Gateway}}"]
-    found = subprocess.run(asked, capture_output=True, text=True, check=False)
-    host = found.stdout.strip() if found.returncode == 0 else "127.0.0.1"
-    try:
-        server = ThreadingHTTPServer((host, 0), functools.partial(_Quiet, directory=os.fspath(folder)))
-    except OSError:
-        pytest.skip(f"builds reach this machine at {host}, which is not an address of it")
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://{host}:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

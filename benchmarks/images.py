@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""The runner image built cold, with one hook changed, and unchanged; its layers by size.
+
+    .venv/bin/python benchmarks/images.py [--runs N] [--base IMAGE]
+
+Prints one JSON document. Each build is a whole `inv build-runner`, from the start of the program to its end, without a
+push. Cold takes nothing from earlier builds but the packages that were downloaded. Needs a Docker engine; without
+--base, debootstrap makes a small Debian to build on. A stand-in of some kB takes the place of GitHub's runner.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from side_by_side import ROOT, paired, report
+
+sys.path.insert(0, str(ROOT))
+
+import pytest
+
+from tests.support import checkout, docker_engine, runner_stand_in
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=3, help="counted runs of each, after one that is not")
+    parser.add_argument("--base", help="the image to build on")
+    given = parser.parse_args()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        try:
+            docker = docker_engine.engine()
+            base = given.base or docker_engine.debian_base()
+            runner_stand_in.container_hooks(docker)
+            (folder / "served").mkdir()
+            archive = runner_stand_in.archive(folder / "served" / "runner.tar.gz")
+            url = stack.enter_context(runner_stand_in.served(archive.parent, docker))
+        except pytest.skip.Exception as reason:
+            sys.exit(str(reason))
+        project = checkout.copy(ROOT, folder / "project")
+        made: set[str] = set()
+        stack.callback(lambda: [docker.remove(image) for image in made])
+        arguments = {
+            "RUNNER_URL": f"{url}/{archive.name}",
+            "RUNNER_SHA256": hashlib.sha256(archive.read_bytes()).hexdigest(),
+            "CONTAINER_HOOKS": runner_stand_in.CONTAINER_HOOKS,
+        }
+        words = ["--base", base, *(f"--build-arg={name}={value}" for name, value in arguments.items())]
+        report(measured(project, words, given.runs, made))
+
+
+def measured(project: Path, words: list[str], runs: int, made: set[str]) -> list[dict[str, object]]:
+    """`made` gets the names of the images."""
+    hook = project / "runners" / "hooks" / "job-completed.sh"
+    text, changes = hook.read_text(encoding="utf-8"), iter(range(1_000_000))
+
+    def unchanged(*more: str) -> float:
+        began = time.perf_counter()
+        made.add(build(project, *words, *more)["image"])
+        return time.perf_counter() - began
+
+    def cold() -> float:
+        return unchanged("--no-cache")
+
+    def warm() -> float:
+        hook.write_text(f"{text}# {next(changes)}\n", encoding="utf-8")
+        return unchanged()
+
+    unchanged()
+    told = build(project, *words)
+    layers: dict[str, object] = {
+        "name": "layers of the image, unpacked bytes",
+        "total": told["size_bytes"],
+        "layers": sorted(told["layers"], key=lambda layer: -layer["size_bytes"]),
+    }
+    return [
+        paired("one hook changed / cold", 0.2, runs, warm, cold),
+        paired("unchanged / cold", 0.1, runs, unchanged, cold),
+        layers,
+    ]
+
+
+def build(project: Path, *words: str) -> dict[str, Any]:
+    env = {**os.environ, "PADDOCK_ROOT": str(project)}
+    command = [sys.executable, "-m", "paddock", "build-runner", *words, "--json"]
+    done = subprocess.run(command, cwd=ROOT, env=env, check=True, stdout=subprocess.PIPE)
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
+
+
+if __name__ == "__main__":
+    main()
