@@ -75,7 +75,7 @@ def cuda(fleet: Fleet, images: tuple[Known, ...]) -> Iterator[Finding]:
         toolkit, where = stated.version or labelled.get(name), stated.where if stated.version else "the image's label"
         if toolkit is None:
             key = f"runners.{name}.image" if runner.image else "images.cuda"
-            yield Finding("cuda", f"runners.{name}", "unknown", stated.where, f"{key}: what the image has")
+            yield Finding("cuda", f"runners.{name}", "unknown", stated.where, f"{key}: what the jobs use")
             continue
         has = driver(fleet, runner.pool)
         newest = best_toolkit(has.version, gpu) if has.version else None

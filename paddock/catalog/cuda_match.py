@@ -21,6 +21,7 @@ _TAGS = (
     re.compile(r"(?:^|[^a-z0-9])cuda-?(\d{2}\.\d{1,2}(?:\.\d{1,2})?)(?![\d.]*\d)"),
     re.compile(r"(?:^|[^a-z0-9])cu(1[0-9])(\d)(?![0-9])"),
 )
+_WITHOUT = re.compile(r":nocuda-runner\d[^/]*$")
 _NVIDIA = re.compile(r"^(1[0-9]\.\d{1,2}(?:\.\d{1,2})?)(?:-|$)")
 
 
@@ -48,6 +49,11 @@ def tag_cuda(image: str) -> str | None:
             return ".".join(found.groups())
     nvidia = _NVIDIA.match(tag) if repository.split("/")[-1] == "cuda" else None
     return nvidia[1] if nvidia else None
+
+
+def tag_denies_cuda(image: str) -> bool:
+    """Whether an image's tag states that it brings no CUDA: `nocuda-runner2.338.0-<hash>`, this project's form."""
+    return _WITHOUT.search(image.split("@")[0]) is not None
 
 
 def on_driver(toolkit: str, driver: str, gpu: Gpu | None) -> Match:

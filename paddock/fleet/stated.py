@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from paddock import catalog
-from paddock.catalog.cuda_match import tag_cuda
+from paddock.catalog.cuda_match import tag_cuda, tag_denies_cuda
 from paddock.fleet.fleet import Fleet
 from paddock.fleet.pool import Bottlerocket, Custom, EksManaged
 
@@ -26,6 +26,8 @@ def image_cuda(fleet: Fleet, runner: str) -> Stated:
     image, key = (own, f"runners.{runner}.image") if own else (shared, "images.runner")
     if image is None:
         return Stated(None, "GitHub's own runner image brings no CUDA: jobs bring it themselves")
+    if tag_denies_cuda(image):
+        return Stated(None, f"the image of {key} brings no CUDA: jobs bring it themselves")
     found = tag_cuda(image)
     return Stated(found, f"tag of {key}" if found else f"{key} does not state it")
 

@@ -99,7 +99,7 @@ def _silent(fleet: Fleet, names: list[str]) -> Iterator[Verdict]:
             f"which CUDA the jobs of {', '.join(runners)} use is not known: {where}"
             + (f". The drivers run any up to {up_to}" if up_to else ""),
             {"cuda": None, "cuda_read_from": where, **{f"newest_cuda.{pool}": cuda for pool, cuda in newest.items()}},
-            "a tag that states it, such as runner:cuda12.8" if own else 'images.cuda: "<what the image has>"',
+            "a tag that states it, such as runner:cuda12.8" if own else 'images.cuda: "<what the jobs use>"',
         )
 
 

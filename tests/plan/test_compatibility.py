@@ -154,6 +154,15 @@ def test_nobody_states_cuda_and_one_finding_says_so() -> None:
     assert "gpu-h100-x8" in found[0].message
 
 
+def test_an_image_without_cuda_is_not_one_whose_cuda_nobody_states() -> None:
+    bare = "registry/runner-gpu:nocuda-runner2.338.0-0123456789ab@sha256:" + "a" * 64
+    found = verdicts(fleet(images={"repositories": [], "runner": bare}))["CMP001"]
+    assert (found.verdict, found.subject) == ("unknown", "images.cuda")
+    assert "the image of images.runner brings no CUDA: jobs bring it themselves" in found.message
+    own = fleet(None, {"image": bare})
+    assert stated.image_cuda(own, "gpu").where.startswith("the image of runners.gpu.image brings no CUDA")
+
+
 def test_a_bottlerocket_image_has_the_driver_of_its_version() -> None:
     given = fleet({"ami": {"bottlerocket": "1.62.0-1e8d1a37"}})
     assert stated.driver(given, "t4").version == "580.159.03"
