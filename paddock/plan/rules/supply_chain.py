@@ -131,7 +131,9 @@ class Dockerfiles(Rule):
 
 _SECRET_NAME = re.compile(r"\w*(TOKEN|PASSWORD|PASSWD|SECRET|PRIVATE_KEY|API_?KEY)\w*", re.I)
 _PUSHES = re.compile(
-    r"\b(docker (image )?push|docker buildx build\b[^\n]*--push|inv images?\.push|crane push|skopeo copy)\b", re.I
+    r"\b(docker (image )?push|docker buildx build\b.*--push|crane push|skopeo copy"
+    r"|(inv|paddock) (push-runner|build-(runner|image)\b.* --(push|pin)))\b",
+    re.I,
 )
 _NEEDED = {
     "an SBOM": re.compile(r"\bsyft\b|anchore/sbom-action|--sbom\b|\bsbom: *true|\bsbom: *generator", re.I),
@@ -147,14 +149,14 @@ class SignedImages(Rule):
     severity: ClassVar[Severity] = "warning"
     title = "Images that a workflow pushes carry an SBOM, provenance and a signature"
     why = "Without them nobody can tell which source an image was built from, or that it was ours at all."
-    fix = "syft, actions/attest-build-provenance and cosign sign by digest, in the job that pushes"
+    fix = "syft, actions/attest and cosign sign by digest, in the job that pushes"
     equivalents = ("SLSA L2", "SLSA L3", "CIS 5.1.4")
 
     def check(self, context: Context) -> Iterator[Hit]:
         for path, _text, document in workflows(context):
             for name, job in jobs(document):
                 spoken = yaml.safe_dump(dict(job), width=10_000)
-                pushes = _PUSHES.search(spoken) or any(self._pushes(step) for step in look.each(job, "steps"))
+                pushes = any(self._pushes(step) for step in look.each(job, "steps"))
                 if pushes and (missing := [what for what, sign in _NEEDED.items() if not sign.search(spoken)]):
                     yield Hit(path, f"job {name} pushes an image without {', '.join(missing)}")
         for made in context.graph.resources.values():
@@ -168,7 +170,8 @@ class SignedImages(Rule):
 
     @staticmethod
     def _pushes(step: Any) -> bool:
-        return "docker/build-push-action" in look.text(step, "uses") and look.on(look.at(step, "with", "push"))
+        action = "docker/build-push-action" in look.text(step, "uses") and look.on(look.at(step, "with", "push"))
+        return action or _PUSHES.search(look.text(step, "run").replace("\\\n", " ")) is not None
 
     def example_pass(self) -> Context:
         return self._job(

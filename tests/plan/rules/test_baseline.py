@@ -402,6 +402,7 @@ BROKEN: list[tuple[str, str, Breaking]] = [
     ("PAD-34", "update alone", _dockerfile(f"{_FROM}RUN apt-get update\nRUN apt-get install -y git\nUSER 1001\n")),
     ("PAD-34", "secret", _dockerfile(f"{_FROM}ARG GITHUB_TOKEN\nUSER 1001\n")),
     ("PAD-35", "unsigned", _workflow("      - run: docker push x\n")),
+    ("PAD-35", "unsigned pin", _workflow("      - run: |\n          ./inv build-runner \\\n            --pin dev\n")),
     (
         "PAD-35",
         "unsigned too",
