@@ -54,7 +54,7 @@ def test_rights_are_given_to_the_job_that_needs_them(path: Path) -> None:
     for name, job in jobs(path):
         given = {scope for scope, right in job.get("permissions", {}).items() if right == "write"}
         writes = name in MAY_WRITE.get(path.stem, set())
-        assert given <= ({"contents", "pull-requests"} if writes else {"id-token"}), name
+        assert given <= ({"contents", "pull-requests"} if writes else {"id-token", "attestations"}), name
         if writes:
             assert not [step for step in job.get("steps", []) if "uses" in step], "it runs nobody's code"
             assert not [script for script in scripts(job) if "./" in script]
@@ -127,6 +127,16 @@ def test_images_are_built_anew_when_what_they_are_made_of_changes() -> None:
     assert {"schedule", "push", "workflow_dispatch"} == set(on)
     for pattern in on["push"]["paths"]:
         assert (ROOT / pattern.removesuffix("/**")).exists(), pattern
+
+
+def test_what_is_proposed_is_signed_by_digest_in_public_or_when_asked() -> None:
+    steps = dict(jobs(ROOT / ".github/workflows/build-images.yml"))["build"]["steps"]
+    pin = next(number for number, step in enumerate(steps) if step.get("id") == "pin")
+    asked, *attested = steps[pin + 1 :]
+    assert asked["if"] == "${{ steps.pin.outputs.file }}"
+    assert "== public || $ASKED == on" in asked["run"]
+    assert attested[-1]["run"] == 'cosign sign --yes "$NAME@$DIGEST"'
+    assert {step["if"] for step in attested} == {f"${{{{ steps.{asked['id']}.outputs.so }}}}"}
 
 
 def test_the_canary_says_what_it_found_also_when_it_failed() -> None:
