@@ -8,6 +8,7 @@ the forward-compatibility package helps, which exists for data-centre GPUs.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -33,6 +34,16 @@ class Match:
     why: str
     needs: str | None
     floor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Drives:
+    """`least` and `most` are a family's driver branches, each only where it is what rules the driver out."""
+
+    outcome: Literal["ok", "impossible", "unknown"]
+    why: str
+    least: int | None = None
+    most: int | None = None
 
 
 def tag_cuda(image: str) -> str | None:
@@ -83,6 +94,25 @@ def on_driver(toolkit: str, driver: str, gpu: Gpu | None) -> Match:
         reason = f"whether {package} supports {gpu.name if gpu else 'this GPU'} with this driver, no source says"
         return Match("unknown", f"{below}; {reason}", needs, floor)
     return Match("needs-compat", f"{below}, so the image must bring {package}", needs, floor)
+
+
+def drives(driver: str, gpu: Gpu, families: Iterable[str]) -> Drives:
+    """Whether `driver` (`580.159.03`, or its branch `580`) drives a GPU on each of these instance families."""
+    branch = catalog.driver_branch(driver)
+    if branch is None:
+        return Drives("unknown", f"the catalogue has no branch of driver {driver}")
+    for limits in filter(None, map(catalog.driver_limits, families)):
+        least, most, has = limits.min_branch, limits.max_branch, f"and its image has {driver}"
+        if least and branch.branch < least:
+            return Drives("impossible", f"{limits.family} needs driver R{least} or newer, {has}", least=least)
+        if most and branch.branch > most:
+            return Drives("impossible", f"R{most} is the last driver for {limits.family}, {has}", most=most)
+    what = f"{gpu.name} (compute capability {gpu.compute_capability}, from CUDA {gpu.cuda_first} on)"
+    if not branch.drives(gpu.compute_capability):
+        return Drives("impossible", f"driver {driver} no longer drives {what}")
+    if version(branch.max_cuda) < version(gpu.cuda_first):
+        return Drives("impossible", f"driver {driver} does not yet drive {what}: it speaks CUDA {branch.max_cuda}")
+    return Drives("ok", f"driver {driver} drives {gpu.name}")
 
 
 def on_gpu(toolkit: str, gpu: Gpu) -> Match:

@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from paddock import catalog
+from paddock.catalog.cuda_match import drives
 from paddock.fleet.errors import Problem
 from paddock.fleet.pool import Custom
 
 if TYPE_CHECKING:
-    from paddock.catalog import DriverBranch
     from paddock.fleet.fleet import Fleet
-    from paddock.fleet.pool import GpuPool
 
 PRE_PULL_DISK = 50
 """GiB that an image with a runner image in it needs: 10 of the system, 10 of layers as they are pulled, 25 unpacked."""
@@ -72,20 +71,13 @@ def _driver(fleet: Fleet) -> Iterator[Problem]:
             "leave driver out, or take another Kubernetes version: its EKS image may have it",
         )
         return
-    branch = catalog.driver_branch(wanted)
-    if branch and not any(_drives(branch, pool) for pool in fleet.pools.values()):
-        families = ", ".join(sorted({instance.family for pool in fleet.pools.values() for instance in pool.types}))
+    pools = fleet.pools.values()
+    fits = [drives(wanted, pool.gpu, [each.family for each in pool.types]).outcome for pool in pools]
+    if fits and set(fits) == {"impossible"}:
+        families = ", ".join(sorted({instance.family for pool in pools for instance in pool.types}))
         yield Problem(
             key,
-            f"R{branch.branch} drives the GPUs of no pool ({families})",
+            f"R{wanted.partition('.')[0]} drives the GPUs of no pool ({families})",
             "a branch that drives those of one pool",
             "inv plan says for each pool which driver it needs",
         )
-
-
-def _drives(branch: DriverBranch, pool: GpuPool) -> bool:
-    limits = [limit for instance in pool.types if (limit := catalog.driver_limits(instance.family))]
-    fits = (
-        (limit.min_branch or branch.branch) <= branch.branch <= (limit.max_branch or branch.branch) for limit in limits
-    )
-    return branch.drives(pool.gpu.compute_capability) and all(fits)

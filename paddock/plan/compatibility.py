@@ -11,7 +11,7 @@ from datetime import date
 
 from paddock import catalog
 from paddock.catalog import version
-from paddock.catalog.cuda_match import best_toolkit, on_driver, on_gpu
+from paddock.catalog.cuda_match import Drives, best_toolkit, drives, on_driver, on_gpu
 from paddock.fleet import Fleet
 from paddock.fleet.pool import EksManaged
 from paddock.fleet.stated import driver, image_cuda
@@ -118,54 +118,26 @@ def _pool(fleet: Fleet, name: str) -> Iterator[Verdict]:
         "least_branch": max((limit.min_branch for limit in limits if limit.min_branch), default=None),
         "last_branch": min((limit.max_branch for limit in limits if limit.max_branch), default=None),
     }
-    branch = catalog.driver_branch(has.version) if has.version else None
-    if branch is None:
-        yield Verdict(
-            "CMP003",
-            subject,
-            "unknown",
-            f"the driver on its nodes is not known: {has.where}"
-            if has.version is None
-            else f"the catalogue has no branch of driver {has.version}",
-            numbers,
-            "inv catalog.refresh, or an image of the catalogue",
+    unknown = Drives("unknown", f"the driver on its nodes is not known: {has.where}")
+    found = drives(has.version, gpu, families) if has.version else unknown
+    why = f"{found.why} of {', '.join(families)}" if found.outcome == "ok" else found.why
+    yield Verdict("CMP003", subject, found.outcome, why, numbers, _driven_by(fleet, name, found))
+
+
+def _driven_by(fleet: Fleet, pool: str, found: Drives) -> str:
+    """The edit that gives a pool a driver for its GPUs."""
+    if found.outcome == "ok":
+        return ""
+    if found.outcome == "unknown":
+        return "inv catalog.refresh, or an image of the catalogue"
+    if found.least:
+        return (
+            f"pools.{pool}.ami: {{custom: ami-..., driver: {found.least}..., kubernetes: "
+            f'"{fleet.cluster.version}"}}, or instances of another family'
         )
-        return
-    for limit in limits:
-        if limit.min_branch and branch.branch < limit.min_branch:
-            yield Verdict(
-                "CMP003",
-                subject,
-                "impossible",
-                f"{limit.family} needs driver R{limit.min_branch} or newer, and its image has {has.version}",
-                numbers,
-                f"pools.{name}.ami: {{custom: ami-..., driver: {limit.min_branch}..., kubernetes: "
-                f'"{fleet.cluster.version}"}}, or instances of another family',
-            )
-            return
-        if limit.max_branch and branch.branch > limit.max_branch:
-            yield Verdict(
-                "CMP003",
-                subject,
-                "impossible",
-                f"R{limit.max_branch} is the last driver for {limit.family}, and its image has {has.version}",
-                numbers,
-                _eks_image(fleet, name, most=limit.max_branch) or "instances of another family",
-            )
-            return
-    if not branch.drives(gpu.compute_capability) or version(branch.max_cuda) < version(gpu.cuda_first):
-        old = not branch.drives(gpu.compute_capability)
-        yield Verdict(
-            "CMP003",
-            subject,
-            "impossible",
-            f"driver {has.version} {'no longer' if old else 'does not yet'} drive{'s' if old else ''} {gpu.name} "
-            f"(compute capability {gpu.compute_capability}, from CUDA {gpu.cuda_first} on)",
-            numbers,
-            _eks_image(fleet, name) or "instances with another GPU",
-        )
-        return
-    yield Verdict("CMP003", subject, "ok", f"driver {has.version} drives {gpu.name} of {', '.join(families)}", numbers)
+    if found.most:
+        return _eks_image(fleet, pool, most=found.most) or "instances of another family"
+    return _eks_image(fleet, pool) or "instances with another GPU"
 
 
 def _newer_driver(fleet: Fleet, pool: str, needs: str | None) -> str:

@@ -15,7 +15,7 @@ from paddock.fleet.pool import LEAN_DISK, Bottlerocket
 from paddock.fleet.quantity import format_cpu, format_memory
 from paddock.plan.finding import Finding
 from paddock.plan.money import HOURS_A_MONTH, Money, volume
-from paddock.plan.sizes import Option, candidates, drives, option
+from paddock.plan.sizes import Option, candidates, driven, option
 
 SPOT_TYPES = 3
 """Fewer types than this in a spot pool, and one type's shortage stops it. AWS scores one or two types always low."""
@@ -149,7 +149,7 @@ def _few_types(fleet: Fleet, name: str) -> Iterator[Finding]:
         if (other.gpu_count, other.gpu_fraction) == (first.gpu_count, first.gpu_fraction)
         and other.name not in pool.instances
         and not other.bare_metal
-        and drives(fleet, name, other)
+        and driven(fleet, name, other)
         and all(option(fleet, runner, other).per_node for runner, _ in fleet.runners_on(name))
     ]
     more.sort(

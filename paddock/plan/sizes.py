@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from paddock import catalog
-from paddock.catalog import InstanceType, version
+from paddock.catalog import InstanceType
+from paddock.catalog.cuda_match import drives
 from paddock.fleet import Fleet
 from paddock.fleet.capacity import Share, available, default_share, runner_request
 from paddock.fleet.nodes import capacities
@@ -68,21 +69,14 @@ def candidates(fleet: Fleet, runner: str) -> tuple[InstanceType, ...]:
         if instance.gpu_memory_mib >= memory
         and instance.gpu_count * pool.replicas >= spec.gpus
         and (instance.gpu == pool.types[0].gpu or not same_only)
-        and drives(fleet, spec.pool, instance)
+        and driven(fleet, spec.pool, instance)
     )
 
 
-def drives(fleet: Fleet, pool: str, instance: InstanceType) -> bool:
+def driven(fleet: Fleet, pool: str, instance: InstanceType) -> bool:
     """Whether the driver of the pool's image drives an instance type; an unknown driver might."""
     has = driver(fleet, pool).version
-    branch = catalog.driver_branch(has) if has else None
-    if branch is None:
-        return True
-    limits = catalog.driver_limits(instance.family)
-    if limits and not (limits.min_branch or 0) <= branch.branch <= (limits.max_branch or branch.branch):
-        return False
-    gpu = catalog.gpu(instance.gpu or "")
-    return branch.drives(gpu.compute_capability) and version(branch.max_cuda) >= version(gpu.cuda_first)
+    return has is None or drives(has, catalog.gpu(instance.gpu or ""), [instance.family]).outcome != "impossible"
 
 
 def _only(fleet: Fleet, name: str, instance: InstanceType) -> Fleet:

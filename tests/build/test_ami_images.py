@@ -234,7 +234,7 @@ def test_bottlerocket_pools_are_left_alone_unless_named(world: World, project: P
     [
         ({"kubernetes": "1.36"}, "", "", "pools.t4: kubelet 1.36, the cluster runs 1.35: a kubelet may not be newer"),
         ({"kubernetes": "1.34"}, "", "", "pools.t4: kubelet 1.34, the cluster runs 1.35"),
-        ({}, "[g4dn.xlarge, g4dn.2xlarge]", "[g7.2xlarge]", "pools.t4: driver 580.159.03, and g7 needs R595"),
+        ({}, "[g4dn.xlarge, g4dn.2xlarge]", "[g7.2xlarge]", "pools.t4: g7 needs driver R595 or newer, and its image has 580.159.03"),
         (
             {"driver": "535.1.1"},
             "[g4dn.xlarge, g4dn.2xlarge]",

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from paddock import catalog
 from paddock.build.ami.images import MachineImage
 from paddock.catalog import version
-from paddock.catalog.cuda_match import on_driver
+from paddock.catalog.cuda_match import drives, on_driver
 from paddock.fleet import Fleet
 from paddock.fleet.pool import Custom, GpuPool
 from paddock.fleet.stated import image_cuda
@@ -53,26 +52,9 @@ def _pool(fleet: Fleet, pool: GpuPool, image: MachineImage, pin: Custom) -> Iter
             False,
             f"the image's root volume is {image.root_gib} GiB, the pool's disk {has:g} GiB: no node would start",
         )
-    yield _drives(pin.driver, pool)
-
-
-def _drives(driver: str, pool: GpuPool) -> tuple[bool | None, str]:
-    """Whether the driver drives the pool's GPU on each of its instance families."""
-    branch, gpu = catalog.driver_branch(driver), pool.gpu
-    if branch is None:
-        return None, f"the catalogue has no branch of driver {driver}: whether it drives {gpu.name} is not known"
-    for family in sorted({instance.family for instance in pool.types}):
-        limit = catalog.driver_limits(family)
-        if limit and limit.min_branch and branch.branch < limit.min_branch:
-            return False, f"driver {driver}, and {family} needs R{limit.min_branch} or newer"
-        if limit and limit.max_branch and branch.branch > limit.max_branch:
-            return False, f"driver {driver}, and R{limit.max_branch} is the last for {family}"
-    what = f"{gpu.name} (compute capability {gpu.compute_capability}, from CUDA {gpu.cuda_first} on)"
-    if not branch.drives(gpu.compute_capability):
-        return False, f"driver {driver} no longer drives {what}: it begins at {branch.min_compute_capability}"
-    if version(branch.max_cuda) < version(gpu.cuda_first):
-        return False, f"driver {driver} does not yet drive {what}: it speaks CUDA {branch.max_cuda}"
-    return True, f"driver {driver} drives {gpu.name}"
+    found = drives(pin.driver, pool.gpu, sorted({each.family for each in pool.types}))
+    fits = {"ok": True, "impossible": False, "unknown": None}[found.outcome]
+    yield fits, found.why
 
 
 def _runner(fleet: Fleet, runner: str, driver: str) -> tuple[bool | None, str]:
