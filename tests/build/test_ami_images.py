@@ -13,12 +13,13 @@ from typing import Any
 import boto3
 import pytest
 from moto import mock_aws
-from moto.core import DEFAULT_ACCOUNT_ID
+from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.ec2.models import ec2_backends
 
 from paddock.build import command_ami
 from paddock.build.aws import Aws, AwsError
 from paddock.build.errors import BuildError, BuildInputError
+from paddock.fleet import load
 
 REGION = "us-west-2"
 DRIVER = "580.159.03"
@@ -140,16 +141,23 @@ def test_a_price_that_the_catalogue_has_is_told(
     assert listed(east, project, capsys)[copy]["usd_month_at_most"] == 0.75
 
 
-def test_people_see_a_table(world: World, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("columns", ["40", "120"])
+def test_people_see_each_image_with_its_uses(
+    columns: str, world: World, project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
     command_ami.list_images(project, "dev", aws=world.aws)
     assert "build-ami --stack dev makes one" in capsys.readouterr().out
     id = world.image(**TAGS)
+    name = world.template(id)
     command_ami.list_images(project, "dev", aws=world.aws)
-    said = capsys.readouterr().out
-    row = next(line for line in said.splitlines() if id in line)
-    assert row.split()[3:6] == ["available", DRIVER, "13.0"]
-    assert row.split()[-1] == "no"
-    assert "the catalogue does not know" in said
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].split()[0::3] == [id, "available"]
+    assert said[1:] == [
+        f"    driver {DRIVER}, cuda 13.0, kubernetes 1.35, kernel 6.12.30",
+        "    at most 15 GiB of snapshots; what they cost in us-west-2 the catalogue does not know",
+        f"    used by launch template {name} version 1 (latest)",
+    ]
 
 
 def test_without_the_right_to_see_what_uses_them_the_list_says_so(
@@ -191,7 +199,7 @@ def test_an_image_that_fits_is_pinned_and_nothing_else_changes(
     after = file.read_text()
     added = [line for line in after.splitlines() if line not in before.splitlines()]
     assert [line for line in after.splitlines() if line not in added] == before.splitlines()
-    pool = command_ami.load(project, "dev").fleet.pools["t4"]
+    pool = load(project, "dev").fleet.pools["t4"]
     assert pool.ami is not None
     assert pool.ami.model_dump() == {"custom": id, "driver": DRIVER, "kubernetes": "1.35"}
 
@@ -206,7 +214,7 @@ def test_only_the_pools_asked_for_are_pinned(world: World, project: Path, capsys
     command_ami.promote_image(project, "dev", id, pools=["spare"], as_json=True, aws=world.aws)
     told = json.loads(capsys.readouterr().out)
     assert told["changed"] == ["spare"]
-    pools = command_ami.load(project, "dev").fleet.pools
+    pools = load(project, "dev").fleet.pools
     assert pools["t4"].ami is None
     assert pools["spare"].ami is not None
 
@@ -222,7 +230,7 @@ def test_bottlerocket_pools_are_left_alone_unless_named(world: World, project: P
     )
     id = world.image(**TAGS)
     command_ami.promote_image(project, "dev", id, aws=world.aws)
-    pools = command_ami.load(project, "dev").fleet.pools
+    pools = load(project, "dev").fleet.pools
     assert pools["t4"].ami is not None
     assert BOTTLEROCKET in (project / "Pulumi.dev.yaml").read_text()
     command_ami.promote_image(project, "dev", id, pools=["b"], aws=world.aws)
@@ -234,7 +242,12 @@ def test_bottlerocket_pools_are_left_alone_unless_named(world: World, project: P
     [
         ({"kubernetes": "1.36"}, "", "", "pools.t4: kubelet 1.36, the cluster runs 1.35: a kubelet may not be newer"),
         ({"kubernetes": "1.34"}, "", "", "pools.t4: kubelet 1.34, the cluster runs 1.35"),
-        ({}, "[g4dn.xlarge, g4dn.2xlarge]", "[g7.2xlarge]", "pools.t4: g7 needs driver R595 or newer, and its image has 580.159.03"),
+        (
+            {},
+            "[g4dn.xlarge, g4dn.2xlarge]",
+            "[g7.2xlarge]",
+            "pools.t4: g7 needs driver R595 or newer, and its image has 580.159.03",
+        ),
         (
             {"driver": "535.1.1"},
             "[g4dn.xlarge, g4dn.2xlarge]",

@@ -15,7 +15,6 @@ from paddock.build.ami.voice import duration
 from paddock.terminal import console
 
 FACTS = ("driver", "cuda", "kubernetes", "kernel", "toolkit", "release", "runner-image")
-_UNKNOWN = "?"
 
 
 def build_document(followed: Followed, known: Mapping[str, MachineImage], failure: Failure | None) -> dict[str, Any]:
@@ -73,20 +72,14 @@ def facts(image: MachineImage) -> dict[str, str | None]:
 
 
 def show_images(images: Sequence[MachineImage], uses: Mapping[str, Sequence[str]] | None, region: str) -> None:
-    """A table, newest first, and below it what else is known of each."""
-    heads = ("image", "created", "state", "driver", "CUDA", "Kubernetes", "GiB", "USD a month", "in use")
-    rows = []
+    """What each image has, costs, and is used by. No table: there is no room for one on a narrow terminal."""
     for image in images:
-        told = [image.fact(name) or _UNKNOWN for name in ("driver", "cuda", "kubernetes")]
-        in_use = _UNKNOWN if uses is None else "yes" if uses.get(image.id) else "no"
-        size = (str(image.gib), _money(image.gib, region), in_use)
-        rows.append((image.id, _day(image.created), image.state, *told, *size))
-    _table(heads, rows, right={"GiB", "USD a month"})
-    for image in images:
-        more = [f"{name} {found}" for name in ("kernel", "release", "runner-image") if (found := image.fact(name))]
-        used = [f"used by {each}" for each in (uses or {}).get(image.id, ())]
-        _say("\n    ".join((f"\n{image.id}  {image.name}", *([", ".join(more)] if more else []), *used)))
-    _say(f"\nGiB are those of the volumes, the most that a snapshot stores; {_price(region)}")
+        has = ", ".join(f"{name} {fact}" for name in FACTS if (fact := image.fact(name)))
+        _say(f"{image.id}  {_day(image.created)}  {image.state}  {image.name}")
+        _say(f"    {has or 'no tag says what it has'}")
+        _say(f"    {_size(image.gib, region)}")
+        for use in ("?",) if uses is None else uses.get(image.id, ("nothing",)):
+            _say(f"    used by {use}")
 
 
 def show_fits(fits: Sequence[Fit]) -> None:
@@ -100,20 +93,18 @@ def show_removal(removal: Removal, region: str, done: Removed | None) -> None:
         _say("nothing to remove")
     if removal.images:
         rows = [(image.id, _day(image.created), str(image.gib), image.name) for image in removal.images]
-        _table(("goes", "created", "GiB", "name"), rows, right={"GiB"})
+        _table(("goes", "created", "GiB", "name"), rows)
     if removal.snapshots:
         left = [(each.id, each.image, str(each.gib)) for each in removal.snapshots]
         _say("")
-        _table(("left over", "of image", "GiB"), left, right={"GiB"})
+        _table(("left over", "of image", "GiB"), left)
     if removal.kept:
         _say("")
         _table(("stays", "why"), [(each.image.id, each.why) for each in removal.kept])
     if done is not None:
         _say(f"\nderegistered {len(done.images)}, deleted {len(done.snapshots)} snapshots")
     elif removal.images or removal.snapshots:
-        cost = usd_month(removal.gib, region)
-        money = f"at most {cost:.2f} USD a month" if cost is not None else _price(region)
-        _say(f"\n{removal.gib} GiB of snapshots, {money}. Nothing is removed without --yes")
+        _say(f"\n{_size(removal.gib, region)}. Nothing is removed without --yes")
 
 
 def _step(step: Step) -> dict[str, Any]:
@@ -127,14 +118,10 @@ def _step(step: Step) -> dict[str, Any]:
     }
 
 
-def _money(gib: int, region: str) -> str:
+def _size(gib: int, region: str) -> str:
     cost = usd_month(gib, region)
-    return _UNKNOWN if cost is None else f"{cost:.2f}"
-
-
-def _price(region: str) -> str:
-    known = usd_month(0, region) is not None
-    return "prices are the catalogue's" if known else f"what they cost in {region} the catalogue does not know"
+    money = f"{cost:.2f} USD a month" if cost is not None else f"what they cost in {region} the catalogue does not know"
+    return f"at most {gib} GiB of snapshots; {money}"
 
 
 def _day(when: datetime) -> str:
@@ -145,17 +132,14 @@ def _say(text: str) -> None:
     console().print(text, markup=False, soft_wrap=True)
 
 
-def _table(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str] | set[str] = (), heads: bool = True
-) -> None:
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], heads: bool = True) -> None:
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, show_header=heads)
-    for column in columns:
+    for number, column in enumerate(columns):
         # An ID that is cut or broken over two lines cannot be copied.
-        is_id = column in {"image", "goes", "stays", "left over", "of image"}
-        table.add_column(column, justify="right" if column in right else "left", overflow="fold", no_wrap=is_id)
+        table.add_column(column, justify="right" if column == "GiB" else "left", overflow="fold", no_wrap=not number)
     for row in rows:
         table.add_row(*map(Text, row))
     console().print(table)
