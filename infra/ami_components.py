@@ -9,7 +9,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -26,6 +25,8 @@ FOLDER = "/opt/paddock/ami"
 """Where the scripts lie on the machine, and stay: they also tell what is wrong with a node."""
 DROP_IN = "/etc/eks/nodeadm.d/40-paddock.yaml"
 
+_END = "END-OF-FILE"
+"""A line that no file has."""
 _SCRIPT = re.compile(rf"{FOLDER}/([a-z-]+\.sh)|\$here/([a-z-]+\.sh)|dirname \"\$0\"\)/([a-z-]+\.sh)")
 
 _ECR = re.compile(
@@ -109,25 +110,29 @@ def _document(name: str, files: Mapping[str, str]) -> Document:
     """The document with a first step that puts down its scripts: so no bucket has to hold them."""
     text = (AMI / "components" / f"{name}.yaml").read_text(encoding="utf-8")
     parsed = yaml.safe_load(text)
-    contents = {f"{FOLDER}/{script}": (script_text(script), "0755") for script in scripts(text)}
-    contents |= {path: (content, "0644") for path, content in files.items()}
-    folders = sorted({str(Path(path).parent) for path in contents})
-    first: list[dict[str, Any]] = [
-        {"name": "Folders", "action": "ExecuteBash", "inputs": {"commands": [f"mkdir -p {' '.join(folders)}"]}},
-        {
-            "name": "Files",
-            "action": "CreateFile",
-            "inputs": [
-                {"path": path, "content": content, "permissions": mode, "overwrite": True}
-                for path, (content, mode) in contents.items()
-            ],
-        },
-    ]
+    contents = {f"{FOLDER}/{script}": ("0755", script_text(script)) for script in scripts(text)}
+    contents |= {path: ("0644", content) for path, content in files.items()}
+    first = {
+        "name": "Files",
+        # Not CreateFile: nothing says what that makes of a backslash in a file's content.
+        "action": "ExecuteBash",
+        "timeoutSeconds": 60,
+        "inputs": {"commands": [_puts_down(contents)]},
+    }
     build = next(phase for phase in parsed["phases"] if phase["name"] == "build")
-    build["steps"] = [*first, *build["steps"]]
+    build["steps"] = [first, *build["steps"]]
     parameters = tuple(key for each in parsed.get("parameters", ()) for key in each)
     data = yaml.dump(parsed, Dumper=_Dumper, sort_keys=False, width=2**20)
     return Document(name, data, parameters)
+
+
+def _puts_down(contents: Mapping[str, tuple[str, str]]) -> str:
+    """Bash that writes files, folders included, from their mode and content by path."""
+    put = (
+        f"install -D -m {mode} /dev/stdin {path} << '{_END}'\n{content}{_END}\n"
+        for path, (mode, content) in contents.items()
+    )
+    return "set -e\n" + "".join(put)
 
 
 def scripts(text: str) -> tuple[str, ...]:

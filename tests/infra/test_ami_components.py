@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -33,49 +34,17 @@ _STEP = {
     "additionalProperties": False,
     "properties": {
         "name": _TEXT,
-        "action": {"enum": ["ExecuteBash", "CreateFile"]},
+        "action": {"const": "ExecuteBash"},
         "timeoutSeconds": {"type": "integer", "minimum": 1},
         "onFailure": {"enum": ["Abort", "Continue", "Ignore"]},
         "maxAttempts": {"type": "integer", "minimum": 1},
-        "loop": {"type": "object"},
-        "inputs": True,
+        "inputs": {
+            "type": "object",
+            "required": ["commands"],
+            "additionalProperties": False,
+            "properties": {"commands": {"type": "array", "minItems": 1, "items": _TEXT}},
+        },
     },
-    "oneOf": [
-        {
-            "properties": {
-                "action": {"const": "ExecuteBash"},
-                "inputs": {
-                    "type": "object",
-                    "required": ["commands"],
-                    "additionalProperties": False,
-                    "properties": {"commands": {"type": "array", "minItems": 1, "items": _TEXT}},
-                },
-            }
-        },
-        {
-            "properties": {
-                "action": {"const": "CreateFile"},
-                "inputs": {
-                    "type": "array",
-                    "minItems": 1,
-                    "items": {
-                        "type": "object",
-                        "required": ["path"],
-                        "additionalProperties": False,
-                        "properties": {
-                            "path": _TEXT,
-                            "content": {"type": "string"},
-                            "encoding": _TEXT,
-                            "owner": _TEXT,
-                            "group": _TEXT,
-                            "permissions": {"type": "string", "pattern": "^0[0-7]{3}$"},
-                            "overwrite": {"type": "boolean"},
-                        },
-                    },
-                },
-            }
-        },
-    ],
 }
 SCHEMA = {
     "type": "object",
@@ -85,7 +54,6 @@ SCHEMA = {
         "name": _TEXT,
         "description": _TEXT,
         "schemaVersion": {"const": 1.0},
-        "constants": {"type": "array"},
         "parameters": {
             "type": "array",
             "items": {
@@ -117,8 +85,8 @@ SCHEMA = {
     },
 }
 """Documents of AWSTOE, as far as ours go. From the Image Builder user guide: "Document schema and definitions"
-(toe-use-documents.html), the inputs of ExecuteBash and CreateFile (toe-action-modules.html), and the names of
-parameters (toe-user-defined-variables.html). The length of a document is in AWS's API model."""
+(toe-use-documents.html), the inputs of ExecuteBash (toe-action-modules.html), and the names of parameters
+(toe-user-defined-variables.html). The length of a document is in AWS's API model."""
 
 
 VALIDATOR: Any = jsonschema.Draft202012Validator(SCHEMA)
@@ -151,13 +119,17 @@ def steps(document: Document, phase: str = "") -> Iterator[dict[str, Any]]:
 
 
 def commands(document: Document) -> list[str]:
-    return [line for step in steps(document) if step["action"] == "ExecuteBash" for line in step["inputs"]["commands"]]
+    """What its steps do, once its files are there."""
+    return [line for step in steps(document) if step["name"] != "Files" for line in step["inputs"]["commands"]]
 
 
-def files(fleet: Fleet) -> dict[str, dict[str, Any]]:
-    """Every file that the components put down, by its path."""
-    created = [s for d in ami_components.documents(fleet) for s in steps(d) if s["action"] == "CreateFile"]
-    return {file["path"]: file for step in created for file in step["inputs"]}
+def brought(document: Document, folder: Path) -> dict[str, Path]:
+    """The files that a component puts down, by their path on the machine: written below `folder` by its own bash."""
+    (step,) = [step for step in steps(document) if step["name"] == "Files"]
+    (text,) = step["inputs"]["commands"]
+    here = re.sub(r"(?m)^(install -D -m \d+ /dev/stdin )(/\S+ << 'END-OF-FILE')$", rf"\1{folder}\2", text)
+    subprocess.run(["bash", "-euo", "pipefail"], input=here, text=True, check=True)
+    return {f"/{path.relative_to(folder)}": path for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize("kind", FLEETS)
@@ -186,36 +158,38 @@ def test_the_schema_refuses_what_image_builder_would() -> None:
     for broken in ("schemaVersion: 2.0", "schemaVersion: 1.0\nsteps: []"):
         with pytest.raises(jsonschema.ValidationError):
             VALIDATOR.validate(yaml.safe_load(document.data.replace("schemaVersion: 1.0", broken)))
-    for right, wrong in (("action: CreateFile", "action: WriteFile"), ("overwrite: true", "force: true")):
+    for right, wrong in (("action: ExecuteBash", "action: RunBash"), ("commands:", "command:")):
         with pytest.raises(jsonschema.ValidationError):
             VALIDATOR.validate(yaml.safe_load(document.data.replace(right, wrong)))
 
 
-def test_scripts_arrive_as_they_are_and_none_is_left_behind() -> None:
-    there, scripts = files(building()), {path.name: path.read_text() for path in (AMI / "scripts").iterdir()}
-    assert {path.removeprefix(f"{FOLDER}/") for path in there if path.startswith(FOLDER)} == set(scripts)
-    for name, text in scripts.items():
-        assert there[f"{FOLDER}/{name}"]["content"] == text
-        assert there[f"{FOLDER}/{name}"]["permissions"] == "0755"
-        assert "{{" not in text, "AWSTOE would read it as a variable"
-
-
-def test_every_component_brings_what_it_calls_and_what_that_calls() -> None:
+def test_scripts_arrive_as_they_are_and_none_is_left_behind(tmp_path: Path) -> None:
+    there: dict[str, Path] = {}
     for document in ami_components.documents(building()):
-        created = [step["inputs"] for step in steps(document) if step["action"] == "CreateFile"]
-        brought = {file["path"]: file["content"] for files in created for file in files}
+        there |= brought(document, tmp_path)
+    arrived = {path.name: path for name, path in there.items() if name.startswith(f"{FOLDER}/")}
+    scripts = {path.name: path.read_bytes() for path in (AMI / "scripts").iterdir()}
+    assert {name: path.read_bytes() for name, path in arrived.items()} == scripts
+    assert {path.stat().st_mode & 0o777 for path in arrived.values()} == {0o755}
+    assert there[DROP_IN].stat().st_mode & 0o777 == 0o644
+    assert not [name for name, text in scripts.items() if b"{{" in text], "AWSTOE would read it as a variable"
+
+
+def test_every_component_brings_what_it_calls_and_what_that_calls(tmp_path: Path) -> None:
+    for document in ami_components.documents(building()):
+        there = brought(document, tmp_path / document.name)
         called = set(re.findall(rf"{FOLDER}/[a-z-]+\.sh", " ".join(commands(document))))
-        nested = re.findall(r'(?:\$here|dirname "\$0"\)")/([a-z-]+\.sh)', " ".join(brought.values()))
+        texts = " ".join(path.read_text() for path in there.values())
+        nested = re.findall(r'(?:\$here|dirname "\$0"\)")/([a-z-]+\.sh)', texts)
         assert called, document.name
-        assert called | {f"{FOLDER}/{name}" for name in nested} <= set(brought), document.name
+        assert called | {f"{FOLDER}/{name}" for name in nested} <= set(there), document.name
 
 
 def test_a_step_is_one_command_as_only_the_last_one_of_several_would_count() -> None:
     for document in ami_components.documents(building()):
         for step in steps(document):
-            if step["action"] == "ExecuteBash":
-                assert len(step["inputs"]["commands"]) == 1
-                assert "timeoutSeconds" in step or step["name"] == "Folders"
+            assert len(step["inputs"]["commands"]) == 1
+            assert "timeoutSeconds" in step
 
 
 def test_every_parameter_is_declared_used_and_given_a_value_that_exists() -> None:
@@ -331,9 +305,10 @@ def test_the_image_lies_where_the_nodes_look_for_it() -> None:
 
 
 @pytest.mark.parametrize("runner", [None, f"{REPOSITORY}@{DIGEST}"])
-def test_the_drop_in_says_nothing_that_user_data_says_otherwise(runner: str | None) -> None:
+def test_the_drop_in_says_nothing_that_user_data_says_otherwise(runner: str | None, tmp_path: Path) -> None:
     """Drop-ins win over user data."""
-    drop_in = yaml.safe_load(files(building(runner))[DROP_IN]["content"])
+    (node_component,) = [each for each in ami_components.documents(building(runner)) if each.name == "node"]
+    drop_in = yaml.safe_load(brought(node_component, tmp_path)[DROP_IN].read_text())
     node = user_data.node_config(building(runner).pools["t4"], 110)
 
     def differs(ours: dict[str, Any], theirs: dict[str, Any], at: str = "") -> Iterator[str]:

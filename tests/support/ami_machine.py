@@ -113,7 +113,7 @@ def made(folder: Path) -> Machine:
 
 
 def as_image_builder(documents: tuple[Document, ...], phase: str, values: Mapping[str, str]) -> str:
-    """Bash that does what AWSTOE does with a phase of the documents: files put down, commands run in order."""
+    """Bash that does what AWSTOE does with a phase of the documents: commands run in order, with their parameters."""
     return "\n".join(line for document in documents for line in _steps(document, phase, values))
 
 
@@ -122,12 +122,6 @@ def _steps(document: Document, phase: str, values: Mapping[str, str]) -> Iterato
     defaults = {key: each["default"] for declared in parsed.get("parameters", ()) for key, each in declared.items()}
     for part in parsed["phases"]:
         for step in part["steps"] if part["name"] == phase else ():
-            if step["action"] == "CreateFile":
-                for file in step["inputs"]:
-                    content = file["content"].removesuffix("\n")
-                    yield f"cat > {file['path']} << 'AWSTOE'\n{content}\nAWSTOE"
-                    yield f"chmod {file['permissions']} {file['path']}"
-                continue
             (command,) = step["inputs"]["commands"]
             for key, default in defaults.items():
                 command = command.replace(f"{{{{ {key} }}}}", values.get(key) or default)
