@@ -24,17 +24,15 @@ _PUSH = (
 )
 _LOOK = (
     "autoscaling:DescribeLaunchConfigurations",
-    "ec2:DescribeImageAttribute",
     "ec2:DescribeImages",
     "ec2:DescribeInstances",
     "ec2:DescribeLaunchTemplateVersions",
     "ec2:DescribeLaunchTemplates",
-    "ec2:DescribeSnapshots",
     "imagebuilder:ListImagePipelines",
 )
 """What finds machine images, and what uses them. None of these can be narrowed to a resource."""
 _START = (
-    "imagebuilder:GetImagePipeline",
+    "imagebuilder:GetImagePipeline",  # which StartImagePipelineExecution depends on, says AWS
     "imagebuilder:ListImagePipelineImages",
     "imagebuilder:StartImagePipelineExecution",
 )

@@ -13,7 +13,11 @@ import paddock.build.ami
 from paddock.plan.run import plan_graph
 from tests.support.fleets import SAMPLES, fleet_data, graph, stack
 
-PEOPLE = {"imagebuilder:CancelImageCreation", "ec2:CreateTags", "ec2:DeregisterImage", "ec2:DeleteSnapshot"}
+PEOPLE = {
+    "imagebuilder:CancelImageCreation",
+    *("ec2:CreateTags", "ec2:DeleteSnapshot", "ec2:DeregisterImage", "ec2:DescribeImageAttribute"),
+    "ec2:DescribeSnapshots",
+}
 """What cancelling and pruning ask for, which no workflow does."""
 
 
@@ -38,8 +42,13 @@ def test_the_role_for_machine_images_may_do_what_the_commands_ask_for() -> None:
     assert {"imagebuilder:StartImagePipelineExecution", "ec2:DescribeImages", "logs:GetLogEvents"} <= needed
     given = {action for statement in policy("image-push-ami-policy") for action in statement["Action"]}
     assert not [action for action in given if "*" in action]
-    # ListImagePipelineImages of a pipeline that was made anew needs the pipeline itself.
+    # AWS's reference names GetImagePipeline as what StartImagePipelineExecution depends on.
     assert given - {"imagebuilder:GetImagePipeline"} == needed - PEOPLE
+
+
+def test_people_are_told_every_right_that_the_commands_need(root: Path) -> None:
+    told = (root / "docs" / "ami.md").read_text(encoding="utf-8")
+    assert not [action for action in asked() if action.partition(":")[2] not in told]
 
 
 def test_it_starts_one_pipeline_and_changes_nothing_else() -> None:
