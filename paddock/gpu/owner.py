@@ -110,9 +110,9 @@ class Host:
 
     def descent(self, pids: Iterable[int], owners: Collection[int]) -> dict[int, frozenset[int]]:
         """Which of `owners` each of `pids` is or descends from; nothing where those pids are not known."""
-        return {pid: frozenset(self._line(pid)).intersection(owners) for pid in pids if self.knows_drivers_pids}
+        return {pid: frozenset(self.line(pid)).intersection(owners) for pid in pids if self.knows_drivers_pids}
 
-    def _line(self, pid: int) -> Iterator[int]:
+    def line(self, pid: int) -> Iterator[int]:
         """The process and those above it."""
         while pid:
             yield pid

@@ -9,7 +9,7 @@ from pathlib import Path
 from paddock.gpu.backends import Unavailable
 from paddock.gpu.model import Machine
 
-_LIBRARY_FOLDERS = ("usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/lib")
+LIBRARY_FOLDERS = ("usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/lib")
 _NVIDIA, _DISPLAY = "0x10de", "0x03"
 _RECREATE = (
     "This container has lost its GPUs, as happens when `systemctl daemon-reload` runs on the host: recreate the"
@@ -45,7 +45,7 @@ class Traces:
 def traces(root: Path = Path("/")) -> Traces:
     told = _text(root / "proc/driver/nvidia/version")
     module = re.search(r"Module.*?\s(\d+\.[\d.]+)\s", told)
-    files = [file.name for folder in _LIBRARY_FOLDERS for file in (root / folder).glob("libnvidia-ml.so.*.*")]
+    files = [file.name for folder in LIBRARY_FOLDERS for file in (root / folder).glob("libnvidia-ml.so.*.*")]
     library = files[0].removeprefix("libnvidia-ml.so.") if files else None
     return Traces(module[1] if module else None, library, tuple(_cards(root)))
 

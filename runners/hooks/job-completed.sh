@@ -6,6 +6,9 @@ case ${PADDOCK_HOOKS:-on}/${PADDOCK_GPUS:-0} in
   off/* | */0 | */*[!0-9]*) exit 0 ;;
 esac
 
+# What the job put on PATH comes after the system's own.
+PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:${PATH:-}
+
 python=${PADDOCK_PYTHON:-/opt/paddock/venv/bin/python}
 if [ -x "$python" ]; then
   code=0
@@ -15,9 +18,10 @@ if [ -x "$python" ]; then
   exit 0
 fi
 
-# An image without Paddock: does the job still hold a GPU?
+# An image without Paddock: does the job still hold a GPU? No signal ends a program that hangs in the driver.
 asked=--query-compute-apps=pid,process_name,used_memory
-busy=$(timeout -k 0.5 19 nvidia-smi "$asked" --format=csv,noheader 2> /dev/null) || true
-[ -z "$busy" ] ||
-  echo "::warning title=GPU still in use::processes left after the job: $(printf '%s' "$busy" | tr '\n' ';')"
+busy=
+IFS= read -r -d '' -t 19 busy < <(exec 2> /dev/null; nvidia-smi "$asked" --format=csv,noheader; printf '\0') || true
+busy=$(printf '%s' "$busy" | tr '\r\n' ' ;' | sed 's/%/%25/g; s/;$//')
+[ -z "$busy" ] || echo "::warning title=GPU still in use::processes left after the job: $busy"
 exit 0

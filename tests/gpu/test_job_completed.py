@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -15,8 +16,9 @@ from typing import Any
 
 import pytest
 
+from paddock.gpu import document
 from paddock.gpu.insights import Insight
-from paddock.gpu.job import ccache, completed, leftovers, record, sampling, wipe
+from paddock.gpu.job import ccache, completed, files, leftovers, record, sampling, wipe
 from paddock.gpu.job.ccache import Compilations
 from paddock.gpu.job.record import Record
 from paddock.gpu.job.report import Told, markdown
@@ -180,10 +182,48 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [record.NAME]
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"schema": 2}', '{"schema": 1, "summary": {"gpus": 3}}'])
+def altered(**changes: Any) -> str:
+    """A record as JSON, with other values in its summary."""
+    made = document.data(summed(BUSY))
+    return json.dumps(made | {"summary": made["summary"] | changes})
+
+
+@pytest.mark.parametrize("text", [
+    "", "{", "[]", "null", "[" * 100_000, altered(seconds=1e400), altered(seconds="long"), altered(gpus=[3]),
+    altered(insights=None), altered().replace('"schema": 1', '"schema": 2'), altered() + " " * files.MOST,
+], ids=lambda text: text[:20])  # fmt: skip
 def test_a_record_that_makes_no_sense_is_none(tmp_path: Path, text: str) -> None:
     (tmp_path / record.NAME).write_text(text)
     assert record.read(tmp_path) is None
+
+
+def test_a_record_of_sense_is_read(tmp_path: Path) -> None:
+    (tmp_path / record.NAME).write_text(altered(seconds=7))
+    found = record.read(tmp_path)
+    assert found is not None
+    assert found.summary.seconds == 7
+
+
+@pytest.mark.parametrize("make", [
+    os.mkfifo, Path.mkdir, lambda path: path.symlink_to("/dev/zero"), lambda path: path.symlink_to("kept"),
+], ids=["pipe", "folder", "endless", "link"])  # fmt: skip
+def test_what_a_job_puts_in_the_place_of_a_file_is_neither_waited_for_nor_followed(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    (tmp_path / "kept").write_text("x")
+    make(tmp_path / "file")
+    with pytest.raises(OSError, match="file"):
+        files.read(tmp_path / "file")
+    with pytest.raises(OSError, match="file"):
+        files.append(tmp_path / "file", "y")
+    assert (tmp_path / "kept").read_text() == "x"
+
+
+def test_a_job_that_put_a_group_of_processes_in_the_samplers_place_ends_none(tmp_path: Path) -> None:
+    (tmp_path / "sampler.pid").write_text(f"-1 1 {os.readlink('/proc/self/ns/pid')}\n")
+    stopped = sampling.stop(tmp_path)  # at -1, this test would not live on
+    assert stopped is not None
+    assert stopped.early
 
 
 # --- the sampler
@@ -293,6 +333,41 @@ def test_only_the_runners_own_folder_is_wiped(tmp_path: Path) -> None:
     (tmp_path / "_temp").symlink_to(tmp_path)
     assert wipe.temporary(tmp_path / "_temp", tmp_path / "_paddock", 5) is None
     assert (tmp_path / "file").exists()
+
+
+def nest(folder: Path, name: str, depth: int) -> None:
+    """Folders in each other, deeper than a path may be long."""
+    here = os.open(folder, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir(name, dir_fd=here)
+        below = os.open(name, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+
+
+def test_folders_without_an_end_are_left_and_told(tmp_path: Path) -> None:
+    nest(tmp_path, "a", 1100)
+    try:
+        done = wipe.wipe(tmp_path, 5)
+        assert done.left == 1
+        assert "deep" in done.why
+    finally:
+        subprocess.run(["rm", "-rf", str(tmp_path / "a")], check=True)
+
+
+def test_a_name_that_a_job_gave_a_file_is_no_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    temp = tmp_path / "_temp"
+    temp.mkdir()
+    name = "\n::error::\udcff" + "x" * 200
+    nest(temp, name, 30)
+    try:
+        completed.run(environ={"PADDOCK_GPUS": "1", "RUNNER_TEMP": str(temp)}, root=machine(tmp_path, OWN))
+    finally:
+        subprocess.run(["rm", "-rf", str(temp)], check=True)
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("Wiped the runner's temporary files")
+    assert " ::error::?xx" in line
 
 
 def test_wiping_ends_in_time(tmp_path: Path) -> None:

@@ -185,7 +185,7 @@ SMI: dict[str, tuple[str, str, int, str]] = {
     "parts": ("echo 'GPU 0: A100'; echo '  MIG 1g.5gb Device 0:'; echo '  MIG 1g.5gb Device 1:'", "2", 0, "Device 1"),
     "none": ("exit 0", "1", 1, "given 0 of 1 GPUs"),
     "mismatch": ("echo 'Failed to initialize NVML: Driver/library version mismatch'; exit 18", "1", 1, "mismatch"),
-    "hangs": ("exec sleep 60", "1", 1, "it does not answer"),
+    "hangs": ("trap '' TERM INT; sleep 60", "1", 1, "it does not answer"),
 }
 
 
@@ -199,6 +199,21 @@ def test_without_paddock_nvidia_smi_is_asked(runner: Runner, smi: str) -> None:
     assert ended.code == code
     assert told in ended.told
     assert ended.told.startswith("::error") == bool(code)
+    assert ended.seconds < 5.5
+
+
+def test_without_paddock_and_without_nvidia_smi_the_job_goes_on(runner: Runner) -> None:
+    if shutil.which("nvidia-smi"):
+        pytest.skip("this machine has nvidia-smi")
+    ended = runner.run("job-started.sh", PADDOCK_PYTHON="/proc/none")
+    assert ended.code == 0
+    assert ended.told.startswith("::warning title=GPU not checked::")
+
+
+def test_programs_that_a_job_put_first_on_path_are_not_taken_for_the_systems_after_it(runner: Runner) -> None:
+    (runner.folder / "bin").mkdir()
+    program(runner.folder / "bin", "timeout", "echo taken")
+    assert "taken" not in runner.run("job-completed.sh", PATH=f"{runner.folder}/bin:{os.environ['PATH']}").told
 
 
 def test_without_paddock_what_is_left_is_told(runner: Runner) -> None:

@@ -22,6 +22,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="runners are Lin
 
 Install = Callable[[str | Driver], Driver]
 Start = Callable[..., tuple[int, str]]
+NOT_MARKED = "node was not marked for replacement: KUBERNETES_SERVICE_HOST is not set"
+"""What is told here, outside of a cluster, where a node would be marked."""
 
 
 @pytest.fixture
@@ -64,13 +66,21 @@ def test_no_gpus_nothing_done(driver: Install, start: Start, tmp_path: Path) -> 
     assert not (tmp_path / "_temp").exists()
 
 
+def handed(root: Path, gpus: int, library: str = "580.95.05", mounted: str = "580.95.05") -> None:
+    """What a container runtime leaves in a pod: `library` is the file in the image, or where one is mounted."""
+    for name in ("nvidiactl", *(f"nvidia{number}" for number in range(gpus))):
+        (root / "dev").mkdir(exist_ok=True)
+        (root / "dev" / name).touch()
+    (root / "usr/lib64").mkdir(parents=True)
+    (root / f"usr/lib64/libnvidia-ml.so.{library}").touch()
+    (root / "proc/self").mkdir(parents=True)
+    line = f"912 880 259:1 /usr/lib64/libnvidia-ml.so.{mounted} /usr/lib64/libnvidia-ml.so.{mounted} ro - xfs /dev/x rw"
+    (root / "proc/self/mountinfo").write_text(f"{line}\n" if mounted else "")
+
+
 REFUSALS: dict[str, tuple[Callable[[], Driver], int, str]] = {
-    "lost": (PROFILES["lost"], 8, "GPU 2: it is lost"),
     "others than given": (PROFILES["h100"], 1, "0 of the 1 GPUs of this job are here"),
     "fewer than given": (lambda: Driver(box("H100", 4)), 8, "4 of the 8 GPUs of this job are here"),
-    "uncorrectable": (lambda: held(uncorrected=3), 1, "GPU 0: 3 uncorrectable memory errors"),
-    "driver asks": (lambda: held(recovery=1), 1, "GPU 0: the driver asks for gpu-reset"),
-    "no spare row": (lambda: held(remapped=(0, 9, 0, 1)), 1, "GPU 0: a faulty row of memory found no spare row"),
     "leftover": (lambda: held(processes=[(999_999, 0)]), 1, "GPU 0: still in use by"),
     "memory": (lambda: held(used_mib=3 * 1024), 1, "GPU 0: 3.0 GiB of its memory was in use before the job began"),
     "hot": (PROFILES["thermal"], 1, "GPU 0: it slows itself down because it is hot, 91 °C"),
@@ -84,11 +94,18 @@ REFUSALS: dict[str, tuple[Callable[[], Driver], int, str]] = {
         "GPU 0, part 1g.10gb: 4.9 GiB of its memory was in use",
     ),
 }
+BROKEN: dict[str, tuple[Callable[[], Driver], int, str]] = {
+    "lost": (PROFILES["lost"], 8, "GPU 2: it is lost"),
+    "uncorrectable": (lambda: held(uncorrected=3), 1, "GPU 0: 3 uncorrectable memory errors"),
+    "driver asks": (lambda: held(recovery=1), 1, "GPU 0: the driver asks for gpu-reset"),
+    "no spare row": (lambda: held(remapped=(0, 9, 0, 1)), 1, "GPU 0: a faulty row of memory found no spare row"),
+}
+"""Of these the node is marked as well: only another mends them."""
 
 
-@pytest.mark.parametrize("why", REFUSALS)
+@pytest.mark.parametrize("why", [*REFUSALS, *BROKEN])
 def test_what_refuses_a_job(why: str, driver: Install, start: Start, tmp_path: Path) -> None:
-    made, gpus, text = REFUSALS[why]
+    made, gpus, text = (REFUSALS | BROKEN)[why]
     driver(made())
     summary = tmp_path / "summary.md"
     given = {"NVIDIA_VISIBLE_DEVICES": "GPU-z"} if why == "others than given" else {}
@@ -99,9 +116,58 @@ def test_what_refuses_a_job(why: str, driver: Install, start: Start, tmp_path: P
     assert text in error
     assert "It is not your code" in error
     assert "Re-run it" in error
-    assert "the node was not marked for replacement: KUBERNETES_SERVICE_HOST is not set" in error.replace("The", "the")
+    assert (NOT_MARKED in error) == (why in BROKEN)
     assert told.count("::group::") == told.count("::endgroup::") == 1
     assert text in summary.read_text()
+
+
+GONE: dict[str, tuple[dict[str, Any], bool]] = {
+    "as many as were handed in": ({"gpus": 4}, False),
+    "fewer than were handed in": ({"gpus": 8}, True),
+    "no GPU was handed in": ({"gpus": 0}, False),
+    "no library was handed in": ({"gpus": 8, "mounted": ""}, False),
+    "the image has a library of its own": ({"gpus": 8, "library": "550.54.14"}, False),
+}
+
+
+@pytest.mark.parametrize("why", GONE)
+def test_gpus_that_are_missing_are_the_nodes_fault_where_they_were_handed_in(
+    why: str, driver: Install, start: Start, machine: Path
+) -> None:
+    what, node = GONE[why]
+    driver(Driver(box("H100", 4)))
+    handed(machine, **what)
+    code, told = start(8)
+    assert code == REFUSED
+    assert "4 of the 8 GPUs of this job are here" in told
+    assert (NOT_MARKED in told) == node
+
+
+@pytest.mark.parametrize("error", [9, 18, 999])
+def test_a_driver_that_fails_where_gpus_were_handed_in_is_the_nodes_fault(
+    error: int, driver: Install, start: Start, machine: Path
+) -> None:
+    driver("h100").faults["nvmlInitWithFlags"] = Fault(error)
+    code, told = start()
+    assert (code, NOT_MARKED in told) == (REFUSED, False)
+    handed(machine, 1)
+    code, told = start()
+    assert (code, NOT_MARKED in told) == (REFUSED, True)
+
+
+def test_a_driver_that_does_not_answer_is_the_nodes_fault_where_it_was_started(
+    driver: Install, start: Start, machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver("h100")
+    monkeypatch.setattr("paddock.gpu.detect.inventory", lambda **_: time.sleep(60))
+    handed(machine, 1)
+    code, told = start()
+    assert (code, NOT_MARKED in told) == (REFUSED, False)
+    assert "the GPU driver does not answer" in told
+    (machine / "run/nvidia-persistenced").mkdir(parents=True)
+    (machine / "run/nvidia-persistenced/socket").touch()
+    code, told = start()
+    assert (code, NOT_MARKED in told) == (REFUSED, True)
 
 
 def test_a_driver_that_does_not_fit_its_library_is_told_in_one_sentence(driver: Install, start: Start) -> None:
@@ -114,16 +180,31 @@ def test_a_driver_that_does_not_fit_its_library_is_told_in_one_sentence(driver: 
     assert "modprobe" in "\n".join(details)
 
 
-def test_a_container_that_lost_its_gpus(driver: Install, start: Start, machine: Path) -> None:
+def test_a_container_that_lost_its_gpus_does_not_blame_the_node(
+    driver: Install, start: Start, machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (machine / ".dockerenv").touch()
+    handed(machine, 1)
     driver("h100").faults["nvmlInitWithFlags"] = Fault(999)
+    opened = os.open
+
+    def denied(path: Any, *more: Any, **others: Any) -> int:
+        if "dev/nvidia" in str(path):
+            raise PermissionError(1, "Operation not permitted", str(path))
+        return opened(path, *more, **others)
+
+    monkeypatch.setattr(os, "open", denied)
     code, told = start()
     assert code == REFUSED
     assert "This container has lost its GPUs" in told
+    assert NOT_MARKED not in told
 
 
 ADMITTED: dict[str, tuple[Callable[[], Driver], int, dict[str, str], str]] = {
     "power limit": (lambda: held(reasons=0x4), 1, {}, "it is at its power limit of 700 W"),
+    "still warm": (lambda: held(reasons=0x20), 1, {}, "hot"),
+    "some memory": (lambda: held(used_mib=300), 1, {}, "GPU 0: 300 MiB of its memory is in use"),
+    "few lanes": (lambda: held(pcie=(5, 8, 5, 16)), 1, {}, "8 of 16 lanes"),
     "more than given": (lambda: Driver(box("H100", 4)), 1, {}, "4 GPUs are visible, and this job was given 1"),
     "all the parts": (PROFILES["mig"], 7, {}, ""),
     "its own parts": (
@@ -141,6 +222,9 @@ ADMITTED: dict[str, tuple[Callable[[], Driver], int, dict[str, str], str]] = {
     "in turns": (lambda: held(used_mib=60_000, processes=[(7, 60_000)]), 1, {"PADDOCK_GPU_SHARING": "timeSlicing"}, ""),
     "by MPS": (lambda: held(used_mib=60_000, reasons=0x20), 1, {"CUDA_MPS_PIPE_DIRECTORY": "/mps"}, "hot"),
     "a little memory": (lambda: held(used_mib=20), 1, {}, ""),
+    "names of CDI": (PROFILES["h100"], 1, {"NVIDIA_VISIBLE_DEVICES": "nvidia.com/gpu=GPU-z"}, ""),
+    "a folder of names": (PROFILES["h100"], 1, {"NVIDIA_VISIBLE_DEVICES": "/var/run/nvidia-container-devices"}, ""),
+    "numbers": (PROFILES["h100"], 1, {"NVIDIA_VISIBLE_DEVICES": "3"}, ""),
     "an old driver's own memory": (PROFILES["535"], 2, {}, ""),
 }
 
@@ -152,6 +236,7 @@ def test_what_does_not(why: str, driver: Install, start: Start) -> None:
     code, told = start(gpus, **environ)
     assert code == 0
     assert [text in line for line in told.splitlines() if line.startswith("::warning")] == [True] * bool(text)
+    assert NOT_MARKED not in told
 
 
 def test_a_shared_gpu_at_its_hardware_limit_refuses(driver: Install, start: Start) -> None:
@@ -166,7 +251,7 @@ def test_a_node_that_should_go_is_marked_though_the_job_goes_on(driver: Install,
     assert (
         "::warning title=GPU::On node ip-10-0-1-5: GPU 0: a faulty row of memory is replaced at the next reset" in told
     )
-    assert "not marked for replacement: KUBERNETES_SERVICE_HOST" in told
+    assert f"This job goes on: the {NOT_MARKED}" in told
 
 
 def test_memory_that_the_last_job_gives_back_meanwhile_is_waited_for(driver: Install, machine: Path) -> None:
@@ -194,9 +279,18 @@ def test_an_answer_within_its_time_or_none() -> None:
         within(5, lambda: os._exit(3))
 
 
-def test_a_job_that_names_itself_a_command_gives_none() -> None:
-    assert log.error("a:b,c", "50 %\n::x") == "::error title=a%3Ab%2Cc::50 %25%0A::x"
-    assert log.plain("::set-env name=A::b\n##[error]x\x1b[0m") == "set-env name=A::b # [error]x [0m"
+def test_a_job_that_names_itself_a_command_gives_none(capsys: pytest.CaptureFixture[str]) -> None:
+    log.error("a:b,c", "50 %\n::x")
+    log.say("::set-env name=A::b\n##[error]x\x1b[0m\udcff")
+    log.group("all", [": ::error::x", "\xa0::add-mask::x"])
+    assert capsys.readouterr().out.splitlines() == [
+        "::error title=a%3Ab%2Cc::50 %25%0A::x",
+        "set-env name=A::b # [error]x [0m?",
+        "::group::all",
+        "  error::x",
+        "  add-mask::x",
+        "::endgroup::",
+    ]
 
 
 def test_what_an_earlier_job_left_is_not_this_ones(driver: Install, start: Start, tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
 
+from paddock.gpu.job import files
+
 _BEFORE = "ccache-before.txt"
 _HITS = ("direct_cache_hit", "preprocessed_cache_hit")
 _MISSES = "cache_miss"
@@ -32,7 +34,7 @@ def since(folder: Path, seconds: float = 2.0) -> Compilations | None:
     """Those since `begin`. None without ccache, or where it does not tell, or nothing was compiled through it."""
     program = which("ccache")
     try:
-        before = _counters((folder / _BEFORE).read_text(encoding="utf-8"))
+        before = _counters(files.read(folder / _BEFORE))
     except (OSError, ValueError):
         return None
     if program is None or not before:

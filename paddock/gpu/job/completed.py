@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -29,17 +28,18 @@ def run(*, environ: Mapping[str, str] = os.environ, root: Path = Path("/")) -> N
     began = bool(told.record or told.why)
     notes = [*_ended(job, root, began=began)]
     for text in notes:
-        _say(log.warning("GPU after the job", text))
+        log.warning("GPU after the job", text)
     if began:
         text = markdown(Told(told.record, told.shared, told.missing, told.why, ccache.since(job.folder), notes))
-        _summarise(job, text)
+        log.group("GPU use of this job", text.splitlines())
+        log.page(job.summary, text)
     for name, wiped in (
         ("/dev/shm", wipe.shared_memory(_WIPE, root)),  # noqa: S108 - the path every program knows
         ("the runner's temporary files", wipe.temporary(job.temp, job.folder, _WIPE)),
     ):
         if wiped and (wiped.files or wiped.left):
             left = f"; {wiped.left} could not be removed ({wiped.why})" if wiped.left else ""
-            _say(f"Wiped {name}: {wiped.files} files, {gibibytes(wiped.size / (1 << 20))}{left}")
+            log.say(f"Wiped {name}: {wiped.files} files, {gibibytes(wiped.size / (1 << 20))}{left}")
 
 
 def _use(job: Job) -> Told:
@@ -88,19 +88,3 @@ def _look(job: Job, root: Path) -> dict[str, Any]:
         before = held.get(process.pid)
         held[process.pid] = process.memory if before is None else before + (process.memory or 0)
     return {"processes": held, "in_use": list(in_use(inventory)), "gone": "" if inventory.gpus else inventory.reason}
-
-
-def _summarise(job: Job, text: str) -> None:
-    _say(log.group("GPU use of this job", text.splitlines()))
-    if job.summary is None:
-        return
-    try:
-        with open(job.summary, "a", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        _say(log.warning("Job summary", f"It cannot be written: {error}"))
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()

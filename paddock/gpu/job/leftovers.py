@@ -40,7 +40,7 @@ def find(told: Mapping[int, int | None], tracking: str | None, root: Path = Path
     runner's mark are.
     """
     host, whole = this_host(root / "proc"), sees_host_processes(root)
-    above = set(_line(os.getpid(), root))
+    above = set(host.line(os.getpid()))
     found = []
     for pid in _own(root):
         if pid in above or not ((whole and pid in told) or _holds_device(pid, root)):
@@ -88,17 +88,6 @@ def _own(root: Path) -> Iterator[int]:
                 yield int(folder.name)
         except OSError:
             continue
-
-
-def _line(pid: int, root: Path) -> Iterator[int]:
-    """The process and those it descends from."""
-    while pid:
-        yield pid
-        try:
-            status = (root / "proc" / str(pid) / "status").read_text(errors="replace")
-        except OSError:
-            return
-        pid = int(status.partition("\nPPid:")[2].split(maxsplit=1)[0])
 
 
 def _holds_device(pid: int, root: Path) -> bool:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from paddock.gpu import document
 from paddock.gpu.insights import Insight
+from paddock.gpu.job import files
 from paddock.gpu.summary import GpuSummary, Slowed, Spread, Summary
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 NAME = "gpu-use.json"
 SCHEMA = 1
@@ -23,36 +28,31 @@ class Record:
     summary: Summary
     interval: float
     ended: float
+    schema: int = SCHEMA
 
 
 def write(folder: Path, record: Record) -> None:
     """Raises OSError."""
-    told = {"schema": SCHEMA, **document.data(record)}
     passing = folder / f".{NAME}"
-    passing.write_text(json.dumps(told), encoding="utf-8")
+    passing.write_text(json.dumps(document.data(record)), encoding="utf-8")
     os.replace(passing, folder / NAME)
 
 
 def read(folder: Path) -> Record | None:
     """None where there is none, or none that can be read: the job may write into the same folder."""
     try:
-        told = json.loads((folder / NAME).read_text(encoding="utf-8"))
-        if told.pop("schema") != SCHEMA:
-            return None
-        return Record(_summary(told["summary"]), float(told["interval"]), float(told["ended"]))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        found = _adapter().validate_json(files.read(folder / NAME))
+    except (OSError, ValueError):
         return None
+    return found if found.schema == SCHEMA else None
 
 
-def _summary(told: dict[str, Any]) -> Summary:
-    gpus = tuple(_gpu(one) for one in told.pop("gpus"))
-    insights = tuple(Insight(**one) for one in told.pop("insights"))
-    return Summary(gpus=gpus, insights=insights, **told)
+@cache
+def _adapter() -> TypeAdapter[Record]:
+    """The classes have no need of pydantic; what is demanded of a file is said here, where pydantic is loaded."""
+    from pydantic import ConfigDict, TypeAdapter
 
-
-def _gpu(told: dict[str, Any]) -> GpuSummary:
-    metrics = tuple(Spread(**one) for one in told.pop("metrics"))
-    slowed = told.pop("slowed")
-    return GpuSummary(
-        metrics=metrics, slowed=None if slowed is None else tuple(Slowed(**one) for one in slowed), **told
-    )
+    strict = ConfigDict(strict=True, allow_inf_nan=False)
+    for kind in (Record, Summary, GpuSummary, Spread, Slowed, Insight):
+        setattr(kind, "__pydantic_config__", strict)  # noqa: B010 - pydantic's, and no field of ours
+    return TypeAdapter(Record)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from paddock.gpu.job.admission import gibibytes
 from paddock.gpu.job.ccache import Compilations
-from paddock.gpu.job.log import plain
+from paddock.gpu.job.log import cell
 from paddock.gpu.job.record import Record
 from paddock.gpu.summary import GpuSummary
 
@@ -42,13 +42,13 @@ class Told:
 def markdown(told: Told) -> str:
     lines = ["### GPU use of this job", ""]
     if told.record is None:
-        lines += [f"How the GPUs were used is not known: {_cell(told.why) or 'nothing was sampled'}.", ""]
+        lines += [f"How the GPUs were used is not known: {cell(told.why) or 'nothing was sampled'}.", ""]
     else:
         lines += _use(told.record, told)
     points = [*told.notes]
     if told.compilations:
         points.append(_compiled(told.compilations))
-    lines += [f"- {_cell(text)}" for text in points]
+    lines += [f"- {cell(text)}" for text in points]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -58,7 +58,7 @@ def _use(record: Record, told: Told) -> Iterator[str]:
     if len(summary.gpus) == 1:
         sentences = [text.replace(f"GPU {summary.gpus[0].index} ", "The GPU ", 1) for text in sentences]
     for text in sentences:
-        yield f"{_cell(text)}."
+        yield f"{cell(text)}."
         yield ""
     yield from _HEAD
     for gpu in summary.gpus:
@@ -75,7 +75,7 @@ def _row(gpu: GpuSummary) -> str:
         share = 100 * memory.max / gpu.memory_total
         peak = f"{gibibytes(memory.max)} of {gibibytes(gpu.memory_total)} ({share:.0f} %)"
     cells = (
-        f"{gpu.index} {_cell(gpu.name or '')}".strip(),
+        f"{gpu.index} {cell(gpu.name or '')}".strip(),
         peak,
         f"{busy.mean:.0f} %" if busy else UNKNOWN,
         f"{100 * gpu.idle:.0f} %" if gpu.idle is not None else UNKNOWN,
@@ -108,9 +108,9 @@ def _small(record: Record, told: Told) -> Iterator[str]:
     if told.shared:
         yield "The GPU is shared: all of this is of the whole GPU, with what other jobs did on it."
     if summary.ended:
-        yield f"It ends early: {_cell(summary.ended).rstrip('.')}."
+        yield f"It ends early: {cell(summary.ended).rstrip('.')}."
     if told.missing:
-        why = f": {_cell(told.why)}" if told.why else ""
+        why = f": {cell(told.why)}" if told.why else ""
         yield f"The last {duration(told.missing)} of the job are not in it{why}."
 
 
@@ -124,8 +124,3 @@ def duration(seconds: float) -> str:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02d} min"
-
-
-def _cell(text: str) -> str:
-    """Without what Markdown or a table would take for its own: a job names its own processes."""
-    return plain(text).translate({ord("|"): "/", ord("<"): "(", ord(">"): ")", ord("`"): "'", ord("["): "("})

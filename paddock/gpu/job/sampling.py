@@ -13,7 +13,7 @@ from pathlib import Path
 
 from paddock.gpu import detect
 from paddock.gpu.errors import GpuError
-from paddock.gpu.job import record
+from paddock.gpu.job import files, record
 from paddock.gpu.model import Gpu, Power, Utilisation
 from paddock.gpu.monitor import Sample, chosen
 from paddock.gpu.owner import Owner, this_host
@@ -67,8 +67,8 @@ def stop(folder: Path, patience: float = 2.0) -> Stopped | None:
     """Lets it take a last sample and write it. None where none was started."""
     host = this_host()
     try:
-        pid, started, namespace = (folder / _PID).read_text(encoding="ascii").split()
-        sampler = Owner(int(pid), int(started), namespace)
+        pid, started, namespace = files.read(folder / _PID).split()
+        sampler = Owner(abs(int(pid)), int(started), namespace)  # below zero are groups of processes
     except (OSError, ValueError):
         return None
     if not host.alive(sampler):
@@ -132,7 +132,7 @@ def _devices(gpus: tuple[Gpu, ...]) -> Iterator[Gpu]:
 
 def _last_words(folder: Path) -> str:
     try:
-        lines = (folder / _LOG).read_text(errors="replace").strip().splitlines()
+        lines = files.read(folder / _LOG).strip().splitlines()
     except OSError:
         return _KILLED
     return lines[-1] if lines else _KILLED

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from paddock.gpu.errors import GpuError
-from paddock.gpu.job import ccache, log
+from paddock.gpu.job import ccache, handed, log
 from paddock.gpu.job.admission import Admission, admit, own, unanswered
 from paddock.gpu.job.bounded import NoAnswer, within
 from paddock.gpu.job.environment import Job
 
 REFUSED = 10
 """The exit code of a job that may not start, and of nothing else."""
-LOOK_UNTIL, MARK_UNTIL = 2.4, 4.3
-"""Seconds since this program began. The script gives it 4.7 in all."""
+LOOK_UNTIL, MARK_UNTIL = 3.0, 4.3
+"""Seconds since this process began. The script gives it 4.7 in all."""
 _AGAIN = 0.4
 _TITLE = "GPU not usable"
 
@@ -26,27 +25,28 @@ _TITLE = "GPU not usable"
 def run(
     runner: int, *, began: float | None = None, environ: Mapping[str, str] = os.environ, root: Path = Path("/")
 ) -> int:
-    """REFUSED, or 0 with a sampler left behind; `runner` is the process whose job it is. Raises what fails."""
+    """REFUSED, or 0 with a sampler left behind; `runner` is the process whose job it is, and `began` when the time of
+    this one began to count. Raises what fails."""
     job, began = Job.of(environ), time.monotonic() if began is None else began
     if not job.gpus:
         return 0
     _prepare(job)
-    seconds = began + LOOK_UNTIL - time.monotonic()
+    seconds = max(0.5, began + LOOK_UNTIL - time.monotonic())
     try:
         admission = _admission(within(seconds, lambda: _told(look(job, seconds, root))))
     except NoAnswer:
-        admission = unanswered(seconds)
+        admission = unanswered(seconds, started=handed.started(root))
     marked = _mark(admission.replace, began, environ, root) if admission.replace else ""
     if admission.refused:
         _refuse(job, admission, marked)
         return REFUSED
     for text in admission.warnings:
-        _say(log.warning("GPU", f"On {job.where}: {text}"))
+        log.warning("GPU", f"On {job.where}: {text}")
     if marked:
-        _say(f"This job goes on; after it, {marked}.")
+        log.say(f"This job goes on: {marked}.")
     state = "healthy" if job.shared else "healthy and free"
     took = time.monotonic() - began
-    _say(f"GPU check: {admission.gpus}; {'usable' if admission.warnings else state} ({took:.1f} s)")
+    log.say(f"GPU check: {admission.gpus}; {'usable' if admission.warnings else state} ({took:.1f} s)")
     _sample(job, runner)
     return 0
 
@@ -68,13 +68,15 @@ def _look(job: Job, root: Path) -> Admission:
     from paddock.gpu.health_rules import Around
     from paddock.gpu.xid import events
 
-    inventory = own(detect.inventory(processes=not job.shared, topology=job.gpus > 1, root=root), job)
+    everything = detect.inventory(processes=not job.shared, topology=job.gpus > 1, root=root)
+    gone = len(everything.usable) < job.gpus and len(everything.usable) < handed.gpus(root)
+    inventory = own(everything, job)
     told = kernel_log.read(root=root, run=lambda command: None)  # journalctl and dmesg may take seconds
     ours = {gpu.pci_address for gpu in inventory.gpus}
     xids = [event for event in events(told.lines) if event.pci_address in ours]
     unchecked = (f"Xids: {told.reason}",) if told.reason else ()
     around = Around(uptime=kernel_log.uptime(root), idle=not job.shared)
-    return admit(inventory, health.judge(inventory, xids, around, unchecked), job)
+    return admit(inventory, health.judge(inventory, xids, around, unchecked), job, gone=gone)
 
 
 def _told(admission: Admission) -> dict[str, Any]:
@@ -94,7 +96,7 @@ def _prepare(job: Job) -> None:
         sampling.forget(folder)
         ccache.begin(folder)
     except OSError as error:
-        _say(f"GPU use of this job will not be told: {error}")
+        log.say(f"GPU use of this job will not be told: {error}")
 
 
 def _mark(reason: str, began: float, environ: Mapping[str, str], root: Path) -> str:
@@ -106,16 +108,13 @@ def _mark(reason: str, began: float, environ: Mapping[str, str], root: Path) -> 
 def _refuse(job: Job, admission: Admission, marked: str) -> None:
     text = (
         f"{admission.refused}. It is not your code: the job was stopped before its first step. Re-run it:"
-        f" this runner is gone, and another takes the job. {marked[:1].upper()}{marked[1:]}."
+        " this runner is gone, and another takes the job."
     )
-    _say(log.error(f"{_TITLE} on {job.where}", text))
-    _say(log.group("What was found", [admission.gpus or "no GPU answered", *admission.details]))
-    if job.summary:
-        try:
-            with open(job.summary, "a", encoding="utf-8") as file:
-                file.write(f"### {_TITLE}\n\nOn {job.where}: {log.plain(text)}\n")
-        except OSError as error:
-            _say(f"The job summary cannot be written: {error}")
+    if marked:
+        text += f" {marked[0].upper()}{marked[1:]}."
+    log.error(f"{_TITLE} on {job.where}", text)
+    log.group("What was found", [admission.gpus or "no GPU answered", *admission.details])
+    log.page(job.summary, f"### {_TITLE}\n\nOn {job.where}: {log.cell(text)}\n")
 
 
 def _sample(job: Job, runner: int) -> None:
@@ -124,9 +123,4 @@ def _sample(job: Job, runner: int) -> None:
     try:
         sampling.start(job.own_folder(), runner)
     except (OSError, GpuError) as error:
-        _say(log.warning("GPU use", f"GPU use of this job will not be told: {error}"))
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
+        log.warning("GPU use", f"GPU use of this job will not be told: {error}")

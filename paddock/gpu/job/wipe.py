@@ -49,43 +49,57 @@ def temporary(folder: Path | None, own: Path, seconds: float) -> Wiped | None:
 
 def wipe(folder: Path, seconds: float, keep: frozenset[str] = frozenset()) -> Wiped:
     """Removes this user's entries of a folder; follows no link, and leaves other file systems alone."""
-    done, until = Wiped(), time.monotonic() + seconds
+    done = Wiped()
     try:
-        device = folder.lstat().st_dev
-        for entry in _entries(folder):
-            if entry.name not in keep:
-                _remove(entry, device, until, done)
+        _Wiping(folder.lstat().st_dev, time.monotonic() + seconds, done).inside(folder, keep)
     except FileNotFoundError:
         pass
     except OSError as error:
         done.kept(error)
+    except RecursionError:
+        done.left += 1
+        done.why = done.why or "folders lie too deep in each other"
     except _TimeIsUp:
         done.left += 1
         done.why = done.why or f"there was more than {seconds:.0f} s can remove"
     return done
 
 
-def _remove(entry: os.DirEntry[str], device: int, until: float, done: Wiped) -> None:
-    if time.monotonic() > until:
-        raise _TimeIsUp
-    try:
+@dataclass(frozen=True, slots=True)
+class _Wiping:
+    device: int
+    until: float
+    done: Wiped
+
+    def inside(self, folder: str | Path, keep: frozenset[str] = frozenset()) -> None:
+        """Raises OSError where the folder cannot be read, and _TimeIsUp."""
+        found = []
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                self._in_time()
+                found.append(entry)
+        for entry in found:
+            self._in_time()
+            if entry.name not in keep:
+                try:
+                    self._remove(entry)
+                except OSError as error:
+                    self.done.kept(error)
+
+    def _remove(self, entry: os.DirEntry[str]) -> None:
         about = entry.stat(follow_symlinks=False)
-        if about.st_uid != os.geteuid() or about.st_dev != device:
+        if about.st_uid != os.geteuid() or about.st_dev != self.device:
             return
         if not stat.S_ISDIR(about.st_mode):
             os.unlink(entry.path)
-            done.files += 1
-            done.size += about.st_blocks * 512
+            self.done.files += 1
+            self.done.size += about.st_blocks * 512
             return
         if about.st_mode & stat.S_IRWXU != stat.S_IRWXU:
             os.chmod(entry.path, stat.S_IRWXU)
-        for inner in _entries(entry.path):
-            _remove(inner, device, until, done)
+        self.inside(entry.path)
         os.rmdir(entry.path)
-    except OSError as error:
-        done.kept(error)
 
-
-def _entries(folder: str | Path) -> list[os.DirEntry[str]]:
-    with os.scandir(folder) as entries:
-        return list(entries)
+    def _in_time(self) -> None:
+        if time.monotonic() > self.until:
+            raise _TimeIsUp
