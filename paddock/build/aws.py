@@ -12,7 +12,8 @@ from paddock.build.errors import BuildError, BuildInputError
 Clients = Callable[[str], Any]
 """Gives the boto3 client of a service."""
 
-_EXPIRED = {"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"}
+_EXPIRED = {"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"}
+_CLOCK = {"RequestExpired", "RequestInTheFuture", "RequestTimeTooSkewed"}
 _UNKNOWN = {
     "AuthFailure",
     "IncompleteSignature",
@@ -125,6 +126,11 @@ def _refused(told: dict[str, Any], action: str, region: str) -> BuildError:
     code, words = str(told.get("Code", "")), _sentence(str(told.get("Message", "")))
     if code in _EXPIRED:
         return _credentials(words)
+    if code in _CLOCK or "signature expired" in words.lower() or "signature not yet current" in words.lower():
+        return BuildInputError(
+            f"AWS refuses a request by its time: {words} ({code})\n"
+            "    fix: set the clock of this machine (timedatectl set-ntp true), and run it again"
+        )
     if code in _UNKNOWN:
         return BuildInputError(
             f"AWS does not know these credentials in {region}: {words} ({code})\n"

@@ -62,8 +62,6 @@ def build(
     pace = pace or Pace(at_most_s=timeout_minutes * 60)
     with Voice() as voice:
         arn = _cancelled(aws, stack, execution, voice) if cancel else _chosen(aws, stack, execution, new, voice)
-        if arn is None:
-            return
         ways = _ways_on(name, arn)
         if not wait:
             print_json({"execution": arn}) if as_json else sys.stdout.write(f"{arn}\n")
@@ -156,7 +154,8 @@ def prune_images(
     own = images.of_fleet(owned, fleet)
     _check_named(named, own, fleet, aws.region)
     in_use = uses.used(aws, {image.id for image in own}, root)
-    shared = {image.id: images.shared_with(aws, image.id) for image in own if image.id not in in_use}
+    asked = [image.id for image in own if image.id not in in_use and not named]
+    shared = {id: images.shared_with(aws, id) for id in asked}
     left = images.made_for_images(aws, fleet)
     removal = prune.decide(fleet, owned, left, in_use, shared, keep, named)
     done = prune.carry_out(aws, fleet, removal) if yes else None
@@ -202,8 +201,8 @@ def _chosen(aws: Aws, stack: Stack, execution: str, new: bool, voice: Voice) -> 
     return arn
 
 
-def _cancelled(aws: Aws, stack: Stack, execution: str, voice: Voice) -> str | None:
-    """The ARN of a build whose end was asked for; None where it was cancelled before."""
+def _cancelled(aws: Aws, stack: Stack, execution: str, voice: Voice) -> str:
+    """The ARN of a build whose end was asked for, now or before."""
     if execution and execution != "latest":
         arn = _chosen(aws, stack, execution, new=False, voice=voice)
     else:
@@ -219,7 +218,7 @@ def _cancelled(aws: Aws, stack: Stack, execution: str, voice: Voice) -> str | No
     build = pipeline.read(aws, arn)
     if build.status == "CANCELLED":
         voice.say(f"{build.version} was cancelled already")
-        return None
+        return arn
     if build.ended:
         raise BuildInputError(f"{build.version} has ended as {build.status}: there is nothing to cancel")
     pipeline.cancel(aws, arn)

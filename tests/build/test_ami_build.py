@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -169,6 +171,19 @@ def test_ctrl_c_leaves_the_build_alone_and_says_how_to_find_it_again(
     assert f"ami.promote {AMI}" in capsys.readouterr().out
 
 
+def test_sigterm_is_told_as_ctrl_c(build: Callable[..., Clock], account: Account) -> None:
+    class Terminated(Clock):
+        def sleep(self, seconds: float) -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.getsignal(signal.SIGTERM)
+    account.get_named("BUILDING")
+    account.look("BUILDING")
+    with pytest.raises(command_ami.Interrupted, match=r"resume: .*--execution arn"):
+        build(Terminated(), execution=BUILD)
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
 def test_a_build_in_progress_is_followed_and_no_second_one_started(
     build: Callable[..., Clock], account: Account, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -216,6 +231,22 @@ def test_a_build_is_cancelled_and_seen_to_its_end(
     account.look("CANCELLED")
     build(cancel=True)
     assert capsys.readouterr().out == "cancelled\n"
+
+
+def test_a_build_that_was_cancelled_before_is_told_as_json_too(
+    build: Callable[..., Clock], account: Account, capsys: pytest.CaptureFixture[str]
+) -> None:
+    account.get_named("CANCELLED")
+    account.get("CANCELLED")
+    account.look("CANCELLED")
+    build(cancel=True, execution=BUILD, as_json=True)
+    assert json.loads(capsys.readouterr().out)["status"] == "CANCELLED"
+
+
+def test_a_build_that_is_not_there_is_a_name_that_is_wrong(build: Callable[..., Clock], account: Account) -> None:
+    account.refuse("get_image", "ResourceNotFoundException")
+    with pytest.raises(BuildInputError, match=f"there is no build {BUILD}"):
+        build(execution=BUILD)
 
 
 def test_a_build_that_somebody_cancelled_made_no_image(build: Callable[..., Clock], account: Account) -> None:

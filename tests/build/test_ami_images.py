@@ -12,11 +12,13 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.stub import Stubber
 from moto import mock_aws
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.ec2.models import ec2_backends
 
 from paddock.build import command_ami
+from paddock.build.ami import uses
 from paddock.build.aws import Aws, AwsError
 from paddock.build.errors import BuildError, BuildInputError
 from paddock.fleet import load
@@ -178,6 +180,27 @@ def test_without_the_right_to_see_what_uses_them_the_list_says_so(
     with pytest.raises(BuildError, match="denies"):  # what is not known to be unused stays
         command_ami.prune_images(project, "dev", keep=0, yes=True, aws=Blind(REGION, client, client))
     assert id in world.images
+
+
+def test_a_launch_template_counts_in_every_version_on_every_page(tmp_path: Path) -> None:
+    """Moto ends after the first page."""
+    ec2 = boto3.client("ec2", region_name=REGION, aws_access_key_id="none", aws_secret_access_key="none")
+    autoscaling = client("autoscaling")
+    id, template = "ami-0123456789abcdef0", {"LaunchTemplateId": "lt-0123456789abcdef0", "LaunchTemplateName": "gpu-t4"}
+    pages = [range(500, 300, -1), range(300, 100, -1), range(100, 0, -1)]
+    with Stubber(ec2) as asked, Stubber(autoscaling) as others:
+        asked.add_response("describe_launch_templates", {"LaunchTemplates": [template | {"LatestVersionNumber": 500}]})
+        for number, page in enumerate(pages):
+            versions = [
+                {"VersionNumber": each, "LaunchTemplateData": {"ImageId": id if each <= 200 else "ami-0"}}
+                for each in page
+            ]
+            more = {"NextToken": f"{number + 1}"} if page is not pages[-1] else {}
+            asked.add_response("describe_launch_template_versions", {"LaunchTemplateVersions": versions, **more})
+        others.add_response("describe_launch_configurations", {"LaunchConfigurations": []})
+        asked.add_response("describe_instances", {"Reservations": []})
+        found = uses.used(Aws(REGION, {"ec2": ec2, "autoscaling": autoscaling}.__getitem__), [id], tmp_path)
+    assert found == {id: ("launch template gpu-t4 versions 200, 199, 198, 197, 196 and 195 more",)}
 
 
 # --- ami.promote

@@ -30,6 +30,7 @@ REGION = "us-west-2"
             1,
             "denies ec2:DescribeImages in us-west-2: words\n    fix: allow ec2:DescribeImages",
         ),
+        ("RequestExpired", 2, r"by its time: words \(RequestExpired\)\n    fix: set the clock"),
         ("RequestLimitExceeded", 1, "throttles ec2:DescribeImages: .*\n    fix: run it again"),
         ("InvalidParameterValue", 1, r"refused ec2:DescribeImages in us-west-2: words \(InvalidParameterValue\)"),
     ],

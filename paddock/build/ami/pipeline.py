@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from paddock.build.aws import Aws
+from paddock.build.aws import Aws, AwsError
 from paddock.build.errors import BuildError, BuildInputError
 from paddock.fleet import Fleet
 
@@ -156,8 +156,16 @@ def read(aws: Aws, arn: str) -> Build:
 
 
 def read_own(aws: Aws, arn: str, fleet: str) -> Build:
-    """The same for a build that a user named. Raises BuildInputError where it makes no images of this fleet."""
-    image = aws.ask(_SERVICE, "get_image", imageBuildVersionArn=arn)["image"]
+    """The same for a build that a user named. Raises BuildInputError where there is none that makes this fleet's."""
+    try:
+        image = aws.ask(_SERVICE, "get_image", imageBuildVersionArn=arn)["image"]
+    except AwsError as error:
+        if error.code != "ResourceNotFoundException":
+            raise
+        raise BuildInputError(
+            f"--execution: there is no build {arn} in this account, or no more\n"
+            "    fix: leave it out to follow what is in progress, or latest for the newest"
+        ) from None
     places = (image.get("distributionConfiguration") or {}).get("distributions") or ()
     tags = [(place.get("amiDistributionConfiguration") or {}).get("amiTags") or {} for place in places]
     if all(each.get(FLEET_TAG) != fleet for each in tags):

@@ -1,7 +1,8 @@
-"""Builds and machine images for people, and as JSON."""
+"""Builds and machine images for people, and as JSON. No tables: IDs and reasons leave them no room."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -12,7 +13,6 @@ from paddock.build.ami.images import MachineImage, usd_month
 from paddock.build.ami.pipeline import Step
 from paddock.build.ami.prune import Removal, Removed
 from paddock.build.ami.voice import duration
-from paddock.terminal import console
 
 FACTS = ("driver", "cuda", "kubernetes", "kernel", "toolkit", "release", "runner-image")
 
@@ -72,7 +72,7 @@ def facts(image: MachineImage) -> dict[str, str | None]:
 
 
 def show_images(images: Sequence[MachineImage], uses: Mapping[str, Sequence[str]] | None, region: str) -> None:
-    """What each image has, costs, and is used by. No table: there is no room for one on a narrow terminal."""
+    """What each image has, costs, and is used by. `uses` is None where nobody knows."""
     for image in images:
         has = ", ".join(f"{name} {fact}" for name in FACTS if (fact := image.fact(name)))
         _say(f"{image.id}  {_day(image.created)}  {image.state}  {image.name}")
@@ -83,28 +83,25 @@ def show_images(images: Sequence[MachineImage], uses: Mapping[str, Sequence[str]
 
 
 def show_fits(fits: Sequence[Fit]) -> None:
-    words = {True: "fits", False: "does not fit", None: "unknown"}
-    _table(("", "", ""), [(fit.subject, words[fit.fits], fit.text) for fit in fits], heads=False)
+    """What was compared, once nothing is left that does not fit."""
+    for fit in fits:
+        _say(f"{'fits' if fit.fits else 'unknown':<7}  {fit.subject}: {fit.text}")
 
 
 def show_removal(removal: Removal, region: str, done: Removed | None) -> None:
     """What would go, or has gone."""
+    for image in removal.images:
+        _say(f"goes   {image.id}  {_day(image.created)}  {image.gib} GiB  {image.name}")
+    for each in removal.snapshots:
+        _say(f"goes   {each.id}  {each.gib} GiB, left over of {each.image}")
+    for kept in removal.kept:
+        _say(f"stays  {kept.image.id}  {kept.why}")
     if not removal.images and not removal.snapshots:
         _say("nothing to remove")
-    if removal.images:
-        rows = [(image.id, _day(image.created), str(image.gib), image.name) for image in removal.images]
-        _table(("goes", "created", "GiB", "name"), rows)
-    if removal.snapshots:
-        left = [(each.id, each.image, str(each.gib)) for each in removal.snapshots]
-        _say("")
-        _table(("left over", "of image", "GiB"), left)
-    if removal.kept:
-        _say("")
-        _table(("stays", "why"), [(each.image.id, each.why) for each in removal.kept])
-    if done is not None:
-        _say(f"\nderegistered {len(done.images)}, deleted {len(done.snapshots)} snapshots")
-    elif removal.images or removal.snapshots:
-        _say(f"\n{_size(removal.gib, region)}. Nothing is removed without --yes")
+    elif done is None:
+        _say(f"{_size(removal.gib, region)}. Nothing is removed without --yes")
+    else:
+        _say(f"deregistered {len(done.images)}, deleted {len(done.snapshots)} snapshots")
 
 
 def _step(step: Step) -> dict[str, Any]:
@@ -129,17 +126,4 @@ def _day(when: datetime) -> str:
 
 
 def _say(text: str) -> None:
-    console().print(text, markup=False, soft_wrap=True)
-
-
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], heads: bool = True) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, show_header=heads)
-    for number, column in enumerate(columns):
-        # An ID that is cut or broken over two lines cannot be copied.
-        table.add_column(column, justify="right" if column == "GiB" else "left", overflow="fold", no_wrap=not number)
-    for row in rows:
-        table.add_row(*map(Text, row))
-    console().print(table)
+    sys.stdout.write(f"{text}\n")

@@ -14,6 +14,7 @@ _AMI_ID = re.compile(r"\bami-[0-9a-f]{8,17}\b")
 _FILTER_VALUES = 200
 """Values that EC2 takes in one filter."""
 _WHOLE_PAGES = {"PageSize": 200}
+_VERSIONS_TOLD = 5
 
 
 def pins(root: Path) -> dict[str, tuple[str, ...]]:
@@ -48,9 +49,7 @@ def used(aws: Aws, ids: Collection[str], root: Path) -> dict[str, tuple[str, ...
 
 
 def _templates(aws: Aws, ids: Collection[str]) -> Iterator[tuple[str, str]]:
-    for template in aws.pages(
-        "ec2", "describe_launch_templates", "LaunchTemplates", PaginationConfig={"PageSize": 200}
-    ):
+    for template in aws.pages("ec2", "describe_launch_templates", "LaunchTemplates", PaginationConfig=_WHOLE_PAGES):
         versions: dict[str, list[str]] = {}
         # ResolveAlias: a template may name its image by a parameter of Systems Manager.
         for each in aws.pages(
@@ -66,8 +65,9 @@ def _templates(aws: Aws, ids: Collection[str]) -> Iterator[tuple[str, str]]:
                 latest = " (latest)" if number == template["LatestVersionNumber"] else ""
                 versions.setdefault(id, []).append(f"{number}{latest}")
         for id, numbers in versions.items():
-            many = "versions" if len(numbers) > 1 else "version"
-            yield id, f"launch template {template['LaunchTemplateName']} {many} {', '.join(numbers)}"
+            many, more = "versions" if len(numbers) > 1 else "version", len(numbers) - _VERSIONS_TOLD
+            told = ", ".join(numbers[:_VERSIONS_TOLD]) + (f" and {more} more" if more > 0 else "")
+            yield id, f"launch template {template['LaunchTemplateName']} {many} {told}"
 
 
 def _configurations(aws: Aws, ids: Collection[str]) -> Iterator[tuple[str, str]]:
