@@ -108,6 +108,16 @@ class Job:
     def change(self, change: Mapping[str, Any], name: str = "") -> Object:
         return self.api.patch({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name or self.node}}, change)
 
+    def ask(self, content: str, change: Any, name: str = "", *, dry_run: bool = False) -> Object:
+        """A patch of another kind."""
+        name = name or self.node
+        if content.startswith("apply"):
+            about = {**change.get("metadata", {}), "name": name}
+            change = {**change, "apiVersion": "v1", "kind": "Node", "metadata": about}
+        query = {"fieldManager": "job", "force": "true"} if content.startswith("apply") else {}
+        query |= {"dryRun": "All"} if dry_run else {}
+        return self.api.request("PATCH", f"/api/v1/nodes/{name}", change, query=query, content=f"application/{content}")
+
 
 @pytest.fixture(autouse=True, scope="module")
 def in_force(admin: Api) -> None:
@@ -181,6 +191,8 @@ REFUSED: Mapping[str, tuple[Mapping[str, Any], str]] = {
     "long": ({"metadata": {"annotations": {REPLACE: "x" * 257}}}, "256 printable"),
     "control characters": ({"metadata": {"annotations": {REPLACE: "\x1b[2J"}}}, "256 printable"),
     "two lines": ({"metadata": {"annotations": {REPLACE: "a\nb"}}}, "256 printable"),
+    "taints with the cordon": ({"spec": {"unschedulable": True, "taints": []}}, "nothing else"),
+    "annotation of a name like ours": ({"metadata": {"annotations": {f"{REPLACE}-x": "y"}}}, "of the annotations"),
     "uncordon": ({"spec": {"unschedulable": None}}, "taken back by people"),
     "mark taken away": ({"metadata": {"annotations": {REPLACE: None, SINCE: None}}}, "taken back by people"),
 }
@@ -194,6 +206,49 @@ def test_nothing_else_of_the_own_node_is_changed(asked: str, pod: Start, nodes: 
     with pytest.raises(ApiError, match=message) as refused:
         job.change(change)
     assert refused.value.status == 403
+
+
+LABEL = "/metadata/labels/nvidia.com~1gpu.present"
+WAYS: Mapping[str, tuple[str, Any, str]] = {
+    "JSON patch": ("json-patch+json", [{"op": "add", "path": "/metadata/labels/a", "value": "b"}], "nothing else"),
+    "JSON patch that takes away": ("json-patch+json", [{"op": "remove", "path": LABEL}], "nothing else"),
+    "JSON patch that moves": (
+        "json-patch+json",
+        [{"op": "move", "from": LABEL, "path": f"/metadata/annotations/{REPLACE.replace('/', '~1')}"}],
+        "nothing else",
+    ),
+    "strategic merge": (
+        "strategic-merge-patch+json",
+        {"metadata": {"annotations": {"$patch": "replace", REPLACE: "x"}}},
+        "of the annotations",
+    ),
+    "apply": ("apply-patch+yaml", {"metadata": {"labels": {"a": "b"}}}, "nothing else"),
+}
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+@pytest.mark.parametrize("way", WAYS)
+def test_nor_by_another_way_of_asking(way: str, dry_run: bool, pod: Start, nodes: Nodes) -> None:
+    content, change, message = WAYS[way]
+    with pytest.raises(ApiError, match=message) as refused:
+        pod().ask(content, change, dry_run=dry_run)
+    assert refused.value.status == 403
+
+
+@pytest.mark.parametrize("content", ["strategic-merge-patch+json", "apply-patch+yaml"])
+def test_a_mark_by_another_way_is_a_mark(content: str, pod: Start, nodes: Nodes) -> None:
+    change = {"metadata": {"annotations": {REPLACE: "x"}}, "spec": {"unschedulable": True}}
+    pod().ask(content, change, dry_run=True)
+    assert "unschedulable" not in nodes(OURS)["spec"]
+    pod().ask(content, change)
+    assert nodes(OURS)["spec"]["unschedulable"] is True
+    assert {"example.com/kept": "yes", REPLACE: "x"}.items() <= nodes(OURS)["metadata"]["annotations"].items()
+
+
+def test_a_node_without_annotations_is_marked(admin: Api, pod: Start, nodes: Nodes) -> None:
+    admin.patch(nodes(OURS), {"metadata": {"annotations": None}})
+    assert "is marked" in pod().mark()
+    assert {REPLACE, SINCE} <= set(nodes(OURS)["metadata"]["annotations"])
 
 
 def test_the_status_of_the_own_node_is_not_the_jobs_to_write(pod: Start, nodes: Nodes) -> None:
@@ -231,6 +286,9 @@ def test_the_token_does_nothing_but_mark(pod: Start, nodes: Nodes) -> None:
         lambda: job.api.list("v1", "Secret", PRIVILEGED),
         lambda: job.api.list("v1", "Pod", PRIVILEGED),
         lambda: job.api.apply({**nodes(OURS), "metadata": {"name": "mark-new"}}),
+        lambda: job.api.request("DELETE", "/api/v1/nodes"),
+        lambda: job.api.request("GET", f"/api/v1/nodes/{OURS}/proxy/"),
+        lambda: job.api.request("PATCH", f"/api/v1/nodes/{OURS}/scale", {}, content="application/merge-patch+json"),
     )
     for forbidden in tried:
         with pytest.raises(ApiError, match="Forbidden"):
