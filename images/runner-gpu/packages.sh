@@ -1,11 +1,16 @@
-#!/usr/bin/env bash
+#!/bin/sh
 # The user of the jobs, and what they and the runner need from the distribution, among it a Python for Paddock.
-set -euo pipefail
+set -eu
 export DEBIAN_FRONTEND=noninteractive
+
+if ! command -v apt-get > /dev/null; then
+  echo "paddock: this base has no apt-get, so it is not of the Debian family; choose another base" >&2
+  exit 1
+fi
 
 # Numbers and groups as in GitHub's image, before any package can take them.
 getent group docker > /dev/null || groupadd --gid 123 docker
-useradd --uid 1001 --user-group --groups docker --create-home --shell /bin/bash runner
+id runner > /dev/null 2>&1 || useradd --uid 1001 --user-group --groups docker --create-home --shell /bin/bash runner
 install --directory --owner runner --group runner /home/runner/.cache /home/runner/.cache/ccache
 
 # As Debian's and Ubuntu's own small images do it.
@@ -17,7 +22,7 @@ path-exclude /usr/share/locale/*/LC_MESSAGES/*
 path-exclude /usr/share/man/*
 END
 
-has() { [[ $(apt-cache policy "$1") == *'Candidate: '[^\(]* ]]; }
+has() { apt-cache policy "$1" | grep --quiet 'Candidate: [^(]'; }
 get() { apt-get install --yes --no-install-recommends "$@"; }
 
 apt-get update

@@ -132,7 +132,7 @@ def _prepare(wish: _Wish, base: Base, architecture: Architecture, scratch: Path)
             plan = builder.make(wish.root, base, architecture, wish.build_args)
         case name:
             plan = recipe.plain(wish.root, name, base, architecture, wish.build_args)
-    return recipe.prepare(plan, parts, scratch / "context")
+    return recipe.prepare(plan, parts, scratch / wish.name)
 
 
 def _check(wish: _Wish) -> None:

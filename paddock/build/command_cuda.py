@@ -39,7 +39,7 @@ def run(
     chosen = named or bases.given(docker, str(base))
     with tempfile.TemporaryDirectory(prefix="paddock-cuda-") as scratch:
         plan = builder.make(root, chosen, recipe.architecture(None), asked=architectures)
-        prepared = recipe.prepare(plan, {".": recipe.folder(root, plan.name)}, Path(scratch, "context"))
+        prepared = recipe.prepare(plan, {".": recipe.folder(root, plan.name)}, Path(scratch, plan.name))
         built = deliver.build(docker, prepared, root, no_cache=no_cache, progress=shown) is not None
     manifest = builder.run(docker, prepared.local, folder)
     if as_json:

@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from paddock.build.errors import BuildInputError
+from paddock.build.errors import BuildError, BuildInputError
 
 _LEFT_OUT = ("__pycache__", ".*", "*.pyc", "*~")
 _EPOCH = 315532800
@@ -20,8 +20,21 @@ def stage(parts: Mapping[str, Path], into: Path) -> None:
     """Copies files and folders to their paths below `into` ("." is `into` itself), the later ones over the earlier.
 
     Modes become 0644 or 0755 and dates the same everywhere, so that neither a umask nor a checkout shows in a layer.
-    Raises BuildInputError for what is missing and for what is no plain file.
+    Raises BuildInputError for what is missing and for what is no plain file, and BuildError where there is no room.
     """
+    try:
+        _copy(parts, into)
+    except OSError as error:
+        # Of a folder Python gathers what went wrong, file by file.
+        why = error.args[0][0][2].partition(" -> ")[0] if isinstance(error, shutil.Error) else error
+        raise BuildError(
+            f"cannot gather what the image is made of in {into}: {why}\n    expected: some 30 MB in a folder of yours"
+            "\n    fix: TMPDIR names another folder"
+        ) from None
+    _plain(into)
+
+
+def _copy(parts: Mapping[str, Path], into: Path) -> None:
     for path, source in parts.items():
         target = into / path
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -37,6 +50,9 @@ def stage(parts: Mapping[str, Path], into: Path) -> None:
                 f"{source} is missing\n    expected: a file or folder that the image is made of"
                 "\n    fix: git checkout brings back what belongs to the project"
             )
+
+
+def _plain(into: Path) -> None:
     for each in sorted(into.rglob("*"), reverse=True):
         if each.is_symlink() or not (each.is_file() or each.is_dir()):
             raise BuildInputError(

@@ -77,8 +77,10 @@ def folder(root: Path, name: str) -> Path:
         return found
     known = sorted(each.parent.name for each in (root / IMAGES).glob("*/Dockerfile"))
     near = get_close_matches(name, known, 1)
+    bare = name and "/" not in name and found.is_dir()
+    what = f"{IMAGES}/{name} has no Dockerfile" if bare else f"there is no image {name or '(no name)'}"
     raise BuildInputError(
-        f"there is no image {name or '(no name)'}\n    expected: one of {', '.join(known) or 'images/, which is empty'}"
+        f"{what}\n    expected: one of {', '.join(known) or 'images/, which is empty'}"
         f"\n    fix: {f'did you mean {near[0]}?' if near else 'build-image NAME, or a folder with a Dockerfile'}"
     )
 
@@ -100,9 +102,15 @@ def arguments(dockerfile: Path, known: Mapping[str, str], given: Sequence[str]) 
     chosen = {name: known[name] for name in declared if name in known}
     for word in given:
         name, equals, value = word.partition("=")
-        if not equals:
+        if not equals or not name:
             raise BuildInputError(
-                f"--build-arg {word} gives no value\n    expected: NAME=VALUE\n    fix: --build-arg {name}=VALUE"
+                f"--build-arg {word} gives no {'value' if name else 'name'}\n    expected: NAME=VALUE"
+                f"\n    fix: --build-arg {name or 'NAME'}={value or 'VALUE'}"
+            )
+        if name == "BASE":
+            raise BuildInputError(
+                f"--build-arg {word} gives the base behind the tag's back, which tells its CUDA\n    expected: --base"
+                f"\n    fix: --base {value or 'IMAGE'}"
             )
         if name not in declared:
             near = get_close_matches(name, declared, 1)

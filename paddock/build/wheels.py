@@ -33,7 +33,7 @@ def of_project(root: Path, into: Path) -> Path:
     done = _run([sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(into)], root)
     made = list(into.glob("paddock-*.whl"))
     if done.returncode or len(made) != 1:
-        raise BuildError(f"cannot build the wheel of Paddock: {_last(done.stderr)}")
+        raise BuildError(f"cannot build the wheel of Paddock in {into}: {_last(done.stderr)}")
     return made[0]
 
 
@@ -118,5 +118,6 @@ def _run(command: Sequence[str], folder: Path) -> subprocess.CompletedProcess[st
 
 def _last(said: str) -> str:
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    errors = [line for line in lines if line.lower().startswith("error")]
+    # pip's own word for what it did not foresee stands above a traceback.
+    errors = [line for line in lines if line.lower().startswith("error") and line != "ERROR: Exception:"]
     return (errors or lines or ["it says nothing"])[-1]

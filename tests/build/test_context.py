@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -91,6 +92,19 @@ def test_what_is_missing_and_what_is_a_link_is_told(tmp_path: Path) -> None:
     (tree(tmp_path / "a") / "hooks" / "link").symlink_to("/etc/passwd")
     with pytest.raises(BuildInputError, match="hooks/link of the build context is a link"):
         context.stage({".": tmp_path / "a"}, tmp_path / "2")
+
+
+def test_a_folder_without_room_is_told(tmp_path: Path) -> None:
+    (tree(tmp_path / "a") / "large").write_bytes(bytes(100_000))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, before[1]))
+    try:
+        with pytest.raises(
+            BuildError, match=r"cannot gather .*File too large.*large'\n    expected: .*\n    fix: TMPDIR"
+        ):
+            context.stage({".": tmp_path / "a"}, tmp_path / "1")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_the_wheel_of_the_project_is_the_same_twice(

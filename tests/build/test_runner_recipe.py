@@ -121,6 +121,8 @@ def test_a_wish_that_cannot_be_met_is_told_before_an_engine_is_asked(
     ("word", "said"),
     [
         ("RUNNER_SHA256", "gives no value"),
+        ("=1", "gives no name"),
+        ("BASE=debian:12", r"\n    fix: --base debian:12"),
         ("RUNNER_SHA=1", r"no argument RUNNER_SHA\n.*RUNNER_URL, .*\n    fix: did you mean RUNNER_SHA256\?"),
     ],
 )
