@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # What one machine leaves behind and no other may find: logins, identities, logs. The last step of the build.
 set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=common.sh
+source "$(dirname "$0")/common.sh"
 shopt -s nullglob
 
 "$(dirname "$0")/engine.sh" stop

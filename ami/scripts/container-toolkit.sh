@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # CDI on, and what nodeadm needs to make nvidia the default runtime.
 set -euo pipefail
-
-fail() { echo "paddock: $*" >&2; exit 1; }
+# shellcheck source-path=SCRIPTDIR source=common.sh
+source "$(dirname "$0")/common.sh"
 
 # nodeadm writes containerd's configuration at boot: with this program the default runtime is nvidia, and from
 # Kubernetes 1.32 on CDI is enabled. A second writer would only lose against it.

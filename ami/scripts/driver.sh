@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Asserts driver and kernel of the base image, and holds both: driver.sh [DRIVER] [KERNEL]
 set -euo pipefail
-
-fail() { echo "paddock: $*" >&2; exit 1; }
+# shellcheck source-path=SCRIPTDIR source=common.sh
+source "$(dirname "$0")/common.sh"
 
 driver=${1-} kernel=${2-}
 
@@ -20,14 +20,13 @@ if [[ -n $kernel && $running != "$kernel" && $running != "$kernel"[-.]* ]]; then
   fail "the base image runs kernel $running, and the catalogue says $kernel of its release: inv catalog.refresh"
 fi
 
-held=('kernel*' '*nvidia*' 'nvlsm*' 'containerd*')
 if dnf -q versionlock list > /dev/null 2>&1; then
-  dnf -q versionlock add "${held[@]}"
+  dnf -q versionlock add "${HELD[@]}"
 else
   conf=/etc/dnf/dnf.conf
   if ! grep -q '^excludepkgs=.*nvidia' "$conf" 2> /dev/null; then
     mkdir -p "$(dirname "$conf")"
-    printf 'excludepkgs=%s\n' "$(IFS=,; echo "${held[*]}")" >> "$conf"
+    printf 'excludepkgs=%s\n' "$(IFS=,; echo "${HELD[*]}")" >> "$conf"
   fi
 fi
 echo "driver $has, kernel $running: as asked for, and held"

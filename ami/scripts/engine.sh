@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # containerd as a node has it, before nodeadm has configured it: engine.sh start|stop
 set -euo pipefail
-
-fail() { echo "paddock: $*" >&2; exit 1; }
+# shellcheck source-path=SCRIPTDIR source=common.sh
+source "$(dirname "$0")/common.sh"
 
 conf=/run/paddock/containerd.toml
 unit=/run/systemd/system/containerd.service.d/90-paddock-build.conf

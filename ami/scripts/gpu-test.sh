@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # CUDA on the host, then a GPU in a container the two ways there are: gpu-test.sh [IMAGE@DIGEST] [SNAPSHOTTERS]
 set -euo pipefail
-
-fail() { echo "paddock: $*" >&2; exit 1; }
+# shellcheck source-path=SCRIPTDIR source=common.sh
+source "$(dirname "$0")/common.sh"
 
 image=${1-}
 read -ra snapshotters <<< "${2:-soci}"

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Writes /etc/paddock/ami.json: record.sh RELEASE BUILD [RUNNER_IMAGE]
 set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=common.sh
+source "$(dirname "$0")/common.sh"
 
-fail() { echo "paddock: $*" >&2; exit 1; }
-
+(($# >= 2)) || fail "record.sh RELEASE BUILD [RUNNER_IMAGE]"
 release=$1 build=$2 image=${3-}
 here=$(dirname "$0")
 

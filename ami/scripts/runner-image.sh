@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Pulls the runner image, unpacked where nodes look for it: runner-image.sh [IMAGE@DIGEST] [SNAPSHOTTERS]
 set -euo pipefail
-
-fail() { echo "paddock: $*" >&2; exit 1; }
+# shellcheck source-path=SCRIPTDIR source=common.sh
+source "$(dirname "$0")/common.sh"
 
 image=${1-}
 read -ra snapshotters <<< "${2:-soci}"

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Security updates of everything that does not belong to kernel, driver or container runtime.
 set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=common.sh
+source "$(dirname "$0")/common.sh"
 
 # AL2023 is locked to the release of its image: without --releasever there is never anything to update.
-dnf -y upgrade --security --releasever=latest \
-  --exclude='kernel*' --exclude='*nvidia*' --exclude='nvlsm*' --exclude='containerd*' \
+dnf -y upgrade --security --releasever=latest "${HELD[@]/#/--exclude=}" \
   --exclude='cuda*' --exclude='datacenter-gpu-manager*'

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Services of a GPU node, enabled and not started: services.sh [fabric-manager]
 set -euo pipefail
-
-fail() { echo "paddock: $*" >&2; exit 1; }
+# shellcheck source-path=SCRIPTDIR source=common.sh
+source "$(dirname "$0")/common.sh"
 
 units=(nvidia-persistenced.service amazon-ssm-agent.service)
 if [[ ${1-} == fabric-manager ]]; then

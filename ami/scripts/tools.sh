@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # nvtop, and DCGM of the version that dcgm-exporter embeds: tools.sh [DCGM]
 set -euo pipefail
-
-fail() { echo "paddock: $*" >&2; exit 1; }
+# shellcheck source-path=SCRIPTDIR source=common.sh
+source "$(dirname "$0")/common.sh"
 
 dcgm=${1-}
 
 # nvtop is in SPAL, Amazon's own build of EPEL, since AL2023 2023.9.20251117.
-dnf -y install spal-release || fail "no SPAL repository: AL2023 has it from 2023.9.20251117 on, take a newer EKS release"
+dnf -y install spal-release ||
+  fail "no spal-release, and dnf says above whether for want of a network: AL2023 has SPAL from 2023.9.20251117 on"
 dnf -y install nvtop
 
 if [[ -n $dcgm ]]; then

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from infra import ami_components
+from infra.ami_components import AMI
 from paddock.fleet import Fleet
 from tests.support import ami_machine
 from tests.support.ami_machine import Machine, as_image_builder
@@ -167,7 +168,7 @@ def test_what_is_written_down_is_measured(machine: Machine) -> None:
         (("container-toolkit.sh",), {"FAKE_MODE": "legacy"}, 'is in mode "legacy", which does not use CDI'),
         (("services.sh", "fabric-manager"), {}, "no fabric manager in the base image"),
         (("services.sh", "fabric-manager"), {"FAKE_FABRIC": "575.1"}, "fabric manager 575.1 and driver 580.159.03"),
-        (("tools.sh",), {"FAKE_WITHOUT": "spal"}, "no SPAL repository: AL2023 has it from 2023.9.20251117 on"),
+        (("tools.sh",), {"FAKE_WITHOUT": "spal"}, "no spal-release, and dnf says above whether for want of a network"),
         (("runner-image.sh", f"{REGISTRY}/acme/runner:latest"), {}, "names no digest"),
         (
             ("runner-image.sh", RUNNER, "soci overlayfs"),
@@ -186,6 +187,7 @@ def test_what_is_written_down_is_measured(machine: Machine) -> None:
             "no GPU in a container (device, soci): nvidia-smi -L failed",
         ),
         (("engine.sh", "restart"), {}, "engine.sh start|stop"),
+        (("record.sh", "1.35.6-20260714"), {}, "record.sh RELEASE BUILD [RUNNER_IMAGE]"),
     ],
     ids=lambda each: " ".join(each[:1]) if isinstance(each, tuple) else "",
 )
@@ -235,6 +237,18 @@ def test_without_the_plugin_the_driver_is_held_in_dnfs_settings_once(machine: Ma
     ran = machine.run(held, held, after="cat /etc/dnf/dnf.conf", FAKE_WITHOUT="versionlock")
     assert ran.code == 0, ran.said
     assert ran.after[1].split() == ["excludepkgs=kernel*,*nvidia*,nvlsm*,containerd*"]
+
+
+@pytest.mark.parametrize(
+    "script", sorted({path.name for path in (AMI / "scripts").iterdir()} - {"common.sh", "facts.sh", "verify.sh"})
+)
+def test_who_is_not_root_is_told_and_changes_nothing(script: str, machine: Machine) -> None:
+    there = f"{ami_components.FOLDER}-scripts/{script}"
+    ran = machine.run("true", f"setpriv --reuid=65534 --clear-groups {there} start || true")
+    assert ran.said.splitlines()[-1:] == [
+        f"paddock: {there} changes the machine, for which it must be root: sudo {there}"
+    ]
+    assert ran.trees[0] == ran.trees[1]
 
 
 def test_no_login_is_seen_or_kept(machine: Machine) -> None:
