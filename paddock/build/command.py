@@ -94,6 +94,8 @@ def _deliver(wish: _Wish) -> None:
     architecture = recipe.architecture(wish.platform)
     to_pin = load(wish.root, wish.pin) if wish.pin else None
     stack = load(wish.root, wish.stack) if wish.stack else to_pin
+    if to_pin:
+        recipe.check_writable(to_pin.path.resolve().parent)
     named = bases.named(wish.cuda or _cuda(wish, to_pin or stack), wish.ubuntu, wish.base)
     docker = Docker.find(os.environ)
     registry = _registry(wish, stack, docker) if wish.pushes else None

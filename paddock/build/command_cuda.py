@@ -32,6 +32,7 @@ def run(
     On `base`, any image with nvcc, or NVIDIA's of `cuda` on `ubuntu`. Raises BuildError.
     """
     folder, shown = output or root / artefacts.FOLDER, progress_of(progress, as_json)
+    recipe.check_writable(folder)
     named = bases.named(cuda, ubuntu, base)
     if named:
         builder.compiled(named, architectures)  # what it refuses is said before an engine is looked for

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform as machine
 import re
 import subprocess
@@ -131,6 +132,15 @@ def prepare(recipe: Recipe, parts: Mapping[str, Path], into: Path) -> Prepared:
         "platform": f"linux/{recipe.architecture}",
     }
     return Prepared(recipe, into, context.content(into, facts))
+
+
+def check_writable(folder: Path) -> None:
+    """Whether files can be put into a folder, which need not be there yet. Raises BuildInputError."""
+    there = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        raise BuildInputError(
+            f"nothing can be written to {folder}\n    expected: a folder of yours\n    fix: choose another"
+        )
 
 
 def labels(prepared: Prepared, root: Path) -> dict[str, str]:

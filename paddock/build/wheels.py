@@ -11,9 +11,10 @@ import subprocess
 import sys
 import tempfile
 import venv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from paddock.build.docker import folders
 from paddock.build.errors import BuildError, BuildInputError
 
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
@@ -43,7 +44,7 @@ def of_lock(lock: Path, architecture: str, cache: Path | None = None) -> Path:
     `architecture` is amd64 or arm64. Raises BuildError.
     """
     text = lock.read_bytes() + " ".join((*PYTHONS, *_TAGS, architecture)).encode()
-    folder = (cache or user_cache(os.environ)) / "wheels" / hashlib.sha256(text).hexdigest()[:16]
+    folder = (cache or folders.cache(os.environ)) / "wheels" / hashlib.sha256(text).hexdigest()[:16]
     if folder.is_dir():
         return folder
     try:
@@ -62,11 +63,6 @@ def of_lock(lock: Path, architecture: str, cache: Path | None = None) -> Path:
             "\n    fix: XDG_CACHE_HOME names another cache"
         ) from None
     return folder
-
-
-def user_cache(environ: Mapping[str, str]) -> Path:
-    """Paddock's folder in the user's cache."""
-    return Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "paddock"
 
 
 def _download(pip: Sequence[str], lock: Path, python: str, architecture: str, into: Path) -> None:

@@ -11,7 +11,7 @@ from paddock.build.bases import Base
 from paddock.build.cuda import manifest
 from paddock.build.cuda.architectures import architectures, numbers
 from paddock.build.docker import Docker
-from paddock.build.errors import BuildError, BuildInputError
+from paddock.build.errors import BuildError
 from paddock.build.recipe import Architecture, Recipe
 
 NAME = "cuda-builder"
@@ -35,14 +35,9 @@ def make(
 def run(docker: Docker, image: str, output: Path) -> manifest.Manifest:
     """Leaves the image's programs and their manifest in `output`, which is made, as files of this user.
 
-    Raises BuildError, and BuildInputError where the folder cannot be written to.
+    Raises BuildError.
     """
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BuildInputError(
-            f"{output} cannot be made: {error.strerror}\n    expected: a folder that is yours\n    fix: choose another"
-        ) from None
+    output.mkdir(parents=True, exist_ok=True)
     done = docker.run(image, volumes={output.resolve(): "/output"}, user=f"{os.getuid()}:{os.getgid()}")
     if done.code:
         raise BuildError(f"no programs came out of {image}: {done.stderr.strip()}")

@@ -1,4 +1,4 @@
-"""The user's folders: docker's settings, and the logs of builds."""
+"""The user's folders: docker's settings, and what builds keep."""
 
 from __future__ import annotations
 
@@ -13,9 +13,14 @@ def settings(environ: Mapping[str, str]) -> Path:
     return Path(environ.get("DOCKER_CONFIG") or _home(environ) / ".docker")
 
 
+def cache(environ: Mapping[str, str]) -> Path:
+    """Paddock's folder in the user's cache."""
+    return Path(environ.get("XDG_CACHE_HOME") or _home(environ) / ".cache") / "paddock"
+
+
 def logs(environ: Mapping[str, str]) -> Path:
     """In the user's cache."""
-    return Path(environ.get("XDG_CACHE_HOME") or _home(environ) / ".cache") / "paddock" / "build"
+    return cache(environ) / "build"
 
 
 def _home(environ: Mapping[str, str]) -> Path:
@@ -23,6 +28,6 @@ def _home(environ: Mapping[str, str]) -> Path:
         return Path(environ.get("HOME") or Path.home())
     except RuntimeError:
         raise BuildInputError(
-            "this user has no home folder\n    expected: one, for docker's settings and logs of builds"
+            "this user has no home folder\n    expected: one, for docker's settings and what builds keep"
             "\n    fix: set HOME to a folder that may be written"
         ) from None
