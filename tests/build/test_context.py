@@ -99,9 +99,7 @@ def test_a_folder_without_room_is_told(tmp_path: Path) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, before[1]))
     try:
-        with pytest.raises(
-            BuildError, match=r"File too large.*large'\n    expected: .*\n    fix: TMPDIR"
-        ):
+        with pytest.raises(BuildError, match=r"File too large.*large'\n    expected: .*\n    fix: TMPDIR"):
             context.stage({".": tmp_path / "a"}, tmp_path / "1")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -24,7 +24,7 @@ def test_what_cannot_be_compiled_is_said_before_an_engine_is_looked_for(
     with pytest.raises(BuildInputError, match=r"CUDA 12\.8 does not yet compile for sm_103"):
         command_cuda.run(root, cuda="12.8", architectures=["10.3"], output=tmp_path / "out")
     (tmp_path / "file").touch()
-    with pytest.raises(BuildInputError, match="nothing can be written to .*/file/out"):
+    with pytest.raises(BuildInputError, match=r"nothing can be written to .*/file/out"):
         command_cuda.run(root, output=tmp_path / "file" / "out")
     with pytest.raises(BuildInputError, match="--cuda and --base exclude each other"):
         command_cuda.run(root, cuda="12.8", base="debian:12", output=tmp_path / "out")
