@@ -244,6 +244,16 @@ def test_a_shared_gpu_at_its_hardware_limit_refuses(driver: Install, start: Star
     assert start(PADDOCK_GPU_SHARING="mps")[0] == REFUSED
 
 
+def test_a_slow_start_of_the_hook_is_not_the_drivers(
+    driver: Install, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver("lost")
+    monkeypatch.setattr(started, "LOOK_UNTIL", 0.5)
+    code, told = start(8)
+    assert code == 0
+    assert told.startswith("::warning title=GPU not checked::")
+
+
 def test_a_node_that_should_go_is_marked_though_the_job_goes_on(driver: Install, start: Start) -> None:
     driver("remap-pending")
     code, told = start(2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from paddock.gpu.job.admission import gibibytes, in_use, own
 from paddock.gpu.job.bounded import Broken, NoAnswer, within
 from paddock.gpu.job.environment import Job
 from paddock.gpu.job.report import Told, markdown
+from paddock.gpu.job.sampling import Stopped
 from paddock.gpu.owner import this_host
 
 _LOOK = 2.0
@@ -24,13 +26,13 @@ def run(*, environ: Mapping[str, str] = os.environ, root: Path = Path("/")) -> N
     job = Job.of(environ)
     if not job.gpus:
         return
-    told = _use(job)
-    began = bool(told.record or told.why)
-    notes = [*_ended(job, root, began=began)]
+    # Its processes before all else: whatever fails further down, the GPU is free.
+    stopped, over = sampling.stop(job.folder), this_host().clock()
+    notes = [*_ended(job, root, began=stopped is not None)]
     for text in notes:
         log.warning("GPU after the job", text)
-    if began:
-        text = markdown(Told(told.record, told.shared, told.missing, told.why, ccache.since(job.folder), notes))
+    if stopped:  # none had a job that was refused
+        text = markdown(replace(_use(job, stopped, over), compilations=ccache.since(job.folder), notes=notes))
         log.group("GPU use of this job", text.splitlines())
         log.page(job.summary, text)
     for name, wiped in (
@@ -42,15 +44,12 @@ def run(*, environ: Mapping[str, str] = os.environ, root: Path = Path("/")) -> N
             log.say(f"Wiped {name}: {wiped.files} files, {gibibytes(wiped.size / (1 << 20))}{left}")
 
 
-def _use(job: Job) -> Told:
-    """What the sampler saw. It says nothing of a job that never had one: it was refused."""
-    stopped = sampling.stop(job.folder)
-    if stopped is None:
-        return Told(None, job.shared)
+def _use(job: Job, stopped: Stopped, over: float) -> Told:
+    """What the sampler saw of a job that was `over` at that time of the clock since boot."""
     found = record.read(job.folder)
     if found is None:
         return Told(None, job.shared, why=stopped.why or "the sampler wrote nothing")
-    missing = this_host().clock() - found.ended
+    missing = over - found.ended
     if not stopped.early or found.summary.ended or missing < 1:
         return Told(found, job.shared)
     return Told(found, job.shared, missing, f"the sampler was gone ({stopped.why})")

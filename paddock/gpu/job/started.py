@@ -8,16 +8,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from paddock.gpu import detect, health, kernel_log
 from paddock.gpu.errors import GpuError
-from paddock.gpu.job import ccache, handed, log
+from paddock.gpu.health_rules import Around
+from paddock.gpu.job import ccache, handed, log, sampling
 from paddock.gpu.job.admission import Admission, admit, own, unanswered
 from paddock.gpu.job.bounded import NoAnswer, within
 from paddock.gpu.job.environment import Job
+from paddock.gpu.xid import events
 
 REFUSED = 10
 """The exit code of a job that may not start, and of nothing else."""
 LOOK_UNTIL, MARK_UNTIL = 3.0, 4.3
 """Seconds since this process began. The script gives it 4.7 in all."""
+_LEAST = 1.0
+"""Seconds for the driver. With less, a slow disk or a busy machine would be taken for one that hangs."""
 _AGAIN = 0.4
 _TITLE = "GPU not usable"
 
@@ -31,7 +36,11 @@ def run(
     if not job.gpus:
         return 0
     _prepare(job)
-    seconds = max(0.5, began + LOOK_UNTIL - time.monotonic())
+    seconds = began + LOOK_UNTIL - time.monotonic()
+    if seconds < _LEAST:
+        log.warning("GPU not checked", f"On {job.where}: this hook was too slow to start, and the job goes on")
+        _sample(job, runner)
+        return 0
     try:
         admission = _admission(within(seconds, lambda: _told(look(job, seconds, root))))
     except NoAnswer:
@@ -64,10 +73,6 @@ def look(job: Job, seconds: float, root: Path = Path("/")) -> Admission:
 
 
 def _look(job: Job, root: Path) -> Admission:
-    from paddock.gpu import detect, health, kernel_log
-    from paddock.gpu.health_rules import Around
-    from paddock.gpu.xid import events
-
     everything = detect.inventory(processes=not job.shared, topology=job.gpus > 1, root=root)
     gone = len(everything.usable) < job.gpus and len(everything.usable) < handed.gpus(root)
     inventory = own(everything, job)
@@ -89,7 +94,8 @@ def _admission(told: Mapping[str, Any]) -> Admission:
 
 
 def _prepare(job: Job) -> None:
-    from paddock.gpu.job import sampling
+    # Here, so that reading it from a cold disk takes none of the driver's time.
+    import paddock.gpu.backends.nvml  # noqa: F401
 
     try:
         folder = job.own_folder()
@@ -118,8 +124,6 @@ def _refuse(job: Job, admission: Admission, marked: str) -> None:
 
 
 def _sample(job: Job, runner: int) -> None:
-    from paddock.gpu.job import sampling
-
     try:
         sampling.start(job.own_folder(), runner)
     except (OSError, GpuError) as error:
