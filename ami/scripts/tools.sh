@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# nvtop, and DCGM of the version that dcgm-exporter embeds: tools.sh [DCGM]
+# nvtop, and DCGM of the version that dcgm-exporter embeds, or the newest: tools.sh [DCGM]
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 source "$(dirname "$0")/common.sh"
@@ -13,7 +13,11 @@ dnf -y install nvtop
 
 if [[ -n $dcgm ]]; then
   cuda=$("$(dirname "$0")/facts.sh" | sed -n 's/.*"cuda": "\([0-9]*\)\..*/\1/p')
-  dnf -y install --setopt=install_weak_deps=True "datacenter-gpu-manager-4-cuda$cuda-$dcgm"
+  package=datacenter-gpu-manager-4-cuda$cuda
+  # NVIDIA's repository for AL2023 may lag behind its containers. Another 4.x serves whoever looks at a cordoned node.
+  dnf -y install --setopt=install_weak_deps=True "$package-$dcgm" ||
+    dnf -y install --setopt=install_weak_deps=True "$package" ||
+    fail "NVIDIA's repository for AL2023 has no $package, or there is no network: dnf says which above"
   # dcgm-exporter runs DCGM's engine in its pod, and two engines on one machine can hang the driver.
   systemctl disable nvidia-dcgm.service
 fi

@@ -232,6 +232,13 @@ def test_a_branch_and_a_kernel_without_its_build_number_are_enough(machine: Mach
     assert ran.code == 0, ran.said
 
 
+def test_another_dcgm_of_the_same_major_is_better_than_no_image(machine: Machine) -> None:
+    ran = machine.script("tools.sh", "4.5.3", FAKE_NVML_CUDA="13000", FAKE_WITHOUT="dcgm")
+    assert ran.code == 0, ran.said
+    installed = [call.split()[-1] for call in ran.calls[0] if "gpu-manager" in call]
+    assert installed == ["datacenter-gpu-manager-4-cuda13-4.5.3", "datacenter-gpu-manager-4-cuda13"]
+
+
 def test_without_the_plugin_the_driver_is_held_in_dnfs_settings_once(machine: Machine) -> None:
     held = f"{ami_components.FOLDER}-scripts/driver.sh"
     ran = machine.run(held, held, after="cat /etc/dnf/dnf.conf", FAKE_WITHOUT="versionlock")

@@ -44,6 +44,7 @@ case $name in
       *"versionlock list"*) ! without versionlock ;;
       *"versionlock add"*) for each in "${@:4}"; do once /etc/dnf/plugins/versionlock.list "$each"; done ;;
       *install*spal*) ! without spal && once /etc/packages "${*: -1}" ;;
+      *install*gpu-manager*.*) ! without dcgm && once /etc/packages "${*: -1}" ;;
       *install*) once /etc/packages "${*: -1}" ;;
     esac
     ;;
