@@ -109,7 +109,7 @@ class ServiceAccounts(Rule):
         for pod in pods(context):
             if pod.kind in ("runner", "job") and self._mounts_token(pod):
                 used = look.text(pod.spec, "serviceAccountName") or "default"
-                if not any(f":{used}'" in condition for condition in bounded):
+                if not any(f"{pod.namespace}:{used}'" in condition for condition in bounded):
                     yield hit(pod.resource, f"{pod.where} mount a token that no admission policy bounds")
             mode = look.text(pod.resource.inputs, "values", "containerMode", "type")
             steers = pod.kind == "runner" and mode.startswith("kubernetes")  # ARC gives it an account to make job pods

@@ -316,6 +316,16 @@ BROKEN: list[tuple[str, str, Breaking]] = [
     ),
     (
         "PAD-29",
+        "token of the same name elsewhere",
+        put(
+            "ValidatingAdmissionPolicy",
+            "arc-node-mark",
+            "spec/matchConditions/0/expression",
+            "request.userInfo.username in ['system:serviceaccount:elsewhere:node-mark']",
+        ),
+    ),
+    (
+        "PAD-29",
         "default account",
         put("CronJob", "gpu-gpu-warm0", "spec/jobTemplate/spec/template/spec/serviceAccountName", GONE),
     ),
