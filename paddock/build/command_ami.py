@@ -154,7 +154,8 @@ def prune_images(
     own = images.of_fleet(owned, fleet)
     _check_named(named, own, fleet, aws.region)
     in_use = uses.used(aws, {image.id for image in own}, root)
-    asked = [image.id for image in own if image.id not in in_use and not named]
+    # EC2 refuses to say it of an image that failed or is not ready, and nobody can launch those.
+    asked = [image.id for image in own if image.id not in in_use and image.state == "available" and not named]
     shared = {id: images.shared_with(aws, id) for id in asked}
     left = images.made_for_images(aws, fleet)
     removal = prune.decide(fleet, owned, left, in_use, shared, keep, named)

@@ -79,10 +79,8 @@ def decide(
     gone = {image.id for image in going}
     held = frozenset(id for image in images if image.id not in gone for id in image.snapshots)
     there = {image.id for image in images}
-    left = tuple(
-        each for each in snapshots if each.image not in there and each.id not in held and not named
-    )  # fmt: skip
-    return Removal(tuple(going), left, tuple(kept), held)
+    left = [each for each in snapshots if each.image not in there and each.id not in held]
+    return Removal(tuple(going), () if named else tuple(left), tuple(kept), held)
 
 
 def _keeps(
