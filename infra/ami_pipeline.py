@@ -18,8 +18,6 @@ _POLICIES = (
     "arn:aws:iam::aws:policy/EC2InstanceProfileForImageBuilder",
     "arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore",
 )
-
-
 LOG_DAYS = 365
 TEST_MINUTES = 180
 """Of the whole test phase, the start of a GPU instance included; its longest steps end after an hour each."""
@@ -40,7 +38,7 @@ class AmiPipeline(Component):
         version = content_version(
             str(build.disk), json.dumps(asked, sort_keys=True), *(document.data for document in documents)
         )
-        values = {name: value for name, value in {**asked, "recipe": version}.items() if value}
+        values = {parameter: value for parameter, value in {**asked, "recipe": version}.items() if value}
         # Names stay automatic: with a fixed one a change would delete first, while the recipe still points at it.
         recipe = aws.imagebuilder.ImageRecipe(
             f"{name}-recipe",
