@@ -106,6 +106,18 @@ def test_in_a_container_a_process_on_the_device_is_ended_whatever_its_mark(
     assert f"(pid {pid}, its GPU memory is not known) was ended" in capsys.readouterr().out
 
 
+def test_of_many_processes_some_are_told_and_all_are_ended(
+    driver: Install, work: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pids = [work() for _ in range(11)]
+    driver("h100")
+    completed.run(environ={"PADDOCK_GPUS": "1"}, root=machine(tmp_path, OWN, *pids, device="/dev/nvidia0"))
+    told = capsys.readouterr().out.splitlines()
+    assert not any(map(alive, pids))
+    assert len(told) == 10
+    assert told[-1].endswith("::and 2 processes more")
+
+
 def test_one_that_will_not_end_is_killed(work: Callable[..., int], tmp_path: Path) -> None:
     pid = work(STUBBORN)
     root = machine(tmp_path, OWN, pid, device="/dev/nvidia0")

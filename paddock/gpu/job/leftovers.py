@@ -17,6 +17,8 @@ from paddock.gpu.owner import Host, Owner, this_host
 
 _DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri/renderD")
 _TRACKING = b"RUNNER_TRACKING_ID="
+_NAME = 80
+"""Letters of a name that are told: a job may give itself thousands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ def find(told: Mapping[int, int | None], tracking: str | None, root: Path = Path
             process = host.owner(pid)
         except GpuInputError:
             continue  # it has ended meanwhile
-        found.append(Leftover(process, called(pid, root)[0] or "process", told.get(pid) if whole else None))
+        found.append(Leftover(process, (called(pid, root)[0] or "process")[:_NAME], told.get(pid) if whole else None))
     return tuple(found)
 
 
