@@ -12,7 +12,7 @@ from paddock.gpu.limits import Limit
 from paddock.gpu.model import Gpu, Inventory, Memory
 
 SEEN = Limit(128, "MiB: an idle T4, L4, A10G or H100 shows 0 to 4, and a MIG part up to 90", "nvidia-smi")
-IN_USE = Limit(512, "MiB: a CUDA context takes 100 to 500, and less takes no job's memory from it", "Paddock")
+IN_USE = Limit(512, "MiB: a CUDA context takes 100 to 500, and less leaves a job what it needs", "Paddock")
 IN_USE_UNSPLIT = Limit(
     1024, "MiB: where the driver does not tell its own part, 300 to 900 of it count as used", "gpustat#141"
 )
