@@ -344,7 +344,6 @@ def test_without_a_pipeline_it_says_what_to_do(build: Callable[..., Clock], acco
         build()
     file = project / "Pulumi.dev.yaml"
     file.write_text(file.read_text().replace("{enabled: true}", "{enabled: false}"))
-    account.pipelines([])
     with pytest.raises(BuildInputError, match=r"images.ami.enabled is not set"):
         build()
 

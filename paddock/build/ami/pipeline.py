@@ -87,6 +87,11 @@ class Step:
 
 def find(aws: Aws, fleet: Fleet, stack: str) -> Pipeline:
     """The pipeline with the fleet's tag. Raises BuildInputError where there is none, BuildError where there are two."""
+    if not fleet.images.ami.enabled:
+        raise BuildInputError(
+            f"stack {stack} has no pipeline for machine images: images.ami.enabled is not set\n"
+            "    fix: write images: {ami: {enabled: true}} under paddock:fleet, then pulumi up"
+        )
     found = [
         Pipeline(each["arn"], each["name"])
         for each in aws.pages(_SERVICE, "list_image_pipelines", "imagePipelineList")
@@ -97,11 +102,6 @@ def find(aws: Aws, fleet: Fleet, stack: str) -> Pipeline:
             f"there are {len(found)} pipelines tagged {FLEET_TAG} = {fleet.name} in {aws.region}: "
             f"{' and '.join(each.name for each in found)}\n"
             "    expected: one\n    fix: pulumi up, which removes one that it replaced, or remove the stray one by hand"
-        )
-    if not found and not fleet.images.ami.enabled:
-        raise BuildInputError(
-            f"stack {stack} has no pipeline for machine images: images.ami.enabled is not set\n"
-            "    fix: write images: {ami: {enabled: true}} under paddock:fleet, then pulumi up"
         )
     if not found:
         raise BuildInputError(
