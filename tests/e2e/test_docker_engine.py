@@ -267,7 +267,7 @@ def test_an_interrupted_push_ends_at_once_with_a_stand_in_registry_that_takes_fo
             _until(lambda: bool(uploads) or push.poll() is not None)
             began = time.monotonic()
             push.send_signal(signal.SIGINT)
-            said = push.communicate()[1]
+            said = push.communicate(timeout=60)[1]
         took = time.monotonic() - began
         server.shutdown()
 
