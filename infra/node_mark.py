@@ -114,10 +114,21 @@ def _policy(namespaces: Sequence[str]) -> k8s.admissionregistration.v1.Validatin
     }
     return {
         "failure_policy": "Fail",
+        # The API's own defaults, written out: it owns this field as a whole, and an `up` that goes on after a broken one
+        # would otherwise be in conflict with what the first one left.
         "match_constraints": {
+            "match_policy": "Equivalent",
+            "namespace_selector": {},
+            "object_selector": {},
             "resource_rules": [
-                {"api_groups": [""], "api_versions": ["*"], "operations": ["*"], "resources": ["nodes", "nodes/*"]}
-            ]
+                {
+                    "api_groups": [""],
+                    "api_versions": ["*"],
+                    "operations": ["*"],
+                    "resources": ["nodes", "nodes/*"],
+                    "scope": "*",
+                }
+            ],
         },
         "match_conditions": [{"name": "job", "expression": f"request.userInfo.username in {accounts}"}],
         "variables": [

@@ -15,7 +15,7 @@ from tests.support import ami_machine
 from tests.support.ami_machine import Machine, as_image_builder
 from tests.support.fleets import fleet_data, stack
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("ami-scripts")]
 
 REGISTRY = "123456789012.dkr.ecr.us-west-2.amazonaws.com"
 RUNNER = f"{REGISTRY}/acme/runner-gpu@sha256:{'4' * 64}"

@@ -22,7 +22,7 @@ from paddock.build.errors import BuildError, BuildInputError
 from tests.support import docker_engine
 from tests.support.docker_engine import PASSWORD, USER
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("docker-engine")]
 
 NAME = "paddock-test/engine"
 ROOM = 100_000_000

@@ -11,7 +11,7 @@ import pytest
 from paddock.build import command_images
 from tests.support import docker_engine
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("docker-engine")]
 
 NAME = "paddock-test/known"
 TAG = f"{NAME}:12.8-runner2.338.0-0123456789ab"

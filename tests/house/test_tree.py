@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import tomllib
@@ -73,3 +74,11 @@ def test_every_action_is_pinned_to_a_commit(root: Path) -> None:
     for workflow in (root / ".github").rglob("*.yml"):
         for action in re.findall(r"uses:\s*([^\s#]+)", workflow.read_text()):
             assert action.startswith("./") or re.fullmatch(r"[^@]+@[0-9a-f]{40}", action), f"{workflow.name}: {action}"
+
+
+@pytest.mark.xdist_group("house")
+def test_tests_of_a_group_run_in_one_process(request: pytest.FixtureRequest) -> None:
+    """What a group shares, one process makes; with a pytest that xdist does not understand it is made by each."""
+    if not os.environ.get("PYTEST_XDIST_WORKER"):
+        pytest.skip("one process runs all of them")
+    assert request.node.nodeid.endswith("@house")

@@ -113,9 +113,9 @@ def address(type_: str, name: str) -> str:
 
 
 def without(document: Mapping[str, Any], types: Collection[str]) -> dict[str, Any]:
-    """The configuration less all resources of these types, as far as others only wait for them."""
+    """The configuration less all resources of these types, and less those that speak of one rather than wait for it."""
     kept = {
-        type_: {name: _less(body, types) for name, body in named.items()}
+        type_: {name: less for name, body in named.items() if not _refers(less := _less(body, types), types)}
         for type_, named in document["resource"].items()
         if type_ not in types
     }
@@ -125,6 +125,10 @@ def without(document: Mapping[str, Any], types: Collection[str]) -> dict[str, An
 def _less(body: Mapping[str, Any], types: Collection[str]) -> dict[str, Any]:
     waits = [at for at in body.get("depends_on", ()) if at.split(".")[0] not in types]
     return {**body, "depends_on": waits} if "depends_on" in body else dict(body)
+
+
+def _refers(body: Mapping[str, Any], types: Collection[str]) -> bool:
+    return re.search(rf"\$\{{({'|'.join(types)})\.", json.dumps(body)) is not None
 
 
 def _of_aws(type_: str) -> bool:
