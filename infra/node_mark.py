@@ -114,8 +114,8 @@ def _policy(namespaces: Sequence[str]) -> k8s.admissionregistration.v1.Validatin
     }
     return {
         "failure_policy": "Fail",
-        # The API's own defaults, written out: it owns this field as a whole, and an `up` that goes on after a broken one
-        # would otherwise be in conflict with what the first one left.
+        # With the API's defaults written out: this field has one owner as a whole, and an `up` after one that broke off
+        # would otherwise be in conflict with what that one left.
         "match_constraints": {
             "match_policy": "Equivalent",
             "namespace_selector": {},
