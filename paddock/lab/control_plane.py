@@ -26,6 +26,8 @@ from paddock.lab.state import State
 
 _OURS = (20_000, 32_000)
 """Connections get ports from 32768 on Linux, and one of them may take a port between its choice and its use."""
+_PORTS_FREED_WITHIN = 5.0
+"""Seconds that the ports of last time are waited for."""
 PORTS = ("kube-apiserver", "etcd", "etcd-peer", "kube-controller-manager", "kube-scheduler", "kwok")
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 DEADLINE_SECONDS = 60.0
@@ -153,8 +155,14 @@ def choose_ports(first: int | None, before: Mapping[str, int] | None = None) -> 
             )
         return ports
     # The same as last time if they are free: a kubeconfig in someone's hands, or in a stack's state, stays right.
-    if before and set(before) == set(PORTS) and not any(_refused(port) for port in before.values()):
-        return dict(before)
+    # A killed server's connections may hold its port for a moment.
+    until = time.monotonic() + _PORTS_FREED_WITHIN
+    while before and set(before) == set(PORTS):
+        if not any(_refused(port) for port in before.values()):
+            return dict(before)
+        if time.monotonic() > until:
+            break
+        time.sleep(0.2)
     return dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
 
 
