@@ -11,11 +11,13 @@ import pytest
 from google.protobuf import struct_pb2
 from hypothesis import given
 from hypothesis import strategies as st
+from pulumi.runtime.proto import provider_pb2
 
 from paddock.lab.providers import aws, names, shapes, wire
 from paddock.lab.providers.diff import DEFAULTS, Change, changes, deletes_first
 from paddock.lab.providers.faults import Fault, FaultError, Faults
-from paddock.lab.providers.server import RefusedError
+from paddock.lab.providers.kubernetes import Kubernetes
+from paddock.lab.providers.server import STORE, RefusedError
 from paddock.lab.providers.store import CHANGED, Store
 from paddock.plan.values import UNKNOWN, Secret
 
@@ -121,6 +123,19 @@ def test_the_store_tells_no_secret(tmp_path: Path) -> None:
     assert store.restored(kept, known) == known
     assert store.restored(kept, {"data": {"key": Secret("other")}})["data"]["key"] == Secret(CHANGED)
     assert store.restored(kept, {})["data"]["key"] == Secret(CHANGED)
+
+
+def test_what_is_adopted_keeps_its_secrets(tmp_path: Path) -> None:
+    """A run that is killed leaves what it was making with inputs alone; a refresh then reads it for the first time."""
+    cloud = Kubernetes({STORE: str(tmp_path / "dev.json")})
+    type_, inputs = "kubernetes:core/v1:Secret", {"metadata": {"name": "a"}, "stringData": {"key": Secret("hush-hush")}}
+    urn = f"urn:pulumi:dev::paddock::{type_}::a"
+    sent = wire.encode_struct(inputs)
+    made = cloud.Create(provider_pb2.CreateRequest(urn=urn, properties=sent), None)
+
+    read = cloud.Read(provider_pb2.ReadRequest(id=made.id, urn=urn, inputs=sent), None)
+
+    assert wire.decode_struct(read.inputs) == inputs
 
 
 def test_a_change_that_fails_leaves_the_store_as_it_was(tmp_path: Path) -> None:

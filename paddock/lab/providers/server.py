@@ -156,8 +156,9 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         kept = self.store.resources().get(f"{type_} {request.id}")
         if kept is None:
             return provider_pb2.ReadResponse()
-        known, inputs = decode_struct(request.properties), decode_struct(request.inputs)
-        state = self.store.restored(kept["state"], known)
+        inputs = decode_struct(request.inputs)
+        # What an engine adopts after a kill has inputs and no outputs yet.
+        state = self.store.restored(kept["state"], {**inputs, **decode_struct(request.properties)})
         return provider_pb2.ReadResponse(
             id=request.id, properties=encode_struct(state), inputs=encode_struct(_now(inputs, state))
         )
