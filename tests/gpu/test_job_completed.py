@@ -272,6 +272,19 @@ def test_a_last_sample_when_it_is_told_to_end(sampler: Path) -> None:
     assert found.summary.gpus[0].memory_total == 81559
 
 
+def test_a_job_that_is_over_before_the_sampler_has_begun_has_one_sample(
+    tmp_path: Path, nvml_library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(nvml_library))
+    sampling.start(tmp_path, os.getpid())
+    stopped = sampling.stop(tmp_path, patience=20)
+    assert stopped is not None
+    assert not stopped.early
+    found = record.read(tmp_path)
+    assert found is not None
+    assert found.summary.samples >= 1
+
+
 def test_killed_it_leaves_what_it_had_written(sampler: Path) -> None:
     os.kill(pid_of(sampler), signal.SIGKILL)
     until(lambda: not alive(pid_of(sampler)))

@@ -43,15 +43,20 @@ class Stopped:
 
 def start(folder: Path, runner: int) -> None:
     """Leaves a sampler behind, which ends by itself when the process `runner` does. Raises OSError."""
-    with open(folder / _LOG, "wb") as log:
-        child = subprocess.Popen(
-            [sys.executable, "-I", "-m", "paddock.gpu.job", "sample", str(folder), str(runner)],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            cwd="/",
-            start_new_session=True,
-        )
+    # It inherits what is blocked: a job that is over before the sampler has begun has its one sample all the same.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    try:
+        with open(folder / _LOG, "wb") as log:
+            child = subprocess.Popen(
+                [sys.executable, "-I", "-m", "paddock.gpu.job", "sample", str(folder), str(runner)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                start_new_session=True,
+            )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     sampler = this_host().owner(child.pid)
     (folder / _PID).write_text(f"{sampler.pid} {sampler.start} {sampler.namespace}\n", encoding="ascii")
     child.returncode = 0  # nobody waits for it here, which is no leak
@@ -63,7 +68,7 @@ def forget(folder: Path) -> None:
         (folder / name).unlink(missing_ok=True)
 
 
-def stop(folder: Path, patience: float = 2.0) -> Stopped | None:
+def stop(folder: Path, patience: float = 3.0) -> Stopped | None:
     """Lets it take a last sample and write it. None where none was started."""
     host = this_host()
     try:
