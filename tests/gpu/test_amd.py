@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 
 import pytest
@@ -54,15 +55,19 @@ def add(root: Path, number: int, bus: int, changes: dict[str, str | None]) -> Pa
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    add(tmp_path, 1, 0x65, {"unique_id": "1111111111111111"})
-    add(tmp_path, 0, 0x05, {})
-    (tmp_path / "sys/class/drm/card0-DP-1").mkdir()
-    version = tmp_path / "sys/module/amdgpu/version"
+    return plant(tmp_path)
+
+
+def plant(root: Path) -> Path:
+    add(root, 1, 0x65, {"unique_id": "1111111111111111"})
+    add(root, 0, 0x05, {})
+    (root / "sys/class/drm/card0-DP-1").mkdir()
+    version = root / "sys/module/amdgpu/version"
     version.parent.mkdir(parents=True)
     version.write_text("6.14.14\n")
-    (tmp_path / "dev").mkdir()
-    (tmp_path / "dev/kfd").touch()
-    return tmp_path
+    (root / "dev").mkdir()
+    (root / "dev/kfd").touch()
+    return root
 
 
 def test_everything_that_sysfs_tells_of_a_gpu(tree: Path) -> None:
@@ -134,10 +139,16 @@ def nobody() -> Iterator[None]:
         os.seteuid(0)
 
 
-def test_a_tree_without_permissions_is_read_as_far_as_may_be(tree: Path, request: pytest.FixtureRequest) -> None:
-    for folder in [tree, *tree.parents]:
-        if folder.is_relative_to("/tmp") and folder != Path("/tmp"):
-            folder.chmod(0o755)
+@pytest.fixture
+def open_tree() -> Iterator[Path]:
+    """Where everybody may look: every start of pytest closes the folder of all tests to others."""
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield plant(Path(folder))
+
+
+def test_a_tree_without_permissions_is_read_as_far_as_may_be(open_tree: Path, request: pytest.FixtureRequest) -> None:
+    tree = open_tree
     device = (tree / "sys/bus/pci/devices/0000:05:00.0").resolve()
     for name in ("mem_info_vram_used", "serial_number", "hwmon/hwmon4/power1_average"):
         (device / name).chmod(0)
