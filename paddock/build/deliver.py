@@ -16,7 +16,6 @@ def build(
     prepared: Prepared,
     root: Path,
     *,
-    platform: str | None = None,
     no_cache: bool,
     cache_from: Sequence[str] = (),
     progress: Progress,
@@ -33,7 +32,8 @@ def build(
         tags=(),
         args=prepared.recipe.args,
         labels=recipe.labels(prepared, root),
-        platform=platform,
+        # Said always: by default the engine may choose another, and the tag would not tell.
+        platform=prepared.recipe.platform,
         no_cache=no_cache,
         # Inline, not mode=max: that wants a second tag which moves, and the tags of our registry never do.
         cache_from=cache_from,

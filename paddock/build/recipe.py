@@ -34,6 +34,10 @@ class Recipe:
     args: Mapping[str, str]
     labels: Mapping[str, str]
 
+    @property
+    def platform(self) -> str:
+        return f"linux/{self.architecture}"
+
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
@@ -129,7 +133,7 @@ def prepare(recipe: Recipe, parts: Mapping[str, Path], into: Path) -> Prepared:
     facts = {
         **{f"argument {name}": value for name, value in recipe.args.items()},
         "base": recipe.base.identity,
-        "platform": f"linux/{recipe.architecture}",
+        "platform": recipe.platform,
     }
     return Prepared(recipe, into, context.content(into, facts))
 

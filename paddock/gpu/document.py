@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
 
 from paddock.gpu import model
 from paddock.gpu.errors import GpuInputError
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
     from pydantic_core import ErrorDetails
 
+_Read = TypeVar("_Read")
 _FIX = "save it again with `paddock gpu.list --json`"
 _KINDS = {
     "string_type": "text",
@@ -85,14 +86,20 @@ def loads(text: str, source: str = "the inventory") -> Inventory:
 
 @cache
 def _adapter() -> TypeAdapter[Inventory]:
-    """The model has no need of pydantic; what it demands of a file is said here, where pydantic is loaded."""
+    return strictly(Inventory, [kind for kind in vars(model).values() if dataclasses.is_dataclass(kind)])
+
+
+def strictly(whole: type[_Read], kinds: Iterable[object]) -> TypeAdapter[_Read]:
+    """Reads `whole`, which is made of the dataclasses in `kinds`, from exactly what it is written as.
+
+    They have no need of pydantic; what they demand of a file is said here, where pydantic is loaded.
+    """
     from pydantic import ConfigDict, TypeAdapter
 
     strict = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
-    for kind in vars(model).values():
-        if dataclasses.is_dataclass(kind):
-            setattr(kind, "__pydantic_config__", strict)  # noqa: B010 - pydantic's, and no field of ours
-    return TypeAdapter(Inventory)
+    for kind in kinds:
+        setattr(kind, "__pydantic_config__", strict)  # noqa: B010 - pydantic's, and no field of ours
+    return TypeAdapter(whole)
 
 
 def _check_schema(found: object, source: str) -> None:

@@ -49,10 +49,4 @@ def read(folder: Path) -> Record | None:
 
 @cache
 def _adapter() -> TypeAdapter[Record]:
-    """The classes have no need of pydantic; what is demanded of a file is said here, where pydantic is loaded."""
-    from pydantic import ConfigDict, TypeAdapter
-
-    strict = ConfigDict(strict=True, allow_inf_nan=False)
-    for kind in (Record, Summary, GpuSummary, Spread, Slowed, Insight):
-        setattr(kind, "__pydantic_config__", strict)  # noqa: B010 - pydantic's, and no field of ours
-    return TypeAdapter(Record)
+    return document.strictly(Record, (Record, Summary, GpuSummary, Spread, Slowed, Insight))

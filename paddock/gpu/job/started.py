@@ -95,7 +95,7 @@ def _admission(told: Mapping[str, Any]) -> Admission:
 
 def _prepare(job: Job) -> None:
     # Here, so that reading it from a cold disk takes none of the driver's time.
-    import paddock.gpu.backends.nvml  # noqa: F401
+    import paddock.gpu.backends.nvml  # noqa: F401 - for its loading
 
     try:
         folder = job.own_folder()
