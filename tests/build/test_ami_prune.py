@@ -1,14 +1,22 @@
-"""What `ami.prune` takes and leaves, for every account there can be."""
+"""`inv ami.prune`: what it takes and leaves for every account there can be, and against moto's EC2."""
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paddock.build import command_ami
 from paddock.build.ami.images import MachineImage, Snapshot
 from paddock.build.ami.prune import decide
+from paddock.build.aws import Aws, AwsError
+from paddock.build.errors import BuildInputError
+from tests.support.ami_account import REGION, TAGS, World, client, edit
 
 FLEET = "paddock-dev"
 SNAPSHOTS = [f"snap-{n}" for n in range(6)]
@@ -72,3 +80,125 @@ def test_only_what_nobody_needs_goes(
 
 def _needed(image: MachineImage, used: list[str], shared: list[str]) -> bool:
     return image.id in used or image.id in shared or image.protected or image.state == "pending"
+
+
+def test_nothing_goes_without_yes(world: World, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = [world.image(**TAGS) for _ in range(4)]
+    images, snapshots = world.images, world.snapshots
+    assert command_ami.prune_images(project, "dev", as_json=True, aws=world.aws)
+    told = json.loads(capsys.readouterr().out)
+    assert told["dry_run"] is True
+    assert [each["id"] for each in told["images"]] == [made[1], made[0]]
+    assert (told["gib"], told["usd_month_at_most"]) == (30, None)
+    assert (world.images, world.snapshots) == (images, snapshots)
+    command_ami.prune_images(project, "dev", aws=world.aws)
+    assert "Nothing is removed without --yes" in capsys.readouterr().out
+
+
+def test_what_nothing_uses_goes_with_its_snapshots(
+    world: World, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pinned, templated, configured, running, shared, unused, newest = (world.image(**TAGS) for _ in range(7))
+    foreign, failed = world.image(fleet="another"), world.image(**TAGS)
+    world.backend(failed).state = "failed"
+    edit(project, "nodes: {min: 0, max: 5}", f"nodes: {{min: 0, max: 5}}  # the way back: {unused}")
+    (project / "Pulumi.other.yaml").write_text(
+        f"config: {{paddock:fleet: {{pools: {{a: {{ami: {{custom: {pinned}}}}}}}}}}}"
+    )
+    edit(project, unused, "none")
+    world.template(templated, newest)
+    world.autoscaling.create_launch_configuration(
+        LaunchConfigurationName="old", ImageId=configured, InstanceType="g4dn.xlarge"
+    )
+    world.ec2.run_instances(ImageId=running, MinCount=1, MaxCount=1)
+    world.ec2.modify_image_attribute(ImageId=shared, LaunchPermission={"Add": [{"UserId": "999988887777"}]})
+    gone = {world.snapshot(unused), world.snapshot(failed)}
+    kept_snapshots = world.snapshots - gone
+
+    class Ec2(Aws):
+        def ask(self, service: str, operation: str, **asked: Any) -> dict[str, Any]:
+            if asked.get("ImageId") == failed:  # as EC2 answers; moto does not
+                raise AwsError("AWS refused ec2:DescribeImageAttribute", "InvalidAMIID.Unavailable")
+            return super().ask(service, operation, **asked)
+
+    aws = Ec2(REGION, client, client)
+    assert command_ami.prune_images(project, "dev", keep=1, yes=True, as_json=True, aws=aws)
+
+    told = json.loads(capsys.readouterr().out)
+    assert set(told["removed"]) == {unused, failed}
+    assert set(told["deleted"]) == gone
+    assert world.images == {pinned, templated, configured, running, shared, newest, foreign}
+    assert world.snapshots == kept_snapshots
+    why = {each["id"]: each["why"] for each in told["kept"]}
+    assert why[pinned] == "in use: Pulumi.other.yaml:1"
+    assert why[templated].startswith("in use: launch template t4-0 version 1")
+    assert why[configured] == "in use: launch configuration old"
+    assert why[running].startswith("in use: instance i-")
+    assert why[shared].startswith("shared with 999988887777")
+
+    assert command_ami.prune_images(project, "dev", keep=1, named=[shared], yes=True, aws=world.aws)
+    assert shared not in world.images
+    assert newest in world.images
+
+
+def test_a_removal_that_was_interrupted_is_finished_by_the_next(
+    world: World, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = world.image(**TAGS), world.image(**TAGS)
+    snapshots = {world.snapshot(first), world.snapshot(second)}
+    backup = world.ec2.create_snapshot(
+        VolumeId=world.ec2.create_volume(Size=1, AvailabilityZone=f"{REGION}a")["VolumeId"],
+        TagSpecifications=[{"ResourceType": "snapshot", "Tags": [{"Key": "paddock:fleet", "Value": "paddock-dev"}]}],
+    )["SnapshotId"]
+
+    class Stopped(Aws):
+        def change(self, service: str, operation: str, **asked: Any) -> dict[str, Any]:
+            if operation == "delete_snapshot":
+                raise KeyboardInterrupt
+            return super().change(service, operation, **asked)
+
+    with pytest.raises(KeyboardInterrupt):
+        command_ami.prune_images(project, "dev", keep=0, yes=True, aws=Stopped(REGION, client, client))
+    assert first in world.images
+    assert second not in world.images
+    assert snapshots <= world.snapshots
+
+    command_ami.prune_images(project, "dev", keep=0, aws=world.aws)
+    assert world.snapshot(first) not in (said := capsys.readouterr().out)
+    assert f"{second}" in said
+    assert command_ami.prune_images(project, "dev", keep=0, yes=True, aws=world.aws)
+    assert first not in world.images
+    assert not snapshots & world.snapshots
+    assert backup in world.snapshots  # of a volume, not of an image
+
+
+def test_what_aws_refuses_is_told_and_the_rest_goes(
+    world: World, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = world.image(**TAGS), world.image(**TAGS)
+
+    class Refusing(Aws):
+        def change(self, service: str, operation: str, **asked: Any) -> dict[str, Any]:
+            if asked.get("ImageId") == second:
+                raise AwsError("AWS denies ec2:DeregisterImage\n    fix: allow it", "UnauthorizedOperation")
+            return super().change(service, operation, **asked)
+
+    assert not command_ami.prune_images(project, "dev", keep=0, yes=True, aws=Refusing(REGION, client, client))
+    assert f"{second} stays: AWS denies ec2:DeregisterImage\n" in capsys.readouterr().err
+    assert world.images == {second}
+    assert world.snapshot(second) in world.snapshots
+    assert first not in world.images
+
+
+def test_bad_wishes_remove_nothing(world: World, project: Path) -> None:
+    world.image(**TAGS)
+    foreign = world.image(fleet="another")
+    images = world.images
+    with pytest.raises(BuildInputError, match="--keep: -1"):
+        command_ami.prune_images(project, "dev", keep=-1, yes=True, aws=world.aws)
+    with pytest.raises(BuildInputError, match=f"'{foreign}' is no image of paddock-dev"):
+        command_ami.prune_images(project, "dev", named=[foreign], yes=True, aws=world.aws)
+    (project / "Pulumi.broken.yaml").write_bytes(b"\xff\xfe")
+    with pytest.raises(BuildInputError, match=r"Pulumi.broken.yaml cannot be read"):
+        command_ami.prune_images(project, "dev", keep=0, yes=True, aws=world.aws)
+    assert world.images == images

@@ -1,0 +1,115 @@
+"""`inv ami.list` against moto's EC2."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from botocore.stub import Stubber
+
+from paddock.build import command_ami
+from paddock.build.ami import uses
+from paddock.build.aws import Aws, AwsError
+from paddock.build.errors import BuildError
+from tests.support.ami_account import DRIVER, REGION, TAGS, World, client, edit
+
+
+def listed(aws: Aws, project: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    command_ami.list_images(project, "dev", as_json=True, aws=aws)
+    return {each["id"]: each for each in json.loads(capsys.readouterr().out)["images"]}
+
+
+def test_the_fleets_images_are_listed_with_what_uses_them(
+    world: World, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    older, newer = world.image(**TAGS), world.image(fleet="paddock-dev")
+    world.image(fleet="another"), world.image()
+    name = world.template(older, newer, older)
+    edit(project, "nodes: {min: 0, max: 5}", f"nodes: {{min: 0, max: 5}}  # before: {newer}")
+
+    found = listed(world.aws, project, capsys)
+
+    assert list(found) == [newer, older]
+    assert found[older]["facts"] == {
+        **{key: TAGS[key] for key in ("driver", "cuda", "kubernetes", "kernel")},
+        **dict.fromkeys(("toolkit", "release", "runner_image")),
+    }
+    assert found[older]["in_use_by"] == [f"launch template {name} versions 1, 3 (latest)"]
+    assert found[newer]["in_use_by"] == ["Pulumi.dev.yaml:16", f"launch template {name} version 2"]
+    assert (found[older]["gib"], found[older]["usd_month_at_most"]) == (15, None)  # no source has us-west-2's price
+
+
+def test_a_price_that_the_catalogue_has_is_told(
+    world: World, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    id = world.image(**TAGS)
+    edit(project, "aws:region: us-west-2", "aws:region: us-east-1")
+    copied = client("ec2", "us-east-1")
+    copy = copied.copy_image(SourceImageId=id, SourceRegion=REGION, Name="copy")["ImageId"]
+    copied.create_tags(Resources=[copy], Tags=[{"Key": "paddock:fleet", "Value": "paddock-dev"}])
+    east = Aws("us-east-1", lambda service: client(service, "us-east-1"))
+    assert listed(east, project, capsys)[copy]["usd_month_at_most"] == 0.75
+
+
+@pytest.mark.parametrize("columns", ["40", "120"])
+def test_people_see_each_image_with_its_uses(
+    columns: str, world: World, project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    command_ami.list_images(project, "dev", aws=world.aws)
+    assert "build-ami --stack dev makes one" in capsys.readouterr().out
+    id = world.image(**TAGS)
+    name = world.template(id)
+    command_ami.list_images(project, "dev", aws=world.aws)
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].split()[0::3] == [id, "available"]
+    assert said[1:] == [
+        f"    driver {DRIVER}, cuda 13.0, kubernetes 1.35, kernel 6.12.30",
+        "    at most 15 GiB of snapshots; what they cost in us-west-2 the catalogue does not know",
+        f"    used by launch template {name} version 1 (latest)",
+    ]
+
+
+def test_without_the_right_to_see_what_uses_them_the_list_says_so(
+    world: World, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    id = world.image(**TAGS)
+
+    class Blind(Aws):
+        def pages(self, service: str, operation: str, key: str, **asked: Any) -> Iterator[dict[str, Any]]:
+            if operation == "describe_launch_templates":
+                raise AwsError("AWS denies ec2:DescribeLaunchTemplates", "UnauthorizedOperation")
+            return super().pages(service, operation, key, **asked)
+
+    command_ami.list_images(project, "dev", as_json=True, aws=Blind(REGION, client, client))
+    told = json.loads(capsys.readouterr().out)
+    assert (told["images"][0]["id"], told["images"][0]["in_use_by"]) == (id, None)
+    assert told["uses_unknown"] == "AWS denies ec2:DescribeLaunchTemplates"
+    with pytest.raises(BuildError, match="denies"):  # what is not known to be unused stays
+        command_ami.prune_images(project, "dev", keep=0, yes=True, aws=Blind(REGION, client, client))
+    assert id in world.images
+
+
+def test_a_launch_template_counts_in_every_version_on_every_page(tmp_path: Path) -> None:
+    """Moto ends after the first page."""
+    ec2 = boto3.client("ec2", region_name=REGION, aws_access_key_id="none", aws_secret_access_key="none")
+    autoscaling = client("autoscaling")
+    id, template = "ami-0123456789abcdef0", {"LaunchTemplateId": "lt-0123456789abcdef0", "LaunchTemplateName": "gpu-t4"}
+    pages = [range(500, 300, -1), range(300, 100, -1), range(100, 0, -1)]
+    with Stubber(ec2) as asked, Stubber(autoscaling) as others:
+        asked.add_response("describe_launch_templates", {"LaunchTemplates": [template | {"LatestVersionNumber": 500}]})
+        for number, page in enumerate(pages):
+            versions = [
+                {"VersionNumber": each, "LaunchTemplateData": {"ImageId": id if each <= 200 else "ami-0"}}
+                for each in page
+            ]
+            more = {"NextToken": f"{number + 1}"} if page is not pages[-1] else {}
+            asked.add_response("describe_launch_template_versions", {"LaunchTemplateVersions": versions, **more})
+        others.add_response("describe_launch_configurations", {"LaunchConfigurations": []})
+        asked.add_response("describe_instances", {"Reservations": []})
+        found = uses.used(Aws(REGION, {"ec2": ec2, "autoscaling": autoscaling}.__getitem__), [id], tmp_path)
+    assert found == {id: ("launch template gpu-t4 versions 200, 199, 198, 197, 196 and 195 more",)}

@@ -1,0 +1,168 @@
+"""`inv ami.promote` against moto's EC2."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from paddock.build import command_ami
+from paddock.build.errors import BuildError, BuildInputError
+from paddock.fleet import load
+from tests.support.ami_account import DRIVER, TAGS, World, edit
+
+
+def test_an_image_that_fits_is_pinned_and_nothing_else_changes(
+    world: World, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    id = world.image(**TAGS)
+    file = project / "Pulumi.dev.yaml"
+    before = file.read_text()
+
+    command_ami.promote_image(project, "dev", id, aws=world.aws)
+
+    said = capsys.readouterr().out
+    assert f"Pulumi.dev.yaml names {id} for t4" in said
+    assert "t4: nodes that run are replaced, 1 at a time, new ones start first" in said
+    assert said.endswith("next: ./inv plan --stack dev\n")
+    after = file.read_text()
+    added = [line for line in after.splitlines() if line not in before.splitlines()]
+    assert [line for line in after.splitlines() if line not in added] == before.splitlines()
+    pool = load(project, "dev").fleet.pools["t4"]
+    assert pool.ami is not None
+    assert pool.ami.model_dump() == {"custom": id, "driver": DRIVER, "kubernetes": "1.35"}
+
+    command_ami.promote_image(project, "dev", id, aws=world.aws)
+    assert f"names {id} already for t4" in capsys.readouterr().out
+    assert file.read_text() == after
+
+
+def test_only_the_pools_asked_for_are_pinned(world: World, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    edit(project, "    runners:", "      spare: {instances: [g4dn.xlarge], nodes: {max: 1}}\n    runners:")
+    id = world.image(**TAGS)
+    command_ami.promote_image(project, "dev", id, pools=["spare"], as_json=True, aws=world.aws)
+    told = json.loads(capsys.readouterr().out)
+    assert told["changed"] == ["spare"]
+    pools = load(project, "dev").fleet.pools
+    assert pools["t4"].ami is None
+    assert pools["spare"].ami is not None
+
+
+BOTTLEROCKET = "ami: {bottlerocket: 1.62.0-1e8d1a37}"
+
+
+def test_bottlerocket_pools_are_left_alone_unless_named(world: World, project: Path) -> None:
+    edit(
+        project,
+        "    runners:",
+        f"      b: {{instances: [g4dn.xlarge], nodes: {{max: 1}}, {BOTTLEROCKET}}}\n    runners:",
+    )
+    id = world.image(**TAGS)
+    command_ami.promote_image(project, "dev", id, aws=world.aws)
+    pools = load(project, "dev").fleet.pools
+    assert pools["t4"].ami is not None
+    assert BOTTLEROCKET in (project / "Pulumi.dev.yaml").read_text()
+    command_ami.promote_image(project, "dev", id, pools=["b"], aws=world.aws)
+    assert BOTTLEROCKET not in (project / "Pulumi.dev.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("tags", "old", "new", "said"),
+    [
+        ({"kubernetes": "1.36"}, "", "", "pools.t4: kubelet 1.36, the cluster runs 1.35: a kubelet may not be newer"),
+        ({"kubernetes": "1.34"}, "", "", "pools.t4: kubelet 1.34, the cluster runs 1.35"),
+        (
+            {},
+            "[g4dn.xlarge, g4dn.2xlarge]",
+            "[g7.2xlarge]",
+            "pools.t4: g7 needs driver R595 or newer, and its image has 580.159.03",
+        ),
+        (
+            {"driver": "535.1.1"},
+            "[g4dn.xlarge, g4dn.2xlarge]",
+            "[p6-b200.48xlarge]",
+            "does not yet drive .*: it speaks CUDA 12.2",
+        ),
+        (
+            {"driver": "535.261.03"},
+            "    runners:",
+            "    images: {runner: 'ghcr.io/acme/runner:cuda13.0', cuda: '13.0'}\n    runners:",
+            r"runners.gpu: CUDA 13.0 \(images.cuda\): 535.261.03 is below 580",
+        ),
+        (
+            {},
+            "nodes: {min: 0, max: 5}",
+            "nodes: {min: 0, max: 5}\n        disk: {size: 10Gi}",
+            "15 GiB, the pool's .* 10",
+        ),
+    ],
+    ids=[
+        "newer kubelet",
+        "older kubelet",
+        "driver of the family",
+        "driver of the GPU",
+        "driver of the image's CUDA",
+        "disk",
+    ],
+)
+def test_an_image_that_does_not_fit_is_refused_with_the_numbers(
+    tags: dict[str, str], old: str, new: str, said: str, world: World, project: Path
+) -> None:
+    file = edit(project, old, new) if old else project / "Pulumi.dev.yaml"
+    before = file.read_bytes()
+    id = world.image(**TAGS | tags)
+    with pytest.raises(BuildError, match=said) as raised:
+        command_ami.promote_image(project, "dev", id, aws=world.aws)
+    assert raised.value.exit_code == 1
+    assert file.read_bytes() == before
+
+
+def test_every_pool_that_does_not_fit_is_told_and_none_is_written(world: World, project: Path) -> None:
+    pools = "".join(
+        f"      p{n}: {{instances: [p4d.24xlarge], capacity: on-demand, nodes: {{max: 1}}}}\n" for n in (1, 2)
+    )
+    file = edit(project, "    runners:", f"{pools}    runners:")
+    before = file.read_bytes()
+    id = world.image(**TAGS | {"kubernetes": "1.34"})
+    with pytest.raises(BuildError) as raised:
+        command_ami.promote_image(project, "dev", id, aws=world.aws)
+    refused = [line.split(":")[0].strip() for line in str(raised.value).splitlines()[1:-1]]
+    assert refused == ["pools.t4", "pools.p1", "pools.p2"]
+    assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("tags", "state", "said"),
+    [
+        (TAGS, "pending", "is pending in us-west-2\n    fix: wait"),
+        (TAGS, "failed", "is failed in us-west-2\n    fix: choose another"),
+        (TAGS | {"fleet": "another"}, "available", "belongs to another, and stack dev uses images of paddock-dev"),
+        ({}, "available", "has no tag paddock:fleet"),
+        ({"fleet": "paddock-dev"}, "available", "has no tag paddock:driver and paddock:kubernetes"),
+        (TAGS | {"driver": "newest"}, "available", "no versions: paddock:driver = 'newest'"),
+    ],
+)
+def test_an_image_that_is_not_usable_is_refused(
+    tags: dict[str, str], state: str, said: str, world: World, project: Path
+) -> None:
+    before = (project / "Pulumi.dev.yaml").read_bytes()
+    id = world.image(**tags)
+    world.backend(id).state = state
+    with pytest.raises(BuildInputError, match=said):
+        command_ami.promote_image(project, "dev", id, aws=world.aws)
+    assert (project / "Pulumi.dev.yaml").read_bytes() == before
+
+
+def test_an_image_that_is_not_there_names_those_that_are(world: World, project: Path) -> None:
+    id = world.image(**TAGS)
+    missing = "ami-00000000000000000"
+    with pytest.raises(BuildInputError, match=f"{missing} is not in us-west-2.*\n.*paddock-dev in us-west-2: {id}\n"):
+        command_ami.promote_image(project, "dev", missing, aws=world.aws)
+    with pytest.raises(BuildInputError, match="'latest' is no image ID"):
+        command_ami.promote_image(project, "dev", "latest", aws=world.aws)
+
+
+def test_a_pool_that_is_not_there_is_named_before_aws_is_asked(project: Path) -> None:
+    with pytest.raises(BuildInputError, match=r"there is no pool 't5' in stack dev\n.*one of t4$"):
+        command_ami.promote_image(project, "dev", "ami-00000000000000000", pools=["t5"])
