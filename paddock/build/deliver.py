@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from paddock.build import recipe
 from paddock.build.docker import Built, Docker, Progress
-from paddock.build.errors import BuildInputError
+from paddock.build.errors import BuildError, BuildInputError
 from paddock.build.recipe import Prepared
 
 
@@ -27,22 +29,27 @@ def build(
     """
     if not no_cache and docker.image(prepared.local) is not None:
         return None
-    made = docker.build(
-        prepared.context,
-        tags=(),
-        args=prepared.recipe.args,
-        labels=recipe.labels(prepared, root),
-        # Said always: by default the engine may choose another, and the tag would not tell.
-        platform=prepared.recipe.platform,
-        no_cache=no_cache,
-        # Inline, not mode=max: that wants a second tag which moves, and the tags of our registry never do.
-        cache_from=cache_from,
-        progress=progress,
-    )
-    if verify:
-        verify(made.image)
-    # Named only now: what has the name is what is pushed.
-    docker.tag(made.image, prepared.local)
+    trial = f"paddock/trial:{uuid.uuid4().hex}"
+    try:
+        made = docker.build(
+            prepared.context,
+            tags=[trial],
+            args=prepared.recipe.args,
+            labels=recipe.labels(prepared, root),
+            # Said always: by default the engine may choose another, and the tag would not tell.
+            platform=prepared.recipe.platform,
+            no_cache=no_cache,
+            # Inline, not mode=max: that wants a second tag which moves, and the tags of our registry never do.
+            cache_from=cache_from,
+            progress=progress,
+        )
+        if verify:
+            verify(trial)
+        # Named only now: what has the name is what is pushed.
+        docker.tag(trial, prepared.local)
+    finally:
+        with contextlib.suppress(BuildError):  # what went wrong before is what counts
+            docker.remove(trial)
     return made
 
 

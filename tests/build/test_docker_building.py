@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import re
@@ -10,9 +11,12 @@ from typing import Any
 
 import pytest
 
+from paddock.build import deliver
+from paddock.build.bases import Base
 from paddock.build.docker import Docker, building
 from paddock.build.docker.show import Show
 from paddock.build.errors import BuildError, BuildInputError
+from paddock.build.recipe import Prepared, Recipe
 from tests.support.docker import StandIn, stand_in
 
 CLIENT = """
@@ -29,34 +33,44 @@ CLIENT = """
         sys.exit(VERSION.startswith("20"))
     else:
         print(SAID, file=sys.stderr)
-        open(argv[argv.index("--iidfile") + 1], "w").write("sha256:1")
         sys.exit(CODE)
 """
+BY_NAME = """
+    names = {word for call in calls for option, word in zip(call, call[1:]) if option == "--tag"}
+    names |= {call[2] for call in calls if call[0] == "tag"}
+    if argv[:2] == ["image", "inspect"] or (argv[0] == "tag" and argv[1] not in names):
+        sys.exit(f"Error response from daemon: No such image: {argv[-1]}")
+    if argv[0] == "image" and "ls" in argv:
+        sys.exit()
+"""
+"""A store that knows an image by what it was named, as containerd's beside a buildx that tells another id."""
 
 
-def client(folder: Path, said: str = "", code: int = 0, version: str = "29.0.1", bridge: bool = True) -> StandIn:
-    body = CLIENT.replace("SAID", repr(said)).replace("CODE", str(code))
+def client(
+    folder: Path, said: str = "", code: int = 0, version: str = "29.0.1", bridge: bool = True, before: str = ""
+) -> StandIn:
+    body = f"{before}{CLIENT}".replace("SAID", repr(said)).replace("CODE", str(code))
     return stand_in(folder / "bin", body.replace("VERSION", repr(version)).replace("BRIDGE", str(bridge)))
 
 
-def build(folder: Path, program: StandIn, **options: Any) -> str:
+def build(folder: Path, program: StandIn, **options: Any) -> None:
     (folder / "app").mkdir(exist_ok=True)
     (folder / "app" / "Dockerfile").touch()
     docker = Docker.find({"HOME": str(folder), "PATH": str(program.folder)})
     given: dict[str, Any] = {"tags": ["a:1"], "args": {}, "labels": {}, **options}
-    return docker.build(folder / "app", **given).image
+    docker.build(folder / "app", **given)
 
 
 def told(program: StandIn) -> list[str]:
-    (command,) = (call["argv"] for call in program.calls() if "--iidfile" in call["argv"])
+    (command,) = (call["argv"] for call in program.calls() if "--progress" in call["argv"])
     return list(command)
 
 
 def test_a_stand_in_plugin_builds_in_the_engine_itself_and_leaves_its_cache_in_the_image(tmp_path: Path) -> None:
     program = client(tmp_path)
 
-    assert build(tmp_path, program, args={"CUDA": "12.8"}, labels={"a": "b c"}, cache_from=["r/a:0"], target="t",
-                 no_cache=True, platform="linux/arm64") == "sha256:1"  # fmt: skip
+    build(tmp_path, program, args={"CUDA": "12.8"}, labels={"a": "b c"}, cache_from=["r/a:0"], target="t",
+          no_cache=True, platform="linux/arm64")  # fmt: skip
     command = " ".join(told(program))
     assert command.startswith("buildx build --builder desktop-linux --load --cache-to type=inline --tag a:1 ")
     for words in ("--build-arg CUDA=12.8", "--label a=b c", "--cache-from r/a:0", "--target t", "--no-cache",
@@ -135,7 +149,31 @@ def test_a_folder_without_a_dockerfile_and_a_tag_that_is_none_start_nothing(tmp_
         docker.build(tmp_path, tags=["a:1"], args={}, labels={})
     with pytest.raises(BuildInputError, match="'A' is no image reference"):
         build(tmp_path, program, tags=["A"])
-    assert "--iidfile" not in json.dumps(program.calls())
+    assert "--progress" not in json.dumps(program.calls())
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_a_stand_in_store_that_knows_names_alone_has_the_image_after_its_trial_and_no_other_name(
+    tmp_path: Path, works: bool
+) -> None:
+    def verify(image: str) -> None:
+        tried.append(image)
+        if not works:
+            raise BuildError("it is no runner")
+
+    tried: list[str] = []
+    program = client(tmp_path, before=BY_NAME)
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "Dockerfile").touch()
+    docker = Docker.find({"HOME": str(tmp_path), "PATH": str(program.folder)})
+    plan = Recipe("app", Base("debian:12", "sha256:1d", None), "amd64", "nocuda", {}, {})
+    prepared = Prepared(plan, tmp_path / "app", "0123456789abcdef")
+
+    with contextlib.nullcontext() if works else pytest.raises(BuildError, match="it is no runner"):
+        deliver.build(docker, prepared, tmp_path, no_cache=False, progress="quiet", verify=verify)
+    calls = [call["argv"] for call in program.calls()]
+    assert [call for call in calls if call[0] == "tag"] == ([["tag", *tried, prepared.local]] if works else [])
+    assert calls[-1] == ["image", "rm", "--force", *tried]
 
 
 class Terminal(io.StringIO):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tempfile
 import textwrap
 import time
 from collections import deque
@@ -41,11 +40,7 @@ def build(command: Sequence[str], environ: Mapping[str, str], context: Path, pro
     steps = Steps()
     # Attestations would make an index of every image, with another digest for each build of the same content.
     environ = {**environ, "DOCKER_BUILDKIT": "1", "BUILDX_NO_DEFAULT_ATTESTATIONS": "1"}
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        _log(environ, context) as log,
-        Show(progress, lambda: _under_way(steps)) as show,
-    ):
+    with _log(environ, context) as log, Show(progress, lambda: _under_way(steps)) as show:
         told: set[int] = set()
 
         def read(line: str) -> None:
@@ -57,13 +52,10 @@ def build(command: Sequence[str], environ: Mapping[str, str], context: Path, pro
                 how = f"{step.seconds:.1f} s" if step.state == "done" else step.state
                 show.ended(how, f"{step.place} {_short(step.command)}")
 
-        idfile = Path(folder) / "id"
-        words = [*command, "--progress", "plain", "--iidfile", str(idfile), str(context)]
-        if process.follow(words, environ, read):
+        if process.follow([*command, "--progress", "plain", str(context)], environ, read):
             raise _failure(steps, context, log.name)
-        image = idfile.read_text(encoding="utf-8").strip()
     cached = sum(step.state == "cached" for step in steps.layers)
-    return Built(image, round(time.monotonic() - began, 2), len(steps.layers), cached)
+    return Built(round(time.monotonic() - began, 2), len(steps.layers), cached)
 
 
 def _under_way(steps: Steps) -> str:

@@ -56,8 +56,10 @@ class Docker:
         progress: Progress = "auto",
         room_bytes: int = ROOM,
     ) -> Built:
-        """Builds `context/Dockerfile` into the engine's store, with its cache inside of the image.
+        """Builds `context/Dockerfile` into the engine's store under `tags`, with its cache inside of the image.
 
+        A tag is the only name that every store knows it by: buildx before 0.36 tells an id that containerd's has not
+        (docker/buildx#3952, mended 2026-07-29).
         `room_bytes` must be free on the engine's disk, where it can be seen. Raises BuildError, naming what failed.
         """
         for tag in tags:

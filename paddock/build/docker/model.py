@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    image: str
-    """The image's id, `sha256:…`; it is in the engine's own store."""
     seconds: float
     steps: int
     """Steps of the Dockerfile that make a layer, all its stages together."""
