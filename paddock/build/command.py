@@ -194,7 +194,7 @@ def _report(wish: _Wish, docker: Docker, prepared: Prepared, image: str, built: 
                 "built": {"seconds": built.seconds, "steps": built.steps, "cached": built.cached} if built else None,
                 "pushed": wish.pushes and not found,
                 "pinned": wish.pin,
-                "size_bytes": local.size_bytes if local else None,
+                "size_bytes": size.total(layers) if local else None,
                 "layers": [{"size_bytes": each.size_bytes, "made_by": size.made_by(each)} for each in layers],
             }
         )
@@ -206,5 +206,5 @@ def _report(wish: _Wish, docker: Docker, prepared: Prepared, image: str, built: 
     if wish.pin:
         lines.append(f"pinned  Pulumi.{wish.pin}.yaml")
     if local:
-        lines += [f"size    {size.shown(local.size_bytes)} unpacked", *size.lines(layers)]
+        lines += [f"size    {size.shown(size.total(layers))} unpacked", *size.lines(layers)]
     sys.stdout.write("\n".join(lines) + "\n")

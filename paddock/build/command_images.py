@@ -105,8 +105,8 @@ def show_size(image: str, *, as_json: bool = False, engine: Engine | None = None
     """
     asked: Engine = engine or Docker.find(os.environ)
     reference = _reference(asked, image)
-    local, layers = asked.image(reference), asked.layers(reference)
-    total = local.size_bytes if local else sum(layer.size_bytes for layer in layers)
+    layers = asked.layers(reference)
+    total = size.total(layers)
     if as_json:
         largest = sorted(layers, key=lambda layer: -layer.size_bytes)
         rows = [{"size_bytes": each.size_bytes, "made_by": size.made_by(each)} for each in largest]

@@ -11,6 +11,11 @@ _SHOWN = 100_000
 """Bytes from which a layer is worth a line."""
 
 
+def total(layers: Sequence[Layer]) -> int:
+    """Unpacked. Of an image containerd's store tells the packed size."""
+    return sum(each.size_bytes for each in layers)
+
+
 def lines(layers: Sequence[Layer]) -> list[str]:
     """The layers by size, the largest first, each with what made it."""
     large = sorted((each for each in layers if each.size_bytes >= _SHOWN), key=lambda each: -each.size_bytes)
