@@ -98,6 +98,12 @@ def _report(e: Exception) -> int:
         return code
     if os.environ.get("PADDOCK_DEBUG"):
         raise e
+    if isinstance(e, ModuleNotFoundError) and str(e.name).startswith("paddock."):
+        _say(
+            f"this installation has no {e.name}\n    expected: a checkout; a runner image has gpu.* and catalog.* alone"
+            "\n    fix: ./inv in a checkout"
+        )
+        return BAD_INPUT
     _say(f"{type(e).__name__}: {e}\nThis is a bug in paddock; PADDOCK_DEBUG=1 before the same command shows where.")
     return INTERNAL_ERROR
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -12,6 +13,7 @@ from pathlib import Path
 from paddock.build.errors import BuildError, BuildInputError
 
 _LEFT_OUT = ("__pycache__", ".*", "*.pyc", "*~")
+_UNSEEN = re.compile(r"^[^/]+\.dist-info/(METADATA|RECORD)$")
 _EPOCH = 315532800
 """1980, the first date that a zip can hold: layers carry the dates of files, so all machines give them one."""
 
@@ -66,7 +68,8 @@ def _plain(into: Path) -> None:
 def content(context: Path, facts: Mapping[str, str]) -> str:
     """The sha256 of a staged context and of `facts` (arguments, base, platform): equal trees give equal hashes.
 
-    Of a wheel the members count: the bytes of a zip depend on the compressor that the machine has.
+    Of a wheel the members count: the bytes of a zip depend on the compressor that the machine has. Not its METADATA,
+    where words for package indexes and the needs of other installations change, nor RECORD, the sums of the members.
     """
     whole = hashlib.sha256()
     for name, executable, data in _files(context):
@@ -81,7 +84,8 @@ def _files(context: Path) -> Iterator[tuple[str, bool, bytes]]:
         name = path.relative_to(context).as_posix()
         if path.suffix == ".whl":
             with zipfile.ZipFile(path) as wheel:
-                for member in sorted(wheel.infolist(), key=lambda each: each.filename):
+                members = [each for each in wheel.infolist() if not _UNSEEN.search(each.filename)]
+                for member in sorted(members, key=lambda each: each.filename):
                     executable = bool(member.external_attr >> 16 & 0o100)
                     yield f"{name}/{member.filename}", executable, wheel.read(member)
         else:

@@ -14,6 +14,7 @@ import venv
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from paddock.build import context
 from paddock.build.docker import folders
 from paddock.build.errors import BuildError, BuildInputError
 
@@ -23,15 +24,27 @@ _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 # The first is what wheels are named after today, the others are older names of tags that still run everywhere.
 _TAGS = ("manylinux_2_28", "manylinux_2_17", "manylinux2014")
 
+PROJECT = (
+    "pyproject.toml",
+    "LICENSE",
+    *(f"paddock/{name}" for name in ("__init__.py", "__main__.py", "cli.py", "terminal.py", "tasks", "catalog", "gpu")),
+)
+"""What a job can run: the hooks, `paddock gpu.*` and the catalogue. With what plans and builds fleets beside it, each
+change of that would make another image."""
+
 
 def of_project(root: Path, into: Path) -> Path:
-    """Builds the wheel of the project at `root`. Raises BuildError."""
+    """Builds the wheel of `PROJECT`, which is all that an image needs of the checkout at `root`. Raises BuildError."""
     if not (root / "pyproject.toml").is_file():
         raise BuildInputError(
             f"{root} is no checkout of Paddock, which images are built from\n    expected: pyproject.toml and images/"
             "\n    fix: clone the project and run ./inv there"
         )
-    done = _run([sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(into)], root)
+    with tempfile.TemporaryDirectory(prefix="paddock-wheel-") as folder:
+        context.stage({name: root / name for name in PROJECT}, Path(folder))
+        Path(folder, "README.md").touch()  # pyproject.toml names it as the description
+        command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(into.resolve())]
+        done = _run(command, Path(folder))
     made = list(into.glob("paddock-*.whl"))
     if done.returncode or len(made) != 1:
         raise BuildError(f"cannot build the wheel of Paddock in {into}: {_last(done.stderr)}")

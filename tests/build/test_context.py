@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import resource
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -122,6 +124,49 @@ def test_the_wheel_of_the_project_is_the_same_twice(
         assert built("2") == first
     finally:
         os.umask(old)
+
+
+def test_what_no_job_can_see_is_no_content_of_the_wheel(tmp_path: Path, root: Path) -> None:
+    project = checkout.copy(root, tmp_path / "project")
+
+    def built(changed: str, old: str, new: str) -> str:
+        path, into = project / changed, tmp_path / changed.replace("/", "-")
+        before = path.read_text()
+        path.write_text(before.replace(old, new, 1))
+        assert path.read_text() != before
+        into.mkdir()
+        wheels.of_project(project, into)
+        path.write_text(before)
+        return context.content(into, {})
+
+    seen = built("paddock/gpu/job/started.py", "\n", "\n\n")
+    unseen = {
+        built("README.md", "\n", "\n\n"),
+        built("pyproject.toml", '"ruff>=', '"ruff>0,>='),
+        built("paddock/build/judge.py", "\n", "\n\n"),
+        built("infra/program.py", "\n", "\n\n"),
+    }
+    assert len(unseen) == 1
+    assert seen not in unseen
+
+
+def test_a_job_can_run_the_hooks_and_the_command_from_the_wheel(tmp_path: Path, root: Path) -> None:
+    with zipfile.ZipFile(wheels.of_project(root, tmp_path)) as wheel:
+        wheel.extractall(tmp_path / "installed")
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        environ = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
+        return subprocess.run(
+            [sys.executable, *words], cwd=tmp_path, env=environ, capture_output=True, text=True, check=False
+        )
+
+    each = "for each in walk_packages(paddock.gpu.__path__, 'paddock.gpu.'): __import__(each.name)"
+    whole = run("-c", f"import paddock.gpu\nfrom pkgutil import walk_packages\n{each}")
+    assert whole.returncode == 0, whole.stderr
+    assert run("-m", "paddock", "catalog.instances").returncode == 0
+    absent = run("-m", "paddock", "plan")
+    assert absent.returncode == 2
+    assert "has no paddock.plan\n    expected: a checkout" in absent.stderr
 
 
 def test_a_folder_that_is_no_checkout_is_told(tmp_path: Path) -> None:
