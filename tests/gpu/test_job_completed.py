@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -139,7 +140,7 @@ def test_a_driver_that_went_away_meanwhile_is_told(
     completed.run(environ=environ, root=machine(tmp_path, OWN))
     assert capsys.readouterr().out == ""  # the job was refused, and told why
     (tmp_path / "_temp/_paddock").mkdir(parents=True)
-    (tmp_path / "_temp/_paddock/sampler.pid").write_text(f"999999 1 {OWN}\n")
+    (tmp_path / "_temp/_paddock/sampler.log").touch()
     record.write(tmp_path / "_temp/_paddock", summed(BUSY))
     completed.run(environ=environ, root=tmp_path)
     assert "::warning title=GPU after the job::the GPU driver does not answer any more" in capsys.readouterr().out
@@ -231,13 +232,6 @@ def test_what_a_job_puts_in_the_place_of_a_file_is_neither_waited_for_nor_follow
     assert (tmp_path / "kept").read_text() == "x"
 
 
-def test_a_job_that_put_a_group_of_processes_in_the_samplers_place_ends_none(tmp_path: Path) -> None:
-    (tmp_path / "sampler.pid").write_text(f"-1 1 {os.readlink('/proc/self/ns/pid')}\n")
-    stopped = sampling.stop(tmp_path)  # at -1, this test would not live on
-    assert stopped is not None
-    assert stopped.early
-
-
 # --- the sampler
 
 
@@ -259,7 +253,8 @@ def until(so: Callable[[], bool], seconds: float = 20) -> None:
 
 
 def pid_of(folder: Path) -> int:
-    return int((folder / "sampler.pid").read_text().split()[0])
+    (sampler,) = sampling.running(folder)
+    return sampler.pid
 
 
 def test_a_last_sample_when_it_is_told_to_end(sampler: Path) -> None:
@@ -287,7 +282,7 @@ def test_a_job_that_is_over_before_the_sampler_has_begun_has_one_sample(
 
 def test_killed_it_leaves_what_it_had_written(sampler: Path) -> None:
     os.kill(pid_of(sampler), signal.SIGKILL)
-    until(lambda: not alive(pid_of(sampler)))
+    until(lambda: not sampling.running(sampler))
     stopped = sampling.stop(sampler)
     assert stopped is not None
     assert stopped.early
@@ -296,13 +291,32 @@ def test_killed_it_leaves_what_it_had_written(sampler: Path) -> None:
     assert found.summary.samples >= 1
 
 
-def test_a_later_process_of_its_pid_is_not_ended(tmp_path: Path, work: Callable[..., int]) -> None:
-    pid = work()
-    (tmp_path / "sampler.pid").write_text(f"{pid} 1 {os.readlink('/proc/self/ns/pid')}\n")
-    stopped = sampling.stop(tmp_path)
+def test_a_job_that_cleans_up_keeps_its_record_and_leaves_no_sampler(sampler: Path) -> None:
+    for file in sampler.iterdir():
+        file.unlink()
+    sampler.rmdir()
+    stopped = sampling.stop(sampler)
     assert stopped is not None
-    assert stopped.early
-    assert alive(pid)
+    assert not stopped.early
+    assert record.read(sampler) is not None
+    assert not sampling.running(sampler)
+
+
+def test_no_other_jobs_sampler_is_ended(sampler: Path) -> None:
+    assert sampling.stop(sampler / "_temp") is None
+    assert sampling.running(sampler)
+
+
+def test_gpus_of_others_are_not_the_jobs(tmp_path: Path, nvml_library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(nvml_library))
+    monkeypatch.setenv("FAKE_NVML_COUNT", "2")
+    for given, seen in (("all", 2), ("GPU-of-another", 0)):
+        monkeypatch.setenv("NVIDIA_VISIBLE_DEVICES", given)
+        sampling.start(tmp_path, os.getpid())
+        sampling.stop(tmp_path, patience=20)
+        found = record.read(tmp_path)
+        assert found is not None
+        assert len(found.summary.gpus) == seen
 
 
 def test_it_ends_with_its_runner(tmp_path: Path, nvml_library: Path) -> None:
@@ -315,8 +329,7 @@ def test_it_ends_with_its_runner(tmp_path: Path, nvml_library: Path) -> None:
     """)
     environ = {**os.environ, "LD_LIBRARY_PATH": str(nvml_library)}
     subprocess.run([sys.executable, "-c", runner, str(tmp_path)], check=True, env=environ)
-    pid = pid_of(tmp_path)
-    until(lambda: not Path(f"/proc/{pid}").exists() or not alive(pid))
+    until(lambda: not sampling.running(tmp_path))
 
 
 def test_it_costs_next_to_nothing(sampler: Path) -> None:
@@ -326,6 +339,7 @@ def test_it_costs_next_to_nothing(sampler: Path) -> None:
         fields = Path(f"/proc/{pid_of(sampler)}/stat").read_text().rpartition(")")[2].split()
         return int(fields[11]) + int(fields[12])
 
+    assert os.getpriority(os.PRIO_PROCESS, pid_of(sampler)) == 19
     before, start = ticks(), time.monotonic()
     time.sleep(4)
     assert (ticks() - before) / os.sysconf("SC_CLK_TCK") < 0.02 * (time.monotonic() - start)
@@ -350,6 +364,25 @@ def test_wiping_takes_what_is_there_and_follows_nothing(tmp_path: Path) -> None:
     assert done.size >= 5000
     assert sorted(path.name for path in temp.iterdir()) == ["_paddock", "_runner_file_commands"]
     assert (outside / "kept").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_files_of_others_stay(tmp_path: Path) -> None:
+    for name in ("own", "anothers"):
+        (tmp_path / name).touch()
+    os.chown(tmp_path / "anothers", 65534, 65534)
+    assert wipe.wipe(tmp_path, 5).files == 1
+    assert (tmp_path / "anothers").exists()
+
+
+def test_what_is_mounted_inside_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the number of its file system, made up: to mount one takes rights."""
+    (tmp_path / "data/set").mkdir(parents=True)
+    (tmp_path / "data/set/kept").touch()
+    real = Path.lstat
+    monkeypatch.setattr(Path, "lstat", lambda path: SimpleNamespace(st_dev=real(path).st_dev + 1))
+    assert wipe.wipe(tmp_path, 5).files == 0
+    assert (tmp_path / "data/set/kept").exists()
 
 
 def test_only_the_runners_own_folder_is_wiped(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def test_a_broken_gpu_fails_the_job_in_under_five_seconds(runner: Runner, driver
     assert text in ended.told.splitlines()[0]
     assert ended.seconds < 5
     assert text in runner.summary
-    assert not (runner.folder / "_temp/_paddock/sampler.pid").exists()
+    assert not (runner.folder / "_temp/_paddock/sampler.log").exists()
 
 
 FAULTS: dict[str, Callable[[Path], dict[str, str]]] = {

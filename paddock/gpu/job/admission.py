@@ -74,12 +74,12 @@ def admit(inventory: Inventory, health: Health, job: Job, *, gone: bool = False)
     )
 
 
-def unanswered(seconds: float, *, started: bool) -> Admission:
-    """Where the driver hangs, or takes longer to start than can be waited for; `started`: it was long ago."""
+def unanswered(seconds: float, *, hangs: bool) -> Admission:
+    """Where the driver is late: `hangs` inside the kernel for certain, or only slower than can be waited for."""
     why = f"the GPU driver does not answer (asked for {seconds:.1f} s)"
-    if started:
+    if hangs:
         return Admission("", why, why, details=("the driver hangs inside the kernel; only a reboot frees it",))
-    slow = "it hangs, or starts slowly: nvidia-persistenced on the node keeps it started, and was not found"
+    slow = "it hangs, is busy, or only starts now, where no nvidia-persistenced on the node keeps it started"
     return Admission("", why, details=(slow,))
 
 

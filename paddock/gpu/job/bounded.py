@@ -17,7 +17,9 @@ _PIECE = 1 << 16
 
 
 class NoAnswer(GpuError):
-    """It took longer than was given."""
+    """It took longer than was given; `stuck`: not even SIGKILL ended it, so it hangs inside the kernel."""
+
+    stuck = False
 
 
 class Broken(GpuError):
@@ -38,14 +40,16 @@ def within(seconds: float, work: Callable[[], Any]) -> Any:
     try:
         while True:
             ready, _, _ = select.select([reading], [], [], max(0.0, until - time.monotonic()))
-            if not ready:
-                raise NoAnswer(f"no answer within {seconds:.1f} s")
-            if not (part := os.read(reading, _PIECE)):
+            if not ready or not (part := os.read(reading, _PIECE)):
                 break
             parts.append(part)
     finally:
         os.close(reading)
-        _forget(child)
+        ended = _end(child)
+    if not ready:
+        late = NoAnswer(f"no answer within {seconds:.1f} s")
+        late.stuck = not ended
+        raise late
     try:
         told = json.loads(b"".join(parts))
     except ValueError:
@@ -70,9 +74,12 @@ def _answer(writing: int, work: Callable[[], Any]) -> NoReturn:
     os._exit(0)
 
 
-def _forget(child: int) -> None:
-    """Kills it, and waits no longer than a process needs that can be killed."""
+def _end(child: int) -> bool:
+    """Kills it, and waits no longer than a process needs that can be killed; whether it is gone."""
     os.kill(child, signal.SIGKILL)
     until = time.monotonic() + 0.2
-    while os.waitpid(child, os.WNOHANG) == (0, 0) and time.monotonic() < until:
+    while os.waitpid(child, os.WNOHANG) == (0, 0):
+        if time.monotonic() > until:
+            return False
         time.sleep(0.002)
+    return True

@@ -6,6 +6,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
+from typing import IO
 
 from paddock.gpu.job import files
 
@@ -26,11 +27,11 @@ def begin(folder: Path) -> None:
     if program is None:
         return
     with open(folder / _BEFORE, "wb") as file:
-        child = subprocess.Popen([program, "--print-stats"], stdin=subprocess.DEVNULL, stdout=file, stderr=-3)
+        child = _asked(program, file)
     child.returncode = 0  # nobody waits for it here, which is no leak
 
 
-def since(folder: Path, seconds: float = 2.0) -> Compilations | None:
+def since(folder: Path, seconds: float = 1.0) -> Compilations | None:
     """Those since `begin`. None without ccache, or where it does not tell, or nothing was compiled through it."""
     program = which("ccache")
     try:
@@ -40,8 +41,7 @@ def since(folder: Path, seconds: float = 2.0) -> Compilations | None:
     if program is None or not before:
         return None
     try:
-        done = subprocess.run([program, "--print-stats"], capture_output=True, text=True, timeout=seconds, check=True)
-        after = _counters(done.stdout)
+        after = _counters(_told(program, seconds))
     except (OSError, ValueError, subprocess.SubprocessError):
         return None
     if any(after.get(name, 0) < before.get(name, 0) for name in (*_HITS, _MISSES)):
@@ -49,6 +49,23 @@ def since(folder: Path, seconds: float = 2.0) -> Compilations | None:
     hits = sum(after.get(name, 0) - before.get(name, 0) for name in _HITS)
     misses = after.get(_MISSES, 0) - before.get(_MISSES, 0)
     return Compilations(hits, misses) if hits + misses else None
+
+
+def _told(program: str, seconds: float) -> str:
+    """Its counters. A program that hangs on a slow network is not waited for, not even after it was killed."""
+    child = _asked(program, subprocess.PIPE)
+    try:
+        text, _ = child.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.returncode = -9
+        raise
+    return text.decode()
+
+
+def _asked(program: str, to: IO[bytes] | int) -> subprocess.Popen[bytes]:
+    command = [program, "--print-stats"]
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=to, stderr=subprocess.DEVNULL)
 
 
 def _counters(text: str) -> dict[str, int]:

@@ -32,7 +32,8 @@ class Record:
 
 
 def write(folder: Path, record: Record) -> None:
-    """Raises OSError."""
+    """Raises OSError. The job may have taken the folder away with all that lay there."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     passing = folder / f".{NAME}"
     passing.write_text(json.dumps(document.data(record)), encoding="utf-8")
     os.replace(passing, folder / NAME)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -14,6 +15,8 @@ from pathlib import Path
 from paddock.gpu import detect
 from paddock.gpu.errors import GpuError
 from paddock.gpu.job import files, record
+from paddock.gpu.job.admission import own
+from paddock.gpu.job.environment import Job
 from paddock.gpu.model import Gpu, Power, Utilisation
 from paddock.gpu.monitor import Sample, chosen
 from paddock.gpu.owner import Owner, this_host
@@ -29,7 +32,6 @@ LIFETIME = 5 * 24 * 3600.0
 """Seconds: no job of a self-hosted runner takes longer."""
 _ENDING = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 _LOG = "sampler.log"
-_PID = "sampler.pid"
 _KILLED = "somebody killed it"
 
 
@@ -42,13 +44,16 @@ class Stopped:
 
 
 def start(folder: Path, runner: int) -> None:
-    """Leaves a sampler behind, which ends by itself when the process `runner` does. Raises OSError."""
+    """Leaves a sampler behind, which ends by itself when the process `runner` does. Raises OSError.
+
+    It is found again by its command line: a file with its pid would lie where jobs clean up.
+    """
     # It inherits what is blocked: a job that is over before the sampler has begun has its one sample all the same.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     try:
         with open(folder / _LOG, "wb") as log:
             child = subprocess.Popen(
-                [sys.executable, "-I", "-m", "paddock.gpu.job", "sample", str(folder), str(runner)],
+                [sys.executable, *_command(folder), str(runner)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -57,36 +62,42 @@ def start(folder: Path, runner: int) -> None:
             )
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    sampler = this_host().owner(child.pid)
-    (folder / _PID).write_text(f"{sampler.pid} {sampler.start} {sampler.namespace}\n", encoding="ascii")
     child.returncode = 0  # nobody waits for it here, which is no leak
 
 
 def forget(folder: Path) -> None:
     """An earlier job's, where it left one. Raises OSError."""
-    for name in (_PID, record.NAME):
+    for name in (_LOG, record.NAME):
         (folder / name).unlink(missing_ok=True)
+
+
+def running(folder: Path) -> list[Owner]:
+    """The samplers of that folder: one, unless a job has started more."""
+    host, found = this_host(), []
+    for name in filter(str.isdecimal, os.listdir("/proc")):
+        try:
+            command = (Path("/proc") / name / "cmdline").read_bytes().split(b"\0")
+            if command[1:6] == list(map(os.fsencode, _command(folder))):
+                found.append(host.owner(int(name)))
+        except (OSError, GpuError):
+            continue  # it has ended meanwhile
+    return found
 
 
 def stop(folder: Path, patience: float = 3.0) -> Stopped | None:
     """Lets it take a last sample and write it. None where none was started."""
     host = this_host()
-    try:
-        pid, started, namespace = files.read(folder / _PID).split()
-        sampler = Owner(abs(int(pid)), int(started), namespace)  # below zero are groups of processes
-    except (OSError, ValueError):
-        return None
-    if not host.alive(sampler):
-        return Stopped(early=True, why=_last_words(folder))
+    living = running(folder)
+    if not living:
+        return Stopped(early=True, why=_last_words(folder)) if (folder / _LOG).exists() else None
     for number, seconds in ((signal.SIGTERM, patience), (signal.SIGKILL, 0.5)):
-        try:
-            os.kill(sampler.pid, number)
-        except OSError:
-            break
+        for sampler in living:
+            with contextlib.suppress(OSError):
+                os.kill(sampler.pid, number)
         until = time.monotonic() + seconds
-        while host.alive(sampler) and time.monotonic() < until:
+        while (living := list(filter(host.alive, living))) and time.monotonic() < until:
             time.sleep(0.01)
-        if not host.alive(sampler):
+        if not living:
             return Stopped(early=number is signal.SIGKILL, why="it hung" if number is signal.SIGKILL else "")
     return Stopped(early=True, why="it hangs in the driver")
 
@@ -97,7 +108,7 @@ def sample(folder: Path, runner: int, clock: Callable[[], float] = time.monotoni
     os.nice(19)
     host = this_host()
     parent = host.owner(runner)
-    source = detect.sampler()
+    source, job = detect.sampler(), Job.of()
     collector = Collector(chosen(METRICS))
     start, cost, spent = clock(), 0.0, time.process_time()
     saved, interval = -SAVED_EVERY, SHORTEST
@@ -109,7 +120,7 @@ def sample(folder: Path, runner: int, clock: Callable[[], float] = time.monotoni
         except GpuError as error:
             ended = str(error)
         else:
-            collector.add(Sample(at, current.taken_at, tuple(_devices(current.gpus))))
+            collector.add(Sample(at, current.taken_at, tuple(_devices(own(current, job).gpus))))
         last = told or ended is not None or at >= LIFETIME or not host.alive(parent)
         if last or at - saved >= SAVED_EVERY:
             record.write(folder, record.Record(collector.summary(ended), interval, host.clock()))
@@ -120,6 +131,10 @@ def sample(folder: Path, runner: int, clock: Callable[[], float] = time.monotoni
         cost, spent = max(0.8 * cost, now - spent), now
         interval = min(LONGEST, max(SHORTEST, cost / OF_A_CORE))
         told = signal.sigtimedwait(_ENDING, interval) is not None
+
+
+def _command(folder: Path) -> tuple[str, ...]:
+    return "-I", "-m", "paddock.gpu.job", "sample", str(folder)
 
 
 def _devices(gpus: tuple[Gpu, ...]) -> Iterator[Gpu]:

@@ -21,7 +21,7 @@ REFUSED = 10
 """The exit code of a job that may not start, and of nothing else."""
 LOOK_UNTIL, MARK_UNTIL = 3.0, 4.3
 """Seconds since this process began. The script gives it 4.7 in all."""
-_LEAST = 1.0
+_LEAST = 1.5
 """Seconds for the driver. With less, a slow disk or a busy machine would be taken for one that hangs."""
 _AGAIN = 0.4
 _TITLE = "GPU not usable"
@@ -43,8 +43,8 @@ def run(
         return 0
     try:
         admission = _admission(within(seconds, lambda: _told(look(job, seconds, root))))
-    except NoAnswer:
-        admission = unanswered(seconds, started=handed.started(root))
+    except NoAnswer as late:
+        admission = unanswered(seconds, hangs=late.stuck and handed.started(root))
     marked = _mark(admission.replace, began, environ, root) if admission.replace else ""
     if admission.refused:
         _refuse(job, admission, marked)
