@@ -20,6 +20,14 @@ BOOT_SECONDS = 1.0
 IDLE_SECONDS = 2.0
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One process runs all tests in the shared control plane: a second would cost minutes."""
+    for item in items:
+        if "cluster" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("cluster"))
+
+
 @pytest.fixture(scope="session")
 def control_plane_programs() -> None:
     """Skips where the programs of a control plane are not here."""

@@ -48,8 +48,8 @@ def settled(cluster: Lab) -> Iterator[Api]:
 
 
 @pytest.fixture(scope="module")
-def with_arc(settled: Api, reference_data: Path) -> Api:
-    """The same with ARC's own CRDs."""
+def with_arc(settled: Api, reference_data: Path) -> Iterator[Api]:
+    """The same with ARC's own CRDs, and without runner sets afterwards, which other tests would find."""
     found = sorted((reference_data / "crds").glob("actions.github.com_*.yaml"))
     if not found:
         pytest.skip(f"no CRDs of ARC in {reference_data / 'crds'}")
@@ -66,7 +66,9 @@ def with_arc(settled: Api, reference_data: Path) -> Api:
             raise
 
     until(served)
-    return settled
+    yield settled
+    for each in settled.list(_SET[0], _SET[1]):
+        settled.delete(each)
 
 
 # Everything is accepted.
