@@ -6,6 +6,6 @@ fail() { echo "paddock: $*" >&2; exit 1; }
 
 ((EUID == 0)) || fail "$0 changes the machine, for which it must be root: sudo $0"
 
-# Packages of kernel, driver and container runtime: they stay as they are.
+# Packages of kernel, driver, container toolkit and containerd: they stay as they are.
 # shellcheck disable=SC2034
 HELD=('kernel*' '*nvidia*' 'nvlsm*' 'containerd*')

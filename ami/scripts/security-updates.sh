@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Security updates of everything that does not belong to kernel, driver or container runtime.
+# Security updates of all but kernel, driver, container toolkit and containerd, which come with the next EKS release.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 source "$(dirname "$0")/common.sh"

@@ -115,17 +115,22 @@ def test_nothing_of_the_building_machine_stays(machine: Machine) -> None:
         "/opt/paddock/ami-scripts/cleanup.sh",
         before="""
             mkdir -p ~/.docker ~/.aws ~/.ssh /home/ec2-user/.ssh /var/lib/cloud/instances/i-1 /etc/ssh \
-              /var/log/journal/1 /var/lib/kubelet/pki /run/eks/nodeadm
+              /var/log/journal/1 /var/lib/kubelet/pki /run/eks/nodeadm /etc/modprobe.d /usr/src/nvidia-580.159.03 \
+              /var/lib/dkms/nvidia/580.159.03 /var/lib/dkms-archive/nvidia
+            echo KEPT > /var/lib/dkms-archive/nvidia/nvidia-580.159.03.dkms.tar.gz
             for file in ~/.docker/config.json ~/.aws/credentials ~/.ssh/authorized_keys /etc/machine-id \
               /home/ec2-user/.ssh/authorized_keys /etc/ssh/ssh_host_ed25519_key /var/log/cloud-init.log \
-              /var/log/journal/1/system.journal /var/lib/kubelet/pki/kubelet.key /run/eks/nodeadm/config.json; do
+              /var/log/journal/1/system.journal /var/lib/kubelet/pki/kubelet.key /run/eks/nodeadm/config.json \
+              /etc/modprobe.d/nvidia-disable-gsp.conf /usr/src/nvidia-580.159.03/dkms.conf \
+              /var/lib/dkms/nvidia/580.159.03/nvidia.ko; do
               echo MARKED > "$file"
             done
         """,
-        after="grep -rl MARKED /root /home /etc /var /run || true",
+        after="grep -rlE 'MARKED|KEPT' /root /home /etc /var /run /usr/src || true",
     )
     assert ran.code == 0, ran.said
-    assert ran.after[0] == ""
+    assert ran.after[0].splitlines() == ["/var/lib/dkms-archive/nvidia/nvidia-580.159.03.dkms.tar.gz"]
+    assert "kmod-util remove nvidia" in ran.calls[0], "dkms knows where else the module is"
     assert "f 644 /var/log/cloud-init.log" in ran.trees[0]
 
 
@@ -186,6 +191,7 @@ def test_what_is_written_down_is_measured(machine: Machine) -> None:
             {"FAKE_WITHOUT": "gpu-in-container"},
             "no GPU in a container (device, soci): nvidia-smi -L failed",
         ),
+        (("gpu-test.sh",), {"FAKE_WITHOUT": "kmod-load"}, "nvidia-kmod-load.service failed"),
         (("engine.sh", "restart"), {}, "engine.sh start|stop"),
         (("record.sh", "1.35.6-20260714"), {}, "record.sh RELEASE BUILD [RUNNER_IMAGE]"),
     ],
@@ -218,6 +224,27 @@ def test_the_image_fails_its_test_where_it_is_not_what_was_asked_for(machine: Ma
     ran = machine.script("verify.sh", asked, before=f"{wrote}; systemctl enable nvidia-cdi-refresh.path")
     assert ran.code != 0
     assert said in ran.said
+
+
+@pytest.mark.parametrize(
+    ("enabled", "asked", "said"),
+    [
+        ("true", (), "nvidia-persistenced.service"),
+        ("/opt/paddock/ami-scripts/services.sh", (), "nvidia-cdi-refresh.path"),
+        (
+            "/opt/paddock/ami-scripts/services.sh; systemctl enable nvidia-cdi-refresh.path",
+            ("fabric-manager",),
+            "nvidia-fabricmanager.service",
+        ),
+    ],
+)
+def test_the_image_fails_its_test_where_a_service_would_not_start(
+    machine: Machine, enabled: str, asked: tuple[str, ...], said: str
+) -> None:
+    wrote = "/opt/paddock/ami-scripts/record.sh 1.35.6-20260714 1.2.3"
+    ran = machine.script("verify.sh", *asked, before=f"{wrote}; {enabled}")
+    assert ran.code != 0
+    assert f"paddock: {said} is not enabled" in ran.said
 
 
 def test_the_image_fails_its_test_where_the_machine_is_not_the_one_that_was_written_down(machine: Machine) -> None:

@@ -4,7 +4,7 @@
 #
 # FAKE_DRIVER 580.159.03, FAKE_KERNEL, FAKE_KUBELET 1.35.6, FAKE_TOOLKIT 1.19.1, FAKE_MODE auto
 # FAKE_FABRIC version of the fabric manager; empty: none   FAKE_FREE_BEFORE, FAKE_FREE_AFTER MiB, around the pull
-# FAKE_WITHOUT words of what is absent: versionlock cdi-unit cdi-device smoke spal gpu-in-container
+# FAKE_WITHOUT words of what is absent: versionlock cdi-unit cdi-device smoke spal gpu-in-container kmod-load
 set -euo pipefail
 
 name=$(basename "$0")
@@ -21,6 +21,7 @@ case $name in
 esac
 case $name in
   uname) echo "${FAKE_KERNEL:-6.12.94-123.175.amzn2023.x86_64}" ;;
+  kmod-util) [[ $1 == remove ]] && rm -r "/var/lib/dkms/$2" ;;
   kubelet) echo "Kubernetes v${FAKE_KUBELET:-1.35.6}-eks-1234abc" ;;
   nvidia-smi)
     case $* in
@@ -51,6 +52,7 @@ case $name in
   systemctl)
     case $1 in
       cat) ! without cdi-unit ;;
+      is-failed) without kmod-load ;;
       enable) for unit in "${@:2}"; do ln -sfn "/lib/$unit" "/etc/systemd/system/$unit"; done ;;
       disable) rm -f "/etc/systemd/system/$2" ;;
       is-enabled) [[ -L /etc/systemd/system/${*: -1} ]] ;;
