@@ -19,8 +19,6 @@ _POLICIES = (
     "arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore",
 )
 LOG_DAYS = 365
-TEST_MINUTES = 180
-"""Of the whole test phase, the start of a GPU instance included; its longest steps end after an hour each."""
 
 
 class AmiPipeline(Component):
@@ -112,7 +110,8 @@ class AmiPipeline(Component):
             infrastructure_configuration_arn=infrastructure.arn,
             distribution_configuration_arn=distribution.arn,
             enhanced_image_metadata_enabled=True,
-            image_tests_configuration={"image_tests_enabled": True, "timeout_minutes": TEST_MINUTES},
+            # Without a time: Image Builder ignores it, and the steps have their own.
+            image_tests_configuration={"image_tests_enabled": True},
             schedule={"schedule_expression": build.schedule} if build.schedule else None,
             opts=self.child(depends_on=[logs, *self.permissions]),
         )
