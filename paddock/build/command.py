@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
-from paddock.build import bases, deliver, ecr, recipe, runner, size
+from paddock.build import bases, deliver, ecr, known, recipe, runner, size
 from paddock.build.bases import Base
 from paddock.build.cuda import builder
 from paddock.build.docker import Built, Docker
@@ -30,7 +30,7 @@ class Flags(TypedDict, total=False):
     base: str | None
     """Any image of the Debian family, in place of NVIDIA's with `cuda` on `ubuntu`."""
     platform: str | None
-    """linux/amd64 or linux/arm64; by default this machine's."""
+    """linux/amd64 or linux/arm64; by default that of the stack's nodes, without a stack this machine's."""
     push: bool
     registry: str | None
     """HOST[/PREFIX]; by default the fleet's, in the account of the AWS credentials."""
@@ -91,9 +91,9 @@ def _deliver(wish: _Wish) -> None:
     # What can be wrong with the wish is said before anything is downloaded or built.
     _check(wish)
     progress = progress_of(wish.progress, wish.as_json)
-    architecture = recipe.architecture(wish.platform)
     to_pin = load(wish.root, wish.pin) if wish.pin else None
     stack = load(wish.root, wish.stack) if wish.stack else to_pin
+    architecture = _architecture(wish, to_pin or stack)
     if to_pin:
         recipe.check_writable(to_pin.path.resolve().parent)
     named = bases.named(wish.cuda or _cuda(wish, to_pin or stack), wish.ubuntu, wish.base)
@@ -158,6 +158,23 @@ def _check(wish: _Wish) -> None:
 def _cuda(wish: _Wish, stack: Stack | None) -> str | None:
     """That of the fleet, unless the base brings its own."""
     return stack.fleet.images.cuda if stack and not wish.base else None
+
+
+def _architecture(wish: _Wish, stack: Stack | None) -> Architecture:
+    """As the flag says, else what the stack's nodes are. Raises BuildInputError for a pin that they cannot run."""
+    if stack is None:
+        return recipe.architecture(wish.platform)
+    runners = [name for name, runner in stack.fleet.runners.items() if not runner.image]
+    nodes = known.processors(stack.fleet, runners)
+    chosen = recipe.architecture(wish.platform, [each for has in nodes.values() for each in has])
+    other = [pool for pool, has in nodes.items() if set(has) != {chosen}]
+    if wish.pin and other:
+        wanted = " and ".join(dict.fromkeys(f"linux/{each}" for each in nodes[other[0]]))
+        raise BuildInputError(
+            f"an image for linux/{chosen} cannot be pinned in {stack.path.name}: the nodes of pool {other[0]} are"
+            f" {wanted}\n    expected: --platform {wanted}\n    fix: leave --platform out, or leave --pin out"
+        )
+    return chosen
 
 
 def _registry(wish: _Wish, stack: Stack | None, docker: Docker) -> str:

@@ -79,7 +79,11 @@ def check(
     engine, missing = (engine, "") if engine else _engine()
     images = known.of_fleet(fleet, engine)
     base = engine.image if engine else lambda _: None
-    found = [finding for image in images for finding in judge.image(image, base, today)]
+    found = [
+        finding
+        for image in images
+        for finding in judge.image(image, known.processors(fleet, image.runners), base, today)
+    ]
     found += judge.cuda(fleet, images)
     document = {
         "stack": stack,
@@ -148,8 +152,8 @@ def _show(found: Sequence[judge.Finding], missing: str) -> None:
             subject = finding.subject
             screen.print(f"\n{subject}", markup=False, style="bold", soft_wrap=True)
         screen.print(f"  {finding.verdict:<8}", style=colors[finding.verdict], end="")
-        screen.print(f"{finding.about:<7} {finding.evidence}", markup=False, soft_wrap=True)
+        screen.print(f"{finding.about:<8} {finding.evidence}", markup=False, soft_wrap=True)
         if finding.fix and finding.verdict != "ok":
-            screen.print(f"{'':18}fix: {finding.fix}", markup=False, soft_wrap=True)
+            screen.print(f"{'':19}fix: {finding.fix}", markup=False, soft_wrap=True)
     if missing:
         screen.print(f"\nWhat only the engine knows is left out: {missing}", markup=False, soft_wrap=True)

@@ -5,7 +5,8 @@ Pure decisions. What neither the names nor the engine say is unknown, not fine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from itertools import pairwise
@@ -13,7 +14,7 @@ from typing import Literal
 
 from infra.versions import ACTIONS_RUNNER, ACTIONS_RUNNER_DIGEST, CUDA_BASES
 from paddock.build.docker import Local
-from paddock.build.known import DEFAULT, RUNNER_IMAGE, Known, day
+from paddock.build.known import DEFAULT, PACKAGES, RUNNER_IMAGE, Known, day
 from paddock.catalog import version
 from paddock.catalog.cuda_match import Outcome, best_toolkit, on_driver, on_gpu, tag_cuda
 from paddock.catalog.github import RUNNER_GRACE_DAYS, runner_releases, runner_successor
@@ -32,13 +33,15 @@ _OUTCOMES: dict[Outcome, Verdict] = {
     "impossible": "wrong",
 }
 _BUILD = "./inv build-runner --push --pin STACK"
+_PACKAGES = "./inv build-runner --build-arg PACKAGES_AS_OF=$(date +%F) --pin STACK"
+"""Without another day the content is the old one, and what there is of it is taken."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One question about one image, with its answer."""
 
-    about: Literal["pin", "runner", "image", "base", "cuda"]
+    about: Literal["pin", "runner", "image", "base", "platform", "cuda"]
     subject: str
     """The image, or the runner of the fleet that uses it."""
     verdict: Verdict
@@ -56,14 +59,20 @@ class Finding:
         }
 
 
-def image(known: Known, base: Callable[[str], Local | None], today: date) -> Iterator[Finding]:
-    """Pin and ages of one image of a fleet's runners. `base` gives the image that it was built on, if that is here."""
+def image(
+    known: Known, nodes: Mapping[str, Sequence[str]], base: Callable[[str], Local | None], today: date
+) -> Iterator[Finding]:
+    """Pin, ages and platform of one image of a fleet's runners.
+
+    `nodes` are the processors of the pools that it runs in. `base` gives the image that it was built on, if it is here.
+    """
     yield _pin(known)
     yield _runner(known, today)
     if known.name != RUNNER_IMAGE:  # GitHub builds it once a release: its runner's age is its own
         yield _built(known, today)
     if known.base:
         yield _base(known, *known.base, base, today)
+    yield from _platform(known, nodes)
 
 
 def cuda(fleet: Fleet, images: tuple[Known, ...]) -> Iterator[Finding]:
@@ -159,18 +168,44 @@ def _built(known: Known, today: date) -> Finding:
         return Finding("image", known.reference, "unknown", evidence, f"docker pull {known.reference}")
     age = (today - known.built).days
     evidence = f"built {age} days ago, on {known.built}"
-    if age <= MAX_DAYS:
-        return Finding("image", known.reference, "ok", evidence)
-    return Finding("image", known.reference, "wrong", f"{evidence}: it lacks the security updates since then", _BUILD)
+    if known.packages:
+        # A build of today may take its packages from an old one.
+        old = (today - known.packages).days
+        age, evidence = max(age, old), f"{evidence}, with packages of {known.packages} or later, {old} days ago"
+    if age > MAX_DAYS:
+        evidence += ": it may lack the security updates since then"
+        return Finding("image", known.reference, "wrong", evidence, _PACKAGES)
+    if known.ours and not known.packages:
+        evidence += f"; of which day its packages are is not known, its label {PACKAGES} does not say it"
+        return Finding("image", known.reference, "unknown", evidence, _PACKAGES)
+    return Finding("image", known.reference, "ok", evidence)
+
+
+def _platform(known: Known, nodes: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
+    """Of an image that the engine has, and that a runner uses."""
+    if known.architecture is None or not nodes:
+        return
+    evidence = f"made for linux/{known.architecture}"
+    other = next((pool for pool, has in nodes.items() if set(has) != {known.architecture}), None)
+    if other is None:
+        yield Finding("platform", known.reference, "ok", f"{evidence}, as the nodes of {', '.join(nodes)} are")
+        return
+    wanted = f"linux/{next(has for has in nodes[other] if has != known.architecture)}"
+    evidence += f", and the nodes of {other} are {wanted}"
+    if known.ours:
+        yield Finding("platform", known.reference, "wrong", evidence, _BUILD)
+    else:  # a name may stand for an image of each platform, of which an engine takes its own
+        evidence += "; whether its registry has one for them is not known"
+        fix = f"docker pull --platform {wanted} {known.reference}"
+        yield Finding("platform", known.reference, "unknown", evidence, fix)
 
 
 def _base(known: Known, name: str, digest: str, get: Callable[[str], Local | None], today: date) -> Finding:
-    if pinned := next((base for base in CUDA_BASES.values() if base.partition("@")[0] == name), None):
+    if pinned := next((base for base in CUDA_BASES.values() if _series(base) == _series(name)), None):
         if pinned == f"{name}@{digest}":
             return Finding("base", known.reference, "ok", f"built on {name} as infra/versions.py has it")
-        evidence = (
-            f"built on another {name} ({digest[:19]}) than infra/versions.py has ({pinned.partition('@')[2][:19]})"
-        )
+        new, _, its = pinned.partition("@")
+        evidence = f"built on {name} ({digest[:19]}), and infra/versions.py has {new} ({its[:19]})"
         return Finding("base", known.reference, "warning", evidence, _BUILD)
     local = get(f"{name}@{digest}") or get(digest)
     made = day(local.created) if local else None
@@ -182,3 +217,8 @@ def _base(known: Known, name: str, digest: str, get: Callable[[str], Local | Non
     if age <= MAX_DAYS:
         return Finding("base", known.reference, "ok", evidence)
     return Finding("base", known.reference, "wrong", evidence, f"a newer {name}, then build again")
+
+
+def _series(base: str) -> str:
+    """The name of a CUDA base without patch and digest: one of 12.8.1 takes the place of one of 12.8.0."""
+    return re.sub(r":(\d+\.\d+)\.\d+-", r":\1-", base.partition("@")[0])

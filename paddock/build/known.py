@@ -19,6 +19,8 @@ DEFAULT = "ACTIONS_RUNNER in infra/versions.py"
 
 LABEL = "dev.paddock.content"
 """What images of ours bear."""
+PACKAGES = "dev.paddock.packages"
+"""The day that their packages are of, or later; empty where the image has no such argument."""
 _OCI = "org.opencontainers.image"
 
 
@@ -36,6 +38,10 @@ class Known:
     runner: str | None = None
     """Version of actions/runner in it."""
     built: date | None = None
+    packages: date | None = None
+    """Its packages are those of this day or later, as its label says."""
+    architecture: str | None = None
+    """As Docker names it: amd64, arm64."""
     size_bytes: int | None = None
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
     digests: tuple[str, ...] = ()
@@ -131,6 +137,15 @@ def of_program(fleet: Fleet) -> Iterator[Known]:
             yield _versioned("dcgm-exporter", versions.DCGM_EXPORTER_IMAGE, "DCGM_EXPORTER_IMAGE")
 
 
+def processors(fleet: Fleet, runners: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """By pool that these runners run in: the processors of its nodes, as Docker names them."""
+    pools = dict.fromkeys(fleet.runners[name].pool for name in runners)
+    return {
+        pool: tuple(dict.fromkeys({"x86_64": "amd64"}.get(type_.arch, type_.arch) for type_ in fleet.pools[pool].types))
+        for pool in pools
+    }
+
+
 def _versioned(name: str, tag: str, constant: str) -> Known:
     return Known(f"{name}:{tag}", (f"{constant} in infra/versions.py",))
 
@@ -147,6 +162,8 @@ def _with_facts(image: Known, engine: Engine | None) -> Known:
         cuda=labels.get("dev.paddock.cuda") or told.cuda,
         runner=labels.get("dev.paddock.runner") or told.runner,
         built=day(labels[f"{_OCI}.created"]) if LABEL in labels else day(local.created),
+        packages=day(labels.get(PACKAGES, "")),
+        architecture=local.architecture or None,
         size_bytes=local.size_bytes,
         labels=labels,
         digests=local.digests,

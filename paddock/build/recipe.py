@@ -6,7 +6,7 @@ import os
 import platform as machine
 import re
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -90,8 +90,10 @@ def folder(root: Path, name: str) -> Path:
     )
 
 
-def architecture(platform: str | None) -> Architecture:
-    """Of `linux/arm64`, or of this machine. Raises BuildInputError."""
+def architecture(platform: str | None, nodes: Collection[str] = ()) -> Architecture:
+    """Of `linux/arm64`; else what all `nodes` have, else this machine. Raises BuildInputError."""
+    if platform is None and len(set(nodes)) == 1:
+        platform = f"linux/{next(iter(nodes))}"
     wanted = machine.machine().lower() if platform is None else platform.removeprefix("linux/")
     if wanted not in _NAMES or (platform is not None and not platform.startswith("linux/")):
         raise BuildInputError(
@@ -162,8 +164,16 @@ def labels(prepared: Prepared, root: Path) -> dict[str, str]:
         "org.opencontainers.image.base.digest": recipe.base.identity,
         "dev.paddock.content": prepared.content,
         "dev.paddock.cuda": recipe.base.cuda or "",
+        "dev.paddock.packages": _packages(prepared),
         **recipe.labels,
     }
+
+
+def _packages(prepared: Prepared) -> str:
+    """The day that the packages are of: as given, else as the Dockerfile itself says; empty where neither does."""
+    text = (prepared.context / "Dockerfile").read_text(encoding="utf-8")
+    stated = re.search(r"^ARG PACKAGES_AS_OF=(\S+)", text, re.MULTILINE)
+    return prepared.recipe.args.get("PACKAGES_AS_OF", stated[1] if stated else "")
 
 
 def _git(root: Path, *words: str) -> str:

@@ -18,7 +18,7 @@ _BASE = {
     "cuda": "the CUDA toolkit, such as 12.8",
     "ubuntu": "the Ubuntu below it: 22.04 or 24.04",
     "base": "any image of the Debian family, in place of NVIDIA's with --cuda on --ubuntu",
-    "platform": "linux/amd64 or linux/arm64; by default this machine's",
+    "platform": "linux/amd64 or linux/arm64; by default that of the stack's nodes, without a stack this machine's",
 }
 _BUILD = _BASE | {
     "push": "push it, unless the registry has it",

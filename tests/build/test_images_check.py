@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout, suppress
 from copy import deepcopy
@@ -38,6 +39,7 @@ LOCAL = Local(
         "dev.paddock.content": HASH,
         "dev.paddock.cuda": "12.8",
         "dev.paddock.runner": versions.ACTIONS_RUNNER,
+        "dev.paddock.packages": f"{TODAY - timedelta(days=21)}",
         "org.opencontainers.image.created": f"{TODAY - timedelta(days=21)}T23:00:00+00:00",
         "org.opencontainers.image.base.name": BASE,
         "org.opencontainers.image.base.digest": BASE_DIGEST,
@@ -46,6 +48,7 @@ LOCAL = Local(
     digests=(f"{NAME}@{DIGEST}",),
     user="runner",
     environment={},
+    architecture="amd64",
 )
 
 
@@ -71,6 +74,7 @@ LABELS = {
     "digest": "org.opencontainers.image.base.digest",
     "runner": "dev.paddock.runner",
     "cuda": "dev.paddock.cuda",
+    "packages": "dev.paddock.packages",
 }
 
 
@@ -119,15 +123,48 @@ def test_a_pinned_image_of_three_weeks_is_fine(write: Any, check: Any) -> None:
         "runner": "ok",
         "image": "ok",
         "base": "ok",
+        "platform": "ok",
         "cuda": "ok",
     }
 
 
-@pytest.mark.parametrize(("created", "verdict"), [(21, "ok"), (22, "wrong")])
-def test_the_age_of_an_image(write: Any, check: Any, created: int, verdict: str) -> None:
-    local = labelled(created=f"{TODAY - timedelta(days=created)}T00:00:00+00:00")
+@pytest.mark.parametrize(("created", "packages", "verdict"), [
+    (21, 21, "ok"),
+    (22, 22, "wrong"),
+    (0, 22, "wrong"),  # built anew with another hook, and with the packages of the build before
+    (22, 0, "wrong"),  # a day that was still to come
+    (21, None, "unknown"),
+    (22, None, "wrong"),
+])  # fmt: skip
+def test_the_age_of_an_image_is_that_of_its_packages(
+    write: Any, check: Any, created: int, packages: int | None, verdict: str
+) -> None:
+    day = "" if packages is None else f"{TODAY - timedelta(days=packages)}"
+    local = labelled(created=f"{TODAY - timedelta(days=created)}T00:00:00+00:00", packages=day)
     found = check(write(), local=local)["image"]
-    assert (found["verdict"], f"{created} days ago" in found["evidence"]) == (verdict, True)
+    assert found["verdict"] == verdict
+    assert all(f"{days} days ago" in found["evidence"] for days in (created, packages) if days is not None)
+    # With the same content as before nothing would be built.
+    assert found["fix"] == (
+        "" if verdict == "ok" else "./inv build-runner --build-arg PACKAGES_AS_OF=$(date +%F) --pin STACK"
+    )
+
+
+@pytest.mark.parametrize(("architecture", "ours", "verdict", "fix"), [
+    ("arm64", True, "wrong", "./inv build-runner --push --pin STACK"),
+    ("arm64", False, "unknown", f"docker pull --platform linux/amd64 {PINNED}"),
+    ("amd64", False, "ok", ""),
+    ("", True, None, ""),
+])  # fmt: skip
+def test_an_image_for_other_processors_than_the_nodes_have(
+    write: Any, check: Any, architecture: str, ours: bool, verdict: str | None, fix: str
+) -> None:
+    local = replace(LOCAL, architecture=architecture, labels=LOCAL.labels if ours else {})
+    found = check(write(), local=local).get("platform")
+    assert (found and found["verdict"]) == verdict
+    if found:
+        assert found["fix"] == fix
+        assert f"made for linux/{architecture}" in found["evidence"]
 
 
 def test_without_an_engine_ages_are_unknown_and_nothing_is_guessed(
@@ -192,6 +229,9 @@ def test_an_image_of_one_runner_is_its_own_finding(write: Any, check: Any) -> No
 def test_the_base_of_an_image(write: Any, check: Any) -> None:
     other = check(write(), local=labelled(digest="sha256:" + "b" * 64))["base"]
     assert (other["verdict"], other["fix"]) == ("warning", "./inv build-runner --push --pin STACK")
+    older = check(write(), local=labelled(base=re.sub(r":12\.8\.\d+-", ":12.8.0-", BASE)))["base"]
+    assert (older["verdict"], older["fix"]) == ("warning", "./inv build-runner --push --pin STACK")
+    assert f"infra/versions.py has {BASE}" in older["evidence"]
     own = labelled(base="debian:bookworm", digest=DIGEST)
     assert check(write(), local=own)["base"]["verdict"] == "unknown"
     for days, verdict in ((21, "ok"), (22, "wrong")):

@@ -35,6 +35,32 @@ def test_the_runner_is_the_pinned_one_of_the_architecture(
     assert "@sha256:" in made.args["BASE"]
 
 
+@pytest.mark.parametrize(("machine", "platform", "nodes", "wanted"), [
+    ("aarch64", None, (), "arm64"),
+    ("aarch64", None, ("amd64", "amd64"), "amd64"),
+    ("x86_64", None, ("amd64", "arm64"), "amd64"),
+    ("x86_64", "linux/arm64", ("amd64",), "arm64"),
+])  # fmt: skip
+def test_an_image_is_for_the_nodes_then_for_this_machine(
+    machine: str, platform: str | None, nodes: tuple[str, ...], wanted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    assert recipe.architecture(platform, nodes) == wanted
+
+
+def test_an_image_that_the_nodes_cannot_run_is_not_pinned(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    refused = (
+        r"linux/arm64 cannot be pinned in Pulumi.dev.yaml: the nodes of pool \w+ are linux/amd64\n.*\n    fix: leave"
+    )
+    with pytest.raises(BuildInputError, match=refused):
+        command.build_runner(root, pin="dev", platform="linux/arm64")
+    for flags in ({"pin": "dev"}, {"stack": "dev", "platform": "linux/arm64"}):
+        with pytest.raises(BuildInputError, match="docker"):  # nothing was wrong before an engine is looked for
+            command.build_runner(root, **flags)
+
+
 def test_a_base_without_cuda_says_so_in_the_tag(root: Path) -> None:
     assert runner.make(root, PLAIN, "amd64").version == f"nocuda-runner{ACTIONS_RUNNER}"
 
@@ -57,6 +83,14 @@ def test_an_argument_of_a_user_goes_before_ours(root: Path) -> None:
     assert made.args["PACKAGES_AS_OF"] == "2030-01-01"
 
 
+@pytest.mark.parametrize("given", [[], ["PACKAGES_AS_OF=2030-01-01"]])
+def test_a_label_says_of_which_day_the_packages_are(root: Path, tmp_path: Path, given: list[str]) -> None:
+    made = recipe.prepare(runner.make(root, PLAIN, "amd64", given), {".": recipe.folder(root, runner.NAME)}, tmp_path)
+    stated = next(line for line in (tmp_path / "Dockerfile").read_text().splitlines() if "ARG PACKAGES_AS_OF=" in line)
+    (day,) = given or [stated.removeprefix("ARG ")]
+    assert f"PACKAGES_AS_OF={recipe.labels(made, root)['dev.paddock.packages']}" == day
+
+
 def test_a_secret_in_the_address_of_the_repository_is_no_label(tmp_path: Path) -> None:
     (tmp_path / "images" / "small").mkdir(parents=True)
     (tmp_path / "images" / "small" / "Dockerfile").write_text("ARG BASE\nFROM ${BASE}\n")
@@ -66,6 +100,7 @@ def test_a_secret_in_the_address_of_the_repository_is_no_label(tmp_path: Path) -
     told = recipe.labels(recipe.prepare(plan, {".": recipe.folder(tmp_path, "small")}, tmp_path / "to"), tmp_path)
     assert told["org.opencontainers.image.source"] == "https://example.com/acme/fleet.git"
     assert told["org.opencontainers.image.base.name"] == "debian:bookworm"
+    assert told["dev.paddock.packages"] == ""
 
 
 def test_the_cuda_programs_of_the_checkout_go_in_if_they_are_what_was_built(tmp_path: Path) -> None:

@@ -200,6 +200,8 @@ def test_labels_say_what_it_is(site: Site, first: dict[str, Any], image: str) ->
     assert local.labels["dev.paddock.content"] == first["content"]
     assert local.labels["org.opencontainers.image.base.name"] == docker_engine.DEBIAN
     assert local.labels["org.opencontainers.image.created"] > "2026"
+    assert local.labels["dev.paddock.packages"] > "2026"
+    assert f"linux/{local.architecture}" == first["platform"]
 
 
 def test_a_second_run_builds_nothing_and_pushes_nothing(site: Site, first: dict[str, Any]) -> None:

@@ -145,6 +145,7 @@ class Docker:
             digests=tuple(found.get("RepoDigests") or ()),
             user=config.get("User") or "",
             environment=dict(each.split("=", 1) for each in config.get("Env") or ()),
+            architecture=found.get("Architecture") or "",
         )
 
     def images(self, label: str) -> tuple[str, ...]:

@@ -43,3 +43,5 @@ class Local:
     user: str
     """Empty where the image names none, which is root."""
     environment: Mapping[str, str]
+    architecture: str = ""
+    """As Docker names it: amd64, arm64; empty where the engine does not say."""
