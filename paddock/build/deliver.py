@@ -8,9 +8,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from paddock.build import recipe
-from paddock.build.docker import Built, Docker, Progress
+from paddock.build.bases import Base
+from paddock.build.docker import ROOM, Built, Docker, Progress
 from paddock.build.errors import BuildError, BuildInputError
 from paddock.build.recipe import Prepared
+
+CUDA_ROOM = 15_000_000_000
+"""Bytes that a build needs where a CUDA base comes first. An estimate of November 2026: with compiler and cuDNN one is
+about 5 GB packed and 9 GB unpacked, and containerd's store keeps both."""
+_BASE = "org.opencontainers.image.base.digest"
 
 
 def build(
@@ -42,6 +48,7 @@ def build(
             # Inline, not mode=max: that wants a second tag which moves, and the tags of our registry never do.
             cache_from=cache_from,
             progress=progress,
+            room_bytes=_room(docker, prepared.recipe.base),
         )
         if verify:
             verify(trial)
@@ -51,6 +58,13 @@ def build(
         with contextlib.suppress(BuildError):  # what went wrong before is what counts
             docker.remove(trial)
     return made
+
+
+def _room(docker: Docker, base: Base) -> int:
+    """Bytes that must be free. The builder keeps a base without a name for it, so what was built on it tells too."""
+    if not base.cuda or docker.image(base.image) or docker.images(f"{_BASE}={base.identity}"):
+        return ROOM
+    return CUDA_ROOM
 
 
 def find(docker: Docker, prepared: Prepared, target: str, *, no_cache: bool) -> str | None:

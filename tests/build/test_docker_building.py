@@ -5,15 +5,18 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import platform
 import re
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from paddock.build import deliver
 from paddock.build.bases import Base
-from paddock.build.docker import Docker, building
+from paddock.build.docker import Docker, building, space
 from paddock.build.docker.show import Show
 from paddock.build.errors import BuildError, BuildInputError
 from paddock.build.recipe import Prepared, Recipe
@@ -25,7 +28,7 @@ CLIENT = """
         "version": "{}",
         "context": "desktop-linux",
         "network": "bridge" if BRIDGE else "none",
-        "info": json.dumps({"DockerRootDir": "/", "Name": "another machine"}),
+        "info": json.dumps({"DockerRootDir": "/", "Name": NAME}),
     }
     if argv[0] in answers:
         print(answers[argv[0]])
@@ -40,16 +43,22 @@ BY_NAME = """
     names |= {call[2] for call in calls if call[0] == "tag"}
     if argv[:2] == ["image", "inspect"] or (argv[0] == "tag" and argv[1] not in names):
         sys.exit(f"Error response from daemon: No such image: {argv[-1]}")
-    if argv[0] == "image" and "ls" in argv:
-        sys.exit()
+    if argv[:2] == ["image", "ls"]:
+        sys.exit(print("a:1") if os.environ.get("LABELLED") in argv else 0)
 """
 """A store that knows an image by what it was named, as containerd's beside a buildx that tells another id."""
 
 
 def client(
-    folder: Path, said: str = "", code: int = 0, version: str = "29.0.1", bridge: bool = True, before: str = ""
+    folder: Path,
+    said: str = "",
+    code: int = 0,
+    version: str = "29.0.1",
+    bridge: bool = True,
+    before: str = "",
+    name: str = "another machine",
 ) -> StandIn:
-    body = f"{before}{CLIENT}".replace("SAID", repr(said)).replace("CODE", str(code))
+    body = f"{before}{CLIENT}".replace("NAME", repr(name)).replace("SAID", repr(said)).replace("CODE", str(code))
     return stand_in(folder / "bin", body.replace("VERSION", repr(version)).replace("BRIDGE", str(bridge)))
 
 
@@ -152,6 +161,13 @@ def test_a_folder_without_a_dockerfile_and_a_tag_that_is_none_start_nothing(tmp_
     assert "--progress" not in json.dumps(program.calls())
 
 
+def of_base(folder: Path, cuda: str | None) -> Prepared:
+    (folder / "app").mkdir()
+    (folder / "app" / "Dockerfile").touch()
+    plan = Recipe("app", Base("debian:12", "sha256:1d", cuda), "amd64", "nocuda", {}, {})
+    return Prepared(plan, folder / "app", "0123456789abcdef")
+
+
 @pytest.mark.parametrize("works", [True, False])
 def test_a_stand_in_store_that_knows_names_alone_has_the_image_after_its_trial_and_no_other_name(
     tmp_path: Path, works: bool
@@ -162,18 +178,47 @@ def test_a_stand_in_store_that_knows_names_alone_has_the_image_after_its_trial_a
             raise BuildError("it is no runner")
 
     tried: list[str] = []
-    program = client(tmp_path, before=BY_NAME)
-    (tmp_path / "app").mkdir()
-    (tmp_path / "app" / "Dockerfile").touch()
+    program, prepared = client(tmp_path, before=BY_NAME), of_base(tmp_path, None)
     docker = Docker.find({"HOME": str(tmp_path), "PATH": str(program.folder)})
-    plan = Recipe("app", Base("debian:12", "sha256:1d", None), "amd64", "nocuda", {}, {})
-    prepared = Prepared(plan, tmp_path / "app", "0123456789abcdef")
 
     with contextlib.nullcontext() if works else pytest.raises(BuildError, match="it is no runner"):
         deliver.build(docker, prepared, tmp_path, no_cache=False, progress="quiet", verify=verify)
     calls = [call["argv"] for call in program.calls()]
     assert [call for call in calls if call[0] == "tag"] == ([["tag", *tried, prepared.local]] if works else [])
     assert calls[-1] == ["image", "rm", "--force", *tried]
+
+
+@pytest.mark.parametrize(
+    ("cuda", "labelled", "fits"),
+    [
+        (None, "", True),
+        ("12.8", "", False),
+        ("12.8", "label=org.opencontainers.image.base.digest=sha256:1d", True),  # what was built on it is there
+    ],
+)
+def test_a_cuda_base_that_a_stand_in_engine_has_not_wants_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cuda: str | None, labelled: str, fits: bool
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=10e9))
+    program, prepared = client(tmp_path, before=BY_NAME, name=platform.node()), of_base(tmp_path, cuda)
+    docker = Docker.find({"HOME": str(tmp_path), "PATH": str(program.folder), "LABELLED": labelled})
+
+    wants = r"10.0 GB are free in /, and it needs about 15\.0 GB"
+    with contextlib.nullcontext() if fits else pytest.raises(BuildInputError, match=wants):
+        deliver.build(docker, prepared, tmp_path, no_cache=True, progress="quiet")
+
+
+def test_room_counts_where_an_engine_that_leaves_its_images_to_containerd_has_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(space, "CONTAINERD", tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=1e9 if folder == tmp_path else 1e12))
+    info = {"Name": platform.node(), "DockerRootDir": "/", "DriverStatus": [["Supports d_type", "true"]]}
+    space.check(info, 2_000_000_000, "cannot build")
+
+    info["DriverStatus"] = [["driver-type", "io.containerd.snapshotter.v1"]]
+    with pytest.raises(BuildInputError, match=rf"1\.0 GB are free in {tmp_path}, and it needs about 2\.0 GB"):
+        space.check(info, 2_000_000_000, "cannot build")
 
 
 class Terminal(io.StringIO):
