@@ -1,11 +1,15 @@
-"""How a command of this room speaks: in JSON when asked, and of its progress."""
+"""How a command of this room speaks, in JSON when asked and of its progress, and how it ends."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
+import signal
 import sys
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from types import FrameType
 from typing import Any, ParamSpec, TypeVar
 
 from paddock.build.docker import Progress
@@ -18,19 +22,37 @@ _Back = TypeVar("_Back")
 def told(command: Callable[_Given, _Back]) -> Callable[_Given, _Back]:
     """With `as_json` what fails is JSON too, beside the sentence that a user reads.
 
-    `{"error": ...}`, with what stands in the error's own `document` if it has one.
+    `{"error": ...}`, with what stands in the error's own `document` if it has one. SIGTERM, with which CI systems
+    cancel a job, is Ctrl-C: the engine is told, and no login stays behind.
     """
 
     @functools.wraps(command)
     def run(*given: _Given.args, **named: _Given.kwargs) -> _Back:
         try:
-            return command(*given, **named)
+            with _terminated_as_interrupted():
+                return command(*given, **named)
         except Exception as error:
             if named.get("as_json") and not isinstance(error, OSError):
                 print_json({"error": str(error), **getattr(error, "document", {})})
             raise
 
     return run
+
+
+@contextlib.contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
 
 
 def progress_of(wanted: str, as_json: bool) -> Progress:

@@ -5,7 +5,12 @@ from __future__ import annotations
 import base64
 import gc
 import json
+import os
+import signal
 import stat
+import subprocess
+import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -128,6 +133,40 @@ def test_a_login_with_a_stand_in_client_stays_private_and_goes_with_the_object(t
     gc.collect()
     assert not private.exists()
     assert (tmp_path / "home/.docker/contexts").exists()
+
+
+CANCELLED = """
+import sys
+from pathlib import Path
+from paddock.build import command, ecr
+
+ecr.is_ecr, ecr.login = lambda host: True, lambda docker, host: docker.login(host, "AWS", "of twelve hours")
+command.build_image(Path(sys.argv[1]), "cuda-builder", base="debian:12", push=True, registry="reg.example/x")
+"""
+
+
+def test_a_login_goes_with_a_command_that_a_ci_system_cancels_and_so_does_the_stand_in_client(
+    tmp_path: Path, root: Path
+) -> None:
+    hangs = f"""
+    if argv[0] == "image":
+        open({str(tmp_path / "hangs.part")!r}, "w").write(str(os.getpid()))
+        os.rename({str(tmp_path / "hangs.part")!r}, {str(tmp_path / "hangs")!r})
+        time.sleep(600)
+    """
+    program = stand_in(tmp_path / "client", hangs + LOGS_IN)
+    (tmp_path / "tmp").mkdir()
+    environ = {**os.environ, "HOME": str(tmp_path), "TMPDIR": str(tmp_path / "tmp"), "PATH": program.path}
+    running = subprocess.Popen([sys.executable, "-c", CANCELLED, root], env=environ, stderr=subprocess.PIPE, text=True)
+    with running:
+        while not (tmp_path / "hangs").exists():
+            assert running.poll() is None, running.stderr and running.stderr.read()
+            time.sleep(0.02)
+        assert len(list((tmp_path / "tmp").glob("paddock-docker-*/config.json"))) == 1
+        running.send_signal(signal.SIGTERM)
+    assert list((tmp_path / "tmp").glob("paddock-docker-*")) == []
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "hangs").read_text()), 0)
 
 
 def test_a_password_that_a_stand_in_client_repeats_is_not_shown(tmp_path: Path) -> None:

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
 import time
 from datetime import datetime
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import IO, Any
 
 from paddock.terminal import console
 
 
 class Voice:
-    """Lines go to standard error, so that standard output holds the result alone.
-
-    While it speaks SIGTERM is Ctrl-C: a CI system that cancels a job sends it, and wants to know what goes on.
-    """
+    """Lines go to standard error, so that standard output holds the result alone."""
 
     def __init__(self, out: IO[str] | None = None) -> None:
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -33,17 +28,12 @@ class Voice:
             get_time=time.time,
         )
         self._under_way: Any = None
-        self._before: Any = None
 
     def __enter__(self) -> Voice:
         self._live.start()
-        if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGTERM, _interrupt)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGTERM, self._before)
         self._live.stop()
 
     def say(self, text: str) -> None:
@@ -59,10 +49,6 @@ class Voice:
         if began:
             self._live.tasks[0].start_time = began.timestamp()
         self._live.update(self._under_way, description=text)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 def duration(seconds: float | None) -> str:
