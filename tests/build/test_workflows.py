@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
+from paddock.build import artefacts, recipe, runner, wheels
+from paddock.build.cuda import builder
+
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 EACH = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -122,11 +125,28 @@ def test_the_commands_are_found() -> None:
     assert {"plan", "build-image", "build-runner", "images.check", "build-ami", "ami.promote", "gpu.health"} <= tasks
 
 
-def test_images_are_built_anew_when_what_they_are_made_of_changes() -> None:
+def test_images_are_built_anew_when_what_they_are_made_of_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     on = read(ROOT / ".github/workflows/build-images.yml")["on"]
     assert {"schedule", "push", "workflow_dispatch"} == set(on)
-    for pattern in on["push"]["paths"]:
-        assert (ROOT / pattern.removesuffix("/**")).exists(), pattern
+    monkeypatch.setattr(wheels, "of_lock", lambda *_: tmp_path)  # nothing is downloaded
+    gathered = [each for each in runner.parts(ROOT, "amd64", tmp_path).values() if each.is_relative_to(ROOT)]
+    built = ROOT / artefacts.FOLDER
+    sources = [
+        *(each for each in gathered if each.parent != built),
+        *(ROOT / name for name in wheels.PROJECT),
+        recipe.folder(ROOT, builder.NAME),
+        *(ROOT / "paddock" / "build", ROOT / "infra" / "versions.py"),  # which say how, and with which arguments
+    ]
+    files = {each for source in sources for each in (source.rglob("*") if source.is_dir() else [source])}
+    names = {each.relative_to(ROOT).as_posix() for each in files if each.is_file() and each.suffix != ".pyc"}
+    # As GitHub reads them: one star stays in its folder.
+    patterns = {
+        each: re.compile(re.escape(each).replace(r"\*\*", ".*").replace(r"\*", "[^/]*")) for each in on["push"]["paths"]
+    }
+    assert [name for name in sorted(names) if not any(each.fullmatch(name) for each in patterns.values())] == []
+    assert [each for each, form in patterns.items() if not any(form.fullmatch(name) for name in names)] == []
 
 
 def test_what_is_proposed_is_signed_by_digest_in_public_or_when_asked() -> None:
