@@ -86,7 +86,7 @@ def list_images(root: Path, name: str, *, as_json: bool = False, aws: Aws | None
     stack = load(root, name)
     aws = aws or Aws(stack.fleet.region)
     fleet = _maker(root, stack)
-    found = images.of_fleet(images.owned(aws), fleet)
+    found = images.of_fleet(images.owned(aws), fleet, pipeline.lost(aws, fleet))
     try:
         in_use, unknown = uses.used(aws, {image.id for image in found}, root), ""
     except BuildError as error:
@@ -151,14 +151,14 @@ def prune_images(
     stack = _with_pipeline(root, name)
     fleet, aws = stack.fleet.name, aws or Aws(stack.fleet.region)
     owned = images.owned(aws)
-    own = images.of_fleet(owned, fleet)
+    own = images.of_fleet(owned, fleet, pipeline.lost(aws, fleet))
     _check_named(named, own, fleet, aws.region)
     in_use = uses.used(aws, {image.id for image in own}, root)
     # EC2 refuses to say it of an image that failed or is not ready, and nobody can launch those.
     asked = [image.id for image in own if image.id not in in_use and image.state == "available" and not named]
     shared = {id: images.shared_with(aws, id) for id in asked}
     left = images.made_for_images(aws, fleet)
-    removal = prune.decide(fleet, owned, left, in_use, shared, keep, named)
+    removal = prune.decide(own, owned, left, in_use, shared, keep, named)
     done = prune.carry_out(aws, fleet, removal) if yes else None
     if as_json:
         print_json(screen.removal_document(removal, aws.region, done))

@@ -9,7 +9,7 @@ from typing import Any
 
 import boto3
 import pytest
-from botocore.stub import Stubber
+from botocore.stub import ANY, Stubber
 
 from paddock.build import command_ami
 from paddock.build.ami import uses
@@ -108,7 +108,11 @@ def test_a_launch_template_counts_in_every_version_on_every_page(tmp_path: Path)
                 for each in page
             ]
             more = {"NextToken": f"{number + 1}"} if page is not pages[-1] else {}
-            asked.add_response("describe_launch_template_versions", {"LaunchTemplateVersions": versions, **more})
+            # EC2 resolves a parameter of Systems Manager only where it is told to.
+            resolved = {"LaunchTemplateId": ANY, "ResolveAlias": True, "MaxResults": ANY}
+            resolved |= {"NextToken": f"{number}"} if number else {}
+            answer = {"LaunchTemplateVersions": versions, **more}
+            asked.add_response("describe_launch_template_versions", answer, resolved)
         others.add_response("describe_launch_configurations", {"LaunchConfigurations": []})
         asked.add_response("describe_instances", {"Reservations": []})
         found = uses.used(Aws(REGION, {"ec2": ec2, "autoscaling": autoscaling}.__getitem__), [id], tmp_path)

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.stub import Stubber
 from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.build import command_ami
-from paddock.build.ami.images import MachineImage, Snapshot
+from paddock.build.ami.images import MachineImage, Snapshot, of_fleet, owned
 from paddock.build.ami.prune import decide
 from paddock.build.aws import Aws, AwsError
 from paddock.build.errors import BuildInputError
@@ -21,6 +22,14 @@ from tests.support.ami_account import REGION, TAGS, World, client, edit
 FLEET = "paddock-dev"
 SNAPSHOTS = [f"snap-{n}" for n in range(6)]
 IDS = [f"ami-{n}" for n in range(8)]
+TAGGED = [
+    {"paddock:fleet": FLEET},
+    {"paddock:fleet": FLEET, "Ec2ImageBuilderArn": "a-lost-build"},  # such as one of a distribution that failed
+    {"paddock:fleet": "another", "Ec2ImageBuilderArn": "a-lost-build"},
+    {"Ec2ImageBuilderArn": "a-lost-build"},
+    {"Ec2ImageBuilderArn": "another-build"},
+    {},
+]
 
 
 @st.composite
@@ -37,7 +46,7 @@ def machine_images(draw: st.DrawFn) -> list[MachineImage]:
             root_gib=60,
             snapshots=dict.fromkeys(draw(st.lists(st.sampled_from(SNAPSHOTS), max_size=2, unique=True)), 60),
             protected=draw(st.booleans()),
-            tags={"paddock:fleet": draw(st.sampled_from([FLEET, FLEET, "another"]))},
+            tags=draw(st.sampled_from(TAGGED)),
         )
         for id in draw(st.lists(st.sampled_from(IDS), unique=True))
     ]
@@ -52,9 +61,10 @@ def test_only_what_nobody_needs_goes(
 ) -> None:
     left = [Snapshot(id, f"ami-{n}", 60) for n, id in enumerate(SNAPSHOTS)]
     names = named if by_name else []
-    removal = decide(FLEET, images, left, dict.fromkeys(used, ("x",)), dict.fromkeys(shared, ("y",)), keep, names)
+    own = of_fleet(images, FLEET, {"a-lost-build"})
+    removal = decide(own, images, left, dict.fromkeys(used, ("x",)), dict.fromkeys(shared, ("y",)), keep, names)
 
-    own = [image for image in images if image.tags["paddock:fleet"] == FLEET]
+    assert own == tuple(image for image in images if image.tags in (TAGGED[0], TAGGED[1], TAGGED[3]))
     going, staying = removal.images, [image for image in images if image not in removal.images]
     assert sorted(image.id for image in (*going, *(each.image for each in removal.kept))) == sorted(i.id for i in own)
     for image in going:
@@ -63,10 +73,11 @@ def test_only_what_nobody_needs_goes(
         assert image.state != "pending"
         assert not image.protected
         assert image.id in names if names else image.id not in shared
-    if not names:
-        newest = sorted((i for i in own if i.state == "available"), key=lambda i: (i.created, i.id), reverse=True)[
-            :keep
-        ]
+    if names:
+        assert not removal.snapshots
+    else:
+        ready = [image for image in own if image.state == "available" and image.tags != TAGGED[3]]
+        newest = sorted(ready, key=lambda i: (i.created, i.id), reverse=True)[:keep]
         assert not any(image in newest for image in going)
         assert all(image in going or image in newest or _needed(image, used, shared) for image in own)
 
@@ -98,7 +109,7 @@ def test_nothing_goes_without_yes(world: World, project: Path, capsys: pytest.Ca
 def test_what_nothing_uses_goes_with_its_snapshots(
     world: World, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pinned, templated, configured, running, shared, unused, newest = (world.image(**TAGS) for _ in range(7))
+    pinned, templated, configured, stopped, shared, unused, newest = (world.image(**TAGS) for _ in range(7))
     foreign, failed = world.image(fleet="another"), world.image(**TAGS)
     world.backend(failed).state = "failed"
     edit(project, "nodes: {min: 0, max: 5}", f"nodes: {{min: 0, max: 5}}  # the way back: {unused}")
@@ -110,7 +121,8 @@ def test_what_nothing_uses_goes_with_its_snapshots(
     world.autoscaling.create_launch_configuration(
         LaunchConfigurationName="old", ImageId=configured, InstanceType="g4dn.xlarge"
     )
-    world.ec2.run_instances(ImageId=running, MinCount=1, MaxCount=1)
+    instance = world.ec2.run_instances(ImageId=stopped, MinCount=1, MaxCount=1)["Instances"][0]["InstanceId"]
+    world.ec2.stop_instances(InstanceIds=[instance])
     world.ec2.modify_image_attribute(ImageId=shared, LaunchPermission={"Add": [{"UserId": "999988887777"}]})
     gone = {world.snapshot(unused), world.snapshot(failed)}
     kept_snapshots = world.snapshots - gone
@@ -127,18 +139,40 @@ def test_what_nothing_uses_goes_with_its_snapshots(
     told = json.loads(capsys.readouterr().out)
     assert set(told["removed"]) == {unused, failed}
     assert set(told["deleted"]) == gone
-    assert world.images == {pinned, templated, configured, running, shared, newest, foreign}
+    assert world.images == {pinned, templated, configured, stopped, shared, newest, foreign}
     assert world.snapshots == kept_snapshots
     why = {each["id"]: each["why"] for each in told["kept"]}
     assert why[pinned] == "in use: Pulumi.other.yaml:1"
     assert why[templated].startswith("in use: launch template t4-0 version 1")
     assert why[configured] == "in use: launch configuration old"
-    assert why[running].startswith("in use: instance i-")
+    assert why[stopped].startswith("in use: instance i-")
     assert why[shared].startswith("shared with 999988887777")
 
     assert command_ami.prune_images(project, "dev", keep=1, named=[shared], yes=True, aws=world.aws)
     assert shared not in world.images
     assert newest in world.images
+
+
+def test_what_failed_its_tests_goes_and_what_is_being_tested_stays(
+    world: World, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Image Builder makes the image before it tests it, and leaves it where the test fails."""
+    tested = world.image(**TAGS)
+    failed, cancelled, testing, unknown = (
+        world.untested(status) for status in ("FAILED", "CANCELLED", "TESTING", "AVAILABLE")
+    )
+    gone = {world.snapshot(failed), world.snapshot(cancelled)}
+    with pytest.raises(BuildInputError, match="has no tag paddock:fleet"):
+        command_ami.promote_image(project, "dev", failed, aws=world.aws)
+    command_ami.list_images(project, "dev", as_json=True, aws=world.aws)
+    listed = {each["id"]: each["tested"] for each in json.loads(capsys.readouterr().out)["images"]}
+    assert listed == {tested: True, failed: False, cancelled: False}
+    command_ami.list_images(project, "dev", aws=world.aws)
+    assert capsys.readouterr().out.count("left by a build that failed or was cancelled") == 2
+
+    assert command_ami.prune_images(project, "dev", keep=1, yes=True, aws=world.aws)
+    assert world.images == {tested, testing, unknown}
+    assert not gone & world.snapshots
 
 
 def test_a_removal_that_was_interrupted_is_finished_by_the_next(
@@ -188,6 +222,20 @@ def test_what_aws_refuses_is_told_and_the_rest_goes(
     assert world.images == {second}
     assert world.snapshot(second) in world.snapshots
     assert first not in world.images
+
+
+def test_what_ec2_protects_stays_and_what_it_disabled_is_seen() -> None:
+    """Moto knows neither."""
+    ec2, day = client("ec2", "us-east-2"), "2026-08-21T10:40:00.000Z"
+    found = [
+        {"ImageId": "ami-1", "State": "available", "CreationDate": day, "DeregistrationProtection": protection}
+        for protection in ("enabled-with-cooldown", "enabled-without-cooldown", "disabled")
+    ]
+    with Stubber(ec2) as asked:
+        wanted = {"Owners": ["self"], "IncludeDeprecated": True, "IncludeDisabled": True}
+        asked.add_response("describe_images", {"Images": found}, wanted)
+        images = owned(Aws("us-east-2", {"ec2": ec2}.__getitem__))
+    assert [image.protected for image in images] == [True, True, False]
 
 
 def test_bad_wishes_remove_nothing(world: World, project: Path) -> None:

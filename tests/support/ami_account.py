@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -11,6 +12,7 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.awsrequest import AWSResponse
 from moto import mock_aws
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.ec2.models import ec2_backends
@@ -22,10 +24,31 @@ DRIVER = "580.159.03"
 TAGS = {"fleet": "paddock-dev", "kubernetes": "1.35", "driver": DRIVER, "cuda": "13.0", "kernel": "6.12.30"}
 
 
+PIPELINE = f"arn:aws:imagebuilder:{REGION}:{DEFAULT_ACCOUNT_ID}:image-pipeline/gpu-ami-1a2b3c4"
+BUILDS: dict[str, str] = {}
+"""Status by ARN of what the fleet's pipeline has built."""
+
+
 @functools.cache
 def client(service: str, region: str = REGION) -> Any:
     """Made once: a client of EC2 takes as long as a test."""
-    return boto3.client(service, region_name=region, aws_access_key_id="none", aws_secret_access_key="none")
+    made = boto3.client(service, region_name=region, aws_access_key_id="none", aws_secret_access_key="none")
+    if service == "imagebuilder":
+        made.meta.events.register("before-call.imagebuilder", _image_builder)
+    return made
+
+
+def _image_builder(model: Any, params: dict[str, Any], **_: Any) -> tuple[AWSResponse, dict[str, Any]]:
+    """What moto does not have: one pipeline of the fleet and one of another, whose builds nobody may ask for."""
+    if model.name == "ListImagePipelines":
+        fleets = {PIPELINE: "paddock-dev", f"{PIPELINE}-another": "another"}
+        listed = [{"arn": arn, "name": "gpu-ami", "tags": {"paddock:fleet": fleet}} for arn, fleet in fleets.items()]
+        answer = {"imagePipelineList": listed}
+    else:
+        assert model.name == "ListImagePipelineImages"
+        assert json.loads(params["body"])["imagePipelineArn"] == PIPELINE
+        answer = {"imageSummaryList": [{"arn": arn, "state": {"status": status}} for arn, status in BUILDS.items()]}
+    return AWSResponse("", 200, {}, None), answer
 
 
 class World:
@@ -45,6 +68,15 @@ class World:
         if told:
             self.ec2.create_tags(Resources=[id], Tags=told)
         self.backend(id).creation_date = datetime(2026, 8, 1, tzinfo=UTC).replace(tzinfo=None) + timedelta(self.made)
+        return id
+
+    def untested(self, status: str) -> str:
+        """An image whose build has ended so, or goes on, and is not through its tests."""
+        build = f"arn:aws:imagebuilder:{REGION}:{DEFAULT_ACCOUNT_ID}:image/gpu-ami-recipe-5d6e7f8/1.4.2/{len(BUILDS)}"
+        BUILDS[build] = status
+        id = self.image()
+        tags = {"CreatedBy": "EC2 Image Builder", "Ec2ImageBuilderArn": build}
+        self.ec2.create_tags(Resources=[id], Tags=[{"Key": key, "Value": value} for key, value in tags.items()])
         return id
 
     def backend(self, id: str) -> Any:
@@ -78,6 +110,7 @@ class World:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     monkeypatch.setenv("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")  # hundreds, which no test looks at
+    BUILDS.clear()
     with mock_aws():
         yield World()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -14,6 +14,8 @@ from paddock.build.aws import Aws
 
 PRUNED_TAG = "paddock:pruned-image"
 """On a snapshot: the image that was being removed with it, so that an interrupted removal can be finished."""
+BUILD_TAG = "Ec2ImageBuilderArn"
+"""Image Builder's own tag, on an image as soon as it is made. The fleet's come when it is distributed, once tested."""
 _MADE_FOR = re.compile(r"(?:Created by CreateImage\(i-[0-9a-f]+\) for|Copied for DestinationAmi) (ami-[0-9a-f]+)")
 
 
@@ -39,6 +41,11 @@ class MachineImage:
         return self.tags.get(f"paddock:{name}") or None
 
     @property
+    def tested(self) -> bool:
+        """Whether it went through its build to the end, which is when it gets the fleet's tags."""
+        return self.fact("fleet") is not None
+
+    @property
     def gib(self) -> int:
         return sum(self.snapshots.values())
 
@@ -58,8 +65,13 @@ def owned(aws: Aws) -> tuple[MachineImage, ...]:
     return tuple(sorted(map(_image, found), key=lambda image: (image.created, image.id), reverse=True))
 
 
-def of_fleet(images: Iterable[MachineImage], fleet: str) -> tuple[MachineImage, ...]:
-    return tuple(image for image in images if image.fact("fleet") == fleet)
+def of_fleet(images: Iterable[MachineImage], fleet: str, lost: Collection[str] = ()) -> tuple[MachineImage, ...]:
+    """The fleet's, and what its builds left that are `lost`: an image without tags of ours that nobody may boot."""
+    return tuple(
+        image
+        for image in images
+        if image.fact("fleet") == fleet or (not image.tested and image.tags.get(BUILD_TAG) in lost)
+    )
 
 
 def read(aws: Aws, id: str) -> MachineImage | None:

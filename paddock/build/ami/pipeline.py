@@ -92,11 +92,7 @@ def find(aws: Aws, fleet: Fleet, stack: str) -> Pipeline:
             f"stack {stack} has no pipeline for machine images: images.ami.enabled is not set\n"
             "    fix: write images: {ami: {enabled: true}} under paddock:fleet, then pulumi up"
         )
-    found = [
-        Pipeline(each["arn"], each["name"])
-        for each in aws.pages(_SERVICE, "list_image_pipelines", "imagePipelineList")
-        if (each.get("tags") or {}).get(FLEET_TAG) == fleet.name
-    ]
+    found = _tagged(aws, fleet.name)
     if len(found) > 1:
         raise BuildError(
             f"there are {len(found)} pipelines tagged {FLEET_TAG} = {fleet.name} in {aws.region}: "
@@ -120,6 +116,21 @@ def builds(aws: Aws, pipeline: Pipeline) -> tuple[Build, ...]:
     """Builds of the pipeline, newest first."""
     listed = aws.pages(_SERVICE, "list_image_pipeline_images", "imageSummaryList", imagePipelineArn=pipeline.arn)
     return tuple(sorted(map(_build, listed), key=lambda build: (str(build.began or ""), build.version), reverse=True))
+
+
+def lost(aws: Aws, fleet: str) -> frozenset[str]:
+    """ARNs of the fleet's builds that failed or were cancelled. Each may have left an image: tests follow on it."""
+    each = (build for pipeline in _tagged(aws, fleet) for build in builds(aws, pipeline))
+    return frozenset(build.arn for build in each if build.ended and not build.built)
+
+
+def _tagged(aws: Aws, fleet: str) -> list[Pipeline]:
+    # Image Builder cannot filter by tag.
+    return [
+        Pipeline(each["arn"], each["name"])
+        for each in aws.pages(_SERVICE, "list_image_pipelines", "imagePipelineList")
+        if (each.get("tags") or {}).get(FLEET_TAG) == fleet
+    ]
 
 
 def start(aws: Aws, pipeline: Pipeline) -> str:

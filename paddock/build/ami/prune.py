@@ -52,7 +52,7 @@ class Removed:
 
 
 def decide(
-    fleet: str,
+    own: Sequence[MachineImage],
     images: Sequence[MachineImage],
     snapshots: Sequence[Snapshot],
     uses: Mapping[str, Sequence[str]],
@@ -60,16 +60,13 @@ def decide(
     keep: int,
     named: Collection[str] = (),
 ) -> Removal:
-    """What of `images` (every one of the account) goes: the fleet's that nothing uses, older than the newest `keep`.
+    """What of `own`, the fleet's, goes: what nothing uses, older than the newest `keep` that passed their tests.
 
-    With `named` only those are looked at: their age and whether they are shared do not keep them, a use still does.
+    `images` are all of the account. With `named` only those are looked at: their age and whether they are shared do not
+    keep them, a use still does.
     """
-    own = sorted(
-        (image for image in images if image.fact("fleet") == fleet),
-        key=lambda image: (image.created, image.id),
-        reverse=True,
-    )
-    newest = [image.id for image in own if image.state == "available"][:keep]
+    own = sorted(own, key=lambda image: (image.created, image.id), reverse=True)
+    newest = [image.id for image in own if image.state == "available" and image.tested][:keep]
     going, kept = [], []
     for image in own:
         if why := _keeps(image, newest, uses.get(image.id, ()), shared.get(image.id, ()), named):

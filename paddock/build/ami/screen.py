@@ -41,6 +41,7 @@ def image_document(image: MachineImage, uses: Mapping[str, Sequence[str]] | None
         "id": image.id,
         "name": image.name,
         "state": image.state,
+        "tested": image.tested,
         "created": image.created.isoformat(),
         "facts": facts(image),
         "root_gib": image.root_gib,
@@ -76,7 +77,8 @@ def show_images(images: Sequence[MachineImage], uses: Mapping[str, Sequence[str]
     for image in images:
         has = ", ".join(f"{name} {fact}" for name in FACTS if (fact := image.fact(name)))
         _say(f"{image.id}  {_day(image.created)}  {image.state}  {image.name}")
-        _say(f"    {has or 'no tag says what it has'}")
+        nothing = "no tag says what it has" if image.tested else "left by a build that failed or was cancelled"
+        _say(f"    {has or nothing}")
         _say(f"    {_size(image.gib, region)}")
         for use in ("?",) if uses is None else uses.get(image.id, ("nothing",)):
             _say(f"    used by {use}")
