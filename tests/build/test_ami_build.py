@@ -209,6 +209,10 @@ def test_with_new_a_second_one_is_started_and_without_wait_nothing_is_followed(
     said = capsys.readouterr()
     assert said.out == f"{BUILD}\n"
     assert f"--execution {BUILD}" in said.err
+    account.pipelines([pipeline()])
+    account.start()
+    build(new=True, wait=False)
+    assert len(set(account.tokens)) == 2, "Image Builder would take the second request for the first"
 
 
 def test_the_latest_build_can_be_asked_for_without_its_name(build: Callable[..., Clock], account: Account) -> None:
@@ -318,6 +322,18 @@ def test_silence_has_an_end(build: Callable[..., Clock], account: Account) -> No
     clock = Clock()
     with pytest.raises(BuildError, match=r"(?s)try later.*resume: .*--execution arn"):
         build(execution=BUILD, pace=clock.pace(silence_s=200))
+
+
+def test_a_silence_is_counted_from_the_last_answer(build: Callable[..., Clock], account: Account) -> None:
+    account.get_named("BUILDING")
+    for _ in range(20):
+        account.look("BUILDING")
+    account.refuse("get_image", "CallRateLimitExceededException")
+    account.look("AVAILABLE", **MADE)
+    account.ami()
+    clock = Clock()
+    build(clock, execution=BUILD, pace=clock.pace(silence_s=200))
+    assert clock.time > 200
 
 
 def test_a_build_that_takes_too_long_is_left_running(build: Callable[..., Clock], account: Account) -> None:

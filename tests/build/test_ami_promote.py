@@ -118,6 +118,13 @@ def test_an_image_that_does_not_fit_is_refused_with_the_numbers(
     assert file.read_bytes() == before
 
 
+def test_an_image_for_another_architecture_is_refused(world: World, project: Path) -> None:
+    id = world.image(**TAGS)
+    world.backend(id).architecture = "arm64"
+    with pytest.raises(BuildError, match=r"pools.t4: the image is for arm64, the instances are x86_64"):
+        command_ami.promote_image(project, "dev", id, aws=world.aws)
+
+
 def test_every_pool_that_does_not_fit_is_told_and_none_is_written(world: World, project: Path) -> None:
     pools = "".join(
         f"      p{n}: {{instances: [p4d.24xlarge], capacity: on-demand, nodes: {{max: 1}}}}\n" for n in (1, 2)

@@ -51,6 +51,19 @@ def _client(service: str) -> Any:
     return boto3.client(service, region_name=REGION, aws_access_key_id="none", aws_secret_access_key="none")
 
 
+class _Noted:
+    """Equals anything, which it notes."""
+
+    def __init__(self, seen: list[str]) -> None:
+        self.seen = seen
+
+    def __eq__(self, other: object) -> bool:
+        self.seen.append(str(other))
+        return True
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 class Account:
     """What AWS will be asked, in this order for each service, and what it will answer. Anything else fails the test."""
 
@@ -59,6 +72,8 @@ class Account:
         self._stubs = {name: Stubber(client) for name, client in self._clients.items()}
         for stub in self._stubs.values():
             stub.activate()
+        self.tokens: list[str] = []
+        """With which builds were started."""
 
     @property
     def aws(self) -> Aws:
@@ -82,7 +97,7 @@ class Account:
         self._answer("list_image_pipeline_images", {"imageSummaryList": list(images)}, {"imagePipelineArn": PIPELINE})
 
     def start(self, arn: str = BUILD) -> None:
-        asked = {"imagePipelineArn": PIPELINE, "clientToken": ANY}
+        asked = {"imagePipelineArn": PIPELINE, "clientToken": _Noted(self.tokens)}
         self._answer("start_image_pipeline_execution", {"imageBuildVersionArn": arn}, asked)
 
     def cancel(self) -> None:
