@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -157,6 +158,49 @@ def test_what_is_proposed_is_signed_by_digest_in_public_or_when_asked() -> None:
     assert "== public || $ASKED == on" in asked["run"]
     assert attested[-1]["run"] == 'cosign sign --yes "$NAME@$DIGEST"'
     assert {step["if"] for step in attested} == {f"${{{{ steps.{asked['id']}.outputs.so }}}}"}
+
+
+GH = """#!/usr/bin/env bash
+# GitHub as far as the pin asks it: what an object is made of is its name.
+[[ $1 != pr ]] || { echo "$1 $2" >> "$LOG"; exit; }
+words=() method=GET
+for word in "${@:2}"; do
+  case $word in
+    GET | POST | PATCH) method=$word ;;
+    repos/*) path=${word#repos/acme/fleet/git/} ;;
+    *=*) words+=("$word") ;;
+  esac
+done
+case $method-$path in
+  GET-ref/*) [[ $THERE ]] || { echo "gh: Not Found (HTTP 404)" >&2; exit 1; } ;;
+  GET-commits/*) echo "tree-of-${path#*/}" ;;
+  *-refs*) echo "$method $path ${words[*]}" >> "$LOG" ;;
+  POST-*) echo "${path%s}(${words[*]})" ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(("there", "moved"), [("yes", "PATCH refs/heads/pin"), ("", "POST refs ref=refs/heads/pin")])
+def test_a_branch_goes_from_one_proposal_to_the_next_without_being_empty(
+    there: str, moved: str, tmp_path: Path
+) -> None:
+    """GitHub closes a pull request whose branch is moved to its base, also where a commit follows at once."""
+    (job,) = (job for _, job in jobs(ROOT / ".github/workflows/propose-pin.yml"))
+    (script,) = scripts(job)
+    (tmp_path / "gh").write_text(GH)
+    (tmp_path / "gh").chmod(0o755)
+    given = {
+        "GH_REPO": "acme/fleet", "BASE": "main", "COMMIT": "base", "BRANCH": "pin", "FILE": "Pulumi.prod.yaml",
+        "CONTENT": "bmV3", "TITLE": "build: pin", "BODY": "why", "LOG": str(tmp_path / "log"), "THERE": there,
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+    }  # fmt: skip
+    subprocess.run(["bash", "-e"], input=script, env=given, cwd=tmp_path, text=True, check=True)
+    blob = "blob(content=bmV3 encoding=base64)"
+    entry = f"tree[][path]=Pulumi.prod.yaml tree[][mode]=100644 tree[][type]=blob tree[][sha]={blob}"
+    commit = f"commit(message=build: pin tree=tree(base_tree=tree-of-base {entry}) parents[]=base)"
+    refs, *requests = (tmp_path / "log").read_text().splitlines()
+    assert refs.removesuffix(" force=true") == f"{moved} sha={commit}"
+    assert requests == ["pr list", "pr create"]
 
 
 def test_the_canary_says_what_it_found_also_when_it_failed() -> None:
