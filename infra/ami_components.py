@@ -15,7 +15,7 @@ import yaml
 from infra import user_data, versions
 from paddock import catalog
 from paddock.catalog import EksAmi, InstanceType
-from paddock.fleet import Fleet
+from paddock.fleet import Fleet, stated
 from paddock.fleet.pool import Bottlerocket
 
 AMI = Path(__file__).parent.parent / "ami"
@@ -86,12 +86,8 @@ def tags(fleet: Fleet) -> dict[str, str]:
 
 
 def runner_image(fleet: Fleet) -> str | None:
-    """The image that the AMI holds, named as containerd files it: by digest, without tag. None when it holds none."""
-    if fleet.images.runner is None or not fleet.images.ami.pre_pull:
-        return None
-    name, _, digest = fleet.mirror.image(fleet.images.runner).partition("@")
-    folder, slash, last = name.rpartition("/")
-    return f"{folder}{slash}{last.partition(':')[0]}@{digest}"
+    """The image that the AMI holds, named as containerd files it. None when it holds none."""
+    return stated.runner_image(fleet) if fleet.images.ami.pre_pull else None
 
 
 def ecr_repository(image: str) -> str | None:

@@ -32,6 +32,18 @@ def image_cuda(fleet: Fleet, runner: str) -> Stated:
     return Stated(found, f"tag of {key}" if found else f"{key} does not state it")
 
 
+def runner_image(fleet: Fleet) -> str | None:
+    """The image of runners that name none, as containerd files it on a node: with a digest it has no tag.
+
+    None where they start GitHub's own.
+    """
+    if fleet.images.runner is None:
+        return None
+    name, at, digest = fleet.mirror.image(fleet.images.runner).partition("@")
+    folder, slash, last = name.rpartition("/")
+    return f"{folder}{slash}{last.partition(':')[0]}@{digest}" if at else name
+
+
 def driver(fleet: Fleet, pool: str) -> Stated:
     """NVIDIA driver on a pool's nodes, of its image."""
     if not fleet.owns_nodes:

@@ -125,6 +125,32 @@ def test_an_image_for_another_architecture_is_refused(world: World, project: Pat
         command_ami.promote_image(project, "dev", id, aws=world.aws)
 
 
+@pytest.mark.parametrize(
+    ("held", "keys", "said"),
+    [
+        ("ghcr.io/acme/runner@sha256:{old}", "", "holds ghcr.io/acme/runner@sha256:{old}, and runners start ghcr.io"),
+        ("", "", "holds no runner image, and runners start ghcr.io/acme/runner@sha256:{new}: the first job"),
+        ("", "ami: {prePull: false}", ""),
+        ("ghcr.io/acme/runner@sha256:{new}", "", ""),
+        ("ghcr.io/acme/runner@sha256:{new}", "ami: {prePull: false}", ""),
+    ],
+)
+def test_another_runner_image_than_runners_start_is_told_and_pinned(
+    held: str, keys: str, said: str, world: World, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    digests = {"old": "4" * 64, "new": "5" * 64}
+    runner = f"ghcr.io/acme/runner:tag@sha256:{digests['new']}"
+    images = ", ".join(filter(None, (f"runner: {runner}", keys)))
+    edit(project, "    runners:", f"    images: {{{images}}}\n    runners:")
+    id = world.image(**TAGS, **({"runner-image": held.format(**digests)} if held else {}))
+    command_ami.promote_image(project, "dev", id, as_json=True, aws=world.aws)
+    told = json.loads(capsys.readouterr().out)
+    assert told["changed"] == ["t4"]
+    found = [check for check in told["checks"] if check["subject"] == "images.runner"]
+    assert [check["fits"] for check in found] == ([None] if said else [])
+    assert not said or said.format(**digests) in found[0]["text"]
+
+
 def test_every_pool_that_does_not_fit_is_told_and_none_is_written(world: World, project: Path) -> None:
     pools = "".join(
         f"      p{n}: {{instances: [p4d.24xlarge], capacity: on-demand, nodes: {{max: 1}}}}\n" for n in (1, 2)

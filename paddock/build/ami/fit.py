@@ -10,15 +10,15 @@ from paddock.catalog import version
 from paddock.catalog.cuda_match import drives, on_driver
 from paddock.fleet import Fleet
 from paddock.fleet.pool import Custom, GpuPool
-from paddock.fleet.stated import image_cuda
+from paddock.fleet.stated import image_cuda, runner_image
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """One comparison, with its numbers. `fits` is None where neither stack, image nor catalogue say enough."""
+    """One comparison, with its numbers. `fits` is None for what is good to know and refuses nothing."""
 
     subject: str
-    """`pools.t4` or `runners.gpu`."""
+    """`pools.t4`, `runners.gpu` or `images.runner`."""
     fits: bool | None
     text: str
 
@@ -31,6 +31,10 @@ def compare(fleet: Fleet, image: MachineImage, pin: Custom, pools: Iterable[str]
         for runner, _ in fleet.runners_on(name):
             fits, text = _runner(fleet, runner, pin.driver)
             found.append(Fit(f"runners.{runner}", fits, text))
+    held, starts = image.fact("runner-image"), runner_image(fleet)
+    if held != starts and (held or fleet.images.ami.pre_pull):
+        text = f"the image holds {held or 'no runner image'}, and runners start {starts or 'the one of GitHub'}"
+        found.append(Fit("images.runner", None, f"{text}: the first job on a node pulls it"))
     return tuple(found)
 
 

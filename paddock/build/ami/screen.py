@@ -87,7 +87,7 @@ def show_images(images: Sequence[MachineImage], uses: Mapping[str, Sequence[str]
 def show_fits(fits: Sequence[Fit]) -> None:
     """What was compared, once nothing is left that does not fit."""
     for fit in fits:
-        _say(f"{'fits' if fit.fits else 'unknown':<7}  {fit.subject}: {fit.text}")
+        _say(f"{'fits' if fit.fits else 'note':<4}  {fit.subject}: {fit.text}")
 
 
 def show_removal(removal: Removal, region: str, done: Removed | None) -> None:
