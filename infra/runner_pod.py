@@ -136,6 +136,7 @@ def _gpu_pod(fleet: Fleet, name: str, container: str) -> dict[str, Any]:
         "ACTIONS_RUNNER_HOOK_JOB_COMPLETED": f"{_HOOKS_AT}/job-completed.sh",
     }
     disk = format_memory(capacity.runner_request(fleet, name).ephemeral_mib)
+    memory = _shared_memory(fleet, runner, share.memory_mib)
     spec: dict[str, Any] = {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": SPOT_GRACE_SECONDS,
@@ -161,7 +162,7 @@ def _gpu_pod(fleet: Fleet, name: str, container: str) -> dict[str, Any]:
                 "securityContext": _no_raw_sockets(),
                 "volumeMounts": [
                     {"name": "work", "mountPath": "/home/runner/_work"},
-                    {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - the path every program knows
+                    *({"name": volume["name"], "mountPath": "/dev/shm"} for volume in memory),  # noqa: S108
                     {"name": "hooks", "mountPath": _HOOKS_AT, "readOnly": True},
                     *(_mount(volume, storage) for volume, storage in runner.volumes.items()),
                 ],
@@ -169,11 +170,7 @@ def _gpu_pod(fleet: Fleet, name: str, container: str) -> dict[str, Any]:
         ],
         "volumes": [
             {"name": "work", "emptyDir": {}},
-            # The default of 64 MiB stops NCCL and data loaders with shared-memory errors.
-            {
-                "name": "shm",
-                "emptyDir": {"medium": "Memory", "sizeLimit": format_memory(shm(runner, share.memory_mib))},
-            },
+            *memory,
             {"name": "hooks", "configMap": {"name": HOOKS, "defaultMode": 0o555}},
             *({"name": _volume(volume), **_source(storage)} for volume, storage in runner.volumes.items()),
         ],
@@ -204,6 +201,16 @@ def _mark_node(pod: dict[str, Any]) -> None:
 def _no_raw_sockets() -> dict[str, Any]:
     # Jobs may be root in their container (sudo); without NET_RAW they still cannot forge a neighbour's packets.
     return {"capabilities": {"drop": ["NET_RAW"]}}
+
+
+def _shared_memory(fleet: Fleet, runner: Runner, memory_mib: int) -> list[dict[str, Any]]:
+    """The volume for /dev/shm. The default of 64 MiB stops NCCL and data loaders with shared-memory errors.
+
+    With MPS it is the device plugin's: one for all pods of the node, through which they reach the MPS server.
+    """
+    if isinstance(fleet.pools[runner.pool].sharing, Mps):
+        return []
+    return [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": format_memory(shm(runner, memory_mib))}}]
 
 
 def shm(runner: Runner, memory_mib: int) -> int:

@@ -14,7 +14,7 @@ from paddock.fleet import ami_build, capacity
 from paddock.fleet.cluster import ExistingCluster, KubeconfigCluster, NewCluster
 from paddock.fleet.errors import Problem, did_you_mean
 from paddock.fleet.network import ExistingNetwork, NewNetwork
-from paddock.fleet.pool import Bottlerocket, CapacityBlock, Custom, EksManaged
+from paddock.fleet.pool import Bottlerocket, CapacityBlock, Custom, EksManaged, Mps
 
 if TYPE_CHECKING:
     from paddock.fleet.fleet import Fleet
@@ -281,6 +281,13 @@ def _runners(fleet: Fleet) -> Iterator[Problem]:
                 "write gpus: 1, or use a pool that does not share its GPUs",
             )
             continue
+        if runner.shm is not None and isinstance(pool.sharing, Mps):
+            yield Problem(
+                ("runners", name, "shm"),
+                f"pool {runner.pool} shares its GPUs by MPS, where /dev/shm is one of 64 MiB for all runners of a node",
+                "no shm",
+                "remove shm, or use a pool that shares its GPUs by timeSlicing or MIG",
+            )
         most = max(pool.advertised(instance) for instance in pool.types)
         if runner.gpus > most:
             largest = max(pool.types, key=pool.advertised)

@@ -157,7 +157,8 @@ class Runner(Model):
     ] = {}
     """Further volumes by name, such as a ccache or a model cache."""
     shm: Memory | None = None
-    """Size of `/dev/shm`, for NCCL and data loaders; by default a quarter of the memory, at most 8Gi a GPU."""
+    """Size of `/dev/shm`, for NCCL and data loaders; by default a quarter of the memory, at most 8Gi a GPU. With MPS
+    there is one of 64 MiB for all runners of a node."""
     group: str | None = None
     """Runner group; by default that of `github`."""
     mark_node: bool = True

@@ -15,8 +15,8 @@ from paddock.gpu.model import Gpu, Inventory, Machine
 from paddock.gpu.trouble import explain, traces, without_gpus
 
 _HOST_PIDS = (
-    "This container has pids of its own, and the driver tells those of the host: processes have no names here."
-    " Start the container with `--pid=host` (Kubernetes: `hostPID: true`) to see them."
+    "This container has pids of its own, and whose pids the driver tells depends on its version: processes have no"
+    " names here. Start the container with `--pid=host` (Kubernetes: `hostPID: true`) to see them."
 )
 _NOTHING = Reading("none", ())
 

@@ -39,7 +39,7 @@ def machine(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> 
 
 
 def sees_host_processes(root: Path = Path("/")) -> bool:
-    """Whether a pid here is the same process to the driver, which always tells those of the host."""
+    """Whether a pid here is the same process to the driver, whichever it tells: the host's, or those seen from here."""
     try:
         return os.readlink(root / "proc/self/ns/pid") == _HOST_PID_NAMESPACE
     except OSError:

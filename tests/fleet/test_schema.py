@@ -29,7 +29,7 @@ UNREADABLE = {path.stem for path in BAD_INPUT.glob("yaml-*.yaml")} | {
 
 BEYOND = {
     "ami-build", "ami-driver-of-no-gpu", "ami-of-another-version", "capacity-block", "date-without-quotes",
-    "dind-on-shared-node", "enterprise-app",
+    "dind-on-shared-node", "enterprise-app", "shm-with-mps",
     "enterprise-server-version", "existing-cluster-network", "fallback-of-on-demand", "fewer-subnets-than-zones",
     "instance-twice", "large-vpc", "max-below-min", "mig-profile", "mirror-archives", "mirror-no-folder",
     "more-gpus-than-a-node", "name-not-text",
@@ -152,6 +152,9 @@ def fleets(draw: st.DrawFn) -> dict[str, Any]:
             st.lists(NAMES.map("gpu-{}".format), max_size=3, unique=True)
         )  # never y or on: no text to YAML
     }
+    for runner in runners.values():
+        if "mps" in pools[runner["pool"]].get("sharing", {}):  # it brings its own
+            runner.pop("shm", None)
     return {
         "name": "acme",
         "region": "us-west-2",

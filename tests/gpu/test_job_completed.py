@@ -21,6 +21,7 @@ from paddock.gpu import document
 from paddock.gpu.insights import Insight
 from paddock.gpu.job import ccache, completed, files, leftovers, record, sampling, wipe
 from paddock.gpu.job.ccache import Compilations
+from paddock.gpu.job.environment import Job
 from paddock.gpu.job.record import Record
 from paddock.gpu.job.report import Told, markdown
 from paddock.gpu.summary import GpuSummary, Slowed, Spread, Summary
@@ -436,10 +437,16 @@ def test_wiping_ends_in_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("namespace", "container", "wiped"), [(OWN, True, True), (HOSTS, True, False), (OWN, False, False)]
+    ("namespace", "container", "sharing", "wiped"),
+    [
+        (OWN, True, "timeSlicing", True),
+        (OWN, True, "mps", False),
+        (HOSTS, True, "", False),
+        (OWN, False, "", False),
+    ],
 )
 def test_shared_memory_is_wiped_where_it_is_the_pods_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, namespace: str, container: bool, wiped: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, namespace: str, container: bool, sharing: str, wiped: bool
 ) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     root = machine(tmp_path, namespace)
@@ -447,7 +454,8 @@ def test_shared_memory_is_wiped_where_it_is_the_pods_own(
     (root / "dev/shm/nccl-1").write_text("x")
     if container:
         (root / ".dockerenv").touch()
-    assert (wipe.shared_memory(5, root) is not None) == wiped
+    job = Job.of({"PADDOCK_GPU_SHARING": sharing})
+    assert (wipe.shared_memory(job, 5, root) is not None) == wiped
     assert (root / "dev/shm/nccl-1").exists() != wiped
 
 

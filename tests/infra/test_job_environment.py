@@ -17,3 +17,12 @@ def test_the_hooks_know_how_many_gpus_there_are_and_who_else_is_on_them(sample: 
         (container,) = runner_pod.runner_template(fleet, name)["spec"]["containers"]
         told = {variable["name"]: variable.get("value") for variable in container["env"]}
         assert (told["PADDOCK_GPUS"], told.get("PADDOCK_GPU_SHARING")) == (str(runner.gpus), shared)
+
+
+@pytest.mark.parametrize(("sample", "own"), [("smallest", True), ("time-slicing", True), ("mps", False)])
+def test_nothing_hides_the_shared_memory_that_mps_works_through(sample: str, own: bool) -> None:
+    fleet = named(sample).fleet
+    for name in fleet.runners:
+        spec = runner_pod.runner_template(fleet, name)["spec"]
+        mounts = {mount["mountPath"] for mount in spec["containers"][0]["volumeMounts"]}
+        assert ("/dev/shm" in mounts, "shm" in {volume["name"] for volume in spec["volumes"]}) == (own, own)

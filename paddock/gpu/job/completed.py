@@ -39,7 +39,7 @@ def run(*, environ: Mapping[str, str] = os.environ, root: Path = Path("/")) -> N
         log.group("GPU use of this job", text.splitlines())
         log.page(job.summary, text)
     for name, wiped in (
-        ("/dev/shm", wipe.shared_memory(_WIPE, root)),  # noqa: S108 - the path every program knows
+        ("/dev/shm", wipe.shared_memory(job, _WIPE, root)),  # noqa: S108 - the path every program knows
         ("the runner's temporary files", wipe.temporary(job.temp, job.folder, _WIPE)),
     ):
         if wiped and (wiped.files or wiped.left):

@@ -18,8 +18,8 @@ class Job:
 
     gpus: int
     given: frozenset[str]
-    shared: bool
-    """Other pods use the same GPUs at the same time."""
+    sharing: str | None
+    """How other pods use the same GPUs at the same time."""
     where: str
     folder: Path
     """For what one hook leaves the other; it need not be there yet."""
@@ -34,19 +34,24 @@ class Job:
     def of(cls, environ: Mapping[str, str] = os.environ) -> Job:
         gpus, node = environ.get("PADDOCK_GPUS", ""), environ.get("NODE_NAME")
         temp, summary = environ.get("RUNNER_TEMP"), environ.get("GITHUB_STEP_SUMMARY")
+        told = environ.get("PADDOCK_GPU_SHARING")
         visible = environ.get("NVIDIA_VISIBLE_DEVICES", "")
         name = f"paddock-job-{os.getuid()}-{environ.get('GITHUB_RUN_ID', '0')}"
         return cls(
             gpus=int(gpus) if gpus.isdecimal() else 0,
             given=frozenset(one for one in visible.split(",") if one.startswith(("GPU-", "MIG-"))),
             # The device plugin tells a pod of MPS by itself.
-            shared=environ.get("PADDOCK_GPU_SHARING") in _SHARED or "CUDA_MPS_PIPE_DIRECTORY" in environ,
+            sharing="mps" if "CUDA_MPS_PIPE_DIRECTORY" in environ else told if told in _SHARED else None,
             where=f"node {node}" if node else f"runner {socket.gethostname()}",
             folder=Path(temp) / "_paddock" if temp else Path(tempfile.gettempdir()) / name,
             temp=Path(temp) if temp else None,
             summary=Path(summary) if summary else None,
             tracking=environ.get("RUNNER_TRACKING_ID"),
         )
+
+    @property
+    def shared(self) -> bool:
+        return self.sharing is not None
 
     def own_folder(self) -> Path:
         """Makes it, for this user alone. Raises OSError, also where somebody else has made it."""

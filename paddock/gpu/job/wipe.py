@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from paddock.gpu.job.environment import Job
 from paddock.gpu.machine import machine, sees_host_processes
 
 _RUNNERS = frozenset({"_runner_file_commands", "_github_workflow", "_github_home"})
@@ -32,9 +33,9 @@ class _TimeIsUp(Exception):
     pass
 
 
-def shared_memory(seconds: float, root: Path = Path("/")) -> Wiped | None:
-    """Empties this container's /dev/shm of this user's files. None where it may be others' as well."""
-    if sees_host_processes(root) or not machine(root).container:
+def shared_memory(job: Job, seconds: float, root: Path = Path("/")) -> Wiped | None:
+    """Empties this container's /dev/shm of this user's files. None where it may be others' as well: with MPS it is."""
+    if job.sharing == "mps" or sees_host_processes(root) or not machine(root).container:
         return None
     return wipe(root / "dev/shm", seconds)
 
