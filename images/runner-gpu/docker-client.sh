@@ -6,7 +6,7 @@ folder=$1
 
 has() { [[ $(apt-cache policy "$1") == *'Candidate: '[^\(]* ]]; }
 
-apt-get update
+apt-get update --error-on=any
 mkdir -p "$folder" /tmp/docker
 cd /tmp/docker
 packages=(docker.io)
