@@ -139,7 +139,6 @@ def site(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Iterator[Site]
         yield site
         for each in site.made:
             docker.remove(each)
-        docker.remove(runner_stand_in.CONTAINER_HOOKS)
 
 
 @pytest.fixture(scope="module")

@@ -41,7 +41,7 @@ def archive(path: Path) -> Path:
 
 
 def container_hooks(docker: Docker) -> None:
-    """Makes the image that the container hooks are taken from."""
+    """Makes the image that the container hooks are taken from. It stays: another run may be building on it."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
         for name, text in {"k8s": "with a volume\n", "k8s-novolume": "without a volume\n"}.items():
