@@ -256,10 +256,9 @@ def template_name(runner: Runner, fleet: Fleet) -> str:
 def _with_docker(pod: dict[str, Any], fleet: Fleet, settings: Runner) -> dict[str, Any]:
     """Adds a Docker daemon as a sidecar. The chart's own would be an unpinned docker:dind."""
     spec, runner = pod["spec"], pod["spec"]["containers"][0]
-    runner["env"] += [
-        {"name": "DOCKER_HOST", "value": "unix:///var/run/docker.sock"},
-        {"name": "RUNNER_WAIT_FOR_DOCKER_IN_SECONDS", "value": "120"},
-    ]
+    ours = {"DOCKER_HOST": "unix:///var/run/docker.sock", "RUNNER_WAIT_FOR_DOCKER_IN_SECONDS": "120"}
+    runner["env"] = [each for each in runner["env"] if each["name"] not in ours]
+    runner["env"] += [{"name": key, "value": value} for key, value in ours.items()]
     socket = {"name": "docker-socket", "mountPath": "/var/run"}
     runner["volumeMounts"].append(socket)
     spec["initContainers"] = [
