@@ -32,47 +32,7 @@ from tests.support import checkout, docker_engine, runner_stand_in
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("runner-image")]
 
 SECRET = "made-up-secret-7c41e9"
-AGAIN = """
-    set -e
-    rm -rf /etc/apt/sources.list.d/*
-    : > /etc/apt/sources.list
-    package() {  # package NAME VERSION FOLDER
-        mkdir -p /made/DEBIAN "$3"
-        printf '%s\\n' "Package: $1" "Version: $2" 'Architecture: all' 'Maintainer: us <us@example.com>' \\
-            'Description: none' > /made/DEBIAN/control
-        dpkg-deb --build /made "$3/$1_$2.deb"
-    }
-    source() {  # source FOLDER ORIGIN
-        cd "$1"
-        dpkg-scanpackages . > Packages
-        sum=$(sha256sum Packages | cut -d ' ' -f 1)
-        printf '%s\\n' "Origin: $2" SHA256: " $sum $(stat -c %s Packages) Packages" > Release
-        echo "deb [trusted=yes] file:$1 ./" >> /etc/apt/sources.list
-    }
-    for each in openssl-like cuda-like; do
-        package $each 1.0 /installed
-        dpkg --install /installed/${each}_1.0.deb
-    done
-    package openssl-like 2.0 /fixes
-    package cuda-like 2.0 /cuda
-    install -D /bin/true /made/usr/bin/docker
-    package docker.io 1.0 /fixes
-    source /fixes Ubuntu
-    source /cuda NVIDIA
-    printf '%s\\n' ID=ubuntu 'VERSION_ID="24.04"' > /etc/os-release
-    cd /
-    sh /scripts/packages.sh
-    dpkg-query --show --showformat '${Package} ${Version}\\n' openssl-like cuda-like > /told
-    stat -c '%n %a %U:%G' /home/runner /home/runner/.env >> /told
-    cat /home/runner/.env >> /told
-    ls /etc/apt/preferences.d >> /told
-    echo 'deb [trusted=yes] http://127.0.0.1:9/ ./' >> /etc/apt/sources.list
-    for each in 'sh /scripts/packages.sh' 'bash /scripts/docker-client.sh /client'; do
-        if $each; then echo "$each takes what it gets" >> /told; fi
-    done
-    cat /told
-    """
-"""The scripts of the packages once more, where all is installed: with fixes, newer CUDA, and then a dead source."""
+PACKAGES_AGAIN = Path(docker_engine.__file__).with_name("docker_packages.sh")
 
 
 @dataclass(frozen=True)
@@ -203,7 +163,7 @@ def test_runner_hooks_and_tools_are_there(site: Site, image: str) -> None:
 
 def test_packages_take_their_fixes_from_every_source_and_cuda_stays(site: Site, image: str) -> None:
     scripts: dict[str | Path, str] = {site.project / "images" / "runner-gpu": "/scripts:ro"}
-    said = site.docker.run(image, ["bash", "-c", AGAIN], user="0", volumes=scripts)
+    said = site.docker.run(image, ["bash", "-c", PACKAGES_AGAIN.read_text(encoding="utf-8")], user="0", volumes=scripts)
     assert said.code == 0, said.stderr
     assert said.stdout.splitlines()[-5:] == [
         *("cuda-like 1.0", "openssl-like 2.0"),
