@@ -253,6 +253,12 @@ def until(so: Callable[[], bool], seconds: float = 20) -> None:
         time.sleep(0.02)
 
 
+def begin(folder: Path) -> None:
+    """Until the kernel has its command line, a moment after it was started."""
+    sampling.start(folder, os.getpid())
+    until(lambda: bool(sampling.running(folder)))
+
+
 def pid_of(folder: Path) -> int:
     (sampler,) = sampling.running(folder)
     return sampler.pid
@@ -272,7 +278,7 @@ def test_a_job_that_is_over_before_the_sampler_has_begun_has_one_sample(
     tmp_path: Path, nvml_library: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LD_LIBRARY_PATH", str(nvml_library))
-    sampling.start(tmp_path, os.getpid())
+    begin(tmp_path)
     stopped = sampling.stop(tmp_path, patience=20)
     assert stopped is not None
     assert not stopped.early
@@ -313,7 +319,7 @@ def test_gpus_of_others_are_not_the_jobs(tmp_path: Path, nvml_library: Path, mon
     monkeypatch.setenv("FAKE_NVML_COUNT", "2")
     for given, seen in (("all", 2), ("GPU-of-another", 0)):
         monkeypatch.setenv("NVIDIA_VISIBLE_DEVICES", given)
-        sampling.start(tmp_path, os.getpid())
+        begin(tmp_path)
         sampling.stop(tmp_path, patience=20)
         found = record.read(tmp_path)
         assert found is not None
