@@ -10,8 +10,8 @@ import json
 from typing import Any
 
 from paddock import catalog
-from paddock.fleet.checks import SCALE_SET_NAME_MAX
 from paddock.fleet.fleet import Fleet, Layers
+from paddock.fleet.runner_checks import SCALE_SET_NAME_MAX
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 PATH = "docs/fleet.schema.json"
