@@ -40,7 +40,13 @@ nvcc -O2 -std=c++17 "${code[@]}" --threads 0 --cudart static \
 # The oldest C library that runs it: built on one system, it must run on another.
 glibc=$(objdump -T "$out/cuda-smoke" | grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -n 1)
 
-printf '{"schema": 1, "toolkit": "%s", "architectures": [%s], "glibc": "%s", "files": {"cuda-smoke": {"sha256": "%s", "bytes": %d}}}\n' \
-    "$toolkit" "$(printf '"%s", ' "${wanted[@]}" | sed 's/, $//')" "${glibc#GLIBC_}" \
+case $(uname -m) in
+    x86_64) platform=linux/amd64 ;;
+    aarch64) platform=linux/arm64 ;;
+    *) platform=linux/$(uname -m) ;;
+esac
+
+printf '{"schema": 1, "platform": "%s", "toolkit": "%s", "architectures": [%s], "glibc": "%s", "files": {"cuda-smoke": {"sha256": "%s", "bytes": %d}}}\n' \
+    "$platform" "$toolkit" "$(printf '"%s", ' "${wanted[@]}" | sed 's/, $//')" "${glibc#GLIBC_}" \
     "$(sha256sum "$out/cuda-smoke" | cut -d' ' -f1)" "$(stat -c %s "$out/cuda-smoke")" >"$out/manifest.json"
 cat "$out/manifest.json"

@@ -5,13 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 
 from paddock.build.cuda import manifest
+from paddock.build.errors import BuildInputError
 
 FOLDER = "cuda-build"
 
 
-def of_checkout(root: Path) -> dict[str, Path]:
-    """The programs and their manifest by name, sums checked; none where nothing was built. Raises BuildInputError."""
+def of_checkout(root: Path, platform: str) -> dict[str, Path]:
+    """The programs for `platform` and their manifest by name, sums checked; none where nothing was built.
+
+    Raises BuildInputError, also where they are for another platform.
+    """
     folder = root / FOLDER
     if not (folder / manifest.NAME).is_file():
         return {}
-    return {name: folder / name for name in (*manifest.read(folder).files, manifest.NAME)}
+    found = manifest.read(folder)
+    if found.platform != platform:
+        raise BuildInputError(
+            f"the CUDA programs in {folder} are for {found.platform}, and the image is for {platform}"
+            f"\n    expected: programs for {platform}, or no such folder"
+            f"\n    fix: ./inv build-image cuda-builder --run --platform {platform}, or remove the folder"
+        )
+    return {name: folder / name for name in (*found.files, manifest.NAME)}

@@ -21,6 +21,7 @@ def run(
     cuda: str | None = None,
     ubuntu: str | None = None,
     base: str | None = None,
+    platform: str | None = None,
     architectures: Sequence[str] = (),
     output: Path | None = None,
     no_cache: bool = False,
@@ -29,17 +30,19 @@ def run(
 ) -> None:
     """Compiles the CUDA programs and leaves them with their manifest in `output`, by default the checkout's own folder.
 
-    On `base`, any image with nvcc, or NVIDIA's of `cuda` on `ubuntu`. Raises BuildError.
+    On `base`, any image with nvcc, or NVIDIA's of `cuda` on `ubuntu`; for `platform`, by default this machine's. Raises
+    BuildError.
     """
     folder, shown = output or root / artefacts.FOLDER, progress_of(progress, as_json)
     recipe.check_writable(folder)
+    architecture = recipe.architecture(platform)
     named = bases.named(cuda, ubuntu, base)
     if named:
         builder.compiled(named, architectures)  # what it refuses is said before an engine is looked for
     docker = Docker.find(os.environ)
     chosen = named or bases.given(docker, str(base))
     with tempfile.TemporaryDirectory(prefix="paddock-cuda-") as scratch:
-        plan = builder.make(root, chosen, recipe.architecture(None), asked=architectures)
+        plan = builder.make(root, chosen, architecture, asked=architectures)
         prepared = recipe.prepare(plan, {".": recipe.folder(root, plan.name)}, Path(scratch, plan.name))
         built = deliver.build(docker, prepared, root, no_cache=no_cache, progress=shown) is not None
     manifest = builder.run(docker, prepared.local, folder)
@@ -49,6 +52,7 @@ def run(
         return
     lines = [
         f"image     {prepared.local}{'' if built else ' (built before: unchanged)'}",
+        f"for       {manifest.platform}",
         f"compiled  by CUDA {manifest.toolkit} for {' '.join(f'sm_{each}' for each in manifest.architectures)}",
         f"needs     glibc {manifest.glibc} or newer",
         *(f"program   {folder / name}, {size.shown(file.bytes)}" for name, file in manifest.files.items()),

@@ -51,7 +51,7 @@ def parts(root: Path, architecture: Architecture, scratch: Path) -> dict[str, Pa
         "wheels/base.txt": lock,
         f"project/{ours.name}": ours,
         "cuda": nothing,
-        **{f"cuda/{name}": path for name, path in artefacts.of_checkout(root).items()},
+        **{f"cuda/{name}": path for name, path in artefacts.of_checkout(root, f"linux/{architecture}").items()},
     }
 
 

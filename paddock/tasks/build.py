@@ -99,7 +99,7 @@ def build_image(
     """Build the image of a folder of images/ unless this content was built before."""
     folder = optional_path("output", output)
     if run:
-        _only_cuda_builder(name, push=push, registry=registry, stack=stack, platform=platform, build_arg=build_arg)
+        _only_cuda_builder(name, push=push, registry=registry, stack=stack, build_arg=build_arg)
         from paddock.build import command_cuda
 
         command_cuda.run(
@@ -107,6 +107,7 @@ def build_image(
             cuda=cuda or None,
             ubuntu=ubuntu or None,
             base=base or None,
+            platform=platform or None,
             architectures=[each.strip() for each in architectures.split(",") if each.strip()],
             output=folder,
             no_cache=no_cache,

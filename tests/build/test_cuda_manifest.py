@@ -19,6 +19,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "cuda-smoke").write_bytes(PROGRAM)
     document = {
         "schema": 1,
+        "platform": "linux/amd64",
         "toolkit": "12.8",
         "architectures": ["75", "90"],
         "glibc": "2.34",

@@ -104,18 +104,20 @@ def test_a_secret_in_the_address_of_the_repository_is_no_label(tmp_path: Path) -
 
 
 def test_the_cuda_programs_of_the_checkout_go_in_if_they_are_what_was_built(tmp_path: Path) -> None:
-    assert artefacts.of_checkout(tmp_path) == {}
+    assert artefacts.of_checkout(tmp_path, "linux/amd64") == {}
     folder = tmp_path / "cuda-build"
     folder.mkdir()
     (folder / "cuda-smoke").write_bytes(b"program")
     (folder / "left-over").touch()
     files = {"cuda-smoke": {"sha256": hashlib.sha256(b"program").hexdigest(), "bytes": 7}}
     told = {"schema": 1, "toolkit": "12.8", "architectures": ["75"], "glibc": "2.35", "files": files}
-    (folder / "manifest.json").write_text(json.dumps(told))
-    assert set(artefacts.of_checkout(tmp_path)) == {"cuda-smoke", "manifest.json"}
+    (folder / "manifest.json").write_text(json.dumps(told | {"platform": "linux/amd64"}))
+    assert set(artefacts.of_checkout(tmp_path, "linux/amd64")) == {"cuda-smoke", "manifest.json"}
+    with pytest.raises(BuildInputError, match="are for linux/amd64, and the image is for linux/arm64"):
+        artefacts.of_checkout(tmp_path, "linux/arm64")
     (folder / "cuda-smoke").write_bytes(b"another")
     with pytest.raises(BuildInputError, match="cuda-smoke is not what was built"):
-        artefacts.of_checkout(tmp_path)
+        artefacts.of_checkout(tmp_path, "linux/amd64")
 
 
 @pytest.mark.parametrize(

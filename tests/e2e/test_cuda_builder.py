@@ -115,10 +115,11 @@ def test_the_program_brings_all_but_the_c_library_along(docker: Docker, built: P
     assert libraries <= {"linux", "ld", "libc", "libm", "libdl", "libpthread", "librt"}
 
 
-def test_the_manifest_names_the_oldest_c_library_that_runs_it(docker: Docker, built: Programs) -> None:
+def test_the_manifest_names_what_runs_it(docker: Docker, built: Programs) -> None:
     symbols = _in_base(docker, built, "objdump", "-T", "/built/cuda-smoke").stdout
     wanted = {tuple(map(int, each.split("."))) for each in re.findall(r"GLIBC_(\d+\.\d+)", symbols)}
-    assert ".".join(map(str, max(wanted))) == manifest.read(built.folder).glibc
+    told = manifest.read(built.folder)
+    assert (told.platform, told.glibc) == (f"linux/{recipe.architecture(None)}", ".".join(map(str, max(wanted))))
 
 
 def test_the_program_tells_what_it_is_and_that_there_is_no_driver(docker: Docker, built: Programs) -> None:

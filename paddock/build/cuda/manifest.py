@@ -32,6 +32,8 @@ class Manifest(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     version: Literal[1] = Field(alias="schema")
+    platform: str
+    """As Docker names it: linux/amd64, linux/arm64."""
     toolkit: str
     architectures: tuple[str, ...]
     glibc: str
