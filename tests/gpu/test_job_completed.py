@@ -1,38 +1,32 @@
-"""What happens after a job: its processes end, its use of the GPUs is told, what it left is wiped."""
+"""What happens after a job: its processes end, and its use of the GPUs is told."""
 
 from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import textwrap
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from paddock.gpu import document
 from paddock.gpu.insights import Insight
-from paddock.gpu.job import ccache, completed, files, leftovers, record, sampling, wipe
+from paddock.gpu.job import ccache, completed, files, leftovers, record
 from paddock.gpu.job.ccache import Compilations
-from paddock.gpu.job.environment import Job
 from paddock.gpu.job.record import Record
 from paddock.gpu.job.report import Told, markdown
 from paddock.gpu.summary import GpuSummary, Slowed, Spread, Summary
 from tests.support.golden import same_as_golden
+from tests.support.job_machine import HOSTS, OWN, machine, until
 from tests.support.nvml import Driver, Fault, card
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="runners are Linux")
 
 GOLDEN = Path(__file__).parent / "golden"
-HOSTS, OWN = "pid:[4026531836]", "pid:[4026532999]"
-"""Namespaces of pids: the host's, and that of a container."""
 TRACKING = "github_0123"
 WORKER = "import time; print('up', flush=True); time.sleep(60)"
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + WORKER
@@ -57,23 +51,6 @@ def work() -> Iterator[Callable[..., int]]:
     for child in children:
         child.kill()
         child.communicate()
-
-
-def machine(folder: Path, namespace: str, *pids: int, device: str | None = None) -> Path:
-    """A root whose /proc holds this process and those below, and no other that a test could end; those hold `device`
-    open."""
-    proc = folder / "proc"
-    (proc / "self/ns").mkdir(parents=True)
-    (proc / "self/ns/pid").symlink_to(namespace)
-    (proc / "sys/kernel/random").mkdir(parents=True)
-    (proc / "sys/kernel/random/boot_id").write_text("boot\n")
-    for pid in {*pids, os.getpid(), os.getppid()}:
-        (proc / str(pid) / "fd").mkdir(parents=True)
-        for name in ("stat", "status", "environ", "cmdline", "comm"):
-            (proc / str(pid) / name).symlink_to(f"/proc/{pid}/{name}")
-        if device and pid in pids:
-            (proc / str(pid) / "fd/3").symlink_to(device)
-    return folder
 
 
 def alive(pid: int) -> bool:
@@ -233,236 +210,7 @@ def test_what_a_job_puts_in_the_place_of_a_file_is_neither_waited_for_nor_follow
     assert (tmp_path / "kept").read_text() == "x"
 
 
-# --- the sampler
-
-
-@pytest.fixture
-def sampler(tmp_path: Path, nvml_library: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A real one on a made-up driver library, whose runner is this test; its folder."""
-    monkeypatch.setenv("LD_LIBRARY_PATH", str(nvml_library))
-    sampling.start(tmp_path, os.getpid())
-    until(lambda: record.read(tmp_path) is not None)
-    yield tmp_path
-    sampling.stop(tmp_path)
-
-
-def until(so: Callable[[], bool], seconds: float = 20) -> None:
-    end = time.monotonic() + seconds
-    while not so():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
-def begin(folder: Path) -> None:
-    """Until the kernel has its command line, a moment after it was started."""
-    sampling.start(folder, os.getpid())
-    until(lambda: bool(sampling.running(folder)))
-
-
-def pid_of(folder: Path) -> int:
-    (sampler,) = sampling.running(folder)
-    return sampler.pid
-
-
-def test_a_last_sample_when_it_is_told_to_end(sampler: Path) -> None:
-    stopped = sampling.stop(sampler)
-    assert stopped is not None
-    assert not stopped.early
-    found = record.read(sampler)
-    assert found is not None
-    assert found.summary.samples >= 2
-    assert found.summary.gpus[0].memory_total == 81559
-
-
-def test_a_job_that_is_over_before_the_sampler_has_begun_has_one_sample(
-    tmp_path: Path, nvml_library: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LD_LIBRARY_PATH", str(nvml_library))
-    begin(tmp_path)
-    stopped = sampling.stop(tmp_path, patience=20)
-    assert stopped is not None
-    assert not stopped.early
-    found = record.read(tmp_path)
-    assert found is not None
-    assert found.summary.samples >= 1
-
-
-def test_killed_it_leaves_what_it_had_written(sampler: Path) -> None:
-    os.kill(pid_of(sampler), signal.SIGKILL)
-    until(lambda: not sampling.running(sampler))
-    stopped = sampling.stop(sampler)
-    assert stopped is not None
-    assert stopped.early
-    found = record.read(sampler)
-    assert found is not None
-    assert found.summary.samples >= 1
-
-
-def test_a_job_that_cleans_up_keeps_its_record_and_leaves_no_sampler(sampler: Path) -> None:
-    for file in sampler.iterdir():
-        file.unlink()
-    sampler.rmdir()
-    stopped = sampling.stop(sampler)
-    assert stopped is not None
-    assert not stopped.early
-    assert record.read(sampler) is not None
-    assert not sampling.running(sampler)
-
-
-def test_no_other_jobs_sampler_is_ended(sampler: Path) -> None:
-    assert sampling.stop(sampler / "_temp") is None
-    assert sampling.running(sampler)
-
-
-def test_gpus_of_others_are_not_the_jobs(tmp_path: Path, nvml_library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LD_LIBRARY_PATH", str(nvml_library))
-    monkeypatch.setenv("FAKE_NVML_COUNT", "2")
-    for given, seen in (("all", 2), ("GPU-of-another", 0)):
-        monkeypatch.setenv("NVIDIA_VISIBLE_DEVICES", given)
-        begin(tmp_path)
-        sampling.stop(tmp_path, patience=20)
-        found = record.read(tmp_path)
-        assert found is not None
-        assert len(found.summary.gpus) == seen
-
-
-def test_it_ends_with_its_runner(tmp_path: Path, nvml_library: Path) -> None:
-    runner = textwrap.dedent("""
-        import os, sys
-        from pathlib import Path
-        from paddock.gpu.job import record, sampling
-        sampling.start(Path(sys.argv[1]), os.getpid())
-        while record.read(Path(sys.argv[1])) is None: pass
-    """)
-    environ = {**os.environ, "LD_LIBRARY_PATH": str(nvml_library)}
-    subprocess.run([sys.executable, "-c", runner, str(tmp_path)], check=True, env=environ)
-    until(lambda: not sampling.running(tmp_path))
-
-
-def test_it_costs_next_to_nothing(sampler: Path) -> None:
-    """Measured as 0.06 % of a core; loose, since other tests keep the machine busy."""
-
-    def ticks() -> int:
-        fields = Path(f"/proc/{pid_of(sampler)}/stat").read_text().rpartition(")")[2].split()
-        return int(fields[11]) + int(fields[12])
-
-    assert os.getpriority(os.PRIO_PROCESS, pid_of(sampler)) == 19
-    before, start = ticks(), time.monotonic()
-    time.sleep(4)
-    assert (ticks() - before) / os.sysconf("SC_CLK_TCK") < 0.02 * (time.monotonic() - start)
-
-
-# --- what a job leaves
-
-
-def test_wiping_takes_what_is_there_and_follows_nothing(tmp_path: Path) -> None:
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    (outside / "kept").write_text("x")
-    temp = tmp_path / "_temp"
-    for name in ("_runner_file_commands", "_paddock", "go/pkg/mod"):
-        (temp / name).mkdir(parents=True)
-        (temp / name / "file").write_text("x" * 5000)
-    (temp / "go/pkg/mod").chmod(0o555)
-    (temp / "link").symlink_to(outside)
-    done = wipe.temporary(temp, temp / "_paddock", 5)
-    assert done is not None
-    assert (done.files, done.left) == (2, 0)
-    assert done.size >= 5000
-    assert sorted(path.name for path in temp.iterdir()) == ["_paddock", "_runner_file_commands"]
-    assert (outside / "kept").exists()
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
-def test_files_of_others_stay(tmp_path: Path) -> None:
-    for name in ("own", "anothers"):
-        (tmp_path / name).touch()
-    os.chown(tmp_path / "anothers", 65534, 65534)
-    assert wipe.wipe(tmp_path, 5).files == 1
-    assert (tmp_path / "anothers").exists()
-
-
-def test_what_is_mounted_inside_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the number of its file system, made up: to mount one takes rights."""
-    (tmp_path / "data/set").mkdir(parents=True)
-    (tmp_path / "data/set/kept").touch()
-    real = Path.lstat
-    monkeypatch.setattr(Path, "lstat", lambda path: SimpleNamespace(st_dev=real(path).st_dev + 1))
-    assert wipe.wipe(tmp_path, 5).files == 0
-    assert (tmp_path / "data/set/kept").exists()
-
-
-def test_only_the_runners_own_folder_is_wiped(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    assert wipe.temporary(tmp_path, tmp_path / "_paddock", 5) is None
-    (tmp_path / "_temp").symlink_to(tmp_path)
-    assert wipe.temporary(tmp_path / "_temp", tmp_path / "_paddock", 5) is None
-    assert (tmp_path / "file").exists()
-
-
-def nest(folder: Path, name: str, depth: int) -> None:
-    """Folders in each other, deeper than a path may be long."""
-    here = os.open(folder, os.O_RDONLY)
-    for _ in range(depth):
-        os.mkdir(name, dir_fd=here)
-        below = os.open(name, os.O_RDONLY, dir_fd=here)
-        os.close(here)
-        here = below
-    os.close(here)
-
-
-def test_folders_without_an_end_are_left_and_told(tmp_path: Path) -> None:
-    nest(tmp_path, "a", 1100)
-    try:
-        done = wipe.wipe(tmp_path, 5)
-        assert done.left == 1
-        assert "deep" in done.why
-    finally:
-        subprocess.run(["rm", "-rf", str(tmp_path / "a")], check=True)
-
-
-def test_a_name_that_a_job_gave_a_file_is_no_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    temp = tmp_path / "_temp"
-    temp.mkdir()
-    name = "\n::error::\udcff" + "x" * 200
-    nest(temp, name, 30)
-    try:
-        completed.run(environ={"PADDOCK_GPUS": "1", "RUNNER_TEMP": str(temp)}, root=machine(tmp_path, OWN))
-    finally:
-        subprocess.run(["rm", "-rf", str(temp)], check=True)
-    (line,) = capsys.readouterr().out.splitlines()
-    assert line.startswith("Wiped the runner's temporary files")
-    assert " ::error::?xx" in line
-
-
-def test_wiping_ends_in_time(tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-    done = wipe.wipe(tmp_path, -1)
-    assert (tmp_path / "a").exists()
-    assert done.left == 1
-
-
-@pytest.mark.parametrize(
-    ("namespace", "container", "sharing", "wiped"),
-    [
-        (OWN, True, "timeSlicing", True),
-        (OWN, True, "mps", False),
-        (HOSTS, True, "", False),
-        (OWN, False, "", False),
-    ],
-)
-def test_shared_memory_is_wiped_where_it_is_the_pods_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, namespace: str, container: bool, sharing: str, wiped: bool
-) -> None:
-    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    root = machine(tmp_path, namespace)
-    (root / "dev/shm").mkdir(parents=True)
-    (root / "dev/shm/nccl-1").write_text("x")
-    if container:
-        (root / ".dockerenv").touch()
-    job = Job.of({"PADDOCK_GPU_SHARING": sharing})
-    assert (wipe.shared_memory(job, 5, root) is not None) == wiped
-    assert (root / "dev/shm/nccl-1").exists() != wiped
+# --- the compiler's cache
 
 
 CCACHE = """#!/bin/sh
