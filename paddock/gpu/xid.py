@@ -12,7 +12,7 @@ from paddock.gpu.model import RecoveryAction
 
 # Only lines that the driver began: the name of a process may hold anything, also the text of an Xid.
 # Within the brackets, a MIG part is named after the address.
-_XID = re.compile(r"NVRM: Xid \(((?:PCI:)?[0-9a-fA-F:.]+)(?: [^)]*)?\).*?: (\d+),")
+_XID = re.compile(r"NVRM: Xid \(((?:PCI:)?[0-9a-fA-F]+(?::[0-9a-fA-F]+){1,2}(?:\.[0-9])?)(?: [^)]*)?\).*?: (\d+),")
 _FALLEN = re.compile(r"NVRM: (?:The NVIDIA )?GPU ((?:[0-9a-fA-F]+:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.\d)(.*)")
 _FALLEN_NEXT = re.compile(r"NVRM: .*fallen off the bus")
 _OFF_THE_BUS = 79

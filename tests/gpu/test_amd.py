@@ -144,7 +144,11 @@ def open_tree() -> Iterator[Path]:
     """Where everybody may look: every start of pytest closes the folder of all tests to others."""
     with TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
-        yield plant(Path(folder))
+        tree = plant(Path(folder))
+        for path in tree.rglob("*"):
+            if not path.is_symlink():
+                path.chmod(0o755)
+        yield tree
 
 
 def test_a_tree_without_permissions_is_read_as_far_as_may_be(open_tree: Path, request: pytest.FixtureRequest) -> None:
@@ -159,6 +163,12 @@ def test_a_tree_without_permissions_is_read_as_far_as_may_be(open_tree: Path, re
     assert (gpu.state, gpu.memory, gpu.serial, gpu.power.draw) == ("ok", None, None, None)
     assert gpu.utilisation.gpu == 97
     assert sum("may not be read" in note for note in found.notes) == 3
+
+
+def test_a_tree_that_nobody_may_look_into_has_no_gpus(open_tree: Path, request: pytest.FixtureRequest) -> None:
+    (open_tree / "sys/class").chmod(0)
+    request.getfixturevalue("nobody")
+    assert Amd(open_tree).read(processes=True, topology=True).gpus == ()
 
 
 def test_amdsmi_adds_what_sysfs_does_not_know_where_it_works_here_a_stand_in(

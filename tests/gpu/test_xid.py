@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from paddock.gpu import kernel_log
@@ -78,6 +78,8 @@ def test_xid_154_says_what_the_driver_asks_for(text: str, asks: str | None) -> N
     assert found.recovery_action == asks
 
 
+@example("NVRM: Xid (.): 0,")
+@example("NVRM: Xid (a::b): 0,")
 @given(st.text(max_size=200) | st.from_regex(r"NVRM: Xid \(.{0,20}\).{0,9}: [0-9]{1,9},.{0,20}", fullmatch=True))
 def test_no_line_of_a_log_is_too_strange(text: str) -> None:
     for found in events([Line(None, text)]):

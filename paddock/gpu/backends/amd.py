@@ -70,7 +70,7 @@ class Amd:
 
     def _folders(self) -> list[Path]:
         """The PCI devices of AMD that draw or compute, in the order of the bus."""
-        drm = (self._root / "sys/class/drm").glob("card*")
+        drm = _listed(self._root / "sys/class/drm", "card*")
         devices = {card.resolve() / "device" for card in drm if re.fullmatch(r"card\d+", card.name)}
         return sorted(folder.resolve() for folder in devices if _Files(folder, []).text("vendor") == _AMD)
 
@@ -158,10 +158,10 @@ class _Files:
         return int(text) if text and re.fullmatch(r"-?\d+", text) else None
 
     def monitor(self) -> _Files:
-        return _Files(next(iter(sorted((self.folder / "hwmon").glob("hwmon*"))), self.folder / "hwmon"), self.notes)
+        return _Files(next(iter(_listed(self.folder / "hwmon", "hwmon*")), self.folder / "hwmon"), self.notes)
 
     def labelled(self, kind: str, label: str) -> int | None:
-        for path in self.folder.glob(f"{kind}*_label"):
+        for path in _listed(self.folder, f"{kind}*_label"):
             if self.text(path.name) == label:
                 return self.number(path.name.replace("_label", "_input"))
         return None
@@ -169,17 +169,25 @@ class _Files:
     def ecc(self) -> Ecc:
         """Of all the chip's blocks together: `ue: 0` and `ce: 0` in each of their files."""
         counts = {"ue": 0, "ce": 0}
-        blocks = sorted((self.folder / "ras").glob("*_err_count"))
+        blocks = _listed(self.folder / "ras", "*_err_count")
         for block in blocks:
             for kind, count in re.findall(r"^(ue|ce): (\d+)$", self.text(f"ras/{block.name}") or "", re.MULTILINE):
                 counts[kind] += int(count)
         return Ecc(enabled=True, corrected=counts["ce"], uncorrected=counts["ue"]) if blocks else Ecc()
 
 
+def _listed(folder: Path, pattern: str) -> list[Path]:
+    """Sorted; none where nobody may look."""
+    try:
+        return sorted(folder.glob(pattern))
+    except OSError:
+        return []
+
+
 def _nodes(root: Path) -> dict[str, dict[str, int]]:
     """What the compute driver knows of each GPU, by PCI address."""
     found = {}
-    for folder in (root / "sys/class/kfd/kfd/topology/nodes").glob("*"):
+    for folder in _listed(root / "sys/class/kfd/kfd/topology/nodes", "*"):
         files = _Files(folder, [])
         pairs = re.findall(r"^(\w+) (\d+)$", files.text("properties") or "", re.MULTILINE)
         node = {name: int(value) for name, value in pairs}
@@ -200,11 +208,11 @@ def _target(version: int) -> str:
 def _processes(root: Path, gpu_id: int | None) -> tuple[Process, ...] | None:
     """As the compute driver lists them, which is with pids of the host."""
     folder = root / "sys/class/kfd/kfd/proc"
-    if gpu_id is None or not folder.is_dir():
+    if gpu_id is None or not os.path.isdir(folder):  # Path's raises where it may not look
         return None
     host = sees_host_processes(root)
     found = []
-    for one in sorted(folder.glob("[0-9]*")):
+    for one in _listed(folder, "[0-9]*"):
         used = _Files(one, []).number(f"vram_{gpu_id}")
         if used is not None:
             pid = int(one.name)
@@ -236,7 +244,7 @@ def _told(amdsmi: Any, handle: Any) -> dict[str, Any]:
 
 
 def _render(folder: Path) -> int | None:
-    found = next(iter(sorted((folder / "drm").glob("renderD*"))), None)
+    found = next(iter(_listed(folder / "drm", "renderD*")), None)
     return int(found.name.removeprefix("renderD")) if found else None
 
 
