@@ -130,11 +130,8 @@ def _row(user: str, groups: tuple[str, ...]) -> str:
 
 
 def _run(openssl: Path, *words: str | Path) -> None:
-    before = os.umask(0o077)
-    try:
-        done = subprocess.run([openssl, *words], capture_output=True, text=True, check=False, timeout=60)
-    finally:
-        os.umask(before)
+    # Of the child alone: this process may be making a second lab in another thread.
+    done = subprocess.run([openssl, *words], capture_output=True, text=True, check=False, timeout=60, umask=0o077)
     if done.returncode:
         said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
         raise LabError(
