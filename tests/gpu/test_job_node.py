@@ -21,6 +21,9 @@ from paddock.gpu.job import node
 from paddock.lab import certificates
 from paddock.lab.certificates import Identity
 
+# A client that was left behind ends when it likes, and its socket with it.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
 NODE = {"metadata": {"name": "n", "annotations": {"a": "b"}}, "spec": {}}
 
 

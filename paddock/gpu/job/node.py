@@ -45,7 +45,8 @@ def _marked(reason: str, environ: Mapping[str, str], root: Path, timeout_s: floa
     except FileNotFoundError as error:
         return _not(f"this pod has no token for it ({error.filename} is absent)")
     except urllib.error.HTTPError as error:
-        return _not(f"the Kubernetes API refused: {_message(error)}")
+        with error:  # it holds the connection
+            return _not(f"the Kubernetes API refused: {_message(error)}")
     except urllib.error.URLError as error:
         return _not(f"the Kubernetes API cannot be reached: {error.reason}")
     except Exception as error:  # whatever it is, the job's verdict must still be told
