@@ -21,9 +21,6 @@ from paddock.gpu.job import node
 from paddock.lab import certificates
 from paddock.lab.certificates import Identity
 
-# A client that was left behind ends when it likes, and its socket with it.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
 NODE = {"metadata": {"name": "n", "annotations": {"a": "b"}}, "spec": {}}
 
 
@@ -168,6 +165,7 @@ def test_a_server_that_trickles_is_waited_for_no_longer(stand: Stand, root: Path
         handler.wfile.write(json.dumps(NODE).encode())
 
     stand.answer = trickle
+    before = set(threading.enumerate())
     began = time.monotonic()
     try:
         told = node.mark("x", environ=stand.environ, root=root, timeout_s=0.5)
@@ -175,6 +173,9 @@ def test_a_server_that_trickles_is_waited_for_no_longer(stand: Stand, root: Path
         ended.set()
     assert time.monotonic() - began < 1
     assert told == "the node was not marked for replacement: the Kubernetes API did not answer within 0.5 s"
+    for left in set(threading.enumerate()) - before:
+        left.join(10)
+    assert len(stand.asked) == 1, "what was told is true later on, too"
 
 
 @pytest.mark.parametrize(

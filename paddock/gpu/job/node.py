@@ -6,6 +6,7 @@ import json
 import re
 import ssl
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -57,7 +58,7 @@ class _Node:
     """The node's object, as far as a token of this pod may see and change it."""
 
     def __init__(self, name: str, url: str, token: str, trust: ssl.SSLContext, timeout_s: float) -> None:
-        self.name, self._url, self._token, self._timeout_s = name, url, token, timeout_s
+        self.name, self._url, self._token, self._until = name, url, token, time.monotonic() + timeout_s
         # A proxy of the job's is not for the cluster's own API.
         handlers = (urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trust))
         self._opener = urllib.request.build_opener(*handlers)
@@ -82,6 +83,9 @@ class _Node:
         return f"node {self.name} is marked for replacement, and takes no more jobs"
 
     def _patch(self, change: Mapping[str, Any]) -> dict[str, Any]:
+        left = self._until - time.monotonic()
+        if left <= 0:  # nobody waits for it any more, and that the node was not marked has been told
+            raise TimeoutError("its time is up")
         request = urllib.request.Request(  # noqa: S310 - always https
             self._url,
             data=json.dumps(change).encode(),
@@ -92,7 +96,7 @@ class _Node:
                 "Accept": "application/json",
             },
         )
-        with self._opener.open(request, timeout=self._timeout_s) as answer:
+        with self._opener.open(request, timeout=left) as answer:
             found: dict[str, Any] = json.load(answer)
         return found
 
