@@ -162,7 +162,7 @@ def _gpu_pod(fleet: Fleet, name: str, container: str) -> dict[str, Any]:
                 "securityContext": _no_raw_sockets(),
                 "volumeMounts": [
                     {"name": "work", "mountPath": "/home/runner/_work"},
-                    *({"name": volume["name"], "mountPath": "/dev/shm"} for volume in memory),  # noqa: S108
+                    *({"name": volume["name"], "mountPath": "/dev/shm"} for volume in memory),  # noqa: S108 - a mount, no file of ours
                     {"name": "hooks", "mountPath": _HOOKS_AT, "readOnly": True},
                     *(_mount(volume, storage) for volume, storage in runner.volumes.items()),
                 ],

@@ -61,7 +61,7 @@ class _Noted:
         self.seen.append(str(other))
         return True
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # what equals anything has no hash
 
 
 class Account:
