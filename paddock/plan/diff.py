@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from paddock.plan import fields, impact, replacement
+from paddock.plan import fields, impact
+from paddock.plan.drafts import STACK, Draft, drafts, label
 from paddock.plan.fields import Field, clean
 from paddock.plan.impact import Interruption, Roll, ScaleSet
-from paddock.plan.replacement import CLUSTER, LAUNCH_TEMPLATE, NODE_GROUP, SUBNET, Effect
-from paddock.plan.standins import ACCOUNT
+from paddock.plan.replacement import AWS_PROVIDER, CLUSTER, SUBNET, Effect
 
 SCHEMA = "paddock.diff/1"
 Action = Literal["add", "remove", "replace", "change"]
 Verdict = Literal["none", "safe", "interrupts", "replaces", "refused"]
-
-_URN, _STACK = "urn:pulumi:", "pulumi:pulumi:Stack"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +118,11 @@ class Diff:
 def compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> Diff:
     """The difference of two plans' documents, both of the shape that `saved.read` vouches for."""
     before, after = _resources(old), _resources(new)
-    drafts = {urn: _draft(before[urn], after[urn]) for urn in after if urn in before}
-    _spread(after, drafts)
-    changes = [*_gone(before, after), *_kept(before, after, drafts), *_come(before, after)]
+    found = drafts(before, after)
+    changes = [*_gone(before, after), *_kept(before, after, found), *_come(before, after)]
     changes.sort(key=lambda change: (_risk(change), change.follows, change.owner, change.type, change.name))
     levels: dict[str, impact.Level] = {
-        urn: impact.Level(draft.effect, tuple(draft.why), draft.roots) for urn, draft in drafts.items()
+        urn: impact.Level(draft.effect, tuple(draft.why), draft.roots) for urn, draft in found.items()
     }
     rolls = impact.rolls(before, after, levels)
     fixed, appeared = _findings(old, new)
@@ -134,7 +131,7 @@ def compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> Diff:
         stack=clean(str(new.get("stack", ""))),
         project=clean(str(new.get("project", ""))),
         changes=tuple(changes),
-        refused=tuple(_refused(changes, before, after, drafts)),
+        refused=tuple(_refused(changes, before, after, found)),
         rolls=rolls,
         interruptions=impact.interruptions(old, before, rolls),
         scale_sets=impact.scale_sets(before, after, levels),
@@ -191,144 +188,8 @@ def _amount(value: Any) -> float | None:
     return number if number is not None and abs(number) < 1e12 else None
 
 
-@dataclass(slots=True)
-class _Draft:
-    fields: list[Field]
-    effect: Effect | Literal["none"]
-    why: list[str]
-    roots: frozenset[str] = frozenset()
-    """First parts of the fields that change, those that follow another resource among them."""
-    follows: set[tuple[str, str]] = field(default_factory=set)
-
-
-_RANK = {"none": 0, "update": 1, "unknown": 2, "replace": 3}
-
-
 def _resources(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    return {resource["urn"]: resource for resource in document["resources"] if resource["type"] != _STACK}
-
-
-def _draft(old: Mapping[str, Any], new: Mapping[str, Any]) -> _Draft:
-    """What the inputs alone say."""
-    type_ = new["type"]
-    hidden = ("data", "stringData") if type_ == replacement.SECRET else ()
-    found = [
-        each
-        for each in fields.compare(old["inputs"], new["inputs"], hidden)
-        if not _ignored(each, new["ignoreChanges"]) and not _made_up(each, old, new)
-    ]
-    if not new["custom"]:
-        # A component's own inputs show in what it makes; only its children are made and cost something.
-        return _Draft([], "none", [])
-    draft = _Draft(found, "none", [], frozenset(f.keys[0] for f in found))
-    for each in found:
-        _learn(draft, _effect(old, new, each), each)
-    if _provider(old) != _provider(new):
-        was, becomes = (_label(_provider(each)) or "the default one" for each in (old, new))
-        draft.fields.append(Field("(provider)", was, becomes))
-        _raise(draft, "unknown", "whether another provider means another place is unknown")
-    for option in ("protect", "deleteBeforeReplace"):
-        if old[option] != new[option]:
-            draft.fields.append(Field(f"({option})", fields.short(old[option]), fields.short(new[option])))
-            _raise(draft, "update", "")
-    return draft
-
-
-def _effect(old: Mapping[str, Any], new: Mapping[str, Any], changed: Field) -> Effect:
-    labels = tuple(replacement.SCALE_SET_LABELS.split("."))
-    if (
-        changed.keys[:2] == labels
-        and impact.is_scale_set(new)
-        and sorted(impact.labels(old)) != sorted(impact.labels(new))
-    ):
-        return "replace"
-    return replacement.effect(new["type"], changed.keys)
-
-
-def _learn(draft: _Draft, effect: Effect, changed: Field) -> None:
-    match effect:
-        case "replace":
-            _raise(draft, effect, f"{changed.path} forces it")
-        case "unknown":
-            _raise(draft, effect, f"what a change of {changed.path} does is unknown")
-        case _:
-            _raise(draft, effect, "")
-
-
-def _raise(draft: _Draft, effect: Effect, why: str) -> bool:
-    """Notes an effect; True where it was news."""
-    grew = _RANK[effect] > _RANK[draft.effect]
-    if grew:
-        draft.effect = effect
-    if why and why not in draft.why:
-        draft.why.append(why)
-        return True
-    return grew
-
-
-def _ignored(changed: Field, ignore: list[str]) -> bool:
-    path = ".".join(changed.keys)
-    return any(path == each or path.startswith((f"{each}.", f"{each}[")) for each in ignore)
-
-
-def _made_up(changed: Field, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Whether only a stand-in differs: the same resource's ARN, as two versions of Paddock make it up."""
-    depends = [each["propertyDependencies"].get(changed.keys[0]) for each in (old, new)]
-    return (
-        bool(depends[0])
-        and depends[0] == depends[1]
-        and all(ACCOUNT in (text or "") for text in (changed.old, changed.new))
-    )
-
-
-def _spread(after: Mapping[str, Mapping[str, Any]], drafts: dict[str, _Draft]) -> None:
-    """A resource that is made anew has another id, and whoever was given the old one changes too."""
-    dependents: dict[str, list[tuple[str, str]]] = {}
-    for urn, resource in after.items():
-        if urn not in drafts or not resource["custom"]:
-            continue
-        for key, urns in resource["propertyDependencies"].items():
-            for dependency in urns:
-                dependents.setdefault(dependency, []).append((urn, key))
-        if _provider(resource):
-            dependents.setdefault(_provider(resource), []).append((urn, ""))
-    waiting = [urn for urn, draft in drafts.items() if draft.effect != "none"]
-    while waiting:
-        source = waiting.pop(0)
-        for urn, key in dependents.get(source, ()):
-            if _follow(after, drafts, source, urn, key):
-                waiting.append(urn)
-
-
-def _follow(after: Mapping[str, Any], drafts: dict[str, _Draft], source: str, urn: str, key: str) -> bool:
-    level, draft, type_, name = drafts[source].effect, drafts[urn], after[urn]["type"], clean(after[source]["name"])
-    if level == "update" or level == "unknown":
-        new_version = after[source]["type"] == LAUNCH_TEMPLATE and type_ == NODE_GROUP and key == "launchTemplate"
-        if new_version and any(map(replacement.makes_version, drafts[source].roots)):
-            draft.roots |= {"launchTemplate"}
-            draft.follows.add((source, "launchTemplate.version"))
-            news = _raise(draft, "update", f"launchTemplate.version takes the new version of {name}")
-            if level == "update":
-                return news
-        elif level == "update":
-            return False
-    if level == "none":
-        return False
-    if not key:
-        gone = (
-            f"the provider {name} is{'' if level == 'replace' else ' perhaps'} replaced, and all that it made with it"
-        )
-        return _raise(draft, level, gone)
-    forces = replacement.effect(type_, replacement.reference(type_, key))
-    becomes = "is replaced" if level == "replace" else "may be replaced"
-    if forces == "replace":
-        draft.roots |= {key}
-        return _raise(draft, level, f"{clean(key)} forces it: it comes from {name}, which {becomes}")
-    if level != "replace":
-        return False
-    draft.roots |= {key}
-    unknown = "; what that does is unknown" if forces == "unknown" else ""
-    return _raise(draft, forces, f"{clean(key)} comes from {name}, which {becomes}{unknown}")
+    return {resource["urn"]: resource for resource in document["resources"] if resource["type"] != STACK}
 
 
 def _gone(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Change]:
@@ -343,8 +204,8 @@ def _come(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Chang
             yield _change(resource, "add", "update", (), (), False)
 
 
-def _kept(before: Mapping[str, Any], after: Mapping[str, Any], drafts: Mapping[str, _Draft]) -> Iterator[Change]:
-    for urn, draft in drafts.items():
+def _kept(before: Mapping[str, Any], after: Mapping[str, Any], found: Mapping[str, Draft]) -> Iterator[Change]:
+    for urn, draft in found.items():
         if draft.effect == "none":
             continue
         action: Action = "replace" if draft.effect == "replace" else "change"
@@ -364,28 +225,13 @@ def _change(
         urn=clean(resource["urn"]),
         type=clean(resource["type"]),
         name=clean(resource["name"]),
-        owner=_label(resource["parent"]),
+        owner=label(resource["parent"]),
         action=action,
         replaced=replaced,
         why=why,
         fields=changed,
         protected=protected,
     )
-
-
-def _label(urn: str) -> str:
-    """A URN as people say it: `GpuPool t4`; nothing for the stack."""
-    if not urn.startswith(_URN) or urn.count("::") < 3:
-        return ""
-    types, _, name = urn.split("::", 2)[2].partition("::")
-    last = types.rpartition("$")[2]
-    return "" if last == _STACK else clean(f"{last.rpartition(':')[2]} {name}")
-
-
-def _provider(resource: Mapping[str, Any]) -> str:
-    """URN of the provider; its id is made up in a plan."""
-    provider: str = resource["provider"]
-    return provider.rpartition("::")[0] if provider.count("::") > 3 else provider
 
 
 def _risk(change: Change) -> int:
@@ -395,7 +241,7 @@ def _risk(change: Change) -> int:
 
 
 def _refused(
-    changes: list[Change], before: Mapping[str, Any], after: Mapping[str, Any], drafts: Mapping[str, _Draft]
+    changes: list[Change], before: Mapping[str, Any], after: Mapping[str, Any], found: Mapping[str, Draft]
 ) -> Iterator[str]:
     """What `pulumi up` would stop at."""
     for change in changes:
@@ -405,12 +251,12 @@ def _refused(
                 f"{change.type.rpartition(':')[2]} {change.name} is protected and would be {done}: Pulumi refuses, "
                 f"and what it holds would be lost"
             )
-    for urn, draft in drafts.items():
+    for urn, draft in found.items():
         resource = after[urn]
         if resource["type"] != CLUSTER or draft.effect == "replace":
             continue
         subnets = resource["propertyDependencies"].get("vpcConfig", ())
-        if any(_moves(after, drafts, each) for each in subnets):
+        if any(_moves(after, found, each) for each in subnets):
             yield (
                 f"EKS cannot move cluster {clean(resource['name'])} into another VPC, and its network is replaced: "
                 f"the update fails. Leave the network as it is, or build a new stack beside this one and move the "
@@ -422,12 +268,12 @@ def _refused(
             yield f"EKS cannot {step}: {was[0]}.{was[1]} to {becomes[0]}.{becomes[1]}"
 
 
-def _moves(after: Mapping[str, Any], drafts: Mapping[str, _Draft], urn: str) -> bool:
+def _moves(after: Mapping[str, Any], found: Mapping[str, Draft], urn: str) -> bool:
     """Whether a subnet ends up in another VPC."""
-    if urn not in after or after[urn]["type"] != SUBNET or urn not in drafts:
+    if urn not in after or after[urn]["type"] != SUBNET or urn not in found:
         return False
     vpcs = after[urn]["propertyDependencies"].get("vpcId", ())
-    return any(each in drafts and drafts[each].effect == "replace" for each in vpcs)
+    return any(each in found and found[each].effect == "replace" for each in vpcs)
 
 
 def _version(value: Any) -> tuple[int, int] | None:
@@ -481,10 +327,7 @@ def _fits(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[FitChange]
 def _notes(changes: list[Change], old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
     if any(isinstance(each.get("cost"), Mapping) and each["cost"].get("missing") for each in (old, new)):
         yield "part of the cost is unknown, so the amounts are lower bounds"
-    if any(
-        change.type == replacement.AWS_PROVIDER and any("defaultTags" in f.keys for f in change.fields)
-        for change in changes
-    ):
+    if any(change.type == AWS_PROVIDER and any("defaultTags" in f.keys for f in change.fields) for change in changes):
         yield "the provider's default tags change: every AWS resource that it made is updated in place"
     if any(change.action == "add" for change in changes) and any(change.action == "remove" for change in changes):
         yield "a renamed resource shows as one removed and one added: aliases cannot be seen in a plan"

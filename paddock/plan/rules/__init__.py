@@ -18,6 +18,7 @@ from paddock.plan.rules import (
     iam,
     kubernetes,
     mirror,
+    names,
     network,
     nodes,
     storage,
@@ -37,7 +38,7 @@ BASELINE: tuple[Rule, ...] = tuple(
     )
 )  # fmt: skip
 """What is safe."""
-CONSISTENCY: tuple[Rule, ...] = (*consistency.RULES, *mirror.RULES)
+CONSISTENCY: tuple[Rule, ...] = (*consistency.RULES, *names.RULES, *mirror.RULES)
 """What fits together."""
 RULES: Mapping[str, Rule] = {rule.id: rule for rule in (*BASELINE, *CONSISTENCY)}
 STALE = "SUP-01"

@@ -2,150 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from paddock.plan.finding import Severity
 from paddock.plan.graph import Resource
 from paddock.plan.rules import look
 from paddock.plan.rules.base import Context, Hit, Rule, example, hit, resource
-from paddock.plan.rules.kubernetes import NAMESPACE, SCALE_SET_CHART, SECRET, runners
+from paddock.plan.rules.kubernetes import NAMESPACE, SCALE_SET_CHART, runners
 from paddock.plan.rules.network import NODE_GROUP
-from paddock.plan.rules.pods import CONFIG_MAP, DAEMON_SET, RELEASE, chart, name_of, namespace_of, pods, scale_sets
+from paddock.plan.rules.placement import EFFECTS, GPU, fits, labels, left_out, repelling, taints, tolerates, workloads
+from paddock.plan.rules.pods import RELEASE, chart, scale_sets
 
-GPU = "nvidia.com/gpu"
 TAG = "aws:autoscaling/tag:Tag"
 TEMPLATE = "k8s.io/cluster-autoscaler/node-template/"
-EFFECTS = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}
-"""EKS's spelling -> Kubernetes' own."""
-
-
-@dataclass(frozen=True, slots=True)
-class Workload:
-    """Something that has to get onto nodes."""
-
-    resource: Resource
-    what: str
-    tolerations: list[Any]
-    selector: Mapping[str, Any]
-    terms: list[Any]
-    """nodeSelectorTerms of its required affinity."""
-    daemon: bool
-    """Whether it belongs on every GPU node rather than on some node."""
-
-
-_DAEMONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    "nvidia-device-plugin": {"device plugin": (), "feature discovery": ("nfd", "worker")},
-    "dcgm-exporter": {"exporter": ()},
-}
-_SELECTED = {
-    "nvidia-device-plugin": (("nfd", "master"), ("nfd", "gc")),
-    "cluster-autoscaler": ((),),
-    "gha-runner-scale-set-controller": ((),),
-}
-"""Where charts say which nodes their Deployments run on."""
-
-
-def _workload(made: Resource, what: str, spec: Any, daemon: bool) -> Workload:
-    required = look.at(spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
-    return Workload(
-        made,
-        what,
-        look.many(look.at(spec, "tolerations")),
-        look.pairs(spec, "nodeSelector"),
-        look.each(required, "nodeSelectorTerms"),
-        daemon,
-    )
-
-
-def workloads(context: Context) -> Iterator[Workload]:
-    for release in context.all(RELEASE):
-        if look.unknown(look.at(release.inputs, "values")):
-            continue
-        for what, path in _DAEMONS.get(chart(release), {}).items():
-            yield _workload(release, what, look.at(release.inputs, "values", *path), daemon=True)
-        for path in _SELECTED.get(chart(release), ()):
-            yield _workload(
-                release, path[-1] if path else "controller", look.at(release.inputs, "values", *path), daemon=False
-            )
-    for pod in pods(context):
-        gpu = any(GPU in key for key in (*look.pairs(pod.spec, "nodeSelector"), *_tolerated(pod.spec)))
-        daemon = pod.resource.type == DAEMON_SET and gpu
-        yield _workload(pod.resource, pod.where.removeprefix("its "), pod.spec, daemon=daemon)
-
-
-def _tolerated(spec: Any) -> list[str]:
-    return [look.text(toleration, "key") for toleration in look.each(spec, "tolerations")]
-
-
-def tolerates(tolerations: list[Any], taint: Mapping[str, Any]) -> bool:
-    """Kubernetes' own matching of a list of tolerations against one taint."""
-    if look.unsure(tolerations) or look.unsure(taint):
-        return True
-    for toleration in tolerations:
-        key, value = look.at(toleration, "key"), look.at(toleration, "value")
-        effect = look.at(toleration, "effect")
-        exists = look.at(toleration, "operator") == "Exists"
-        if (
-            (key == taint.get("key") or (exists and not key))
-            and (exists or (value or "") == (taint.get("value") or ""))
-            and (not effect or effect == taint.get("effect"))
-        ):
-            return True
-    return False
-
-
-def taints(group: Resource) -> list[dict[str, Any]]:
-    """A node group's taints in Kubernetes' spelling."""
-    return [
-        {**taint, "effect": EFFECTS.get(str(taint.get("effect")), str(taint.get("effect")))}
-        for taint in look.each(group.inputs, "taints")
-        if isinstance(taint, Mapping)
-    ]
-
-
-def labels(group: Resource) -> dict[str, Any]:
-    return look.pairs(group.inputs, "labels")
-
-
-def _repelling(group: Resource) -> list[dict[str, Any]]:
-    return [taint for taint in taints(group) if taint.get("effect") != "PreferNoSchedule"]
-
-
-def _fits(work: Workload, found: Mapping[str, Any]) -> bool | None:
-    """Whether a node with these labels is one that the workload selects; None where that is not known yet."""
-    if look.unsure(work.selector) or look.unsure(work.terms) or look.unsure(found):
-        return None
-    if any(found.get(key) != value for key, value in work.selector.items()):
-        return False
-    return not work.terms or any(
-        all(_matches(e, found) for e in look.each(term, "matchExpressions")) for term in work.terms
-    )
-
-
-def _matches(expression: Any, found: Mapping[str, Any]) -> bool:
-    key, values = look.text(expression, "key"), look.each(expression, "values")
-    match look.at(expression, "operator"):
-        case "In":
-            return found.get(key) in values
-        case "NotIn":
-            return found.get(key) not in values
-        case "Exists":
-            return key in found
-        case "DoesNotExist":
-            return key not in found
-        case _:
-            return True
-
-
-def _selected_elsewhere(work: Workload, found: Mapping[str, Any]) -> bool:
-    """Whether a daemon leaves these nodes out on purpose: a NotIn or DoesNotExist says so."""
-    return any(
-        look.at(e, "operator") in ("NotIn", "DoesNotExist") and not _matches(e, found)
-        for term in work.terms
-        for e in look.each(term, "matchExpressions")
-    )
 
 
 def _gpu_group(**inputs: Any) -> Resource:
@@ -176,11 +46,11 @@ class Tolerated(Rule):
         gpus = [group for group in groups if any(taint.get("key") == GPU for taint in taints(group))]
         for work in workloads(context):
             if work.daemon:
-                meant = [group for group in gpus if not _selected_elsewhere(work, labels(group))]
+                meant = [group for group in gpus if not left_out(work, labels(group))]
             else:
-                meant = [group for group in groups if (work.selector or work.terms) and _fits(work, labels(group))]
+                meant = [group for group in groups if (work.selector or work.terms) and fits(work, labels(group))]
             for group in meant:
-                if refused := [t for t in _repelling(group) if not tolerates(work.tolerations, t)]:
+                if refused := [t for t in repelling(group) if not tolerates(work.tolerations, t)]:
                     told = ", ".join(f"{t.get('key')}={t.get('value')}:{t.get('effect')}" for t in refused)
                     yield hit(work.resource, f"{work.what} does not tolerate {told} of {group.name}")
 
@@ -205,12 +75,10 @@ class Selected(Rule):
         gpus = [group for group in groups if any(taint.get("key") == GPU for taint in taints(group))]
         for work in workloads(context) if groups else ():
             if work.daemon:
-                missed = [
-                    g.name for g in gpus if _fits(work, labels(g)) is False and not _selected_elsewhere(work, labels(g))
-                ]
+                missed = [g.name for g in gpus if fits(work, labels(g)) is False and not left_out(work, labels(g))]
                 if missed:
                     yield hit(work.resource, f"{work.what} selects no node of {', '.join(missed)}")
-            elif (work.selector or work.terms) and all(_fits(work, labels(group)) is False for group in groups):
+            elif (work.selector or work.terms) and all(fits(work, labels(group)) is False for group in groups):
                 wanted = ", ".join(f"{key}={value}" for key, value in work.selector.items()) or "its affinity"
                 yield hit(work.resource, f"{work.what}: no pool has {wanted}")
 
@@ -424,109 +292,6 @@ class NamedAccount(Rule):
         return example(resource("aws:sqs/queue:Queue", "queue", provider=""))
 
 
-_SUFFIX = 8
-"""A dash and seven digits: what Pulumi appends to a name it chooses."""
-_LIMITS: Mapping[str, int] = {
-    NODE_GROUP: 63,
-    "aws:iam/role:Role": 64,
-    "aws:iam/rolePolicy:RolePolicy": 128,
-    "aws:iam/instanceProfile:InstanceProfile": 128,
-    "aws:ec2/launchTemplate:LaunchTemplate": 128,
-    "aws:ec2/securityGroup:SecurityGroup": 255,
-    "aws:eks/cluster:Cluster": 100,
-    "aws:ecr/repository:Repository": 256,
-    RELEASE: 53,
-}
-_KUBERNETES_LIMITS: Mapping[str, int] = {
-    "kubernetes:batch/v1:CronJob": 52,
-    NAMESPACE: 63,
-    "kubernetes:core/v1:Service": 63,
-}
-_SCALE_SET = 45
-_AUTONAME_PROPERTIES = {NODE_GROUP: "nodeGroupName"}
-
-
-class Names(Rule):
-    id = "CON-09"
-    severity: ClassVar[Severity] = "error"
-    title = "Names are within the limits of who takes them"
-    why = "A name too long is found out when everything before it has been made."
-    fix = "a shorter name for the pool, the runner or the fleet"
-
-    def check(self, context: Context) -> Iterator[Hit]:
-        for type_, limit in _LIMITS.items():
-            for made in context.all(type_):
-                key = _AUTONAME_PROPERTIES.get(type_, "name")
-                name = look.at(made.inputs, key)
-                length = len(name) if isinstance(name, str) else len(made.name) + _SUFFIX
-                if not look.unknown(name) and length > limit:
-                    yield hit(made, f"a name of {length} characters, where {limit} fit")
-        for made in context.graph.resources.values():
-            if made.type.startswith("kubernetes:") and made.type != RELEASE:
-                limit, name = _KUBERNETES_LIMITS.get(made.type, 253), name_of(made)
-                if len(name) > limit:
-                    yield hit(made, f"{name} has {len(name)} characters, where {limit} fit")
-        for release in scale_sets(context):
-            name = look.text(release.inputs, "values", "runnerScaleSetName") or look.text(release.inputs, "name")
-            if len(name) > _SCALE_SET:
-                yield hit(release, f"a scale set's name of {len(name)} characters, where {_SCALE_SET} fit")
-
-    def example_pass(self) -> Context:
-        return example(resource("aws:iam/role:Role", "node"))
-
-    def example_fail(self) -> Context:
-        return example(resource("aws:iam/role:Role", "n" * 60))
-
-
-class References(Rule):
-    id = "CON-10"
-    severity: ClassVar[Severity] = "error"
-    title = "What pods mount, and the namespaces they are put into, exist"
-    why = "A pod that names a ConfigMap of another namespace never starts, and ARC tries again for ever."
-    fix = "declare the ConfigMap in the pod's namespace, and take names from the object that is referred to"
-
-    _GIVEN = frozenset({"kube-system", "default", "kube-public", ""})
-
-    def check(self, context: Context) -> Iterator[Hit]:
-        ours = {name_of(made) for made in context.all(NAMESPACE)}
-        named = {name_of(made) and namespace_of(made) for made in context.all(CONFIG_MAP, SECRET)}
-        if not ours or "" in ours | named:  # a name that is not known yet may be any
-            return
-        maps = {(namespace_of(made), name_of(made)) for made in context.all(CONFIG_MAP)}
-        for made in context.graph.resources.values():
-            namespace = namespace_of(made) if made.type.startswith("kubernetes:") and made.type != NAMESPACE else ""
-            if namespace not in ours | self._GIVEN:
-                yield hit(made, f"there is no namespace {namespace}")
-        for pod in pods(context):
-            if pod.namespace in ours:
-                for volume in look.each(pod.spec, "volumes"):
-                    name = look.text(volume, "configMap", "name")
-                    if name and (pod.namespace, name) not in maps:
-                        yield hit(pod.resource, f"there is no ConfigMap {name} in {pod.namespace}")
-        secrets = {(namespace_of(made), name_of(made)) for made in context.all(SECRET)}
-        foreign = context.fleet.github.kubernetes_secret if context.fleet else None
-        for release in scale_sets(context):
-            name, namespace = look.text(release.inputs, "values", "githubConfigSecret"), namespace_of(release)
-            if name and name != foreign and namespace in ours and (namespace, name) not in secrets:
-                yield hit(release, f"there is no secret {name} in {namespace}")
-
-    def example_pass(self) -> Context:
-        return self._mounting("arc-runners")
-
-    def example_fail(self) -> Context:
-        return self._mounting("arc-systems")
-
-    @staticmethod
-    def _mounting(namespace: str) -> Context:
-        return example(
-            resource(NAMESPACE, "runners", {"metadata": {"name": "arc-runners"}}),
-            resource(NAMESPACE, "systems", {"metadata": {"name": "arc-systems"}}),
-            resource(CONFIG_MAP, "hooks", {"metadata": {"name": "hooks", "namespace": namespace}}),
-            runners({"template": {"spec": {"volumes": [{"name": "hooks", "configMap": {"name": "hooks"}}]}}}),
-        )
-
-
 RULES = (
     Tolerated(), Selected(), ScaleFromZero(), LabelSets(), TaintSpelling(), SameArc(), NamedCluster(), NamedAccount(),
-    Names(), References(),
 )  # fmt: skip
