@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -14,6 +15,11 @@ ROOT = Path(__file__).resolve().parent.parent
 # A job in a shell's background starts with Ctrl-C ignored, and every program that a test interrupts would inherit that.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# The same examples in each run, and as long as each of them takes: a run tells of the change that it is for, whatever
+# the machine's load. PADDOCK_EXPLORE=1 looks for new ones.
+settings.register_profile("paddock", deadline=None, derandomize=not os.environ.get("PADDOCK_EXPLORE"))
+settings.load_profile("paddock")
 
 # Read before the environment is cleaned below.
 REFERENCE_DATA = Path(os.environ.get("PADDOCK_REFERENCE_DATA") or ROOT.parent / "shared/data")

@@ -22,6 +22,7 @@ from paddock.build.command_images import TooOld
 from paddock.build.docker import Layer, Local
 from paddock.build.errors import BuildInputError
 from paddock.catalog.github import runner_releases
+from tests.conftest import ROOT
 from tests.support.fleets import fleet_data, named
 
 RELEASED = runner_releases()[versions.ACTIONS_RUNNER]
@@ -305,6 +306,15 @@ def test_the_list_has_what_is_pinned_what_is_installed_and_what_only_the_engine_
 def test_every_kind_of_fleet_has_a_list(name: str) -> None:
     fleet = named(name).fleet
     assert all(each.tag for each in (*known.of_fleet(fleet, None), *known.of_program(fleet)))
+
+
+@pytest.mark.parametrize("stack", ["dev", "prod"])
+def test_the_projects_own_stacks_are_in_order_while_their_runner_is_new(
+    stack: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command_images.check(ROOT, stack, today=TODAY, as_json=True, engine=Shelf({}))
+    verdicts = {finding["verdict"] for finding in json.loads(capsys.readouterr().out)["findings"]}
+    assert verdicts == {"ok", "warning", "unknown"}
 
 
 def test_the_layers_of_an_image_by_size(capsys: pytest.CaptureFixture[str]) -> None:

@@ -90,7 +90,7 @@ def root(tmp_path: Path, identity: Identity) -> Path:
 
 
 def test_a_node_is_looked_at_and_then_marked(stand: Stand, root: Path) -> None:
-    said = node.mark("Xid 79 · lost", environ=stand.environ, root=root)
+    said = node.mark("Xid 79 · lost", environ=stand.environ, root=root, timeout_s=60)
     assert said == "node n is marked for replacement, and takes no more jobs"
     (path, token, looked), (_, _, marked) = stand.asked
     assert (path, token, looked) == ("/api/v1/nodes/n", "Bearer t0ken", {})
@@ -102,18 +102,19 @@ def test_a_node_is_looked_at_and_then_marked(stand: Stand, root: Path) -> None:
 def test_what_stands_there_already_stays(stand: Stand, root: Path) -> None:
     there = {"metadata": {"annotations": {node.REPLACE: "Xid 48"}}, "spec": {"unschedulable": True}}
     stand.answer = lambda handler: send(handler, 200, there)
-    assert node.mark("again", environ=stand.environ, root=root) == "node n was marked for replacement already (Xid 48)"
+    said = node.mark("again", environ=stand.environ, root=root, timeout_s=60)
+    assert said == "node n was marked for replacement already (Xid 48)"
     assert len(stand.asked) == 1
 
 
 def test_a_node_that_people_gave_back_is_marked_anew(stand: Stand, root: Path) -> None:
     stand.answer = lambda handler: send(handler, 200, {**NODE, "metadata": {"annotations": {node.REPLACE: "Xid 48"}}})
-    assert "is marked" in node.mark("again", environ=stand.environ, root=root)
+    assert "is marked" in node.mark("again", environ=stand.environ, root=root, timeout_s=60)
 
 
 @pytest.mark.parametrize("reason", ["", "\n", "é" * 300, "x" * 300, "tab\there \x1b[2J"])
 def test_every_reason_is_one_that_the_policy_takes(reason: str, stand: Stand, root: Path) -> None:
-    node.mark(reason, environ=stand.environ, root=root)
+    node.mark(reason, environ=stand.environ, root=root, timeout_s=60)
     written = stand.asked[-1][2]["metadata"]["annotations"][node.REPLACE]
     assert 1 <= len(written) <= 256
     assert all(" " <= letter <= "~" for letter in written)
@@ -122,7 +123,7 @@ def test_every_reason_is_one_that_the_policy_takes(reason: str, stand: Stand, ro
 def test_a_proxy_of_the_job_does_not_see_the_token(stand: Stand, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
-    assert "is marked" in node.mark("x", environ=stand.environ, root=root)
+    assert "is marked" in node.mark("x", environ=stand.environ, root=root, timeout_s=60)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +139,7 @@ def test_a_proxy_of_the_job_does_not_see_the_token(stand: Stand, root: Path, mon
 )
 def test_another_answer_is_told(status: int, answer: object, said: str, stand: Stand, root: Path) -> None:
     stand.answer = lambda handler: send(handler, status, answer)
-    told = node.mark("x", environ=stand.environ, root=root)
+    told = node.mark("x", environ=stand.environ, root=root, timeout_s=60)
     assert told.startswith("the node was not marked for replacement: ")
     assert said in told
     assert len(stand.asked) == 1
@@ -149,7 +150,7 @@ def test_a_server_with_another_certificate_gets_no_token(stand: Stand, root: Pat
     assert openssl
     other = certificates.make(tmp_path / "other", Path(openssl))
     shutil.copy(other.authority, root / node.SECRETS / "ca.crt")
-    assert "CERTIFICATE_VERIFY_FAILED" in node.mark("x", environ=stand.environ, root=root)
+    assert "CERTIFICATE_VERIFY_FAILED" in node.mark("x", environ=stand.environ, root=root, timeout_s=60)
     assert not stand.asked
 
 
@@ -159,7 +160,7 @@ def test_a_server_that_trickles_is_waited_for_no_longer(stand: Stand, root: Path
     def trickle(handler: http.server.BaseHTTPRequestHandler) -> None:
         handler.send_response(200)
         handler.end_headers()
-        while not ended.wait(0.05):
+        while not ended.wait(0.05) and time.monotonic() - began < 60:
             handler.wfile.write(b" ")
             handler.wfile.flush()
         handler.wfile.write(json.dumps(NODE).encode())
@@ -168,11 +169,11 @@ def test_a_server_that_trickles_is_waited_for_no_longer(stand: Stand, root: Path
     before = set(threading.enumerate())
     began = time.monotonic()
     try:
-        told = node.mark("x", environ=stand.environ, root=root, timeout_s=0.5)
+        told = node.mark("x", environ=stand.environ, root=root, timeout_s=3)
     finally:
         ended.set()
-    assert time.monotonic() - began < 1
-    assert told == "the node was not marked for replacement: the Kubernetes API did not answer within 0.5 s"
+    assert time.monotonic() - began < 30
+    assert told == "the node was not marked for replacement: the Kubernetes API did not answer within 3 s"
     for left in set(threading.enumerate()) - before:
         left.join(10)
     assert len(stand.asked) == 1, "what was told is true later on, too"
@@ -191,10 +192,10 @@ def test_a_pod_that_may_not_says_so(missing: str, said: str, root: Path) -> None
     environ = {"NODE_NAME": "n", "KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "9"}
     environ.pop(missing, None)
     (root / node.SECRETS / missing).unlink(missing_ok=True)
-    assert said in node.mark("x", environ=environ, root=root)
+    assert said in node.mark("x", environ=environ, root=root, timeout_s=60)
 
 
 def test_an_api_that_is_not_there_is_told(root: Path) -> None:
     environ = {"NODE_NAME": "n", "KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "9"}
-    told = node.mark("x", environ=environ, root=root)
+    told = node.mark("x", environ=environ, root=root, timeout_s=60)
     assert told.startswith("the node was not marked for replacement: the Kubernetes API cannot be reached: ")

@@ -15,6 +15,7 @@ import pytest
 from paddock.gpu.actions import ACTIONS
 from paddock.gpu.lease import Leases
 from tests.conftest import ROOT
+from tests.support.job_machine import until
 
 pytest.importorskip("mcp", reason="the extra mcp is not installed")
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="leases need Linux's /proc")
@@ -199,7 +200,7 @@ def test_a_program_does_not_outlive_its_time_or_its_agent(
 
     async def talk(client: Any) -> None:
         if way == "timeout":
-            assert "did not end within 6 s" in await bad(client, "gpu_run", command=program, confirm=True, timeout=6)
+            assert "did not end within 20 s" in await bad(client, "gpu_run", command=program, confirm=True, timeout=20)
             return
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(lambda: call(client, "gpu_run", command=program, confirm=True))
@@ -208,7 +209,7 @@ def test_a_program_does_not_outlive_its_time_or_its_agent(
             tasks.cancel_scope.cancel()
 
     agent(talk, **four)
-    assert not Path(f"/proc/{pid.read_text()}").exists() or _is_zombie(pid.read_text())
+    until(lambda: _has_ended(pid.read_text()))
     assert [state for _, state in Leases(tmp_path / "leases").all() if state == "held"] == []
 
 
@@ -255,5 +256,8 @@ def test_without_the_package_one_sentence_says_how_to_install_it(tmp_path: Path)
     )
 
 
-def _is_zombie(pid: str) -> bool:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+def _has_ended(pid: str) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True

@@ -284,14 +284,21 @@ def test_only_the_program_and_its_script_are_shown_to_others() -> None:
 
 
 def test_in_a_container_the_lease_is_renewed_while_the_program_runs(
-    leases: Leases, monkeypatch: pytest.MonkeyPatch
+    leases: Leases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("paddock.gpu.run._RENEWED_EVERY", 0.05)
     monkeypatch.setattr(type(leases.host), "knows_drivers_pids", property(lambda self: False))
     renewed = []
     real = Leases.renew
-    monkeypatch.setattr(Leases, "renew", lambda self, id: renewed.append(real(self, id)))
-    assert run(["sleep", "0.5"], Request(), leases=leases, look=lambda: h100s(1)) == 0
-    assert len(renewed) >= 2
+    twice = tmp_path / "twice"
+
+    def renew(self: Leases, id: str) -> None:
+        renewed.append(real(self, id))
+        if len(renewed) == 2:
+            twice.touch()
+
+    monkeypatch.setattr(Leases, "renew", renew)
+    waits = ["sh", "-c", f"until [ -e '{twice}' ]; do sleep 0.02; done"]
+    assert run(waits, Request(), leases=leases, look=lambda: h100s(1)) == 0
     assert renewed[0].ttl == 120
     assert gone(leases)

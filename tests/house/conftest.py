@@ -79,7 +79,7 @@ class Checkout:
             env={**self.env, **env},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=600,
         )
 
     def command(self, *words: str) -> list[str]:

@@ -9,7 +9,6 @@ import shutil
 import socket
 import subprocess
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -180,9 +179,10 @@ def _wait_for(url: str, process: subprocess.Popen[bytes], log: Path, seconds: fl
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and process.poll() is None:
         try:
-            urllib.request.urlopen(f"{url}/moto-api/", timeout=5).close()
-        except (urllib.error.URLError, ConnectionError):
+            urllib.request.urlopen(f"{url}/moto-api/", timeout=30).close()
+        except OSError:
             time.sleep(0.1)
         else:
+            assert process.poll() is None, f"another program has taken the port of {url}"
             return
     raise AssertionError(f"the moto server did not start: {re.sub(r'[^ -~]+', ' ', log.read_text())[-500:]}")

@@ -14,6 +14,8 @@ from typing import Any, NoReturn
 from paddock.gpu.errors import GpuError
 
 _PIECE = 1 << 16
+_KILLED_WITHIN = 0.7
+"""Seconds that a killed process needs at most on a busy machine, unless it hangs inside the kernel."""
 
 
 class NoAnswer(GpuError):
@@ -77,7 +79,7 @@ def _answer(writing: int, work: Callable[[], Any]) -> NoReturn:
 def _end(child: int) -> bool:
     """Kills it, and waits no longer than a process needs that can be killed; whether it is gone."""
     os.kill(child, signal.SIGKILL)
-    until = time.monotonic() + 0.2
+    until = time.monotonic() + _KILLED_WITHIN
     while os.waitpid(child, os.WNOHANG) == (0, 0):
         if time.monotonic() > until:
             return False

@@ -59,6 +59,8 @@ def _told(program: str, seconds: float) -> str:
     except subprocess.TimeoutExpired:
         child.kill()
         child.returncode = -9
+        if child.stdout:
+            child.stdout.close()
         raise
     return text.decode()
 
