@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 
@@ -23,6 +24,8 @@ _FORWARDED = frozenset(
 _WAITED_FOR = _FORWARDED | {signal.SIGCHLD}
 _BLOCKED = _WAITED_FOR | {signal.SIGTTOU}
 """SIGTTOU too, which would stop a process of the background that hands the terminal on."""
+_LOOKED_EVERY = 1.0
+"""Seconds between two looks at the program, where no signal tells of it."""
 _TTL, _RENEWED_EVERY = 120.0, 30.0
 """Seconds. In a container others cannot see whether this process lives, so it says so again and again."""
 _GO = b"1"
@@ -163,25 +166,26 @@ def _become(
 
 
 def _supervise(child: int, terminal: _Terminal, renew: Callable[[], object] | None, say: Say) -> int:
+    renewed = time.monotonic()
     while True:
-        got = signal.sigtimedwait(_WAITED_FOR, _RENEWED_EVERY)
-        if got is None:
-            if renew:
-                try:
-                    renew()
-                except GpuError as error:
-                    say(str(error))
-        elif got.si_signo != signal.SIGCHLD:
+        got = signal.sigtimedwait(_WAITED_FOR, _LOOKED_EVERY)
+        if got and got.si_signo != signal.SIGCHLD:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child, got.si_signo)
-        else:
-            pid, status = os.waitpid(child, os.WNOHANG | os.WUNTRACED)
-            if pid and os.WIFSTOPPED(status):
-                terminal.stop_with(child)
-            elif pid:
-                terminal.take()
-                code = os.waitstatus_to_exitcode(status)
-                return code if code >= 0 else 128 - code
+        # Whatever woke us: SIGCHLD is lost where another thread of this process, which does not block it, takes it.
+        pid, status = os.waitpid(child, os.WNOHANG | os.WUNTRACED)
+        if pid and os.WIFSTOPPED(status):
+            terminal.stop_with(child)
+        elif pid:
+            terminal.take()
+            code = os.waitstatus_to_exitcode(status)
+            return code if code >= 0 else 128 - code
+        if renew and time.monotonic() - renewed >= _RENEWED_EVERY:
+            renewed = time.monotonic()
+            try:
+                renew()
+            except GpuError as error:
+                say(str(error))
 
 
 class _Terminal:

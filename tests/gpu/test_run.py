@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -286,6 +287,7 @@ def test_only_the_program_and_its_script_are_shown_to_others() -> None:
 def test_in_a_container_the_lease_is_renewed_while_the_program_runs(
     leases: Leases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("paddock.gpu.run._LOOKED_EVERY", 0.05)
     monkeypatch.setattr("paddock.gpu.run._RENEWED_EVERY", 0.05)
     monkeypatch.setattr(type(leases.host), "knows_drivers_pids", property(lambda self: False))
     renewed = []
@@ -302,3 +304,26 @@ def test_in_a_container_the_lease_is_renewed_while_the_program_runs(
     assert run(waits, Request(), leases=leases, look=lambda: h100s(1)) == 0
     assert renewed[0].ttl == 120
     assert gone(leases)
+
+
+def test_a_program_whose_end_another_thread_was_told_of_is_not_waited_for_for_ever(
+    leases: Leases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("paddock.gpu.run._RENEWED_EVERY", 0.0)
+    monkeypatch.setattr(type(leases.host), "knows_drivers_pids", property(lambda self: False))
+    renewed: list[str] = []
+
+    def while_it_ends(self: Leases, id: str) -> None:
+        renewed.append(id)
+        assert len(renewed) < 30, "it has ended, and nobody saw it"
+        time.sleep(0.5)
+
+    monkeypatch.setattr(Leases, "renew", while_it_ends)
+    over = threading.Event()
+    other = threading.Thread(target=over.wait)
+    other.start()
+    try:
+        assert run(["sleep", "1.2"], Request(), leases=leases, look=lambda: h100s(1)) == 0
+    finally:
+        over.set()
+        other.join()
