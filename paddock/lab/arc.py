@@ -184,9 +184,11 @@ class Controller:
         served.not_before = 0.0
 
     def _remove(self, there: list[Object], count: int, served: Served) -> None:
-        for pod in runner_sets.surplus(there):
+        numbers = {name: served.actions.find_runner(name) for name in (pod["metadata"]["name"] for pod in there)}
+        # First the pods of runners whose job has just ended.
+        for pod in sorted(runner_sets.surplus(there), key=lambda pod: numbers[pod["metadata"]["name"]] is not None):
             if count and not pod["metadata"].get("deletionTimestamp"):
-                number = served.actions.find_runner(pod["metadata"]["name"])
+                number = numbers[pod["metadata"]["name"]]
                 if number is None or served.actions.remove_runner(number):
                     self.api.delete(pod, grace_seconds=0)
                     count -= 1

@@ -254,8 +254,9 @@ def _stop(lab: Lab) -> None:
     """Clients before the API server, and that before etcd, so that nobody waits for one that is gone."""
     last = [lab.running[name] for name in ("kube-apiserver", "etcd") if name in lab.running]
     processes.stop(process for process in lab.running.values() if process not in last)
-    # What those started, and a run of the engine whose command was killed.
-    processes.stop(process for process in processes.marked(lab.folder) if process not in last)
+    # What those started, and a run of the engine whose command was killed, which may start more until it has ended.
+    while left := [process for process in processes.marked(lab.folder) if process not in last]:
+        processes.stop(left)
     for process in last:
         processes.stop([process])
 

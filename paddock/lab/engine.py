@@ -179,13 +179,13 @@ class Engine:
 
     def interrupt(self) -> None:
         """Asks a run that is under way to stop: what is being made is finished, the rest is not begun."""
-        if self._running is not None:
-            self._running.send_signal(signal.SIGINT)
+        if running := self._running:
+            running.send_signal(signal.SIGINT)
 
     def kill(self) -> None:
         """Ends a run that is under way at once, as a machine that loses its power does."""
-        if self._running is not None:
-            os.killpg(self._running.pid, signal.SIGKILL)
+        if running := self._running:
+            os.killpg(running.pid, signal.SIGKILL)
 
     def unlock(self) -> None:
         """Frees the stack after a run that was killed. `recovery.recover` does more."""

@@ -120,12 +120,13 @@ def look(api: Api, control: github.Control) -> Seen:
     """Asks GitHub and the API server once each."""
     known, sets = control.jobs(), control.sets()
     found = scale_sets(api)
-    runner_pods = api.list("v1", "Pod", labelSelector=f"{runner_sets.RUNNER_LABEL}=True")
-    own_pods = api.list("v1", "Pod", labelSelector=OF_RUNNER)
+    # Before the pods: what is said of a pod is so by then.
     events: dict[tuple[str, str], list[Object]] = {}
     for event in sorted(api.list("v1", "Event"), key=_when):
         about = event["involvedObject"]
         events.setdefault((about.get("kind", ""), about.get("name", "")), []).append(event)
+    runner_pods = api.list("v1", "Pod", labelSelector=f"{runner_sets.RUNNER_LABEL}=True")
+    own_pods = api.list("v1", "Pod", labelSelector=OF_RUNNER)
     return Seen(
         known,
         sets,
