@@ -129,12 +129,12 @@ def test_memory_that_cannot_be_had_fails_its_test_with_a_stand_in_for_the_cuda_r
 
 def test_a_gpu_that_hangs_or_crashes_hides_no_other_with_a_stand_in_for_the_cuda_runtime(smoke: Smoke) -> None:
     began = time.monotonic()
-    code, report = smoke("--vector-add", "--timeout", "5", DEVICES=3, HANG=1, CRASH=2)
-    assert time.monotonic() - began < 20
+    code, report = smoke("--vector-add", "--timeout", "15", DEVICES=3, HANG=1, CRASH=2)
+    assert time.monotonic() - began < 60
     assert (code, report["ok"]) == (1, False)
     healthy, hung, crashed = report["devices"]
     assert healthy["ok"]
-    assert (hung["error"]["kind"], hung["error"]["message"]) == ("timeout", "no answer after 5 s at vector_add")
+    assert (hung["error"]["kind"], hung["error"]["message"]) == ("timeout", "no answer after 15 s at vector_add")
     assert (crashed["error"]["kind"], crashed["error"]["message"]) == ("crash", "ended by signal 11 at vector_add")
 
 

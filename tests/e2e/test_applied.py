@@ -29,6 +29,7 @@ from paddock.lab.progress import Progress
 from paddock.plan.replacement import RELEASE
 from paddock.plan.run import plan_graph
 from tests.support.engine import differences, is_default_provider, lab_in, releases, short
+from tests.support.kubernetes import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("applied")]
 
@@ -383,9 +384,9 @@ def test_destroy_leaves_nothing(story: Story, api: Api) -> None:
     assert json.loads(story.engine.store.read_text())["resources"] == {}
     assert not {RUNNERS, SYSTEM} & {each["metadata"]["name"] for each in api.list("v1", "Namespace")}
     assert not api.list("v1", "Secret", labelSelector="owner=helm")
-    for version, kind in (("v1", "ConfigMap"), ("v1", "Pod"), ("apps/v1", "DaemonSet"), ("apps/v1", "Deployment")):
-        found = api.list(version, kind)
-        assert not [each["metadata"]["name"] for each in found if each["metadata"]["name"] not in KUBERNETES_OWN]
+    kinds = (("v1", "ConfigMap"), ("v1", "Pod"), ("apps/v1", "DaemonSet"), ("apps/v1", "Deployment"))
+    # Kubernetes takes the pods away a moment after their owners.
+    until(lambda: {each["metadata"]["name"] for kind in kinds for each in api.list(*kind)} <= KUBERNETES_OWN)
     managed = "app.kubernetes.io/managed-by=Helm"
     for kind in ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"):
         assert not api.list("rbac.authorization.k8s.io/v1", kind, labelSelector=managed)

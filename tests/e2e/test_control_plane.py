@@ -55,11 +55,11 @@ def test_a_lab_that_was_killed_comes_up_again_with_its_objects(tmp_path: Path) -
         for name in ("kube-apiserver", "etcd", "kwok"):
             os.kill(first.running[name].pid, signal.SIGKILL)
         with pytest.raises(Unreachable, match=r"lab\.up"):
-            until(lambda: api.list("v1", "Node") is None, seconds=5)
+            until(lambda: api.list("v1", "Node") is None)
         api.close()
-        broken = control_plane.status(folder)
-        assert not broken.up
-        assert set(broken.ended) == {"kube-apiserver", "etcd", "kwok"}
+        # Others may have ended with the API server.
+        until(lambda: {"kube-apiserver", "etcd", "kwok"} <= set(control_plane.status(folder).ended))
+        assert not control_plane.status(folder).up
         second, started = control_plane.up(folder, progress=Progress(quiet=True))
         assert started
         assert second.ports == first.ports, "kubeconfigs in other hands would be wrong now"

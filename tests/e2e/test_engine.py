@@ -117,7 +117,7 @@ def test_after_an_error_of_the_cloud_the_next_up_makes_the_rest(small: Engine) -
 
 @pytest.mark.parametrize("how", ["interrupted", "killed"])
 def test_after_a_run_that_broke_off_the_next_makes_the_rest_and_nothing_twice(how: str, small: Engine) -> None:
-    small.faults = [{"resource": "*::network", "operation": "create", "delay": 10}]
+    small.faults = [{"resource": "*::network", "operation": "create", "delay": 60 if how == "killed" else 25}]
     breaking = Thread(target=once_some_are_made, args=(small, small.kill if how == "killed" else small.interrupt))
     breaking.start()
     with pytest.raises(EngineError, match="killed" if how == "killed" else "cancel"):

@@ -60,7 +60,7 @@ class Walk:
     def made(self) -> list[Recovered]:
         logging.getLogger(__name__).warning("PADDOCK_SEED=%s", SEED)
         self.interrupted(self.engine.up, partial(operator.le, 5))
-        moments = sorted(self.random.sample(range(8, self.total - 2), KILLS))
+        moments = sorted(self.random.sample(range(8, self.total - 8), KILLS))
         found = [self.killed(self.engine.up, partial(operator.le, moment)) for moment in moments]
         self.engine.faults = []
         self.engine.up()
@@ -73,7 +73,7 @@ class Walk:
         destroy = partial(self.engine.destroy, protected=True)
         self.engine.faults = [*SLOW]
         self.interrupted(destroy, partial(operator.ge, self.total - 5))
-        moments = sorted(self.random.sample(range(2, self.total - 8), KILLS), reverse=True)
+        moments = sorted(self.random.sample(range(8, self.total - 8), KILLS), reverse=True)
         found = [self.killed(destroy, partial(operator.ge, moment)) for moment in moments]
         destroy()
         return found

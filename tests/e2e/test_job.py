@@ -252,8 +252,8 @@ def test_many_jobs_at_once_stay_within(
 def test_a_warm_runner_takes_a_job_at_once_and_is_replaced(hub: github.Control, api: Api, make_set: MakeSet) -> None:
     make_set(minRunners=1)
     (warm,) = until(lambda: [each for each in hub.runners() if each["online"]])
-    job = hub.push(LABELS, 5.0)["id"]
-    assert until(lambda: started(hub, job), seconds=5)["runner"] == warm["name"]
+    job = hub.push(LABELS, 30.0)["id"]
+    assert until(lambda: started(hub, job))["runner"] == warm["name"]
     until(lambda: [each for each in hub.runners() if each["online"] and each["name"] != warm["name"]])
 
 
@@ -267,7 +267,7 @@ def test_a_template_without_the_toleration_is_found_out(
     template["spec"]["tolerations"] = []
     make_set(template=template)
     out = io.StringIO()
-    story = demo(cluster, stack, out=out, bound=6.0)
+    story = demo(cluster, stack, out=out, bound=20.0)
     assert not story.ok
     assert story.missing == "scheduled"
     assert "node group t4-spot has a taint that the pod does not tolerate: nvidia.com/gpu=true:NoSchedule" in story.fix
@@ -283,7 +283,7 @@ def test_a_pod_that_is_refused_is_told_with_the_reason(
     template = runner_set(stack.fleet, "gpu")["spec"]["template"]
     template["spec"]["containers"][0]["securityContext"] = {"privileged": True}
     made = make_set(template=template)
-    story = demo(cluster, stack, bound=4.0)
+    story = demo(cluster, stack, bound=12.0)
     assert story.missing == "pod made"
     assert "violates PodSecurity" in story.life.why
     until(lambda: not hub.runners())  # those that it registered and made no pod for
@@ -358,8 +358,10 @@ def test_a_job_comes_through_a_github_that_fails_for_a_while(
     make_set()
     hub.fault(**fault)  # type: ignore[arg-type]
     job = hub.push(LABELS, 1.0)["id"]
-    threading.Timer(4.0, hub.heal).start()
+    healing = threading.Timer(4.0, hub.heal)
+    healing.start()
     until(over(hub, job), seconds=60)
+    healing.join()
     assert hub.job(job)["result"] == "succeeded"
 
 

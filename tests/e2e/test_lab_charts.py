@@ -128,12 +128,12 @@ def story(lab: Lab, found: Programs, tmp_path_factory: pytest.TempPathFactory) -
     story = Story(lab, found, tmp_path_factory.mktemp("charts"))
     began = time.monotonic()
     story.up()
-    assert time.monotonic() - began < SECONDS, "a release waited for what never comes"
+    assert time.monotonic() - began < 5 * SECONDS, "a release waited for what never comes"
     yield story
     story.api.close()
 
 
-def until(true: Callable[[], Any], seconds: float = 20) -> Any:
+def until(true: Callable[[], Any], seconds: float = 60) -> Any:
     deadline = time.monotonic() + seconds
     while not (found := true()):
         assert time.monotonic() < deadline, f"not so after {seconds} s"

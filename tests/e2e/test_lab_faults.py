@@ -210,7 +210,8 @@ def test_an_up_that_loses_its_engine_and_then_its_api_server_is_made_whole(
     def kill_engine() -> None:
         until(lambda: "pending-install" in helm(lab).values(), 120)
         for process in processes.marked(engine.state):
-            os.kill(process.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGKILL)
 
     with ThreadPoolExecutor() as pool:
         killing = pool.submit(kill_engine)

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from paddock.lab.github import Control, service
 from paddock.lab.github.client import Actions, ActionsError, App, Token, app_token, credential
 from paddock.lab.github.server import Server
 from paddock.lab.github.service import Service
+from tests.support.kubernetes import until
 
 LABELS = ["self-hosted", "linux", "gpu"]
 PERSONAL = Token("ghp_made-up")
@@ -217,7 +219,8 @@ def test_a_poll_ends_as_soon_as_there_is_something(server: Server, actions: Acti
     timer.start()
     began = time.monotonic()
     assert told(ours.poll(), "JobAvailable")
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 25
+    timer.join()
 
 
 @pytest.mark.parametrize("begun", [False, True])
@@ -276,6 +279,13 @@ def test_one_listener_at_a_time(actions: Actions, monkeypatch: pytest.MonkeyPatc
     assert gone.value.status == 404
 
 
+def opened(actions: Actions, number: int) -> Any:
+    """A session, or None while another has one."""
+    with contextlib.suppress(ActionsError):
+        return actions.open_session(number, "next")
+    return None
+
+
 def test_a_listener_that_was_killed_holds_its_session_no_longer_than_it_lived(
     server: Server, actions: Actions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -287,8 +297,7 @@ def test_a_listener_that_was_killed_holds_its_session_no_longer_than_it_lived(
     connection.request("GET", path, headers={"Authorization": f"Bearer {ours.session['messageQueueAccessToken']}"})
     time.sleep(0.3)
     connection.close()  # in the middle of a poll
-    time.sleep(2)
-    assert actions.open_session(ours.id, "next")["ownerName"] == "next"
+    assert until(lambda: opened(actions, ours.id))["ownerName"] == "next"
 
 
 # Tokens.
@@ -356,11 +365,14 @@ def test_a_key_that_is_none_is_a_sentence(key: str) -> None:
 
 
 def test_tokens_end_and_are_taken_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving(token_seconds=1) as server:
-        monkeypatch.setattr("paddock.lab.github.client._EARLY_SECONDS", 0.0)
+    late = [0.0]
+    clock = SimpleNamespace(time=lambda: time.time() + late[0])
+    for module in ("client", "tokens"):
+        monkeypatch.setattr(f"paddock.lab.github.{module}.time", clock)
+    with serving(token_seconds=600) as server:
         actions, control = Actions(f"{server.url}/acme", PERSONAL), Control(server.url)
         ours = AScaleSet(actions)
-        time.sleep(1.1)
+        late[0] = 601
         with pytest.raises(ActionsError, match="expired") as ended:
             actions.poll(ours.session, 0, 1)
         assert ended.value.status == 401
@@ -400,13 +412,17 @@ def test_too_many_requests_say_when_to_come_back(actions: Actions, control: Cont
     assert (failed.value.status, failed.value.retry_after) == (429, 7)
 
 
-def test_who_hangs_is_let_go(actions: Actions, control: Control) -> None:
+def test_who_hangs_is_let_go(server: Server, actions: Actions, control: Control) -> None:
     actions.group("default")
     control.fault("/runnergroups", seconds=60, times=2)
-    threading.Timer(0.5, control.heal).start()
-    began = time.monotonic()
-    assert actions.group("default") == 1
-    assert 0.3 < time.monotonic() - began < 10
+    done: list[int] = []
+    asking = threading.Thread(target=lambda: done.append(actions.group("default")))
+    asking.start()
+    until(lambda: server.faults.told()[0]["times"] == 1)
+    assert not done
+    control.heal()
+    asking.join(30)
+    assert done == [1]
 
 
 def test_the_labs_own_control_has_no_faults(control: Control) -> None:

@@ -25,7 +25,6 @@ EXAMPLES_EACH = 140 if os.environ.get("CI") else 30
 made_up = settings(
     max_examples=EXAMPLES_EACH,
     deadline=None,
-    derandomize=bool(os.environ.get("CI")),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
 )

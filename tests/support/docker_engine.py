@@ -21,7 +21,7 @@ import pytest
 from paddock.build.docker import Docker
 from paddock.build.errors import BuildInputError
 
-DEBIAN = "paddock-test/debian:bookworm"
+DEBIAN = "paddock-test/debian:bookworm-1"
 USER, PASSWORD = "runner", "hunter2 is long"
 _HASH = "$2b$05$nCYgowwrBah0a95bn1n/VeLd9bxPgVthUob/vaQgsBIVqhAZWeBDu"
 
@@ -73,16 +73,20 @@ def registry(folder: Path, login: bool = False) -> Iterator[str]:
         process.wait()
 
 
-def _answers(url: str, process: subprocess.Popen[bytes], seconds: float = 30) -> None:
+def _answers(url: str, process: subprocess.Popen[bytes], seconds: float = 60) -> None:
     until = time.monotonic() + seconds
     while time.monotonic() < until and process.poll() is None:
         try:
-            urllib.request.urlopen(url, timeout=1).close()
-            return
-        except urllib.error.HTTPError:
-            return
+            urllib.request.urlopen(url, timeout=10).close()
+            answers = True
+        except urllib.error.HTTPError as error:
+            error.close()
+            answers = True
         except OSError:
-            time.sleep(0.02)
+            answers = False
+        if answers and process.poll() is None:  # another program may have taken the port
+            return
+        time.sleep(0.02)
     raise AssertionError(f"the registry does not answer at {url}")
 
 
@@ -97,5 +101,7 @@ def _debootstrap(docker: Docker) -> None:
         if made.returncode:
             pytest.skip(f"debootstrap made no base image: {made.stdout.strip().splitlines()[-1:]}")
         shutil.rmtree(Path(folder) / "var/cache/apt/archives", ignore_errors=True)
+        # Images are built on it: a packet that is lost on the way is no fault of theirs.
+        (Path(folder) / "etc/apt/apt.conf.d/80-retries").write_text('Acquire::Retries "5";\n', encoding="utf-8")
         with subprocess.Popen(["tar", "-C", folder, "-c", "."], stdout=subprocess.PIPE) as packed:
             subprocess.run([docker.client.path, "import", "-", DEBIAN], stdin=packed.stdout, check=True)

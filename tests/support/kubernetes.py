@@ -102,7 +102,7 @@ def again(api: Api, thing: Object) -> Object:
     return api.get(thing["apiVersion"], thing["kind"], meta["name"], meta.get("namespace", ""))
 
 
-def until(true: Callable[[], Any], seconds: float = 20) -> Any:
+def until(true: Callable[[], Any], seconds: float = 60) -> Any:
     """Waits for a condition and returns what it gave."""
     deadline = time.monotonic() + seconds
     while not (found := true()):
