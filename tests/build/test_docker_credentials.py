@@ -163,6 +163,7 @@ def test_a_login_goes_with_a_command_that_a_ci_system_cancels_and_so_does_the_st
             assert running.poll() is None, running.stderr and running.stderr.read()
             time.sleep(0.02)
         assert len(list((tmp_path / "tmp").glob("paddock-docker-*/config.json"))) == 1
+        time.sleep(1)  # for Popen itself to return: who is cancelled within it leaves its child behind
         running.send_signal(signal.SIGTERM)
     assert list((tmp_path / "tmp").glob("paddock-docker-*")) == []
     with pytest.raises(ProcessLookupError):
