@@ -68,8 +68,11 @@ def of_lock(lock: Path, architecture: str, cache: Path | None = None) -> Path:
             with _pip() as pip:
                 for python in PYTHONS:
                     _download(pip, lock, python, architecture, into)
-            if not folder.is_dir():  # another run may have been first
+            try:
                 into.rename(folder)
+            except OSError:
+                if not folder.is_dir():  # another run may have been first
+                    raise
     except OSError as error:
         raise BuildError(
             f"cannot keep wheels in {folder.parent}: {error.strerror}\n    expected: a folder of yours with 20 MB free"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import gc
 import json
 import os
@@ -11,13 +12,13 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from paddock.build.docker import Docker, credentials
+from paddock.build.docker import Docker, api, credentials, process
 from paddock.build.errors import BuildError
 from tests.support.docker import stand_in
 
@@ -133,6 +134,38 @@ def test_a_login_with_a_stand_in_client_stays_private_and_goes_with_the_object(t
     gc.collect()
     assert not private.exists()
     assert (tmp_path / "home/.docker/contexts").exists()
+
+
+def test_a_copy_of_the_users_logins_that_was_not_finished_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    environ = user(tmp_path, {"auths": {REGISTRY: {"auth": KEPT}}})
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    monkeypatch.setattr(json, "dump", full)
+    with pytest.raises(OSError, match="No space"):
+        credentials.private(environ, REGISTRY)
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_an_engine_that_hangs_up_before_it_was_asked_is_told_with_a_stand_in_client(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = stand_in(tmp_path / "bin", 'sys.exit("Cannot connect to the Docker daemon at unix:///x.sock")')
+    real = process.started
+
+    @contextlib.contextmanager
+    def ended(*given: Any, **named: Any) -> Iterator[subprocess.Popen[bytes]]:
+        with real(*given, **named) as client:
+            client.wait()
+            yield client
+
+    monkeypatch.setattr(process, "started", ended)
+    with pytest.raises(BuildError, match="daemon does not answer"):
+        api.get([f"{program.folder}/docker"], {"PATH": program.path}, "/info", {})
 
 
 CANCELLED = """

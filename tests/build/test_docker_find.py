@@ -55,6 +55,17 @@ def test_the_first_stand_in_client_that_can_buildkit_is_taken(tmp_path: Path) ->
     assert found(without, plugin, built_in).client.buildx
 
 
+def test_one_that_cannot_be_run_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/docker").write_bytes(b"\x7fELF of another machine")
+    (tmp_path / "other/docker").chmod(0o755)
+    good = client(tmp_path / "good", "20.10.24")
+
+    assert found(tmp_path / "other", good).client.path == str(good / "docker")
+    with pytest.raises(BuildInputError, match=r"other/docker: Exec format error"):
+        found(tmp_path / "other")
+
+
 def test_no_docker_on_path_says_how_to_install_one(tmp_path: Path) -> None:
     (tmp_path / "docker").mkdir()
     with pytest.raises(BuildInputError, match=r"no docker on PATH\n.*\n.*fix: (sudo apt-get|brew) install"):

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,6 +37,8 @@ def get(client: Sequence[str], environ: Mapping[str, str], path: str, headers: M
             return Answer(response.status, _json(response.read()))
         except (OSError, HTTPException) as error:
             dialled.kill()
+            with contextlib.suppress(OSError):  # it would try once more to write what nobody reads
+                dialled.stdin.close()
             said = dialled.stderr.read().decode(errors="replace")
             raise problems.engine(said or str(error), "the docker engine broke off") from None
         finally:

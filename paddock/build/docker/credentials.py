@@ -29,12 +29,16 @@ def private(environ: Mapping[str, str], registry: str) -> Path:
     # An empty name is docker's word for "no helper", so the login reaches neither a keychain nor a cloud's helper.
     settings["credHelpers"] = {**settings["credHelpers"], _key(registry): ""}
     made = Path(tempfile.mkdtemp(prefix="paddock-docker-"))
-    for each in own.iterdir() if own.is_dir() else ():
-        if each.name != "config.json":
-            (made / each.name).symlink_to(each.absolute())
-    config = os.open(made / "config.json", os.O_CREAT | os.O_WRONLY, 0o600)
-    with open(config, "w", encoding="utf-8") as file:
-        json.dump(settings, file)
+    try:
+        for each in own.iterdir() if own.is_dir() else ():
+            if each.name != "config.json":
+                (made / each.name).symlink_to(each.absolute())
+        config = os.open(made / "config.json", os.O_CREAT | os.O_WRONLY, 0o600)
+        with open(config, "w", encoding="utf-8") as file:
+            json.dump(settings, file)
+    except BaseException:
+        shutil.rmtree(made, ignore_errors=True)
+        raise
     return made
 
 

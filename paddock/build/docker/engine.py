@@ -190,8 +190,7 @@ class Docker:
                 words, environ, timeout_s=timeout_s, stop=lambda: self._call("rm", "--force", container)
             )
         except process.TimedOut:
-            what = " ".join([image, *command])
-            raise BuildError(f"{what} did not end within {timeout_s:g} s and was ended") from None
+            raise BuildError(f"{image} did not end within {timeout_s:g} s and was ended") from None
         if done.code == _NOT_STARTED:
             raise problems.engine(done.stderr, f"cannot run {image}")
         return done

@@ -29,7 +29,11 @@ def find(environ: Mapping[str, str]) -> Client:
     """The first on PATH that can BuildKit and whose engine answers. Raises BuildInputError."""
     seen: list[str] = []
     for path in _on_path(environ):
-        said = process.call([path, "--version"], environ, timeout_s=_ANSWERS_S)
+        try:
+            said = process.call([path, "--version"], environ, timeout_s=_ANSWERS_S)
+        except BuildInputError as error:
+            seen.append(str(error).splitlines()[0])
+            continue
         version = _VERSION.match(said.stdout)
         if problems.lost(said.stderr):
             raise problems.engine(said.stderr, "cannot use docker")
