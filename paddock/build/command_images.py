@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,7 @@ def check(
         for finding in judge.image(image, known.processors(fleet, image.runners), base, today)
     ]
     found += judge.cuda(fleet, images)
+    found = [replace(finding, fix=finding.fix.replace("--pin STACK", f"--pin {stack}")) for finding in found]
     document = {
         "stack": stack,
         "date": today.isoformat(),

@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from itertools import pairwise
 from typing import Literal
 
 from infra.versions import ACTIONS_RUNNER, ACTIONS_RUNNER_DIGEST, CUDA_BASES
@@ -17,12 +16,13 @@ from paddock.build.docker import Local
 from paddock.build.known import DEFAULT, PACKAGES, RUNNER_IMAGE, Known, day
 from paddock.catalog import version
 from paddock.catalog.cuda_match import Outcome, best_toolkit, on_driver, on_gpu, tag_cuda
-from paddock.catalog.github import RUNNER_GRACE_DAYS, runner_releases, runner_successor
+from paddock.catalog.github import RUNNER_GRACE_DAYS, runner_releases, runner_successor, runners_read
 from paddock.fleet import Fleet
 from paddock.fleet.stated import driver, image_cuda
 
 MAX_DAYS = 21
-"""Days after which an image, its base, or a runner that was followed by another is too old: nine are left to act."""
+"""Days after which an image, its base, or a runner that was followed by another, or may have been, is too old: nine are
+left to act."""
 
 Verdict = Literal["ok", "unknown", "warning", "wrong"]
 _OUTCOMES: dict[Outcome, Verdict] = {
@@ -147,19 +147,17 @@ def _runner(known: Known, today: date) -> Finding:
             f"{RUNNER_GRACE_DAYS} days after that, {f'{left} more' if left >= 0 else f'over for {-left}'}"
         )
         return Finding("runner", known.reference, "wrong" if since > MAX_DAYS else "warning", evidence, fix)
-    gap = _longest_gap()
-    age = (today - released).days
-    if age <= MAX_DAYS:
+    if (today - released).days <= MAX_DAYS:
         return Finding("runner", known.reference, "ok", evidence)
-    evidence += f"; the catalogue knows no successor, and there was never a longer wait for one than {gap} days"
-    verdict: Verdict = "wrong" if age > gap + MAX_DAYS else "unknown"
-    return Finding("runner", known.reference, verdict, evidence, f"look for a newer release; {fix}")
-
-
-def _longest_gap() -> int:
-    """Days between two releases of actions/runner that followed each other."""
-    days = sorted(runner_releases().values())
-    return max((later - earlier).days for earlier, later in pairwise(days))
+    read = max(released, runners_read())
+    unseen = (today - read).days
+    if unseen <= MAX_DAYS:
+        return Finding("runner", known.reference, "ok", f"{evidence} and was the newest on {read}")
+    evidence += (
+        f"; whether another followed it is not known since {read}, {unseen} days ago: GitHub gives it jobs for about "
+        f"{RUNNER_GRACE_DAYS} days after that"
+    )
+    return Finding("runner", known.reference, "wrong", evidence, f"look for a newer release; {fix}")
 
 
 def _built(known: Known, today: date) -> Finding:

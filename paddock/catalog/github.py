@@ -50,6 +50,11 @@ def runner_releases() -> Mapping[str, date]:
     )
 
 
+def runners_read() -> date:
+    """The day on which the releases of actions/runner were last looked up: a later one is not known."""
+    return _data.day(_data.document("github.json")["as_of"])
+
+
 def tag_runner(image: str) -> str | None:
     """The version of actions/runner that an image's tag states: `...-runner2.338.0-<hash>`, or GitHub's own image."""
     name = image.partition("@")[0]
