@@ -46,7 +46,7 @@ case $(uname -m) in
     *) platform=linux/$(uname -m) ;;
 esac
 
-printf '{"schema": 1, "platform": "%s", "toolkit": "%s", "architectures": [%s], "glibc": "%s", "files": {"cuda-smoke": {"sha256": "%s", "bytes": %d}}}\n' \
+printf '{"schema": 2, "platform": "%s", "toolkit": "%s", "architectures": [%s], "glibc": "%s", "files": {"cuda-smoke": {"sha256": "%s", "bytes": %d}}}\n' \
     "$platform" "$toolkit" "$(printf '"%s", ' "${wanted[@]}" | sed 's/, $//')" "${glibc#GLIBC_}" \
     "$(sha256sum "$out/cuda-smoke" | cut -d' ' -f1)" "$(stat -c %s "$out/cuda-smoke")" >"$out/manifest.json"
 cat "$out/manifest.json"

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ PROGRAM = b"\x7fELF of a test"
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "cuda-smoke").write_bytes(PROGRAM)
     document = {
-        "schema": 1,
+        "schema": 2,
         "platform": "linux/amd64",
         "toolkit": "12.8",
         "architectures": ["75", "90"],
@@ -35,10 +37,6 @@ def test_a_folder_that_bears_its_manifest_out_is_read(folder: Path) -> None:
     assert found.files["cuda-smoke"].bytes == len(PROGRAM)
 
 
-def _another_schema(document: dict[str, Any]) -> None:
-    document["schema"] = 2
-
-
 def _no_sum(document: dict[str, Any]) -> None:
     document["files"]["cuda-smoke"]["sha256"] = "none"
 
@@ -47,9 +45,7 @@ def _outside(document: dict[str, Any]) -> None:
     document["files"]["../cuda-smoke"] = document["files"]["cuda-smoke"]
 
 
-@pytest.mark.parametrize(
-    ("spoil", "said"), [(_another_schema, "schema"), (_no_sum, "sha256"), (_outside, r"files\.\.\./cuda-smoke")]
-)
+@pytest.mark.parametrize(("spoil", "said"), [(_no_sum, "sha256"), (_outside, r"files\.\.\./cuda-smoke")])
 def test_a_manifest_of_another_form_is_refused(
     folder: Path, spoil: Callable[[dict[str, Any]], None], said: str
 ) -> None:
@@ -58,6 +54,36 @@ def test_a_manifest_of_another_form_is_refused(
     (folder / "manifest.json").write_text(json.dumps(document))
     with pytest.raises(BuildInputError, match=said):
         manifest.read(folder)
+
+
+@pytest.mark.parametrize("change", [{"schema": 1, "platform": None}, {"schema": 1}, {"schema": 3}])
+def test_a_folder_of_another_version_is_refused_with_what_to_do(folder: Path, change: dict[str, Any]) -> None:
+    document = json.loads((folder / "manifest.json").read_text()) | change
+    (folder / "manifest.json").write_text(json.dumps({key: each for key, each in document.items() if each}))
+    with pytest.raises(BuildInputError) as error:
+        manifest.read(folder)
+    assert str(error.value).splitlines() == [
+        f"{folder}/manifest.json is of another version of Paddock",
+        "    expected: a manifest of schema 2",
+        f"    fix: ./inv build-image cuda-builder --run, or rm -r {folder} to build without CUDA programs",
+    ]
+
+
+def test_what_the_script_writes_is_read_with_a_stand_in_for_the_compiler(
+    root: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools = {
+        "nvcc": 'case $1 in --version) echo "release 12.8, V12.8" ;; --list-gpu-code) echo sm_90 ;; *)\n'
+        'while [ "$1" != -o ]; do shift; done; echo program >"$2" ;; esac',
+        "objdump": "echo GLIBC_2.34",
+    }
+    for name, body in tools.items():
+        (folder / name).write_text(f"#!/bin/bash\n{body}\n")
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    subprocess.run([root / "images/cuda-builder/compile.sh", folder / "made"], check=True, capture_output=True)
+    found = manifest.read(folder / "made")
+    assert (found.version, found.toolkit, found.architectures, found.glibc) == (2, "12.8", ("90",), "2.34")
 
 
 def test_what_does_not_bear_its_manifest_out_is_refused(folder: Path) -> None:

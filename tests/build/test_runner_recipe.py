@@ -110,7 +110,7 @@ def test_the_cuda_programs_of_the_checkout_go_in_if_they_are_what_was_built(tmp_
     (folder / "cuda-smoke").write_bytes(b"program")
     (folder / "left-over").touch()
     files = {"cuda-smoke": {"sha256": hashlib.sha256(b"program").hexdigest(), "bytes": 7}}
-    told = {"schema": 1, "toolkit": "12.8", "architectures": ["75"], "glibc": "2.35", "files": files}
+    told = {"schema": 2, "toolkit": "12.8", "architectures": ["75"], "glibc": "2.35", "files": files}
     (folder / "manifest.json").write_text(json.dumps(told | {"platform": "linux/amd64"}))
     assert set(artefacts.of_checkout(tmp_path, "linux/amd64")) == {"cuda-smoke", "manifest.json"}
     with pytest.raises(BuildInputError, match="are for linux/amd64, and the image is for linux/arm64"):

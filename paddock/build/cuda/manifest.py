@@ -31,7 +31,7 @@ class Manifest(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    version: Literal[1] = Field(alias="schema")
+    version: Literal[2] = Field(alias="schema")
     platform: str
     """As Docker names it: linux/amd64, linux/arm64."""
     toolkit: str
@@ -49,9 +49,11 @@ def read(folder: Path) -> Manifest:
     except OSError as error:
         raise _bad(path, f"cannot be read: {error.strerror}", "the manifest of CUDA programs") from None
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        at = ".".join(str(each) for each in first["loc"])
-        raise _bad(path, f"is no manifest: {at + ': ' if at else ''}{first['msg']}", "JSON of schema 1") from None
+        wrong = error.errors(include_url=False)
+        if any(each["loc"] == ("schema",) for each in wrong):
+            raise _bad(path, "is of another version of Paddock", "a manifest of schema 2") from None
+        at = ".".join(str(each) for each in wrong[0]["loc"])
+        raise _bad(path, f"is no manifest: {at + ': ' if at else ''}{wrong[0]['msg']}", "JSON of schema 2") from None
     for name, file in manifest.files.items():
         try:
             found = (folder / name).read_bytes()
@@ -64,5 +66,6 @@ def read(folder: Path) -> Manifest:
 
 def _bad(path: Path, what: str, expected: str) -> BuildInputError:
     return BuildInputError(
-        f"{path} {what}\n    expected: {expected}\n    fix: build the CUDA programs again, or remove the folder"
+        f"{path} {what}\n    expected: {expected}"
+        f"\n    fix: ./inv build-image cuda-builder --run, or rm -r {path.parent} to build without CUDA programs"
     )
