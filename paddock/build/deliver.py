@@ -49,6 +49,7 @@ def build(
             cache_from=cache_from,
             progress=progress,
             room_bytes=_room(docker, prepared.recipe.base),
+            known_as=f"{recipe.IMAGES}/{prepared.recipe.name}",
         )
         if verify:
             verify(trial)

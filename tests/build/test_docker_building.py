@@ -121,10 +121,10 @@ ERROR: failed to solve: failed to copy: write /var/lib/docker/overlay2/x: no spa
 @pytest.mark.parametrize(
     ("said", "words"),
     [
-        (PARSE, "app: dockerfile parse error on line 2: unknown instruction: RUNN (did you mean RUN?)\n"),
-        (EXPORT, "app: the disk of the docker engine is full\n"),
-        ("Killed", "app: Killed\n"),
-        ("", "app: docker does not say why\n"),
+        (PARSE, "app/Dockerfile: dockerfile parse error on line 2: unknown instruction: RUNN (did you mean RUN?)\n"),
+        (EXPORT, "app/Dockerfile: the disk of the docker engine is full\n"),
+        ("Killed", "app/Dockerfile: Killed\n"),
+        ("", "app/Dockerfile: docker does not say why\n"),
     ],
 )
 def test_a_stand_in_build_that_fails_outside_of_the_dockerfiles_commands(tmp_path: Path, said: str, words: str) -> None:
@@ -134,6 +134,54 @@ def test_a_stand_in_build_that_fails_outside_of_the_dockerfiles_commands(tmp_pat
     assert words in str(error.value)
     log = Path(str(error.value).rpartition("the whole log: ")[2])
     assert log.read_text() == f"{said}\n"
+
+
+STEP = "\n".join(
+    ["#5 [2/2] RUN make", "#5 0.1 gcc: fatal", *(f"#5 0.2 line {number}" for number in range(50)),
+     "#5 ERROR: executor failed running [/bin/sh -c make]: exit code: 7"]
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("said", "wanted"),
+    [
+        (
+            STEP,
+            ["cannot build images/app/Dockerfile: step [2/2] failed with exit code 7", "    command: RUN make",
+             "    | gcc: fatal", "    | …", *(f"    | line {number}" for number in range(30, 50)),
+             "    fix: mend this step of images/app/Dockerfile, or what it takes; run again where only a download"
+             " failed"],
+        ),
+        (
+            PARSE,
+            ["cannot build images/app/Dockerfile: dockerfile parse error on line 2: unknown instruction: RUNN"
+             " (did you mean RUN?)",
+             "    fix: mend images/app/Dockerfile where the log names a line of it; else run again"],
+        ),
+    ],
+)  # fmt: skip
+def test_what_fails_is_named_as_the_user_knows_it_with_its_cause_and_what_to_do(
+    tmp_path: Path, said: str, wanted: list[str]
+) -> None:
+    program = client(tmp_path, said, code=1, before=BY_NAME)
+    docker = Docker.find({"HOME": str(tmp_path), "PATH": str(program.folder)})
+
+    with pytest.raises(BuildError) as error:
+        deliver.build(docker, of_base(tmp_path, None), tmp_path, no_cache=False, progress="quiet")
+    *told, log = str(error.value).splitlines()
+    assert told == wanted
+    assert log.startswith("    the whole log: ")
+
+
+def test_a_stand_in_engine_without_room_is_told_for_which_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1e9))
+    program = client(tmp_path, before=BY_NAME, name=platform.node())
+    docker = Docker.find({"HOME": str(tmp_path), "PATH": str(program.folder)})
+
+    with pytest.raises(BuildInputError, match=r"^cannot build images/app: 1\.0 GB are free in /"):
+        deliver.build(docker, of_base(tmp_path, None), tmp_path, no_cache=False, progress="quiet")
 
 
 def test_only_the_logs_of_the_last_builds_stay(tmp_path: Path) -> None:

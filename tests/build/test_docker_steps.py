@@ -105,5 +105,31 @@ def test_of_long_output_the_last_lines_are_kept_without_colours_and_bars_drawn_o
     assert list(step.output)[-2:] == ["line 99", "all of it"]
 
 
+def test_what_looks_like_the_cause_is_kept_though_much_came_after_it() -> None:
+    steps = Steps()
+    steps.read("#9 [2/2] RUN make")
+    causes = ["gcc: fatal", "E: Unable to locate package", "ld: cannot find -lcuda", "paddock: cannot download",
+              "ValueError: 3", "dpkg: Errors were encountered"]  # fmt: skip
+    noise = ["Unpacking liberror-perl", "cc -Werror a.c", "NOTE: 1", "error in the tail"]
+    many = [f"error {number}" for number in range(9)]
+    lines = [*causes, *noise[:3], causes[0], *many, "error in the tail", *(f"line {number}" for number in range(50))]
+    for line in [*lines, "error in the tail"]:
+        steps.read(f"#9 0.1 {line}")
+
+    (step,) = steps.running
+    assert step.causes == [*causes, *many[:4]]
+    assert step.told == [*step.causes, "…", *(f"line {number}" for number in range(31, 50)), "error in the tail"]
+
+
+def test_what_looks_like_the_cause_is_told_once() -> None:
+    steps = Steps()
+    steps.read("#9 [2/2] RUN make")
+    for line in ["fatal: x", *(f"line {number}" for number in range(30)), "fatal: x"]:
+        steps.read(f"#9 0.1 {line}")
+
+    (step,) = steps.running
+    assert step.told == [*(f"line {number}" for number in range(11, 30)), "fatal: x"]
+
+
 def test_a_cache_that_cannot_be_read_is_no_failure() -> None:
     assert read(BUILT_IN.partition("#8 ")[0]).failed is None

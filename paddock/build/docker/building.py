@@ -26,8 +26,10 @@ _WIDE = 160
 """Characters of a command that are shown: a RUN may be a page."""
 
 
-def build(command: Sequence[str], environ: Mapping[str, str], context: Path, progress: Progress) -> Built:
-    """Runs `command`, a build of docker without its context.
+def build(
+    command: Sequence[str], environ: Mapping[str, str], context: Path, known_as: str, progress: Progress
+) -> Built:
+    """Runs `command`, a build of docker without its context, which a user knows as `known_as`.
 
     Raises BuildError with the step that failed, its exit code and its last lines, or with the engine's own trouble.
     """
@@ -53,7 +55,7 @@ def build(command: Sequence[str], environ: Mapping[str, str], context: Path, pro
                 show.ended(how, f"{step.place} {_short(step.command)}")
 
         if process.follow([*command, "--progress", "plain", str(context)], environ, read):
-            raise _failure(steps, context, log.name)
+            raise _failure(steps, f"{known_as}/Dockerfile", log.name)
     cached = sum(step.state == "cached" for step in steps.layers)
     return Built(round(time.monotonic() - began, 2), len(steps.layers), cached)
 
@@ -69,23 +71,25 @@ def _under_way(steps: Steps) -> str:
     return f"{time.monotonic() - step.began:6.0f} s  {step.place} {_short(step.command, 80)}{more}{said}"
 
 
-def _failure(steps: Steps, context: Path, log: str) -> BuildError:
+def _failure(steps: Steps, dockerfile: str, log: str) -> BuildError:
     step = steps.failed
-    doing = f"cannot build {context}"
     whole = f"\n    the whole log: {log}"
     if step is not None and step.makes_layer:
-        return _step_failed(step, doing, whole)
+        return _step_failed(step, dockerfile, whole)
     said = step.error if step else _last(steps.outside)
-    problem = problems.base(said, doing)
-    return type(problem)(f"{problem}{whole}")
+    problem = problems.base(said, f"cannot build {dockerfile}")
+    fix = f"\n    fix: mend {dockerfile} where the log names a line of it; else run again"
+    fix = "" if "\n    fix: " in str(problem) else fix
+    return type(problem)(f"{problem}{fix}{whole}")
 
 
-def _step_failed(step: Step, doing: str, whole: str) -> BuildError:
+def _step_failed(step: Step, dockerfile: str, whole: str) -> BuildError:
     how = f"failed with exit code {step.exit_code}" if step.exit_code is not None else f"failed: {step.error}"
-    lines = [f"{doing}: step {step.place} {how}", f"    command: {_short(step.command)}"]
-    lines += [f"    | {line}" for line in step.output]
-    hint = problems.hint("\n".join([step.error, *step.output]))
-    return BuildError("\n".join(lines) + hint + whole)
+    lines = [f"cannot build {dockerfile}: step {step.place} {how}", f"    command: {_short(step.command)}"]
+    lines += [f"    | {line}" for line in step.told]
+    hint = problems.hint("\n".join([step.error, *step.told]))
+    fix = f"\n    fix: mend this step of {dockerfile}, or what it takes; run again where only a download failed"
+    return BuildError("\n".join(lines) + (hint or fix) + whole)
 
 
 def _last(outside: deque[str]) -> str:

@@ -55,16 +55,19 @@ class Docker:
         target: str | None = None,
         progress: Progress = "auto",
         room_bytes: int = ROOM,
+        known_as: str | None = None,
     ) -> Built:
         """Builds `context/Dockerfile` into the engine's store under `tags`, with its cache inside of the image.
 
         A tag is the only name that every store knows it by: buildx before 0.36 tells an id that containerd's has not
         (docker/buildx#3952, mended 2026-07-29).
+        Messages name `context` as the user does: `known_as`.
         `room_bytes` must be free on the engine's disk, where it can be seen. Raises BuildError, naming what failed.
         """
         for tag in tags:
             Reference.read(tag)
-        space.check(self._info(), room_bytes, f"cannot build {context}")
+        known_as = known_as or str(context)
+        space.check(self._info(), room_bytes, f"cannot build {known_as}")
         options = [word for tag in tags for word in ("--tag", tag)]
         options += [word for name, value in args.items() for word in ("--build-arg", f"{name}={value}")]
         options += [word for name, value in labels.items() for word in ("--label", f"{name}={value}")]
@@ -73,7 +76,7 @@ class Docker:
         options += ["--target", target] if target else []
         options += ["--no-cache"] if no_cache else []
         command = [*self._command(), *self._builder(), *options, *self._network()]
-        return build(command, self.environ, context, progress)
+        return build(command, self.environ, context, known_as, progress)
 
     def push(self, reference: str, *, progress: Progress = "auto") -> str:
         """The digest, `sha256:…`, under which the registry holds the image.

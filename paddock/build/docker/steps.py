@@ -10,6 +10,8 @@ from typing import Literal
 
 KEPT = 20
 """Lines of output that are kept of each step."""
+CAUSES = 10
+"""Lines from before them that are kept where they look like the cause: an older engine tells stderr before stdout."""
 
 _LINE = re.compile(r"#(?P<number>\d+) (?P<rest>.*)", re.DOTALL)
 _TIMED = re.compile(r"\d+\.\d+(?: (?P<text>.*))?$", re.DOTALL)
@@ -18,6 +20,8 @@ _DONE = re.compile(r"DONE (?P<seconds>[\d.]+)s$")
 _NOISE = re.compile(r"sha256:[0-9a-f]{64}$|\.\.\.$")
 _LAYER = re.compile(r"(?P<place>\[(?:[^\]]+ )?\d+/\d+\]) (?P<command>(?!FROM ).*)")
 _EXIT = re.compile(r"exit code: (\d+)")
+# Not `-Werror`, nor the package `liberror-perl`.
+_CAUSE = re.compile(r"(?<![\w-])(?:\w*errors?|fatal|cannot)(?![\w-])|(?<!\w)E:|(?<!\w)paddock:", re.IGNORECASE)
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 
 
@@ -29,7 +33,21 @@ class Step:
     seconds: float = 0.0
     error: str = ""
     output: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT))
+    causes: list[str] = field(default_factory=list)
+    """Of what `output` no longer holds, the first lines that look like a cause."""
     began: float = field(default_factory=time.monotonic)
+
+    def says(self, line: str) -> None:
+        oldest = self.output[0] if len(self.output) == KEPT else ""
+        if len(self.causes) < CAUSES and oldest not in self.causes and _CAUSE.search(oldest):
+            self.causes.append(oldest)
+        self.output.append(line)
+
+    @property
+    def told(self) -> list[str]:
+        """What a person needs of its output: what looks like the cause, and the last lines."""
+        causes = [line for line in self.causes if line not in self.output]
+        return [*causes, *(["…"] if causes else []), *self.output]
 
     @property
     def makes_layer(self) -> bool:
@@ -110,4 +128,4 @@ def _told(step: Step, text: str) -> None:
     else:
         timed = _TIMED.match(text)
         said = (timed["text"] or "") if timed else text
-        step.output.append(said.rpartition("\r")[2])  # a bar that a program draws over and over is one line
+        step.says(said.rpartition("\r")[2])  # a bar that a program draws over and over is one line
