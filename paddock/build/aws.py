@@ -13,7 +13,7 @@ Clients = Callable[[str], Any]
 """Gives the boto3 client of a service."""
 
 _EXPIRED = {"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"}
-_CLOCK = {"RequestExpired", "RequestInTheFuture", "RequestTimeTooSkewed"}
+_CLOCK = {"RequestInTheFuture", "RequestTimeTooSkewed"}
 _UNKNOWN = {
     "AuthFailure",
     "IncompleteSignature",
@@ -31,6 +31,7 @@ _THROTTLED = {
     "ThrottlingException",
     "TooManyRequestsException",
 }
+_SET_CLOCK = "set the clock of this machine (timedatectl set-ntp true)"
 _SIGN_IN = "sign in again (aws sso login, or new keys), and look with: aws sts get-caller-identity"
 
 
@@ -108,6 +109,7 @@ def _translated(service: str, operation: str, region: str) -> Iterator[None]:
     ) as error:
         raise BuildInputError(
             f"there are no credentials for AWS: {_sentence(str(error))}\n"
+            "    expected: credentials where boto3 looks: the environment, a profile, or the machine's role\n"
             "    fix: aws sso login --profile NAME and export AWS_PROFILE=NAME, or another source that boto3 reads"
         ) from error
     except (raised.HTTPClientError, raised.ConnectionError) as error:
@@ -119,25 +121,40 @@ def _translated(service: str, operation: str, region: str) -> Iterator[None]:
     except raised.BotoCoreError as error:
         if any(word in type(error).__name__ for word in ("SSO", "Token", "Credential", "Login")):
             raise _credentials(_sentence(str(error))) from error
-        raise AwsError(f"{action} cannot be asked: {_sentence(str(error))}") from error
+        raise AwsError(
+            f"{action} cannot be asked: {_sentence(str(error))}\n"
+            f"    fix: look at the region, {region}, and at what ~/.aws/config and the variables AWS_... say"
+        ) from error
 
 
 def _refused(told: dict[str, Any], action: str, region: str) -> BuildError:
     code, words = str(told.get("Code", "")), _sentence(str(told.get("Message", "")))
     if code in _EXPIRED:
         return _credentials(words)
+    if code == "RequestExpired":  # EC2 answers so to temporary credentials that have expired, too
+        return BuildInputError(
+            f"AWS refuses a request by its time: {words} ({code})\n"
+            "    expected: credentials that have not expired, and this machine's clock to be right\n"
+            f"    fix: {_SIGN_IN}; else {_SET_CLOCK}"
+        )
     if code in _CLOCK or "signature expired" in words.lower() or "signature not yet current" in words.lower():
         return BuildInputError(
             f"AWS refuses a request by its time: {words} ({code})\n"
-            "    fix: set the clock of this machine (timedatectl set-ntp true), and run it again"
+            "    expected: this machine's clock to be right\n"
+            f"    fix: {_SET_CLOCK}, and run it again"
         )
     if code in _UNKNOWN:
         return BuildInputError(
             f"AWS does not know these credentials in {region}: {words} ({code})\n"
+            "    expected: credentials of an account that has this region\n"
             f"    fix: enable the region for the account if it is an opt-in one, else {_SIGN_IN}"
         )
     if code in _DENIED:
-        message = f"AWS denies {action} in {region}: {words}\n    fix: allow {action} to this role or user"
+        message = (
+            f"AWS denies {action} in {region}: {words}\n"
+            f"    expected: credentials that may do {action}\n"
+            f"    fix: allow {action} to this role or user, or sign in as one that may"
+        )
         return AwsError(message, code)
     if code in _THROTTLED:
         message = (
@@ -145,12 +162,17 @@ def _refused(told: dict[str, Any], action: str, region: str) -> BuildError:
         )
         return AwsError(message, code, passing=True)
     passing = code in {"InternalError", "InternalFailure", "ServiceException", "ServiceUnavailableException"}
-    passing = passing or code in {"ServiceUnavailable", "Unavailable"}
-    return AwsError(f"AWS refused {action} in {region}: {words} ({code})", code, passing)
+    passing = passing or code in {"ServiceUnavailable", "Unavailable", "500", "502", "503", "504"}
+    fix = f"mend what AWS names and run it again; the reference of {action} explains {code or 'why'}"
+    fix = "run it again in a minute" if passing else fix
+    return AwsError(f"AWS refused {action} in {region}: {words} ({code})\n    fix: {fix}", code, passing)
 
 
 def _credentials(words: str) -> BuildInputError:
-    return BuildInputError(f"the credentials for AWS have expired: {words}\n    fix: {_SIGN_IN}")
+    return BuildInputError(
+        f"the credentials for AWS have expired: {words}\n"
+        f"    expected: credentials that have not expired\n    fix: {_SIGN_IN}"
+    )
 
 
 def _sentence(words: str) -> str:

@@ -19,20 +19,32 @@ REGION = "us-west-2"
 @pytest.mark.parametrize(
     ("code", "exit_code", "said"),
     [
-        ("ExpiredToken", 2, "the credentials for AWS have expired: words\n    fix: sign in again"),
+        ("ExpiredToken", 2, "the credentials for AWS have expired: words\n    expected: .*\n    fix: sign in again"),
         (
             "UnrecognizedClientException",
             2,
-            "does not know these credentials in us-west-2: words .*\n    fix: enable the",
+            "does not know these credentials in us-west-2: words .*\n    expected: .*\n    fix: enable the",
         ),
         (
             "UnauthorizedOperation",
             1,
-            "denies ec2:DescribeImages in us-west-2: words\n    fix: allow ec2:DescribeImages",
+            "denies ec2:DescribeImages in us-west-2: words\n    expected: .*\n    fix: allow ec2:DescribeImages",
         ),
-        ("RequestExpired", 2, r"by its time: words \(RequestExpired\)\n    fix: set the clock"),
+        (
+            "RequestExpired",
+            2,
+            r"by its time: words \(RequestExpired\)\n    expected: credentials .* clock .*\n"
+            r"    fix: sign in again .*; else set the clock",
+        ),
+        ("RequestInTheFuture", 2, r"words \(RequestInTheFuture\)\n    expected: .* clock .*\n    fix: set the clock"),
         ("RequestLimitExceeded", 1, "throttles ec2:DescribeImages: .*\n    fix: run it again"),
-        ("InvalidParameterValue", 1, r"refused ec2:DescribeImages in us-west-2: words \(InvalidParameterValue\)"),
+        (
+            "InvalidParameterValue",
+            1,
+            r"refused ec2:DescribeImages in us-west-2: words \(InvalidParameterValue\)\n    fix: mend what",
+        ),
+        ("InternalError", 1, r"words \(InternalError\)\n    fix: run it again in a minute"),
+        ("503", 1, r"words \(503\)\n    fix: run it again in a minute"),
     ],
 )
 def test_a_refusal_is_a_sentence(code: str, exit_code: int, said: str) -> None:
@@ -46,7 +58,7 @@ def test_a_refusal_is_a_sentence(code: str, exit_code: int, said: str) -> None:
 
 
 def test_without_credentials_it_says_where_they_come_from() -> None:
-    with pytest.raises(BuildInputError, match=r"(?s)no credentials for AWS: .*    fix: aws sso login"):
+    with pytest.raises(BuildInputError, match=r"no credentials for AWS: .*\n    expected: .*\n    fix: aws sso login"):
         Aws(REGION).ask("ec2", "describe_images")
 
 
@@ -54,6 +66,13 @@ def test_a_profile_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("AWS_PROFILE", "wokr")
     with pytest.raises(BuildInputError, match=r"no credentials for AWS: .*wokr"):
         Aws(REGION).ask("ec2", "describe_images")
+
+
+def test_a_region_that_is_no_name_says_where_to_look() -> None:
+    with pytest.raises(
+        AwsError, match=r"ec2:DescribeImages cannot be asked: .*us_west 2.*\n    fix: look at the region"
+    ):
+        Aws("us_west 2").ask("ec2", "describe_images")
 
 
 class _Busy(BaseHTTPRequestHandler):
