@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from paddock import catalog
-from paddock.fleet.errors import Problem, did_you_mean
+from paddock.fleet.errors import Key, Problem, did_you_mean
 from paddock.fleet.pool import Mps
 
 if TYPE_CHECKING:
@@ -17,11 +17,13 @@ if TYPE_CHECKING:
 
 SCALE_SET_NAME_MAX = 45
 """ARC's scale-set chart refuses longer names."""
-_NOT_TEXT = re.compile(r"^(y|n|yes|no|on|off|true|false|null|~|[-+]?[0-9][0-9_.e+-]*)$", re.IGNORECASE)
-"""Words that ARC's chart, which writes names without quotes, would turn into something else than text."""
+_PLAIN = re.compile(r"[A-Za-z_][\w./()-]*( [\w./()-]+)*", re.ASCII)
+_NOT_TEXT = re.compile(r"y|n|yes|no|on|off|true|false|null", re.IGNORECASE)
+"""ARC's chart writes names without quotes: YAML would read `ops #1` as `ops`, another group, and `on` as no text."""
 
 
 def problems(fleet: Fleet) -> Iterator[Problem]:
+    yield from _unquoted(("github", "runnerGroup"), fleet.github.runner_group, "runner group")
     for name, runner in fleet.runners.items():
         yield from _named(fleet, name, runner)
         yield from _warm(name, runner)
@@ -38,15 +40,9 @@ def _named(fleet: Fleet, name: str, runner: Runner) -> Iterator[Problem]:
             f"at most {SCALE_SET_NAME_MAX}, the limit of ARC's chart",
             f"write name: {scale_set[:SCALE_SET_NAME_MAX].rstrip('-')}",
         )
-    group = runner.group or fleet.github.runner_group
-    for key, word, what in ((("name",), scale_set, "scale-set name"), (("group",), group, "runner group")):
-        if _NOT_TEXT.match(word):
-            yield Problem(
-                ("runners", name, *key),
-                f"{word} as a {what} is no text to YAML, and ARC's chart writes it without quotes",
-                "a name with another letter in it",
-                f"such as {'gpu-' if what.startswith('scale') else 'runners-'}{word.lower()}",
-            )
+    yield from _unquoted(("runners", name, "name"), scale_set, "scale-set name")
+    if runner.group:
+        yield from _unquoted(("runners", name, "group"), runner.group, "runner group")
     if runner.group is not None and runner.group.lower() != "default" and fleet.github.scope == "repository":
         yield Problem(
             ("runners", name, "group"),
@@ -54,6 +50,18 @@ def _named(fleet: Fleet, name: str, runner: Runner) -> Iterator[Problem]:
             "no group",
             "remove group",
         )
+
+
+def _unquoted(key: Key, word: str, what: str) -> Iterator[Problem]:
+    if _PLAIN.fullmatch(word) and not _NOT_TEXT.fullmatch(word):
+        return
+    plain = re.sub(r"[^A-Za-z0-9]+", "-", word).strip("-").lower()
+    yield Problem(
+        key,
+        f'"{word}" as a {what} is something else to YAML, and the chart of ARC writes it without quotes',
+        "a letter first, then letters, digits and dashes, and no word of YAML's own such as on",
+        f"such as {'-'.join(filter(None, ('gpu' if what == 'scale-set name' else 'runners', plain)))}",
+    )
 
 
 def _warm(name: str, runner: Runner) -> Iterator[Problem]:

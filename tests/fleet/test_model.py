@@ -8,6 +8,7 @@ from itertools import combinations
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -199,6 +200,16 @@ def test_an_address_with_a_password_is_refused_and_not_repeated() -> None:
     text = told(github={"url": "https://me:hunter2@github.com/acme", "token": "config"})
     assert "holds a user or password" in text
     assert "hunter2" not in text
+
+
+@given(st.sampled_from(["Linux GPU (EU)", "a_b/c-1.2 x"]) | st.text("aon1e.0x_:#-()' \n", min_size=1, max_size=6))
+def test_a_runner_group_is_refused_or_read_without_quotes_as_it_is_written(group: str) -> None:
+    try:
+        fleet(runners={"gpu": {"pool": "t4", "group": group}})
+    except FleetError:
+        assert group not in {"Linux GPU (EU)", "a_b/c-1.2 x"}
+    else:
+        assert yaml.safe_load(f"runnerGroup: {group}\n") == {"runnerGroup": group}
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ BEYOND = {
     "instance-twice", "large-vpc", "max-below-min", "mig-profile", "mirror-archives", "mirror-no-folder",
     "more-gpus-than-a-node", "name-not-text",
     "no-region", "overlapping-subnets", "public-endpoint-in-halves", "region-mismatch", "repository-group",
-    "repository-group-of-a-runner", "reservation-of-two-types", "same-labels", "same-scale-set",
+    "repository-group-of-a-runner", "reservation-of-two-types", "runner-group", "same-labels", "same-scale-set",
     "sharing-with-many-gpus", "small-subnets", "small-vpc", "system-max-below-min", "time-zone",
     "too-few-addresses", "two-gpu-models", "unknown-pool", "version-ended", "version-past-support",
     "version-unknown", "volume-mounts", "zones",
