@@ -26,3 +26,8 @@ def of_checkout(root: Path, platform: str) -> dict[str, Path]:
             f"\n    fix: ./inv build-image cuda-builder --run --platform {platform}, or remove the folder"
         )
     return {name: folder / name for name in (*found.files, manifest.NAME)}
+
+
+def programs(folder: Path) -> list[str]:
+    """Those that a staged folder holds, by name."""
+    return sorted(each.name for each in folder.glob("*") if each.name != manifest.NAME)

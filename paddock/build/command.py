@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
-from paddock.build import bases, deliver, ecr, known, recipe, runner, size
+from paddock.build import artefacts, bases, deliver, ecr, known, recipe, runner, size
 from paddock.build.bases import Base
 from paddock.build.cuda import builder
 from paddock.build.docker import Built, Docker
@@ -103,6 +103,7 @@ def _deliver(wish: _Wish) -> None:
 
     with tempfile.TemporaryDirectory(prefix="paddock-build-") as folder:
         prepared = _prepare(wish, base, architecture, Path(folder))
+        programs = artefacts.programs(prepared.context / "cuda")
         target = prepared.remote(registry) if registry else None
         digest = deliver.find(docker, prepared, target, no_cache=wish.no_cache) if target else None
         found, built = digest is not None, None
@@ -120,7 +121,8 @@ def _deliver(wish: _Wish) -> None:
             digest = deliver.push(docker, prepared, target, progress)
     if to_pin:
         _pin(to_pin, f"{target}@{digest}", prepared)
-    _report(wish, docker, prepared, f"{target}@{digest}" if target else prepared.local, built, found=found)
+    image = f"{target}@{digest}" if target else prepared.local
+    _report(wish, docker, prepared, image, built, programs, found=found)
 
 
 def _prepare(wish: _Wish, base: Base, architecture: Architecture, scratch: Path) -> Prepared:
@@ -197,7 +199,16 @@ def _pin(stack: Stack, image: str, prepared: Prepared) -> None:
     pin(stack.path, changes)
 
 
-def _report(wish: _Wish, docker: Docker, prepared: Prepared, image: str, built: Built | None, *, found: bool) -> None:
+def _report(
+    wish: _Wish,
+    docker: Docker,
+    prepared: Prepared,
+    image: str,
+    built: Built | None,
+    programs: Sequence[str],
+    *,
+    found: bool,
+) -> None:
     local = docker.image(prepared.local)
     layers = docker.layers(prepared.local) if local else ()
     if wish.as_json:
@@ -206,6 +217,7 @@ def _report(wish: _Wish, docker: Docker, prepared: Prepared, image: str, built: 
                 "image": image,
                 "content": prepared.content,
                 "cuda": prepared.recipe.base.cuda,
+                "cuda_programs": programs or None,
                 "base": prepared.recipe.base.image,
                 "platform": prepared.recipe.platform,
                 "built": {"seconds": built.seconds, "steps": built.steps, "cached": built.cached} if built else None,
@@ -218,6 +230,9 @@ def _report(wish: _Wish, docker: Docker, prepared: Prepared, image: str, built: 
         return
     how = f"{built.steps} steps, {built.cached} of them cached, {built.seconds:.1f} s" if built else "before: unchanged"
     lines = [f"image   {image}", f"built   {how}"]
+    if wish.name == runner.NAME and not programs:
+        make = f"./inv build-image {builder.NAME} --run --platform {prepared.recipe.platform}"
+        lines.append(f"cuda    without programs, since there is no {artefacts.FOLDER}/; to make it: {make}")
     if wish.pushes:
         lines.append(f"pushed  {'before: the registry has it' if found else 'now'}")
     if wish.pin:

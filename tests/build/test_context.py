@@ -174,32 +174,6 @@ def test_a_folder_that_is_no_checkout_is_told(tmp_path: Path) -> None:
         wheels.of_project(tmp_path, tmp_path)
 
 
-@pytest.fixture
-def lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Of one package, which lies in a folder `index` where pip is told to look."""
-    import base64
-    import hashlib
-
-    index = tmp_path / "index"
-    index.mkdir()
-    files = {
-        "a.py": "",
-        "a-1.dist-info/METADATA": "Metadata-Version: 2.1\nName: a\nVersion: 1\n",
-        "a-1.dist-info/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-    }
-    sums = {name: base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()) for name, text in files.items()}
-    record = "".join(f"{name},sha256={each.decode().rstrip('=')},{len(files[name])}\n" for name, each in sums.items())
-    with zipfile.ZipFile(index / "a-1-py3-none-any.whl", "w") as wheel:
-        for name, text in {**files, "a-1.dist-info/RECORD": record + "a-1.dist-info/RECORD,,\n"}.items():
-            wheel.writestr(name, text)
-    monkeypatch.setattr(wheels, "PYTHONS", ("3.12",))  # one is enough to see it, and each costs a second
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(index))
-    sum_ = hashlib.sha256((index / "a-1-py3-none-any.whl").read_bytes()).hexdigest()
-    (tmp_path / "base.txt").write_text(f"a==1 --hash=sha256:{sum_}\n")
-    return tmp_path / "base.txt"
-
-
 def test_the_wheels_of_a_lock_are_downloaded_once(tmp_path: Path, lock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = wheels.of_lock(lock, "amd64", tmp_path / "cache")
     assert [each.name for each in first.iterdir()] == ["a-1-py3-none-any.whl"]

@@ -18,6 +18,7 @@ from paddock.build.bases import Base
 from paddock.build.docker import Layer
 from paddock.build.errors import BuildInputError
 from paddock.build.size import lines
+from tests.support import checkout, docker
 
 HADOLINT = os.environ.get("PADDOCK_HADOLINT") or shutil.which("hadolint")  # before the environment is cleaned
 PLAIN = Base("debian:bookworm", "sha256:1d", None)
@@ -103,21 +104,55 @@ def test_a_secret_in_the_address_of_the_repository_is_no_label(tmp_path: Path) -
     assert told["dev.paddock.packages"] == ""
 
 
+def programs(folder: Path, platform: str) -> None:
+    folder.mkdir()
+    (folder / "cuda-smoke").write_bytes(b"program")
+    files = {"cuda-smoke": {"sha256": hashlib.sha256(b"program").hexdigest(), "bytes": 7}}
+    told = {"schema": 2, "platform": platform, "toolkit": "12.8", "architectures": ["75"], "glibc": "2.35"}
+    (folder / "manifest.json").write_text(json.dumps(told | {"files": files}))
+
+
 def test_the_cuda_programs_of_the_checkout_go_in_if_they_are_what_was_built(tmp_path: Path) -> None:
     assert artefacts.of_checkout(tmp_path, "linux/amd64") == {}
     folder = tmp_path / "cuda-build"
-    folder.mkdir()
-    (folder / "cuda-smoke").write_bytes(b"program")
+    programs(folder, "linux/amd64")
     (folder / "left-over").touch()
-    files = {"cuda-smoke": {"sha256": hashlib.sha256(b"program").hexdigest(), "bytes": 7}}
-    told = {"schema": 2, "toolkit": "12.8", "architectures": ["75"], "glibc": "2.35", "files": files}
-    (folder / "manifest.json").write_text(json.dumps(told | {"platform": "linux/amd64"}))
     assert set(artefacts.of_checkout(tmp_path, "linux/amd64")) == {"cuda-smoke", "manifest.json"}
     with pytest.raises(BuildInputError, match="are for linux/amd64, and the image is for linux/arm64"):
         artefacts.of_checkout(tmp_path, "linux/arm64")
     (folder / "cuda-smoke").write_bytes(b"another")
     with pytest.raises(BuildInputError, match="cuda-smoke is not what was built"):
         artefacts.of_checkout(tmp_path, "linux/amd64")
+
+
+ENGINE = """
+    said = {"image inspect": json.dumps([{"Id": "sha256:1", "Size": 1, "Created": "now", "Config": {}}]),
+            "info --format": "{}", "--version": "Docker version 29.0.1, build 1"}
+    print(said.get(" ".join(argv[:2]), ""), end="")
+"""
+
+
+def test_a_report_says_when_there_are_no_cuda_programs_with_a_stand_in_for_docker(
+    root: Path, tmp_path: Path, lock: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = checkout.copy(root, tmp_path / "project")
+    shutil.copy(lock, project / "locks" / "base.txt")
+    monkeypatch.setenv("PATH", docker.stand_in(tmp_path / "bin", ENGINE).path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def told(**flags: Any) -> str:
+        command.build_runner(project, platform="linux/arm64", **flags)
+        return capsys.readouterr().out
+
+    without = (
+        "cuda    without programs, since there is no cuda-build/; to make it:"
+        " ./inv build-image cuda-builder --run --platform linux/arm64\n"
+    )
+    assert without in told()
+    assert json.loads(told(as_json=True))["cuda_programs"] is None
+    programs(project / "cuda-build", "linux/arm64")
+    assert "cuda-build" not in told()
+    assert json.loads(told(as_json=True))["cuda_programs"] == ["cuda-smoke"]
 
 
 @pytest.mark.parametrize(
