@@ -15,6 +15,7 @@ from paddock.build import artefacts, bases, deliver, ecr, known, recipe, runner,
 from paddock.build.bases import Base
 from paddock.build.cuda import builder
 from paddock.build.docker import Built, Docker
+from paddock.build.docker.names import Reference
 from paddock.build.errors import BuildInputError
 from paddock.build.pin import pin
 from paddock.build.recipe import Architecture, Prepared
@@ -150,6 +151,14 @@ def _check(wish: _Wish) -> None:
         raise BuildInputError(
             "--registry says where to push, and nothing is to be pushed\n    expected: --push\n    fix: add --push"
         )
+    if wish.registry:
+        try:
+            Reference.read(f"{_plain(wish.registry)}/{wish.name}")
+        except BuildInputError:
+            raise BuildInputError(
+                f"--registry {wish.registry!r} names no registry\n    expected: HOST[/PREFIX], the prefix in lower case"
+                "\n    fix: for example --registry ghcr.io/acme"
+            ) from None
     if wish.pushes and not (wish.registry or wish.stack or wish.pin):
         raise BuildInputError(
             "there is nowhere to push to\n    expected: a registry, or a stack that has one"
@@ -182,7 +191,7 @@ def _architecture(wish: _Wish, stack: Stack | None) -> Architecture:
 def _registry(wish: _Wish, stack: Stack | None, docker: Docker) -> str:
     """HOST[/PREFIX] to push to, logged in where it is ECR."""
     if wish.registry:
-        registry = wish.registry.removeprefix("https://").rstrip("/")
+        registry = _plain(wish.registry)
     else:
         assert stack is not None  # noqa: S101 - _check
         registry = f"{ecr.account_registry(stack.fleet.region)}/{stack.fleet.name}"
@@ -190,6 +199,10 @@ def _registry(wish: _Wish, stack: Stack | None, docker: Docker) -> str:
     if ecr.is_ecr(host):
         ecr.login(docker, host)
     return registry
+
+
+def _plain(registry: str) -> str:
+    return registry.removeprefix("https://").rstrip("/")
 
 
 def _pin(stack: Stack, image: str, prepared: Prepared) -> None:

@@ -152,13 +152,13 @@ def check_writable(folder: Path) -> None:
 def labels(prepared: Prepared, root: Path) -> dict[str, str]:
     """What the image says of itself, in the names of the Open Container Initiative and ours."""
     recipe = prepared.recipe
-    revision, source = _git(root, "rev-parse", "HEAD"), _git(root, "config", "--get", "remote.origin.url")
+    source = _git(root, "config", "--get", "remote.origin.url")
     # Each is given, also without a value: the base's own would show through.
     return {
         "org.opencontainers.image.title": recipe.name,
         "org.opencontainers.image.version": prepared.tag,
         "org.opencontainers.image.created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "org.opencontainers.image.revision": revision,
+        "org.opencontainers.image.revision": _revision(root),
         "org.opencontainers.image.source": re.sub(r"//[^/@]*@", "//", source),
         "org.opencontainers.image.base.name": recipe.base.image.partition("@")[0],
         "org.opencontainers.image.base.digest": recipe.base.identity,
@@ -174,6 +174,14 @@ def _packages(prepared: Prepared) -> str:
     text = (prepared.context / "Dockerfile").read_text(encoding="utf-8")
     stated = re.search(r"^ARG PACKAGES_AS_OF=(\S+)", text, re.MULTILINE)
     return prepared.recipe.args.get("PACKAGES_AS_OF", stated[1] if stated else "")
+
+
+def _revision(root: Path) -> str:
+    """The commit, `-dirty` where the checkout has other files."""
+    commit = _git(root, "rev-parse", "HEAD")
+    # A look must not write to the index, which another git may be using.
+    other = commit and _git(root, "--no-optional-locks", "status", "--porcelain", "--untracked-files=normal", "--", ".")
+    return f"{commit}-dirty" if other else commit
 
 
 def _git(root: Path, *words: str) -> str:

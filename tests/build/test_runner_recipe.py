@@ -104,6 +104,41 @@ def test_a_secret_in_the_address_of_the_repository_is_no_label(tmp_path: Path) -
     assert told["dev.paddock.packages"] == ""
 
 
+def test_labels_name_the_commit_and_say_where_the_checkout_has_other_files(tmp_path: Path) -> None:
+    def git(*words: str) -> str:
+        done = subprocess.run(["git", "-C", str(tmp_path), *words], capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    def made(into: str, base: Base = PLAIN) -> tuple[str, dict[str, str]]:
+        plan = recipe.plain(tmp_path, "small", base, "amd64")
+        prepared = recipe.prepare(plan, {".": recipe.folder(tmp_path, "small")}, tmp_path / "ignored" / into)
+        return prepared.tag, recipe.labels(prepared, tmp_path)
+
+    dockerfile = tmp_path / "images" / "small" / "Dockerfile"
+    dockerfile.parent.mkdir(parents=True)
+    dockerfile.write_text("ARG BASE\nFROM ${BASE}\n")
+    (tmp_path / "README.md").touch()
+    (tmp_path / ".gitignore").write_text("ignored\n")
+    git("init", "-q")
+    assert made("0")[1]["org.opencontainers.image.revision"] == ""
+    git("add", ".")
+    git("-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "-q", "-m", "first")
+    commit = git("rev-parse", "HEAD")
+
+    tag, clean = made("1")
+    assert clean["org.opencontainers.image.revision"] == commit
+    assert clean["dev.paddock.cuda"] == ""
+    assert made("2", bases.published("12.8", "22.04"))[1]["dev.paddock.cuda"] == "12.8"
+    (tmp_path / "README.md").write_text("changed")
+    same, changed = made("3")
+    assert (same, changed["org.opencontainers.image.revision"]) == (tag, f"{commit}-dirty")
+    git("checkout", "-q", "README.md")
+    (dockerfile.parent / "new").touch()
+    other, untracked = made("4")
+    assert other != tag
+    assert untracked["org.opencontainers.image.revision"] == f"{commit}-dirty"
+
+
 def programs(folder: Path, platform: str) -> None:
     folder.mkdir()
     (folder / "cuda-smoke").write_bytes(b"program")
@@ -164,6 +199,9 @@ def test_a_report_says_when_there_are_no_cuda_programs_with_a_stand_in_for_docke
         ("runner-gpu", {"base": "debian:12", "ubuntu": "22.04"}, "--ubuntu and --base exclude each other"),
         ("runner-gpu", {"push": True}, r"nowhere to push to\n.*\n    fix: --registry HOST/PREFIX, or --stack dev"),
         ("runner-gpu", {"registry": "localhost:5000"}, "nothing is to be pushed"),
+        ("runner-gpu", {"push": True, "registry": "bad host"}, "--registry 'bad host' names no registry"),
+        ("runner-gpu", {"push": True, "registry": "ghcr.io/Acme"}, r"no registry\n    expected: HOST\[/PREFIX\]"),
+        ("runner-gpu", {"push": True, "registry": "https://ghcr.io/acme/"}, "docker"),
         ("cuda-builder", {"pin": "dev"}, "cuda-builder cannot be pinned"),
         ("runner-gpu", {"progress": "tty"}, "--progress tty is not known"),
         ("runner-gpu", {"platform": "linux/riscv64"}, r"not built for linux/riscv64\n    expected: linux/amd64 or"),
