@@ -56,7 +56,10 @@ def build(
             f"--new and --{'execution' if execution else 'cancel'} do not go together\n    fix: leave one of them out"
         )
     if not 0 < timeout_minutes <= 24 * 60:
-        raise BuildInputError(f"--timeout-minutes: {timeout_minutes:g}\n    expected: more than 0, at most 1440")
+        raise BuildInputError(
+            f"--timeout-minutes: {timeout_minutes:g}\n    expected: more than 0, at most 1440\n"
+            "    fix: leave it out for 180; --no-wait does not follow the build at all"
+        )
     stack = _with_pipeline(root, name)
     aws = aws or Aws(stack.fleet.region)
     pace = pace or Pace(at_most_s=timeout_minutes * 60)
@@ -147,12 +150,14 @@ def prune_images(
     False where AWS refused to remove something. Raises BuildError and FleetError.
     """
     if keep < 0:
-        raise BuildInputError(f"--keep: {keep}\n    expected: how many of the newest images stay, 0 or more")
+        raise BuildInputError(
+            f"--keep: {keep}\n    expected: how many of the newest images stay, 0 or more\n    fix: leave it out for 2"
+        )
     stack = _with_pipeline(root, name)
     fleet, aws = stack.fleet.name, aws or Aws(stack.fleet.region)
     owned = images.owned(aws)
     own = images.of_fleet(owned, fleet, pipeline.lost(aws, fleet))
-    _check_named(named, own, fleet, aws.region)
+    _check_named(named, own, stack)
     in_use = uses.used(aws, {image.id for image in own}, root)
     # EC2 refuses to say it of an image that failed or is not ready, and nobody can launch those.
     asked = [image.id for image in own if image.id not in in_use and image.state == "available" and not named]
@@ -232,7 +237,9 @@ def _finish(aws: Aws, name: str, followed: Followed, as_json: bool) -> None:
     build = followed.build
     if not build.built:
         failure = why_failed(aws, followed)
-        raise NotBuilt(failure.text, screen.build_document(followed, {}, failure))
+        mend = "" if build.status == "CANCELLED" else "mend that, with pulumi up where a setting or a script changed; "
+        again = f"    fix: {mend}./inv build-ami --stack {name} starts a new build"
+        raise NotBuilt(f"{failure.text}\n{again}", screen.build_document(followed, {}, failure))
     here = [made.id for made in build.made if made.region == aws.region]
     read, unread = dict[str, MachineImage](), ""
     try:
@@ -241,7 +248,11 @@ def _finish(aws: Aws, name: str, followed: Followed, as_json: bool) -> None:
         unread = f"what they hold cannot be read: {error}\n"
     document = screen.build_document(followed, read, None)
     if not here:
-        raise NotBuilt(f"{build.name} {build.version} is {build.status} and left no image in {aws.region}", document)
+        raise NotBuilt(
+            f"{build.name} {build.version} is {build.status} and left no image in {aws.region}\n"
+            f"    fix: pulumi up --stack {name} sets where its images go; ./inv build-ami --stack {name} builds again",
+            document,
+        )
     if as_json:
         print_json(document)
         return
@@ -282,12 +293,13 @@ def _maker(root: Path, stack: Stack) -> str:
     )
 
 
-def _check_named(named: Sequence[str], own: Sequence[MachineImage], fleet: str, region: str) -> None:
+def _check_named(named: Sequence[str], own: Sequence[MachineImage], stack: Stack) -> None:
     for id in named:
         if id not in {image.id for image in own}:
             raise BuildInputError(
-                f"--image: {id[:100]!r} is no image of {fleet} in {region}\n"
-                f"    expected: one of {', '.join(image.id for image in own) or 'none: there are no images'}"
+                f"--image: {id[:100]!r} is no image of {stack.fleet.name} in {stack.fleet.region}\n"
+                f"    expected: one of {', '.join(image.id for image in own) or 'none: there are no images'}\n"
+                f"    fix: take one that ./inv ami.list --stack {stack.name} shows, or leave --image out"
             )
 
 

@@ -127,7 +127,9 @@ def test_a_failed_build_shows_its_step_and_the_end_of_its_log(
     assert lines[0] == "the build of gpu-ami-recipe-5d6e7f8 1.4.2/1 failed in step ApplyTestComponents (TEST)"
     assert lines[1:3] == ["    paddock-validate: driver is 570.1, asked was 580.159.03", "    Workflow failed."]
     assert "/aws/imagebuilder/gpu-ami-recipe-5d6e7f8, 1.4.2/1" in lines[3]
-    assert [line.strip() for line in lines[-2:]] == ["nvidia-smi [31m: not found", "exit 9"]
+    assert [line.strip() for line in lines[-3:-1]] == ["nvidia-smi [31m: not found", "exit 9"]
+    assert lines[-1].startswith("    fix: mend that, with pulumi up where a setting or a script changed; ")
+    assert lines[-1].endswith("; ./inv build-ami --stack dev starts a new build")
     told = json.loads(capsys.readouterr().out)
     assert told["error"] == str(raised.value)
     assert (told["status"], told["failed_step"], told["images"]) == ("FAILED", "ApplyTestComponents", [])
@@ -260,6 +262,7 @@ def test_a_build_that_somebody_cancelled_made_no_image(build: Callable[..., Cloc
     with pytest.raises(BuildError, match="ended as CANCELLED\n    Cancelled by a user") as raised:
         build(execution=BUILD)
     assert raised.value.exit_code == 1
+    assert str(raised.value).endswith("\n    fix: ./inv build-ami --stack dev starts a new build")
 
 
 @pytest.mark.parametrize(
@@ -285,7 +288,7 @@ def test_a_build_that_has_ended_is_not_cancelled(build: Callable[..., Clock], ac
 def test_an_image_for_other_regions_only_is_none(build: Callable[..., Clock], account: Account) -> None:
     account.get_named("DISTRIBUTING")
     account.look("AVAILABLE", outputResources={"amis": [{"region": "eu-west-1", "image": AMI}]})
-    with pytest.raises(BuildError, match=f"left no image in {REGION}"):
+    with pytest.raises(BuildError, match=f"left no image in {REGION}\n    fix: pulumi up --stack dev"):
         build(execution=BUILD)
 
 
@@ -356,11 +359,11 @@ def test_credentials_that_expire_while_it_builds_do_not_lose_it(build: Callable[
 
 def test_without_a_pipeline_it_says_what_to_do(build: Callable[..., Clock], account: Account, project: Path) -> None:
     account.pipelines([pipeline("another")])
-    with pytest.raises(BuildInputError, match=r"not deployed yet.*\n    fix: pulumi up --stack dev"):
+    with pytest.raises(BuildInputError, match=r"not deployed yet.*\n    expected: .*\n    fix: pulumi up --stack dev"):
         build()
     file = project / "Pulumi.dev.yaml"
     file.write_text(file.read_text().replace("{enabled: true}", "{enabled: false}"))
-    with pytest.raises(BuildInputError, match=r"images.ami.enabled is not set"):
+    with pytest.raises(BuildInputError, match=r"enabled is not set\n    expected: images.*\n    fix: .* --stack dev$"):
         build()
 
 
@@ -394,7 +397,7 @@ def test_another_fleets_build_is_neither_followed_nor_cancelled(build: Callable[
     [
         ({"new": True, "execution": BUILD}, "--new and --execution"),
         ({"new": True, "cancel": True}, "--new and --cancel"),
-        ({"timeout_minutes": 0}, "--timeout-minutes: 0"),
+        ({"timeout_minutes": 0}, "--timeout-minutes: 0\n    expected: .*\n    fix: leave it out"),
     ],
 )
 def test_wishes_that_do_not_go_together(options: dict[str, Any], said: str, build: Callable[..., Clock]) -> None:

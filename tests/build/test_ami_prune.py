@@ -242,9 +242,12 @@ def test_bad_wishes_remove_nothing(world: World, project: Path) -> None:
     world.image(**TAGS)
     foreign = world.image(fleet="another")
     images = world.images
-    with pytest.raises(BuildInputError, match="--keep: -1"):
+    with pytest.raises(BuildInputError, match=r"--keep: -1\n    expected: .*\n    fix: leave it out"):
         command_ami.prune_images(project, "dev", keep=-1, yes=True, aws=world.aws)
-    with pytest.raises(BuildInputError, match=f"'{foreign}' is no image of paddock-dev"):
+    with pytest.raises(
+        BuildInputError,
+        match=f"'{foreign}' is no image of paddock-dev .*\n    expected: .*\n    fix: .*ami.list --stack dev",
+    ):
         command_ami.prune_images(project, "dev", named=[foreign], yes=True, aws=world.aws)
     (project / "Pulumi.broken.yaml").write_bytes(b"\xff\xfe")
     with pytest.raises(BuildInputError, match=r"Pulumi.broken.yaml cannot be read"):

@@ -90,7 +90,8 @@ def find(aws: Aws, fleet: Fleet, stack: str) -> Pipeline:
     if not fleet.images.ami.enabled:
         raise BuildInputError(
             f"stack {stack} has no pipeline for machine images: images.ami.enabled is not set\n"
-            "    fix: write images: {ami: {enabled: true}} under paddock:fleet, then pulumi up"
+            "    expected: images: {ami: {enabled: true}} under paddock:fleet\n"
+            f"    fix: write it, then pulumi up --stack {stack}"
         )
     found = _tagged(aws, fleet.name)
     if len(found) > 1:
@@ -102,7 +103,9 @@ def find(aws: Aws, fleet: Fleet, stack: str) -> Pipeline:
     if not found:
         raise BuildInputError(
             f"no pipeline in {aws.region} is tagged {FLEET_TAG} = {fleet.name}: it is not deployed yet, or the "
-            f"credentials are of another account\n    fix: pulumi up --stack {stack}"
+            "credentials are of another account\n"
+            "    expected: the pipeline that pulumi up makes, in the account of these credentials\n"
+            f"    fix: pulumi up --stack {stack}; aws sts get-caller-identity says which account it is"
         )
     return found[0]
 
