@@ -149,6 +149,20 @@ def test_another_runner_image_than_runners_start_is_told_and_pinned(
     found = [check for check in told["checks"] if check["subject"] == "images.runner"]
     assert [check["fits"] for check in found] == ([None] if said else [])
     assert not said or said.format(**digests) in found[0]["text"]
+    unproved = [check for check in told["checks"] if check["subject"] == "images.ami"]
+    assert [check["fits"] for check in unproved] == ([] if held else [None])
+
+
+@pytest.mark.parametrize("keys", ["", "    images: {runner: ghcr.io/acme/runner:tag, ami: {prePull: false}}\n"])
+def test_an_image_whose_tests_proved_no_cuda_says_so_and_is_pinned(
+    keys: str, world: World, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edit(project, "    runners:", f"{keys}    runners:")
+    command_ami.promote_image(project, "dev", world.image(**TAGS), aws=world.aws)
+    said = capsys.readouterr().out
+    assert "note  images.ami: no runner image was in it, so its tests proved neither CUDA nor a GPU in a con" in said
+    assert "write images.runner with a digest and images.ami.prePull: true, and build again\n" in said
+    assert "Pulumi.dev.yaml names ami-" in said
 
 
 def test_every_pool_that_does_not_fit_is_told_and_none_is_written(world: World, project: Path) -> None:
@@ -192,10 +206,12 @@ def test_an_image_that_is_not_there_names_those_that_are(world: World, project: 
     missing = "ami-00000000000000000"
     with pytest.raises(BuildInputError, match=f"{missing} is not in us-west-2.*\n.*paddock-dev in us-west-2: {id}\n"):
         command_ami.promote_image(project, "dev", missing, aws=world.aws)
-    with pytest.raises(BuildInputError, match="'latest' is no image ID"):
-        command_ami.promote_image(project, "dev", "latest", aws=world.aws)
+    with pytest.raises(
+        BuildInputError, match=r"'ami-1' is no image ID\n    expected: .*\n    fix: .*ami.list --stack dev"
+    ):
+        command_ami.promote_image(project, "dev", "ami-1", aws=world.aws)
 
 
 def test_a_pool_that_is_not_there_is_named_before_aws_is_asked(project: Path) -> None:
-    with pytest.raises(BuildInputError, match=r"there is no pool 't5' in stack dev\n.*one of t4$"):
+    with pytest.raises(BuildInputError, match=r"there is no pool 't5' in stack dev\n.*one of t4\n    fix: name one"):
         command_ami.promote_image(project, "dev", "ami-00000000000000000", pools=["t5"])

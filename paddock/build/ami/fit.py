@@ -18,7 +18,7 @@ class Fit:
     """One comparison, with its numbers. `fits` is None for what is good to know and refuses nothing."""
 
     subject: str
-    """`pools.t4`, `runners.gpu` or `images.runner`."""
+    """`pools.t4`, `runners.gpu`, `images.runner` or `images.ami`."""
     fits: bool | None
     text: str
 
@@ -35,6 +35,10 @@ def compare(fleet: Fleet, image: MachineImage, pin: Custom, pools: Iterable[str]
     if held != starts and (held or fleet.images.ami.pre_pull):
         text = f"the image holds {held or 'no runner image'}, and runners start {starts or 'the one of GitHub'}"
         found.append(Fit("images.runner", None, f"{text}: the first job on a node pulls it"))
+    if not held:
+        text = "no runner image was in it, so its tests proved neither CUDA nor a GPU in a container"
+        again = "write images.runner with a digest and images.ami.prePull: true, and build again"
+        found.append(Fit("images.ami", None, f"{text}: {again}"))
     return tuple(found)
 
 

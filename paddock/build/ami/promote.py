@@ -47,7 +47,8 @@ def pools(stack: Stack, wanted: Sequence[str]) -> tuple[str, ...]:
             hint = did_you_mean(name, fleet.pools)
             raise BuildInputError(
                 f"--pool: there is no pool {name[:100]!r} in stack {stack.name}\n"
-                f"    expected: one of {', '.join(fleet.pools)}" + (f"\n    fix: {hint}" if hint else "")
+                f"    expected: one of {', '.join(fleet.pools)}\n"
+                f"    fix: {hint or 'name one of these, or leave --pool out'}"
             )
     found = tuple(dict.fromkeys(wanted)) or tuple(
         name for name, pool in fleet.pools.items() if not isinstance(fleet.ami(pool), Bottlerocket)
@@ -63,7 +64,8 @@ def usable(aws: Aws, stack: Stack, id: str, maker: str) -> tuple[MachineImage, C
     """The image, and what a pool's `ami` would be. Raises BuildInputError where it is not there, ready and ours."""
     if not _AMI_ID.fullmatch(id):
         raise BuildInputError(
-            f"{id[:100]!r} is no image ID\n    expected: ami-..., such as ./inv ami.list --stack {stack.name} shows"
+            f"{id[:100]!r} is no image ID\n    expected: ami- and 8 to 17 digits of 0-9 and a-f\n"
+            f"    fix: take one that ./inv ami.list --stack {stack.name} shows"
         )
     image = images.read(aws, id)
     if image is None:
