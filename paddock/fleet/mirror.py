@@ -192,7 +192,7 @@ class Mirror(Model):
         What is in the mirror already stays, and so does what is in an AWS account's own registry, unless that registry
         has an entry.
         """
-        host, rest = _parts(name)
+        host, rest = parts(name)
         prefix = self.prefixes.get(host) or ("" if PRIVATE_ECR.fullmatch(host) else self.prefixes.get(ALL, ""))
         return name if not prefix or self._has(name) else f"{prefix}/{rest}"
 
@@ -206,15 +206,15 @@ class Mirror(Model):
 
 def registry(image: str) -> str:
     """The registry that an image comes from."""
-    return _parts(image)[0]
+    return parts(image)[0]
 
 
-def _parts(image: str) -> tuple[str, str]:
-    """(registry, the rest) of an image's name, as container engines read it: `docker:29` is docker.io's."""
-    first, slash, rest = image.partition("/")
-    if slash and ("." in first or ":" in first or first == "localhost"):
-        return first, rest
-    return "docker.io", image if slash else f"library/{image}"
+def parts(image: str) -> tuple[str, str]:
+    """(registry, the rest) of an image's name, as container engines read it: `docker:29` is docker.io's library's."""
+    host, slash, rest = image.partition("/")
+    if not slash or not ("." in host or ":" in host or host == "localhost"):
+        host, rest = "docker.io", image
+    return host, f"library/{rest}" if host == "docker.io" and "/" not in rest else rest
 
 
 def chart_name(chart: str) -> str:

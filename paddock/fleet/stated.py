@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from paddock import catalog
 from paddock.catalog.cuda_match import tag_cuda, tag_denies_cuda
 from paddock.fleet.fleet import Fleet
+from paddock.fleet.mirror import parts
 from paddock.fleet.pool import Bottlerocket, Custom, EksManaged
 
 
@@ -33,15 +34,17 @@ def image_cuda(fleet: Fleet, runner: str) -> Stated:
 
 
 def runner_image(fleet: Fleet) -> str | None:
-    """The image of runners that name none, as containerd files it on a node: with a digest it has no tag.
+    """The image of runners that name none, as containerd's clients file it on a node: with a digest it has no tag, and
+    its registry is named even where that is Docker Hub.
 
     None where they start GitHub's own.
     """
     if fleet.images.runner is None:
         return None
-    name, at, digest = fleet.mirror.image(fleet.images.runner).partition("@")
-    folder, slash, last = name.rpartition("/")
-    return f"{folder}{slash}{last.partition(':')[0]}@{digest}" if at else name
+    host, rest = parts(fleet.mirror.image(fleet.images.runner))
+    path, at, digest = rest.partition("@")
+    folder, slash, last = path.rpartition("/")
+    return f"{host}/{folder}{slash}{last.partition(':')[0]}@{digest}" if at else f"{host}/{rest}"
 
 
 def driver(fleet: Fleet, pool: str) -> Stated:

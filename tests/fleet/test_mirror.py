@@ -48,6 +48,7 @@ def test_a_chart_is_known_wherever_it_comes_from(name: str, place: str) -> None:
     [
         ("docker:29-dind", f"{HUB}/library/docker:29-dind"),
         ("acme/tool:1", f"{HUB}/acme/tool:1"),
+        ("docker.io/docker:29-dind", f"{HUB}/library/docker:29-dind"),
         ("docker.io/acme/tool:1", f"{HUB}/acme/tool:1"),
         ("nvcr.io/nvidia/cuda:13.0", f"{ALL}/nvidia/cuda:13.0"),
         (f"quay.io/a/b@sha256:{'0' * 64}", f"{ALL}/a/b@sha256:{'0' * 64}"),
