@@ -118,7 +118,8 @@ def _no_number(told: str, argv: list[str]) -> str:
     value = (re.search(r": '(.*)'$", told) or ["", ""])[1]
     for flag, word in pairwise([*argv, ""]):
         if flag.startswith("--") and (word == value or flag.endswith(f"={value}")):
-            return f"{flag.partition('=')[0]}: {value!r} is not a number"
+            whole = "a whole number, such as 2" if "invalid literal for int()" in told else "a number, such as 2 or 1.5"
+            return f"{flag.partition('=')[0]}: {value!r} is not a number\n    expected: {whole}"
     return told
 
 

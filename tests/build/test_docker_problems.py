@@ -71,7 +71,12 @@ REGISTRY = {
         2,
     ),
     "no room": ("write /var/lib/docker/tmp/GetImageBlob1: no space left on device", "docker builder prune", 1),
-    "words nobody knows": ("Error response from daemon: the moon is full", "cannot push x: the moon is full", 1),
+    "words nobody knows": (
+        "Error response from daemon: the moon is full",
+        "cannot push x: the moon is full\n    fix: run it again",
+        1,
+    ),
+    "no words": ("", "cannot push x: docker does not say why\n    fix: run it again", 1),
 }
 
 BASE = {
@@ -108,6 +113,7 @@ def test_what_a_registry_says_becomes_what_is_wrong_and_how_to_mend_it(said: str
     problem = problems.registry(said, "cannot push x", "reg.example:5000")
 
     assert words in str(problem)
+    assert "\n    fix: " in str(problem)
     assert problem.exit_code == code
 
 
@@ -118,6 +124,12 @@ def test_what_a_base_image_says_becomes_what_is_wrong_and_how_to_mend_it(said: s
     assert words in str(problem)
     assert "fix: " in str(problem)
     assert problem.exit_code == code
+
+
+def test_words_of_the_engine_that_nobody_knows_say_where_to_look() -> None:
+    assert str(problems.engine("the moon is full", "cannot tag x")).startswith(
+        "cannot tag x: the moon is full\n    fix: run"
+    )
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,15 @@ def test_a_flag_that_makes_no_sense_is_bad_input_and_nothing_is_done(
     assert shown.out == ""
 
 
+@pytest.mark.parametrize(
+    ("flag", "expected"), [("--keep", "a whole number, such as 2"), ("--timeout-minutes", "a num")]
+)
+def test_what_is_no_number_says_which_would_be(flag: str, expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+    task = "ami.prune" if flag == "--keep" else "build-ami"
+    assert cli.main(["inv", task, flag, "x"]) == 2
+    assert f"{flag}: 'x' is not a number\n    expected: {expected}" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("words", [["plan", "-h"], ["--help", "plan"]])
 def test_help_is_help_wherever_it_stands(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["inv", *words]) == 0

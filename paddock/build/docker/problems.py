@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from paddock.build.errors import BuildError, BuildInputError
 
+_LOG = "its log" if sys.platform == "darwin" else "its log: journalctl --unit docker"
 _START = "open Docker Desktop, or: colima start" if sys.platform == "darwin" else "sudo systemctl start docker"
 
 
@@ -21,6 +22,7 @@ class _Rule:
     kind: type[BuildError] = BuildError
 
 
+_ASK = f"\n    fix: run it again; where it stays so, look at docker info and at what the engine writes to {_LOG}"
 _WIDEST = 400
 """Characters of docker's own words that are shown."""
 
@@ -180,16 +182,19 @@ def lost(said: str) -> bool:
 
 def engine(said: str, doing: str) -> BuildError:
     """For what docker says of the engine itself."""
-    return _first((*_ENGINE, *_PLATFORM), said, doing, "") or _unknown(said, doing)
+    return _first((*_ENGINE, *_PLATFORM), said, doing, "") or _unknown(said, doing, _ASK)
 
 
 def registry(said: str, doing: str, registry: str) -> BuildError:
     """For what the engine says of a registry, or of itself, while it pulls, pushes or asks."""
-    return _first((*_ENGINE, *_REGISTRY, *_PLATFORM, *_BASE), said, doing, registry) or _unknown(said, doing)
+    return _first((*_ENGINE, *_REGISTRY, *_PLATFORM, *_BASE), said, doing, registry) or _unknown(said, doing, _ASK)
 
 
 def base(said: str, doing: str) -> BuildError:
-    """For a build that failed in no command of its Dockerfile: mostly of the base image."""
+    """For a build that failed in no command of its Dockerfile: mostly of the base image.
+
+    Words that nobody knows get no fix, as only the build knows its Dockerfile.
+    """
     image = re.search(rf"^{_IMAGE}: |//(?P<host>[^/\s]+)/", said)
     host = (image["host"] or image["image"].partition("/")[0]) if image else ""
     return _first((*_ENGINE, *_PLATFORM, *_BASE, *_REGISTRY), said, doing, host) or _unknown(said, doing)
@@ -216,8 +221,8 @@ def _first(rules: tuple[_Rule, ...], said: str, doing: str, registry: str) -> Bu
     return None
 
 
-def _unknown(said: str, doing: str) -> BuildError:
-    return BuildError(f"{doing}: {words(said) or 'docker does not say why'}")
+def _unknown(said: str, doing: str, fix: str = "") -> BuildError:
+    return BuildError(f"{doing}: {words(said) or 'docker does not say why'}{fix}")
 
 
 def words(said: str) -> str:
