@@ -129,7 +129,7 @@ def test_what_is_pinned_is_what_the_registry_holds(site: Site, first: dict[str, 
         assert hashlib.sha256(answer.read()).hexdigest() == digest.removeprefix("sha256:")
     assert "# the key: pulumi config set" in site.stack.read_text()
     assert first["built"]["steps"] > 10
-    assert first["pushed"] is True
+    assert (first["pushed"], first["cuda_programs"]) == (True, None)
     assert sum(each["size_bytes"] for each in first["layers"]) > 300_000_000
 
 
@@ -188,6 +188,14 @@ def test_the_hook_before_a_job_fires(site: Site, image: str) -> None:
     assert "::error title=" in missing.stdout + missing.stderr
 
 
+def test_the_hook_after_a_job_fires_and_fails_none(site: Site, image: str) -> None:
+    hook = 'cd && echo x > /dev/shm/left && exec "$ACTIONS_RUNNER_HOOK_JOB_COMPLETED"'
+    without = site.inside(image, hook, PADDOCK_GPUS="0")
+    assert (without.code, without.stdout) == (0, "")
+    missing = site.inside(image, hook, PADDOCK_GPUS="1")
+    assert (missing.code, missing.stdout) == (0, "Wiped /dev/shm: 1 files, 0 MiB\n"), missing.stderr
+
+
 def test_no_secret_and_no_cache_is_in_the_image(site: Site, image: str) -> None:
     looked = f"grep -rIl {SECRET} /etc /home /opt /root /tmp /usr/local /var 2> /dev/null"
     assert site.docker.run(image, ["bash", "-c", looked], user="0").stdout == ""
@@ -208,6 +216,7 @@ def test_labels_say_what_it_is(site: Site, first: dict[str, Any], image: str) ->
     assert local is not None
     assert local.labels["dev.paddock.runner"] == ACTIONS_RUNNER
     assert local.labels["dev.paddock.content"] == first["content"]
+    assert local.labels["dev.paddock.cuda"] == ""
     assert local.labels["org.opencontainers.image.base.name"] == docker_engine.DEBIAN
     assert local.labels["org.opencontainers.image.created"] > "2026"
     assert local.labels["dev.paddock.packages"] > "2026"
