@@ -16,6 +16,7 @@ from infra import user_data, versions
 from paddock import catalog
 from paddock.catalog import EksAmi, InstanceType
 from paddock.fleet import Fleet, stated
+from paddock.fleet.mirror import PRIVATE_ECR, parts
 from paddock.fleet.pool import Bottlerocket
 
 AMI = Path(__file__).parent.parent / "ami"
@@ -28,10 +29,6 @@ DROP_IN = "/etc/eks/nodeadm.d/40-paddock.yaml"
 _END = "END-OF-FILE"
 """A line that no file has."""
 _SCRIPT = re.compile(rf"{FOLDER}/([a-z-]+\.sh)|\$here/([a-z-]+\.sh)|dirname \"\$0\"\)/([a-z-]+\.sh)")
-
-_ECR = re.compile(
-    r"(?P<account>\d{12})\.dkr\.ecr(-fips)?\.(?P<region>[a-z0-9-]+)\.amazonaws\.com/(?P<name>[a-z0-9._/-]+)[@:]"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +89,13 @@ def runner_image(fleet: Fleet) -> str | None:
 
 def ecr_repository(image: str) -> str | None:
     """ARN of the repository of an image in a private ECR; None for any other registry."""
-    found = _ECR.match(image)
-    return "arn:aws:ecr:{region}:{account}:repository/{name}".format(**found.groupdict()) if found else None
+    host, rest = parts(image)
+    found = PRIVATE_ECR.fullmatch(host)
+    if found is None:
+        return None
+    region, name = found["region"], re.split("[@:]", rest)[0]
+    partition = {"cn": "aws-cn", "us-gov": "aws-us-gov"}.get(region.rsplit("-", 2)[0], "aws")
+    return f"arn:{partition}:ecr:{region}:{found['account']}:repository/{name}"
 
 
 def has_nvswitch(instance: InstanceType) -> bool:

@@ -30,7 +30,8 @@ trap leave EXIT
 "$here/engine.sh" start
 
 registry=${image%%/*}
-if [[ $registry =~ ^[0-9]{12}\.dkr\.ecr(-fips)?\.([a-z0-9-]+)\.amazonaws\.com ]]; then
+ecr='^[0-9]{12}\.dkr[.-]ecr(-fips)?\.([a-z0-9-]+)\.(amazonaws\.com(\.cn)?|on\.aws|on\.amazonwebservices\.com\.cn)$'
+if [[ $registry =~ $ecr ]]; then
   aws ecr get-login-password --region "${BASH_REMATCH[2]}" |
     nerdctl login --username AWS --password-stdin "https://$registry" > /dev/null
 fi

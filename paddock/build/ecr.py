@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import base64
 import difflib
-import re
 
 from paddock.build.aws import Aws, AwsError, Clients
 from paddock.build.docker import Docker
 from paddock.build.errors import BuildError, BuildInputError
-
-_REGISTRY = re.compile(
-    r"\d{12}\.dkr[.-]ecr(?:-fips)?\.(?P<region>[a-z0-9-]+)"
-    r"\.(?:amazonaws\.com(?:\.cn)?|on\.aws|on\.amazonwebservices\.com\.cn)"
-)
+from paddock.fleet.mirror import PRIVATE_ECR
 
 
 def is_ecr(registry: str) -> bool:
     """Whether it is a private registry of AWS, whose login is a token that AWS gives."""
-    return _REGISTRY.fullmatch(registry) is not None
+    return PRIVATE_ECR.fullmatch(registry) is not None
 
 
 def login(docker: Docker, registry: str, clients: Clients | None = None) -> None:
@@ -26,7 +21,7 @@ def login(docker: Docker, registry: str, clients: Clients | None = None) -> None
 
     Raises BuildError: credentials that are missing, expired or not allowed to, a region that AWS does not have.
     """
-    found = _REGISTRY.fullmatch(registry)
+    found = PRIVATE_ECR.fullmatch(registry)
     if found is None:
         raise BuildInputError(
             f"{registry} is no registry of AWS\n    expected: ACCOUNT.dkr.ecr.REGION.amazonaws.com"

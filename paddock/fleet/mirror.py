@@ -27,8 +27,12 @@ ChartKey = Literal[ChartName, "*"]
 ALL = "*"
 """Key of what holds for every chart or registry that has no entry of its own."""
 
-PRIVATE_ECR = re.compile(r"^\d{12}\.dkr\.ecr(-fips)?\.[a-z0-9-]+\.amazonaws\.com(\.cn)?$")
-"""A registry of an AWS account: EKS's add-ons and a fleet's own images are in such ones."""
+PRIVATE_ECR = re.compile(
+    r"(?P<account>\d{12})\.dkr[.-]ecr(-fips)?\.(?P<region>[a-z0-9-]+)"
+    r"\.(amazonaws\.com(\.cn)?|on\.aws|on\.amazonwebservices\.com\.cn)",
+    re.ASCII,
+)
+"""The whole host of an AWS account's registry: EKS's add-ons and a fleet's own images are in such ones."""
 
 _SOURCE = "oci://HOST/PATH, https://HOST/PATH (a Helm repository), or a folder"
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,11 @@ import pytest
 from botocore.stub import Stubber
 from moto import mock_aws
 
+from infra.ami_components import ecr_repository
 from paddock.build import ecr
 from paddock.build.docker import Docker
 from paddock.build.errors import BuildError, BuildInputError
+from paddock.fleet import Mirror
 from tests.support.docker import StandIn, stand_in
 
 REGISTRY = "123456789012.dkr.ecr.us-west-2.amazonaws.com"
@@ -54,19 +58,32 @@ def refusing(code: str, said: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("registry", "is_one"),
+    ("registry", "region"),
     [
-        (REGISTRY, True),
-        ("123456789012.dkr.ecr-fips.us-gov-west-1.amazonaws.com", True),
-        ("123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn", True),
-        ("123456789012.dkr-ecr.us-west-2.on.aws", True),
-        ("public.ecr.aws", False),
-        ("localhost:5000", False),
-        (f"{REGISTRY}.evil.example", False),
+        (REGISTRY, "us-west-2"),
+        ("123456789012.dkr.ecr-fips.us-gov-west-1.amazonaws.com", "us-gov-west-1"),
+        ("123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn", "cn-north-1"),
+        ("123456789012.dkr-ecr.us-west-2.on.aws", "us-west-2"),
+        ("123456789012.dkr-ecr.cn-north-1.on.amazonwebservices.com.cn", "cn-north-1"),
+        ("public.ecr.aws", ""),
+        ("localhost:5000", ""),
+        (f"x{REGISTRY}", ""),
+        (f"{REGISTRY}.evil.example", ""),
+        (f"{REGISTRY}:443", ""),
     ],
 )
-def test_which_registries_take_a_token_of_aws(registry: str, is_one: bool) -> None:
-    assert ecr.is_ecr(registry) is is_one
+def test_which_registries_take_a_token_of_aws_is_one_fact(registry: str, region: str, root: Path) -> None:
+    image = f"{registry}/acme/runner-gpu@sha256:{'4' * 64}"
+    partition = "aws-cn" if region.startswith("cn-") else "aws-us-gov" if region.startswith("us-gov-") else "aws"
+    arn = f"arn:{partition}:ecr:{region}:123456789012:repository/acme/runner-gpu"
+    (pattern,) = re.findall("^ecr='(.*)'$", (root / "ami/scripts/runner-image.sh").read_text(), re.MULTILINE)
+    script = ["bash", "-c", 'if [[ $1 =~ $2 ]]; then printf %s "${BASH_REMATCH[2]}"; fi', "bash", registry, pattern]
+
+    assert ecr.is_ecr(registry) is bool(region)
+    assert Mirror(images="registry.example.com").holds(image) is bool(region)
+    assert (Mirror(images="registry.example.com").image(image) == image) is bool(region)
+    assert ecr_repository(image) == (arn if region else None)
+    assert subprocess.run(script, capture_output=True, text=True, check=True).stdout == region
 
 
 @mock_aws
