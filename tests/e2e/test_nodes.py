@@ -6,16 +6,19 @@ lab's stand-ins.
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 
 from infra import device_plugin, monitoring
 from paddock.fleet import Stack
-from paddock.lab import nodes, spot
+from paddock.lab import control_plane, nodes, spot
 from paddock.lab.api import Api, ApiError, Object
 from paddock.lab.control_plane import Lab
 from paddock.lab.errors import LabInputError
@@ -246,19 +249,30 @@ def test_a_reclaimed_node_takes_its_job_with_it_and_nobody_makes_it_anew(
     told: list[tuple[str, ...]] = []
     name = lost["metadata"]["name"]
     reclaim = threading.Thread(target=lambda: told.append(spot.reclaim(cluster, name, notice_seconds=8)))
-    reclaim.start()
-    until(lambda: api.get("v1", "Node", name)["spec"].get("unschedulable"))
-    until(lambda: not api.find("v1", "Pod", "runner", namespace))
-    assert api.find("v1", "Node", name), "the job goes within the notice, before the node"
-    assert _pods_on(api, name) == {"agent"}, "a drain leaves DaemonSets alone"
-    after = job(api, stack, namespace, "after")
-    reclaim.join()
+    with autoscaler_asleep(cluster):  # it would give the empty node back before the notice is over
+        reclaim.start()
+        until(lambda: api.get("v1", "Node", name)["spec"].get("unschedulable"))
+        until(lambda: not api.find("v1", "Pod", "runner", namespace))
+        assert api.find("v1", "Node", name), "the job goes within the notice, before the node"
+        assert _pods_on(api, name) == {"agent"}, "a drain leaves DaemonSets alone"
+        after = job(api, stack, namespace, "after")
+        reclaim.join()
     assert told == [(f"{namespace}/runner",)]
     assert not api.find("v1", "Node", name)
     assert node_of(api, after)["metadata"]["name"] != name
     assert names(api.list("v1", "Pod", namespace)) == {"after"}
     log = cluster.folder / "logs" / "autoscaler.log"
     until(lambda: f"{name} is gone: t4-spot asks for another" in log.read_text())
+
+
+@contextmanager
+def autoscaler_asleep(cluster: Lab) -> Iterator[None]:
+    pid = control_plane.status(cluster.folder).running["autoscaler"].pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 def test_only_a_spot_node_can_be_reclaimed(cluster: Lab, api: Api, groups: dict[str, Group]) -> None:
