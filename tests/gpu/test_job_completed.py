@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ import pytest
 
 from paddock.gpu import document
 from paddock.gpu.insights import Insight
-from paddock.gpu.job import ccache, completed, files, leftovers, record
+from paddock.gpu.job import bounded, ccache, completed, files, leftovers, record
 from paddock.gpu.job.ccache import Compilations
 from paddock.gpu.job.record import Record
 from paddock.gpu.job.report import Told, markdown
@@ -108,6 +109,14 @@ def test_one_that_will_not_end_is_killed(work: Callable[..., int], tmp_path: Pat
 def test_neither_the_hook_nor_what_it_descends_from_is_a_leftover(tmp_path: Path) -> None:
     root = machine(tmp_path, OWN, os.getpid(), os.getppid(), device="/dev/nvidia0")
     assert leftovers.find({os.getpid(): 1, os.getppid(): 1}, None, root) == ()
+
+
+def test_all_bounds_together_are_as_written_down_and_below_the_time_that_the_script_gives(root: Path) -> None:
+    together, of = re.findall(r"together are ([\d.]+) of the (\d+)", Path(completed.__file__).read_text())[0]
+    looks, wipes = 2 * (completed._LOOK + bounded._KILLED_WITHIN), 2 * completed._WIPE
+    assert float(together) == pytest.approx(3.5 + 5.5 + 1 + looks + wipes)
+    assert f"timeout -k 0.5 {of} " in (root / "runners/hooks/job-completed.sh").read_text()
+    assert float(of) - float(together) > 1.5, "to start Python, and to be late"
 
 
 def test_a_driver_that_went_away_meanwhile_is_told(

@@ -29,8 +29,9 @@ class Broken(GpuError):
 
 
 def within(seconds: float, work: Callable[[], Any]) -> Any:
-    """What `work` returns, in JSON's own types. A child does it, which is left to itself when it is late: a call that
-    hangs inside the kernel would keep this process from ending. Raises NoAnswer and Broken.
+    """What `work` returns, in JSON's own types. A child does it, since a call that hangs inside the kernel would keep
+    this process from ending. A late child is killed, and left behind where that does not end it. Raises NoAnswer and
+    Broken.
     """
     reading, writing = os.pipe()
     child = os.fork()

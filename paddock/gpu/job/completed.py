@@ -16,10 +16,10 @@ from paddock.gpu.job.report import Told, markdown
 from paddock.gpu.job.sampling import Stopped
 from paddock.gpu.owner import this_host
 
-_LOOK = 2.0
+_LOOK = 1.5
 _WIPE = 1.5
-"""Seconds, each twice. With 3.5 for the sampler, 5.5 for leftovers and 1 for ccache all bounds together are 17.4 of the
-19 that the script gives."""
+"""Seconds, each twice, and 0.7 to kill each look that is late. With 3.5 for the sampler, 5.5 for leftovers and 1 for
+ccache all bounds together are 17.4 of the 19 that the script gives."""
 _TOLD = 9
 """Leftover processes: GitHub shows ten warnings of a step."""
 
