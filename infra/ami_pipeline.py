@@ -78,7 +78,7 @@ class AmiPipeline(Component):
             security_group_ids=[self._builder_group(name, network).id] if network else None,
             instance_metadata_options={"http_tokens": "required", "http_put_response_hop_limit": 1},
             terminate_instance_on_failure=True,
-            resource_tags={**fleet.tags, "paddock:fleet": fleet.name},
+            resource_tags=fleet.aws_tags,
             opts=self.child(),
         )
         distribution = aws.imagebuilder.DistributionConfiguration(
