@@ -155,6 +155,8 @@ def prune_images(
         )
     stack = _with_pipeline(root, name)
     fleet, aws = stack.fleet.name, aws or Aws(stack.fleet.region)
+    # Before the images: one that comes meanwhile with its snapshots is not yet among these.
+    left = images.made_for_images(aws, fleet)
     owned = images.owned(aws)
     own = images.of_fleet(owned, fleet, pipeline.lost(aws, fleet))
     _check_named(named, own, stack)
@@ -162,7 +164,6 @@ def prune_images(
     # EC2 refuses to say it of an image that failed or is not ready, and nobody can launch those.
     asked = [image.id for image in own if image.id not in in_use and image.state == "available" and not named]
     shared = {id: images.shared_with(aws, id) for id in asked}
-    left = images.made_for_images(aws, fleet)
     removal = prune.decide(own, owned, left, in_use, shared, keep, named)
     done = prune.carry_out(aws, fleet, removal) if yes else None
     if as_json:

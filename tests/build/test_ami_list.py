@@ -94,6 +94,23 @@ def test_without_the_right_to_see_what_uses_them_the_list_says_so(
     assert id in world.images
 
 
+def test_a_launch_template_that_was_deleted_meanwhile_names_nothing(world: World, project: Path) -> None:
+    """Such as one of Karpenter's, which come and go."""
+    id = world.image(**TAGS)
+    kept = world.template(id)
+    world.template(id)
+
+    class Late(Aws):
+        def pages(self, service: str, operation: str, key: str, **asked: Any) -> Iterator[dict[str, Any]]:
+            for each in super().pages(service, operation, key, **asked):
+                if operation == "describe_launch_templates" and each["LaunchTemplateName"] != kept:
+                    world.ec2.delete_launch_template(LaunchTemplateId=each["LaunchTemplateId"])
+                yield each
+
+    found = uses.used(Late(REGION, client, client), [id], project)
+    assert [each for each in found[id] if "launch template" in each] == [f"launch template {kept} version 1 (latest)"]
+
+
 def test_a_launch_template_counts_in_every_version_on_every_page(tmp_path: Path) -> None:
     """Moto ends after the first page."""
     ec2 = boto3.client("ec2", region_name=REGION, aws_access_key_id="none", aws_secret_access_key="none")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ import pytest
 from botocore.stub import Stubber
 from hypothesis import given
 from hypothesis import strategies as st
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.ec2.models import ec2_backends
 
 from paddock.build import command_ami
 from paddock.build.ami.images import MachineImage, Snapshot, of_fleet, owned
@@ -204,6 +207,28 @@ def test_a_removal_that_was_interrupted_is_finished_by_the_next(
     assert first not in world.images
     assert not snapshots & world.snapshots
     assert backup in world.snapshots  # of a volume, not of an image
+
+
+def test_an_image_that_comes_while_its_account_is_read_keeps_its_snapshots(world: World, project: Path) -> None:
+    world.image(**TAGS)
+    come: list[str] = []
+
+    class Busy(Aws):
+        def pages(self, service: str, operation: str, key: str, **asked: Any) -> Iterator[dict[str, Any]]:
+            yield from super().pages(service, operation, key, **asked)
+            if operation == "describe_images" and not come:  # a copy, whose snapshots AWS tags as Image Builder does
+                come.append(world.image(**TAGS))
+                snapshot = world.snapshot(come[0])
+                tags = [{"Key": "paddock:fleet", "Value": "paddock-dev"}]
+                world.ec2.create_tags(Resources=[snapshot], Tags=tags)
+                made = ec2_backends[DEFAULT_ACCOUNT_ID][REGION].snapshots[snapshot]
+                made.description = (
+                    f"Copied for DestinationAmi {come[0]} from SourceAmi ami-1 for SourceSnapshot snap-1."
+                )
+
+    command_ami.prune_images(project, "dev", keep=0, yes=True, aws=Busy(REGION, client, client))
+    assert come[0] in world.images
+    assert world.snapshot(come[0]) in world.snapshots
 
 
 def test_what_aws_refuses_is_told_and_the_rest_goes(

@@ -138,6 +138,32 @@ def test_a_gpu_that_hangs_or_crashes_hides_no_other_with_a_stand_in_for_the_cuda
     assert (crashed["error"]["kind"], crashed["error"]["message"]) == ("crash", "ended by signal 11 at vector_add")
 
 
+def test_many_that_not_even_sigkill_ends_cost_no_more_time_than_one(root: Path, tmp_path: Path) -> None:
+    compiler = which("g++")
+    if compiler is None:
+        pytest.skip("no g++ on PATH")
+    main = tmp_path / "main.cpp"
+    main.write_text("""
+        #include <csignal>
+        #include <cstdio>
+        #include <unistd.h>
+        #include "supervise.h"
+        extern "C" int kill(pid_t, int) noexcept { return 0; }
+        int main() {
+            const auto began = std::chrono::steady_clock::now();
+            const auto hangs = [](const auto&) -> Answer { for (;;) pause(); };
+            const auto ended = run_apart(std::vector<Job>(12, hangs), began + std::chrono::milliseconds(300));
+            for (const auto& one : ended) if (one.end != Outcome::End::timed_out) return 1;
+            std::printf("%f", std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
+        }
+    """)
+    folder = root / "images/cuda-builder/cuda-smoke"
+    made = tmp_path / "hangs"
+    subprocess.run([compiler, "-std=c++17", f"-I{folder}", main, folder / "supervise.cpp", "-o", made], check=True)
+    done = subprocess.run([made], capture_output=True, text=True, timeout=60, check=True)
+    assert float(done.stdout) < 3, "0.8 s, and a busy machine; one after another they would take 6.3"
+
+
 @pytest.mark.parametrize(
     ("faults", "kind", "said"),
     [

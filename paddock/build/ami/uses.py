@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import Any
 
-from paddock.build.aws import Aws
+from paddock.build.aws import Aws, AwsError
 from paddock.build.errors import BuildInputError
 from paddock.fleet.loader import stack_names
 
@@ -51,15 +52,7 @@ def used(aws: Aws, ids: Collection[str], root: Path) -> dict[str, tuple[str, ...
 def _templates(aws: Aws, ids: Collection[str]) -> Iterator[tuple[str, str]]:
     for template in aws.pages("ec2", "describe_launch_templates", "LaunchTemplates", PaginationConfig=_WHOLE_PAGES):
         versions: dict[str, list[str]] = {}
-        # ResolveAlias: a template may name its image by a parameter of Systems Manager.
-        for each in aws.pages(
-            "ec2",
-            "describe_launch_template_versions",
-            "LaunchTemplateVersions",
-            LaunchTemplateId=template["LaunchTemplateId"],
-            ResolveAlias=True,
-            PaginationConfig=_WHOLE_PAGES,
-        ):
+        for each in _versions(aws, template["LaunchTemplateId"]):
             id, number = each["LaunchTemplateData"].get("ImageId", ""), each["VersionNumber"]
             if id in ids:
                 latest = " (latest)" if number == template["LatestVersionNumber"] else ""
@@ -68,6 +61,26 @@ def _templates(aws: Aws, ids: Collection[str]) -> Iterator[tuple[str, str]]:
             many, more = "versions" if len(numbers) > 1 else "version", len(numbers) - _VERSIONS_TOLD
             told = ", ".join(numbers[:_VERSIONS_TOLD]) + (f" and {more} more" if more > 0 else "")
             yield id, f"launch template {template['LaunchTemplateName']} {many} {told}"
+
+
+def _versions(aws: Aws, template: str) -> list[dict[str, Any]]:
+    """None where the template was deleted since it was listed."""
+    try:
+        # ResolveAlias: a template may name its image by a parameter of Systems Manager.
+        return list(
+            aws.pages(
+                "ec2",
+                "describe_launch_template_versions",
+                "LaunchTemplateVersions",
+                LaunchTemplateId=template,
+                ResolveAlias=True,
+                PaginationConfig=_WHOLE_PAGES,
+            )
+        )
+    except AwsError as error:
+        if error.code == "InvalidLaunchTemplateId.NotFound":
+            return []
+        raise
 
 
 def _configurations(aws: Aws, ids: Collection[str]) -> Iterator[tuple[str, str]]:
