@@ -94,9 +94,8 @@ void read_all(std::vector<Child>& children, Deadline deadline) {
     }
 }
 
-// The status of a process that has ended or will within the grace; false for one that the kernel does not let go.
-bool reap(pid_t pid, int& status) {
-    const auto until = std::chrono::steady_clock::now() + kGrace;
+// The status of a process that has ended or will until then; false for one that the kernel does not let go.
+bool reap(pid_t pid, int& status, Deadline until) {
     for (;;) {
         const pid_t ended = waitpid(pid, &status, WNOHANG);
         if (ended == pid) return true;
@@ -112,6 +111,10 @@ std::vector<Outcome> run_apart(const std::vector<Job>& jobs, Deadline deadline) 
     children.reserve(jobs.size());
     for (const auto& job : jobs) children.push_back(start(job));
     read_all(children, deadline);
+    for (const auto& child : children) {
+        if (child.pipe >= 0) kill(child.pid, SIGKILL);
+    }
+    const auto until = std::chrono::steady_clock::now() + kGrace;  // of all together: eight may hang at once
 
     std::vector<Outcome> outcomes;
     for (auto& child : children) {
@@ -120,9 +123,8 @@ std::vector<Outcome> run_apart(const std::vector<Job>& jobs, Deadline deadline) 
         if (child.pipe >= 0) {
             outcome.end = Outcome::End::timed_out;
             close(child.pipe);
-            kill(child.pid, SIGKILL);
-            reap(child.pid, status);
-        } else if (!reap(child.pid, status) || !WIFEXITED(status) || child.text.empty()) {
+            reap(child.pid, status, until);
+        } else if (!reap(child.pid, status, until) || !WIFEXITED(status) || child.text.empty()) {
             outcome.end = Outcome::End::crashed;
             outcome.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
         } else {

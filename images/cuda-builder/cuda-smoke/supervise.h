@@ -23,5 +23,5 @@ using Deadline = std::chrono::steady_clock::time_point;
 // A job is given what to call before each step.
 using Job = std::function<Answer(const std::function<void(const char*)>& at)>;
 
-// Runs every job in a process of its own, all at the same time, and returns at the deadline at the latest.
+// Runs every job in a process of its own, all at the same time, and returns at most half a second after the deadline.
 std::vector<Outcome> run_apart(const std::vector<Job>& jobs, Deadline deadline);
