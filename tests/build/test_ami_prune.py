@@ -222,11 +222,9 @@ def test_an_image_that_comes_while_its_account_is_read_keeps_its_snapshots(world
                 tags = [{"Key": "paddock:fleet", "Value": "paddock-dev"}]
                 world.ec2.create_tags(Resources=[snapshot], Tags=tags)
                 made = ec2_backends[DEFAULT_ACCOUNT_ID][REGION].snapshots[snapshot]
-                made.description = (
-                    f"Copied for DestinationAmi {come[0]} from SourceAmi ami-1 for SourceSnapshot snap-1."
-                )
+                made.description = f"Copied for DestinationAmi {come[0]} from SourceAmi ami-1 for SourceSnapshot snap-1"
 
-    command_ami.prune_images(project, "dev", keep=0, yes=True, aws=Busy(REGION, client, client))
+    assert command_ami.prune_images(project, "dev", keep=0, yes=True, aws=Busy(REGION, client, client))
     assert come[0] in world.images
     assert world.snapshot(come[0]) in world.snapshots
 
