@@ -14,7 +14,10 @@ if [[ -z $image ]]; then
 fi
 [[ $image == *@sha256:* ]] || fail "$image names no digest, so tomorrow it may be another image"
 
+layers=/var/lib/containerd/io.containerd.content.v1.content/blobs
+unpacked=(/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs /var/lib/soci-snapshotter-grpc)
 free_mib() { df --output=avail -B 1M / | tail -n 1 | tr -d ' '; }
+held_mib() { { du -xcsm "$@" 2> /dev/null || true; } | tail -n 1 | cut -f 1; }
 
 # nerdctl reads its login from here: in memory, and gone when this ends.
 DOCKER_CONFIG=$(mktemp -d /run/paddock-login.XXXXXX)
@@ -36,13 +39,13 @@ if [[ $registry =~ $ecr ]]; then
     nerdctl login --username AWS --password-stdin "https://$registry" > /dev/null
 fi
 
-before=$(free_mib)
 nerdctl --namespace k8s.io pull --quiet --unpack=false "$image"
-after=$(free_mib)
-# Layers of CUDA images grow to two and a half times their size.
-needs=$(((before - after) * ${#snapshotters[@]} * 5 / 2 + 2048))
-((after >= needs)) ||
-  fail "$after MiB are free, and $image needs $needs to be unpacked: write a larger images.ami.disk"
+# A second attempt finds what the first has pulled and unpacked. Layers of CUDA images grow to two and a half times
+# their size.
+needs=$(($(held_mib "$layers") * ${#snapshotters[@]} * 5 / 2 + 2048 - $(held_mib "${unpacked[@]}")))
+free=$(free_mib)
+((free >= needs)) ||
+  fail "$free MiB are free, and $image needs $needs to be unpacked: write a larger images.ami.disk"
 
 for snapshotter in "${snapshotters[@]}"; do
   ctr --namespace k8s.io images mount --snapshotter "$snapshotter" "$image" "$mounted"

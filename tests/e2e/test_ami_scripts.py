@@ -177,7 +177,7 @@ def test_what_is_written_down_is_measured(machine: Machine) -> None:
         (("runner-image.sh", f"{REGISTRY}/acme/runner:latest"), {}, "names no digest"),
         (
             ("runner-image.sh", RUNNER, "soci overlayfs"),
-            {"FAKE_FREE_BEFORE": "40000", "FAKE_FREE_AFTER": "31000"},
+            {"FAKE_LAYERS": "9000", "FAKE_FREE": "31000"},
             f"31000 MiB are free, and {RUNNER} needs 47048 to be unpacked: write a larger images.ami.disk",
         ),
         (("record.sh", "1.35.6-20260714", "1.2.3", RUNNER), {}, f"{RUNNER} is not in this image"),
@@ -299,11 +299,22 @@ def test_no_login_is_seen_or_kept(machine: Machine) -> None:
 
 def test_a_public_image_is_pulled_without_a_login(machine: Machine) -> None:
     ran = machine.script(
-        "runner-image.sh", f"ghcr.io/acme/runner@sha256:{'4' * 64}", "soci overlayfs", FAKE_FREE_AFTER="39000"
+        "runner-image.sh", f"ghcr.io/acme/runner@sha256:{'4' * 64}", "soci overlayfs", FAKE_LAYERS="5000"
     )
     assert ran.code == 0, ran.said
     assert not [call for call in ran.calls[0] if "login" in call]
     assert [call.split()[6] for call in ran.calls[0] if " images mount " in call] == ["soci", "overlayfs"]
+
+
+def test_a_second_attempt_needs_the_room_that_is_left_to_fill(machine: Machine) -> None:
+    pull = f"{ami_components.FOLDER}-scripts/runner-image.sh {RUNNER} 'soci overlayfs'"
+    said = f"31000 MiB are free, and {RUNNER} needs 47048 to be unpacked"
+    ran = machine.run(f"{pull} || {pull}", FAKE_LAYERS="9000", FAKE_FREE="31000")
+    assert ran.code != 0
+    assert ran.said.count(said) == 2
+
+    ran = machine.run(pull, FAKE_LAYERS="9000", FAKE_FREE="31000", FAKE_UNPACKED="20000")
+    assert ran.code == 0, ran.said
 
 
 def test_what_is_not_proved_is_said(machine: Machine) -> None:

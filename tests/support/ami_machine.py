@@ -21,7 +21,7 @@ from tests.support import docker_engine, nvml
 
 IMAGE = "paddock-test/ami:python3"
 PROGRAMS = (
-    *("aws", "ctr", "df", "dnf", "kmod-util", "kubelet", "nerdctl"),
+    *("aws", "ctr", "df", "dnf", "du", "kmod-util", "kubelet", "nerdctl"),
     *("nvidia-ctk", "nvidia-smi", "rpm", "systemctl", "uname"),
 )
 _CALLS, _TREE, _AFTER = "-- calls --", "-- tree --", "-- after --"

@@ -3,7 +3,7 @@
 # changes a file instead. Installed under each program's name by tests.support.ami_machine.
 #
 # FAKE_DRIVER 580.159.03, FAKE_KERNEL, FAKE_KUBELET 1.35.6, FAKE_TOOLKIT 1.19.1, FAKE_MODE auto
-# FAKE_FABRIC version of the fabric manager; empty: none   FAKE_FREE_BEFORE, FAKE_FREE_AFTER MiB, around the pull
+# FAKE_FABRIC version of the fabric manager; empty: none   FAKE_FREE, FAKE_LAYERS, FAKE_UNPACKED MiB
 # FAKE_WITHOUT words of what is absent: versionlock cdi-unit cdi-device smoke spal gpu-in-container kmod-load
 set -euo pipefail
 
@@ -16,7 +16,7 @@ once() { # FILE LINE
 images=/var/lib/containerd/images
 
 case $name in
-  df | uname | lspci) ;;
+  df | du | uname | lspci) ;;
   *) echo "$name $*" >> /tmp/calls ;;
 esac
 case $name in
@@ -68,9 +68,12 @@ case $name in
       *pull*) once "$images" "${*: -1}" ;;
     esac
     ;;
-  df)
-    echo Avail
-    if [[ -f $images ]]; then echo " ${FAKE_FREE_AFTER:-30000}"; else echo " ${FAKE_FREE_BEFORE:-40000}"; fi
+  df) printf 'Avail\n %s\n' "${FAKE_FREE:-30000}" ;;
+  du)
+    case $* in
+      *content*) printf '%s\ttotal\n' "${FAKE_LAYERS:-10000}" ;;
+      *snapshotter*) printf '%s\ttotal\n' "${FAKE_UNPACKED:-0}" ;;
+    esac
     ;;
   ctr)
     case $* in
