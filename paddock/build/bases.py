@@ -8,7 +8,7 @@ from typing import Protocol
 
 from infra.versions import CUDA_BASES
 from paddock import catalog
-from paddock.build.docker import Local
+from paddock.build.docker import Local, Progress
 from paddock.build.docker.names import Reference
 from paddock.build.errors import BuildInputError
 
@@ -30,7 +30,7 @@ class Store(Protocol):
     """As much of the engine as knows images."""
 
     def image(self, reference: str) -> Local | None: ...
-    def pull(self, reference: str) -> None: ...
+    def pull(self, reference: str, *, platform: str, progress: Progress) -> None: ...
 
 
 def named(cuda: str | None, ubuntu: str | None, base: str | None) -> Base | None:
@@ -70,10 +70,13 @@ def published(cuda: str, ubuntu: str) -> Base:
     return Base(image, image.partition("@")[2], minor)
 
 
-def given(store: Store, image: str) -> Base:
-    """An image that a user names, pulled where the engine has none of that name. Raises BuildError."""
+def given(store: Store, image: str, platform: str, progress: Progress = "auto") -> Base:
+    """An image that a user names, pulled for `platform` (linux/amd64) where the engine has none of that name.
+
+    Raises BuildError.
+    """
     if store.image(image) is None:
-        store.pull(image)
+        store.pull(image, platform=platform, progress=progress)
     found = store.image(image)
     if found is None:
         raise BuildInputError(

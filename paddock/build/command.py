@@ -100,7 +100,7 @@ def _deliver(wish: _Wish) -> None:
     named = bases.named(wish.cuda or _cuda(wish, to_pin or stack), wish.ubuntu, wish.base)
     docker = Docker.find(os.environ)
     registry = _registry(wish, stack, docker) if wish.pushes else None
-    base = named or bases.given(docker, str(wish.base))
+    base = named or bases.given(docker, str(wish.base), f"linux/{architecture}", progress)
 
     with tempfile.TemporaryDirectory(prefix="paddock-build-") as folder:
         prepared = _prepare(wish, base, architecture, Path(folder))

@@ -40,7 +40,7 @@ def run(
     if named:
         builder.compiled(named, architectures)  # what it refuses is said before an engine is looked for
     docker = Docker.find(os.environ)
-    chosen = named or bases.given(docker, str(base))
+    chosen = named or bases.given(docker, str(base), f"linux/{architecture}", shown)
     with tempfile.TemporaryDirectory(prefix="paddock-cuda-") as scratch:
         plan = builder.make(root, chosen, architecture, asked=architectures)
         prepared = recipe.prepare(plan, {".": recipe.folder(root, plan.name)}, Path(scratch, plan.name))

@@ -159,7 +159,7 @@ def labels(prepared: Prepared, root: Path) -> dict[str, str]:
         "org.opencontainers.image.version": prepared.tag,
         "org.opencontainers.image.created": datetime.now(UTC).isoformat(timespec="seconds"),
         "org.opencontainers.image.revision": _revision(root),
-        "org.opencontainers.image.source": re.sub(r"//[^/@]*@", "//", source),
+        "org.opencontainers.image.source": re.sub(r"//[^/]*@", "//", source),
         "org.opencontainers.image.base.name": recipe.base.image.partition("@")[0],
         "org.opencontainers.image.base.digest": recipe.base.identity,
         "dev.paddock.content": prepared.content,

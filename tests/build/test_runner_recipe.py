@@ -95,7 +95,7 @@ def test_a_label_says_of_which_day_the_packages_are(root: Path, tmp_path: Path, 
 def test_a_secret_in_the_address_of_the_repository_is_no_label(tmp_path: Path) -> None:
     (tmp_path / "images" / "small").mkdir(parents=True)
     (tmp_path / "images" / "small" / "Dockerfile").write_text("ARG BASE\nFROM ${BASE}\n")
-    for words in (["init", "-q"], ["remote", "add", "origin", "https://me:ghp_secret@example.com/acme/fleet.git"]):
+    for words in (["init", "-q"], ["remote", "add", "origin", "https://me:ghp_sec@ret@example.com/acme/fleet.git"]):
         subprocess.run(["git", "-C", str(tmp_path), *words], check=True)
     plan = recipe.plain(tmp_path, "small", PLAIN, "amd64")
     told = recipe.labels(recipe.prepare(plan, {".": recipe.folder(tmp_path, "small")}, tmp_path / "to"), tmp_path)

@@ -333,7 +333,7 @@ def test_an_image_that_is_not_there(docker: Docker, registry: str) -> None:
     with pytest.raises(BuildInputError, match="expected: a tag"):
         docker.push(f"{registry}/{NAME}@sha256:{'0' * 64}")
     with pytest.raises(BuildInputError, match=f"there is no image {absent}"):
-        docker.pull(absent)
+        docker.pull(absent, platform="linux/amd64", progress="quiet")
 
 
 def test_an_engine_that_is_down_or_closed_to_this_user_is_told_by_the_real_client(

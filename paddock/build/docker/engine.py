@@ -105,9 +105,9 @@ class Docker:
             raise BuildError(f"{to.written} was pushed, and {to.registry} has another content under it: {digest}")
         return digest
 
-    def pull(self, reference: str, *, progress: Progress = "auto") -> None:
-        """Into the engine's store."""
-        self._transfer("pull", Reference.read(reference), progress)
+    def pull(self, reference: str, *, platform: str = "", progress: Progress = "auto") -> None:
+        """Into the engine's store, for a platform like linux/amd64, by default the engine's own."""
+        self._transfer("pull", Reference.read(reference), progress, *(["--platform", platform] if platform else []))
 
     def remote_digest(self, reference: str) -> str | None:
         """What the registry has under the reference; None where it has nothing. Raises BuildError if it cannot say."""
@@ -207,10 +207,11 @@ class Docker:
         if done.code and "no such image" not in done.stderr.lower():
             raise problems.engine(done.stderr, f"cannot remove {reference}")
 
-    def _transfer(self, verb: Literal["push", "pull"], image: Reference, progress: Progress) -> None:
+    def _transfer(self, verb: Literal["push", "pull"], image: Reference, progress: Progress, *options: str) -> None:
         """With docker's own progress on stderr, so that what a task prints stays its own."""
         shown = subprocess.DEVNULL if progress == "quiet" else _STDERR
-        done = process.call([*self._command(), verb, image.written], self.environ, stdout=shown, timeout_s=None)
+        words = [*self._command(), verb, *options, image.written]
+        done = process.call(words, self.environ, stdout=shown, timeout_s=None)
         if done.code:
             raise problems.registry(done.stderr, f"cannot {verb} {image.written}", image.registry)
 
