@@ -12,7 +12,6 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from paddock.build.errors import BuildInputError
 
 NAME = "manifest.json"
-SMOKE = "cuda-smoke"
 
 FileName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$")]
 

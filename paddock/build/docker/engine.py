@@ -52,7 +52,6 @@ class Docker:
         platform: str | None = None,
         no_cache: bool = False,
         cache_from: Sequence[str] = (),
-        target: str | None = None,
         progress: Progress = "auto",
         room_bytes: int = ROOM,
         known_as: str | None = None,
@@ -73,7 +72,6 @@ class Docker:
         options += [word for name, value in labels.items() for word in ("--label", f"{name}={value}")]
         options += [word for image in cache_from for word in ("--cache-from", image)]
         options += ["--platform", platform] if platform else []
-        options += ["--target", target] if target else []
         options += ["--no-cache"] if no_cache else []
         command = [*self._command(), *self._builder(), *options, *self._network()]
         return build(command, self.environ, context, known_as, progress)
