@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
+import yaml
+
 from paddock import catalog
 from paddock.fleet.errors import Key, Problem, did_you_mean
 from paddock.fleet.pool import Mps
@@ -17,9 +19,8 @@ if TYPE_CHECKING:
 
 SCALE_SET_NAME_MAX = 45
 """ARC's scale-set chart refuses longer names."""
-_PLAIN = re.compile(r"[A-Za-z_][\w./()-]*( [\w./()-]+)*", re.ASCII)
-_NOT_TEXT = re.compile(r"y|n|yes|no|on|off|true|false|null", re.IGNORECASE)
-"""ARC's chart writes names without quotes: YAML would read `ops #1` as `ops`, another group, and `on` as no text."""
+_NOT_TEXT = re.compile(r"y|n|[-+]?[0-9][0-9_.e+-]*|0o[0-7]+", re.IGNORECASE)
+"""What Helm's reader of YAML may not take for text, although ours does."""
 
 
 def problems(fleet: Fleet) -> Iterator[Problem]:
@@ -53,13 +54,18 @@ def _named(fleet: Fleet, name: str, runner: Runner) -> Iterator[Problem]:
 
 
 def _unquoted(key: Key, word: str, what: str) -> Iterator[Problem]:
-    if _PLAIN.fullmatch(word) and not _NOT_TEXT.fullmatch(word):
+    """ARC's chart writes names without quotes: YAML reads `ops #1` as `ops`, another group, and `on` as no text."""
+    try:
+        read = yaml.safe_load(f"name: {word}\n")
+    except (yaml.YAMLError, ValueError, RecursionError):  # such as of the 45th of a month
+        read = None
+    if read == {"name": word} and not _NOT_TEXT.fullmatch(word):
         return
     plain = re.sub(r"[^A-Za-z0-9]+", "-", word).strip("-").lower()
     yield Problem(
         key,
         f'"{word}" as a {what} is something else to YAML, and the chart of ARC writes it without quotes',
-        "a letter first, then letters, digits and dashes, and no word of YAML's own such as on",
+        "letters, digits and dashes, no number alone, and no word of YAML's own such as on",
         f"such as {'-'.join(filter(None, ('gpu' if what == 'scale-set name' else 'runners', plain)))}",
     )
 

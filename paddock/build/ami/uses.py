@@ -64,7 +64,7 @@ def _templates(aws: Aws, ids: Collection[str]) -> Iterator[tuple[str, str]]:
 
 
 def _versions(aws: Aws, template: str) -> list[dict[str, Any]]:
-    """None where the template was deleted since it was listed."""
+    """Those of a launch template; none where it was deleted since it was listed."""
     try:
         # ResolveAlias: a template may name its image by a parameter of Systems Manager.
         return list(
