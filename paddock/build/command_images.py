@@ -10,7 +10,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from paddock.build import judge, known, size
+from paddock.build import judge, known, labels, size
 from paddock.build.docker import Docker
 from paddock.build.docker.names import Reference
 from paddock.build.errors import BuildError, BuildInputError
@@ -124,7 +124,7 @@ def show_size(image: str, *, as_json: bool = False, engine: Engine | None = None
 def _reference(engine: Engine, image: str) -> str:
     """The newest image of ours with that name, else the image as it is named."""
     Reference.read(image)
-    ours = engine.images(known.LABEL)
+    ours = engine.images(labels.CONTENT)
     names = [each.rpartition(":")[0].rpartition("/")[2] for each in ours]
     if image in names:
         return ours[names.index(image)]

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from paddock.build import recipe
+from paddock.build import labels, recipe
 from paddock.build.bases import Base
 from paddock.build.docker import ROOM, Built, Docker, Progress
 from paddock.build.errors import BuildError, BuildInputError
@@ -16,7 +16,6 @@ from paddock.build.recipe import Prepared
 CUDA_ROOM = 15_000_000_000
 """Bytes that a build needs where a CUDA base comes first. An estimate of November 2026: with compiler and cuDNN one is
 about 5 GB packed and 9 GB unpacked, and containerd's store keeps both."""
-_BASE = "org.opencontainers.image.base.digest"
 
 
 def build(
@@ -41,7 +40,7 @@ def build(
             prepared.context,
             tags=[trial],
             args=prepared.recipe.args,
-            labels=recipe.labels(prepared, root),
+            labels=recipe.labels_of(prepared, root),
             # Said always: by default the engine may choose another, and the tag would not tell.
             platform=prepared.recipe.platform,
             no_cache=no_cache,
@@ -63,7 +62,7 @@ def build(
 
 def _room(docker: Docker, base: Base) -> int:
     """Bytes that must be free. The builder keeps a base without a name for it, so what was built on it tells too."""
-    if not base.cuda or docker.image(base.image) or docker.images(f"{_BASE}={base.identity}"):
+    if not base.cuda or docker.image(base.image) or docker.images(f"{labels.BASE_DIGEST}={base.identity}"):
         return ROOM
     return CUDA_ROOM
 

@@ -12,8 +12,9 @@ from datetime import date
 from typing import Literal
 
 from infra.versions import ACTIONS_RUNNER, ACTIONS_RUNNER_DIGEST, CUDA_BASES
+from paddock.build import labels
 from paddock.build.docker import Local
-from paddock.build.known import DEFAULT, PACKAGES, RUNNER_IMAGE, Known, day
+from paddock.build.known import DEFAULT, RUNNER_IMAGE, Known, day
 from paddock.catalog import version
 from paddock.catalog.cuda_match import Outcome, best_toolkit, on_driver, on_gpu, tag_cuda
 from paddock.catalog.github import RUNNER_GRACE_DAYS, runner_releases, runner_successor, runners_read
@@ -174,7 +175,7 @@ def _built(known: Known, today: date) -> Finding:
         evidence += ": it may lack the security updates since then"
         return Finding("image", known.reference, "wrong", evidence, _PACKAGES)
     if known.ours and not known.packages:
-        evidence += f"; of which day its packages are is not known, its label {PACKAGES} does not say it"
+        evidence += f"; of which day its packages are is not known, its label {labels.PACKAGES} does not say it"
         return Finding("image", known.reference, "unknown", evidence, _PACKAGES)
     return Finding("image", known.reference, "ok", evidence)
 

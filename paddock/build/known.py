@@ -8,6 +8,7 @@ from datetime import date, datetime
 from typing import Protocol
 
 from infra import versions
+from paddock.build import labels
 from paddock.build.docker import Layer, Local
 from paddock.catalog.cuda_match import tag_cuda
 from paddock.catalog.github import tag_runner
@@ -16,12 +17,6 @@ from paddock.fleet import Fleet
 RUNNER_IMAGE = "ghcr.io/actions/actions-runner"
 """GitHub's own, for runners that name none."""
 DEFAULT = "ACTIONS_RUNNER in infra/versions.py"
-
-LABEL = "dev.paddock.content"
-"""What images of ours bear."""
-PACKAGES = "dev.paddock.packages"
-"""The day that their packages are of, or later; empty where the image has no such argument."""
-_OCI = "org.opencontainers.image"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +60,12 @@ class Known:
 
     @property
     def ours(self) -> bool:
-        return LABEL in self.labels
+        return labels.CONTENT in self.labels
 
     @property
     def base(self) -> tuple[str, str] | None:
         """Name and digest of the image it was built on."""
-        name, digest = self.labels.get(f"{_OCI}.base.name"), self.labels.get(f"{_OCI}.base.digest")
+        name, digest = self.labels.get(labels.BASE_NAME), self.labels.get(labels.BASE_DIGEST)
         return (name, digest) if name and digest else None
 
     def document(self) -> dict[str, object]:
@@ -115,7 +110,7 @@ def of_fleet(fleet: Fleet, engine: Engine | None) -> tuple[Known, ...]:
 def of_engine(engine: Engine, but: Iterable[Known]) -> tuple[Known, ...]:
     """Images of ours in the engine, without those that are pinned already."""
     pinned = {digest for image in but for digest in image.digests} | {image.reference for image in but}
-    found = [_with_facts(Known(reference), engine) for reference in engine.images(LABEL)]
+    found = [_with_facts(Known(reference), engine) for reference in engine.images(labels.CONTENT)]
     return tuple(each for each in found if each.reference not in pinned and not pinned & set(each.digests))
 
 
@@ -156,16 +151,16 @@ def _with_facts(image: Known, engine: Engine | None) -> Known:
     told = replace(image, cuda=tag_cuda(image.reference), runner=tag_runner(image.reference))
     if local is None:
         return told
-    labels = local.labels
+    said = local.labels
     return replace(
         told,
-        cuda=labels.get("dev.paddock.cuda") or told.cuda,
-        runner=labels.get("dev.paddock.runner") or told.runner,
-        built=day(labels[f"{_OCI}.created"]) if LABEL in labels else day(local.created),
-        packages=day(labels.get(PACKAGES, "")),
+        cuda=said.get(labels.CUDA) or told.cuda,
+        runner=said.get(labels.RUNNER) or told.runner,
+        built=day(said[labels.CREATED]) if labels.CONTENT in said else day(local.created),
+        packages=day(said.get(labels.PACKAGES, "")),
         architecture=local.architecture or None,
         size_bytes=local.size_bytes,
-        labels=labels,
+        labels=said,
         digests=local.digests,
         local=True,
     )

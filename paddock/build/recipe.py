@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal
 
-from paddock.build import context
+from paddock.build import context, labels
 from paddock.build.bases import Base
 from paddock.build.errors import BuildInputError
 
@@ -149,22 +149,22 @@ def check_writable(folder: Path) -> None:
         )
 
 
-def labels(prepared: Prepared, root: Path) -> dict[str, str]:
+def labels_of(prepared: Prepared, root: Path) -> dict[str, str]:
     """What the image says of itself, in the names of the Open Container Initiative and ours."""
     recipe = prepared.recipe
     source = _git(root, "config", "--get", "remote.origin.url")
     # Each is given, also without a value: the base's own would show through.
     return {
-        "org.opencontainers.image.title": recipe.name,
-        "org.opencontainers.image.version": prepared.tag,
-        "org.opencontainers.image.created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "org.opencontainers.image.revision": _revision(root),
-        "org.opencontainers.image.source": re.sub(r"//[^/]*@", "//", source),
-        "org.opencontainers.image.base.name": recipe.base.image.partition("@")[0],
-        "org.opencontainers.image.base.digest": recipe.base.identity,
-        "dev.paddock.content": prepared.content,
-        "dev.paddock.cuda": recipe.base.cuda or "",
-        "dev.paddock.packages": _packages(prepared),
+        labels.TITLE: recipe.name,
+        labels.VERSION: prepared.tag,
+        labels.CREATED: datetime.now(UTC).isoformat(timespec="seconds"),
+        labels.REVISION: _revision(root),
+        labels.SOURCE: re.sub(r"//[^/]*@", "//", source),
+        labels.BASE_NAME: recipe.base.image.partition("@")[0],
+        labels.BASE_DIGEST: recipe.base.identity,
+        labels.CONTENT: prepared.content,
+        labels.CUDA: recipe.base.cuda or "",
+        labels.PACKAGES: _packages(prepared),
         **recipe.labels,
     }
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from infra.versions import ACTIONS_RUNNER, ACTIONS_RUNNER_DIGEST, ACTIONS_RUNNER_SHA256
 from paddock import __version__
-from paddock.build import artefacts, recipe, wheels
+from paddock.build import artefacts, labels, recipe, wheels
 from paddock.build.bases import Base
 from paddock.build.docker import Docker
 from paddock.build.errors import BuildError
@@ -35,7 +35,7 @@ def make(root: Path, base: Base, architecture: Architecture, given: Sequence[str
         architecture=architecture,
         version=f"{base.cuda or 'nocuda'}-runner{ACTIONS_RUNNER}",
         args=recipe.arguments(dockerfile, known, given),
-        labels={"dev.paddock.runner": ACTIONS_RUNNER},
+        labels={labels.RUNNER: ACTIONS_RUNNER},
     )
 
 

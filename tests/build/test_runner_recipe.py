@@ -89,7 +89,7 @@ def test_a_label_says_of_which_day_the_packages_are(root: Path, tmp_path: Path, 
     made = recipe.prepare(runner.make(root, PLAIN, "amd64", given), {".": recipe.folder(root, runner.NAME)}, tmp_path)
     stated = next(line for line in (tmp_path / "Dockerfile").read_text().splitlines() if "ARG PACKAGES_AS_OF=" in line)
     (day,) = given or [stated.removeprefix("ARG ")]
-    assert f"PACKAGES_AS_OF={recipe.labels(made, root)['dev.paddock.packages']}" == day
+    assert f"PACKAGES_AS_OF={recipe.labels_of(made, root)['dev.paddock.packages']}" == day
 
 
 def test_a_secret_in_the_address_of_the_repository_is_no_label(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_secret_in_the_address_of_the_repository_is_no_label(tmp_path: Path) -
     for words in (["init", "-q"], ["remote", "add", "origin", "https://me:ghp_sec@ret@example.com/acme/fleet.git"]):
         subprocess.run(["git", "-C", str(tmp_path), *words], check=True)
     plan = recipe.plain(tmp_path, "small", PLAIN, "amd64")
-    told = recipe.labels(recipe.prepare(plan, {".": recipe.folder(tmp_path, "small")}, tmp_path / "to"), tmp_path)
+    told = recipe.labels_of(recipe.prepare(plan, {".": recipe.folder(tmp_path, "small")}, tmp_path / "to"), tmp_path)
     assert told["org.opencontainers.image.source"] == "https://example.com/acme/fleet.git"
     assert told["org.opencontainers.image.base.name"] == "debian:bookworm"
     assert told["dev.paddock.packages"] == ""
@@ -112,7 +112,7 @@ def test_labels_name_the_commit_and_say_where_the_checkout_has_other_files(tmp_p
     def made(into: str, base: Base = PLAIN) -> tuple[str, dict[str, str]]:
         plan = recipe.plain(tmp_path, "small", base, "amd64")
         prepared = recipe.prepare(plan, {".": recipe.folder(tmp_path, "small")}, tmp_path / "ignored" / into)
-        return prepared.tag, recipe.labels(prepared, tmp_path)
+        return prepared.tag, recipe.labels_of(prepared, tmp_path)
 
     dockerfile = tmp_path / "images" / "small" / "Dockerfile"
     dockerfile.parent.mkdir(parents=True)
