@@ -158,7 +158,9 @@ def _runner(known: Known, today: date) -> Finding:
         f"; whether another followed it is not known since {read}, {unseen} days ago: GitHub gives it jobs for about "
         f"{RUNNER_GRACE_DAYS} days after that"
     )
-    return Finding("runner", known.reference, "wrong", evidence, f"look for a newer release; {fix}")
+    looked = "if it is still the newest, the day you looked as as_of in paddock/catalog/data/github.json"
+    look = f"look at github.com/actions/runner/releases: {fix}; {looked}"
+    return Finding("runner", known.reference, "wrong", evidence, look)
 
 
 def _built(known: Known, today: date) -> Finding:
