@@ -14,7 +14,8 @@ from paddock.lab.control_plane import Lab
 from paddock.lab.progress import Progress
 from paddock.lab.scaling import Group
 from tests.support import fleets
-from tests.support.kubernetes import gpu_nodes, objects, until
+from tests.support.kubernetes import gpu_nodes, objects
+from tests.support.waiting import until
 
 BOOT_SECONDS = 1.0
 IDLE_SECONDS = 2.0

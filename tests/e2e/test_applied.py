@@ -29,7 +29,7 @@ from paddock.lab.progress import Progress
 from paddock.plan.replacement import RELEASE
 from paddock.plan.run import plan_graph
 from tests.support.engine import differences, is_default_provider, lab_in, releases, short
-from tests.support.kubernetes import until
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("applied")]
 

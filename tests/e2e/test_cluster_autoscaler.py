@@ -25,8 +25,9 @@ from paddock.lab.control_plane import Lab
 from paddock.lab.progress import Progress
 from paddock.lab.scaling import Group
 from tests.support import fleets
-from tests.support.kubernetes import ENDS_AFTER, again, gpu_nodes, of_kind, runner, runners, until, waits
+from tests.support.kubernetes import ENDS_AFTER, again, gpu_nodes, of_kind, runner, runners, waits
 from tests.support.terraform_run import MOTO, moto
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("cluster-autoscaler")]
 

@@ -19,7 +19,7 @@ from paddock.lab.control_plane import Lab
 from paddock.lab.errors import LabError, LabInputError
 from paddock.lab.progress import Progress
 from tests.support.fleets import ROOT
-from tests.support.kubernetes import until
+from tests.support.waiting import until
 
 pytestmark = [
     pytest.mark.e2e,

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -21,6 +21,7 @@ from paddock.build.docker import Docker
 from paddock.build.errors import BuildError, BuildInputError
 from tests.support import docker_engine
 from tests.support.docker_engine import PASSWORD, USER
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("docker-engine")]
 
@@ -218,14 +219,14 @@ def test_an_interrupted_build_leaves_no_image_and_nothing_running(docker: Docker
     folder = context(tmp_path / "app", f"FROM {base}", f"RUN sleep {seconds}")
     words = [sys.executable, "-c", INTERRUPTED, str(folder), f"{NAME}:interrupted"]
     with subprocess.Popen(words, env=docker.environ, stderr=subprocess.PIPE) as building:
-        _until(lambda: _runs(f"sleep {seconds}"))
+        until(lambda: _runs(f"sleep {seconds}"))
         began = time.monotonic()
         building.send_signal(signal.SIGINT)
         said = building.communicate()[1]
 
     assert b"KeyboardInterrupt" in said
     assert time.monotonic() - began < 60
-    _until(lambda: not _runs(f"sleep {seconds}"))
+    until(lambda: not _runs(f"sleep {seconds}"))
     assert docker.image(f"{NAME}:interrupted") is None
 
 
@@ -265,7 +266,7 @@ def test_an_interrupted_push_ends_at_once_with_a_stand_in_registry_that_takes_fo
         remove.append(tag)
         build(docker, context(tmp_path / "app", "FROM scratch", "COPY Dockerfile /x"), tag)
         with subprocess.Popen([sys.executable, "-c", PUSHED, tag], env=docker.environ, stderr=subprocess.PIPE) as push:
-            _until(lambda: bool(uploads) or push.poll() is not None)
+            until(lambda: bool(uploads) or push.poll() is not None)
             began = time.monotonic()
             push.send_signal(signal.SIGINT)
             said = push.communicate(timeout=300)[1]
@@ -282,7 +283,7 @@ def test_a_container_that_does_not_end_is_ended_and_removed(docker: Docker, base
     with pytest.raises(BuildError, match="did not end within 2 s"):
         docker.run(base, ["sleep", seconds], timeout_s=2)
 
-    _until(lambda: not _runs(f"sleep {seconds}"))
+    until(lambda: not _runs(f"sleep {seconds}"))
 
 
 def test_a_registry_with_a_login_is_used_by_this_object_and_leaves_the_users_settings(
@@ -367,10 +368,3 @@ def _elf_of_another_machine() -> bytes:
 
 def _runs(command: str) -> bool:
     return subprocess.run(["pgrep", "-f", f"^{re.escape(command)}$"], capture_output=True, check=False).returncode == 0
-
-
-def _until(holds: Callable[[], bool], seconds: float = 60) -> None:
-    until = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < until
-        time.sleep(0.05)

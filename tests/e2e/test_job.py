@@ -25,7 +25,8 @@ from paddock.lab.control_plane import Lab
 from paddock.lab.demo import demo
 from paddock.lab.jobs import Life
 from paddock.lab.scaling import Group
-from tests.support.kubernetes import gpu_nodes, runner_set, until
+from tests.support.kubernetes import gpu_nodes, runner_set
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.e2e
 

@@ -18,7 +18,8 @@ from infra.runner_pod import CONTROLLER_NAMESPACE, PRIVILEGED, RUNNERS
 from paddock.lab.api import Api, ApiError, Object
 from paddock.lab.control_plane import Lab
 from tests.support import fleets
-from tests.support.kubernetes import again, lost, objects, of_kind, plain_pod, runner, runner_set, runners, until
+from tests.support.kubernetes import again, lost, objects, of_kind, plain_pod, runner, runner_set, runners
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("cluster")]
 

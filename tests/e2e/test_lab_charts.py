@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from paddock.lab.errors import LabInputError
 from paddock.lab.progress import Progress
 from paddock.plan.run import plan_graph
 from tests.support.kubernetes import of_kind
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("lab-charts")]
 
@@ -131,14 +132,6 @@ def story(lab: Lab, found: Programs, tmp_path_factory: pytest.TempPathFactory) -
     assert time.monotonic() - began < 5 * SECONDS, "a release waited for what never comes"
     yield story
     story.api.close()
-
-
-def until(true: Callable[[], Any], seconds: float = 60) -> Any:
-    deadline = time.monotonic() + seconds
-    while not (found := true()):
-        assert time.monotonic() < deadline, f"not so after {seconds} s"
-        time.sleep(0.1)
-    return found
 
 
 def test_values_arrive_as_the_program_gives_them(story: Story) -> None:

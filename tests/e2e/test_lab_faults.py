@@ -23,7 +23,7 @@ from paddock.lab.errors import LabError, LabInputError
 from paddock.lab.progress import Progress
 from paddock.lab.recovery import recover
 from paddock.plan.run import plan_graph
-from tests.support.kubernetes import until
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("faults"), pytest.mark.usefixtures("control_plane_programs")]
 

@@ -20,7 +20,8 @@ from paddock.gpu.job import node
 from paddock.lab.api import Api, ApiError, Object
 from paddock.lab.control_plane import Lab
 from tests.support import fleets
-from tests.support.kubernetes import objects, plain_pod, until
+from tests.support.kubernetes import objects, plain_pod
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("cluster")]
 

@@ -32,9 +32,9 @@ from tests.support.kubernetes import (
     gpu_nodes,
     plain_pod,
     runner,
-    until,
     waits,
 )
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("cluster")]
 

@@ -22,8 +22,9 @@ from paddock.gpu.job.record import Record
 from paddock.gpu.job.report import Told, markdown
 from paddock.gpu.summary import GpuSummary, Slowed, Spread, Summary
 from tests.support.golden import same_as_golden
-from tests.support.job_machine import HOSTS, OWN, machine, until
+from tests.support.job_machine import HOSTS, OWN, machine
 from tests.support.nvml import Driver, Fault, card
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="runners are Linux")
 

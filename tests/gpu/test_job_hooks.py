@@ -40,10 +40,11 @@ class Runner:
     environ: dict[str, str]
 
     def run(self, hook: str, shell: str = "bash", busy: Sequence[str] = BUSY, **more: str) -> Ended:
-        """Again where this machine was too busy for the hook to look at anything, or to be done in its time."""
+        """Again where this machine was too busy for the hook before a job to look at anything, or to be in time."""
         for _ in range(10):
             ended = self._run(hook, shell, more)
-            if ended.seconds < 5 and not any(text in ended.told for text in busy):
+            in_time = ended.seconds < 5 and not any(text in ended.told for text in busy)
+            if in_time or hook != "job-started.sh":
                 break
         return ended
 
@@ -153,7 +154,7 @@ def test_nor_does_one_after_it(runner: Runner, fault: str) -> None:
 def test_one_exit_code_refuses(runner: Runner, code: int) -> None:
     python = program(runner.folder, "python", f"exit {code}")
     assert runner.run("job-started.sh", busy=(), PADDOCK_PYTHON=python).code == (code == 10)
-    assert runner.run("job-completed.sh", busy=(), PADDOCK_PYTHON=python).code == 0
+    assert runner.run("job-completed.sh", PADDOCK_PYTHON=python).code == 0
 
 
 @pytest.mark.parametrize("more", [

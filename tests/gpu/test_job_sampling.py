@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from paddock.gpu.job import record, sampling
-from tests.support.job_machine import until
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="runners are Linux")
 

@@ -15,7 +15,7 @@ import pytest
 from paddock.gpu.actions import ACTIONS
 from paddock.gpu.lease import Leases
 from tests.conftest import ROOT
-from tests.support.job_machine import until
+from tests.support.waiting import until
 
 pytest.importorskip("mcp", reason="the extra mcp is not installed")
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="leases need Linux's /proc")

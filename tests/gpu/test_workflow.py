@@ -12,7 +12,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -30,6 +29,7 @@ from paddock.gpu.workflow import Workflow, load, parse
 from paddock.gpu.workflow_run import exit_code, plan, run
 from tests.conftest import ROOT
 from tests.support.docker import stand_in
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="leases and sessions need Linux's /proc")
 
@@ -294,7 +294,7 @@ def test_a_program_that_is_ended_takes_all_it_started_with_it(tmp_path: Path) ->
     file, cancel = tmp_path / "child", threading.Event()
 
     def end_it() -> None:
-        _until(lambda: file.exists() and file.read_text().endswith("\n"))
+        until(lambda: file.exists() and file.read_text().endswith("\n"))
         cancel.set()
 
     threading.Thread(target=end_it, daemon=True).start()
@@ -394,7 +394,7 @@ os.rename({str(pid)!r} + '.part', {str(pid)!r}); time.sleep(600)"
     runner = subprocess.Popen(
         [PYTHON, "-c", RUNNER, json.dumps(document), str(tmp_path / "j")], stdout=subprocess.PIPE, cwd=ROOT
     )
-    _until(pid.exists)
+    until(pid.exists)
     runner.send_signal(number)
     out, _ = runner.communicate(timeout=60)
     assert runner.returncode == 130
@@ -416,7 +416,7 @@ if not os.path.exists({str(pid)!r}):
 """
     document = {"id": "w", "steps": [command("a", ""), command("slow", slow, "a")]}
     runner = subprocess.Popen([PYTHON, "-c", RUNNER, json.dumps(document), str(tmp_path / "j")], cwd=ROOT)
-    _until(pid.exists)
+    until(pid.exists)
     runner.kill()
     runner.wait()
     os.kill(int(pid.read_text()), signal.SIGKILL)
@@ -595,10 +595,3 @@ def _alive(pid: str) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
-
-
-def _until(happened: Callable[[], bool]) -> None:
-    until = time.monotonic() + 60
-    while not happened():
-        assert time.monotonic() < until, "it never happened"
-        time.sleep(0.01)

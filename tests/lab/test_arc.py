@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import io
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from paddock.lab.github.server import Server
 from paddock.lab.jobs import Life, Seen
 from paddock.lab.listener import Listener
 from tests.support import fleets, kubernetes
+from tests.support.waiting import until
 
 Object = dict[str, Any]
 LABELS = ["self-hosted", "gpu"]
@@ -109,13 +109,6 @@ def server() -> Iterator[Server]:
     yield server
     server.shutdown()
     server.server_close()
-
-
-def until(true: Callable[[], Any], seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from paddock.lab.github import Control, service
 from paddock.lab.github.client import Actions, ActionsError, App, Token, app_token, credential
 from paddock.lab.github.server import Server
 from paddock.lab.github.service import Service
-from tests.support.kubernetes import until
+from tests.support.waiting import until
 
 LABELS = ["self-hosted", "linux", "gpu"]
 PERSONAL = Token("ghp_made-up")

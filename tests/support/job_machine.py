@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 HOSTS, OWN = "pid:[4026531836]", "pid:[4026532999]"
@@ -26,10 +24,3 @@ def machine(folder: Path, namespace: str, *pids: int, device: str | None = None)
         if device and pid in pids:
             (proc / str(pid) / "fd/3").symlink_to(device)
     return folder
-
-
-def until(so: Callable[[], bool], seconds: float = 20) -> None:
-    end = time.monotonic() + seconds
-    while not so():
-        assert time.monotonic() < end
-        time.sleep(0.02)

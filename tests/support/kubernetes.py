@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from infra import runner_pod
@@ -100,15 +99,6 @@ def again(api: Api, thing: Object) -> Object:
     """The object as it is now."""
     meta = thing["metadata"]
     return api.get(thing["apiVersion"], thing["kind"], meta["name"], meta.get("namespace", ""))
-
-
-def until(true: Callable[[], Any], seconds: float = 60) -> Any:
-    """Waits for a condition and returns what it gave."""
-    deadline = time.monotonic() + seconds
-    while not (found := true()):
-        assert time.monotonic() < deadline, f"not so after {seconds} s"
-        time.sleep(0.1)
-    return found
 
 
 def lost(asked: Any, made: Any, at: str = "") -> Iterator[str]:
