@@ -92,7 +92,7 @@ with installed(PROFILES["8xh100"]()) as driver:
 """
 MONITOR = """
 import json, sys, time
-from paddock.gpu.monitor import METRICS, monitor, record
+from paddock.gpu.monitoring.sampling import METRICS, monitor, record
 metrics = [metric for metric in METRICS.values() if not metric.slow]
 began = None
 for sample in monitor(1.0, float(sys.argv[1]), [metric.name for metric in metrics]):
@@ -104,9 +104,9 @@ LEASES = """
 import json, os, statistics, sys, time
 from pathlib import Path
 from paddock.gpu import detect
-from paddock.gpu.lease import Leases
-from paddock.gpu.owner import this_host
-from paddock.gpu.request import Request
+from paddock.gpu.leases.manager import Leases
+from paddock.gpu.host.processes import this_host
+from paddock.gpu.leases.request import Request
 found, leases, owner = detect.inventory(processes=True), Leases(Path(sys.argv[1])), this_host().owner(os.getpid())
 seconds = []
 for _ in range(int(sys.argv[2])):

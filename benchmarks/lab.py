@@ -23,8 +23,8 @@ from typing import Any
 from plan import PLAN, SDKS
 from side_by_side import ROOT, paired, process, report
 
-from paddock.lab.engine import Engine, Programs
 from paddock.lab.errors import LabInputError
+from paddock.lab.stack.engine import Engine, Programs
 
 GOAL_UP_SECONDS = 90.0
 

@@ -57,7 +57,7 @@ def fits(runs: int) -> dict[str, object]:
     """A thousand fits against one graph run, both warm in this process."""
     from paddock.fleet import load
     from paddock.plan import fit
-    from paddock.plan.run import plan_graph
+    from paddock.plan.engine.program import plan_graph
 
     stack = load(ROOT, "prod")
 

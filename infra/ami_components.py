@@ -15,9 +15,9 @@ import yaml
 from infra import user_data, versions
 from paddock import catalog
 from paddock.catalog import EksAmi, InstanceType
-from paddock.fleet import Fleet, stated
-from paddock.fleet.mirror import PRIVATE_ECR, parts
-from paddock.fleet.pool import Bottlerocket
+from paddock.fleet import Fleet, software
+from paddock.fleet.model.mirror import PRIVATE_ECR, parts
+from paddock.fleet.model.pool import Bottlerocket
 
 AMI = Path(__file__).parent.parent / "ami"
 COMPONENTS = ("driver", "node", "runner-image", "facts", "cleanup")
@@ -84,7 +84,7 @@ def tags(fleet: Fleet) -> dict[str, str]:
 
 def runner_image(fleet: Fleet) -> str | None:
     """The image that the AMI holds, named as containerd files it. None when it holds none."""
-    return stated.runner_image(fleet) if fleet.images.ami.pre_pull else None
+    return software.runner_image(fleet) if fleet.images.ami.pre_pull else None
 
 
 def ecr_repository(image: str) -> str | None:

@@ -12,7 +12,7 @@ from infra.component import POD_IDENTITY, Component, allow, policy
 from infra.gpu_pool import AUTOSCALER
 from infra.helm import release
 from paddock.fleet import Fleet, nodes
-from paddock.fleet.runner import LOWEST_PRIORITY
+from paddock.fleet.model.runner import LOWEST_PRIORITY
 
 NAMESPACE = "kube-system"
 SERVICE_ACCOUNT = "cluster-autoscaler"

@@ -12,7 +12,7 @@ import yaml
 from infra.charts import installed
 from paddock.fleet import Fleet, Problem
 from paddock.fleet.errors import Key
-from paddock.fleet.mirror import ALL, is_folder
+from paddock.fleet.model.mirror import ALL, is_folder
 
 
 def problems(fleet: Fleet, root: Path) -> Iterator[Problem]:

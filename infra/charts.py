@@ -9,7 +9,7 @@ from typing import Any
 
 from infra import versions
 from paddock.fleet import Fleet, Mirror
-from paddock.fleet.mirror import ChartName, is_folder
+from paddock.fleet.model.mirror import ChartName, is_folder
 
 
 @dataclass(frozen=True, slots=True)

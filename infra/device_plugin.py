@@ -11,8 +11,9 @@ from infra import charts
 from infra.cluster import Cluster
 from infra.component import Component
 from infra.helm import release
-from paddock.fleet import Fleet, nodes, overhead
-from paddock.fleet.pool import GpuPool, Mig, Mps, TimeSlicing
+from paddock.fleet import Fleet, nodes
+from paddock.fleet.model.pool import GpuPool, Mig, Mps, TimeSlicing
+from paddock.fleet.sizing import daemonsets
 
 NAMESPACE = "kube-system"
 
@@ -49,13 +50,13 @@ def values(fleet: Fleet) -> dict[str, Any]:
         },
         "tolerations": tolerations,
         "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": _gpu_nodes()}},
-        "resources": overhead.DEVICE_PLUGIN.kubernetes(),
+        "resources": daemonsets.DEVICE_PLUGIN.kubernetes(),
         "gfd": {"enabled": True},
         "nfd": {
             "worker": {
                 "tolerations": tolerations,
                 "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": _gpu_nodes()}},
-                "resources": overhead.NFD_WORKER.kubernetes(),
+                "resources": daemonsets.NFD_WORKER.kubernetes(),
             },
             "master": {"nodeSelector": nodes.system_selector(fleet)},
             "gc": {"nodeSelector": nodes.system_selector(fleet)},

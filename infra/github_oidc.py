@@ -9,7 +9,7 @@ from infra.ami_pipeline import AmiPipeline
 from infra.component import Component, allow, policy
 from infra.registry import Registry
 from paddock.fleet import Fleet
-from paddock.fleet.images import Push
+from paddock.fleet.model.images import Push
 
 ISSUER = "token.actions.githubusercontent.com"
 _PUSH = (

@@ -14,8 +14,8 @@ from infra.component import Component
 from infra.network import Network
 from infra.node import launch_template
 from paddock.fleet import Fleet, nodes
-from paddock.fleet.pool import Bottlerocket, CapacityBlock, Custom, EksManaged, Reserved
-from paddock.fleet.pool import GpuPool as Pool
+from paddock.fleet.model.pool import Bottlerocket, CapacityBlock, Custom, EksManaged, Reserved
+from paddock.fleet.model.pool import GpuPool as Pool
 
 AUTOSCALER = "k8s.io/cluster-autoscaler"
 

@@ -13,7 +13,8 @@ from infra.cluster import Cluster
 from infra.component import PRIVILEGED_BECAUSE, Component
 from infra.helm import release
 from infra.network_policy import Egress, Ingress, anywhere, network_policy, pods_of
-from paddock.fleet import Fleet, nodes, overhead
+from paddock.fleet import Fleet, nodes
+from paddock.fleet.sizing import daemonsets
 
 
 class Monitoring(Component):
@@ -80,7 +81,7 @@ def values(fleet: Fleet) -> dict[str, Any]:
         "tolerations": [nodes.TAINT.toleration()],
         "nodeSelector": {f"{nodes.GPU}.present": "true"},
         "serviceMonitor": {"enabled": fleet.monitoring.service_monitor},
-        "resources": overhead.DCGM_EXPORTER.kubernetes(),
+        "resources": daemonsets.DCGM_EXPORTER.kubernetes(),
         # Which pod a GPU serves: read from the kubelet's socket below kubeletPath.
         "kubernetes": {"enablePodLabels": True, "enablePodUID": True, "rbac": {"create": True}},
         # Go takes a thread for each of the host's processors otherwise, and their memory with them.

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from infra import versions
-from paddock.fleet import Fleet, capacity, nodes
-from paddock.fleet.pool import Mps, TimeSlicing
-from paddock.fleet.quantity import format_cpu, format_memory
-from paddock.fleet.runner import Claim, Runner, Scratch, Storage
+from paddock.fleet import Fleet, nodes
+from paddock.fleet.model.pool import Mps, TimeSlicing
+from paddock.fleet.model.quantity import format_cpu, format_memory
+from paddock.fleet.model.runner import Claim, Runner, Scratch, Storage
+from paddock.fleet.sizing import capacity
 
 CONTROLLER_NAMESPACE = "arc-systems"
 RUNNERS, PRIVILEGED = "arc-runners", "arc-runners-privileged"

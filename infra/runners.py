@@ -18,7 +18,7 @@ from infra.network_policy import Egress, Ingress, Port, anywhere, https_in, name
 from infra.node_mark import NodeMark
 from infra.runner_pod import CONTROLLER_NAMESPACE, PRIVILEGED, RUNNERS
 from paddock.fleet import Fleet, NewCluster, NewNetwork, nodes
-from paddock.fleet.runner import Warm
+from paddock.fleet.model.runner import Warm
 
 HOOKS = Path(__file__).parent.parent / "runners" / "hooks"
 SECRET = "github-credential"  # noqa: S105 - a name

@@ -9,8 +9,8 @@ from typing import Any
 import yaml
 
 from paddock.catalog import InstanceType
+from paddock.fleet.model.pool import GpuPool, Mig
 from paddock.fleet.nodes import Taint
-from paddock.fleet.pool import GpuPool, Mig
 
 _BOUNDARY = "==PADDOCK=="
 

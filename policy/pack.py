@@ -24,11 +24,11 @@ from pulumi_policy.proxy import UnknownValueError
 
 from paddock.fleet import Fleet, FleetError, load, parse
 from paddock.plan import rules
+from paddock.plan.engine.graph import Graph, Resource
+from paddock.plan.engine.values import UNKNOWN
 from paddock.plan.finding import Severity
-from paddock.plan.graph import Graph, Resource
 from paddock.plan.rules.base import Rule
 from paddock.plan.rules.suppressions import Suppression
-from paddock.plan.values import UNKNOWN
 
 NAME = "paddock"
 ROOT = Path(__file__).parent.parent

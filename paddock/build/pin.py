@@ -13,9 +13,9 @@ from typing import Any
 from paddock.build import yaml_edit
 from paddock.build.errors import BuildInputError
 from paddock.fleet import FleetError, load
-from paddock.fleet.document import Document
 from paddock.fleet.errors import dotted
-from paddock.fleet.loader import FLEET
+from paddock.fleet.stackfile.loader import FLEET
+from paddock.fleet.stackfile.yaml_document import Document
 
 _ROOT = ("config", FLEET)
 

@@ -11,7 +11,7 @@ import yaml
 
 from paddock.build.errors import BuildInputError
 from paddock.fleet.errors import dotted
-from paddock.fleet.go import resolve
+from paddock.fleet.stackfile.scalars import resolve
 
 Path = tuple[str, ...]
 

@@ -2,7 +2,7 @@
 versions and node images, quotas, prices.
 
 Files under ``data/``; null there and None here is "no source said". `stamps` and `stale` tell their age, and
-`paddock.catalog.refresh` rewrites those that AWS can answer for.
+`paddock.catalog.refresh.aws` rewrites those that AWS can answer for.
 """
 
 from paddock.catalog._data import CatalogError, Source, Stamp, UnknownName, stale, stamps, version

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
     from mcp.types import CallToolResult, Tool
 
-    from paddock.gpu.actions import Action
-    from paddock.gpu.programs import Finished
+    from paddock.gpu.actions.registry import Action
+    from paddock.gpu.host.programs import Finished
 
 NAME = "paddock-gpu"
 _SHOWN = 2000
@@ -77,7 +77,7 @@ class _Programs:
 
     def run(self, command: Sequence[str], stdin: str, timeout: float | None, cancel: threading.Event) -> Finished:
         """Raises TimedOut and Cancelled."""
-        from paddock.gpu import programs
+        from paddock.gpu.host import programs
 
         with self._changed:
             self._running.add(cancel)
@@ -102,7 +102,7 @@ def server(programs: _Programs) -> Server[Any]:
     from mcp.types import ListToolsResult
 
     from paddock import __version__
-    from paddock.gpu.actions import ACTIONS
+    from paddock.gpu.actions.registry import ACTIONS
 
     tools = {_tool_name(action): action for action in ACTIONS.values()}
 
@@ -151,7 +151,7 @@ def _tool(name: str, action: Action) -> Tool:
 def _call(
     tools: Mapping[str, Action], name: str, given: Mapping[str, Any], programs: _Programs, cancel: threading.Event
 ) -> CallToolResult:
-    from paddock.gpu.parameters import did_you_mean
+    from paddock.gpu.parameter import did_you_mean
 
     try:
         if name not in tools:
@@ -165,7 +165,7 @@ def _perform(
     action: Action, name: str, given: dict[str, Any], programs: _Programs, cancel: threading.Event
 ) -> tuple[str, dict[str, Any]]:
     """Text and document. Raises GpuError."""
-    from paddock.gpu.parameters import parse
+    from paddock.gpu.parameter import parse
 
     confirmed = given.pop("confirm", False) if action.destroys else False
     timeout = given.pop("timeout", _TIMEOUT) if action.alone else None
@@ -190,7 +190,7 @@ def _perform(
 def _alone(
     action: Action, given: dict[str, Any], programs: _Programs, timeout: float | None, cancel: threading.Event
 ) -> tuple[str, dict[str, Any]]:
-    from paddock.gpu.actions import program
+    from paddock.gpu.actions.registry import program
 
     done = programs.run(program(action.name), json.dumps(given), timeout, cancel)
     try:
@@ -234,7 +234,7 @@ def _text(action: Action, found: dict[str, Any]) -> str:
 
 def _give_back() -> None:
     """The leases that end with this process, now and not when somebody looks."""
-    from paddock.gpu.lease import Leases
+    from paddock.gpu.leases.manager import Leases
 
     try:
         leases = Leases()

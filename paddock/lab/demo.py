@@ -11,14 +11,16 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
 from paddock.fleet import Stack, nodes
-from paddock.lab import github, jobs, pods
-from paddock.lab.api import Api, Object
-from paddock.lab.control_plane import Lab
-from paddock.lab.engine import NO_PROVIDER, Programs
+from paddock.lab import github
+from paddock.lab.control_plane.servers import Lab
+from paddock.lab.control_plane.state import inv
 from paddock.lab.errors import LabError, LabInputError
-from paddock.lab.jobs import Life
-from paddock.lab.scaling import Group
-from paddock.lab.state import inv
+from paddock.lab.kube import pods
+from paddock.lab.kube.client import Api, Object
+from paddock.lab.simulators import timeline
+from paddock.lab.simulators.scaling import Group
+from paddock.lab.simulators.timeline import Life
+from paddock.lab.stack.engine import NO_PROVIDER, Programs
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -84,7 +86,7 @@ def demo(
     groups, pause = _groups(lab, pool)
     control, screen = github.Control(github.url_of(lab)), _Screen(out)
     with Api.of(lab.kubeconfig) as api:
-        if not jobs.scale_sets(api):
+        if not timeline.scale_sets(api):
             raise _not_applied(lab)
         labels = stack.fleet.labels(name)
         pushed = control.push(labels, job_seconds, f"demo of {name}")
@@ -113,8 +115,8 @@ def _follow(
     life: Life | None = None
     told: set[str] = set()
     while True:
-        seen = jobs.look(api, control)
-        found = next(each for each in jobs.of(seen) if each.job == job)
+        seen = timeline.look(api, control)
+        found = next(each for each in timeline.of(seen) if each.job == job)
         life = found.after(life)
         if life.node and life.node not in seen.nodes:
             life = life.seen("node gone", time.time())
@@ -136,7 +138,7 @@ def _follow(
 def _missing(life: Life, crowded: bool) -> str:
     """The first step that did not come."""
     for step in life.steps:
-        if step.at is None and step.name not in jobs.OPTIONAL | {"node gone"} and step.note != "unknown":
+        if step.at is None and step.name not in timeline.OPTIONAL | {"node gone"} and step.note != "unknown":
             return step.name
     return "node gone" if crowded else ""
 

@@ -11,7 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from paddock.fleet import load
-from paddock.plan import comment, diff, markdown, page, report, saved
+from paddock.plan.diff import compare as diff
+from paddock.plan.document import saved
+from paddock.plan.output import html as page
+from paddock.plan.output import markdown, pull_request
+from paddock.plan.output import terminal as report
 from paddock.plan.plan import USUAL, Plan, Use, document, make
 from paddock.terminal import BadFlag, console, write
 
@@ -76,13 +80,13 @@ def run(root: Path, stack: str, wanted: Wanted, use: Use = USUAL) -> int:
         write(wanted.html, page.render(told))
     changes = diff.compare(before, told) if before is not None else None
     if changes is not None and wanted.comment is not None:
-        write(wanted.comment, comment.markdown(changes, told))
+        write(wanted.comment, pull_request.markdown(changes, told))
     if wanted.json == STANDARD_OUTPUT:
         sys.stdout.write(f"{json.dumps(_with_changes(told, changes), indent=2)}\n")
     else:
         report.show(plan, console(), everything=wanted.everything)
         if changes is not None:
-            sys.stdout.write(f"\n{comment.text(changes)}\n")
+            sys.stdout.write(f"\n{pull_request.text(changes)}\n")
     refused = wanted.strict and changes is not None and changes.verdict == "refused"
     return failing(plan, strict=wanted.strict) + refused
 

@@ -1,7 +1,7 @@
 """Which runners fit on which nodes, how many, and what is left over.
 
 A GPU job that asks for more than a node has never starts, and nobody is told: it waits. So it is worked out here, from
-the numbers that `paddock.fleet.capacity` derives, for every runner on every instance type of its pool.
+the numbers that `paddock.fleet.sizing.capacity` derives, for every runner on every instance type of its pool.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Literal
 from paddock import catalog
 from paddock.catalog import InstanceType
 from paddock.fleet import Fleet, NewCluster
-from paddock.fleet.capacity import (
+from paddock.fleet.model.quantity import format_cpu, format_memory
+from paddock.fleet.sizing.capacity import (
     COORDINATOR,
     EVICTION_MEMORY_MIB,
     Allocatable,
@@ -27,8 +28,7 @@ from paddock.fleet.capacity import (
     runner_request,
     share_of,
 )
-from paddock.fleet.overhead import gpu_node_daemonsets, node_daemonsets
-from paddock.fleet.quantity import format_cpu, format_memory
+from paddock.fleet.sizing.daemonsets import gpu_node_daemonsets, node_daemonsets
 from paddock.plan.finding import Finding, Severity
 
 Dimension = Literal["gpu", "cpu", "memory", "pods", "disk"]

@@ -14,13 +14,13 @@ from pathlib import Path, PurePosixPath
 
 from infra.charts import CHARTS, Chart
 from paddock.fleet import Mirror, Stack, load
-from paddock.fleet.loader import FLEET
-from paddock.fleet.mirror import is_folder
-from paddock.plan.graph import Graph
+from paddock.fleet.model.mirror import is_folder
+from paddock.fleet.stackfile.loader import FLEET
+from paddock.plan.engine.graph import Graph
+from paddock.plan.engine.program import plan_graph
 from paddock.plan.rules.base import Context
+from paddock.plan.rules.inputs.pods import RELEASE, chart
 from paddock.plan.rules.mirror import images as pulled
-from paddock.plan.rules.pods import RELEASE, chart
-from paddock.plan.run import plan_graph
 
 
 def images(graph: Graph) -> tuple[str, ...]:

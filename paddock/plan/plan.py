@@ -10,16 +10,19 @@ from typing import Any
 
 from paddock import catalog
 from paddock.fleet import NewNetwork, Stack
-from paddock.fleet.capacity import Resources
-from paddock.fleet.github import IN_CONFIG
-from paddock.fleet.quantity import format_cpu, format_memory
-from paddock.plan import compatibility, cost, fit, quota, rightsizing, rules, verdict
-from paddock.plan.describe import describe, provenance
+from paddock.fleet.model.github import IN_CONFIG
+from paddock.fleet.model.quantity import format_cpu, format_memory
+from paddock.fleet.sizing.capacity import Resources
+from paddock.plan import fit, quota, rules
+from paddock.plan.compatibility import software, verdict
+from paddock.plan.cost import estimate as cost
+from paddock.plan.cost import rightsizing
+from paddock.plan.document.fleet import describe, provenance
+from paddock.plan.document.saved import SCHEMA
+from paddock.plan.engine.graph import Graph, Resource
+from paddock.plan.engine.program import plan_graph
+from paddock.plan.engine.values import shown
 from paddock.plan.finding import Finding
-from paddock.plan.graph import Graph, Resource
-from paddock.plan.run import plan_graph
-from paddock.plan.saved import SCHEMA
-from paddock.plan.values import shown
 
 _ORDER = {"error": 0, "warning": 1, "info": 2}
 
@@ -64,7 +67,7 @@ def make(stack: Stack, today: date, *, root: Path | None = None, use: Use = USUA
     accepted = rules.suppressions(stack.config, today, stack.locate)
     fleet, graph = stack.fleet, plan_graph(stack)
     fits = fit.fit(fleet)
-    verdicts = compatibility.check(fleet, today)
+    verdicts = software.check(fleet, today)
     evaluation = rules.evaluate(graph, fleet, accepted, today, root=root)
     costs = cost.estimate(
         fleet, graph, fits, job_minutes=use.job_minutes, jobs_per_month=use.jobs_per_month, today=today

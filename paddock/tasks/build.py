@@ -45,7 +45,7 @@ def build_runner(
     json: bool = False,
 ) -> None:
     """Build and try the CUDA runner image unless this content was built before; push it and pin its digest if asked."""
-    from paddock.build import command
+    from paddock.build.cli import build as command
 
     command.build_runner(
         ROOT,
@@ -100,7 +100,7 @@ def build_image(
     folder = optional_path("output", output)
     if run:
         _only_cuda_builder(name, push=push, registry=registry, stack=stack, build_arg=build_arg)
-        from paddock.build import command_cuda
+        from paddock.build.cli import cuda as command_cuda
 
         command_cuda.run(
             ROOT,
@@ -118,7 +118,7 @@ def build_image(
     for flag, given in (("architectures", architectures), ("output", output)):
         if given:
             raise Exit(f"--{flag} says what the image's run does\n    fix: add --run, or leave --{flag} out", code=2)
-    from paddock.build import command
+    from paddock.build.cli import build as command
 
     command.build_image(
         ROOT,
@@ -165,7 +165,7 @@ def push_runner(
     json: bool = False,
 ) -> None:
     """Push the runner image that was built of what is here now."""
-    from paddock.build import command
+    from paddock.build.cli import build as command
 
     command.push_runner(
         ROOT,
@@ -185,17 +185,17 @@ def push_runner(
 @task(name="list", help=_STACK | _JSON)
 def images_list(c: Context, stack: str = "dev", json: bool = False) -> None:
     """List the images a stack names, and those built here."""
-    from paddock.build import command_images
+    from paddock.build.cli import images
 
-    command_images.list_images(ROOT, stack, as_json=json)
+    images.list_images(ROOT, stack, as_json=json)
 
 
 @task(name="check", help=_STACK | _JSON)
 def images_check(c: Context, stack: str = "dev", json: bool = False) -> None:
     """Judge the images of a stack's runners: age, pin, and whether their CUDA fits the nodes; exit code 1 if not."""
-    from paddock.build import command_images
+    from paddock.build.cli import images
 
-    command_images.check(ROOT, stack, as_json=json)
+    images.check(ROOT, stack, as_json=json)
 
 
 @task(
@@ -205,9 +205,9 @@ def images_check(c: Context, stack: str = "dev", json: bool = False) -> None:
 )
 def images_size(c: Context, image: str = "runner-gpu", json: bool = False) -> None:
     """Show the layers of an image, largest first."""
-    from paddock.build import command_images
+    from paddock.build.cli import images
 
-    command_images.show_size(image, as_json=json)
+    images.show_size(image, as_json=json)
 
 
 @task(
@@ -233,9 +233,9 @@ def build_ami(
     json: bool = False,
 ) -> None:
     """Build a GPU machine image with the stack's pipeline, and follow it: it can be left and taken up again."""
-    from paddock.build import command_ami
+    from paddock.build.cli import ami
 
-    command_ami.build(
+    ami.build(
         ROOT,
         stack,
         execution=execution,
@@ -250,9 +250,9 @@ def build_ami(
 @task(name="list", help=_STACK | _JSON)
 def ami_list(c: Context, stack: str = "dev", json: bool = False) -> None:
     """List the fleet's machine images, and what uses them."""
-    from paddock.build import command_ami
+    from paddock.build.cli import ami
 
-    command_ami.list_images(ROOT, stack, as_json=json)
+    ami.list_images(ROOT, stack, as_json=json)
 
 
 @task(
@@ -265,9 +265,9 @@ def ami_list(c: Context, stack: str = "dev", json: bool = False) -> None:
 )
 def ami_promote(c: Context, id: str, stack: str = "dev", pool: list[str] | None = None, json: bool = False) -> None:
     """Pin a machine image in the stack file, if it fits every pool and runner image that would meet it."""
-    from paddock.build import command_ami
+    from paddock.build.cli import ami
 
-    command_ami.promote_image(ROOT, stack, id, pools=pool or (), as_json=json)
+    ami.promote_image(ROOT, stack, id, pools=pool or (), as_json=json)
 
 
 @task(
@@ -290,7 +290,7 @@ def ami_prune(
     json: bool = False,
 ) -> None:
     """Show which machine images and snapshots nothing uses; --yes removes them."""
-    from paddock.build import command_ami
+    from paddock.build.cli import ami
 
-    if not command_ami.prune_images(ROOT, stack, keep=keep, named=image or (), yes=yes, as_json=json):
+    if not ami.prune_images(ROOT, stack, keep=keep, named=image or (), yes=yes, as_json=json):
         raise Exit(code=1)

@@ -18,9 +18,9 @@ from paddock.tasks.common import task
 )
 def catalog_refresh(c: Context, region: str = "", dry_run: bool = False, json: bool = False) -> None:
     """Bring the catalogue's AWS facts up to date with the credentials of the environment."""
-    from paddock.catalog import command
+    from paddock.catalog import cli
 
-    if command.refresh(region or None, dry_run=dry_run, as_json=json):
+    if cli.refresh(region or None, dry_run=dry_run, as_json=json):
         raise Exit(code=1)
 
 
@@ -49,9 +49,9 @@ def catalog_instances(
     json: bool = False,
 ) -> None:
     """List GPU instance types with their prices."""
-    from paddock.catalog import command
+    from paddock.catalog import cli
 
-    command.instances(
+    cli.instances(
         gpus=gpus,
         min_memory=min_memory,
         gpu=gpu,

@@ -66,12 +66,12 @@ def schema(c: Context, fleet: bool = False, write: bool = False) -> None:
     import json
     import sys
 
-    from paddock.fleet import reference, schema
+    from paddock.fleet.docs import json_schema, reference
 
     if write:
         reference.write(ROOT)
     else:
-        described = schema.schema() if fleet else schema.stack_schema()
+        described = json_schema.schema() if fleet else json_schema.stack_schema()
         sys.stdout.write(f"{json.dumps(described, indent=2)}\n")
 
 

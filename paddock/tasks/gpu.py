@@ -29,49 +29,49 @@ _WANTED = {
 @task(name="list", help=_FROM | _JSON)
 def gpu_list(c: Context, from_: str | None = None, json: bool = False) -> None:
     """List this machine's GPUs, usable or not."""
-    from paddock.gpu import command
+    from paddock.gpu.cli import inventory
 
-    command.list_gpus(optional_path("from", from_), as_json=json)
+    inventory.list_gpus(optional_path("from", from_), as_json=json)
 
 
 @task(name="info", help={"gpu": "this one: an index, or how its UUID starts"} | _FROM | _JSON)
 def gpu_info(c: Context, gpu: str = "", from_: str | None = None, json: bool = False) -> None:
     """Show all that is known of each GPU."""
-    from paddock.gpu import command
+    from paddock.gpu.cli import inventory
 
-    command.info(gpu, optional_path("from", from_), as_json=json)
+    inventory.info(gpu, optional_path("from", from_), as_json=json)
 
 
 @task(name="memory-info", help=_FROM | _JSON)
 def gpu_memory_info(c: Context, from_: str | None = None, json: bool = False) -> None:
     """Show the memory of each GPU and MIG part."""
-    from paddock.gpu import command
+    from paddock.gpu.cli import inventory
 
-    command.memory_info(optional_path("from", from_), as_json=json)
+    inventory.memory_info(optional_path("from", from_), as_json=json)
 
 
 @task(name="processes", help=_FROM | _JSON)
 def gpu_processes(c: Context, from_: str | None = None, json: bool = False) -> None:
     """Show who is on which GPU."""
-    from paddock.gpu import command
+    from paddock.gpu.cli import inventory
 
-    command.processes(optional_path("from", from_), as_json=json)
+    inventory.processes(optional_path("from", from_), as_json=json)
 
 
 @task(name="topology", help=_FROM | _JSON)
 def gpu_topology(c: Context, from_: str | None = None, json: bool = False) -> None:
     """Show how the GPUs reach each other: the matrix and a picture."""
-    from paddock.gpu import command
+    from paddock.gpu.cli import inventory
 
-    command.topology(optional_path("from", from_), as_json=json)
+    inventory.topology(optional_path("from", from_), as_json=json)
 
 
 @task(name="cuda-info", help={"toolkit": "judge this CUDA version instead of the installed one"} | _FROM | _JSON)
 def gpu_cuda_info(c: Context, toolkit: str = "", from_: str | None = None, json: bool = False) -> None:
     """Show driver, CUDA toolkit, and whether they and the GPUs go together."""
-    from paddock.gpu import command_watch
+    from paddock.gpu.cli import operations
 
-    command_watch.cuda_info(toolkit, optional_path("from", from_), as_json=json)
+    operations.cuda_info(toolkit, optional_path("from", from_), as_json=json)
 
 
 @task(
@@ -95,12 +95,10 @@ def gpu_health(
     json: bool = False,
 ) -> None:
     """Judge this machine's GPUs: exit code 0 healthy, 1 degraded, 2 unhealthy or unknown."""
-    from paddock.gpu import command_watch
+    from paddock.gpu.cli import operations
 
     source = optional_path("from", from_)
-    code = command_watch.health(
-        source, expect=expect, instance=instance, idle=idle, since_hours=since_hours, as_json=json
-    )
+    code = operations.health(source, expect=expect, instance=instance, idle=idle, since_hours=since_hours, as_json=json)
     if code:
         raise Exit(code=code)
 
@@ -118,9 +116,9 @@ def gpu_monitor(
     c: Context, interval: float = 1.0, duration: float = 0.0, metrics: str = "", json: bool = False
 ) -> None:
     """Watch the GPUs, and say at the end what was worth a word: throttling, idling, full memory, imbalance."""
-    from paddock.gpu import command_watch
+    from paddock.gpu.cli import operations
 
-    command_watch.monitor(interval=interval, duration=duration, metrics=metrics, as_json=json)
+    operations.monitor(interval=interval, duration=duration, metrics=metrics, as_json=json)
 
 
 @task(
@@ -133,9 +131,9 @@ def gpu_monitor(
 )
 def gpu_export(c: Context, file: str | None = None, host: str = "127.0.0.1", port: int = 9400) -> None:
     """Serve metrics and health for Prometheus, under the names of NVIDIA's DCGM exporter."""
-    from paddock.gpu import command_watch
+    from paddock.gpu.cli import operations
 
-    command_watch.export(file=optional_path("file", file), host=host, port=port)
+    operations.export(file=optional_path("file", file), host=host, port=port)
 
 
 @task(
@@ -149,9 +147,9 @@ def gpu_export(c: Context, file: str | None = None, host: str = "127.0.0.1", por
 )
 def gpu_reset(c: Context, gpu: str, soft: bool = False, yes: bool = False, json: bool = False) -> None:
     """Show what resetting a GPU would do; --yes does it. Refused while it is in use."""
-    from paddock.gpu import command_watch
+    from paddock.gpu.cli import operations
 
-    if not command_watch.reset(gpu, soft=soft, yes=yes, as_json=json):
+    if not operations.reset(gpu, soft=soft, yes=yes, as_json=json):
         raise Exit(code=1)
 
 
@@ -190,11 +188,11 @@ def gpu_render(
     json: bool = False,
 ) -> None:
     """Write the configuration that gives GPUs to Docker, Compose, CDI, Kubernetes, Proxmox, Slurm or a shell."""
-    from paddock.gpu import command_watch
+    from paddock.gpu.cli import operations
 
     given = {"count": gpus, "min_memory_gib": min_memory, "share": share, "mig": mig, "uuids": uuids.split(",")}
     wanted = {name: value for name, value in given.items() if value not in (0, "", [""])}
-    command_watch.render(
+    operations.render(
         target,
         wanted=wanted or None,
         fields=optional_path("fields", fields),
@@ -237,9 +235,9 @@ def gpu_allocate(
     json: bool = False,
 ) -> None:
     """Lease GPUs; prints the variables that show a program what it was given: eval "$(paddock gpu.allocate)"."""
-    from paddock.gpu import command
+    from paddock.gpu.cli import inventory
 
-    request = command.request(
+    request = inventory.request(
         gpus=gpus,
         min_memory=min_memory,
         max_utilisation=max_utilisation,
@@ -253,17 +251,17 @@ def gpu_allocate(
         mig=mig,
     )
     if source := optional_path("from", from_):
-        command.choice(request, source, as_json=json)
+        inventory.choice(request, source, as_json=json)
         return
-    command.allocate(request, owner=owner or None, ttl=ttl or None, wait=wait, as_json=json)
+    inventory.allocate(request, owner=owner or None, ttl=ttl or None, wait=wait, as_json=json)
 
 
 @task(name="deallocate", help={"leases": "ids of leases or UUIDs of GPUs, with commas between"} | _JSON)
 def gpu_deallocate(c: Context, leases: str = "", json: bool = False) -> None:
     """Give leased GPUs back; by default those that this shell was given."""
-    from paddock.gpu import command
+    from paddock.gpu.cli import inventory
 
-    command.deallocate(leases, as_json=json)
+    inventory.deallocate(leases, as_json=json)
 
 
 @task(
@@ -273,17 +271,17 @@ def gpu_deallocate(c: Context, leases: str = "", json: bool = False) -> None:
 )
 def gpu_renew(c: Context, leases: str = "", ttl: float = 0.0, json: bool = False) -> None:
     """Count the time to live of leases from now; by default of those that this shell was given."""
-    from paddock.gpu import command
+    from paddock.gpu.cli import inventory
 
-    command.renew(leases, ttl or None, as_json=json)
+    inventory.renew(leases, ttl or None, as_json=json)
 
 
 @task(name="leases", help=_JSON)
 def gpu_leases(c: Context, json: bool = False) -> None:
     """List who has which GPUs."""
-    from paddock.gpu import command
+    from paddock.gpu.cli import inventory
 
-    command.leases(as_json=json)
+    inventory.leases(as_json=json)
 
 
 @task(name="run", help=_WANTED | {"wait": "seconds to wait for GPUs that others have"})
@@ -303,12 +301,12 @@ def gpu_run(
     wait: float = 0.0,
 ) -> None:
     """Run a program on GPUs that are its own until it ends: gpu.run --gpus 1 -- python train.py."""
-    from paddock.gpu import command
-    from paddock.gpu.run import run
+    from paddock.gpu.cli import inventory
+    from paddock.gpu.leases.run import run
 
     # Invoke joins what stands after -- into one text, and words with spaces would fall apart.
     words = sys.argv[sys.argv.index("--") + 1 :] if "--" in sys.argv else []
-    request = command.request(
+    request = inventory.request(
         gpus=gpus,
         min_memory=min_memory,
         max_utilisation=max_utilisation,
@@ -361,9 +359,9 @@ def gpu_ml_env(
     json: bool = False,
 ) -> None:
     """Lease GPUs for a framework, and print or start an environment that this driver runs."""
-    from paddock.gpu import command_work
+    from paddock.gpu.cli import work
 
-    code = command_work.ml_env(
+    code = work.ml_env(
         framework,
         optional_path("config", config),
         min_memory_gib=min_memory or None,
@@ -397,10 +395,10 @@ def gpu_workflow(
     c: Context, file: str, dry_run: bool = False, fresh: bool = False, journal: str | None = None, json: bool = False
 ) -> None:
     """Run steps on GPUs in their order; a second run goes on after the last good one."""
-    from paddock.gpu import command_work
+    from paddock.gpu.cli import work
 
     where = optional_path("journal", journal)
-    code = command_work.workflow(caller_path(file), dry_run=dry_run, fresh=fresh, journal=where, as_json=json)
+    code = work.workflow(caller_path(file), dry_run=dry_run, fresh=fresh, journal=where, as_json=json)
     if code:
         raise Exit(code=code)
 

@@ -22,17 +22,17 @@ def lab_up(
     c: Context, stack: str = "dev", port: int = 0, boot_seconds: float = 3.0, keep: bool = False, json: bool = False
 ) -> None:
     """Apply a stack on this machine: real Pulumi and Kubernetes, stand-ins for AWS and GitHub, simulated nodes."""
-    from paddock.lab import command
+    from paddock.lab import cli
 
-    command.up(ROOT, stack, first_port=port or None, boot_seconds=boot_seconds or None, keep=keep, as_json=json)
+    cli.up(ROOT, stack, first_port=port or None, boot_seconds=boot_seconds or None, keep=keep, as_json=json)
 
 
 @task(name="status", help={"stack": "the lab of this stack", "json": "print it as JSON"})
 def lab_status(c: Context, stack: str = "dev", json: bool = False) -> None:
     """Show what of the lab runs, what runs on its nodes, and how far its jobs are."""
-    from paddock.lab import command
+    from paddock.lab import cli
 
-    if not command.status(stack, as_json=json):
+    if not cli.status(stack, as_json=json):
         raise Exit(code=1)
 
 
@@ -47,9 +47,9 @@ def lab_status(c: Context, stack: str = "dev", json: bool = False) -> None:
 )
 def lab_demo(c: Context, stack: str = "dev", runner: str = "", job_seconds: float = 5.0, json: bool = False) -> None:
     """Push one GPU job into the lab and follow it, until its node is given back."""
-    from paddock.lab import command
+    from paddock.lab import cli
 
-    if not command.show_demo(ROOT, stack, runner=runner, job_seconds=job_seconds, as_json=json):
+    if not cli.show_demo(ROOT, stack, runner=runner, job_seconds=job_seconds, as_json=json):
         raise Exit(code=1)
 
 
@@ -63,6 +63,6 @@ def lab_demo(c: Context, stack: str = "dev", runner: str = "", job_seconds: floa
 )
 def lab_down(c: Context, stack: str = "dev", keep: bool = False, json: bool = False) -> None:
     """End the lab; nothing of it stays."""
-    from paddock.lab import command
+    from paddock.lab import cli
 
-    command.down(stack, keep=keep, as_json=json)
+    cli.down(stack, keep=keep, as_json=json)

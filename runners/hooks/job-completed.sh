@@ -12,7 +12,7 @@ PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:${PATH:-}
 python=${PADDOCK_PYTHON:-/opt/paddock/venv/bin/python}
 if [ -x "$python" ]; then
   code=0
-  timeout -k 0.5 19 "$python" -I -m paddock.gpu.job completed "$PPID" || code=$?
+  timeout -k 0.5 19 "$python" -I -m paddock.gpu.job_hooks completed "$PPID" || code=$?
   [ "$code" -eq 0 ] ||
     echo "::warning title=Job hook failed::job-completed ended with code $code; the job's own result stands"
   exit 0

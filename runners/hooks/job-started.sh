@@ -11,7 +11,7 @@ python=${PADDOCK_PYTHON:-/opt/paddock/venv/bin/python}
 if [ -x "$python" ]; then
   code=0
   # -I: what a job sets for Python is not for this one. The parent is the runner.
-  timeout -k 0.2 4.7 "$python" -I -m paddock.gpu.job started "$PPID" || code=$?
+  timeout -k 0.2 4.7 "$python" -I -m paddock.gpu.job_hooks started "$PPID" || code=$?
   case $code in
     0) ;;
     10) exit 1 ;;

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.build import wheels
+from paddock.build.recipes import wheels
 from tests.support.ami_account import project, world
 
 __all__ = ["project", "world"]

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from paddock.build import command_ami
-from paddock.build.ami.follow import LOG_LINES, Pace
+from paddock.build.ami.watch import LOG_LINES, Pace
+from paddock.build.cli import ami as command_ami
 from paddock.build.errors import BuildError, BuildInputError
 from tests.support.image_builder import AMI, BUILD, PIPELINE, REGION, Account, image, pipeline, step
 

@@ -11,9 +11,9 @@ import boto3
 import pytest
 from botocore.stub import ANY, Stubber
 
-from paddock.build import command_ami
-from paddock.build.ami import uses
+from paddock.build.ami import usage
 from paddock.build.aws import Aws, AwsError
+from paddock.build.cli import ami as command_ami
 from paddock.build.errors import BuildError
 from tests.support.ami_account import DRIVER, REGION, TAGS, World, client, edit
 
@@ -107,7 +107,7 @@ def test_a_launch_template_that_was_deleted_meanwhile_names_nothing(world: World
                     world.ec2.delete_launch_template(LaunchTemplateId=each["LaunchTemplateId"])
                 yield each
 
-    found = uses.used(Late(REGION, client, client), [id], project)
+    found = usage.used(Late(REGION, client, client), [id], project)
     assert [each for each in found[id] if "launch template" in each] == [f"launch template {kept} version 1 (latest)"]
 
 
@@ -132,5 +132,5 @@ def test_a_launch_template_counts_in_every_version_on_every_page(tmp_path: Path)
             asked.add_response("describe_launch_template_versions", answer, resolved)
         others.add_response("describe_launch_configurations", {"LaunchConfigurations": []})
         asked.add_response("describe_instances", {"Reservations": []})
-        found = uses.used(Aws(REGION, {"ec2": ec2, "autoscaling": autoscaling}.__getitem__), [id], tmp_path)
+        found = usage.used(Aws(REGION, {"ec2": ec2, "autoscaling": autoscaling}.__getitem__), [id], tmp_path)
     assert found == {id: ("launch template gpu-t4 versions 200, 199, 198, 197, 196 and 195 more",)}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.build import command_ami
+from paddock.build.cli import ami as command_ami
 from paddock.build.errors import BuildError, BuildInputError
 from paddock.fleet import load
 from tests.support.ami_account import DRIVER, TAGS, World, edit

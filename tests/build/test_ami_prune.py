@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.ec2.models import ec2_backends
 
-from paddock.build import command_ami
 from paddock.build.ami.images import MachineImage, Snapshot, of_fleet, owned
 from paddock.build.ami.prune import decide
 from paddock.build.aws import Aws, AwsError
+from paddock.build.cli import ami as command_ami
 from paddock.build.errors import BuildInputError
 from tests.support.ami_account import REGION, TAGS, World, client, edit
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from infra.versions import CUDA_BASES
-from paddock.build import bases
 from paddock.build.docker import Local, Progress
 from paddock.build.errors import BuildInputError
+from paddock.build.recipes import bases
 
 
 @pytest.mark.parametrize(("cuda", "ubuntu"), CUDA_BASES)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from paddock.build import context, wheels
 from paddock.build.errors import BuildError, BuildInputError
+from paddock.build.recipes import context, wheels
 from tests.support import checkout
 
 FACTS = {"BASE": "image", "platform": "linux/amd64"}
@@ -139,11 +139,11 @@ def test_what_no_job_can_see_is_no_content_of_the_wheel(tmp_path: Path, root: Pa
         path.write_text(before)
         return context.content(into, {})
 
-    seen = built("paddock/gpu/job/started.py", "\n", "\n\n")
+    seen = built("paddock/gpu/job_hooks/started.py", "\n", "\n\n")
     unseen = {
         built("README.md", "\n", "\n\n"),
         built("pyproject.toml", '"ruff>=', '"ruff>0,>='),
-        built("paddock/build/judge.py", "\n", "\n\n"),
+        built("paddock/build/images/check.py", "\n", "\n\n"),
         built("infra/program.py", "\n", "\n\n"),
     }
     assert len(unseen) == 1

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.build import command_cuda
+from paddock.build.cli import cuda as command_cuda
 from paddock.build.errors import BuildError, BuildInputError
 from tests.support import docker
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from paddock.build import deliver
-from paddock.build.bases import Base
 from paddock.build.docker import Docker, building, space
 from paddock.build.docker.show import Show
 from paddock.build.errors import BuildError, BuildInputError
-from paddock.build.recipe import Prepared, Recipe
+from paddock.build.images import delivery
+from paddock.build.recipes.bases import Base
+from paddock.build.recipes.recipe import Prepared, Recipe
 from tests.support.docker import StandIn, stand_in
 
 CLIENT = """
@@ -167,7 +167,7 @@ def test_what_fails_is_named_as_the_user_knows_it_with_its_cause_and_what_to_do(
     docker = Docker.find({"HOME": str(tmp_path), "PATH": str(program.folder)})
 
     with pytest.raises(BuildError) as error:
-        deliver.build(docker, of_base(tmp_path, None), tmp_path, no_cache=False, progress="quiet")
+        delivery.build(docker, of_base(tmp_path, None), tmp_path, no_cache=False, progress="quiet")
     *told, log = str(error.value).splitlines()
     assert told == wanted
     assert log.startswith("    the whole log: ")
@@ -181,7 +181,7 @@ def test_a_stand_in_engine_without_room_is_told_for_which_image(
     docker = Docker.find({"HOME": str(tmp_path), "PATH": str(program.folder)})
 
     with pytest.raises(BuildInputError, match=r"^cannot build images/app: 1\.0 GB are free in /"):
-        deliver.build(docker, of_base(tmp_path, None), tmp_path, no_cache=False, progress="quiet")
+        delivery.build(docker, of_base(tmp_path, None), tmp_path, no_cache=False, progress="quiet")
 
 
 def test_only_the_logs_of_the_last_builds_stay(tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_a_stand_in_store_that_knows_names_alone_has_the_image_after_its_trial_a
     docker = Docker.find({"HOME": str(tmp_path), "PATH": str(program.folder)})
 
     with contextlib.nullcontext() if works else pytest.raises(BuildError, match="it is no runner"):
-        deliver.build(docker, prepared, tmp_path, no_cache=False, progress="quiet", verify=verify)
+        delivery.build(docker, prepared, tmp_path, no_cache=False, progress="quiet", verify=verify)
     calls = [call["argv"] for call in program.calls()]
     assert [call for call in calls if call[0] == "tag"] == ([["tag", *tried, prepared.local]] if works else [])
     assert calls[-1] == ["image", "rm", "--force", *tried]
@@ -253,7 +253,7 @@ def test_a_cuda_base_that_a_stand_in_engine_has_not_wants_room(
 
     wants = r"10.0 GB are free in /, and it needs about 15\.0 GB"
     with contextlib.nullcontext() if fits else pytest.raises(BuildInputError, match=wants):
-        deliver.build(docker, prepared, tmp_path, no_cache=True, progress="quiet")
+        delivery.build(docker, prepared, tmp_path, no_cache=True, progress="quiet")
 
 
 def test_room_counts_where_an_engine_that_leaves_its_images_to_containerd_has_them(

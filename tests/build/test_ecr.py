@@ -14,9 +14,9 @@ from botocore.stub import Stubber
 from moto import mock_aws
 
 from infra.ami_components import ecr_repository
-from paddock.build import ecr
 from paddock.build.docker import Docker
 from paddock.build.errors import BuildError, BuildInputError
+from paddock.build.images import ecr
 from paddock.fleet import Mirror
 from tests.support.docker import StandIn, stand_in
 

@@ -17,10 +17,11 @@ import pytest
 import yaml
 
 from infra import versions
-from paddock.build import command_images, known
-from paddock.build.command_images import TooOld
+from paddock.build.cli import images as command_images
+from paddock.build.cli.images import TooOld
 from paddock.build.docker import Layer, Local
 from paddock.build.errors import BuildInputError
+from paddock.build.images import image_inventory
 from paddock.catalog.github import runner_releases, runners_read
 from tests.conftest import ROOT
 from tests.support.fleets import fleet_data, named
@@ -306,7 +307,7 @@ def test_the_list_has_what_is_pinned_what_is_installed_and_what_only_the_engine_
 @pytest.mark.parametrize("name", ["any-cluster", "runners-only", "images-only", "monitoring", "warm"])
 def test_every_kind_of_fleet_has_a_list(name: str) -> None:
     fleet = named(name).fleet
-    assert all(each.tag for each in (*known.of_fleet(fleet, None), *known.of_program(fleet)))
+    assert all(each.tag for each in (*image_inventory.of_fleet(fleet, None), *image_inventory.of_program(fleet)))
 
 
 @pytest.mark.parametrize("stack", ["dev", "prod"])

@@ -13,11 +13,14 @@ from typing import Any
 import pytest
 
 from infra.versions import ACTIONS_RUNNER, ACTIONS_RUNNER_SHA256
-from paddock.build import artefacts, bases, command, recipe, runner
-from paddock.build.bases import Base
+from paddock.build.cli import build as command
+from paddock.build.cuda import artefacts
 from paddock.build.docker import Layer
 from paddock.build.errors import BuildInputError
-from paddock.build.size import lines
+from paddock.build.images import runner
+from paddock.build.images.size import lines
+from paddock.build.recipes import bases, recipe
+from paddock.build.recipes.bases import Base
 from tests.support import checkout, docker
 
 HADOLINT = os.environ.get("PADDOCK_HADOLINT") or shutil.which("hadolint")  # before the environment is cleaned

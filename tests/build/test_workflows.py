@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
-from paddock.build import artefacts, recipe, runner, wheels
-from paddock.build.cuda import builder
+from paddock.build.cuda import artefacts, builder
+from paddock.build.images import runner
+from paddock.build.recipes import recipe, wheels
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted((ROOT / ".github" / "workflows").glob("*.yml"))

@@ -321,7 +321,7 @@ import paddock.catalog as catalog
 start = time.process_time()
 catalog.instances()
 print((time.process_time() - start) * 1000)
-print(sorted({"boto3", "botocore", "pydantic", "pulumi", "paddock.catalog.refresh"} & set(sys.modules)))
+print(sorted({"boto3", "botocore", "pydantic", "pulumi", "paddock.catalog.refresh.aws"} & set(sys.modules)))
 """
     root = Path(__file__).parents[2]
     runs = [

@@ -8,7 +8,8 @@ from datetime import UTC, date, datetime, timedelta, timezone
 
 import pytest
 
-from paddock.catalog import _answers, _data
+from paddock.catalog import _data
+from paddock.catalog.refresh import merge
 
 boto3 = pytest.importorskip("boto3")
 moto = pytest.importorskip("moto")
@@ -16,7 +17,7 @@ moto = pytest.importorskip("moto")
 from botocore.exceptions import EndpointConnectionError, NoCredentialsError  # noqa: E402
 from botocore.stub import ANY, Stubber  # noqa: E402
 
-from paddock.catalog.refresh import SOURCES, refresh, refresh_main  # noqa: E402
+from paddock.catalog.refresh.aws import SOURCES, refresh, refresh_main  # noqa: E402
 
 TODAY = date(2026, 12, 24)
 REGIONS = ["us-east-1", "us-west-2"]
@@ -296,8 +297,8 @@ def test_the_task_without_credentials_reports_in_json_and_writes_nothing(folder,
 
 def test_merging_the_same_answer_twice_changes_nothing_the_second_time():
     rows = _data.rows("instance_prices.json")
-    once = _answers.on_demand_rows(rows, {"g5.xlarge": 2.0}, "us-east-1")
-    twice = _answers.on_demand_rows(once.rows, {"g5.xlarge": 2.0}, "us-east-1")
+    once = merge.on_demand_rows(rows, {"g5.xlarge": 2.0}, "us-east-1")
+    twice = merge.on_demand_rows(once.rows, {"g5.xlarge": 2.0}, "us-east-1")
     assert once.changed
     assert twice.changed == ()
     assert twice.rows == once.rows

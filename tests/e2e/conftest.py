@@ -8,11 +8,12 @@ import pytest
 import yaml
 
 from paddock.fleet import Stack
-from paddock.lab import control_plane, nodes, programs
-from paddock.lab.api import Api
-from paddock.lab.control_plane import Lab
+from paddock.lab.control_plane import programs, servers
+from paddock.lab.control_plane.servers import Lab
+from paddock.lab.kube.client import Api
 from paddock.lab.progress import Progress
-from paddock.lab.scaling import Group
+from paddock.lab.simulators import nodes
+from paddock.lab.simulators.scaling import Group
 from tests.support import fleets
 from tests.support.kubernetes import gpu_nodes, objects
 from tests.support.waiting import until
@@ -53,12 +54,12 @@ def groups(stack: Stack) -> dict[str, Group]:
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory, stack: Stack, control_plane_programs: None) -> Iterator[Lab]:
     """The control plane with the stack's nodes and autoscaler. Its GPU pool is empty between tests."""
-    lab, _ = control_plane.up(tmp_path_factory.mktemp("lab"), progress=Progress(quiet=True))
+    lab, _ = servers.up(tmp_path_factory.mktemp("lab"), progress=Progress(quiet=True))
     try:
         nodes.bring(lab, stack, boot_seconds=BOOT_SECONDS, idle_seconds=IDLE_SECONDS)
         yield lab
     finally:
-        control_plane.down(lab.folder)
+        servers.down(lab.folder)
 
 
 @pytest.fixture
@@ -70,7 +71,7 @@ def api(cluster: Lab) -> Iterator[Api]:
 @pytest.fixture
 def namespace(api: Api, stack: Stack) -> Iterator[str]:
     """A namespace with all that the fleet's runners have in theirs."""
-    from paddock.plan.run import plan_graph
+    from paddock.plan.engine.program import plan_graph
 
     declared = [each for each in objects(plan_graph(stack)) if "arc-runners" in _places(each)]
     (made,) = (each for each in declared if each["kind"] == "Namespace")

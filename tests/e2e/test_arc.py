@@ -15,15 +15,17 @@ from typing import Any
 import pytest
 
 from paddock.fleet import Stack, load
-from paddock.lab import arc_programs, control_plane, github, nodes, programs
-from paddock.lab.api import Api, Object
-from paddock.lab.control_plane import Lab
-from paddock.lab.engine import ROOT, Programs
+from paddock.lab import github
+from paddock.lab.control_plane import programs, servers
+from paddock.lab.control_plane.servers import Lab
 from paddock.lab.errors import LabInputError
 from paddock.lab.github import Control
+from paddock.lab.kube.client import Api, Object
 from paddock.lab.progress import Progress
-from paddock.lab.runner_sets import KIND, RUNNER_LABEL, VERSION
-from paddock.lab.stack import applied
+from paddock.lab.simulators import arc_programs, nodes
+from paddock.lab.simulators.runner_sets import KIND, RUNNER_LABEL, VERSION
+from paddock.lab.stack.engine import ROOT, Programs
+from paddock.lab.stack.stack import applied
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("arc")]
 
@@ -79,7 +81,7 @@ class World:
 
     def program(self, name: str) -> list[int]:
         """Ids of the processes that run one of ARC's programs."""
-        keeper = control_plane.status(self.lab.folder).running[arc_programs.NAME].pid
+        keeper = servers.status(self.lab.folder).running[arc_programs.NAME].pid
         found = Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()
         return [int(pid) for pid in found if Path(f"/proc/{pid}/exe").readlink().name == name]
 
@@ -105,7 +107,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     if engine.kubernetes is None:
         pytest.skip("pulumi-resource-kubernetes is not there: pulumi plugin install resource kubernetes")
     quiet, stack = Progress(quiet=True), load(ROOT, "dev")
-    lab, _ = control_plane.up(tmp_path_factory.mktemp("lab"), progress=quiet)
+    lab, _ = servers.up(tmp_path_factory.mktemp("lab"), progress=quiet)
     try:
         nodes.bring(lab, stack, boot_seconds=1, idle_seconds=2)
         url = github.start(lab)
@@ -115,7 +117,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield world
         world.api.close()
     finally:
-        control_plane.down(lab.folder)
+        servers.down(lab.folder)
         assert not _left(lab), "processes of ARC outlived the lab"
 
 
@@ -208,7 +210,7 @@ def test_a_listener_of_runners_that_are_gone_is_made_anew(idle: World) -> None:
 def test_programs_end_with_the_process_that_runs_them_and_come_back(idle: World) -> None:
     processes = [*idle.program(arc_programs.LISTENER), *idle.program(arc_programs.MANAGER)]
     assert len(processes) == 3, "a listener, and two controllers of which one leads"
-    os.kill(control_plane.status(idle.lab.folder).running[arc_programs.NAME].pid, signal.SIGKILL)
+    os.kill(servers.status(idle.lab.folder).running[arc_programs.NAME].pid, signal.SIGKILL)
     until(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in processes), "they are ended")
 
     arc_programs.start(idle.lab, idle.url)

@@ -19,11 +19,12 @@ from typing import Any
 
 import pytest
 
-from paddock.lab import boot, control_plane, nodes, programs, scaling
-from paddock.lab.api import Api, Object
-from paddock.lab.control_plane import Lab
+from paddock.lab.control_plane import programs, servers
+from paddock.lab.control_plane.servers import Lab
+from paddock.lab.kube.client import Api, Object
 from paddock.lab.progress import Progress
-from paddock.lab.scaling import Group
+from paddock.lab.simulators import boot, nodes, scaling
+from paddock.lab.simulators.scaling import Group
 from tests.support import fleets
 from tests.support.kubernetes import ENDS_AFTER, again, gpu_nodes, of_kind, runner, runners, waits
 from tests.support.terraform_run import MOTO, moto
@@ -112,8 +113,8 @@ def world(tmp_path_factory: pytest.TempPathFactory, control_plane_programs: None
     groups = {f"eks-{each.name}-0a1b2c3-5ac0d7b6": each for each in nodes.groups(fleets.example("prod"), graph)}
     folder = tmp_path_factory.mktemp("lab")
     with ExitStack() as stack:
-        stack.callback(control_plane.down, folder)
-        lab, _ = control_plane.up(folder, progress=Progress(quiet=True))
+        stack.callback(servers.down, folder)
+        lab, _ = servers.up(folder, progress=Progress(quiet=True))
         api = stack.enter_context(Api.of(lab.kubeconfig))
         url = stack.enter_context(moto(tmp_path_factory.mktemp("moto")))
         ec2 = Ec2(url, groups, {name: pool.instances for name, pool in fleet.pools.items()})

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from paddock.lab import command, control_plane
-from paddock.lab.api import Api, ApiError, Unreachable
-from paddock.lab.control_plane import Lab
+from paddock.lab import cli
+from paddock.lab.control_plane import servers
+from paddock.lab.control_plane.servers import Lab
 from paddock.lab.errors import LabError, LabInputError
+from paddock.lab.kube.client import Api, ApiError, Unreachable
 from paddock.lab.progress import Progress
 from tests.support.fleets import ROOT
 from tests.support.waiting import until
@@ -31,24 +32,24 @@ pytestmark = [
 def test_an_up_and_a_down_leave_no_process_and_no_file(tmp_path: Path) -> None:
     folder = tmp_path / "lab"
     began = time.monotonic()
-    lab, started = control_plane.up(folder, progress=Progress(quiet=True))
+    lab, started = servers.up(folder, progress=Progress(quiet=True))
     assert started
     assert time.monotonic() - began < 90
     assert folder.stat().st_mode & 0o777 == 0o700
     assert lab.up
-    again, started = control_plane.up(folder)
+    again, started = servers.up(folder)
     assert not started
     assert again == lab
-    assert set(control_plane.down(folder)) == set(control_plane.PROGRAMS)
+    assert set(servers.down(folder)) == set(servers.PROGRAMS)
     assert not folder.exists()
     assert not any(process.alive for process in lab.running.values())
     assert str(folder) not in subprocess.check_output(["ps", "-eo", "args"], text=True)
-    assert control_plane.down(folder) == ()
+    assert servers.down(folder) == ()
 
 
 def test_a_lab_that_was_killed_comes_up_again_with_its_objects(tmp_path: Path) -> None:
     folder = tmp_path / "lab"
-    first, _ = control_plane.up(folder, progress=Progress(quiet=True))
+    first, _ = servers.up(folder, progress=Progress(quiet=True))
     try:
         api = Api.of(first.kubeconfig)
         api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kept"}})
@@ -58,9 +59,9 @@ def test_a_lab_that_was_killed_comes_up_again_with_its_objects(tmp_path: Path) -
             until(lambda: api.list("v1", "Node") is None)
         api.close()
         # Others may have ended with the API server.
-        until(lambda: {"kube-apiserver", "etcd", "kwok"} <= set(control_plane.status(folder).ended))
-        assert not control_plane.status(folder).up
-        second, started = control_plane.up(folder, progress=Progress(quiet=True))
+        until(lambda: {"kube-apiserver", "etcd", "kwok"} <= set(servers.status(folder).ended))
+        assert not servers.status(folder).up
+        second, started = servers.up(folder, progress=Progress(quiet=True))
         assert started
         assert second.ports == first.ports, "kubeconfigs in other hands would be wrong now"
         assert not any(process.alive for process in first.running.values())
@@ -68,7 +69,7 @@ def test_a_lab_that_was_killed_comes_up_again_with_its_objects(tmp_path: Path) -
         assert api.find("v1", "Namespace", "kept")
         api.close()
     finally:
-        control_plane.down(folder)
+        servers.down(folder)
 
 
 def test_a_taken_port_starts_nothing(tmp_path: Path) -> None:
@@ -77,8 +78,8 @@ def test_a_taken_port_starts_nothing(tmp_path: Path) -> None:
         taken.listen()
         first = taken.getsockname()[1] - 1
         with pytest.raises(LabInputError, match="in use"):
-            control_plane.up(tmp_path, first_port=first, progress=Progress(quiet=True))
-    assert not control_plane.status(tmp_path).running
+            servers.up(tmp_path, first_port=first, progress=Progress(quiet=True))
+    assert not servers.status(tmp_path).running
 
 
 def test_a_program_that_fails_ends_the_others_and_shows_its_log(
@@ -91,8 +92,8 @@ def test_a_program_that_fails_ends_the_others_and_shows_its_log(
     monkeypatch.setenv("PADDOCK_LAB_BIN", f"{wrong}{os.pathsep}{os.environ.get('PADDOCK_LAB_BIN', '')}")
     folder = tmp_path / "lab"
     with pytest.raises(LabError, match=r"kube-apiserver ended while it started[\s\S]*something is not right"):
-        control_plane.up(folder, progress=Progress(quiet=True))
-    assert control_plane.status(folder).running == {}
+        servers.up(folder, progress=Progress(quiet=True))
+    assert servers.status(folder).running == {}
     assert str(folder) not in subprocess.check_output(["ps", "-eo", "args"], text=True)
 
 
@@ -106,12 +107,12 @@ def test_an_interrupted_up_leaves_no_process(tmp_path: Path, after: float) -> No
         up.send_signal(signal.SIGINT)
         up.wait(30)
     assert up.returncode
-    assert control_plane.status(folder).running == {}
+    assert servers.status(folder).running == {}
     assert f"{folder}/" not in subprocess.check_output(["ps", "-eo", "args"], text=True)
 
 
 def test_the_state_is_told_as_json(cluster: Lab) -> None:
-    told = command.document(cluster)
+    told = cli.document(cluster)
     assert told["up"]
     assert {"system-0", "system-1"} <= {node["name"] for node in told["nodes"]}
     assert told["processes"]["etcd"] == cluster.running["etcd"].pid

@@ -20,11 +20,12 @@ from typing import Any
 
 import pytest
 
-from paddock.build import command_cuda, recipe
+from paddock.build.cli import cuda as command_cuda
 from paddock.build.cuda import manifest
 from paddock.build.cuda.architectures import architectures
 from paddock.build.docker import Docker, Finished
 from paddock.build.errors import BuildError, BuildInputError
+from paddock.build.recipes import recipe
 from tests.support.docker_engine import debian_base, engine
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("cuda-builder")]

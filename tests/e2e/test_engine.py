@@ -13,10 +13,10 @@ from threading import Thread
 
 import pytest
 
-from paddock.fleet.loader import load
-from paddock.lab.engine import ROOT, Engine, EngineError, Programs
+from paddock.fleet.stackfile.loader import load
 from paddock.lab.errors import LabInputError
-from paddock.plan.run import plan_graph
+from paddock.lab.stack.engine import ROOT, Engine, EngineError, Programs
+from paddock.plan.engine.program import plan_graph
 from tests.support.engine import differences, short
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("engine")]

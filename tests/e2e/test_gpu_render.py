@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from paddock.gpu.leases.request import Request
 from paddock.gpu.render import render
-from paddock.gpu.request import Request
-from paddock.lab.api import Api, ApiError
+from paddock.lab.kube.client import Api, ApiError
 from tests.support.gpu_machines import machines
 from tests.support.kubernetes import lost
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from paddock.gpu.workflow import parse
-from paddock.gpu.workflow_run import run
-from paddock.lab.api import Api
-from paddock.lab.control_plane import Lab
+from paddock.gpu.workflow.engine import run
+from paddock.gpu.workflow.model import parse
+from paddock.lab.control_plane.servers import Lab
+from paddock.lab.kube.client import Api
 
 pytestmark = [
     pytest.mark.e2e,

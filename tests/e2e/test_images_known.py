@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.build import command_images
+from paddock.build.cli import images as command_images
 from tests.support import docker_engine
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("docker-engine")]

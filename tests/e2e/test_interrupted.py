@@ -21,11 +21,11 @@ from typing import Any
 import pytest
 import yaml
 
-from paddock.fleet.loader import load
-from paddock.lab.engine import ROOT, Engine, EngineError, Programs, Result
+from paddock.fleet.stackfile.loader import load
 from paddock.lab.errors import LabInputError
-from paddock.lab.recovery import Recovered, recover
-from paddock.plan.run import plan_graph
+from paddock.lab.stack.engine import ROOT, Engine, EngineError, Programs, Result
+from paddock.lab.stack.recovery import Recovered, recover
+from paddock.plan.engine.program import plan_graph
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("interrupted")]
 

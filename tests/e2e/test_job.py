@@ -19,12 +19,15 @@ import yaml
 
 from infra import runner_pod
 from paddock.fleet import Stack
-from paddock.lab import arc, beside, control_plane, github, jobs, pods, processes, runner_sets, spot
-from paddock.lab.api import Api, ApiError, Object
-from paddock.lab.control_plane import Lab
+from paddock.lab import github, processes
+from paddock.lab.control_plane import daemon, servers
+from paddock.lab.control_plane.servers import Lab
 from paddock.lab.demo import demo
-from paddock.lab.jobs import Life
-from paddock.lab.scaling import Group
+from paddock.lab.kube import pods
+from paddock.lab.kube.client import Api, ApiError, Object
+from paddock.lab.simulators import arc, runner_sets, spot, timeline
+from paddock.lab.simulators.scaling import Group
+from paddock.lab.simulators.timeline import Life
 from tests.support.kubernetes import gpu_nodes, runner_set
 from tests.support.waiting import until
 
@@ -43,7 +46,7 @@ def hub(cluster: Lab) -> Iterator[github.Control]:
     url = github.start(cluster)
     arc.start(cluster, url)
     yield github.Control(url)
-    running = control_plane.status(cluster.folder).running
+    running = servers.status(cluster.folder).running
     processes.stop([running[name] for name in ("arc", "runners", "github") if name in running])
 
 
@@ -91,7 +94,7 @@ def over(hub: github.Control, *numbers: int) -> Callable[[], bool]:
 
 
 def life_of(lab: Lab, number: int) -> Life:
-    return next(each for each in jobs.lives(lab) if each.job == number)
+    return next(each for each in timeline.lives(lab) if each.job == number)
 
 
 def started(hub: github.Control, number: int) -> Object | None:
@@ -325,8 +328,8 @@ def test_arc_goes_on_after_a_kill_without_doubling_pods(
     make_set()
     pushed = [hub.push(LABELS, 4.0)["id"] for _ in range(3)]
     until(lambda: len(api.list("v1", "Pod", namespace)) == 3)
-    os.kill(control_plane.status(cluster.folder).running["arc"].pid, signal.SIGKILL)
-    until(lambda: not beside.runs(cluster, "arc"))
+    os.kill(servers.status(cluster.folder).running["arc"].pid, signal.SIGKILL)
+    until(lambda: not daemon.runs(cluster, "arc"))
     late = hub.push(LABELS, 1.0)["id"]
     arc.start(cluster, hub.url)
     until(over(hub, *pushed, late), seconds=60)
@@ -339,10 +342,10 @@ def test_github_and_the_runners_go_on_after_a_kill(cluster: Lab, hub: github.Con
     make_set()
     job = hub.push(LABELS, 3.0)["id"]
     until(lambda: started(hub, job), seconds=40)
-    running = control_plane.status(cluster.folder).running
+    running = servers.status(cluster.folder).running
     for name in ("github", "runners"):
         os.kill(running[name].pid, signal.SIGKILL)
-    until(lambda: not beside.runs(cluster, "github"))
+    until(lambda: not daemon.runs(cluster, "github"))
     assert github.start(cluster) == hub.url, "stacks know it by this address"
     arc.start(cluster, hub.url)
     next_one = hub.push(LABELS, 1.0)["id"]

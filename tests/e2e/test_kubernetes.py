@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from infra.runner_pod import CONTROLLER_NAMESPACE, PRIVILEGED, RUNNERS
-from paddock.lab.api import Api, ApiError, Object
-from paddock.lab.control_plane import Lab
+from paddock.lab.control_plane.servers import Lab
+from paddock.lab.kube.client import Api, ApiError, Object
 from tests.support import fleets
 from tests.support.kubernetes import again, lost, objects, of_kind, plain_pod, runner, runner_set, runners
 from tests.support.waiting import until

@@ -12,15 +12,16 @@ import pytest
 import yaml
 
 from paddock.fleet import load, nodes
-from paddock.fleet.mirror import chart_name
-from paddock.lab import charts, control_plane, programs
-from paddock.lab import nodes as lab_nodes
-from paddock.lab.api import Api
-from paddock.lab.control_plane import Lab
-from paddock.lab.engine import ROOT, Engine, Programs
+from paddock.fleet.model.mirror import chart_name
+from paddock.lab.control_plane import programs, servers
+from paddock.lab.control_plane.servers import Lab
 from paddock.lab.errors import LabInputError
+from paddock.lab.kube.client import Api
 from paddock.lab.progress import Progress
-from paddock.plan.run import plan_graph
+from paddock.lab.simulators import nodes as lab_nodes
+from paddock.lab.stack import charts
+from paddock.lab.stack.engine import ROOT, Engine, Programs
+from paddock.plan.engine.program import plan_graph
 from tests.support.kubernetes import of_kind
 from tests.support.waiting import until
 
@@ -62,7 +63,7 @@ def found() -> Programs:
 def lab(tmp_path_factory: pytest.TempPathFactory, found: Programs) -> Iterator[Lab]:
     """A control plane with prod's system nodes, which releases wait for, and a node of each of its pools."""
     folder, fleet = tmp_path_factory.mktemp("lab"), load(ROOT, "prod").fleet
-    lab, _ = control_plane.up(folder, progress=Progress(quiet=True))
+    lab, _ = servers.up(folder, progress=Progress(quiet=True))
     try:
         with Api.of(lab.kubeconfig) as api:
             for node in lab_nodes.system_nodes(fleet):
@@ -72,7 +73,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory, found: Programs) -> Iterator[L
                 api.create({**node, "metadata": {**node["metadata"], "name": pool}})
         yield lab
     finally:
-        control_plane.down(folder)
+        servers.down(folder)
 
 
 class Story:

@@ -15,14 +15,17 @@ from pathlib import Path
 import pytest
 
 from paddock.fleet import load
-from paddock.lab import control_plane, nodes, processes, stack
-from paddock.lab.api import Api, Unreachable
-from paddock.lab.control_plane import Lab
-from paddock.lab.engine import ROOT, EngineError, Programs
+from paddock.lab import processes
+from paddock.lab.control_plane import servers
+from paddock.lab.control_plane.servers import Lab
 from paddock.lab.errors import LabError, LabInputError
+from paddock.lab.kube.client import Api, Unreachable
 from paddock.lab.progress import Progress
-from paddock.lab.recovery import recover
-from paddock.plan.run import plan_graph
+from paddock.lab.simulators import nodes
+from paddock.lab.stack import stack
+from paddock.lab.stack.engine import ROOT, EngineError, Programs
+from paddock.lab.stack.recovery import recover
+from paddock.plan.engine.program import plan_graph
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("faults"), pytest.mark.usefixtures("control_plane_programs")]
@@ -35,7 +38,7 @@ APPLIES = "from paddock.fleet import load; from paddock.lab import stack; stack.
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path / "lab"
-    control_plane.down(tmp_path / "lab")
+    servers.down(tmp_path / "lab")
 
 
 def starting(folder: Path, before: str = "pass", after: str = "pass") -> subprocess.Popen[str]:
@@ -57,22 +60,22 @@ def left_of(folder: Path) -> dict[int, str]:
 
 
 def killed_in_part(folder: Path) -> None:
-    lab, _ = control_plane.up(folder, progress=QUIET)
+    lab, _ = servers.up(folder, progress=QUIET)
     for name in ("kube-apiserver", "kwok"):
         os.kill(lab.running[name].pid, signal.SIGKILL)
 
 
 def with_half_a_state_file(folder: Path) -> None:
-    control_plane.up(folder, progress=QUIET)
+    servers.up(folder, progress=QUIET)
     state_file = folder / "lab.json"
     state_file.write_text(state_file.read_text()[:100])
     with pytest.raises(LabError, match=r"lab\.json is no lab's state[\s\S]*fix: \./inv lab\.down"):
-        control_plane.up(folder, progress=QUIET)
+        servers.up(folder, progress=QUIET)
 
 
 def killed_while_it_starts(folder: Path) -> None:
     with starting(folder) as up:
-        until(lambda: "kube-apiserver" in control_plane.status(folder).running)
+        until(lambda: "kube-apiserver" in servers.status(folder).running)
         up.kill()
 
 
@@ -89,9 +92,9 @@ def killed_while_pulumi_runs(folder: Path) -> None:
 
 def with_another_program_of_its_own(folder: Path) -> None:
     """One that starts another one, and is killed, so that nobody but the system knows of the other."""
-    lab, _ = control_plane.up(folder, progress=QUIET)
+    lab, _ = servers.up(folder, progress=QUIET)
     child = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(300)'])"
-    parent = control_plane.run_beside(folder, "parent", [sys.executable, "-c", child], {})
+    parent = servers.run_beside(folder, "parent", [sys.executable, "-c", child], {})
     until(lambda: len(left_of(folder)) == len(lab.running) + 2)
     os.kill(parent.pid, signal.SIGKILL)
 
@@ -109,22 +112,22 @@ def with_another_program_of_its_own(folder: Path) -> None:
 def test_after_a_down_no_process_is_left_of_a_lab(broken: Callable[[Path], None], folder: Path) -> None:
     broken(folder)
     assert left_of(folder)
-    control_plane.down(folder)
+    servers.down(folder)
     assert left_of(folder) == {}
     assert not folder.exists()
 
 
 def test_a_lab_that_was_killed_as_a_whole_comes_up_again_with_its_objects(folder: Path) -> None:
-    lab, _ = control_plane.up(folder, progress=QUIET)
+    lab, _ = servers.up(folder, progress=QUIET)
     nodes.bring(lab, load(ROOT, "dev"))
-    before = control_plane.status(folder)
+    before = servers.status(folder)
     for process in before.running.values():
         os.kill(process.pid, signal.SIGKILL)
-    until(lambda: not control_plane.status(folder).running)
-    broken = control_plane.status(folder)
+    until(lambda: not servers.status(folder).running)
+    broken = servers.status(folder)
     assert (broken.up, set(broken.ended)) == (False, set(before.running))
 
-    again, started = control_plane.up(folder, progress=QUIET)
+    again, started = servers.up(folder, progress=QUIET)
 
     assert started
     assert again.ports == before.ports
@@ -134,13 +137,13 @@ def test_a_lab_that_was_killed_as_a_whole_comes_up_again_with_its_objects(folder
 
 def test_one_lab_is_started_once_and_not_ended_meanwhile(folder: Path) -> None:
     with starting(folder) as first:
-        until(lambda: "etcd" in control_plane.status(folder).running)
-        for change in (control_plane.up, control_plane.down):
+        until(lambda: "etcd" in servers.status(folder).running)
+        for change in (servers.up, servers.down):
             with pytest.raises(LabInputError, match="another command is at work on the lab"):
                 change(folder)
         first.communicate()
     assert first.returncode == 0
-    lab = control_plane.status(folder)
+    lab = servers.status(folder)
     assert lab.up
     assert set(left_of(folder)) == {process.pid for process in lab.running.values()}
 
@@ -149,18 +152,18 @@ def test_two_labs_stand_beside_each_other(tmp_path: Path) -> None:
     folders = [tmp_path / "one", tmp_path / "two"]
     try:
         with ThreadPoolExecutor() as pool:
-            one, two = (lab for lab, _ in pool.map(lambda each: control_plane.up(each, progress=QUIET), folders))
+            one, two = (lab for lab, _ in pool.map(lambda each: servers.up(each, progress=QUIET), folders))
         assert not set(one.ports.values()) & set(two.ports.values())
         with Api.of(one.kubeconfig) as api, Api.of(two.kubeconfig) as other:
             api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "mine"}})
             assert other.find("v1", "Namespace", "mine") is None
-            control_plane.down(folders[0])
+            servers.down(folders[0])
             assert left_of(folders[0]) == {}
-            assert control_plane.status(folders[1]).up
+            assert servers.status(folders[1]).up
             assert other.list("v1", "Namespace")
     finally:
         for each in folders:
-            control_plane.down(each)
+            servers.down(each)
 
 
 @pytest.mark.parametrize(("bytes_", "said"), [(1 << 20, "etcd ended while it started"), (1, "make room there")])
@@ -173,7 +176,7 @@ def test_a_disk_that_takes_no_more_is_told_and_nothing_runs_on(folder: Path, byt
     assert said in told
     assert "file too large" in told.lower()
     assert left_of(folder) == {}
-    assert control_plane.up(folder, progress=QUIET)[1]
+    assert servers.up(folder, progress=QUIET)[1]
 
 
 @pytest.fixture(scope="module")
@@ -200,7 +203,7 @@ def test_an_up_that_loses_its_engine_and_then_its_api_server_is_made_whole(
 ) -> None:
     dev = load(ROOT, "dev")
     graph = plan_graph(dev)
-    lab, _ = control_plane.up(folder, progress=QUIET)
+    lab, _ = servers.up(folder, progress=QUIET)
     nodes.bring(lab, dev)
     engine = stack.engine(lab, stack.overlaid(lab, dev, graph)[0])
 
@@ -236,7 +239,7 @@ def test_an_up_that_loses_its_engine_and_then_its_api_server_is_made_whole(
     with pytest.raises(Unreachable, match=r"fix: \./inv lab\.status"):
         helm(lab)
 
-    assert control_plane.up(folder, progress=QUIET)[1]
+    assert servers.up(folder, progress=QUIET)[1]
     apply()
 
     assert set(helm(lab).values()) == {"deployed"}

@@ -16,9 +16,9 @@ import yaml
 
 from infra import node_mark
 from infra.runner_pod import MARKS_NODE_AS, PRIVILEGED
-from paddock.gpu.job import node
-from paddock.lab.api import Api, ApiError, Object
-from paddock.lab.control_plane import Lab
+from paddock.gpu.job_hooks import node
+from paddock.lab.control_plane.servers import Lab
+from paddock.lab.kube.client import Api, ApiError, Object
 from tests.support import fleets
 from tests.support.kubernetes import objects, plain_pod
 from tests.support.waiting import until

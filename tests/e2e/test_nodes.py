@@ -18,11 +18,12 @@ import pytest
 
 from infra import device_plugin, monitoring
 from paddock.fleet import Stack
-from paddock.lab import control_plane, nodes, spot
-from paddock.lab.api import Api, ApiError, Object
-from paddock.lab.control_plane import Lab
+from paddock.lab.control_plane import servers
+from paddock.lab.control_plane.servers import Lab
 from paddock.lab.errors import LabInputError
-from paddock.lab.scaling import Group
+from paddock.lab.kube.client import Api, ApiError, Object
+from paddock.lab.simulators import nodes, spot
+from paddock.lab.simulators.scaling import Group
 from tests.support import fleets
 from tests.support.kubernetes import (
     ENDS_AFTER,
@@ -267,7 +268,7 @@ def test_a_reclaimed_node_takes_its_job_with_it_and_nobody_makes_it_anew(
 
 @contextmanager
 def autoscaler_asleep(cluster: Lab) -> Iterator[None]:
-    pid = control_plane.status(cluster.folder).running["autoscaler"].pid
+    pid = servers.status(cluster.folder).running["autoscaler"].pid
     os.kill(pid, signal.SIGSTOP)
     try:
         yield

@@ -15,10 +15,10 @@ import yaml
 pytest.importorskip("pulumi_policy")
 
 from paddock.fleet import load
-from paddock.lab.engine import ROOT, Engine, EngineError, Programs, Result
 from paddock.lab.errors import LabInputError
+from paddock.lab.stack.engine import ROOT, Engine, EngineError, Programs, Result
 from paddock.plan import rules
-from paddock.plan.run import plan_graph
+from paddock.plan.engine.program import plan_graph
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("engine")]
 

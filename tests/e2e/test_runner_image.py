@@ -22,10 +22,11 @@ import pytest
 
 from infra.versions import ACTIONS_RUNNER
 from paddock import __version__
-from paddock.build import command, runner
-from paddock.build.bases import Base
+from paddock.build.cli import build as command
 from paddock.build.docker import Docker, Finished
 from paddock.build.errors import BuildError, BuildInputError
+from paddock.build.images import runner
+from paddock.build.recipes.bases import Base
 from paddock.fleet import load
 from tests.support import checkout, docker_engine, runner_stand_in
 

@@ -15,13 +15,14 @@ import pytest
 import yaml
 
 from paddock.fleet import load
-from paddock.lab import charts, nodes, stack
-from paddock.lab.api import Api
-from paddock.lab.control_plane import Lab
-from paddock.lab.engine import ROOT, Engine, EngineError, Programs
+from paddock.lab.control_plane.servers import Lab
+from paddock.lab.kube.client import Api
 from paddock.lab.progress import Progress
-from paddock.plan.replacement import RELEASE
-from paddock.plan.run import plan_graph
+from paddock.lab.simulators import nodes
+from paddock.lab.stack import charts, stack
+from paddock.lab.stack.engine import ROOT, Engine, EngineError, Programs
+from paddock.plan.diff.replacement import RELEASE
+from paddock.plan.engine.program import plan_graph
 from tests.support.engine import differences, is_default_provider, lab_in, releases
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("applied")]

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from paddock.lab import programs
-from paddock.lab.engine import Programs
+from paddock.lab.control_plane import programs
 from paddock.lab.errors import LabInputError
+from paddock.lab.stack.engine import Programs
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("engine")]
 ROOT = Path(__file__).resolve().parents[2]

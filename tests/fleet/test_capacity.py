@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from paddock import catalog
 from paddock.catalog.node_memory import measured_memory_mib, readings
-from paddock.fleet import Fleet, capacity, overhead
+from paddock.fleet import Fleet
+from paddock.fleet.sizing import capacity, daemonsets
 
 # Type, vCPU, maxPods by ENI addresses, kubeReserved CPU (m) and memory (MiB), Karpenter's capacity (MiB). Worked on
 # paper: 60 + 10 + 2 x 5 + 2.5 for each core beyond four; 11 x pods + 255; size - ceil(size x 0.075).
@@ -156,7 +157,7 @@ def test_nodes_that_are_not_ours_have_the_kubelets_default() -> None:
 
 
 def names(found: Fleet) -> set[str]:
-    return {daemonset.name for daemonset in overhead.gpu_node_daemonsets(found, "gpu")}
+    return {daemonset.name for daemonset in daemonsets.gpu_node_daemonsets(found, "gpu")}
 
 
 AWS = {"aws-node", "kube-proxy", "eks-pod-identity-agent", "eks-node-monitoring-agent", "dcgm-server"}
@@ -183,7 +184,7 @@ def test_daemonsets_of_a_gpu_node(
 
 
 def test_resources_are_written_as_kubernetes_reads_them() -> None:
-    assert overhead.DCGM_EXPORTER.kubernetes() == {
+    assert daemonsets.DCGM_EXPORTER.kubernetes() == {
         "requests": {"cpu": "100m", "memory": "512Mi"},
         "limits": {"memory": "512Mi"},
     }

@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from paddock.fleet import FleetError, Stack, load, parse, stack_names
-from paddock.fleet.document import Document
-from paddock.fleet.go import go_json, go_text
+from paddock.fleet.stackfile.scalars import go_json, go_text
+from paddock.fleet.stackfile.yaml_document import Document
 
 HERE = Path(__file__).resolve().parent
 TODAY = date(2026, 8, 1)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.fleet import GitHub, Mirror
-from paddock.fleet.mirror import ChartName, chart_name
+from paddock.fleet.model.mirror import ChartName, chart_name
 
 ECR = "123456789012.dkr.ecr.us-west-2.amazonaws.com"
 HUB = "registry.example.com/hub"

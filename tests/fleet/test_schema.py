@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from paddock import catalog
-from paddock.fleet import Fleet, FleetError, load, reference, schema
-from paddock.fleet.document import Document
-from paddock.fleet.loader import KNOWN_KEYS
+from paddock.fleet import Fleet, FleetError, load
+from paddock.fleet.docs import json_schema, reference
+from paddock.fleet.stackfile.loader import KNOWN_KEYS
+from paddock.fleet.stackfile.yaml_document import Document
 
 BAD_INPUT = Path(__file__).resolve().parent.parent / "bad_input"
-FLEET = Draft202012Validator(schema.schema())
-STACK = Draft202012Validator(schema.stack_schema())
+FLEET = Draft202012Validator(json_schema.schema())
+STACK = Draft202012Validator(json_schema.stack_schema())
 
 UNREADABLE = {path.stem for path in BAD_INPUT.glob("yaml-*.yaml")} | {
     "alias-of-itself", "duplicate-key", "list-as-key", "merge-of-a-list", "not-finite",
@@ -47,12 +48,12 @@ def errors(validator: Draft202012Validator, data: Any) -> list[str]:
 
 
 def test_the_schemas_are_valid_themselves() -> None:
-    for found in (schema.schema(), schema.stack_schema()):
+    for found in (json_schema.schema(), json_schema.stack_schema()):
         Draft202012Validator.check_schema(found)
 
 
 def test_the_file_in_docs_is_what_the_model_says(root: Path) -> None:
-    assert (root / schema.PATH).read_text() == schema.text(), "run: inv schema --write"
+    assert (root / json_schema.PATH).read_text() == json_schema.text(), "run: inv schema --write"
 
 
 @pytest.mark.parametrize("stack", ["dev", "prod"])
@@ -81,7 +82,7 @@ def test_malformed_input_fails_the_schema_too(case: str) -> None:
 
 
 def test_every_setting_is_described_and_none_unknown_is_allowed() -> None:
-    made = schema.stack_schema()
+    made = json_schema.stack_schema()
     for name, model in made["$defs"].items():
         assert model["additionalProperties"] is False, name
         assert model["description"], name
@@ -90,7 +91,7 @@ def test_every_setting_is_described_and_none_unknown_is_allowed() -> None:
 
 
 def test_name_and_region_need_not_be_written() -> None:
-    assert schema.schema()["required"] == ["github", "pools"]
+    assert json_schema.schema()["required"] == ["github", "pools"]
 
 
 NAMES = st.from_regex(r"[a-z][a-z0-9]{0,8}", fullmatch=True)
@@ -199,7 +200,7 @@ def test_the_example_in_the_reference_loads_and_validates(tmp_path: Path) -> Non
 
 def test_every_part_of_the_model_and_every_link_is_in_the_reference() -> None:
     text = reference.render()
-    for model in schema.stack_schema()["$defs"].values():
+    for model in json_schema.stack_schema()["$defs"].values():
         for key in model["properties"]:
             assert f"`{key}`" in text or f"{{{key}: " in text, key
     headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
@@ -210,11 +211,11 @@ def test_every_part_of_the_model_and_every_link_is_in_the_reference() -> None:
 def test_both_files_are_written(tmp_path: Path) -> None:
     assert [path.relative_to(tmp_path).as_posix() for path in reference.write(tmp_path)] == [
         reference.PATH,
-        schema.PATH,
+        json_schema.PATH,
     ]
 
 
 def test_the_schema_knows_every_key_that_the_loader_knows() -> None:
-    known = schema.stack_schema()["properties"]["config"]["properties"]
+    known = json_schema.stack_schema()["properties"]["config"]["properties"]
     assert set(KNOWN_KEYS) == {key for key in known if key.startswith("paddock:")}
     assert all(f"`{key}`" in reference.render() for key in known)

@@ -11,8 +11,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from paddock.gpu import detect, document
-from paddock.gpu.backends.amd import Amd
+from paddock.gpu import inventory as detect
+from paddock.gpu import serialization
+from paddock.gpu.drivers.amd import Amd
 from paddock.gpu.model import Ecc, Memory
 
 MI300X = {
@@ -93,7 +94,7 @@ def test_everything_that_sysfs_tells_of_a_gpu(tree: Path) -> None:
     assert found.driver
     assert found.driver.version == "6.14.14"
     assert found.notes == ()
-    assert document.loads(document.dumps(found)) == found
+    assert serialization.loads(serialization.dumps(found)) == found
 
 
 def test_processes_of_the_compute_driver(tree: Path) -> None:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from paddock.gpu import detect
-from paddock.gpu.backends.apple import Apple
+from paddock.gpu import inventory as detect
+from paddock.gpu.drivers.apple import Apple
 from paddock.gpu.model import Memory
 
 DISPLAYS = {

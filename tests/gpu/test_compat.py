@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paddock.gpu import detect, document
-from paddock.gpu.compat import Compatibility, judge
+from paddock.gpu import inventory as detect
+from paddock.gpu import serialization
 from paddock.gpu.errors import GpuInputError
+from paddock.gpu.health.cuda import Compatibility, judge
 from paddock.gpu.model import Driver as DriverModel
 from paddock.gpu.model import Gpu, Inventory, Machine, Toolkit
 from tests.gpu.test_document import any_of
@@ -141,7 +142,7 @@ def test_the_made_up_driver_is_judged_whole(driver: Callable[[Driver], Driver]) 
     driver(Driver(box("H100", 8)))
     found = judge(detect.inventory(), "13.0")
     assert found.verdict == "ok"
-    told = json.loads(json.dumps(document.data(found)))
+    told = json.loads(json.dumps(serialization.data(found)))
     assert told["schema"] == 1
     assert len(told["gpus"]) == 8
 

@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paddock.gpu import detect, document, model
+from paddock.gpu import inventory as detect
+from paddock.gpu import model, serialization
 from paddock.gpu.errors import GpuInputError
 from paddock.gpu.model import Inventory
 from tests.support.nvml import Driver
@@ -45,13 +46,13 @@ def distinct(inventory: Inventory) -> bool:
 @settings(max_examples=60, deadline=None)
 @given(any_of(Inventory).map(lambda made: replace(made, schema=model.SCHEMA)).filter(distinct))
 def test_every_inventory_is_read_back_as_it_was_written(inventory: Inventory) -> None:
-    assert document.loads(document.dumps(inventory)) == inventory
+    assert serialization.loads(serialization.dumps(inventory)) == inventory
 
 
 @pytest.fixture
 def saved(driver: Callable[[str], Driver]) -> dict[str, Any]:
     driver("mig")
-    found: dict[str, Any] = json.loads(document.dumps(detect.inventory(processes=True, topology=True)))
+    found: dict[str, Any] = json.loads(serialization.dumps(detect.inventory(processes=True, topology=True)))
     return found
 
 
@@ -93,7 +94,7 @@ def test_a_wrong_file_is_refused_with_its_key(
     file = tmp_path / "box.json"
     file.write_text(json.dumps(saved))
     with pytest.raises(GpuInputError) as refused:
-        document.load(file)
+        serialization.load(file)
     message = str(refused.value)
     assert message.startswith(f"{file}: ")
     assert what in message
@@ -104,13 +105,13 @@ def test_a_wrong_file_is_refused_with_its_key(
 
 def test_a_gpu_is_in_an_inventory_once(saved: dict[str, Any]) -> None:
     with pytest.raises(GpuInputError, match="two GPUs have the UUID GPU-00000000"):
-        document.loads(json.dumps(saved | {"gpus": saved["gpus"] * 2}))
+        serialization.loads(json.dumps(saved | {"gpus": saved["gpus"] * 2}))
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "7", "null", "[" * 100_000, "\0", '{"schema": 1}', '{"a": "\\ud800"}'])
 def test_what_is_no_inventory_is_refused(text: str) -> None:
     with pytest.raises(GpuInputError):
-        document.loads(text)
+        serialization.loads(text)
 
 
 @pytest.mark.parametrize("content", [None, b"\xff\xfe\x00"])
@@ -119,7 +120,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | No
     if content is not None:
         file.write_bytes(content)
     with pytest.raises(GpuInputError, match=r"box\.json"):
-        document.load(file)
+        serialization.load(file)
 
 
 def test_writing_one_loads_neither_pydantic_nor_rich_nor_the_driver_library() -> None:

@@ -19,13 +19,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
-from paddock.gpu import detect
+from paddock.gpu import inventory as detect
 from paddock.gpu.errors import GpuInputError
-from paddock.gpu.export import Exporter, Server, write
-from paddock.gpu.health import VERDICTS, judge
-from paddock.gpu.metrics import METRICS, render
+from paddock.gpu.health.check import VERDICTS, judge
+from paddock.gpu.health.xid import XidEvent
 from paddock.gpu.model import Gpu, Inventory, Machine, Memory, Mig, MigDevice
-from paddock.gpu.xid import XidEvent
+from paddock.gpu.monitoring.metrics import METRICS, render
+from paddock.gpu.monitoring.prometheus import Exporter, Server, write
 from tests.gpu.test_document import any_of
 from tests.gpu.test_xid import GSP, kernel
 from tests.support.nvml import Driver, box

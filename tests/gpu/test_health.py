@@ -17,10 +17,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paddock.catalog.xids import xids
-from paddock.gpu import detect, document, health, imds
+from paddock.gpu import inventory as detect
+from paddock.gpu import serialization
 from paddock.gpu.errors import GpuError, GpuInputError
-from paddock.gpu.health import VERDICTS, Health, check, judge, node_action
-from paddock.gpu.health_rules import ACTIONS, Around
+from paddock.gpu.health import check as health
+from paddock.gpu.health.check import VERDICTS, Health, check, judge, node_action
+from paddock.gpu.health.rules import ACTIONS, Around
+from paddock.gpu.health.xid import XidEvent
+from paddock.gpu.host import imds
 from paddock.gpu.model import (
     Ecc,
     Gpu,
@@ -33,7 +37,6 @@ from paddock.gpu.model import (
     RemappedRows,
     Temperature,
 )
-from paddock.gpu.xid import XidEvent
 from tests.gpu.test_document import any_of
 from tests.gpu.test_xid import BOOT, GSP, kernel
 from tests.support.nvml import Card, Driver, box
@@ -238,7 +241,7 @@ def test_a_node_of_a_cloud_is_not_mended() -> None:
 @given(any_of(Inventory), st.lists(st.sampled_from([13, 79, 154, 9999]).map(event), max_size=3))
 def test_every_inventory_gets_a_verdict_that_json_can_tell(inventory: Inventory, events: list[XidEvent]) -> None:
     found = judge(inventory, events)
-    told = json.loads(json.dumps(document.data(found)))
+    told = json.loads(json.dumps(serialization.data(found)))
     assert (told["schema"], told["verdict"]) == (1, found.verdict)
     assert (found.exit_code == 0) == (found.verdict == "healthy")
 

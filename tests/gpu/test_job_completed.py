@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from paddock.gpu import document
-from paddock.gpu.insights import Insight
-from paddock.gpu.job import bounded, ccache, completed, files, leftovers, record
-from paddock.gpu.job.ccache import Compilations
-from paddock.gpu.job.record import Record
-from paddock.gpu.job.report import Told, markdown
-from paddock.gpu.summary import GpuSummary, Slowed, Spread, Summary
+from paddock.gpu import serialization
+from paddock.gpu.job_hooks import bounded, ccache, completed, files, leftovers, record
+from paddock.gpu.job_hooks.ccache import Compilations
+from paddock.gpu.job_hooks.record import Record
+from paddock.gpu.job_hooks.report import Told, markdown
+from paddock.gpu.monitoring.insights import Insight
+from paddock.gpu.monitoring.summary import GpuSummary, Slowed, Spread, Summary
 from tests.support.golden import same_as_golden
 from tests.support.job_machine import HOSTS, OWN, machine
 from tests.support.nvml import Driver, Fault, card
@@ -185,7 +185,7 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 def altered(**changes: Any) -> str:
     """A record as JSON, with other values in its summary."""
-    made = document.data(summed(BUSY))
+    made = serialization.data(summed(BUSY))
     return json.dumps(made | {"summary": made["summary"] | changes})
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.gpu.machine import sees_host_processes
+from paddock.gpu.host.machine import sees_host_processes
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="runners are Linux")

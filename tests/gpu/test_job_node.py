@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from paddock.gpu.job import node
-from paddock.lab import certificates
-from paddock.lab.certificates import Identity
+from paddock.gpu.job_hooks import node
+from paddock.lab.control_plane import certificates
+from paddock.lab.control_plane.certificates import Identity
 
 NODE = {"metadata": {"name": "n", "annotations": {"a": "b"}}, "spec": {}}
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.gpu.job import record, sampling
+from paddock.gpu.job_hooks import record, sampling
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="runners are Linux")
@@ -106,7 +106,7 @@ def test_it_ends_with_its_runner(tmp_path: Path, nvml_library: Path) -> None:
     runner = textwrap.dedent("""
         import os, sys
         from pathlib import Path
-        from paddock.gpu.job import record, sampling
+        from paddock.gpu.job_hooks import record, sampling
         sampling.start(Path(sys.argv[1]), os.getpid())
         while record.read(Path(sys.argv[1])) is None: pass
     """)

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from paddock.gpu.job import log, sampling, started
-from paddock.gpu.job.bounded import Broken, NoAnswer, within
-from paddock.gpu.job.environment import Job
-from paddock.gpu.job.started import REFUSED, look, run
+from paddock.gpu.job_hooks import log, sampling, started
+from paddock.gpu.job_hooks.bounded import Broken, NoAnswer, within
+from paddock.gpu.job_hooks.environment import Job
+from paddock.gpu.job_hooks.started import REFUSED, look, run
 from tests.support.nvml import PROFILES, Driver, Fault, Part, box, card
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="runners are Linux")
@@ -163,10 +163,10 @@ def test_a_driver_that_hangs_in_the_kernel_although_it_was_started_is_the_nodes_
 ) -> None:
     """`stuck` is made up: SIGKILL does not end a call inside such a kernel. One that is busy only may be slow."""
     driver("h100")
-    monkeypatch.setattr("paddock.gpu.detect.inventory", lambda **_: time.sleep(60))
-    monkeypatch.setattr("paddock.gpu.job.bounded._KILLED_WITHIN", 30)
+    monkeypatch.setattr("paddock.gpu.inventory.inventory", lambda **_: time.sleep(60))
+    monkeypatch.setattr("paddock.gpu.job_hooks.bounded._KILLED_WITHIN", 30)
     if stuck:
-        monkeypatch.setattr("paddock.gpu.job.bounded._end", lambda child: False)
+        monkeypatch.setattr("paddock.gpu.job_hooks.bounded._end", lambda child: False)
     handed(machine, 1)
     if daemon:
         (machine / "run/nvidia-persistenced").mkdir(parents=True)
@@ -181,7 +181,7 @@ def test_a_hook_that_began_late_blames_no_driver(
     driver: Install, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver("h100")
-    monkeypatch.setattr("paddock.gpu.detect.inventory", lambda **_: time.sleep(60))
+    monkeypatch.setattr("paddock.gpu.inventory.inventory", lambda **_: time.sleep(60))
     monkeypatch.setattr(started, "_LEAST", 1.6)
     code, told = start()
     assert code == 0
@@ -292,7 +292,7 @@ def test_memory_that_the_last_job_gives_back_meanwhile_is_waited_for(driver: Ins
 
 def test_a_fault_of_the_check_is_no_verdict(driver: Install, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     driver("h100")
-    monkeypatch.setattr("paddock.gpu.detect.inventory", lambda **_: 1 / 0)
+    monkeypatch.setattr("paddock.gpu.inventory.inventory", lambda **_: 1 / 0)
     with pytest.raises(Broken, match="ZeroDivisionError"):
         start()
 

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from paddock.gpu.job import completed, wipe
-from paddock.gpu.job.environment import Job
+from paddock.gpu.job_hooks import completed, wipe
+from paddock.gpu.job_hooks.environment import Job
 from tests.support.job_machine import HOSTS, OWN, machine
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="runners are Linux")

@@ -20,13 +20,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from paddock.gpu.allocate import allocate, deallocate, exports, listed
 from paddock.gpu.errors import GpuError, GpuInputError
-from paddock.gpu.lease import Leases, NoneFree
-from paddock.gpu.lease_folder import default_folder
-from paddock.gpu.leased import Lease
-from paddock.gpu.owner import Host, Owner, this_host
-from paddock.gpu.request import Request
+from paddock.gpu.host.processes import Host, Owner, this_host
+from paddock.gpu.leases.allocation import allocate, deallocate, exports, listed
+from paddock.gpu.leases.lease import Lease
+from paddock.gpu.leases.manager import Leases, NoneFree
+from paddock.gpu.leases.request import Request
+from paddock.gpu.leases.store import default_folder
 from tests.conftest import ROOT
 from tests.support.boxes import BOOT, NAMESPACE, box, gpu, h100s, process
 
@@ -318,7 +318,7 @@ def test_a_process_whose_main_thread_has_ended_lives() -> None:
 
 
 def test_the_caller_is_the_shell_and_no_passing_copy_of_it(tmp_path: Path) -> None:
-    say = f"{sys.executable} -c 'from paddock.gpu.owner import this_host; print(this_host().caller().pid)'"
+    say = f"{sys.executable} -c 'from paddock.gpu.host.processes import this_host; print(this_host().caller().pid)'"
     script = tmp_path / "job.sh"
     script.write_text(f"echo $$\n{say}\necho $({say})\n{say} | cat\n({say}; true) | cat\ntimeout 60 {say}\n")
     told = subprocess.run(["bash", str(script)], capture_output=True, text=True, check=True, env=_environment())
@@ -355,7 +355,7 @@ def test_a_file_that_is_no_lease_stops_all_taking_with_its_name(machine: Machine
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_a_lease_with_any_value_broken_is_refused_or_right(data: st.DataObject) -> None:
-    from paddock.gpu import leased
+    from paddock.gpu.leases import lease as leased
     from tests.support.boxes import lease
 
     whole = leased.data(lease("GPU-1", share=0.5))
@@ -441,7 +441,8 @@ def test_a_folder_that_takes_no_more_is_one_message_and_nothing_leased(
 
 def test_a_full_disk_of_the_kernel_s_own_making(machine: Machine) -> None:
     code = (
-        "import resource; from paddock.gpu.lease import Leases; from paddock.gpu.request import Request\n"
+        "import resource; from paddock.gpu.leases.manager import Leases\n"
+        "from paddock.gpu.leases.request import Request\n"
         "from tests.support.boxes import h100s; from pathlib import Path; import sys\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))\n"
         "Leases(Path(sys.argv[1]), environ={}).take(Request(), lambda: h100s(1), ttl=60)\n"
@@ -459,7 +460,7 @@ def test_a_full_disk_of_the_kernel_s_own_making(machine: Machine) -> None:
 
 
 def test_a_lock_that_is_held_for_too_long_is_said(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paddock.gpu.lease_folder._LOCK_SECONDS", 0.05)
+    monkeypatch.setattr("paddock.gpu.leases.store._LOCK_SECONDS", 0.05)
     with (
         machine.leases._folder.locked(),
         pytest.raises(GpuError, match=r"have been locked for 0\.05 s"),

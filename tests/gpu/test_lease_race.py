@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from paddock.gpu.lease import Leases
-from paddock.gpu.request import Request
+from paddock.gpu.leases.manager import Leases
+from paddock.gpu.leases.request import Request
 from tests.conftest import ROOT
 from tests.support.boxes import h100s
 
@@ -23,8 +23,8 @@ RACERS, GPUS, TAKES = 8, 4, 1000
 RACE = textwrap.dedent("""
     import os, sys, time
     from pathlib import Path
-    from paddock.gpu.lease import Leases, NoneFree
-    from paddock.gpu.request import Request
+    from paddock.gpu.leases.manager import Leases, NoneFree
+    from paddock.gpu.leases.request import Request
     from tests.support.boxes import h100s
 
     folder, claims, number, takes = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
@@ -99,8 +99,8 @@ def test_processes_that_race_for_fewer_gpus_never_get_the_same_one(tmp_path: Pat
 KILLED = textwrap.dedent("""
     import fcntl, os, signal, sys
     from pathlib import Path
-    from paddock.gpu.lease import Leases
-    from paddock.gpu.request import Request
+    from paddock.gpu.leases.manager import Leases
+    from paddock.gpu.leases.request import Request
     from tests.support.boxes import h100s
 
     folder, owner = Path(sys.argv[1]), int(sys.argv[2])

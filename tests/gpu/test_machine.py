@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from paddock.gpu import detect, document
-from paddock.gpu.backends import nvml_calls
-from paddock.gpu.machine import container_runtime, machine, run, toolkit
+from paddock.gpu import inventory as detect
+from paddock.gpu import serialization
+from paddock.gpu.drivers import nvml_calls
+from paddock.gpu.host.machine import container_runtime, machine, run, toolkit
 from paddock.gpu.model import ContainerRuntime, Inventory
 from tests.support.nvml import Driver, Fault
 
@@ -37,7 +38,7 @@ def nvidia_card(root: Path, held_by: str | None = None) -> Path:
 
 def look(root: Path) -> Inventory:
     found = detect.inventory(root=root, environ={})
-    assert document.loads(document.dumps(found)) == found
+    assert serialization.loads(serialization.dumps(found)) == found
     assert found.gpus == ()
     return found
 

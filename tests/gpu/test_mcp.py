@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from paddock.gpu.actions import ACTIONS
-from paddock.gpu.lease import Leases
+from paddock.gpu.actions.registry import ACTIONS
+from paddock.gpu.leases.manager import Leases
 from tests.conftest import ROOT
 from tests.support.waiting import until
 
@@ -136,7 +136,7 @@ def test_leases_end_with_the_session_unless_they_have_a_time_to_live(
 
 def test_nothing_is_destroyed_without_a_word(agent: Any, four: dict[str, str], tmp_path: Path) -> None:
     other = subprocess.run(
-        [sys.executable, "-m", "paddock.gpu.actions", "allocate"],
+        [sys.executable, "-m", "paddock.gpu.actions.registry", "allocate"],
         input=f'{{"owner": {os.getpid()}}}',
         env={**os.environ, **four, "PADDOCK_GPU_LEASES": str(tmp_path / "leases")},
         capture_output=True,

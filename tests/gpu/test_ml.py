@@ -17,12 +17,13 @@ import pytest
 import yaml
 
 from paddock.catalog.ml_images import images, wheels
-from paddock.gpu import ml, ml_start
 from paddock.gpu.errors import GpuError, GpuInputError, NoGpu
-from paddock.gpu.lease import Leases, NoneFree
-from paddock.gpu.ml_pick import pick
+from paddock.gpu.leases.manager import Leases, NoneFree
+from paddock.gpu.leases.request import Request
+from paddock.gpu.ml import environment as ml
+from paddock.gpu.ml import start as ml_start
+from paddock.gpu.ml.choice import pick
 from paddock.gpu.model import Driver, Inventory
-from paddock.gpu.request import Request
 from tests.support.boxes import box, gpu, h100s
 from tests.support.docker import StandIn, stand_in
 
@@ -376,13 +377,13 @@ def test_what_looks_from_inside_runs_alone_and_says_when_there_is_no_driver(tmp_
 
 
 def test_the_command_prints_what_can_be_run(leases: Leases, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from paddock.gpu import command_work
+    from paddock.gpu.cli import work
 
     look = {"leases": leases, "look": lambda: replace(h100s(2), driver=Driver("580.95.05")), "owner": os.getpid()}
     (tmp_path / "c.json").write_text(json.dumps({"Framework": "jax", "GPURequirements": {"RequiredGPUs": 2}}))
-    assert command_work.ml_env(config=tmp_path / "c.json", target="venv", path=Path("env"), cuda=None, **look) == 0
+    assert work.ml_env(config=tmp_path / "c.json", target="venv", path=Path("env"), cuda=None, **look) == 0
     out = capsys.readouterr().out.splitlines()
     assert out[1:3] == [out[1], "env/bin/python -m pip install 'jax[cuda13]==0.12.0.1'"]
     assert any(line.startswith("export CUDA_VISIBLE_DEVICES=GPU-") for line in out)
     with pytest.raises(GpuInputError, match="MLEnvironmentConfig as JSON"):
-        command_work.ml_env(config=tmp_path / "absent.json", **look)
+        work.ml_env(config=tmp_path / "absent.json", **look)

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.gpu import document
+from paddock.gpu import serialization
+from paddock.gpu.cli.monitor_view import shown, table
 from paddock.gpu.errors import GpuError, GpuInputError, NoGpu
 from paddock.gpu.model import Ecc, Gpu, Inventory, Machine, Memory, NvLink, Pcie, Power, Temperature, Utilisation
-from paddock.gpu.monitor import METRICS, Sample, chosen, monitor, record
-from paddock.gpu.monitor_view import shown, table
-from paddock.gpu.summary import Summary, Weights, watch
+from paddock.gpu.monitoring.sampling import METRICS, Sample, chosen, monitor, record
+from paddock.gpu.monitoring.summary import Summary, Weights, watch
 from tests.support.nvml import Driver, Fault, box
 
 
@@ -267,7 +267,7 @@ def test_a_driver_that_goes_away_ends_with_what_was_seen(eight: Driver) -> None:
 def test_the_summary_is_json(eight: Driver) -> None:
     clock = Clock()
     found = watch(monitor(1.0, 3.0, clock=clock, sleep=clock.sleep), chosen(()))
-    told = json.loads(json.dumps(document.data(found)))
+    told = json.loads(json.dumps(serialization.data(found)))
     assert told["schema"] == 1
     assert [one["metric"] for one in told["gpus"][7]["metrics"]] == [one.name for one in chosen(())]
 

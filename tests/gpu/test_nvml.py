@@ -10,9 +10,9 @@ import pynvml
 import pytest
 
 from paddock.catalog import gpus as catalogue
-from paddock.gpu import detect
-from paddock.gpu.backends.nvml import Nvml, NvmlSampler
-from paddock.gpu.backends.nvml_usage import profile
+from paddock.gpu import inventory as detect
+from paddock.gpu.drivers.nvml import Nvml, NvmlSampler
+from paddock.gpu.drivers.nvml_processes import profile
 from paddock.gpu.errors import GpuError
 from paddock.gpu.model import Gpu, Memory, NvLink
 from tests.support.nvml import PROFILES, Driver, Fault, Part, box, card

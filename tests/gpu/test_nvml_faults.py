@@ -16,9 +16,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from paddock.gpu import detect, document
-from paddock.gpu.backends import Unavailable, nvml
-from paddock.gpu.backends.nvml import Nvml
+from paddock.gpu import inventory as detect
+from paddock.gpu import serialization
+from paddock.gpu.drivers import nvml
+from paddock.gpu.drivers.base import Unavailable
+from paddock.gpu.drivers.nvml import Nvml
 from paddock.gpu.errors import GpuError
 from paddock.gpu.model import Inventory
 from tests.support.nvml import PROFILES, Driver, Fault, Part, box, card, installed
@@ -75,7 +77,7 @@ def test_any_calls_failing_on_any_machine_leave_an_inventory(
         made.faults.update(faults)
         found = detect.inventory(processes=True, topology=True)
         judged(found)
-        assert document.loads(document.dumps(found)) == found
+        assert serialization.loads(serialization.dumps(found)) == found
         with suppress(GpuError):
             sampler = detect.sampler()
             judged(sampler.read())
@@ -146,7 +148,7 @@ def test_a_start_that_fails_is_tried_again_by_the_next_reading(driver: Install) 
 def test_a_forked_child_starts_nvml_for_itself(root: Path) -> None:
     script = """
 import os
-from paddock.gpu.backends.nvml import Nvml
+from paddock.gpu.drivers.nvml import Nvml
 from tests.support.nvml import PROFILES, installed
 with installed(PROFILES["h100"]()) as driver:
     before = Nvml().read()
@@ -175,7 +177,7 @@ def test_a_program_reads_the_same_from_a_compiled_driver_library(nvml_library: P
         check=True,
         env={"LD_LIBRARY_PATH": str(nvml_library), **settings},
     )
-    found = document.loads(told.stdout)
+    found = serialization.loads(told.stdout)
     cards = box("H100", 8, used_mib=0)
     cards[2].lost = True
     cards[0].utilisation, cards[0].used_mib = (87, 41), 2049

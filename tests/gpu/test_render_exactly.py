@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paddock.gpu.errors import GpuError
+from paddock.gpu.leases.request import Request
+from paddock.gpu.leases.selection import choose
 from paddock.gpu.model import Inventory, Pair, Utilisation
 from paddock.gpu.render import TARGETS, render
-from paddock.gpu.request import Request
-from paddock.gpu.select import choose
 from tests.support.boxes import MODELS, box, divided, gpu, process
 
 

@@ -12,11 +12,11 @@ import pytest
 import yaml
 
 from paddock.gpu.errors import GpuError, GpuInputError, NoGpu
+from paddock.gpu.leases.request import Request
 from paddock.gpu.model import ContainerRuntime, Driver, Gpu, Inventory, Machine, Memory
 from paddock.gpu.render import TARGETS, options, render
 from paddock.gpu.render.fields import Connector, Docker, Kubernetes, Proxmox, names
-from paddock.gpu.render.slurm import installed
-from paddock.gpu.request import Request
+from paddock.gpu.render.slurm.node import installed
 from tests.support.boxes import box, divided, gpu, h100s
 from tests.support.gpu_machines import NO_GPU, host, instincts
 

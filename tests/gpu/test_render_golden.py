@@ -18,10 +18,10 @@ import pytest
 import yaml
 
 from paddock.gpu.errors import GpuError
+from paddock.gpu.leases.request import Request
 from paddock.gpu.model import Inventory
 from paddock.gpu.render import TARGETS, Rendered, render
 from paddock.gpu.render.rendered import unedited
-from paddock.gpu.request import Request
 from tests.support.golden import same_as_golden
 from tests.support.gpu_machines import host, machines
 

@@ -12,12 +12,13 @@ from typing import Any
 import pynvml
 import pytest
 
-from paddock.gpu import detect, document
+from paddock.gpu import inventory as detect
+from paddock.gpu import serialization
 from paddock.gpu.errors import GpuError, GpuInputError
-from paddock.gpu.leased import Lease, Leased
+from paddock.gpu.health.reset import Done, Plan, execute, plan
+from paddock.gpu.host.processes import Owner
+from paddock.gpu.leases.lease import Lease, Leased
 from paddock.gpu.model import Gpu, Inventory, Machine, Mig, MigDevice, NvLink, Pair, Process
-from paddock.gpu.owner import Owner
-from paddock.gpu.reset import Done, Plan, execute, plan
 from tests.support.nvml import Driver, Fault, box, card
 
 HOST = Machine("node", "linux", "x86_64")
@@ -143,7 +144,7 @@ def test_the_steps_are_done_in_order_and_the_gpus_are_looked_at_again() -> None:
     found = execute(plan(inventory, "GPU-0"), lambda: inventory, run=run, root=True)
     assert run.ran == commands(found.plan)
     assert (found.ok, found.after) == (True, (("GPU-0", "ok"),))
-    assert json.loads(json.dumps(document.data(found)))["schema"] == 1
+    assert json.loads(json.dumps(serialization.data(found)))["schema"] == 1
 
 
 def test_a_reset_that_fails_leaves_persistence_as_it_was_and_restarts_nothing() -> None:

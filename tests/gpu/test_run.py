@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from paddock.gpu.errors import GpuInputError
-from paddock.gpu.lease import Leases, NoneFree
-from paddock.gpu.request import Request
-from paddock.gpu.run import run, shown
+from paddock.gpu.leases.manager import Leases, NoneFree
+from paddock.gpu.leases.request import Request
+from paddock.gpu.leases.run import run, shown
 from tests.conftest import ROOT
 from tests.support.boxes import h100s
 
@@ -29,9 +29,9 @@ RUN = textwrap.dedent("""
     import json, sys
     from pathlib import Path
     from paddock.gpu.errors import GpuError
-    from paddock.gpu.lease import Leases
-    from paddock.gpu.request import Request
-    from paddock.gpu.run import run
+    from paddock.gpu.leases.manager import Leases
+    from paddock.gpu.leases.request import Request
+    from paddock.gpu.leases.run import run
     from tests.support.boxes import h100s
 
     about = json.loads(sys.argv[1])
@@ -287,8 +287,8 @@ def test_only_the_program_and_its_script_are_shown_to_others() -> None:
 def test_in_a_container_the_lease_is_renewed_while_the_program_runs(
     leases: Leases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("paddock.gpu.run._LOOKED_EVERY", 0.05)
-    monkeypatch.setattr("paddock.gpu.run._RENEWED_EVERY", 0.05)
+    monkeypatch.setattr("paddock.gpu.leases.run._LOOKED_EVERY", 0.05)
+    monkeypatch.setattr("paddock.gpu.leases.run._RENEWED_EVERY", 0.05)
     monkeypatch.setattr(type(leases.host), "knows_drivers_pids", property(lambda self: False))
     renewed = []
     real = Leases.renew
@@ -309,7 +309,7 @@ def test_in_a_container_the_lease_is_renewed_while_the_program_runs(
 def test_a_program_whose_end_another_thread_was_told_of_is_not_waited_for_for_ever(
     leases: Leases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("paddock.gpu.run._RENEWED_EVERY", 0.0)
+    monkeypatch.setattr("paddock.gpu.leases.run._RENEWED_EVERY", 0.0)
     monkeypatch.setattr(type(leases.host), "knows_drivers_pids", property(lambda self: False))
     renewed: list[str] = []
 

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paddock.gpu.errors import GpuInputError
-from paddock.gpu.leased import Lease, Leased
+from paddock.gpu.leases.lease import Lease, Leased
+from paddock.gpu.leases.request import Request, max_per_task, within_limit
+from paddock.gpu.leases.selection import Choice, choose
 from paddock.gpu.model import Ecc, Gpu, Inventory, Pair, Power, RemappedRows, Utilisation
-from paddock.gpu.request import Request, max_per_task, within_limit
-from paddock.gpu.select import Choice, choose
 from tests.support.boxes import MODELS, box, divided, gpu, h100s, lease, pair, process
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from paddock.gpu.host.visibility import visible
 from paddock.gpu.model import Inventory
-from paddock.gpu.visible import visible
 from tests.support.boxes import box, divided, gpu, h100s
 
 FOUR = h100s(4)

@@ -21,12 +21,13 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.gpu import programs, references
 from paddock.gpu.errors import GpuError, GpuInputError
-from paddock.gpu.lease import Leases
-from paddock.gpu.progress import watching
-from paddock.gpu.workflow import Workflow, load, parse
-from paddock.gpu.workflow_run import exit_code, plan, run
+from paddock.gpu.host import programs
+from paddock.gpu.leases.manager import Leases
+from paddock.gpu.workflow import references
+from paddock.gpu.workflow.engine import exit_code, plan, run
+from paddock.gpu.workflow.model import Workflow, load, parse
+from paddock.gpu.workflow.progress import watching
 from tests.conftest import ROOT
 from tests.support.docker import stand_in
 from tests.support.waiting import until
@@ -377,8 +378,8 @@ class TestResuming:
 RUNNER = """
 import json, sys
 from pathlib import Path
-from paddock.gpu.workflow import parse
-from paddock.gpu.workflow_run import exit_code, run
+from paddock.gpu.workflow.model import parse
+from paddock.gpu.workflow.engine import exit_code, run
 told = run(parse(json.loads(sys.argv[1]), "w"), journal=Path(sys.argv[2]))
 print(json.dumps(told), flush=True)
 sys.exit(exit_code(told))
@@ -434,22 +435,22 @@ def test_the_plan_shows_the_order_and_does_nothing(tmp_path: Path) -> None:
 
 
 def test_the_command_prints_the_plan_and_the_outcome(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from paddock.gpu import command_work
+    from paddock.gpu.cli import work
 
     (tmp_path / "w.yaml").write_text(
         yaml.safe_dump({"steps": [command("a", ""), command("b", "import sys; sys.exit('no')", "a")]})
     )
     at = {"journal": tmp_path / "j"}
-    assert command_work.workflow(tmp_path / "w.yaml", dry_run=True, **at) == 0
+    assert work.workflow(tmp_path / "w.yaml", dry_run=True, **at) == 0
     assert "\n2. b, after a: run " in capsys.readouterr().out
-    assert command_work.workflow(tmp_path / "w.yaml", **at) == 1
+    assert work.workflow(tmp_path / "w.yaml", **at) == 1
     out, err = capsys.readouterr()
     assert out.splitlines()[0] == "w: failed"
     assert out.splitlines()[2].endswith("exit status 1: no")
     assert "b started" in err
-    assert command_work.workflow(tmp_path / "w.yaml", dry_run=True, **at) == 0
+    assert work.workflow(tmp_path / "w.yaml", dry_run=True, **at) == 0
     assert "1. a (done already): " in capsys.readouterr().out
-    assert command_work.workflow(tmp_path / "w.yaml", as_json=True, **at) == 1
+    assert work.workflow(tmp_path / "w.yaml", as_json=True, **at) == 1
     assert json.loads(capsys.readouterr().out)["outcome"] == "failed"
 
 

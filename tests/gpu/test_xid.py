@@ -12,9 +12,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from paddock.gpu import kernel_log
-from paddock.gpu.kernel_log import Line
-from paddock.gpu.xid import address, events
+from paddock.gpu.health.xid import address, events
+from paddock.gpu.host import kernel_log
+from paddock.gpu.host.kernel_log import Line
 
 MMU = "NVRM: Xid (PCI:0000:04:00): 31, pid=3172, name=python3, Ch 00000008, intr 00000000. MMU Fault"
 GSP = (

@@ -19,7 +19,7 @@ from infra.ami_components import AMI, COMPONENTS, DROP_IN, FOLDER, Document
 from infra.ami_pipeline import content_version
 from paddock import catalog
 from paddock.fleet import Fleet
-from paddock.plan.run import plan_graph
+from paddock.plan.engine.program import plan_graph
 from tests.support.aws_models import problems
 from tests.support.fleets import fleet_data, graph, stack
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from paddock.fleet import FleetError
-from paddock.plan.graph import Resource
-from paddock.plan.values import Ref, Secret
+from paddock.plan.engine.graph import Resource
+from paddock.plan.engine.values import Ref, Secret
 from tests.support.aws_models import convert, problems, request
 from tests.support.fleets import ALL, SAMPLES, fleet_data, graph, stack
 

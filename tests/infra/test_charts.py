@@ -13,8 +13,8 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 import yaml
 
-from paddock.plan.graph import Resource
-from paddock.plan.run import plan_graph
+from paddock.plan.engine.graph import Resource
+from paddock.plan.engine.program import plan_graph
 from tests.support.fleets import ALL, fleet_data, graph, named, stack
 
 RELEASE = "kubernetes:helm.sh/v3:Release"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import paddock.build.ami
-from paddock.plan.run import plan_graph
+from paddock.plan.engine.program import plan_graph
 from tests.support.fleets import SAMPLES, fleet_data, graph, stack
 
 PEOPLE = {

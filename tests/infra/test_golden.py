@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from infra import device_plugin
-from paddock.plan.graph import Resource
+from paddock.plan.engine.graph import Resource
 from tests.support.fleets import graph, named
 from tests.support.golden import same_as_golden
 

@@ -12,8 +12,8 @@ import yaml
 
 from infra.autoscaler import PRIORITIES
 from paddock.fleet import nodes
-from paddock.fleet.runner import LOWEST_PRIORITY
-from paddock.plan.graph import Graph, Resource
+from paddock.fleet.model.runner import LOWEST_PRIORITY
+from paddock.plan.engine.graph import Graph, Resource
 from tests.infra.test_golden import parts, user_data
 from tests.support.fleets import ALL, ROOT, graph, named
 

@@ -13,10 +13,10 @@ import yaml
 
 from infra.charts import CHARTS, Chart, installed
 from paddock.plan import mirror
-from paddock.plan.graph import Graph, PlanError
+from paddock.plan.engine.graph import Graph, PlanError
+from paddock.plan.engine.program import plan_graph
 from paddock.plan.rules.base import Context
 from paddock.plan.rules.mirror import Mirrored
-from paddock.plan.run import plan_graph
 from tests.support.fleets import ALL, SAMPLES, fleet_data, graph, named, stack
 
 RELEASE = "kubernetes:helm.sh/v3:Release"

@@ -8,9 +8,9 @@ import pytest
 
 from infra import node_mark, runner_pod
 from infra.runner_pod import MARKS_NODE, MARKS_NODE_AS
-from paddock.gpu.job import node
-from paddock.plan.graph import Graph, Resource
-from paddock.plan.run import plan_graph
+from paddock.gpu.job_hooks import node
+from paddock.plan.engine.graph import Graph, Resource
+from paddock.plan.engine.program import plan_graph
 from tests.support.fleets import SAMPLES, fleet_data, graph, named, stack
 
 OURS = (

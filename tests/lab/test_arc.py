@@ -13,15 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infra import runner_pod
-from paddock.lab import jobs, runner_sets, workflow_pods
-from paddock.lab.control_plane import Lab
+from paddock.lab.control_plane.servers import Lab
 from paddock.lab.demo import demo
 from paddock.lab.errors import LabError, LabInputError
 from paddock.lab.github import Control
 from paddock.lab.github.client import Actions, Token
 from paddock.lab.github.server import Server
-from paddock.lab.jobs import Life, Seen
-from paddock.lab.listener import Listener
+from paddock.lab.simulators import runner_sets, timeline, workflow_pods
+from paddock.lab.simulators.listener import Listener
+from paddock.lab.simulators.timeline import Life, Seen
 from tests.support import fleets, kubernetes
 from tests.support.waiting import until
 
@@ -187,14 +187,14 @@ def seen(*found: Object, pods: tuple[Object, ...] = (), nodes: tuple[Object, ...
 
 
 def one(look: Seen) -> Life:
-    (life,) = jobs.of(look)
+    (life,) = timeline.of(look)
     return life
 
 
 def test_what_has_not_come_has_no_time() -> None:
     life = one(seen(a_job("queued", labels=["self-hosted", "tpu"])))
     assert life.seconds("queued") == 0.0
-    assert {life.seconds(step) for step in jobs.STEPS[1:]} == {None}
+    assert {life.seconds(step) for step in timeline.STEPS[1:]} == {None}
     assert life.why == "no scale set has all of its labels: self-hosted, tpu"
     assert one(seen(a_job("queued"))).why == "scale set gpu has not acquired it"
 
@@ -216,7 +216,7 @@ def test_an_event_says_to_the_microsecond_when_a_pod_was_scheduled() -> None:
 
 def test_what_nobody_wrote_down_is_unknown() -> None:
     life = one(seen(a_job("queued", "acquired", "running", "completed", runner="gone")))
-    assert life.step("pod made") == jobs.Step("pod made", None, "unknown")
+    assert life.step("pod made") == timeline.Step("pod made", None, "unknown")
     assert life.seconds("scheduled") is None
     assert (life.pod, life.node) == ("", "")
 
@@ -228,7 +228,7 @@ def test_a_node_that_was_there_before_is_not_waited_for() -> None:
     }
     job = a_job("queued", "acquired", "running", runner="r")
     life = one(seen(job, pods=(a_pod("r", node="n"),), nodes=(node,)))
-    assert life.step("node ready") == jobs.Step("node ready", None, "it was there before")
+    assert life.step("node ready") == timeline.Step("node ready", None, "it was there before")
 
 
 def test_the_oldest_waiting_pod_is_that_of_the_oldest_job() -> None:
@@ -236,7 +236,7 @@ def test_the_oldest_waiting_pod_is_that_of_the_oldest_job() -> None:
     second["history"][1]["at"] += 1
     young = a_pod("a", created="2027-01-15T08:00:03Z", message="0/1 nodes are available: why. preemption: none.")
     old = a_pod("z", created="2027-01-15T08:00:02Z", message="other")
-    lives = jobs.of(seen(second, first, pods=(young, old)))
+    lives = timeline.of(seen(second, first, pods=(young, old)))
     assert [(life.job, life.pod) for life in lives] == [(2, "arc-runners/a"), (1, "arc-runners/z")]
     assert lives[0].why == "0/1 nodes are available: why."
 

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from paddock.lab import arc_programs, beside
-from paddock.lab.control_plane import Lab
+from paddock.lab.control_plane import daemon
+from paddock.lab.control_plane.servers import Lab
 from paddock.lab.errors import LabInputError
+from paddock.lab.simulators import arc_programs
 
 
 def _program(folder: Path, name: str, text: str = "exit 0") -> None:
@@ -50,7 +51,7 @@ def test_a_system_without_the_tools_is_told_which(folder: Path) -> None:
 
 
 def test_it_does_not_start_beside_the_stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(beside, "runs", lambda lab, name: name == "arc")
+    monkeypatch.setattr(daemon, "runs", lambda lab, name: name == "arc")
 
     with pytest.raises(LabInputError, match=r"the stand-in for ARC serves[\s\S]*lab\.down"):
         arc_programs.start(Lab(folder, {}, {}, ()), "http://127.0.0.1:1")

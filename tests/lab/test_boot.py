@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from paddock.lab import boot
+from paddock.lab.simulators import boot
 
 TAINT = {"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}
 READY = {"type": "Ready", "status": "True"}

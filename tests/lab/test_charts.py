@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 import yaml
 
-from paddock.fleet.mirror import chart_name
-from paddock.lab import charts, programs
+from paddock.fleet.model.mirror import chart_name
+from paddock.lab.control_plane import programs
 from paddock.lab.errors import LabInputError
-from paddock.plan.graph import Resource
-from paddock.plan.run import plan_graph
+from paddock.lab.stack import charts
+from paddock.plan.engine.graph import Resource
+from paddock.plan.engine.program import plan_graph
 from tests.support.fleets import EXAMPLES, fleet_data, graph
 from tests.support.fleets import stack as stack_of
 

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from paddock.fleet import load
-from paddock.lab import command, control_plane, demo, screen, state
-from paddock.lab.control_plane import Lab
+from paddock.lab import cli, demo
+from paddock.lab import status as screen
+from paddock.lab.control_plane import servers, state
+from paddock.lab.control_plane.servers import Lab
 from paddock.lab.errors import LabError, LabInputError
 from paddock.lab.processes import Process
 from tests.support.fleets import ROOT
@@ -23,19 +25,19 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     monkeypatch.setenv("PADDOCK_LAB_STATE", str(tmp_path))
     folder = state.folder("prod")
     state.prepare(folder)
-    running = dict.fromkeys(control_plane.PROGRAMS, Process(1, "long ago"))
+    running = dict.fromkeys(servers.PROGRAMS, Process(1, "long ago"))
     return Lab(folder, {"kube-apiserver": 6443}, running, ())
 
 
 def test_a_failure_is_json_too(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(LabInputError):
-        command.status("a/b", as_json=True)
+        cli.status("a/b", as_json=True)
     assert "cannot be a lab's name" in json.loads(capsys.readouterr().out)["error"]
 
 
 def test_a_lab_is_not_ended_while_a_command_is_at_work_on_it(lab: Lab) -> None:
     with state.alone(lab.folder), pytest.raises(LabInputError, match="at work"):
-        command.down("prod")
+        cli.down("prod")
 
 
 def test_a_screen_says_what_it_does_not_know(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,25 +12,25 @@ from pathlib import Path
 import pytest
 import yaml
 
-from paddock.lab import certificates, control_plane
-from paddock.lab.certificates import Identity
+from paddock.lab.control_plane import certificates, servers
+from paddock.lab.control_plane.certificates import Identity
+from paddock.lab.control_plane.flags import command_lines
 from paddock.lab.errors import LabInputError
-from paddock.lab.options import command_lines
 
 
 def test_free_ports_are_different_ones() -> None:
-    ports = control_plane.choose_ports(None)
-    assert set(ports) == set(control_plane.PORTS)
+    ports = servers.choose_ports(None)
+    assert set(ports) == set(servers.PORTS)
     assert len(set(ports.values())) == len(ports)
 
 
 def test_the_ports_of_last_time_are_taken_again_while_they_are_free() -> None:
-    before = control_plane.choose_ports(None)
-    assert control_plane.choose_ports(None, before) == before
+    before = servers.choose_ports(None)
+    assert servers.choose_ports(None, before) == before
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", before["etcd"]))
         taken.listen()
-        assert control_plane.choose_ports(None, before) != before
+        assert servers.choose_ports(None, before) != before
 
 
 def test_a_taken_port_is_one_clear_message() -> None:
@@ -40,20 +40,20 @@ def test_a_taken_port_is_one_clear_message() -> None:
         port = taken.getsockname()[1]
         first = max(1024, port - 2)
         with pytest.raises(LabInputError, match=rf"{port} \(in use\)"):
-            control_plane.choose_ports(first)
+            servers.choose_ports(first)
 
 
 @pytest.mark.parametrize("first", [-1, 0, 65_530, 70_000])
 def test_a_first_port_that_is_none(first: int) -> None:
     with pytest.raises(LabInputError, match="cannot be the first of 6 ports"):
-        control_plane.choose_ports(first)
+        servers.choose_ports(first)
 
 
 def test_everything_listens_on_loopback_only() -> None:
-    ports = {name: 20_000 + number for number, name in enumerate(control_plane.PORTS)}
-    programs = {name: Path("/bin", name) for name in control_plane.PROGRAMS}
+    ports = {name: 20_000 + number for number, name in enumerate(servers.PORTS)}
+    programs = {name: Path("/bin", name) for name in servers.PROGRAMS}
     lines = command_lines(Path("/lab"), programs, ports, Identity(Path("/lab/pki")))
-    assert set(lines) == set(control_plane.PROGRAMS)
+    assert set(lines) == set(servers.PROGRAMS)
     for name, line in lines.items():
         said = " ".join(line)
         assert "127.0.0.1" in said, name

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from paddock.lab import control_plane, processes, state
+from paddock.lab import processes
+from paddock.lab.control_plane import servers, state
+from paddock.lab.control_plane.state import State
 from paddock.lab.errors import LabError, LabInputError
 from paddock.lab.processes import Process
 from paddock.lab.progress import Progress
-from paddock.lab.state import State
 
 SLEEP = [sys.executable, "-c", "import time; print('here', flush=True); time.sleep(60)"]
 STUBBORN = [
@@ -85,9 +86,9 @@ def test_state_survives_writing_and_reading(tmp_path: Path) -> None:
 def test_a_state_that_cannot_be_read_says_so_and_how_to_be_rid_of_it(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "lab.json").write_text(text)
     with pytest.raises(LabError, match=rf"is no lab's state: .*{said}.*\n    fix: ./inv lab.down"):
-        control_plane.status(tmp_path)
+        servers.status(tmp_path)
     process = start(tmp_path, SLEEP, lab=tmp_path)
-    assert control_plane.down(tmp_path) == (str(process.pid),)
+    assert servers.down(tmp_path) == (str(process.pid),)
     assert not process.alive
     assert not (tmp_path / "lab.json").exists()
 
@@ -144,13 +145,13 @@ def test_objects_outlive_a_kill_but_not_a_start_of_the_machine(tmp_path: Path, b
     state.write(tmp_path, State({}, {"etcd": Process(1, "long ago")}, boot))
     (tmp_path / "etcd").mkdir()
     (tmp_path / "kubeconfig").touch()
-    control_plane.clean(control_plane.status(tmp_path), Progress(quiet=True))
+    servers.clean(servers.status(tmp_path), Progress(quiet=True))
     assert (tmp_path / "etcd").exists() == kept
     assert not (tmp_path / "kubeconfig").exists(), "who waits for it would take the lab for ready"
 
 
 def test_without_a_lab_nothing_is_ended_and_nothing_is_made(tmp_path: Path) -> None:
     folder = tmp_path / "never"
-    assert control_plane.down(folder) == ()
-    assert not control_plane.status(folder).known
+    assert servers.down(folder) == ()
+    assert not servers.status(folder).known
     assert not folder.exists()

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from paddock.lab import programs
-from paddock.lab.engine import KUBERNETES_PLUGIN, Programs
+from paddock.lab.control_plane import programs
 from paddock.lab.errors import LabInputError
+from paddock.lab.stack.engine import KUBERNETES_PLUGIN, Programs
 
 
 def program(folder: Path, name: str, says: str = "Kubernetes v1.35.4") -> Path:

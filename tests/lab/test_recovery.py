@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from paddock.lab.recovery import Recovered, settled, unseen
+from paddock.lab.stack.recovery import Recovered, settled, unseen
 
 VPC, SUBNET = (f"urn:pulumi:dev::x::aws:ec2/{name}" for name in ("vpc:Vpc::a", "subnet:Subnet::b"))
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from infra.runner_pod import runner_template
 from paddock.fleet import nodes as fleet_nodes
-from paddock.lab import boot, nodes, pods, scaling
-from paddock.lab.scaling import Backoff, Group, decide
+from paddock.lab.kube import pods
+from paddock.lab.simulators import boot, nodes, scaling
+from paddock.lab.simulators.scaling import Backoff, Group, decide
 from tests.support import fleets
 
 TAG = "k8s.io/cluster-autoscaler/"

@@ -19,7 +19,7 @@ from paddock.lab.providers.faults import Fault, FaultError, Faults
 from paddock.lab.providers.kubernetes import Kubernetes
 from paddock.lab.providers.server import STORE, RefusedError
 from paddock.lab.providers.store import CHANGED, Store
-from paddock.plan.values import UNKNOWN, Secret
+from paddock.plan.engine.values import UNKNOWN, Secret
 
 ROLE = "aws:iam/role:Role"
 NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from paddock.lab import engine_result
-from paddock.lab.engine_result import Diagnostic, Step, Violation
+from paddock.lab.stack import engine_result
+from paddock.lab.stack.engine_result import Diagnostic, Step, Violation
 
 NETWORK, SUBNET = (f"urn:pulumi:dev::paddock::aws:ec2/x:X::{name}" for name in ("network", "subnet"))
 

@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from paddock.fleet import KubeconfigCluster, Stack, load
-from paddock.lab import stack as lab
-from paddock.lab.control_plane import Lab
-from paddock.plan.run import plan_graph
+from paddock.lab.control_plane.servers import Lab
+from paddock.lab.stack import stack as lab
+from paddock.plan.engine.program import plan_graph
 
 ROOT = Path(__file__).resolve().parents[2]
 KUBECONFIG, CHARTS, GITHUB = Path("/lab/kubeconfig"), Path("/lab/charts"), "http://127.0.0.1:4711"

@@ -18,8 +18,8 @@ import yaml
 
 from paddock import cli
 from paddock.fleet import load
-from paddock.plan import report
 from paddock.plan.command import STANDARD_OUTPUT, Wanted, run
+from paddock.plan.output import terminal as report
 from paddock.plan.plan import Plan, make
 from paddock.terminal import console
 

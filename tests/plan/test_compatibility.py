@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from infra import versions
 from paddock import catalog
 from paddock.catalog import cuda_match
-from paddock.fleet import Fleet, stated
-from paddock.plan import compatibility
-from paddock.plan.verdict import Verdict
+from paddock.fleet import Fleet
+from paddock.fleet import software as stated
+from paddock.plan.compatibility import software
+from paddock.plan.compatibility.verdict import Verdict
 from tests.support import fleets
 
 TODAY = date(2026, 8, 1)
@@ -33,7 +34,7 @@ def custom(driver: str) -> dict[str, Any]:
 
 
 def verdicts(given: Fleet, today: date = TODAY) -> dict[str, Verdict]:
-    return {each.id: each for each in compatibility.check(given, today)}
+    return {each.id: each for each in software.check(given, today)}
 
 
 # --- CUDA on drivers and GPUs
@@ -149,7 +150,7 @@ def test_an_instance_that_needs_a_newer_driver_than_any_image_has() -> None:
 
 def test_nobody_states_cuda_and_one_finding_says_so() -> None:
     given = fleets.example("prod").fleet
-    found = [each for each in compatibility.check(given, TODAY) if each.id == "CMP001"]
+    found = [each for each in software.check(given, TODAY) if each.id == "CMP001"]
     assert [each.verdict for each in found] == ["unknown"]
     assert "gpu-h100-x8" in found[0].message
 
@@ -172,7 +173,7 @@ def test_a_bottlerocket_image_has_the_driver_of_its_version() -> None:
 
 
 def test_nodes_that_are_there_already_are_unknown() -> None:
-    found = compatibility.check(fleets.named("any-cluster").fleet, TODAY)
+    found = software.check(fleets.named("any-cluster").fleet, TODAY)
     assert not [each for each in found if each.id in {"CMP003", "CMP004", "CMP005", "CMP006", "CMP007"}]
     assert {each.verdict for each in found if each.id == "CMP001"} == {"unknown"}
 
@@ -236,14 +237,14 @@ def test_an_arc_without_labels(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", fleets.EXAMPLES)
 def test_the_examples_have_no_error(name: str) -> None:
-    found = compatibility.findings(compatibility.check(fleets.example(name).fleet, date(2026, 11, 21)))
+    found = software.findings(software.check(fleets.example(name).fleet, date(2026, 11, 21)))
     assert [finding for finding in found if finding.severity == "error"] == []
     assert all(finding.fix for finding in found)
 
 
 @pytest.mark.parametrize("name", fleets.ALL)
 def test_every_verdict_says_what_it_rests_on(name: str) -> None:
-    for each in compatibility.check(fleets.named(name).fleet, TODAY):
+    for each in software.check(fleets.named(name).fleet, TODAY):
         assert each.numbers
         assert each.message
         assert each.document()["verdict"] in {"ok", "minor-version", "needs-compat", "impossible", "unknown"}

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 
 from paddock import catalog
 from paddock.fleet import Fleet, Stack, parse
-from paddock.plan import census, cost, money
-from paddock.plan.cost import Cost
+from paddock.plan.cost import estimate as cost
+from paddock.plan.cost import money, priced_types
+from paddock.plan.cost.estimate import Cost
+from paddock.plan.cost.idle_schedule import mean_idle
+from paddock.plan.engine.program import plan_graph
 from paddock.plan.fit import fit
-from paddock.plan.run import plan_graph
-from paddock.plan.schedule import mean_idle
 from tests.support import fleets
 
 HOURS = 730
@@ -209,14 +210,14 @@ def test_every_resource_is_counted_and_every_type_classified(name: str) -> None:
     made = [each for each in graph.resources.values() if each.custom and not each.type.startswith("pulumi:")]
     assert sum(found.counts.values()) == len(made)
     for resource in made:
-        assert census.classify(resource.type)[1] != "nobody has looked at what it costs", resource.type
+        assert priced_types.classify(resource.type)[1] != "nobody has looked at what it costs", resource.type
 
 
 def test_what_is_unpriced_is_named() -> None:
     unpriced = {entry.type: entry for entry in of("prod").census if entry.kind == "unpriced"}
     assert unpriced["aws:cloudwatch/logGroup:LogGroup"].names == ("gpu-ami-builds", "cluster-logs", "network-flow")
     assert unpriced["aws:eks/nodeGroup:NodeGroup"].names == ("h100-capacity-block",)
-    assert census.classify("aws:rds/instance:Instance")[0] == "unpriced"
+    assert priced_types.classify("aws:rds/instance:Instance")[0] == "unpriced"
 
 
 @pytest.mark.parametrize("name", fleets.EXAMPLES)

@@ -17,10 +17,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paddock.plan import comment, diff, fields, replacement
-from paddock.plan.diff import Diff, compare
+from paddock.plan.diff import compare as diff
+from paddock.plan.diff import fields, replacement
+from paddock.plan.diff.compare import Diff, compare
+from paddock.plan.engine.values import SECRET
+from paddock.plan.output import pull_request
 from paddock.plan.plan import document, make
-from paddock.plan.values import SECRET
 from tests.support import fleets
 
 GOLDEN = Path(__file__).parent / "golden" / "comment.md"
@@ -65,8 +67,8 @@ def test_nothing_changes_between_equal_plans() -> None:
     found = edited(lambda fleet: None)
     assert found.empty
     assert found.verdict == "none"
-    assert comment.text(found) == "Changes of sample: nothing changes\n"
-    assert "leaves every resource, fit, finding and price of the stack as it is" in comment.markdown(found, plan())
+    assert pull_request.text(found) == "Changes of sample: nothing changes\n"
+    assert "leaves every resource, fit, finding and price of the stack as it is" in pull_request.markdown(found, plan())
 
 
 @pytest.mark.parametrize(
@@ -158,7 +160,7 @@ def test_another_network_replaces_all_that_stands_in_it_and_is_refused() -> None
     assert found.verdict == "refused"
     assert any("protected" in line for line in found.refused)
     assert any("EKS cannot move cluster" in line for line in found.refused)
-    assert "**Refused**" in comment.markdown(found, plan())
+    assert "**Refused**" in pull_request.markdown(found, plan())
     assert found.following > 20
 
 
@@ -199,10 +201,10 @@ def test_a_field_that_nobody_knows_is_said_to_be_unknown() -> None:
     group["inputs"]["brandNew"] = True
     found = compare(plan(), new)
     assert [change.name for change in found.unsure if not change.follows] == ["t4-spot"]
-    assert comment.headline(found).startswith("may replace 1, may replace in consequence 12")
+    assert pull_request.headline(found).startswith("may replace 1, may replace in consequence 12")
     assert found.rolls[0].kind == "unknown"
     assert [(each.runner, each.certain) for each in found.interruptions] == [("gpu", False)]
-    assert "what a change of brandNew does is unknown" in comment.text(found)
+    assert "what a change of brandNew does is unknown" in pull_request.text(found)
 
 
 def test_a_removed_protection_is_shown() -> None:
@@ -345,12 +347,12 @@ def _example() -> tuple[dict[str, Any], dict[str, Any]]:
 
 def test_the_comment_of_a_change_with_everything() -> None:
     old, new = _example()
-    assert comment.markdown(compare(old, new), new) == GOLDEN.read_text(encoding="utf-8")
+    assert pull_request.markdown(compare(old, new), new) == GOLDEN.read_text(encoding="utf-8")
 
 
 def test_the_comment_is_the_same_every_time() -> None:
     old, new = _example()
-    assert comment.markdown(compare(old, new), new) == comment.markdown(compare(copy.deepcopy(old), new), new)
+    assert pull_request.markdown(compare(old, new), new) == pull_request.markdown(compare(copy.deepcopy(old), new), new)
 
 
 def test_a_huge_change_fits_into_a_comment_and_says_what_it_leaves_out() -> None:
@@ -358,8 +360,8 @@ def test_a_huge_change_fits_into_a_comment_and_says_what_it_leaves_out() -> None
     name = "-\N{GRINNING FACE}" + "x" * 900
     new = _document([_resource("aws:kms/key:Key", f"key-{n}{name}", {"policy": "y" * 900}) for n in range(900)])
     for found, document_ in ((compare(old, new), new), (compare(new, old), old)):
-        body = comment.markdown(found, document_)
-        assert len(body.encode()) <= comment.LIMIT
+        body = pull_request.markdown(found, document_)
+        assert len(body.encode()) <= pull_request.LIMIT
         assert "more are not shown" in body or "too long" in body
         assert body.count("```") % 2 == 0
 
@@ -368,13 +370,13 @@ def test_a_huge_change_fits_into_a_comment_and_says_what_it_leaves_out() -> None
     "value", ["`", "``` ```", "a|b", "@octocat", "<script>", "#12", "\n", "a\x1b[31mb", "\u202e", "\ud800"]
 )
 def test_values_stay_values_in_markdown(value: str) -> None:
-    for shown in (comment.code(value), comment.escape(value)):
+    for shown in (pull_request.code(value), pull_request.escape(value)):
         shown.encode()
         assert "\n" not in shown
         assert "\x1b" not in shown
         assert not re.search(r"(?<!\\)\|", shown)
-    assert "@o" not in comment.escape(value)
-    assert "<s" not in comment.escape(value).replace("\\<", "")
+    assert "@o" not in pull_request.escape(value)
+    assert "<s" not in pull_request.escape(value).replace("\\<", "")
 
 
 # Secrets.
@@ -396,7 +398,7 @@ def test_a_secret_is_never_shown(secret: str, reverse: bool) -> None:
     for type_, before, after in inputs:
         pair = [_document([_resource(type_, "x", each)]) for each in ((after, before) if reverse else (before, after))]
         found = compare(*pair)
-        said = comment.text(found) + comment.markdown(found, pair[1]) + json.dumps(diff.document(found))
+        said = pull_request.text(found) + pull_request.markdown(found, pair[1]) + json.dumps(diff.document(found))
         assert found.changes
         assert secret not in said, (type_, before)
         assert secret[::-1] not in said
@@ -458,8 +460,8 @@ def test_back_is_the_mirror_of_forth(old: dict[str, Any], new: dict[str, Any]) -
     assert names(there, "remove") == names(back, "add")
     assert there.cost.old == back.cost.new
     json.dumps(diff.document(there))
-    comment.text(there).encode()
-    assert len(comment.markdown(there, new).encode()) <= comment.LIMIT
+    pull_request.text(there).encode()
+    assert len(pull_request.markdown(there, new).encode()) <= pull_request.LIMIT
 
 
 @given(_values, _values)

@@ -12,9 +12,9 @@ import pulumi_aws as aws
 import pulumi_eks as eks
 import pytest
 
-from paddock.plan import eks_component
-from paddock.plan.graph import Graph, PlanError, Resource, record
-from paddock.plan.values import UNKNOWN, shown
+from paddock.plan.engine import eks_component
+from paddock.plan.engine.graph import Graph, PlanError, Resource, record
+from paddock.plan.engine.values import UNKNOWN, shown
 
 # Recorded with arguments that the fleet does not use. CoreDNS inside the component is left out of the comparison, and
 # a public endpoint said as an argument is said by a transform here, as the fleet's program does.

@@ -13,7 +13,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from paddock import catalog
-from paddock.fleet import Fleet, FleetError, capacity, overhead
+from paddock.fleet import Fleet, FleetError
+from paddock.fleet.sizing import capacity
+from paddock.fleet.sizing import daemonsets as overhead
 from paddock.plan.finding import Finding
 from paddock.plan.fit import Fit, findings, fit
 

@@ -19,9 +19,9 @@ import pulumi_kubernetes as k8s
 import pytest
 from pulumi.runtime import settings
 
-from paddock.plan import run
-from paddock.plan.graph import Graph, PlanError, Resource, record
-from paddock.plan.values import SECRET, UNKNOWN, Secret, shown
+from paddock.plan.engine import program as run
+from paddock.plan.engine.graph import Graph, PlanError, Resource, record
+from paddock.plan.engine.values import SECRET, UNKNOWN, Secret, shown
 from tests.support.fleets import ALL, EXAMPLES, ROOT, SAMPLES, example, graph, named
 
 URN = "urn:pulumi:dev::paddock::"
@@ -71,8 +71,8 @@ _DIGEST = """
 import hashlib, json
 from pathlib import Path
 from paddock.fleet import load
-from paddock.plan.run import plan_graph
-from paddock.plan.values import shown
+from paddock.plan.engine.program import plan_graph
+from paddock.plan.engine.values import shown
 graph = plan_graph(load(Path('.'), 'prod'))
 made = graph.resources.values()
 text = json.dumps([[r.urn, shown(r.inputs), r.dependencies, dict(r.property_dependencies)] for r in made])

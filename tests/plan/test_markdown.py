@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paddock.plan.markdown import LIMIT, render
+from paddock.plan.output.markdown import LIMIT, render
 from tests.support.documents import NAMES, full, of, seed
 
 GOLDEN = Path(__file__).parent / "golden" / "dev.md"

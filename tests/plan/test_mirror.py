@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from paddock.fleet import Stack, load, parse
-from paddock.fleet.loader import FLEET
+from paddock.fleet.stackfile.loader import FLEET
 from paddock.plan import mirror
-from paddock.plan.run import plan_graph
+from paddock.plan.engine.program import plan_graph
 
 ROOT = Path(__file__).resolve().parents[2]
 HOST = "registry.example.com/mirror"

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from paddock.plan.page import _asset, render
-from paddock.plan.values import SECRET, UNKNOWN
+from paddock.plan.engine.values import SECRET, UNKNOWN
+from paddock.plan.output.html import _asset, render
 from tests.support import fleets
 from tests.support.documents import NAMES, full, of, seed
 

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from paddock.fleet import FleetError
-from paddock.plan.graph import Graph, Resource
-from paddock.plan.run import plan_graph
-from paddock.plan.values import shown
+from paddock.plan.engine.graph import Graph, Resource
+from paddock.plan.engine.program import plan_graph
+from paddock.plan.engine.values import shown
 from tests.support.fleets import ALL, ROOT, SAMPLES, fleet_data, graph, named, stack
 from tests.support.rules import RULES, broken
 from tests.support.strategies import fleets

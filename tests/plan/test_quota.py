@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paddock.fleet import Fleet
-from paddock.fleet.cluster import Scale
+from paddock.fleet.model.cluster import Scale
 from paddock.plan import quota
 from paddock.plan.quota import QuotaNeed
 from tests.support import fleets

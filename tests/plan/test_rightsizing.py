@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from paddock import catalog
 from paddock.catalog import InstanceType, RegionPrice, table
 from paddock.fleet import Fleet
-from paddock.plan import rightsizing, sizes
+from paddock.plan.cost import options, rightsizing
 from paddock.plan.finding import Finding
 from paddock.plan.fit import fit
 from tests.support import fleets
@@ -55,7 +55,7 @@ def test_an_option_counts_as_fit_does() -> None:
         given = fleets.example(name).fleet
         for each in fit(given):
             if len(given.pools[each.pool].instances) == 1:
-                option = sizes.option(given, each.runner, catalog.instance(each.instance))
+                option = options.option(given, each.runner, catalog.instance(each.instance))
                 assert option.per_node == each.per_node
 
 
@@ -96,7 +96,7 @@ def test_another_gpu_has_as_much_memory_and_is_marked(prices: Any) -> None:
 
 def test_a_type_that_the_image_cannot_drive_is_not_proposed(prices: Any) -> None:
     prices("g7.2xlarge", spot=0.01)  # needs driver R595
-    assert not any(instance.family == "g7" for instance in sizes.candidates(fleet(), "gpu"))
+    assert not any(instance.family == "g7" for instance in options.candidates(fleet(), "gpu"))
     assert "RSZ002" not in found(fleet())
 
 

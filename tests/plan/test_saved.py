@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from paddock.plan import saved
-from paddock.plan.diff import compare
+from paddock.plan.diff.compare import compare
+from paddock.plan.document import saved
+from paddock.plan.document.saved import PlanFileError, read
 from paddock.plan.plan import SCHEMA
-from paddock.plan.saved import PlanFileError, read
 
 RESOURCE: dict[str, Any] = {
     "urn": "urn:pulumi:dev::paddock::aws:kms/key:Key::a",

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from paddock.plan.graph import Graph, Resource
+from paddock.plan.engine.graph import Graph, Resource
 from tests.support.terraform_config import Markers, write
 from tests.support.terraform_names import Block
 

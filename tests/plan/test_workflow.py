@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from paddock.plan import comment
+from paddock.plan.output import pull_request
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def test_every_stack_has_its_output_and_its_marker(root: Path, workflow: dict[st
         assert sorted(job["strategy"]["matrix"]["stack"]) == stacks
     assert sorted(workflow["jobs"]["plan"]["outputs"]) == stacks
     scripts = "\n".join(step.get("run", "") for job in workflow["jobs"].values() for step in job["steps"])
-    assert scripts.count(comment.marker("STACK").replace("STACK", "$STACK")) == 2
+    assert scripts.count(pull_request.marker("STACK").replace("STACK", "$STACK")) == 2
 
 
 @pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")

@@ -22,10 +22,10 @@ from pulumi_policy import (  # noqa: E402
 )
 from pulumi_policy.proxy import UNKNOWN_STRING_VALUE, unknown_checking_proxy  # noqa: E402
 
-from paddock.plan.graph import Graph, Resource  # noqa: E402
+from paddock.plan.engine.graph import Graph, Resource  # noqa: E402
+from paddock.plan.engine.values import UNKNOWN, Secret  # noqa: E402
 from paddock.plan.rules import RULES, STALE, judge  # noqa: E402
 from paddock.plan.rules.base import Context  # noqa: E402
-from paddock.plan.values import UNKNOWN, Secret  # noqa: E402
 from policy import pack  # noqa: E402
 from tests.plan.rules.breaking import put  # noqa: E402
 from tests.support import fleets  # noqa: E402

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from paddock.gpu.leased import Lease, Leased
+from paddock.gpu.host.processes import Owner
+from paddock.gpu.leases.lease import Lease, Leased
 from paddock.gpu.model import Closeness, Gpu, Inventory, Machine, Memory, Mig, MigDevice, Pair, Process, Utilisation
-from paddock.gpu.owner import Owner
 
 NAMESPACE = "pid:[4026531836]"
 BOOT = "5f0c3c8e-0000-0000-0000-000000000001"

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from paddock.lab import control_plane, programs
-from paddock.lab.api import Api
-from paddock.lab.control_plane import Lab
-from paddock.lab.engine import Programs, State
+from paddock.lab.control_plane import programs, servers
+from paddock.lab.control_plane.servers import Lab
 from paddock.lab.errors import LabInputError
+from paddock.lab.kube.client import Api
 from paddock.lab.progress import Progress
 from paddock.lab.providers.diff import DEFAULTS
-from paddock.plan.graph import Graph, Resource
-from paddock.plan.replacement import RELEASE, SECRET
-from paddock.plan.values import UNKNOWN, Ref, Secret
+from paddock.lab.stack.engine import Programs, State
+from paddock.plan.diff.replacement import RELEASE, SECRET
+from paddock.plan.engine.graph import Graph, Resource
+from paddock.plan.engine.values import UNKNOWN, Ref, Secret
 
 
 def lab_in(folder: Path) -> Iterator[Lab]:
@@ -34,11 +34,11 @@ def lab_in(folder: Path) -> Iterator[Lab]:
         pytest.skip(str(error))
     if found.kubernetes is None:
         pytest.skip("pulumi-resource-kubernetes is not there: pulumi plugin install resource kubernetes")
-    lab, _ = control_plane.up(folder, progress=Progress(quiet=True))
+    lab, _ = servers.up(folder, progress=Progress(quiet=True))
     try:
         yield lab
     finally:
-        control_plane.down(folder, keep=True)
+        servers.down(folder, keep=True)
 
 
 def releases(api: Api) -> dict[str, dict[str, Any]]:

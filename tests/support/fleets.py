@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from paddock.fleet import Fleet, Stack, load, parse
-from paddock.plan.graph import Graph
-from paddock.plan.run import plan_graph
+from paddock.plan.engine.graph import Graph
+from paddock.plan.engine.program import plan_graph
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ("dev", "prod")

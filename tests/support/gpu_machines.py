@@ -8,7 +8,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from paddock.gpu.backends.amd import Amd
+from paddock.gpu.drivers.amd import Amd
 from paddock.gpu.model import Driver, Gpu, Inventory, Machine, Pair
 from tests.support.boxes import box, divided, gpu
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from infra import runner_pod
 from paddock.fleet import Fleet, nodes
-from paddock.lab import pods
-from paddock.lab.api import Api, Object
-from paddock.plan.graph import Graph
-from paddock.plan.values import Secret
+from paddock.lab.kube import pods
+from paddock.lab.kube.client import Api, Object
+from paddock.plan.engine.graph import Graph
+from paddock.plan.engine.values import Secret
 
 ENDS_AFTER, STARTS_AFTER = "lab.paddock.dev/ends-after", "lab.paddock.dev/starts-after"
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import pynvml
 
-from paddock.gpu.backends import nvml
+from paddock.gpu.drivers import nvml
 from tests.support.nvml_answers import CARD, NOT_SUPPORTED, PART, pci, put
 from tests.support.nvml_cards import MODELS, Card, Fault, Part, box, card
 

@@ -9,10 +9,11 @@ from typing import Any
 import yaml
 
 from infra import versions
-from paddock.fleet import Fleet, KubeconfigCluster, NewCluster, capacity, nodes
-from paddock.fleet.quantity import parse_cpu, parse_memory
-from paddock.plan.graph import Graph, Resource
-from paddock.plan.values import SECRET, Secret, shown
+from paddock.fleet import Fleet, KubeconfigCluster, NewCluster, nodes
+from paddock.fleet.model.quantity import parse_cpu, parse_memory
+from paddock.fleet.sizing import capacity
+from paddock.plan.engine.graph import Graph, Resource
+from paddock.plan.engine.values import SECRET, Secret, shown
 
 RELEASE = "kubernetes:helm.sh/v3:Release"
 NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from paddock.fleet import Stack
-from paddock.plan import standins
-from paddock.plan.graph import Graph, Resource
-from paddock.plan.run import plan_graph
-from paddock.plan.terraform import terraform_type
-from paddock.plan.values import UNKNOWN, Secret
+from paddock.plan.engine import fake_cloud
+from paddock.plan.engine.graph import Graph, Resource
+from paddock.plan.engine.program import plan_graph
+from paddock.plan.engine.values import UNKNOWN, Secret
+from paddock.plan.output.terraform import terraform_type
 from tests.support.terraform_names import Argument, Block, snake
 
 AWS_PROVIDER = "pulumi:providers:aws"
@@ -50,15 +50,15 @@ class Markers:
 
     def resource_id(self, type_: str, name: str) -> str:
         if not _of_aws(type_):
-            return standins.resource_id(type_, name)
+            return fake_cloud.resource_id(type_, name)
         return str(self._marked("id", Reference(address(type_, name), ("id",))))
 
     def outputs(self, type_: str, name: str, inputs: Mapping[str, Any], account: str) -> Mapping[str, Any]:
-        shape = standins.outputs(type_, name, inputs, account)
+        shape = fake_cloud.outputs(type_, name, inputs, account)
         return self._marked(shape, Reference(address(type_, name), ())) if _of_aws(type_) else shape
 
     def lookup(self, token: str, arguments: Mapping[str, Any], account: str) -> Mapping[str, Any] | None:
-        shape = standins.lookup(token, arguments, account)
+        shape = fake_cloud.lookup(token, arguments, account)
         if shape is None:
             return None
         type_ = terraform_type(re.sub(r"(?<=[/:])get(?=[A-Z])", "", token))

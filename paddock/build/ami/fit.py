@@ -9,8 +9,8 @@ from paddock.build.ami.images import MachineImage
 from paddock.catalog import version
 from paddock.catalog.cuda_match import drives, on_driver
 from paddock.fleet import Fleet
-from paddock.fleet.pool import Custom, GpuPool
-from paddock.fleet.stated import image_cuda, runner_image
+from paddock.fleet.model.pool import Custom, GpuPool
+from paddock.fleet.software import image_cuda, runner_image
 
 
 @dataclass(frozen=True, slots=True)

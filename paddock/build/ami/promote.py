@@ -17,7 +17,7 @@ from paddock.build.aws import Aws
 from paddock.build.errors import BuildInputError
 from paddock.fleet import Stack
 from paddock.fleet.errors import did_you_mean
-from paddock.fleet.pool import Bottlerocket, Custom
+from paddock.fleet.model.pool import Bottlerocket, Custom
 
 _AMI_ID = re.compile(r"ami-[0-9a-f]{8,17}")
 

@@ -6,13 +6,13 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from paddock.build import recipe
-from paddock.build.bases import Base
 from paddock.build.cuda import manifest
 from paddock.build.cuda.architectures import architectures, numbers
 from paddock.build.docker import Docker
 from paddock.build.errors import BuildError
-from paddock.build.recipe import Architecture, Recipe
+from paddock.build.recipes import recipe
+from paddock.build.recipes.bases import Base
+from paddock.build.recipes.recipe import Architecture, Recipe
 
 NAME = "cuda-builder"
 

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from paddock.gpu.eligible import Device
-from paddock.gpu.known import known
+from paddock.gpu.catalog_match import known
+from paddock.gpu.leases.eligibility import Device
 from paddock.gpu.render.fields import Docker
-from paddock.gpu.render.order import Order
 from paddock.gpu.render.problems import matching, one_of, wrong
+from paddock.gpu.render.request import Order
 
 CAPABILITIES = ("compute", "compat32", "graphics", "utility", "video", "display", "ngx", "all")
 """What a container may use the driver for."""

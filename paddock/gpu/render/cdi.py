@@ -7,9 +7,9 @@ from typing import Any
 
 from paddock.gpu.render import docker
 from paddock.gpu.render.access import Access, access, capabilities, kfd_group, render_nodes, wsl
-from paddock.gpu.render.order import Order
 from paddock.gpu.render.problems import wrong
 from paddock.gpu.render.rendered import File, Rendered, headed
+from paddock.gpu.render.request import Order
 
 _NVIDIA = """#!/bin/sh
 # Once on the machine, as root, and again after every change of driver, GPUs or MIG parts.

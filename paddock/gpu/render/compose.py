@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from paddock.gpu.render.access import Access, access
-from paddock.gpu.render.order import Order
 from paddock.gpu.render.problems import matching, wrong
 from paddock.gpu.render.rendered import Rendered, headed
+from paddock.gpu.render.request import Order
 
 
 def render(order: Order, *, form: str = "deploy", service: str = "gpu", image: str = "ubuntu:24.04") -> Rendered:

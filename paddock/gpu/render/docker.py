@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Iterable
 
 from paddock.gpu.render.access import Access, access
-from paddock.gpu.render.order import Order
 from paddock.gpu.render.rendered import File, Rendered
+from paddock.gpu.render.request import Order
 
 NAME = "docker-run.args"
 

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from paddock.gpu.render.access import Access, access
-from paddock.gpu.render.order import Order
 from paddock.gpu.render.rendered import File, Rendered
+from paddock.gpu.render.request import Order
 
 
 def render(order: Order) -> Rendered:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from paddock.gpu.host.visibility import showing
 from paddock.gpu.render.access import capabilities
-from paddock.gpu.render.order import Order
 from paddock.gpu.render.rendered import Rendered, headed
-from paddock.gpu.visible import showing
+from paddock.gpu.render.request import Order
 
 
 def render(order: Order) -> Rendered:
     """`gpu.env` is for `docker run --env-file` and systemd's EnvironmentFile, `gpu.sh` to be sourced by a shell."""
-    from paddock.gpu.allocate import exports
+    from paddock.gpu.leases.allocation import exports
 
     found = showing(order.vendor, order.uuids)
     notes, warnings = list(order.notes), list(order.warnings)

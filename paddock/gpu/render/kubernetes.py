@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from paddock.gpu.eligible import Device
 from paddock.gpu.errors import GpuInputError
+from paddock.gpu.leases.eligibility import Device
 from paddock.gpu.render.access import capabilities, hidden
 from paddock.gpu.render.fields import Kubernetes, Toleration
-from paddock.gpu.render.order import Order
 from paddock.gpu.render.problems import matching, wrong
 from paddock.gpu.render.rendered import File, Rendered, headed
+from paddock.gpu.render.request import Order
 
 _DOMAIN = {"nvidia": "nvidia.com", "amd": "amd.com"}
 _NAME = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"

@@ -10,13 +10,13 @@ from types import MappingProxyType
 from typing import Any
 
 from paddock.gpu.errors import GpuError
-from paddock.gpu.leased import Lease
+from paddock.gpu.leases.lease import Lease
+from paddock.gpu.leases.request import Request
 from paddock.gpu.model import Inventory
 from paddock.gpu.render.fields import Connector, Docker, Fields, Kubernetes, Proxmox, is_fields, names, of
-from paddock.gpu.render.order import order
 from paddock.gpu.render.problems import one_of, wrong
 from paddock.gpu.render.rendered import Rendered
-from paddock.gpu.request import Request
+from paddock.gpu.render.request import order
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _REQUEST = tuple(Request.__dataclass_fields__)

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from paddock.lab import beside
+from paddock.lab.control_plane import daemon
 from paddock.lab.errors import LabError
 from paddock.lab.github.server import Server
 
@@ -22,9 +22,9 @@ def main() -> None:
         server = Server(asked.port, asked.folder)
     except (LabError, OSError) as error:
         sys.exit(str(error))
-    beside.say(f"listening on {server.url}")
+    daemon.say(f"listening on {server.url}")
     server.serve_forever()
 
 
 if __name__ == "__main__":
-    beside.until_ended(main)
+    daemon.until_ended(main)

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from paddock.lab import beside, control_plane
-from paddock.lab.certificates import write_private
-from paddock.lab.control_plane import Lab
+from paddock.lab.control_plane import daemon, servers
+from paddock.lab.control_plane.certificates import write_private
+from paddock.lab.control_plane.servers import Lab
 from paddock.lab.errors import LabError, LabInputError
 
 Object = dict[str, Any]
@@ -108,12 +108,12 @@ def start(lab: Lab) -> str:
     folder = lab.folder / NAME
     folder.mkdir(mode=0o700, exist_ok=True)
     before = url_of(lab)
-    if before and beside.runs(lab, NAME) and Control(before).answers:
+    if before and daemon.runs(lab, NAME) and Control(before).answers:
         return before
-    port = urlsplit(before).port if before else control_plane.free_ports(1)[0]
-    beside.start(lab, NAME, "paddock.lab.github", "--port", str(port), "--folder", str(folder))
+    port = urlsplit(before).port if before else servers.free_ports(1)[0]
+    daemon.start(lab, NAME, "paddock.lab.github", "--port", str(port), "--folder", str(folder))
     url = f"http://127.0.0.1:{port}"
-    control_plane.wait_for(NAME, lambda: Control(url, 1).answers, lab.folder, lambda: control_plane.status(lab.folder))
+    servers.wait_for(NAME, lambda: Control(url, 1).answers, lab.folder, lambda: servers.status(lab.folder))
     write_private(folder / "url", url)
     return url
 

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from paddock.lab.certificates import write_private
+from paddock.lab.control_plane.certificates import write_private
 from paddock.lab.github.model import Refused
 
 LIFETIME_SECONDS = 3600.0

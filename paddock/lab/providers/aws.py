@@ -15,8 +15,9 @@ import yaml
 from paddock.lab.providers import names, server, shapes
 from paddock.lab.providers.diff import Change
 from paddock.lab.providers.wire import opened
-from paddock.plan import replacement, standins
-from paddock.plan.values import UNKNOWN
+from paddock.plan.diff import replacement
+from paddock.plan.engine import fake_cloud
+from paddock.plan.engine.values import UNKNOWN
 
 KUBECONFIG = "PADDOCK_LAB_KUBECONFIG"
 """The cluster that every EKS cluster then is."""
@@ -45,7 +46,7 @@ class Aws(server.Provider):
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         super().__init__(environment)
-        self.account = environment.get(ACCOUNT) or standins.ACCOUNT
+        self.account = environment.get(ACCOUNT) or fake_cloud.ACCOUNT
 
     def checked(self, type_: str, request: Any, inputs: dict[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
         shape = shapes.shape(type_)
@@ -60,13 +61,13 @@ class Aws(server.Provider):
     def identity(self, type_: str, urn: str, inputs: Mapping[str, Any], state: Mapping[str, Any], serial: int) -> str:
         if known_by := _PROPERTY.get(type_):
             return ":".join(str(_at(opened(inputs), path)) for path in known_by)
-        return standins.resource_id(type_, f"{urn.rpartition('::')[2]}-{names.digits(urn, serial)}")
+        return fake_cloud.resource_id(type_, f"{urn.rpartition('::')[2]}-{names.digits(urn, serial)}")
 
     def made(self, type_: str, id_: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
         shape = shapes.shape(type_)
         assert shape is not None  # noqa: S101 - Check has refused it
         physical = str(opened(inputs.get(shape.name or "", id_)))
-        computed = standins.outputs(type_, physical, opened(inputs), self.account)
+        computed = fake_cloud.outputs(type_, physical, opened(inputs), self.account)
         computed.pop("kubeconfig", None)  # the eks component's, which hands it on
         state = {**computed, **inputs}
         if type_ == replacement.LAUNCH_TEMPLATE:
@@ -98,7 +99,7 @@ class Aws(server.Provider):
             )
 
     def answer(self, token: str, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        found = standins.lookup(token, arguments, self.account)
+        found = fake_cloud.lookup(token, arguments, self.account)
         if found is not None and token.endswith(":getCluster") and (reached := self._reached()):
             authority = [{"data": reached["authority"]}]
             return {**found, "endpoint": reached["endpoint"], "certificateAuthorities": authority}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from paddock.lab.providers.wire import opened
-from paddock.plan import replacement
+from paddock.plan.diff import replacement
 
 DEFAULTS = "__defaults"
 """Key under which a provider keeps the names of inputs that it filled in itself, as Pulumi's bridge does."""

@@ -14,8 +14,8 @@ from pulumi.runtime.proto import provider_pb2, resource_pb2, resource_pb2_grpc
 
 from paddock.lab.providers import server, wire
 from paddock.lab.providers.aws import KUBECONFIG
-from paddock.plan import eks_component
-from paddock.plan.values import UNKNOWN
+from paddock.plan.engine import eks_component
+from paddock.plan.engine.values import UNKNOWN
 
 _VERSIONS = {"pulumi:providers:kubernetes": version("pulumi-kubernetes")}
 """Without one the engine takes none for the first `up`, and the one it has found by then for the second."""

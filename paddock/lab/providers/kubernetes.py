@@ -14,7 +14,7 @@ from typing import Any
 from paddock.lab.providers import names, server
 from paddock.lab.providers.diff import DEFAULTS, Change
 from paddock.lab.providers.wire import opened
-from paddock.plan import replacement
+from paddock.plan.diff import replacement
 
 
 class Kubernetes(server.Provider):

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from paddock.lab.providers.wire import opened
-from paddock.plan.values import Secret
+from paddock.plan.engine.values import Secret
 
 _DIGEST = "secret:sha256"
 CHANGED = "<changed outside>"

@@ -8,8 +8,8 @@ from typing import Any
 from google.protobuf import struct_pb2
 from pulumi.runtime import rpc
 
-from paddock.plan.values import UNKNOWN, Secret
-from paddock.plan.wire import decode, decode_struct, encode, encode_struct
+from paddock.plan.engine.pulumi_serialization import decode, decode_struct, encode, encode_struct
+from paddock.plan.engine.values import UNKNOWN, Secret
 
 __all__ = ["decode", "decode_struct", "encode", "encode_struct", "holds_unknown", "opened", "reference"]
 

@@ -8,13 +8,12 @@ from datetime import date
 from pathlib import Path
 
 from paddock.fleet import Fleet, FleetError, Problem
-from paddock.fleet.loader import SUPPRESSIONS
+from paddock.fleet.stackfile.loader import SUPPRESSIONS
+from paddock.plan.engine.graph import Graph
 from paddock.plan.finding import Finding, Severity
-from paddock.plan.graph import Graph
 from paddock.plan.rules import (
     cluster,
     consistency,
-    files,
     iam,
     kubernetes,
     mirror,
@@ -26,6 +25,7 @@ from paddock.plan.rules import (
 )
 from paddock.plan.rules import suppressions as _suppressions
 from paddock.plan.rules.base import Context, Hit, Rule
+from paddock.plan.rules.inputs import files
 from paddock.plan.rules.suppressions import Suppression
 
 BASELINE: tuple[Rule, ...] = tuple(

@@ -9,9 +9,9 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from paddock.fleet import Fleet
+from paddock.plan.engine.graph import Graph, Resource
 from paddock.plan.finding import Severity
-from paddock.plan.graph import Graph, Resource
-from paddock.plan.rules import look
+from paddock.plan.rules.inputs import access
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,8 @@ class Context:
 
     def known(self, resource: Resource, *path: str | int) -> Any:
         """The value at `path`, noted as unseen when it is not known yet."""
-        value = look.at(resource.inputs, *path)
-        if look.unknown(value):
+        value = access.at(resource.inputs, *path)
+        if access.unknown(value):
             self.unseen.append((resource.name, ".".join(map(str, path))))
         return value
 

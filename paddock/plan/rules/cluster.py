@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from paddock import catalog
 from paddock.plan.finding import Severity
-from paddock.plan.rules import look
 from paddock.plan.rules.base import Context, Hit, Rule, example, hit, resource
+from paddock.plan.rules.inputs import access as look
 
 CLUSTER = "aws:eks/cluster:Cluster"
 ENTRY = "aws:eks/accessEntry:AccessEntry"

@@ -5,14 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+from paddock.plan.engine.graph import Resource
 from paddock.plan.finding import Severity
-from paddock.plan.graph import Resource
-from paddock.plan.rules import look
 from paddock.plan.rules.base import Context, Hit, Rule, example, hit, resource
+from paddock.plan.rules.inputs import access
+from paddock.plan.rules.inputs.placement import (
+    EFFECTS,
+    GPU,
+    fits,
+    labels,
+    left_out,
+    repelling,
+    taints,
+    tolerates,
+    workloads,
+)
+from paddock.plan.rules.inputs.pods import RELEASE, chart, scale_sets
 from paddock.plan.rules.kubernetes import NAMESPACE, SCALE_SET_CHART, runners
 from paddock.plan.rules.network import NODE_GROUP
-from paddock.plan.rules.placement import EFFECTS, GPU, fits, labels, left_out, repelling, taints, tolerates, workloads
-from paddock.plan.rules.pods import RELEASE, chart, scale_sets
 
 TAG = "aws:autoscaling/tag:Tag"
 TEMPLATE = "k8s.io/cluster-autoscaler/node-template/"
@@ -70,7 +80,7 @@ class Selected(Rule):
 
     def check(self, context: Context) -> Iterator[Hit]:
         groups = list(context.all(NODE_GROUP))
-        if any(look.unknown(look.at(group.inputs, "labels")) for group in groups):
+        if any(access.unknown(access.at(group.inputs, "labels")) for group in groups):
             return
         gpus = [group for group in groups if any(taint.get("key") == GPU for taint in taints(group))]
         for work in workloads(context) if groups else ():
@@ -99,13 +109,13 @@ class ScaleFromZero(Rule):
     def check(self, context: Context) -> Iterator[Hit]:
         for group in context.all(NODE_GROUP):
             told = {
-                look.text(t.inputs, "tag", "key"): look.at(t.inputs, "tag", "value")
+                access.text(t.inputs, "tag", "key"): access.at(t.inputs, "tag", "value")
                 for t in context.refer(TAG, "autoscalingGroupName", group)
             }
-            empty = look.at(group.inputs, "scalingConfig", "minSize") == 0
+            empty = access.at(group.inputs, "scalingConfig", "minSize") == 0
             if not told and not (empty and taints(group)):
                 continue
-            if look.unsure(group.inputs.get("labels")) or look.unsure(group.inputs.get("taints")) or "" in told:
+            if access.unsure(group.inputs.get("labels")) or access.unsure(group.inputs.get("taints")) or "" in told:
                 continue
             nodes = {
                 **{f"{TEMPLATE}label/{key}": value for key, value in labels(group).items()},
@@ -119,7 +129,7 @@ class ScaleFromZero(Rule):
             }
             for key in sorted(nodes.keys() | tagged.keys()):
                 have, say = nodes.get(key), tagged.get(key)
-                if have != say and not look.unknown(have) and not look.unknown(say):
+                if have != say and not access.unknown(have) and not access.unknown(say):
                     yield hit(
                         group, f"{key.removeprefix(TEMPLATE)} is {have or 'absent'}, its tag says {say or 'nothing'}"
                     )
@@ -154,12 +164,12 @@ class LabelSets(Rule):
         seen: dict[tuple[str, ...], str] = {}
         names: dict[tuple[str, str], str] = {}
         for release in scale_sets(context):
-            values = look.at(release.inputs, "values")
-            group = (look.text(values, "runnerGroup") or "default").lower()
-            name = (look.text(values, "runnerScaleSetName") or look.text(release.inputs, "name")).lower()
-            found = look.each(values, "scaleSetLabels")
+            values = access.at(release.inputs, "values")
+            group = (access.text(values, "runnerGroup") or "default").lower()
+            name = (access.text(values, "runnerScaleSetName") or access.text(release.inputs, "name")).lower()
+            found = access.each(values, "scaleSetLabels")
             labels_ = (group, *sorted({str(label).lower() for label in found}))
-            if found and not any(map(look.unknown, found)):
+            if found and not any(map(access.unknown, found)):
                 if other := seen.get(labels_):
                     yield hit(release, f"it has the labels of {other}: {', '.join(labels_[1:])}")
                 seen.setdefault(labels_, release.name)
@@ -191,19 +201,19 @@ class TaintSpelling(Rule):
     def check(self, context: Context) -> Iterator[Hit]:
         kubernetes = (*EFFECTS.values(), "")
         for group in context.all(NODE_GROUP):
-            for taint in look.each(group.inputs, "taints"):
-                effect = look.at(taint, "effect")
-                if str(effect) not in EFFECTS and not look.unknown(effect):
+            for taint in access.each(group.inputs, "taints"):
+                effect = access.at(taint, "effect")
+                if str(effect) not in EFFECTS and not access.unknown(effect):
                     yield hit(group, f"the effect {effect} of a taint is not EKS's")
         for work in workloads(context):
             for toleration in work.tolerations:
-                effect = look.at(toleration, "effect")
-                if str(effect or "") not in kubernetes and not look.unknown(effect):
+                effect = access.at(toleration, "effect")
+                if str(effect or "") not in kubernetes and not access.unknown(effect):
                     yield hit(work.resource, f"{work.what}: the effect {effect} of a toleration is not Kubernetes'")
         for tag in context.all(TAG):
-            if look.text(tag.inputs, "tag", "key").startswith(f"{TEMPLATE}taint/"):
-                value = look.at(tag.inputs, "tag", "value")
-                if not look.unknown(value) and str(value).rpartition(":")[2] not in EFFECTS.values():
+            if access.text(tag.inputs, "tag", "key").startswith(f"{TEMPLATE}taint/"):
+                value = access.at(tag.inputs, "tag", "value")
+                if not access.unknown(value) and str(value).rpartition(":")[2] not in EFFECTS.values():
                     yield hit(tag, f"{value} is not a taint's value and effect as Kubernetes spells them")
 
     def example_pass(self) -> Context:
@@ -226,10 +236,10 @@ class SameArc(Rule):
     def check(self, context: Context) -> Iterator[Hit]:
         controllers = [r for r in context.all(RELEASE) if chart(r) == "gha-runner-scale-set-controller"]
         for controller in controllers:
-            wanted = look.at(controller.inputs, "version")
+            wanted = access.at(controller.inputs, "version")
             for release in scale_sets(context):
-                version = look.at(release.inputs, "version")
-                if version != wanted and not look.unknown(version) and not look.unknown(wanted):
+                version = access.at(release.inputs, "version")
+                if version != wanted and not access.unknown(version) and not access.unknown(wanted):
                     yield hit(
                         release, f"version {version or 'of the day'}, but {controller.name} is {wanted or 'of the day'}"
                     )

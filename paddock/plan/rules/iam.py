@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
+from paddock.plan.engine.graph import Resource
 from paddock.plan.finding import Severity
-from paddock.plan.graph import Resource
-from paddock.plan.rules import look
 from paddock.plan.rules.base import Context, Hit, Rule, example, hit, resource
+from paddock.plan.rules.inputs import access
 from paddock.plan.rules.network import NODE_GROUP
 
 ROLE = "aws:iam/role:Role"
@@ -38,21 +38,21 @@ ADMINS = frozenset({"AdministratorAccess", "IAMFullAccess", "PowerUserAccess"})
 def granted(context: Context) -> Iterator[tuple[Resource, Mapping[str, Any]]]:
     """Every statement by which an identity is allowed something."""
     for made in context.all(*POLICIES):
-        for statement in look.statements(context.known(made, "policy")):
+        for statement in access.statements(context.known(made, "policy")):
             yield made, statement
     for role in context.all(ROLE):
-        for inline in look.each(role.inputs, "inlinePolicies"):
-            for statement in look.statements(look.at(inline, "policy")):
+        for inline in access.each(role.inputs, "inlinePolicies"):
+            for statement in access.statements(access.at(inline, "policy")):
                 yield role, statement
 
 
 def attached(context: Context) -> Iterator[tuple[Resource, str]]:
     """Every managed policy that an identity is given, by its ARN."""
     for made in context.all(*ATTACHMENTS):
-        if arn := look.text(made.inputs, "policyArn"):
+        if arn := access.text(made.inputs, "policyArn"):
             yield made, arn
     for role in context.all(ROLE):
-        for arn in look.each(role.inputs, "managedPolicyArns"):
+        for arn in access.each(role.inputs, "managedPolicyArns"):
             yield role, str(arn)
 
 
@@ -78,7 +78,7 @@ class PullOnly(Rule):
         for made, statement in granted(context):
             pushes = [
                 a
-                for a in look.many(statement.get("Action"))
+                for a in access.many(statement.get("Action"))
                 if _matches_any(str(a), ("ecr:PutImage", "ecr:DeleteRepository"))
             ]
             if self._of(made, nodes) and pushes and "*" not in pushes:
@@ -114,14 +114,14 @@ class KeysRotate(Rule):
 
     def check(self, context: Context) -> Iterator[Hit]:
         for key in context.all(KEY):
-            symmetric = look.text(key.inputs, "customerMasterKeySpec") in ("", "SYMMETRIC_DEFAULT")
-            if symmetric and not look.on(look.at(key.inputs, "enableKeyRotation")):
+            symmetric = access.text(key.inputs, "customerMasterKeySpec") in ("", "SYMMETRIC_DEFAULT")
+            if symmetric and not access.on(access.at(key.inputs, "enableKeyRotation")):
                 yield hit(key, "it does not rotate")
             policy = context.known(key, "policy")
-            if not look.given(policy):
+            if not access.given(policy):
                 yield hit(key, "it has no policy of its own")
-            for statement in look.statements(policy):
-                if ("AWS", "*") in look.principals(statement) and not statement.get("Condition"):
+            for statement in access.statements(policy):
+                if ("AWS", "*") in access.principals(statement) and not statement.get("Condition"):
                     yield hit(key, "its policy lets everybody use it")
 
     def example_pass(self) -> Context:
@@ -155,7 +155,7 @@ class NoAdministrators(Rule):
             if arn.rpartition("/")[2] in ADMINS:
                 yield hit(made, f"{arn.rpartition('/')[2]} is given away")
         for made, statement in granted(context):
-            actions, everything = look.many(statement.get("Action")), "*" in look.many(statement.get("Resource"))
+            actions, everything = access.many(statement.get("Action")), "*" in access.many(statement.get("Resource"))
             if any(action in ("*", "*:*", "iam:*") for action in actions) or "NotAction" in statement:
                 yield hit(made, "every action, or every action on IAM, is allowed")
             if everything and "iam:PassRole" in actions and not statement.get("Condition"):
@@ -199,9 +199,9 @@ class NamedResources(Rule):
 
     def check(self, context: Context) -> Iterator[Hit]:
         for made, statement in granted(context):
-            if "*" not in look.many(statement.get("Resource")) or statement.get("Condition"):
+            if "*" not in access.many(statement.get("Resource")) or statement.get("Condition"):
                 continue
-            wide = [str(action) for action in look.many(statement.get("Action")) if self._too_wide(str(action))]
+            wide = [str(action) for action in access.many(statement.get("Action")) if self._too_wide(str(action))]
             if wide:
                 yield hit(made, f"{', '.join(wide)} on every resource")
 
@@ -222,7 +222,7 @@ class NamedResources(Rule):
 def trusts(context: Context) -> Iterator[tuple[Resource, Mapping[str, Any]]]:
     """Every statement by which a role lets somebody in."""
     for role in context.all(ROLE):
-        for statement in look.statements(context.known(role, "assumeRolePolicy")):
+        for statement in access.statements(context.known(role, "assumeRolePolicy")):
             yield role, statement
 
 
@@ -236,8 +236,8 @@ class GitHubTrust(Rule):
 
     def check(self, context: Context) -> Iterator[Hit]:
         for provider in context.all(PROVIDER):
-            audiences = look.each(provider.inputs, "clientIdLists")
-            if GITHUB in look.text(provider.inputs, "url") and audiences != ["sts.amazonaws.com"]:
+            audiences = access.each(provider.inputs, "clientIdLists")
+            if GITHUB in access.text(provider.inputs, "url") and audiences != ["sts.amazonaws.com"]:
                 yield hit(provider, "its audience must be sts.amazonaws.com and nothing else")
         for role, statement in trusts(context):
             if self._is_github(statement):
@@ -245,17 +245,17 @@ class GitHubTrust(Rule):
 
     @staticmethod
     def _is_github(statement: Mapping[str, Any]) -> bool:
-        if "sts:AssumeRoleWithWebIdentity" not in look.many(statement.get("Action")):
+        if "sts:AssumeRoleWithWebIdentity" not in access.many(statement.get("Action")):
             return False
-        federated = " ".join(who for kind, who in look.principals(statement) if kind == "Federated")
+        federated = " ".join(who for kind, who in access.principals(statement) if kind == "Federated")
         return "oidc.eks." not in federated and "cognito" not in federated
 
     @staticmethod
     def _wrong(statement: Mapping[str, Any]) -> Iterator[str]:
-        exact = look.pairs(statement, "Condition", "StringEquals")
-        if look.many(exact.get(f"{GITHUB}:aud")) != ["sts.amazonaws.com"]:
+        exact = access.pairs(statement, "Condition", "StringEquals")
+        if access.many(exact.get(f"{GITHUB}:aud")) != ["sts.amazonaws.com"]:
             yield "aud is not pinned to sts.amazonaws.com with StringEquals"
-        subjects = look.many(exact.get(f"{GITHUB}:sub"))
+        subjects = access.many(exact.get(f"{GITHUB}:sub"))
         if not subjects:
             yield "sub is not pinned with StringEquals"
         for subject in subjects:
@@ -289,7 +289,7 @@ class NamedPrincipals(Rule):
 
     def check(self, context: Context) -> Iterator[Hit]:
         for role, statement in trusts(context):
-            for kind, who in look.principals(statement):
+            for kind, who in access.principals(statement):
                 whole = kind == "AWS" and (who.endswith(":root") or re.fullmatch(r"\d{12}", who))
                 if who == "*" or (whole and not statement.get("Condition")):
                     yield hit(role, f"{who} may take it")

@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
+from paddock.plan.engine.graph import Resource
+from paddock.plan.engine.values import Secret
 from paddock.plan.finding import Severity
-from paddock.plan.graph import Resource
-from paddock.plan.rules import look
 from paddock.plan.rules.base import Context, Hit, Rule, example, hit, resource
-from paddock.plan.rules.pods import RELEASE, Pod, chart, is_in, name_of, pods, scale_sets
-from paddock.plan.values import Secret
+from paddock.plan.rules.inputs import access
+from paddock.plan.rules.inputs.pods import RELEASE, Pod, chart, is_in, name_of, pods, scale_sets
 
 NAMESPACE = "kubernetes:core/v1:Namespace"
 POLICY = "kubernetes:networking.k8s.io/v1:NetworkPolicy"
@@ -49,7 +49,7 @@ def _namespace(level: str | None, **annotations: str) -> Resource:
 
 
 def privileged(container: Mapping[str, Any]) -> bool:
-    return look.at(container, "securityContext", "privileged") is True
+    return access.at(container, "securityContext", "privileged") is True
 
 
 class PodSecurity(Rule):
@@ -63,16 +63,16 @@ class PodSecurity(Rule):
     def check(self, context: Context) -> Iterator[Hit]:
         levels: list[tuple[Resource, str]] = []
         for made in context.all(NAMESPACE):
-            level = look.at(made.inputs, "metadata", "labels", LEVEL)
-            if look.unknown(level):
+            level = access.at(made.inputs, "metadata", "labels", LEVEL)
+            if access.unknown(level):
                 continue
             levels.append((made, str(level)))
             if level not in ("restricted", "baseline", "privileged"):
                 yield hit(made, "it enforces no Pod Security level")
-            elif level == "privileged" and not look.given(look.at(made.inputs, "metadata", "annotations", BECAUSE)):
+            elif level == "privileged" and not access.given(access.at(made.inputs, "metadata", "annotations", BECAUSE)):
                 yield hit(made, f"it allows privileged pods and has no {BECAUSE}")
         for pod in pods(context):
-            needs = any(map(privileged, pod.containers)) or any(look.on(pod.spec.get(key)) for key in _HOST)
+            needs = any(map(privileged, pod.containers)) or any(access.on(pod.spec.get(key)) for key in _HOST)
             level = next((level for made, level in levels if is_in(pod.resource, made)), None)
             if needs and level != "privileged":
                 yield hit(
@@ -108,13 +108,13 @@ class ServiceAccounts(Rule):
         bounded = list(self._bounded(context))
         for pod in pods(context):
             if pod.kind in ("runner", "job") and self._mounts_token(pod):
-                used = look.text(pod.spec, "serviceAccountName") or "default"
+                used = access.text(pod.spec, "serviceAccountName") or "default"
                 if not any(f"{pod.namespace}:{used}'" in condition for condition in bounded):
                     yield hit(pod.resource, f"{pod.where} mount a token that no admission policy bounds")
-            mode = look.text(pod.resource.inputs, "values", "containerMode", "type")
+            mode = access.text(pod.resource.inputs, "values", "containerMode", "type")
             steers = pod.kind == "runner" and mode.startswith("kubernetes")  # ARC gives it an account to make job pods
-            token = look.at(pod.spec, "automountServiceAccountToken")
-            if pod.kind == "listener" or steers or token is False or look.unknown(token):
+            token = access.at(pod.spec, "automountServiceAccountToken")
+            if pod.kind == "listener" or steers or token is False or access.unknown(token):
                 continue
             account = pod.spec.get("serviceAccountName")
             if pod.kind in ("runner", "job"):
@@ -122,42 +122,42 @@ class ServiceAccounts(Rule):
             elif account in (None, "", "default"):
                 yield hit(pod.resource, f"{pod.where} use the namespace's default account")
         for role in context.all(*ROLES):
-            for rule in look.each(role.inputs, "rules"):
+            for rule in access.each(role.inputs, "rules"):
                 for key in ("verbs", "resources", "apiGroups"):
-                    if "*" in look.each(rule, key):
+                    if "*" in access.each(rule, key):
                         yield hit(role, f"a rule allows every one of {key}")
-                if "secrets" in look.each(rule, "resources"):
+                if "secrets" in access.each(rule, "resources"):
                     yield hit(role, "a rule allows to read secrets")
         for binding in context.all(*BINDINGS):
-            if look.text(binding.inputs, "roleRef", "name") == "cluster-admin":
+            if access.text(binding.inputs, "roleRef", "name") == "cluster-admin":
                 yield hit(binding, "it gives cluster-admin away")
-            for subject in look.each(binding.inputs, "subjects"):
-                who = look.text(subject, "name")
+            for subject in access.each(binding.inputs, "subjects"):
+                who = access.text(subject, "name")
                 anyone = who in ("system:anonymous", "system:unauthenticated", "system:authenticated")
-                if anyone or (look.text(subject, "kind") == "ServiceAccount" and who == "default"):
+                if anyone or (access.text(subject, "kind") == "ServiceAccount" and who == "default"):
                     yield hit(binding, f"{who} is not one account")
 
     @staticmethod
     def _mounts_token(pod: Pod) -> bool:
         return any(
-            look.given(look.at(source, "serviceAccountToken"))
-            for volume in look.each(pod.spec, "volumes")
-            for source in look.each(volume, "projected", "sources")
+            access.given(access.at(source, "serviceAccountToken"))
+            for volume in access.each(pod.spec, "volumes")
+            for source in access.each(volume, "projected", "sources")
         )
 
     @staticmethod
     def _bounded(context: Context) -> Iterator[str]:
         """Conditions of the policies that deny, and that deny too where they cannot be judged."""
         enforced = [
-            look.at(each.inputs, "spec", "policyName")
+            access.at(each.inputs, "spec", "policyName")
             for each in context.all(ADMISSION_BINDING)
-            if "Deny" in look.each(each.inputs, "spec", "validationActions")
+            if "Deny" in access.each(each.inputs, "spec", "validationActions")
         ]
         for policy in context.all(ADMISSION):
-            fails = look.at(policy.inputs, "spec", "failurePolicy") in (None, "Fail")
-            if fails and any(look.unknown(name) or name == name_of(policy) for name in enforced):
-                for condition in look.each(policy.inputs, "spec", "matchConditions"):
-                    yield look.text(condition, "expression")
+            fails = access.at(policy.inputs, "spec", "failurePolicy") in (None, "Fail")
+            if fails and any(access.unknown(name) or name == name_of(policy) for name in enforced):
+                for condition in access.each(policy.inputs, "spec", "matchConditions"):
+                    yield access.text(condition, "expression")
 
     def example_pass(self) -> Context:
         return _runner_pod()
@@ -178,7 +178,9 @@ class Isolated(Rule):
         policies = list(context.all(POLICY))
         for policy in policies:
             for cidr, exceptions in self._open(policy):
-                if look.covers(cidr, IMDS) and not any(look.unknown(e) or look.covers(e, IMDS) for e in exceptions):
+                if access.covers(cidr, IMDS) and not any(
+                    access.unknown(e) or access.covers(e, IMDS) for e in exceptions
+                ):
                     yield hit(policy, f"its egress to {cidr} reaches {IMDS}")
         for made in context.all(NAMESPACE):
             if not any(is_in(policy, made) and self._denies(policy) for policy in policies):
@@ -186,20 +188,20 @@ class Isolated(Rule):
 
     @staticmethod
     def _denies(policy: Resource) -> bool:
-        spec = look.at(policy.inputs, "spec")
-        types = look.at(spec, "policyTypes")
-        everyone = not look.pairs(spec, "podSelector")
-        return everyone and (look.unsure(types) or {"Ingress", "Egress"} <= set(map(str, look.many(types))))
+        spec = access.at(policy.inputs, "spec")
+        types = access.at(spec, "policyTypes")
+        everyone = not access.pairs(spec, "podSelector")
+        return everyone and (access.unsure(types) or {"Ingress", "Egress"} <= set(map(str, access.many(types))))
 
     @staticmethod
     def _open(policy: Resource) -> Iterator[tuple[Any, list[Any]]]:
-        for rule in look.each(policy.inputs, "spec", "egress"):
-            peers = look.at(rule, "to")
-            if not look.given(peers):
+        for rule in access.each(policy.inputs, "spec", "egress"):
+            peers = access.at(rule, "to")
+            if not access.given(peers):
                 yield "0.0.0.0/0", []
-            for peer in look.each(rule, "to"):
-                if cidr := look.text(peer, "ipBlock", "cidr"):
-                    yield cidr, look.many(look.at(peer, "ipBlock", "except"))
+            for peer in access.each(rule, "to"):
+                if cidr := access.text(peer, "ipBlock", "cidr"):
+                    yield cidr, access.many(access.at(peer, "ipBlock", "except"))
 
     def example_pass(self) -> Context:
         return self._with(["169.254.0.0/16"])
@@ -238,29 +240,29 @@ class SecretsKept(Rule):
         for secret in context.all(SECRET):
             for key in ("data", "stringData"):
                 held = secret.inputs.get(key)
-                if context.marks_secrets and look.given(look.opened(held)) and not self._encrypted(held):
+                if context.marks_secrets and access.given(access.opened(held)) and not self._encrypted(held):
                     yield hit(secret, f"{key} would be in the stack's state in clear")
-                if "github_token" in look.pairs(held):
+                if "github_token" in access.pairs(held):
                     yield hit(secret, "runners register with a personal token", "warning")
         for release in scale_sets(context):
-            if isinstance(look.at(release.inputs, "values", "githubConfigSecret"), Mapping):
+            if isinstance(access.at(release.inputs, "values", "githubConfigSecret"), Mapping):
                 yield hit(release, "the credential is among the chart's values, which Helm keeps in clear")
         for pod in pods(context):
             for container in pod.containers:
-                for variable in look.each(container, "env"):
-                    name = look.text(variable, "name")
-                    if look.unknown(variable):
+                for variable in access.each(container, "env"):
+                    name = access.text(variable, "name")
+                    if access.unknown(variable):
                         continue
-                    if look.given(look.at(variable, "valueFrom", "secretKeyRef")):
+                    if access.given(access.at(variable, "valueFrom", "secretKeyRef")):
                         yield hit(pod.resource, f"{name} puts a secret into the environment of {pod.where}")
-                    elif _CREDENTIAL.search(name) and look.given(look.at(variable, "value")):
+                    elif _CREDENTIAL.search(name) and access.given(access.at(variable, "value")):
                         yield hit(pod.resource, f"{name} looks like a credential in clear in {pod.where}")
 
     @staticmethod
     def _encrypted(held: Any) -> bool:
         if isinstance(held, Mapping):
-            return all(isinstance(value, Secret) or look.unknown(value) for value in held.values())
-        return isinstance(held, Secret) or look.unknown(held)
+            return all(isinstance(value, Secret) or access.unknown(value) for value in held.values())
+        return isinstance(held, Secret) or access.unknown(held)
 
     def example_pass(self) -> Context:
         return example(resource(SECRET, "credential", {"stringData": Secret({"github_app_private_key": "..."})}))
@@ -295,18 +297,18 @@ class ModestPods(Rule):
             yield from (hit(pod.resource, f"{pod.where}: {message}") for message in self._pod(pod))
         for release in context.all(RELEASE):
             for path in _VALUES_WITH_RESOURCES.get(chart(release), ()):
-                if missing := _missing(look.at(release.inputs, "values", *path)):
+                if missing := _missing(access.at(release.inputs, "values", *path)):
                     yield hit(release, f"{'.'.join(path)} gives no {missing}")
 
     def _pod(self, pod: Pod) -> Iterator[str]:
-        for volume in look.each(pod.spec, "volumes"):
-            if path := look.text(volume, "hostPath", "path"):
+        for volume in access.each(pod.spec, "volumes"):
+            if path := access.text(volume, "hostPath", "path"):
                 yield f"mounts the host's {path}"
         for key in _HOST:
-            if look.on(pod.spec.get(key)):
+            if access.on(pod.spec.get(key)):
                 yield f"{key} is on"
         for container in pod.containers:
-            yield from (f"{look.text(container, 'name')} {message}" for message in self._container(pod, container))
+            yield from (f"{access.text(container, 'name')} {message}" for message in self._container(pod, container))
 
     @staticmethod
     def _container(pod: Pod, container: Mapping[str, Any]) -> Iterator[str]:
@@ -314,17 +316,17 @@ class ModestPods(Rule):
             yield f"gives no {missing}"
         if pod.kind == "listener":  # ARC gives the rest
             return
-        image, given = look.text(container, "image"), not look.unknown(container.get("image"))
+        image, given = access.text(container, "image"), not access.unknown(container.get("image"))
         # A job's image is the workflow's own.
         if pod.kind != "job" and given and not re.search(r"@sha256:|:(?!latest$)[^/:]+$", image):
             yield "has an image that changes under its name"
         if privileged(container):  # PAD-28 asks why
             return
-        drops = look.at(container, "securityContext", "capabilities", "drop")
-        dropped = {str(each).upper() for each in look.many(drops)}
-        if not look.unsure(drops) and not dropped & {"ALL", "NET_RAW"}:
+        drops = access.at(container, "securityContext", "capabilities", "drop")
+        dropped = {str(each).upper() for each in access.many(drops)}
+        if not access.unsure(drops) and not dropped & {"ALL", "NET_RAW"}:
             yield "keeps NET_RAW, with which it can forge packets of its neighbours"
-        if pod.kind == "object" and not look.on(look.at(container, "securityContext", "readOnlyRootFilesystem")):
+        if pod.kind == "object" and not access.on(access.at(container, "securityContext", "readOnlyRootFilesystem")):
             yield "can write to its own root file system"
 
     def example_pass(self) -> Context:
@@ -346,12 +348,12 @@ class ModestPods(Rule):
 
 def _missing(resources: Any, *, cpu_only_requests: bool = False) -> str:
     """What a container does not say. A limit on CPU is not asked for: it would only slow builds down."""
-    if look.unknown(resources):
+    if access.unknown(resources):
         return ""
     wanted = [("requests", "cpu"), ("requests", "memory")]
     # A Docker daemon's limit would be that of all containers a job starts in it.
     wanted += [] if cpu_only_requests else [("limits", "memory")]
-    return ", ".join(f"{kind}.{what}" for kind, what in wanted if not look.given(look.at(resources, kind, what)))
+    return ", ".join(f"{kind}.{what}" for kind, what in wanted if not access.given(access.at(resources, kind, what)))
 
 
 _OLD_RUNNERS = ("RunnerDeployment", "RunnerSet", "RunnerReplicaSet", "Runner")
@@ -367,10 +369,10 @@ class Ephemeral(Rule):
 
     def check(self, context: Context) -> Iterator[Hit]:
         for release in scale_sets(context):
-            values = look.at(release.inputs, "values")
-            if not look.unknown(values):
-                group = look.text(values, "runnerGroup").lower() or "default"
-                url = look.text(values, "githubConfigUrl").rstrip("/")
+            values = access.at(release.inputs, "values")
+            if not access.unknown(values):
+                group = access.text(values, "runnerGroup").lower() or "default"
+                url = access.text(values, "githubConfigUrl").rstrip("/")
                 if group == "default" and not re.search(r"^https?://[^/]+/(?!enterprises/)[^/]+/[^/]+$", url):
                     yield hit(
                         release, "runner group Default: every repository that the group is open to may use it", "info"
@@ -383,15 +385,15 @@ class Ephemeral(Rule):
                 made.type.startswith("kubernetes:actions.summerwind.dev/")
                 and made.type.rpartition(":")[2] in _OLD_RUNNERS
             ):
-                spec = look.at(made.inputs, "spec")
-                own = look.at(spec, "template", "spec", "ephemeral")
-                if own is False or look.at(spec, "ephemeral") is False:
+                spec = access.at(made.inputs, "spec")
+                own = access.at(spec, "template", "spec", "ephemeral")
+                if own is False or access.at(spec, "ephemeral") is False:
                     yield hit(made, "its runners are used again for the next job")
         for pod in pods(context):
             for container in pod.containers:
-                for variable in look.each(container, "env"):
-                    disabled = str(look.at(variable, "value")).lower() in ("false", "0")
-                    if look.text(variable, "name") in ("EPHEMERAL", "RUNNER_EPHEMERAL") and disabled:
+                for variable in access.each(container, "env"):
+                    disabled = str(access.at(variable, "value")).lower() in ("false", "0")
+                    if access.text(variable, "name") in ("EPHEMERAL", "RUNNER_EPHEMERAL") and disabled:
                         yield hit(pod.resource, f"{pod.where} are used again for the next job")
 
     def example_pass(self) -> Context:

@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 
 from infra.charts import CHARTS
 from paddock.fleet import Fleet
-from paddock.fleet.mirror import ALL, registry
+from paddock.fleet.model.mirror import ALL, registry
+from paddock.plan.engine.graph import Resource
 from paddock.plan.finding import Severity
-from paddock.plan.graph import Resource
-from paddock.plan.rules import look
 from paddock.plan.rules.base import Context, Hit, Rule, example, hit, resource
-from paddock.plan.rules.pods import RELEASE, chart, pods
+from paddock.plan.rules.inputs import access
+from paddock.plan.rules.inputs.pods import RELEASE, chart, pods
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +32,15 @@ def images(context: Context) -> Iterator[Pulled]:
     """
     for pod in pods(context):
         for container in pod.containers:
-            if (name := look.text(container, "image")) and not look.unknown(name):
+            if (name := access.text(container, "image")) and not access.unknown(name):
                 yield Pulled(name, pod.resource, pod.where)
     for release in context.all(RELEASE):
-        values = look.at(release.inputs, "values")
+        values = access.at(release.inputs, "values")
         known = CHARTS.get(chart(release))
-        for image in known.images if known and not look.unknown(values) else ():
-            repository = look.text(values, *image.at, "repository") or image.repository
+        for image in known.images if known and not access.unknown(values) else ():
+            repository = access.text(values, *image.at, "repository") or image.repository
             yield Pulled(
-                f"{repository}:{look.text(values, *image.at, 'tag') or image.tag}", release, "its chart's pods"
+                f"{repository}:{access.text(values, *image.at, 'tag') or image.tag}", release, "its chart's pods"
             )
 
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from paddock.plan.finding import Severity
-from paddock.plan.rules import look
 from paddock.plan.rules.base import Context, Hit, Rule, example, hit, resource
+from paddock.plan.rules.inputs import access
+from paddock.plan.rules.inputs.pods import CONFIG_MAP, RELEASE, name_of, namespace_of, pods, scale_sets
 from paddock.plan.rules.kubernetes import NAMESPACE, SECRET, runners
 from paddock.plan.rules.network import NODE_GROUP
-from paddock.plan.rules.pods import CONFIG_MAP, RELEASE, name_of, namespace_of, pods, scale_sets
 
 _SUFFIX = 8
 """A dash and seven digits: what Pulumi appends to a name it chooses."""
@@ -45,9 +45,9 @@ class Names(Rule):
         for type_, limit in _LIMITS.items():
             for made in context.all(type_):
                 key = _AUTONAME_PROPERTIES.get(type_, "name")
-                name = look.at(made.inputs, key)
+                name = access.at(made.inputs, key)
                 length = len(name) if isinstance(name, str) else len(made.name) + _SUFFIX
-                if not look.unknown(name) and length > limit:
+                if not access.unknown(name) and length > limit:
                     yield hit(made, f"a name of {length} characters, where {limit} fit")
         for made in context.graph.resources.values():
             if made.type.startswith("kubernetes:") and made.type != RELEASE:
@@ -55,7 +55,7 @@ class Names(Rule):
                 if len(name) > limit:
                     yield hit(made, f"{name} has {len(name)} characters, where {limit} fit")
         for release in scale_sets(context):
-            name = look.text(release.inputs, "values", "runnerScaleSetName") or look.text(release.inputs, "name")
+            name = access.text(release.inputs, "values", "runnerScaleSetName") or access.text(release.inputs, "name")
             if len(name) > _SCALE_SET:
                 yield hit(release, f"a scale set's name of {len(name)} characters, where {_SCALE_SET} fit")
 
@@ -87,14 +87,14 @@ class References(Rule):
                 yield hit(made, f"there is no namespace {namespace}")
         for pod in pods(context):
             if pod.namespace in ours:
-                for volume in look.each(pod.spec, "volumes"):
-                    name = look.text(volume, "configMap", "name")
+                for volume in access.each(pod.spec, "volumes"):
+                    name = access.text(volume, "configMap", "name")
                     if name and (pod.namespace, name) not in maps:
                         yield hit(pod.resource, f"there is no ConfigMap {name} in {pod.namespace}")
         secrets = {(namespace_of(made), name_of(made)) for made in context.all(SECRET)}
         foreign = context.fleet.github.kubernetes_secret if context.fleet else None
         for release in scale_sets(context):
-            name, namespace = look.text(release.inputs, "values", "githubConfigSecret"), namespace_of(release)
+            name, namespace = access.text(release.inputs, "values", "githubConfigSecret"), namespace_of(release)
             if name and name != foreign and namespace in ours and (namespace, name) not in secrets:
                 yield hit(release, f"there is no secret {name} in {namespace}")
 

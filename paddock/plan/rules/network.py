@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
+from paddock.plan.engine.graph import Resource
 from paddock.plan.finding import Severity
-from paddock.plan.graph import Resource
-from paddock.plan.rules import look
 from paddock.plan.rules.base import Context, Hit, Rule, example, hit, resource
+from paddock.plan.rules.inputs import access
 
 VPC = "aws:ec2/vpc:Vpc"
 SUBNET = "aws:ec2/subnet:Subnet"
@@ -39,32 +39,34 @@ class PrivateNodes(Rule):
     def check(self, context: Context) -> Iterator[Hit]:
         for made in context.all(TEMPLATE):
             if any(
-                look.at(each, "associatePublicIpAddress") in (True, "true")
-                for each in look.each(made.inputs, "networkInterfaces")
+                access.at(each, "associatePublicIpAddress") in (True, "true")
+                for each in access.each(made.inputs, "networkInterfaces")
             ):
                 yield hit(made, "instances get a public address")
         for made in context.all(INSTANCE):
-            if look.at(made.inputs, "associatePublicIpAddress") is True:
+            if access.at(made.inputs, "associatePublicIpAddress") is True:
                 yield hit(made, "the instance gets a public address")
         for made in context.all(SUBNET):
-            if look.at(made.inputs, "mapPublicIpOnLaunch") is True:
+            if access.at(made.inputs, "mapPublicIpOnLaunch") is True:
                 yield hit(made, "whatever starts here gets a public address")
         public = set(self._public(context))
         for made in context.all(NODE_GROUP):
-            if public & set(map(str, look.each(made.inputs, "subnetIds"))):
+            if public & set(map(str, access.each(made.inputs, "subnetIds"))):
                 yield hit(made, "nodes stand in a subnet that the internet gateway serves")
 
     @staticmethod
     def _public(context: Context) -> Iterator[str]:
         """Ids of the subnets whose route table leads to an internet gateway."""
         tables = {
-            look.text(route.inputs, "routeTableId")
+            access.text(route.inputs, "routeTableId")
             for route in context.all(ROUTE)
-            if look.text(route.inputs, "gatewayId").startswith("igw-")
+            if access.text(route.inputs, "gatewayId").startswith("igw-")
         } - {""}
         for association in context.all(ASSOCIATION):
-            if look.text(association.inputs, "routeTableId") in tables and look.text(association.inputs, "subnetId"):
-                yield look.text(association.inputs, "subnetId")
+            if access.text(association.inputs, "routeTableId") in tables and access.text(
+                association.inputs, "subnetId"
+            ):
+                yield access.text(association.inputs, "subnetId")
 
     def example_pass(self) -> Context:
         return example(resource(SUBNET, "private", {"mapPublicIpOnLaunch": False}))
@@ -81,19 +83,19 @@ def rules(context: Context) -> Iterator[tuple[Resource, str, Mapping[str, Any]]]
     """Every rule of every security group: (where it is written, ingress or egress, the rule)."""
     for group in context.all(GROUP, DEFAULT_GROUP):
         for direction in ("ingress", "egress"):
-            for rule in look.each(group.inputs, direction):
+            for rule in access.each(group.inputs, direction):
                 if isinstance(rule, Mapping):
                     yield group, direction, rule
     for rule in context.all(_OLD_RULE):
-        yield rule, look.text(rule.inputs, "type"), rule.inputs
+        yield rule, access.text(rule.inputs, "type"), rule.inputs
     for type_, direction in _NEW_RULES.items():
         for rule in context.all(type_):
             yield rule, direction, {**rule.inputs, "protocol": rule.inputs.get("ipProtocol")}
 
 
 def networks(rule: Mapping[str, Any]) -> list[Any]:
-    found = [*look.each(rule, "cidrBlocks"), *look.each(rule, "ipv6CidrBlocks")]
-    return found + [rule[key] for key in ("cidrIpv4", "cidrIpv6") if look.given(rule.get(key))]
+    found = [*access.each(rule, "cidrBlocks"), *access.each(rule, "ipv6CidrBlocks")]
+    return found + [rule[key] for key in ("cidrIpv4", "cidrIpv6") if access.given(rule.get(key))]
 
 
 def has_port(rule: Mapping[str, Any], port: int) -> bool:
@@ -118,13 +120,13 @@ class NothingIn(Rule):
 
     def check(self, context: Context) -> Iterator[Hit]:
         for group in context.all(GROUP):
-            said = look.at(group.inputs, "description")
+            said = access.at(group.inputs, "description")
             if said in (None, "", "Managed by Pulumi", "Managed by Terraform"):
                 yield hit(group, "it has no description")
         for where, direction, rule in rules(context):
-            if not look.given(rule.get("description")):
+            if not access.given(rule.get("description")):
                 yield hit(where, f"an {direction} rule has no description")
-            if direction == "ingress" and (wide := [str(cidr) for cidr in networks(rule) if look.everyone(cidr)]):
+            if direction == "ingress" and (wide := [str(cidr) for cidr in networks(rule) if access.everyone(cidr)]):
                 yield hit(where, f"lets {', '.join(wide)} in")
 
     def example_pass(self) -> Context:
@@ -149,7 +151,7 @@ class EgressNamed(Rule):
 
     def check(self, context: Context) -> Iterator[Hit]:
         for where, direction, rule in rules(context):
-            if direction == "egress" and every_port(rule) and any(map(look.everyone, networks(rule))):
+            if direction == "egress" and every_port(rule) and any(map(access.everyone, networks(rule))):
                 yield hit(where, "every protocol and port may go out to everywhere")
 
     def example_pass(self) -> Context:
@@ -175,7 +177,7 @@ class FlowLogs(Rule):
     def check(self, context: Context) -> Iterator[Hit]:
         for vpc in context.all(VPC):
             if not any(
-                look.text(log.inputs, "trafficType") in ("", "ALL", "REJECT")
+                access.text(log.inputs, "trafficType") in ("", "ALL", "REJECT")
                 for log in context.refer(FLOW_LOG, "vpcId", vpc)
             ):
                 yield hit(vpc, "it keeps no flow logs")
@@ -183,7 +185,7 @@ class FlowLogs(Rule):
             if not shut:
                 yield hit(vpc, "its default security group is open among its members")
             for group in shut:
-                if look.each(group.inputs, "ingress") or look.each(group.inputs, "egress"):
+                if access.each(group.inputs, "ingress") or access.each(group.inputs, "egress"):
                     yield hit(group, "the default security group lets traffic through")
 
     def example_pass(self) -> Context:

@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 
 import yaml
 
+from paddock.plan.engine.graph import Resource
+from paddock.plan.engine.values import Secret
 from paddock.plan.finding import Severity
-from paddock.plan.graph import Resource
-from paddock.plan.rules import look
 from paddock.plan.rules.base import Context, Hit, Rule, example, hit, resource
+from paddock.plan.rules.inputs import access
 from paddock.plan.rules.network import INSTANCE, NODE_GROUP, SSH, TEMPLATE, has_port, rules
-from paddock.plan.values import Secret
 
 BUILDER = "aws:imagebuilder/infrastructureConfiguration:InfrastructureConfiguration"
 RECIPE = "aws:imagebuilder/imageRecipe:ImageRecipe"
@@ -29,9 +29,9 @@ VOLUME = "aws:ebs/volume:Volume"
 def _metadata(context: Context) -> Iterator[tuple[Resource, Any]]:
     """IMDS settings of everything that starts instances."""
     for made in context.all(TEMPLATE, INSTANCE):
-        yield made, look.at(made.inputs, "metadataOptions")
+        yield made, access.at(made.inputs, "metadataOptions")
     for made in context.all(BUILDER):
-        yield made, look.at(made.inputs, "instanceMetadataOptions")
+        yield made, access.at(made.inputs, "instanceMetadataOptions")
 
 
 def _template(**inputs: Any) -> Context:
@@ -48,11 +48,11 @@ class MetadataTokens(Rule):
 
     def check(self, context: Context) -> Iterator[Hit]:
         for made, options in _metadata(context):
-            tokens = look.at(options, "httpTokens")
-            if tokens != "required" and not look.unknown(tokens) and look.at(options, "httpEndpoint") != "disabled":
+            tokens = access.at(options, "httpTokens")
+            if tokens != "required" and not access.unknown(tokens) and access.at(options, "httpEndpoint") != "disabled":
                 yield hit(made, f"httpTokens is {tokens or 'not set'}")
         for group in context.all(NODE_GROUP):
-            if not look.given(look.at(group.inputs, "launchTemplate")):
+            if not access.given(access.at(group.inputs, "launchTemplate")):
                 yield hit(group, "without a launch template of ours EKS leaves IMDSv1 on")
 
     def example_pass(self) -> Context:
@@ -72,8 +72,8 @@ class MetadataHops(Rule):
 
     def check(self, context: Context) -> Iterator[Hit]:
         for made, options in _metadata(context):
-            hops = look.at(options, "httpPutResponseHopLimit")
-            if hops != 1 and not look.unknown(hops) and look.at(options, "httpEndpoint") != "disabled":
+            hops = access.at(options, "httpPutResponseHopLimit")
+            if hops != 1 and not access.unknown(hops) and access.at(options, "httpEndpoint") != "disabled":
                 yield hit(made, f"the hop limit is {hops or 'left to the image'}")
 
     def example_pass(self) -> Context:
@@ -93,18 +93,18 @@ class DisksEncrypted(Rule):
 
     def check(self, context: Context) -> Iterator[Hit]:
         for made in context.all(TEMPLATE, RECIPE):
-            devices = look.each(made.inputs, "blockDeviceMappings")
-            if not devices and not look.unknown(look.at(made.inputs, "blockDeviceMappings")):
+            devices = access.each(made.inputs, "blockDeviceMappings")
+            if not devices and not access.unknown(access.at(made.inputs, "blockDeviceMappings")):
                 yield hit(made, "its disks are as the image says")
             for device in devices:
-                if look.at(device, "ebs") is not None and not look.on(look.at(device, "ebs", "encrypted")):
-                    yield hit(made, f"{look.text(device, 'deviceName')} is not encrypted")
+                if access.at(device, "ebs") is not None and not access.on(access.at(device, "ebs", "encrypted")):
+                    yield hit(made, f"{access.text(device, 'deviceName')} is not encrypted")
         for made in context.all(VOLUME):
-            if not look.on(look.at(made.inputs, "encrypted")):
+            if not access.on(access.at(made.inputs, "encrypted")):
                 yield hit(made, "it is not encrypted")
         for made in context.all(STORAGE_CLASS):
-            ebs = look.text(made.inputs, "provisioner") == "ebs.csi.aws.com"
-            if ebs and not look.on(look.at(made.inputs, "parameters", "encrypted")):
+            ebs = access.text(made.inputs, "provisioner") == "ebs.csi.aws.com"
+            if ebs and not access.on(access.at(made.inputs, "parameters", "encrypted")):
                 yield hit(made, "its volumes are not encrypted")
 
     def example_pass(self) -> Context:
@@ -126,7 +126,7 @@ class NoSsh(Rule):
         places = ((TEMPLATE, "keyName"), (INSTANCE, "keyName"), (NODE_GROUP, "remoteAccess"), (BUILDER, "keyPair"))
         for type_, key in places:
             for made in context.all(type_):
-                if look.given(look.at(made.inputs, key)):
+                if access.given(access.at(made.inputs, key)):
                     yield hit(made, f"{key} lets somebody in over SSH")
         for made in context.all("aws:ec2/keyPair:KeyPair"):
             yield hit(made, "a key pair is for SSH, which nothing here uses")
@@ -152,28 +152,28 @@ class ImagesPinned(Rule):
     def check(self, context: Context) -> Iterator[Hit]:
         for token, arguments in context.graph.lookups:
             if token.startswith(("aws:ec2/getAmi:", "aws:ec2/getAmiIds:")):
-                owners = look.each(arguments, "owners")
+                owners = access.each(arguments, "owners")
                 if not owners or "*" in owners:
                     yield Hit(token.rpartition(":")[2], "an image is looked up without naming its owner")
         for group in context.all(NODE_GROUP):
-            if not look.given(look.at(group.inputs, "releaseVersion")) and not self._own_image(context, group):
+            if not access.given(access.at(group.inputs, "releaseVersion")) and not self._own_image(context, group):
                 yield hit(group, "no release is given, so nodes boot whatever is newest on the day")
         for recipe in context.all(RECIPE):
-            parent = look.text(recipe.inputs, "parentImage")
+            parent = access.text(recipe.inputs, "parentImage")
             if parent and not re.match(r"(ssm:/aws/service/|ami-[0-9a-f]+$|arn:aws[a-z-]*:imagebuilder:)", parent):
                 yield hit(recipe, f"{parent} names neither an image nor a parameter of AWS")
         for distribution in context.all(DISTRIBUTION):
-            for each in look.each(distribution.inputs, "distributions"):
-                settings = look.at(each, "amiDistributionConfiguration")
-                if settings is not None and not look.given(look.at(settings, "kmsKeyId")):
+            for each in access.each(distribution.inputs, "distributions"):
+                settings = access.at(each, "amiDistributionConfiguration")
+                if settings is not None and not access.given(access.at(settings, "kmsKeyId")):
                     yield hit(distribution, "images are not encrypted with a key of ours")
-                if "all" in look.each(settings, "launchPermission", "userGroups"):
+                if "all" in access.each(settings, "launchPermission", "userGroups"):
                     yield hit(distribution, "everybody may launch the images")
         for made in context.all("aws:ec2/amiCopy:AmiCopy"):
-            if not look.on(look.at(made.inputs, "encrypted")):
+            if not access.on(access.at(made.inputs, "encrypted")):
                 yield hit(made, "the copy is not encrypted")
         for made in context.all("aws:ec2/amiLaunchPermission:AmiLaunchPermission"):
-            if look.text(made.inputs, "group") == "all":
+            if access.text(made.inputs, "group") == "all":
                 yield hit(made, "everybody may launch the image")
 
     @staticmethod
@@ -181,7 +181,7 @@ class ImagesPinned(Rule):
         """Whether the group's launch template names an image."""
         used = set(group.property_dependencies.get("launchTemplate", ()))
         return any(
-            template.urn in used and look.given(look.at(template.inputs, "imageId"))
+            template.urn in used and access.given(access.at(template.inputs, "imageId"))
             for template in context.all(TEMPLATE)
         )
 
@@ -206,7 +206,7 @@ def boot_texts(context: Context) -> Iterator[tuple[Resource, str, str]]:
         (COMPONENT, "data"),
     ):  # fmt: skip
         for made in context.all(type_):
-            if found := look.decoded(context.known(made, key)):
+            if found := access.decoded(context.known(made, key)):
                 yield made, key, found
 
 
@@ -262,7 +262,7 @@ class KubeletDefaults(Rule):
         for made, _key, found in boot_texts(context):
             for config in _kubelet_configs(found):
                 for path, wanted in _KUBELET.items():
-                    value = look.at(config, *path)
+                    value = access.at(config, *path)
                     if value is not None and value != wanted:
                         yield hit(made, f"the kubelet's {'.'.join(path)} is {value}")
             if flag := _FLAGS.search(found):
@@ -292,7 +292,7 @@ def _kubelet_configs(text: str) -> Iterator[Mapping[str, Any]]:
             continue
         try:
             for found in yaml.safe_load_all(body):
-                config = look.at(found, "spec", "kubelet", "config")
+                config = access.at(found, "spec", "kubelet", "config")
                 if isinstance(config, Mapping):
                     yield config
         except yaml.YAMLError:

@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
+from paddock.plan.engine.graph import Resource
 from paddock.plan.finding import Severity
-from paddock.plan.graph import Resource
-from paddock.plan.rules import look
 from paddock.plan.rules.base import Context, Hit, Rule, example, hit, resource
+from paddock.plan.rules.inputs import access
 
 REPOSITORY = "aws:ecr/repository:Repository"
 LOG_GROUP = "aws:cloudwatch/logGroup:LogGroup"
@@ -31,14 +31,14 @@ class Repositories(Rule):
 
     def check(self, context: Context) -> Iterator[Hit]:
         for made in context.all(REPOSITORY):
-            mutability = look.at(made.inputs, "imageTagMutability")
-            if mutability != "IMMUTABLE" and not look.unknown(mutability):
+            mutability = access.at(made.inputs, "imageTagMutability")
+            if mutability != "IMMUTABLE" and not access.unknown(mutability):
                 yield hit(made, "its tags can move")
-            if not look.on(look.at(made.inputs, "imageScanningConfiguration", "scanOnPush")):
+            if not access.on(access.at(made.inputs, "imageScanningConfiguration", "scanOnPush")):
                 yield hit(made, "images are not scanned when they are pushed")
-            encryption = look.at(made.inputs, "encryptionConfigurations", 0)
-            ours = look.at(encryption, "encryptionType") == "KMS" and look.given(look.at(encryption, "kmsKey"))
-            if not ours and not look.unsure(encryption):
+            encryption = access.at(made.inputs, "encryptionConfigurations", 0)
+            ours = access.at(encryption, "encryptionType") == "KMS" and access.given(access.at(encryption, "kmsKey"))
+            if not ours and not access.unsure(encryption):
                 yield hit(made, "it is not encrypted with a key of ours")
         for made in context.all("aws:ecrpublic/repository:Repository"):
             yield hit(made, "everybody can pull from it")
@@ -73,11 +73,11 @@ class LogsKept(Rule):
         for made in context.all(LOG_GROUP):
             days = context.known(made, "retentionInDays")
             if not isinstance(days, int | float):
-                if not look.unknown(days):
+                if not access.unknown(days):
                     yield hit(made, "no retention is set, so it grows for ever")
             elif 0 < days < AUDIT_DAYS:
                 yield hit(made, f"it is kept for {days:g} days")
-            if not look.given(look.at(made.inputs, "kmsKeyId")):
+            if not access.given(access.at(made.inputs, "kmsKeyId")):
                 yield hit(made, "it is not encrypted with a key of ours")
 
     def example_pass(self) -> Context:
@@ -102,19 +102,21 @@ class Buckets(Rule):
         for bucket in context.all(*BUCKETS):
             block = self._beside(context, bucket, "PublicAccessBlock")
             shut = ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets")
-            if block is None or not all(look.on(look.at(block.inputs, key)) for key in shut):
+            if block is None or not all(access.on(access.at(block.inputs, key)) for key in shut):
                 yield hit(bucket, "public access is not blocked")
             versioning = self._beside(context, bucket, "Versioning")
-            status = look.at(versioning.inputs, "versioningConfiguration", "status") if versioning else None
-            if status != "Enabled" and not look.unknown(status):
+            status = access.at(versioning.inputs, "versioningConfiguration", "status") if versioning else None
+            if status != "Enabled" and not access.unknown(status):
                 yield hit(bucket, "it keeps no versions")
             encryption = self._beside(context, bucket, "ServerSideEncryptionConfiguration")
-            rule = look.at(encryption.inputs, "rules", 0, "applyServerSideEncryptionByDefault") if encryption else None
-            if look.at(rule, "sseAlgorithm") not in ("aws:kms", "aws:kms:dsse") and not look.unknown(rule):
+            rule = (
+                access.at(encryption.inputs, "rules", 0, "applyServerSideEncryptionByDefault") if encryption else None
+            )
+            if access.at(rule, "sseAlgorithm") not in ("aws:kms", "aws:kms:dsse") and not access.unknown(rule):
                 yield hit(bucket, "it is not encrypted with a key of ours")
             if self._beside(context, bucket, "Logging") is None:
                 yield hit(bucket, "access to it is not logged")
-            if look.given(look.at(bucket.inputs, "acl")) or self._beside(context, bucket, "Acl"):
+            if access.given(access.at(bucket.inputs, "acl")) or self._beside(context, bucket, "Acl"):
                 yield hit(bucket, "an ACL opens it where no policy shows")
 
     @staticmethod
@@ -160,12 +162,12 @@ class Queues(Rule):
 
     def check(self, context: Context) -> Iterator[Hit]:
         for made in context.all(QUEUE):
-            key = look.given(look.at(made.inputs, "kmsMasterKeyId"))
-            if not key and not look.on(look.at(made.inputs, "sqsManagedSseEnabled")):
+            key = access.given(access.at(made.inputs, "kmsMasterKeyId"))
+            if not key and not access.on(access.at(made.inputs, "sqsManagedSseEnabled")):
                 yield hit(made, "messages are not encrypted")
             yield from _open_to_all(context, made)
         for made in context.all(TOPIC):
-            if not look.given(look.at(made.inputs, "kmsMasterKeyId")):
+            if not access.given(access.at(made.inputs, "kmsMasterKeyId")):
                 yield hit(made, "messages are not encrypted")
             yield from _open_to_all(context, made)
         for made in context.all("aws:sqs/queuePolicy:QueuePolicy", "aws:sns/topicPolicy:TopicPolicy"):
@@ -181,8 +183,8 @@ class Queues(Rule):
 
 
 def _open_to_all(context: Context, made: Resource) -> Iterator[Hit]:
-    for statement in look.statements(context.known(made, "policy")):
-        if any(who == "*" for _kind, who in look.principals(statement)) and not statement.get("Condition"):
+    for statement in access.statements(context.known(made, "policy")):
+        if any(who == "*" for _kind, who in access.principals(statement)) and not statement.get("Condition"):
             yield hit(made, "its policy lets everybody in")
 
 

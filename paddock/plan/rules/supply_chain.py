@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import yaml
 
 from paddock.plan.finding import Severity
-from paddock.plan.rules import look
 from paddock.plan.rules.base import Context, Hit, Rule, example, hit
+from paddock.plan.rules.inputs import access
 
 ISSUER = "https://token.actions.githubusercontent.com"
 
@@ -35,7 +35,7 @@ def workflows(context: Context) -> Iterator[tuple[str, str, Mapping[Any, Any]]]:
 
 
 def jobs(document: Mapping[Any, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for name, job in look.pairs(document, "jobs").items():
+    for name, job in access.pairs(document, "jobs").items():
         if isinstance(job, Mapping):
             yield str(name), job
 
@@ -156,22 +156,24 @@ class SignedImages(Rule):
         for path, _text, document in workflows(context):
             for name, job in jobs(document):
                 spoken = yaml.safe_dump(dict(job), width=10_000)
-                pushes = any(self._pushes(step) for step in look.each(job, "steps"))
+                pushes = any(self._pushes(step) for step in access.each(job, "steps"))
                 if pushes and (missing := [what for what, sign in _NEEDED.items() if not sign.search(spoken)]):
                     yield Hit(path, f"job {name} pushes an image without {', '.join(missing)}")
         for made in context.graph.resources.values():
             if made.type.rpartition(":")[2] == "ClusterImagePolicy":
-                for authority in look.each(made.inputs, "spec", "authorities"):
-                    for identity in look.each(authority, "keyless", "identities"):
-                        if look.text(identity, "issuer") != ISSUER:
+                for authority in access.each(made.inputs, "spec", "authorities"):
+                    for identity in access.each(authority, "keyless", "identities"):
+                        if access.text(identity, "issuer") != ISSUER:
                             yield hit(made, f"it trusts another issuer than {ISSUER}")
-                        if look.text(identity, "subjectRegExp") in ("", ".*") and not look.text(identity, "subject"):
+                        if access.text(identity, "subjectRegExp") in ("", ".*") and not access.text(
+                            identity, "subject"
+                        ):
                             yield hit(made, "it trusts every repository on GitHub")
 
     @staticmethod
     def _pushes(step: Any) -> bool:
-        action = "docker/build-push-action" in look.text(step, "uses") and look.on(look.at(step, "with", "push"))
-        return action or _PUSHES.search(look.text(step, "run").replace("\\\n", " ")) is not None
+        action = "docker/build-push-action" in access.text(step, "uses") and access.on(access.at(step, "with", "push"))
+        return action or _PUSHES.search(access.text(step, "run").replace("\\\n", " ")) is not None
 
     def example_pass(self) -> Context:
         return self._job(
@@ -210,7 +212,10 @@ class Workflows(Rule):
             for name, job in jobs(document):
                 if job.get("permissions") == "write-all":
                     yield Hit(path, f"job {name} may write everything")
-                for used in (look.text(job, "uses"), *(look.text(step, "uses") for step in look.each(job, "steps"))):
+                for used in (
+                    access.text(job, "uses"),
+                    *(access.text(step, "uses") for step in access.each(job, "steps")),
+                ):
                     if used and not self._pinned(used):
                         yield Hit(path, f"{used} is not pinned to a commit")
 

@@ -10,7 +10,7 @@ from datetime import date
 from typing import Any
 
 from paddock.fleet.errors import FleetError, Key, Problem, did_you_mean
-from paddock.fleet.loader import SUPPRESSIONS
+from paddock.fleet.stackfile.loader import SUPPRESSIONS
 from paddock.plan.rules.base import Hit
 
 LEAST_REASON = 10

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from paddock.plan.graph import Graph, Resource
+from paddock.plan.engine.graph import Graph, Resource
 
 GONE = object()
 """As a value: take the key away."""

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from paddock.plan.graph import Graph
-from paddock.plan.rules import BASELINE, RULES, files, judge
+from paddock.plan.engine.graph import Graph
+from paddock.plan.engine.values import Secret
+from paddock.plan.rules import BASELINE, RULES, judge
 from paddock.plan.rules.base import Context, resource
-from paddock.plan.values import Secret
+from paddock.plan.rules.inputs import files
 from tests.plan.rules.breaking import GONE, add, boot, drop, look_up, option, put, statement
 from tests.support import fleets
 

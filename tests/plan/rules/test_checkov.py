@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from paddock.plan import terraform
-from paddock.plan.graph import Graph
+from paddock.plan.engine.graph import Graph
+from paddock.plan.output import terraform
 from paddock.plan.rules import RULES
 from tests.plan.rules.breaking import GONE, drop, put, statement
 from tests.support import fleets

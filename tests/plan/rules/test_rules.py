@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from paddock.fleet import FleetError
-from paddock.plan.graph import Graph
+from paddock.plan.engine.graph import Graph
+from paddock.plan.engine.program import plan_graph
+from paddock.plan.engine.values import UNKNOWN, Secret
 from paddock.plan.rules import RULES, judge, reference
 from paddock.plan.rules.base import Context, Rule
-from paddock.plan.run import plan_graph
-from paddock.plan.values import UNKNOWN, Secret
 from tests.plan.rules.breaking import add, option, put
 from tests.support import fleets, strategies
 

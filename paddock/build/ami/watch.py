@@ -1,0 +1,140 @@
+"""Follows a build in Image Builder to its end, and says why it failed. All state is in AWS, so anyone can go on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from paddock.build.ami import pipeline
+from paddock.build.ami.pipeline import Build, Step
+from paddock.build.ami.progress import Voice, duration
+from paddock.build.aws import Aws, AwsError
+from paddock.build.errors import BuildError
+
+LOG_LINES = 25
+SLOWEST_S = 120.0
+"""Most seconds between two questions while AWS throttles or does not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How often a build is looked at, how long at most, and how long AWS may stay without an answer."""
+
+    every_s: float = 15.0
+    at_most_s: float = 3 * 3600.0
+    silence_s: float = 15 * 60.0
+    sleep: Callable[[float], None] = time.sleep
+    now: Callable[[], float] = time.monotonic
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """A build that has ended, with its steps."""
+
+    build: Build
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a build made no image. `log` are the last lines of its log; empty with the reason in `no_log`."""
+
+    text: str
+    step: Step | None
+    log: tuple[str, ...]
+    no_log: str
+
+
+def follow(aws: Aws, arn: str, voice: Voice, pace: Pace) -> Followed:
+    """Looks until the build has ended.
+
+    Raises BuildError where it goes on past `pace.at_most_s`, and what `Aws` raises; a build is none the worse for it.
+    """
+    began = heard = pace.now()
+    wait, told = pace.every_s, dict[str, str]()
+    while True:
+        try:
+            # In this order: once the build has ended its steps have too.
+            build = pipeline.read(aws, arn)
+            steps = pipeline.steps(aws, arn)
+        except AwsError as error:
+            if not error.passing or pace.now() - heard > pace.silence_s:
+                raise
+            wait = min(wait * 2, SLOWEST_S)
+            voice.say(f"{str(error).splitlines()[0]}; asking again in {wait:.0f} s")
+        else:
+            heard, wait = pace.now(), pace.every_s
+            _tell(build, steps, told, voice)
+            if build.ended:
+                return Followed(build, steps)
+        if pace.now() - began >= pace.at_most_s:
+            raise BuildError(f"the build has not ended after {duration(pace.at_most_s)}")
+        pace.sleep(wait)
+
+
+def why_failed(aws: Aws, followed: Followed) -> Failure:
+    """The step that failed, what it said, and the end of the build's log."""
+    build = followed.build
+    failed = [step for step in followed.steps if step.status == "FAILED"]
+    step = next((step for step in failed if step.id == build.failed_step), failed[0] if failed else None)
+    log, no_log = _log(aws, build)
+    parts = [_step_error(aws, step) if step else "", build.failure, build.reason]
+    said = dict.fromkeys(_clean(part, 600) for part in parts if part)
+    lines = [
+        f"the build of {build.name} {build.version} "
+        + (f"failed in step {step.name} ({step.workflow})" if step else f"ended as {build.status}"),
+        *(f"    {line}" for line in said),
+        *([f"    the end of its log ({build.log_group}, {build.version}):"] if log else []),
+        *(f"      {line}" for line in log),
+        *([f"    its log: {no_log}"] if no_log else []),
+    ]
+    return Failure("\n".join(lines), step, log, no_log)
+
+
+def _tell(build: Build, steps: tuple[Step, ...], told: dict[str, str], voice: Voice) -> None:
+    """A line for each step whose status is new since the last look."""
+    for step in steps:
+        if step.status == "PENDING" or told.get(step.id) == step.status:
+            continue
+        told[step.id] = step.status
+        at = step.ended or step.began
+        since = duration((at - build.began).total_seconds()) if at and build.began else ""
+        took = f" after {duration(step.seconds)}" if step.seconds is not None else ""
+        voice.say(f"{since:>8}  {step.workflow:<12}  {step.name}  {step.status.lower()}{took}")
+    under_way = [step.name for step in steps if step.status == "RUNNING"]
+    voice.under_way("  ".join([build.status.lower(), *under_way]), build.began)
+
+
+def _step_error(aws: Aws, step: Step) -> str:
+    try:
+        return pipeline.step_error(aws, step.id) or step.message
+    except BuildError:
+        return step.message
+
+
+def _log(aws: Aws, build: Build) -> tuple[tuple[str, ...], str]:
+    """The last lines, or why there are none."""
+    try:
+        answer = aws.ask(
+            "logs",
+            "get_log_events",
+            logGroupName=build.log_group,
+            logStreamName=build.version,
+            limit=LOG_LINES,
+            startFromHead=False,
+        )
+    except BuildError as error:
+        if isinstance(error, AwsError) and error.code == "ResourceNotFoundException":
+            where = f"{build.log_group}, stream {build.version}"
+            return (), f"there is none in {where}; a build that fails before its instance runs leaves none"
+        return (), str(error).splitlines()[0]
+    lines = [_clean(line, 300) for event in answer.get("events") or () for line in event["message"].splitlines()]
+    lines = [line for line in lines if line]
+    return tuple(lines[-LOG_LINES:]), "" if lines else f"{build.log_group}, stream {build.version} is empty"
+
+
+def _clean(text: str, most: int) -> str:
+    """One line, of what a terminal may show."""
+    line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    return line if len(line) <= most else f"{line[: most - 3]}..."

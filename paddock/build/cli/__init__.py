@@ -1,0 +1,1 @@
+"""What the build tasks print and write, without Invoke."""

@@ -1,0 +1,61 @@
+"""What `inv build-image cuda-builder --run` does, without Invoke."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from paddock.build.cli.output import print_json, progress_of, told
+from paddock.build.cuda import artefacts, builder
+from paddock.build.docker import Docker
+from paddock.build.images import delivery, size
+from paddock.build.recipes import bases, recipe
+
+
+@told
+def run(
+    root: Path,
+    *,
+    cuda: str | None = None,
+    ubuntu: str | None = None,
+    base: str | None = None,
+    platform: str | None = None,
+    architectures: Sequence[str] = (),
+    output: Path | None = None,
+    no_cache: bool = False,
+    progress: str = "auto",
+    as_json: bool = False,
+) -> None:
+    """Compiles the CUDA programs and leaves them with their manifest in `output`, by default the checkout's own folder.
+
+    On `base`, any image with nvcc, or NVIDIA's of `cuda` on `ubuntu`; for `platform`, by default this machine's. Raises
+    BuildError.
+    """
+    folder, shown = output or root / artefacts.FOLDER, progress_of(progress, as_json)
+    recipe.check_writable(folder)
+    architecture = recipe.architecture(platform)
+    named = bases.named(cuda, ubuntu, base)
+    if named:
+        builder.compiled(named, architectures)  # what it refuses is said before an engine is looked for
+    docker = Docker.find(os.environ)
+    chosen = named or bases.given(docker, str(base), f"linux/{architecture}", shown)
+    with tempfile.TemporaryDirectory(prefix="paddock-cuda-") as scratch:
+        plan = builder.make(root, chosen, architecture, asked=architectures)
+        prepared = recipe.prepare(plan, {".": recipe.folder(root, plan.name)}, Path(scratch, plan.name))
+        built = delivery.build(docker, prepared, root, no_cache=no_cache, progress=shown) is not None
+    manifest = builder.run(docker, prepared.local, folder)
+    if as_json:
+        plain = manifest.model_dump(mode="json", by_alias=True)
+        print_json({"image": prepared.local, "built": built, "folder": str(folder), "manifest": plain})
+        return
+    lines = [
+        f"image     {prepared.local}{'' if built else ' (built before: unchanged)'}",
+        f"for       {manifest.platform}",
+        f"compiled  by CUDA {manifest.toolkit} for {' '.join(f'sm_{each}' for each in manifest.architectures)}",
+        f"needs     glibc {manifest.glibc} or newer",
+        *(f"program   {folder / name}, {size.shown(file.bytes)}" for name, file in manifest.files.items()),
+    ]
+    sys.stdout.write("\n".join(lines) + "\n")

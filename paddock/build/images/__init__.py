@@ -1,0 +1,1 @@
+"""Images built, checked, listed, measured and delivered. The engine is `paddock.build.docker`."""

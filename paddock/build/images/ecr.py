@@ -1,0 +1,61 @@
+"""Amazon's registry: which one is the account's, and a login that lasts for one command."""
+
+from __future__ import annotations
+
+import base64
+import difflib
+
+from paddock.build.aws import Aws, AwsError, Clients
+from paddock.build.docker import Docker
+from paddock.build.errors import BuildError, BuildInputError
+from paddock.fleet.model.mirror import PRIVATE_ECR
+
+
+def is_ecr(registry: str) -> bool:
+    """Whether it is a private registry of AWS, whose login is a token that AWS gives."""
+    return PRIVATE_ECR.fullmatch(registry) is not None
+
+
+def login(docker: Docker, registry: str, clients: Clients | None = None) -> None:
+    """Logs `docker` in for the twelve hours that a token of AWS lasts. `clients` gives the client of a service.
+
+    Raises BuildError: credentials that are missing, expired or not allowed to, a region that AWS does not have.
+    """
+    found = PRIVATE_ECR.fullmatch(registry)
+    if found is None:
+        raise BuildInputError(
+            f"{registry} is no registry of AWS\n    expected: ACCOUNT.dkr.ecr.REGION.amazonaws.com"
+            f"\n    fix: docker login {registry}"
+        )
+    user, _, password = base64.b64decode(_token(found["region"], clients)["authorizationToken"]).decode().partition(":")
+    docker.login(registry, user, password)
+
+
+def account_registry(region: str, clients: Clients | None = None) -> str:
+    """The host of the account's own registry in `region`. Raises BuildError, as `login` does."""
+    return _token(region, clients)["proxyEndpoint"].removeprefix("https://")
+
+
+def _token(region: str, clients: Clients | None) -> dict[str, str]:
+    # The answer names the registry as well, whatever the partition, so no right beside this one is needed.
+    try:
+        (token,) = Aws(region, reading=clients).ask("ecr", "get_authorization_token")["authorizationData"]
+    except AwsError as error:
+        if hint := _misspelt(region):
+            raise BuildInputError(f"{error}\n{hint}") from None
+        raise
+    except ValueError:
+        raise BuildError(f"AWS gives no token for its registry in {region}") from None
+    return {name: str(value) for name, value in token.items()}
+
+
+def _misspelt(region: str) -> str:
+    """For a region that boto3 does not know; a new one it may not know yet."""
+    import boto3
+
+    session = boto3.session.Session()
+    known = [each for part in session.get_available_partitions() for each in session.get_available_regions("ecr", part)]
+    if region in known:
+        return ""
+    close = difflib.get_close_matches(region, known, n=1)
+    return f"    boto3 knows no region {region}{f'; did you mean {close[0]}?' if close else ''}"

@@ -1,0 +1,174 @@
+"""The images that a fleet names and those of ours that the engine has: where each is pinned and what is known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime
+from typing import Protocol
+
+from infra import versions
+from paddock.build.docker import Layer, Local
+from paddock.build.recipes import labels
+from paddock.catalog.cuda_match import tag_cuda
+from paddock.catalog.github import tag_runner
+from paddock.fleet import Fleet
+
+RUNNER_IMAGE = "ghcr.io/actions/actions-runner"
+"""GitHub's own, for runners that name none."""
+DEFAULT = "ACTIONS_RUNNER in infra/versions.py"
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """An image. None is what neither its name nor the engine says."""
+
+    reference: str
+    """As it is written: `name:tag`, `name@sha256:...` or both."""
+    pinned: tuple[str, ...] = ()
+    """Keys of the stack file, or a constant of the program; none for an image that only the engine has."""
+    runners: tuple[str, ...] = ()
+    """Runners of the fleet that use it."""
+    cuda: str | None = None
+    runner: str | None = None
+    """Version of actions/runner in it."""
+    built: date | None = None
+    packages: date | None = None
+    """Its packages are those of this day or later, as its label says."""
+    architecture: str | None = None
+    """As Docker names it: amd64, arm64."""
+    size_bytes: int | None = None
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
+    digests: tuple[str, ...] = ()
+    """`name@sha256:...` of the registries that the engine knows it from."""
+    local: bool = False
+
+    @property
+    def name(self) -> str:
+        tag = self.tag
+        name = self.reference.partition("@")[0]
+        return name.removesuffix(f":{tag}") if tag else name
+
+    @property
+    def tag(self) -> str | None:
+        name, colon, tag = self.reference.partition("@")[0].rpartition(":")
+        return tag if colon and name and "/" not in tag else None
+
+    @property
+    def digest(self) -> str | None:
+        return self.reference.partition("@")[2] or None
+
+    @property
+    def ours(self) -> bool:
+        return labels.CONTENT in self.labels
+
+    @property
+    def base(self) -> tuple[str, str] | None:
+        """Name and digest of the image it was built on."""
+        name, digest = self.labels.get(labels.BASE_NAME), self.labels.get(labels.BASE_DIGEST)
+        return (name, digest) if name and digest else None
+
+    def document(self) -> dict[str, object]:
+        """JSON-ready."""
+        return {
+            "image": self.reference,
+            "name": self.name,
+            "tag": self.tag,
+            "digest": self.digest,
+            "cuda": self.cuda,
+            "runner": self.runner,
+            "built": self.built.isoformat() if self.built else None,
+            "size_bytes": self.size_bytes,
+            "pinned": list(self.pinned),
+            "local": self.local,
+        }
+
+
+class Engine(Protocol):
+    """As much of the engine as knows images."""
+
+    def image(self, reference: str) -> Local | None: ...
+    def images(self, label: str) -> tuple[str, ...]: ...
+    def layers(self, reference: str) -> tuple[Layer, ...]: ...
+
+
+def of_fleet(fleet: Fleet, engine: Engine | None) -> tuple[Known, ...]:
+    """Images of the fleet's runners, each once, with what the engine adds if there is one."""
+    found: dict[str, Known] = {}
+    shared = fleet.images.runner
+    if shared:
+        found[shared] = Known(shared, ("images.runner",))
+    for name, runner in fleet.runners.items():
+        reference = runner.image or shared or f"{RUNNER_IMAGE}:{versions.ACTIONS_RUNNER}"
+        key = f"runners.{name}.image" if runner.image else "images.runner" if shared else DEFAULT
+        image = found.get(reference, Known(reference))
+        pinned = image.pinned if key in image.pinned else (*image.pinned, key)
+        found[reference] = replace(image, pinned=pinned, runners=(*image.runners, name))
+    return tuple(_with_facts(image, engine) for image in found.values())
+
+
+def of_engine(engine: Engine, but: Iterable[Known]) -> tuple[Known, ...]:
+    """Images of ours in the engine, without those that are pinned already."""
+    pinned = {digest for image in but for digest in image.digests} | {image.reference for image in but}
+    found = [_with_facts(Known(reference), engine) for reference in engine.images(labels.CONTENT)]
+    return tuple(each for each in found if each.reference not in pinned and not pinned & set(each.digests))
+
+
+def of_program(fleet: Fleet) -> Iterator[Known]:
+    """What the program itself installs, by the image's own name: charts and the mirror say where it comes from."""
+    minor = fleet.cluster.version
+    if fleet.holds("runners"):
+        yield _versioned("gha-runner-scale-set-controller", versions.ARC, "ARC")
+        if any(runner.container == "dind" for runner in fleet.runners.values()):
+            yield _versioned("docker", versions.DOCKER_DIND, "DOCKER_DIND")
+        if any(runner.warm for runner in fleet.runners.values()) and minor in versions.KUBECTL:
+            yield _versioned("kubectl", versions.KUBECTL[minor], "KUBECTL")
+    if fleet.holds("cluster"):
+        yield _versioned("k8s-device-plugin", f"v{versions.NVIDIA_DEVICE_PLUGIN}", "NVIDIA_DEVICE_PLUGIN")
+        yield _versioned("node-feature-discovery", versions.NODE_FEATURE_DISCOVERY, "NODE_FEATURE_DISCOVERY")
+        if fleet.owns_nodes and minor in versions.CLUSTER_AUTOSCALER:
+            yield _versioned("cluster-autoscaler", versions.CLUSTER_AUTOSCALER[minor], "CLUSTER_AUTOSCALER")
+        if fleet.monitoring.enabled:
+            yield _versioned("dcgm-exporter", versions.DCGM_EXPORTER_IMAGE, "DCGM_EXPORTER_IMAGE")
+
+
+def processors(fleet: Fleet, runners: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """By pool that these runners run in: the processors of its nodes, as Docker names them."""
+    pools = dict.fromkeys(fleet.runners[name].pool for name in runners)
+    return {
+        pool: tuple(dict.fromkeys({"x86_64": "amd64"}.get(type_.arch, type_.arch) for type_ in fleet.pools[pool].types))
+        for pool in pools
+    }
+
+
+def _versioned(name: str, tag: str, constant: str) -> Known:
+    return Known(f"{name}:{tag}", (f"{constant} in infra/versions.py",))
+
+
+def _with_facts(image: Known, engine: Engine | None) -> Known:
+    """What the tag says, and above it what the image itself says where the engine has it."""
+    local = engine.image(image.reference) if engine else None
+    told = replace(image, cuda=tag_cuda(image.reference), runner=tag_runner(image.reference))
+    if local is None:
+        return told
+    said = local.labels
+    return replace(
+        told,
+        cuda=said.get(labels.CUDA) or told.cuda,
+        runner=said.get(labels.RUNNER) or told.runner,
+        built=day(said[labels.CREATED]) if labels.CONTENT in said else day(local.created),
+        packages=day(said.get(labels.PACKAGES, "")),
+        architecture=local.architecture or None,
+        size_bytes=local.size_bytes,
+        labels=said,
+        digests=local.digests,
+        local=True,
+    )
+
+
+def day(stamp: str) -> date | None:
+    """Of a time in ISO 8601; None where it is none."""
+    try:
+        return datetime.fromisoformat(stamp).date()
+    except ValueError:
+        return None

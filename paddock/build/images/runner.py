@@ -1,0 +1,97 @@
+"""The image that runs a job: what goes into it, and whether what was built can be trusted to run one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from infra.versions import ACTIONS_RUNNER, ACTIONS_RUNNER_DIGEST, ACTIONS_RUNNER_SHA256
+from paddock import __version__
+from paddock.build.cuda import artefacts
+from paddock.build.docker import Docker
+from paddock.build.errors import BuildError
+from paddock.build.recipes import labels, recipe, wheels
+from paddock.build.recipes.bases import Base
+from paddock.build.recipes.recipe import Architecture, Recipe
+
+NAME = "runner-gpu"
+
+_RELEASES = "https://github.com/actions/runner/releases/download"
+_ARCHIVES = {"amd64": "x64", "arm64": "arm64"}
+
+
+def make(root: Path, base: Base, architecture: Architecture, given: Sequence[str] = ()) -> Recipe:
+    """The recipe of the pinned runner on a base. `given` are a user's NAME=VALUE. Raises BuildInputError."""
+    archive = _ARCHIVES[architecture]
+    known = {
+        "BASE": base.image,
+        "RUNNER_URL": f"{_RELEASES}/v{ACTIONS_RUNNER}/actions-runner-linux-{archive}-{ACTIONS_RUNNER}.tar.gz",
+        "RUNNER_SHA256": ACTIONS_RUNNER_SHA256[archive],
+        "CONTAINER_HOOKS": f"ghcr.io/actions/actions-runner:{ACTIONS_RUNNER}@{ACTIONS_RUNNER_DIGEST}",
+    }
+    dockerfile = recipe.folder(root, NAME) / "Dockerfile"
+    return Recipe(
+        name=NAME,
+        base=base,
+        architecture=architecture,
+        version=f"{base.cuda or 'nocuda'}-runner{ACTIONS_RUNNER}",
+        args=recipe.arguments(dockerfile, known, given),
+        labels={labels.RUNNER: ACTIONS_RUNNER},
+    )
+
+
+def parts(root: Path, architecture: Architecture, scratch: Path) -> dict[str, Path]:
+    """What its build context holds, made or downloaded where need be; `scratch` must last until it is staged."""
+    lock, nothing = root / "locks" / "base.txt", scratch / "nothing"
+    nothing.mkdir()
+    ours = wheels.of_project(root, scratch)
+    return {
+        ".": recipe.folder(root, NAME),
+        "hooks": root / "runners" / "hooks",
+        "wheels": wheels.of_lock(lock, architecture),
+        "wheels/base.txt": lock,
+        f"project/{ours.name}": ours,
+        "cuda": nothing,
+        **{f"cuda/{name}": path for name, path in artefacts.of_checkout(root, f"linux/{architecture}").items()},
+    }
+
+
+def verify(docker: Docker, image: str, base: Base) -> None:
+    """Runs the image and looks at what a job relies on. Raises BuildError, naming all that is not so."""
+    wanted = _wanted(base)
+    said = docker.run(image, ["bash", "-c", _script(wanted)])
+    found = dict(line.split("\t", 1) for line in said.stdout.splitlines() if "\t" in line)
+    if said.code or set(found) != set(wanted):
+        lines = [line for line in (said.stdout + said.stderr).splitlines() if line.strip()]
+        raise BuildError(f"the image was built but does not run: {lines[-1] if lines else f'exit {said.code}'}")
+    wrong = [
+        f"{what}: expected {wanted[what][1]}, found {has}" for what, has in found.items() if has != wanted[what][1]
+    ]
+    if wrong:
+        raise BuildError("\n    ".join(["the image was built but is no runner", *wrong]))
+
+
+def _wanted(base: Base) -> Mapping[str, tuple[str, str]]:
+    """By what it is about: a command, and the last line that it must print."""
+    checks = {
+        "user": ("id --user", "1001"),
+        "runner": ("/home/runner/bin/Runner.Listener --version", ACTIONS_RUNNER),
+        "run.sh": ("test -x /home/runner/run.sh && echo there", "there"),
+        "hook before a job": ('test -x "$ACTIONS_RUNNER_HOOK_JOB_STARTED" && echo there', "there"),
+        "hook after a job": ('test -x "$ACTIONS_RUNNER_HOOK_JOB_COMPLETED" && echo there', "there"),
+        "paddock": ("paddock --version", f"paddock {__version__}"),
+        "Python packages": ("python3 -c 'import numpy, typing_extensions, yaml; print(\"there\")'", "there"),
+        "GPUs without a request": ('echo "$NVIDIA_VISIBLE_DEVICES"', "void"),
+    }
+    if base.cuda:
+        # A runtime base has no compiler; one that has it must have the right one.
+        compiler = "if command -v nvcc >/dev/null; then nvcc --version | sed -n 's/.*release \\([0-9.]*\\),.*/\\1/p'"
+        checks["CUDA compiler"] = (f"{compiler}; else echo {base.cuda}; fi", base.cuda)
+    return checks
+
+
+def _script(checks: Mapping[str, tuple[str, str]]) -> str:
+    return "\n".join(
+        f"printf '%s\\t%s\\n' '{what}' \"$( {{ {command}; }} 2>&1 | tail -n 1)\""
+        for what, (command, _) in checks.items()
+    )

@@ -1,0 +1,193 @@
+"""What an image is made of, decided before any engine is asked: its context, arguments, name and labels."""
+
+from __future__ import annotations
+
+import os
+import platform as machine
+import re
+import subprocess
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Literal
+
+from paddock.build.errors import BuildInputError
+from paddock.build.recipes import context, labels
+from paddock.build.recipes.bases import Base
+
+Architecture = Literal["amd64", "arm64"]
+_NAMES: Mapping[str, Architecture] = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
+
+IMAGES = "images"
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    name: str
+    """Of its folder in `images/`, and of its repository."""
+    base: Base
+    architecture: Architecture
+    version: str
+    """What its tag starts with."""
+    args: Mapping[str, str]
+    labels: Mapping[str, str]
+
+    @property
+    def platform(self) -> str:
+        return f"linux/{self.architecture}"
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A recipe with the context that it is built from, staged."""
+
+    recipe: Recipe
+    context: Path
+    content: str
+    """sha256 of all that decides what is in the image."""
+
+    @property
+    def tag(self) -> str:
+        return f"{self.recipe.version}-{self.content[:12]}"
+
+    @property
+    def local(self) -> str:
+        """Its name in the engine of this machine."""
+        return f"paddock/{self.recipe.name}:{self.tag}"
+
+    def remote(self, registry: str) -> str:
+        return f"{registry}/{self.recipe.name}:{self.tag}"
+
+
+def plain(
+    root: Path,
+    name: str,
+    base: Base,
+    architecture: Architecture,
+    given: Sequence[str] = (),
+    own: Mapping[str, str] | None = None,
+) -> Recipe:
+    """Of an image that is made of nothing but its folder; `own` are arguments of this image. Raises BuildInputError."""
+    known = {"BASE": base.image, "CUDA": base.cuda or "", **(own or {})}
+    args = arguments(folder(root, name) / "Dockerfile", known, given)
+    return Recipe(name, base, architecture, base.cuda or "nocuda", args, labels={})
+
+
+def folder(root: Path, name: str) -> Path:
+    """The folder of an image. Raises BuildInputError, naming those that there are."""
+    found = root / IMAGES / name
+    if "/" not in name and (found / "Dockerfile").is_file():
+        return found
+    known = sorted(each.parent.name for each in (root / IMAGES).glob("*/Dockerfile"))
+    near = get_close_matches(name, known, 1)
+    bare = name and "/" not in name and found.is_dir()
+    what = f"{IMAGES}/{name} has no Dockerfile" if bare else f"there is no image {name or '(no name)'}"
+    raise BuildInputError(
+        f"{what}\n    expected: one of {', '.join(known) or 'images/, which is empty'}"
+        f"\n    fix: {f'did you mean {near[0]}?' if near else 'build-image NAME, or a folder with a Dockerfile'}"
+    )
+
+
+def architecture(platform: str | None, nodes: Collection[str] = ()) -> Architecture:
+    """Of `linux/arm64`; else what all `nodes` have, else this machine. Raises BuildInputError."""
+    if platform is None and len(set(nodes)) == 1:
+        platform = f"linux/{next(iter(nodes))}"
+    wanted = machine.machine().lower() if platform is None else platform.removeprefix("linux/")
+    if wanted not in _NAMES or (platform is not None and not platform.startswith("linux/")):
+        raise BuildInputError(
+            f"images are not built for {platform or wanted}\n    expected: linux/amd64 or linux/arm64"
+            "\n    fix: --platform linux/amd64"
+        )
+    return _NAMES[wanted]
+
+
+def arguments(dockerfile: Path, known: Mapping[str, str], given: Sequence[str]) -> dict[str, str]:
+    """Of `known` what the Dockerfile declares, under what a user gives as NAME=VALUE. Raises BuildInputError."""
+    declared = dict.fromkeys(re.findall(r"^ARG (\w+)", dockerfile.read_text(encoding="utf-8"), re.MULTILINE))
+    chosen = {name: known[name] for name in declared if name in known}
+    for word in given:
+        name, equals, value = word.partition("=")
+        if not equals or not name:
+            raise BuildInputError(
+                f"--build-arg {word} gives no {'value' if name else 'name'}\n    expected: NAME=VALUE"
+                f"\n    fix: --build-arg {name or 'NAME'}={value or 'VALUE'}"
+            )
+        if name == "BASE":
+            raise BuildInputError(
+                f"--build-arg {word} gives the base behind the tag's back, which tells its CUDA\n    expected: --base"
+                f"\n    fix: --base {value or 'IMAGE'}"
+            )
+        if name not in declared:
+            near = get_close_matches(name, declared, 1)
+            raise BuildInputError(
+                f"the image has no argument {name}\n    expected: one of {', '.join(declared)}"
+                f"\n    fix: {f'did you mean {near[0]}?' if near else 'leave it out'}"
+            )
+        chosen[name] = value
+    return chosen
+
+
+def prepare(recipe: Recipe, parts: Mapping[str, Path], into: Path) -> Prepared:
+    """Stages the context in `into` and names what will be built from it."""
+    context.stage(parts, into)
+    facts = {
+        **{f"argument {name}": value for name, value in recipe.args.items()},
+        "base": recipe.base.identity,
+        "platform": recipe.platform,
+    }
+    return Prepared(recipe, into, context.content(into, facts))
+
+
+def check_writable(folder: Path) -> None:
+    """Whether files can be put into a folder, which need not be there yet. Raises BuildInputError."""
+    there = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        raise BuildInputError(
+            f"nothing can be written to {folder}\n    expected: a folder of yours\n    fix: choose another"
+        )
+
+
+def labels_of(prepared: Prepared, root: Path) -> dict[str, str]:
+    """What the image says of itself, in the names of the Open Container Initiative and ours."""
+    recipe = prepared.recipe
+    source = _git(root, "config", "--get", "remote.origin.url")
+    # Each is given, also without a value: the base's own would show through.
+    return {
+        labels.TITLE: recipe.name,
+        labels.VERSION: prepared.tag,
+        labels.CREATED: datetime.now(UTC).isoformat(timespec="seconds"),
+        labels.REVISION: _revision(root),
+        labels.SOURCE: re.sub(r"//[^/]*@", "//", source),
+        labels.BASE_NAME: recipe.base.image.partition("@")[0],
+        labels.BASE_DIGEST: recipe.base.identity,
+        labels.CONTENT: prepared.content,
+        labels.CUDA: recipe.base.cuda or "",
+        labels.PACKAGES: _packages(prepared),
+        **recipe.labels,
+    }
+
+
+def _packages(prepared: Prepared) -> str:
+    """The day that the packages are of: as given, else as the Dockerfile itself says; empty where neither does."""
+    text = (prepared.context / "Dockerfile").read_text(encoding="utf-8")
+    stated = re.search(r"^ARG PACKAGES_AS_OF=(\S+)", text, re.MULTILINE)
+    return prepared.recipe.args.get("PACKAGES_AS_OF", stated[1] if stated else "")
+
+
+def _revision(root: Path) -> str:
+    """The commit, `-dirty` where the checkout has other files."""
+    commit = _git(root, "rev-parse", "HEAD")
+    # A look must not write to the index, which another git may be using.
+    other = commit and _git(root, "--no-optional-locks", "status", "--porcelain", "--untracked-files=normal", "--", ".")
+    return f"{commit}-dirty" if other else commit
+
+
+def _git(root: Path, *words: str) -> str:
+    """What git says; empty where there is no git or no repository."""
+    try:
+        done = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    return done.stdout.strip() if not done.returncode else ""

@@ -1,0 +1,49 @@
+"""What `inv catalog.refresh` does, without Invoke."""
+
+from __future__ import annotations
+
+import json
+import sys
+from math import inf
+from typing import cast
+
+from paddock.catalog.refresh.aws import refresh_main
+from paddock.terminal import BadFlag, console
+
+
+def refresh(region: str | None, *, dry_run: bool, as_json: bool) -> int:
+    """Refreshes the catalogue and says what changed; returns the number of sources that could not be read."""
+    told = refresh_main(region=region, dry_run=dry_run)
+    failed = sum(bool(source["failed"]) for source in told["sources"])
+    if as_json:
+        sys.stdout.write(f"{json.dumps(told, indent=2)}\n")
+        return failed
+    out = console()
+    for source in told["sources"]:
+        head = f"{source['source']:12} {source['file']}"
+        if source["failed"]:
+            out.print(f"{head}: left as it is: {source['failed']}", markup=False)
+        else:
+            out.print(f"{head}: {len(source['changed'])} rows {'would change' if dry_run else 'changed'}", markup=False)
+            for kept in source["kept"]:
+                out.print(f"             kept: {kept}", markup=False)
+    return failed
+
+
+def instances(
+    *, gpus: int, min_memory: float, gpu: str, region: str, max_price: float, sort: str, everything: bool, as_json: bool
+) -> None:
+    """Prints the GPU instance types asked for. Raises BadFlag, BadQuestion and UnknownGpu."""
+    from paddock.catalog import table
+
+    known = table.priced_regions()
+    if region not in known:
+        raise BadFlag(
+            f"no prices of region {region!r} are known\n    expected: one of {', '.join(known)}\n"
+            f"    fix: inv catalog.refresh --region {region or 'REGION'} reads those of another"
+        )
+    for flag, value in (("--gpus", gpus), ("--min-memory", min_memory), ("--max-price", max_price)):
+        if not 0 <= value < inf:  # also false of nan
+            raise BadFlag(f"{flag} {value:g} is no amount\n    expected: 0 or more")
+    rows = table.choose(gpus, min_memory, gpu or None, region, max_price or None, cast("table.Sort", sort))
+    sys.stdout.write(table.render_json(rows) if as_json else table.table(rows, None if everything else table.LIMIT))

@@ -1,0 +1,1 @@
+"""The configuration guide and the JSON Schema, generated from the model."""

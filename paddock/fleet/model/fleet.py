@@ -1,0 +1,153 @@
+"""The fleet: everything the stack file says, checked as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from paddock import catalog
+from paddock.fleet.errors import FleetError
+from paddock.fleet.model.base import Matching, Model
+from paddock.fleet.model.cluster import Cluster, ExistingCluster, KubeconfigCluster, NewCluster
+from paddock.fleet.model.github import GitHub
+from paddock.fleet.model.images import Images
+from paddock.fleet.model.mirror import Mirror
+from paddock.fleet.model.monitoring import Monitoring
+from paddock.fleet.model.network import Network, NewNetwork
+from paddock.fleet.model.pool import Ami, EksManaged, GpuPool
+from paddock.fleet.model.runner import Runner, Volume
+from paddock.fleet.validation import checks
+
+Holder = Annotated[
+    str,
+    Matching(r"^(here|none|[\w.-]+(/[\w.-]+){1,2})$", "here, none, or the stack that holds it: ORG/PROJECT/STACK"),
+]
+
+
+Name = Annotated[
+    str, Matching(r"^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$", "lower-case letters, digits and dashes, at most 30")
+]
+
+
+class Layers(Model):
+    """Which parts this stack holds: `here`, `none`, or the name of the stack that does, as ORG/PROJECT/STACK."""
+
+    images: Holder = "here"
+    """ECR repositories, the AMI pipeline, the role that GitHub pushes with."""
+    cluster: Holder = "here"
+    """Network, Kubernetes cluster, GPU pools and what runs on every node."""
+    runners: Holder = "here"
+    """Actions Runner Controller and the runner scale sets."""
+
+
+# IAM's characters, the fewest of any service; Image Builder takes 30 tags, ours among them.
+TagKey = Annotated[
+    str,
+    Matching(
+        r"^(?!aws:)[\w .:/=+@-]{1,128}$", "at most 128 letters, digits, spaces and . : / = + - @ _, no aws: prefix"
+    ),
+]
+TagValue = Annotated[str, Matching(r"^[\w .:/=+@-]{0,256}$", "at most 256 letters, digits, spaces and . : / = + - @ _")]
+
+
+class Fleet(Model):
+    """A GitHub organisation's GPU runners and all they stand on."""
+
+    name: Name
+    """Name of the cluster and prefix of what people type; by default PROJECT-STACK."""
+    region: Annotated[str, Matching(r"^[a-z]{2}(-[a-z]+)+-\d$", "an AWS region, such as us-west-2")]
+    """AWS region; by default `aws:region`."""
+    github: GitHub
+    """Where the runners register, and with which credential."""
+    network: Network = NewNetwork()
+    """The VPC, made or adopted."""
+    cluster: Cluster = NewCluster()
+    """The Kubernetes cluster: made, adopted, or reached by a kubeconfig."""
+    pools: Annotated[dict[Name, GpuPool], Field(min_length=1)]
+    """GPU pools by name."""
+    runners: dict[Name, Runner] = {}
+    """Runner scale sets by name."""
+    images: Images = Images()
+    """Registry, runner images and the pipeline for machine images."""
+    monitoring: Monitoring = Monitoring()
+    """GPU metrics and alerts."""
+    mirror: Mirror = Mirror()
+    """Where charts and images come from, for networks that do not reach their makers."""
+    layers: Layers = Layers()
+    """Parts held here or by other stacks; may also be written as `paddock:layers`."""
+    tags: Annotated[dict[TagKey, TagValue], Field(max_length=25)] = {}
+    """AWS tags on everything, instances and volumes included."""
+
+    @model_validator(mode="after")
+    def _cross_checks(self) -> Fleet:
+        problems = list(checks.problems(self))
+        if problems:
+            raise FleetError(problems)
+        return self
+
+    def ami(self, pool: GpuPool) -> Ami | None:
+        """The image the pool's nodes boot; None when the catalogue has none for the cluster's minor.
+
+        The default is the newest release in the catalogue, so it moves only when the catalogue is refreshed
+        and the plan then shows which nodes roll.
+        """
+        if pool.ami is not None:
+            return pool.ami
+        return EksManaged(release=self.eks_release) if self.eks_release else None
+
+    @property
+    def eks_release(self) -> str | None:
+        """Newest EKS AMI release in the catalogue for the cluster's minor; None when it has none."""
+        newest = catalog.latest_ami(self.cluster.version)
+        return newest.release if newest else None
+
+    @property
+    def aws_tags(self) -> dict[str, str]:
+        """Tags of everything in AWS: the user's, and whose it is."""
+        return {**self.tags, "paddock:fleet": self.name}
+
+    @property
+    def cluster_name(self) -> str:
+        """Name of the EKS cluster, made or adopted."""
+        return self.cluster.existing if isinstance(self.cluster, ExistingCluster) else self.name
+
+    def scale_set(self, name: str) -> str:
+        """Name of a runner's scale set: what GitHub knows it by, and one of its labels."""
+        return self.runners[name].name or name
+
+    def labels(self, name: str) -> tuple[str, ...]:
+        """Labels a workflow may ask for. The scale set's name is always one; ARC adds it by itself."""
+        return self.runners[name].labels or ("self-hosted", "linux", "x64", self.scale_set(name))
+
+    def runners_on(self, pool: str) -> Iterator[tuple[str, Runner]]:
+        return ((name, runner) for name, runner in self.runners.items() if runner.pool == pool)
+
+    def max_runners(self, name: str) -> int:
+        """Jobs a scale set runs at a time: as written, or what its pool can hold by GPUs."""
+        runner = self.runners[name]
+        if runner.max is not None:
+            return runner.max
+        pool = self.pools[runner.pool]
+        per_node = min(n for n in (pool.advertised(t) // runner.gpus for t in pool.types) if n)
+        return pool.nodes.max * per_node
+
+    @property
+    def uses_ebs_volumes(self) -> bool:
+        return any(isinstance(v, Volume) for runner in self.runners.values() for v in runner.volumes.values())
+
+    def holds(self, layer: Literal["images", "cluster", "runners"]) -> bool:
+        """Whether this stack holds a layer itself."""
+        held: str = getattr(self.layers, layer)
+        return held == "here"
+
+    @property
+    def makes_network(self) -> bool:
+        """Whether this stack needs to know the VPC: made here, or adopted."""
+        return self.holds("cluster") and self.owns_nodes
+
+    @property
+    def owns_nodes(self) -> bool:
+        """Whether GPU nodes are bought by this fleet, or are there already."""
+        return not isinstance(self.cluster, KubeconfigCluster)

@@ -1,0 +1,187 @@
+"""Runner scale sets: what a workflow asks for with `runs-on`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
+from pydantic_core import InitErrorDetails
+
+from paddock.fleet.model.base import Matching, Model, below_min, form, mistake, refuse
+from paddock.fleet.model.quantity import Cpu, Memory
+
+Image = Annotated[
+    str,
+    Matching(
+        r"^[a-z0-9][\w.:/-]*(:[\w.-]+|@sha256:[0-9a-f]{64})$",
+        "an image with tag or digest, such as registry/name:tag or registry/name@sha256:...",
+    ),
+]
+Mount = Annotated[str, Matching(r"^/.+", "an absolute path")]
+
+Label = Annotated[str, Matching(r"^[^\s,]{1,255}$", "a label of 1 to 255 characters without spaces or commas")]
+
+LOWEST_PRIORITY = -1000
+"""Of a runner; the autoscaler is told that pods of it still count."""
+
+_CRON_PART = r"(\*|\d{1,2}(-\d{1,2})?)(/\d{1,2})?"
+_CRON_FIELD = rf"{_CRON_PART}(,{_CRON_PART})*"
+_CRON = re.compile(rf"^{_CRON_FIELD} {_CRON_FIELD} {_CRON_FIELD} {_CRON_FIELD} {_CRON_FIELD}$")
+_CRON_RANGES = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
+
+
+def _cron_field(field: str, allowed: tuple[int, int]) -> bool:
+    for part in field.split(","):
+        values, _, step = part.partition("/")
+        first, _, last = values.partition("-")
+        numbers = [] if first == "*" else [int(first), int(last or first)]
+        if step == "0" or sorted(numbers) != numbers or not all(allowed[0] <= n <= allowed[1] for n in numbers):
+            return False
+    return True
+
+
+def _cron(text: str) -> str:
+    fields = text.split()
+    if not (_CRON.fullmatch(text) and all(map(_cron_field, fields, _CRON_RANGES))):
+        raise ValueError(f'"{text}" is not a cron schedule; write minute hour day month weekday, such as "0 8 * * 1-5"')
+    return text
+
+
+class Warm(Model):
+    """From this time on, keep this many idle runners; a second entry takes them away again."""
+
+    at: Annotated[str, AfterValidator(_cron), WithJsonSchema({"type": "string", "pattern": _CRON.pattern})]
+    """Cron schedule, such as "0 8 * * 1-5"."""
+    min: Annotated[int, Field(ge=0)]
+    """Idle runners from then on."""
+    time_zone: Annotated[str, Matching(r"^[A-Za-z_]+(/[A-Za-z0-9_+-]+)*$", "a time zone, such as America/New_York")] = (
+        "Etc/UTC"
+    )
+    """Time zone of `at`."""
+
+
+class Scratch(Model):
+    """Space that lives and dies with the runner pod, on the node's fastest disk or in memory."""
+
+    scratch: Memory
+    """Size limit."""
+    mount: Mount
+    """Where jobs see it."""
+    medium: Literal["disk", "memory"] = "disk"
+    """`memory` counts against the runner's memory."""
+
+
+class Claim(Model):
+    """A persistent volume claim that is already there, shared by all runners: a ccache or model cache on EFS or FSx."""
+
+    claim: Annotated[str, Matching(r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", "the name of a persistent volume claim")]
+    """Name of the claim in the runners' namespace."""
+    mount: Mount
+    """Where jobs see it."""
+    read_only: bool = False
+    """Jobs cannot write to it."""
+
+
+class Volume(Model):
+    """An EBS volume made for each runner pod and deleted with it."""
+
+    volume: Memory
+    """Size."""
+    mount: Mount
+    """Where jobs see it."""
+    storage_class: str = "gp3-encrypted"
+    """Storage class, of which `gp3-encrypted` comes with the fleet."""
+
+
+Storage = Annotated[
+    Annotated[Scratch, Tag("<scratch>")] | Annotated[Claim, Tag("<claim>")] | Annotated[Volume, Tag("<volume>")],
+    Discriminator(
+        form("scratch", "claim", "volume"),
+        custom_error_type="form",
+        custom_error_message="not a volume; write {scratch: SIZE, mount: PATH}, {claim: NAME, mount: PATH} or "
+        "{volume: SIZE, mount: PATH}",
+    ),
+]
+
+
+_MOUNTED: dict[str, dict[str, str]] = {
+    "none": {
+        "/home/runner/_work": "the workspace",
+        "/dev/shm": "shared memory",  # noqa: S108 - a mount, no file of ours
+        "/opt/paddock/hooks": "the job hooks",
+        "/var/run/paddock/kubernetes": "the token that marks a broken node",
+    },
+    "dind": {"/var/run": "Docker's socket", "/home/runner/externals": "the runner's tools"},
+    "kubernetes-novolume": dict.fromkeys(("/__w", "/__e", "/github"), "the runner's container hook"),
+}
+"""What a runner's pod mounts by itself, by container mode; that of `none` in every mode."""
+
+
+class Runner(Model):
+    """A scale set of ephemeral GPU runners: one pod a job, one job a pod."""
+
+    pool: str
+    """The GPU pool its pods run on."""
+    name: Annotated[str, Matching(r"^[a-z]([a-z0-9-]*[a-z0-9])?$", "lower-case letters, digits and dashes")] | None = (
+        None
+    )
+    """Scale-set name, always a label too; by default the key in `runners`. At most 45 characters."""
+    labels: tuple[Label, ...] = ()
+    """What `runs-on` may ask for; by default self-hosted, linux, x64 and the name. No two runners share a set."""
+    gpus: Annotated[int, Field(ge=1, le=16)] = 1
+    """GPUs of a job, or shares of one where the pool shares its GPUs."""
+    cpu: Cpu | None = None
+    """By default its share of the smallest instance of the pool."""
+    memory: Memory | None = None
+    """Request and limit; by default its share of the smallest instance of the pool."""
+    min: Annotated[int, Field(ge=0)] = 0
+    """Idle runners kept at all times."""
+    max: Annotated[int, Field(ge=1)] | None = None
+    """Jobs at a time; by default what the pool can hold."""
+    warm: tuple[Warm, ...] = ()
+    """Idle runners by schedule."""
+    container: Literal["none", "dind", "kubernetes-novolume"] = "none"
+    """`none`: the runner holds the GPU. `kubernetes-novolume`: job containers in pods of their own. `dind`: Docker."""
+    image: Image | None = None
+    """Runner image with tag or digest; by default the stack's own, else GitHub's."""
+    priority: Annotated[int, Field(ge=LOWEST_PRIORITY, le=1000)] = 0
+    """Of two waiting jobs the higher goes first. Running jobs are never evicted for it."""
+    environment: dict[
+        Annotated[str, Matching(r"^[A-Za-z_][A-Za-z0-9_]*$", "the name of an environment variable")], str
+    ] = {}
+    """Environment variables of the job. No secrets: those belong to GitHub."""
+    volumes: dict[
+        Annotated[str, Matching(r"^[a-z]([a-z0-9-]{0,40}[a-z0-9])?$", "lower-case letters, digits and dashes")], Storage
+    ] = {}
+    """Further volumes by name, such as a ccache or a model cache."""
+    shm: Memory | None = None
+    """Size of `/dev/shm`, for NCCL and data loaders; by default a quarter of the memory, at most 8Gi a GPU. With MPS
+    there is one of 64 MiB for all runners of a node."""
+    group: str | None = None
+    """Runner group; by default that of `github`."""
+    mark_node: bool = True
+    """A job that starts on a broken GPU marks the node for replacement, and no more jobs come to it. It needs a token
+    in the runner's pod, which can do just that; with `kubernetes-novolume` there is none."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Runner:
+        refuse(self._mistakes())
+        return self
+
+    def _mistakes(self) -> Iterator[InitErrorDetails]:
+        if self.max is not None and self.max < self.min:
+            yield below_min("max", self.max, "min", self.min, at=("max",))
+        for index, warm in enumerate(self.warm):
+            if self.max is not None and warm.min > self.max:
+                message = f"{warm.min} warm runners are more than max ({self.max})"
+                yield mistake(
+                    message, ("warm", index, "min"), f"{self.max} or less", "lower it, or raise the runner's max"
+                )
+        taken = dict(_MOUNTED["none"] | _MOUNTED[self.container])
+        for name, volume in self.volumes.items():
+            if volume.mount in taken:
+                message = f"{volume.mount} is mounted already, for {taken[volume.mount]}"
+                yield mistake(message, ("volumes", name, "mount"), "a path of its own")
+            taken.setdefault(volume.mount, f"volume {name}")

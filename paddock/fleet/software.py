@@ -1,0 +1,66 @@
+"""What a fleet states of the software in its images and on its nodes, and where it says so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from paddock import catalog
+from paddock.catalog.cuda_match import tag_cuda, tag_denies_cuda
+from paddock.fleet.model.fleet import Fleet
+from paddock.fleet.model.mirror import parts
+from paddock.fleet.model.pool import Bottlerocket, Custom, EksManaged
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """A version and where it was read; None when nobody says, with the reason in `where`."""
+
+    version: str | None
+    where: str
+
+
+def image_cuda(fleet: Fleet, runner: str) -> Stated:
+    """CUDA toolkit of the image a runner's jobs start in."""
+    own, shared = fleet.runners[runner].image, fleet.images.runner
+    if fleet.images.cuda and (own is None or own == shared):
+        return Stated(fleet.images.cuda, "images.cuda")
+    image, key = (own, f"runners.{runner}.image") if own else (shared, "images.runner")
+    if image is None:
+        return Stated(None, "GitHub's own runner image brings no CUDA: jobs bring it themselves")
+    if tag_denies_cuda(image):
+        return Stated(None, f"the image of {key} brings no CUDA: jobs bring it themselves")
+    found = tag_cuda(image)
+    return Stated(found, f"tag of {key}" if found else f"{key} does not state it")
+
+
+def runner_image(fleet: Fleet) -> str | None:
+    """The image of runners that name none, as containerd's clients file it on a node: with a digest it has no tag, and
+    its registry is named even where that is Docker Hub.
+
+    None where they start GitHub's own.
+    """
+    if fleet.images.runner is None:
+        return None
+    host, rest = parts(fleet.mirror.image(fleet.images.runner))
+    path, at, digest = rest.partition("@")
+    folder, slash, last = path.rpartition("/")
+    return f"{host}/{folder}{slash}{last.partition(':')[0]}@{digest}" if at else f"{host}/{rest}"
+
+
+def driver(fleet: Fleet, pool: str) -> Stated:
+    """NVIDIA driver on a pool's nodes, of its image."""
+    if not fleet.owns_nodes:
+        return Stated(None, "the nodes are there already")
+    match fleet.ami(fleet.pools[pool]):
+        case Custom(driver=driver):
+            return Stated(driver, f"pools.{pool}.ami.driver")
+        case EksManaged(release=release):
+            wanted, os = release, "al2023"
+        case Bottlerocket(bottlerocket=release):
+            wanted, os = release.split("-")[0], "bottlerocket"
+        case _:
+            return Stated(None, "the catalogue has no image for this Kubernetes")
+    for ami in catalog.eks_amis():
+        if ami.os == os and ami.release == wanted and ami.kubernetes == fleet.cluster.version:
+            return Stated(ami.driver, f"image {wanted}")
+    return Stated(None, f"the catalogue does not hold the image {wanted}")

@@ -1,0 +1,222 @@
+"""A YAML file read as Pulumi's engine reads it (gopkg.in/yaml.v3), remembering where everything is written.
+
+PyYAML resolves YAML 1.1: there `on` is true and `1e3` is text. Only its parser is used here; what a scalar means is
+decided by Go's rules, which `tests/fleet/test_loader.py` holds against the real engine's answers.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from typing import Any, NoReturn
+
+import yaml
+
+from paddock.fleet.errors import FleetError, Key, Problem, shown
+from paddock.fleet.stackfile.scalars import Moment, go_text, resolve
+
+MAX_BYTES = 512 * 1024
+MAX_NODES = 50_000
+"""Values after aliases are followed: nine lines of aliases can stand for more values than there is memory."""
+MAX_DEPTH = 40
+
+_NOT_FINITE = re.compile(r"^([-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$")
+_STR = "tag:yaml.org,2002:str"
+_TAGS = "tag:yaml.org,2002:"
+
+
+class _Plain(yaml.SafeLoader):
+    """PyYAML's parser without its ideas of what a scalar is."""
+
+    yaml_implicit_resolvers = {}
+
+
+class Document:
+    """A YAML file: `data` as Go would hold it, and the line and the text of every key."""
+
+    def __init__(self, file: str, content: bytes) -> None:
+        self.file = file
+        self.data: Any = None
+        self.dates: list[Key] = []
+        """Keys whose value is a date without quotes, which Pulumi rewrites."""
+        self.written: dict[Key, str] = {}
+        """Scalars as they stand in the file: `1.30`, where `data` has 1.3."""
+        self._lines: dict[Key, int] = {(): 1}
+        self._problems: list[Problem] = []
+        self._nodes = 0
+        try:
+            node = self._parse(content)
+            self.data = None if node is None else self._build(node, (), ())
+        except RecursionError:
+            self._stop((), 1, "nested too deep to be a stack file", "a handful of levels", "take the nesting out")
+        except FleetError as error:
+            self._problems = [*self._problems, *error.problems]
+        if self._problems:
+            raise FleetError(self._problems)
+
+    def line(self, key: Key) -> int:
+        """Line of the key, or of the nearest key above it that is written."""
+        while key not in self._lines:
+            key = key[:-1]
+        return self._lines[key]
+
+    def _parse(self, content: bytes) -> yaml.Node | None:
+        if len(content) > MAX_BYTES:
+            size, most = f"the file has {len(content) / 2**20:.1f} MiB", f"at most {MAX_BYTES // 1024} KiB"
+            self._stop((), 1, size, most, "check that it is the stack file you mean")
+        try:
+            text = content.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            line, byte = content.count(b"\n", 0, error.start) + 1, content[error.start]
+            self._stop((), line, f"byte {byte:#04x} is not UTF-8", "text in UTF-8", "save the file as UTF-8")
+        try:
+            loader = _Plain(text)
+            node: yaml.Node | None = loader.get_single_node()
+            return node
+        except yaml.MarkedYAMLError as error:
+            line, what, expected, fix = _syntax(error, text)
+            self._stop((), line, f"not valid YAML: {what}", expected, fix)
+        except yaml.reader.ReaderError as error:
+            line = text.count("\n", 0, error.position) + 1
+            what = f"the character U+{ord(text[error.position]):04X} is not allowed"
+            self._stop((), line, f"not valid YAML: {what}", "text", "remove it; editors may not show it")
+
+    def _build(self, node: Any, key: Key, above: tuple[int, ...]) -> Any:
+        self._nodes += 1
+        if self._nodes > MAX_NODES:
+            message = f"more than {MAX_NODES} values, aliases followed"
+            self._stop(key, self.line(key), message, "a stack file", "check that it is the stack file you mean")
+        if id(node) in above:
+            self._stop(key, self.line(key), "an anchor whose value contains itself", "a value", "remove the alias")
+        if len(above) > MAX_DEPTH:
+            raise RecursionError
+        inside = (*above, id(node))
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, key, inside)
+        if isinstance(node, yaml.SequenceNode):
+            for index, item in enumerate(node.value):
+                self._lines[(*key, index)] = item.start_mark.line + 1
+            return [self._build(item, (*key, index), inside) for index, item in enumerate(node.value)]
+        self.written[key] = node.value
+        return self._scalar(node, key)
+
+    def _mapping(self, node: yaml.MappingNode, key: Key, inside: tuple[int, ...]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        merged: dict[str, Any] = {}
+        seen: dict[str, int] = {}
+        for name_node, value_node in node.value:
+            line = name_node.start_mark.line + 1
+            if not isinstance(name_node, yaml.ScalarNode):
+                what = "a list" if isinstance(name_node, yaml.SequenceNode) else "a map"
+                fix = 'write a name, and text in braces with quotes: "{...}"'
+                self._stop(key, line, f"{what} cannot be the name of a setting", "a name", fix)
+            if _is_merge(name_node):
+                merged = {**self._merge(value_node, key, inside, line), **merged}
+                continue
+            name = _name(name_node)
+            inner = (*key, name)
+            if name in seen:
+                message = f"written twice, first in line {seen[name]}"
+                self._problems.append(
+                    Problem(shown(inner), message, "one value", "remove one of them", self.file, line)
+                )
+                continue
+            seen[name] = line
+            self._lines[inner] = line
+            found[name] = self._build(value_node, inner, inside)
+        return {**{name: value for name, value in merged.items() if name not in found}, **found}
+
+    def _merge(self, node: yaml.Node, key: Key, inside: tuple[int, ...], line: int) -> dict[str, Any]:
+        """What `<<:` brings: a map, or of several maps the first that has a key. Written keys keep their lines."""
+        lines, written = dict(self._lines), dict(self.written)
+        parts = node.value if isinstance(node, yaml.SequenceNode) else [node]
+        if not all(isinstance(part, yaml.MappingNode) for part in parts):
+            self._stop((*key, "<<"), line, "only maps can be merged", "an alias of a map: *name", "point << at a map")
+        found: dict[str, Any] = {}
+        for part in reversed(parts):
+            found |= self._build(part, key, inside)
+        self._lines |= lines
+        self.written |= written
+        return found
+
+    def _scalar(self, node: yaml.ScalarNode, key: Key) -> Any:
+        text, tag = node.value, node.tag
+        if tag == f"{_TAGS}binary":
+            try:
+                return base64.b64decode(text, validate=True).decode("utf-8")
+            except (binascii.Error, UnicodeDecodeError):
+                line = node.start_mark.line + 1
+                self._stop(key, line, "!!binary without base64 text", "base64", "write the text itself")
+        typed = tag in {f"{_TAGS}{kind}" for kind in ("int", "float", "bool", "null")}
+        # An explicit !!str resolves like a quoted scalar; PyYAML marks a plain one by its style alone.
+        plain = not node.style and tag == _STR and not _explicit(node)
+        if not (plain or typed):
+            return text
+        if _NOT_FINITE.match(text):
+            message = f"Pulumi cannot read {text}"
+            self._stop(
+                key, node.start_mark.line + 1, message, "a finite number", "write a number, or quotes around text"
+            )
+        value = resolve(text)
+        if isinstance(value, Moment):
+            self.dates.append(key)
+            return value.text
+        return value
+
+    def _stop(self, key: Key, line: int, message: str, expected: str, fix: str) -> NoReturn:
+        raise FleetError([Problem(shown(key), message, expected, fix, self.file, line)])
+
+
+def _is_merge(node: yaml.ScalarNode) -> bool:
+    return node.value == "<<" and not node.style
+
+
+def _explicit(node: yaml.ScalarNode) -> bool:
+    """Whether a plain scalar carries a tag of its own: then it starts before its text."""
+    mark = node.start_mark
+    text = str(mark.buffer or "")
+    return text[mark.pointer : mark.pointer + 5] == "!!str"
+
+
+def _name(node: yaml.ScalarNode) -> str:
+    """A key as Go prints it: every name is text in the end."""
+    value = node.value if node.style else resolve(node.value)
+    if isinstance(value, Moment):
+        return value.text
+    return "<nil>" if value is None else go_text(value)
+
+
+def _syntax(error: yaml.MarkedYAMLError, text: str) -> tuple[int, str, str, str]:
+    """(line, what is wrong, expected, fix) in words that do not need the YAML specification."""
+    mark = error.problem_mark or error.context_mark
+    line = mark.line + 1 if mark else 1
+    problem = " ".join(part for part in (error.problem, error.context) if part)
+    rows = text.splitlines()
+    row = rows[line - 1] if line <= len(rows) else ""
+    if "'\\t'" in problem:
+        return line, "a tab where YAML wants spaces", "spaces", "indent with spaces; set your editor to expand tabs"
+    if "undefined alias" in problem:
+        return line, problem.replace("found ", ""), "an anchor (&name) above it", "name an anchor that is there"
+    if "expected a single document" in problem:
+        return line, "a second document starts here (---), which Pulumi would ignore", "one document", "remove the ---"
+    if "mapping values are not allowed" in problem:
+        fix = "indent this line like its neighbours, and put text that holds a colon and a space in quotes"
+        return line, "a colon where no setting can start", "one KEY: VALUE a line", fix
+    if "quoted scalar" in problem:
+        start = error.context_mark.line + 1 if error.context_mark else line
+        return start, "a quote that is never closed", "the closing quote", "close the quote that opens in this line"
+    if "flow mapping" in problem or "flow sequence" in problem:
+        start = error.context_mark.line + 1 if error.context_mark else line
+        kind = "{ }" if "mapping" in problem else "[ ]"
+        fix = f"put a comma between the entries and close what opens in line {start}"
+        what = f"{kind} that opens in line {start} is not closed, or a comma is missing"
+        return line, what, "entries with commas between them", fix
+    if "cannot start any token" in problem:
+        odd = row[mark.column] if mark and mark.column < len(row) else "this"
+        fix = f"put the value that starts with {odd} in quotes"
+        return line, f"text cannot start with {odd}", "quotes around such text", fix
+    if "block mapping" in problem or "block collection" in problem or "block end" in problem:
+        fix = "indent the line like its neighbours; list entries start with a dash, settings with a name and a colon"
+        return line, "this line does not fit the lines above it", "the same indentation for settings of one group", fix
+    return line, problem, "YAML", "check quotes, brackets and indentation near this line"

@@ -1,0 +1,83 @@
+"""What must hold before machine images are built: room for what goes in, nodes that boot it, a driver that is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from paddock import catalog
+from paddock.catalog.cuda_match import drives
+from paddock.fleet.errors import Problem
+from paddock.fleet.model.pool import Custom
+
+if TYPE_CHECKING:
+    from paddock.fleet.model.fleet import Fleet
+
+PRE_PULL_DISK = 50
+"""GiB that an image with a runner image in it needs: 10 of the system, 10 of layers as they are pulled, 25 unpacked."""
+
+
+def problems(fleet: Fleet) -> Iterator[Problem]:
+    """Nothing where no pipeline is made."""
+    if fleet.images.ami.enabled:
+        yield from _pre_pull(fleet)
+        yield from _root_volumes(fleet)
+        yield from _driver(fleet)
+
+
+def _pre_pull(fleet: Fleet) -> Iterator[Problem]:
+    images, build = fleet.images, fleet.images.ami
+    if not (images.runner and build.pre_pull):
+        return
+    if "@" not in images.runner:
+        yield Problem(
+            ("images", "runner"),
+            f"{images.runner} names no digest, so images.ami could not say which image it took in",
+            "registry/name@sha256:...",
+            "inv build-runner --push --pin writes it; or write images.ami.prePull: false",
+        )
+    if build.disk < PRE_PULL_DISK:
+        yield Problem(
+            ("images", "ami", "disk"),
+            f"{build.disk} GiB do not hold the system and a runner image, pulled and unpacked",
+            f"{PRE_PULL_DISK} or more",
+            f"write disk: {PRE_PULL_DISK}, or prePull: false",
+        )
+
+
+def _root_volumes(fleet: Fleet) -> Iterator[Problem]:
+    least = fleet.images.ami.disk
+    for name, pool in fleet.pools.items():
+        has = pool.root_disk.size // 1024
+        if isinstance(pool.ami, Custom) and has < least:
+            yield Problem(
+                ("pools", name, "disk"),
+                f"a root volume of {has} GiB is smaller than the image's own, and EC2 would refuse to start the nodes",
+                f"{least}Gi or more, as images.ami.disk says",
+                f"write disk: {{size: {least}Gi}}",
+            )
+
+
+def _driver(fleet: Fleet) -> Iterator[Problem]:
+    wanted, key = fleet.images.ami.driver, ("images", "ami", "driver")
+    if wanted is None:
+        return
+    base = catalog.latest_ami(fleet.cluster.version)
+    if base and base.driver and base.driver != wanted and not base.driver.startswith(f"{wanted}."):
+        yield Problem(
+            key,
+            f"the image is made from EKS {base.release}, which has driver {base.driver}; another is not put on top",
+            f'"{base.driver}", or its branch',
+            "leave driver out, or take another Kubernetes version: its EKS image may have it",
+        )
+        return
+    pools = fleet.pools.values()
+    fits = [drives(wanted, pool.gpu, [each.family for each in pool.types]).outcome for pool in pools]
+    if fits and set(fits) == {"impossible"}:
+        families = ", ".join(sorted({instance.family for pool in pools for instance in pool.types}))
+        yield Problem(
+            key,
+            f"R{wanted.partition('.')[0]} drives the GPUs of no pool ({families})",
+            "a branch that drives those of one pool",
+            "inv plan says for each pool which driver it needs",
+        )

@@ -1,0 +1,1 @@
+"""What `inv gpu.*` prints, without Invoke. An action's work is in `actions`."""

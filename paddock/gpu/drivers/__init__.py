@@ -1,0 +1,1 @@
+"""GPU drivers, one protocol: NVML, amdgpu's sysfs, Apple's programs; and why a driver cannot be used."""

@@ -1,0 +1,273 @@
+"""AMD GPUs by what the amdgpu driver writes into sysfs, which needs no library and no root.
+
+amdsmi adds names and ECC counts where it is installed and works.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from paddock.gpu.drivers import pci
+from paddock.gpu.drivers.base import Reading
+from paddock.gpu.host.machine import owner, sees_host_processes
+from paddock.gpu.model import (
+    Clocks,
+    Driver,
+    Ecc,
+    Gpu,
+    Memory,
+    Pair,
+    Pcie,
+    Power,
+    Process,
+    State,
+    Temperature,
+    Utilisation,
+)
+
+_AMD = "0x1002"
+_MIB = 1 << 20
+_ARCHITECTURES = (
+    ("gfx908", "cdna"), ("gfx90a", "cdna2"), ("gfx94", "cdna3"), ("gfx95", "cdna4"), ("gfx9", "vega"),
+    ("gfx101", "rdna"), ("gfx103", "rdna2"), ("gfx11", "rdna3"), ("gfx12", "rdna4"),
+)  # fmt: skip
+_GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
+"""Of PCIe, by GT/s."""
+
+
+class Amd:
+    """`root` is where /sys, /proc and /dev lie. Never raises: a file that cannot be read is a note."""
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._root = root
+
+    def read(self, *, processes: bool = False, topology: bool = False) -> Reading:
+        notes: list[str] = []
+        cards = [_Files(folder, notes) for folder in self._folders()]
+        nodes = _nodes(self._root)
+        smi = _smi() if cards else {}
+        gpus = tuple(self._gpu(index, card, nodes, smi, notes, processes) for index, card in enumerate(cards))
+        if gpus and not os.access(self._root / "dev/kfd", os.R_OK | os.W_OK):
+            notes.append(
+                "/dev/kfd cannot be opened, so nothing can be computed here: be in its group (`render`), and give it"
+                " to the container (`--device /dev/kfd --device /dev/dri`)."
+            )
+        among = tuple(
+            Pair(a.index, b.index, pci.closeness(a.pci_address, b.pci_address, self._root))
+            for a in gpus
+            for b in gpus[a.index + 1 :]
+            if topology
+        )
+        version = _Files(self._root / "sys/module/amdgpu", []).text("version")
+        return Reading("amdsmi" if smi else "amd-sysfs", gpus, among, Driver(version) if version else None, (*notes,))
+
+    def _folders(self) -> list[Path]:
+        """The PCI devices of AMD that draw or compute, in the order of the bus."""
+        drm = _listed(self._root / "sys/class/drm", "card*")
+        devices = {card.resolve() / "device" for card in drm if re.fullmatch(r"card\d+", card.name)}
+        return sorted(folder.resolve() for folder in devices if _Files(folder, []).text("vendor") == _AMD)
+
+    def _gpu(
+        self,
+        index: int,
+        files: _Files,
+        nodes: Mapping[str, Mapping[str, int]],
+        smi: Mapping[str, Mapping[str, Any]],
+        notes: list[str],
+        processes: bool,
+    ) -> Gpu:
+        address, unique = files.folder.name, files.text("unique_id")
+        node, extra = nodes.get(address, {}), smi.get(address, {})
+        target = _target(node.get("gfx_target_version", 0))
+        total, used = files.number("mem_info_vram_total"), files.number("mem_info_vram_used")
+        bound = (files.folder / "driver").resolve().name
+        state: State = "ok" if total is not None else "unreadable"
+        reason = None if total is not None else f"its driver tells nothing ({bound})"
+        if total is not None and not unique:
+            notes.append(f"GPU {index}: it has no unique_id, so it is never given out.")
+        hwmon = files.monitor()
+        return Gpu(
+            index,
+            f"GPU-{unique}" if unique else None,
+            extra.get("name") or files.text("product_name"),
+            "amd",
+            state,
+            reason,
+            minor=_render(files.folder),
+            device_group=_group(self._root / "dev/kfd"),
+            pci_address=address,
+            pci_device_id=f"1002:{(files.text('device') or '0x').removeprefix('0x')}",
+            serial=files.text("serial_number"),
+            architecture=next((name for start, name in _ARCHITECTURES if target and target.startswith(start)), None),
+            compute_capability=target,
+            cores=node["simd_count"] * (16 if target.startswith("gfx9") else 32) if target else None,
+            memory=None if total is None or used is None else _memory(total, used),
+            power=Power(
+                draw=_scaled(hwmon.number("power1_average") or hwmon.number("power1_input"), 1e6),
+                limit=_scaled(hwmon.number("power1_cap"), 1e6),
+                default_limit=_scaled(hwmon.number("power1_cap_default"), 1e6),
+                min_limit=_scaled(hwmon.number("power1_cap_min"), 1e6),
+                max_limit=_scaled(hwmon.number("power1_cap_max"), 1e6),
+            ),
+            clocks=Clocks(_whole(hwmon.number("freq1_input"), 1e6), _whole(hwmon.number("freq2_input"), 1e6)),
+            temperature=Temperature(
+                _whole(hwmon.labelled("temp", "junction") or hwmon.number("temp1_input"), 1e3),
+                _whole(hwmon.labelled("temp", "mem"), 1e3),
+            ),
+            utilisation=Utilisation(files.number("gpu_busy_percent"), files.number("mem_busy_percent")),
+            ecc=extra.get("ecc") or files.ecc(),
+            pcie=Pcie(
+                _generation(files.text("current_link_speed")),
+                files.number("current_link_width"),
+                _generation(files.text("max_link_speed")),
+                files.number("max_link_width"),
+            ),
+            numa_node=pci.numa_node(address, self._root),
+            cpus=pci.cpus(address, self._root),
+            vbios=files.text("vbios_version"),
+            processes=_processes(self._root, node.get("gpu_id")) if processes else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """The small files of a folder. One that is not there is None; one that may not be read is a note too."""
+
+    folder: Path
+    notes: list[str]
+
+    def text(self, name: str) -> str | None:
+        path = self.folder / name
+        try:
+            return path.read_text(errors="replace").strip() or None
+        except PermissionError:
+            self.notes.append(f"{path} may not be read: be root, or in the group that it belongs to.")
+        except OSError:
+            pass
+        return None
+
+    def number(self, name: str) -> int | None:
+        text = self.text(name)
+        return int(text) if text and re.fullmatch(r"-?\d+", text) else None
+
+    def monitor(self) -> _Files:
+        return _Files(next(iter(_listed(self.folder / "hwmon", "hwmon*")), self.folder / "hwmon"), self.notes)
+
+    def labelled(self, kind: str, label: str) -> int | None:
+        for path in _listed(self.folder, f"{kind}*_label"):
+            if self.text(path.name) == label:
+                return self.number(path.name.replace("_label", "_input"))
+        return None
+
+    def ecc(self) -> Ecc:
+        """Of all the chip's blocks together: `ue: 0` and `ce: 0` in each of their files."""
+        counts = {"ue": 0, "ce": 0}
+        blocks = _listed(self.folder / "ras", "*_err_count")
+        for block in blocks:
+            for kind, count in re.findall(r"^(ue|ce): (\d+)$", self.text(f"ras/{block.name}") or "", re.MULTILINE):
+                counts[kind] += int(count)
+        return Ecc(enabled=True, corrected=counts["ce"], uncorrected=counts["ue"]) if blocks else Ecc()
+
+
+def _listed(folder: Path, pattern: str) -> list[Path]:
+    """Sorted; none where nobody may look."""
+    try:
+        return sorted(folder.glob(pattern))
+    except OSError:
+        return []
+
+
+def _nodes(root: Path) -> dict[str, dict[str, int]]:
+    """What the compute driver knows of each GPU, by PCI address."""
+    found = {}
+    for folder in _listed(root / "sys/class/kfd/kfd/topology/nodes", "*"):
+        files = _Files(folder, [])
+        pairs = re.findall(r"^(\w+) (\d+)$", files.text("properties") or "", re.MULTILINE)
+        node = {name: int(value) for name, value in pairs}
+        where = node.get("location_id", 0)
+        if node.get("gfx_target_version"):
+            node["gpu_id"] = files.number("gpu_id") or 0
+            node.setdefault("simd_count", 0)
+            bus, device, function = where >> 8 & 0xFF, where >> 3 & 0x1F, where & 7
+            found[f"{node.get('domain', 0):04x}:{bus:02x}:{device:02x}.{function}"] = node
+    return found
+
+
+def _target(version: int) -> str:
+    """`gfx942` from 90402."""
+    return f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}" if version else ""
+
+
+def _processes(root: Path, gpu_id: int | None) -> tuple[Process, ...] | None:
+    """As the compute driver lists them, which is with pids of the host."""
+    folder = root / "sys/class/kfd/kfd/proc"
+    if gpu_id is None or not os.path.isdir(folder):  # Path's raises where it may not look
+        return None
+    host = sees_host_processes(root)
+    found = []
+    for one in _listed(folder, "[0-9]*"):
+        used = _Files(one, []).number(f"vram_{gpu_id}")
+        if used is not None:
+            pid = int(one.name)
+            found.append(Process(pid, "compute", used // _MIB, *(owner(pid, root) if host else (None, None))))
+    return tuple(found)
+
+
+def _smi() -> dict[str, dict[str, Any]]:
+    """By PCI address. Empty where amdsmi is absent or broken, which its import can be in any way, and loudly."""
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            amdsmi = importlib.import_module("amdsmi")
+            amdsmi.amdsmi_init()
+            try:
+                handles = amdsmi.amdsmi_get_processor_handles()
+                return {amdsmi.amdsmi_get_gpu_device_bdf(one): _told(amdsmi, one) for one in handles}
+            finally:
+                amdsmi.amdsmi_shut_down()
+    except Exception:
+        return {}
+
+
+def _told(amdsmi: Any, handle: Any) -> dict[str, Any]:
+    counts = amdsmi.amdsmi_get_gpu_total_ecc_count(handle)
+    return {
+        "name": amdsmi.amdsmi_get_gpu_asic_info(handle).get("market_name"),
+        "ecc": Ecc(True, counts["correctable_count"], counts["uncorrectable_count"]),
+    }
+
+
+def _render(folder: Path) -> int | None:
+    found = next(iter(_listed(folder / "drm", "renderD*")), None)
+    return int(found.name.removeprefix("renderD")) if found else None
+
+
+def _group(path: Path) -> int | None:
+    try:
+        return path.stat().st_gid
+    except OSError:
+        return None
+
+
+def _memory(total: int, used: int) -> Memory:
+    return Memory(total // _MIB, used // _MIB, (total - used) // _MIB)
+
+
+def _generation(speed: str | None) -> int | None:
+    found = re.match(r"([\d.]+) GT/s", speed or "")
+    return _GENERATIONS.get(float(found[1])) if found else None
+
+
+def _scaled(value: int | None, unit: float) -> float | None:
+    return None if value is None else value / unit
+
+
+def _whole(value: int | None, unit: float) -> int | None:
+    return None if value is None else round(value / unit)

@@ -1,0 +1,255 @@
+"""What is read of one NVIDIA GPU, by how often it changes."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from collections.abc import Sequence
+from functools import cache, lru_cache
+from struct import Struct
+from typing import Any
+
+from paddock.gpu.drivers.nvml_batch import Round
+from paddock.gpu.drivers.nvml_calls import Calls, Device
+from paddock.gpu.drivers.nvml_processes import mig
+from paddock.gpu.drivers.nvml_topology import links
+from paddock.gpu.model import (
+    Clocks,
+    Ecc,
+    Gpu,
+    Memory,
+    Pcie,
+    Power,
+    Process,
+    RecoveryAction,
+    RemappedRows,
+    Temperature,
+    Throttle,
+    Utilisation,
+)
+
+_MIB = 1 << 20
+_ARCHITECTURES = {
+    2: "kepler", 3: "maxwell", 4: "pascal", 5: "volta", 6: "turing", 7: "ampere", 8: "ada", 9: "hopper",
+    10: "blackwell", 13: "rubin",
+}  # fmt: skip
+_COMPUTE_MODES = {0: "default", 2: "prohibited", 3: "exclusive-process"}
+_THROTTLES: tuple[Throttle, ...] = (
+    "idle", "application-clocks", "software-power-cap", "hardware-slowdown", "sync-boost", "software-thermal",
+    "hardware-thermal", "hardware-power-brake", "display-clocks", "board-limit", "reliability",
+)  # fmt: skip
+"""By the number of the bit."""
+_RECOVERY: tuple[RecoveryAction, ...] = (
+    "none", "gpu-reset", "node-reboot", "drain-p2p", "drain-and-reset", "recover-imex", "bus-reset", "system-reboot",
+)  # fmt: skip
+
+_ECC_ON, _CORRECTED, _UNCORRECTED, _AGGREGATE = (1, 0), (3, 0), (4, 0), (6, 0)
+_RETIRED_SINGLE, _RETIRED_DOUBLE, _RETIREMENT_PENDING = (29, 0), (30, 0), (31, 0)
+_MEMORY_TEMPERATURE, _ENERGY, _LINKS, _REPLAYS = (82, 0), (83, 0), (91, 0), (94, 0)
+_REMAPPED = ((142, 0), (143, 0), (144, 0), (145, 0))
+_POWER, _RECOVERY_ACTION, _LINK_STATE = (185, 0), (230, 0), 165
+# nvidia-ml-py's own access to a structure's fields takes longer than the call that fills it.
+_MEMORY_V1, _MEMORY_V2, _PAIR = Struct("@QQQ"), Struct("@8xQQQQ"), Struct("@II")
+
+CHANGING = (_CORRECTED, _UNCORRECTED, _MEMORY_TEMPERATURE, _ENERGY, _REPLAYS, _POWER, _RECOVERY_ACTION)
+_STANDING = (_ECC_ON, _AGGREGATE, _RETIRED_SINGLE, _RETIRED_DOUBLE, _RETIREMENT_PENDING, *_REMAPPED)
+
+
+Link = tuple[float | None, ...]
+"""PCIe: generation, width, what is sent and what is received."""
+NO_LINK: Link = (None,) * 4
+
+# Frozen, and mostly as they were: shared by all GPUs and samples.
+_clocks, _temperature, _utilisation, _pcie = map(lru_cache, (Clocks, Temperature, Utilisation, Pcie))
+
+
+def learn(calls: Calls, device: Device) -> None:
+    """What never changes."""
+    facts, ask = device.facts, calls.ask
+    facts["name"] = text(ask(device, "nvmlDeviceGetName"))
+    if pci := ask(device, "nvmlDeviceGetPciInfo"):
+        facts["pci_address"] = f"{pci.domain:04x}:{pci.bus:02x}:{pci.device:02x}.0"
+        facts["pci_device_id"] = f"{pci.pciDeviceId & 0xFFFF:04x}:{pci.pciDeviceId >> 16:04x}"
+    facts["minor"] = ask(device, "nvmlDeviceGetMinorNumber")
+    facts["serial"] = text(ask(device, "nvmlDeviceGetSerial"))
+    facts["architecture"] = _ARCHITECTURES.get(ask(device, "nvmlDeviceGetArchitecture") or 0)
+    if compute := ask(device, "nvmlDeviceGetCudaComputeCapability"):
+        facts["compute_capability"] = f"{compute[0]}.{compute[1]}"
+    facts["cores"] = ask(device, "nvmlDeviceGetNumGpuCores")
+    facts["vbios"] = text(ask(device, "nvmlDeviceGetVbiosVersion"))
+    nodes = _bits(ask(device, "nvmlDeviceGetMemoryAffinity", 4, 0))
+    facts["numa_node"] = nodes[0] if len(nodes) == 1 else None
+    facts["cpus"] = _bits(ask(device, "nvmlDeviceGetCpuAffinity", 16))
+
+    low, high = ask(device, "nvmlDeviceGetPowerManagementLimitConstraints") or (None, None)
+    default = ask(device, "nvmlDeviceGetPowerManagementDefaultLimit")
+    device.limits = (_thousandth(low), _thousandth(high), _thousandth(default))
+    device.clocks = (
+        ask(device, "nvmlDeviceGetMaxClockInfo", calls.nvml.NVML_CLOCK_SM),
+        ask(device, "nvmlDeviceGetMaxClockInfo", calls.nvml.NVML_CLOCK_MEM),
+    )
+    device.pcie = (
+        ask(device, "nvmlDeviceGetMaxPcieLinkGeneration"),
+        ask(device, "nvmlDeviceGetMaxPcieLinkWidth"),
+    )
+    calls.fields(device, (_LINKS,))
+    device.links = device.fields[_LINKS] or 0
+    device.learnt = True
+
+
+def stand(calls: Calls, device: Device, *, topology: bool) -> None:
+    """What changes by somebody's hand, or in days; and all fields."""
+    ask = calls.ask
+    device.round, device.careful = None, False
+    calls.fields(device, (*_STANDING, *CHANGING, *((_LINK_STATE, link) for link in range(device.links))))
+    single, double = device.fields[_RETIRED_SINGLE], device.fields[_RETIRED_DOUBLE]
+    pending = device.fields[_RETIREMENT_PENDING]
+    persistence = ask(device, "nvmlDeviceGetPersistenceMode")
+    device.limit = _thousandth(ask(device, "nvmlDeviceGetEnforcedPowerLimit"))
+    device.sram = _sram(calls, device) if device.fields[_ECC_ON] else None
+    device.standing = {
+        "mig": mig(calls, device),
+        "nvlinks": links(calls, device, ends=topology),
+        "compute_mode": _COMPUTE_MODES.get(ask(device, "nvmlDeviceGetComputeMode")),
+        "persistence": None if persistence is None else bool(persistence),
+        "retired_pages": None if single is None or double is None else single + double,
+        "retirement_pending": None if pending is None else bool(pending),
+        "remapped": _rows(*(device.fields[pair] for pair in _REMAPPED)),
+    }
+
+
+def _sram(calls: Calls, device: Device) -> int | None:
+    nvml = calls.nvml
+    kind, counter = nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_AGGREGATE_ECC
+    found = calls.ask(device, "nvmlDeviceGetMemoryErrorCounter", kind, counter, nvml.NVML_MEMORY_LOCATION_SRAM)
+    return None if found is None else int(found)
+
+
+def link_now(calls: Calls, device: Device, *, throughput: bool) -> Link:
+    """The PCIe link now."""
+    ask, nvml = calls.ask, calls.nvml
+    link = (ask(device, "nvmlDeviceGetCurrPcieLinkGeneration"), ask(device, "nvmlDeviceGetCurrPcieLinkWidth"))
+    if not throughput:
+        return (*link, None, None)
+    sent = ask(device, "nvmlDeviceGetPcieThroughput", nvml.NVML_PCIE_UTIL_TX_BYTES)
+    received = ask(device, "nvmlDeviceGetPcieThroughput", nvml.NVML_PCIE_UTIL_RX_BYTES)
+    return (*link, _thousandth(sent), _thousandth(received))
+
+
+def now(
+    calls: Calls,
+    device: Device,
+    link: Link = NO_LINK,
+    margin: int | None = None,
+    running: tuple[Process, ...] | None = None,
+) -> Gpu:
+    """The GPU, from what is known of the device and what changes all the time. Its fields are read already."""
+    ask, nvml = calls.ask, calls.nvml
+    # The second version of the call fails on WSL.
+    memory = calls.first(device, ("nvmlDeviceGetMemoryInfo", nvml.nvmlMemory_v2), ("nvmlDeviceGetMemoryInfo",))
+    celsius = calls.first(device, ("nvmlDeviceGetTemperature", 0), ("nvmlDeviceGetTemperatureV", 0))
+    busy = ask(device, "nvmlDeviceGetUtilizationRates")
+    reasons = calls.first(
+        device, ("nvmlDeviceGetCurrentClocksEventReasons",), ("nvmlDeviceGetCurrentClocksThrottleReasons",)
+    )
+    sm = ask(device, "nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM)
+    memory_clock = ask(device, "nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM)
+    draw = None
+    if device.fields[_POWER] is None:  # A100 and older have no such field, but the same value
+        draw = ask(device, "nvmlDeviceGetPowerUsage")
+    answers = memory, busy, celsius, reasons, sm, memory_clock, draw
+    changing = _changing(device, [device.fields[pair] for pair in CHANGING], answers, link, margin)
+    return Gpu(device.index, vendor="nvidia", processes=running, **changing, **device.facts, **device.standing)
+
+
+def again(device: Device, link: Link) -> Gpu | None:
+    """The GPU as `now` tells it, sooner; None where it has to be asked with care."""
+    around = device.round
+    if around is None:
+        return None
+    if not around.made():
+        device.round, device.careful = None, True
+        return None
+    gpu = object.__new__(Gpu)  # the constructor of a frozen class writes field by field, in eight times the time
+    object.__setattr__(gpu, "__dict__", around.known | _changing(device, around.fields, around.answers(), link))
+    return gpu
+
+
+def remember(calls: Calls, device: Device, gpu: Gpu) -> None:
+    """The calls that told what this GPU is now, so that it may be asked `again`."""
+    if not device.careful:
+        with contextlib.suppress(AttributeError):
+            device.round = Round(calls, device, CHANGING, vars(gpu), draw=device.fields[_POWER] is None)
+
+
+def _changing(
+    device: Device, fields: Sequence[int | None], answers: tuple[Any, ...], link: Link, margin: int | None = None
+) -> dict[str, Any]:
+    """Of `Gpu`, by field, from the values of the fields in CHANGING and what `Round.answers` says."""
+    corrected, uncorrected, memory_celsius, energy, replays, power, recovery = fields
+    memory, busy, celsius, reasons, sm, memory_clock, draw = answers
+    low, high, default = device.limits
+    generation, width, sent, received = link
+    watt = draw if power is None else power
+    return {
+        "memory": None if memory is None else _memory(memory),
+        "power": Power(_thousandth(watt), device.limit, default, low, high, _thousandth(energy)),
+        "clocks": _clocks(sm, memory_clock, *device.clocks),
+        "temperature": _temperature(celsius, memory_celsius, margin),
+        "utilisation": _utilisation(*_PAIR.unpack(busy)) if busy else Utilisation(),
+        "throttle": None if reasons is None else _throttles(reasons),
+        "ecc": _ecc(device.fields[_ECC_ON], corrected, uncorrected, device.fields[_AGGREGATE], device.sram),
+        "recovery_action": _recovery(recovery),
+        "pcie": _pcie(generation, width, *device.pcie, replays, sent, received),
+    }
+
+
+def text(value: str | bytes | None) -> str | None:
+    """Old releases of nvidia-ml-py give bytes."""
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+def _bits(words: Any) -> tuple[int, ...]:
+    """The numbers of the bits that are set in an array of 64-bit words."""
+    return tuple(64 * at + bit for at, word in enumerate(words or ()) if word for bit in range(64) if word >> bit & 1)
+
+
+def _thousandth(value: int | None) -> float | None:
+    return None if value is None else value / 1000
+
+
+def _memory(told: Any) -> Memory:
+    if ctypes.sizeof(told) == _MEMORY_V2.size:
+        total, reserved, free, used = _MEMORY_V2.unpack(told)
+        return _mebibytes(total, used, free, reserved)
+    total, free, used = _MEMORY_V1.unpack(told)
+    return _mebibytes(total, used, free)
+
+
+@lru_cache
+def _mebibytes(*sizes: int) -> Memory:
+    return Memory(*[size // _MIB for size in sizes])
+
+
+def _rows(
+    corrected: int | None, uncorrected: int | None, pending: int | None, failed: int | None
+) -> RemappedRows | None:
+    if corrected is None or uncorrected is None or pending is None or failed is None:
+        return None
+    return RemappedRows(corrected, uncorrected, bool(pending), bool(failed))
+
+
+def _recovery(number: int | None) -> RecoveryAction | None:
+    return _RECOVERY[number] if number is not None and number < len(_RECOVERY) else None
+
+
+@lru_cache
+def _ecc(
+    on: int | None, corrected: int | None, uncorrected: int | None, aggregate: int | None, sram: int | None
+) -> Ecc:
+    return Ecc(None if on is None else bool(on), corrected, uncorrected, aggregate, sram)
+
+
+@cache
+def _throttles(mask: int) -> tuple[Throttle, ...]:
+    return tuple(name for bit, name in enumerate(_THROTTLES) if mask >> bit & 1)

@@ -1,0 +1,1 @@
+"""Health of GPUs: rules, thresholds, Xids, CUDA compatibility, reset."""

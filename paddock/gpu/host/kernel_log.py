@@ -1,0 +1,132 @@
+"""The kernel's log since boot, by whichever way this user may read it."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Literal
+
+from paddock.gpu.host import machine
+from paddock.gpu.host.machine import Run
+
+_RECORD = re.compile(r"\d+,\d+,(\d+),[^;]*;(.*)")
+"""Of /dev/kmsg: level, number, microseconds since boot, flags; message. Lines of fields follow, indented."""
+_DATED = re.compile(r"(\d{4}-\d\d-\d\dT\S+) (.*)")
+_PROGRAM = re.compile(r"(?:\S+ )?kernel: ")
+"""What journalctl writes before the message: the host and who speaks."""
+_READ = 8192
+_MOST = 64 << 20
+"""Bytes of the log that are read at most; no kernel keeps as many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """`at` is None where the log gives no time."""
+
+    at: datetime | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class KernelLog:
+    """`reason` says why there is none to read."""
+
+    lines: tuple[Line, ...] = ()
+    source: Literal["kmsg", "journalctl", "dmesg"] | None = None
+    reason: str | None = None
+
+
+def read(*, since: timedelta | None = None, root: Path = Path("/"), run: Run | None = None) -> KernelLog:
+    """Lines since then, or since boot. `run` starts journalctl and dmesg; without it, they are asked where `root` is
+    this machine's own. Raises nothing.
+    """
+    start = datetime.now(UTC) - since if since else None
+    try:
+        return KernelLog(_after(_kmsg(root), start), "kmsg")
+    except OSError as error:
+        why = error.strerror or str(error)
+    if run is None and root == Path("/"):
+        run = machine.run
+    if run is not None:
+        asked = ["journalctl", "-k", "-b", "--no-pager", "-q", "-o", "short-iso"]
+        told = run([*asked, "--since", f"{start:%Y-%m-%d %H:%M:%S} UTC"] if start else asked)
+        if told:
+            return KernelLog(_after(_lines(told), start), "journalctl")
+        if told := run(["dmesg", "--time-format", "iso"]):
+            return KernelLog(_after(_lines(told), start), "dmesg")
+    return KernelLog(
+        reason=f"the kernel log cannot be read (/dev/kmsg: {why}): be root, or in the group adm or systemd-journal;"
+        " a container needs `--device /dev/kmsg --cap-add SYSLOG`"
+    )
+
+
+def _kmsg(root: Path) -> list[Line]:
+    """A read gives one record and never waits: the end of what is there is EAGAIN. Raises OSError."""
+    booted = _boot_time(root)
+    file = os.open(root / "dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
+    parts: list[bytes] = []
+    size = 0
+    try:
+        while size < _MOST:
+            try:
+                part = os.read(file, _READ)
+            except BlockingIOError:
+                break
+            except BrokenPipeError:  # a record was overwritten before it was read; the next read goes on
+                continue
+            if not part:
+                break
+            parts.append(part)
+            size += len(part)
+    finally:
+        os.close(file)
+    text = b"".join(parts).decode(errors="replace")
+    return [
+        Line(booted + timedelta(microseconds=int(found[1])) if booted else None, found[2])
+        for line in text.splitlines()
+        if (found := _RECORD.match(line))
+    ]
+
+
+def _boot_time(root: Path) -> datetime | None:
+    try:
+        found = re.search(r"^btime (\d+)$", (root / "proc/stat").read_text(), re.MULTILINE)
+    except OSError:
+        return None
+    return datetime.fromtimestamp(int(found[1]), UTC) if found else None
+
+
+def _lines(told: str) -> list[Line]:
+    found = []
+    for line in told.splitlines():
+        dated = _DATED.match(line)
+        at, text = (_time(dated[1]), dated[2]) if dated else (None, line)
+        found.append(Line(at, _PROGRAM.sub("", text, count=1) if _PROGRAM.match(text) else text))
+    return found
+
+
+def _time(text: str) -> datetime | None:
+    try:
+        at = datetime.fromisoformat(text.replace(",", "."))
+    except ValueError:
+        return None
+    return at if at.tzinfo else at.astimezone()
+
+
+def _after(lines: list[Line], start: datetime | None) -> tuple[Line, ...]:
+    """A line without a time may be of any, so it stays."""
+    return tuple(line for line in lines if start is None or line.at is None or line.at >= start)
+
+
+def uptime(root: Path = Path("/")) -> float | None:
+    """Seconds since boot."""
+    if root == Path("/") and hasattr(time, "CLOCK_BOOTTIME"):
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    try:
+        return float((root / "proc/uptime").read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return None

@@ -1,0 +1,1 @@
+"""Leases of GPUs: request, eligibility, ranking, selection, store and manager."""

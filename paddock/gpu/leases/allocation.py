@@ -1,0 +1,163 @@
+"""Allocate and deallocate GPUs, told as plain documents."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from paddock.gpu.actions import documents
+from paddock.gpu.errors import GpuInputError
+from paddock.gpu.host.processes import Owner
+from paddock.gpu.host.visibility import showing
+from paddock.gpu.leases.lease import Lease, data
+from paddock.gpu.leases.manager import Grant, Leases, NoneFree
+from paddock.gpu.leases.request import Request
+from paddock.gpu.model import Inventory
+
+SCHEMA = 1
+LEASE = "PADDOCK_GPU_LEASE"
+"""The lease that a process lives on, for `deallocate` and for itself."""
+_ASKED_AGAIN = 1.0
+
+Look = Callable[[], Inventory]
+
+
+def allocate(
+    request: Request,
+    *,
+    owner: int | None = None,
+    ttl: float | None = None,
+    wait: float = 0,
+    command: str = "",
+    leases: Leases | None = None,
+    look: Look | None = None,
+) -> dict[str, Any]:
+    """Leases GPUs until `owner`, a pid, ends: with neither owner nor `ttl` (seconds), the process that called this one.
+
+    Raises NoneFree when there are none within `wait` seconds, and GpuInputError.
+    """
+    leases = leases or Leases()
+    if owner is not None:
+        owners: tuple[Owner, ...] = (leases.host.owner(owner),)
+    else:
+        owners = () if ttl is not None else (leases.host.caller(),)
+    grant = obtain(leases, request, look or looking(request), owners=owners, ttl=ttl, wait=wait, command=command)
+    return told(grant, leases)
+
+
+def deallocate(
+    which: Sequence[str] = (), *, leases: Leases | None = None, environ: Mapping[str, str] = os.environ
+) -> dict[str, Any]:
+    """Gives back leases, each named by its id or by a UUID that no other holds; by default that of the environment.
+
+    Raises GpuInputError.
+    """
+    leases = leases or Leases()
+    released = leases.release(*_named(which, leases, environ))
+    return {"schema": SCHEMA, "released": [data(lease) for lease in released], "folder": str(leases.path)}
+
+
+def renew(
+    which: Sequence[str] = (),
+    ttl: float | None = None,
+    *,
+    leases: Leases | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> dict[str, Any]:
+    """Counts the time to live of leases from now, or sets it to `ttl` seconds; named as for `deallocate`.
+
+    Raises GpuInputError for one that holds no more.
+    """
+    leases = leases or Leases()
+    names = _named(which, leases, environ)
+    return {"schema": SCHEMA, "renewed": [data(leases.renew(name, ttl)) for name in names], "folder": str(leases.path)}
+
+
+def listed(leases: Leases | None = None) -> dict[str, Any]:
+    """All leases with their state."""
+    leases = leases or Leases()
+    there = [{**data(lease), "state": state} for lease, state in leases.all()]
+    return {"schema": SCHEMA, "folder": str(leases.path), "leases": there}
+
+
+def obtain(
+    leases: Leases,
+    request: Request,
+    look: Look,
+    *,
+    owners: Sequence[Owner],
+    ttl: float | None = None,
+    wait: float = 0,
+    command: str = "",
+) -> Grant:
+    """Takes GPUs now, or as soon as others give them back within `wait` seconds. Raises NoneFree."""
+    if not wait >= 0:
+        raise GpuInputError(f"cannot wait for {wait:g} s\n    expected: seconds, 0 or more")
+    until = time.monotonic() + wait
+    while True:
+        try:
+            return leases.take(request, look, owners=owners, ttl=ttl, command=command)
+        except NoneFree as refusal:
+            left = until - time.monotonic()
+            if refusal.choice.hopeless or left <= 0:
+                raise
+        time.sleep(min(_ASKED_AGAIN, left))
+
+
+def looking(request: Request) -> Look:
+    """What is read of this machine to choose for that request."""
+    from paddock.gpu.inventory import inventory
+
+    return lambda: inventory(processes=True, topology=request.count > 1)
+
+
+def environment(grant: Grant) -> dict[str, str | None]:
+    """The variables that show a program what it was given, and nothing else; None is one to remove."""
+    lease = grant.lease
+    first = grant.inventory.gpu(lease.devices[0].gpu)
+    return {LEASE: lease.id, **showing(first.vendor if first else None, [device.uuid for device in lease.devices])}
+
+
+def exports(variables: Mapping[str, str | None]) -> str:
+    """The same for a shell: `eval "$(paddock gpu.allocate)"`."""
+    lines = (
+        f"unset {name}" if value is None else f"export {name}={shlex.quote(value)}" for name, value in variables.items()
+    )
+    return "\n".join(lines) + "\n"
+
+
+def told(grant: Grant, leases: Leases) -> dict[str, Any]:
+    """A grant as JSON."""
+    return {
+        "schema": SCHEMA,
+        "lease": data(grant.lease),
+        "folder": str(leases.path),
+        **documents.choice(grant.choice),
+        "environment": environment(grant),
+    }
+
+
+def _named(which: Sequence[str], leases: Leases, environ: Mapping[str, str]) -> list[str]:
+    """The ids of those leases, or of the environment's."""
+    names = tuple(which) or tuple(filter(None, [environ.get(LEASE)]))
+    if not names:
+        raise GpuInputError(
+            f"which lease?\n    expected: its id, the UUID of its GPU, or {LEASE} in the environment"
+            "\n    fix: `paddock gpu.leases` lists them"
+        )
+    there = [lease for lease, _ in leases.all()]
+    return [_id(name, there) for name in names]
+
+
+def _id(name: str, there: Sequence[Lease]) -> str:
+    """Of the lease that a name means; the name itself where it means none."""
+    if not name.startswith(("GPU-", "MIG-")):
+        return name
+    holders = [lease for lease in there if any(device.uuid == name for device in lease.devices)]
+    if len(holders) > 1:
+        ids = ", ".join(f"{lease.id} of {lease.holder}" for lease in holders)
+        raise GpuInputError(f"{name} is shared\n    expected: one lease of {ids}\n    fix: name it by its id")
+    return holders[0].id if holders else name

@@ -1,0 +1,247 @@
+"""What a process can be given of a machine's GPUs, and why it may not have it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from paddock.gpu.catalog_match import is_model
+from paddock.gpu.host.visibility import Visible
+from paddock.gpu.leases.lease import Lease
+from paddock.gpu.leases.request import ENOUGH, Request
+from paddock.gpu.model import Gpu, Inventory, Memory, MigDevice, Process
+
+_DISPLAY_MIB = 64
+"""What a display server keeps on every GPU of a machine, also on those that show nothing."""
+_IN_USE = 0.1
+"""Where the processes cannot be read, memory and time in use above this are taken for somebody's work."""
+_UNTOLD_RESERVE = 0.03
+"""Of the memory, what a driver keeps for itself where it does not tell how much."""
+_WHOLE = 1 + 1e-9
+"""All shares of one GPU; the rest is what adding decimal fractions costs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A whole GPU, or a MIG part of one."""
+
+    uuid: str
+    gpu: Gpu
+    part: MigDevice | None = None
+
+    @property
+    def memory(self) -> Memory | None:
+        return self.part.memory if self.part else self.gpu.memory
+
+    @property
+    def size(self) -> float:
+        """Of the whole GPU, by memory; 0 is a part whose memory is not known."""
+        if self.part is None:
+            return 1
+        whole, own = self.gpu.memory, self.part.memory
+        return own.total / whole.total if whole and own and whole.total else 0
+
+    @property
+    def processes(self) -> tuple[Process, ...] | None:
+        """None where they are not known. One of which the driver does not tell the part counts for all."""
+        running = self.gpu.processes
+        if running is None or self.part is None:
+            return running
+        return tuple(one for one in running if one.mig_uuid in {None, self.uuid})
+
+    def leases(self, leases: Iterable[Lease]) -> tuple[Lease, ...]:
+        """Those that hold it, the whole of which it is a part, or a part of it."""
+        whole = self.gpu.uuid
+        return tuple(
+            lease
+            for lease in leases
+            if any(
+                one.uuid == self.uuid or one.uuid == whole or (self.part is None and one.gpu == whole)
+                for one in lease.devices
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """`uuid` is None for a GPU that did not tell it. `passing`: it may be had later, when others are done."""
+
+    index: int
+    uuid: str | None
+    reason: str
+    passing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What else decides: see `paddock.gpu.leases.selection.choose`."""
+
+    leases: Sequence[Lease] = ()
+    visible: Visible | None = None
+    descent: Mapping[int, frozenset[int]] | None = None
+    own: int | None = None
+
+    def foreign(self, device: Device, holders: Sequence[Lease]) -> tuple[Process, ...]:
+        """The processes on it that belong neither to its leases nor to the one who asks."""
+        pids = {owner.pid for lease in holders for owner in lease.owners}
+        above = self.descent or {}
+        return tuple(
+            one
+            for one in device.processes or ()
+            if one.pid != self.own
+            and not above.get(one.pid, frozenset()) & pids
+            and not (one.kind == "graphics" and one.memory is not None and one.memory <= _DISPLAY_MIB)
+        )
+
+
+def devices(inventory: Inventory) -> tuple[list[Device], list[Refused]]:
+    """What can be given at all, in the order of the bus, and the GPUs that cannot be, among them all lost ones."""
+    found, refused = [], []
+    for gpu in inventory.gpus:
+        if gpu.state != "ok" or not gpu.uuid:
+            why = f"it is {gpu.state}" if gpu.state != "ok" else "it has no UUID to know it by"
+            refused.append(Refused(gpu.index, gpu.uuid, f"{why}: {gpu.reason}" if gpu.reason else why))
+        elif gpu.mig and gpu.mig.enabled:
+            parts = [Device(part.uuid, gpu, part) for part in gpu.mig.devices]
+            found += parts
+            reason = "MIG divides it: its parts are given out" if parts else "MIG is on, but it has no parts"
+            refused.append(Refused(gpu.index, gpu.uuid, reason))
+        else:
+            found.append(Device(gpu.uuid, gpu))
+    return sorted(found, key=_address), refused
+
+
+def refusal(device: Device, request: Request, around: Circumstances) -> Refused | None:
+    """None: it may be had."""
+    gpu = device.gpu
+    for reason in _standing(device, request, around.visible):
+        return Refused(gpu.index, device.uuid, reason)
+    for reason in _passing(device, request, around):
+        return Refused(gpu.index, device.uuid, reason, passing=True)
+    return None
+
+
+def share_left(device: Device, leases: Iterable[Lease]) -> float:
+    """Of its memory, what is not promised; 0 where it is leased to one alone."""
+    held = [1 if lease.share is None else lease.share for lease in device.leases(leases)]
+    return max(0.0, 1 - math.fsum(held))
+
+
+def _standing(device: Device, request: Request, visible: Visible | None) -> Iterable[str]:
+    """Why it does not fit, whoever uses it."""
+    gpu, part = device.gpu, device.part
+    if visible and not visible.shows(device.uuid, gpu.uuid or ""):
+        yield "the environment hides it"
+    if request.uuids and not any(device.uuid.lower().startswith(one.lower()) for one in request.uuids):
+        yield "it is not among the UUIDs asked for"
+    excluded = [model for model in request.exclude if is_model(gpu, model)]
+    if excluded:
+        yield f"{excluded[0]} is excluded"
+    if request.mig and (part is None or part.profile != request.mig):
+        yield f"it is no {request.mig}" if part is None else f"it is a {part.profile}, no {request.mig}"
+    if part and request.count > 1:
+        yield "a process can use one MIG part only"
+    if part and request.workload == "graphics" and "gfx" not in part.profile:
+        yield "a MIG part draws nothing"
+    yield from _sick(gpu)
+    if gpu.compute_mode == "prohibited":
+        yield "its compute mode lets no process in"
+    if gpu.compute_mode == "exclusive-process" and request.share is not None:
+        yield "its compute mode lets one process in, so it cannot be shared"
+    if request.max_power_w is not None:
+        limit = gpu.power.limit or gpu.power.default_limit
+        if limit is None:
+            yield "its power limit is not known"
+        elif limit > request.max_power_w:
+            yield f"it may draw {limit:g} W, more than {request.max_power_w:g} W"
+    yield from _too_small(device, request)
+
+
+def _sick(gpu: Gpu) -> Iterable[str]:
+    if gpu.recovery_action not in {None, "none"}:
+        yield f"the driver asks for {gpu.recovery_action}"
+    if gpu.remapped and gpu.remapped.failed:
+        yield "a row of its memory is broken and no spare is left"
+    if gpu.remapped and gpu.remapped.pending:
+        yield "it needs a reset: a row of its memory is to be replaced"
+    if gpu.retirement_pending:
+        yield "it needs a reset: a page of its memory is to be retired"
+
+
+def _too_small(device: Device, request: Request) -> Iterable[str]:
+    memory = device.memory
+    if not request.min_memory_mib:
+        return
+    if memory is None:
+        yield "its memory is not known"
+        return
+    most = memory.total * (request.share or 1)
+    if most < request.min_memory_mib:
+        part = "" if request.share is None else f"{request.share:g} of "
+        yield f"{part}its memory is {_gib(most)}, less than {request.min_memory_gib:g} GiB"
+
+
+def _passing(device: Device, request: Request, around: Circumstances) -> Iterable[str]:
+    """Why it cannot be had now."""
+    holders = device.leases(around.leases)
+    alone = next((lease for lease in holders if lease.share is None), None)
+    if alone:
+        yield f"leased to {alone.holder}"
+    if holders and request.share is None:
+        yield f"shared by {', '.join(lease.holder for lease in holders)}"
+    if request.share is not None and math.fsum([request.share, *(lease.share or 1 for lease in holders)]) > _WHOLE:
+        yield f"{share_left(device, holders):g} of it is left, less than {request.share:g}"
+    foreign = around.foreign(device, holders)
+    if foreign and request.share is None:
+        yield f"in use by {', '.join(map(_process, foreign[:3]))}{' and others' if len(foreign) > 3 else ''}"
+    if device.processes is None and request.share is None and (used := _seems_used(device)):
+        yield f"its processes cannot be read, and {used}"
+    yield from _too_full(device, request, holders, foreign)
+    if request.max_utilisation is not None:
+        busy = None if device.part else device.gpu.utilisation.gpu
+        if busy is None:
+            yield "its utilisation is not known"
+        elif busy > request.max_utilisation:
+            yield f"it is {busy} % busy, more than {request.max_utilisation:g} %"
+
+
+def _too_full(device: Device, request: Request, holders: Sequence[Lease], foreign: Sequence[Process]) -> Iterable[str]:
+    """The memory that is free, and not promised to leases that have not begun to use it."""
+    memory = device.memory
+    if memory is None:
+        return
+    reserve = _UNTOLD_RESERVE * memory.total if memory.reserved is None else memory.reserved
+    free, asked = memory.free + reserve, request.min_memory_gib * 1024
+    if request.share is not None:
+        asked = max(asked, request.share * memory.total)
+        promised = math.fsum(lease.share or 1 for lease in holders) * memory.total
+        taken: float = sum(one.memory or 0 for one in foreign)
+        if device.processes is None:
+            taken = max(0, memory.total - free - promised)
+        free = min(free, memory.total - promised - taken)
+    if free < asked * ENOUGH:
+        yield f"{_gib(max(0, free - reserve))} of its memory is free, less than {_gib(asked)}"
+
+
+def _seems_used(device: Device) -> str | None:
+    memory, busy = device.memory, device.gpu.utilisation.gpu
+    if memory and not device.gpu.unified_memory and memory.used > _IN_USE * memory.total:
+        return f"{_gib(memory.used)} of its memory is in use"
+    return f"it is {busy} % busy" if busy is not None and busy > 100 * _IN_USE else None
+
+
+def _process(one: Process) -> str:
+    name = f" ({one.name})" if one.name else ""
+    return f"pid {one.pid}{name}"
+
+
+def _gib(mib: float) -> str:
+    return f"{mib / 1024:.1f} GiB"
+
+
+def _address(device: Device) -> tuple[str, int, int, int, str]:
+    """UUIDs are not in it but to tell apart what has no address."""
+    part = device.part
+    where = (part.gpu_instance, part.compute_instance) if part else (-1, -1)
+    return (device.gpu.pci_address or "~", device.gpu.index, *where, device.uuid)

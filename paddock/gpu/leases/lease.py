@@ -1,0 +1,106 @@
+"""A lease, and the same as JSON."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from paddock.gpu.host.processes import Owner
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Leased:
+    """`gpu` is the UUID of the GPU that a MIG part belongs to, and `uuid` itself for a whole GPU."""
+
+    uuid: str
+    gpu: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """`share` is None for GPUs that are leased to one alone.
+
+    `ttl` and `renewed` are in seconds, `renewed` since boot; `created` is ISO 8601, UTC, and for people only.
+    """
+
+    id: str
+    devices: tuple[Leased, ...]
+    share: float | None
+    owners: tuple[Owner, ...]
+    boot_id: str
+    user: str
+    command: str
+    created: str
+    ttl: float | None
+    renewed: float
+
+    @property
+    def mode(self) -> Literal["exclusive", "shared"]:
+        return "exclusive" if self.share is None else "shared"
+
+    @property
+    def holder(self) -> str:
+        """For a message: who has it."""
+        pid = f"pid {self.owners[-1].pid}" if self.owners else f"for {self.ttl:g} s"
+        return f"{self.user} ({f'{self.command}, ' if self.command else ''}{pid})"
+
+
+def data(lease: Lease) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "id": lease.id,
+        "devices": [{"uuid": device.uuid, "gpu": device.gpu} for device in lease.devices],
+        "mode": lease.mode,
+        "share": lease.share,
+        "owners": [{"pid": one.pid, "start": one.start, "namespace": one.namespace} for one in lease.owners],
+        "boot_id": lease.boot_id,
+        "user": lease.user,
+        "command": lease.command,
+        "created": lease.created,
+        "ttl": lease.ttl,
+        "renewed": lease.renewed,
+    }
+
+
+def parse(found: Any, name: str) -> Lease:
+    """Raises ValueError, KeyError or TypeError for anything but a lease of this schema and name."""
+    if found["schema"] != SCHEMA or found["id"] != name:
+        raise ValueError
+    devices = tuple(Leased(_text(one["uuid"]), _text(one["gpu"])) for one in found["devices"])
+    owners = tuple(Owner(_pid(one["pid"]), _whole(one["start"]), _text(one["namespace"])) for one in found["owners"])
+    share, ttl = _number(found["share"]), _number(found["ttl"])
+    renewed = _number(found["renewed"])
+    if not devices or renewed is None or not (owners or ttl is not None) or not (share is None or 0 < share <= 1):
+        raise ValueError
+    boot_id, user, command, created = (_text(found[key]) for key in ("boot_id", "user", "command", "created"))
+    return Lease(name, devices, share, owners, boot_id, user, command, created, ttl, renewed)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _number(value: Any) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise TypeError
+    return value
+
+
+def _whole(value: Any) -> int | None:
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+        raise TypeError
+    return value
+
+
+def _pid(value: Any) -> int:
+    pid = _whole(value)
+    if pid is None or not 0 < pid < 1 << 31:
+        raise ValueError
+    return pid

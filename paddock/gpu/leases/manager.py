@@ -1,0 +1,215 @@
+"""GPUs lent to one process or shared by some, and got back from those that ended without a word.
+
+A lease holds as long as one of its owners lives, whatever its time to live: no clock takes a GPU from work that runs.
+The time to live counts where there is no owner to look at: none was named, or it lives in another container. Clocks
+are counted from boot, so setting the time of day changes nothing, and a reboot ends every lease.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from paddock.gpu.errors import GpuError, GpuInputError, NoGpu
+from paddock.gpu.host.processes import Host, Owner, this_host
+from paddock.gpu.host.visibility import visible
+from paddock.gpu.leases.lease import Lease, Leased
+from paddock.gpu.leases.request import Request, within_limit
+from paddock.gpu.leases.selection import Choice, choose
+from paddock.gpu.leases.store import Changes, Folder, default_folder
+from paddock.gpu.model import Inventory
+
+State = Literal["held", "owner-ended", "expired", "before-reboot"]
+"""Only a lease that is held keeps its GPUs."""
+
+
+class NoneFree(NoGpu):
+    """`choice` says why of every GPU."""
+
+    def __init__(self, choice: Choice) -> None:
+        fix = "ask for less" if choice.hopeless else "wait for them (`--wait SECONDS`), or ask for less"
+        super().__init__(f"{choice}\n    fix: {fix}" if choice.refused else choice.why)
+        self.choice = choice
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    lease: Lease
+    choice: Choice
+    inventory: Inventory
+
+
+class Leases:
+    """The leases of a folder, by default that of the machine or the user: see `default_folder`."""
+
+    def __init__(
+        self, folder: Path | None = None, *, host: Host | None = None, environ: Mapping[str, str] = os.environ
+    ) -> None:
+        self.path = folder or default_folder(environ)
+        self.host = host or this_host()
+        self._folder = Folder(self.path)
+        self._environ = environ
+
+    def all(self) -> tuple[tuple[Lease, State], ...]:
+        """Every lease that is written down, also those that no longer hold. Changes nothing."""
+        return tuple((lease, self.state(lease)) for lease in self._folder.leases())
+
+    def held(self) -> tuple[Lease, ...]:
+        """Those that keep their GPUs."""
+        return tuple(lease for lease, state in self.all() if state == "held")
+
+    def state(self, lease: Lease) -> State:
+        if lease.boot_id != self.host.boot_id:
+            return "before-reboot"
+        alive = [self.host.alive(owner) for owner in lease.owners]
+        if any(alive):
+            return "held"
+        if lease.owners and None not in alive:
+            return "owner-ended"
+        return "expired" if lease.ttl is not None and self.host.clock() - lease.renewed > lease.ttl else "held"
+
+    def take(
+        self,
+        request: Request,
+        look: Callable[[], Inventory],
+        *,
+        owners: Sequence[Owner] = (),
+        ttl: float | None = None,
+        command: str = "",
+    ) -> Grant:
+        """Looks at the GPUs, chooses and leases in one step that no other take comes between.
+
+        `ttl` in seconds is needed where there are no owners. What ended is cleared away. Raises NoneFree and
+        GpuInputError.
+        """
+        within_limit(request, self._environ)
+        _check(owners, ttl)
+        with self._folder.locked() as changes:
+            changes.tidy()
+            there = changes.leases()
+            held = self._clear(changes, there)[0]
+            inventory = look()
+            choice = choose(
+                inventory,
+                request,
+                held,
+                visible(inventory, self._environ),
+                descent=self._descent(inventory, held),
+                own=os.getpid() if self.host.knows_drivers_pids else None,
+            )
+            if not choice.satisfied:
+                raise NoneFree(choice)
+            lease = Lease(
+                id=_fresh({lease.id for lease in there}),
+                devices=tuple(Leased(one.uuid, one.gpu) for one in choice.taken),
+                share=request.share,
+                owners=tuple(owners),
+                boot_id=self.host.boot_id,
+                user=_user(),
+                command=command,
+                created=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+                ttl=ttl,
+                renewed=self.host.clock(),
+            )
+            changes.write(lease)
+        return Grant(lease, choice, inventory)
+
+    def release(self, *ids: str) -> tuple[Lease, ...]:
+        """Gives back leases, whoever has them. Raises GpuInputError, and gives back none, where one is not there."""
+        with self._folder.locked() as changes:
+            found = self._find(changes, ids)
+            for lease in found:
+                if not changes.remove(lease):
+                    raise GpuError(
+                        f"the lease {lease.id} is {lease.user}'s\n    expected: one of yours\n"
+                        f"    fix: let {lease.user} or root give it back"
+                    )
+        return found
+
+    def renew(self, id: str, ttl: float | None = None) -> Lease:
+        """Counts the time to live from now, and sets it where `ttl` is given. Raises GpuInputError."""
+        _check((), 1 if ttl is None else ttl)
+        return self._change(
+            id, lambda lease: replace(lease, renewed=self.host.clock(), ttl=lease.ttl if ttl is None else ttl)
+        )
+
+    def watch(self, id: str, pid: int) -> Lease:
+        """Adds an owner: the lease holds as long as this one lives, too. Raises GpuInputError."""
+        owner = self.host.owner(pid)
+        return self._change(id, lambda lease: replace(lease, owners=(*lease.owners, owner)))
+
+    def reclaim(self) -> tuple[Lease, ...]:
+        """Clears away the leases that no longer hold. Taking does that by itself."""
+        with self._folder.locked() as changes:
+            changes.tidy()
+            return self._clear(changes, changes.leases())[1]
+
+    def _change(self, id: str, new: Callable[[Lease], Lease]) -> Lease:
+        with self._folder.locked() as changes:
+            (lease,) = self._find(changes, (id,))
+            if (state := self.state(lease)) != "held":
+                raise GpuInputError(
+                    f"the lease {id} holds no more ({state}), so its GPUs may be somebody else's\n"
+                    "    expected: one that holds\n    fix: take a new one"
+                )
+            changed = new(lease)
+            changes.write(changed)
+        return changed
+
+    def _clear(self, changes: Changes, there: Sequence[Lease]) -> tuple[tuple[Lease, ...], tuple[Lease, ...]]:
+        """The leases that hold, and those that were cleared away."""
+        held, cleared = [], []
+        for lease in there:
+            if self.state(lease) == "held":
+                held.append(lease)
+            elif changes.remove(lease):
+                cleared.append(lease)
+        return tuple(held), tuple(cleared)
+
+    def _descent(self, inventory: Inventory, held: Sequence[Lease]) -> Mapping[int, frozenset[int]]:
+        pids = {process.pid for gpu in inventory.gpus for process in gpu.processes or ()}
+        here = {owner.pid for lease in held for owner in lease.owners if owner.namespace == self.host.namespace}
+        return self.host.descent(pids, here)
+
+    def _find(self, changes: Changes, ids: Sequence[str]) -> tuple[Lease, ...]:
+        there = {lease.id: lease for lease in changes.leases()}
+        for id in ids:
+            if id not in there:
+                near = get_close_matches(id, there, 1)
+                known = f"one of {', '.join(there)}" if there else "none, since no GPU is leased"
+                expected = f"did you mean {near[0]}?" if near else known
+                raise GpuInputError(f"there is no lease {id!r} in {self.path}\n    expected: {expected}")
+        return tuple(there[id] for id in dict.fromkeys(ids))
+
+
+def _check(owners: Sequence[Owner], ttl: float | None) -> None:
+    if ttl is not None and not (0 < ttl < math.inf):
+        raise GpuInputError(f"a time to live of {ttl:g} s\n    expected: seconds, more than 0")
+    if ttl is None and not owners:
+        raise GpuInputError(
+            "a lease without an owner would never end\n    expected: the pid of a process, or a time to live"
+            "\n    fix: --owner PID, or --ttl SECONDS"
+        )
+
+
+def _fresh(taken: set[str]) -> str:
+    while (id := os.urandom(4).hex()) in taken:
+        pass
+    return id
+
+
+@cache
+def _user() -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())

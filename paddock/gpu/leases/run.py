@@ -1,0 +1,236 @@
+"""Run a program on GPUs that are its own until it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import PurePath
+
+from paddock.gpu.errors import GpuError, GpuInputError
+from paddock.gpu.leases.allocation import Look, environment, looking, obtain
+from paddock.gpu.leases.manager import Grant, Leases
+from paddock.gpu.leases.request import Request
+
+_FORWARDED = frozenset(
+    {
+        signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH,
+    }
+)  # fmt: skip
+_WAITED_FOR = _FORWARDED | {signal.SIGCHLD}
+_BLOCKED = _WAITED_FOR | {signal.SIGTTOU}
+"""SIGTTOU too, which would stop a process of the background that hands the terminal on."""
+_LOOKED_EVERY = 1.0
+"""Seconds between two looks at the program, where no signal tells of it."""
+_TTL, _RENEWED_EVERY = 120.0, 30.0
+"""Seconds. In a container others cannot see whether this process lives, so it says so again and again."""
+_GO = b"1"
+
+Say = Callable[[str], None]
+
+
+def run(
+    command: Sequence[str],
+    request: Request,
+    *,
+    wait: float = 0,
+    leases: Leases | None = None,
+    look: Look | None = None,
+    environ: Mapping[str, str] = os.environ,
+    say: Say = lambda text: print(text, file=sys.stderr),  # noqa: T201 (beside the program's own output)
+) -> int:
+    """The program's exit status, 128 and the signal's number where one ended it. Its GPUs are given back in any case.
+
+    The program runs in a process group of its own, which gets the signals that this process gets, and the terminal
+    where this one has it. Killing this process leaves the program its GPUs. Raises NoneFree and GpuInputError; then
+    nothing has run.
+    """
+    _check(command, environ)
+    leases = leases or Leases(environ=environ)
+    contained = not leases.host.knows_drivers_pids
+    grant = obtain(
+        leases,
+        request,
+        look or looking(request),
+        owners=(leases.host.owner(os.getpid()),),
+        ttl=_TTL if contained else None,
+        wait=wait,
+        command=shown(command),
+    )
+    for note in grant.choice.notes:
+        say(note)
+    with _blocked(_BLOCKED) as mask:
+        terminal = _Terminal()
+        try:
+            child = _start(command, _variables(grant, environ), leases, grant, mask, terminal)
+        except BaseException:
+            _give_back(leases, grant, say)
+            raise
+        # From here on the child is an owner: whatever happens to this process, the lease lasts as long as it does.
+        renew = (lambda: leases.renew(grant.lease.id)) if contained else None
+        status = _supervise(child, terminal, renew, say)
+        _give_back(leases, grant, say)
+    return status
+
+
+def shown(command: Sequence[str]) -> str:
+    """The program, and the script it runs, for others to see: other arguments may hold what they should not."""
+    words = [PurePath(command[0]).name, *command[1:2]]
+    return " ".join(word for word in words if not word.startswith("-"))[:100]
+
+
+def _check(command: Sequence[str], environ: Mapping[str, str]) -> None:
+    if not command:
+        raise GpuInputError(
+            "no program to run\n    expected: one after `--`\n    fix: paddock gpu.run --gpus 1 -- python train.py"
+        )
+    if shutil.which(command[0], path=environ.get("PATH")) is None:
+        raise GpuInputError(
+            f"there is no program {command[0]!r}\n    expected: a file that can be run, on PATH or with its path"
+            "\n    fix: see how it is written"
+        )
+
+
+def _variables(grant: Grant, environ: Mapping[str, str]) -> dict[str, str]:
+    ours = environment(grant)
+    return {name: value for name, value in {**environ, **ours}.items() if value is not None}
+
+
+def _start(
+    command: Sequence[str],
+    environ: Mapping[str, str],
+    leases: Leases,
+    grant: Grant,
+    mask: set[signal.Signals],
+    terminal: _Terminal,
+) -> int:
+    """The pid of the program, which becomes an owner of the lease before it runs."""
+    go_read, go_write = os.pipe()
+    failed_read, failed_write = os.pipe()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    child = os.fork()
+    if child == 0:
+        _become(command, environ, go_read, go_write, failed_write, mask, terminal)
+    os.close(go_read)
+    os.close(failed_write)
+    with contextlib.suppress(OSError):  # the child does so too; whoever is first
+        os.setpgid(child, child)
+    try:
+        leases.watch(grant.lease.id, child)
+        os.write(go_write, _GO)
+    except BaseException:
+        os.close(go_write)
+        os.waitpid(child, 0)
+        raise
+    os.close(go_write)
+    failed = os.read(failed_read, 16)
+    os.close(failed_read)
+    if failed:
+        os.waitpid(child, 0)
+        terminal.take()
+        raise GpuInputError(
+            f"cannot run {command[0]}: {os.strerror(int(failed))}\n    expected: a program for this machine"
+            "\n    fix: a script needs a first line that names its interpreter"
+        )
+    return child
+
+
+def _become(
+    command: Sequence[str],
+    environ: Mapping[str, str],
+    go_read: int,
+    go_write: int,
+    failed: int,
+    mask: set[signal.Signals],
+    terminal: _Terminal,
+) -> None:
+    """The program, in the child. Never returns."""
+    try:
+        os.close(go_write)
+        os.setpgid(0, 0)
+        if os.read(go_read, 1) == _GO:
+            terminal.give(os.getpid())
+            for ignored_by_python in (signal.SIGPIPE, signal.SIGXFSZ):
+                signal.signal(ignored_by_python, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            os.execvpe(command[0], list(command), dict(environ))
+    except OSError as error:
+        os.write(failed, str(error.errno).encode())
+    finally:
+        os._exit(127)
+
+
+def _supervise(child: int, terminal: _Terminal, renew: Callable[[], object] | None, say: Say) -> int:
+    renewed = time.monotonic()
+    while True:
+        got = signal.sigtimedwait(_WAITED_FOR, _LOOKED_EVERY)
+        if got and got.si_signo != signal.SIGCHLD:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child, got.si_signo)
+        # Whatever woke us: SIGCHLD is lost where another thread of this process, which does not block it, takes it.
+        pid, status = os.waitpid(child, os.WNOHANG | os.WUNTRACED)
+        if pid and os.WIFSTOPPED(status):
+            terminal.stop_with(child)
+        elif pid:
+            terminal.take()
+            code = os.waitstatus_to_exitcode(status)
+            return code if code >= 0 else 128 - code
+        if renew and time.monotonic() - renewed >= _RENEWED_EVERY:
+            renewed = time.monotonic()
+            try:
+                renew()
+            except GpuError as error:
+                say(str(error))
+
+
+class _Terminal:
+    """The terminal, where this process has it: its keys signal the group that has it, and only that one may read."""
+
+    def __init__(self) -> None:
+        self._ours = os.isatty(0) and os.tcgetpgrp(0) == os.getpgrp()
+
+    def give(self, group: int) -> None:
+        if self._ours:
+            with contextlib.suppress(OSError):  # hung up
+                os.tcsetpgrp(0, group)
+
+    def take(self) -> None:
+        self.give(os.getpgrp())
+
+    def stop_with(self, child: int) -> None:
+        """Ctrl-Z: the shell that waits for this process must see it stop, and its `fg` must reach the child."""
+        if not self._ours:
+            return
+        self.take()
+        os.kill(0, signal.SIGTSTP)
+        if os.tcgetpgrp(0) == os.getpgrp():
+            self.give(child)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGCONT)
+
+
+def _give_back(leases: Leases, grant: Grant, say: Say) -> None:
+    try:
+        leases.release(grant.lease.id)
+    except GpuInputError:
+        pass  # somebody has given it back
+    except GpuError as error:
+        say(str(error))  # its owners have ended, so the next who asks gets the GPUs
+
+
+@contextlib.contextmanager
+def _blocked(signals: frozenset[signal.Signals]) -> Iterator[set[signal.Signals]]:
+    """Those wait to be asked for. Yields what was blocked before."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    former = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # one who ignores it never learns how a child ended
+    try:
+        yield {signal.Signals(one) for one in before}
+    finally:
+        if former is not None:  # None: set by no Python code
+            signal.signal(signal.SIGCHLD, former)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

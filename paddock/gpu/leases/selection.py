@@ -1,0 +1,162 @@
+"""Choose GPUs: a pure function, with a reason for every one that is taken or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from paddock.gpu.catalog_match import is_model, known
+from paddock.gpu.host.visibility import Visible
+from paddock.gpu.leases.eligibility import Circumstances, Device, Refused, devices, refusal
+from paddock.gpu.leases.lease import Lease
+from paddock.gpu.leases.ranking import Links, Score, best, scores
+from paddock.gpu.leases.request import Request
+from paddock.gpu.model import Gpu, Inventory
+
+_NEAR = {"nvlink": "of one NVLink island", "pcie-switch": "below one PCIe switch"}
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """`gpu` is the UUID of the GPU that a MIG part belongs to, and `uuid` itself for a whole GPU.
+
+    `score` are the parts of its rank, 0 to 1000 each; see `paddock.gpu.leases.ranking.Part`.
+    """
+
+    index: int
+    uuid: str
+    gpu: str
+    reason: str
+    score: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """All that was asked for is in `taken`, or nothing is. `why` is one sentence on the whole."""
+
+    taken: tuple[Taken, ...]
+    refused: tuple[Refused, ...]
+    satisfied: bool
+    why: str
+    notes: tuple[str, ...] = ()
+    hopeless: bool = False
+    """No waiting helps: too few GPUs fit the request, whoever uses them."""
+
+    def __str__(self) -> str:
+        """The sentence, and a line for each GPU."""
+        lines = [f"GPU {one.index} ({one.uuid}): taken, {one.reason}" for one in self.taken]
+        lines += [f"GPU {one.index} ({one.uuid or 'no UUID'}): {one.reason}" for one in self.refused]
+        return "\n    ".join([self.why, *lines, *self.notes])
+
+
+def choose(
+    inventory: Inventory,
+    request: Request,
+    leases: Sequence[Lease] = (),
+    visible: Visible | None = None,
+    *,
+    descent: Mapping[int, frozenset[int]] | None = None,
+    own: int | None = None,
+) -> Choice:
+    """The best GPUs for a request, of those that may be had.
+
+    `leases` are those that hold. `visible` is what the environment leaves over. `descent` says of a process on a GPU
+    which owners of leases it is or descends from, and `own` is the pid that asks: its work on a GPU is not in its way,
+    and any other's is. The same arguments give the same choice, in whatever order GPUs and leases come.
+    """
+    around = Circumstances(leases, visible, descent, own)
+    known_devices, refused = devices(inventory)
+    fitting: list[Device] = []
+    for device in known_devices:
+        reason = refusal(device, request, around)
+        if reason:
+            refused.append(reason)
+        else:
+            fitting.append(device)
+    found = scores(fitting, request, leases)
+    links = Links.of(inventory.pairs, {gpu.index: gpu.uuid for gpu in inventory.gpus if gpu.uuid})
+    chosen = best(fitting, request, found, links)
+    taken = tuple(_taken(device, request, found[device.uuid]) for device in chosen or ())
+    for device in fitting:
+        if not chosen:
+            refused.append(Refused(device.gpu.index, device.uuid, "free, but not enough with it", passing=True))
+        elif device not in chosen:
+            refused.append(Refused(device.gpu.index, device.uuid, "free, but not needed: another ranks before it"))
+    refused.sort(key=lambda one: (one.index, one.uuid or ""))
+    return Choice(
+        taken,
+        tuple(refused),
+        bool(taken),
+        _why(inventory, request, fitting, links, refused, satisfied=bool(taken)),
+        _notes(inventory, request, visible, fitting, links),
+        hopeless=not taken and _hopeless(known_devices, request, around, links),
+    )
+
+
+def _hopeless(known_devices: Sequence[Device], request: Request, around: Circumstances, links: Links) -> bool:
+    fitting = []
+    for device in known_devices:
+        reason = refusal(device, request, around)
+        if reason is None or reason.passing:
+            fitting.append(device)
+    return best(fitting, request, scores(fitting, request, around.leases), links) is None
+
+
+def _taken(device: Device, request: Request, score: Score) -> Taken:
+    gpu, memory = device.gpu, device.memory
+    said = [f"{device.part.profile} of {gpu.name or 'a GPU'}" if device.part else gpu.name or "unknown model"]
+    if memory:
+        said.append(f"{memory.free / 1024:.1f} GiB free")
+    if request.prefer and score["preferred"]:
+        said.append("a model preferred")
+    if request.workload:
+        place = f"ranked {score['workload'] / 1000:.0%} for {request.workload}"
+        said.append(place if known(gpu) else f"{place}, its model is not in the catalogue")
+    if device.processes is None:
+        said.append("its processes cannot be read")
+    return Taken(gpu.index, device.uuid, gpu.uuid or device.uuid, ", ".join(said), tuple(score.items()))
+
+
+def _why(
+    inventory: Inventory,
+    request: Request,
+    fitting: Sequence[Device],
+    links: Links,
+    refused: Sequence[Refused],
+    *,
+    satisfied: bool,
+) -> str:
+    wanted = _counted(request.count)
+    if not inventory.gpus:
+        return inventory.reason or "This machine has no GPU."
+    if satisfied:
+        return f"{wanted} taken, {len(refused)} left or refused."
+    if len(fitting) < request.count:
+        return f"{wanted} wanted, and {len(fitting) or 'none'} can be had."
+    unknown = ": how they are connected is not known here" if links.unknown(fitting) else ""
+    return f"No {wanted} {_NEAR[request.near]} can be had{unknown}."
+
+
+def _notes(
+    inventory: Inventory, request: Request, visible: Visible | None, fitting: Sequence[Device], links: Links
+) -> tuple[str, ...]:
+    notes = list(visible.said) if visible else []
+    for word, models in (("prefer", request.prefer), ("exclude", request.exclude)):
+        absent = [model for model in models if not any(is_model(gpu, model) for gpu in inventory.gpus)]
+        notes += [f"{word} {model}: there is no such GPU here." for model in absent]
+    here = [uuid.lower() for gpu in inventory.gpus for uuid in _uuids(gpu)]
+    for wanted in request.uuids:
+        if not any(uuid.startswith(wanted.lower()) for uuid in here):
+            notes.append(f"{wanted} is not on this machine.")
+    if request.count > 1 and request.near == "none" and len(fitting) > request.count and links.unknown(fitting):
+        notes.append("How the GPUs are connected is not known here, so it did not count.")
+    return tuple(notes)
+
+
+def _uuids(gpu: Gpu) -> list[str]:
+    """Its own, and those of its parts."""
+    return [*([gpu.uuid] if gpu.uuid else []), *(part.uuid for part in (gpu.mig.devices if gpu.mig else ()))]
+
+
+def _counted(number: int) -> str:
+    return "1 GPU" if number == 1 else f"{number} GPUs"

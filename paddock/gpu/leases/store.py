@@ -1,0 +1,229 @@
+"""The folder that holds one file for each lease.
+
+A file is written beside and renamed, so a reader sees a lease or none. Whoever changes something holds the lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import stat
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from paddock.gpu.errors import GpuError, GpuInputError
+from paddock.gpu.leases.lease import Lease, data, parse
+
+_LOCK, _ENDING, _PART = ".lock", ".json", ".part"
+_PLACE = "paddock/gpu"
+_LARGEST = 1 << 20
+_LOCK_SECONDS = 30.0
+
+
+def default_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """The machine's folder where this user may write it, else the user's own. Raises GpuInputError.
+
+    In /run/paddock/gpu all who may write it share; `install -d -m 1777 /run/paddock/gpu` makes that everybody. Leases
+    in a user's own folder are not seen by other users: between them only the processes on a GPU say that it is busy.
+    """
+    if named := environ.get("PADDOCK_GPU_LEASES"):
+        if not Path(named).is_absolute():  # each working directory would have leases of its own
+            raise GpuInputError(
+                f"PADDOCK_GPU_LEASES is {named!r}\n    expected: a folder from the root, the same for all who share the"
+                f" GPUs\n    fix: PADDOCK_GPU_LEASES={Path(named).absolute()}"
+            )
+        return Path(named)
+    machine = Path("/run") / _PLACE
+    if os.access(machine if machine.is_dir() else "/run", os.W_OK):
+        return machine
+    if session := environ.get("XDG_RUNTIME_DIR"):
+        return Path(session) / _PLACE
+    return Path(tempfile.gettempdir()) / f"paddock-gpu-{os.geteuid()}"
+
+
+class Folder:
+    """Raises GpuError where it cannot be used."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def leases(self) -> tuple[Lease, ...]:
+        """All that are there, whether their owners live or not; a folder that is not there has none."""
+        with self._told("read"):
+            try:
+                fd = self._open()
+            except FileNotFoundError:
+                return ()
+            with contextlib.closing(_Descriptor(fd)):
+                return self._read(fd)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[Changes]:
+        """Makes the folder where there is none. Nobody else changes a lease inside."""
+        with self._told("write"):
+            try:
+                fd = self._open()
+            except FileNotFoundError:
+                # Its owner's alone, except for the one of the machine, which anybody may look into.
+                mode = 0o755 if self.path.is_relative_to("/run/paddock") else 0o700
+                self.path.mkdir(mode=mode, parents=True, exist_ok=True)
+                fd = self._open()
+        with contextlib.closing(_Descriptor(fd)):
+            with self._told("write"):
+                lock = self._lock(fd)
+            with contextlib.closing(_Descriptor(lock)):
+                yield Changes(self, fd)
+
+    def _open(self) -> int:
+        fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        about = os.fstat(fd)
+        everybody = about.st_mode & stat.S_IWOTH and not about.st_mode & stat.S_ISVTX
+        if about.st_uid in {0, os.geteuid()} and not everybody:
+            return fd
+        os.close(fd)
+        what = "anybody may remove what is in it" if everybody else f"it belongs to another user (uid {about.st_uid})"
+        raise GpuError(
+            f"GPU leases in {self.path} cannot be trusted: {what}\n    expected: a folder of yours or of root, writable"
+            " by its group at most, or with the sticky bit\n    fix: chmod 1777 it, or name another in"
+            " PADDOCK_GPU_LEASES"
+        )
+
+    def _lock(self, folder: int) -> int:
+        until = time.monotonic() + _LOCK_SECONDS
+        pause = 0.0005
+        while True:
+            fd = self._lock_file(folder)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(os.fstat(fd), os.stat(_LOCK, dir_fd=folder, follow_symlinks=False)):
+                    return fd
+            except FileNotFoundError:
+                pass  # removed by somebody, who may make another: the lock is only good on the one that is there
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    os.close(fd)
+                    raise GpuError(
+                        f"the GPU leases in {self.path} have been locked for {_LOCK_SECONDS:g} s\n    expected: a lock"
+                        f" of milliseconds\n    fix: `fuser {self.path / _LOCK}` says who holds it: the GPU driver may"
+                        " hang there"
+                    ) from None
+                time.sleep(pause)
+                pause = min(2 * pause, 0.02)
+            except BaseException:
+                os.close(fd)
+                raise
+            os.close(fd)
+
+    @staticmethod
+    def _lock_file(folder: int) -> int:
+        """Another user's too, which the kernel lets nobody open for creation in a folder like /tmp."""
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+        while True:
+            with contextlib.suppress(FileNotFoundError):
+                return os.open(_LOCK, flags, dir_fd=folder)
+            with contextlib.suppress(FileExistsError):
+                fd = os.open(_LOCK, flags | os.O_CREAT | os.O_EXCL, 0o644, dir_fd=folder)
+                os.fchmod(fd, 0o644)
+                return fd
+
+    def _read(self, folder: int) -> tuple[Lease, ...]:
+        found = []
+        for name in sorted(os.listdir(folder)):
+            if name.endswith(_ENDING) and not name.startswith("."):
+                with contextlib.suppress(FileNotFoundError):  # released just now
+                    found.append(self._one(folder, name))
+        return tuple(found)
+
+    def _one(self, folder: int, name: str) -> Lease:
+        fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+        with contextlib.closing(_Descriptor(fd)):
+            text = os.read(fd, _LARGEST)
+        try:
+            lease = parse(json.loads(text), name.removesuffix(_ENDING))
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise GpuError(
+                f"{self.path / name} is not a lease that can be read, so nobody knows which GPUs are free\n"
+                "    expected: only leases in that folder\n"
+                "    fix: remove the file, once `paddock gpu.processes` shows no work of its owner"
+            ) from None
+        return lease
+
+    @contextlib.contextmanager
+    def _told(self, verb: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            match error.errno:
+                case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
+                    fix = "make room there"
+                case errno.EROFS | errno.EACCES | errno.EPERM:
+                    fix = "let this user write there"
+                case _:
+                    fix = "see why"
+            raise GpuError(
+                f"cannot {verb} the GPU leases in {self.path}: {error.strerror}\n    expected: a folder of files that"
+                f" this user may {verb}\n    fix: {fix}, or name another folder in PADDOCK_GPU_LEASES"
+            ) from None
+
+
+class Changes:
+    """What may be done while the lock is held."""
+
+    def __init__(self, folder: Folder, fd: int) -> None:
+        self._folder = folder
+        self._fd = fd
+
+    def leases(self) -> tuple[Lease, ...]:
+        with self._folder._told("read"):
+            return self._folder._read(self._fd)
+
+    def write(self, lease: Lease) -> None:
+        """The whole lease, or none and GpuError."""
+        text = memoryview(json.dumps(data(lease)).encode())
+        part = f".{lease.id}{_PART}"
+        with self._folder._told("write"):
+            try:
+                fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=self._fd)
+                with contextlib.closing(_Descriptor(fd)):
+                    os.fchmod(fd, 0o644)
+                    while text:
+                        text = text[os.write(fd, text) :]
+                    os.fsync(fd)  # a file that a power failure emptied would say nothing of its boot
+                os.rename(part, f"{lease.id}{_ENDING}", src_dir_fd=self._fd, dst_dir_fd=self._fd)
+            except OSError:
+                self._unlink(part)
+                raise
+
+    def remove(self, lease: Lease) -> bool:
+        """Whether it is gone: another user's stays in a folder with the sticky bit."""
+        return self._unlink(f"{lease.id}{_ENDING}")
+
+    def tidy(self) -> None:
+        """Removes what writers that were killed have left."""
+        for name in os.listdir(self._fd):
+            if name.endswith(_PART):
+                self._unlink(name)
+
+    def _unlink(self, name: str) -> bool:
+        try:
+            os.unlink(name, dir_fd=self._fd)
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False
+        return True
+
+
+class _Descriptor:
+    """An open file for contextlib.closing."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def close(self) -> None:
+        os.close(self._fd)

@@ -1,0 +1,1 @@
+"""Environments in which a framework sees the leased GPUs and no others."""

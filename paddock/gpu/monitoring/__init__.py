@@ -1,0 +1,1 @@
+"""GPUs over time: samples, their summary and insights, and metrics for Prometheus."""

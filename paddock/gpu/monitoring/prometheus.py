@@ -1,0 +1,180 @@
+"""The GPUs for Prometheus: as a file that node_exporter picks up, or over HTTP."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+from paddock.gpu.drivers.base import Reader
+from paddock.gpu.errors import GpuError, GpuInputError
+from paddock.gpu.health.check import judge
+from paddock.gpu.health.rules import NOTHING_ELSE, Around
+from paddock.gpu.health.xid import XidEvent, events
+from paddock.gpu.host import kernel_log
+from paddock.gpu.host.machine import Run
+from paddock.gpu.inventory import Sampler, inventory, sampler
+from paddock.gpu.model import Gpu, Inventory
+from paddock.gpu.monitoring.metrics import render
+
+LOOPBACK = "127.0.0.1"
+PORT = 9400
+"""DCGM exporter's own."""
+_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+_SLOW = 60.0
+"""Seconds between two looks at what changes by somebody's hand, at NVLinks and at the kernel's log."""
+_CLIENT_SECONDS = 10
+
+
+class Exporter:
+    """The metrics as text, never read anew within `min_age` seconds, however many ask.
+
+    `log` takes Xids from the kernel's log. `around` is what the verdict on the GPUs is held against.
+    """
+
+    def __init__(
+        self,
+        *,
+        min_age: float = 1.0,
+        log: bool = True,
+        around: Around = NOTHING_ELSE,
+        root: Path = Path("/"),
+        reader: Reader | None = None,
+        run: Run | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._min_age, self._log, self._around = min_age, log, around
+        self._root, self._reader, self._run, self._clock = root, reader, run, clock
+        self._lock = threading.Lock()
+        self._told: tuple[str, str | None] = "", None
+        self._read_at = self._slow_at = float("-inf")
+        self._sampler: Sampler | None = None
+        self._slow: dict[int, Gpu] = {}
+        self._xids: tuple[XidEvent, ...] = ()
+
+    def text(self) -> str:
+        return self._now()[0]
+
+    def trouble(self) -> str | None:
+        """Why there is nothing to measure, where no GPU is."""
+        return self._now()[1]
+
+    def _now(self) -> tuple[str, str | None]:
+        with self._lock:
+            now = self._clock()
+            if now - self._read_at >= self._min_age:
+                self._read_at = now
+                current = self._read(now)
+                around = replace(self._around, uptime=kernel_log.uptime(self._root))
+                text = render(current, judge(current, self._xids, around), self._xids)
+                self._told = text, None if current.gpus else current.reason or "there is no GPU"
+            return self._told
+
+    def _read(self, now: float) -> Inventory:
+        if self._sampler is None or now - self._slow_at >= _SLOW:
+            self._slow_at = now
+            whole = inventory(topology=True, root=self._root, reader=self._reader)
+            self._slow = {gpu.index: gpu for gpu in whole.gpus}
+            self._sampler = sampler(root=self._root, reader=self._reader)
+            if self._log:
+                self._xids = events(kernel_log.read(root=self._root, run=self._run).lines)
+        try:
+            current = self._sampler.read()
+        except GpuError as error:
+            gone, self._sampler = self._sampler.first, None
+            return replace(gone, gpus=(), reason=str(error))
+        return replace(current, gpus=tuple(self._with_links(gpu) for gpu in current.gpus))
+
+    def _with_links(self, gpu: Gpu) -> Gpu:
+        """Samples hold neither the errors of NVLinks nor the width of the PCIe link."""
+        slow = self._slow.get(gpu.index)
+        if slow is None or slow.uuid != gpu.uuid or gpu.state != "ok":
+            return gpu
+        pcie = gpu.pcie if gpu.pcie.width else replace(slow.pcie, replays=gpu.pcie.replays)
+        return replace(gpu, nvlinks=slow.nvlinks, pcie=pcie)
+
+
+def write(path: Path, text: str) -> None:
+    """In one step, so that node_exporter never reads half a file. Raises GpuInputError where it cannot be written."""
+    if path.suffix != ".prom":
+        raise GpuInputError(
+            f"{path} is no file that node_exporter reads\n    expected: a name that ends in .prom"
+            f"\n    fix: {path.with_suffix('.prom')}"
+        )
+    name = None
+    try:
+        with NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False, encoding="utf-8") as file:
+            name = file.name
+            file.write(text)
+            os.fchmod(file.fileno(), 0o644)  # node_exporter runs as nobody
+        os.replace(name, path)
+    except OSError as error:
+        if name:
+            with suppress(OSError):
+                os.unlink(name)
+        raise GpuInputError(
+            f"cannot write {path}: {error.strerror}\n    expected: a folder that this user may write to"
+            "\n    fix: the folder of node_exporter's --collector.textfile.directory"
+        ) from None
+
+
+class Server(ThreadingHTTPServer):
+    """`/metrics`, and `/healthz`, which says whether there is a GPU to measure.
+
+    There is no password and no TLS: on an address other than loopback, who reaches it reads it. Raises GpuInputError
+    where it cannot listen.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, exporter: Exporter, host: str = LOOPBACK, port: int = PORT) -> None:
+        self.exporter = exporter
+        try:
+            super().__init__((host, port), _Handler)
+        except (OSError, OverflowError) as error:
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            raise GpuInputError(
+                f"cannot listen on {host}:{port}: {why}\n    expected: a free port of this machine"
+                "\n    fix: --port 0 takes any that is free"
+            ) from None
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.server_address[0]!s}:{self.server_port}/metrics"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    timeout = _CLIENT_SECONDS
+    server_version, sys_version = "paddock", ""
+    server: Server
+
+    def do_GET(self) -> None:
+        match self.path.partition("?")[0]:
+            case "/metrics":
+                self._say(200, self.server.exporter.text(), _TEXT)
+            case "/healthz":
+                trouble = self.server.exporter.trouble()
+                self._say(503 if trouble else 200, f"{trouble or 'ok'}\n")
+            case _:
+                self._say(404, "there are /metrics and /healthz\n")
+
+    do_HEAD = do_GET
+
+    def _say(self, status: int, text: str, kind: str = "text/plain; charset=utf-8") -> None:
+        body = text.encode()
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            with suppress(ConnectionError):
+                self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Keeps silent: a scrape every few seconds is no news."""

@@ -1,0 +1,1 @@
+"""Slurm's configuration of this machine: the node and its generic resources."""

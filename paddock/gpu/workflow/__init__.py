@@ -1,0 +1,1 @@
+"""Workflows of steps: the model, its tasks, the engine and the journal."""

@@ -1,0 +1,142 @@
+"""The journal of a workflow: a line for all that happened to a step, on the disk before the next thing happens."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+from paddock.gpu.errors import GpuError, GpuInputError
+from paddock.gpu.workflow.model import Step, Workflow
+from paddock.gpu.workflow.tasks import find
+
+SCHEMA = 1
+Event = Literal["begun", "started", "succeeded", "failed", "interrupted", "ended"]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A step that came to its end, and what it answered."""
+
+    key: str
+    result: dict[str, Any]
+
+
+class Journal:
+    """Open for one run; a second run of the same workflow is refused meanwhile."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises GpuError where another run has it, or it cannot be written."""
+        self.path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        except OSError as error:
+            raise GpuInputError(
+                f"cannot write the journal {path}: {error.strerror}\n    expected: a folder of yours"
+                "\n    fix: --journal FILE, or XDG_STATE_HOME"
+            ) from None
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._file)
+            raise GpuError(
+                f"this workflow is being run already: {path} is in use\n    expected: one run at a time"
+                "\n    fix: wait for the other, or end it"
+            ) from None
+        self.done = self._read()
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        os.close(self._file)
+
+    def write(self, event: Event, **about: Any) -> None:
+        """One line, on the disk when this returns. Raises GpuError."""
+        now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        line = json.dumps({"schema": SCHEMA, "at": now, "event": event, **about}) + "\n"
+        try:
+            data = line.encode()
+            while data:
+                data = data[os.write(self._file, data) :]
+            os.fsync(self._file)
+        except OSError as error:
+            raise GpuError(f"cannot write the journal {self.path}: {error.strerror}") from None
+
+    def _read(self) -> dict[str, Done]:
+        """The steps that a run after the last good one left done."""
+        done: dict[str, Done] = {}
+        text = b"".join(iter(lambda: os.read(self._file, 1 << 20), b""))
+        whole, newline, torn = text.rpartition(b"\n")
+        if torn:  # a run that was killed while it wrote
+            os.ftruncate(self._file, len(whole) + len(newline))
+        for number, line in enumerate(whole.splitlines(), 1):
+            try:
+                record = json.loads(line)
+                event, step = record["event"], record.get("step")
+                if record["schema"] != SCHEMA:
+                    raise ValueError
+                if event == "succeeded":
+                    done[step] = Done(record["key"], record["result"])
+                elif event in ("started", "failed", "interrupted"):
+                    done.pop(step, None)
+                elif event == "ended" and record["outcome"] == "succeeded":
+                    done.clear()
+            except (ValueError, KeyError, TypeError):
+                raise GpuInputError(
+                    f"{self.path}, line {number}: not a line of a journal\n    expected: what this version writes"
+                    "\n    fix: delete the file; the workflow then runs from its beginning"
+                ) from None
+        return done
+
+
+def default_path(workflow: Workflow, environ: Mapping[str, str] = os.environ) -> Path:
+    """One for each workflow of a folder."""
+    state = environ.get("XDG_STATE_HOME") or str(Path.home() / ".local/state")
+    folder = hashlib.sha256(str(workflow.folder.resolve()).encode()).hexdigest()[:8]
+    return Path(state) / "paddock" / "workflows" / f"{workflow.id}-{folder}.jsonl"
+
+
+def keys(workflow: Workflow) -> dict[str, str]:
+    """What tells by step whether it is still the same: its task, its files' content, and all that it waits for."""
+    found: dict[str, str] = {}
+    for step in (step for wave in workflow.waves() for step in wave):
+        task = step.task
+        content = [task.type, task.action, task.parameters, _files(step, workflow.folder)]
+        before = {id: found[id] for id in sorted(step.depends_on)}
+        text = json.dumps([content, before], sort_keys=True, default=str)
+        found[step.id] = hashlib.sha256(text.encode()).hexdigest()
+    return found
+
+
+def reusable(workflow: Workflow, done: Mapping[str, Done]) -> dict[str, Done]:
+    """The steps that need not run again: done, the same, nothing before them runs again, and what they said holds."""
+    found: dict[str, Done] = {}
+    now = keys(workflow)
+    for step in (step for wave in workflow.waves() for step in wave):
+        one = done.get(step.id)
+        if one is None or one.key != now[step.id] or not all(id in found for id in step.depends_on):
+            continue
+        holds = find(step.task.type, step.task.action, step.id).holds
+        if holds is None or holds(one.result):
+            found[step.id] = one
+    return found
+
+
+def _files(step: Step, folder: Path) -> list[str]:
+    """Hashes of what the files hold now; one that is not there is noticed when the step runs."""
+    named = step.task.parameters.get("file")
+    if step.task.type != "kubernetes" or not isinstance(named, str):
+        return []
+    try:
+        return [hashlib.sha256((folder / named).read_bytes()).hexdigest()]
+    except OSError:
+        return []

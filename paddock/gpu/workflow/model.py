@@ -1,0 +1,292 @@
+"""A workflow: steps with dependencies, each a task of a type, read from YAML or JSON and checked as a whole."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import Any
+
+from paddock.gpu.errors import GpuInputError
+from paddock.gpu.parameter import did_you_mean
+from paddock.gpu.workflow.references import references
+from paddock.gpu.workflow.tasks import check, default_action
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)")
+_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
+_WORKFLOW = {"id": "id", "name": "name", "steps": "steps"}
+_STEP = {
+    "id": "id",
+    "name": "name",
+    "task": "task",
+    "type": "type",
+    "tasktype": "type",
+    "action": "action",
+    "parameters": "parameters",
+    "payload": "parameters",
+    "dependson": "depends_on",
+    "timeout": "timeout",
+    "retry": "retry",
+}
+_TASK = {key: _STEP[key] for key in ("type", "tasktype", "action", "parameters", "payload")}
+_RETRY = {"times": "times", "backoff": "backoff"}
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    type: str
+    action: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """`times` more after the first; before the first of them `backoff` seconds, doubled each time, at most a minute."""
+
+    times: int = 0
+    backoff: float = 1.0
+
+    def delay(self, attempt: int) -> float:
+        """Seconds after that attempt, the first of which is 1."""
+        return float(min(self.backoff * 2 ** (attempt - 1), 60))
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """`timeout` is in seconds, of one attempt."""
+
+    id: str
+    name: str
+    task: Task
+    depends_on: tuple[str, ...] = ()
+    timeout: float | None = None
+    retry: Retry = Retry()
+
+
+@dataclass(frozen=True, slots=True)
+class Workflow:
+    """`folder` is where relative files of its parameters lie."""
+
+    id: str
+    name: str
+    steps: tuple[Step, ...]
+    folder: Path
+
+    def graph(self) -> TopologicalSorter[str]:
+        return TopologicalSorter({step.id: step.depends_on for step in self.steps})
+
+    def waves(self) -> list[list[Step]]:
+        """In order; the steps of one wave need nothing of each other."""
+        steps = {step.id: step for step in self.steps}
+        graph, waves = self.graph(), []
+        graph.prepare()
+        while ready := graph.get_ready():
+            waves.append([steps[id] for id in sorted(ready, key=list(steps).index)])
+            graph.done(*ready)
+        return waves
+
+
+def load(path: Path) -> Workflow:
+    """Raises GpuInputError."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise GpuInputError(f"cannot read {path}: {why}\n    expected: a workflow in YAML or JSON") from None
+    return parse(_json(text, path) if path.suffix == ".json" else _yaml(text, path), str(path), path.parent, path.stem)
+
+
+def parse(found: Any, source: str, folder: Path = Path(), id: str = "workflow") -> Workflow:
+    """`id` is taken where the workflow has none. Raises GpuInputError."""
+    about = _fields(found, _WORKFLOW, source, "a workflow")
+    given = about.get("steps")
+    if not isinstance(given, list) or not given:
+        raise GpuInputError(f"{source}: it has no steps\n    expected: a list of one step or more")
+    steps = tuple(_step(one, f"{source}: step {number}", number) for number, one in enumerate(given, 1))
+    ids = [step.id for step in steps]
+    twice = sorted({id for id in ids if ids.count(id) > 1})
+    if twice:
+        raise GpuInputError(f"{source}: two steps are called {twice[0]!r}\n    expected: each id once")
+    id = _id(about.get("id", id), source)
+    workflow = Workflow(id, _text(about.get("name", id), f"{source}: name"), steps, folder)
+    _check_order(workflow, source)
+    for step in steps:
+        _check_task(step, workflow, source)
+    return workflow
+
+
+def _step(found: Any, where: str, number: int) -> Step:
+    about = _fields(found, _STEP, where, "a step")
+    id = _id(about.get("id", f"step-{number}"), where)
+    where = f"{where.rpartition(':')[0]}: step {id!r}"
+    if "task" in about:
+        both = {"type", "action", "parameters"} & about.keys()
+        if both:
+            raise GpuInputError(f"{where}: {sorted(both)[0]} beside task\n    expected: all of the task in one place")
+        about |= _fields(about["task"], _TASK, f"{where}: task", "a task")
+    parameters = about.get("parameters") or {}
+    if not isinstance(parameters, dict) or not all(isinstance(key, str) for key in parameters):
+        raise GpuInputError(f"{where}: parameters is {_short(parameters)}\n    expected: names and values")
+    if "type" not in about:
+        raise GpuInputError(f"{where}: it has no type\n    expected: gpu, container, kubernetes or command")
+    type = _text(about["type"], f"{where}: type").lower()
+    # The older connector has the action among the parameters.
+    parameters = dict(parameters)
+    inner = parameters.pop("action", None)
+    action = about.get("action", inner if inner is not None else default_action(type))
+    if action is None:
+        raise GpuInputError(f"{where}: it has no action\n    expected: what the {type} task is to do")
+    depends_on = about.get("depends_on") or []
+    depends_on = [depends_on] if isinstance(depends_on, str) else depends_on
+    if not isinstance(depends_on, list) or not all(isinstance(one, str) for one in depends_on):
+        raise GpuInputError(f"{where}: depends_on is {_short(depends_on)}\n    expected: a list of ids of steps")
+    return Step(
+        id,
+        _text(about.get("name", id), f"{where}: name"),
+        Task(type, _text(action, f"{where}: action"), parameters),
+        tuple(dict.fromkeys(depends_on)),
+        _seconds(about.get("timeout"), f"{where}: timeout"),
+        _retry(about.get("retry"), f"{where}: retry"),
+    )
+
+
+def _check_order(workflow: Workflow, source: str) -> None:
+    ids = [step.id for step in workflow.steps]
+    for step in workflow.steps:
+        for needed in step.depends_on:
+            if needed not in ids:
+                others = [id for id in ids if id != step.id]
+                raise GpuInputError(
+                    f"{source}: step {step.id!r} depends on {needed!r}, which there is not\n"
+                    f"    expected: {did_you_mean(needed, others) if others else 'nothing: it is the only step'}"
+                )
+    try:
+        workflow.graph().prepare()
+    except CycleError as error:
+        circle = " → ".join(reversed(error.args[1]))
+        raise GpuInputError(
+            f"{source}: steps wait for each other: {circle}\n    expected: an order in which each can run"
+            "\n    fix: take one of these out of depends_on"
+        ) from None
+
+
+def _check_task(step: Step, workflow: Workflow, source: str) -> None:
+    where = f"{source}: step {step.id!r}"
+    before = _before(step, {one.id: one for one in workflow.steps})
+    try:
+        named = {name: list(references(value)) for name, value in step.task.parameters.items()}
+    except GpuInputError as error:
+        raise GpuInputError(f"{where}: {error}") from None
+    for one in [one for found in named.values() for one in found]:
+        if one.step not in before:
+            there = any(step.id == one.step for step in workflow.steps)
+            fix = f"add {one.step} to depends_on" if there and one.step != step.id else ""
+            expected = did_you_mean(one.step, sorted(before)) if before else "a step that it depends on"
+            raise GpuInputError(
+                f"{where}: {one.text} is of a step that it does not wait for\n    expected: {expected}"
+                + (f"\n    fix: {fix}" if fix else "")
+            )
+    later = [name for name, found in named.items() if found]
+    check(step.task.type, step.task.action, step.task.parameters, where, later)
+
+
+def _before(step: Step, steps: Mapping[str, Step]) -> set[str]:
+    """All that end before it starts."""
+    found: set[str] = set()
+    waiting = list(step.depends_on)
+    while waiting:
+        id = waiting.pop()
+        if id not in found:
+            found.add(id)
+            waiting += steps[id].depends_on
+    return found
+
+
+def _fields(found: Any, known: Mapping[str, str], where: str, what: str) -> dict[str, Any]:
+    """By their own names, however they are spelled: depends_on, dependsOn, DependsOn."""
+    if not isinstance(found, dict):
+        raise GpuInputError(f"{where}: {_short(found)} is not {what}\n    expected: names and values")
+    about: dict[str, Any] = {}
+    for given, value in found.items():
+        name = known.get(str(given).replace("_", "").replace("-", "").lower())
+        if name is None:
+            names = list(dict.fromkeys(known.values()))
+            raise GpuInputError(f"{where}: {what} has no {given!r}\n    expected: {did_you_mean(str(given), names)}")
+        if name in about:
+            raise GpuInputError(f"{where}: {name} stands there twice\n    expected: each once")
+        about[name] = value
+    return about
+
+
+def _retry(found: Any, where: str) -> Retry:
+    if found is None:
+        return Retry()
+    about = {"times": found} if isinstance(found, int) else _fields(found, _RETRY, where, "a retry")
+    times = about.get("times", 1)
+    if not isinstance(times, int) or isinstance(times, bool) or not 0 <= times <= 100:
+        raise GpuInputError(f"{where} is {_short(times)}\n    expected: how many times more, 0 to 100")
+    return Retry(times, _seconds(about.get("backoff"), f"{where}.backoff") or 1.0)
+
+
+def _seconds(found: Any, where: str) -> float | None:
+    if found is None:
+        return None
+    seconds = found
+    if isinstance(found, str) and (text := _DURATION.fullmatch(found.strip())):
+        seconds = float(text[1]) * _UNITS[text[2]]
+    number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not number or not 0 < seconds < 1e9:
+        raise GpuInputError(f"{where} is {_short(found)}\n    expected: seconds, more than 0, or 30s, 5m, 2h")
+    return float(seconds)
+
+
+def _id(found: Any, where: str) -> str:
+    if not isinstance(found, str) or not _ID.fullmatch(found):
+        raise GpuInputError(f"{where}: id is {_short(found)}\n    expected: letters, digits, - and _, at most 63")
+    return found
+
+
+def _text(found: Any, where: str) -> str:
+    if not isinstance(found, str) or not found.strip():
+        raise GpuInputError(f"{where} is {_short(found)}\n    expected: text")
+    return found.strip()
+
+
+def _json(text: str, path: Path) -> Any:
+    try:
+        return json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        line = f" in line {error.lineno}: {error.msg}" if isinstance(error, json.JSONDecodeError) else ""
+        raise GpuInputError(f"{path}: not JSON{line}\n    expected: a workflow") from None
+
+
+def _yaml(text: str, path: Path) -> Any:
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+            keys = [key.value for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
+            _once(keys, f"{path}, line {node.start_mark.line + 1}")
+            return super().construct_mapping(node, deep)
+
+    try:
+        return yaml.load(text, Loader)  # noqa: S506 (a SafeLoader)
+    except (yaml.YAMLError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f" in line {mark.line + 1}: {getattr(error, 'problem', '')}" if mark else ""
+        raise GpuInputError(f"{path}: not YAML{line}\n    expected: a workflow") from None
+
+
+def _once(keys: Collection[str], where: str) -> None:
+    for key in keys:
+        if list(keys).count(key) > 1:
+            raise GpuInputError(f"{where}: {key!r} stands there twice\n    expected: each key once")
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

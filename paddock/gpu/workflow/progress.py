@@ -1,0 +1,74 @@
+"""A workflow while it runs: a table that moves on a terminal, else a line for each thing that happens."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING
+
+from paddock import terminal
+from paddock.gpu.workflow.engine import Happened, Watch
+from paddock.gpu.workflow.model import Workflow
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_COLOURS = {"succeeded": "green", "reused": "green", "started": "cyan", "failed": "red", "interrupted": "red"}
+
+
+@contextmanager
+def watching(workflow: Workflow, file: IO[str] | None = None) -> Iterator[Watch]:
+    """Yields what `workflow_run.run` tells of each step; written to `file`, by default standard error."""
+    file = file or sys.stderr
+    if file.isatty():
+        with _moving(workflow, file) as watch:
+            yield watch
+    else:
+        yield lambda one: _line(one, file)
+
+
+def _line(one: Happened, file: IO[str]) -> None:
+    took = f" after {one.seconds:.1f} s" if one.seconds else ""
+    detail = f": {one.detail}" if one.detail else ""
+    file.write(f"{time.strftime('%H:%M:%S')} {one.step.id} {one.what}{took}{detail}\n")
+    file.flush()
+
+
+@contextmanager
+def _moving(workflow: Workflow, file: IO[str]) -> Iterator[Watch]:
+    from rich.live import Live
+
+    last: dict[str, tuple[Happened, float]] = {}
+    changing = threading.Lock()
+
+    def watch(one: Happened) -> None:
+        with changing:
+            last[one.step.id] = (one, time.monotonic())
+
+    def table() -> Table:
+        with changing:
+            return _table(workflow, dict(last))
+
+    with Live(console=terminal.console(file), get_renderable=table, refresh_per_second=4):
+        yield watch
+
+
+def _table(workflow: Workflow, last: dict[str, tuple[Happened, float]]) -> Table:
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2))
+    for step in workflow.steps:
+        if step.id not in last:
+            table.add_row(escape(step.name), "[dim]waits[/]", "", "")
+            continue
+        one, at = last[step.id]
+        seconds = one.seconds or (time.monotonic() - at if one.what == "started" else 0)
+        colour = _COLOURS.get(one.what, "yellow")
+        took = f"{seconds:.0f} s" if seconds else ""
+        reason = one.detail.splitlines()[0] if one.detail else ""
+        table.add_row(escape(step.name), f"[{colour}]{one.what}[/]", took, escape(reason))
+    return table

@@ -1,0 +1,109 @@
+"""`${steps.detect.gpus[0].uuid}`: what an earlier step answered, in the parameters of a later one.
+
+A path of keys and indexes, and nothing else: nothing is computed. Text that is a reference alone becomes the value
+itself; within other text only text, numbers and booleans can stand. `$${` is `${` as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from paddock.gpu.errors import GpuInputError
+from paddock.gpu.parameter import did_you_mean
+
+_FOUND = re.compile(r"\$\$\{|\$\{([^}]*)\}")
+_MEANT = re.compile(r"\s*steps?\b", re.IGNORECASE)
+_STEP = re.compile(r"steps\.([A-Za-z0-9_-]+)((?:\.[A-Za-z0-9_-]+|\[\d+\])*)")
+_KEY = re.compile(r"\.([A-Za-z0-9_-]+)|\[(\d+)\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    text: str
+    step: str
+    path: tuple[str | int, ...]
+
+
+def references(value: Any) -> Iterator[Reference]:
+    """All in a value, however deep. Raises GpuInputError for one that is written wrong."""
+    if isinstance(value, str):
+        for found in _FOUND.finditer(value):
+            if (one := _reference(found)) is not None:
+                yield one
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            yield from references(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from references(inner)
+
+
+def resolve(value: Any, results: Mapping[str, Any]) -> Any:
+    """The value with what the steps answered in its references' places. Raises GpuInputError."""
+    if isinstance(value, str):
+        whole = _FOUND.fullmatch(value)
+        if whole and (one := _reference(whole)) is not None:
+            return _look_up(one, results)
+        return _FOUND.sub(lambda found: _text(found, results), value)
+    if isinstance(value, Mapping):
+        return {key: resolve(inner, results) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [resolve(inner, results) for inner in value]
+    return value
+
+
+def _reference(found: re.Match[str]) -> Reference | None:
+    """None for what is no reference, such as a shell's `${HOME}`."""
+    inner = found[1]
+    if inner is None or not _MEANT.match(inner):
+        return None
+    step = _STEP.fullmatch(inner)
+    if step is None:
+        raise GpuInputError(
+            f"{found[0]} is no reference\n    expected: ${{steps.ID.key}}, with .key and [0] for what lies deeper"
+            "\n    fix: write $${ where ${ itself is meant"
+        )
+    path = tuple(int(index) if index else key for key, index in _KEY.findall(step[2]))
+    return Reference(found[0], step[1], path)
+
+
+def _text(found: re.Match[str], results: Mapping[str, Any]) -> str:
+    if found[1] is None:
+        return "${"
+    one = _reference(found)
+    if one is None:
+        return found[0]
+    value = _look_up(one, results)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if not isinstance(value, str | int | float):
+        raise GpuInputError(
+            f"{one.text} is {_kind(value)}\n    expected: text or a number within other text"
+            "\n    fix: name a part of it, or let the reference be all of the value"
+        )
+    return str(value)
+
+
+def _look_up(one: Reference, results: Mapping[str, Any]) -> Any:
+    value = results[one.step]
+    for key in one.path:
+        if isinstance(key, int) and isinstance(value, list):
+            if key >= len(value):
+                raise GpuInputError(f"{one.text}: there is no [{key}]\n    expected: one of {len(value)} values")
+            value = value[key]
+        elif isinstance(key, str) and isinstance(value, Mapping):
+            if key not in value:
+                expected = did_you_mean(key, list(value)) if value else "nothing, since it is empty"
+                raise GpuInputError(f"{one.text}: there is no {key!r}\n    expected: {expected}")
+            value = value[key]
+        else:
+            wanted = f"[{key}]" if isinstance(key, int) else f".{key}"
+            raise GpuInputError(f"{one.text}: {_kind(value)} has no {wanted}\n    expected: a key that is there")
+    return value
+
+
+def _kind(value: Any) -> str:
+    return {dict: "an object", list: "a list", str: "text", type(None): "null"}.get(type(value), "a number")

@@ -1,0 +1,289 @@
+"""A real Kubernetes control plane on loopback: etcd, API server, controller manager, scheduler, and kwok for the nodes.
+
+Every process is recorded the moment it starts, so that `down`, the next `up`, or a Ctrl-C in between finds it.
+"""
+
+from __future__ import annotations
+
+import errno
+import http.client
+import os
+import random
+import shutil
+import socket
+import ssl
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from paddock.lab import processes
+from paddock.lab.control_plane import certificates, programs, state
+from paddock.lab.control_plane.flags import command_lines
+from paddock.lab.control_plane.state import State
+from paddock.lab.errors import LabError, LabInputError
+from paddock.lab.processes import Process
+from paddock.lab.progress import Progress
+
+_OURS = (20_000, 32_000)
+"""Connections get ports from 32768 on Linux, and one of them may take a port between its choice and its use."""
+_PORTS_FREED_WITHIN = 5.0
+"""Seconds that the ports of last time are waited for."""
+PORTS = ("kube-apiserver", "etcd", "etcd-peer", "kube-controller-manager", "kube-scheduler", "kwok")
+PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
+DEADLINE_SECONDS = 60.0
+"""For one program to become ready. The slowest took 3 s on two cores."""
+
+_CLIENTS = {
+    "kube-controller-manager": "system:kube-controller-manager",
+    "kube-scheduler": "system:kube-scheduler",
+    "kwok": "kwok",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Lab:
+    """A lab, as far as it is there."""
+
+    folder: Path
+    ports: Mapping[str, int]
+    running: Mapping[str, Process]
+    """Everything that it started and that still is what it was."""
+    ended: tuple[str, ...]
+    """What it started and that is gone, without anyone having stopped it."""
+    known: bool = True
+    """Whether there is state of it at all."""
+
+    @property
+    def up(self) -> bool:
+        return all(name in self.running for name in PROGRAMS)
+
+    @property
+    def server(self) -> str:
+        return f"https://127.0.0.1:{self.ports['kube-apiserver']}"
+
+    @property
+    def kubeconfig(self) -> Path:
+        """For the user: cluster administrator."""
+        return self.folder / "kubeconfig"
+
+
+def status(folder: Path) -> Lab:
+    """What runs now. Raises LabError where the state cannot be read."""
+    known = state.read(folder)
+    if known is None:
+        return Lab(folder, {}, {}, (), known=False)
+    running = {name: process for name, process in known.processes.items() if process.alive}
+    return Lab(folder, known.ports, running, tuple(name for name in known.processes if name not in running))
+
+
+def up(folder: Path, *, first_port: int | None = None, progress: Progress | None = None) -> tuple[Lab, bool]:
+    """Starts the control plane, and returns it and whether it had to be started.
+
+    What a lab that was killed left behind is ended first; its objects are kept as long as the machine was not started
+    anew, because etcd here does not wait for the disk. Raises LabInputError and LabError.
+    """
+    progress = progress or Progress()
+    state.prepare(folder)
+    with state.locked(folder):
+        lab = status(folder)
+        if lab.up:
+            if first_port not in (None, lab.ports["kube-apiserver"]):
+                raise LabInputError(
+                    f"the lab in {folder} is up on port {lab.ports['kube-apiserver']}\n"
+                    f"    fix: {state.inv('down', folder)} first"
+                )
+            return lab, False
+        with progress.step("programs"):
+            found = {name: program.path for name, program in programs.find().items()}
+        clean(lab, progress)
+        ports = choose_ports(first_port, lab.ports)
+        state.write(folder, State(ports, {}, processes.boot()))
+        try:
+            _start(folder, found, ports, progress)
+        except BaseException:
+            _stop(status(folder))
+            state.write(folder, State(ports, {}, processes.boot()))
+            raise
+        return status(folder), True
+
+
+def down(folder: Path, *, keep: bool = False) -> tuple[str, ...]:
+    """Ends everything that the lab started and returns the names; `keep` keeps its objects for the next `up`."""
+    if not (folder / "lab.json").exists():
+        return ()
+    with state.locked(folder):
+        try:
+            lab = status(folder)
+        except LabError:  # its file tells nothing, but its processes do
+            found = {str(process.pid): process for process in processes.marked(folder)}
+            lab = Lab(folder, {}, found, (), known=False)
+        _stop(lab)
+        if keep:
+            state.write(folder, State(lab.ports, {}, processes.boot()))
+        else:
+            state.remove(folder)
+    return tuple(lab.running)
+
+
+def run_beside(folder: Path, name: str, command: Sequence[str | Path], environment: Mapping[str, str]) -> Process:
+    """Starts one more program of the lab, which `down` ends with the rest. One of that name is ended first."""
+    with state.locked(folder):
+        known = state.read(folder)
+        if known is None:
+            raise LabError(f"there is no lab in {folder}\n    fix: {state.inv('up', folder)}")
+        if name in known.processes:
+            processes.stop([known.processes[name]])
+
+        def record(process: Process) -> None:
+            state.write(folder, known.with_process(name, process))
+
+        own = {**environment, processes.MARK: str(folder)}
+        return processes.start(command, folder / "logs" / f"{name}.log", record, own)
+
+
+def choose_ports(first: int | None, before: Mapping[str, int] | None = None) -> dict[str, int]:
+    """Six ports of loopback: from `first` on, or those of last time, or any. Raises LabInputError for a taken one."""
+    if first is not None:
+        if not 1 <= first <= 65_535 - len(PORTS):
+            raise LabInputError(f"{first} cannot be the first of {len(PORTS)} ports\n    fix: one from 1024 to 65529")
+        ports = {name: first + offset for offset, name in enumerate(PORTS)}
+        if refused := {port: why for port in ports.values() if (why := _refused(port))}:
+            told = ", ".join(f"{port} ({why})" for port, why in refused.items())
+            raise LabInputError(
+                f"the lab cannot have ports {first} to {first + len(PORTS) - 1} of 127.0.0.1: {told}\n"
+                "    fix: another --port, or none, and the lab takes ports that are free"
+            )
+        return ports
+    # The same as last time if they are free: a kubeconfig in someone's hands, or in a stack's state, stays right.
+    # A killed server's connections may hold its port for a moment.
+    until = time.monotonic() + _PORTS_FREED_WITHIN
+    while before and set(before) == set(PORTS):
+        if not any(_refused(port) for port in before.values()):
+            return dict(before)
+        if time.monotonic() > until:
+            break
+        time.sleep(0.2)
+    return dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of loopback that are free, below those that systems give to connections. Raises LabError."""
+    found = []
+    for port in random.sample(range(*_OURS), 1000):
+        if not _refused(port):
+            found.append(port)
+            if len(found) == count:
+                return found
+    raise LabError(f"there are no {count} free ports on 127.0.0.1 from {_OURS[0]} to {_OURS[1]}")
+
+
+def _start(folder: Path, found: Mapping[str, Path], ports: Mapping[str, int], progress: Progress) -> None:
+    for name in ("logs", "kubeconfigs", "run"):
+        (folder / name).mkdir(mode=0o700, exist_ok=True)
+    with progress.step("certificates"):
+        identity = certificates.make(folder / "pki", found["openssl"])
+        server = f"https://127.0.0.1:{ports['kube-apiserver']}"
+        for name, user in _CLIENTS.items():
+            certificates.write_private(folder / "kubeconfigs" / name, certificates.kubeconfig(identity, server, user))
+    trust = ssl.create_default_context(cafile=identity.authority)
+    trust.load_cert_chain(identity.certificate, identity.key)
+    lines = command_lines(folder, found, ports, identity)
+
+    def start(name: str) -> None:
+        def record(process: Process) -> None:
+            known = state.read(folder) or State(ports)
+            state.write(folder, known.with_process(name, process))
+
+        # HOME and the caches that programs make there stay out of it; proxies would be asked for loopback.
+        environment = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(folder / "run")}
+        environment[processes.MARK] = str(folder)
+        processes.start(lines[name], folder / "logs" / f"{name}.log", record, environment)
+
+    def ready(name: str, path: str, token: str = "") -> None:
+        def answers() -> bool:
+            return _answers(ports[name], path, trust, token)
+
+        wait_for(name, answers, folder, lambda: status(folder))
+
+    with progress.step("etcd"):
+        start("etcd")
+        start("kube-apiserver")  # it waits for etcd by itself, and its own start takes longer
+        ready("etcd", "/health")
+    with progress.step("kube-apiserver"):
+        ready("kube-apiserver", "/readyz")
+    with progress.step("kube-controller-manager, kube-scheduler, kwok"):
+        for name in _CLIENTS:
+            start(name)
+        for name in _CLIENTS:
+            ready(name, "/healthz")
+    with progress.step("first service account"):
+        account, token = "/api/v1/namespaces/default/serviceaccounts/default", identity.token("admin")
+        ready("kube-apiserver", account, token)
+    # Last, because who waits for this file may take the lab for ready.
+    certificates.write_private(folder / "kubeconfig", certificates.kubeconfig(identity, server, "admin"))
+
+
+def wait_for(name: str, ready: Callable[[], bool], folder: Path, look: Callable[[], Lab]) -> None:
+    """Polls until it is ready. Raises LabError with the end of its log when it ends instead, or takes too long."""
+    log = folder / "logs" / f"{name}.log"
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not ready():
+        late = time.monotonic() > deadline
+        if late or name not in look().running:
+            what = f"was not ready after {DEADLINE_SECONDS:.0f} s" if late else "ended while it started"
+            raise LabError(f"{name} {what}. The end of {log}:\n{processes.tail(log)}{_hint(folder)}")
+        time.sleep(0.05)
+
+
+def clean(lab: Lab, progress: Progress) -> None:
+    """Makes way for a new start after a lab that was not ended by `down`."""
+    known = state.read(lab.folder)
+    if known is None:
+        return
+    _stop(lab)
+    if lab.running or lab.ended:
+        gone = f"{len(lab.ended)} of its {len(lab.ended) + len(lab.running)} processes are gone"
+        progress.say(f"           cleaning up after a lab that was not ended by lab.down: {gone}")
+    if known.boot != processes.boot() and (lab.folder / "etcd").exists():
+        progress.say("           the machine was started anew since: its objects are not kept")
+        shutil.rmtree(lab.folder / "etcd")
+    (lab.folder / "kubeconfig").unlink(missing_ok=True)
+
+
+def _stop(lab: Lab) -> None:
+    """Clients before the API server, and that before etcd, so that nobody waits for one that is gone."""
+    last = [lab.running[name] for name in ("kube-apiserver", "etcd") if name in lab.running]
+    processes.stop(process for process in lab.running.values() if process not in last)
+    # What those started, and a run of the engine whose command was killed, which may start more until it has ended.
+    while left := [process for process in processes.marked(lab.folder) if process not in last]:
+        processes.stop(left)
+    for process in last:
+        processes.stop([process])
+
+
+def _answers(port: int, path: str, trust: ssl.SSLContext, token: str) -> bool:
+    connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=5, context=trust)
+    try:
+        connection.request("GET", path, headers={"Authorization": f"Bearer {token}"} if token else {})
+        return connection.getresponse().status == http.HTTPStatus.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def _refused(port: int) -> str:
+    """Why nobody can listen on this port of loopback; empty if one can."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # an ended lab's connections linger
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            return "in use" if error.errno == errno.EADDRINUSE else (error.strerror or "refused").lower()
+    return ""
+
+
+def _hint(folder: Path) -> str:
+    free = shutil.disk_usage(folder).free
+    return f"\n    fix: free space on the disk of {folder}: {free >> 20} MiB are left" if free < 256 << 20 else ""

@@ -1,0 +1,145 @@
+"""What the lab remembers between commands: a folder that is its user's alone, and in it one small file."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import shutil
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from paddock.lab.control_plane.certificates import write_private
+from paddock.lab.errors import LabError, LabInputError
+from paddock.lab.processes import Process
+
+VERSION = 1
+"""Of the file. A lab of another version is ended, not read."""
+_LOCKS = ("lock", "command.lock")
+_OURS = (
+    *("lab.json", "pki", "etcd", "logs", "kubeconfigs", "kubeconfig", "groups.json", "run"),
+    *("engine", "charts", "github"),
+)
+"""What `remove` takes away. The folder may hold other things of the user's."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """One lab."""
+
+    ports: Mapping[str, int] = field(default_factory=dict)
+    processes: Mapping[str, Process] = field(default_factory=dict)
+    """By name, in the order in which they were started."""
+    boot: str = ""
+    """The start of the machine in which they run."""
+
+    def with_process(self, name: str, process: Process) -> State:
+        return replace(self, processes={**self.processes, name: process})
+
+    def document(self) -> dict[str, Any]:
+        processes = {name: {"pid": each.pid, "started": each.started} for name, each in self.processes.items()}
+        return {"version": VERSION, "ports": dict(self.ports), "processes": processes, "boot": self.boot}
+
+
+def folder(name: str) -> Path:
+    """Where a lab's state is: a folder of its name in PADDOCK_LAB_STATE, or under XDG_STATE_HOME."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", name):
+        raise LabInputError(f"{name!r} cannot be a lab's name\n    fix: use letters, digits, dots and dashes")
+    home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
+    labs = os.environ.get("PADDOCK_LAB_STATE") or Path(home, "paddock", "lab")
+    return Path(labs, name).absolute()
+
+
+def inv(task: str, where: Path) -> str:
+    """The command for the lab in a folder, as its user types it."""
+    return f"./inv lab.{task}" + ("" if where.name == "dev" else f" --stack {where.name}")
+
+
+def prepare(where: Path) -> None:
+    """Makes the folder, for its user alone. Raises LabError where it is another's."""
+    try:
+        where.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if where.stat().st_uid != os.getuid():
+            raise LabInputError(f"{where} belongs to another user\n    fix: PADDOCK_LAB_STATE=<a folder of yours>")
+        where.chmod(stat.S_IRWXU)
+    except OSError as error:
+        raise LabError(
+            f"cannot keep the lab's state in {where}: {error.strerror}\n    fix: PADDOCK_LAB_STATE=<a folder of yours>"
+        ) from None
+
+
+def read(where: Path) -> State | None:
+    """The lab's state; None where there never was one. Raises LabError for a file that is none."""
+    path = where / "lab.json"
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if found["version"] != VERSION:
+            raise ValueError(f"it is of version {found['version']}, and this is of version {VERSION}")
+        processes = {name: Process(int(each["pid"]), str(each["started"])) for name, each in found["processes"].items()}
+        return State({str(name): int(port) for name, port in found["ports"].items()}, processes, str(found["boot"]))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise LabError(
+            f"{path} is no lab's state: {error}\n"
+            f"    fix: {inv('down', where)}, which ends what still runs of it and forgets the rest"
+        ) from None
+
+
+def write(where: Path, state: State) -> None:
+    """Raises LabError."""
+    write_private(where / "lab.json", f"{json.dumps(state.document(), indent=2)}\n")
+
+
+def remove(where: Path) -> None:
+    """Deletes what the lab put into the folder, and the folder if nothing else is in it."""
+    for name in _OURS:
+        path = where / name
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+    for name in _LOCKS:
+        (where / name).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        where.rmdir()
+
+
+@contextlib.contextmanager
+def alone(where: Path) -> Iterator[None]:
+    """Keeps two of the user's commands from working on one lab at once, from their first step to their last.
+
+    Where there is no lab there is nothing to keep. Raises LabInputError.
+    """
+    with _locked(where / _LOCKS[1]) if where.exists() else contextlib.nullcontext():
+        yield
+
+
+@contextlib.contextmanager
+def locked(where: Path) -> Iterator[None]:
+    """Keeps two processes from changing the state at once. Raises LabInputError."""
+    with _locked(where / _LOCKS[0]):
+        yield
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """The system takes the lock back from one that dies."""
+    busy = f"another command is at work on the lab in {path.parent}\n    fix: wait for it, then run this again"
+    try:
+        held = path.open("a")
+    except FileNotFoundError:  # it has just ended the lab
+        raise LabInputError(busy) from None
+    with held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise LabInputError(busy) from None
+        except OSError:
+            pass  # a file system without locks: two commands at once are then the user's to avoid
+        yield

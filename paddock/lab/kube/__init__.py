@@ -1,0 +1,1 @@
+"""A small Kubernetes client and what pods ask for. It knows no fleet."""

@@ -1,0 +1,1 @@
+"""Simulators of what a laptop lacks: nodes, boots, the autoscaler, spot capacity, ARC and runner pods."""

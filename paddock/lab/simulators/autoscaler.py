@@ -1,0 +1,215 @@
+"""The lab's autoscaler, a process of its own: looks, decides (`paddock.lab.simulators.scaling`), and waits for boots.
+
+    python -m paddock.lab.simulators.autoscaler FOLDER
+
+It reads the node groups from `groups.json` in the lab's folder, and reads it again when it changes. Beside the
+autoscaler it plays what else stands between a request and a node with GPUs: the Auto Scaling groups, the cloud's
+controller and the device plugins (`paddock.lab.simulators.boot`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+from paddock.lab.kube import pods
+from paddock.lab.kube.client import Api, ApiError, Object, Unreachable
+from paddock.lab.simulators import boot, nodes, scaling, spot
+from paddock.lab.simulators.scaling import Backoff, Group
+
+LOOK_SECONDS = 0.5
+REFUSED_SECONDS = 1.0
+"""From a request to the failed scaling activity that the autoscaler reads; EC2 says no before anything boots."""
+BACKOFF, BACKOFF_MAX = 0.5, 3.0
+"""Of the time after which an idle node goes: five minutes and half an hour of ten minutes in cluster-autoscaler."""
+
+
+@dataclass(frozen=True, slots=True)
+class Booting:
+    """A node under way, since when and until when."""
+
+    group: Group
+    asked: float
+    ready: float
+
+
+@dataclass
+class Autoscaler:
+    """One cluster's."""
+
+    api: Api
+    groups: tuple[Group, ...] = ()
+    idle_seconds: float = nodes.IDLE_SECONDS
+    shortage: frozenset[str] = frozenset()
+    """Groups that get no capacity now."""
+    booting: list[Booting] = field(default_factory=list)
+    backoffs: dict[str, Backoff] = field(default_factory=dict)
+    here: dict[str, str] = field(default_factory=dict)
+    """Node -> its group, at the last look."""
+    plugins: dict[str, float] = field(default_factory=dict)
+    idle: dict[str, float] = field(default_factory=dict)
+    told: dict[str, str] = field(default_factory=dict)
+
+    def follow(self, document: Mapping[str, Any]) -> None:
+        """Takes these groups from now on."""
+        self.groups = tuple(Group(**each) for each in document["groups"])
+        self.idle_seconds = document["idle_seconds"]
+
+    def step(self, now: float) -> None:
+        """Moves on what boots, then looks and decides once."""
+        self._boot(now)
+        seen, all_pods = self.api.list("v1", "Node"), self.api.list("v1", "Pod")
+        daemonsets = self.api.list("apps/v1", "DaemonSet")
+        self._start(seen, all_pods, daemonsets, now)
+        self._replace(seen, now)
+        self.idle = scaling.idle_since(seen, all_pods, self.idle, now)
+        decision = scaling.decide(
+            self.groups,
+            seen,
+            all_pods,
+            booting=[each.group.name for each in self.booting],
+            daemonsets=daemonsets,
+            without=[name for name, backoff in self.backoffs.items() if now < backoff.until],
+            idle=self.idle,
+            now=now,
+            idle_seconds=self.idle_seconds,
+        )
+        for name in decision.grow:
+            self._ask(nodes.group_named(self.groups, name), now)
+            _say(f"{name}: one node more")
+        for each in all_pods:
+            if pods.name(each) in decision.served:
+                self._tell(each, f"pod triggered scale-up of {decision.served[pods.name(each)]}")
+        for name in decision.shrink:
+            self._give_back(next(node for node in seen if node["metadata"]["name"] == name))
+        for pod, why in decision.unserved.items():
+            if self.told.get(pod) != why:
+                _say(f"{pod} waits: {why}")
+        self.told = dict(decision.unserved)
+
+    def _tell(self, pod: Object, message: str) -> None:
+        """The event that cluster-autoscaler writes of a pod that it buys a node for."""
+        meta = pod["metadata"]
+        self.api.create(
+            {
+                "apiVersion": "v1",
+                "kind": "Event",
+                "metadata": {"generateName": f"{meta['name']}.", "namespace": meta["namespace"]},
+                "involvedObject": {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    **{key: meta[key] for key in ("name", "namespace", "uid")},
+                },
+                "type": "Normal",
+                "reason": "TriggeredScaleUp",
+                "message": message,
+                "eventTime": datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
+                "action": "ScaleUp",
+                "reportingComponent": "cluster-autoscaler",
+                "reportingInstance": "paddock-lab",
+            }
+        )
+
+    def _ask(self, group: Group, now: float) -> None:
+        self.booting.append(Booting(group, now, now + group.boot_seconds))
+
+    def _boot(self, now: float) -> None:
+        """Registers what has booted, and gives up on groups that AWS has nothing for."""
+        for name in {b.group.name for b in self.booting if b.asked + REFUSED_SECONDS <= now} & self.shortage:
+            self.booting = [each for each in self.booting if each.group.name != name]
+            first, longest = BACKOFF * self.idle_seconds, BACKOFF_MAX * self.idle_seconds
+            self.backoffs[name] = Backoff.after(self.backoffs.get(name), now, first, longest)
+            _say(f"{name} gets no capacity and is passed over for {self.backoffs[name].seconds:.0f} s")
+        for each in [b for b in self.booting if b.ready <= now and b.group.name not in self.shortage]:
+            (name,) = nodes.grow(self.api, each.group)
+            self.booting.remove(each)
+            self.backoffs.pop(each.group.name, None)
+            _say(f"{name} has booted")
+
+    def _start(
+        self, seen: Sequence[Object], all_pods: Sequence[Object], daemonsets: Sequence[Object], now: float
+    ) -> None:
+        """Takes the cloud's taint from new nodes, and gives GPUs to those whose device plugin has found them."""
+        for node in seen:
+            if change := boot.initialized(node):
+                self._change(node, change)
+        self.plugins = boot.plugin_since(seen, all_pods, daemonsets, self.plugins, now)
+        takes = {group.name: group.plugin_seconds for group in self.groups}
+        for node in seen:
+            since = self.plugins.get(node["metadata"]["name"])
+            if since is not None and since + takes.get(scaling.group_of(node), 0.0) <= now:
+                self._change(node, boot.advertised(node), "status")
+                _say(f"{node['metadata']['name']} has its GPUs")
+
+    def _replace(self, seen: Sequence[Object], now: float) -> None:
+        """An Auto Scaling group asks for an instance anew when one is gone that nobody gave back."""
+        gone = {name: group for name, group in self.here.items() if name not in {n["metadata"]["name"] for n in seen}}
+        self.here = {node["metadata"]["name"]: scaling.group_of(node) for node in seen}
+        for name, group in gone.items():
+            for each in self.groups:
+                if each.name == group and each.managed:
+                    self._ask(each, now)
+                    _say(f"{name} is gone: {group} asks for another")
+
+    def _change(self, node: Object, change: Mapping[str, Any], subresource: str = "") -> None:
+        """What comes too late, as the node is gone or another one by now, is for the next look."""
+        try:
+            self.api.patch(node, change, subresource)
+        except ApiError as error:
+            if error.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
+                raise
+
+    def _give_back(self, node: Object) -> None:
+        # The taint first: a pod that came between the look and this would else lose its node.
+        name, before = node["metadata"]["name"], node["spec"].get("taints") or []
+        self.api.patch(node, {"spec": {"taints": [*before, scaling.TO_BE_DELETED]}})
+        here = self.api.list("v1", "Pod", fieldSelector=f"spec.nodeName={name}")
+        if any(pods.holds_room(pod) and not pods.of_daemonset(pod) for pod in here):
+            self.api.patch(node, {"spec": {"taints": before}})
+            return
+        nodes.shrink(self.api, [name])
+        self.here.pop(name, None)
+        _say(f"{name} was idle for {self.idle_seconds:.0f} s and is given back")
+
+
+def main(folder: Path) -> None:
+    """Runs until it is ended. An API server that is away for a while is waited for."""
+    scaler = Autoscaler(Api.of(folder / "kubeconfig", timeout=10))
+    read, complained = 0, ""
+    while True:
+        try:
+            written = (folder / "groups.json").stat().st_mtime_ns
+            if written != read:
+                scaler.follow(json.loads((folder / "groups.json").read_text(encoding="utf-8")))
+                read = written
+            scaler.shortage = spot.shortage(folder)
+            scaler.step(time.monotonic())
+            complained = ""
+        except (ApiError, Unreachable, OSError, ValueError) as error:
+            if str(error) != complained:
+                _say(complained := str(error))
+        time.sleep(LOOK_SECONDS)
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{time.strftime('%H:%M:%S')} {text}\n")
+    sys.stdout.flush()
+
+
+def _end(_signal: int, _frame: object) -> None:
+    raise SystemExit(0)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _end)
+    with contextlib.suppress(KeyboardInterrupt):
+        main(Path(sys.argv[1]))

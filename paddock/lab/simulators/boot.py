@@ -1,0 +1,92 @@
+"""A simulated node between its registration and its first job: which taint it comes with, and when its GPUs appear.
+
+A kubelet registers a node as uninitialized, which the cloud's controller takes back at once, and without GPUs, which
+come when the device plugin runs there. Pure functions; `paddock.lab.simulators.autoscaler` does what they say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from paddock.fleet import nodes
+from paddock.lab.kube import pods
+from paddock.lab.kube.pods import Object
+
+GPUS = "lab.paddock.dev/gpus"
+"""Annotation of a simulated node: how many `nvidia.com/gpu` its device plugin will find."""
+UNINITIALIZED = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}
+_BUILT_IN = ("paddock.dev/device-plugin", "bottlerocket")
+"""Label of nodes whose image brings the plugin."""
+_PLUGINS = {"nvidia-device-plugin", "nvidia-device-plugin-daemonset"}
+"""DaemonSets of NVIDIA's chart, and of its manifest without Helm."""
+
+
+def registered(node: Mapping[str, Any]) -> dict[str, Any]:
+    """A node as it registers, from what it will be once it has booted."""
+    meta, spec, status = node["metadata"], node["spec"], node["status"]
+    gpus = status["allocatable"].get(nodes.GPU)
+    if gpus is None:
+        return {**node}
+    annotations = {**(meta.get("annotations") or {}), GPUS: gpus}
+    without = {part: {k: v for k, v in status[part].items() if k != nodes.GPU} for part in ("allocatable", "capacity")}
+    return {
+        **node,
+        "metadata": {**meta, "annotations": annotations},
+        "spec": {**spec, "taints": [*(spec.get("taints") or []), UNINITIALIZED]},
+        "status": {**status, **without},
+    }
+
+
+def initialized(node: Object) -> dict[str, Any] | None:
+    """What the cloud's controller changes about a node that is new to it; None for one that it knows."""
+    taints = node["spec"].get("taints") or []
+    left = [taint for taint in taints if taint["key"] != UNINITIALIZED["key"]]
+    if len(left) == len(taints):
+        return None
+    # The node life-cycle controller changes the same list at the same time: whoever is late looks again.
+    return {"metadata": {"resourceVersion": node["metadata"]["resourceVersion"]}, "spec": {"taints": left}}
+
+
+def advertised(node: Object) -> dict[str, Any]:
+    """What the device plugin changes about a node's status."""
+    gpus = {nodes.GPU: (node["metadata"].get("annotations") or {})[GPUS]}
+    return {"status": {"allocatable": gpus, "capacity": gpus}}
+
+
+def plugin_since(
+    seen: Iterable[Object],
+    all_pods: Sequence[Object],
+    daemonsets: Iterable[Object],
+    before: Mapping[str, float],
+    now: float,
+) -> dict[str, float]:
+    """The nodes that wait for their GPUs and have what brings them -> since when.
+
+    That is the running pod of a device plugin or, where the cluster has no such DaemonSet, the kubelet alone.
+    """
+    plugins = {each["metadata"]["name"] for each in daemonsets} & _PLUGINS
+    served = {pod["spec"].get("nodeName") for pod in all_pods if _of(pod, plugins) and _is(pod, "Ready")}
+    found = {}
+    for node in seen:
+        name, labels = node["metadata"]["name"], node["metadata"].get("labels") or {}
+        own = not plugins or labels.get(_BUILT_IN[0]) == _BUILT_IN[1]
+        if waits_for_gpus(node) and _is(node, "Ready") and (own or name in served):
+            found[name] = before.get(name, now)
+    return found
+
+
+def waits_for_gpus(node: Object) -> bool:
+    """Whether it will have GPUs and has none yet."""
+    has = pods.amounts(node["status"].get("allocatable")).get(nodes.GPU, 0)
+    return GPUS in (node["metadata"].get("annotations") or {}) and not has
+
+
+def _of(pod: Object, daemonsets: Iterable[str]) -> bool:
+    owners = pod["metadata"].get("ownerReferences") or []
+    return any(owner["kind"] == "DaemonSet" and owner["name"] in daemonsets for owner in owners)
+
+
+def _is(thing: Object, condition: str) -> bool:
+    found = thing["status"].get("conditions") or []
+    return any(each["type"] == condition and each["status"] == "True" for each in found)

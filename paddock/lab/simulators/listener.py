@@ -1,0 +1,88 @@
+"""What ARC's listener does for one scale set: holds its session, takes messages, and acquires the jobs they offer."""
+
+from __future__ import annotations
+
+import contextlib
+import http
+import json
+import threading
+from collections.abc import Callable
+
+from paddock.lab.control_plane import daemon as beside
+from paddock.lab.errors import LabError
+from paddock.lab.github.client import Actions, ActionsError, Object
+
+_PATIENCE_SECONDS = (0.5, 1.0, 2.0, 5.0)
+"""Between attempts, while GitHub does not do what it is asked."""
+
+
+class Listener(threading.Thread):
+    """One scale set's. It goes on until `end`, whatever GitHub answers."""
+
+    def __init__(self, actions: Actions, number: int, owner: str, room: int, changed: Callable[[], None]) -> None:
+        """`room`: how many jobs the set can have at once. `changed` is called when there may be more or less to do."""
+        super().__init__(name=f"listener-{number}", daemon=True)
+        self.number, self.room = number, room
+        self.assigned: int | None = None
+        """Jobs that the set has, as it was last told; None before."""
+        self._actions, self._owner, self._changed = actions, owner, changed
+        self._session: Object | None = None
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        failures = 0
+        while not self._over.is_set():
+            try:
+                self._open()
+                failures = 0
+                self._listen()
+            except (LabError, KeyError, ValueError, TypeError) as error:
+                if self._over.is_set():
+                    return
+                beside.say(f"{self._owner}: {error}")
+                if not (isinstance(error, ActionsError) and error.status in (0, http.HTTPStatus.TOO_MANY_REQUESTS)):
+                    self._session = self._renewed()
+                wait = _PATIENCE_SECONDS[min(failures, len(_PATIENCE_SECONDS) - 1)]
+                failures += 1
+                asked = error.retry_after if isinstance(error, ActionsError) else None
+                self._over.wait(max(wait, asked or 0.0))
+
+    def end(self, actions: Actions) -> None:
+        """Stops, and gives the session back with a client of the caller's."""
+        self._over.set()
+        if self._session:
+            with contextlib.suppress(LabError):
+                actions.close_session(self.number, self._session)
+
+    def _open(self) -> None:
+        if self._session is None:
+            self._session = self._actions.open_session(self.number, self._owner)
+            self._take(self._session["statistics"])
+
+    def _listen(self) -> None:
+        last = 0
+        while not self._over.is_set() and self._session:
+            message = self._actions.poll(self._session, last, self.room)
+            if message is None:
+                continue
+            last = int(message["messageId"])
+            self._actions.acknowledge(self._session, last)
+            told = json.loads(message["body"]) if message["body"] else []
+            offered = [int(job["runnerRequestId"]) for job in told if job["messageType"] == "JobAvailable"]
+            if offered:
+                self._actions.acquire(self.number, self._session, offered)
+            self._take(message["statistics"])
+
+    def _take(self, statistics: Object) -> None:
+        self.assigned = int(statistics["totalAssignedJobs"])
+        self._changed()
+
+    def _renewed(self) -> Object | None:
+        """The session with a fresh token; None where there is none any more, and a new one must be opened."""
+        if self._session is None:
+            return None
+        try:
+            return self._actions.renew_session(self.number, self._session)
+        except LabError as error:
+            gone = isinstance(error, ActionsError) and error.status == http.HTTPStatus.NOT_FOUND
+            return None if gone else self._session

@@ -1,0 +1,271 @@
+"""Simulated nodes of a fleet: what registers when a node boots, made from the same facts that the plan fits jobs with.
+
+kwok plays the kubelet of each; scheduler, taints, admission and node life cycle are the control plane's own.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from paddock import catalog
+from paddock.catalog import InstanceType
+from paddock.catalog.startup import cold_start
+from paddock.fleet import Fleet, Stack, nodes
+from paddock.fleet.model.cluster import NewCluster
+from paddock.fleet.model.pool import Bottlerocket
+from paddock.fleet.model.quantity import format_cpu, format_memory
+from paddock.fleet.nodes import CapacityName
+from paddock.fleet.sizing import capacity
+from paddock.lab.control_plane import servers
+from paddock.lab.control_plane.certificates import write_private
+from paddock.lab.control_plane.servers import Lab
+from paddock.lab.errors import LabInputError
+from paddock.lab.kube import pods
+from paddock.lab.kube.client import Api, Object
+from paddock.lab.simulators import boot, scaling
+from paddock.lab.simulators.scaling import NODE_GROUP, Group
+
+if TYPE_CHECKING:
+    from paddock.plan.engine.graph import Graph
+
+AUTOSCALER = "autoscaler"
+SYSTEM_GROUP = "system"
+BOOT_SECONDS = 3.0
+PLUGIN_SECONDS = 0.5
+IDLE_SECONDS = 20.0
+"""Ten minutes on AWS; a lab is watched."""
+_ZONES = "abc"
+_SYSTEM_PODS = 29
+"""maxPods of an m7i.large."""
+
+
+def bring(
+    lab: Lab, stack: Stack, *, boot_seconds: float | None = BOOT_SECONDS, idle_seconds: float = IDLE_SECONDS
+) -> None:
+    """System nodes, node groups and the autoscaler of a stack. What is there already stays.
+
+    `boot_seconds` of None takes the published figures for the pool's operating system.
+    """
+    with Api.of(lab.kubeconfig) as api:
+        there = {node["metadata"]["name"] for node in api.list("v1", "Node")}
+        for node in system_nodes(stack.fleet):
+            if node["metadata"]["name"] not in there:
+                api.create(node)
+
+    def timed(group: Group) -> Group:
+        if boot_seconds is not None:
+            return replace(group, boot_seconds=boot_seconds, plugin_seconds=min(PLUGIN_SECONDS, boot_seconds))
+        node, plugin = boot_times(stack.fleet, group.pool)
+        return replace(group, boot_seconds=node, plugin_seconds=plugin)
+
+    follow(lab, map(timed, groups(stack)), idle_seconds)
+
+
+def follow(lab: Lab, found: Iterable[Group], idle_seconds: float = IDLE_SECONDS) -> None:
+    """Has the lab's autoscaler follow these groups; starts it where it does not run."""
+    told = {"idle_seconds": idle_seconds, "groups": scaling.document(found)}
+    write_private(lab.folder / "groups.json", f"{json.dumps(told, indent=2)}\n")
+    if AUTOSCALER not in servers.status(lab.folder).running:
+        # -P: the folder that it is started in is nobody's package.
+        command = [sys.executable, "-P", "-m", "paddock.lab.simulators.autoscaler", str(lab.folder)]
+        environment = {"PYTHONPATH": str(Path(__file__).resolve().parents[3]), "PYTHONUNBUFFERED": "1"}
+        servers.run_beside(lab.folder, AUTOSCALER, command, environment)
+
+
+def groups(stack: Stack, graph: Graph | None = None) -> tuple[Group, ...]:
+    """The GPU node groups as the stack's own program declares them, with the tags of their Auto Scaling groups."""
+    if graph is None:
+        from paddock.plan.engine.program import plan_graph
+
+        graph = plan_graph(stack)
+    tags: dict[str, dict[str, str]] = {}
+    for tag in graph.of_type("aws:autoscaling/tag:Tag"):
+        for urn in tag.property_dependencies["autoscalingGroupName"]:
+            tags.setdefault(urn, {})[tag.inputs["tag"]["key"]] = tag.inputs["tag"]["value"]
+    expander = _expander_priorities(graph)
+    found = []
+    for made in graph.of_type("aws:eks/nodeGroup:NodeGroup"):
+        pool = made.inputs["labels"].get(nodes.POOL)
+        if pool:
+            bought = next(each for each in nodes.EKS_CAPACITY if made.name == f"{pool}-{each}")
+            size = made.inputs["scalingConfig"]
+            body = gpu_node(stack.fleet, pool, bought)
+            limits = (int(size["minSize"]), int(size["maxSize"]))
+            # EKS names the Auto Scaling group after the node group, and Pulumi that after the resource.
+            rank = scaling.priority(expander, f"eks-{made.name}-0a1b2c3-5ac0d7b6-0000-0000-0000-000000000000")
+            found.append(Group(made.name, pool, bought, *limits, tags.get(made.urn, {}), body, rank))
+    return tuple(found)
+
+
+def gpu_node(fleet: Fleet, pool: str, bought: CapacityName, instance: str | None = None) -> Object:
+    """The Node object of a pool's node, without a name; by default of the type that is asked for first."""
+    spec = fleet.pools[pool]
+    kind = next(each for each in spec.types if instance in (None, each.name))
+    has = capacity.allocatable(fleet, pool, kind)
+    disk = has.ephemeral_mib + has.reserved.ephemeral_mib + has.eviction_ephemeral_mib
+    labels = {
+        **nodes.labels(fleet, pool),
+        NODE_GROUP: f"{pool}-{bought}",
+        "eks.amazonaws.com/capacityType": nodes.EKS_CAPACITY[bought],
+    }
+    gpus = {nodes.GPU: str(has.gpus)}
+    return _node(
+        kind,
+        fleet.region,
+        labels,
+        taints=[{"key": nodes.TAINT.key, "value": nodes.TAINT.value, "effect": nodes.TAINT.effect}],
+        allocatable=_resources(has.cpu_m, has.memory_mib, has.ephemeral_mib, has.pods) | gpus,
+        total=_resources(has.capacity.cpu_m, has.capacity.memory_mib, disk, has.pods) | gpus,
+    )
+
+
+def system_nodes(fleet: Fleet) -> list[Object]:
+    """The nodes without GPUs, as many as the fleet starts with; two of a common kind where they are not the fleet's."""
+    own = isinstance(fleet.cluster, NewCluster)
+    system = fleet.cluster.system if isinstance(fleet.cluster, NewCluster) else None
+    kind = catalog.instance(system.instances[0] if system else "m7i.large")
+    has, keeps = capacity.capacity(kind), capacity.reserved(kind, _SYSTEM_PODS)
+    disk = system.disk if system else 50 * 1024
+    eviction = -(-disk * capacity.EVICTION_DISK_PERCENT // 100)
+    memory = has.memory_mib - keeps.memory_mib - capacity.EVICTION_MEMORY_MIB
+    template = _node(
+        kind,
+        fleet.region,
+        {
+            **(nodes.system_selector(fleet) if own else {}),
+            NODE_GROUP: SYSTEM_GROUP,
+            "eks.amazonaws.com/capacityType": "ON_DEMAND",
+        },
+        taints=[],
+        allocatable=_resources(has.cpu_m - keeps.cpu_m, memory, disk - keeps.ephemeral_mib - eviction, _SYSTEM_PODS),
+        total=_resources(has.cpu_m, has.memory_mib, disk, _SYSTEM_PODS),
+    )
+    count = max(system.nodes.min, 1) if system else 2
+    return [named(template, f"{SYSTEM_GROUP}-{number}", number) for number in range(count)]
+
+
+def named(template: Mapping[str, Any], name: str, number: int = 0) -> Object:
+    """One node of a template, in the zone that its number gives."""
+    node: Object = json.loads(json.dumps(template))
+    labels = node["metadata"]["labels"]
+    labels["kubernetes.io/hostname"] = name
+    labels["topology.kubernetes.io/zone"] = labels["topology.kubernetes.io/region"] + _ZONES[number % len(_ZONES)]
+    node["metadata"]["name"] = name
+    node["spec"]["providerID"] = f"aws:///{labels['topology.kubernetes.io/zone']}/i-{secrets.token_hex(8)}0"
+    return node
+
+
+def grow(api: Api, group: Group, count: int = 1) -> list[str]:
+    """Registers nodes of a group, at once; their GPUs come later, as the autoscaler's process sees to."""
+    names = [f"{group.name}-{secrets.token_hex(3)}" for _ in range(count)]
+    for number, name in enumerate(names):
+        api.create(boot.registered(named(group.node, name, number)))
+    return names
+
+
+def shrink(api: Api, names: Iterable[str]) -> None:
+    """Takes nodes away: their pods go with them."""
+    for name in names:
+        api.delete({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+
+
+def boot_times(fleet: Fleet, pool: str) -> tuple[float, float]:
+    """Published seconds from the request for a node to its being ready, and from there to its GPUs."""
+    system = "bottlerocket" if isinstance(fleet.ami(fleet.pools[pool]), Bottlerocket) else "al2023"
+    typical = {part.key: part.typical for part in cold_start(system)}
+    return typical["node"], typical["plugin"]
+
+
+def overview(api: Api) -> list[dict[str, Any]]:
+    """Each node with its pods, for a screen."""
+    running = [pod for pod in api.list("v1", "Pod") if pods.holds_room(pod)]
+    found = []
+    for node in api.list("v1", "Node"):
+        labels, name = node["metadata"].get("labels") or {}, node["metadata"]["name"]
+        here = [pod for pod in running if pod["spec"]["nodeName"] == name]
+        found.append(
+            {
+                "name": name,
+                "pool": labels.get(nodes.POOL, ""),
+                "capacity": labels.get("eks.amazonaws.com/capacityType", "").lower().replace("_", "-"),
+                "instance": labels.get("node.kubernetes.io/instance-type", ""),
+                "gpus": pods.amounts(node["status"].get("allocatable")).get(nodes.GPU, 0) // 1000,
+                "gpus_used": sum(pods.requests(pod).get(nodes.GPU, 0) for pod in here) // 1000,
+                "pods": [pods.name(pod) for pod in here],
+            }
+        )
+    return found
+
+
+def waiting(api: Api) -> list[dict[str, str]]:
+    """Each pod that the scheduler found no node for, with its reason."""
+    found = filter(pods.waits_for_room, api.list("v1", "Pod"))
+    return [{"pod": pods.name(pod), "why": pods.unscheduled(pod)} for pod in found]
+
+
+def group_named(found: Iterable[Group], name: str) -> Group:
+    """Raises LabInputError."""
+    found = tuple(found)
+    for group in found:
+        if group.name == name:
+            return group
+    raise LabInputError(f"no node group {name}\n    expected: one of {', '.join(group.name for group in found)}")
+
+
+def _expander_priorities(graph: Graph) -> str:
+    for release in graph.of_type("kubernetes:helm.sh/v3:Release"):
+        if found := release.inputs["values"].get("expanderPriorities"):
+            return str(found)
+    return ""
+
+
+def _node(
+    kind: InstanceType,
+    region: str,
+    labels: Mapping[str, str],
+    *,
+    taints: list[dict[str, str]],
+    allocatable: Mapping[str, str],
+    total: Mapping[str, str],
+) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "annotations": {"kwok.x-k8s.io/node": "fake"},
+            "labels": {
+                "kubernetes.io/arch": "amd64",
+                "kubernetes.io/os": "linux",
+                "node.kubernetes.io/instance-type": kind.name,
+                "topology.kubernetes.io/region": region,
+                **labels,
+            },
+        },
+        "spec": {"taints": taints},
+        "status": {
+            "allocatable": dict(allocatable),
+            "capacity": dict(total),
+            "nodeInfo": {
+                "architecture": "amd64",
+                "operatingSystem": "linux",
+                "osImage": "paddock lab (simulated)",
+                **dict.fromkeys(("bootID", "machineID", "systemUUID", "kernelVersion"), "lab"),
+                **dict.fromkeys(("containerRuntimeVersion", "kubeProxyVersion", "kubeletVersion"), "lab://0"),
+            },
+        },
+    }
+
+
+def _resources(cpu_m: int, memory_mib: int, disk_mib: int, most_pods: int) -> dict[str, str]:
+    return {
+        "cpu": format_cpu(cpu_m),
+        "memory": format_memory(memory_mib),
+        "ephemeral-storage": format_memory(disk_mib),
+        "pods": str(most_pods),
+    }

@@ -1,0 +1,145 @@
+"""What runs in runner pods, since kwok executes nothing: each comes online, does its one job, and is over.
+
+    python -m paddock.lab.simulators.runners FOLDER URL
+
+It plays the runner's program for the pods of ARC and of its stand-in alike.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from paddock.lab.control_plane import daemon
+from paddock.lab.control_plane.servers import Lab
+from paddock.lab.errors import LabInputError
+from paddock.lab.github.control import Control
+from paddock.lab.kube.client import Api, ApiError, Object
+from paddock.lab.simulators import timeline, workflow_pods
+from paddock.lab.simulators.runner_sets import RUNNER_LABEL
+
+NAME = "runners"
+LOOK_SECONDS = 0.3
+GOODBYE_SECONDS = 1
+"""From the end of a job to that of its runner's pod."""
+ENDS_AFTER = "lab.paddock.dev/ends-after"
+"""Annotation of a pod: how long it works. See stages.yaml."""
+
+
+def start(lab: Lab, url: str) -> None:
+    """Starts the programs of a lab's runners where they do not run. `url`: GitHub's stand-in."""
+    if not daemon.runs(lab, NAME):
+        daemon.start(lab, NAME, "paddock.lab.simulators.runners", str(lab.folder), url)
+
+
+@dataclass
+class Programs:
+    """The programs of all runner pods of one cluster."""
+
+    api: Api
+    github: Control
+    told: dict[str, str] = field(default_factory=dict)
+    """What went wrong last with a runner."""
+
+    def step(self) -> None:
+        """Looks at every runner pod once, and tells GitHub what happened to it."""
+        # GitHub's runners first: one that was online had a pod before, so that no pod now means that it was lost.
+        known = {each["name"]: each for each in self.github.runners()}
+        pods = self.api.list("v1", "Pod", labelSelector=f"{RUNNER_LABEL}=True")
+        for pod in pods:
+            if (runner := known.get(pod["metadata"]["name"])) is not None:
+                self._look_after(pod, fresh=not runner["online"])
+        there = {pod["metadata"]["name"] for pod in pods}
+        for name, runner in known.items():
+            if runner["online"] and name not in there:
+                daemon.say(f"{name}: its pod is lost")
+                self.github.ended(name, "failed")
+
+    def _look_after(self, pod: Object, *, fresh: bool) -> None:
+        """What goes wrong with one pod is told, and keeps no other waiting."""
+        name = pod["metadata"]["name"]
+        try:
+            self._follow(pod, fresh=fresh)
+            self.told.pop(name, None)
+        except (ApiError, LabInputError, KeyError, TypeError, ValueError, yaml.YAMLError) as error:
+            if self.told.get(name) != repr(error):
+                self.told[name] = repr(error)
+                daemon.say(f"{name}: {error}")
+
+    def _follow(self, pod: Object, *, fresh: bool) -> None:
+        name, phase = pod["metadata"]["name"], pod["status"].get("phase")
+        if phase in ("Succeeded", "Failed"):
+            self.github.ended(name, phase.lower())
+        elif phase == "Running" and not pod["metadata"].get("deletionTimestamp"):
+            template = workflow_pods.template_map(pod)
+            job = self.github.online(name, self._facts(pod) if fresh and not template else {})
+            if job and job["state"] == "completed":  # someone canceled it
+                self._end(pod)
+            elif job and template:
+                self._steer(pod, template, job)
+            elif job and fresh:
+                daemon.say(f"{name} has job {job['id']}, for {job['seconds']:g} s")
+            elif job and time.time() >= _since(job) + job["seconds"]:
+                # GitHub first: ARC puts another runner in the place of one that ends while its job still counts.
+                self.github.ended(name, "succeeded")
+                self._end(pod)
+
+    def _steer(self, runner: Object, template: str, job: Object) -> None:
+        """A runner whose job has a pod of its own makes that pod, and is over when it is."""
+        name, namespace = runner["metadata"]["name"], runner["metadata"]["namespace"]
+        pod = self.api.find("v1", "Pod", workflow_pods.name_of(runner), namespace)
+        if pod is None:
+            text = self.api.get("v1", "ConfigMap", template, namespace)["data"]["pod.yaml"]
+            pod = self.api.create(workflow_pods.workflow_pod(runner, text, _works(job)))
+            daemon.say(f"{name} has job {job['id']}, in pod {pod['metadata']['name']} for {job['seconds']:g} s")
+        elif pod["status"].get("phase") == "Running" and job["pod"].get("name") != pod["metadata"]["name"]:
+            self.github.online(name, self._facts(pod))
+        elif (phase := pod["status"].get("phase")) in ("Succeeded", "Failed"):
+            self.github.ended(name, phase.lower())
+            self._end(runner)
+
+    def _end(self, runner: Object) -> None:
+        """The runner's program is over, and takes the job's own pod along."""
+        for pod in self.api.list("v1", "Pod", labelSelector=f"{workflow_pods.OF_RUNNER}={runner['metadata']['name']}"):
+            self.api.delete(pod, grace_seconds=0)
+        # kwok ends its containers too, which ARC looks at.
+        self.api.patch(runner, {"metadata": {"annotations": {ENDS_AFTER: f"{GOODBYE_SECONDS}s"}}})
+
+    def _facts(self, pod: Object) -> Object:
+        return facts(pod, self.api.find("v1", "Node", pod["spec"]["nodeName"]))
+
+
+def _since(job: Object) -> float:
+    """When a job began to run, in seconds since 1970."""
+    return float(next(each["at"] for each in job["history"] if each["state"] == "running"))
+
+
+def _works(job: Object) -> dict[str, str]:
+    return {ENDS_AFTER: f"{job['seconds']:.3f}s"}
+
+
+def facts(pod: Object, node: Object | None) -> Object:
+    """What a job's life needs to know of its pod and node, when they are gone."""
+    conditions = {each["type"]: each for each in pod["status"].get("conditions") or []}
+    return {
+        "name": pod["metadata"]["name"],
+        "namespace": pod["metadata"]["namespace"],
+        "created": pod["metadata"]["creationTimestamp"],
+        "node": pod["spec"].get("nodeName", ""),
+        "scheduled": conditions.get("PodScheduled", {}).get("lastTransitionTime"),
+        **(timeline.node_facts(node) if node else {}),
+    }
+
+
+def main(folder: Path, url: str) -> None:
+    """Runs until it is ended."""
+    programs = Programs(Api.of(folder / "kubeconfig", timeout=10), Control(url))
+    daemon.repeat(programs.step, lambda: time.sleep(LOOK_SECONDS))
+
+
+if __name__ == "__main__":
+    daemon.until_ended(lambda: main(Path(sys.argv[1]), sys.argv[2]))

@@ -1,0 +1,259 @@
+"""What an autoscaler decides: which group buys a node for the pods that wait, and which nodes are given back.
+
+A small stand-in for cluster-autoscaler, which reads a node group that has no node yet from the tags of its Auto
+Scaling group: what a tag gets wrong here keeps a pod waiting here, as it would there. Pure functions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import yaml
+
+from paddock.fleet.nodes import GPU
+from paddock.lab.kube import pods
+from paddock.lab.kube.pods import Amounts, Object
+from paddock.lab.simulators.boot import UNINITIALIZED
+
+NODE_GROUP = "eks.amazonaws.com/nodegroup"
+_TAG = "k8s.io/cluster-autoscaler/"
+_PASSING = {"node.kubernetes.io/not-ready", "node.kubernetes.io/network-unavailable", UNINITIALIZED["key"]}
+"""Taints that a node loses by itself while it starts."""
+ACCELERATOR = "k8s.amazonaws.com/accelerator"
+"""Label of a node that will have GPUs, on AWS: cluster-autoscaler waits for them where it sees it."""
+TO_BE_DELETED = {"key": "ToBeDeletedByClusterAutoscaler", "value": "lab", "effect": "NoSchedule"}
+_PODS = "110"
+"""Where no tag says it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A node that is not there, as its group's tags describe it."""
+
+    labels: Mapping[str, str]
+    taints: tuple[Mapping[str, str], ...]
+    resources: Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One node group: how the tags describe its nodes, and what really boots."""
+
+    name: str
+    pool: str
+    capacity: str
+    min: int
+    max: int
+    tags: Mapping[str, str]
+    node: Mapping[str, Any] = field(default_factory=dict)
+    """The Node object that registers, without a name."""
+    priority: int = 0
+    """Of two that would do, the higher one buys."""
+    boot_seconds: float = 0.0
+    """From the request to the node's registration."""
+    plugin_seconds: float = 0.0
+    """From there, with its device plugin, to its GPUs."""
+
+    @property
+    def template(self) -> Template:
+        return template(self.tags)
+
+    @property
+    def managed(self) -> bool:
+        """Whether the autoscaler may touch it."""
+        return self.tags.get(f"{_TAG}enabled") == "true"
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """A group that got no capacity is passed over: each time for twice as long, until it gets some."""
+
+    until: float
+    seconds: float
+
+    @classmethod
+    def after(cls, before: Backoff | None, now: float, first: float, longest: float) -> Backoff:
+        """The one that begins now. `first`, `longest`: seconds."""
+        seconds = first if before is None else min(2 * before.seconds, longest)
+        return cls(now + seconds, seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What to do now."""
+
+    grow: tuple[str, ...] = ()
+    """Names of groups, once for each node that they buy."""
+    served: Mapping[str, str] = field(default_factory=dict)
+    """Pods for which a node is bought -> its group."""
+    shrink: tuple[str, ...] = ()
+    """Nodes that are given back."""
+    unserved: Mapping[str, str] = field(default_factory=dict)
+    """Pods that no group can help -> why."""
+
+
+def template(tags: Mapping[str, str]) -> Template:
+    """What the tags of an Auto Scaling group say of its nodes."""
+
+    def under(part: str) -> dict[str, str]:
+        prefix = f"{_TAG}node-template/{part}/"
+        return {key.removeprefix(prefix): value for key, value in tags.items() if key.startswith(prefix)}
+
+    taints = []
+    for key, text in under("taint").items():
+        value, _, effect = text.rpartition(":")
+        taints.append({"key": key, "value": value, "effect": effect})
+    return Template(under("label"), tuple(taints), pods.amounts({"pods": _PODS, **under("resources")}))
+
+
+def decide(
+    groups: Sequence[Group],
+    nodes: Sequence[Object],
+    all_pods: Sequence[Object],
+    *,
+    booting: Sequence[str] = (),
+    daemonsets: Sequence[Object] = (),
+    without: Collection[str] = (),
+    idle: Mapping[str, float] | None = None,
+    now: float = 0.0,
+    idle_seconds: float = 600.0,
+) -> Decision:
+    """What to do for these pods.
+
+    `booting` names groups, once for each node under way; `without` those that got no capacity a moment ago; `idle`:
+    node -> since when.
+    """
+    managed = sorted((group for group in groups if group.managed), key=lambda group: (-group.priority, group.name))
+    sizes = {group.name: booting.count(group.name) + len(members(nodes, group.name)) for group in managed}
+    by_name = {group.name: group for group in managed}
+    # A node without its GPUs yet is taken for what its group's tags promise, like one that is still booting.
+    here = [node for node in nodes if not node["spec"].get("unschedulable")]
+    coming = [group for node in here if starting(node) and (group := by_name.get(group_of(node)))]
+    room = [_room_of(node, all_pods) for node in here if not (starting(node) and group_of(node) in by_name)]
+    room += [_room_in(group, daemonsets) for group in coming]
+    room += [_room_in(by_name[name], daemonsets) for name in booting if name in by_name]
+    grow: list[str] = []
+    bought: dict[int, str] = {}
+
+    def buy(group: Group) -> _Room:
+        grow.append(group.name)
+        sizes[group.name] += 1
+        room.append(_room_in(group, daemonsets))
+        bought[id(room[-1])] = group.name
+        return room[-1]
+
+    for group in managed:
+        while sizes[group.name] < group.min and group.name not in without:
+            buy(group)
+    served, unserved = {}, {}
+    for pod in sorted(filter(pods.waits_for_room, all_pods), key=_urgency):
+        asked = pods.requests(pod)
+        taken = next((each for each in room if each.take(pod, asked)), None)
+        if taken is not None:
+            if id(taken) in bought:
+                served[pods.name(pod)] = bought[id(taken)]
+            continue
+        could = [group for group in managed if _room_in(group, daemonsets).take(pod, asked)]
+        why = {
+            group.name: "gets no capacity" if group.name in without else f"has its {group.max}"
+            for group in could
+            if group.name in without or sizes[group.name] >= group.max
+        }
+        chosen = next((group for group in could if group.name not in why), None)
+        if chosen:
+            buy(chosen).take(pod, asked)
+            served[pods.name(pod)] = chosen.name
+        else:
+            told = ", ".join(f"{name} {reason}" for name, reason in why.items())
+            unserved[pods.name(pod)] = told or "it fits no node group"
+    shrink = _idle_for(managed, nodes, idle or {}, now - idle_seconds, sizes)
+    # While pods wait for nodes that are about to come, none is given back.
+    return Decision(tuple(grow), served, () if grow else shrink, unserved)
+
+
+def priority(expander: str, scaling_group: str) -> int:
+    """What the priority expander's configuration gives an Auto Scaling group of this name; 0 where it names none."""
+    found = yaml.safe_load(expander) or {}
+    return max(
+        (int(rank) for rank, names in found.items() if any(re.search(n, scaling_group) for n in names)), default=0
+    )
+
+
+def group_of(node: Object) -> str:
+    """Name of the group that a node is of; empty for none."""
+    return str((node["metadata"].get("labels") or {}).get(NODE_GROUP, ""))
+
+
+def members(nodes: Iterable[Object], group: str) -> list[str]:
+    """Nodes of a group."""
+    return [node["metadata"]["name"] for node in nodes if group_of(node) == group]
+
+
+def starting(node: Object) -> bool:
+    """Whether cluster-autoscaler takes a node for one that is still to come."""
+    taints = {taint["key"] for taint in node["spec"].get("taints") or []}
+    has_gpus = pods.amounts(node["status"].get("allocatable")).get(GPU, 0) > 0
+    return bool(taints & _PASSING) or (ACCELERATOR in (node["metadata"].get("labels") or {}) and not has_gpus)
+
+
+def idle_since(
+    nodes: Iterable[Object], all_pods: Iterable[Object], before: Mapping[str, float], now: float
+) -> dict[str, float]:
+    """Since when each node that has started runs nothing but DaemonSets' pods."""
+    busy = {pod["spec"]["nodeName"] for pod in all_pods if pods.holds_room(pod) and not pods.of_daemonset(pod)}
+    names = (node["metadata"]["name"] for node in nodes if not starting(node))
+    return {name: before.get(name, now) for name in names if name not in busy}
+
+
+def document(groups: Iterable[Group]) -> list[dict[str, Any]]:
+    """Groups as JSON."""
+    return [asdict(group) for group in groups]
+
+
+class _Room:
+    """A node, there or not, and what is left of it."""
+
+    def __init__(self, labels: Mapping[str, str], taints: Iterable[Object], free: Amounts) -> None:
+        self.labels, self.taints, self.free = labels, tuple(taints), dict(free)
+
+    def take(self, pod: Object, asked: Amounts) -> bool:
+        """Puts the pod there if it may go there and fits."""
+        if not (pods.fits(asked, self.free) and pods.selects(pod, self.labels) and pods.tolerates(pod, self.taints)):
+            return False
+        self.free = pods.total([self.free, {name: -amount for name, amount in asked.items()}])
+        return True
+
+
+def _room_of(node: Object, all_pods: Iterable[Object]) -> _Room:
+    name = node["metadata"]["name"]
+    taken = [pods.requests(pod) for pod in all_pods if pods.holds_room(pod) and pod["spec"]["nodeName"] == name]
+    free = pods.amounts(node["status"].get("allocatable"))
+    left = pods.total([free, *({each: -amount for each, amount in pod.items()} for pod in taken)])
+    taints = (taint for taint in node["spec"].get("taints") or [] if taint["key"] not in _PASSING)
+    return _Room(node["metadata"].get("labels") or {}, taints, left)
+
+
+def _room_in(group: Group, daemonsets: Iterable[Object]) -> _Room:
+    described = group.template
+    room = _Room(described.labels, described.taints, described.resources)
+    for daemonset in daemonsets:
+        pod = daemonset["spec"]["template"]
+        room.take(pod, pods.requests(pod))
+    return room
+
+
+def _idle_for(
+    groups: Sequence[Group], nodes: Sequence[Object], idle: Mapping[str, float], until: float, sizes: Mapping[str, int]
+) -> tuple[str, ...]:
+    found: list[str] = []
+    for group in groups:
+        over = [name for name in members(nodes, group.name) if idle.get(name, until + 1) <= until]
+        found += over[: max(0, sizes[group.name] - group.min)]
+    return tuple(found)
+
+
+def _urgency(pod: Object) -> tuple[int, str, str]:
+    return (-int(pod["spec"].get("priority") or 0), pod["metadata"].get("creationTimestamp") or "", pods.name(pod))

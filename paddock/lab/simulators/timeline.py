@@ -1,0 +1,307 @@
+"""The life of each job that was pushed into the lab: from the queue to the node that is given back, with times.
+
+Put together from what GitHub's stand-in remembers and what the API server still knows. Kubernetes writes most times in
+whole seconds: where the step before lies within that second, its instant is taken, so that no step is before another.
+"""
+
+from __future__ import annotations
+
+import datetime
+import http
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from paddock.lab import github
+from paddock.lab.control_plane.servers import Lab
+from paddock.lab.control_plane.state import inv
+from paddock.lab.errors import LabError
+from paddock.lab.kube import pods
+from paddock.lab.kube.client import Api, ApiError, Object
+from paddock.lab.simulators import runner_sets
+from paddock.lab.simulators.workflow_pods import OF_RUNNER, template_map
+
+STEPS = (
+    "queued",
+    "acquired",
+    "pod made",
+    "pod waits",
+    "node asked",
+    "node ready",
+    "scheduled",
+    "started",
+    "completed",
+    "node gone",
+)
+OPTIONAL = frozenset({"pod waits", "node asked", "node ready"})
+"""What a job does not need when there is a node with room, or what nobody may have written down."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step. `at` is None while it has not come, and where it is unknown whether or when it did."""
+
+    name: str
+    at: float | None = None
+    """Seconds since 1970."""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """One job's."""
+
+    job: int
+    name: str
+    labels: tuple[str, ...]
+    state: str
+    result: str
+    scale_set: str
+    pod: str
+    """`namespace/name`; empty while there is none."""
+    node: str
+    steps: tuple[Step, ...]
+    why: str
+    """What it waits for, as far as someone said so."""
+
+    def step(self, name: str) -> Step:
+        return next(each for each in self.steps if each.name == name)
+
+    def seconds(self, name: str) -> float | None:
+        """From the push to a step; None while that has not come, or where it is unknown."""
+        at, pushed = self.step(name).at, self.steps[0].at
+        return None if at is None or pushed is None else round(at - pushed, 3)
+
+    def after(self, earlier: Life | None) -> Life:
+        """This, with what an earlier look knew and this one cannot see any more."""
+        if earlier is None:
+            return self
+        pairs = zip(self.steps, earlier.steps, strict=True)
+        steps = tuple(before if before.at is not None else now for now, before in pairs)
+        return replace(self, steps=steps, pod=self.pod or earlier.pod, node=self.node or earlier.node)
+
+    def seen(self, name: str, at: float) -> Life:
+        """This, with the time of a step that nobody wrote down and someone saw."""
+        return replace(
+            self, steps=tuple(replace(s, at=at) if s.name == name and s.at is None else s for s in self.steps)
+        )
+
+    def document(self) -> dict[str, Any]:
+        """As JSON; `seconds` since the push are null where they are unknown."""
+        steps = [{"step": each.name, "seconds": self.seconds(each.name), "note": each.note} for each in self.steps]
+        texts = {name: getattr(self, name) for name in ("job", "name", "state", "result", "scale_set", "pod", "node")}
+        return {**texts, "labels": list(self.labels), "steps": steps, "waits_for": self.why}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One look at the cluster and at GitHub."""
+
+    jobs: Sequence[Object]
+    sets: Sequence[Object]
+    pods: Mapping[str, Object]
+    """Runner pods, by name."""
+    workflow_pods: Mapping[str, Object]
+    """Pods of jobs that do not run in their runner's, by the runner's name."""
+    nodes: Mapping[str, Object]
+    events: Mapping[tuple[str, str], Sequence[Object]]
+    """Of a kind and name, the oldest first."""
+    runner_sets: Sequence[Object] = field(default=())
+
+
+def lives(lab: Lab) -> tuple[Life, ...]:
+    """Every job's life so far, in the order of their pushes. Raises LabError where someone does not answer."""
+    url = github.url_of(lab)
+    if not url:
+        raise LabError(f"this lab has no stand-in for GitHub\n    fix: {inv('up', lab.folder)}")
+    with Api.of(lab.kubeconfig) as api:
+        return of(look(api, github.Control(url)))
+
+
+def look(api: Api, control: github.Control) -> Seen:
+    """Asks GitHub and the API server once each."""
+    known, sets = control.jobs(), control.sets()
+    found = scale_sets(api)
+    # Before the pods: what is said of a pod is so by then.
+    events: dict[tuple[str, str], list[Object]] = {}
+    for event in sorted(api.list("v1", "Event"), key=_when):
+        about = event["involvedObject"]
+        events.setdefault((about.get("kind", ""), about.get("name", "")), []).append(event)
+    runner_pods = api.list("v1", "Pod", labelSelector=f"{runner_sets.RUNNER_LABEL}=True")
+    own_pods = api.list("v1", "Pod", labelSelector=OF_RUNNER)
+    return Seen(
+        known,
+        sets,
+        {pod["metadata"]["name"]: pod for pod in runner_pods},
+        {pod["metadata"]["labels"][OF_RUNNER]: pod for pod in own_pods},
+        {node["metadata"]["name"]: node for node in api.list("v1", "Node")},
+        events,
+        found,
+    )
+
+
+def scale_sets(api: Api) -> list[Object]:
+    """The AutoscalingRunnerSets of a cluster; none where it does not know the kind yet."""
+    try:
+        return api.list(runner_sets.VERSION, runner_sets.KIND)
+    except ApiError as error:
+        if error.status != http.HTTPStatus.NOT_FOUND:
+            raise
+        return []
+
+
+def of(seen: Seen) -> tuple[Life, ...]:
+    """The lives of all jobs."""
+    expected = _expected(seen)
+    return tuple(_life(job, expected.get(job["id"], ""), seen) for job in seen.jobs)
+
+
+def _expected(seen: Seen) -> dict[int, str]:
+    """The pod of each job. GitHub gives a job to a runner when that is online; until then the oldest are paired."""
+    found = {job["id"]: job["runner"] for job in seen.jobs if job["runner"]}
+    names = {each["metadata"]["name"]: runner_sets.set_name(each) for each in seen.runner_sets}
+    free: dict[str, list[Object]] = {}
+    for pod in seen.pods.values():
+        if pod["metadata"]["name"] not in found.values():
+            own = names.get(pod["metadata"]["labels"].get(runner_sets.SET_LABEL, ""), "")
+            free.setdefault(own, []).append(pod)
+    for name, waiting in free.items():
+        acquired = [job for job in seen.jobs if job["scale_set"] == name and job["state"] == "acquired"]
+        waiting.sort(key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]))
+        oldest = sorted(acquired, key=lambda job: _history(job)["acquired"])
+        found |= {job["id"]: pod["metadata"]["name"] for job, pod in zip(oldest, waiting, strict=False)}
+    return found
+
+
+def _pod(runner: str, seen: Seen) -> Object | None:
+    """The pod that the job is to work in: its runner's, or its own."""
+    steering = seen.pods.get(runner)
+    apart = steering is not None and bool(template_map(steering))
+    return seen.workflow_pods.get(runner) or (None if apart else steering)
+
+
+def _life(job: Object, runner: str, seen: Seen) -> Life:
+    history, kept = _history(job), job["pod"]
+    pod = _pod(runner, seen)
+    name = pod["metadata"]["name"] if pod else kept.get("name", runner)
+    told = seen.events.get(("Pod", name), ()) if name else ()
+    acquired = history.get("acquired")
+    registered = job["registered"] or acquired
+    made = pod["metadata"]["creationTimestamp"] if pod else kept.get("created")
+    pod_made = _instant(made, registered)
+    failed = [event for event in told if event["reason"] == "FailedScheduling"]
+    waits = _instant(_when(failed[0]), pod_made) if failed else None
+    scheduled = next((_instant(_when(event), pod_made) for event in told if event["reason"] == "Scheduled"), None)
+    if scheduled is None:
+        scheduled = _instant(kept.get("scheduled"), waits or pod_made)
+    node = (pod["spec"].get("nodeName") if pod else "") or kept.get("node", "")
+    asked = next((event for event in told if event["reason"] == "TriggeredScaleUp"), None)
+    state = job["state"]
+    steps = (
+        Step("queued", history.get("queued")),
+        Step("acquired", acquired, f"by scale set {job['scale_set']}" if acquired else ""),
+        Step("pod made", pod_made, name if pod_made else "" if state in ("queued", "acquired") else "unknown"),
+        Step("pod waits", waits, pods.clause(failed[-1]["message"]) if failed else "not at all" if scheduled else ""),
+        _asked(asked, waits, scheduled, pod_made),
+        _ready(node, scheduled, history["queued"], waits or pod_made, kept, seen),
+        Step("scheduled", scheduled, f"on {node}" if node else ""),
+        Step("started", history.get("running")),
+        Step("completed", history.get("completed"), job["result"]),
+        _gone(node, history.get("completed"), seen),
+    )
+    namespace = pod["metadata"]["namespace"] if pod else kept.get("namespace", "")
+    return Life(
+        job["id"],
+        job["name"],
+        tuple(job["labels"]),
+        state,
+        job["result"],
+        job["scale_set"],
+        f"{namespace}/{name}" if namespace else "",
+        node,
+        steps,
+        _why(job, pod, seen),
+    )
+
+
+def _asked(event: Object | None, waits: float | None, scheduled: float | None, at_least: float | None) -> Step:
+    if event:
+        return Step("node asked", _instant(_when(event), waits or at_least), pods.clause(event.get("message", "")))
+    return Step("node asked", None, "unknown" if waits else "not needed" if scheduled else "")
+
+
+def _ready(node: str, scheduled: float | None, pushed: float, at_least: float | None, kept: Object, seen: Seen) -> Step:
+    known = seen.nodes.get(node)
+    facts = node_facts(known) if known else kept
+    at = _instant(facts.get("node_ready"), at_least)
+    if at is None:
+        return Step("node ready", None, "unknown" if node else "")
+    if at < pushed:
+        return Step("node ready", None, "it was there before")
+    note = " ".join(filter(None, (node, facts["instance"], facts["capacity"])))
+    # A pod is scheduled to what is ready: a time in whole seconds cannot be later.
+    return Step("node ready", min(at, scheduled or at), note)
+
+
+def node_facts(node: Object) -> dict[str, Any]:
+    """What a life tells of its node."""
+    labels, conditions = node["metadata"].get("labels") or {}, node["status"].get("conditions") or []
+    ready = (each["lastTransitionTime"] for each in conditions if each["type"] == "Ready" and each["status"] == "True")
+    return {
+        "node_ready": next(ready, None),
+        "instance": labels.get("node.kubernetes.io/instance-type", ""),
+        "capacity": labels.get("eks.amazonaws.com/capacityType", "").lower().replace("_", "-"),
+    }
+
+
+def _gone(node: str, completed: float | None, seen: Seen) -> Step:
+    if not node or node in seen.nodes:
+        return Step("node gone")
+    removed = (event for event in seen.events.get(("Node", node), ()) if event["reason"] == "RemovingNode")
+    return Step("node gone", _instant(next(map(_when, removed), None), completed), node)
+
+
+def _why(job: Object, pod: Object | None, seen: Seen) -> str:
+    state = job["state"]
+    if state == "queued":
+        labels = set(map(str.casefold, job["labels"]))
+        serve = [each for each in seen.sets if labels <= _labels(each)]
+        if not serve:
+            return f"no scale set has all of its labels: {', '.join(job['labels'])}"
+        return f"scale set {', '.join(each['name'] for each in serve)} has not acquired it"
+    if state == "acquired" and pod is None:
+        own = (each for each in seen.runner_sets if runner_sets.set_name(each) == job["scale_set"])
+        told = [event for each in own for event in seen.events.get((runner_sets.KIND, each["metadata"]["name"]), ())]
+        refused = [event for event in told if event["reason"] == "FailedCreate"]
+        return pods.clause(refused[-1]["message"]) if refused else "no pod was made for it yet"
+    if pod is not None and pods.waits_for_room(pod):
+        return pods.unscheduled(pod)
+    return {"acquired": "its pod does not run yet", "running": "its end"}.get(state, "")
+
+
+def _labels(scale_set: Object) -> set[str]:
+    return {label["name"].casefold() for label in scale_set["labels"]} | {scale_set["name"].casefold()}
+
+
+def _history(job: Object) -> dict[str, float]:
+    """When each state was entered, for the last time."""
+    return {each["state"]: float(each["at"]) for each in job["history"]}
+
+
+def _when(event: Object) -> str:
+    return str(event.get("eventTime") or event.get("firstTimestamp") or event.get("lastTimestamp") or "")
+
+
+def _instant(text: str | None, at_least: float | None) -> float | None:
+    """A time of Kubernetes'. One in whole seconds was cut off: within its second, it was not before `at_least`."""
+    if not text:
+        return None
+    at = datetime.datetime.fromisoformat(text).timestamp()
+    if "." not in text and at_least is not None and at <= at_least < at + 1:
+        return at_least
+    return at
+
+
+def document(found: Iterable[Life]) -> list[dict[str, Any]]:
+    """Lives as JSON."""
+    return [life.document() for life in found]

@@ -1,0 +1,206 @@
+"""What the engine tells of a run, read from its output: steps, diagnostics, and resources as it knows them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pulumi.runtime import rpc
+
+from paddock.lab.errors import LabError
+from paddock.plan.engine.values import UNKNOWN, Secret
+
+Operation = Literal["preview", "up", "refresh", "destroy"]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A resource as the engine knows it. Secrets are wrapped and hold ciphertext or nothing; unknown is UNKNOWN."""
+
+    urn: str
+    type: str
+    id: str
+    parent: str
+    custom: bool
+    inputs: Mapping[str, Any]
+    outputs: Mapping[str, Any]
+    provider: str
+    protect: bool
+    ignore_changes: tuple[str, ...]
+    dependencies: tuple[str, ...]
+    property_dependencies: Mapping[str, tuple[str, ...]]
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> State:
+        return cls(
+            urn=data["urn"],
+            type=data["type"],
+            id=data.get("id", ""),
+            parent=data.get("parent", ""),
+            custom=data.get("custom", False),
+            inputs=_plain(data.get("inputs") or {}),
+            outputs=_plain(data.get("outputs") or {}),
+            provider=str(_plain(data.get("provider", ""))).replace(rpc.UNKNOWN, UNKNOWN),
+            protect=data.get("protect", False),
+            ignore_changes=tuple(data.get("ignoreChanges") or ()),
+            dependencies=tuple(sorted(data.get("dependencies") or ())),
+            property_dependencies={
+                key: tuple(sorted(urns))
+                for key, urns in sorted((data.get("propertyDependencies") or {}).items())
+                if urns
+            },
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What the engine does with a resource, or would do."""
+
+    operation: str
+    """create, update, delete, replace, create-replacement, delete-replaced, same, read, refresh."""
+    urn: str
+    state: State | None = None
+    """As it is afterwards; only previews tell it."""
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    severity: str
+    message: str
+    urn: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """What a policy says of a resource."""
+
+    policy: str
+    mandatory: bool
+    urn: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One run of the engine."""
+
+    operation: Operation
+    steps: tuple[Step, ...]
+    diagnostics: tuple[Diagnostic, ...]
+    seconds: float
+    log: str = field(repr=False)
+    """All that was printed."""
+    violations: tuple[Violation, ...] = ()
+    """Of the policies that the run was held against."""
+
+    @property
+    def changes(self) -> dict[str, tuple[str, ...]]:
+        """URN -> what happened to it, in order, for those to which something happened."""
+        found: dict[str, tuple[str, ...]] = {}
+        for step in self.steps:
+            if step.operation not in ("same", "refresh", "read"):
+                found[step.urn] = (*found.get(step.urn, ()), step.operation)
+        return found
+
+    @property
+    def states(self) -> dict[str, State]:
+        return {step.urn: step.state for step in self.steps if step.state is not None}
+
+
+class EngineError(LabError):
+    """The engine did not finish what it was told; the message is its own."""
+
+    def __init__(self, message: str, result: Result | None = None) -> None:
+        super().__init__(message)
+        self.result = result
+
+
+def result(operation: Operation, told: Iterable[Step | Diagnostic | Violation], seconds: float, log: str) -> Result:
+    """All that a run told, sorted by what it is."""
+    told = list(told)
+    return Result(
+        operation,
+        tuple(one for one in told if isinstance(one, Step)),
+        tuple(one for one in told if isinstance(one, Diagnostic)),
+        seconds,
+        log,
+        tuple(one for one in told if isinstance(one, Violation)),
+    )
+
+
+def preview(text: str) -> list[Step | Diagnostic | Violation]:
+    """What `pulumi preview --json` printed."""
+    try:
+        found = json.loads(text[text.index("{") :])
+    except ValueError:
+        return []
+    steps = [
+        Step(step["op"], step["urn"], State.of(step["newState"]) if step.get("newState") else None)
+        for step in found.get("steps") or []
+    ]
+    return [*steps, *map(_diagnostic, found.get("diagnostics") or [])]
+
+
+def events(text: str) -> list[Step | Diagnostic | Violation]:
+    """What any other run printed with `--json`: a line for each event."""
+    return [found for line in text.splitlines() if (found := event(line))]
+
+
+def event(line: str) -> Step | Diagnostic | Violation | None:
+    """What one line says; None for what nobody asks about."""
+    told = _read(line)
+    if found := told.get("resOutputsEvent"):
+        return Step(found["metadata"]["op"], found["metadata"]["urn"])
+    if found := told.get("resOpFailedEvent"):
+        return Step(found["metadata"]["op"], found["metadata"]["urn"], failed=True)
+    if found := told.get("policyEvent"):
+        mandatory = found["enforcementLevel"] == "mandatory"
+        return Violation(found["policyName"], mandatory, found.get("resourceUrn", ""), found["message"].strip())
+    if (found := told.get("diagnosticEvent")) and found.get("severity") != "debug":
+        return _diagnostic(found)
+    return None
+
+
+def unfinished(text: str) -> list[str]:
+    """URNs of resources that were begun and not brought to their end, in the output of a run that prints events."""
+    begun: dict[str, None] = {}
+    for told in map(_read, text.splitlines()):
+        if found := told.get("resourcePreEvent"):
+            if (found["metadata"].get("new") or found["metadata"].get("old") or {}).get("custom"):
+                begun[found["metadata"]["urn"]] = None
+        elif found := told.get("resOutputsEvent"):
+            begun.pop(found["metadata"]["urn"], None)
+    return list(begun)
+
+
+def _read(line: str) -> dict[str, Any]:
+    try:
+        told: dict[str, Any] = json.loads(line) if line.startswith("{") else {}
+    except ValueError:  # broken off: the engine was killed
+        return {}
+    return told
+
+
+def _diagnostic(found: Mapping[str, Any]) -> Diagnostic:
+    return Diagnostic(found.get("severity", ""), found.get("message", "").strip(), found.get("urn", ""))
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case {rpc._special_sig_key: rpc._special_secret_sig}:
+            return Secret(value.get("ciphertext", ""))
+        case {rpc._special_sig_key: rpc._special_resource_sig}:
+            return value["urn"]
+        case Mapping():
+            return {key: _plain(item) for key, item in value.items()}
+        case list():
+            return [_plain(item) for item in value]
+        case "[secret]":  # how a preview shows one
+            return Secret("")
+        case str():
+            return UNKNOWN if value == rpc.UNKNOWN else value
+        case _:
+            return value

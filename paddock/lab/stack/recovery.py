@@ -1,0 +1,109 @@
+"""After a run of the engine that was killed: what it was making may be there without the engine knowing.
+
+The engine's state names each such operation as pending. A plain `up` leaves it at that and makes the resource once
+more. The engine's own `refresh --import-pending-creates` forgets the operation and imports nothing (Pulumi 3.259), so
+the state is edited here.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from paddock.lab import processes
+from paddock.lab.kube.client import Api
+from paddock.lab.stack.engine import Engine
+from paddock.plan.diff.replacement import RELEASE
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What became of the operations that a run had under way when it was killed, by URN."""
+
+    adopted: tuple[str, ...] = ()
+    """Made, and now in the state."""
+    doubled: tuple[str, ...] = ()
+    """Made once more by a later run; the next one deletes what is too much."""
+    dropped: tuple[str, ...] = ()
+    """Not made, or of a cluster's objects, whose names are their own: the next run takes over what is there."""
+
+
+def recover(engine: Engine) -> Recovered:
+    """Makes a stack whole again after a run that was killed, or that lost its cluster in the middle.
+
+    What is left of the run is ended, the stack is freed, and the engine is told what was made unseen. Where nothing is
+    pending the state is left as it is. Raises EngineError and Unreachable.
+    """
+    processes.stop(processes.marked(engine.state))
+    engine.unlock()
+    engine.takes_over = True  # an object that was made when its answer was lost is nowhere in the state
+    released = _releases(engine)
+    kept = json.loads(engine.exported())
+    pending = kept["deployment"].get("pending_operations")
+    if not pending:
+        return Recovered()
+    found = unseen(kept["deployment"], engine.made())
+    for resource in (operation["resource"] for operation in pending):
+        inputs = resource.get("inputs") or {}
+        if resource["type"] == RELEASE and (id_ := f"{inputs.get('namespace')}/{inputs.get('name')}") in released:
+            found[resource["urn"]] = [id_]
+    after, recovered = settled(kept["deployment"], found)
+    engine.restore(json.dumps({**kept, "deployment": after}))
+    engine.refresh()  # outputs of what was made, and whether what was to be deleted is gone: the clouds know
+    return recovered
+
+
+def unseen(deployment: Mapping[str, Any], made: Mapping[str, str]) -> dict[str, list[str]]:
+    """URN -> ids of what was made (`made`: "type id" -> URN) and stands in no state."""
+    known = {f"{resource['type']} {resource.get('id')}" for resource in deployment.get("resources") or []}
+    found: dict[str, list[str]] = {}
+    for key, urn in made.items():
+        if key not in known:
+            found.setdefault(urn, []).append(key.split(" ", 1)[1])
+    return found
+
+
+def settled(deployment: Mapping[str, Any], found: Mapping[str, Sequence[str]]) -> tuple[dict[str, Any], Recovered]:
+    """The state with no operation pending. `found` has the ids of what was made unseen, by URN.
+
+    One of them takes the place that its URN has in the stack; where that is taken, and for every further one, it is
+    marked for deletion, as the engine marks what it has replaced.
+    """
+    after = copy.deepcopy(dict(deployment))
+    resources = after.setdefault("resources", [])
+    live = {resource["urn"] for resource in resources if not resource.get("delete")}
+    adopted, doubled, dropped = list[str](), list[str](), list[str]()
+    pending = {operation["resource"]["urn"]: operation for operation in after.pop("pending_operations", [])}
+    for urn, operation in pending.items():
+        if operation["type"] != "creating":
+            continue  # the state has the resource, and a refresh tells what became of it
+        if not found.get(urn):
+            dropped.append(urn)
+        for id_ in found.get(urn, ()):
+            too_much = urn in live
+            resources.append({**operation["resource"], "id": id_, **({"delete": True} if too_much else {})})
+            (doubled if too_much else adopted).append(urn)
+            live.add(urn)
+    return after, Recovered(tuple(adopted), tuple(doubled), tuple(dropped))
+
+
+def _releases(engine: Engine) -> set[str]:
+    """Ids of the releases in the cluster that Helm has finished.
+
+    One that it has not is in its own way for ever ("cannot re-use a name", "another operation is in progress"). Its
+    record is deleted, and the next run takes its objects over.
+    """
+    if engine.kubeconfig is None:
+        return set()
+    finished = set()
+    with Api.of(engine.kubeconfig) as api:
+        for record in api.list("v1", "Secret", labelSelector="owner=helm"):
+            labels, namespace = record["metadata"]["labels"], record["metadata"]["namespace"]
+            if labels["status"].startswith("pending-"):
+                api.delete(record)
+            elif labels["status"] == "deployed":
+                finished.add(f"{namespace}/{labels['name']}")
+    return finished

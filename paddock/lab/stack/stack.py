@@ -1,0 +1,188 @@
+"""The stack of a lab: the user's own, with the few settings changed that lead out of this machine, and its `pulumi up`.
+
+The user's stack file is only read.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from paddock.fleet import KubeconfigCluster, Stack, parse
+from paddock.fleet.model.github import IN_CONFIG
+from paddock.fleet.stackfile.loader import CREDENTIALS, FLEET, LAYERS
+from paddock.lab.control_plane import programs, state
+from paddock.lab.control_plane.servers import Lab
+from paddock.lab.errors import LabError
+from paddock.lab.progress import Progress
+from paddock.lab.stack import charts
+from paddock.lab.stack.engine import ROOT, Engine, Programs, Result
+from paddock.lab.stack.engine_result import Diagnostic, Step
+from paddock.lab.stack.recovery import recover
+from paddock.plan.engine.graph import Graph
+from paddock.plan.engine.program import plan_graph
+from paddock.plan.engine.values import Secret
+
+ENGINE, CHARTS = "engine", "charts"
+"""Folders in the lab's."""
+_SERVER_VERSION = "3.21"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A stack that was applied."""
+
+    result: Result
+    """What was done, with every diagnostic; its `seconds` are the run's alone."""
+    resources: int
+    """In the stack now."""
+    objects: bool
+    """Whether Kubernetes objects and Helm releases are in the lab's cluster, and not with a stand-in."""
+    charts: tuple[charts.Served, ...]
+    outputs: Mapping[str, Any]
+    """Of the stack; secrets are not shown."""
+
+    @property
+    def warnings(self) -> tuple[Diagnostic, ...]:
+        return tuple(dict.fromkeys(found for found in self.result.diagnostics if found.severity == "warning"))
+
+
+def overlay(stack: Stack, *, kubeconfig: Path, charts: Path | None = None, github: str | None = None) -> Stack:
+    """The stack as the lab applies it. `github` is the stand-in's address, without the organisation.
+
+    A cluster that the user's kubeconfig reaches becomes the lab's, and a part that another stack holds is held here:
+    a lab stands alone. Encrypted values stay with the stack whose key they need, and a credential that is kept
+    elsewhere is one of the configuration, which the lab makes up. Raises FleetError.
+    """
+    config = {key: value for key, value in stack.config.items() if key not in stack.secrets | {LAYERS}}
+    fleet: dict[str, Any] = json.loads(config[FLEET])
+    fleet.pop("layers", None)
+    if charts:
+        fleet["mirror"] = {**(fleet.get("mirror") or {}), "charts": str(charts)}
+    if github:
+        own = fleet["github"]
+        url = f"{github.rstrip('/')}{urlsplit(own['url']).path}"
+        fleet["github"] = {"serverVersion": _SERVER_VERSION, **own, "url": url}
+        if stack.fleet.github.secret_source != IN_CONFIG:  # what a stand-in for AWS's secrets tells is no key
+            made_up = {"app": {**own["app"], "key": IN_CONFIG}} if stack.fleet.github.app else {"token": IN_CONFIG}
+            fleet["github"] |= made_up
+    if isinstance(stack.fleet.cluster, KubeconfigCluster):
+        fleet["cluster"] = {**fleet["cluster"], "kubeconfig": str(kubeconfig), "context": None}
+    config[FLEET] = json.dumps(fleet)
+    return replace(stack, config=config, secrets=frozenset(), fleet=parse(config, stack.project, stack.name))
+
+
+def applied(
+    lab: Lab,
+    stack: Stack,
+    *,
+    root: Path = ROOT,
+    graph: Graph | None = None,
+    github: str | None = None,
+    progress: Progress | None = None,
+) -> Outcome:
+    """`pulumi up` of the user's stack in the lab: what is there already is brought to what the stack file says now.
+
+    Where the last one broke off this one goes on. `graph` is the plan of the stack where it is known already. Raises
+    LabInputError where Pulumi is not there or another command is at it, EngineError, FleetError.
+    """
+    progress = progress or Progress()
+    graph = graph or plan_graph(stack)
+    held, served = overlaid(lab, stack, graph, github=github)
+    made = engine(lab, held, root=root)
+    begun = made.state / f"{stack.name}.begun"
+    with state.alone(lab.folder):
+        broken = begun.exists() and made.exists
+        with progress.step("stack, made whole after a run that broke off" if broken else "stack"):
+            if broken:
+                recover(made)
+            made.state.mkdir(parents=True, exist_ok=True)
+            begun.touch()
+            _prepare(made, held)
+        with progress.step(f"pulumi up of {stack.name}, {len(graph.resources)} resources") as tell:
+            result = made.up(_counter(tell, len(graph.resources)))
+        begun.unlink()
+    states = made.export()
+    outputs = next(each.outputs for each in states.values() if each.type == "pulumi:pulumi:Stack")
+    return Outcome(
+        result,
+        resources=len(states),
+        objects=made.real_kubernetes,
+        charts=served,
+        outputs={key: "[secret]" if isinstance(value, Secret) else value for key, value in outputs.items()},
+    )
+
+
+def overlaid(
+    lab: Lab, stack: Stack, graph: Graph, *, github: str | None = None
+) -> tuple[Stack, tuple[charts.Served, ...]]:
+    """The stack as the lab applies it, and the charts that it takes from the lab's folder."""
+    folder = lab.folder / CHARTS
+    served = charts.serve(folder, charts.wanted(graph), charts.real_folder())
+    return overlay(stack, kubeconfig=lab.kubeconfig, charts=folder, github=github), served
+
+
+def engine(lab: Lab, stack: Stack, *, root: Path = ROOT) -> Engine:
+    """The lab's engine, with the real Kubernetes provider where it is there. Raises LabInputError."""
+    found = Programs.find()
+    real = found.kubernetes is not None
+    return Engine(
+        lab.folder / ENGINE, found, stack=stack.name, root=root, kubeconfig=lab.kubeconfig, real_kubernetes=real
+    )
+
+
+def destroyed(made: Engine) -> Result:
+    """Takes everything down again, what is protected too."""
+    config = made.configuration()
+    cluster = config[FLEET].setdefault("cluster", {})
+    if not {"existing", "kubeconfig"} & set(cluster) and cluster.get("deletionProtection", True):
+        cluster["deletionProtection"] = False
+        made.configure(config)
+        made.up()
+    return made.destroy(protected=True)
+
+
+def configuration(stack: Stack) -> dict[str, Any]:
+    """As a stack file holds it."""
+    return {key: json.loads(value) if value[:1] in ("{", "[") else value for key, value in stack.config.items()}
+
+
+def _prepare(made: Engine, stack: Stack) -> None:
+    wanted = _credential(stack)
+    there = made.stack_file.exists() and wanted in made.stack_file.read_text(encoding="utf-8")
+    made.prepare(configuration(stack), {wanted: _made_up(wanted)} if wanted and not there else None)
+
+
+def _credential(stack: Stack) -> str:
+    """Key of the secret that the program reads from the configuration; empty where it is elsewhere."""
+    github = stack.fleet.github
+    return CREDENTIALS[0 if github.app else 1] if github.secret_source == IN_CONFIG else ""
+
+
+def _made_up(key: str) -> str:
+    """A credential of the right form, which opens nothing but the stand-in of GitHub."""
+    if key != CREDENTIALS[0]:
+        return f"ghp_{'lab' * 12}"
+    openssl = programs.locate(["openssl"]).get("openssl")
+    if openssl is None:
+        raise LabError(programs.missing(["openssl"]))
+    command = [str(openssl), "genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise LabError(f"openssl cannot make a key: {done.stderr.strip()}")
+    return done.stdout
+
+
+def _counter(tell: Callable[[str], None], total: int) -> Callable[[Step], None]:
+    seen: set[str] = set()
+
+    def count(step: Step) -> None:
+        seen.add(step.urn)
+        tell(f"{min(len(seen), total)} done")
+
+    return count

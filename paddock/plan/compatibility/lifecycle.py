@@ -1,0 +1,249 @@
+"""What ages: Kubernetes versions, node images, driver branches, the runner, and ARC beside GitHub's server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import date
+
+from infra import versions
+from paddock import catalog
+from paddock.catalog import EksAmi, version
+from paddock.catalog.github import RUNNER_GRACE_DAYS, known_bad, label_support, runner_releases, runner_successor
+from paddock.fleet import Fleet
+from paddock.fleet.model.cluster import KubeconfigCluster
+from paddock.fleet.model.pool import Bottlerocket, Custom, EksManaged
+from paddock.plan.compatibility.verdict import Verdict
+
+SOON_DAYS = 90
+"""An end of support that is nearer than this is worth a warning."""
+OLD_IMAGE_DAYS = 90
+"""A node image older than this has missed several kernels: AWS releases one about every two weeks."""
+
+
+def images(fleet: Fleet, today: date) -> Iterator[Verdict]:
+    """Node images against the Kubernetes version, and their age; one verdict an image."""
+    pools: dict[str, list[str]] = {}
+    for name, pool in fleet.pools.items():
+        ami = fleet.ami(pool)
+        if ami is not None:
+            pools.setdefault(ami.model_dump_json(), []).append(name)
+    for names in pools.values():
+        yield from _image(fleet, names, today)
+
+
+def _image(fleet: Fleet, names: list[str], today: date) -> Iterator[Verdict]:
+    subject = f"pools.{names[0]}.ami" if len(names) == 1 else "pools"
+    where = "" if len(names) == 1 else f" of pools {', '.join(names)}"
+    minor, newest = fleet.cluster.version, catalog.latest_ami(fleet.cluster.version)
+    ami = fleet.ami(fleet.pools[names[0]])
+    match ami:
+        case EksManaged(release=release):
+            made_for, what, row = ami.kubernetes, release, _row("al2023", release, minor)
+        case Custom(custom=what, kubernetes=made_for):
+            row = None
+        case Bottlerocket(bottlerocket=what):
+            # Bottlerocket's variants carry the minor in their name; EKS picks the cluster's.
+            made_for, row = minor, _row("bottlerocket", what.split("-")[0], minor)
+        case _:
+            return
+    numbers: dict[str, str | int | None] = {"image": what, "image_kubernetes": made_for, "cluster_kubernetes": minor}
+    fits = made_for == minor
+    yield Verdict(
+        "CMP005",
+        subject,
+        "ok" if fits else "impossible",
+        f"image {what}{where} is for Kubernetes {made_for}, the cluster runs {minor}",
+        numbers,
+        "" if fits else f"an image for {minor}" + (f": {{release: {newest.release}}}" if newest else ""),
+    )
+    built = row.date if row else None
+    if built is None and isinstance(ami, EksManaged):
+        built = date.fromisoformat(f"{what[-8:-4]}-{what[-4:-2]}-{what[-2:]}")
+    if built is None:
+        reason = "no source dates it" if isinstance(ami, Bottlerocket) else "only your AMI pipeline knows"
+        yield Verdict("CMP006", subject, "unknown", f"the age of image {what}{where} is not known: {reason}", numbers)
+        return
+    age = (today - built).days
+    newer = newest if newest and newest.date and newest.date > built and isinstance(ami, EksManaged) else None
+    yield Verdict(
+        "CMP006",
+        subject,
+        "ok",
+        f"image {what}{where} is {age} days old (built {built})",
+        numbers | {"built": built.isoformat(), "age_days": age, "limit_days": OLD_IMAGE_DAYS},
+        ""
+        if age <= OLD_IMAGE_DAYS
+        else f"pools.{names[0]}.ami: {{release: {newer.release}}}"
+        if newer
+        else "inv catalog.refresh, then plan again",
+        concern=age > OLD_IMAGE_DAYS,
+    )
+
+
+def _row(os: str, release: str, minor: str) -> EksAmi | None:
+    rows = (row for row in catalog.eks_amis() if row.os == os and row.release == release and row.kubernetes == minor)
+    return next(rows, None)
+
+
+def drivers(of_pools: Mapping[str, str | None], today: date) -> Iterator[Verdict]:
+    """The end of NVIDIA's support of each driver branch in use."""
+    branches: dict[int, list[str]] = {}
+    for pool, driver in of_pools.items():
+        branch = catalog.driver_branch(driver) if driver else None
+        if branch:
+            branches.setdefault(branch.branch, []).append(pool)
+    for number, pools in branches.items():
+        branch, subject = catalog.driver_branches()[number], f"pools.{pools[0]}" if len(pools) == 1 else "pools"
+        end = branch.end_of_support
+        numbers: dict[str, str | int | None] = {
+            "branch": number,
+            "kind": branch.kind,
+            "end_of_support": end.isoformat() if end else None,
+            "days_left": (end - today).days if end else None,
+        }
+        if end is None:
+            message = f"no source says how long NVIDIA fixes driver R{number} ({', '.join(pools)})"
+            yield Verdict("CMP004", subject, "unknown", message, numbers)
+            continue
+        left = (end - today).days
+        yield Verdict(
+            "CMP004",
+            subject,
+            "ok",
+            f"NVIDIA fixes driver R{number} until {end}, {_days(left)} ({', '.join(pools)})",
+            numbers,
+            "" if left >= SOON_DAYS else "an image with a newer driver branch, or one from images.ami: {enabled: true}",
+            concern=left < SOON_DAYS,
+        )
+
+
+def kubernetes(fleet: Fleet, today: date) -> Iterator[Verdict]:
+    """How long EKS still supports the cluster's Kubernetes."""
+    if isinstance(fleet.cluster, KubeconfigCluster):
+        return  # not necessarily EKS
+    minor, wanted = fleet.cluster.version, fleet.cluster.support
+    known = catalog.eks_versions().get(minor)
+    if known is None:
+        message = f"the catalogue has no Kubernetes {minor}"
+        yield Verdict("CMP007", "cluster.version", "unknown", message, {"version": minor}, "inv catalog.refresh")
+        return
+    state = known.support_on(today)
+    end = known.end_of_standard_support if wanted == "standard" else known.end_of_extended_support
+    left = (end - today).days if end else None
+    numbers: dict[str, str | int | None] = {
+        "version": minor,
+        "support": state,
+        "end_of_standard_support": known.end_of_standard_support.isoformat(),
+        "end_of_extended_support": known.end_of_extended_support.isoformat() if known.end_of_extended_support else None,
+        "days_left": left,
+    }
+    newest = max(
+        (v for v, k in catalog.eks_versions().items() if k.support_on(today) == "standard"), key=version, default=None
+    )
+    upgrade = f'cluster.version: "{newest}"' if newest and newest != minor else ""
+    if state == "ended" or (state == "extended" and wanted == "standard"):
+        message = f"{wanted} support of Kubernetes {minor} on EKS ended on {end}"
+        yield Verdict("CMP007", "cluster.version", "impossible", message, numbers, upgrade)
+    elif state == "unknown" or left is None:
+        message = f"until when EKS supports Kubernetes {minor} is not known for {today}"
+        yield Verdict("CMP007", "cluster.version", "unknown", message, numbers, "inv catalog.refresh")
+    else:
+        message = f"EKS gives Kubernetes {minor} {wanted} support until {end}, {_days(left)}"
+        if state == "extended":
+            message += ", at six times the control plane's price already"
+        near = left < SOON_DAYS
+        yield Verdict(
+            "CMP007",
+            "cluster.version",
+            "ok",
+            message,
+            numbers,
+            upgrade if near else "",
+            concern=near or state == "extended",
+        )
+
+
+def controller(fleet: Fleet, today: date) -> Iterator[Verdict]:
+    """ARC and labels, GitHub's server and labels, and the age of the runner."""
+    arc, needs = versions.ARC, label_support("arc")
+    labelled = version(arc) >= version(needs.minimum)
+    numbers: dict[str, str | int | None] = {"arc": arc, "labels_from": needs.minimum}
+    yield Verdict(
+        "CMP008",
+        "runners",
+        "ok" if labelled else "impossible",
+        f"ARC {arc}: scale sets carry labels of their own from {needs.minimum} on",
+        numbers,
+        "" if labelled else f'ARC = "{needs.minimum}" or newer in infra/versions.py',
+    )
+    if fleet.github.server_version and fleet.github.kind == "server":
+        yield _server(fleet.github.server_version, arc)
+    yield _runner_age(today)
+
+
+def _server(server: str, arc: str) -> Verdict:
+    support = label_support("server")
+    bad = next((b for b in known_bad() if b.server == _minor(server) and b.arc == _minor(arc)), None)
+    numbers: dict[str, str | int | None] = {
+        "server": server,
+        "arc": arc,
+        "labels_from": support.minimum,
+        "labels_by_default_from": support.default,
+        "flag": support.flag,
+    }
+    key, upgrade = "github.serverVersion", f"GitHub Enterprise Server {support.default} or newer"
+    if version(server) < version(support.minimum):
+        message = (
+            f"GitHub Enterprise Server {server} drops the labels of scale sets; "
+            f"{support.minimum} is the first that can keep them"
+        )
+        return Verdict("CMP009", key, "impossible", message, numbers, upgrade + ", or runs-on: the scale set's name")
+    if bad:
+        message = f"GitHub Enterprise Server {server} with ARC {arc} was reported broken: {bad.what} ({bad.source})"
+        return Verdict("CMP009", key, "ok", message, numbers, upgrade, concern=True)
+    if version(server) < version(support.default):
+        message = f"GitHub Enterprise Server {server} keeps labels only with the feature flag {support.flag}"
+        fix = f"have the flag switched on, or {upgrade}"
+        return Verdict("CMP009", key, "ok", message, numbers, fix, concern=True)
+    return Verdict("CMP009", key, "ok", f"GitHub Enterprise Server {server} keeps labels", numbers)
+
+
+def _runner_age(today: date) -> Verdict:
+    runner = versions.ACTIONS_RUNNER
+    released, successor = runner_releases().get(runner), runner_successor(runner)
+    age = (today - released).days if released else None
+    numbers: dict[str, str | int | None] = {
+        "runner": runner,
+        "released": released.isoformat() if released else None,
+        "age_days": age,
+        "successor": successor[0] if successor else None,
+        "successor_released": successor[1].isoformat() if successor else None,
+        "grace_days": RUNNER_GRACE_DAYS,
+    }
+    key, fix = "images.runner", "ACTIONS_RUNNER in infra/versions.py: the newest release"
+    if successor:
+        left = RUNNER_GRACE_DAYS - (today - successor[1]).days
+        message = (
+            f"runner {runner} was followed by {successor[0]} on {successor[1]}; "
+            f"GitHub serves it for about {RUNNER_GRACE_DAYS} days more"
+        )
+        if left < 0:
+            return Verdict("CMP010", key, "impossible", f"{message}, over since {-left} days", numbers, fix)
+        return Verdict("CMP010", key, "ok", f"{message}: {left} left", numbers, fix, concern=True)
+    if age is None:
+        return Verdict("CMP010", key, "unknown", f"the catalogue does not know runner {runner}", numbers, fix)
+    if age <= RUNNER_GRACE_DAYS:
+        return Verdict("CMP010", key, "ok", f"runner {runner} is {age} days old", numbers)
+    message = (
+        f"runner {runner} is {age} days old; the catalogue knows no successor, but if one came out more than "
+        f"{RUNNER_GRACE_DAYS} days ago GitHub gives it no jobs"
+    )
+    return Verdict("CMP010", key, "unknown", message, numbers, f"look for a newer release; {fix}")
+
+
+def _minor(text: str) -> str:
+    return ".".join(text.split(".")[:2])
+
+
+def _days(left: int) -> str:
+    return f"{left} days from now" if left >= 0 else f"{-left} days ago"

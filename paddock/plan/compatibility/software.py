@@ -1,0 +1,166 @@
+"""What runs on what: CUDA on drivers and GPUs, drivers on instances, images on Kubernetes, ARC with GitHub.
+
+`check` compares the stack with the catalogue and says for each pair what it rests on. It never guesses: a fact that
+neither the stack nor the catalogue states makes the verdict unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+
+from paddock import catalog
+from paddock.catalog import version
+from paddock.catalog.cuda_match import Drives, best_toolkit, drives, on_driver, on_gpu
+from paddock.fleet import Fleet
+from paddock.fleet.model.pool import EksManaged
+from paddock.fleet.software import driver, image_cuda
+from paddock.plan.compatibility import lifecycle
+from paddock.plan.compatibility.verdict import Verdict, findings
+
+__all__ = ["Verdict", "check", "findings"]
+
+
+def check(fleet: Fleet, today: date) -> tuple[Verdict, ...]:
+    """Every verdict, runner by runner, pool by pool, then cluster and controller."""
+    found: list[Verdict] = []
+    silent = [name for name in fleet.runners if image_cuda(fleet, name).version is None]
+    for name in fleet.runners:
+        if name not in silent:
+            found += _runner(fleet, name)
+    found += _silent(fleet, silent)
+    if fleet.owns_nodes:
+        for name in fleet.pools:
+            found += _pool(fleet, name)
+        found += lifecycle.images(fleet, today)
+    found += lifecycle.drivers({name: driver(fleet, name).version for name in fleet.pools}, today)
+    found += lifecycle.kubernetes(fleet, today)
+    if fleet.holds("runners"):
+        found += lifecycle.controller(fleet, today)
+    return tuple(found)
+
+
+def _runner(fleet: Fleet, name: str) -> Iterator[Verdict]:
+    pool = fleet.runners[name].pool
+    gpu, cuda, has = fleet.pools[pool].gpu, image_cuda(fleet, name), driver(fleet, pool)
+    subject = f"runners.{name}"
+    numbers: dict[str, str | int | None] = {
+        "cuda": cuda.version,
+        "cuda_read_from": cuda.where,
+        "driver": has.version,
+        "driver_read_from": has.where,
+        "gpu": gpu.key,
+        "compute_capability": gpu.compute_capability,
+    }
+    newest = best_toolkit(has.version, gpu) if has.version else None
+    if cuda.version is None:
+        return
+    built = on_gpu(cuda.version, gpu)
+    yield Verdict(
+        "CMP002",
+        subject,
+        built.outcome,
+        f"{built.why} (read from {cuda.where})",
+        numbers | {"cuda_first": gpu.cuda_first, "cuda_last": gpu.cuda_last},
+        "" if built.outcome == "ok" else _other_image(fleet, name, newest),
+        concern=built.outcome == "unknown",
+    )
+    if has.version is None:
+        yield Verdict("CMP001", subject, "unknown", f"the driver of pool {pool} is not known: {has.where}", numbers)
+        return
+    match = on_driver(cuda.version, has.version, gpu)
+    yield Verdict(
+        "CMP001",
+        subject,
+        match.outcome,
+        f"{match.why} (CUDA read from {cuda.where}, driver from {has.where})",
+        numbers | {"driver_for_all_features": match.needs, "least_driver": match.floor, "newest_cuda": newest},
+        "" if match.outcome == "ok" else _newer_driver(fleet, pool, match.needs) or _other_image(fleet, name, newest),
+    )
+
+
+def _silent(fleet: Fleet, names: list[str]) -> Iterator[Verdict]:
+    """Runners whose CUDA nobody states, together where the reason is the same."""
+    reasons: dict[str, list[str]] = {}
+    for name in names:
+        reasons.setdefault(image_cuda(fleet, name).where, []).append(name)
+    for where, runners in reasons.items():
+        newest = {}
+        for name in runners:
+            pool = fleet.runners[name].pool
+            has = driver(fleet, pool).version
+            newest[pool] = best_toolkit(has, fleet.pools[pool].gpu) if has else None
+        up_to = ", ".join(f"{cuda} on {pool}" for pool, cuda in newest.items() if cuda)
+        own = where.startswith("runners.")
+        yield Verdict(
+            "CMP001",
+            f"runners.{runners[0]}.image" if own else "images.cuda",
+            "unknown",
+            f"which CUDA the jobs of {', '.join(runners)} use is not known: {where}"
+            + (f". The drivers run any up to {up_to}" if up_to else ""),
+            {"cuda": None, "cuda_read_from": where, **{f"newest_cuda.{pool}": cuda for pool, cuda in newest.items()}},
+            "a tag that states it, such as runner:cuda12.8" if own else 'images.cuda: "<what the jobs use>"',
+        )
+
+
+def _pool(fleet: Fleet, name: str) -> Iterator[Verdict]:
+    """Whether the driver drives the pool's GPUs and instance families."""
+    pool, has = fleet.pools[name], driver(fleet, name)
+    gpu, subject = pool.gpu, f"pools.{name}"
+    families = sorted({instance.family for instance in pool.types})
+    limits = [limit for family in families if (limit := catalog.driver_limits(family))]
+    numbers: dict[str, str | int | None] = {
+        "driver": has.version,
+        "driver_read_from": has.where,
+        "gpu": gpu.key,
+        "compute_capability": gpu.compute_capability,
+        "first_cuda_of_gpu": gpu.cuda_first,
+        "least_branch": max((limit.min_branch for limit in limits if limit.min_branch), default=None),
+        "last_branch": min((limit.max_branch for limit in limits if limit.max_branch), default=None),
+    }
+    unknown = Drives("unknown", f"the driver on its nodes is not known: {has.where}")
+    found = drives(has.version, gpu, families) if has.version else unknown
+    why = f"{found.why} of {', '.join(families)}" if found.outcome == "ok" else found.why
+    yield Verdict("CMP003", subject, found.outcome, why, numbers, _driven_by(fleet, name, found))
+
+
+def _driven_by(fleet: Fleet, pool: str, found: Drives) -> str:
+    """The edit that gives a pool a driver for its GPUs."""
+    if found.outcome == "ok":
+        return ""
+    if found.outcome == "unknown":
+        return "inv catalog.refresh, or an image of the catalogue"
+    if found.least:
+        return (
+            f"pools.{pool}.ami: {{custom: ami-..., driver: {found.least}..., kubernetes: "
+            f'"{fleet.cluster.version}"}}, or instances of another family'
+        )
+    if found.most:
+        return _eks_image(fleet, pool, most=found.most) or "instances of another family"
+    return _eks_image(fleet, pool) or "instances with another GPU"
+
+
+def _newer_driver(fleet: Fleet, pool: str, needs: str | None) -> str:
+    """The edit that brings a driver from `needs` on; empty when the catalogue has no such image."""
+    newest = catalog.latest_ami(fleet.cluster.version)
+    if not needs or not newest or not newest.driver or version(newest.driver) < version(needs):
+        return ""
+    return _eks_image(fleet, pool)
+
+
+def _eks_image(fleet: Fleet, pool: str, most: int | None = None) -> str:
+    """The edit that selects the newest EKS image, at most of driver branch `most`; empty when there is none."""
+    newest = catalog.latest_ami(fleet.cluster.version)
+    if not newest or not newest.driver or (most and version(newest.driver)[0] > most):
+        return ""
+    current = fleet.ami(fleet.pools[pool])
+    if isinstance(current, EksManaged) and current.release == newest.release:
+        return ""
+    return f"pools.{pool}.ami: {{release: {newest.release}}} (driver {newest.driver})"
+
+
+def _other_image(fleet: Fleet, runner: str, newest: str | None) -> str:
+    if newest is None:
+        return ""
+    key = f"runners.{runner}.image" if fleet.runners[runner].image else "images.runner"
+    return f"{key}: an image with CUDA {newest} or older"

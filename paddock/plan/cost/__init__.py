@@ -1,0 +1,1 @@
+"""Cost of a fleet: amounts with sources, fixed parts, nodes, idle time, cheaper instance types."""

@@ -1,0 +1,317 @@
+"""What a fleet costs: fixed by the month, by the hour a pool, by the job a runner, and a month of stated use.
+
+Every amount carries its source and date. A price that the catalogue does not have is missing by name and makes the sum
+a lower bound; it is never taken for zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Any
+
+from paddock import catalog
+from paddock.fleet import Fleet
+from paddock.plan.cost import fixed as cost_fixed
+from paddock.plan.cost import nodes as cost_nodes
+from paddock.plan.cost.fixed import Line
+from paddock.plan.cost.idle_schedule import mean_idle
+from paddock.plan.cost.money import HOURS_A_MONTH, Money, total
+from paddock.plan.cost.nodes import PoolCost, Range, RunnerCost
+from paddock.plan.cost.priced_types import Entry, census
+from paddock.plan.engine.graph import Graph
+from paddock.plan.finding import Finding
+from paddock.plan.fit import Fit
+
+IMAGE_GB = 10.0
+"""A CUDA image with a framework, compressed, where nobody says: those of PyTorch and vLLM are 8 to 12 GB."""
+WORKING_HOURS = 40 * 52 / 12
+"""Hours a month that people work, and start jobs."""
+BUSY_SHARE = 0.5
+"""Of all runners, on average over working hours, where no number of jobs is stated."""
+COLD_SHARE = 0.3
+"""Jobs that wait for a new node: 17 % when they come singly, 58 % when one push starts many (idle nodes kept 5 min)."""
+
+_TYPICAL = "of the pool's first type and way to buy"
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """All amounts of one fleet. `month` is low, expected and high of the use that `assumptions` state."""
+
+    region: str
+    fixed: tuple[Line, ...]
+    fixed_total: Money
+    by_use: tuple[Line, ...]
+    pools: tuple[PoolCost, ...]
+    runners: tuple[RunnerCost, ...]
+    month: Range
+    jobs: Mapping[str, float]
+    """Jobs a month that `month.expected` counts, by runner."""
+    assumptions: tuple[str, ...]
+    census: tuple[Entry, ...]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Resources by kind: priced, free, unpriced."""
+        found = {"priced": 0, "free": 0, "unpriced": 0}
+        for entry in self.census:
+            found[entry.kind] += entry.count
+        return found
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Prices that nobody has read, by name."""
+        lines = [line.price for line in self.fixed]
+        ranges = [amount for pool in self.pools for offer in pool.offers for amount in (offer.price, offer.volume)]
+        return tuple(dict.fromkeys(name for amount in [*lines, *ranges] for name in amount.missing))
+
+
+def estimate(
+    fleet: Fleet,
+    graph: Graph,
+    fits: tuple[Fit, ...],
+    *,
+    job_minutes: float = 30,
+    jobs_per_month: Mapping[str, float] | float | None = None,
+    image_gb: float = IMAGE_GB,
+    today: date | None = None,
+) -> Cost:
+    """What `fleet` costs. `jobs_per_month` is by runner, or of each runner; `today` decides on extended support."""
+    lines = cost_fixed.lines(fleet, graph, today)
+    fixed_total = total((line.monthly for line in lines), "USD/month")
+    pools = tuple(cost_nodes.pool_cost(fleet, name) for name in fleet.pools)
+    told = cost_nodes.idle_seconds(graph)
+    idle = told if told is not None else 0.0
+    runners = tuple(cost_nodes.runner_cost(fleet, name, fits, job_minutes, image_gb, idle) for name in fleet.runners)
+    stated = _stated(fleet, jobs_per_month)
+    jobs = stated if stated is not None else _assumed(fleet, job_minutes)
+    return Cost(
+        region=fleet.region,
+        fixed=lines,
+        fixed_total=fixed_total,
+        by_use=cost_fixed.by_use(fleet, graph),
+        pools=pools,
+        runners=runners,
+        month=_month(fleet, fixed_total, pools, runners, jobs, stated is not None),
+        jobs=jobs,
+        assumptions=tuple(_assumptions(job_minutes, image_gb, told, stated is not None)),
+        census=census(graph, _left_out(fleet, graph, lines, pools)),
+    )
+
+
+def findings(cost: Cost) -> tuple[Finding, ...]:
+    """Prices that are not known: the estimate is then the least that will be paid."""
+    if not cost.missing:
+        return ()
+    names = ", ".join(cost.missing[:5]) + (f" and {len(cost.missing) - 5} more" if len(cost.missing) > 5 else "")
+    offers = [offer for pool in cost.pools for offer in pool.offers]
+    nothing = bool(offers) and not any(offer.price.known for offer in offers)
+    refreshable = any("Capacity Block" not in name for name in cost.missing)
+    count = len(cost.missing)
+    return (
+        Finding(
+            "COST001",
+            "warning" if nothing else "info",
+            "region",
+            f"{'one price is' if count == 1 else f'{count} prices are'} not known, so amounts are the least that will "
+            f"be paid: {names}",
+            f"inv catalog.refresh --region {cost.region}" if refreshable else "",
+        ),
+    )
+
+
+def _month(
+    fleet: Fleet,
+    fixed: Money,
+    pools: tuple[PoolCost, ...],
+    runners: tuple[RunnerCost, ...],
+    jobs: Mapping[str, float],
+    stated: bool,
+) -> Range:
+    low, expected, high = [fixed], [fixed], [fixed]
+    for pool in pools:
+        if not pool.groups or not fleet.holds("cluster"):
+            continue
+        of_pool = [runner for runner in runners if runner.pool == pool.pool]
+        idle = [mean_idle(fleet.runners[runner.runner]) * HOURS_A_MONTH for runner in of_pool]
+        kept = _floor(pool.at_min, [r.per_hour.times(hours) for r, hours in zip(of_pool, idle, strict=True)])
+        low.append(kept.low)
+        expected.append(kept.expected)
+        for runner in of_pool:
+            count = jobs.get(runner.runner, 0.0)
+            warm, cold = runner.job.warm, runner.job.cold
+            expected += [warm.expected.times(count * (1 - COLD_SHARE)), cold.expected.times(count * COLD_SHARE)]
+            if stated:
+                low.append(warm.low.times(count))
+                high.append(runner.job.alone.high.times(count))
+        high.append(kept.high if stated else pool.at_max.high.times(HOURS_A_MONTH))
+    return Range(*(total(amounts, "USD/month") for amounts in (low, expected, high)))
+
+
+def _floor(at_min: Range, idle: list[Range]) -> Range:
+    """What is kept running: the pool's fewest nodes or the idle runners' share of nodes, whichever is more."""
+    nodes = at_min.times(HOURS_A_MONTH, "USD/month")
+    columns = zip(*((each.low, each.expected, each.high) for each in idle), strict=True)
+    waiting = [total(column, "USD/month") for column in columns]
+    if not waiting:
+        return nodes
+    pairs = zip((nodes.low, nodes.expected, nodes.high), waiting, strict=True)
+    return Range(*(_larger(node, wait) for node, wait in pairs))
+
+
+def _larger(one: Money, other: Money) -> Money:
+    larger = one if (one.value or 0.0) >= (other.value or 0.0) else other
+    return replace(larger, missing=tuple(dict.fromkeys((*one.missing, *other.missing))))
+
+
+def _stated(fleet: Fleet, jobs: Mapping[str, float] | float | None) -> dict[str, float] | None:
+    if jobs is None:
+        return None
+    if isinstance(jobs, Mapping):
+        return {name: float(jobs.get(name, 0)) for name in fleet.runners}
+    return {name: float(jobs) for name in fleet.runners}
+
+
+def _assumed(fleet: Fleet, minutes: float) -> dict[str, float]:
+    hours = WORKING_HOURS * BUSY_SHARE
+    return {name: fleet.max_runners(name) * hours * 60 / minutes for name in fleet.runners}
+
+
+def _assumptions(minutes: float, image_gb: float, idle: float | None, stated: bool) -> Iterator[str]:
+    yield f"a month has {HOURS_A_MONTH} hours; a job takes {minutes:g} minutes"
+    if stated:
+        yield "low: the stated jobs all find a warm runner, on the cheapest nodes"
+        yield f"expected: {COLD_SHARE:.0%} of them wait for a new node; nodes are {_TYPICAL}"
+        yield "high: each has a node to itself, of the dearest type, bought the dearest way"
+    else:
+        yield "low: no job runs; only what is fixed, and nodes kept for nobody"
+        yield (
+            f"expected: {BUSY_SHARE:.0%} of all runners are busy in {WORKING_HOURS:.0f} working hours, "
+            f"{COLD_SHARE:.0%} of their jobs wait for a new node; nodes are {_TYPICAL}"
+        )
+        yield "high: every pool is at its maximum all month, of the dearest type, bought the dearest way"
+    yield "a runner costs its share of a node that is full of its kind; gaps between jobs cost more"
+    yield f"a cold start pulls an image of {image_gb:g} GB; its times are published ones of other people's clusters"
+    if idle is None:
+        yield "how long an empty node is kept is not in this stack, and not counted"
+    else:
+        yield f"an empty node is kept {idle / 60:g} minutes"
+    yield "spot prices are of one day, and move by zone and hour"
+    yield "taxes, support, data transfer and what is paid for by use are not counted"
+
+
+def _left_out(fleet: Fleet, graph: Graph, lines: tuple[Line, ...], pools: tuple[PoolCost, ...]) -> dict[str, str]:
+    """Resources of priced types without a price in this region."""
+    found = {
+        urn: f"no price: {', '.join(line.price.missing)}"
+        for line in lines
+        if line.price.value is None
+        for urn in line.urns
+    }
+    unpriced = {
+        (pool.pool, group.capacity): ", ".join(group.node.low.missing)
+        for pool in pools
+        for group in pool.groups
+        if not any(offer.price.known for offer in pool.offers if offer.capacity == group.capacity)
+    }
+    for group in graph.of_type("aws:eks/nodeGroup:NodeGroup"):
+        for (pool, capacity), names in unpriced.items():
+            if group.name == f"{pool}-{capacity}":
+                found[group.urn] = f"no price: {names}"
+    return found
+
+
+def document(cost: Cost) -> dict[str, Any]:
+    """JSON-ready. Amounts are objects of value, unit, sources, as_of and missing."""
+    return {
+        "region": cost.region,
+        "currency": "USD",
+        "hours_a_month": HOURS_A_MONTH,
+        "fixed": {"items": [line.document() for line in cost.fixed], "total": cost.fixed_total.document()},
+        "by_use": [line.document() for line in cost.by_use],
+        "pools": [_pool(pool) for pool in cost.pools],
+        "runners": [_runner(runner) for runner in cost.runners],
+        "month": cost.month.document() | {"jobs": {name: round(count, 1) for name, count in cost.jobs.items()}},
+        "assumptions": list(cost.assumptions),
+        "resources": cost.counts
+        | {
+            "types": [
+                {"type": e.type, "count": e.count, "kind": e.kind, "why": e.why, "names": list(e.names)}
+                for e in cost.census
+            ]
+        },
+        "missing": list(cost.missing),
+        "sources": _sources(),
+    }
+
+
+def _pool(pool: PoolCost) -> dict[str, Any]:
+    return {
+        "pool": pool.pool,
+        "offers": [
+            {
+                "instance": offer.instance,
+                "capacity": offer.capacity,
+                "instance_hour": offer.price.document(),
+                "volume_hour": offer.volume.document(),
+                "node_hour": offer.node.document(),
+            }
+            for offer in pool.offers
+        ],
+        "groups": [
+            {
+                "capacity": group.capacity,
+                "min_nodes": group.min_nodes,
+                "max_nodes": group.max_nodes,
+                "node_hour": group.node.document(),
+                "at_min": group.at_min.document(),
+                "at_max": group.at_max.document(),
+            }
+            for group in pool.groups
+        ],
+        "at_min": pool.at_min.document(),
+        "at_max": pool.at_max.document(),
+        "spot_ratio": pool.spot_ratio,
+        "note": pool.note,
+    }
+
+
+def _runner(runner: RunnerCost) -> dict[str, Any]:
+    job, hosted = runner.job, runner.hosted
+    return {
+        "runner": runner.runner,
+        "pool": runner.pool,
+        "per_node": dict(runner.per_node),
+        "per_hour": runner.per_hour.document(),
+        "job": {
+            "minutes": job.minutes,
+            "start_seconds": dict(zip(("low", "typical", "high"), job.start_seconds, strict=True)),
+            "idle_seconds": job.idle_seconds,
+            "warm": job.warm.document(),
+            "cold": job.cold.document(),
+            "alone": job.alone.document(),
+        },
+        "github_hosted": {
+            "price": hosted.price.document(),
+            "job": hosted.job.document(),
+            "comparable": hosted.comparable,
+            "times_ours": hosted.times_ours,
+        },
+    }
+
+
+def _sources() -> dict[str, dict[str, str | None]]:
+    """Name, address and date of every price source."""
+    files = {"fixed_prices.json", "instance_prices.json"}
+    return {
+        source.key: {
+            "name": source.name,
+            "url": source.url,
+            "as_of": source.as_of.isoformat() if source.as_of else None,
+        }
+        for stamp in catalog.stamps()
+        if stamp.file in files
+        for source in stamp.sources
+    }

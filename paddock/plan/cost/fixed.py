@@ -1,0 +1,147 @@
+"""What a fleet costs while nothing runs on it, item by item, and what it pays for by use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+
+from paddock import catalog
+from paddock.fleet import Fleet, NewCluster
+from paddock.plan.cost.money import HOURS_A_MONTH, Money, fixed, on_demand, total, unknown, volume
+from paddock.plan.engine.graph import Graph, Resource
+
+SYSTEM_IOPS, SYSTEM_THROUGHPUT = 3000, 125
+"""gp3's own, included in its price: what `infra.cluster` gives system nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One item. `quantity` counts `what`; None where it follows use that nobody has stated, and then so does `monthly`.
+
+    `urns` are the resources that it prices.
+    """
+
+    item: str
+    quantity: float | None
+    what: str
+    price: Money
+    monthly: Money
+    note: str = ""
+    urns: tuple[str, ...] = ()
+
+    def document(self) -> dict[str, object]:
+        return {
+            "item": self.item,
+            "quantity": self.quantity,
+            "what": self.what,
+            "price": self.price.document(),
+            "monthly": self.monthly.document(),
+            "note": self.note,
+        }
+
+
+def lines(fleet: Fleet, graph: Graph, today: date | None) -> tuple[Line, ...]:
+    """Everything that is paid for by the hour or month however little runs."""
+    region = fleet.region
+    gateways = graph.of_type("aws:ec2/natGateway:NatGateway")
+    endpoints = tuple(
+        endpoint
+        for endpoint in graph.of_type("aws:ec2/vpcEndpoint:VpcEndpoint")
+        if endpoint.inputs.get("vpcEndpointType") == "Interface"
+    )
+    attachments = sum(len(endpoint.inputs.get("subnetIds") or ()) for endpoint in endpoints)
+    found = [
+        *_control_plane(fleet, graph, today),
+        _hourly("NAT gateways", "vpc.nat-gateway", gateways, len(gateways), "gateways", region),
+        _hourly(
+            "public IPv4 addresses",
+            "vpc.public-ipv4",
+            graph.of_type("aws:ec2/eip:Eip"),
+            len(graph.of_type("aws:ec2/eip:Eip")),
+            "addresses",
+            region,
+        ),
+        _hourly(
+            "interface endpoints",
+            "vpc.interface-endpoint",
+            endpoints,
+            attachments,
+            "endpoints x zones",
+            region,
+            note=f"{len(endpoints)} endpoints" if endpoints else "",
+        ),
+        _keys(graph, region),
+        *_system_nodes(fleet, graph),
+    ]
+    return tuple(line for line in found if line.quantity)
+
+
+def by_use(fleet: Fleet, graph: Graph) -> tuple[Line, ...]:
+    """What is paid for by use: the price where it is known, and no amount."""
+    region = fleet.region
+    kinds = (
+        ("aws:ec2/natGateway:NatGateway", "NAT traffic", "GB carried", "vpc.nat-gateway.data"),
+        ("aws:ec2/vpcEndpoint:VpcEndpoint", "endpoint traffic", "GB carried", "vpc.interface-endpoint.data"),
+        ("aws:cloudwatch/logGroup:LogGroup", "logs", "GB taken in", "cloudwatch.logs.ingest"),
+        ("aws:ecr/repository:Repository", "images in ECR", "GB-months kept", "ecr.storage"),
+        ("aws:imagebuilder/imagePipeline:ImagePipeline", "AMI snapshots", "GB-months kept", "ebs.snapshot"),
+    )
+    return tuple(
+        Line(item, None, what, fixed(key, region), unknown(f"{item}: use not stated", "USD/month"))
+        for type_, item, what, key in kinds
+        if any(resource.inputs.get("vpcEndpointType") != "Gateway" for resource in graph.of_type(type_))
+    )
+
+
+def _control_plane(fleet: Fleet, graph: Graph, today: date | None) -> Iterator[Line]:
+    clusters = graph.of_type("aws:eks/cluster:Cluster")
+    known = catalog.eks_versions().get(fleet.cluster.version)
+    extended = bool(today and known and known.support_on(today) == "extended")
+    key = "eks.control-plane.extended" if extended else "eks.control-plane"
+    note = "extended support" if extended else "standard support"
+    yield _hourly("EKS control plane", key, clusters, len(clusters), "clusters", fleet.region, note=note)
+
+
+def _keys(graph: Graph, region: str) -> Line:
+    keys = graph.of_type("aws:kms/key:Key")
+    price = fixed("kms.key", region)
+    note = "each of the first two yearly rotations adds as much again"
+    return Line("KMS keys", len(keys), "keys", price, price.times(len(keys)), note, _urns(keys))
+
+
+def _system_nodes(fleet: Fleet, graph: Graph) -> Iterator[Line]:
+    """System nodes at their minimum, of their first instance type."""
+    groups = tuple(group for group in graph.of_type("aws:eks/nodeGroup:NodeGroup") if is_system(group))
+    if not groups or not isinstance(fleet.cluster, NewCluster):
+        return
+    system = fleet.cluster.system
+    instance = catalog.instance(system.instances[0])
+    node = on_demand(instance, fleet.region)
+    disk = volume(system.disk // 1024, SYSTEM_IOPS, SYSTEM_THROUGHPUT, fleet.region)
+    price = total((node, disk), "USD/hour")
+    yield Line(
+        "system nodes",
+        system.nodes.min,
+        f"{instance.name}, {system.disk // 1024} GiB gp3",
+        price,
+        price.times(HOURS_A_MONTH * system.nodes.min, "USD/month"),
+        f"at least {system.nodes.min}, at most {system.nodes.max}",
+        _urns(groups),
+    )
+
+
+def is_system(group: Resource) -> bool:
+    """Whether a node group holds controllers rather than jobs."""
+    return bool((group.inputs.get("labels") or {}).get("role") == "system")
+
+
+def _hourly(
+    item: str, key: str, resources: tuple[Resource, ...], count: int, what: str, region: str, note: str = ""
+) -> Line:
+    price = fixed(key, region)
+    return Line(item, count, what, price, price.times(count * HOURS_A_MONTH, "USD/month"), note, _urns(resources))
+
+
+def _urns(resources: tuple[Resource, ...]) -> tuple[str, ...]:
+    return tuple(resource.urn for resource in resources)

@@ -1,0 +1,255 @@
+"""What nodes, runners and jobs cost: node prices with their volumes, shared among the runners that fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from paddock import catalog
+from paddock.catalog import InstanceType
+from paddock.catalog.startup import cold_start
+from paddock.fleet import Fleet
+from paddock.fleet.model.pool import Bottlerocket, GpuPool
+from paddock.fleet.nodes import CapacityName, capacities
+from paddock.plan.cost.money import Money, fixed, least, most, on_demand, spot, total, unknown, volume
+from paddock.plan.engine.graph import Graph
+from paddock.plan.fit import Fit
+
+BOTTLEROCKET_SYSTEM = (20, 3000, 125)
+"""GiB, IOPS and MB/s of the further volume that holds Bottlerocket itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """`expected` is the first instance type, bought the first way; `low` and `high` the cheapest and dearest."""
+
+    low: Money
+    expected: Money
+    high: Money
+
+    def times(self, factor: float, unit: str | None = None) -> Range:
+        return Range(*(amount.times(factor, unit) for amount in (self.low, self.expected, self.high)))
+
+    def document(self) -> dict[str, object]:
+        return {"low": self.low.document(), "expected": self.expected.document(), "high": self.high.document()}
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A node of the pool: an instance type bought one way, with its root volume. USD/hour."""
+
+    instance: str
+    capacity: CapacityName
+    price: Money
+    volume: Money
+    node: Money
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A node group of a pool, USD/hour with its fewest and most nodes."""
+
+    capacity: CapacityName
+    min_nodes: int
+    max_nodes: int
+    node: Range
+    at_min: Range
+    at_max: Range
+
+
+@dataclass(frozen=True, slots=True)
+class PoolCost:
+    """USD/hour. Every node group keeps the pool's minimum; `at_max` is the maximum once, in whichever groups."""
+
+    pool: str
+    offers: tuple[Offer, ...]
+    groups: tuple[Group, ...]
+    at_min: Range
+    at_max: Range
+    spot_ratio: float | None
+    """Price of the first type on spot over on demand; None when either is not known."""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job of so many minutes, USD. `warm` finds its runner; `cold` pays its share of the node's start as well;
+    `alone` has a node to itself, from its start until the autoscaler removes it.
+
+    `start_seconds` are low, typical, high.
+    """
+
+    minutes: float
+    start_seconds: tuple[float, float, float]
+    idle_seconds: float
+    warm: Range
+    cold: Range
+    alone: Range
+
+
+@dataclass(frozen=True, slots=True)
+class Hosted:
+    """GitHub's own GPU runner beside ours, USD a job. `comparable`: ours holds the same GPU, one T4."""
+
+    price: Money
+    job: Money
+    comparable: bool
+    times_ours: float | None
+    """Its price over that of our warm job, where they are comparable."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerCost:
+    """USD/hour of one runner: its share of a node that is full of its kind."""
+
+    runner: str
+    pool: str
+    per_node: Mapping[str, int]
+    per_hour: Range
+    job: Job
+    hosted: Hosted
+
+
+def offers(fleet: Fleet, name: str) -> tuple[Offer, ...]:
+    """Every way to buy a node of the pool, in the order they are tried; none where the nodes are there already."""
+    pool = fleet.pools[name]
+    if not fleet.owns_nodes:
+        return ()
+    root = root_volume(fleet, pool)
+    found = []
+    for capacity in capacities(pool):
+        for instance in pool.types:
+            price = instance_price(instance, capacity, fleet.region)
+            found.append(Offer(instance.name, capacity, price, root, _node(price, root)))
+    return tuple(found)
+
+
+def _node(price: Money, root: Money) -> Money:
+    """A node without the price of its instance has no price: that of its volume alone would mislead."""
+    node = total((price, root), "USD/hour")
+    return node if price.value is not None else replace(node, value=None)
+
+
+def root_volume(fleet: Fleet, pool: GpuPool) -> Money:
+    """USD/hour of a node's EBS volumes."""
+    disk = volume(pool.root_disk.size / 1024, pool.root_disk.iops, pool.root_disk.throughput, fleet.region)
+    if not isinstance(fleet.ami(pool), Bottlerocket):
+        return disk
+    return total((disk, volume(*BOTTLEROCKET_SYSTEM, fleet.region)), "USD/hour")
+
+
+def instance_price(instance: InstanceType, capacity: CapacityName, region: str) -> Money:
+    """USD/hour. An On-Demand Capacity Reservation costs as on demand; a Capacity Block has a price of its own."""
+    if capacity == "spot":
+        return spot(instance, region)
+    if capacity == "capacity-block":
+        return unknown(f"{instance.name} in a Capacity Block: its price is its own, and paid up front", "USD/hour")
+    return on_demand(instance, region)
+
+
+def pool_cost(fleet: Fleet, name: str) -> PoolCost:
+    """What a pool costs an hour."""
+    pool, found = fleet.pools[name], offers(fleet, name)
+    bought = fleet.owns_nodes and fleet.holds("cluster")
+    groups = []
+    for capacity in capacities(pool) if found else ():
+        node = spread([(offer.node, 1) for offer in found if offer.capacity == capacity])
+        low, high = (pool.nodes.min, pool.nodes.max) if bought else (0, 0)
+        groups.append(Group(capacity, low, high, node, node.times(low), node.times(high)))
+    nothing = Money(0.0, "USD/hour")
+    at_min = Range(*(total(amounts, "USD/hour") for amounts in _columns(group.at_min for group in groups)))
+    highest = spread([(group.at_max.high, 1) for group in groups]).high if groups else nothing
+    at_max = (
+        Range(spread([(group.at_max.low, 1) for group in groups]).low, groups[0].at_max.expected, highest)
+        if groups
+        else Range(nothing, nothing, nothing)
+    )
+    notes = []
+    if not fleet.owns_nodes:
+        notes.append("its nodes are there already and are not counted")
+    elif not bought:
+        notes.append("bought by the stack that holds the cluster, and counted there")
+    if len(groups) > 1:
+        notes.append(
+            f"{len(groups)} node groups of up to {pool.nodes.max} each; runners' quota keeps both together below one"
+        )
+    if capacities(pool) == ("reserved",):
+        notes.append("a reservation is billed whether nodes run in it or not; how many it holds is not in the stack")
+    first = pool.types[0].price(fleet.region)
+    ratio = first.spot / first.on_demand if first.spot and first.on_demand else None
+    return PoolCost(name, found, tuple(groups), at_min, at_max, ratio, "; ".join(notes))
+
+
+def runner_cost(
+    fleet: Fleet, name: str, fits: Iterable[Fit], minutes: float, image_gb: float, idle: float
+) -> RunnerCost:
+    """What a runner and a job of `minutes` on it cost. `idle`: seconds until an empty node is removed."""
+    pool = fleet.runners[name].pool
+    per_node = {each.instance: each.per_node for each in fits if each.runner == name}
+    usable = [offer for offer in offers(fleet, pool) if per_node.get(offer.instance)]
+    reason = "it fits on none of its pool's types" if fleet.owns_nodes else "its nodes are there already"
+    nothing = unknown(f"runner {name}: {reason}", "USD/hour")
+    shares = [(offer.node, 1 / per_node[offer.instance]) for offer in usable]
+    per_hour = spread(shares) if shares else Range(nothing, nothing, nothing)
+    nodes = spread([(offer.node, 1) for offer in usable]) if usable else per_hour
+    start = start_seconds(fleet, fleet.pools[pool], image_gb)
+    run = minutes * 60
+    job = Job(
+        minutes=minutes,
+        start_seconds=start,
+        idle_seconds=idle,
+        warm=per_hour.times(run / 3600, "USD/job"),
+        cold=_lasting(per_hour, [run + seconds for seconds in start]),
+        alone=_lasting(nodes, [run + seconds + idle for seconds in start]),
+    )
+    return RunnerCost(name, pool, per_node, per_hour, job, _hosted(fleet, name, minutes, job.warm.expected))
+
+
+def start_seconds(fleet: Fleet, pool: GpuPool, image_gb: float) -> tuple[float, float, float]:
+    """Seconds from nothing to a running job: low, typical, high of the published parts."""
+    parts = cold_start("bottlerocket" if isinstance(fleet.ami(pool), Bottlerocket) else "al2023")
+    low, typical, high = zip(*(part.for_image(image_gb) for part in parts), strict=True)
+    return sum(low), sum(typical), sum(high)
+
+
+def idle_seconds(graph: Graph) -> float | None:
+    """Seconds that the autoscaler leaves an empty node running; None when the graph has no autoscaler that says."""
+    for release in graph.of_type("kubernetes:helm.sh/v3:Release"):
+        values = release.inputs.get("values") or {}
+        arguments = values.get("extraArgs") if isinstance(values, Mapping) else None
+        text = arguments.get("scale-down-unneeded-time") if isinstance(arguments, Mapping) else None
+        if isinstance(text, str) and text[:-1].isdigit():
+            return int(text[:-1]) * {"s": 1, "m": 60, "h": 3600}.get(text[-1], 60)
+    return None
+
+
+def spread(amounts: list[tuple[Money, float]]) -> Range:
+    """Cheapest, first and dearest of amounts times factors. What is not known is named in all three."""
+    scaled = [amount.times(factor) for amount, factor in amounts]
+    missing = tuple(dict.fromkeys(name for amount in scaled for name in amount.missing))
+    low, high = least(scaled), most(scaled)
+    if low is None or high is None:
+        raise ValueError("nothing to choose from")
+    first = scaled[0] if scaled[0].value is not None else low
+    return Range(*(replace(amount, missing=missing) for amount in (low, first, high)))
+
+
+def _lasting(rate: Range, seconds: list[float]) -> Range:
+    low, typical, high = (each / 3600 for each in seconds)
+    return Range(
+        rate.low.times(low, "USD/job"), rate.expected.times(typical, "USD/job"), rate.high.times(high, "USD/job")
+    )
+
+
+def _hosted(fleet: Fleet, name: str, minutes: float, ours: Money) -> Hosted:
+    price = fixed("github.runner.linux-4-core-gpu", fleet.region)
+    job = price.times(-(-minutes // 1), "USD/job")
+    runner, pool = fleet.runners[name], fleet.pools[fleet.runners[name].pool]
+    same = pool.gpu is catalog.gpu("t4") and runner.gpus == 1 and pool.replicas == 1
+    times = job.value / ours.value if same and job.value is not None and ours.value else None
+    return Hosted(price, job, same, times)
+
+
+def _columns(ranges: Iterable[Range]) -> tuple[list[Money], list[Money], list[Money]]:
+    found = list(ranges)
+    return [r.low for r in found], [r.expected for r in found], [r.high for r in found]

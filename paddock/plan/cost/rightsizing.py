@@ -1,0 +1,261 @@
+"""Which instance types a fleet would do better with: cheaper ones, more of them for spot, smaller disks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from paddock import catalog
+from paddock.catalog import InstanceType
+from paddock.catalog.table import sizes
+from paddock.fleet import Fleet
+from paddock.fleet.model.pool import LEAN_DISK, Bottlerocket
+from paddock.fleet.model.quantity import format_cpu, format_memory
+from paddock.fleet.nodes import capacities
+from paddock.plan.cost.money import HOURS_A_MONTH, Money, volume
+from paddock.plan.cost.options import Option, candidates, driven, option
+from paddock.plan.finding import Finding
+
+SPOT_TYPES = 3
+"""Fewer types than this in a spot pool, and one type's shortage stops it. AWS scores one or two types always low."""
+NO_DISCOUNT = 0.9
+"""Spot above this part of the on-demand price is a sign of scarcity, not an offer."""
+OFTEN = 4
+"""Spot Advisor's band above 20 % interrupted in a month."""
+WORTH_SAME, WORTH_OTHER = 0.10, 0.25
+"""Savings worth saying: with the same GPU, and with another that has to be tried first."""
+WORTH_DISK = 0.005
+"""USD a node-hour."""
+
+
+@dataclass(frozen=True, slots=True)
+class RightSize:
+    """A runner on its pool's first type, on the cheapest that fits, and one size up and down.
+
+    None: there is no such type. `cheapest` has the same GPU; `cheapest_any` at least the same GPU memory.
+    """
+
+    runner: str
+    pool: str
+    current: Option
+    cheapest_in_pool: Option | None
+    cheapest: Option | None
+    cheapest_any: Option | None
+    smaller: Option | None
+    larger: Option | None
+
+    def document(self) -> dict[str, Any]:
+        options = {
+            "current": self.current,
+            "cheapest_in_pool": self.cheapest_in_pool,
+            "cheapest": self.cheapest,
+            "cheapest_any": self.cheapest_any,
+            "smaller": self.smaller,
+            "larger": self.larger,
+        }
+        return {"runner": self.runner, "pool": self.pool} | {
+            key: each.document() if each else None for key, each in options.items()
+        }
+
+
+def right_size(fleet: Fleet) -> tuple[RightSize, ...]:
+    """Every runner; none where the nodes are there already."""
+    return tuple(_right_size(fleet, name) for name in fleet.runners) if fleet.owns_nodes else ()
+
+
+def findings(fleet: Fleet, sized: tuple[RightSize, ...]) -> tuple[Finding, ...]:
+    """What would cost less or be lost less often."""
+    if not fleet.owns_nodes:
+        return ()
+    found = [finding for each in sized for finding in _cheaper(fleet, each)]
+    for name in fleet.pools:
+        found += _few_types(fleet, name)
+        found += _no_discount(fleet, name)
+        found += _interrupted(fleet, name)
+    found += _idle_disks(fleet)
+    return tuple(found)
+
+
+def _right_size(fleet: Fleet, name: str) -> RightSize:
+    pool = fleet.pools[fleet.runners[name].pool]
+    first = pool.types[0]
+    chosen = _bought_before(fleet, fleet.runners[name].pool)
+    options = [] if chosen else [option(fleet, name, instance) for instance in candidates(fleet, name)]
+    smaller, larger = _neighbours(first)
+    return RightSize(
+        runner=name,
+        pool=fleet.runners[name].pool,
+        current=option(fleet, name, first),
+        cheapest_in_pool=_cheapest([option(fleet, name, instance) for instance in pool.types]),
+        cheapest=_cheapest([each for each in options if each.same_gpu]),
+        cheapest_any=_cheapest(options),
+        smaller=option(fleet, name, smaller) if smaller else None,
+        larger=option(fleet, name, larger) if larger else None,
+    )
+
+
+def _bought_before(fleet: Fleet, pool: str) -> bool:
+    """Whether the pool's type was chosen when its capacity was bought."""
+    return capacities(fleet.pools[pool])[0] in ("reserved", "capacity-block")
+
+
+def _cheapest(options: list[Option]) -> Option | None:
+    priced = [each for each in options if each.per_node and each.per_runner.value is not None]
+    return min(priced, key=lambda each: (each.per_runner.value or 0.0, each.instance), default=None)
+
+
+def _neighbours(instance: InstanceType) -> tuple[InstanceType | None, InstanceType | None]:
+    """One size down and up in the family, with as many GPUs of the kind."""
+    family = sizes(instance.name)
+    at = [other.name for other in family].index(instance.name)
+    return (family[at - 1] if at else None, family[at + 1] if at + 1 < len(family) else None)
+
+
+def _cheaper(fleet: Fleet, each: RightSize) -> Iterator[Finding]:
+    now, other = each.cheapest_in_pool, each.cheapest_any
+    best = each.cheapest
+    if now is None:
+        return
+    if best and (saved := _saves(now, best)) >= WORTH_SAME:
+        yield Finding(
+            "RSZ001",
+            "info",
+            f"pools.{each.pool}.instances",
+            f"runner {each.runner} would cost {_usd(best.per_runner)} an hour on {best.instance}, {saved:.0%} less "
+            f"than {_usd(now.per_runner)} on {now.instance}; it would have {_share(best)}",
+            f"pools.{each.pool}.instances: [{best.instance}, ...]",
+        )
+    if other and not other.same_gpu and (saved := _saves(best or now, other)) >= WORTH_OTHER:
+        yield Finding(
+            "RSZ002",
+            "info",
+            f"pools.{each.pool}.instances",
+            f"another GPU with as much memory, {catalog.gpu(other.gpu).name} of {other.instance}, would cost runner "
+            f"{each.runner} {_usd(other.per_runner)} an hour, {saved:.0%} less than {_usd((best or now).per_runner)}; "
+            "whether it is fast enough only your jobs can say",
+            f"a pool of its own with instances: [{other.instance}], and one runner to try it",
+        )
+
+
+def _few_types(fleet: Fleet, name: str) -> Iterator[Finding]:
+    pool = fleet.pools[name]
+    if pool.capacity != "spot" or len(pool.instances) >= SPOT_TYPES:
+        return
+    first = pool.types[0]
+    more = [
+        other
+        for other in catalog.gpu_instances(first.gpu)
+        if (other.gpu_count, other.gpu_fraction) == (first.gpu_count, first.gpu_fraction)
+        and other.name not in pool.instances
+        and not other.bare_metal
+        and driven(fleet, name, other)
+        and all(option(fleet, runner, other).per_node for runner, _ in fleet.runners_on(name))
+    ]
+    more.sort(
+        key=lambda other: (other.price(fleet.region).spot is None, other.price(fleet.region).spot or 0.0, other.name)
+    )
+    count = len(pool.instances)
+    alike = f"{first.gpu_count} {catalog.gpu(first.gpu or '').name}"
+    chosen = [other.name for other in more[: SPOT_TYPES - count]]
+    if chosen:
+        fix = f"pools.{name}.instances: [{', '.join([*pool.instances, *chosen])}]"
+    else:
+        fix = "more zones" + ("" if pool.fallback == "on-demand" else f", and pools.{name}.fallback: on-demand")
+    yield Finding(
+        "RSZ003",
+        "warning" if count == 1 and pool.fallback == "none" else "info",
+        f"pools.{name}.instances",
+        ("a spot pool of one type: when AWS is short of it" if count == 1 else "a spot pool of two types: when AWS is")
+        + ("" if count == 1 else " short of both")
+        + ", jobs wait. "
+        + (f"Also with {alike}: {_listed(fleet, more)}" if more else f"No other type has {alike}"),
+        fix,
+    )
+
+
+def _no_discount(fleet: Fleet, name: str) -> Iterator[Finding]:
+    pool = fleet.pools[name]
+    if pool.capacity != "spot":
+        return
+    for instance in pool.types:
+        price = instance.price(fleet.region)
+        if price.spot and price.on_demand and price.spot / price.on_demand > NO_DISCOUNT:
+            yield Finding(
+                "RSZ004",
+                "warning",
+                f"pools.{name}.instances",
+                f"do not place {instance.name} on spot: {price.spot:.3f} USD an hour is "
+                f"{price.spot / price.on_demand:.0%} of its on-demand price ({price.on_demand:.3f}), so it is scarce "
+                "and will be taken back",
+                f"pools.{name}.instances: without {instance.name}, or pools.{name}.capacity: on-demand",
+            )
+
+
+def _interrupted(fleet: Fleet, name: str) -> Iterator[Finding]:
+    pool = fleet.pools[name]
+    often = [each.name for each in pool.types if each.price(fleet.region).interruption_band == OFTEN]
+    if pool.capacity != "spot" or not often:
+        return
+    calm = [
+        other.name
+        for other in catalog.gpu_instances(pool.types[0].gpu)
+        if other.gpu_count == pool.types[0].gpu_count
+        and other.gpu_fraction == 1
+        and (other.price(fleet.region).interruption_band or 0) < OFTEN
+        and other.price(fleet.region).interruption_band is not None
+    ]
+    yield Finding(
+        "RSZ005",
+        "info",
+        f"pools.{name}.instances",
+        f"more than 20 % of spot nodes of {', '.join(often)} were interrupted in the month that AWS last published",
+        f"also list {', '.join(calm)}, interrupted less often" if calm else "keep jobs short, or save their progress",
+    )
+
+
+def _idle_disks(fleet: Fleet) -> Iterator[Finding]:
+    """Fast root volumes beside local NVMe, which holds images and workspaces; pools with the same volume together."""
+    size, iops, throughput = LEAN_DISK.size // 1024, LEAN_DISK.iops, LEAN_DISK.throughput
+    pools: dict[str, list[str]] = {}
+    for name, pool in fleet.pools.items():
+        if pool.on_nvme and not isinstance(fleet.ami(pool), Bottlerocket):
+            pools.setdefault(pool.root_disk.model_dump_json(), []).append(name)
+    for names in pools.values():
+        disk = fleet.pools[names[0]].root_disk
+        now = volume(disk.size / 1024, disk.iops, disk.throughput, fleet.region)
+        lean = volume(min(size, disk.size / 1024), iops, throughput, fleet.region)
+        if now.value is None or lean.value is None or now.value - lean.value < WORTH_DISK:
+            continue
+        saved, nodes = now.value - lean.value, sum(fleet.pools[name].nodes.max for name in names)
+        yield Finding(
+            "RSZ006",
+            "info",
+            f"pools.{names[0]}.disk" if len(names) == 1 else "pools",
+            f"images and jobs of {', '.join(names)} live on local NVMe, and the root volume beside it costs "
+            f"{now.value:.3f} USD a node-hour; a plain one of {size} GiB costs {saved:.3f} less: "
+            f"{saved * HOURS_A_MONTH * nodes:.0f} USD a month with {nodes} nodes, the most there can be",
+            f"pools.{names[0]}.disk: {{size: {size}Gi, iops: {iops}, throughput: {throughput}}}",
+        )
+
+
+def _listed(fleet: Fleet, types: list[InstanceType]) -> str:
+    named = []
+    for each in types[:4]:
+        spot = each.price(fleet.region).spot
+        named.append(f"{each.name} ({'?' if spot is None else f'{spot:.3f}'} USD/h)")
+    return ", ".join(named) + (f" and {len(types) - 4} more" if len(types) > 4 else "")
+
+
+def _saves(now: Option, best: Option) -> float:
+    if not now.per_runner.value or best.per_runner.value is None:
+        return 0.0
+    return 1 - best.per_runner.value / now.per_runner.value
+
+
+def _share(each: Option) -> str:
+    return f"{format_cpu(each.share.cpu_m)} CPU and {format_memory(each.share.memory_mib)}"
+
+
+def _usd(amount: Money) -> str:
+    return "?" if amount.value is None else f"{amount.value:.3f} USD"

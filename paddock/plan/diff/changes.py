@@ -1,0 +1,173 @@
+"""What becomes of each resource that two plans of a stack share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from paddock.plan.diff import fields, impact, replacement
+from paddock.plan.diff.fields import Field, clean
+from paddock.plan.diff.replacement import LAUNCH_TEMPLATE, NODE_GROUP, Effect
+from paddock.plan.engine.fake_cloud import ACCOUNT
+
+STACK = "pulumi:pulumi:Stack"
+_URN = "urn:pulumi:"
+
+
+@dataclass(slots=True)
+class Draft:
+    """What is known so far of one resource."""
+
+    fields: list[Field]
+    effect: Effect | Literal["none"]
+    why: list[str]
+    roots: frozenset[str] = frozenset()
+    """First parts of the fields that change, those that follow another resource among them."""
+
+
+_RANK = {"none": 0, "update": 1, "unknown": 2, "replace": 3}
+
+
+def drafts(before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]) -> dict[str, Draft]:
+    """URN -> what becomes of it; `before` and `after` are the plans' resources by URN."""
+    found = {urn: _draft(before[urn], after[urn]) for urn in after if urn in before}
+    _spread(after, found)
+    return found
+
+
+def label(urn: str) -> str:
+    """A URN as people say it: `GpuPool t4`; nothing for the stack."""
+    if not urn.startswith(_URN) or urn.count("::") < 3:
+        return ""
+    types, _, name = urn.split("::", 2)[2].partition("::")
+    last = types.rpartition("$")[2]
+    return "" if last == STACK else clean(f"{last.rpartition(':')[2]} {name}")
+
+
+def _draft(old: Mapping[str, Any], new: Mapping[str, Any]) -> Draft:
+    """What the inputs alone say."""
+    type_ = new["type"]
+    hidden = ("data", "stringData") if type_ == replacement.SECRET else ()
+    found = [
+        each
+        for each in fields.compare(old["inputs"], new["inputs"], hidden)
+        if not _ignored(each, new["ignoreChanges"]) and not _made_up(each, old, new)
+    ]
+    if not new["custom"]:
+        # A component's own inputs show in what it makes; only its children are made and cost something.
+        return Draft([], "none", [])
+    draft = Draft(found, "none", [], frozenset(f.keys[0] for f in found))
+    for each in found:
+        _learn(draft, _effect(old, new, each), each)
+    if _provider(old) != _provider(new):
+        was, becomes = (label(_provider(each)) or "the default one" for each in (old, new))
+        draft.fields.append(Field("(provider)", was, becomes))
+        _raise(draft, "unknown", "whether another provider means another place is unknown")
+    for option in ("protect", "deleteBeforeReplace"):
+        if old[option] != new[option]:
+            draft.fields.append(Field(f"({option})", fields.short(old[option]), fields.short(new[option])))
+            _raise(draft, "update", "")
+    return draft
+
+
+def _effect(old: Mapping[str, Any], new: Mapping[str, Any], changed: Field) -> Effect:
+    labels = tuple(replacement.SCALE_SET_LABELS.split("."))
+    if (
+        changed.keys[:2] == labels
+        and impact.is_scale_set(new)
+        and sorted(impact.labels(old)) != sorted(impact.labels(new))
+    ):
+        return "replace"
+    return replacement.effect(new["type"], changed.keys)
+
+
+def _learn(draft: Draft, effect: Effect, changed: Field) -> None:
+    match effect:
+        case "replace":
+            _raise(draft, effect, f"{changed.path} forces it")
+        case "unknown":
+            _raise(draft, effect, f"what a change of {changed.path} does is unknown")
+        case _:
+            _raise(draft, effect, "")
+
+
+def _raise(draft: Draft, effect: Effect, why: str) -> bool:
+    """Notes an effect; True where it was news."""
+    grew = _RANK[effect] > _RANK[draft.effect]
+    if grew:
+        draft.effect = effect
+    if why and why not in draft.why:
+        draft.why.append(why)
+        return True
+    return grew
+
+
+def _ignored(changed: Field, ignore: list[str]) -> bool:
+    path = ".".join(changed.keys)
+    return any(path == each or path.startswith((f"{each}.", f"{each}[")) for each in ignore)
+
+
+def _made_up(changed: Field, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Whether only a stand-in differs: the same resource's ARN, as two versions of Paddock make it up."""
+    depends = [each["propertyDependencies"].get(changed.keys[0]) for each in (old, new)]
+    return (
+        bool(depends[0])
+        and depends[0] == depends[1]
+        and all(ACCOUNT in (text or "") for text in (changed.old, changed.new))
+    )
+
+
+def _spread(after: Mapping[str, Mapping[str, Any]], drafts: dict[str, Draft]) -> None:
+    """A resource that is made anew has another id, and whoever was given the old one changes too."""
+    dependents: dict[str, list[tuple[str, str]]] = {}
+    for urn, resource in after.items():
+        if urn not in drafts or not resource["custom"]:
+            continue
+        for key, urns in resource["propertyDependencies"].items():
+            for dependency in urns:
+                dependents.setdefault(dependency, []).append((urn, key))
+        if _provider(resource):
+            dependents.setdefault(_provider(resource), []).append((urn, ""))
+    waiting = [urn for urn, draft in drafts.items() if draft.effect != "none"]
+    while waiting:
+        source = waiting.pop(0)
+        for urn, key in dependents.get(source, ()):
+            if _follow(after, drafts, source, urn, key):
+                waiting.append(urn)
+
+
+def _follow(after: Mapping[str, Any], drafts: dict[str, Draft], source: str, urn: str, key: str) -> bool:
+    level, draft, type_, name = drafts[source].effect, drafts[urn], after[urn]["type"], clean(after[source]["name"])
+    if level == "update" or level == "unknown":
+        new_version = after[source]["type"] == LAUNCH_TEMPLATE and type_ == NODE_GROUP and key == "launchTemplate"
+        if new_version and any(map(replacement.makes_version, drafts[source].roots)):
+            draft.roots |= {"launchTemplate"}
+            news = _raise(draft, "update", f"launchTemplate.version takes the new version of {name}")
+            if level == "update":
+                return news
+        elif level == "update":
+            return False
+    if level == "none":
+        return False
+    if not key:
+        gone = (
+            f"the provider {name} is{'' if level == 'replace' else ' perhaps'} replaced, and all that it made with it"
+        )
+        return _raise(draft, level, gone)
+    forces = replacement.effect(type_, replacement.reference(type_, key))
+    becomes = "is replaced" if level == "replace" else "may be replaced"
+    if forces == "replace":
+        draft.roots |= {key}
+        return _raise(draft, level, f"{clean(key)} forces it: it comes from {name}, which {becomes}")
+    if level != "replace":
+        return False
+    draft.roots |= {key}
+    unknown = "; what that does is unknown" if forces == "unknown" else ""
+    return _raise(draft, forces, f"{clean(key)} comes from {name}, which {becomes}{unknown}")
+
+
+def _provider(resource: Mapping[str, Any]) -> str:
+    """URN of the provider; its id is made up in a plan."""
+    provider: str = resource["provider"]
+    return provider.rpartition("::")[0] if provider.count("::") > 3 else provider

@@ -1,0 +1,233 @@
+"""What a change of the infrastructure does to what runs on it: nodes that go, jobs that end, labels nobody serves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from paddock.fleet.model.mirror import chart_name
+from paddock.fleet.nodes import POOL
+from paddock.plan.diff.fields import clean
+from paddock.plan.diff.replacement import NODE_GROUP, RELEASE, ROLLING, Effect
+
+_CHART = "gha-runner-scale-set"
+_NOT_TOLD = frozenset({"minRunners", "maxRunners"})
+_SYSTEM = "system"
+
+Resources = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """How much one resource changes."""
+
+    effect: Effect | Literal["none"]
+    why: tuple[str, ...]
+    roots: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Roll:
+    """A node group whose nodes all go."""
+
+    group: str
+    pool: str
+    """`system` for the nodes that hold the controllers."""
+    capacity: str
+    """As EKS says it: SPOT, ON_DEMAND, CAPACITY_BLOCK."""
+    nodes: int
+    """At most so many; one that is scaled to zero loses none."""
+    kind: Literal["roll", "replace", "remove", "unknown"]
+    why: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Interruption:
+    """Jobs that end before they are done, if they run at that time."""
+
+    runner: str
+    jobs: int
+    """At most."""
+    pool: str
+    certain: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleSet:
+    """What happens to a runner scale set, and to jobs that wait for it."""
+
+    runner: str
+    kind: Literal["add", "remove", "replace", "unknown", "restart", "resize"]
+    labels: tuple[str, ...]
+    says: str
+
+
+def rolls(before: Resources, after: Resources, levels: Mapping[str, Level]) -> tuple[Roll, ...]:
+    """Node groups of the old plan that lose their nodes."""
+    found = []
+    for urn, group in before.items():
+        if group["type"] != NODE_GROUP:
+            continue
+        inputs = group["inputs"]
+        kind, why = _roll(urn, inputs, after, levels)
+        if kind:
+            scaling = inputs.get("scalingConfig")
+            nodes = scaling.get("maxSize") if isinstance(scaling, Mapping) else 0
+            found.append(
+                Roll(
+                    group=clean(group["name"]),
+                    pool=clean(_pool(group)),
+                    capacity=clean(str(inputs.get("capacityType", "ON_DEMAND"))),
+                    nodes=_count(nodes),
+                    kind=kind,
+                    why=why,
+                )
+            )
+    return tuple(sorted(found, key=lambda roll: (roll.pool == _SYSTEM, roll.pool, roll.group)))
+
+
+def _roll(
+    urn: str, inputs: Mapping[str, Any], after: Resources, levels: Mapping[str, Level]
+) -> tuple[Literal["roll", "replace", "remove", "unknown", ""], tuple[str, ...]]:
+    if urn not in after:
+        return "remove", ("the node group is removed",)
+    level = levels[urn]
+    if level.effect == "replace":
+        return "replace", level.why
+    new, ignored = after[urn]["inputs"], after[urn]["ignoreChanges"]
+    read = [key for key in ("version", "releaseVersion") if key not in ignored]
+    why = [f"{key} changes" for key in read if inputs.get(key) != new.get(key)]
+    versions = [each.get("launchTemplate") for each in (inputs, new)]
+    if versions[0] != versions[1]:
+        why.append("launchTemplate.version changes")
+    why += [each for each in level.why if each.split(" ", 1)[0] in ROLLING]
+    if why:
+        return "roll", tuple(why)
+    return ("unknown", level.why) if level.effect == "unknown" else ("", ())
+
+
+def _pool(group: Mapping[str, Any]) -> str:
+    labels = group["inputs"].get("labels")
+    labels = labels if isinstance(labels, Mapping) else {}
+    if isinstance(labels.get(POOL), str):
+        return str(labels[POOL])
+    return _SYSTEM if labels.get("role") == _SYSTEM else str(group["name"])
+
+
+def interruptions(old: Mapping[str, Any], before: Resources, rolled: tuple[Roll, ...]) -> tuple[Interruption, ...]:
+    """Jobs that can run on those nodes: of each runner no more than it may have, nor than the nodes hold."""
+    found = []
+    for release in _scale_sets(before).values():
+        runner, values = release["name"], _values(release)
+        most = _count(values.get("maxRunners"))
+        fits = [each for each in old["fit"] if each["runner"] == runner]
+        on = {each["pool"]: 0 for each in fits}
+        for each in fits:
+            on[each["pool"]] = max(on[each["pool"]], each["per_node"])
+        if _steers_elsewhere(values):
+            on[_SYSTEM] = most
+        for pool, per_node in on.items():
+            hit = [roll for roll in rolled if roll.pool == clean(pool)]
+            jobs = min(most, sum(roll.nodes for roll in hit) * per_node)
+            if hit and jobs:
+                certain = any(roll.kind != "unknown" for roll in hit)
+                found.append(Interruption(clean(runner), jobs, clean(pool), certain))
+    return tuple(sorted(_worst(found), key=lambda each: each.runner))
+
+
+def _worst(found: list[Interruption]) -> Iterator[Interruption]:
+    """One for each runner: a job that is steered from one node and runs on another ends once."""
+    by_runner: dict[str, Interruption] = {}
+    for each in found:
+        known = by_runner.get(each.runner)
+        if known is None or (each.certain, each.jobs) > (known.certain, known.jobs):
+            by_runner[each.runner] = each
+    yield from by_runner.values()
+
+
+def scale_sets(before: Resources, after: Resources, levels: Mapping[str, Level]) -> tuple[ScaleSet, ...]:
+    """Scale sets that come, go, are made anew or start again."""
+    old, new = _scale_sets(before), _scale_sets(after)
+    served = [labels(each) for each in new.values()]
+    found = []
+    for urn in sorted({*old, *new}):
+        if urn not in old:
+            asked = labels(new[urn])
+            found.append(ScaleSet(clean(new[urn]["name"]), "add", asked, f"jobs may ask for {_shown(asked)}"))
+            continue
+        asked, runner = labels(old[urn]), clean(old[urn]["name"])
+        if urn not in new:
+            says = f"jobs that run are let finish; {_unserved(asked, served)}"
+            found.append(ScaleSet(runner, "remove", asked, says))
+            continue
+        level = levels[urn].effect
+        if level in ("replace", "unknown"):
+            becomes = labels(new[urn])
+            # ARC keeps a deleted set until its last job is done, and its name with it.
+            says = "queued jobs wait for the new one, which waits for jobs that still run: do it while it is idle"
+            if becomes != asked:
+                says += f". Its labels become {_shown(becomes)}; {_unserved(asked, served)}"
+            if level == "replace":
+                found.append(ScaleSet(runner, "replace", asked, says))
+            else:
+                found.append(ScaleSet(runner, "unknown", asked, f"if it is replaced, {says}"))
+        elif level == "update":
+            found.append(_updated(runner, asked, old[urn], new[urn]))
+    return tuple(found)
+
+
+def _updated(runner: str, asked: tuple[str, ...], old: Mapping[str, Any], new: Mapping[str, Any]) -> ScaleSet:
+    was, becomes = _values(old), _values(new)
+    touched = {key for key in {*was, *becomes} if was.get(key) != becomes.get(key)}
+    others = {k: v for k, v in old["inputs"].items() if k != "values"} != {
+        k: v for k, v in new["inputs"].items() if k != "values"
+    }
+    if touched <= _NOT_TOLD and not others:
+        numbers = (was.get("minRunners"), was.get("maxRunners"), becomes.get("minRunners"), becomes.get("maxRunners"))
+        low, high, new_low, new_high = map(_count, numbers)
+        return ScaleSet(runner, "resize", asked, f"{low} to {high} runners become {new_low} to {new_high}; no job ends")
+    return ScaleSet(
+        runner, "restart", asked, "its listener starts again and idle runners are made anew; jobs that run go on"
+    )
+
+
+def is_scale_set(resource: Mapping[str, Any]) -> bool:
+    """Whether this is the Helm release of a runner scale set."""
+    chart = resource["inputs"].get("chart")
+    return resource["type"] == RELEASE and isinstance(chart, str) and chart_name(chart) == _CHART
+
+
+def _scale_sets(resources: Resources) -> dict[str, Mapping[str, Any]]:
+    return {urn: resource for urn, resource in resources.items() if is_scale_set(resource)}
+
+
+def _values(release: Mapping[str, Any]) -> Mapping[str, Any]:
+    values = release["inputs"].get("values")
+    return values if isinstance(values, Mapping) else {}
+
+
+def labels(release: Mapping[str, Any]) -> tuple[str, ...]:
+    """What jobs ask for to get a runner of this scale set."""
+    found = _values(release).get("scaleSetLabels")
+    return tuple(clean(label) for label in found if isinstance(label, str)) if isinstance(found, list) else ()
+
+
+def _steers_elsewhere(values: Mapping[str, Any]) -> bool:
+    mode = values.get("containerMode")
+    return isinstance(mode, Mapping) and mode.get("type") == "kubernetes-novolume"
+
+
+def _unserved(asked: tuple[str, ...], served: list[tuple[str, ...]]) -> str:
+    """What becomes of workflows that ask for these labels."""
+    if any(set(asked) <= set(each) for each in served):
+        return f"jobs that ask for {_shown(asked)} still find a runner"
+    return f"jobs that ask for {_shown(asked)} wait for ever: no scale set has these labels any more"
+
+
+def _shown(asked: tuple[str, ...]) -> str:
+    return f"[{', '.join(asked)}]"
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

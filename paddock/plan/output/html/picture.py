@@ -1,0 +1,328 @@
+"""The picture of the fleet: each pool with its nodes, each node with its GPUs, and the jobs that fill them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil
+
+from paddock.plan.output.html.markup import Child, Html, join, rect, svg, tag
+from paddock.plan.output.html.reading import (
+    Document,
+    Instance,
+    Pool,
+    Runner,
+    cores,
+    count,
+    gibibytes,
+    mebibytes,
+    millicores,
+    number,
+    part,
+    pools,
+    rows,
+    text,
+    whole,
+)
+
+PALETTE = 12
+"""Colours of runners, in the style sheet: on each of them white text reads well, and each stands out on both themes."""
+WIDTH = 264
+_GAP = 4
+_ROW = 26
+_NARROWEST = 5
+_MOST_SHARES = 96
+"""More shares of a node than this are told by number."""
+_MOST_NODES = 48
+"""More nodes of a pool than this are told by number."""
+_CAPACITY = {
+    "spot": "spot",
+    "on-demand": "on-demand",
+    "reserved": "reserved",
+    "capacity-block": "capacity block",
+}
+
+
+def picture(document: Document, runners: dict[str, Runner]) -> Html:
+    """All pools, one below the other."""
+    fits = rows(document, "fit")
+    cards = [_card(pool, [fit for fit in fits if text(fit, "pool") == pool.name], runners) for pool in pools(document)]
+    if not cards:
+        return tag("p", "This stack has no GPU pools.", class_="note")
+    return join(_key(), tag("div", cards, class_="pools"))
+
+
+def shapes(document: Document) -> Html:
+    """What the drawings repeat, once a page: the hatching of stranded GPUs, and nodes at a glance."""
+    stripe = tag("path", d="M-1 7 7 -1M-1 1 1 -1M5 7 7 5", class_="stripe")
+    pattern = tag("pattern", stripe, id="hatch", width=6, height=6, patternUnits="userSpaceOnUse")
+    sizes = sorted({max((instance.gpus for instance in pool.instances), default=1) for pool in pools(document)})
+    return tag(
+        "svg",
+        tag("defs", pattern, [_mini(gpus) for gpus in sizes]),
+        width=0,
+        height=0,
+        class_="unseen",
+        aria_hidden="true",
+        focusable="false",
+    )
+
+
+def swatch(runner: Runner) -> Html:
+    return tag("i", class_=f"swatch c{runner.colour}", aria_hidden="true")
+
+
+def _key() -> Html:
+    def sample(*shapes: Child, words: str) -> Html:
+        return tag("li", tag("svg", *shapes, width=22, height=14, aria_hidden="true"), words)
+
+    return tag(
+        "ul",
+        sample(rect(0, 0, 22, 14, "gpu"), rect(2, 2, 18, 10, "job c0"), words="a job on a GPU, one colour a runner"),
+        sample(rect(0, 0, 22, 14, "gpu"), words="a GPU with nothing on it"),
+        sample(rect(0, 0, 22, 14, "stranded"), words="stranded: no further job of this runner can use it"),
+        sample(rect(0, 4, 22, 6, "track"), rect(0, 4, 15, 6, "job c0"), words="CPU and memory that jobs take"),
+        class_="key",
+    )
+
+
+def _card(pool: Pool, fits: list[Document], runners: dict[str, Runner]) -> Html:
+    drawn = [
+        _node(pool, instance, [fit for fit in fits if text(fit, "instance") == instance.name], runners)
+        for instance in pool.instances
+    ]
+    return tag(
+        "article",
+        tag("header", tag("h3", pool.name), _facts(pool)),
+        tag("div", _scale(pool), tag("div", drawn, class_="nodes")),
+        class_="pool",
+        aria_label=f"pool {pool.name}",
+    )
+
+
+def _facts(pool: Pool) -> Html:
+    memory = f" \u00b7 {pool.gpu_memory}" if pool.gpu_memory else ""
+    capacity = " then ".join(_CAPACITY.get(each, each) for each in pool.capacity) or "nodes that are there already"
+    lines = [
+        tag("p", tag("strong", pool.gpu), memory) if pool.gpu else None,
+        tag("p", tag("span", capacity, class_="badge")),
+        tag("p", f"{pool.reservation}", class_="note") if pool.reservation else None,
+        tag("p", f"GPUs shared by {pool.sharing}") if pool.sharing else None,
+        tag("p", ", ".join(pool.zones), class_="note") if pool.zones else None,
+        tag("p", pool.image, class_="note") if pool.image else None,
+    ]
+    return join(lines)
+
+
+def _scale(pool: Pool) -> Html | None:
+    """The pool from its least to its most nodes, each with its GPUs."""
+    if not pool.most:
+        return None
+    gpus = max((instance.gpus for instance in pool.instances), default=1)
+    width, height = _mini_size(gpus)
+    drawn = min(pool.most, _MOST_NODES)
+    minis = [
+        tag(
+            "svg",
+            tag("use", href=f"#node-{gpus}"),
+            width=width,
+            height=height,
+            class_="mini on" if index < pool.least else "mini",
+            aria_hidden="true",
+        )
+        for index in range(drawn)
+    ]
+    told = f"{pool.least}\u2013{count(pool.most, 'node')}" if pool.least != pool.most else count(pool.most, "node")
+    more = f" ({drawn} drawn)" if drawn < pool.most else ""
+    words = f"{told}{more}, up to {count(pool.gpus, 'GPU')}"
+    return tag("div", tag("p", words), tag("div", minis, class_="minis"), class_="scale")
+
+
+def _mini(gpus: int) -> Html:
+    """A node at a glance, to be repeated: a frame and a square for each GPU."""
+    (width, height), across = _mini_size(gpus), _across(gpus)
+    chips = "".join(f"M{3 + i % across * 7} {3 + i // across * 7}h5v5h-5z" for i in range(gpus))
+    return tag(
+        "symbol",
+        rect(0.5, 0.5, width - 1, height - 1, "frame"),
+        tag("path", d=chips, class_="chip"),
+        id=f"node-{gpus}",
+        viewBox=f"0 0 {width} {height}",
+    )
+
+
+def _mini_size(gpus: int) -> tuple[int, int]:
+    return _across(gpus) * 7 + 4, ceil(max(1, gpus) / _across(gpus)) * 7 + 4
+
+
+def _across(gpus: int) -> int:
+    return max(1, gpus) if gpus <= 4 else ceil(gpus / 2)
+
+
+def _node(pool: Pool, instance: Instance, fits: list[Document], runners: dict[str, Runner]) -> Html:
+    lanes = [_lane(instance, fit, runners[text(fit, "runner")]) for fit in fits if text(fit, "runner") in runners]
+    if not lanes:
+        cells = svg(f"{count(instance.gpus, 'GPU')}, no runner", WIDTH, _ROW, *_empty(instance))
+        lanes = [tag("div", tag("p", "no runner uses this pool", class_="note"), cells, class_="lane")]
+    size = tag("span", instance.size, class_="note") if instance.size else None
+    return tag(
+        "figure",
+        tag("figcaption", tag("b", instance.name), " ", size),
+        tag("div", lanes, class_="lanes"),
+        aria_label=f"node {instance.name}",
+        class_="alone" if len(pool.instances) == 1 else None,
+    )
+
+
+def _lane(instance: Instance, fit: Document, runner: Runner) -> Html:
+    """A node filled with one runner's jobs."""
+    jobs, stranded = whole(fit, "per_node"), number(fit, "stranded_gpus") or 0.0
+    title = tag("p", tag("span", swatch(runner), runner.name, class_="who"), _told(jobs, stranded), class_="line")
+    if not jobs:
+        cells = svg(f"{runner.name} does not fit on {instance.name}", WIDTH, _ROW, *_empty(instance, "gpu none"))
+        return tag("div", title, cells, tag("p", "lacks ", lack(fit), class_="bad"), class_="lane misfit")
+    asked, has = part(fit, "request"), part(fit, "available")
+    label = (
+        f"{instance.name} filled by {count(jobs, 'job')} of {runner.name}, {count(instance.gpus, 'GPU')}"
+        f"{f', {stranded:g} stranded' if stranded else ''}"
+    )
+    grid = _Grid(instance)
+    top = grid.rows * (_ROW + _GAP)
+    used = millicores(asked.get("cpu")) * jobs
+    used_cpu = _ratio(used, millicores(has.get("cpu")))
+    used_memory = _ratio(mebibytes(asked.get("memory")) * jobs, mebibytes(has.get("memory")))
+    taken = f"{cores(f'{used:.0f}m', 1)} of {cores(has.get('cpu'), 1)}"
+    memory = f"{mebibytes(asked.get('memory')) * jobs / 1024:,.0f} of {gibibytes(has.get('memory'))}"
+    return tag(
+        "div",
+        title,
+        svg(
+            label,
+            WIDTH,
+            top + 32,
+            *_filled(grid, runner, jobs, max(1, whole(asked, "gpus", 1))),
+            *_meter(top + 4, "CPU", used_cpu, taken, runner),
+            *_meter(top + 19, "RAM", used_memory, memory, runner),
+        ),
+        class_="lane",
+    )
+
+
+def lack(fit: Document) -> str:
+    """What a node lacks for one job, in words."""
+    short, asked = part(fit, "deficit"), part(fit, "request")
+    parts = [
+        (whole(short, "gpus"), f"{whole(short, 'gpus')} of {count(whole(asked, 'gpus'), 'GPU')}"),
+        (millicores(short.get("cpu")), f"{text(short, 'cpu')} of {text(asked, 'cpu')} CPU"),
+        (mebibytes(short.get("memory")), f"{text(short, 'memory')} of {text(asked, 'memory')} memory"),
+        (mebibytes(short.get("ephemeral_storage")), f"{gibibytes(short.get('ephemeral_storage'))} of disk"),
+        (whole(short, "pods"), "room for a pod"),
+    ]
+    return ", ".join(words for amount, words in parts if amount) or text(fit, "limiting", "something")
+
+
+def _told(jobs: int, stranded: float) -> Html:
+    if not jobs:
+        return tag("strong", "\u2717 does not fit", class_="bad")
+    left = tag("span", f" \u00b7 {stranded:g} stranded", class_="warn") if stranded else None
+    return tag("span", count(jobs, "job"), left)
+
+
+def _ratio(used: float, has: float) -> float:
+    return min(1.0, used / has) if has > 0 else 0.0
+
+
+class _Grid:
+    """Where the GPUs of a node and their shares stand: in rows, so that no share is too narrow to see."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.gpus = max(1, instance.gpus)
+        self.shares = max(1, instance.shares // self.gpus)
+        fits = int((WIDTH + _GAP) // (self.shares * _NARROWEST + _GAP))
+        self.rows = ceil(self.gpus / max(1, min(self.gpus, fits, 16)))
+        self.across = ceil(self.gpus / self.rows)
+        self.width = (WIDTH + _GAP) / self.across - _GAP
+
+    def gpu(self, index: int) -> tuple[float, float]:
+        return index % self.across * (self.width + _GAP), index // self.across * (_ROW + _GAP)
+
+    def span(self, first: int, shares: int) -> Iterator[tuple[float, float, float]]:
+        """Boxes (x, y, width) that cover `shares` from the `first` on, one a row."""
+        step = self.width / self.shares
+        at, end = first, first + shares
+        while at < end:
+            gpu, share = divmod(at, self.shares)
+            stop = min(end, (gpu // self.across + 1) * self.across * self.shares)
+            last_gpu, last_share = divmod(stop - 1, self.shares)
+            (x, y), (last_x, _) = self.gpu(gpu), self.gpu(last_gpu)
+            left = x + share * step
+            yield left, y, last_x + (last_share + 1) * step - left
+            at = stop
+
+
+def _empty(instance: Instance, class_: str = "gpu") -> Iterator[Html]:
+    grid = _Grid(instance)
+    if grid.rows > 1:  # nothing to tell apart
+        yield rect(0.5, 0.5, WIDTH - 1, _ROW - 1, class_, 4)
+        return
+    for index in range(grid.gpus):
+        x, y = grid.gpu(index)
+        yield rect(x + 0.5, y + 0.5, grid.width - 1, _ROW - 1, class_, 4)
+
+
+def _filled(grid: _Grid, runner: Runner, jobs: int, asks: int) -> Iterator[Html]:
+    for index in range(grid.gpus):
+        x, y = grid.gpu(index)
+        yield rect(x + 0.5, y + 0.5, grid.width - 1, _ROW - 1, "gpu", 4)
+    if jobs > _MOST_SHARES or jobs * asks > grid.gpus * grid.shares:
+        yield from _summed(grid, runner, jobs, asks)
+        return
+    inset = 2.5 if grid.width / grid.shares > 8 else 1.5
+    for job in range(jobs):
+        boxes = list(grid.span(job * asks, asks))
+        if grid.shares == 1 and asks > 1:
+            yield from _chained(grid, runner, job * asks, asks)
+        else:
+            for x, y, width in boxes:
+                yield rect(x + inset, y + 2.5, width - 2 * inset, _ROW - 5, f"job c{runner.colour}", 3)
+        x, y, width = boxes[0]
+        width = min(width, grid.width) if grid.shares == 1 else width
+        if width - 2 * inset >= 7 * len(str(job + 1)) + 2:
+            yield _number(x + width / 2, y + _ROW / 2 + 4, str(job + 1))
+    left = grid.gpus * grid.shares - jobs * asks
+    for first in range(jobs * asks, jobs * asks + left) if grid.shares == 1 else ():
+        x, y = grid.gpu(first)
+        yield rect(x + 2.5, y + 2.5, grid.width - 5, _ROW - 5, "stranded", 3)
+    for x, y, width in grid.span(jobs * asks, left) if grid.shares > 1 else ():
+        yield rect(x + inset, y + 2.5, width - 2 * inset, _ROW - 5, "stranded", 3)
+
+
+def _chained(grid: _Grid, runner: Runner, first: int, gpus: int) -> Iterator[Html]:
+    """One job on several GPUs: its cells, and a bond between those beside each other."""
+    for x, y, width in grid.span(first, gpus):
+        yield rect(x + 8, y + _ROW / 2 - 3, width - 16, 6, f"job c{runner.colour}", 0)
+    for index in range(first, first + gpus):
+        x, y = grid.gpu(index)
+        yield rect(x + 2.5, y + 2.5, grid.width - 5, _ROW - 5, f"job c{runner.colour}", 3)
+
+
+def _summed(grid: _Grid, runner: Runner, jobs: int, asks: int) -> Iterator[Html]:
+    """Too many to draw one by one: how much of the node is taken."""
+    share = min(1.0, jobs * asks / (grid.gpus * grid.shares))
+    height = grid.rows * (_ROW + _GAP) - _GAP
+    yield rect(0, 0, WIDTH, height, "stranded", 4)
+    yield rect(0, 0, WIDTH * share, height, f"job c{runner.colour}", 4)
+    yield _number(WIDTH / 2, height / 2 + 4, f"{jobs} jobs")
+
+
+def _number(x: float, y: float, words: str) -> Html:
+    return tag("text", words, x=x, y=y, text_anchor="middle", class_="on-job")
+
+
+def _meter(y: float, name: str, share: float, told: str, runner: Runner) -> list[Html]:
+    left, width = 30, 104
+    return [
+        tag("text", name, x=0, y=y + 9, class_="small"),
+        rect(left, y + 3, width, 6, "track", 3),
+        rect(left, y + 3, width * share, 6, f"job c{runner.colour}", 3),
+        tag("text", told, x=WIDTH, y=y + 9, text_anchor="end", class_="small"),
+    ]

@@ -1,0 +1,378 @@
+"""The difference of two plans for people: lines on a terminal, and the comment on a pull request."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from paddock.plan.diff.compare import Change, Cost, Diff, FitChange
+from paddock.plan.diff.fields import Field, clean
+from paddock.plan.diff.impact import Roll
+
+LIMIT = 65_000
+"""Bytes of a comment. GitHub takes 65,536 characters; those that count twice there are covered by counting bytes."""
+ROWS = 60
+"""Rows of a table in the comment."""
+
+_MARK = {"add": "+", "remove": "-", "replace": "-/+", "change": "~"}
+_GROUPS: tuple[tuple[str, Callable[[Change], bool]], ...] = (
+    ("Replaced", lambda change: change.action == "replace"),
+    ("Removed", lambda change: change.action == "remove"),
+    (
+        "Perhaps replaced: unknown to Paddock, look at pulumi preview",
+        lambda c: c.action == "change" and c.replaced == "unknown",
+    ),
+    ("Changed in place", lambda change: change.action == "change" and change.replaced != "unknown"),
+    ("Added", lambda change: change.action == "add"),
+)
+_ROLLED = {
+    "roll": "all nodes are replaced",
+    "replace": "the group is replaced",
+    "remove": "the group is removed",
+    "unknown": "may roll",
+}
+_SET = {
+    "add": "new",
+    "remove": "removed",
+    "replace": "replaced",
+    "unknown": "perhaps replaced",
+    "restart": "restarted",
+    "resize": "resized",
+}
+
+
+def marker(stack: str) -> str:
+    """The hidden first line by which a workflow finds the comment it wrote before."""
+    return f"<!-- paddock-plan stack={re.sub(r'[^A-Za-z0-9._-]', '_', clean(stack))} -->"
+
+
+def headline(diff: Diff) -> str:
+    """The whole difference in one sentence without a stop."""
+    if diff.empty and not diff.refused:
+        return "nothing changes"
+    unsure = sum(not change.follows for change in diff.unsure)
+    counts = [
+        ("replaces", diff.count("replace") - diff.following),
+        ("replaces in consequence", diff.following),
+        ("removes", diff.count("remove")),
+        ("may replace", unsure),
+        ("may replace in consequence", len(diff.unsure) - unsure),
+        ("changes", diff.count("change") - len(diff.unsure)),
+        ("adds", diff.count("add")),
+    ]
+    parts = [f"{verb} {count}" for verb, count in counts if count]
+    sure = [roll for roll in diff.rolls if roll.kind != "unknown"]
+    if sure:
+        parts.append(f"rolls {_many(len(sure), 'node group')}")
+    jobs = sum(each.jobs for each in diff.interruptions)
+    if jobs:
+        parts.append(f"interrupts at most {_many(jobs, 'job')}")
+    changed = ", ".join(parts) or "no resource changes"
+    return f"will be refused: {changed}" if diff.refused else changed
+
+
+def text(diff: Diff) -> str:
+    """Plain lines for a terminal, worst first. Ends with a newline."""
+    return "\n".join(_text(diff)) + "\n"
+
+
+def _text(diff: Diff) -> Iterator[str]:
+    yield f"Changes of {diff.stack}: {headline(diff)}"
+    for line in diff.refused:
+        yield f"  refused: {line}"
+    for title, belongs in _GROUPS:
+        group = [change for change in diff.changes if belongs(change)]
+        if group:
+            yield ""
+            yield title
+            for change, count in _together(group):
+                yield from _resource(change, count)
+    if diff.rolls:
+        yield from ("", "Nodes that go")
+        yield from (f"  {roll.group}: {_roll(roll)}" for roll in diff.rolls)
+    if diff.interruptions:
+        yield from ("", "Jobs that end, if they run at that time")
+        for each in diff.interruptions:
+            perhaps = "" if each.certain else ", perhaps"
+            yield f"  {each.runner}: at most {each.jobs}, on nodes of pool {each.pool}{perhaps}"
+    if diff.scale_sets:
+        yield from ("", "Scale sets")
+        yield from (f"  {each.runner} {_SET[each.kind]}: {each.says}" for each in diff.scale_sets)
+    for title, findings in (("New findings", diff.new_findings), ("Fixed findings", diff.fixed_findings)):
+        if findings:
+            yield from ("", title)
+            yield from (f"  {f['severity']} {f['id']} {f['subject']}: {f['message']}" for f in findings)
+    if diff.fits:
+        yield from ("", "Fits")
+        yield from (f"  {each.runner} on {each.instance}: {_fit(each)}" for each in diff.fits)
+    if diff.outputs:
+        yield from ("", "Outputs")
+        yield from (f"  {line}" for each in diff.outputs for line in _field(each))
+    costs = list(_costs(diff.cost))
+    if costs:
+        yield from ("", "Cost a month", *(f"  {line}" for line in costs))
+    if diff.notes:
+        yield from ("", *(f"Note: {note}" for note in diff.notes))
+
+
+def _together(changes: Sequence[Change]) -> list[tuple[Change, int]]:
+    """Resources that follow another one in the same way, as one of them and how many; each other one by itself."""
+    found: dict[object, list[Change]] = {}
+    for change in changes:
+        key = (change.type, change.owner, change.action, change.why) if change.follows else change.urn
+        found.setdefault(key, []).append(change)
+    return [(each[0], len(each)) for each in found.values()]
+
+
+def _titled(change: Change, count: int) -> str:
+    owner = f"  ({change.owner})" if change.owner else ""
+    more = f" and {count - 1} more" if count > 1 else ""
+    return f"{_type(change)} {change.name}{more}{owner}"
+
+
+def _resource(change: Change, count: int) -> Iterator[str]:
+    yield f"  {_MARK[change.action]:>3} {_titled(change, count)}"
+    for why in change.why:
+        yield f"        because {why}" if change.action == "replace" else f"        {why}"
+    for each in change.fields:
+        yield from (f"        {line}" for line in _field(each))
+
+
+def _field(each: Field) -> Iterator[str]:
+    """One difference: on one line where both sides are short, else a line for each line."""
+    if "\n" not in f"{each.old}{each.new}" and len(f"{each.old}{each.new}") <= 100:
+        if each.old is None:
+            yield f"+ {each.path}: {each.new}"
+        elif each.new is None:
+            yield f"- {each.path}: {each.old}"
+        else:
+            same = " (another one)" if each.old == each.new else ""
+            yield f"~ {each.path}: {each.old} -> {each.new}{same}"
+        return
+    yield f"~ {each.path}:"
+    for sign, value in (("-", each.old), ("+", each.new)):
+        if value is not None:
+            yield from (f"{sign}   {line}" for line in value.split("\n"))
+
+
+def _roll(roll: Roll) -> str:
+    why = f" ({'; '.join(roll.why)})" if roll.why else ""
+    return f"pool {roll.pool}, {roll.capacity}, at most {_many(roll.nodes, 'node')}: {_ROLLED[roll.kind]}{why}"
+
+
+def _fit(each: FitChange) -> str:
+    def side(count: int | None, limit: str) -> str:
+        return "none" if count is None else f"{count} a node (limit: {limit})"
+
+    if each.old is None:
+        return f"new, {side(each.new, each.new_limit)}"
+    if each.new is None:
+        return "no longer"
+    return f"{side(each.old, each.old_limit)} -> {side(each.new, each.new_limit)}"
+
+
+def _costs(cost: Cost) -> Iterator[str]:
+    if cost.old_fixed != cost.new_fixed:
+        yield f"fixed: {_step(cost.old_fixed, cost.new_fixed)}"
+    if cost.old != cost.new:
+        for name, index in (("low", 0), ("high", 1)):
+            was, becomes = (side[index] if side else None for side in (cost.old, cost.new))
+            yield f"{name}: {_step(was, becomes)}"
+
+
+def _step(old: float | None, new: float | None) -> str:
+    if old is None or new is None:
+        return f"{_money(old)} -> {_money(new)}"
+    percent = f", {(new - old) / old:+.0%}" if old else ""
+    return f"{'-' if new < old else '+'}{_money(abs(new - old))} ({_money(old)} -> {_money(new)}{percent})"
+
+
+def _money(amount: float | None) -> str:
+    return "unknown" if amount is None else f"${amount:,.2f}" if abs(amount) < 100 else f"${amount:,.0f}"
+
+
+def _type(change: Change) -> str:
+    package, _, kind = change.type.rpartition(":")
+    return f"{package.split('/')[0].replace(':', '.')}.{kind}"
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def markdown(diff: Diff, new: Mapping[str, Any]) -> str:
+    """The comment. `new` is the new plan's document. What does not fit is counted, never silently gone."""
+    head = "\n".join(_head(diff, new))
+    details = list(_details(diff))
+    for rows in (ROWS, 20, 5, 0):
+        body = "\n".join([head, *(_section(title, lines, rows) for title, lines in details), _FOOT])
+        if len(body.encode()) <= LIMIT:
+            return body
+    return _clip(head, f"\n\n… the rest is too long for a comment.\n\n{_FOOT}")
+
+
+_FOOT = (
+    "<sub>From two plans, without credentials: neither what is really there nor a secret's value is seen. "
+    "`pulumi preview` has the last word.</sub>\n"
+)
+
+
+def _clip(body: str, end: str) -> str:
+    room = LIMIT - len(end.encode())
+    return body.encode()[:room].decode("utf-8", "ignore").rpartition("\n")[0] + end
+
+
+def _head(diff: Diff, new: Mapping[str, Any]) -> Iterator[str]:
+    fleet = new.get("fleet")
+    region = fleet.get("region") if isinstance(fleet, Mapping) else None
+    where = f" in {code(str(region))}" if region else ""
+    yield marker(diff.stack)
+    yield f"### Plan of {code(diff.stack)}{where}: {headline(diff)}"
+    yield ""
+    if diff.empty and not diff.refused:
+        yield "This change leaves every resource, fit, finding and price of the stack as it is."
+        yield ""
+        return
+    for line in diff.refused:
+        yield f"> **Refused**: {escape(line)}"
+        yield ">"
+    if diff.refused:
+        yield ""
+    rows = list(_risks(diff))
+    if rows:
+        yield from _table(("risk", "what", "how much"), rows, ROWS)
+    costs = list(_costs(diff.cost))
+    if costs:
+        yield f"**Cost a month**: {escape('; '.join(costs))}"
+        yield ""
+    for note in diff.notes:
+        yield f"Note: {escape(note)}"
+        yield ""
+
+
+def _risks(diff: Diff) -> Iterator[tuple[str, str, str]]:
+    for risk, action in (("replace", "replace"), ("destroy", "remove")):
+        hit = [change for change in diff.changes if change.action == action]
+        if hit:
+            first = [change for change in hit if not change.follows]
+            more = f", {len(hit) - len(first)} in consequence" if len(first) < len(hit) else ""
+            yield risk, _names(first or hit), f"{_many(len(first), 'resource')}{more}"
+    if diff.unsure:
+        first = [change for change in diff.unsure if not change.follows]
+        yield "unknown", _names(first or diff.unsure), f"{_many(len(diff.unsure), 'resource')}, perhaps replaced"
+    for roll in diff.rolls:
+        yield (
+            "nodes",
+            f"{code(roll.group)} {roll.capacity}: {_ROLLED[roll.kind]}",
+            f"at most {_many(roll.nodes, 'node')}",
+        )
+    for each in diff.interruptions:
+        perhaps = "" if each.certain else ", perhaps"
+        yield "jobs", f"running jobs of {code(each.runner)} end", f"at most {_many(each.jobs, 'job')}{perhaps}"
+    for scale_set in diff.scale_sets:
+        if scale_set.kind in ("remove", "replace", "unknown"):
+            yield "queue", f"scale set {code(scale_set.runner)} {_SET[scale_set.kind]}", escape(scale_set.says)
+    errors = sum(finding["severity"] == "error" for finding in diff.new_findings)
+    if errors:
+        yield "plan", "new errors", str(errors)
+
+
+def _names(changes: Sequence[Change]) -> str:
+    """The resources that matter most, by name; the rest by number."""
+    names = list(dict.fromkeys(f"{change.type.rpartition(':')[2]} {change.name}" for change in changes))
+    more = f" and {len(names) - 6} more" if len(names) > 6 else ""
+    return ", ".join(code(name) for name in names[:6]) + more
+
+
+_Content = list[list[str]] | tuple[Sequence[str], Sequence[Sequence[str]]]
+
+
+def _details(diff: Diff) -> Iterator[tuple[str, _Content]]:
+    """Sections: a title, and either blocks of lines for a diff or the columns and rows of a table."""
+    for title, belongs in _GROUPS:
+        group = [change for change in diff.changes if belongs(change)]
+        if group:
+            yield f"{title} ({len(group)})", [_block(change, count) for change, count in _together(group)]
+    if diff.rolls:
+        rows = [
+            (code(r.group), escape(r.pool), escape(r.capacity), str(r.nodes), _ROLLED[r.kind], escape("; ".join(r.why)))
+            for r in diff.rolls
+        ]
+        yield f"Nodes that go ({len(rows)})", (("node group", "pool", "capacity", "at most", "what", "why"), rows)
+    if diff.scale_sets:
+        sets = [(code(each.runner), _SET[each.kind], escape(each.says)) for each in diff.scale_sets]
+        yield f"Scale sets ({len(sets)})", (("runner", "what", "so"), sets)
+    for title, findings in (("New findings", diff.new_findings), ("Fixed findings", diff.fixed_findings)):
+        if findings:
+            told = [
+                (f["severity"], code(f["id"]), code(f["subject"]), escape(f["message"]), escape(f["fix"]))
+                for f in findings
+            ]
+            yield f"{title} ({len(told)})", (("severity", "id", "subject", "message", "fix"), told)
+    if diff.fits:
+        fits = [(code(each.runner), escape(each.pool), code(each.instance), escape(_fit(each))) for each in diff.fits]
+        yield f"Fits ({len(fits)})", (("runner", "pool", "instance", "jobs of it"), fits)
+    if diff.outputs:
+        yield f"Outputs ({len(diff.outputs)})", [_signed(_field(each)) for each in diff.outputs]
+
+
+def _section(title: str, content: _Content, limit: int) -> str:
+    lines = _diff_block(content, limit) if isinstance(content, list) else _table(content[0], content[1], limit)
+    opened = " open" if title.startswith(("Replaced", "Removed", "New findings")) else ""
+    return "\n".join([f"<details{opened}><summary>{escape(title)}</summary>", "", *lines, "</details>", ""])
+
+
+def _block(change: Change, count: int) -> list[str]:
+    sign = {"add": "+", "remove": "-"}.get(change.action, "!")
+    why = [f"#   {line}" for line in change.why]
+    return [f"{sign} {_titled(change, count)}", *why, *_signed(line for each in change.fields for line in _field(each))]
+
+
+def _signed(lines: Iterable[str]) -> list[str]:
+    """Lines as GitHub colours a diff: the sign first."""
+    return [f"!   {line[2:]}" if line.startswith("~ ") else f"{line[:1]}   {line[2:]}" for line in lines]
+
+
+def _diff_block(blocks: list[list[str]], limit: int) -> Iterator[str]:
+    kept = blocks[:limit]
+    if kept:
+        lines = [
+            line
+            for block in kept
+            for line in (block if len(block) <= 40 else [*block[:40], f"#   … {len(block) - 40} more lines"])
+        ]
+        fence = "`" * max(3, 1 + max((len(run) for line in lines for run in re.findall("`+", line)), default=0))
+        yield from (f"{fence}diff", *lines, fence)
+    if len(blocks) > len(kept):
+        yield f"… {len(blocks) - len(kept)} more are not shown."
+    yield ""
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], limit: int) -> Iterator[str]:
+    if rows[:limit]:
+        yield f"| {' | '.join(columns)} |"
+        yield f"|{' --- |' * len(columns)}"
+        yield from (f"| {' | '.join(row)} |" for row in rows[:limit])
+        yield ""
+    if len(rows) > limit:
+        yield f"… {len(rows) - limit} more are not shown."
+        yield ""
+
+
+def code(value: str) -> str:
+    """A value as code, on one line, whatever it holds: nobody is mentioned and no link is made."""
+    value = _line(value).replace("|", "\\|")
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", value)), default=0))
+    pad = " " if value.startswith("`") or value.endswith("`") else ""
+    return f"{fence}{pad}{value}{pad}{fence}" if value else ""
+
+
+def escape(value: str) -> str:
+    """A sentence of ours with values in it, on one line, with nothing that Markdown, HTML or GitHub would act on."""
+    value = re.sub(r"([\\`*_{}\[\]<>|~#!])", r"\\\1", _line(value).replace("&", "&amp;"))
+    return re.sub(r"(@|://|www\.|(?<=\w)#(?=\d))", lambda found: f"{found[1][0]}<!-- -->{found[1][1:]}", value)
+
+
+def _line(value: str) -> str:
+    return " ".join(clean(value).split())

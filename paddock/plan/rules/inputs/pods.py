@@ -1,0 +1,102 @@
+"""Every pod that a program leads to, wherever it is written: objects, values of charts, templates in ConfigMaps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import yaml
+
+from paddock.fleet.model.mirror import chart_name
+from paddock.plan.engine.graph import Resource
+from paddock.plan.rules.base import Context
+from paddock.plan.rules.inputs import access
+
+RELEASE = "kubernetes:helm.sh/v3:Release"
+CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
+DAEMON_SET = "kubernetes:apps/v1:DaemonSet"
+POD = "kubernetes:core/v1:Pod"
+_TEMPLATED = {
+    DAEMON_SET: ("spec", "template", "spec"),
+    "kubernetes:apps/v1:Deployment": ("spec", "template", "spec"),
+    "kubernetes:apps/v1:StatefulSet": ("spec", "template", "spec"),
+    "kubernetes:batch/v1:Job": ("spec", "template", "spec"),
+    "kubernetes:batch/v1:CronJob": ("spec", "jobTemplate", "spec", "template", "spec"),
+    POD: ("spec",),
+}
+
+Kind = Literal["runner", "job", "listener", "object"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """The specification of a pod, and what declares it."""
+
+    resource: Resource
+    kind: Kind
+    """`runner` registers with GitHub; `job` is made for a job by the container hook; `listener` is ARC's."""
+    spec: Mapping[str, Any]
+    namespace: str
+
+    @property
+    def containers(self) -> list[Mapping[str, Any]]:
+        found = [*access.each(self.spec, "initContainers"), *access.each(self.spec, "containers")]
+        return [container for container in found if isinstance(container, Mapping)]
+
+    @property
+    def where(self) -> str:
+        return {"runner": "its runners", "job": "its jobs' pods", "listener": "its listener", "object": "its pods"}[
+            self.kind
+        ]
+
+
+def chart(release: Resource) -> str:
+    """A chart's own name, whether it comes from a repository, as oci:// or from a folder."""
+    return chart_name(access.text(release.inputs, "chart"))
+
+
+def scale_sets(context: Context) -> Iterator[Resource]:
+    return (release for release in context.all(RELEASE) if chart(release) == "gha-runner-scale-set")
+
+
+def name_of(made: Resource) -> str:
+    return access.text(made.inputs, "metadata", "name")
+
+
+def namespace_of(made: Resource) -> str:
+    """Namespace of an object or a release; empty where it is not known yet."""
+    return access.text(made.inputs, "metadata", "namespace") or access.text(made.inputs, "namespace")
+
+
+def is_in(made: Resource, namespace: Resource) -> bool:
+    """Whether an object is in a namespace: by its name, or as it takes the name from the namespace itself."""
+    name = namespace_of(made)
+    if name and name_of(namespace):
+        return name == name_of(namespace)
+    return any(namespace.urn in made.property_dependencies.get(key, ()) for key in ("metadata", "namespace"))
+
+
+def pods(context: Context) -> Iterator[Pod]:
+    for release in scale_sets(context):
+        namespace = namespace_of(release)
+        for kind, key in (("runner", "template"), ("listener", "listenerTemplate")):
+            spec = access.at(release.inputs, "values", key, "spec")
+            if isinstance(spec, Mapping):
+                yield Pod(release, "runner" if kind == "runner" else "listener", spec, namespace)
+    for made in context.all(CONFIG_MAP):
+        spec = access.at(_yaml(access.at(made.inputs, "data", "pod.yaml")), "spec")
+        if isinstance(spec, Mapping):
+            yield Pod(made, "job", spec, namespace_of(made))
+    for type_, path in _TEMPLATED.items():
+        for made in context.all(type_):
+            spec = access.at(made.inputs, *path)
+            if isinstance(spec, Mapping):
+                yield Pod(made, "object", spec, namespace_of(made))
+
+
+def _yaml(text: Any) -> Any:
+    try:
+        return yaml.safe_load(text) if isinstance(text, str) else None
+    except yaml.YAMLError:
+        return None
