@@ -100,7 +100,9 @@ def test_a_program_that_fails_ends_the_others_and_shows_its_log(
 @pytest.mark.parametrize("after", [0.3, 1.5])
 def test_an_interrupted_up_leaves_no_process(tmp_path: Path, after: float) -> None:
     folder = tmp_path / "lab"
-    script = f"from pathlib import Path; from paddock.lab import control_plane; control_plane.up(Path({str(folder)!r}))"
+    script = (
+        f"from pathlib import Path; from paddock.lab.control_plane import servers; servers.up(Path({str(folder)!r}))"
+    )
     with subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stderr=subprocess.DEVNULL) as up:
         until(lambda: (folder / "lab.json").exists(), seconds=60)
         time.sleep(after)

@@ -33,7 +33,7 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.e2e
 
-CRD = Path(arc.__file__).parent / "charts/own/gha-runner-scale-set-controller/crds/autoscalingrunnersets.yaml"
+CRD = Path(arc.__file__).parents[1] / "stack/charts/own/gha-runner-scale-set-controller/crds/autoscalingrunnersets.yaml"
 LABELS = ["self-hosted", "gpu"]
 MakeSet = Callable[..., Object]
 

@@ -31,8 +31,10 @@ from tests.support.waiting import until
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("faults"), pytest.mark.usefixtures("control_plane_programs")]
 
 QUIET = Progress(quiet=True)
-STARTS = "from pathlib import Path; from paddock.lab import control_plane; lab, _ = control_plane.up(Path({!r}))"
-APPLIES = "from paddock.fleet import load; from paddock.lab import stack; stack.applied(lab, load(stack.ROOT, 'dev'))"
+STARTS = "from pathlib import Path; from paddock.lab.control_plane import servers; lab, _ = servers.up(Path({!r}))"
+APPLIES = (
+    "from paddock.fleet import load; from paddock.lab.stack import stack; stack.applied(lab, load(stack.ROOT, 'dev'))"
+)
 
 
 @pytest.fixture

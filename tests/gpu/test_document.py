@@ -125,7 +125,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | No
 
 def test_writing_one_loads_neither_pydantic_nor_rich_nor_the_driver_library() -> None:
     script = (
-        "import sys; from paddock.gpu import detect, document;"
+        "import sys; from paddock.gpu import inventory as detect, serialization as document;"
         "document.dumps(detect.inventory());"
         "print(*{'pydantic', 'rich', 'yaml', 'platform'} & set(sys.modules))"
     )

@@ -166,7 +166,7 @@ with installed(PROFILES["h100"]()) as driver:
 def test_a_program_reads_the_same_from_a_compiled_driver_library(nvml_library: Path, root: Path) -> None:
     settings = {"FAKE_NVML_COUNT": "8", "FAKE_NVML_LOST": "2", "FAKE_NVML_PROCESSES": f"0:{os.getpid()}:2048,0:1:1"}
     script = (
-        "from paddock.gpu import detect, document;"
+        "from paddock.gpu import inventory as detect, serialization as document;"
         "print(document.dumps(detect.inventory(processes=True, topology=True)))"
     )
     told = subprocess.run(
