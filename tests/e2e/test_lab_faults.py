@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("faults"), pytest.mark.us
 QUIET = Progress(quiet=True)
 STARTS = "from pathlib import Path; from paddock.lab.control_plane import servers; lab, _ = servers.up(Path({!r}))"
 APPLIES = (
-    "from paddock.fleet import load; from paddock.lab.stack import stack; stack.applied(lab, load(stack.ROOT, 'dev'))"
+    "from paddock.fleet import load; from paddock.lab.stack.stack import ROOT, applied; applied(lab, load(ROOT, 'dev'))"
 )
 
 

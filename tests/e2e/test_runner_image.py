@@ -287,7 +287,10 @@ def test_an_interrupted_build_leaves_stack_and_images_as_they_were(site: Site, f
     wish = {**site.flags(), "progress": "plain"}
     # Its own content, so that there is something to build; the step of the wheels takes seconds.
     wish["build_args"] = [*wish["build_args"], "PACKAGES_AS_OF=2001-01-01"]
-    program = f"from pathlib import Path\nfrom paddock.build.cli import build as command\ncommand.build_runner(Path.cwd(), **{wish!r})"
+    program = (
+        "from pathlib import Path\nfrom paddock.build.cli.build import build_runner\n"
+        f"build_runner(Path.cwd(), **{wish!r})"
+    )
     build = subprocess.Popen([sys.executable, "-c", program], cwd=site.project, stderr=subprocess.PIPE, text=True)
     assert build.stderr is not None
     with build:
