@@ -176,6 +176,19 @@ def test_warm_capacity_is_paid_for_while_it_waits() -> None:
     assert idle.month.low.value == pytest.approx(none.month.low.value + 2 * (spot("g4dn.xlarge") + ROOT) * HOURS)
 
 
+def test_warm_entries_in_two_time_zones_are_ordered_in_time() -> None:
+    # 8:00 in Tokyo is 23:00 UTC of the day before: from then until 1:00 UTC two runners wait.
+    warm = [{"at": "0 8 * * *", "min": 2, "timeZone": "Asia/Tokyo"}, {"at": "0 1 * * *", "min": 0}]
+    fleet = small(runners={"gpu": {"pool": "t4", "warm": warm}})
+    assert mean_idle(fleet.runners["gpu"]) == pytest.approx(2 * 2 / 24)
+
+
+def test_a_schedule_with_day_and_weekday_fires_on_either() -> None:
+    warm = [{"at": "0 0 1 * 1", "min": 1}, {"at": "0 12 * * *", "min": 0}]
+    fleet = small(runners={"gpu": {"pool": "t4", "warm": warm}})
+    assert mean_idle(fleet.runners["gpu"]) == pytest.approx(0.5 * 4 / 28)  # 1 June 2026 is a Monday
+
+
 # --- what is not known
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
 from pydantic_core import InitErrorDetails
 
+from paddock.fleet.model import schedule
 from paddock.fleet.model.base import Matching, Model, below_min, form, mistake, refuse
 from paddock.fleet.model.quantity import Cpu, Memory
 
@@ -26,33 +26,10 @@ Label = Annotated[str, Matching(r"^[^\s,]{1,255}$", "a label of 1 to 255 charact
 LOWEST_PRIORITY = -1000
 """Of a runner; the autoscaler is told that pods of it still count."""
 
-_CRON_PART = r"(\*|\d{1,2}(-\d{1,2})?)(/\d{1,2})?"
-_CRON_FIELD = rf"{_CRON_PART}(,{_CRON_PART})*"
-_CRON = re.compile(rf"^{_CRON_FIELD} {_CRON_FIELD} {_CRON_FIELD} {_CRON_FIELD} {_CRON_FIELD}$")
-_CRON_RANGES = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
-
-
-def _cron_field(field: str, allowed: tuple[int, int]) -> bool:
-    for part in field.split(","):
-        values, _, step = part.partition("/")
-        first, _, last = values.partition("-")
-        numbers = [] if first == "*" else [int(first), int(last or first)]
-        if step == "0" or sorted(numbers) != numbers or not all(allowed[0] <= n <= allowed[1] for n in numbers):
-            return False
-    return True
-
-
-def _cron(text: str) -> str:
-    fields = text.split()
-    if not (_CRON.fullmatch(text) and all(map(_cron_field, fields, _CRON_RANGES))):
-        raise ValueError(f'"{text}" is not a cron schedule; write minute hour day month weekday, such as "0 8 * * 1-5"')
-    return text
-
-
 class Warm(Model):
     """From this time on, keep this many idle runners; a second entry takes them away again."""
 
-    at: Annotated[str, AfterValidator(_cron), WithJsonSchema({"type": "string", "pattern": _CRON.pattern})]
+    at: Annotated[str, AfterValidator(schedule.checked), WithJsonSchema({"type": "string", "pattern": schedule.PATTERN})]
     """Cron schedule, such as "0 8 * * 1-5"."""
     min: Annotated[int, Field(ge=0)]
     """Idle runners from then on."""
