@@ -1,4 +1,4 @@
-"""The fleet: one typed model from which everything else is derived."""
+"""The fleet: one typed model from which everything else is derived. Other packages import it from here."""
 
 from paddock.fleet.errors import FleetError, Problem
 from paddock.fleet.model.cluster import Cluster, ExistingCluster, KubeconfigCluster, NewCluster

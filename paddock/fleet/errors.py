@@ -1,4 +1,4 @@
-"""What a user is told when a fleet cannot be understood."""
+"""Problems of a stack file: where each is, what is expected there, how to fix it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Key = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong, where it is, what was expected and how to mend it."""
+    """One thing that is wrong, where it is, what is expected and how to fix it."""
 
     key: Key
     message: str
@@ -34,9 +34,9 @@ class Problem:
 
 
 def _one_line(text: str) -> str:
-    """What a file holds may be shown, but not steer the terminal, and not fill it."""
-    shown = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text[:601])
-    return shown if len(shown) <= 600 else f"{shown[:597]}..."
+    """Return text from a file without control characters and at most 600 characters long."""
+    printable = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text[:601])
+    return printable if len(printable) <= 600 else f"{printable[:597]}..."
 
 
 MOST_SHOWN = 40
@@ -54,7 +54,7 @@ class FleetError(Exception):
         super().__init__("\n".join([*map(str, self.problems[:MOST_SHOWN]), *more]))
 
 
-def shown(key: Key) -> Key:
+def without_config(key: Key) -> Key:
     """A stack file's key without the `config` that all share."""
     return key[1:] if key[:1] == ("config",) and len(key) > 1 else key
 
@@ -67,8 +67,8 @@ def dotted(key: Key) -> str:
     return text
 
 
-def did_you_mean(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
-    """A hint naming the nearest of `known`, or the empty string when nothing is near. `max_pods` is near `maxPods`."""
-    plain = {re.sub(r"[-_ ]", "", name.lower()): name for name in known}
+def did_you_mean(word: str, candidates: Iterable[str], cutoff: float = 0.6) -> str:
+    """Return a hint naming the nearest candidate, or an empty string. `max_pods` is near `maxPods`."""
+    plain = {re.sub(r"[-_ ]", "", name.lower()): name for name in candidates}
     near = difflib.get_close_matches(re.sub(r"[-_ ]", "", word.lower()), plain, n=1, cutoff=cutoff)
     return f'did you mean "{plain[near[0]]}"?' if near else ""

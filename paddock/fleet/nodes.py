@@ -1,4 +1,4 @@
-"""What a pool's nodes carry: taint, labels, and what the autoscaler must know of them before there is one."""
+"""Taint and labels of a pool's nodes, and the resources the autoscaler expects of a node that does not exist yet."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ def capacities(pool: GpuPool) -> tuple[CapacityName, ...]:
 
 
 def labels(fleet: Fleet, name: str) -> dict[str, str]:
-    """Kubernetes labels of a pool's nodes."""
+    """Return the Kubernetes labels of a pool's nodes."""
     pool = fleet.pools[name]
-    found = {
+    result = {
         **pool.labels,
         GPU: "true",
         "role": "gpu",
@@ -70,14 +70,14 @@ def labels(fleet: Fleet, name: str) -> dict[str, str]:
         POOL: name,
     }
     if pool.sharing != "none":
-        found["nvidia.com/device-plugin.config"] = name
+        result["nvidia.com/device-plugin.config"] = name
     if isinstance(pool.sharing, Mps):
-        found["nvidia.com/mps.capable"] = "true"
+        result["nvidia.com/mps.capable"] = "true"
     if isinstance(pool.sharing, Mig):
-        found["nvidia.com/mig.profile"] = pool.sharing.mig
+        result["nvidia.com/mig.profile"] = pool.sharing.mig
     if isinstance(fleet.ami(pool), Bottlerocket):
-        found["paddock.dev/device-plugin"] = "bottlerocket"
-    return found
+        result["paddock.dev/device-plugin"] = "bottlerocket"
+    return result
 
 
 def template_resources(fleet: Fleet, name: str) -> dict[str, str]:
@@ -102,10 +102,10 @@ def max_pods(fleet: Fleet, name: str) -> int:
 
 
 def system_selector(fleet: Fleet) -> dict[str, str]:
-    """Where controllers and listeners run: the on-demand system nodes, where the fleet has its own."""
+    """Return the node selector of controllers and listeners: the on-demand system nodes, if the fleet has any."""
     return {"role": "system"} if isinstance(fleet.cluster, NewCluster) else {}
 
 
 def gpu_selector(fleet: Fleet, name: str) -> dict[str, str]:
-    """What a pod selects to run on the pool. Nodes that are not ours carry only what their owner gave them."""
+    """Return the node selector of the pool. Nodes that are not ours carry only their owner's labels."""
     return {POOL: name} if fleet.owns_nodes else {f"{GPU}.present": "true", **fleet.pools[name].labels}

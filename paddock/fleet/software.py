@@ -1,4 +1,5 @@
-"""What a fleet states of the software in its images and on its nodes, and where it says so."""
+"""Versions of the software in a fleet's images and on its nodes, as the stack file, an image tag or the catalogue
+claims them."""
 
 from __future__ import annotations
 
@@ -13,14 +14,14 @@ from paddock.fleet.model.pool import Bottlerocket, Custom, EksManaged
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """A version and where it was read; None when nobody says, with the reason in `where`."""
+    """A version and its source; None when nothing claims one, with the reason in `where`."""
 
     version: str | None
     where: str
 
 
 def image_cuda(fleet: Fleet, runner: str) -> Stated:
-    """CUDA toolkit of the image a runner's jobs start in."""
+    """Return the CUDA toolkit of the image a runner's jobs start in."""
     own, shared = fleet.runners[runner].image, fleet.images.runner
     if fleet.images.cuda and (own is None or own == shared):
         return Stated(fleet.images.cuda, "images.cuda")
@@ -29,14 +30,14 @@ def image_cuda(fleet: Fleet, runner: str) -> Stated:
         return Stated(None, "GitHub's own runner image brings no CUDA: jobs bring it themselves")
     if tag_denies_cuda(image):
         return Stated(None, f"the image of {key} brings no CUDA: jobs bring it themselves")
-    found = tag_cuda(image)
-    return Stated(found, f"tag of {key}" if found else f"{key} does not state it")
+    version = tag_cuda(image)
+    return Stated(version, f"tag of {key}" if version else f"{key} does not state it")
 
 
 def runner_image(fleet: Fleet) -> str | None:
-    """The image of runners that name none, as containerd's clients file it on a node: with a digest it has no tag, and
-    its registry is named even where that is Docker Hub.
+    """Return the image of runners that name none, as containerd's clients file it on a node.
 
+    With a digest it has no tag, and its registry is named even where that is Docker Hub.
     None where they start GitHub's own.
     """
     if fleet.images.runner is None:
@@ -48,19 +49,19 @@ def runner_image(fleet: Fleet) -> str | None:
 
 
 def driver(fleet: Fleet, pool: str) -> Stated:
-    """NVIDIA driver on a pool's nodes, of its image."""
+    """Return the NVIDIA driver on a pool's nodes, of its image."""
     if not fleet.owns_nodes:
         return Stated(None, "the nodes are there already")
     match fleet.ami(fleet.pools[pool]):
         case Custom(driver=driver):
             return Stated(driver, f"pools.{pool}.ami.driver")
         case EksManaged(release=release):
-            wanted, os = release, "al2023"
+            version, os = release, "al2023"
         case Bottlerocket(bottlerocket=release):
-            wanted, os = release.split("-")[0], "bottlerocket"
+            version, os = release.split("-")[0], "bottlerocket"
         case _:
             return Stated(None, "the catalogue has no image for this Kubernetes")
     for ami in catalog.eks_amis():
-        if ami.os == os and ami.release == wanted and ami.kubernetes == fleet.cluster.version:
-            return Stated(ami.driver, f"image {wanted}")
-    return Stated(None, f"the catalogue does not hold the image {wanted}")
+        if ami.os == os and ami.release == version and ami.kubernetes == fleet.cluster.version:
+            return Stated(ami.driver, f"image {version}")
+    return Stated(None, f"the catalogue does not hold the image {version}")

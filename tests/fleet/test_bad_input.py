@@ -49,7 +49,7 @@ def refusal(project: Path, stack: str = "dev") -> FleetError:
     return caught.value
 
 
-def told(project: Path, stack: str = "dev") -> str:
+def refused(project: Path, stack: str = "dev") -> str:
     return str(refusal(project, stack)).replace(str(project), "PROJECT")
 
 
@@ -57,7 +57,7 @@ def told(project: Path, stack: str = "dev") -> str:
 def test_each_mistake_is_told_as_written_down(case: str, project: Path) -> None:
     content = (BAD_INPUT / f"{case}.yaml").read_bytes()
     (project / "Pulumi.dev.yaml").write_bytes(content)
-    text = told(project) + "\n"
+    text = refused(project) + "\n"
     golden = BAD_INPUT / f"{case}.txt"
     if UPDATE:
         golden.write_text(text)
@@ -84,7 +84,7 @@ def test_a_credential_is_never_repeated(case: str, project: Path) -> None:
     (project / "Pulumi.dev.yaml").write_text(content)
     secrets = re.findall(r"ghp_\w+|abc123\w+|bm90\S+|-----BEGIN.*", content)
     assert secrets
-    assert not [secret for secret in secrets if secret in told(project)]
+    assert not [secret for secret in secrets if secret in refused(project)]
 
 
 def test_every_text_has_its_file() -> None:
@@ -92,7 +92,7 @@ def test_every_text_has_its_file() -> None:
 
 
 def test_no_stack_file(project: Path) -> None:
-    assert told(project) == (
+    assert refused(project) == (
         "there is no stack file in PROJECT\n"
         "    expected: a file Pulumi.dev.yaml\n"
         "    fix: make it; the top of docs/configuration.md is a whole one to copy"
@@ -102,15 +102,15 @@ def test_no_stack_file(project: Path) -> None:
 def test_unknown_stack(project: Path) -> None:
     for stack in ("dev", "prod"):
         (project / f"Pulumi.{stack}.yaml").write_text(GOOD)
-    assert told(project, "prd") == (
+    assert refused(project, "prd") == (
         'there is no stack "prd" in PROJECT\n    expected: one of dev, prod\n    fix: did you mean "prod"?'
     )
-    assert "choose one of these with --stack" in told(project, "../secret")
+    assert "choose one of these with --stack" in refused(project, "../secret")
 
 
 def test_no_project_file(tmp_path: Path) -> None:
     (tmp_path / "Pulumi.dev.yaml").write_text(GOOD)
-    assert told(tmp_path) == (
+    assert refused(tmp_path) == (
         "there is no Pulumi.yaml in PROJECT\n"
         "    expected: the Pulumi project file\n"
         "    fix: run from the project's folder, or bring Pulumi.yaml back from git"
@@ -129,12 +129,12 @@ def test_no_project_file(tmp_path: Path) -> None:
 def test_project_file_that_says_too_little_or_too_much(content: str, expected: str, tmp_path: Path) -> None:
     (tmp_path / "Pulumi.yaml").write_text(content)
     (tmp_path / "Pulumi.dev.yaml").write_text(GOOD)
-    assert told(tmp_path).startswith(expected)
+    assert refused(tmp_path).startswith(expected)
 
 
 def test_a_folder_in_place_of_the_stack_file(project: Path) -> None:
     (project / "Pulumi.dev.yaml").mkdir()
-    assert told(project).startswith("Pulumi.dev.yaml: this is a folder\n    expected: a file")
+    assert refused(project).startswith("Pulumi.dev.yaml: this is a folder\n    expected: a file")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
@@ -142,12 +142,12 @@ def test_a_file_that_may_not_be_read(project: Path) -> None:
     path = project / "Pulumi.dev.yaml"
     path.write_text(GOOD)
     path.chmod(0)
-    assert told(project).startswith("Pulumi.dev.yaml: cannot be read: Permission denied")
+    assert refused(project).startswith("Pulumi.dev.yaml: cannot be read: Permission denied")
 
 
 def test_a_link_in_a_circle(project: Path) -> None:
     (project / "Pulumi.dev.yaml").symlink_to("Pulumi.dev.yaml")
-    assert "cannot be read" in told(project) or "there is no stack" in told(project)
+    assert "cannot be read" in refused(project) or "there is no stack" in refused(project)
 
 
 ABSURD = {
@@ -178,7 +178,7 @@ def test_absurd_files_are_refused_in_a_moment(case: str, project: Path) -> None:
     content, expected = ABSURD[case]
     (project / "Pulumi.dev.yaml").write_bytes(content)
     started = time.monotonic()
-    text = told(project)
+    text = refused(project)
     assert time.monotonic() - started < 20
     assert expected in text or case == "a huge number"
     assert all(len(line) < 700 and line.isprintable() for line in text.splitlines())

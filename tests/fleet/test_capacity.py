@@ -1,4 +1,4 @@
-"""What a node has and what a runner asks, against the published formulae worked by hand."""
+"""Capacity of nodes and requests of runners, against the published formulae worked by hand."""
 
 from __future__ import annotations
 
@@ -92,11 +92,11 @@ def test_what_real_nodes_reported_as_allocatable(name: str, pods: int, cpu: int,
 
 
 def test_an_unmeasured_type_is_said_to_be_estimated() -> None:
-    found = capacity.capacity(catalog.instance("g5.12xlarge"))
+    node = capacity.capacity(catalog.instance("g5.12xlarge"))
     assert measured_memory_mib("g5.12xlarge") is None
-    assert found.source == "estimated"
+    assert node.source == "estimated"
     # The worst measured ratio, g6.4xlarge's 61910 of 65536 MiB.
-    assert found.memory_mib == 196608 * 61910 // 65536
+    assert node.memory_mib == 196608 * 61910 // 65536
 
 
 @pytest.mark.parametrize("name", sorted(readings()))
@@ -107,8 +107,8 @@ def test_measurements_are_of_known_types_and_plausible(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(catalog.instances()))
 def test_the_cautious_guess_never_exceeds_the_expected_memory(name: str) -> None:
-    found = capacity.capacity(catalog.instance(name))
-    assert found.cautious_memory_mib <= found.memory_mib < catalog.instance(name).memory_mib
+    node = capacity.capacity(catalog.instance(name))
+    assert node.cautious_memory_mib <= node.memory_mib < catalog.instance(name).memory_mib
 
 
 @given(st.integers(1, 4096), st.integers(0, 1024))

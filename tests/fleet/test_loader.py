@@ -47,7 +47,7 @@ def loaded(project: Path, content: str, stack: str = "dev") -> Stack:
     return load(project, stack, today=TODAY)
 
 
-def told(project: Path, content: str) -> str:
+def refusal(project: Path, content: str) -> str:
     with pytest.raises(FleetError) as caught:
         loaded(project, content)
     return str(caught.value)
@@ -73,8 +73,8 @@ def test_the_engine_still_gives_these_answers(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "Pulumi.yaml").write_text("name: paddock-values\nruntime: python\n")
 
     def pulumi(*arguments: str) -> str:
-        done = subprocess.run(["pulumi", *arguments], cwd=tmp_path, capture_output=True, text=True, check=True)
-        return done.stdout
+        process = subprocess.run(["pulumi", *arguments], cwd=tmp_path, capture_output=True, text=True, check=True)
+        return process.stdout
 
     pulumi("stack", "init", "dev")
     stack = tmp_path / "Pulumi.dev.yaml"
@@ -86,14 +86,14 @@ def test_the_engine_still_gives_these_answers(tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.parametrize("stack", ["dev", "prod"])
 def test_the_program_reads_the_same_fleet_as_the_plan(stack: str, root: Path) -> None:
-    found = load(root, stack, today=TODAY)
-    assert parse(found.config, found.project, found.name) == found.fleet
+    stack_file = load(root, stack, today=TODAY)
+    assert parse(stack_file.config, stack_file.project, stack_file.name) == stack_file.fleet
 
 
-def test_pools_stay_in_the_order_of_the_file_though_pulumi_sorts_them(project: Path) -> None:
-    found = loaded(project, STACK)
-    assert list(found.fleet.pools) == ["t4", "a10g"]
-    assert list(json.loads(found.config["paddock:fleet"])["pools"]) == ["a10g", "t4"]
+def test_pools_keep_the_order_of_the_file(project: Path) -> None:
+    stack = loaded(project, STACK)
+    assert list(stack.fleet.pools) == ["t4", "a10g"]
+    assert list(json.loads(stack.config["paddock:fleet"])["pools"]) == ["a10g", "t4"]
 
 
 @pytest.mark.parametrize(
@@ -110,13 +110,13 @@ def test_a_key_belongs_to_the_project_unless_it_says_otherwise(key: str, full: s
 
 
 def test_a_secret_stays_encrypted_and_is_known_as_one(project: Path) -> None:
-    found = loaded(
+    stack = loaded(
         project,
         f"{STACK}  paddock:githubToken: {{secure: AAAB}}\n"
         "  acme:nested: {a: [{secure: AAAC}], b: 1}\n  acme:c: 1\n",
     )
-    assert found.config["paddock:githubToken"] == "AAAB"
-    assert found.secrets == {"paddock:githubToken", "acme:nested"}
+    assert stack.config["paddock:githubToken"] == "AAAB"
+    assert stack.secrets == {"paddock:githubToken", "acme:nested"}
 
 
 def test_the_project_file_configures_every_stack(project: Path) -> None:
@@ -132,20 +132,20 @@ def test_the_project_file_configures_every_stack(project: Path) -> None:
 
 
 def test_anchors_aliases_and_merge_keys(project: Path) -> None:
-    found = loaded(
+    stack = loaded(
         project,
         "x: &small {nodes: {max: 2}, instances: [g4dn.xlarge]}\nconfig:\n  aws:region: us-west-2\n  paddock:fleet:\n"
         "    github: {url: https://github.com/acme, token: config}\n"
         "    pools:\n      a: {<<: *small, nodes: {max: 3}}\n      b: *small\n"
         "      c: {<<: [{repair: false}, *small]}\n",
     )
-    pools = found.fleet.pools
+    pools = stack.fleet.pools
     assert [pool.nodes.max for pool in pools.values()] == [3, 2, 2]
     assert not pools["c"].repair
 
 
-def test_a_mistake_behind_an_alias_is_told_once_where_it_is_used(project: Path) -> None:
-    text = told(project, STACK.replace("gpu: {pool: t4}", "gpu: &r {pool: t4, gpu: 1}\n      gpu-two: *r"))
+def test_a_mistake_behind_an_alias_is_reported_once(project: Path) -> None:
+    text = refusal(project, STACK.replace("gpu: {pool: t4}", "gpu: &r {pool: t4, gpu: 1}\n      gpu-two: *r"))
     assert text.count("unknown key") == 2
     assert "Pulumi.dev.yaml:9: paddock:fleet.runners.gpu.gpu:" in text
 
@@ -159,20 +159,20 @@ def test_the_name_and_the_region_come_from_the_stack(project: Path) -> None:
 
 def test_a_region_written_twice_must_be_one(project: Path) -> None:
     assert loaded(project, f"{STACK}    region: us-west-2\n").fleet.region == "us-west-2"
-    assert "eu-west-1 here, but aws:region is us-west-2" in told(project, f"{STACK}    region: eu-west-1\n")
+    assert "eu-west-1 here, but aws:region is us-west-2" in refusal(project, f"{STACK}    region: eu-west-1\n")
 
 
 def test_layers_are_written_beside_the_fleet_or_in_it(project: Path) -> None:
-    beside = loaded(project, f"{STACK}  paddock:layers: {{images: acme/gpu/shared, runners: none}}\n").fleet
+    separate = loaded(project, f"{STACK}  paddock:layers: {{images: acme/gpu/shared, runners: none}}\n").fleet
     inside = loaded(project, f"{STACK}    layers: {{images: acme/gpu/shared, runners: none}}\n").fleet
-    assert beside == inside
-    assert beside.layers.images == "acme/gpu/shared"
-    assert [beside.holds(layer) for layer in ("images", "cluster", "runners")] == [False, True, False]
+    assert separate == inside
+    assert separate.layers.images == "acme/gpu/shared"
+    assert [separate.holds(layer) for layer in ("images", "cluster", "runners")] == [False, True, False]
 
 
 def test_a_long_stack_name_is_told_where_it_counts(project: Path) -> None:
     (project / "Pulumi.yaml").write_text("name: a-project-with-a-name-of-more-than-30\n")
-    text = told(project, STACK)
+    text = refusal(project, STACK)
     assert "paddock:fleet.name" in text
     assert "at most 30" in text
 
@@ -251,10 +251,10 @@ def test_whatever_is_given_as_a_fleet_loads_or_is_refused(data: Any) -> None:
     try:
         parse({"paddock:fleet": go_json(data), "aws:region": "us-west-2"}, "acme", "dev")
     except FleetError as error:
-        told = str(error)
+        outcome = str(error)
     else:
-        told = "loaded"
-    assert told
+        outcome = "loaded"
+    assert outcome
 
 
 def texts() -> Iterator[str]:

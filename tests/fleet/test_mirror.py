@@ -1,4 +1,4 @@
-"""Where charts and images come from with a mirror, and that nothing changes without."""
+"""Sources of charts and images with a mirror and without."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ALL = "registry.example.com/all"
 
 
 @pytest.mark.parametrize(
-    ("charts", "found"),
+    ("charts", "location"),
     [
         (None, None),
         ("oci://r.example.com/charts", "oci://r.example.com/charts/dcgm-exporter"),
@@ -33,8 +33,8 @@ ALL = "registry.example.com/all"
         ({"cluster-autoscaler": "charts"}, None),
     ],
 )
-def test_where_a_chart_is(charts: Any, found: str | None) -> None:
-    assert Mirror(charts=charts).chart("dcgm-exporter", "4.8.2") == found
+def test_where_a_chart_is(charts: Any, location: str | None) -> None:
+    assert Mirror(charts=charts).chart("dcgm-exporter", "4.8.2") == location
 
 
 @pytest.mark.parametrize("name", get_args(ChartName))
@@ -44,7 +44,7 @@ def test_a_chart_is_known_wherever_it_comes_from(name: str, place: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("image", "found"),
+    ("image", "mirrored"),
     [
         ("docker:29-dind", f"{HUB}/library/docker:29-dind"),
         ("acme/tool:1", f"{HUB}/acme/tool:1"),
@@ -58,11 +58,11 @@ def test_a_chart_is_known_wherever_it_comes_from(name: str, place: str) -> None:
         ("public.ecr.aws/docker/library/node:22", f"{ALL}/docker/library/node:22"),
     ],
 )
-def test_where_an_image_is(image: str, found: str) -> None:
+def test_where_an_image_is(image: str, mirrored: str) -> None:
     mirror = Mirror(images={"docker.io": HUB, "*": ALL})
 
-    assert mirror.image(image) == found
-    assert mirror.holds(found)
+    assert mirror.image(image) == mirrored
+    assert mirror.holds(mirrored)
     assert Mirror(images=None).image(image) == image
 
 

@@ -1,4 +1,4 @@
-"""What the parts of the model mean: quantities, labels, subnets, schedules, credentials."""
+"""Meaning of the parts of the model: quantities, labels, subnets, schedules, credentials."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def fleet(**parts: Any) -> Fleet:
     return parse({"paddock:fleet": json.dumps(content), "aws:region": "us-west-2"}, "acme", "dev")
 
 
-def told(**parts: Any) -> str:
+def refusal(**parts: Any) -> str:
     with pytest.raises(FleetError) as caught:
         fleet(**parts)
     return str(caught.value)
@@ -89,9 +89,9 @@ def test_amounts_come_back_from_their_text(amount: int) -> None:
 def test_a_runner_without_labels_is_found_by_its_name(
     runner: dict[str, Any], name: str, labels: tuple[str, ...]
 ) -> None:
-    found = fleet(runners={"gpu": {"pool": "t4", **runner}})
-    assert found.scale_set("gpu") == name
-    assert found.labels("gpu") == labels
+    spec = fleet(runners={"gpu": {"pool": "t4", **runner}})
+    assert spec.scale_set("gpu") == name
+    assert spec.labels("gpu") == labels
 
 
 @pytest.mark.parametrize(
@@ -119,22 +119,22 @@ def test_a_vpc_is_cut_without_overlap_one_pair_a_zone(prefix: int, zones: int, b
     networks = [IPv4Network(text) for text in (*private, *public)]
     assert len(private) == len(public) == zones
     assert all(network.subnet_of(vpc) for network in networks)
-    assert not any(one.overlaps(other) for one, other in combinations(networks, 2))
+    assert not any(first.overlaps(second) for first, second in combinations(networks, 2))
     assert all(network.prefixlen <= 26 for network in networks[:zones])
     assert all(network.prefixlen <= 28 for network in networks[zones:])
 
 
 def test_addresses_are_counted_by_the_formula_in_the_docs() -> None:
-    found = fleet(
+    spec = fleet(
         network={"cidr": "10.0.0.0/20", "zones": 2},
         pools={
             "t4": {"instances": ["g4dn.xlarge"], "nodes": {"max": 3}, "maxPods": 16, "fallback": "on-demand"},
             "l4": {"instances": ["g6.xlarge"], "nodes": {"max": 2}, "maxPods": 20},
         },
     )
-    assert isinstance(found.network, NewNetwork)
-    assert addresses(found.network) == 2 * (1024 - 5)
-    assert addresses_needed(found) == {"t4": 3 * 17, "l4": 2 * 21, "system": 4 * 30}
+    assert isinstance(spec.network, NewNetwork)
+    assert addresses(spec.network) == 2 * (1024 - 5)
+    assert addresses_needed(spec) == {"t4": 3 * 17, "l4": 2 * 21, "system": 4 * 30}
 
 
 @pytest.mark.parametrize("pods_fit", [True, False])
@@ -148,7 +148,7 @@ def test_subnets_must_hold_exactly_what_is_needed(pods_fit: bool) -> None:
     if pods_fit:
         assert fleet(**parts, pools={"t4": pool})
     else:
-        assert "have 118 addresses, and all nodes with all their pods need 120 (t4 90, system 30)" in told(
+        assert "have 118 addresses, and all nodes with all their pods need 120 (t4 90, system 30)" in refusal(
             **parts, pools={"t4": pool}
         )
 
@@ -166,7 +166,7 @@ def test_a_cron_schedule(schedule: str) -> None:
      "5-1 * * * *", "@daily", "0 8 * * MON", "0  8 * * *", "0 8 * * *\n", "-1 * * * *", "999999999999 * * * *"],
 )  # fmt: skip
 def test_what_is_no_cron_schedule(schedule: str) -> None:
-    assert "is not a cron schedule" in told(runners={"gpu": {"pool": "t4", "warm": [{"at": schedule, "min": 1}]}})
+    assert "is not a cron schedule" in refusal(runners={"gpu": {"pool": "t4", "warm": [{"at": schedule, "min": 1}]}})
 
 
 @pytest.mark.parametrize(
@@ -193,17 +193,17 @@ def test_where_runners_can_register(url: str, scope: str, kind: str) -> None:
      "ssh://git@github.com/acme", "", "https://github.com/acme\n"],
 )  # fmt: skip
 def test_where_runners_cannot_register(url: str) -> None:
-    assert "paddock:fleet.github.url: " in told(github={"url": url, "token": "config"})
+    assert "paddock:fleet.github.url: " in refusal(github={"url": url, "token": "config"})
 
 
 def test_an_address_with_a_password_is_refused_and_not_repeated() -> None:
-    text = told(github={"url": "https://me:hunter2@github.com/acme", "token": "config"})
+    text = refusal(github={"url": "https://me:hunter2@github.com/acme", "token": "config"})
     assert "holds a user or password" in text
     assert "hunter2" not in text
 
 
 @pytest.mark.parametrize("group", ["Linux GPU (EU)", "a_b/c-1.2 x", "R&D", "3D-Grafik", "Prüfstand", "team:gpu"])
-def test_a_runner_group_that_github_may_have_is_taken_as_it_is(group: str) -> None:
+def test_a_valid_runner_group_is_kept_as_written(group: str) -> None:
     fleet(runners={"gpu": {"pool": "t4", "group": group}})
     assert yaml.safe_load(f"runnerGroup: {group}\n") == {"runnerGroup": group}
 
@@ -234,8 +234,8 @@ def test_where_a_credential_can_be(source: str, kubernetes: str | None) -> None:
 @pytest.mark.parametrize(
     "source", ["", "vault:x", "arn:aws:ssm:us-west-2:123456789012:parameter/x", "hunter2", "kubernetes:"]
 )
-def test_where_a_credential_cannot_be_and_what_was_given_is_not_repeated(source: str) -> None:
-    text = told(github={"url": "https://github.com/acme", "token": source})
+def test_a_misplaced_credential_is_refused_and_not_repeated(source: str) -> None:
+    text = refusal(github={"url": "https://github.com/acme", "token": source})
     assert "this does not say where the secret is" in text
     assert "hunter2" not in text
 
@@ -246,7 +246,7 @@ def test_the_parts_of_a_fleet_cannot_be_changed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "known", "hint"),
+    ("word", "candidates", "hint"),
     [
         ("spott", ["spot", "on-demand"], 'did you mean "spot"?'),
         ("max_pods", ["maxPods", "max"], 'did you mean "maxPods"?'),
@@ -256,8 +256,8 @@ def test_the_parts_of_a_fleet_cannot_be_changed() -> None:
         ("x", [], ""),
     ],
 )
-def test_did_you_mean(word: str, known: list[str], hint: str) -> None:
-    assert did_you_mean(word, known) == hint
+def test_did_you_mean(word: str, candidates: list[str], hint: str) -> None:
+    assert did_you_mean(word, candidates) == hint
 
 
 def test_a_problem_reads_place_key_message_expectation_and_fix() -> None:

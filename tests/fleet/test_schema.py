@@ -48,8 +48,8 @@ def errors(validator: Draft202012Validator, data: Any) -> list[str]:
 
 
 def test_the_schemas_are_valid_themselves() -> None:
-    for found in (json_schema.schema(), json_schema.stack_schema()):
-        Draft202012Validator.check_schema(found)
+    for document in (json_schema.schema(), json_schema.stack_schema()):
+        Draft202012Validator.check_schema(document)
 
 
 def test_the_file_in_docs_is_what_the_model_says(root: Path) -> None:
@@ -82,8 +82,8 @@ def test_malformed_input_fails_the_schema_too(case: str) -> None:
 
 
 def test_every_setting_is_described_and_none_unknown_is_allowed() -> None:
-    made = json_schema.stack_schema()
-    for name, model in made["$defs"].items():
+    document = json_schema.stack_schema()
+    for name, model in document["$defs"].items():
         assert model["additionalProperties"] is False, name
         assert model["description"], name
         for key, field in model["properties"].items():
@@ -198,7 +198,7 @@ def test_the_example_in_the_reference_loads_and_validates(tmp_path: Path) -> Non
     assert errors(STACK, Document("", reference.EXAMPLE.encode()).data) == []
 
 
-def test_every_part_of_the_model_and_every_link_is_in_the_reference() -> None:
+def test_the_reference_holds_every_part_and_link() -> None:
     text = reference.render()
     for model in json_schema.stack_schema()["$defs"].values():
         for key in model["properties"]:
@@ -216,6 +216,6 @@ def test_both_files_are_written(tmp_path: Path) -> None:
 
 
 def test_the_schema_knows_every_key_that_the_loader_knows() -> None:
-    known = json_schema.stack_schema()["properties"]["config"]["properties"]
-    assert set(KNOWN_KEYS) == {key for key in known if key.startswith("paddock:")}
-    assert all(f"`{key}`" in reference.render() for key in known)
+    keys = json_schema.stack_schema()["properties"]["config"]["properties"]
+    assert set(KNOWN_KEYS) == {key for key in keys if key.startswith("paddock:")}
+    assert all(f"`{key}`" in reference.render() for key in keys)

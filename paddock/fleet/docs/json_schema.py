@@ -49,18 +49,18 @@ _SUPPRESSIONS = {
 
 def schema() -> dict[str, Any]:
     """Schema of the value of `paddock:fleet`."""
-    made = Fleet.model_json_schema(by_alias=True)
+    document = Fleet.model_json_schema(by_alias=True)
     # Both have their default outside the fleet: PROJECT-STACK and aws:region.
-    made["required"] = [name for name in made["required"] if name not in {"name", "region"}]
-    _clean(made)
+    document["required"] = [name for name in document["required"] if name not in {"name", "region"}]
+    _clean(document)
     gpu = [name for name, instance in catalog.instances().items() if instance.gpu]
     plain = [name for name, instance in catalog.instances().items() if not instance.gpu]
     for model, names in (("GpuPool", gpu), ("AmiBuild", gpu), ("SystemNodes", plain)):
-        made["$defs"][model]["properties"]["instances"]["items"]["enum"] = names
-    made["$defs"]["GitHub"]["oneOf"] = [{"required": ["app"]}, {"required": ["token"]}]
-    made["$defs"]["Runner"]["properties"]["name"]["anyOf"][0]["maxLength"] = SCALE_SET_NAME_MAX
-    made["$defs"]["Endpoint"]["properties"]["allow"]["oneOf"][1]["items"]["not"] = {"pattern": "/0$"}
-    return {"$schema": DRAFT, "title": "paddock:fleet", **made}
+        document["$defs"][model]["properties"]["instances"]["items"]["enum"] = names
+    document["$defs"]["GitHub"]["oneOf"] = [{"required": ["app"]}, {"required": ["token"]}]
+    document["$defs"]["Runner"]["properties"]["name"]["anyOf"][0]["maxLength"] = SCALE_SET_NAME_MAX
+    document["$defs"]["Endpoint"]["properties"]["allow"]["oneOf"][1]["items"]["not"] = {"pattern": "/0$"}
+    return {"$schema": DRAFT, "title": "paddock:fleet", **document}
 
 
 def stack_schema() -> dict[str, Any]:
@@ -101,8 +101,8 @@ def text() -> str:
 
 
 def _property(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = schema()["properties"][name]
-    return found
+    definition: dict[str, Any] = schema()["properties"][name]
+    return definition
 
 
 def _clean(node: Any) -> None:

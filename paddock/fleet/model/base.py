@@ -41,7 +41,7 @@ def _tuples(value: Any) -> Any:
 def mistake(
     message: str, at: str | int | tuple[str | int, ...] = (), expected: str = "", fix: str = ""
 ) -> InitErrorDetails:
-    """A mistake that a model's own check found, `at` a key below the model."""
+    """A mistake in a model, `at` a key below it."""
     context = {"at": at if isinstance(at, tuple) else (at,), "expected": expected, "fix": fix}
     return InitErrorDetails(
         type=PydanticCustomError("mistake", "{message}", {"message": message, **context}), input=None
@@ -55,9 +55,9 @@ def below_min(key: str, most: int, least_key: str, least: int, at: tuple[str | i
 
 
 def refuse(mistakes: Iterable[InitErrorDetails]) -> None:
-    """Raises what pydantic adds to all other mistakes of the file; nothing when there is none."""
-    if found := list(mistakes):
-        raise ValidationError.from_exception_data("fleet", found)
+    """Raise the mistakes, which pydantic adds to all others of the file; do nothing without any."""
+    if details := list(mistakes):
+        raise ValidationError.from_exception_data("fleet", details)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +81,14 @@ class Matching:
 
 
 def form(*keys: str, words: Container[str] = (), default: str | None = None) -> Callable[[Any], str | None]:
-    """Tells the forms of a sum type apart: one of the `words`, or an object known by one of its `keys`."""
+    """Tell the forms of a sum type apart: one of the `words`, or an object identified by one of its `keys`."""
 
     def tag(value: Any) -> str | None:
         if isinstance(value, str):
             return "<word>" if value in words else f"<{default}>" if default else None
         fields = value.model_dump(by_alias=True) if isinstance(value, BaseModel) else value
-        found = next((f"<{key}>" for key in keys if isinstance(fields, dict) and key in fields), None)
-        return found or (f"<{default}>" if default else None)
+        tagged = next((f"<{key}>" for key in keys if isinstance(fields, dict) and key in fields), None)
+        return tagged or (f"<{default}>" if default else None)
 
     return tag
 

@@ -20,7 +20,7 @@ Allow = Annotated[
 
 
 class Endpoint(Model):
-    """Who can reach the Kubernetes API. The private endpoint is always on."""
+    """Access to the Kubernetes API. The private endpoint is always on."""
 
     allow: Allow = ()
     """Networks that may use the public endpoint; none switches it off; `any` opens it to the world. IPv4."""
@@ -46,7 +46,7 @@ class Access(Model):
 
 
 class Scale(Model):
-    """How many nodes there may be."""
+    """Number of nodes."""
 
     min: Annotated[int, Field(ge=0)] = 0
     """Nodes kept at all times."""
@@ -73,7 +73,7 @@ class NewCluster(Model):
     support: Literal["standard", "extended"] = "standard"
     """`extended` keeps a version past its standard support, at six times the price."""
     endpoint: Endpoint = Endpoint()
-    """Who can reach the Kubernetes API from outside the VPC; by default nobody."""
+    """Access to the Kubernetes API from outside the VPC; by default nobody has it."""
     access: dict[str, Access] = {}
     """Access entries by name. Whoever runs `pulumi up` gets none by default."""
     service_cidr: Cidr = "172.20.0.0/16"

@@ -32,7 +32,7 @@ Name = Annotated[
 
 
 class Layers(Model):
-    """Which parts this stack holds: `here`, `none`, or the name of the stack that does, as ORG/PROJECT/STACK."""
+    """Parts that this stack holds: `here`, `none`, or the name of the stack that does, as ORG/PROJECT/STACK."""
 
     images: Holder = "here"
     """ECR repositories, the AMI pipeline, the role that GitHub pushes with."""
@@ -60,7 +60,7 @@ class Fleet(Model):
     region: Annotated[str, Matching(r"^[a-z]{2}(-[a-z]+)+-\d$", "an AWS region, such as us-west-2")]
     """AWS region; by default `aws:region`."""
     github: GitHub
-    """Where the runners register, and with which credential."""
+    """The runners' organisation, repository or enterprise, and their credential."""
     network: Network = NewNetwork()
     """The VPC, made or adopted."""
     cluster: Cluster = NewCluster()
@@ -74,7 +74,7 @@ class Fleet(Model):
     monitoring: Monitoring = Monitoring()
     """GPU metrics and alerts."""
     mirror: Mirror = Mirror()
-    """Where charts and images come from, for networks that do not reach their makers."""
+    """Sources of charts and images, for networks that do not reach their makers."""
     layers: Layers = Layers()
     """Parts held here or by other stacks; may also be written as `paddock:layers`."""
     tags: Annotated[dict[TagKey, TagValue], Field(max_length=25)] = {}
@@ -138,16 +138,16 @@ class Fleet(Model):
         return any(isinstance(v, Volume) for runner in self.runners.values() for v in runner.volumes.values())
 
     def holds(self, layer: Literal["images", "cluster", "runners"]) -> bool:
-        """Whether this stack holds a layer itself."""
+        """Return true if this stack holds the layer itself."""
         held: str = getattr(self.layers, layer)
         return held == "here"
 
     @property
     def makes_network(self) -> bool:
-        """Whether this stack needs to know the VPC: made here, or adopted."""
+        """True if this stack needs the VPC, made here or adopted."""
         return self.holds("cluster") and self.owns_nodes
 
     @property
     def owns_nodes(self) -> bool:
-        """Whether GPU nodes are bought by this fleet, or are there already."""
+        """True if this fleet buys its GPU nodes, false if they exist already."""
         return not isinstance(self.cluster, KubeconfigCluster)

@@ -1,4 +1,4 @@
-"""Where the runners register, and with which credential. The credential itself is never part of the model."""
+"""Registration of runners at GitHub. The credential itself is never part of the model."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ class GitHubApp(Model):
     installation: Annotated[str, Matching(r"^\d+$", 'an installation ID in quotes, such as "678"')]
     """Installation ID of the App in the organisation."""
     key: SecretSource = IN_CONFIG
-    """Where the private key is: `config` is the Pulumi secret `paddock:githubAppKey`."""
+    """Place of the private key: `config` is the Pulumi secret `paddock:githubAppKey`."""
 
 
 class GitHub(Model):
-    """Where the runners register and how they authenticate."""
+    """Registration of the runners, and the credential they register with."""
 
     url: Annotated[
         str, AfterValidator(_url), WithJsonSchema({"type": "string", "pattern": r"^https?://[^/@?#]+(/[^/?#]+){1,2}$"})
@@ -78,7 +78,7 @@ class GitHub(Model):
     app: GitHubApp | None = None
     """A GitHub App (recommended; an enterprise cannot use one). Exactly one of `app` and `token` is given."""
     token: SecretSource | None = None
-    """Where a personal access token is: `config` is the Pulumi secret `paddock:githubToken`."""
+    """Place of a personal access token: `config` is the Pulumi secret `paddock:githubToken`."""
     runner_group: Annotated[str, Field(min_length=1, max_length=100)] = "default"
     """Runner group that the scale sets join; it must exist already. A repository has none of its own."""
     server_version: Version | None = None
@@ -90,7 +90,7 @@ class GitHub(Model):
         return self
 
     def _mistakes(self) -> Iterator[InitErrorDetails]:
-        given = (
+        no_single_credential = (
             "there is no credential: app and token are both missing"
             if self.app is None
             else "two credentials: app and token"
@@ -98,7 +98,7 @@ class GitHub(Model):
         if (self.app is None) == (self.token is None):
             expected = 'one of app: {id: "12345", installation: "678"} and token: config'
             fix = "an App is better: its rate limit grows with the organisation" if self.app is None else "remove token"
-            yield mistake(given, () if self.app is None else "token", expected, fix)
+            yield mistake(no_single_credential, () if self.app is None else "token", expected, fix)
         if self.app is not None and self.scope == "enterprise":
             # docs.github.com, "Authenticating ARC to the GitHub API"
             message = "GitHub lets no App register runners of an enterprise"

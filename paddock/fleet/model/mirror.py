@@ -1,4 +1,4 @@
-"""Where charts and images come from when it is not the internet."""
+"""Sources of charts and images other than the internet."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _SOURCE = "oci://HOST/PATH, https://HOST/PATH (a Helm repository), or a folder"
 
 
 def is_folder(source: str) -> bool:
-    """Whether a source of charts is on this machine: a folder, or a chart's .tgz."""
+    """Return true if a source of charts is on this machine: a folder, or a chart's .tgz."""
     return "://" not in source
 
 
@@ -96,17 +96,17 @@ Registry = Annotated[
 ]
 
 
-def _one_or_each(what: str, text: str, by: str) -> Discriminator:
+def _one_or_each(refusal: str, text: str, by: str) -> Discriminator:
     """Text for all, or a map by name."""
     return Discriminator(
         lambda value: "<all>" if isinstance(value, str) else "<each>" if isinstance(value, dict) else None,
         custom_error_type="form",
-        custom_error_message=f'{what}; write {text} for all, or {{{by}: {text}, "*": {text}}}',
+        custom_error_message=f'{refusal}; write {text} for all, or {{{by}: {text}, "*": {text}}}',
     )
 
 
 class Mirror(Model):
-    """Where Helm charts and container images come from; by default their makers' own places."""
+    """Sources of Helm charts and container images; by default their makers' own."""
 
     charts: (
         Annotated[
@@ -153,15 +153,15 @@ class Mirror(Model):
     @property
     def sources(self) -> Mapping[str, str]:
         """Places of charts by name, that of all others under `*`."""
-        return _each(self.charts)
+        return _by_name(self.charts)
 
     @property
     def prefixes(self) -> Mapping[str, str]:
-        """What takes a registry's place, by registry, that of all others under `*`."""
-        return _each(self.images)
+        """Replacements of registries by registry, that of all others under `*`."""
+        return _by_name(self.images)
 
     def chart(self, name: ChartName, version: str) -> str | None:
-        """Where a chart is: oci:// with its name, https:// of its repository, a `.tgz`; None at its makers'.
+        """Return the place of a chart: oci:// with its name, https:// of its repository, a `.tgz`; None at its makers'.
 
         A relative path is one from the stack file's folder.
         """
@@ -180,15 +180,15 @@ class Mirror(Model):
             if not is_folder(source) or (path.is_file() if is_archive(source) else path.is_dir()):
                 continue
             key = ("mirror", "charts") if isinstance(self.charts, str) else ("mirror", "charts", name)
-            what, expected = (
+            kind, expected = (
                 "folder",
                 "a folder with NAME-VERSION.tgz of each chart, oci://HOST/PATH or https://HOST/PATH",
             )
             if is_archive(source):
-                what, expected = "file", f"a chart as helm pull makes it: {name}-VERSION.tgz"
+                kind, expected = "file", f"a chart as helm pull makes it: {name}-VERSION.tgz"
             host = _PREFIX.fullmatch(source) and not source.startswith(".")
             fix = f"write oci://{source} if that is a registry" if host else "docs/mirror.md says how to fill one"
-            yield Problem(key, f"there is no {what} {path}", expected, fix)
+            yield Problem(key, f"there is no {kind} {path}", expected, fix)
 
     def image(self, name: str) -> str:
         """An image's name with the mirror in its registry's place; as it is where it does not come from the mirror.
@@ -201,7 +201,7 @@ class Mirror(Model):
         return name if not prefix or self._has(name) else f"{prefix}/{rest}"
 
     def holds(self, image: str) -> bool:
-        """Whether nodes get an image without the internet: from the mirror, or from an AWS account's own registry."""
+        """Return true if nodes get an image from the mirror or from an AWS account's own registry."""
         return self._has(image) or bool(PRIVATE_ECR.fullmatch(registry(image)))
 
     def _has(self, image: str) -> bool:
@@ -227,9 +227,9 @@ def chart_name(chart: str) -> str:
 
 
 def is_archive(source: str) -> bool:
-    """Whether a source of charts is one packed chart on this machine."""
+    """Return true if a source of charts is one packed chart on this machine."""
     return is_folder(source) and source.endswith(".tgz")
 
 
-def _each(given: str | Mapping[Any, str] | None) -> Mapping[str, str]:
-    return {} if given is None else {ALL: given} if isinstance(given, str) else given
+def _by_name(setting: str | Mapping[Any, str] | None) -> Mapping[str, str]:
+    return {} if setting is None else {ALL: setting} if isinstance(setting, str) else setting

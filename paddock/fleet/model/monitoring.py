@@ -1,4 +1,4 @@
-"""What is watched."""
+"""Metrics of GPUs and alerts on them."""
 
 from __future__ import annotations
 

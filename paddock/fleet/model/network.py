@@ -54,9 +54,9 @@ class NewNetwork(Model):
         uses. Raises ValueError when the VPC is too small.
         """
         vpc, zones = IPv4Network(self.cidr), self.zone_count
-        left = vpc.num_addresses - zones * (vpc.num_addresses // (4 if zones <= 3 else 8))
+        free = vpc.num_addresses - zones * (vpc.num_addresses // (4 if zones <= 3 else 8))
         private = self.private_subnets or _parts(vpc, vpc.prefixlen + (2 if zones <= 3 else 3), range(zones))
-        public = self.public_subnets or _parts(vpc, 26 if zones * 64 <= left else 27, range(-zones, 0))
+        public = self.public_subnets or _parts(vpc, 26 if zones * 64 <= free else 27, range(-zones, 0))
         return private, public
 
 

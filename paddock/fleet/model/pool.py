@@ -154,7 +154,7 @@ LabelValue = Annotated[
 
 
 class Update(Model):
-    """How nodes are replaced when the pool's image or launch template changes."""
+    """Replacement of nodes when the pool's image or launch template changes."""
 
     max_unavailable: Annotated[int, Field(ge=1, le=100)] = 1
     """Nodes replaced at a time."""
@@ -232,7 +232,7 @@ class GpuPool(Model):
 
     @property
     def on_nvme(self) -> bool:
-        """Whether images and jobs live on local NVMe, on every type of the pool."""
+        """True if images and jobs live on local NVMe, on every type of the pool."""
         return self.nvme == "auto" and all(instance.nvme_count for instance in self.types)
 
     @property
@@ -257,11 +257,11 @@ class GpuPool(Model):
 
 
 def _instance_mistakes(names: tuple[str, ...]) -> Iterator[InitErrorDetails]:
-    known = catalog.instances()
-    with_gpu = [name for name, instance in known.items() if instance.gpu]
+    catalogued = catalog.instances()
+    with_gpu = [name for name, instance in catalogued.items() if instance.gpu]
     models: dict[str, list[str]] = {}
     for index, name in enumerate(names):
-        if name not in known:
+        if name not in catalogued:
             family = [other for other in with_gpu if other.split(".")[0] == name.split(".")[0]]
             expected = (
                 f"one of {', '.join(family)}"
@@ -273,7 +273,7 @@ def _instance_mistakes(names: tuple[str, ...]) -> Iterator[InitErrorDetails]:
             continue
         if name in names[:index]:
             yield mistake(f"{name} is listed twice", index, "each instance type once", "remove one of them")
-        model = known[name].gpu
+        model = catalogued[name].gpu
         if model is None:
             yield mistake(f"{name} has no GPU", index, "instance types with a GPU, such as g4dn.xlarge")
         else:

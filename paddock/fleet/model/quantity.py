@@ -21,7 +21,7 @@ def parse_cpu(value: Any) -> int:
     match = _CPU.match(str(value)) if isinstance(value, int | float | str) and not isinstance(value, bool) else None
     millicores = 0 if match is None else int(match[1]) if match[1] else round(float(match[2]) * 1000)
     if millicores <= 0:
-        raise ValueError(f"{_shown(value)} is not an amount of CPU; write cores (3, 2.5) or millicores (3500m)")
+        raise ValueError(f"{_quoted(value)} is not an amount of CPU; write cores (3, 2.5) or millicores (3500m)")
     return millicores
 
 
@@ -31,12 +31,12 @@ def parse_memory(value: Any) -> int:
     mebibytes = 0 if match is None else int(float(match[1]) * _BYTES[match[2]]) // 2**20
     if mebibytes <= 0:
         raise ValueError(
-            f"{_shown(value)} is not an amount of memory; write a number with its unit, such as 12Gi or 512Mi"
+            f"{_quoted(value)} is not an amount of memory; write a number with its unit, such as 12Gi or 512Mi"
         )
     return mebibytes
 
 
-def _shown(value: Any) -> str:
+def _quoted(value: Any) -> str:
     return (
         f'"{value}"'
         if isinstance(value, str)

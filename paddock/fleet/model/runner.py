@@ -1,4 +1,4 @@
-"""Runner scale sets: what a workflow asks for with `runs-on`."""
+"""Runner scale sets, which a workflow names with `runs-on`."""
 
 from __future__ import annotations
 
@@ -156,9 +156,9 @@ class Runner(Model):
                 yield mistake(
                     message, ("warm", index, "min"), f"{self.max} or less", "lower it, or raise the runner's max"
                 )
-        taken = dict(_MOUNTED["none"] | _MOUNTED[self.container])
+        mounts = dict(_MOUNTED["none"] | _MOUNTED[self.container])
         for name, volume in self.volumes.items():
-            if volume.mount in taken:
-                message = f"{volume.mount} is mounted already, for {taken[volume.mount]}"
+            if volume.mount in mounts:
+                message = f"{volume.mount} is mounted already, for {mounts[volume.mount]}"
                 yield mistake(message, ("volumes", name, "mount"), "a path of its own")
-            taken.setdefault(volume.mount, f"volume {name}")
+            mounts.setdefault(volume.mount, f"volume {name}")

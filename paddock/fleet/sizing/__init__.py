@@ -1,1 +1,1 @@
-"""What a booted node has left for jobs: capacity, reserves and DaemonSets. Pure arithmetic."""
+"""Arithmetic of a booted node: capacity, reserves and DaemonSets, and the share of it that a job gets."""

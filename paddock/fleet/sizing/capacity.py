@@ -1,4 +1,4 @@
-"""What a node of a pool really has for jobs, and what a runner asks of it.
+"""Capacity of a pool's nodes for jobs, and the request of a runner.
 
 Units everywhere: CPU in millicores, memory and disk in MiB. The arithmetic is the kubelet's on EKS:
 
@@ -44,7 +44,7 @@ POD_HEADROOM = 4
 IMAGES_MIB = 60 * GIB
 """Disk kept for images: two CUDA images of 10 to 20 GB, unpacked."""
 WORKSPACE_MAX_MIB = 100 * GIB
-"""More disk than this no job is given unasked, or a pool's autoscaler would have to promise it."""
+"""Most disk a job requests by default: a pool's autoscaler would have to promise more."""
 FILESYSTEM_PERCENT = 98
 """Of a disk's size: a 60 GiB volume showed 98.4 % on Bottlerocket, 300 GiB showed 99.9 % on AL2023."""
 
@@ -60,7 +60,7 @@ class Resources:
     ephemeral_mib: int = 0
 
     def __add__(self, other: Resources) -> Resources:
-        return Resources(*(mine + theirs for mine, theirs in zip(self.amounts(), other.amounts(), strict=True)))
+        return Resources(*(left + right for left, right in zip(self.amounts(), other.amounts(), strict=True)))
 
     def __sub__(self, other: Resources) -> Resources:
         return self + other * -1
@@ -99,7 +99,7 @@ JOB_POD_ROOM = Container(250, 256)
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What the kernel of a booted node reports.
+    """CPU and memory that the kernel of a booted node reports.
 
     `cautious_memory_mib` is Karpenter's guess before it has seen a node of the type; it never exceeds `memory_mib`.
     """
@@ -112,7 +112,7 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """What the kubelet keeps for itself and the system."""
+    """Resources that the kubelet keeps for itself and the system."""
 
     cpu_m: int
     memory_mib: int
@@ -121,7 +121,7 @@ class Reserved:
 
 @dataclass(frozen=True, slots=True)
 class Allocatable:
-    """What pods can have on a node, and how that number came about."""
+    """Resources for pods on a node, and the numbers they follow from."""
 
     instance: str
     cpu_m: int
@@ -145,7 +145,7 @@ class Share:
 
 
 def max_pods(fleet: Fleet, pool: str) -> int:
-    """Pods a node of the pool may run: what is written, or what it really runs, in steps of eight.
+    """Return the pods a node of the pool may run: as configured, or as many as it really runs, in steps of eight.
 
     One number a pool, because one launch template serves all its instance types.
     """
@@ -156,8 +156,8 @@ def max_pods(fleet: Fleet, pool: str) -> int:
         return KUBELET_MAX_PODS
     most = max(spec.advertised(instance) for instance in spec.types)
     least = min((runner.gpus for _, runner in fleet.runners_on(pool)), default=1)
-    wanted = len(gpu_node_daemonsets(fleet, pool)) + most // least + POD_HEADROOM
-    return min(-(-wanted // 8) * 8, *(_address_limit(instance) for instance in spec.types))
+    pods = len(gpu_node_daemonsets(fleet, pool)) + most // least + POD_HEADROOM
+    return min(-(-pods // 8) * 8, *(_address_limit(instance) for instance in spec.types))
 
 
 def capacity(instance: InstanceType) -> Capacity:
@@ -185,7 +185,7 @@ def reserved(instance: InstanceType, pods: int) -> Reserved:
 
 
 def allocatable(fleet: Fleet, pool: str, instance: InstanceType) -> Allocatable:
-    """What pods can have on a node of this type in this pool, DaemonSets included."""
+    """Return the resources for pods on a node of this type in this pool, DaemonSets included."""
     pods = max_pods(fleet, pool)
     has, keeps = capacity(instance), reserved(instance, pods)
     disk = _disk(fleet, pool, instance)
@@ -206,7 +206,7 @@ def allocatable(fleet: Fleet, pool: str, instance: InstanceType) -> Allocatable:
 
 
 def available(fleet: Fleet, pool: str, instance: InstanceType, *, cautious: bool = False) -> Resources:
-    """What runners can have: allocatable without the DaemonSets. `cautious` takes Karpenter's guess of the memory.
+    """Return the resources for runners: allocatable less the DaemonSets; `cautious` takes Karpenter's guess of memory.
 
     Pods are limited by the addresses the type can have too, whatever `maxPods` says.
     """
@@ -224,7 +224,7 @@ def available(fleet: Fleet, pool: str, instance: InstanceType, *, cautious: bool
 
 
 def default_share(fleet: Fleet, name: str) -> Share:
-    """CPU and memory of a runner: what is written, and for the rest its share of the pool's smallest instance type."""
+    """Return CPU and memory of a runner: as configured, else its share of the pool's smallest instance type."""
     runner = fleet.runners[name]
     shares = [share_of(fleet, name, instance) for instance in _types_with_enough_gpus(fleet, runner)]
     return Share(
@@ -251,7 +251,7 @@ def share_of(fleet: Fleet, name: str, instance: InstanceType) -> Share:
 
 
 def runner_request(fleet: Fleet, name: str) -> Resources:
-    """What the pod that holds the GPU asks for in all: the runner with its sidecars, or the job's own pod.
+    """Return the whole request of the pod that holds the GPU: the runner with its sidecars, or the job's own pod.
 
     /dev/shm and volumes in memory count inside the memory limit, so nothing is added for them.
     """
@@ -268,7 +268,7 @@ def runner_request(fleet: Fleet, name: str) -> Resources:
 
 
 def sidecars(runner: Runner) -> Container:
-    """What runs beside the job in its pod and has requests of its own."""
+    """Return the requests of the containers beside the job in its pod."""
     return DIND if runner.container == "dind" else Container(0, 0)
 
 
@@ -296,8 +296,8 @@ def _workspace(fleet: Fleet, name: str) -> int:
         images = min(IMAGES_MIB, disk // 2)
         shares.append((disk - images) * runner.gpus // fleet.pools[runner.pool].advertised(instance))
     share = min(shares)
-    left = max(share - _scratch(runner), min(share, GIB))
-    return _whole(min(left, WORKSPACE_MAX_MIB), GIB, 64)
+    free = max(share - _scratch(runner), min(share, GIB))
+    return _whole(min(free, WORKSPACE_MAX_MIB), GIB, 64)
 
 
 def _whole(amount: int, *steps: int) -> int:

@@ -1,4 +1,4 @@
-"""What runs on every node beside the jobs, and what it asks of the node.
+"""Pods on every node beside the jobs, and their requests.
 
 Numbers of Helm charts are ours: the charts are installed with the requests that stand here. Numbers of EKS add-ons are
 their published defaults. Several add-ons request no memory although they use some; Kubernetes does not count it, and
@@ -65,25 +65,25 @@ DCGM_EXPORTER = DaemonSet("dcgm-exporter", 100, 512, "GPU nodes, when monitoring
 
 
 def gpu_node_daemonsets(fleet: Fleet, pool: str) -> tuple[DaemonSet, ...]:
-    """What lands on each node of the pool.
+    """Return the DaemonSets on each node of the pool.
 
     A cluster reached by a kubeconfig has DaemonSets of its own that nobody here knows: for it this is what Paddock
     adds, and AWS's are left out.
     """
-    found = list(node_daemonsets(fleet))
+    daemonsets = list(node_daemonsets(fleet))
     if not isinstance(fleet.cluster, KubeconfigCluster):
-        found.append(DCGM_SERVER)
+        daemonsets.append(DCGM_SERVER)
     if not isinstance(fleet.pools[pool].ami, Bottlerocket):
-        found += [DEVICE_PLUGIN, GPU_FEATURE_DISCOVERY, NFD_WORKER]
+        daemonsets += [DEVICE_PLUGIN, GPU_FEATURE_DISCOVERY, NFD_WORKER]
     if isinstance(fleet.pools[pool].sharing, Mps):
-        found.append(MPS_CONTROL_DAEMON)
+        daemonsets.append(MPS_CONTROL_DAEMON)
     if fleet.monitoring.enabled:
-        found.append(DCGM_EXPORTER)
-    return tuple(found)
+        daemonsets.append(DCGM_EXPORTER)
+    return tuple(daemonsets)
 
 
 def node_daemonsets(fleet: Fleet) -> tuple[DaemonSet, ...]:
-    """What lands on every node, with a GPU or without."""
+    """Return the DaemonSets on every node, with a GPU or without."""
     if isinstance(fleet.cluster, KubeconfigCluster):
         return ()
     volumes = (volume for runner in fleet.runners.values() for volume in runner.volumes.values())

@@ -1,4 +1,4 @@
-"""Reads a stack file the way Pulumi does, and says in which line a mistake is."""
+"""Read a stack file the way Pulumi does, and report mistakes with their line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from paddock.fleet.errors import FleetError, Key, Problem, did_you_mean, shown
+from paddock.fleet.errors import FleetError, Key, Problem, did_you_mean, without_config
 from paddock.fleet.model.cluster import NewCluster
 from paddock.fleet.model.fleet import Fleet
 from paddock.fleet.model.github import CLEAR_TEXT
@@ -49,7 +49,7 @@ class Stack:
 
 
 def load(root: Path, name: str, today: date | None = None, content: bytes | None = None) -> Stack:
-    """Reads `Pulumi.<name>.yaml` in `root`, under what `Pulumi.yaml` configures for every stack.
+    """Read `Pulumi.<name>.yaml` in `root`, under what `Pulumi.yaml` configures for every stack.
 
     `today` decides whether the Kubernetes version is still supported. `content` is read in place of what the file
     holds, to try a change before it is made. Raises FleetError, naming file and line.
@@ -153,7 +153,7 @@ def _secret_parts(data: Any, key: Key = ("config", FLEET)) -> Iterator[Problem]:
 
 
 def _written(document: Document | None) -> Callable[[Key], str | None]:
-    """How a value stands in the file: `1.30`, which is the number 1.3."""
+    """Return a function that gives a value's text in the file: `1.30`, which is the number 1.3."""
     return lambda key: document.written.get(("config", FLEET, *key)) if document else None
 
 
@@ -166,16 +166,18 @@ def _placed(problem: Problem, places: Mapping[str, Key]) -> Problem:
 
 def _in_file_order(document: Document, problems: Iterable[Problem]) -> list[Problem]:
     """Each problem once, with file and line, and its key without the `config` that all share."""
-    found = []
+    located = []
     for problem in problems:
         if not problem.line:
-            problem = replace(problem, key=shown(problem.key), file=document.file, line=document.line(problem.key))
-        found.append(problem)
-    return sorted(dict.fromkeys(found), key=lambda problem: problem.line)
+            problem = replace(
+                problem, key=without_config(problem.key), file=document.file, line=document.line(problem.key)
+            )
+        located.append(problem)
+    return sorted(dict.fromkeys(located), key=lambda problem: problem.line)
 
 
 def _unsupported(values: Mapping[str, Any], today: date) -> Iterator[Problem]:
-    """Whether the cluster's version still has support, if the cluster is so far well-formed."""
+    """Check the support of the cluster's version, as far as the cluster is well-formed."""
     match values.get(FLEET):
         case {"cluster": {"version": str(version), **rest}} if re.fullmatch(r"\d\.\d+", version):
             level: Literal["standard", "extended"] = "extended" if rest.get("support") == "extended" else "standard"
@@ -185,9 +187,9 @@ def _unsupported(values: Mapping[str, Any], today: date) -> Iterator[Problem]:
             yield from (_placed(problem, {}) for problem in checks.support(default.version, default.support, today))
 
 
-def _elsewhere(problems: Iterable[Problem], told: Iterable[Problem]) -> Iterator[Problem]:
-    """Those of `problems` whose key, or one above it, has not been told of."""
-    keys = {problem.key for problem in told}
+def _elsewhere(problems: Iterable[Problem], reported: Iterable[Problem]) -> Iterator[Problem]:
+    """Yield the problems without a reported one at their key or above it."""
+    keys = {problem.key for problem in reported}
     yield from (p for p in problems if not any(p.key[:length] in keys for length in range(1, len(p.key) + 1)))
 
 
@@ -217,7 +219,7 @@ def _document(path: Path) -> Document:
 
 
 def _configuration(document: Document) -> dict[str, Any]:
-    """What is under `config:` of a stack file."""
+    """Return the mapping under `config:` of a stack file."""
     data = document.data
     expected = f"config: with {REGION} and {FLEET} in it"
     fix = "the top of docs/configuration.md is a whole one to copy"
@@ -234,14 +236,14 @@ def _configuration(document: Document) -> dict[str, Any]:
     elif not isinstance(data["config"], dict):
         problem = Problem(("config",), f"{_kind(data['config'])} is no configuration", expected, fix)
     else:
-        found: dict[str, Any] = data["config"]
-        return found
+        config: dict[str, Any] = data["config"]
+        return config
     raise FleetError(_in_file_order(document, [problem]))
 
 
-def _rename(wanted: str, data: Mapping[str, Any]) -> str:
-    near = did_you_mean(wanted, data).removeprefix("did you mean ").removesuffix("?")
-    return f"rename {near} to {wanted}"
+def _rename(name: str, data: Mapping[str, Any]) -> str:
+    near = did_you_mean(name, data).removeprefix("did you mean ").removesuffix("?")
+    return f"rename {near} to {name}"
 
 
 def _project_name(root: Path, document: Document) -> str:
@@ -264,13 +266,13 @@ def _project_name(root: Path, document: Document) -> str:
 def _project_configuration(document: Document, project: str) -> dict[str, Any]:
     """Values that `Pulumi.yaml` gives every stack: plain, as `value:`, or as the `default:` of a declared key."""
     config = document.data.get("config") or {}
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, value in _full_keys(config, project).items() if isinstance(config, dict) else ():
         if not isinstance(value, dict):
-            found[key] = value
+            values[key] = value
         elif "value" in value or "default" in value:
-            found[key] = value.get("value", value.get("default"))
-    return found
+            values[key] = value.get("value", value.get("default"))
+    return values
 
 
 def _full_keys(config: Mapping[str, Any], project: str) -> dict[str, Any]:
@@ -341,19 +343,19 @@ def _dates(document: Document) -> Iterator[Problem]:
 
 
 def _clear_text(data: Any) -> Iterator[Problem]:
-    """Credentials pasted where everyone who can read the repository reads them. What they are is never repeated."""
+    """Find credentials in clear text. Messages never repeat them."""
     for key, value in _texts(data, ()):
         own = str(key[1]) if len(key) == 2 and key[0] == "config" else ""
         if not (CLEAR_TEXT.search(value) or (own in CREDENTIALS and value)):
             continue
-        wanted = own if own in CREDENTIALS else CREDENTIALS[0 if "PRIVATE KEY" in value else 1]
-        what = "private key" if wanted == CREDENTIALS[0] else "token"
-        how = " < app.private-key.pem" if wanted == CREDENTIALS[0] else ""
+        credential = own if own in CREDENTIALS else CREDENTIALS[0 if "PRIVATE KEY" in value else 1]
+        kind = "private key" if credential == CREDENTIALS[0] else "token"
+        how = " < app.private-key.pem" if credential == CREDENTIALS[0] else ""
         yield Problem(
             key,
-            f"a {what} in clear text: whoever can read this file can use it",
+            f"a {kind} in clear text: whoever can read this file can use it",
             "an encrypted value (secure: ...)",
-            f"take it out, revoke it if it was ever committed, and run: pulumi config set --secret {wanted}{how}",
+            f"take it out, revoke it if it was ever committed, and run: pulumi config set --secret {credential}{how}",
         )
 
 

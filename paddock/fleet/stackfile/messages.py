@@ -1,4 +1,4 @@
-"""Turns pydantic's errors into what a user can act on."""
+"""Translate pydantic's errors into problems that a user can act on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 from paddock.fleet.errors import Key, Problem, did_you_mean
 
 Written = Callable[[Key], str | None]
-"""How the value of a key stands in the file, where it was read from one."""
+"""Returns the text of a key's value in the file, if there is a file."""
 
 _KINDS = {
     "string_type": "text",
@@ -46,59 +46,59 @@ _EXAMPLES = {
     "principal": "principal: arn:aws:iam::123456789012:role/NAME",
     "url": "url: https://github.com/ORG",
 }
-"""How a key that must be given is written."""
+"""Examples of required keys."""
 
 
 def from_pydantic(error: ValidationError, model: type[BaseModel], written: Written = lambda key: None) -> list[Problem]:
-    """One problem a mistake. `model` is what was validated: its fields are what a misspelt key is compared with."""
-    found = [_problem(detail, model, written) for detail in error.errors(include_url=False)]
-    misspelt = {(problem.key[:-1], problem.fix) for problem in found if problem.message.startswith("unknown key")}
-    return [problem for problem in found if (problem.key, _misspelt_as(problem)) not in misspelt]
+    """Return one problem a mistake. A misspelt key is compared with the fields of `model`."""
+    problems = [_problem(detail, model, written) for detail in error.errors(include_url=False)]
+    misspelt = {(problem.key[:-1], problem.fix) for problem in problems if problem.message.startswith("unknown key")}
+    return [problem for problem in problems if (problem.key, _misspelt_as(problem)) not in misspelt]
 
 
 def _misspelt_as(problem: Problem) -> str:
-    """The hint for a misspelt key that makes the right one missing: one mistake, told once."""
+    """Return the hint for a misspelt key that makes the right one missing: one mistake, one problem."""
     name, is_missing, _ = problem.message.partition(" is missing")
     return f'did you mean "{name}"?' if is_missing else "-"
 
 
 def _problem(detail: ErrorDetails, model: type[BaseModel], written: Written) -> Problem:
-    kind, given = detail["type"], detail["input"]
+    kind, value = detail["type"], detail["input"]
     context: dict[str, Any] = detail.get("ctx", {})
     key = _key(detail["loc"])
     match kind:
         case "extra_forbidden":
             *above, last = detail["loc"]  # the user's own word, also where it looks like a tag: <name>
             key, name = (*_key(tuple(above)), last), str(last)
-            known, near = _known_keys(model, tuple(above))
-            return Problem(key, f'unknown key "{_short(name)}"', f"one of {', '.join(known)}", did_you_mean(name, near))
+            keys, near = _known_keys(model, tuple(above))
+            return Problem(key, f'unknown key "{_short(name)}"', f"one of {', '.join(keys)}", did_you_mean(name, near))
         case "missing":
             name = str(key[-1])
             return Problem(key[:-1], f"{name} is missing", _EXAMPLES.get(name, f"{name}: and its value"))
         case "form":
-            what, _, expected = detail["msg"].partition("; write ")
-            return Problem(key, f"{_show(given)} is {what}", expected, _nearest_form(given, expected))
+            refusal, _, expected = detail["msg"].partition("; write ")
+            return Problem(key, f"{_show(value)} is {refusal}", expected, _nearest_form(value, expected))
         case "text":
-            return Problem(key, f"{_show(given)} is {detail['msg']}", context["expected"])
+            return Problem(key, f"{_show(value)} is {detail['msg']}", context["expected"])
         case "literal_error":
             words = re.findall(r"'([^']*)'", context["expected"])
-            hint = did_you_mean(given, words) if isinstance(given, str) else ""
-            return Problem(key, f"{_show(given)} is not one of the choices", f"one of {', '.join(words)}", hint)
+            hint = did_you_mean(value, words) if isinstance(value, str) else ""
+            return Problem(key, f"{_show(value)} is not one of the choices", f"one of {', '.join(words)}", hint)
         case "value_error":
             message, _, advice = str(context["error"]).partition("; write ")
             return Problem(key, message, advice)
-        case "string_type" if isinstance(given, int | float):
-            text = written(key) or str(given).lower()
-            what = "true or false" if isinstance(given, bool) else "a number"
-            return Problem(key, f"{text} without quotes is {what} to YAML", "text", f'write it in quotes: "{text}"')
-        case _ if kind in _KINDS and given is None:
+        case "string_type" if isinstance(value, int | float):
+            text = written(key) or str(value).lower()
+            refusal = "true or false" if isinstance(value, bool) else "a number"
+            return Problem(key, f"{text} without quotes is {refusal} to YAML", "text", f'write it in quotes: "{text}"')
+        case _ if kind in _KINDS and value is None:
             return Problem(key, "nothing is given", _KINDS[kind], "give a value, or remove the key for its default")
         case _ if kind in _KINDS:
-            return Problem(key, f"{_show(given)} is {_yaml_type(given)}", _KINDS[kind], _repaired(kind, given))
+            return Problem(key, f"{_show(value)} is {_yaml_type(value)}", _KINDS[kind], _repaired(kind, value))
         case "greater_than_equal" | "less_than_equal":
             side, bound = ("small", context.get("ge")) if "ge" in context else ("large", context.get("le"))
             least = "at least" if side == "small" else "at most"
-            return Problem(key, f"{given} is too {side}", f"{least} {bound}")
+            return Problem(key, f"{value} is too {side}", f"{least} {bound}")
         case "too_short" | "too_long":
             bound = f"at least {context['min_length']}" if kind == "too_short" else f"at most {context['max_length']}"
             count = context["actual_length"]
@@ -109,7 +109,7 @@ def _problem(detail: ErrorDetails, model: type[BaseModel], written: Written) -> 
         case "string_too_short":
             return Problem(key, "empty text", f"at least {context['min_length']} character")
         case "string_too_long":
-            return Problem(key, f"{len(given)} characters are too long", f"at most {context['max_length']}")
+            return Problem(key, f"{len(value)} characters are too long", f"at most {context['max_length']}")
         case _:
             return Problem(
                 (*key, *context.get("at", ())), detail["msg"], context.get("expected", ""), context.get("fix", "")
@@ -142,8 +142,8 @@ def _known_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> tupl
             here = get_args(here)[1]
         else:
             here = get_args(here)[0]
-    known = _aliases(_bare(here))
-    return known, [*known, *(name for form in forms for name in _aliases(_bare(form)))]
+    keys = _aliases(_bare(here))
+    return keys, [*keys, *(name for form in forms for name in _aliases(_bare(form)))]
 
 
 def _bare(annotation: Any) -> Any:
@@ -162,24 +162,24 @@ def _aliases(model: Any) -> list[str]:
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
-def _nearest_form(given: Any, expected: str) -> str:
-    """Of a sum type's forms the one that was probably meant."""
-    if isinstance(given, str):
-        return did_you_mean(given, re.findall(r"(?<![{\w-])[a-z][a-z-]+(?=,| or |$)", expected))
-    if isinstance(given, dict):
+def _nearest_form(value: Any, expected: str) -> str:
+    """Return a hint naming the form of a sum type that was probably meant."""
+    if isinstance(value, str):
+        return did_you_mean(value, re.findall(r"(?<![{\w-])[a-z][a-z-]+(?=,| or |$)", expected))
+    if isinstance(value, dict):
         keys = re.findall(r"\{(\w+):", expected)
-        return next((hint for name in given if (hint := did_you_mean(str(name), keys))), "")
+        return next((hint for name in value if (hint := did_you_mean(str(name), keys))), "")
     return ""
 
 
-def _repaired(kind: str, given: Any) -> str:
-    if kind == "tuple_type" and isinstance(given, str | int | float):
-        return f"write it as a list: [{_short(str(given))}]"
-    if kind.startswith("int") and isinstance(given, str) and re.fullmatch(r"-?\d{1,18}", given):
-        return f"write it without quotes: {given}"
-    if kind == "bool_type" and isinstance(given, str):
+def _repaired(kind: str, value: Any) -> str:
+    if kind == "tuple_type" and isinstance(value, str | int | float):
+        return f"write it as a list: [{_short(str(value))}]"
+    if kind.startswith("int") and isinstance(value, str) and re.fullmatch(r"-?\d{1,18}", value):
+        return f"write it without quotes: {value}"
+    if kind == "bool_type" and isinstance(value, str):
         words = {"yes": "true", "on": "true", "true": "true", "no": "false", "off": "false", "false": "false"}
-        return f"write {words[given.lower()]}" if given.lower() in words else ""
+        return f"write {words[value.lower()]}" if value.lower() in words else ""
     return ""
 
 

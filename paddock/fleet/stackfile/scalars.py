@@ -30,7 +30,7 @@ class Moment:
 
 
 def resolve(text: str) -> Any:
-    """What a plain scalar is to Go: null, a bool, a number, a moment or text."""
+    """Return a plain scalar as Go reads it: null, a bool, a number, a moment or text."""
     if text in _NULLS:
         return None
     if text in _BOOLS:

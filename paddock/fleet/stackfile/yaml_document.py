@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import yaml
 
-from paddock.fleet.errors import FleetError, Key, Problem, shown
+from paddock.fleet.errors import FleetError, Key, Problem, without_config
 from paddock.fleet.stackfile.scalars import Moment, go_text, resolve
 
 MAX_BYTES = 512 * 1024
@@ -75,12 +75,12 @@ class Document:
             node: yaml.Node | None = loader.get_single_node()
             return node
         except yaml.MarkedYAMLError as error:
-            line, what, expected, fix = _syntax(error, text)
-            self._stop((), line, f"not valid YAML: {what}", expected, fix)
+            line, problem, expected, fix = _syntax(error, text)
+            self._stop((), line, f"not valid YAML: {problem}", expected, fix)
         except yaml.reader.ReaderError as error:
             line = text.count("\n", 0, error.position) + 1
-            what = f"the character U+{ord(text[error.position]):04X} is not allowed"
-            self._stop((), line, f"not valid YAML: {what}", "text", "remove it; editors may not show it")
+            problem = f"the character U+{ord(text[error.position]):04X} is not allowed"
+            self._stop((), line, f"not valid YAML: {problem}", "text", "remove it; editors may not show it")
 
     def _build(self, node: Any, key: Key, above: tuple[int, ...]) -> Any:
         self._nodes += 1
@@ -102,43 +102,43 @@ class Document:
         return self._scalar(node, key)
 
     def _mapping(self, node: yaml.MappingNode, key: Key, inside: tuple[int, ...]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         merged: dict[str, Any] = {}
-        seen: dict[str, int] = {}
+        first_lines: dict[str, int] = {}
         for name_node, value_node in node.value:
             line = name_node.start_mark.line + 1
             if not isinstance(name_node, yaml.ScalarNode):
-                what = "a list" if isinstance(name_node, yaml.SequenceNode) else "a map"
+                kind = "a list" if isinstance(name_node, yaml.SequenceNode) else "a map"
                 fix = 'write a name, and text in braces with quotes: "{...}"'
-                self._stop(key, line, f"{what} cannot be the name of a setting", "a name", fix)
+                self._stop(key, line, f"{kind} cannot be the name of a setting", "a name", fix)
             if _is_merge(name_node):
                 merged = {**self._merge(value_node, key, inside, line), **merged}
                 continue
             name = _name(name_node)
             inner = (*key, name)
-            if name in seen:
-                message = f"written twice, first in line {seen[name]}"
+            if name in first_lines:
+                message = f"written twice, first in line {first_lines[name]}"
                 self._problems.append(
-                    Problem(shown(inner), message, "one value", "remove one of them", self.file, line)
+                    Problem(without_config(inner), message, "one value", "remove one of them", self.file, line)
                 )
                 continue
-            seen[name] = line
+            first_lines[name] = line
             self._lines[inner] = line
-            found[name] = self._build(value_node, inner, inside)
-        return {**{name: value for name, value in merged.items() if name not in found}, **found}
+            values[name] = self._build(value_node, inner, inside)
+        return {**{name: value for name, value in merged.items() if name not in values}, **values}
 
     def _merge(self, node: yaml.Node, key: Key, inside: tuple[int, ...], line: int) -> dict[str, Any]:
-        """What `<<:` brings: a map, or of several maps the first that has a key. Written keys keep their lines."""
+        """Return the values of `<<:`, in which the first of several maps wins. Written keys keep their lines."""
         lines, written = dict(self._lines), dict(self.written)
         parts = node.value if isinstance(node, yaml.SequenceNode) else [node]
         if not all(isinstance(part, yaml.MappingNode) for part in parts):
             self._stop((*key, "<<"), line, "only maps can be merged", "an alias of a map: *name", "point << at a map")
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for part in reversed(parts):
-            found |= self._build(part, key, inside)
+            values |= self._build(part, key, inside)
         self._lines |= lines
         self.written |= written
-        return found
+        return values
 
     def _scalar(self, node: yaml.ScalarNode, key: Key) -> Any:
         text, tag = node.value, node.tag
@@ -165,7 +165,7 @@ class Document:
         return value
 
     def _stop(self, key: Key, line: int, message: str, expected: str, fix: str) -> NoReturn:
-        raise FleetError([Problem(shown(key), message, expected, fix, self.file, line)])
+        raise FleetError([Problem(without_config(key), message, expected, fix, self.file, line)])
 
 
 def _is_merge(node: yaml.ScalarNode) -> bool:
@@ -173,7 +173,7 @@ def _is_merge(node: yaml.ScalarNode) -> bool:
 
 
 def _explicit(node: yaml.ScalarNode) -> bool:
-    """Whether a plain scalar carries a tag of its own: then it starts before its text."""
+    """Return true if a plain scalar carries a tag of its own: then it starts before its text."""
     mark = node.start_mark
     text = str(mark.buffer or "")
     return text[mark.pointer : mark.pointer + 5] == "!!str"
@@ -210,8 +210,8 @@ def _syntax(error: yaml.MarkedYAMLError, text: str) -> tuple[int, str, str, str]
         start = error.context_mark.line + 1 if error.context_mark else line
         kind = "{ }" if "mapping" in problem else "[ ]"
         fix = f"put a comma between the entries and close what opens in line {start}"
-        what = f"{kind} that opens in line {start} is not closed, or a comma is missing"
-        return line, what, "entries with commas between them", fix
+        message = f"{kind} that opens in line {start} is not closed, or a comma is missing"
+        return line, message, "entries with commas between them", fix
     if "cannot start any token" in problem:
         odd = row[mark.column] if mark and mark.column < len(row) else "this"
         fix = f"put the value that starts with {odd} in quotes"

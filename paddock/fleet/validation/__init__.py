@@ -1,1 +1,1 @@
-"""What must hold between the parts of a fleet."""
+"""Checks between the parts of a fleet."""

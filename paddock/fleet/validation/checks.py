@@ -1,4 +1,4 @@
-"""What must hold between the parts of a fleet. Each check yields problems; none stops at the first."""
+"""Checks between the parts of a fleet. Each yields its problems; none stops at the first."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def problems(fleet: Fleet) -> Iterator[Problem]:
-    """Every problem of the fleet that does not depend on the day."""
+    """Yield every problem of the fleet that does not depend on the day."""
     yield from _cluster(fleet)
     yield from _network(fleet)
     yield from _addresses(fleet)
@@ -32,15 +32,15 @@ def problems(fleet: Fleet) -> Iterator[Problem]:
 
 def support(version: str, level: Literal["standard", "extended"], today: date) -> Iterator[Problem]:
     """The Kubernetes minor must be known, and supported on `today`."""
-    key, known = ("cluster", "version"), catalog.eks_versions()
+    key, minors = ("cluster", "version"), catalog.eks_versions()
     usable = [
-        name for name, minor in known.items() if minor.support_on(today) in {"standard", level}
+        name for name, minor in minors.items() if minor.support_on(today) in {"standard", level}
     ]  # fmt: skip
     expected = f"one of {', '.join(usable)}"
-    if version not in known:
+    if version not in minors:
         yield Problem(key, f"EKS has no Kubernetes {version} that the catalogue knows", expected, "inv catalog.refresh")
         return
-    minor = known[version]
+    minor = minors[version]
     state = minor.support_on(today)
     if state == "ended" or (state == "extended" and level == "standard"):
         end = minor.end_of_standard_support if state == "extended" else minor.end_of_extended_support
@@ -78,16 +78,16 @@ def _cluster(fleet: Fleet) -> Iterator[Problem]:
             "raise max, or lower min",
         )
     for index, name in enumerate(cluster.system.instances):
-        known = catalog.instances()
-        plain = [n for n, t in known.items() if t.gpu is None]
-        if name not in known or known[name].gpu:
+        types = catalog.instances()
+        plain = [n for n, t in types.items() if t.gpu is None]
+        if name not in types or types[name].gpu:
             yield Problem(
                 ("cluster", "system", "instances", index),
                 f"{name} has a GPU: system nodes would pay for it"
-                if name in known
+                if name in types
                 else f'unknown instance type "{name}"',
                 f"one of {', '.join(plain)}",
-                "" if name in known else did_you_mean(name, plain),
+                "" if name in types else did_you_mean(name, plain),
             )
 
 
@@ -102,9 +102,9 @@ def _network(fleet: Fleet) -> Iterator[Problem]:
             ("network", "cidr"), f"{network.cidr} is {size}", "a range from /16 to /22", "write cidr: 10.0.0.0/16"
         )
         return
-    for field, given in (("privateSubnets", network.private_subnets), ("publicSubnets", network.public_subnets)):
-        if given and len(given) != zones:
-            yield Problem(("network", field), f"{len(given)} ranges for {zones} zones", f"{zones} ranges, one a zone")
+    for field, ranges in (("privateSubnets", network.private_subnets), ("publicSubnets", network.public_subnets)):
+        if ranges and len(ranges) != zones:
+            yield Problem(("network", field), f"{len(ranges)} ranges for {zones} zones", f"{zones} ranges, one a zone")
             return
     private, public = network.subnets()
     named = [("privateSubnets", i, IPv4Network(c)) for i, c in enumerate(private)]
@@ -161,8 +161,8 @@ def addresses_needed(fleet: Fleet) -> dict[str, int]:
     needed = {name: pool.nodes.max * (capacity.max_pods(fleet, name) + 1) for name, pool in fleet.pools.items()}
     if isinstance(fleet.cluster, NewCluster):
         system = fleet.cluster.system
-        types = [known for name in system.instances if (known := catalog.instances().get(name))]
-        needed["system"] = system.nodes.max * (max((known.max_pods for known in types), default=0) + 1)
+        types = [instance for name in system.instances if (instance := catalog.instances().get(name))]
+        needed["system"] = system.nodes.max * (max((instance.max_pods for instance in types), default=0) + 1)
     return needed
 
 
@@ -225,13 +225,13 @@ def _pools(fleet: Fleet) -> Iterator[Problem]:
 
 
 def _images(fleet: Fleet) -> Iterator[Problem]:
-    known = catalog.instances()
+    types = catalog.instances()
     for index, name in enumerate(fleet.images.ami.instances):
-        if name not in known or known[name].gpu is None:
-            with_gpu = [n for n, t in known.items() if t.gpu]
+        if name not in types or types[name].gpu is None:
+            with_gpu = [n for n, t in types.items() if t.gpu]
             yield Problem(
                 ("images", "ami", "instances", index),
-                f"{name} has no GPU to test an image on" if name in known else f'unknown instance type "{name}"',
+                f"{name} has no GPU to test an image on" if name in types else f'unknown instance type "{name}"',
                 "GPU instance types, such as g4dn.xlarge",
                 did_you_mean(name, with_gpu),
             )

@@ -1,4 +1,4 @@
-"""What must hold before machine images are built: room for what goes in, nodes that boot it, a driver that is there."""
+"""Checks of machine images before they are built: disk space, the nodes that boot them, the driver."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ def _root_volumes(fleet: Fleet) -> Iterator[Problem]:
 
 
 def _driver(fleet: Fleet) -> Iterator[Problem]:
-    wanted, key = fleet.images.ami.driver, ("images", "ami", "driver")
-    if wanted is None:
+    driver, key = fleet.images.ami.driver, ("images", "ami", "driver")
+    if driver is None:
         return
     base = catalog.latest_ami(fleet.cluster.version)
-    if base and base.driver and base.driver != wanted and not base.driver.startswith(f"{wanted}."):
+    if base and base.driver and base.driver != driver and not base.driver.startswith(f"{driver}."):
         yield Problem(
             key,
             f"the image is made from EKS {base.release}, which has driver {base.driver}; another is not put on top",
@@ -72,12 +72,12 @@ def _driver(fleet: Fleet) -> Iterator[Problem]:
         )
         return
     pools = fleet.pools.values()
-    fits = [drives(wanted, pool.gpu, [each.family for each in pool.types]).outcome for pool in pools]
+    fits = [drives(driver, pool.gpu, [instance.family for instance in pool.types]).outcome for pool in pools]
     if fits and set(fits) == {"impossible"}:
         families = ", ".join(sorted({instance.family for pool in pools for instance in pool.types}))
         yield Problem(
             key,
-            f"R{wanted.partition('.')[0]} drives the GPUs of no pool ({families})",
+            f"R{driver.partition('.')[0]} drives the GPUs of no pool ({families})",
             "a branch that drives those of one pool",
             "inv plan says for each pool which driver it needs",
         )

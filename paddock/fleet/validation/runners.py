@@ -1,4 +1,4 @@
-"""What the model alone cannot tell of runners: names that ARC takes, pools with room for them, labels of their own."""
+"""Checks of runners: names that ARC accepts, pools with room for them, unique labels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SCALE_SET_NAME_MAX = 45
 """ARC's scale-set chart refuses longer names."""
 _NOT_TEXT = re.compile(r"y|n|[-+]?[0-9][0-9_.e+-]*|0o[0-7]+", re.IGNORECASE)
-"""What Helm's reader of YAML may not take for text, although ours does."""
+"""Words that Helm's YAML parser may not read as text, although ours does."""
 
 
 def problems(fleet: Fleet) -> Iterator[Problem]:
@@ -53,7 +53,7 @@ def _named(fleet: Fleet, name: str, runner: Runner) -> Iterator[Problem]:
         )
 
 
-def _unquoted(key: Key, word: str, what: str) -> Iterator[Problem]:
+def _unquoted(key: Key, word: str, kind: str) -> Iterator[Problem]:
     """ARC's chart writes names without quotes: YAML reads `ops #1` as `ops`, another group, and `on` as no text."""
     try:
         read = yaml.safe_load(f"name: {word}\n")
@@ -64,9 +64,9 @@ def _unquoted(key: Key, word: str, what: str) -> Iterator[Problem]:
     plain = re.sub(r"[^A-Za-z0-9]+", "-", word).strip("-").lower()
     yield Problem(
         key,
-        f'"{word}" as a {what} is something else to YAML, and the chart of ARC writes it without quotes',
+        f'"{word}" as a {kind} is something else to YAML, and the chart of ARC writes it without quotes',
         "letters, digits and dashes, no number alone, and no word of YAML's own such as on",
-        f"such as {'-'.join(filter(None, ('gpu' if what == 'scale-set name' else 'runners', plain)))}",
+        f"such as {'-'.join(filter(None, ('gpu' if kind == 'scale-set name' else 'runners', plain)))}",
     )
 
 
@@ -126,7 +126,7 @@ def _placed(fleet: Fleet, name: str, runner: Runner) -> Iterator[Problem]:
 
 
 def _unknown_time_zone(name: str) -> bool:
-    """Whether Kubernetes would refuse it. A machine without the IANA database cannot tell, and lets it pass."""
+    """Return true if Kubernetes would refuse it. A machine without the IANA database accepts every name."""
     return not _is_time_zone(name) and _is_time_zone("America/New_York")
 
 
@@ -148,15 +148,15 @@ def _larger_instance(fleet: Fleet, pool: str, gpus: int) -> str:
 
 
 def _labels(fleet: Fleet) -> Iterator[Problem]:
-    seen: dict[frozenset[str], str] = {}
+    owners: dict[frozenset[str], str] = {}
     names: dict[str, str] = {}
     for name in fleet.runners:
         scale_set, labels = fleet.scale_set(name), frozenset(label.lower() for label in fleet.labels(name))
-        if labels in seen:
+        if labels in owners:
             field = "labels" if fleet.runners[name].labels else "name"
             yield Problem(
                 ("runners", name, field),
-                f"runners {seen[labels]} and {name} have the same labels: {', '.join(fleet.labels(name))}",
+                f"runners {owners[labels]} and {name} have the same labels: {', '.join(fleet.labels(name))}",
                 "a set of labels that no other runner has; GitHub does not say which of two would get a job",
                 f"add a label of its own, such as {scale_set}",
             )
@@ -167,5 +167,5 @@ def _labels(fleet: Fleet) -> Iterator[Problem]:
                 "a name of its own",
                 f"leave name out: it is {name} by default" if name != scale_set else "write another name",
             )
-        seen.setdefault(labels, name)
+        owners.setdefault(labels, name)
         names.setdefault(scale_set, name)
