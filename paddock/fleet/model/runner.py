@@ -26,10 +26,13 @@ Label = Annotated[str, Matching(r"^[^\s,]{1,255}$", "a label of 1 to 255 charact
 LOWEST_PRIORITY = -1000
 """Of a runner; the autoscaler is told that pods of it still count."""
 
+
 class Warm(Model):
     """From this time on, keep this many idle runners; a second entry takes them away again."""
 
-    at: Annotated[str, AfterValidator(schedule.checked), WithJsonSchema({"type": "string", "pattern": schedule.PATTERN})]
+    at: Annotated[
+        str, AfterValidator(schedule.checked), WithJsonSchema({"type": "string", "pattern": schedule.PATTERN})
+    ]
     """Cron schedule, such as "0 8 * * 1-5"."""
     min: Annotated[int, Field(ge=0)]
     """Idle runners from then on."""
