@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from paddock.gpu import inventory as detect
 from paddock.gpu import serialization
 from paddock.gpu.errors import GpuInputError
-from paddock.gpu.health.cuda import Compatibility, judge
+from paddock.gpu.health.cuda import Compatibility, evaluate
 from paddock.gpu.model import Driver as DriverModel
 from paddock.gpu.model import Gpu, Inventory, Machine, Toolkit
 from tests.gpu.test_document import any_of
@@ -69,7 +69,7 @@ def kinds(found: Compatibility) -> list[str]:
     ("580.95.05", "t4", "99.0", "unknown", ["toolkit"]),
 ])  # fmt: skip
 def test_a_verdict_and_its_fixes(driver: str, gpu: str, toolkit: str, verdict: str, fixes: list[str]) -> None:
-    found = judge(machine(driver, card(gpu)), toolkit)
+    found = evaluate(machine(driver, card(gpu)), toolkit)
     assert (found.verdict, kinds(found)) == (verdict, fixes), found.why
     assert found.why
 
@@ -82,34 +82,34 @@ def test_a_verdict_and_its_fixes(driver: str, gpu: str, toolkit: str, verdict: s
     ("580.95.05", "z9", None),
 ])  # fmt: skip
 def test_the_newest_toolkit_is_told_without_one(driver: str, gpu: str, newest: str | None) -> None:
-    found = judge(machine(driver, card(gpu)))
+    found = evaluate(machine(driver, card(gpu)))
     assert (found.verdict, found.newest) == ("unknown", newest)
     assert "no CUDA toolkit" in found.why
 
 
 def test_the_cheapest_fix_comes_first_and_names_what_to_use() -> None:
-    first, second, third = judge(machine("570.124.06"), "13.0").fixes
+    first, second, third = evaluate(machine("570.124.06"), "13.0").fixes
     assert "cuda-compat-13-0" in first.text
     assert "CUDA 12.8" in second.text
     assert "580.65.06" in third.text
 
 
 def test_a_container_is_told_that_the_driver_is_the_hosts() -> None:
-    fixes = judge(machine("570.124.06", container=True), "13.0").fixes
+    fixes = evaluate(machine("570.124.06", container=True), "13.0").fixes
     assert "host, not of this container" in fixes[-1].text
 
 
 def test_a_package_that_is_there_only_has_to_be_used() -> None:
     toolkit = Toolkit("13.0.1", "/usr/local/cuda", compat="580.95.05")
-    found = judge(machine("570.124.06", toolkit=toolkit))
+    found = evaluate(machine("570.124.06", toolkit=toolkit))
     assert (found.verdict, found.path) == ("needs-compat", "/usr/local/cuda")
     assert "/usr/local/cuda/compat first in LD_LIBRARY_PATH" in found.fixes[0].text
-    old = judge(machine("570.124.06", toolkit=replace(toolkit, compat="560.35.05")))
+    old = evaluate(machine("570.124.06", toolkit=replace(toolkit, compat="560.35.05")))
     assert "install cuda-compat-13-0" in old.fixes[0].text
 
 
 def test_of_several_gpus_the_worst_counts_and_the_newest_toolkit_is_one_for_all() -> None:
-    found = judge(machine("580.95.05", card("t4"), card("v100"), card("b200")), "13.0")
+    found = evaluate(machine("580.95.05", card("t4"), card("v100"), card("b200")), "13.0")
     assert found.verdict == "impossible"
     assert [one.verdict for one in found.gpus] == ["ok", "impossible", "ok"]
     assert found.newest == "12.9"
@@ -118,29 +118,29 @@ def test_of_several_gpus_the_worst_counts_and_the_newest_toolkit_is_one_for_all(
 
 def test_other_makers_know_no_cuda() -> None:
     amd = Gpu(0, "GPU-1", "AMD Instinct MI300X", "amd", compute_capability="gfx942")
-    asked = judge(machine(None, amd), "12.8")
+    asked = evaluate(machine(None, amd), "12.8")
     assert (asked.verdict, kinds(asked)) == ("impossible", ["toolkit"])
     assert "ROCm" in asked.fixes[0].text
-    own = judge(machine(None, amd, toolkit=Toolkit("6.4.1", "/opt/rocm")))
+    own = evaluate(machine(None, amd, toolkit=Toolkit("6.4.1", "/opt/rocm")))
     assert (own.verdict, own.toolkit) == ("unknown", "6.4.1")
 
 
 def test_a_machine_without_gpus_says_why() -> None:
-    assert judge(replace(machine("580.95.05"), gpus=(), reason="There is no GPU here."), "12.8").why == (
+    assert evaluate(replace(machine("580.95.05"), gpus=(), reason="There is no GPU here."), "12.8").why == (
         "There is no GPU here."
     )
 
 
 @pytest.mark.parametrize("toolkit", ["", "abc", "12", "cuda12.8", "12.8; rm", "١٢.٨", "-1.0"])
 def test_what_is_no_version_is_refused(toolkit: str) -> None:
-    with pytest.raises(GpuInputError, match="is no CUDA version") as caught:
-        judge(machine("580.95.05"), toolkit)
+    with pytest.raises(GpuInputError, match="is not a CUDA version") as caught:
+        evaluate(machine("580.95.05"), toolkit)
     assert caught.value.exit_code == 2
 
 
 def test_the_made_up_driver_is_judged_whole(driver: Callable[[Driver], Driver]) -> None:
     driver(Driver(box("H100", 8)))
-    found = judge(detect.inventory(), "13.0")
+    found = evaluate(detect.inventory(), "13.0")
     assert found.verdict == "ok"
     told = json.loads(json.dumps(serialization.data(found)))
     assert told["schema"] == 1
@@ -150,4 +150,4 @@ def test_the_made_up_driver_is_judged_whole(driver: Callable[[Driver], Driver]) 
 @settings(max_examples=60, deadline=None)
 @given(any_of(Inventory), st.sampled_from([None, "11.8", "12.4.1", "13.0", "77.7"]))
 def test_every_inventory_gets_a_verdict(inventory: Inventory, toolkit: str | None) -> None:
-    assert judge(inventory, toolkit).why
+    assert evaluate(inventory, toolkit).why

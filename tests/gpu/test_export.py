@@ -21,7 +21,7 @@ from hypothesis import given, settings
 
 from paddock.gpu import inventory as detect
 from paddock.gpu.errors import GpuInputError
-from paddock.gpu.health.check import VERDICTS, judge
+from paddock.gpu.health.check import VERDICTS, evaluate
 from paddock.gpu.health.xid import XidEvent
 from paddock.gpu.model import Gpu, Inventory, Machine, Memory, Mig, MigDevice
 from paddock.gpu.monitoring.metrics import METRICS, render
@@ -121,7 +121,7 @@ def test_values_are_in_the_units_that_the_names_promise(eight: Driver) -> None:
 def test_health_is_a_state_set_of_each_gpu_and_of_the_machine(driver: Callable[[str], Driver]) -> None:
     driver("lost")
     inventory = detect.inventory()
-    found = parse(render(inventory, judge(inventory)))
+    found = parse(render(inventory, evaluate(inventory)))
     states = {
         int(labels["gpu"]): labels["state"] for labels, value in found["paddock_gpu_health"].samples if value == 1
     }
@@ -159,7 +159,7 @@ def test_the_last_xid_is_told(eight: Driver) -> None:
 def test_a_machine_without_gpus_still_has_a_verdict() -> None:
     nothing = Inventory("2026-11-20T10:00:00Z", Machine("node", "linux", "x86_64"), "none", reason="There is none.")
     assert render(nothing) == ""
-    assert list(parse(render(nothing, judge(nothing)))) == ["paddock_node_health"]
+    assert list(parse(render(nothing, evaluate(nothing)))) == ["paddock_node_health"]
 
 
 @pytest.mark.parametrize("name", ['a "quoted" name', "back\\slash", "two\nlines", "", "ü \u2028", "a{b}"])
@@ -182,7 +182,7 @@ def test_compute_instances_of_one_mig_part_are_told_once() -> None:
 @settings(max_examples=40, deadline=None)
 @given(any_of(Inventory).filter(lambda made: len({gpu.index for gpu in made.gpus}) == len(made.gpus)))
 def test_every_inventory_is_told_in_the_format(inventory: Inventory) -> None:
-    parse(render(inventory, judge(inventory)))
+    parse(render(inventory, evaluate(inventory)))
 
 
 # --- the file

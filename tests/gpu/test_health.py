@@ -21,8 +21,8 @@ from paddock.gpu import inventory as detect
 from paddock.gpu import serialization
 from paddock.gpu.errors import GpuError, GpuInputError
 from paddock.gpu.health import check as health
-from paddock.gpu.health.check import VERDICTS, Health, check, judge, node_action
-from paddock.gpu.health.rules import ACTIONS, Around
+from paddock.gpu.health.check import VERDICTS, Health, check, evaluate, node_action
+from paddock.gpu.health.rules import ACTIONS, HealthContext
 from paddock.gpu.health.xid import XidEvent
 from paddock.gpu.host import imds
 from paddock.gpu.model import (
@@ -62,7 +62,7 @@ def said(found: Health) -> tuple[str, str, list[str]]:
 
 
 def test_a_machine_that_has_nothing_is_healthy() -> None:
-    found = judge(machine(GOOD, replace(GOOD, index=1, uuid="GPU-1")), around=Around(expect=2, uptime=60.0))
+    found = evaluate(machine(GOOD, replace(GOOD, index=1, uuid="GPU-1")), context=HealthContext(expect=2, uptime=60.0))
     assert (said(found), found.node_action, found.exit_code) == (("healthy", "none", []), "none", 0)
     assert found.findings == ()
 
@@ -108,7 +108,7 @@ def test_a_machine_that_has_nothing_is_healthy() -> None:
     ({"processes": (Process(77, "compute", 400, "python3"),)}, "degraded", "restart-app", "leftover"),
 ])  # fmt: skip
 def test_what_a_fault_makes_of_it(change: dict[str, Any], verdict: str, action: str, rule: str | None) -> None:
-    found = judge(machine(replace(GOOD, **change)), around=Around(uptime=600.0, idle=True))
+    found = evaluate(machine(replace(GOOD, **change)), context=HealthContext(uptime=600.0, idle=True))
     assert said(found) == (verdict, action, [rule] if rule else [])
     (gpu,) = found.gpus
     assert (gpu.verdict, gpu.action) == (verdict, action)
@@ -119,7 +119,7 @@ def test_what_a_fault_makes_of_it(change: dict[str, Any], verdict: str, action: 
 
 def test_processes_are_leftovers_only_where_none_should_run() -> None:
     busy = machine(replace(GOOD, processes=(Process(77, "compute"),)))
-    assert judge(busy).verdict == "healthy"
+    assert evaluate(busy).verdict == "healthy"
 
 
 # --- Xids
@@ -133,7 +133,7 @@ def test_processes_are_leftovers_only_where_none_should_run() -> None:
     (9999, "degraded", "none"),
 ])  # fmt: skip
 def test_an_xid_where_the_driver_says_nothing_of_its_own(code: int, verdict: str, action: str) -> None:
-    found = judge(machine(replace(GOOD, recovery_action=None)), [event(code)])
+    found = evaluate(machine(replace(GOOD, recovery_action=None)), [event(code)])
     assert (found.verdict, found.action) == (verdict, action)
     assert f"Xid {code} at 2026-11-20T09:30:00+0000" in found.findings[0].evidence
 
@@ -148,28 +148,28 @@ def test_an_xid_where_the_driver_says_nothing_of_its_own(code: int, verdict: str
     ("none", 54, "unhealthy", "replace-node"),
 ])  # fmt: skip
 def test_the_drivers_own_word_comes_before_an_xid(asks: Any, code: int, verdict: str, action: str) -> None:
-    found = judge(machine(replace(GOOD, recovery_action=asks)), [event(code)])
+    found = evaluate(machine(replace(GOOD, recovery_action=asks)), [event(code)])
     assert (found.verdict, found.action) == (verdict, action)
 
 
 def test_xid_154_counts_only_where_the_driver_cannot_be_asked_any_more() -> None:
     changed = event(154, "GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)")
     old = replace(GOOD, recovery_action=None)
-    assert judge(machine(GOOD), [changed]).verdict == "healthy"
-    assert judge(machine(old), [changed]).action == "reboot"
+    assert evaluate(machine(GOOD), [changed]).verdict == "healthy"
+    assert evaluate(machine(old), [changed]).action == "reboot"
     cleared = event(154, "GPU recovery action changed from 0x2 (Node Reboot Required) to 0x0 (None)")
-    assert judge(machine(old), [changed, cleared]).verdict == "healthy"
+    assert evaluate(machine(old), [changed, cleared]).verdict == "healthy"
 
 
 def test_an_xid_of_a_gpu_that_is_gone_still_counts() -> None:
-    found = judge(machine(GOOD), [event(79, place="0000:29:00.0")])
+    found = evaluate(machine(GOOD), [event(79, place="0000:29:00.0")])
     assert (found.verdict, found.action) == ("unhealthy", "reboot")
     assert found.gpus[0].verdict == "healthy"
     assert found.findings[0].gpu is None
 
 
 def test_the_same_xid_again_and_again_is_one_finding() -> None:
-    found = judge(machine(GOOD), [event(31)] * 40)
+    found = evaluate(machine(GOOD), [event(31)] * 40)
     assert len(found.findings) == 1
     assert "Xid 31, 40 times" in found.findings[0].evidence
 
@@ -177,7 +177,7 @@ def test_the_same_xid_again_and_again_is_one_finding() -> None:
 @given(st.sampled_from(list(xids())), st.sampled_from([None, "none", "gpu-reset", "node-reboot"]))
 def test_an_xid_never_makes_a_verdict_better(code: int, asks: Any) -> None:
     gpu = replace(GOOD, recovery_action=asks, remapped=RemappedRows(0, 1, True, False))
-    before, after = judge(machine(gpu)), judge(machine(gpu), [event(code)])
+    before, after = evaluate(machine(gpu)), evaluate(machine(gpu), [event(code)])
     assert VERDICTS.index(after.verdict) >= VERDICTS.index(before.verdict)
     assert ACTIONS.index(after.action) >= ACTIONS.index(before.action)
 
@@ -189,41 +189,41 @@ def test_nvlinks_are_held_against_those_of_its_like() -> None:
     up = tuple(NvLink(n, True, "switch", errors=0) for n in range(18))
     down = (*up[:17], NvLink(17, False))
     peers = [replace(GOOD, index=n, uuid=f"GPU-{n}", nvlinks=up) for n in range(3)]
-    found = judge(machine(*peers, replace(GOOD, index=3, uuid="GPU-3", nvlinks=down)))
+    found = evaluate(machine(*peers, replace(GOOD, index=3, uuid="GPU-3", nvlinks=down)))
     assert said(found) == ("degraded", "reset", ["nvlink-inactive"])
     assert (found.findings[0].gpu, "(17)" in found.findings[0].evidence) == ("GPU-3", True)
-    assert judge(machine(replace(GOOD, nvlinks=tuple(NvLink(n, False) for n in range(18))))).verdict == "healthy"
+    assert evaluate(machine(replace(GOOD, nvlinks=tuple(NvLink(n, False) for n in range(18))))).verdict == "healthy"
     worn = (replace(up[0], errors=100), *up[1:])
-    assert said(judge(machine(replace(GOOD, nvlinks=worn))))[2] == ["nvlink-errors"]
+    assert said(evaluate(machine(replace(GOOD, nvlinks=worn))))[2] == ["nvlink-errors"]
 
 
 def test_a_card_of_no_catalogue_needs_the_lanes_that_its_like_have() -> None:
     wide = replace(GOOD, pci_device_id="10de:2684", name="RTX 4090", pcie=Pcie(1, 16, 4, 16, 0))
     narrow = replace(wide, index=1, uuid="GPU-1", pcie=Pcie(1, 8, 4, 16, 0))
-    assert said(judge(machine(wide, narrow))) == ("degraded", "reboot", ["pcie-width"])
-    assert judge(machine(replace(narrow, uuid="GPU-2"), narrow)).verdict == "healthy"
+    assert said(evaluate(machine(wide, narrow))) == ("degraded", "reboot", ["pcie-width"])
+    assert evaluate(machine(replace(narrow, uuid="GPU-2"), narrow)).verdict == "healthy"
 
 
 def test_a_gpu_that_is_missing_is_a_fault_of_the_machine() -> None:
-    found = judge(machine(GOOD), around=Around(expect=8))
+    found = evaluate(machine(GOOD), context=HealthContext(expect=8))
     assert said(found) == ("unhealthy", "reboot", ["count"])
     assert "1 of 8 GPUs" in found.findings[0].evidence
-    assert judge(machine(GOOD), around=Around(expect=0)).verdict == "healthy"
+    assert evaluate(machine(GOOD), context=HealthContext(expect=0)).verdict == "healthy"
     lost = replace(GOOD, state="lost", reason="off the bus", recovery_action=None)
-    assert said(judge(machine(lost), around=Around(expect=1)))[2] == ["lost"]
+    assert said(evaluate(machine(lost), context=HealthContext(expect=1)))[2] == ["lost"]
 
 
 def test_a_machine_without_gpus_is_unknown_unless_it_should_have_some_or_none() -> None:
     nothing = machine(backend="none", reason="There is no GPU here.")
-    assert said(judge(nothing)) == ("unknown", "none", ["no-gpu"])
-    assert judge(nothing).exit_code == 2
-    assert judge(nothing, around=Around(expect=0)).verdict == "healthy"
-    assert said(judge(nothing, around=Around(expect=1))) == ("unhealthy", "reboot", ["count"])
+    assert said(evaluate(nothing)) == ("unknown", "none", ["no-gpu"])
+    assert evaluate(nothing).exit_code == 2
+    assert evaluate(nothing, context=HealthContext(expect=0)).verdict == "healthy"
+    assert said(evaluate(nothing, context=HealthContext(expect=1))) == ("unhealthy", "reboot", ["count"])
 
 
 def test_the_gpus_of_an_instance_type_are_known() -> None:
-    assert health.expected("p5.48xlarge") == Around(expect=8, expect_model="h100")
-    assert said(judge(machine(GOOD), around=health.expected("g5.xlarge")))[2] == ["model"]
+    assert health.expected("p5.48xlarge") == HealthContext(expect=8, expect_model="h100")
+    assert said(evaluate(machine(GOOD), context=health.expected("g5.xlarge")))[2] == ["model"]
     with pytest.raises(GpuInputError, match=r"did you mean .*g5\.xlarge") as caught:
         health.expected("g5.xlarg")
     assert caught.value.exit_code == 2
@@ -240,7 +240,7 @@ def test_a_node_of_a_cloud_is_not_mended() -> None:
 @settings(max_examples=60, deadline=None)
 @given(any_of(Inventory), st.lists(st.sampled_from([13, 79, 154, 9999]).map(event), max_size=3))
 def test_every_inventory_gets_a_verdict_that_json_can_tell(inventory: Inventory, events: list[XidEvent]) -> None:
-    found = judge(inventory, events)
+    found = evaluate(inventory, events)
     told = json.loads(json.dumps(serialization.data(found)))
     assert (told["schema"], told["verdict"]) == (1, found.verdict)
     assert (found.exit_code == 0) == (found.verdict == "healthy")
@@ -259,19 +259,19 @@ def test_made_up_drivers(
     driver: Callable[[str], Driver], tmp_path: Path, profile: str, verdict: str, action: str
 ) -> None:
     driver(profile)
-    found = check(log=False, around=Around(fabric_manager=True), root=tmp_path)
+    found = check(read_log=False, context=HealthContext(fabric_manager=True), root=tmp_path)
     assert (found.verdict, found.action) == (verdict, action), found.findings
 
 
 def test_the_kernel_log_is_part_of_it(driver: Callable[[Driver], Driver], tmp_path: Path) -> None:
     driver(Driver([Card(recovery=None)]))
     root = kernel(tmp_path, (100, GSP))
-    found = check(root=root, around=Around(fabric_manager=True))
+    found = check(root=root, context=HealthContext(fabric_manager=True))
     assert said(found) == ("unhealthy", "reset", ["xid-119"])
     stamp = datetime.fromtimestamp(BOOT + 100, UTC)
     assert f"{stamp:%Y-%m-%dT%H:%M:%S}" in found.findings[0].evidence
     (root / "dev/kmsg").unlink()
-    blind = check(root=root, around=Around(fabric_manager=True), run=lambda command: None)
+    blind = check(root=root, context=HealthContext(fabric_manager=True), run=lambda command: None)
     assert blind.verdict == "healthy"
     assert blind.unchecked[0].startswith("Xids: the kernel log cannot be read")
 
@@ -283,17 +283,17 @@ def test_gpus_on_switches_need_the_fabric_manager(driver: Callable[[str], Driver
     assert health.fabric_manager_runs(tmp_path)
     (tmp_path / "proc/4711/comm").write_text("sshd\n")
     assert health.fabric_manager_runs(tmp_path) is False
-    assert "fabric-manager" in said(judge(detect.inventory(), around=Around(fabric_manager=False)))[2]
+    assert "fabric-manager" in said(evaluate(detect.inventory(), context=HealthContext(fabric_manager=False)))[2]
     assert health.fabric_manager_runs(tmp_path / "nowhere") is None
 
 
 def test_a_verdict_on_eight_gpus_takes_less_than_a_tenth_of_a_second(driver: Callable[[Driver], Driver]) -> None:
     driver(Driver(box("H100", 8)))
-    check(log=False)
+    check(read_log=False)
     took = []
     for _ in range(5):
         start = time.perf_counter()
-        check(log=False)
+        check(read_log=False)
         took.append(time.perf_counter() - start)
     assert min(took) < 0.1
 

@@ -219,7 +219,7 @@ MISTAKES: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("gpu_allocate", {"owner": 1}, "the server owns its leases"),
     ("gpu_info", {"gpu": "7"}, "no GPU is '7'"),
     ("gpu_deallocate", {"leases": ["nope"]}, "there is no lease 'nope'"),
-    ("gpu_cuda_info", {"toolkit": "twelve"}, "is no CUDA version"),
+    ("gpu_cuda_info", {"toolkit": "twelve"}, "is not a CUDA version"),
     ("gpu_render", {"target": "docker", "options": {"x": 1}}, "expected: "),
     ("gpu_lst", {}, "did you mean gpu_list?"),
 )

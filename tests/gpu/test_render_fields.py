@@ -290,7 +290,9 @@ def test_a_cuda_that_cannot_run_is_refused_and_one_with_limits_is_warned_of() ->
     made = render("docker", machine, {"GPUIDs": [0]}, connector={"CUDAVersion": "12.8"})
     assert any("CUDA 12.8" in one for one in made.warnings)
     assert not render("docker", machine, {"GPUIDs": [0]}, connector={"CUDAVersion": "12.0"}).warnings
-    assert "'new' is no CUDA version" in refusal("docker", {"GPUIDs": [0]}, machine, connector={"CUDAVersion": "new"})
+    assert "'new' is not a CUDA version" in refusal(
+        "docker", {"GPUIDs": [0]}, machine, connector={"CUDAVersion": "new"}
+    )
 
 
 def test_the_path_of_nvidia_smi_is_taken_and_not_needed() -> None:

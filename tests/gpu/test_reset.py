@@ -15,7 +15,7 @@ import pytest
 from paddock.gpu import inventory as detect
 from paddock.gpu import serialization
 from paddock.gpu.errors import GpuError, GpuInputError
-from paddock.gpu.health.reset import Done, Plan, execute, plan
+from paddock.gpu.health.reset import CommandResult, Plan, execute, plan
 from paddock.gpu.host.processes import Owner
 from paddock.gpu.leases.lease import Lease, Leased
 from paddock.gpu.model import Gpu, Inventory, Machine, Mig, MigDevice, NvLink, Pair, Process
@@ -46,11 +46,11 @@ class Runner:
         self.ran: list[str] = []
         self.failing = failing
 
-    def __call__(self, command: Sequence[str]) -> Done:
+    def __call__(self, command: Sequence[str]) -> CommandResult:
         line = " ".join(command)
         self.ran.append(line)
         failed = any(line.endswith(end) for end in self.failing)
-        return Done(15 if failed else 0, "Unable to reset GPU: in use by another client\n" if failed else "")
+        return CommandResult(15 if failed else 0, "Unable to reset GPU: in use by another client\n" if failed else "")
 
 
 def test_one_gpu_is_reset_with_persistence_off_and_on_again() -> None:
@@ -125,7 +125,7 @@ def test_a_mig_part_stands_for_its_gpu() -> None:
     made = plan(machine(replace(ALONE, mig=parts)), "MIG-1")
     assert made.uuid == "GPU-0"
     assert "the whole GPU is reset" in made.notes[0]
-    assert "have to be made again" in made.notes[1]
+    assert "must be created again" in made.notes[1]
 
 
 def test_a_gpu_that_is_not_here_is_bad_input() -> None:
@@ -158,11 +158,11 @@ def test_a_reset_that_fails_leaves_persistence_as_it_was_and_restarts_nothing() 
 def test_ctrl_c_puts_back_what_was_changed() -> None:
     ran: list[str] = []
 
-    def run(command: Sequence[str]) -> Done:
+    def run(command: Sequence[str]) -> CommandResult:
         ran.append(command[-1])
         if command[-1] == "-r":
             raise KeyboardInterrupt
-        return Done(0, "")
+        return CommandResult(0, "")
 
     with pytest.raises(KeyboardInterrupt):
         execute(plan(machine(ALONE), "GPU-0"), lambda: machine(ALONE), run=run, root=True)

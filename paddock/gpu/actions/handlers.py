@@ -99,7 +99,7 @@ def cuda_info(asked: CudaInfo) -> Document:
     from paddock.gpu.health import cuda as compat
 
     found = detect.inventory(programs=True)
-    return documents.cuda(found, compat.judge(found, asked.toolkit))
+    return documents.cuda(found, compat.evaluate(found, asked.toolkit))
 
 
 def reset(asked: Reset) -> Document:

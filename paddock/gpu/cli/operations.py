@@ -20,7 +20,7 @@ from paddock.gpu.model import Inventory
 
 if TYPE_CHECKING:
     from paddock.gpu.health.check import Health
-    from paddock.gpu.health.rules import Around
+    from paddock.gpu.health.rules import HealthContext
     from paddock.gpu.monitoring.summary import Summary
 
 _LONGEST_HOURS = 24 * 365
@@ -28,10 +28,10 @@ _LONGEST_HOURS = 24 * 365
 
 def cuda_info(toolkit: str = "", source: Path | None = None, *, as_json: bool = False) -> None:
     """What CUDA this machine runs, or whether it runs the one that is named. Raises GpuInputError."""
-    from paddock.gpu.health.cuda import judge
+    from paddock.gpu.health.cuda import evaluate
 
     found = serialization.load(source) if source else detect.inventory(programs=True)
-    told = judge(found, toolkit or None)
+    told = evaluate(found, toolkit or None)
     if as_json:
         write_json(documents.cuda(found, told))
         return
@@ -55,7 +55,7 @@ def health(
 
     Its exit code is 0 healthy, 1 degraded, 2 unhealthy or unknown. Raises GpuInputError.
     """
-    from paddock.gpu.health.check import check, judge
+    from paddock.gpu.health.check import check, evaluate
 
     if not 0 <= since_hours <= _LONGEST_HOURS:
         raise GpuInputError(
@@ -63,9 +63,9 @@ def health(
         )
     around = _around(expect, instance, idle)
     if source is None:
-        found = check(around=around, since=timedelta(hours=since_hours) if since_hours else None)
+        found = check(context=around, since=timedelta(hours=since_hours) if since_hours else None)
     else:
-        found = judge(serialization.load(source), (), around, ("Xids: a saved inventory holds no kernel log",))
+        found = evaluate(serialization.load(source), (), around, ("Xids: a saved inventory holds no kernel log",))
     if as_json:
         write_json(serialization.data(found))
     else:
@@ -73,9 +73,9 @@ def health(
     return found.exit_code
 
 
-def _around(expect: int, instance: str, idle: bool) -> Around:
+def _around(expect: int, instance: str, idle: bool) -> HealthContext:
     from paddock.gpu.health.check import expected
-    from paddock.gpu.health.rules import Around
+    from paddock.gpu.health.rules import HealthContext
 
     if expect < 0:
         raise GpuInputError(f"{expect} GPUs cannot be expected\n    expected: 1 or more\n    fix: --expect 8")
@@ -83,7 +83,7 @@ def _around(expect: int, instance: str, idle: bool) -> Around:
         from paddock.gpu.host import imds
 
         instance = imds.instance_type()
-    found = expected(instance) if instance else Around()
+    found = expected(instance) if instance else HealthContext()
     return replace(found, expect=expect or found.expect, idle=idle)
 
 

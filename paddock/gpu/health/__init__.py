@@ -1,1 +1,4 @@
-"""Health of GPUs: rules, thresholds, Xids, CUDA compatibility, reset."""
+"""Health of GPUs: the check, its rules and thresholds, Xids, CUDA compatibility and reset.
+
+The rules are pure functions of an inventory; `check` and `reset` read the machine. Nothing here samples over time.
+"""

@@ -1,7 +1,7 @@
-"""Resetting a GPU: what it would take, and the doing of it.
+"""Plan and execute the reset of a GPU.
 
-NVML has no call that resets a GPU, so nvidia-smi does it. A soft reset gives a GPU its usual clocks and compute mode
-back and clears the volatile error counts: NVML can do that, and it ends no program.
+NVML has no call that resets a GPU, so nvidia-smi does it. A soft reset restores the default clocks and compute mode and
+clears the volatile error counts: NVML can do that, and it ends no program.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from paddock.gpu.model import Gpu, Inventory
 
 SCHEMA = 1
 Kind = Literal["full", "soft"]
-_SECONDS = 180
-"""A reset of eight GPUs on NVSwitches with their links trained anew takes up to two minutes."""
-_FABRIC = ("systemctl", "restart", "nvidia-fabricmanager")
+_TIMEOUT = 180
+"""Seconds: a reset of eight GPUs on NVSwitches, which retrains all links, takes up to two minutes."""
+_RESTART_FABRIC_MANAGER = ("systemctl", "restart", "nvidia-fabricmanager")
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class CommandResult:
     code: int
     output: str
 
 
-Run = Callable[[Sequence[str]], Done]
+Run = Callable[[Sequence[str]], CommandResult]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`command` is a program's, or the NVML function and the UUID of a soft reset.
+    """One step: `command` is a program with arguments, or for a soft reset the NVML function and the UUID.
 
-    `always` steps put back what was changed, and are done also when one before them failed.
+    `always` steps restore a changed setting and run even when an earlier step failed.
     """
 
     id: str
@@ -48,7 +48,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`refused` says why it will not be done; then there are no steps. `gpus` are all that are reset together."""
+    """Steps of a reset, or the reasons in `refused` and no steps. `gpus` are all that are reset together."""
 
     uuid: str
     kind: Kind
@@ -68,7 +68,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """`after` is the state of the GPUs afterwards."""
+    """Result of a reset: `after` is the state of each GPU afterwards."""
 
     plan: Plan
     outcomes: tuple[Outcome, ...]
@@ -78,112 +78,112 @@ class Result:
 
 
 def plan(inventory: Inventory, uuid: str, leases: Iterable[Lease] = (), *, kind: Kind = "full") -> Plan:
-    """What a reset would do. Changes nothing.
+    """Return the plan of a reset; changes nothing.
 
-    The inventory must have been read with its processes and its topology; `leases` are those that are held. Raises
-    GpuInputError for a UUID that is not here.
+    The inventory must include processes and topology; `leases` are the active ones. Raises GpuInputError for a UUID
+    that this machine does not have.
     """
     gpu = inventory.gpu(uuid)
     if gpu is None or gpu.uuid is None:
         from difflib import get_close_matches
 
-        known = [one.uuid for one in inventory.gpus if one.uuid]
-        near = get_close_matches(uuid, known, 1)
-        hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(known)}" if known else inventory.reason
+        uuids = [candidate.uuid for candidate in inventory.gpus if candidate.uuid]
+        near = get_close_matches(uuid, uuids, 1)
+        hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(uuids)}" if uuids else inventory.reason
         raise GpuInputError(f"there is no GPU {uuid!r}\n    expected: {hint}\n    fix: paddock gpu.list")
-    together = _together(inventory, gpu) if kind == "full" else (gpu,)
-    uuids = tuple(one.uuid or "" for one in together)
-    refused = tuple(_refusals(inventory, together, tuple(leases), kind))
+    group = _linked_group(inventory, gpu) if kind == "full" else (gpu,)
+    group_uuids = tuple(member.uuid or "" for member in group)
+    refused = tuple(_refusals(inventory, group, tuple(leases), kind))
     if refused:
-        return Plan(gpu.uuid, kind, uuids, (), refused, tuple(_notes(inventory, gpu, together, uuid)))
-    steps = _full(inventory, together) if kind == "full" else _soft(gpu)
-    return Plan(gpu.uuid, kind, uuids, tuple(steps), (), tuple(_notes(inventory, gpu, together, uuid)))
+        return Plan(gpu.uuid, kind, group_uuids, (), refused, tuple(_notes(inventory, gpu, group, uuid)))
+    steps = _full_steps(inventory, group) if kind == "full" else _soft_steps(gpu)
+    return Plan(gpu.uuid, kind, group_uuids, tuple(steps), (), tuple(_notes(inventory, gpu, group, uuid)))
 
 
 def plan_for(inventory: Inventory, gpu: Gpu, leases: Iterable[Lease] = (), *, kind: Kind = "full") -> Plan:
-    """The same for a GPU of the inventory. Raises GpuError for one that cannot be named to the driver."""
+    """Return the plan for a GPU of the inventory. Raises GpuError if it has no UUID."""
     if gpu.uuid is None:
         raise GpuError(
-            f"GPU {gpu.index} cannot be reset: it is {gpu.state}, and tells no UUID\n    expected: one that answers"
+            f"GPU {gpu.index} cannot be reset: it is {gpu.state}, and has no UUID\n    expected: a GPU that answers"
             "\n    fix: reboot the machine"
         )
     return plan(inventory, gpu.uuid, leases, kind=kind)
 
 
 def execute(
-    made: Plan,
-    look: Callable[[], Inventory],
+    approved: Plan,
+    read_inventory: Callable[[], Inventory],
     leases: Callable[[], Iterable[Lease]] = tuple,
     *,
     run: Run | None = None,
     root: bool | None = None,
 ) -> Result:
-    """Does it, after looking once more whether the GPUs are in use.
+    """Execute an approved plan, after checking again that the GPUs are not in use.
 
-    `look` reads the inventory with processes and topology; `run` does all steps, NVML's too. Raises GpuError where it
-    is refused and where `root` is wanting; a step that fails is in the result.
+    `read_inventory` reads the inventory with processes and topology; `run` executes all steps, also those of NVML.
+    Raises GpuError where the reset is refused or the user is not `root`; a failed step is part of the result.
     """
-    again = plan(look(), made.uuid, leases(), kind=made.kind)
-    if again.refused:
+    current = plan(read_inventory(), approved.uuid, leases(), kind=approved.kind)
+    if current.refused:
         raise GpuError(
-            f"GPU {made.uuid} is not reset: {'; '.join(again.refused)}\n    expected: a GPU that nothing uses"
+            f"GPU {approved.uuid} is not reset: {'; '.join(current.refused)}\n    expected: a GPU that nothing uses"
             "\n    fix: end what uses it, then ask again"
         )
-    if set(again.gpus) != set(made.gpus) or again.steps != made.steps:
+    if set(current.gpus) != set(approved.gpus) or current.steps != approved.steps:
         raise GpuError(
-            f"GPU {made.uuid} is not reset: the machine changed since the plan was made"
-            "\n    expected: the plan of now\n    fix: look at a new plan"
+            f"GPU {approved.uuid} is not reset: the machine changed since the plan was made"
+            "\n    expected: a current plan\n    fix: make a new plan"
         )
     if not (os.geteuid() == 0 if root is None else root):
         raise GpuError("resetting a GPU needs root\n    expected: user 0\n    fix: the same again with sudo")
-    outcomes = _perform(again.steps, run)
-    after = look()
-    states = tuple((uuid, gpu.state if (gpu := after.gpu(uuid)) else "missing") for uuid in again.gpus)
-    worked = all(outcome.code == 0 for outcome in outcomes)
-    return Result(again, outcomes, states, worked and all(state == "ok" for _, state in states))
+    outcomes = _perform(current.steps, run)
+    after = read_inventory()
+    states = tuple((uuid, gpu.state if (gpu := after.gpu(uuid)) else "missing") for uuid in current.gpus)
+    succeeded = all(outcome.code == 0 for outcome in outcomes)
+    return Result(current, outcomes, states, succeeded and all(state == "ok" for _, state in states))
 
 
 def _perform(steps: Sequence[Step], run: Run | None) -> tuple[Outcome, ...]:
-    """Up to the first that fails; what was changed is put back in any case, also at Ctrl-C."""
+    """Run steps up to the first failure; changed settings are restored in any case, also after Ctrl-C."""
     outcomes: list[Outcome] = []
 
-    def do(step: Step) -> bool:
-        done = (run or (_call if step.nvml else _run))(step.command)
-        outcomes.append(Outcome(step.id, done.code, done.output.strip()))
-        return done.code == 0
+    def perform(step: Step) -> bool:
+        result = (run or (_call_nvml if step.nvml else _run_program))(step.command)
+        outcomes.append(Outcome(step.id, result.code, result.output.strip()))
+        return result.code == 0
 
     rest = list(steps)
     try:
-        while rest and do(rest.pop(0)):
+        while rest and perform(rest.pop(0)):
             pass
     finally:
         for step in rest:
             if step.always:
-                do(step)
+                perform(step)
     return tuple(outcomes)
 
 
-def _together(inventory: Inventory, gpu: Gpu) -> tuple[Gpu, ...]:
-    """All GPUs that NVLinks join to it, by whichever way: a reset of one breaks the links of the others."""
+def _linked_group(inventory: Inventory, gpu: Gpu) -> tuple[Gpu, ...]:
+    """Return all GPUs that NVLinks connect to it, directly or not: a reset of one breaks the links of the others."""
     if not any(link.active for link in gpu.nvlinks):
         return (gpu,)
-    beside: dict[int, set[int]] = {}
+    neighbours: dict[int, set[int]] = {}
     for pair in inventory.pairs:
         if pair.nvlinks:
-            beside.setdefault(pair.a, set()).add(pair.b)
-            beside.setdefault(pair.b, set()).add(pair.a)
-    joined, open_ = {gpu.index}, [gpu.index]
-    while open_:
-        new = beside.get(open_.pop(), set()) - joined
+            neighbours.setdefault(pair.a, set()).add(pair.b)
+            neighbours.setdefault(pair.b, set()).add(pair.a)
+    joined, pending = {gpu.index}, [gpu.index]
+    while pending:
+        new = neighbours.get(pending.pop(), set()) - joined
         joined |= new
-        open_ += new
-    if len(joined) == 1:  # the topology does not say to which, so to all that have links
-        joined |= {one.index for one in inventory.usable if any(link.active for link in one.nvlinks)}
-    return tuple(one for one in inventory.gpus if one.index in joined)
+        pending += new
+    if len(joined) == 1:  # the topology does not show which, so all GPUs with active links
+        joined |= {other.index for other in inventory.usable if any(link.active for link in other.nvlinks)}
+    return tuple(other for other in inventory.gpus if other.index in joined)
 
 
-def _refusals(inventory: Inventory, together: Sequence[Gpu], leases: Sequence[Lease], kind: Kind) -> list[str]:
-    gpu = together[0]
+def _refusals(inventory: Inventory, group: Sequence[Gpu], leases: Sequence[Lease], kind: Kind) -> list[str]:
+    gpu = group[0]
     if gpu.vendor == "amd":
         return [f"AMD GPUs are reset by amd-smi: `amd-smi reset --gpureset --gpu {gpu.index}`, as root"]
     if gpu.vendor != "nvidia":
@@ -193,76 +193,81 @@ def _refusals(inventory: Inventory, together: Sequence[Gpu], leases: Sequence[Le
     refused = []
     if inventory.machine.container and kind == "full":
         refused.append("this is a container: reset it on the host, once all its containers are stopped")
-    taken = {device.gpu: lease for lease in leases for device in lease.devices}
-    for one in together:
-        name = f"GPU {one.index}"
-        if one.state != "ok" and one.recovery_action not in {"gpu-reset", "bus-reset", "drain-and-reset"}:
-            refused.append(f"{name} is {one.state} ({one.reason}), and a reset does not reach it: reboot the machine")
+    leased = {device.gpu: lease for lease in leases for device in lease.devices}
+    for member in group:
+        name = f"GPU {member.index}"
+        if member.state != "ok" and member.recovery_action not in {"gpu-reset", "bus-reset", "drain-and-reset"}:
+            refused.append(
+                f"{name} is {member.state} ({member.reason}), and a reset does not reach it: reboot the machine"
+            )
             continue
-        if one.uuid in taken:
-            refused.append(f"{name} is leased to {taken[one.uuid].holder}")
-        if kind == "full" and one.state == "ok":
-            refused += _used(one, name)
+        if member.uuid in leased:
+            refused.append(f"{name} is leased to {leased[member.uuid].holder}")
+        if kind == "full" and member.state == "ok":
+            refused += _use(member, name)
     return refused
 
 
-def _used(gpu: Gpu, name: str) -> list[str]:
+def _use(gpu: Gpu, name: str) -> list[str]:
     if gpu.processes is None:
         return [f"which processes are on {name} cannot be read, so it may be in use"]
     if not gpu.processes:
         return []
-    shown = ", ".join(f"{one.name or 'pid'} {one.pid}" for one in gpu.processes[:3])
+    names = ", ".join(f"{process.name or 'pid'} {process.pid}" for process in gpu.processes[:3])
     more = f" and {len(gpu.processes) - 3} more" if len(gpu.processes) > 3 else ""
-    return [f"{name} is in use by {shown}{more}"]
+    return [f"{name} is in use by {names}{more}"]
 
 
-def _notes(inventory: Inventory, gpu: Gpu, together: Sequence[Gpu], asked: str) -> list[str]:
+def _notes(inventory: Inventory, gpu: Gpu, group: Sequence[Gpu], requested: str) -> list[str]:
     notes = []
-    if asked != gpu.uuid:
-        notes.append(f"{asked} is a part of GPU {gpu.index}: the whole GPU is reset")
-    if len(together) > 1:
-        indexes = ", ".join(str(one.index) for one in together)
+    if requested != gpu.uuid:
+        notes.append(f"{requested} is a part of GPU {gpu.index}: the whole GPU is reset")
+    if len(group) > 1:
+        indexes = ", ".join(str(member.index) for member in group)
         notes.append(f"GPUs {indexes} are joined by NVLinks and are reset together")
-    if any(one.mig and one.mig.enabled for one in together):
-        notes.append("MIG devices are gone after a reset and have to be made again")
+    if any(member.mig and member.mig.enabled for member in group):
+        notes.append("MIG devices do not survive a reset and must be created again")
     notes.append("monitors that hold the GPU open (DCGM, its exporter) have to be stopped first, or nvidia-smi refuses")
     return notes if inventory.gpus and gpu.vendor == "nvidia" else notes[:-1]
 
 
-def _full(inventory: Inventory, together: Sequence[Gpu]) -> list[Step]:
-    """Persistence mode counts as use, so it is off meanwhile; and the fabric manager joins reset GPUs anew."""
-    every = len(together) == len(inventory.gpus)
-    names = ",".join(one.uuid or "" for one in together)
-    which = () if every and len(together) > 1 else ("-i", names)
-    persistent = [one for one in together if one.persistence]
-    held = ",".join(one.uuid or "" for one in persistent)
+def _full_steps(inventory: Inventory, group: Sequence[Gpu]) -> list[Step]:
+    """Return the steps: persistence mode counts as use, so it is off during the reset; the fabric manager reconnects
+    GPUs after it."""
+    all_gpus = len(group) == len(inventory.gpus)
+    names = ",".join(member.uuid or "" for member in group)
+    selection = () if all_gpus and len(group) > 1 else ("-i", names)
+    persistent = [member for member in group if member.persistence]
+    persistent_uuids = ",".join(member.uuid or "" for member in persistent)
     steps = []
     if persistent:
-        off = ("nvidia-smi", "-i", held, "-pm", "0")
+        off = ("nvidia-smi", "-i", persistent_uuids, "-pm", "0")
         steps.append(Step("persistence-off", "switch persistence mode off, which counts as use", off))
-    what = f"reset GPU {', '.join(str(one.index) for one in together)}"
-    steps.append(Step("reset", what, ("nvidia-smi", *which, "-r")))
-    if any(link.active and link.to == "switch" for one in together for link in one.nvlinks):
-        steps.append(Step("fabric-manager", "restart the fabric manager, which joins them again", _FABRIC))
+    summary = f"reset GPU {', '.join(str(member.index) for member in group)}"
+    steps.append(Step("reset", summary, ("nvidia-smi", *selection, "-r")))
+    if any(link.active and link.to == "switch" for member in group for link in member.nvlinks):
+        steps.append(
+            Step("fabric-manager", "restart the fabric manager, which joins them again", _RESTART_FABRIC_MANAGER)
+        )
     if persistent:
-        on = ("nvidia-smi", "-i", held, "-pm", "1")
+        on = ("nvidia-smi", "-i", persistent_uuids, "-pm", "1")
         steps.append(Step("persistence-on", "switch persistence mode on again", on, True))
     return steps
 
 
-def _soft(gpu: Gpu) -> list[Step]:
+def _soft_steps(gpu: Gpu) -> list[Step]:
     calls = (
-        ("nvmlDeviceResetGpuLockedClocks", "let the clocks be the driver's again"),
-        ("nvmlDeviceResetMemoryLockedClocks", "and those of the memory"),
-        ("nvmlDeviceResetApplicationsClocks", "forget the clocks that programs were to have"),
-        ("nvmlDeviceSetComputeMode", "let every program use it"),
+        ("nvmlDeviceResetGpuLockedClocks", "unlock the GPU's clocks"),
+        ("nvmlDeviceResetMemoryLockedClocks", "unlock the memory's clocks"),
+        ("nvmlDeviceResetApplicationsClocks", "restore the default clocks of applications"),
+        ("nvmlDeviceSetComputeMode", "restore the default compute mode"),
         ("nvmlDeviceClearEccErrorCounts", "clear the volatile error counts"),
     )
-    return [Step(name, what, (name, gpu.uuid or ""), nvml=True) for name, what in calls]
+    return [Step(name, summary, (name, gpu.uuid or ""), nvml=True) for name, summary in calls]
 
 
-def _call(command: Sequence[str]) -> Done:
-    """NVML's function for the GPU; one that this GPU does not have has nothing to be reset."""
+def _call_nvml(command: Sequence[str]) -> CommandResult:
+    """Call the NVML function for the GPU; a function that this GPU does not support is a success."""
     from paddock.gpu.drivers.base import Unavailable
     from paddock.gpu.drivers.nvml import session
 
@@ -270,7 +275,7 @@ def _call(command: Sequence[str]) -> Done:
     try:
         nvml = session().nvml
     except Unavailable as error:
-        return Done(error.code or 1, str(error))
+        return CommandResult(error.code or 1, str(error))
     extra = {
         "nvmlDeviceSetComputeMode": (nvml.NVML_COMPUTEMODE_DEFAULT,),
         "nvmlDeviceClearEccErrorCounts": (nvml.NVML_VOLATILE_ECC,),
@@ -279,15 +284,21 @@ def _call(command: Sequence[str]) -> Done:
     try:
         getattr(nvml, name)(nvml.nvmlDeviceGetHandleByUUID(uuid), *extra.get(name, ()))
     except nvml.NVMLError as error:
-        return Done(0, "this GPU has no such thing") if error.value in absent else Done(error.value, str(error))
-    return Done(0, "")
+        return (
+            CommandResult(0, "this GPU does not support it")
+            if error.value in absent
+            else CommandResult(error.value, str(error))
+        )
+    return CommandResult(0, "")
 
 
-def _run(command: Sequence[str]) -> Done:
+def _run_program(command: Sequence[str]) -> CommandResult:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_SECONDS, check=False)
+        completed = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT, check=False
+        )
     except FileNotFoundError:
-        return Done(127, f"there is no {command[0]} here: it comes with the driver's utilities")
+        return CommandResult(127, f"there is no {command[0]} here: it comes with the driver's utilities")
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Done(124, str(error))
-    return Done(done.returncode, done.stdout + done.stderr)
+        return CommandResult(124, str(error))
+    return CommandResult(completed.returncode, completed.stdout + completed.stderr)

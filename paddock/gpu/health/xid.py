@@ -1,4 +1,8 @@
-"""Xids, the driver's errors, from the lines of the kernel log."""
+"""Xids, the driver's errors: events from the lines of the kernel log.
+
+The meaning, severity and action of each number are in `paddock/catalog/data/xids.json`: a new Xid is one entry there.
+Only an event that the driver logs without a number, or whose text carries data, needs code here.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +14,21 @@ from datetime import datetime
 from paddock.gpu.host.kernel_log import Line
 from paddock.gpu.model import RecoveryAction
 
-# Only lines that the driver began: the name of a process may hold anything, also the text of an Xid.
-# Within the brackets, a MIG part is named after the address.
+# Only lines that start with the driver's prefix: the name of a process may contain the text of an Xid.
+# Within the brackets, the address may be followed by a MIG part.
 _XID = re.compile(r"NVRM: Xid \(((?:PCI:)?[0-9a-fA-F]+(?::[0-9a-fA-F]+){1,2}(?:\.[0-9])?)(?: [^)]*)?\).*?: (\d+),")
-_FALLEN = re.compile(r"NVRM: (?:The NVIDIA )?GPU ((?:[0-9a-fA-F]+:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.\d)(.*)")
-_FALLEN_NEXT = re.compile(r"NVRM: .*fallen off the bus")
+_FELL_OFF = re.compile(r"NVRM: (?:The NVIDIA )?GPU ((?:[0-9a-fA-F]+:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.\d)(.*)")
+_FELL_OFF_CONTINUED = re.compile(r"NVRM: .*fallen off the bus")
 _OFF_THE_BUS = 79
-_CHANGED = re.compile(r"recovery action changed from 0x[0-9a-f]+ .*? to 0x([0-9a-f]+)", re.IGNORECASE)
-_RECOVERY: tuple[RecoveryAction, ...] = (
+_RECOVERY_CHANGED = re.compile(r"recovery action changed from 0x[0-9a-f]+ .*? to 0x([0-9a-f]+)", re.IGNORECASE)
+_RECOVERY_ACTIONS: tuple[RecoveryAction, ...] = (
     "none", "gpu-reset", "node-reboot", "drain-p2p", "drain-and-reset", "recover-imex", "bus-reset", "system-reboot",
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class XidEvent:
-    """`pci_address` is as the inventory writes it, `0000:04:00.0`."""
+    """One Xid in the log: `pci_address` has the inventory's form, `0000:04:00.0`."""
 
     code: int
     pci_address: str
@@ -33,34 +37,34 @@ class XidEvent:
 
     @property
     def recovery_action(self) -> RecoveryAction | None:
-        """What the driver asks for from then on, where this is an Xid 154, which says so."""
-        found = _CHANGED.search(self.text) if self.code == 154 else None
-        number = int(found[1], 16) if found else len(_RECOVERY)
-        return _RECOVERY[number] if number < len(_RECOVERY) else None
+        """The action that the driver requests from then on; only Xid 154 carries one."""
+        match = _RECOVERY_CHANGED.search(self.text) if self.code == 154 else None
+        number = int(match[1], 16) if match else len(_RECOVERY_ACTIONS)
+        return _RECOVERY_ACTIONS[number] if number < len(_RECOVERY_ACTIONS) else None
 
 
 def events(lines: Iterable[Line]) -> tuple[XidEvent, ...]:
-    """In the order of the log. A GPU that fell off the bus is an Xid 79, also where the driver writes no number."""
-    found: list[XidEvent] = []
-    named: str | None = None
-    """The GPU that a message of several lines is about."""
+    """Return events in the order of the log. A GPU that fell off the bus counts as Xid 79."""
+    result: list[XidEvent] = []
+    open_address: str | None = None
+    """The GPU of a message that spans several lines."""
     for line in lines:
         if match := _XID.match(line.text):
-            found.append(XidEvent(int(match[2]), address(match[1]), line.at, line.text))
-            named = None
+            result.append(XidEvent(int(match[2]), address(match[1]), line.at, line.text))
+            open_address = None
             continue
-        if match := _FALLEN.match(line.text):
-            named = match[1]
-        if named and _FALLEN_NEXT.match(line.text):
-            where = address(named)
-            if not any(one.code == _OFF_THE_BUS and one.pci_address == where for one in found):
-                found.append(XidEvent(_OFF_THE_BUS, where, line.at, line.text))
-            named = None
-    return tuple(found)
+        if match := _FELL_OFF.match(line.text):
+            open_address = match[1]
+        if open_address and _FELL_OFF_CONTINUED.match(line.text):
+            pci_address = address(open_address)
+            if not any(event.code == _OFF_THE_BUS and event.pci_address == pci_address for event in result):
+                result.append(XidEvent(_OFF_THE_BUS, pci_address, line.at, line.text))
+            open_address = None
+    return tuple(result)
 
 
 def address(text: str) -> str:
-    """`0000:04:00.0` from `PCI:0000:04:00`, `04:00.0` and the like."""
+    """Return `0000:04:00.0` for `PCI:0000:04:00`, `04:00.0` and similar forms."""
     place, _, function = text.removeprefix("PCI:").lower().partition(".")
     parts = place.split(":")
     domain = parts[-3] if len(parts) > 2 else "0"

@@ -11,7 +11,7 @@ from typing import Any
 from paddock.gpu import inventory as detect
 from paddock.gpu.errors import GpuError
 from paddock.gpu.health import check
-from paddock.gpu.health.rules import Around
+from paddock.gpu.health.rules import HealthContext
 from paddock.gpu.health.xid import events
 from paddock.gpu.host import kernel_log
 from paddock.gpu.job_hooks import ccache, container_devices, log, sampling
@@ -82,8 +82,8 @@ def _look(job: Job, root: Path) -> Admission:
     ours = {gpu.pci_address for gpu in inventory.gpus}
     xids = [event for event in events(told.lines) if event.pci_address in ours]
     unchecked = (f"Xids: {told.reason}",) if told.reason else ()
-    around = Around(uptime=kernel_log.uptime(root), idle=not job.shared)
-    return admit(inventory, check.judge(inventory, xids, around, unchecked), job, gone=gone)
+    around = HealthContext(uptime=kernel_log.uptime(root), idle=not job.shared)
+    return admit(inventory, check.evaluate(inventory, xids, around, unchecked), job, gone=gone)
 
 
 def _told(admission: Admission) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from paddock.gpu.errors import GpuError, GpuInputError
-from paddock.gpu.health.cuda import judge
+from paddock.gpu.health.cuda import evaluate
 from paddock.gpu.model import Inventory
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _judge_cuda(cuda: str, inventory: Inventory) -> tuple[Outcome, str, str]:
     from paddock.catalog import version
     from paddock.catalog.cuda_match import on_driver
 
-    found = judge(inventory, cuda)
+    found = evaluate(inventory, cuda)
     verdict = found.verdict
     if found.gpus and found.driver and verdict == "unknown":
         # Whether a forward-compatibility package would help no source says; without one it does not run.

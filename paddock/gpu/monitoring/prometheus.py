@@ -14,8 +14,8 @@ from tempfile import NamedTemporaryFile
 
 from paddock.gpu.drivers.base import Reader
 from paddock.gpu.errors import GpuError, GpuInputError
-from paddock.gpu.health.check import judge
-from paddock.gpu.health.rules import NOTHING_ELSE, Around
+from paddock.gpu.health.check import evaluate
+from paddock.gpu.health.rules import NO_CONTEXT, HealthContext
 from paddock.gpu.health.xid import XidEvent, events
 from paddock.gpu.host import kernel_log
 from paddock.gpu.host.machine import Run
@@ -35,7 +35,7 @@ _CLIENT_SECONDS = 10
 class Exporter:
     """The metrics as text, never read anew within `min_age` seconds, however many ask.
 
-    `log` takes Xids from the kernel's log. `around` is what the verdict on the GPUs is held against.
+    `log` takes Xids from the kernel's log. `context` is what the verdict on the GPUs is held against.
     """
 
     def __init__(
@@ -43,13 +43,13 @@ class Exporter:
         *,
         min_age: float = 1.0,
         log: bool = True,
-        around: Around = NOTHING_ELSE,
+        context: HealthContext = NO_CONTEXT,
         root: Path = Path("/"),
         reader: Reader | None = None,
         run: Run | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._min_age, self._log, self._around = min_age, log, around
+        self._min_age, self._log, self._around = min_age, log, context
         self._root, self._reader, self._run, self._clock = root, reader, run, clock
         self._lock = threading.Lock()
         self._told: tuple[str, str | None] = "", None
@@ -71,8 +71,8 @@ class Exporter:
             if now - self._read_at >= self._min_age:
                 self._read_at = now
                 current = self._read(now)
-                around = replace(self._around, uptime=kernel_log.uptime(self._root))
-                text = render(current, judge(current, self._xids, around), self._xids)
+                context = replace(self._around, uptime=kernel_log.uptime(self._root))
+                text = render(current, evaluate(current, self._xids, context), self._xids)
                 self._told = text, None if current.gpus else current.reason or "there is no GPU"
             return self._told
 

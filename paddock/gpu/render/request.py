@@ -185,9 +185,9 @@ def _cuda(inventory: Inventory, gpus: Iterable[Gpu], connector: Connector) -> li
     wanted = connector.cuda_version
     if not wanted:
         return []
-    from paddock.gpu.health.cuda import judge
+    from paddock.gpu.health.cuda import evaluate
 
-    found = judge(replace(inventory, gpus=tuple(gpus)), wanted)
+    found = evaluate(replace(inventory, gpus=tuple(gpus)), wanted)
     if found.verdict == "ok":
         return []
     fix = found.fixes[0].text if found.fixes else ""
