@@ -14,6 +14,7 @@ from invoke.exceptions import Exit, ParseError, UnexpectedExit
 from invoke.program import Program
 
 from paddock import __version__
+from paddock.errors import PaddockError
 from paddock.tasks import namespace
 
 # As in sysexits.h and the shell.
@@ -91,11 +92,9 @@ def _program(name: str) -> _Program:
 
 
 def _report(e: Exception) -> int:
-    # By attribute and not by class: the errors' modules stay unimported until a task needs them.
-    code = getattr(e, "exit_code", None)
-    if isinstance(code, int):
+    if isinstance(e, PaddockError):
         _say(str(e))
-        return code
+        return e.exit_code
     if os.environ.get("PADDOCK_DEBUG"):
         raise e
     if isinstance(e, ModuleNotFoundError) and str(e.name).startswith("paddock."):

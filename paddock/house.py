@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from paddock.errors import PaddockError
+
 ROOT = Path(__file__).resolve().parent.parent
 
 TYPED = ("paddock", "infra", "policy", "tasks.py")
@@ -32,10 +34,8 @@ ORACLES = ("checkov", "hadolint", "moto_server")
 PEERS = ("gpu_peers",)
 
 
-class CheckFailed(Exception):
-    """A check found something: it has said what, this says which."""
-
-    exit_code = 1
+class CheckFailed(PaddockError):
+    """A check failed; its own output has said why."""
 
 
 def test(*, k: str = "", e2e: bool = False, extra: str = "") -> None:

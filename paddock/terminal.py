@@ -7,6 +7,9 @@ import sys
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from paddock import files
+from paddock.errors import PaddockError
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -15,13 +18,13 @@ NARROWEST = 40
 """Columns below which nothing can be laid out: a terminal that says less has not been asked."""
 
 
-class BadFlag(Exception):
+class BadFlag(PaddockError):
     """A flag whose value makes no sense."""
 
     exit_code = 2
 
 
-class OutputError(Exception):
+class OutputError(PaddockError):
     """A file that was to be written cannot be."""
 
     exit_code = 2
@@ -46,13 +49,10 @@ def console(file: IO[str] | None = None) -> Console:
 
 
 def write(path: Path, text: str) -> None:
-    """Writes a file whole or not at all. Raises OutputError."""
-    part = path.with_name(f".{path.name}.part")
+    """Write a file whole or not at all. Raises OutputError."""
     try:
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
+        files.write(path, text)
     except OSError as error:
-        part.unlink(missing_ok=True) if part.parent.is_dir() else None
         raise OutputError(
             f"cannot write {path}: {error.strerror}\n    fix: choose a file in a folder that exists and is yours"
         ) from None

@@ -1,12 +1,12 @@
-"""What a user is told when an image cannot be built, pushed or pinned."""
+"""Errors of builds, registries and AMIs."""
 
 from __future__ import annotations
 
+from paddock.errors import PaddockError
 
-class BuildError(Exception):
-    """A build, a registry or AWS failed; the message says what and how to go on."""
 
-    exit_code = 1
+class BuildError(PaddockError):
+    """A build, a registry or AWS failed."""
 
 
 class BuildInputError(BuildError):

@@ -14,6 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from paddock.errors import PaddockError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -28,7 +30,7 @@ class CatalogError(Exception):
     """A data file is missing or does not have the form described in this module."""
 
 
-class UnknownName(KeyError):
+class UnknownName(PaddockError, KeyError):
     """A name that the catalogue does not hold; `suggestions` are its nearest names, best first."""
 
     what = "name"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from paddock.catalog.gpus import gpu as gpu_of
 from paddock.catalog.instances import InstanceType, UnknownInstanceType, gpu_instances, instances, price_sources
+from paddock.errors import PaddockError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +19,7 @@ SORTS: tuple[Sort, ...] = ("price", "spot", "name", "gpu-memory", "vcpus", "pric
 LIMIT = 25
 
 
-class BadQuestion(Exception):
+class BadQuestion(PaddockError):
     """A question to the catalogue that it cannot be asked."""
 
     exit_code = 2

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from paddock.errors import PaddockError
 
-class GpuError(Exception):
+
+class GpuError(PaddockError):
     """Something about the GPUs failed; the message says what and how to go on."""
-
-    exit_code = 1
 
 
 class GpuInputError(GpuError):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from paddock.errors import PaddockError
 
-class LabError(Exception):
+
+class LabError(PaddockError):
     """Something in the lab failed; the message says what and how to go on."""
-
-    exit_code = 1
 
 
 class LabInputError(LabError):

@@ -14,10 +14,11 @@ from invoke import Collection, task
 from invoke.exceptions import Exit
 
 from paddock import cli
+from paddock.errors import PaddockError
 from paddock.terminal import console
 
 
-class UserMistake(Exception):
+class UserMistake(PaddockError):
     exit_code = 2
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from paddock.errors import PaddockError
 from paddock.plan.engine.values import shallow
 
 SCHEMA = "paddock.plan/1"
@@ -15,7 +16,7 @@ LARGEST = 64 * 1024 * 1024
 DEEPEST = 100
 
 
-class PlanFileError(Exception):
+class PlanFileError(PaddockError):
     """A saved plan that cannot be compared with."""
 
     exit_code = 2

@@ -23,6 +23,7 @@ from pulumi.runtime.config import set_all_config
 from pulumi.runtime.proto import callback_pb2, resource_pb2
 from pulumi.runtime.stack import run_pulumi_func
 
+from paddock.errors import PaddockError
 from paddock.plan.engine import eks_component, fake_cloud
 from paddock.plan.engine.pulumi_serialization import decode_struct, encode_struct
 from paddock.plan.engine.values import UNKNOWN, Secret, shown
@@ -30,7 +31,7 @@ from paddock.plan.engine.values import UNKNOWN, Secret, shown
 STACK = "pulumi:pulumi:Stack"
 
 
-class PlanError(Exception):
+class PlanError(PaddockError):
     """The program cannot be planned as the stack is written."""
 
     exit_code = 2

@@ -1,0 +1,190 @@
+"""Processes: identified by pid and start time, never by name, and ended politely before they are killed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+PROC = Path("/proc")
+TERMINATE_THEN_KILL = ((signal.SIGTERM, 10.0), (signal.SIGKILL, 5.0))
+"""Signals in their order, each with the seconds to wait after it."""
+STOP_SIGNALS = frozenset({signal.SIGINT, signal.SIGTERM})
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessStat:
+    """What Linux says of a process in /proc/PID/stat."""
+
+    name: str
+    state: str
+    parent: int
+    session: int
+    threads: int
+    start: int
+    """Clock ticks since boot."""
+    image: tuple[str, ...]
+    """Where its program, arguments and stack lie: those of its parent until it calls exec, which places them anew.
+    Empty where that may not be read."""
+
+    @property
+    def ended(self) -> bool:
+        """True for a zombie. The main thread of a process that lives may end before the others and then looks so."""
+        return self.state in "ZX" and self.threads <= 1
+
+
+def read_stat(pid: int | str, proc: Path = PROC) -> ProcessStat | None:
+    """Return None where there is no such process, or no /proc."""
+    try:
+        text = (proc / str(pid) / "stat").read_text(errors="replace")
+    except OSError:
+        return None
+    before, _, after = text.rpartition(")")  # the name stands in parentheses and may hold anything
+    fields = after.split()
+    image = (*fields[23:26], *fields[42:49]) if fields[25] != "0" else ()
+    return ProcessStat(
+        name=before.partition("(")[2],
+        state=fields[0],
+        parent=int(fields[1]),
+        session=int(fields[3]),
+        threads=int(fields[17]),
+        start=int(fields[19]),
+        image=image,
+    )
+
+
+def pids(proc: Path = PROC) -> list[int]:
+    """Return the processes that /proc lists; none on a system without it."""
+    try:
+        return [int(name) for name in os.listdir(proc) if name.isdecimal()]
+    except OSError:
+        return []
+
+
+def session_members(leader: int) -> list[int]:
+    """Return the processes of the session that `leader` leads, without zombies; none on a system without /proc."""
+    return [pid for pid in pids() if (stat := read_stat(pid)) and stat.session == leader and not stat.ended]
+
+
+def boot_id(proc: Path = PROC) -> str:
+    """Identify this start of the machine; empty where the system does not say."""
+    try:
+        return (proc / "sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def start_time(pid: int) -> str | None:
+    """Return when the process began, in the system's own form; None where there is none, or only a zombie."""
+    with contextlib.suppress(OSError):
+        os.waitpid(pid, os.WNOHANG)  # a child of this process stays a zombie until its status is read
+    if (PROC / "self/stat").exists():
+        stat = read_stat(pid)
+        return f"{boot_id()}:{stat.start}" if stat and not stat.ended else None
+    listing = subprocess.run(["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    state, _, began = listing.stdout.strip().partition(" ")
+    return began.strip() if began and not state.startswith("Z") else None
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process, told apart from a later one with the same pid by its start time."""
+
+    pid: int
+    started: str
+
+    @property
+    def alive(self) -> bool:
+        return start_time(self.pid) == self.started
+
+
+def spawn(
+    command: Sequence[str | Path], log: Path, record: Callable[[Process], None], environ: Mapping[str, str]
+) -> Process:
+    """Start `command` in a session of its own with its output in `log`.
+
+    `record` is called before a Ctrl-C can come between the start and the record. Raises OSError.
+    """
+    words = [str(word) for word in command]
+    output = (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    no_input = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
+    with blocked(STOP_SIGNALS):
+        pid = os.posix_spawn(
+            words[0],
+            words,
+            dict(environ),
+            file_actions=[no_input, output, (os.POSIX_SPAWN_DUP2, 1, 2)],
+            setsid=True,  # a Ctrl-C in the terminal, or its end, is not for it
+            setsigmask=[],
+        )
+        process = Process(pid, start_time(pid) or "ended")
+        record(process)
+    return process
+
+
+def end_processes(processes: Iterable[Process], grace: float = 10.0) -> list[Process]:
+    """End these processes and return those that even SIGKILL does not end. A pid with another start time is spared."""
+    running = list(processes)
+
+    def living() -> list[int]:
+        running[:] = [process for process in running if process.alive]
+        return [process.pid for process in running]
+
+    end(living, ((signal.SIGTERM, grace), (signal.SIGKILL, 5.0)))
+    return running
+
+
+def end(
+    living: Callable[[], Collection[int]],
+    signals: Iterable[tuple[signal.Signals, float]] = TERMINATE_THEN_KILL,
+    interval: float = 0.03,
+) -> Collection[int]:
+    """Send each signal to the pids that `living` returns, until it returns none; return those that are left.
+
+    Another user's processes cannot be signalled, and stay.
+    """
+    left = living()
+    for number, patience in signals:
+        if not left:
+            break
+        deadline = time.monotonic() + patience
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
+        while (left := living()) and time.monotonic() < deadline:
+            time.sleep(interval)
+    return left
+
+
+@contextlib.contextmanager
+def blocked(signals: Iterable[signal.Signals]) -> Iterator[None]:
+    """Deliver these signals to this thread only after the block."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextlib.contextmanager
+def sigterm_as_interrupt() -> Iterator[None]:
+    """Raise KeyboardInterrupt on SIGTERM, with which CI systems cancel a job, so that both clean up alike."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
