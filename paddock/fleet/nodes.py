@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from paddock.fleet.model.cluster import NewCluster
+from paddock.fleet.model.fleet import Fleet
 from paddock.fleet.model.pool import Bottlerocket, CapacityBlock, GpuPool, Mig, Mps
 from paddock.fleet.model.quantity import format_cpu, format_memory
 from paddock.fleet.sizing import capacity
-
-if TYPE_CHECKING:
-    from paddock.fleet.model.fleet import Fleet
 
 GPU = "nvidia.com/gpu"
 POOL = "paddock.dev/pool"

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from ipaddress import IPv4Network
 from math import ceil
 
-from paddock import catalog
 from paddock.fleet import Fleet, NewCluster, NewNetwork
-from paddock.fleet.nodes import max_pods
+from paddock.fleet.sizing.addresses import (
+    RESERVED_ADDRESSES,
+    node_addresses,
+    system_node_addresses,
+    usable_addresses,
+)
 
-RESERVED = 5
-"""Addresses of every subnet that AWS keeps: the first four and the last."""
 CONTROL_PLANE = 4
 """Interfaces that EKS puts into the cluster's subnets, at most: two to four."""
 
@@ -40,18 +41,18 @@ def subnet_needs(fleet: Fleet) -> tuple[SubnetNeed, ...]:
             mine = pool.zones or zones
             if zone not in mine and isinstance(fleet.network, NewNetwork):
                 continue
-            each = max_pods(fleet, name) + 1
+            each = node_addresses(fleet, name)
             spread += ceil(pool.nodes.max / len(mine)) * each
             parts.append((f"pools.{name}", pool.nodes.max * each, f"{pool.nodes.max} nodes x {each}"))
         if isinstance(fleet.cluster, NewCluster):
             system = fleet.cluster.system
-            each = max(catalog.instance(name).max_pods for name in system.instances) + 1
+            each = system_node_addresses(system)
             spread += ceil(system.nodes.max / len(zones)) * each
             parts.append(("cluster.system", system.nodes.max * each, f"{system.nodes.max} nodes x {each}"))
         endpoints = len(fleet.network.endpoints) if isinstance(fleet.network, NewNetwork) else 0
         fixed = endpoints + CONTROL_PLANE
         parts.append(("network", fixed, f"{endpoints} interface endpoints, {CONTROL_PLANE} of the control plane"))
-        note = f"{RESERVED} of the subnet's are AWS's own; the CNI keeps some warm beside those in use"
+        note = f"{RESERVED_ADDRESSES} of the subnet's are AWS's own; the CNI keeps some warm beside those in use"
         found.append(SubnetNeed(zone, has, spread + fixed, tuple(parts), note))
     return tuple(found)
 
@@ -62,7 +63,4 @@ def _sizes(fleet: Fleet) -> dict[str, int | None]:
     if not isinstance(network, NewNetwork):
         return dict.fromkeys(network.existing.subnets)
     private, _ = network.subnets()
-    return {
-        zone: IPv4Network(cidr).num_addresses - RESERVED
-        for zone, cidr in zip(network.zone_names(fleet.region), private, strict=True)
-    }
+    return {zone: usable_addresses(cidr) for zone, cidr in zip(network.zone_names(fleet.region), private, strict=True)}

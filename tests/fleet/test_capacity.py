@@ -14,6 +14,7 @@ from paddock import catalog
 from paddock.catalog.node_memory import measured_memory_mib, readings
 from paddock.fleet import Fleet
 from paddock.fleet.sizing import capacity, daemonsets
+from paddock.fleet.validation import check
 
 # Type, vCPU, maxPods by ENI addresses, kubeReserved CPU (m) and memory (MiB), Karpenter's capacity (MiB). Worked on
 # paper: 60 + 10 + 2 x 5 + 2.5 for each core beyond four; 11 x pods + 255; size - ceil(size x 0.075).
@@ -55,7 +56,7 @@ def fleet(pool: dict[str, Any], *runners: dict[str, Any], **more: Any) -> Fleet:
         "runners": {f"r{i}": {"pool": "gpu", **runner} for i, runner in enumerate(runners)},
         **more,
     }
-    return Fleet.model_validate_json(json.dumps(content), strict=True)
+    return check(Fleet.model_validate_json(json.dumps(content), strict=True))
 
 
 @pytest.mark.parametrize(("name", "vcpus", "pods", "cpu", "memory", "karpenter"), BY_HAND)

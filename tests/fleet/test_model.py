@@ -16,7 +16,7 @@ from paddock.fleet import Fleet, FleetError, parse
 from paddock.fleet.errors import Problem, did_you_mean, dotted
 from paddock.fleet.model.network import NewNetwork
 from paddock.fleet.model.quantity import format_cpu, format_memory, parse_cpu, parse_memory
-from paddock.fleet.validation.checks import addresses, addresses_needed
+from paddock.fleet.sizing.addresses import addresses, addresses_needed
 
 
 def fleet(**parts: Any) -> Fleet:

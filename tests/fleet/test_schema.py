@@ -18,6 +18,7 @@ from paddock.fleet import Fleet, FleetError, load
 from paddock.fleet.docs import json_schema, reference
 from paddock.fleet.stackfile.loader import KNOWN_KEYS
 from paddock.fleet.stackfile.yaml_document import Document
+from paddock.fleet.validation import check
 
 BAD_INPUT = Path(__file__).resolve().parent.parent / "bad_input"
 FLEET = Draft202012Validator(json_schema.schema())
@@ -180,7 +181,7 @@ def fleets(draw: st.DrawFn) -> dict[str, Any]:
 @settings(max_examples=60, deadline=None)
 @given(fleets())
 def test_what_loads_validates_and_comes_back_equal(written: dict[str, Any]) -> None:
-    fleet = Fleet.model_validate(written, strict=True)
+    fleet = check(Fleet.model_validate(written, strict=True))
     assert errors(FLEET, written) == []
     dumped = json.loads(json.dumps(fleet.model_dump(by_alias=True, exclude_unset=True, mode="json")))
     assert errors(FLEET, dumped) == []

@@ -16,6 +16,7 @@ from paddock import catalog
 from paddock.fleet import Fleet, FleetError
 from paddock.fleet.sizing import capacity
 from paddock.fleet.sizing import daemonsets as overhead
+from paddock.fleet.validation import check
 from paddock.plan.finding import Finding
 from paddock.plan.fit import Fit, findings, fit
 
@@ -31,7 +32,7 @@ def fleet(pools: Pools, runners: Pools, **more: Any) -> Fleet:
         "runners": {name: {"labels": [name], **runner} for name, runner in runners.items()},
         **more,
     }
-    return Fleet.model_validate_json(json.dumps(content), strict=True)
+    return check(Fleet.model_validate_json(json.dumps(content), strict=True))
 
 
 def one(pool: dict[str, Any], runner: dict[str, Any], **more: Any) -> Fleet:

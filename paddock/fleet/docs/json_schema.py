@@ -11,7 +11,7 @@ from typing import Any
 
 from paddock import catalog
 from paddock.fleet.model.fleet import Fleet, Layers
-from paddock.fleet.validation.runners import SCALE_SET_NAME_MAX
+from paddock.fleet.model.runner import SCALE_SET_NAME_MAX
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 PATH = "docs/fleet.schema.json"

@@ -15,8 +15,8 @@ from paddock import catalog
 from paddock.fleet.docs import json_schema
 from paddock.fleet.model import cluster, github, images, mirror, monitoring, network, pool, runner
 from paddock.fleet.model.fleet import Fleet, Layers
+from paddock.fleet.sizing.addresses import RESERVED_ADDRESSES
 from paddock.fleet.stackfile import yaml_document
-from paddock.fleet.validation import checks
 
 PATH = "docs/configuration.md"
 
@@ -225,11 +225,11 @@ each at the very end. The private subnets must hold every node and pod at maximu
 the VPC:
 
 ```text
-sum of (addresses - {checks.RESERVED_ADDRESSES}) over private subnets
+sum of (addresses - {RESERVED_ADDRESSES}) over private subnets
     >= sum of nodes.max x (pods a node + 1) over pools and system nodes
 ```
 
-AWS keeps {checks.RESERVED_ADDRESSES} addresses of every subnet. On-demand fallback buys instead of spot, not on top
+AWS keeps {RESERVED_ADDRESSES} addresses of every subnet. On-demand fallback buys instead of spot, not on top
 of it, so `nodes.max` counts once. Pods a node are `maxPods`, and for system nodes what their type can address.
 """,
     "Runners": """\

@@ -1,14 +1,13 @@
-"""The fleet: everything the stack file says, checked as a whole."""
+"""The fleet: everything the stack file says. `validation.check` says whether its parts fit together."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from paddock import catalog
-from paddock.fleet.errors import FleetError
 from paddock.fleet.model.base import Matching, Model
 from paddock.fleet.model.cluster import Cluster, ExistingCluster, KubeconfigCluster, NewCluster
 from paddock.fleet.model.github import GitHub
@@ -18,7 +17,6 @@ from paddock.fleet.model.monitoring import Monitoring
 from paddock.fleet.model.network import Network, NewNetwork
 from paddock.fleet.model.pool import Ami, EksManaged, GpuPool
 from paddock.fleet.model.runner import Runner, Volume
-from paddock.fleet.validation import checks
 
 Holder = Annotated[
     str,
@@ -79,13 +77,6 @@ class Fleet(Model):
     """Parts held here or by other stacks; may also be written as `paddock:layers`."""
     tags: Annotated[dict[TagKey, TagValue], Field(max_length=25)] = {}
     """AWS tags on everything, instances and volumes included."""
-
-    @model_validator(mode="after")
-    def _cross_checks(self) -> Fleet:
-        problems = list(checks.problems(self))
-        if problems:
-            raise FleetError(problems)
-        return self
 
     def ami(self, pool: GpuPool) -> Ami | None:
         """The image the pool's nodes boot; None when the catalogue has none for the cluster's minor.

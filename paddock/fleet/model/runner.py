@@ -23,6 +23,8 @@ Mount = Annotated[str, Matching(r"^/.+", "an absolute path")]
 
 Label = Annotated[str, Matching(r"^[^\s,]{1,255}$", "a label of 1 to 255 characters without spaces or commas")]
 
+SCALE_SET_NAME_MAX = 45
+"""ARC's scale-set chart refuses longer names."""
 LOWEST_PRIORITY = -1000
 """Of a runner; the autoscaler is told that pods of it still count."""
 

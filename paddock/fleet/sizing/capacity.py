@@ -12,20 +12,17 @@ node give memory back to the jobs.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from paddock import catalog
+from paddock.catalog import InstanceType
 from paddock.catalog.node_memory import measured_memory_mib, readings
 from paddock.fleet.model.cluster import KubeconfigCluster
+from paddock.fleet.model.fleet import Fleet
 from paddock.fleet.model.pool import Disk
 from paddock.fleet.model.quantity import format_cpu, format_memory
-from paddock.fleet.model.runner import Scratch
+from paddock.fleet.model.runner import Runner, Scratch
 from paddock.fleet.sizing.daemonsets import gpu_node_daemonsets
-
-if TYPE_CHECKING:
-    from paddock.catalog import InstanceType
-    from paddock.fleet.model.fleet import Fleet
-    from paddock.fleet.model.runner import Runner
 
 GIB = 1024
 

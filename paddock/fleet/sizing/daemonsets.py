@@ -8,15 +8,12 @@ their published defaults. Several add-ons request no memory although they use so
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from paddock.fleet.model.cluster import KubeconfigCluster
+from paddock.fleet.model.fleet import Fleet
 from paddock.fleet.model.pool import Bottlerocket, Mps
 from paddock.fleet.model.quantity import format_cpu, format_memory
 from paddock.fleet.model.runner import Volume
-
-if TYPE_CHECKING:
-    from paddock.fleet.model.fleet import Fleet
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,8 @@ from paddock.fleet.model.github import CLEAR_TEXT
 from paddock.fleet.stackfile.messages import from_pydantic
 from paddock.fleet.stackfile.scalars import go_text
 from paddock.fleet.stackfile.yaml_document import Document
-from paddock.fleet.validation import checks
+from paddock.fleet.validation import check
+from paddock.fleet.validation.cluster import support
 
 FLEET = "paddock:fleet"
 LAYERS = "paddock:layers"
@@ -115,7 +116,7 @@ def _fleet(values: Mapping[str, Any], project: str, stack: str, document: Docume
     places: dict[str, Key] = {part: ("config", key) for part, key in elsewhere.items()}
     written = _written(document)
     try:
-        fleet = Fleet.model_validate(merged, strict=True)
+        fleet = check(Fleet.model_validate(merged, strict=True))
     except ValidationError as error:
         problems += _elsewhere([_placed(problem, places) for problem in from_pydantic(error, Fleet, written)], problems)
     except FleetError as error:
@@ -181,10 +182,10 @@ def _unsupported(values: Mapping[str, Any], today: date) -> Iterator[Problem]:
     match values.get(FLEET):
         case {"cluster": {"version": str(version), **rest}} if re.fullmatch(r"\d\.\d+", version):
             level: Literal["standard", "extended"] = "extended" if rest.get("support") == "extended" else "standard"
-            yield from (_placed(problem, {}) for problem in checks.support(version, level, today))
+            yield from (_placed(problem, {}) for problem in support(version, level, today))
         case dict():
             default = NewCluster()
-            yield from (_placed(problem, {}) for problem in checks.support(default.version, default.support, today))
+            yield from (_placed(problem, {}) for problem in support(default.version, default.support, today))
 
 
 def _elsewhere(problems: Iterable[Problem], reported: Iterable[Problem]) -> Iterator[Problem]:

@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from paddock import catalog
 from paddock.catalog.cuda_match import drives
-from paddock.fleet.errors import Problem
+from paddock.fleet.errors import Problem, did_you_mean
+from paddock.fleet.model.fleet import Fleet
 from paddock.fleet.model.pool import Custom
-
-if TYPE_CHECKING:
-    from paddock.fleet.model.fleet import Fleet
 
 PRE_PULL_DISK = 50
 """GiB that an image with a runner image in it needs: 10 of the system, 10 of layers as they are pulled, 25 unpacked."""
 
 
 def problems(fleet: Fleet) -> Iterator[Problem]:
-    """Nothing where no pipeline is made."""
+    yield from _build_instances(fleet)
     if fleet.images.ami.enabled:
         yield from _pre_pull(fleet)
         yield from _root_volumes(fleet)
         yield from _driver(fleet)
+
+
+def _build_instances(fleet: Fleet) -> Iterator[Problem]:
+    types = catalog.instances()
+    for index, name in enumerate(fleet.images.ami.instances):
+        if name not in types or types[name].gpu is None:
+            with_gpu = [n for n, t in types.items() if t.gpu]
+            yield Problem(
+                ("images", "ami", "instances", index),
+                f"{name} has no GPU to test an image on" if name in types else f'unknown instance type "{name}"',
+                "GPU instance types, such as g4dn.xlarge",
+                did_you_mean(name, with_gpu),
+            )
 
 
 def _pre_pull(fleet: Fleet) -> Iterator[Problem]:

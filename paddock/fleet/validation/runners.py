@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 import yaml
 
 from paddock import catalog
 from paddock.fleet.errors import Key, Problem, did_you_mean
+from paddock.fleet.model.fleet import Fleet
 from paddock.fleet.model.pool import Mps
+from paddock.fleet.model.runner import SCALE_SET_NAME_MAX, Runner
 
-if TYPE_CHECKING:
-    from paddock.fleet.model.fleet import Fleet
-    from paddock.fleet.model.runner import Runner
-
-SCALE_SET_NAME_MAX = 45
-"""ARC's scale-set chart refuses longer names."""
 _NOT_TEXT = re.compile(r"y|n|[-+]?[0-9][0-9_.e+-]*|0o[0-7]+", re.IGNORECASE)
 """Words that Helm's YAML parser may not read as text, although ours does."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from paddock.fleet.model.runner import SCALE_SET_NAME_MAX
 from paddock.plan.finding import Severity
 from paddock.plan.rules.base import Context, Hit, Rule, example, hit, resource
 from paddock.plan.rules.inputs import access
@@ -30,7 +31,6 @@ _KUBERNETES_LIMITS: Mapping[str, int] = {
     NAMESPACE: 63,
     "kubernetes:core/v1:Service": 63,
 }
-_SCALE_SET = 45
 _AUTONAME_PROPERTIES = {NODE_GROUP: "nodeGroupName"}
 
 
@@ -56,8 +56,8 @@ class Names(Rule):
                     yield hit(made, f"{name} has {len(name)} characters, where {limit} fit")
         for release in scale_sets(context):
             name = access.text(release.inputs, "values", "runnerScaleSetName") or access.text(release.inputs, "name")
-            if len(name) > _SCALE_SET:
-                yield hit(release, f"a scale set's name of {len(name)} characters, where {_SCALE_SET} fit")
+            if len(name) > SCALE_SET_NAME_MAX:
+                yield hit(release, f"a scale set's name of {len(name)} characters, where {SCALE_SET_NAME_MAX} fit")
 
     def example_pass(self) -> Context:
         return example(resource("aws:iam/role:Role", "node"))

@@ -1,0 +1,91 @@
+"""Checks of the network: subnets and zones, and addresses for all nodes and pods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import IPv4Network
+
+from paddock.fleet.errors import Problem
+from paddock.fleet.model.cluster import KubeconfigCluster, NewCluster
+from paddock.fleet.model.fleet import Fleet
+from paddock.fleet.model.network import NewNetwork
+from paddock.fleet.sizing.addresses import addresses, addresses_needed
+
+
+def problems(fleet: Fleet) -> Iterator[Problem]:
+    yield from _subnets_and_zones(fleet)
+    yield from _addresses(fleet)
+
+
+def _subnets_and_zones(fleet: Fleet) -> Iterator[Problem]:
+    network = fleet.network
+    if not isinstance(network, NewNetwork) or isinstance(fleet.cluster, KubeconfigCluster):
+        return
+    vpc, zones = IPv4Network(network.cidr), network.zone_count
+    if not 16 <= vpc.prefixlen <= 22:
+        size = "too small for nodes and pods" if vpc.prefixlen > 22 else "larger than AWS allows"
+        yield Problem(
+            ("network", "cidr"), f"{network.cidr} is {size}", "a range from /16 to /22", "write cidr: 10.0.0.0/16"
+        )
+        return
+    for field, ranges in (("privateSubnets", network.private_subnets), ("publicSubnets", network.public_subnets)):
+        if ranges and len(ranges) != zones:
+            yield Problem(("network", field), f"{len(ranges)} ranges for {zones} zones", f"{zones} ranges, one a zone")
+            return
+    private, public = network.subnets()
+    named = [("privateSubnets", i, IPv4Network(c)) for i, c in enumerate(private)]
+    named += [("publicSubnets", i, IPv4Network(c)) for i, c in enumerate(public)]
+    for position, (field, index, subnet) in enumerate(named):
+        key = ("network", field, index)
+        if not subnet.subnet_of(vpc):
+            yield Problem(key, f"{subnet} is outside the VPC's {vpc}", f"a part of {vpc}")
+        elif subnet.prefixlen > (26 if field == "privateSubnets" else 28):
+            smallest = "/26" if field == "privateSubnets" else "/28"
+            yield Problem(key, f"{subnet} is too small for {field}", f"{smallest} or larger")
+        for other_field, other_index, other in named[:position]:
+            if subnet.overlaps(other):
+                yield Problem(
+                    key, f"{subnet} overlaps {other} of {other_field}[{other_index}]", "ranges that do not overlap"
+                )
+    if isinstance(fleet.cluster, NewCluster) and IPv4Network(fleet.cluster.service_cidr).overlaps(vpc):
+        yield Problem(
+            ("cluster", "serviceCidr"),
+            f"the services' {fleet.cluster.service_cidr} overlaps the VPC's {vpc}",
+            "a range outside the VPC, such as 172.20.0.0/16",
+        )
+    zone_names = network.zone_names(fleet.region)
+    for index, zone in enumerate(network.zones if isinstance(network.zones, tuple) else ()):
+        if not zone.startswith(fleet.region):
+            yield Problem(
+                ("network", "zones", index), f"{zone} is not in {fleet.region}", f"zones such as {fleet.region}a"
+            )
+    for name, pool in fleet.pools.items():
+        for index, zone in enumerate(pool.zones):
+            if zone not in zone_names:
+                yield Problem(
+                    ("pools", name, "zones", index),
+                    f"the network has no subnet in {zone}",
+                    f"one of {', '.join(zone_names)}",
+                    f"add {zone} to network.zones, or leave the pool's zones out to buy in all",
+                )
+
+
+def _addresses(fleet: Fleet) -> Iterator[Problem]:
+    network = fleet.network
+    if not isinstance(network, NewNetwork) or not fleet.owns_nodes or any(_subnets_and_zones(fleet)):
+        return
+    has, needed = addresses(network), addresses_needed(fleet)
+    total = sum(needed.values())
+    if total > has:
+        parts = ", ".join(f"{name} {count}" for name, count in needed.items())
+        vpc = IPv4Network(network.cidr)
+        larger = next((p for p in range(vpc.prefixlen, 15, -1) if has * 2 ** (vpc.prefixlen - p) >= total), None)
+        expected = f"{total} addresses or more" + (
+            f", such as {vpc.supernet(new_prefix=larger)} gives" if larger else ""
+        )
+        yield Problem(
+            ("network", "privateSubnets" if network.private_subnets else "cidr"),
+            f"the private subnets have {has} addresses, and all nodes with all their pods need {total} ({parts})",
+            expected,
+            "write a larger range, or lower nodes.max or maxPods of the pools",
+        )

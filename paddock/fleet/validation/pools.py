@@ -1,0 +1,46 @@
+"""Checks of pools: images for the cluster's version, sharing, Capacity Blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from paddock.fleet.errors import Problem
+from paddock.fleet.model.fleet import Fleet
+from paddock.fleet.model.pool import Bottlerocket, CapacityBlock, Custom, EksManaged
+
+
+def problems(fleet: Fleet) -> Iterator[Problem]:
+    minor = fleet.cluster.version
+    without_image = [name for name, pool in fleet.pools.items() if fleet.owns_nodes and fleet.ami(pool) is None]
+    if without_image:
+        yield Problem(
+            ("cluster", "version"),
+            f"the catalogue has no EKS NVIDIA image for Kubernetes {minor}, and pool {without_image[0]} names no image",
+            "a version with an image, or ami: {custom: ami-..., driver: ..., kubernetes: ...} in the pool",
+            "inv catalog.refresh",
+        )
+    for name, pool in fleet.pools.items():
+        ami = pool.ami
+        if isinstance(ami, EksManaged | Custom) and ami.kubernetes != minor:
+            leaf = "release" if isinstance(ami, EksManaged) else "kubernetes"
+            newest = fleet.eks_release
+            yield Problem(
+                ("pools", name, "ami", leaf),
+                f"the image is for Kubernetes {ami.kubernetes}, the cluster runs {minor}",
+                f"an image for {minor}" + (f", such as {newest}" if newest else ""),
+                "leave ami out for the newest in the catalogue"
+                if newest
+                else f"build one (images.ami: {{enabled: true}}), or use {ami.kubernetes}",
+            )
+        if isinstance(ami, Bottlerocket) and pool.sharing != "none":
+            yield Problem(
+                ("pools", name, "sharing"),
+                "Bottlerocket brings its own device plugin, which Paddock cannot configure for sharing",
+                "sharing: none, or an AL2023 image",
+            )
+        if isinstance(pool.capacity, CapacityBlock) and pool.types[0].quota_class != "P":
+            yield Problem(
+                ("pools", name, "capacity"),
+                f"{pool.instances[0]} is not sold in Capacity Blocks",
+                "spot, on-demand or {reserved: cr-...}",
+            )
