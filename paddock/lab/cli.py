@@ -13,7 +13,6 @@ from typing import Any, ParamSpec, TypeVar
 
 from paddock.fleet import Stack, load
 from paddock.lab import demo, github
-from paddock.lab import status as screen
 from paddock.lab.control_plane import servers, state
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.errors import LabError, LabInputError
@@ -21,29 +20,29 @@ from paddock.lab.progress import Progress
 from paddock.lab.simulators import arc, arc_programs, nodes
 from paddock.lab.stack import charts, stack
 from paddock.lab.stack.engine import NO_PROVIDER, Programs
-from paddock.lab.status import document
+from paddock.lab.status import document, show
 from paddock.plan.engine.program import plan_graph
 
-_Given = ParamSpec("_Given")
-_Back = TypeVar("_Back")
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
 
 
-def _told(command: Callable[_Given, _Back]) -> Callable[_Given, _Back]:
+def _json_errors(command: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
     """With `as_json` what fails is JSON too: `{"error": ...}`, beside the sentence that a user reads."""
 
     @functools.wraps(command)
-    def run(*given: _Given.args, **named: _Given.kwargs) -> _Back:
+    def run(*arguments: _Parameters.args, **options: _Parameters.kwargs) -> _Result:
         try:
-            return command(*given, **named)
+            return command(*arguments, **options)
         except Exception as error:
-            if named.get("as_json") and not isinstance(error, OSError):
-                _print({"error": str(error)})
+            if options.get("as_json") and not isinstance(error, OSError):
+                _print_json({"error": str(error)})
             raise
 
     return run
 
 
-@_told
+@_json_errors
 def up(
     root: Path,
     name: str,
@@ -60,23 +59,23 @@ def up(
     if boot_seconds is not None and not 0 <= boot_seconds <= 3600:
         raise LabInputError(f"{boot_seconds} is no time for a boot\n    expected: seconds, from 0 to 3600")
     progress = Progress(quiet=as_json)
-    read, _ = load(root, name), charts.real_folder()  # a mistake in them should not cost the time of a start
+    configured, _ = load(root, name), charts.real_folder()  # a mistake in them should not cost the time of a start
     lab, started = servers.up(state.folder(name), first_port=first_port, progress=progress)
     try:
-        applied, skipped = _fill(lab, read, root, boot_seconds, progress)
+        applied, skipped = _apply_stack(lab, configured, root, boot_seconds, progress)
     except BaseException as error:
         if started and not keep:
             servers.down(lab.folder, keep=True)
-        way_on = _way_on(lab, started, keep)
+        next_steps = _next_steps(lab, started, keep)
         if isinstance(error, LabError):
-            again = LabInputError if isinstance(error, LabInputError) else LabError
-            raise again(f"{error}\n{way_on}") from error
-        progress.say(way_on)
+            error_type = LabInputError if isinstance(error, LabInputError) else LabError
+            raise error_type(f"{error}\n{next_steps}") from error
+        progress.say(next_steps)
         raise
     lab = servers.status(lab.folder)
     if as_json:
         timing = {"started": started, "seconds": progress.seconds, "total": progress.total}
-        _print({**document(lab), **timing, "applied": applied, "skipped": skipped})
+        _print_json({**document(lab), **timing, "applied": applied, "skipped": skipped})
         return
     for sentence in skipped:
         progress.say(textwrap.indent(sentence, " " * 11))
@@ -84,86 +83,89 @@ def up(
     sys.stdout.write(f"export KUBECONFIG={lab.kubeconfig}\n")
 
 
-def _fill(
-    lab: Lab, read: Stack, root: Path, boot_seconds: float | None, progress: Progress
+def _apply_stack(
+    lab: Lab, configured: Stack, root: Path, boot_seconds: float | None, progress: Progress
 ) -> tuple[dict[str, Any] | None, list[str]]:
     """Nodes, GitHub, the stack and ARC. Returns what was applied, and a sentence for each part that is not there."""
     with progress.step("plan"):
-        graph = plan_graph(read)
+        graph = plan_graph(configured)
     with progress.step("nodes and autoscaler"):
-        nodes.bring(lab, read, boot_seconds=boot_seconds)
+        nodes.start(lab, configured, boot_seconds=boot_seconds)
     try:
         Programs.find()
     except LabInputError as error:
         return None, [f"the stack is not applied, so no job can run: {error}, then {state.inv('up', lab.folder)}"]
     with progress.step("stand-in for GitHub"):
         url = github.start(lab)
-    outcome = stack.applied(lab, read, root=root, graph=graph, github=url, progress=progress)
+    outcome = stack.apply(lab, configured, root=root, graph=graph, github=url, progress=progress)
     skipped = []
     if not outcome.objects:
         skipped.append(f"no job can run: {NO_PROVIDER}, then {state.inv('up', lab.folder)}")
     real = all(chart.real for chart in outcome.charts if "runner-scale-set" in chart.name)
-    absent = arc_programs.absent() or ("" if real else "its charts are not in PADDOCK_LAB_CHARTS")
+    absent = arc_programs.unavailable_reason() or ("" if real else "its charts are not in PADDOCK_LAB_CHARTS")
     with progress.step("stand-in for ARC" if absent else "ARC"):
         (arc if absent else arc_programs).start(lab, url)
     if absent:
         skipped.append(f"a stand-in takes ARC's place: {absent} (docs/lab.md)")
-    changed = sorted({each for operations in outcome.result.changes.values() for each in operations})
+    changed = sorted({operation for operations in outcome.result.changes.values() for operation in operations})
     applied = {
         "resources": outcome.resources,
-        "changes": {each: sum(each in made for made in outcome.result.changes.values()) for each in changed},
+        "changes": {
+            operation: sum(operation in operations for operations in outcome.result.changes.values())
+            for operation in changed
+        },
         "seconds": round(outcome.result.seconds, 2),
         "objects": outcome.objects,
-        "charts": [{"name": each.name, "version": each.version, "real": each.real} for each in outcome.charts],
+        "charts": [{"name": chart.name, "version": chart.version, "real": chart.real} for chart in outcome.charts],
     }
     return applied, skipped
 
 
-def _way_on(lab: Lab, started: bool, keep: bool) -> str:
-    kept = "it runs on" if keep or not started else "it was ended, its state is kept (--keep leaves it running)"
+def _next_steps(lab: Lab, started: bool, keep: bool) -> str:
+    state_text = "it runs on" if keep or not started else "it was ended, its state is kept (--keep leaves it running)"
     up, down = state.inv("up", lab.folder), state.inv("down", lab.folder)
-    return f"    the lab: {kept}; {up} goes on from here, {down} forgets it"
+    return f"    the lab: {state_text}; {up} goes on from here, {down} forgets it"
 
 
-@_told
+@_json_errors
 def status(name: str, *, as_json: bool = False) -> bool:
     """Shows what runs where, and returns whether the lab is up and whole."""
     lab = servers.status(state.folder(name))
     if as_json:
-        _print(document(lab))
-    elif not lab.known:
+        _print_json(document(lab))
+    elif not lab.exists:
         sys.stdout.write(f"no lab of {name}; {state.inv('up', lab.folder)} starts one\n")
     else:
-        screen.show(lab)
+        show(lab)
     return lab.up and not lab.ended
 
 
-@_told
+@_json_errors
 def show_demo(
     root: Path, name: str, *, runner: str = "", job_seconds: float = demo.JOB_SECONDS, as_json: bool = False
 ) -> bool:
     """Runs one GPU job through the lab, and returns whether all of it happened. Raises LabError and FleetError."""
-    read = load(root, name)
+    configured = load(root, name)
     lab = servers.status(state.folder(name))
-    story = demo.demo(lab, read, job_seconds=job_seconds, out=None if as_json else sys.stdout, runner=runner)
+    story = demo.demo(lab, configured, job_seconds=job_seconds, out=None if as_json else sys.stdout, runner=runner)
     if as_json:
-        _print(story.document())
+        _print_json(story.document())
     return story.ok
 
 
-@_told
+@_json_errors
 def down(name: str, *, keep: bool = False, as_json: bool = False) -> None:
     """Ends the lab. Raises LabInputError while another command applies its stack."""
-    began, folder = time.monotonic(), state.folder(name)
-    with state.alone(folder):
+    started, folder = time.monotonic(), state.folder(name)
+    with state.exclusive_command(folder):
         ended = servers.down(folder, keep=keep)
-    seconds = round(time.monotonic() - began, 2)
+    seconds = round(time.monotonic() - started, 2)
     if as_json:
-        _print({"ended": list(ended), "seconds": seconds})
+        _print_json({"ended": list(ended), "seconds": seconds})
     else:
-        said = f"ended {len(ended)} processes in {seconds:.1f} s" if ended else f"nothing of a lab of {name} runs"
-        sys.stdout.write(f"{said}{'; its objects are kept' if keep else ''}\n")
+        message = f"ended {len(ended)} processes in {seconds:.1f} s" if ended else f"nothing of a lab of {name} runs"
+        sys.stdout.write(f"{message}{'; its objects are kept' if keep else ''}\n")
 
 
-def _print(told: dict[str, Any]) -> None:
-    sys.stdout.write(f"{json.dumps(told, indent=2)}\n")
+def _print_json(document: dict[str, Any]) -> None:
+    sys.stdout.write(f"{json.dumps(document, indent=2)}\n")

@@ -19,7 +19,7 @@ from paddock.lab.kube import pods
 from paddock.lab.kube.client import Api, Object
 from paddock.lab.simulators import timeline
 from paddock.lab.simulators.scaling import Group
-from paddock.lab.simulators.timeline import Life
+from paddock.lab.simulators.timeline import JobTimeline
 from paddock.lab.stack.engine import NO_PROVIDER, Programs
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 JOB_SECONDS = 5.0
 PATIENCE_SECONDS = 60.0
 """Beyond the job's own length, a boot, and the time after which a node counts as idle."""
-LOOK_SECONDS = 0.2
+POLL_SECONDS = 0.2
 _LONGEST_SECONDS = 24 * 3600
 
 
@@ -37,18 +37,18 @@ class Story:
     """What became of the job."""
 
     runner: str
-    life: Life
+    job: JobTimeline
     pool: str
     nodes_left: int
     missing: str = ""
     """The step that did not come in time."""
-    said: tuple[str, ...] = ()
+    events: tuple[str, ...] = ()
     """Its pod's events, where a step is missing."""
     fix: str = ""
 
     @property
     def ok(self) -> bool:
-        return not self.missing and self.life.result == "succeeded"
+        return not self.missing and self.job.result == "succeeded"
 
     def document(self) -> dict[str, Any]:
         """As JSON."""
@@ -57,9 +57,9 @@ class Story:
             "runner": self.runner,
             "pool": self.pool,
             "nodes_left": self.nodes_left,
-            **self.life.document(),
+            **self.job.document(),
             "missing": self.missing,
-            "events": list(self.said),
+            "events": list(self.events),
             "fix": self.fix,
         }
 
@@ -84,74 +84,78 @@ def demo(
         raise LabInputError(f"a job cannot work for {job_seconds} seconds\n    expected: more than 0, at most a day")
     _ready(lab)
     groups, pause = _groups(lab, pool)
-    control, screen = github.Control(github.url_of(lab)), _Screen(out)
+    control, printer = github.Control(github.url_of(lab)), _Printer(out)
     with Api.of(lab.kubeconfig) as api:
         if not timeline.scale_sets(api):
             raise _not_applied(lab)
         labels = stack.fleet.labels(name)
         pushed = control.push(labels, job_seconds, f"demo of {name}")
-        screen.say(f"job {pushed['id']}: runs-on [{', '.join(labels)}], {job_seconds:g} s of work, for pool {pool}")
+        printer.say(f"job {pushed['id']}: runs-on [{', '.join(labels)}], {job_seconds:g} s of work, for pool {pool}")
         deadline = time.monotonic() + (PATIENCE_SECONDS + job_seconds + pause if bound is None else bound)
         try:
-            life, left = _follow(api, control, pushed["id"], pool, sum(each.min for each in groups), deadline, screen)
-            missing = _missing(life, left > sum(each.min for each in groups))
+            job, node_count = _follow(
+                api, control, pushed["id"], pool, sum(group.min for group in groups), deadline, printer
+            )
+            missing = _missing(job, node_count > sum(group.min for group in groups))
             if not missing:
-                return Story(name, life, pool, left)
-            story = Story(name, life, pool, left, missing, _events(api, life), _fix(api, lab, life, missing, groups))
+                return Story(name, job, pool, node_count)
+            story = Story(name, job, pool, node_count, missing, _events(api, job), _fix(api, lab, job, missing, groups))
         finally:
-            screen.done()
+            printer.done()
             control.cancel(pushed["id"])  # nothing, where it is completed
-    screen.say(f"{story.missing!r} did not come in time{f': {life.why}' if life.why else ''}")
-    for line in story.said:
-        screen.say(f"    | {line}")
-    screen.say(f"    fix: {story.fix}")
+    printer.say(f"{story.missing!r} did not come in time{f': {job.why}' if job.why else ''}")
+    for line in story.events:
+        printer.say(f"    | {line}")
+    printer.say(f"    fix: {story.fix}")
     return story
 
 
 def _follow(
-    api: Api, control: github.Control, job: int, pool: str, least: int, deadline: float, screen: _Screen
-) -> tuple[Life, int]:
+    api: Api, control: github.Control, job_id: int, pool: str, least: int, deadline: float, printer: _Printer
+) -> tuple[JobTimeline, int]:
     """Looks until the job is over and its pool as small as it gets, or the time is up."""
-    life: Life | None = None
-    told: set[str] = set()
+    job: JobTimeline | None = None
+    printed: set[str] = set()
     while True:
-        seen = timeline.look(api, control)
-        found = next(each for each in timeline.of(seen) if each.job == job)
-        life = found.after(life)
-        if life.node and life.node not in seen.nodes:
-            life = life.seen("node gone", time.time())
-        left = sum((node["metadata"].get("labels") or {}).get(nodes.POOL) == pool for node in seen.nodes.values())
-        for step in life.steps:
-            if step.name not in told and step.at is not None:
-                told.add(step.name)
-                screen.say(f"{life.seconds(step.name):8.1f} s  {step.name:<10}  {step.note}".rstrip())
-        over = life.state == "completed"
-        if over and left <= least:
-            screen.say(f"pool {pool} is back at {left} node{'' if left == 1 else 's'}")
-            return life, left
+        snapshot = timeline.observe(api, control)
+        current = next(entry for entry in timeline.from_snapshot(snapshot) if entry.number == job_id)
+        job = current.after(job)
+        if job.node and job.node not in snapshot.nodes:
+            job = job.with_step("node gone", time.time())
+        node_count = sum(
+            (node["metadata"].get("labels") or {}).get(nodes.POOL) == pool for node in snapshot.nodes.values()
+        )
+        for step in job.steps:
+            if step.name not in printed and step.at is not None:
+                printed.add(step.name)
+                printer.say(f"{job.seconds(step.name):8.1f} s  {step.name:<10}  {step.note}".rstrip())
+        over = job.state == "completed"
+        if over and node_count <= least:
+            printer.say(f"pool {pool} is back at {node_count} node{'' if node_count == 1 else 's'}")
+            return job, node_count
         if time.monotonic() >= deadline:
-            return life, left
-        screen.waits(f"{left} nodes of pool {pool} to be given back" if over else life.why)
-        time.sleep(LOOK_SECONDS)
+            return job, node_count
+        printer.waits(f"{node_count} nodes of pool {pool} to be given back" if over else job.why)
+        time.sleep(POLL_SECONDS)
 
 
-def _missing(life: Life, crowded: bool) -> str:
+def _missing(job: JobTimeline, crowded: bool) -> str:
     """The first step that did not come."""
-    for step in life.steps:
+    for step in job.steps:
         if step.at is None and step.name not in timeline.OPTIONAL | {"node gone"} and step.note != "unknown":
             return step.name
     return "node gone" if crowded else ""
 
 
-def _events(api: Api, life: Life) -> tuple[str, ...]:
-    namespace, _, name = life.pod.partition("/")
+def _events(api: Api, job: JobTimeline) -> tuple[str, ...]:
+    namespace, _, name = job.pod.partition("/")
     if not name:
         return ()
-    found = api.list("v1", "Event", namespace, fieldSelector=f"involvedObject.name={name}")
-    return tuple(f"{event['reason']}: {event.get('message', '')}" for event in found[-8:])
+    events = api.list("v1", "Event", namespace, fieldSelector=f"involvedObject.name={name}")
+    return tuple(f"{event['reason']}: {event.get('message', '')}" for event in events[-8:])
 
 
-def _fix(api: Api, lab: Lab, life: Life, missing: str, groups: tuple[Group, ...]) -> str:
+def _fix(api: Api, lab: Lab, job: JobTimeline, missing: str, groups: tuple[Group, ...]) -> str:
     logs = lab.folder / "logs"
     match missing:
         case "acquired":
@@ -161,11 +165,11 @@ def _fix(api: Api, lab: Lab, life: Life, missing: str, groups: tuple[Group, ...]
                 f"{logs}/arc.log says what ARC did; a quota or an admission policy of the namespace may refuse the pod"
             )
         case "scheduled":
-            namespace, _, name = life.pod.partition("/")
+            namespace, _, name = job.pod.partition("/")
             pod = api.find("v1", "Pod", name, namespace) if name else None
-            whys = [f"node group {group.name} {why}" for group in groups if pod and (why := refusal(pod, group))]
-            whole = "the pod's template and the pool agree; is the pool at its maximum?"
-            return f"{'; '.join(whys) or whole} {logs}/autoscaler.log says what was decided"
+            reasons = [f"node group {group.name} {why}" for group in groups if pod and (why := refusal(pod, group))]
+            advice = "the pod's template and the pool agree; is the pool at its maximum?"
+            return f"{'; '.join(reasons) or advice} {logs}/autoscaler.log says what was decided"
         case "node gone":
             return f"pods hold the nodes ({inv('status', lab.folder)} shows which), or see {logs}/autoscaler.log"
         case _:
@@ -178,29 +182,29 @@ def refusal(pod: Object, group: Group) -> str:
     if not pods.selects(pod, node.labels):
         return "has not the labels that the pod asks for"
     if not pods.tolerates(pod, node.taints):
-        taints = ", ".join(f"{each['key']}={each.get('value', '')}:{each['effect']}" for each in node.taints)
+        taints = ", ".join(f"{taint['key']}={taint.get('value', '')}:{taint['effect']}" for taint in node.taints)
         return f"has a taint that the pod does not tolerate: {taints}"
-    asked = pods.requests(pod)
-    short = [name for name, amount in asked.items() if amount > node.resources.get(name, 0)]
-    return f"has too little {', '.join(short)}" if short else ""
+    requested = pods.requests(pod)
+    insufficient = [name for name, amount in requested.items() if amount > node.resources.get(name, 0)]
+    return f"has too little {', '.join(insufficient)}" if insufficient else ""
 
 
 def _runner(stack: Stack, name: str) -> str:
-    known = list(stack.fleet.runners)
-    if not known:
+    runners = list(stack.fleet.runners)
+    if not runners:
         raise LabInputError(f"stack {stack.name} has no runners\n    fix: add one under `runners:`")
-    if name and name not in known:
-        close = difflib.get_close_matches(name, known, 1)
-        hint = f"did you mean {close[0]}?" if close else f"expected: one of {', '.join(known)}"
+    if name and name not in runners:
+        close = difflib.get_close_matches(name, runners, 1)
+        hint = f"did you mean {close[0]}?" if close else f"expected: one of {', '.join(runners)}"
         raise LabInputError(f"stack {stack.name} has no runner {name!r}\n    {hint}")
-    return name or known[0]
+    return name or runners[0]
 
 
 def _ready(lab: Lab) -> None:
     """Raises LabError where no job could run, whichever it is."""
     if not lab.up:
-        what = "is not whole" if lab.running else "is not up"
-        raise LabError(f"the lab in {lab.folder} {what}\n    fix: {inv('up', lab.folder)}")
+        problem = "is not whole" if lab.running else "is not up"
+        raise LabError(f"the lab in {lab.folder} {problem}\n    fix: {inv('up', lab.folder)}")
     if not github.url_of(lab):
         raise _not_applied(lab)
 
@@ -209,25 +213,29 @@ def _not_applied(lab: Lab) -> LabError:
     """Says what is missing: the lab is up without what applies a stack in it, or the last run did not come so far."""
     up = inv("up", lab.folder)
     try:
-        lacks = NO_PROVIDER if Programs.find().kubernetes is None else ""
+        problem = NO_PROVIDER if Programs.find().kubernetes is None else ""
     except LabInputError as error:
-        lacks = str(error)
-    fix = f"{lacks}\n    then: {up}" if lacks else f"the stack is not applied in it, or has no scale set\n    fix: {up}"
+        problem = str(error)
+    fix = (
+        f"{problem}\n    then: {up}"
+        if problem
+        else f"the stack is not applied in it, or has no scale set\n    fix: {up}"
+    )
     return LabError(f"no runner is in the lab's cluster, so no job can run: {fix}")
 
 
 def _groups(lab: Lab, pool: str) -> tuple[tuple[Group, ...], float]:
     """The node groups of a pool, and the seconds that a boot and the wait of an idle node take."""
     try:
-        told: Mapping[str, Any] = json.loads((lab.folder / "groups.json").read_text(encoding="utf-8"))
+        document: Mapping[str, Any] = json.loads((lab.folder / "groups.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         raise LabError(f"the lab in {lab.folder} follows no node groups\n    fix: {inv('up', lab.folder)}") from None
-    found = tuple(Group(**each) for each in told["groups"] if each["pool"] == pool)
-    boot = max((group.boot_seconds + group.plugin_seconds for group in found), default=0.0)
-    return found, boot + told["idle_seconds"]
+    groups = tuple(Group(**group) for group in document["groups"] if group["pool"] == pool)
+    boot = max((group.boot_seconds + group.plugin_seconds for group in groups), default=0.0)
+    return groups, boot + document["idle_seconds"]
 
 
-class _Screen:
+class _Printer:
     """Lines as they come; on a terminal also what is waited for."""
 
     def __init__(self, out: IO[str] | None) -> None:

@@ -58,28 +58,28 @@ def start(
 
 def stop(processes: Iterable[Process], grace: float = GRACE_SECONDS) -> None:
     """Ends these processes and waits until they are gone. One that is not what it was is left alone."""
-    left = [process for process in processes if _signal(process, signal.SIGTERM)]
-    left = _wait(left, grace)
-    left = [process for process in left if _signal(process, signal.SIGKILL)]
-    left = _wait(left, 5)
-    if left:
-        raise LabError(f"processes {', '.join(str(process.pid) for process in left)} do not end, even by SIGKILL")
+    remaining = [process for process in processes if _signal(process, signal.SIGTERM)]
+    remaining = _wait(remaining, grace)
+    remaining = [process for process in remaining if _signal(process, signal.SIGKILL)]
+    remaining = _wait(remaining, 5)
+    if remaining:
+        raise LabError(f"processes {', '.join(str(process.pid) for process in remaining)} do not end, even by SIGKILL")
 
 
 def marked(folder: Path) -> list[Process]:
     """What has this folder, or one in it, for its mark; none where the system does not tell (without /proc)."""
-    wanted = f"{MARK}={folder}".encode()
-    found = []
+    mark = f"{MARK}={folder}".encode()
+    processes = []
     for path in Path("/proc").glob("[0-9]*/environ"):
         try:
             variables = path.read_bytes().split(b"\0")
         except OSError:  # another user's, or gone
             continue
-        if any(each == wanted or each.startswith(wanted + b"/") for each in variables):
+        if any(variable == mark or variable.startswith(mark + b"/") for variable in variables):
             pid = int(path.parent.name)
             if pid != os.getpid() and (started := start_time(pid)):
-                found.append(Process(pid, started))
-    return found
+                processes.append(Process(pid, started))
+    return processes
 
 
 def start_time(pid: int) -> str | None:
@@ -93,9 +93,11 @@ def start_time(pid: int) -> str | None:
         except OSError:
             return None
         return None if fields[0] in "ZX" else f"{boot()}:{fields[19]}"
-    done = subprocess.run(["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
-    state, _, began = done.stdout.strip().partition(" ")
-    return began.strip() if began and not state.startswith("Z") else None
+    completed = subprocess.run(
+        ["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
+    )
+    state, _, start = completed.stdout.strip().partition(" ")
+    return start.strip() if start and not state.startswith("Z") else None
 
 
 def boot() -> str:
@@ -111,11 +113,11 @@ def tail(log: Path, lines: int = 8) -> str:
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - 16_384))
-            said = file.read().decode("utf-8", "replace").splitlines()
+            output = file.read().decode("utf-8", "replace").splitlines()
     except OSError:
-        said = []
-    said = list(itertools.takewhile(lambda line: not line.startswith("goroutine "), said)) or said
-    return "\n".join(f"    | {line[:400]}" for line in said[-lines:]) or "    | (it said nothing)"
+        output = []
+    output = list(itertools.takewhile(lambda line: not line.startswith("goroutine "), output)) or output
+    return "\n".join(f"    | {line[:400]}" for line in output[-lines:]) or "    | (it said nothing)"
 
 
 def _signal(process: Process, number: signal.Signals) -> bool:

@@ -20,21 +20,21 @@ class Progress:
     @contextlib.contextmanager
     def step(self, name: str) -> Iterator[Callable[[str], None]]:
         """One step; its line is written when it has worked. Gives what tells, on a terminal, how far it is."""
-        began = time.monotonic()
+        started = time.monotonic()
         live = not self.quiet and self.out.isatty()
 
-        def tell(how_far: str) -> None:
+        def report(progress: str) -> None:
             if live:
-                self.out.write(f"\r\033[K{'':10}{name} {how_far}")
+                self.out.write(f"\r\033[K{'':10}{name} {progress}")
                 self.out.flush()
 
-        tell("...")
+        report("...")
         try:
-            yield tell
+            yield report
         finally:
             if live:
                 self.out.write("\r\033[K")
-        self.seconds[name] = round(time.monotonic() - began, 2)
+        self.seconds[name] = round(time.monotonic() - started, 2)
         self.say(f"{self.seconds[name]:7.1f} s  {name}")
 
     def say(self, text: str) -> None:

@@ -10,12 +10,12 @@ from paddock.lab.control_plane.state import inv
 from paddock.lab.errors import LabError
 from paddock.lab.kube.client import Api
 from paddock.lab.simulators import nodes, timeline
-from paddock.lab.simulators.timeline import Life
+from paddock.lab.simulators.timeline import JobTimeline
 
 
 def document(lab: Lab) -> dict[str, Any]:
     """The lab as JSON. `jobs` is null where nobody could be asked."""
-    lives = _lives(lab)
+    jobs = _job_timelines(lab)
     return {
         "up": lab.up,
         "folder": str(lab.folder),
@@ -25,12 +25,12 @@ def document(lab: Lab) -> dict[str, Any]:
         "processes": {name: process.pid for name, process in lab.running.items()},
         "ended": list(lab.ended),
         **_cluster(lab),
-        "jobs": None if lives is None else timeline.document(lives),
+        "jobs": None if jobs is None else timeline.document(jobs),
     }
 
 
 def show(lab: Lab) -> None:
-    """Programs, nodes with their pods, and jobs with where they are in their lives."""
+    """Programs, nodes with their pods, and the progress of jobs."""
     from paddock.terminal import console
 
     out = console()
@@ -46,31 +46,31 @@ def show(lab: Lab) -> None:
         out.print(f"fix: {up} starts what is gone; {down} ends the rest", soft_wrap=True)
     columns = ("name", "pool", "capacity", "instance", "gpus", "gpus_used")
     cluster = _cluster(lab)
-    if found := cluster["nodes"]:
+    if node_rows := cluster["nodes"]:
         heads = ("node", "pool", "capacity", "instance", "GPUs", "in use")
-        rows = [tuple(str(node[key]) for key in columns) for node in found]
+        rows = [tuple(str(node[key]) for key in columns) for node in node_rows]
         out.print()
         out.print(_table(heads, rows, right={"GPUs", "in use"}))
         # Below the table: beside it their names, which are long, would be cut off.
-        for node in found:
+        for node in node_rows:
             if node["pods"]:
                 out.print("\n    ".join((f"\npods on {node['name']}", *node["pods"])), soft_wrap=True, markup=False)
     if waiting := cluster["waiting"]:
-        told = (f"{each['pod']}: {each['why']}" for each in waiting)
-        out.print("\n    ".join(("\npods that wait for a node", *told)), soft_wrap=True, markup=False)
+        lines = (f"{pod['pod']}: {pod['why']}" for pod in waiting)
+        out.print("\n    ".join(("\npods that wait for a node", *lines)), soft_wrap=True, markup=False)
     if cluster["unknown"]:
         out.print(f"\nnodes, pods and jobs are unknown: {cluster['unknown']}", soft_wrap=True, markup=False)
         return
-    if lives := _lives(lab):
+    if jobs := _job_timelines(lab):
         out.print()
-        out.print(_table(("job", "runs-on", "state", "since push", "node", "waits for"), list(map(_job, lives))))
+        out.print(_table(("job", "runs-on", "state", "since push", "node", "waits for"), list(map(_job_row, jobs))))
 
 
-def _job(life: Life) -> tuple[str, ...]:
-    reached = [step.name for step in life.steps if step.at is not None]
-    seconds = life.seconds(reached[-1]) if reached else None
+def _job_row(job: JobTimeline) -> tuple[str, ...]:
+    reached = [step.name for step in job.steps if step.at is not None]
+    seconds = job.seconds(reached[-1]) if reached else None
     since = "" if seconds is None else f"{reached[-1]} at {seconds:.1f} s"
-    return (str(life.job), ", ".join(life.labels), life.result or life.state, since, life.node, life.why)
+    return (str(job.number), ", ".join(job.labels), job.result or job.state, since, job.node, job.why)
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[str] = ()) -> Any:
@@ -87,20 +87,20 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Collect
 
 def _cluster(lab: Lab) -> dict[str, Any]:
     """Nodes, and pods that find none; `unknown` says why nothing is known of them."""
-    found: dict[str, Any] = {"nodes": [], "waiting": [], "unknown": ""}
+    document: dict[str, Any] = {"nodes": [], "waiting": [], "unknown": ""}
     if not lab.up:
-        return found
+        return document
     try:
         with Api.of(lab.kubeconfig, timeout=10) as api:
-            return {**found, "nodes": nodes.overview(api), "waiting": nodes.waiting(api)}
+            return {**document, "nodes": nodes.overview(api), "waiting": nodes.waiting(api)}
     except LabError as error:
-        return {**found, "unknown": str(error)}
+        return {**document, "unknown": str(error)}
 
 
-def _lives(lab: Lab) -> tuple[Life, ...] | None:
+def _job_timelines(lab: Lab) -> tuple[JobTimeline, ...] | None:
     if not lab.up:
         return None
     try:
-        return timeline.lives(lab)
+        return timeline.job_timelines(lab)
     except LabError:
         return None

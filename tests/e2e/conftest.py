@@ -56,7 +56,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, stack: Stack, control_plan
     """The control plane with the stack's nodes and autoscaler. Its GPU pool is empty between tests."""
     lab, _ = servers.up(tmp_path_factory.mktemp("lab"), progress=Progress(quiet=True))
     try:
-        nodes.bring(lab, stack, boot_seconds=BOOT_SECONDS, idle_seconds=IDLE_SECONDS)
+        nodes.start(lab, stack, boot_seconds=BOOT_SECONDS, idle_seconds=IDLE_SECONDS)
         yield lab
     finally:
         servers.down(lab.folder)

@@ -72,8 +72,8 @@ class Story:
         self.config: dict[str, Any] = yaml.safe_load(self.file.read_text())["config"]
         self.fleet = self.config["paddock:fleet"]
         self.told: list[str] = []
-        self.engine: Engine = stack.engine(lab, load(root, "dev"), root=root)
-        nodes.bring(lab, load(root, "dev"))
+        self.engine: Engine = stack.lab_engine(lab, load(root, "dev"), root=root)
+        nodes.start(lab, load(root, "dev"))
 
     @cached_property
     def first(self) -> stack.Outcome:
@@ -132,7 +132,7 @@ class Story:
     def upgraded(self) -> Mapping[str, tuple[str, ...]]:
         """A new version of every chart."""
         self._after(self.relabelled)
-        there = charts.wanted(plan_graph(load(self.root, "dev")))
+        there = charts.required_charts(plan_graph(load(self.root, "dev")))
         for version in {version for _, version in there}:
             self._edit("versions.py", f'"{version}"', f'"{newer(version)}"')
         wanted = [(name, newer(version)) for name, version in there]
@@ -171,7 +171,7 @@ class Story:
     @cached_property
     def destroyed(self) -> Mapping[str, tuple[str, ...]]:
         self._after(self.refused)
-        result = stack.destroyed(self.engine)
+        result = stack.destroy(self.engine)
         self.told.append(result.log)
         return result.changes
 
@@ -193,7 +193,7 @@ class Story:
         return self._up().result.changes
 
     def _up(self) -> stack.Outcome:
-        outcome = stack.applied(self.lab, load(self.root, "dev"), root=self.root, progress=Progress(quiet=True))
+        outcome = stack.apply(self.lab, load(self.root, "dev"), root=self.root, progress=Progress(quiet=True))
         self.told.append(outcome.result.log)
         return outcome
 

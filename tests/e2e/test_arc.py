@@ -25,7 +25,7 @@ from paddock.lab.progress import Progress
 from paddock.lab.simulators import arc_programs, nodes
 from paddock.lab.simulators.runner_sets import KIND, RUNNER_LABEL, VERSION
 from paddock.lab.stack.engine import ROOT, Programs
-from paddock.lab.stack.stack import applied
+from paddock.lab.stack.stack import apply
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("arc")]
 
@@ -96,7 +96,7 @@ class World:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    if why := arc_programs.absent():
+    if why := arc_programs.unavailable_reason():
         pytest.skip(f"the real ARC cannot run here: {why}")
     if missing := sorted(set(programs.PROGRAMS) - set(programs.locate())):
         pytest.skip(f"the lab's programs are not here: {', '.join(missing)} (on PATH, or in PADDOCK_LAB_BIN)")
@@ -109,9 +109,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     quiet, stack = Progress(quiet=True), load(ROOT, "dev")
     lab, _ = servers.up(tmp_path_factory.mktemp("lab"), progress=quiet)
     try:
-        nodes.bring(lab, stack, boot_seconds=1, idle_seconds=2)
+        nodes.start(lab, stack, boot_seconds=1, idle_seconds=2)
         url = github.start(lab)
-        applied(lab, stack, github=url, progress=quiet)
+        apply(lab, stack, github=url, progress=quiet)
         arc_programs.start(lab, url)
         world = World(lab, stack, url)
         yield world

@@ -121,7 +121,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, control_plane_programs: None
         for node in nodes.system_nodes(fleet):
             api.create(node)
         # Without their tags the stand-in leaves the groups alone, and still plays cloud and device plugin.
-        nodes.follow(lab, [replace(each, tags={}, plugin_seconds=2.0) for each in groups.values()])
+        nodes.configure_autoscaler(lab, [replace(each, tags={}, plugin_seconds=2.0) for each in groups.values()])
         for each in (*of_kind(graph, "Namespace"), *of_kind(graph, "PriorityClass"), *_model_cache()):
             api.apply(each)
         until(lambda: api.find("v1", "ServiceAccount", "default", NAMESPACE))

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from paddock.lab import cli
+from paddock.lab import status
 from paddock.lab.control_plane import servers
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.errors import LabError, LabInputError
@@ -114,7 +114,7 @@ def test_an_interrupted_up_leaves_no_process(tmp_path: Path, after: float) -> No
 
 
 def test_the_state_is_told_as_json(cluster: Lab) -> None:
-    told = cli.document(cluster)
+    told = status.document(cluster)
     assert told["up"]
     assert {"system-0", "system-1"} <= {node["name"] for node in told["nodes"]}
     assert told["processes"]["etcd"] == cluster.running["etcd"].pid

@@ -81,17 +81,17 @@ class Walk:
     def killed(self, run: Callable[[], Result], reached: Callable[[int], bool]) -> Recovered:
         """Lets a run be killed, and looks at what is there before and after the recovery."""
         # Where the last run came further than that already, this one is killed while it starts.
-        pause = self.random.uniform(0, 0.5 if reached(len(self.engine.made())) else 0.1)
+        pause = self.random.uniform(0, 0.5 if reached(len(self.engine.created_resources())) else 0.1)
 
         def kill_when_reached() -> bool:
-            if reached(len(self.engine.made())):
+            if reached(len(self.engine.created_resources())):
                 time.sleep(pause)
                 self.engine.kill()
             return False  # until it is dead: it may not have begun
 
         with pytest.raises(EngineError, match="was killed"), beside(kill_when_reached):
             run()
-        left, made = deployment(self.engine), self.engine.made()
+        left, made = deployment(self.engine), self.engine.created_resources()
         pending = {one["resource"]["urn"]: one["type"] for one in left.get("pending_operations", [])}
         known = consistent(left)
         gone = known.keys() - made.keys()
@@ -110,7 +110,7 @@ class Walk:
         """Lets a run be interrupted, which loses nothing."""
 
         def interrupt_once_reached() -> bool:
-            if found := reached(len(self.engine.made())):
+            if found := reached(len(self.engine.created_resources())):
                 self.engine.interrupt()
             return found
 
@@ -118,7 +118,7 @@ class Walk:
             run()
         left = deployment(self.engine)
         assert not left.get("pending_operations")
-        assert consistent(left).keys() == self.engine.made().keys()
+        assert consistent(left).keys() == self.engine.created_resources().keys()
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +129,7 @@ def walk(programs: Programs, tmp_path_factory: pytest.TempPathFactory) -> Walk:
 def test_an_up_that_is_killed_again_and_again_makes_everything_once(walk: Walk) -> None:
     assert len(walk.made) == KILLS
     made = consistent(deployment(walk.engine))
-    assert made == walk.engine.made()
+    assert made == walk.engine.created_resources()
     assert sorted(made.values()) == sorted(u for u, one in walk.planned.items() if in_a_cloud(one.custom, one.type))
     assert walk.engine.up().changes == {}
     assert walk.engine.refresh().changes == {}
@@ -138,7 +138,7 @@ def test_an_up_that_is_killed_again_and_again_makes_everything_once(walk: Walk) 
 def test_a_destroy_that_is_killed_again_and_again_leaves_nothing(walk: Walk) -> None:
     assert len(walk.destroyed) == KILLS
     assert walk.engine.export() == {}
-    assert walk.engine.made() == {}
+    assert walk.engine.created_resources() == {}
 
 
 PROGRAM = """
@@ -174,7 +174,7 @@ def test_what_a_killed_up_made_unseen_is_adopted_and_what_it_did_not_make_is_dro
         left = deployment(small)
         known = names(resource["urn"] for resource in left.get("resources") or [])
         pending = names(one["resource"]["urn"] for one in left.get("pending_operations") or [])
-        if {"c", "d"} <= known and pending == {"a", "b"} and len(small.made()) == 3:
+        if {"c", "d"} <= known and pending == {"a", "b"} and len(small.created_resources()) == 3:
             small.kill()
         return False
 
@@ -185,10 +185,10 @@ def test_what_a_killed_up_made_unseen_is_adopted_and_what_it_did_not_make_is_dro
     recovered = recover(small)
 
     assert (names(recovered.adopted), names(recovered.dropped), recovered.doubled) == ({"a"}, {"b"}, ())
-    assert small.made() == consistent(deployment(small))
+    assert small.created_resources() == consistent(deployment(small))
     small.up()
-    assert small.made() == consistent(deployment(small))
-    assert len(small.made()) == 4
+    assert small.created_resources() == consistent(deployment(small))
+    assert len(small.created_resources()) == 4
 
 
 def test_what_was_made_twice_after_a_kill_goes_once_it_is_recovered(small: Engine) -> None:
@@ -196,7 +196,7 @@ def test_what_was_made_twice_after_a_kill_goes_once_it_is_recovered(small: Engin
 
     def kill_when_made() -> bool:
         known = names(resource["urn"] for resource in deployment(small).get("resources") or [])
-        if {"c", "d"} <= known and len(small.made()) == 4:
+        if {"c", "d"} <= known and len(small.created_resources()) == 4:
             small.kill()
         return False
 
@@ -206,14 +206,14 @@ def test_what_was_made_twice_after_a_kill_goes_once_it_is_recovered(small: Engin
     small.unlock()
     # The engine says that it does not know, and makes both again.
     assert "2 pending operations" in small.up().log
-    assert len(small.made()) == 6
+    assert len(small.created_resources()) == 6
 
     recovered = recover(small)
     assert names(recovered.doubled) == {"a", "b"}
     assert {done for operations in small.up().changes.values() for done in operations} == {"delete-replaced"}
 
-    assert small.made() == consistent(deployment(small))
-    assert len(small.made()) == 4
+    assert small.created_resources() == consistent(deployment(small))
+    assert len(small.created_resources()) == 4
 
 
 def test_a_cloud_that_throttles_is_told_and_each_up_comes_further(small: Engine) -> None:
@@ -224,11 +224,11 @@ def test_a_cloud_that_throttles_is_told_and_each_up_comes_further(small: Engine)
         ]
         with pytest.raises(EngineError, match=rf"{name}: .*ThrottlingException: Rate exceeded"):
             small.up()
-        assert small.made() == consistent(deployment(small))
+        assert small.created_resources() == consistent(deployment(small))
     small.faults = []
     small.up()
-    assert small.made() == consistent(deployment(small))
-    assert len(small.made()) == 4
+    assert small.created_resources() == consistent(deployment(small))
+    assert len(small.created_resources()) == 4
 
 
 def names(urns: Iterable[str]) -> set[str]:

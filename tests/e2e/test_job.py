@@ -27,7 +27,7 @@ from paddock.lab.kube import pods
 from paddock.lab.kube.client import Api, ApiError, Object
 from paddock.lab.simulators import arc, runner_sets, spot, timeline
 from paddock.lab.simulators.scaling import Group
-from paddock.lab.simulators.timeline import Life
+from paddock.lab.simulators.timeline import JobTimeline
 from tests.support.kubernetes import gpu_nodes, runner_set
 from tests.support.waiting import until
 
@@ -93,8 +93,8 @@ def over(hub: github.Control, *numbers: int) -> Callable[[], bool]:
     return lambda: all(job["state"] == "completed" for job in hub.jobs() if job["id"] in numbers)
 
 
-def life_of(lab: Lab, number: int) -> Life:
-    return next(each for each in timeline.lives(lab) if each.job == number)
+def job_timeline(lab: Lab, number: int) -> JobTimeline:
+    return next(each for each in timeline.job_timelines(lab) if each.number == number)
 
 
 def started(hub: github.Control, number: int) -> Object | None:
@@ -114,7 +114,7 @@ def test_a_job_grows_a_node_from_zero_runs_there_and_leaves_an_empty_pool(
     story = demo(cluster, stack, job_seconds=1.0, out=out)
     assert story.ok, story.document()
     assert not gpu_nodes(api)
-    assert story.life.node.startswith("t4-spot-")
+    assert story.job.node.startswith("t4-spot-")
     steps = [
         "queued",
         "acquired",
@@ -127,16 +127,16 @@ def test_a_job_grows_a_node_from_zero_runs_there_and_leaves_an_empty_pool(
         "completed",
         "node gone",
     ]
-    times = [story.life.seconds(step) or 0.0 for step in steps]
+    times = [story.job.seconds(step) or 0.0 for step in steps]
     assert times == sorted(times)
     assert times[-2] - times[-3] >= 1.0, "the job did not work as long as it was to"
     lines = out.getvalue().splitlines()
     assert [line.split(" s  ")[1].split("  ")[0].strip() for line in lines[1:-1]] == steps
     assert lines[-1] == "pool t4 is back at 0 nodes"
     assert json.loads(json.dumps(story.document()))["ok"]
-    afterwards = life_of(cluster, story.life.job)
-    assert (afterwards.node, afterwards.pod) == (story.life.node, story.life.pod)
-    assert afterwards.seconds("scheduled") == story.life.seconds("scheduled")
+    afterwards = job_timeline(cluster, story.job.number)
+    assert (afterwards.node, afterwards.pod) == (story.job.node, story.job.pod)
+    assert afterwards.seconds("scheduled") == story.job.seconds("scheduled")
 
 
 def test_its_pod_is_the_one_of_the_template(hub: github.Control, api: Api, namespace: str, make_set: MakeSet) -> None:
@@ -176,7 +176,7 @@ def test_a_job_with_a_pod_of_its_own_takes_the_gpu_and_its_runner_none(
     assert api.get("v1", "Pod", name, namespace)["spec"]["nodeName"].startswith("system-")
     until(over(hub, job))
     until(lambda: not api.list("v1", "Pod", namespace))
-    life = life_of(cluster, job)
+    life = job_timeline(cluster, job)
     assert (life.result, life.node, life.pod) == ("succeeded", own, f"{namespace}/{name}-workflow")
 
 
@@ -189,7 +189,7 @@ def test_a_job_whose_labels_nobody_serves_is_never_acquired(
     assert [each["state"] for each in hub.job(nobodys)["history"]] == ["queued"]
     acquired = [each["body"] for each in hub.requests() if "acquirejobs" in each["path"]]
     assert acquired == [[ours]]
-    waiting = life_of(cluster, nobodys)
+    waiting = job_timeline(cluster, nobodys)
     assert waiting.why == "no scale set has all of its labels: self-hosted, gpu, tpu"
     assert waiting.seconds("acquired") is None
 
@@ -237,7 +237,7 @@ def test_many_jobs_at_once_stay_within(
         there = [pod for pod in api.list("v1", "Pod", namespace) if pod["status"]["phase"] != "Succeeded"]
         now = {
             "runners": len(there),
-            "on nodes": sum(map(pods.holds_room, there)),
+            "on nodes": sum(map(pods.occupies_node, there)),
             "nodes": len(gpu_nodes(api)),
             "acquired": sum(job["state"] in ("acquired", "running") for job in hub.jobs()),
         }
@@ -275,10 +275,10 @@ def test_a_template_without_the_toleration_is_found_out(
     assert not story.ok
     assert story.missing == "scheduled"
     assert "node group t4-spot has a taint that the pod does not tolerate: nvidia.com/gpu=true:NoSchedule" in story.fix
-    assert any(line.startswith("FailedScheduling") for line in story.said)
+    assert any(line.startswith("FailedScheduling") for line in story.events)
     assert "'scheduled' did not come in time" in out.getvalue()
     assert not gpu_nodes(api), "a node was bought for it"
-    assert github.Control(github.url_of(cluster)).job(story.life.job)["result"] == "canceled"
+    assert github.Control(github.url_of(cluster)).job(story.job.number)["result"] == "canceled"
 
 
 def test_a_pod_that_is_refused_is_told_with_the_reason(
@@ -289,7 +289,7 @@ def test_a_pod_that_is_refused_is_told_with_the_reason(
     made = make_set(template=template)
     story = demo(cluster, stack, bound=12.0)
     assert story.missing == "pod made"
-    assert "violates PodSecurity" in story.life.why
+    assert "violates PodSecurity" in story.job.why
     until(lambda: not hub.runners())  # those that it registered and made no pod for
     fine = runner_set(stack.fleet, "gpu")["spec"]["template"]
     api.patch(made, {"spec": {"template": fine}})
@@ -329,7 +329,7 @@ def test_arc_goes_on_after_a_kill_without_doubling_pods(
     pushed = [hub.push(LABELS, 4.0)["id"] for _ in range(3)]
     until(lambda: len(api.list("v1", "Pod", namespace)) == 3)
     os.kill(servers.status(cluster.folder).running["arc"].pid, signal.SIGKILL)
-    until(lambda: not daemon.runs(cluster, "arc"))
+    until(lambda: not daemon.is_running(cluster, "arc"))
     late = hub.push(LABELS, 1.0)["id"]
     arc.start(cluster, hub.url)
     until(over(hub, *pushed, late), seconds=60)
@@ -345,7 +345,7 @@ def test_github_and_the_runners_go_on_after_a_kill(cluster: Lab, hub: github.Con
     running = servers.status(cluster.folder).running
     for name in ("github", "runners"):
         os.kill(running[name].pid, signal.SIGKILL)
-    until(lambda: not daemon.runs(cluster, "github"))
+    until(lambda: not daemon.is_running(cluster, "github"))
     assert github.start(cluster) == hub.url, "stacks know it by this address"
     arc.start(cluster, hub.url)
     next_one = hub.push(LABELS, 1.0)["id"]
@@ -386,7 +386,7 @@ def test_a_set_of_another_github_is_left_alone(hub: github.Control, api: Api, st
     asked["metadata"]["namespace"] = namespace
     assert asked["spec"]["githubConfigUrl"].startswith("https://github.com/")
     made = until(lambda: _applied(api, asked))
-    time.sleep(2 * arc.LOOK_SECONDS)
+    time.sleep(2 * arc.POLL_SECONDS)
     assert hub.sets() == []
     assert "finalizers" not in api.get(runner_sets.VERSION, runner_sets.KIND, "gpu", namespace)["metadata"]
     api.delete(made)

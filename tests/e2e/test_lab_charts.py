@@ -84,7 +84,7 @@ class Story:
         graph = plan_graph(load(ROOT, "prod"))
         accounts = [each["metadata"] for each in of_kind(graph, "ServiceAccount")]
         self.accounts = {(each["name"], each["namespace"]) for each in accounts}
-        served = {each.name: each for each in charts.serve(folder / "charts", charts.wanted(graph), None)}
+        served = {each.name: each for each in charts.serve(folder / "charts", charts.required_charts(graph), None)}
         releases = [
             {
                 "name": release.inputs["name"],

@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("faults"), pytest.mark.us
 QUIET = Progress(quiet=True)
 STARTS = "from pathlib import Path; from paddock.lab.control_plane import servers; lab, _ = servers.up(Path({!r}))"
 APPLIES = (
-    "from paddock.fleet import load; from paddock.lab.stack.stack import ROOT, applied; applied(lab, load(ROOT, 'dev'))"
+    "from paddock.fleet import load; from paddock.lab.stack.stack import ROOT, apply; apply(lab, load(ROOT, 'dev'))"
 )
 
 
@@ -96,7 +96,7 @@ def with_another_program_of_its_own(folder: Path) -> None:
     """One that starts another one, and is killed, so that nobody but the system knows of the other."""
     lab, _ = servers.up(folder, progress=QUIET)
     child = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(300)'])"
-    parent = servers.run_beside(folder, "parent", [sys.executable, "-c", child], {})
+    parent = servers.spawn(folder, "parent", [sys.executable, "-c", child], {})
     until(lambda: len(left_of(folder)) == len(lab.running) + 2)
     os.kill(parent.pid, signal.SIGKILL)
 
@@ -121,7 +121,7 @@ def test_after_a_down_no_process_is_left_of_a_lab(broken: Callable[[Path], None]
 
 def test_a_lab_that_was_killed_as_a_whole_comes_up_again_with_its_objects(folder: Path) -> None:
     lab, _ = servers.up(folder, progress=QUIET)
-    nodes.bring(lab, load(ROOT, "dev"))
+    nodes.start(lab, load(ROOT, "dev"))
     before = servers.status(folder)
     for process in before.running.values():
         os.kill(process.pid, signal.SIGKILL)
@@ -206,11 +206,11 @@ def test_an_up_that_loses_its_engine_and_then_its_api_server_is_made_whole(
     dev = load(ROOT, "dev")
     graph = plan_graph(dev)
     lab, _ = servers.up(folder, progress=QUIET)
-    nodes.bring(lab, dev)
-    engine = stack.engine(lab, stack.overlaid(lab, dev, graph)[0])
+    nodes.start(lab, dev)
+    engine = stack.lab_engine(lab, stack.overlay_with_charts(lab, dev, graph)[0])
 
     def apply() -> None:
-        stack.applied(lab, dev, graph=graph, progress=QUIET)
+        stack.apply(lab, dev, graph=graph, progress=QUIET)
 
     def kill_engine() -> None:
         until(lambda: "pending-install" in helm(lab).values(), 120)
@@ -246,6 +246,6 @@ def test_an_up_that_loses_its_engine_and_then_its_api_server_is_made_whole(
 
     assert set(helm(lab).values()) == {"deployed"}
     assert set(helm(lab)) == {"arc", "gpu", "cluster-autoscaler", "nvidia-device-plugin"}
-    made = engine.made()
+    made = engine.created_resources()
     assert len(set(made.values())) == len(made)
     assert set(graph.resources) <= set(engine.export())

@@ -71,11 +71,11 @@ def test_a_preview_breaks_the_rules_that_the_plan_says_are_broken(
 
     if broken:
         with pytest.raises(EngineError, match="PAD-03: The Kubernetes API is not open") as error:
-            engine.judge(root / "policy")
+            engine.check_policies(root / "policy")
         found = error.value.result
         assert found is not None
     else:
-        found = engine.judge(root / "policy")
+        found = engine.check_policies(root / "policy")
 
     read = load(root, stack)
     accepted = rules.suppressions(read.config, date.today())

@@ -38,7 +38,7 @@ HELD: dict[str, dict[str, str]] = {
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     for lab in lab_in(tmp_path_factory.mktemp("lab")):
-        nodes.bring(lab, load(ROOT, "prod"))
+        nodes.start(lab, load(ROOT, "prod"))
         yield lab
 
 
@@ -54,7 +54,7 @@ def layered(lab: Lab, root: Path) -> dict[str, Engine]:
         (root / name).symlink_to(ROOT / name)
     shutil.copy(ROOT / "Pulumi.yaml", root)
     folder = lab.folder / stack.CHARTS
-    charts.serve(folder, charts.wanted(plan_graph(load(ROOT, "dev"))), None)
+    charts.serve(folder, charts.required_charts(plan_graph(load(ROOT, "dev"))), None)
     engines = {}
     for name, held in HELD.items():
         config: dict[str, Any] = yaml.safe_load((ROOT / "Pulumi.dev.yaml").read_text())["config"]
@@ -97,15 +97,15 @@ def test_layers_build_on_each_other_and_go_in_reverse(lab: Lab, api: Api, tmp_pa
     assert engines["images"].export()
     assert engines["images"].destroy(protected=True).changes
     assert [engine.export() for engine in engines.values()] == [{}, {}, {}]
-    assert [engine.made() for engine in engines.values()] == [{}, {}, {}]
+    assert [engine.created_resources() for engine in engines.values()] == [{}, {}, {}]
 
 
 def test_the_large_stack_is_what_its_plan_shows(lab: Lab, api: Api) -> None:
     prod = load(ROOT, "prod")
 
-    outcome = stack.applied(lab, prod, progress=Progress(quiet=True))
+    outcome = stack.apply(lab, prod, progress=Progress(quiet=True))
 
-    engine = stack.engine(lab, prod)
+    engine = stack.lab_engine(lab, prod)
     made = {urn: state for urn, state in engine.export().items() if not is_default_provider(state)}
     held = stack.overlay(prod, kubeconfig=lab.kubeconfig, charts=lab.folder / stack.CHARTS)
     planned = plan_graph(held)

@@ -70,7 +70,7 @@ def identity(tmp_path_factory: pytest.TempPathFactory) -> Identity:
     openssl = shutil.which("openssl")
     if openssl is None:
         pytest.skip("openssl is not on PATH")
-    return certificates.make(tmp_path_factory.mktemp("identity"), Path(openssl))
+    return certificates.create(tmp_path_factory.mktemp("identity"), Path(openssl))
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ def test_another_answer_is_told(status: int, answer: object, said: str, stand: S
 def test_a_server_with_another_certificate_gets_no_token(stand: Stand, root: Path, tmp_path: Path) -> None:
     openssl = shutil.which("openssl")
     assert openssl
-    other = certificates.make(tmp_path / "other", Path(openssl))
+    other = certificates.create(tmp_path / "other", Path(openssl))
     shutil.copy(other.authority, root / node.SECRETS / "ca.crt")
     assert "CERTIFICATE_VERIFY_FAILED" in node.mark("x", environ=stand.environ, root=root, timeout_s=60)
     assert not stand.asked

@@ -21,7 +21,7 @@ from paddock.lab.github.client import Actions, Token
 from paddock.lab.github.server import Server
 from paddock.lab.simulators import runner_sets, timeline, workflow_pods
 from paddock.lab.simulators.listener import Listener
-from paddock.lab.simulators.timeline import Life, Seen
+from paddock.lab.simulators.timeline import JobTimeline, Snapshot
 from tests.support import fleets, kubernetes
 from tests.support.waiting import until
 
@@ -63,7 +63,7 @@ def test_a_runner_pod_is_the_template_with_arcs_labels() -> None:
 
 @given(st.integers(0, 50), st.integers(0, 50), st.integers(0, 100))
 def test_the_warm_runners_come_on_top_and_the_maximum_holds(least: int, more: int, assigned: int) -> None:
-    wanted = runner_sets.wanted(a_set(minRunners=least, maxRunners=least + more), assigned)
+    wanted = runner_sets.desired_runners(a_set(minRunners=least, maxRunners=least + more), assigned)
     assert least <= wanted <= least + more
     assert wanted == least + assigned or wanted == least + more
 
@@ -71,7 +71,7 @@ def test_the_warm_runners_come_on_top_and_the_maximum_holds(least: int, more: in
 def test_a_set_without_a_maximum_has_none() -> None:
     asked = a_set()
     del asked["spec"]["maxRunners"], asked["spec"]["minRunners"]
-    assert runner_sets.wanted(asked, 5000) == 5000
+    assert runner_sets.desired_runners(asked, 5000) == 5000
 
 
 def test_who_waits_goes_before_who_works_and_the_young_before_the_old() -> None:
@@ -179,15 +179,17 @@ def a_pod(name: str, created: str = "2027-01-15T08:00:00Z", node: str = "", mess
     }
 
 
-def seen(*found: Object, pods: tuple[Object, ...] = (), nodes: tuple[Object, ...] = (), **events: list[Object]) -> Seen:
+def seen(
+    *found: Object, pods: tuple[Object, ...] = (), nodes: tuple[Object, ...] = (), **events: list[Object]
+) -> Snapshot:
     sets = [{"name": "gpu", "labels": [{"name": label} for label in LABELS]}]
     by_name = {pod["metadata"]["name"]: pod for pod in pods}
     told = {("Pod", name.replace("_", "-")): told for name, told in events.items()}
-    return Seen(found, sets, by_name, {}, {node["metadata"]["name"]: node for node in nodes}, told, [a_set()])
+    return Snapshot(found, sets, by_name, {}, {node["metadata"]["name"]: node for node in nodes}, told, [a_set()])
 
 
-def one(look: Seen) -> Life:
-    (life,) = timeline.of(look)
+def one(look: Snapshot) -> JobTimeline:
+    (life,) = timeline.from_snapshot(look)
     return life
 
 
@@ -236,8 +238,8 @@ def test_the_oldest_waiting_pod_is_that_of_the_oldest_job() -> None:
     second["history"][1]["at"] += 1
     young = a_pod("a", created="2027-01-15T08:00:03Z", message="0/1 nodes are available: why. preemption: none.")
     old = a_pod("z", created="2027-01-15T08:00:02Z", message="other")
-    lives = timeline.of(seen(second, first, pods=(young, old)))
-    assert [(life.job, life.pod) for life in lives] == [(2, "arc-runners/a"), (1, "arc-runners/z")]
+    lives = timeline.from_snapshot(seen(second, first, pods=(young, old)))
+    assert [(life.number, life.pod) for life in lives] == [(2, "arc-runners/a"), (1, "arc-runners/z")]
     assert lives[0].why == "0/1 nodes are available: why."
 
 
@@ -247,7 +249,7 @@ def test_a_later_look_keeps_what_an_earlier_one_knew() -> None:
     after = one(seen(a_job("queued", "acquired", "running", "completed", runner="r"))).after(before)
     assert after.seconds("pod made") == 0.3
     assert (after.state, after.node, after.pod) == ("completed", "n", "arc-runners/r")
-    assert after.seen("node gone", BEGAN + 9).seconds("node gone") == 9.0
+    assert after.with_step("node gone", BEGAN + 9).seconds("node gone") == 9.0
 
 
 # Bad input of the demo.

@@ -28,30 +28,30 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_with_all_of_it_there_is_nothing_to_say(folder: Path) -> None:
-    assert arc_programs.absent() == ""
+    assert arc_programs.unavailable_reason() == ""
 
 
 def test_programs_that_are_not_there_are_named(folder: Path) -> None:
     (folder / arc_programs.LISTENER).unlink()
 
-    assert arc_programs.absent() == "arc-listener is not here"
+    assert arc_programs.unavailable_reason() == "arc-listener is not here"
 
 
 def test_a_system_without_user_namespaces_is_told_in_its_own_words(folder: Path) -> None:
     _program(folder, "unshare", "echo 'unshare: unshare failed: Operation not permitted' >&2; exit 1")
 
-    assert "no user namespaces" in arc_programs.absent()
-    assert "Operation not permitted" in arc_programs.absent()
+    assert "no user namespaces" in arc_programs.unavailable_reason()
+    assert "Operation not permitted" in arc_programs.unavailable_reason()
 
 
 def test_a_system_without_the_tools_is_told_which(folder: Path) -> None:
     (folder / "setpriv").unlink()
 
-    assert arc_programs.absent() == "setpriv of util-linux is not here"
+    assert arc_programs.unavailable_reason() == "setpriv of util-linux is not here"
 
 
 def test_it_does_not_start_beside_the_stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(daemon, "runs", lambda lab, name: name == "arc")
+    monkeypatch.setattr(daemon, "is_running", lambda lab, name: name == "arc")
 
     with pytest.raises(LabInputError, match=r"the stand-in for ARC serves[\s\S]*lab\.down"):
         arc_programs.start(Lab(folder, {}, {}, ()), "http://127.0.0.1:1")

@@ -49,18 +49,18 @@ def unpacked(folder: Path, name: str, version: str, **more: Any) -> None:
 
 def test_every_chart_of_a_stack_is_wanted_once_wherever_it_comes_from(tmp_path: Path) -> None:
     data = fleet_data(runners={"gpu": {"pool": "t4"}, "other": {"pool": "t4", "labels": ["other"]}})
-    anywhere = charts.wanted(plan_graph(stack_of(data)))
+    anywhere = charts.required_charts(plan_graph(stack_of(data)))
     charts.serve(tmp_path, anywhere, None)
     mirrored = {**data, "mirror": {"charts": str(tmp_path)}}
 
-    assert charts.wanted(plan_graph(stack_of(mirrored))) == anywhere
+    assert charts.required_charts(plan_graph(stack_of(mirrored))) == anywhere
     assert [name for name, _ in anywhere] == sorted({name for name, _ in anywhere})
     assert (PLUGIN, PLUGIN_VERSION) in anywhere
 
 
 def test_the_same_charts_are_the_same_bytes(tmp_path: Path) -> None:
     unpacked(tmp_path / "real", PLUGIN, PLUGIN_VERSION)
-    wanted = charts.wanted(graph("prod"))
+    wanted = charts.required_charts(graph("prod"))
     first = charts.serve(tmp_path / "a", wanted, tmp_path / "real")
     for path in (tmp_path / "real").rglob("*"):
         os.utime(path, (1, 1))

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from paddock.fleet import load
-from paddock.lab import cli, demo
-from paddock.lab import status as screen
+from paddock.lab import cli, demo, status
 from paddock.lab.control_plane import servers, state
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.errors import LabError, LabInputError
@@ -36,12 +35,12 @@ def test_a_failure_is_json_too(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_lab_is_not_ended_while_a_command_is_at_work_on_it(lab: Lab) -> None:
-    with state.alone(lab.folder), pytest.raises(LabInputError, match="at work"):
+    with state.exclusive_command(lab.folder), pytest.raises(LabInputError, match="at work"):
         cli.down("prod")
 
 
 def test_a_screen_says_what_it_does_not_know(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
-    screen.show(lab)
+    status.show(lab)
     assert "nodes, pods and jobs are unknown" in capsys.readouterr().out
 
 
@@ -51,10 +50,10 @@ def test_a_narrow_screen_cuts_no_pods_name_off(
     about = {"pool": "", "capacity": "spot", "instance": "g4dn.xlarge", "gpus": 1, "gpus_used": 1}
     nodes = [{"name": "t4-spot-348b09", "pods": [POD], **about}]
     waiting = [{"pod": "default/big", "why": "2 Insufficient nvidia.com/gpu"}]
-    monkeypatch.setattr(screen, "_cluster", lambda lab: {"nodes": nodes, "waiting": waiting, "unknown": ""})
+    monkeypatch.setattr(status, "_cluster", lambda lab: {"nodes": nodes, "waiting": waiting, "unknown": ""})
     monkeypatch.setenv("COLUMNS", "60")
 
-    screen.show(lab)
+    status.show(lab)
 
     told = capsys.readouterr().out
     assert POD in told

@@ -69,7 +69,7 @@ def identity(tmp_path_factory: pytest.TempPathFactory) -> Identity:
     openssl = shutil.which("openssl")
     if not openssl:
         pytest.skip("no openssl on PATH")
-    return certificates.make(tmp_path_factory.mktemp("lab") / "pki", Path(openssl))
+    return certificates.create(tmp_path_factory.mktemp("lab") / "pki", Path(openssl))
 
 
 def test_keys_and_tokens_are_for_their_owner_alone(identity: Identity) -> None:
@@ -84,7 +84,7 @@ def test_keys_and_tokens_are_for_their_owner_alone(identity: Identity) -> None:
 
 def test_certificates_are_made_once(identity: Identity) -> None:
     before = identity.authority.read_bytes()
-    assert certificates.make(identity.folder, Path("/nonexistent/openssl")) == identity
+    assert certificates.create(identity.folder, Path("/nonexistent/openssl")) == identity
     assert identity.authority.read_bytes() == before
 
 

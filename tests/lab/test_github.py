@@ -418,7 +418,7 @@ def test_who_hangs_is_let_go(server: Server, actions: Actions, control: Control)
     done: list[int] = []
     asking = threading.Thread(target=lambda: done.append(actions.group("default")))
     asking.start()
-    until(lambda: server.faults.told()[0]["times"] == 1)
+    until(lambda: server.faults.pending()[0]["times"] == 1)
     assert not done
     control.heal()
     asking.join(30)

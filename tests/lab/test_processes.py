@@ -145,7 +145,7 @@ def test_objects_outlive_a_kill_but_not_a_start_of_the_machine(tmp_path: Path, b
     state.write(tmp_path, State({}, {"etcd": Process(1, "long ago")}, boot))
     (tmp_path / "etcd").mkdir()
     (tmp_path / "kubeconfig").touch()
-    servers.clean(servers.status(tmp_path), Progress(quiet=True))
+    servers.clean_up(servers.status(tmp_path), Progress(quiet=True))
     assert (tmp_path / "etcd").exists() == kept
     assert not (tmp_path / "kubeconfig").exists(), "who waits for it would take the lab for ready"
 
@@ -153,5 +153,5 @@ def test_objects_outlive_a_kill_but_not_a_start_of_the_machine(tmp_path: Path, b
 def test_without_a_lab_nothing_is_ended_and_nothing_is_made(tmp_path: Path) -> None:
     folder = tmp_path / "never"
     assert servers.down(folder) == ()
-    assert not servers.status(folder).known
+    assert not servers.status(folder).exists
     assert not folder.exists()

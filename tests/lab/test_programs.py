@@ -45,7 +45,7 @@ def test_the_folder_of_the_lab_goes_before_path(empty_path: Path, monkeypatch: p
     on_path.mkdir()
     program(on_path, "etcd", "etcd Version: 3.5.0")
     ours = program(empty_path, "etcd", "etcd Version: 3.6.16\nGo Version: go1.26.8")
-    assert programs.find(["etcd"])["etcd"] == programs.Found(ours, "3.6.16")
+    assert programs.find(["etcd"])["etcd"] == programs.LocatedProgram(ours, "3.6.16")
 
 
 def test_a_program_that_does_not_run_is_named(empty_path: Path) -> None:

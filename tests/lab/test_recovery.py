@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from paddock.lab.stack.recovery import Recovered, settled, unseen
+from paddock.lab.stack.recovery import Recovered, settled, unrecorded_ids
 
 VPC, SUBNET = (f"urn:pulumi:dev::x::aws:ec2/{name}" for name in ("vpc:Vpc::a", "subnet:Subnet::b"))
 
@@ -65,4 +65,4 @@ def test_what_was_made_unseen_takes_its_place(
 def test_unseen_is_what_stands_in_no_state() -> None:
     state = {"resources": [resource(VPC, "v1")]}
     made = {"aws:ec2/vpc:Vpc v1": VPC, "aws:ec2/vpc:Vpc v2": VPC, "aws:ec2/subnet:Subnet s 1": SUBNET}
-    assert unseen(state, made) == {VPC: ["v2"], SUBNET: ["s 1"]}
+    assert unrecorded_ids(state, made) == {VPC: ["v2"], SUBNET: ["s 1"]}

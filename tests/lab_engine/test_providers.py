@@ -115,14 +115,14 @@ def test_the_store_tells_no_secret(tmp_path: Path) -> None:
     store = Store(tmp_path / "cloud" / "dev.json")
     known = {"data": {"key": Secret("hush-hush")}, "open": 1}
     with store.change() as resources:
-        resources["a"] = store.closed(known)
+        resources["a"] = store.hash_secrets(known)
 
     kept = store.resources()["a"]
 
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and "hush" in path.read_text()]
-    assert store.restored(kept, known) == known
-    assert store.restored(kept, {"data": {"key": Secret("other")}})["data"]["key"] == Secret(CHANGED)
-    assert store.restored(kept, {})["data"]["key"] == Secret(CHANGED)
+    assert store.restore_secrets(kept, known) == known
+    assert store.restore_secrets(kept, {"data": {"key": Secret("other")}})["data"]["key"] == Secret(CHANGED)
+    assert store.restore_secrets(kept, {})["data"]["key"] == Secret(CHANGED)
 
 
 def test_what_is_adopted_keeps_its_secrets(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def provider(tmp_path: Path) -> aws.Aws:
 
 
 def test_a_change_of_a_template_makes_a_version_and_a_change_of_its_tags_none(provider: aws.Aws) -> None:
-    made = provider.made(LAUNCH_TEMPLATE, "lt-1", {"name": "t4"})
+    made = provider.created(LAUNCH_TEMPLATE, "lt-1", {"name": "t4"})
     image, tags = Change(("imageId",), "update", False), Change(("tags",), "update", False)
 
     rolled = provider.updated(LAUNCH_TEMPLATE, {"name": "t4", "imageId": "ami-2"}, made, [image])
@@ -224,7 +224,7 @@ def test_a_change_of_a_template_makes_a_version_and_a_change_of_its_tags_none(pr
 
 
 def test_a_node_group_tells_its_scaling_group_and_everything_its_account(provider: aws.Aws) -> None:
-    made = provider.made(NODE_GROUP, "fleet:t4", {"nodeGroupName": "t4-spot-0123456", "clusterName": "fleet"})
+    made = provider.created(NODE_GROUP, "fleet:t4", {"nodeGroupName": "t4-spot-0123456", "clusterName": "fleet"})
 
     assert made["resources"][0]["autoscalingGroups"][0]["name"].startswith("eks-t4-spot-0123456-")
     assert ":000000000000:" in made["arn"]
@@ -254,7 +254,7 @@ def test_an_eks_cluster_is_the_labs_own_where_there_is_one(tmp_path: Path) -> No
     kubeconfig.write_text(json.dumps({"clusters": [{"name": "lab", "cluster": cluster}]}))
     provider = aws.Aws({"PADDOCK_LAB_STORE": str(tmp_path / "dev.json"), "PADDOCK_LAB_KUBECONFIG": str(kubeconfig)})
 
-    made = provider.made("aws:eks/cluster:Cluster", "fleet", {"name": "fleet"})
+    made = provider.created("aws:eks/cluster:Cluster", "fleet", {"name": "fleet"})
     told = provider.answer("aws:eks/getCluster:getCluster", {"name": "fleet"})
 
     assert (made["endpoint"], made["certificateAuthority"]) == ("https://127.0.0.1:6443", {"data": "Q0E="})

@@ -104,5 +104,5 @@ def test_objects_are_applied_where_the_real_provider_is_there(
         (tmp_path / name).touch(mode=0o755)
     monkeypatch.setenv("PADDOCK_LAB_BIN", str(tmp_path))
     monkeypatch.setenv("PATH", "/nowhere")
-    made = lab.engine(Lab(tmp_path / "lab", {}, {}, ()), stack(tmp_path))
+    made = lab.lab_engine(Lab(tmp_path / "lab", {}, {}, ()), stack(tmp_path))
     assert made.real_kubernetes is there

@@ -92,7 +92,7 @@ def gpu_nodes(api: Api) -> list[Object]:
 
 def waits(api: Api, pod: Object) -> bool:
     """Whether the scheduler found no node for it."""
-    return pods.waits_for_room(again(api, pod))
+    return pods.is_unschedulable(again(api, pod))
 
 
 def again(api: Api, thing: Object) -> Object:

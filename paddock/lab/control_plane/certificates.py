@@ -66,11 +66,11 @@ class Identity:
         return next(row[0] for row in rows if row[1] == user)
 
 
-def make(folder: Path, openssl: Path) -> Identity:
+def create(folder: Path, openssl: Path) -> Identity:
     """Makes what is not there yet. Raises LabError."""
     identity = Identity(folder)
-    done = folder / "complete"
-    if done.exists():
+    marker = folder / "complete"
+    if marker.exists():
         return identity
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     authority_key, request, extensions = folder / "ca.key", folder / "server.csr", folder / "server.ext"
@@ -93,7 +93,7 @@ def make(folder: Path, openssl: Path) -> Identity:
     write_private(identity.tokens, "".join(f"{_row(user, groups)}\n" for user, groups in USERS.items()))
     request.unlink()
     extensions.unlink()
-    done.touch()
+    marker.touch()
     return identity
 
 

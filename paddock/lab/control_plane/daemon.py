@@ -24,10 +24,10 @@ def start(lab: Lab, name: str, module: str, *words: str) -> None:
         "PYTHONUNBUFFERED": "1",
         "PATH": os.environ.get("PATH", os.defpath),
     }
-    servers.run_beside(lab.folder, name, command, environment)
+    servers.spawn(lab.folder, name, command, environment)
 
 
-def runs(lab: Lab, name: str) -> bool:
+def is_running(lab: Lab, name: str) -> bool:
     return name in servers.status(lab.folder).running
 
 
@@ -40,17 +40,17 @@ def repeat(step: Callable[[], None], wait: Callable[[], object]) -> None:
             complained = ""
         except (LabError, OSError, ValueError) as error:
             if str(error) != complained:
-                say(complained := str(error))
+                log(complained := str(error))
         wait()
 
 
-def say(text: str) -> None:
+def log(text: str) -> None:
     """A line of the process's log."""
     sys.stdout.write(f"{time.strftime('%H:%M:%S')} {text}\n")
     sys.stdout.flush()
 
 
-def until_ended(main: Callable[[], None]) -> None:
+def run_until_terminated(main: Callable[[], None]) -> None:
     """Runs `main` until the process is told to end, and ends quietly."""
     signal.signal(signal.SIGTERM, _end)
     with contextlib.suppress(KeyboardInterrupt):

@@ -12,7 +12,7 @@ _NODES = "198.51.100"
 
 
 def command_lines(
-    folder: Path, found: Mapping[str, Path], ports: Mapping[str, int], identity: Identity
+    folder: Path, programs: Mapping[str, Path], ports: Mapping[str, int], identity: Identity
 ) -> dict[str, list[str]]:
     """The command line of each program."""
     client, peer = (f"https://127.0.0.1:{ports[name]}" for name in ("etcd", "etcd-peer"))
@@ -95,6 +95,6 @@ def command_lines(
         },
     }
     return {
-        name: [str(found[name]), *(f"--{option}={value}" for option, value in given.items())]
-        for name, given in options.items()
+        name: [str(programs[name]), *(f"--{option}={value}" for option, value in flags.items())]
+        for name, flags in options.items()
     }

@@ -58,7 +58,7 @@ PROGRAMS: Mapping[str, Program] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LocatedProgram:
     """A program that is there."""
 
     path: Path
@@ -73,32 +73,32 @@ def locate(names: Iterable[str] = PROGRAMS) -> dict[str, Path]:
     """Paths of the programs that are there, by name."""
     path = os.pathsep.join(filter(None, (os.environ.get("PADDOCK_LAB_BIN"), os.environ.get("PATH", os.defpath))))
     newest = _of_kwokctl()
-    found = {
+    paths = {
         name: shutil.which(name, path=path) or shutil.which(_AT_KWOKCTL.get(name, name), path=newest) for name in names
     }
-    return {name: Path(where).absolute() for name, where in found.items() if where}
+    return {name: Path(where).absolute() for name, where in paths.items() if where}
 
 
 def _of_kwokctl() -> str:
     """The folder with the programs of the newest cluster that kwokctl runs without containers; empty for none."""
     work = os.environ.get("KWOK_WORKDIR") or Path.home() / ".kwok"
-    folders = [each for each in Path(work, "clusters").glob("*/bin") if each.is_dir()]
-    return str(max(folders, key=lambda each: each.stat().st_mtime)) if folders else os.devnull
+    folders = [path for path in Path(work, "clusters").glob("*/bin") if path.is_dir()]
+    return str(max(folders, key=lambda path: path.stat().st_mtime)) if folders else os.devnull
 
 
-def find(names: Iterable[str] = PROGRAMS) -> dict[str, Found]:
+def find(names: Iterable[str] = PROGRAMS) -> dict[str, LocatedProgram]:
     """Every program with its version. Raises LabInputError, which names all that are missing or do not match."""
     names = tuple(names)
-    where = locate(names)
-    absent = [name for name in names if name not in where]
+    paths = locate(names)
+    absent = [name for name in names if name not in paths]
     if absent:
         raise LabInputError(missing(absent))
     with ThreadPoolExecutor(len(names)) as pool:
-        versions = pool.map(lambda name: _version(where[name], PROGRAMS[name].version_command), names)
-        found = {name: Found(where[name], version) for name, version in zip(names, versions, strict=True)}
-    if wrong := mismatch({name: program.version for name, program in found.items()}):
+        versions = pool.map(lambda name: _version(paths[name], PROGRAMS[name].version_command), names)
+        located = {name: LocatedProgram(paths[name], version) for name, version in zip(names, versions, strict=True)}
+    if wrong := mismatch({name: program.version for name, program in located.items()}):
         raise LabInputError(wrong)
-    return found
+    return located
 
 
 def missing(absent: Iterable[str]) -> str:
@@ -114,9 +114,11 @@ def missing(absent: Iterable[str]) -> str:
         )
     if shutil.which("kwokctl"):
         lines.append(f"    or let kwokctl fetch them: {KWOKCTL}")
-    named = os.environ.get("PADDOCK_LAB_BIN", "")
-    if lost := [each for each in filter(None, named.split(os.pathsep)) if not Path(each).is_dir()]:
-        lines.append(f"    PADDOCK_LAB_BIN names {' and '.join(lost)}, which is no folder")
+    search_path = os.environ.get("PADDOCK_LAB_BIN", "")
+    if missing_folders := [
+        folder for folder in filter(None, search_path.split(os.pathsep)) if not Path(folder).is_dir()
+    ]:
+        lines.append(f"    PADDOCK_LAB_BIN names {' and '.join(missing_folders)}, which is no folder")
     lines.append(
         "    fix: put them on PATH, or in a folder that PADDOCK_LAB_BIN names; docs/lab.md has the commands"
         " (the lab itself downloads nothing)"
@@ -128,23 +130,21 @@ def mismatch(versions: Mapping[str, str]) -> str:
     """Why these versions cannot work together; empty where they can."""
     servers = {name: version for name, version in versions.items() if name.startswith("kube-") and version}
     minors = {name: tuple(int(part) for part in version.split(".")[:2]) for name, version in servers.items()}
-    told = ", ".join(f"{name} {version}" for name, version in sorted(servers.items()))
+    listing = ", ".join(f"{name} {version}" for name, version in sorted(servers.items()))
     if len(set(minors.values())) > 1:
-        return (
-            f"the Kubernetes programs are of different minor versions: {told}\n    fix: take all three of one release"
-        )
+        return f"the Kubernetes programs are of different minor versions: {listing}\n    fix: take all of one release"
     if minors and min(minors.values()) < OLDEST:
         oldest = ".".join(map(str, OLDEST))
-        return f"too old for the lab: {told}\n    fix: take Kubernetes {oldest} or newer, best {KUBERNETES}"
+        return f"too old for the lab: {listing}\n    fix: take Kubernetes {oldest} or newer, best {KUBERNETES}"
     return ""
 
 
 def _version(path: Path, command: tuple[str, ...]) -> str:
     try:
-        done = subprocess.run([path, *command], capture_output=True, text=True, timeout=20, check=False)
+        completed = subprocess.run([path, *command], capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise LabInputError(
             f"{path} does not run: {error}\n    fix: replace it by one for {platform.system()} {platform.machine()}"
         ) from None
-    found = re.search(r"\bv?(\d+\.\d+(?:\.\d+)?)", done.stdout + done.stderr)
-    return found[1] if found else ""
+    match = re.search(r"\bv?(\d+\.\d+(?:\.\d+)?)", completed.stdout + completed.stderr)
+    return match[1] if match else ""

@@ -25,7 +25,7 @@ from paddock.lab.errors import LabError, LabInputError
 from paddock.lab.processes import Process
 from paddock.lab.progress import Progress
 
-_OURS = (20_000, 32_000)
+_PORT_RANGE = (20_000, 32_000)
 """Connections get ports from 32768 on Linux, and one of them may take a port between its choice and its use."""
 _PORTS_FREED_WITHIN = 5.0
 """Seconds that the ports of last time are waited for."""
@@ -51,7 +51,7 @@ class Lab:
     """Everything that it started and that still is what it was."""
     ended: tuple[str, ...]
     """What it started and that is gone, without anyone having stopped it."""
-    known: bool = True
+    exists: bool = True
     """Whether there is state of it at all."""
 
     @property
@@ -70,11 +70,11 @@ class Lab:
 
 def status(folder: Path) -> Lab:
     """What runs now. Raises LabError where the state cannot be read."""
-    known = state.read(folder)
-    if known is None:
-        return Lab(folder, {}, {}, (), known=False)
-    running = {name: process for name, process in known.processes.items() if process.alive}
-    return Lab(folder, known.ports, running, tuple(name for name in known.processes if name not in running))
+    saved = state.read(folder)
+    if saved is None:
+        return Lab(folder, {}, {}, (), exists=False)
+    running = {name: process for name, process in saved.processes.items() if process.alive}
+    return Lab(folder, saved.ports, running, tuple(name for name in saved.processes if name not in running))
 
 
 def up(folder: Path, *, first_port: int | None = None, progress: Progress | None = None) -> tuple[Lab, bool]:
@@ -95,12 +95,12 @@ def up(folder: Path, *, first_port: int | None = None, progress: Progress | None
                 )
             return lab, False
         with progress.step("programs"):
-            found = {name: program.path for name, program in programs.find().items()}
-        clean(lab, progress)
+            paths = {name: program.path for name, program in programs.find().items()}
+        clean_up(lab, progress)
         ports = choose_ports(first_port, lab.ports)
         state.write(folder, State(ports, {}, processes.boot()))
         try:
-            _start(folder, found, ports, progress)
+            _start(folder, paths, ports, progress)
         except BaseException:
             _stop(status(folder))
             state.write(folder, State(ports, {}, processes.boot()))
@@ -116,8 +116,8 @@ def down(folder: Path, *, keep: bool = False) -> tuple[str, ...]:
         try:
             lab = status(folder)
         except LabError:  # its file tells nothing, but its processes do
-            found = {str(process.pid): process for process in processes.marked(folder)}
-            lab = Lab(folder, {}, found, (), known=False)
+            running = {str(process.pid): process for process in processes.marked(folder)}
+            lab = Lab(folder, {}, running, (), exists=False)
         _stop(lab)
         if keep:
             state.write(folder, State(lab.ports, {}, processes.boot()))
@@ -126,17 +126,17 @@ def down(folder: Path, *, keep: bool = False) -> tuple[str, ...]:
     return tuple(lab.running)
 
 
-def run_beside(folder: Path, name: str, command: Sequence[str | Path], environment: Mapping[str, str]) -> Process:
+def spawn(folder: Path, name: str, command: Sequence[str | Path], environment: Mapping[str, str]) -> Process:
     """Starts one more program of the lab, which `down` ends with the rest. One of that name is ended first."""
     with state.locked(folder):
-        known = state.read(folder)
-        if known is None:
+        saved = state.read(folder)
+        if saved is None:
             raise LabError(f"there is no lab in {folder}\n    fix: {state.inv('up', folder)}")
-        if name in known.processes:
-            processes.stop([known.processes[name]])
+        if name in saved.processes:
+            processes.stop([saved.processes[name]])
 
         def record(process: Process) -> None:
-            state.write(folder, known.with_process(name, process))
+            state.write(folder, saved.with_process(name, process))
 
         own = {**environment, processes.MARK: str(folder)}
         return processes.start(command, folder / "logs" / f"{name}.log", record, own)
@@ -149,9 +149,9 @@ def choose_ports(first: int | None, before: Mapping[str, int] | None = None) -> 
             raise LabInputError(f"{first} cannot be the first of {len(PORTS)} ports\n    fix: one from 1024 to 65529")
         ports = {name: first + offset for offset, name in enumerate(PORTS)}
         if refused := {port: why for port in ports.values() if (why := _refused(port))}:
-            told = ", ".join(f"{port} ({why})" for port, why in refused.items())
+            reasons = ", ".join(f"{port} ({why})" for port, why in refused.items())
             raise LabInputError(
-                f"the lab cannot have ports {first} to {first + len(PORTS) - 1} of 127.0.0.1: {told}\n"
+                f"the lab cannot have ports {first} to {first + len(PORTS) - 1} of 127.0.0.1: {reasons}\n"
                 "    fix: another --port, or none, and the lab takes ports that are free"
             )
         return ports
@@ -169,31 +169,31 @@ def choose_ports(first: int | None, before: Mapping[str, int] | None = None) -> 
 
 def free_ports(count: int) -> list[int]:
     """Ports of loopback that are free, below those that systems give to connections. Raises LabError."""
-    found = []
-    for port in random.sample(range(*_OURS), 1000):
+    ports = []
+    for port in random.sample(range(*_PORT_RANGE), 1000):
         if not _refused(port):
-            found.append(port)
-            if len(found) == count:
-                return found
-    raise LabError(f"there are no {count} free ports on 127.0.0.1 from {_OURS[0]} to {_OURS[1]}")
+            ports.append(port)
+            if len(ports) == count:
+                return ports
+    raise LabError(f"there are no {count} free ports on 127.0.0.1 from {_PORT_RANGE[0]} to {_PORT_RANGE[1]}")
 
 
-def _start(folder: Path, found: Mapping[str, Path], ports: Mapping[str, int], progress: Progress) -> None:
+def _start(folder: Path, paths: Mapping[str, Path], ports: Mapping[str, int], progress: Progress) -> None:
     for name in ("logs", "kubeconfigs", "run"):
         (folder / name).mkdir(mode=0o700, exist_ok=True)
     with progress.step("certificates"):
-        identity = certificates.make(folder / "pki", found["openssl"])
+        identity = certificates.create(folder / "pki", paths["openssl"])
         server = f"https://127.0.0.1:{ports['kube-apiserver']}"
         for name, user in _CLIENTS.items():
             certificates.write_private(folder / "kubeconfigs" / name, certificates.kubeconfig(identity, server, user))
     trust = ssl.create_default_context(cafile=identity.authority)
     trust.load_cert_chain(identity.certificate, identity.key)
-    lines = command_lines(folder, found, ports, identity)
+    lines = command_lines(folder, paths, ports, identity)
 
     def start(name: str) -> None:
         def record(process: Process) -> None:
-            known = state.read(folder) or State(ports)
-            state.write(folder, known.with_process(name, process))
+            saved = state.read(folder) or State(ports)
+            state.write(folder, saved.with_process(name, process))
 
         # HOME and the caches that programs make there stay out of it; proxies would be asked for loopback.
         environment = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(folder / "run")}
@@ -224,28 +224,28 @@ def _start(folder: Path, found: Mapping[str, Path], ports: Mapping[str, int], pr
     certificates.write_private(folder / "kubeconfig", certificates.kubeconfig(identity, server, "admin"))
 
 
-def wait_for(name: str, ready: Callable[[], bool], folder: Path, look: Callable[[], Lab]) -> None:
+def wait_for(name: str, ready: Callable[[], bool], folder: Path, read_status: Callable[[], Lab]) -> None:
     """Polls until it is ready. Raises LabError with the end of its log when it ends instead, or takes too long."""
     log = folder / "logs" / f"{name}.log"
     deadline = time.monotonic() + DEADLINE_SECONDS
     while not ready():
         late = time.monotonic() > deadline
-        if late or name not in look().running:
-            what = f"was not ready after {DEADLINE_SECONDS:.0f} s" if late else "ended while it started"
-            raise LabError(f"{name} {what}. The end of {log}:\n{processes.tail(log)}{_hint(folder)}")
+        if late or name not in read_status().running:
+            problem = f"was not ready after {DEADLINE_SECONDS:.0f} s" if late else "ended while it started"
+            raise LabError(f"{name} {problem}. The end of {log}:\n{processes.tail(log)}{_hint(folder)}")
         time.sleep(0.05)
 
 
-def clean(lab: Lab, progress: Progress) -> None:
+def clean_up(lab: Lab, progress: Progress) -> None:
     """Makes way for a new start after a lab that was not ended by `down`."""
-    known = state.read(lab.folder)
-    if known is None:
+    saved = state.read(lab.folder)
+    if saved is None:
         return
     _stop(lab)
     if lab.running or lab.ended:
-        gone = f"{len(lab.ended)} of its {len(lab.ended) + len(lab.running)} processes are gone"
-        progress.say(f"           cleaning up after a lab that was not ended by lab.down: {gone}")
-    if known.boot != processes.boot() and (lab.folder / "etcd").exists():
+        summary = f"{len(lab.ended)} of its {len(lab.ended) + len(lab.running)} processes are gone"
+        progress.say(f"           cleaning up after a lab that was not ended by lab.down: {summary}")
+    if saved.boot != processes.boot() and (lab.folder / "etcd").exists():
         progress.say("           the machine was started anew since: its objects are not kept")
         shutil.rmtree(lab.folder / "etcd")
     (lab.folder / "kubeconfig").unlink(missing_ok=True)
@@ -256,8 +256,8 @@ def _stop(lab: Lab) -> None:
     last = [lab.running[name] for name in ("kube-apiserver", "etcd") if name in lab.running]
     processes.stop(process for process in lab.running.values() if process not in last)
     # What those started, and a run of the engine whose command was killed, which may start more until it has ended.
-    while left := [process for process in processes.marked(lab.folder) if process not in last]:
-        processes.stop(left)
+    while remaining := [process for process in processes.marked(lab.folder) if process not in last]:
+        processes.stop(remaining)
     for process in last:
         processes.stop([process])
 

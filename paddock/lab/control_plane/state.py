@@ -21,7 +21,7 @@ from paddock.lab.processes import Process
 VERSION = 1
 """Of the file. A lab of another version is ended, not read."""
 _LOCKS = ("lock", "command.lock")
-_OURS = (
+_ENTRIES = (
     *("lab.json", "pki", "etcd", "logs", "kubeconfigs", "kubeconfig", "groups.json", "run"),
     *("engine", "charts", "github"),
 )
@@ -42,7 +42,7 @@ class State:
         return replace(self, processes={**self.processes, name: process})
 
     def document(self) -> dict[str, Any]:
-        processes = {name: {"pid": each.pid, "started": each.started} for name, each in self.processes.items()}
+        processes = {name: {"pid": process.pid, "started": process.started} for name, process in self.processes.items()}
         return {"version": VERSION, "ports": dict(self.ports), "processes": processes, "boot": self.boot}
 
 
@@ -77,11 +77,15 @@ def read(where: Path) -> State | None:
     """The lab's state; None where there never was one. Raises LabError for a file that is none."""
     path = where / "lab.json"
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if found["version"] != VERSION:
-            raise ValueError(f"it is of version {found['version']}, and this is of version {VERSION}")
-        processes = {name: Process(int(each["pid"]), str(each["started"])) for name, each in found["processes"].items()}
-        return State({str(name): int(port) for name, port in found["ports"].items()}, processes, str(found["boot"]))
+        document = json.loads(path.read_text(encoding="utf-8"))
+        if document["version"] != VERSION:
+            raise ValueError(f"it is of version {document['version']}, and this is of version {VERSION}")
+        processes = {
+            name: Process(int(entry["pid"]), str(entry["started"])) for name, entry in document["processes"].items()
+        }
+        return State(
+            {str(name): int(port) for name, port in document["ports"].items()}, processes, str(document["boot"])
+        )
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -98,7 +102,7 @@ def write(where: Path, state: State) -> None:
 
 def remove(where: Path) -> None:
     """Deletes what the lab put into the folder, and the folder if nothing else is in it."""
-    for name in _OURS:
+    for name in _ENTRIES:
         path = where / name
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
@@ -111,7 +115,7 @@ def remove(where: Path) -> None:
 
 
 @contextlib.contextmanager
-def alone(where: Path) -> Iterator[None]:
+def exclusive_command(where: Path) -> Iterator[None]:
     """Keeps two of the user's commands from working on one lab at once, from their first step to their last.
 
     Where there is no lab there is nothing to keep. Raises LabInputError.

@@ -16,15 +16,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="paddock.lab.github")
     parser.add_argument("--port", type=int, required=True, help="of 127.0.0.1; 0 takes any that is free")
     parser.add_argument("--folder", type=Path, required=True, help="where its state is kept")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     try:
-        asked.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        server = Server(asked.port, asked.folder)
+        arguments.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        server = Server(arguments.port, arguments.folder)
     except (LabError, OSError) as error:
         sys.exit(str(error))
-    daemon.say(f"listening on {server.url}")
+    daemon.log(f"listening on {server.url}")
     server.serve_forever()
 
 
 if __name__ == "__main__":
-    daemon.until_ended(main)
+    daemon.run_until_terminated(main)

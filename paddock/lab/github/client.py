@@ -63,9 +63,9 @@ class Actions:
     """One organisation's service, for one thread. `config_url` is http://HOST/ORGANISATION, as in a scale set."""
 
     def __init__(self, config_url: str, login: App | Token, agent: str = "paddock-lab") -> None:
-        where = urlsplit(config_url)
+        address = urlsplit(config_url)
         self._config_url, self._login, self._agent = config_url, login, agent
-        self._base, self._scope = f"{where.scheme}://{where.netloc}", where.path.strip("/").split("/")
+        self._base, self._scope = f"{address.scheme}://{address.netloc}", address.path.strip("/").split("/")
         self._tenant, self._token, self._until = "", "", 0.0
 
     # Scale sets.
@@ -99,7 +99,7 @@ class Actions:
         return int(self._ask("POST", f"{_SETS}/{number}/generatejitconfig", body)["runner"]["id"])
 
     def find_runner(self, name: str) -> int | None:
-        return next((int(each["id"]) for each in self._listed(_AGENTS, agentName=name)), None)
+        return next((int(runner["id"]) for runner in self._listed(_AGENTS, agentName=name)), None)
 
     def remove_runner(self, number: int) -> bool:
         """False where it is at work, and stays."""
@@ -139,7 +139,7 @@ class Actions:
         """Asks for these jobs, and returns those that the set has now."""
         url, token = f"{self._service()}{_SETS}/{number}/acquirejobs", f"Bearer {session['messageQueueAccessToken']}"
         _, answer = self._send("POST", url, token, jobs)
-        return [int(each) for each in (answer or {}).get("value", [])]
+        return [int(job) for job in (answer or {}).get("value", [])]
 
     # Logging in.
 
@@ -148,11 +148,11 @@ class Actions:
             path = "repos" if len(self._scope) == 2 else "orgs"
             path = "" if self._scope[0] == "enterprises" else f"{path}/"
             registration = f"{self._base}/api/v3/{path}{'/'.join(self._scope)}/actions/runners/registration-token"
-            _, given = self._send("POST", registration, f"Bearer {self._access()}")
+            _, answer = self._send("POST", registration, f"Bearer {self._access()}")
             body = {"url": self._config_url, "runner_event": "register"}
             url = f"{self._base}/api/v3/actions/runner-registration"
-            _, found = self._send("POST", url, f"RemoteAuth {(given or {})['token']}", body)
-            self._tenant, self._token = (found or {})["url"], (found or {})["token"]
+            _, tenant = self._send("POST", url, f"RemoteAuth {(answer or {})['token']}", body)
+            self._tenant, self._token = (tenant or {})["url"], (tenant or {})["token"]
             self._until = _end_of(self._token)
         return f"{self._tenant.rstrip('/')}/"
 
@@ -160,8 +160,8 @@ class Actions:
         if isinstance(self._login, Token):
             return self._login.value
         url = f"{self._base}/api/v3/app/installations/{self._login.installation}/access_tokens"
-        _, given = self._send("POST", url, f"Bearer {app_token(self._login)}")
-        return str((given or {})["token"])
+        _, answer = self._send("POST", url, f"Bearer {app_token(self._login)}")
+        return str((answer or {})["token"])
 
     def _ask(self, method: str, path: str, body: Object | None = None, **query: str) -> Object:
         url = f"{self._service()}{path}?{urlencode({**query, 'api-version': '6.0-preview'}, quote_via=quote)}"
@@ -191,31 +191,31 @@ class Actions:
         headers: Mapping[str, str] | None = None,
         timeout: float = TIMEOUT_SECONDS,
     ) -> tuple[int, Object | None]:
-        where = urlsplit(url)
-        given = {"Authorization": authorization, "User-Agent": self._agent, "Content-Type": "application/json"}
-        connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=timeout)
-        path = f"{where.path}?{where.query}" if where.query else where.path
+        address = urlsplit(url)
+        defaults = {"Authorization": authorization, "User-Agent": self._agent, "Content-Type": "application/json"}
+        connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=timeout)
+        path = f"{address.path}?{address.query}" if address.query else address.path
         try:
             text = None if body is None else json.dumps(body)
-            connection.request(method, path, text, {**given, **(headers or {})})
+            connection.request(method, path, text, {**defaults, **(headers or {})})
             response = connection.getresponse()
             raw = response.read()
             answer = json.loads(raw) if raw else None
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise ActionsError(f"{method} {where.path}: {self._base} does not answer: {error}") from None
+            raise ActionsError(f"{method} {address.path}: {self._base} does not answer: {error}") from None
         finally:
             connection.close()
         if response.status >= http.HTTPStatus.BAD_REQUEST:
             wait = response.headers.get("Retry-After", "")
-            said = f"{method} {where.path}: {response.status} {(answer or {}).get('message', response.reason)}"
-            raise ActionsError(said, response.status, float(wait) if wait.isdecimal() else None)
+            message = f"{method} {address.path}: {response.status} {(answer or {}).get('message', response.reason)}"
+            raise ActionsError(message, response.status, float(wait) if wait.isdecimal() else None)
         return response.status, answer
 
 
 def app_token(app: App) -> str:
     """The nine-minute token with which an App asks for an installation's. Raises ActionsError."""
-    began = int(time.time()) - 60  # clocks differ
-    parts = ({"alg": "RS256", "typ": "JWT"}, {"iat": began, "exp": began + 540, "iss": app.id})
+    issued_at = int(time.time()) - 60  # clocks differ
+    parts = ({"alg": "RS256", "typ": "JWT"}, {"iat": issued_at, "exp": issued_at + 540, "iss": app.id})
     signed = ".".join(_encoded(json.dumps(part).encode()) for part in parts)
     reader, writer = os.pipe()
     try:
@@ -223,14 +223,14 @@ def app_token(app: App) -> str:
         os.write(writer, app.key.encode()[:60_000])
         os.close(writer)
         command = ["openssl", "dgst", "-sha256", "-sign", f"/dev/fd/{reader}"]
-        done = subprocess.run(command, input=signed.encode(), capture_output=True, check=False, pass_fds=(reader,))
+        completed = subprocess.run(command, input=signed.encode(), capture_output=True, check=False, pass_fds=(reader,))
     except OSError as error:
         raise ActionsError(f"openssl cannot be run: {error.strerror}") from None
     finally:
         os.close(reader)
-    if done.returncode:
+    if completed.returncode:
         raise ActionsError("the private key of the GitHub App is no RSA key in PEM form")
-    return f"{signed}.{_encoded(done.stdout)}"
+    return f"{signed}.{_encoded(completed.stdout)}"
 
 
 def _encoded(value: bytes) -> str:

@@ -48,8 +48,8 @@ class Control:
 
     def online(self, runner: str, pod: Object) -> Object | None:
         """Says that a runner's program runs in this pod; returns its job, None while there is none for it."""
-        found = self._ask("POST", f"runners/{runner}/online", pod)
-        return None if found is None else dict(found)
+        job = self._ask("POST", f"runners/{runner}/online", pod)
+        return None if job is None else dict(job)
 
     def ended(self, runner: str, result: str) -> None:
         """Says that a runner's program is over: succeeded or failed."""
@@ -108,7 +108,7 @@ def start(lab: Lab) -> str:
     folder = lab.folder / NAME
     folder.mkdir(mode=0o700, exist_ok=True)
     before = url_of(lab)
-    if before and daemon.runs(lab, NAME) and Control(before).answers:
+    if before and daemon.is_running(lab, NAME) and Control(before).answers:
         return before
     port = urlsplit(before).port if before else servers.free_ports(1)[0]
     daemon.start(lab, NAME, "paddock.lab.github", "--port", str(port), "--folder", str(folder))

@@ -39,8 +39,8 @@ class Faults:
         try:
             fault = Fault(**order)
         except TypeError:
-            known = ", ".join(Fault.__slots__)
-            raise Refused(400, "BadRequest", f"a fault has {known}; not {', '.join(order)}") from None
+            fields = ", ".join(Fault.__slots__)
+            raise Refused(400, "BadRequest", f"a fault has {fields}; not {', '.join(order)}") from None
         for name, low, high in (("seconds", 0, 3600), ("times", 1, 1_000_000), ("status", 0, 599)):
             value = getattr(fault, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
@@ -51,7 +51,7 @@ class Faults:
             self._open.append(fault)
         return asdict(fault)
 
-    def told(self) -> list[Object]:
+    def pending(self) -> list[Object]:
         with self._lock:
             return [asdict(fault) for fault in self._open]
 
@@ -65,29 +65,32 @@ class Faults:
     def meet(self, method: str, path: str) -> Fault | None:
         """Waits as long as a request must, and returns the fault that it has met."""
         with self._lock:
-            found = next((each for each in self._open if each.path in path and each.method in ("", method)), None)
-            if found is None:
+            fault = next(
+                (candidate for candidate in self._open if candidate.path in path and candidate.method in ("", method)),
+                None,
+            )
+            if fault is None:
                 return None
-            found.times -= 1
-            if found.times <= 0:
-                self._open.remove(found)
+            fault.times -= 1
+            if fault.times <= 0:
+                self._open.remove(fault)
             over = self._over
-        over.wait(found.seconds)
-        return found
+        over.wait(fault.seconds)
+        return fault
 
 
-class Record:
+class RequestLog:
     """The last requests, without tokens: what was asked, and the answer's status."""
 
     def __init__(self) -> None:
-        self._seen: deque[Object] = deque(maxlen=KEPT_REQUESTS)
+        self._requests: deque[Object] = deque(maxlen=KEPT_REQUESTS)
 
     def add(self, method: str, path: str, status: int, agent: str, body: object) -> None:
-        said = {"at": time.time(), "method": method, "path": path, "status": status, "agent": agent}
-        self._seen.append({**said, "body": body})
+        request = {"at": time.time(), "method": method, "path": path, "status": status, "agent": agent}
+        self._requests.append({**request, "body": body})
 
-    def told(self) -> list[Object]:
-        return list(self._seen)
+    def requests(self) -> list[Object]:
+        return list(self._requests)
 
     def clear(self) -> None:
-        self._seen.clear()
+        self._requests.clear()

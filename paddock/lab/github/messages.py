@@ -5,59 +5,70 @@ from __future__ import annotations
 import json
 import time
 
-from paddock.lab.github.model import ACQUIRED, COMPLETED, QUEUED, RUNNING, Job, Object, Runner, ScaleSet, Session, World
+from paddock.lab.github.model import (
+    ACQUIRED,
+    COMPLETED,
+    QUEUED,
+    RUNNING,
+    Job,
+    Object,
+    Runner,
+    ScaleSet,
+    ServiceState,
+    Session,
+)
 
 OFFER_SECONDS = 5.0
 """A job that was offered and not acquired is offered again."""
 
 
-def statistics(world: World, found: ScaleSet) -> dict[str, int]:
+def statistics(state: ServiceState, scale_set: ScaleSet) -> dict[str, int]:
     """The figures that go with every message. ARC wants as many runners as there are assigned jobs."""
-    jobs = [each for each in world.jobs.values() if each.scale_set == found.id]
-    runners = [each for each in world.runners.values() if each.scale_set == found.id]
-    waiting, running = (sum(each.state == state for each in jobs) for state in (ACQUIRED, RUNNING))
-    busy = sum(each.job is not None for each in runners)
+    jobs = [job for job in state.jobs.values() if job.scale_set == scale_set.id]
+    runners = [runner for runner in state.runners.values() if runner.scale_set == scale_set.id]
+    waiting, running = (sum(job.state == state for job in jobs) for state in (ACQUIRED, RUNNING))
+    busy = sum(runner.job is not None for runner in runners)
     return {
-        "totalAvailableJobs": len(_available(world, found)),
+        "totalAvailableJobs": len(_available(state, scale_set)),
         "totalAcquiredJobs": waiting + running,
         "totalAssignedJobs": waiting + running,
         "totalRunningJobs": running,
         "totalRegisteredRunners": len(runners),
         "totalBusyRunners": busy,
-        "totalIdleRunners": sum(each.online is not None for each in runners) - busy,
+        "totalIdleRunners": sum(runner.online is not None for runner in runners) - busy,
     }
 
 
-def next_message(world: World, session: Session, last: int, capacity: int | None, now: float) -> Object | None:
+def next_message(state: ServiceState, session: Session, last: int, capacity: int | None, now: float) -> Object | None:
     """The first message after `last` that nobody acknowledged, or one of what has happened since; None if nothing has.
 
     A message that the listener has had and not acknowledged comes again when it asks for it. `now`: monotonic seconds.
     """
-    found = world.sets[session.scale_set]
-    waiting = next((each for each in found.messages if each[0] > last), None)
+    scale_set = state.sets[session.scale_set]
+    waiting = next((entry for entry in scale_set.messages if entry[0] > last), None)
     if waiting is None:
-        bodies = [*_offers(world, session, found, capacity, now), *found.events]
+        bodies = [*_offers(state, session, scale_set, capacity, now), *scale_set.events]
         if not bodies:
             return None
-        found.last_message = max(found.last_message, last) + 1
-        found.events, waiting = [], (found.last_message, bodies)
-        found.messages.append(waiting)
+        scale_set.last_message = max(scale_set.last_message, last) + 1
+        scale_set.events, waiting = [], (scale_set.last_message, bodies)
+        scale_set.messages.append(waiting)
     return {
         "messageId": waiting[0],
         "messageType": "RunnerScaleSetJobMessages",
         "body": json.dumps(waiting[1]),
-        "statistics": statistics(world, found),
+        "statistics": statistics(state, scale_set),
     }
 
 
 def message(job: Job, kind: str, runner: Runner | None = None) -> Object:
     """What is told of one job."""
-    began: dict[str, float] = dict(job.history)
+    entered: dict[str, float] = dict(job.history)
     times = {
-        "queueTime": began[QUEUED],
-        "scaleSetAssignTime": began.get(ACQUIRED),
-        "runnerAssignTime": began.get(RUNNING),
-        "finishTime": began.get(COMPLETED),
+        "queueTime": entered[QUEUED],
+        "scaleSetAssignTime": entered.get(ACQUIRED),
+        "runnerAssignTime": entered.get(RUNNING),
+        "finishTime": entered.get(COMPLETED),
     }
     owner, _, repository = job.repository.partition("/")
     return {
@@ -77,10 +88,10 @@ def message(job: Job, kind: str, runner: Runner | None = None) -> Object:
     }
 
 
-def job_record(world: World, job: Job) -> Object:
+def job_record(state: ServiceState, job: Job) -> Object:
     """A job with its history, for the lab's own control."""
-    found = world.sets.get(job.scale_set or 0)
-    runner = world.runners.get(job.runner) or world.former.get(job.runner)
+    scale_set = state.sets.get(job.scale_set or 0)
+    runner = state.runners.get(job.runner) or state.former.get(job.runner)
     return {
         "id": job.id,
         "name": job.name,
@@ -89,7 +100,7 @@ def job_record(world: World, job: Job) -> Object:
         "seconds": job.seconds,
         "state": job.state,
         "result": job.result,
-        "scale_set": found.name if found else "",
+        "scale_set": scale_set.name if scale_set else "",
         "runner": job.runner,
         "registered": runner.registered if runner else None,
         "pod": dict(runner.pod) if runner else {},
@@ -97,17 +108,17 @@ def job_record(world: World, job: Job) -> Object:
     }
 
 
-def set_record(world: World, found: ScaleSet) -> Object:
+def set_record(state: ServiceState, scale_set: ScaleSet) -> Object:
     """A scale set as the service shows it."""
     return {
-        "id": found.id,
-        "name": found.name,
-        "runnerGroupId": world.groups.index(found.group) + 1,
-        "runnerGroupName": found.group,
-        "labels": [{"name": label, "type": "System"} for label in found.labels],
-        "RunnerSetting": found.settings,
-        "createdOn": stamp(found.created),
-        "statistics": statistics(world, found),
+        "id": scale_set.id,
+        "name": scale_set.name,
+        "runnerGroupId": state.groups.index(scale_set.group) + 1,
+        "runnerGroupName": scale_set.group,
+        "labels": [{"name": label, "type": "System"} for label in scale_set.labels],
+        "RunnerSetting": scale_set.settings,
+        "createdOn": stamp(scale_set.created),
+        "statistics": statistics(state, scale_set),
     }
 
 
@@ -121,17 +132,19 @@ def stamp(seconds: float) -> str:
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{int(seconds % 1 * 1000):03d}Z"
 
 
-def _available(world: World, found: ScaleSet) -> list[Job]:
-    return [job for job in world.jobs.values() if job.state == QUEUED and found.serves(job.labels)]
+def _available(state: ServiceState, scale_set: ScaleSet) -> list[Job]:
+    return [job for job in state.jobs.values() if job.state == QUEUED and scale_set.serves(job.labels)]
 
 
-def _offers(world: World, session: Session, found: ScaleSet, capacity: int | None, now: float) -> list[Object]:
+def _offers(
+    state: ServiceState, session: Session, scale_set: ScaleSet, capacity: int | None, now: float
+) -> list[Object]:
     """Jobs to offer now: no more than the listener has room for, and none twice within a short time."""
-    free = _available(world, found)
+    free = _available(state, scale_set)
     offered = {job.id for job in free if now - session.offers.get(job.id, -OFFER_SECONDS) < OFFER_SECONDS}
     fresh = [job for job in free if job.id not in offered]
     if capacity is not None:
-        taken = statistics(world, found)["totalAssignedJobs"] + len(offered)
-        fresh = fresh[: max(0, capacity - taken)]
-    session.offers = {each: session.offers[each] for each in offered} | {job.id: now for job in fresh}
+        assigned = statistics(state, scale_set)["totalAssignedJobs"] + len(offered)
+        fresh = fresh[: max(0, capacity - assigned)]
+    session.offers = {job_id: session.offers[job_id] for job_id in offered} | {job.id: now for job in fresh}
     return [message(job, "JobAvailable") for job in fresh]

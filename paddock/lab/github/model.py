@@ -92,14 +92,14 @@ class Session:
     id: str
     owner: str
     scale_set: int
-    seen: float = 0.0
+    last_poll: float = 0.0
     """When it last polled, in monotonic seconds."""
     offers: dict[int, float] = field(default_factory=dict)
     """Jobs that it was told to be available, and when."""
 
 
 @dataclass(slots=True)
-class World:
+class ServiceState:
     """All of it."""
 
     jobs: dict[int, Job] = field(default_factory=dict)
@@ -118,59 +118,69 @@ class World:
     def document(self) -> Object:
         """As JSON. Sessions are as good as new when they are read again."""
         sessions = {
-            each.id: {"id": each.id, "owner": each.owner, "scale_set": each.scale_set}
-            for each in self.sessions.values()
+            session.id: {"id": session.id, "owner": session.owner, "scale_set": session.scale_set}
+            for session in self.sessions.values()
         }
         return {**asdict(self), "sessions": sessions, "version": 1}
 
 
-def read(file: Path) -> World:
+def read(file: Path) -> ServiceState:
     """The world that a file keeps; an empty one where there is no file. Raises LabError for a file that is none."""
     try:
-        return _world(json.loads(file.read_text(encoding="utf-8")), time.monotonic())
+        return _state(json.loads(file.read_text(encoding="utf-8")), time.monotonic())
     except FileNotFoundError:
-        return World()
+        return ServiceState()
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise LabError(f"{file} is no state of the stand-in for GitHub: {error}\n    fix: delete the file") from None
 
 
-def _world(document: Mapping[str, Any], now: float) -> World:
-    """The reverse of `World.document`. `now`: monotonic seconds. Raises KeyError, TypeError and ValueError."""
+def _state(document: Mapping[str, Any], now: float) -> ServiceState:
+    """The reverse of `ServiceState.document`. `now`: monotonic seconds. Raises KeyError, TypeError and ValueError."""
     if document["version"] != 1:
         raise ValueError(f"version {document['version']}, expected 1")
     jobs = [
-        Job(**{**each, "labels": tuple(each["labels"]), "history": [tuple(step) for step in each["history"]]})
-        for each in document["jobs"].values()
+        Job(**{**job, "labels": tuple(job["labels"]), "history": [tuple(step) for step in job["history"]]})
+        for job in document["jobs"].values()
     ]
     sets = [
-        ScaleSet(**{**each, "labels": tuple(each["labels"]), "messages": [tuple(one) for one in each["messages"]]})
-        for each in document["sets"].values()
+        ScaleSet(
+            **{
+                **scale_set,
+                "labels": tuple(scale_set["labels"]),
+                "messages": [tuple(message) for message in scale_set["messages"]],
+            }
+        )
+        for scale_set in document["sets"].values()
     ]
-    return World(
+    return ServiceState(
         {job.id: job for job in jobs},
-        {each.id: each for each in sets},
-        {name: Runner(**each) for name, each in document["runners"].items()},
-        {name: Runner(**each) for name, each in document["former"].items()},
-        {name: Session(**each, seen=now) for name, each in document["sessions"].items()},
+        {scale_set.id: scale_set for scale_set in sets},
+        {name: Runner(**runner) for name, runner in document["runners"].items()},
+        {name: Runner(**runner) for name, runner in document["former"].items()},
+        {name: Session(**session, last_poll=now) for name, session in document["sessions"].items()},
         list(document["groups"]),
         int(document["last_id"]),
     )
 
 
-def wanted(order: Mapping[str, Any]) -> tuple[tuple[str, ...], float, str, str]:
+def parse_job_order(order: Mapping[str, Any]) -> tuple[tuple[str, ...], float, str, str]:
     """Labels, seconds, name and repository of a job that someone pushes. Raises Refused."""
 
-    def wrong(what: str) -> Refused:
-        return Refused(400, "BadRequest", f"a job {what}")
+    def invalid(problem: str) -> Refused:
+        return Refused(400, "BadRequest", f"a job {problem}")
 
     if unknown := sorted(set(order) - {"labels", "seconds", "name", "repository"}):
-        raise wrong(f"has no {', '.join(unknown)}; expected: labels, seconds, name, repository")
+        raise invalid(f"has no {', '.join(unknown)}; expected: labels, seconds, name, repository")
     labels = order.get("labels")
-    if not isinstance(labels, list) or not labels or not all(isinstance(each, str) and each.strip() for each in labels):
-        raise wrong("needs labels: a list of at least one text, its runs-on")
+    if (
+        not isinstance(labels, list)
+        or not labels
+        or not all(isinstance(label, str) and label.strip() for label in labels)
+    ):
+        raise invalid("needs labels: a list of at least one text, its runs-on")
     seconds = order.get("seconds", 1.0)
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds):
-        raise wrong(f"cannot work for {seconds!r} seconds")
+        raise invalid(f"cannot work for {seconds!r} seconds")
     if not 0 < seconds <= LONGEST_JOB_SECONDS:
-        raise wrong(f"cannot work for {seconds} seconds; expected: more than 0, at most {LONGEST_JOB_SECONDS:.0f}")
+        raise invalid(f"cannot work for {seconds} seconds; expected: more than 0, at most {LONGEST_JOB_SECONDS:.0f}")
     return tuple(labels), float(seconds), str(order.get("name") or "job"), str(order.get("repository") or "acme/lab")

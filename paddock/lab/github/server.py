@@ -22,7 +22,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from paddock.lab.errors import LabError
 from paddock.lab.github import tokens
-from paddock.lab.github.faults import Faults, Record
+from paddock.lab.github.faults import Faults, RequestLog
 from paddock.lab.github.messages import stamp
 from paddock.lab.github.model import Object, Refused
 from paddock.lab.github.service import Service
@@ -48,7 +48,7 @@ class Server(ThreadingHTTPServer):
         """`folder` keeps its state over a restart; a `port` of 0 takes any. Raises LabError."""
         self.service = Service(folder / "state.json" if folder else None)
         self.tokens = Tokens(folder / "key" if folder else None, token_seconds)
-        self.faults, self.record = Faults(), Record()
+        self.faults, self.record = Faults(), RequestLog()
         self.poll_seconds = POLL_SECONDS
         try:
             super().__init__((_LOOPBACK[0], port), Handler)
@@ -101,8 +101,8 @@ class Handler(BaseHTTPRequestHandler):
             status, answer = 400, {"typeName": "BadRequest", "message": f"this body has not the form: {error!r}"}
         if not self.route.startswith(CONTROL) and status != 202:
             # Before the tenant's own paths tokens travel in bodies too.
-            said = self.body if self.route.startswith("/tenant/") else None
-            self.server.record.add(self.command, self.path, status, self.headers.get("User-Agent", ""), said)
+            recorded = self.body if self.route.startswith("/tenant/") else None
+            self.server.record.add(self.command, self.path, status, self.headers.get("User-Agent", ""), recorded)
         self._write(status, answer, headers)
 
     do_GET = do_POST = do_PATCH = do_PUT = do_DELETE = do
@@ -150,34 +150,34 @@ def _control(call: Handler) -> Answer:
     """The lab's own: what a test or a demo asks."""
     service, body = call.server.service, call.body or {}
     match call.command, call.route.removeprefix(CONTROL).strip("/").split("/"):
-        case "GET", [""]:
+        case ["GET", [""]]:
             return 200, {"name": "paddock lab: stand-in for GitHub's Actions service"}
-        case "POST", ["jobs"]:
+        case ["POST", ["jobs"]]:
             return 201, service.push(body)
-        case "GET", ["jobs"]:
+        case ["GET", ["jobs"]]:
             return 200, service.jobs()
-        case "GET", ["jobs", number] if number.isdecimal():
+        case ["GET", ["jobs", number]] if number.isdecimal():
             return 200, service.job(int(number))
-        case "DELETE", ["jobs", number] if number.isdecimal():
+        case ["DELETE", ["jobs", number]] if number.isdecimal():
             return 200, service.cancel(int(number))
-        case "GET", ["sets"]:
+        case ["GET", ["sets"]]:
             return 200, service.sets()
-        case "GET", ["runners"]:
+        case ["GET", ["runners"]]:
             return 200, service.known_runners()
-        case "POST", ["runners", name, "online"]:
+        case ["POST", ["runners", name, "online"]]:
             return 200, service.online(name, body)
-        case "POST", ["runners", name, "ended"]:
+        case ["POST", ["runners", name, "ended"]]:
             return 200, service.ended(name, str(body["result"]))
-        case "GET", ["requests"]:
-            return 200, call.server.record.told()
-        case "DELETE", ["requests"]:
+        case ["GET", ["requests"]]:
+            return 200, call.server.record.requests()
+        case ["DELETE", ["requests"]]:
             call.server.record.clear()
             return 204, None
-        case "GET", ["faults"]:
-            return 200, call.server.faults.told()
-        case "POST", ["faults"]:
+        case ["GET", ["faults"]]:
+            return 200, call.server.faults.pending()
+        case ["POST", ["faults"]]:
             return 201, call.server.faults.add(body)
-        case "DELETE", ["faults"]:
+        case ["DELETE", ["faults"]]:
             call.server.faults.clear()
             return 204, None
     raise Refused(404, "NotFound", f"no {call.command} {call.route}")
@@ -187,63 +187,63 @@ def _actions(call: Handler) -> Answer:
     """What ARC asks for: tokens under /api/v3, then the tenant's paths, then its message queue."""
     if call.route.startswith("/tenant/_apis/"):
         return _tenant(call, call.route.removeprefix("/tenant/_apis/").strip("/"))
-    if found := re.fullmatch(r"/queue/([0-9a-f-]+)(?:/(\d+))?", call.route):
-        return _queue(call, found[1], found[2])
-    made, ends = call.server.tokens, stamp(time.time() + call.server.tokens.lifetime)
+    if queue := re.fullmatch(r"/queue/([0-9a-f-]+)(?:/(\d+))?", call.route):
+        return _queue(call, queue[1], queue[2])
+    issuer, ends = call.server.tokens, stamp(time.time() + call.server.tokens.lifetime)
     match call.command, call.route.removeprefix("/api/v3"):
-        case "POST", path if re.fullmatch(r"/app/installations/\d+/access_tokens", path):
+        case ["POST", path] if re.fullmatch(r"/app/installations/\d+/access_tokens", path):
             tokens.check_app_token(call.authorization)
-            return 201, {"token": made.make("installation"), "expires_at": ends}
-        case "POST", path if path.endswith("/actions/runners/registration-token"):
+            return 201, {"token": issuer.make("installation"), "expires_at": ends}
+        case ["POST", path] if path.endswith("/actions/runners/registration-token"):
             # A personal token is as good as an installation's; what has the form of ours must be ours.
             if tokens.bearer(call.authorization).count(".") == 2:
-                made.check(call.authorization, "installation")
-            return 201, {"token": made.make("registration"), "expires_at": ends}
-        case "POST", "/actions/runner-registration":
-            made.check(call.authorization, "registration", scheme="RemoteAuth")
-            return 200, {"url": f"{call.server.url}/tenant/", "token": made.make("tenant")}
+                issuer.check(call.authorization, "installation")
+            return 201, {"token": issuer.make("registration"), "expires_at": ends}
+        case ["POST", "/actions/runner-registration"]:
+            issuer.check(call.authorization, "registration", scheme="RemoteAuth")
+            return 200, {"url": f"{call.server.url}/tenant/", "token": issuer.make("tenant")}
     raise Refused(404, "NotFound", f"no {call.command} {call.route}")
 
 
 def _tenant(call: Handler, path: str) -> Answer:
-    service, body, made = call.server.service, call.body, call.server.tokens
+    service, body, issuer = call.server.service, call.body, call.server.tokens
     acquired = re.fullmatch(r"runtime/runnerscalesets/(\d+)/acquirejobs", path)
     if acquired and call.command == "POST":
-        made.check(call.authorization, "queue", acquired[1])
+        issuer.check(call.authorization, "queue", acquired[1])
         got = service.acquire(int(acquired[1]), body)
         return 200, {"count": len(got), "value": got}
-    made.check(call.authorization, "tenant")
+    issuer.check(call.authorization, "tenant")
     match call.command, path.split("/"):
-        case "GET", ["runtime", "runnergroups"]:
+        case ["GET", ["runtime", "runnergroups"]]:
             return 200, _listed([service.group(call.query["groupName"])])
-        case "GET", ["runtime", "runnerscalesets"]:
+        case ["GET", ["runtime", "runnerscalesets"]]:
             group = call.query.get("runnerGroupId")
             return 200, _listed(service.sets(call.query.get("name"), int(group) if group else None))
-        case "POST", ["runtime", "runnerscalesets"]:
+        case ["POST", ["runtime", "runnerscalesets"]]:
             return 200, service.create_set(body)
-        case "GET", ["runtime", "runnerscalesets", number]:
+        case ["GET", ["runtime", "runnerscalesets", number]]:
             return 200, service.scale_set(int(number))
-        case "PATCH", ["runtime", "runnerscalesets", number]:
+        case ["PATCH", ["runtime", "runnerscalesets", number]]:
             return 200, service.update_set(int(number), body)
-        case "DELETE", ["runtime", "runnerscalesets", number]:
+        case ["DELETE", ["runtime", "runnerscalesets", number]]:
             service.delete_set(int(number))
             return 204, None
-        case "POST", ["runtime", "runnerscalesets", number, "generatejitconfig"]:
+        case ["POST", ["runtime", "runnerscalesets", number, "generatejitconfig"]]:
             runner = service.register(int(number), str(body["name"]))
             encoded = base64.b64encode(json.dumps({".runner": runner["name"]}).encode()).decode()
             return 200, {"runner": runner, "encodedJITConfig": encoded}
-        case "POST", ["runtime", "runnerscalesets", number, "sessions"]:
+        case ["POST", ["runtime", "runnerscalesets", number, "sessions"]]:
             return 200, _opened(call, service.open_session(int(number), str(body["ownerName"])), number)
-        case "PATCH", ["runtime", "runnerscalesets", number, "sessions", session]:
+        case ["PATCH", ["runtime", "runnerscalesets", number, "sessions", session]]:
             return 200, _opened(call, service.renew_session(session), number)
-        case "DELETE", ["runtime", "runnerscalesets", _, "sessions", session]:
+        case ["DELETE", ["runtime", "runnerscalesets", _, "sessions", session]]:
             service.close_session(session)
             return 204, None
-        case "GET", ["distributedtask", "pools", "0", "agents"]:
+        case ["GET", ["distributedtask", "pools", "0", "agents"]]:
             return 200, _listed(service.runners(call.query.get("agentName")))
-        case "GET", ["distributedtask", "pools", "0", "agents", number]:
+        case ["GET", ["distributedtask", "pools", "0", "agents", number]]:
             return 200, service.runner(int(number))
-        case "DELETE", ["distributedtask", "pools", "0", "agents", number]:
+        case ["DELETE", ["distributedtask", "pools", "0", "agents", number]]:
             service.remove_runner(int(number))
             return 204, None
     raise Refused(404, "NotFound", f"no {call.command} {call.route}")
@@ -258,8 +258,8 @@ def _queue(call: Handler, session: str, message: str | None) -> Answer:
     if message is None and call.command == "GET":
         room = call.headers.get("X-ScaleSetMaxCapacity")
         last, capacity = int(call.query.get("lastMessageId", 0)), int(room) if room else None
-        found = service.poll(session, last, capacity, call.server.poll_seconds, call.connected)
-        return (200, found) if found else (202, None)
+        polled = service.poll(session, last, capacity, call.server.poll_seconds, call.connected)
+        return (200, polled) if polled else (202, None)
     raise Refused(404, "NotFound", f"no {call.command} {call.route}")
 
 
@@ -269,5 +269,5 @@ def _opened(call: Handler, session: Object, number: str) -> Object:
     return {**session, "messageQueueUrl": queue, "messageQueueAccessToken": token}
 
 
-def _listed(found: list[Object]) -> Object:
-    return {"count": len(found), "value": found}
+def _listed(items: list[Object]) -> Object:
+    return {"count": len(items), "value": items}

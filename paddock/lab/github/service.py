@@ -26,16 +26,16 @@ from paddock.lab.github.model import (
     Refused,
     Runner,
     ScaleSet,
+    ServiceState,
     Session,
-    World,
+    parse_job_order,
     read,
-    wanted,
 )
 
 SESSION_SECONDS = 5.0
 """After that time without a poll another listener may have the session. GitHub takes minutes."""
 _Key = TypeVar("_Key")
-_Found = TypeVar("_Found")
+_Value = TypeVar("_Value")
 _KIND = "GitHub.Actions.Runtime.WebApi"
 
 
@@ -46,27 +46,27 @@ class Service:
         """`file` keeps it over a restart. Raises LabError for a file that is none."""
         self._file, self._clock = file, clock
         self._changes = threading.Condition(threading.RLock())
-        self._world = read(file) if file else World()
+        self._state = read(file) if file else ServiceState()
 
     # Jobs.
 
     def push(self, order: Mapping[str, Any]) -> Object:
         """Queues a job. Raises Refused."""
-        labels, seconds, name, repository = wanted(order)
+        labels, seconds, name, repository = parse_job_order(order)
         with self._changes:
-            job = Job(len(self._world.jobs) + 1, name, repository, labels, seconds)
+            job = Job(len(self._state.jobs) + 1, name, repository, labels, seconds)
             job.enter(QUEUED, self._clock())
-            self._world.jobs[job.id] = job
+            self._state.jobs[job.id] = job
             self._changed()
-            return job_record(self._world, job)
+            return job_record(self._state, job)
 
     def jobs(self) -> list[Object]:
         with self._changes:
-            return [job_record(self._world, job) for job in self._world.jobs.values()]
+            return [job_record(self._state, job) for job in self._state.jobs.values()]
 
     def job(self, number: int) -> Object:
         with self._changes:
-            return job_record(self._world, self._job(number))
+            return job_record(self._state, self._job(number))
 
     def cancel(self, number: int) -> Object:
         """Ends a job that has not ended yet."""
@@ -75,70 +75,70 @@ class Service:
             if job.state != COMPLETED:
                 self._complete(job, "canceled")
             self._changed()
-            return job_record(self._world, job)
+            return job_record(self._state, job)
 
     # Scale sets.
 
     def group(self, name: str) -> Object:
         """A runner group; at GitHub someone has made it before."""
         with self._changes:
-            known = {each.casefold(): each for each in self._world.groups}
-            if name.casefold() not in known:
-                self._world.groups.append(name)
+            by_folded_name = {group.casefold(): group for group in self._state.groups}
+            if name.casefold() not in by_folded_name:
+                self._state.groups.append(name)
                 self._changed()
-            found = known.get(name.casefold(), name)
-            return {"id": self._world.groups.index(found) + 1, "name": found, "isDefaultGroup": found == "Default"}
+            match = by_folded_name.get(name.casefold(), name)
+            return {"id": self._state.groups.index(match) + 1, "name": match, "isDefaultGroup": match == "Default"}
 
     def create_set(self, order: Mapping[str, Any]) -> Object:
         with self._changes:
             name, group = str(order.get("name") or ""), self._group(order.get("runnerGroupId") or 1)
             if not name:
                 raise Refused(400, f"{_KIND}.RunnerScaleSetInvalidException", "a scale set needs a name")
-            if self.sets(name, self._world.groups.index(group) + 1):
-                told = f"a runner scale set {name} already exists in group {group}"
-                raise Refused(409, f"{_KIND}.RunnerScaleSetExistsException", told)
+            if self.sets(name, self._state.groups.index(group) + 1):
+                message = f"a runner scale set {name} already exists in group {group}"
+                raise Refused(409, f"{_KIND}.RunnerScaleSetExistsException", message)
             labels = tuple(str(label["name"]) for label in order.get("labels") or [{"name": name}])
-            made = ScaleSet(
-                self._world.new_id(), name, group, labels, self._clock(), dict(order.get("RunnerSetting") or {})
+            scale_set = ScaleSet(
+                self._state.new_id(), name, group, labels, self._clock(), dict(order.get("RunnerSetting") or {})
             )
-            self._world.sets[made.id] = made
+            self._state.sets[scale_set.id] = scale_set
             self._changed()
-            return set_record(self._world, made)
+            return set_record(self._state, scale_set)
 
     def sets(self, name: str | None = None, group: int | None = None) -> list[Object]:
         with self._changes:
             return [
-                set_record(self._world, each)
-                for each in self._world.sets.values()
-                if name in (None, each.name) and group in (None, self._world.groups.index(each.group) + 1)
+                set_record(self._state, scale_set)
+                for scale_set in self._state.sets.values()
+                if name in (None, scale_set.name) and group in (None, self._state.groups.index(scale_set.group) + 1)
             ]
 
     def scale_set(self, number: int) -> Object:
         with self._changes:
-            return set_record(self._world, self._set(number))
+            return set_record(self._state, self._set(number))
 
     def update_set(self, number: int, change: Mapping[str, Any]) -> Object:
         with self._changes:
-            found = self._set(number)
-            found.name = str(change.get("name") or found.name)
+            scale_set = self._set(number)
+            scale_set.name = str(change.get("name") or scale_set.name)
             if "runnerGroupId" in change:
-                found.group = self._group(change["runnerGroupId"])
+                scale_set.group = self._group(change["runnerGroupId"])
             if change.get("labels"):
-                found.labels = tuple(str(label["name"]) for label in change["labels"])
+                scale_set.labels = tuple(str(label["name"]) for label in change["labels"])
             self._changed()
-            return set_record(self._world, found)
+            return set_record(self._state, scale_set)
 
     def delete_set(self, number: int) -> None:
         """Takes a set away. What it had acquired and not begun is anyone's again."""
         with self._changes:
-            del self._world.sets[self._set(number).id]
-            for session in [each for each in self._world.sessions.values() if each.scale_set == number]:
-                del self._world.sessions[session.id]
-            for job in self._world.jobs.values():
+            del self._state.sets[self._set(number).id]
+            for session in [session for session in self._state.sessions.values() if session.scale_set == number]:
+                del self._state.sessions[session.id]
+            for job in self._state.jobs.values():
                 if job.scale_set == number and job.state == ACQUIRED:
                     job.scale_set = None
                     job.enter(QUEUED, self._clock())
-            for runner in [each for each in self._world.runners.values() if each.scale_set == number]:
+            for runner in [runner for runner in self._state.runners.values() if runner.scale_set == number]:
                 self._end(runner, "failed")
             self._changed()
 
@@ -146,14 +146,16 @@ class Service:
 
     def open_session(self, number: int, owner: str) -> Object:
         with self._changes:
-            found, now = self._set(number), time.monotonic()
-            for other in [each for each in self._world.sessions.values() if each.scale_set == number]:
-                if now - other.seen < SESSION_SECONDS:
-                    told = f"The actions runner scaleset {found.name} has an active session for owner {other.owner}."
-                    raise Refused(409, f"{_KIND}.RunnerScaleSetSessionConflictException", told)
-                del self._world.sessions[other.id]
+            scale_set, now = self._set(number), time.monotonic()
+            for other in [session for session in self._state.sessions.values() if session.scale_set == number]:
+                if now - other.last_poll < SESSION_SECONDS:
+                    message = (
+                        f"The actions runner scaleset {scale_set.name} has an active session for owner {other.owner}."
+                    )
+                    raise Refused(409, f"{_KIND}.RunnerScaleSetSessionConflictException", message)
+                del self._state.sessions[other.id]
             session = Session(str(uuid.uuid4()), owner, number, now)
-            self._world.sessions[session.id] = session
+            self._state.sessions[session.id] = session
             self._changed()
             return self._opened(session)
 
@@ -165,12 +167,12 @@ class Service:
     def renew_session(self, name: str) -> Object:
         with self._changes:
             session = self._session(name)
-            session.seen = time.monotonic()
+            session.last_poll = time.monotonic()
             return self._opened(session)
 
     def close_session(self, name: str) -> None:
         with self._changes:
-            del self._world.sessions[self._session(name).id]
+            del self._state.sessions[self._session(name).id]
             self._changed()
 
     def poll(
@@ -181,52 +183,54 @@ class Service:
         with self._changes:
             while True:
                 session = self._session(name)
-                session.seen = time.monotonic()
-                if found := next_message(self._world, session, last, capacity, session.seen):
+                session.last_poll = time.monotonic()
+                if message := next_message(self._state, session, last, capacity, session.last_poll):
                     self._changed()
-                    return found
+                    return message
                 if time.monotonic() >= deadline or not connected():
                     return None
                 self._changes.wait(min(1.0, max(0.0, deadline - time.monotonic())))
 
     def acknowledge(self, name: str, message: int) -> None:
         with self._changes:
-            found = self._set(self._session(name).scale_set)
-            found.messages = [each for each in found.messages if each[0] != message]
+            scale_set = self._set(self._session(name).scale_set)
+            scale_set.messages = [entry for entry in scale_set.messages if entry[0] != message]
             self._changed()
 
     def acquire(self, number: int, jobs: Iterable[int]) -> list[int]:
         """Gives these jobs to a set, and says which of them it now has."""
         with self._changes:
-            found, got = self._set(number), []
-            for job in (self._world.jobs.get(each) for each in jobs):
-                if job and job.state == QUEUED and found.serves(job.labels):
+            scale_set, acquired = self._set(number), []
+            for job in (self._state.jobs.get(number) for number in jobs):
+                if job and job.state == QUEUED and scale_set.serves(job.labels):
                     job.scale_set = number
                     job.enter(ACQUIRED, self._clock())
                     self._tell(job, "JobAssigned")
-                    got.append(job.id)
+                    acquired.append(job.id)
             self._changed()
-            return got
+            return acquired
 
     # Runners.
 
     def register(self, number: int, name: str) -> Object:
         """A runner that is about to come up, for one job of this set."""
         with self._changes:
-            found = self._set(number)
+            scale_set = self._set(number)
             if not name:
                 raise Refused(400, "GitHub.DistributedTask.WebApi.InvalidAgentException", "a runner needs a name")
-            if name in self._world.runners:
-                told = f"Already exists - A runner with the name '{name}' exists in the pool."
-                raise Refused(409, "GitHub.DistributedTask.WebApi.TaskAgentExistsException, AgentExistsException", told)
-            runner = Runner(self._world.new_id(), name, found.id, self._clock())
-            self._world.runners[name] = runner
+            if name in self._state.runners:
+                message = f"Already exists - A runner with the name '{name}' exists in the pool."
+                raise Refused(
+                    409, "GitHub.DistributedTask.WebApi.TaskAgentExistsException, AgentExistsException", message
+                )
+            runner = Runner(self._state.new_id(), name, scale_set.id, self._clock())
+            self._state.runners[name] = runner
             self._changed()
             return runner_record(runner)
 
     def runners(self, name: str | None = None) -> list[Object]:
         with self._changes:
-            return [runner_record(each) for each in self._world.runners.values() if name in (None, each.name)]
+            return [runner_record(runner) for runner in self._state.runners.values() if name in (None, runner.name)]
 
     def runner(self, number: int) -> Object:
         with self._changes:
@@ -234,19 +238,19 @@ class Service:
 
     def remove_runner(self, number: int) -> None:
         with self._changes:
-            runner = next((each for each in self._world.runners.values() if each.id == number), None)
+            runner = next((runner for runner in self._state.runners.values() if runner.id == number), None)
             if runner is None:
                 return  # ARC removes runners that GitHub has forgotten, and takes any other answer for a failure
             if runner.job is not None and self._job(runner.job).state == RUNNING:
-                told = f"Runner {runner.name} is currently running a job and cannot be deleted."
-                raise Refused(400, "GitHub.DistributedTask.WebApi.JobStillRunningException", told)
+                message = f"Runner {runner.name} is currently running a job and cannot be deleted."
+                raise Refused(400, "GitHub.DistributedTask.WebApi.JobStillRunningException", message)
             self._end(runner, "")
             self._changed()
 
     def online(self, name: str, pod: Mapping[str, Any] | None = None) -> Object | None:
         """A runner's program says that it is there; returns the job that it has, if there is one for it."""
         with self._changes:
-            runner = self._world.runners.get(name)
+            runner = self._state.runners.get(name)
             if runner is None:
                 raise Refused(404, "AgentNotFoundException", f"no runner {name}")
             now, fresh = self._clock(), runner.online is None
@@ -259,86 +263,86 @@ class Service:
                 fresh = True
             if fresh:
                 self._changed()
-            return None if runner.job is None else job_record(self._world, self._job(runner.job))
+            return None if runner.job is None else job_record(self._state, self._job(runner.job))
 
     def ended(self, name: str, result: str) -> Object | None:
         """A runner's program is over; returns its job. GitHub forgets a runner after its one job."""
         with self._changes:
-            runner = self._world.runners.get(name)
+            runner = self._state.runners.get(name)
             if runner is None:
                 raise Refused(404, "AgentNotFoundException", f"no runner {name}")
             job = None if runner.job is None else self._job(runner.job)
             self._end(runner, result)
             self._changed()
-            return job_record(self._world, job) if job else None
+            return job_record(self._state, job) if job else None
 
     def known_runners(self) -> list[Object]:
         """Those that are registered, for who plays their programs."""
         with self._changes:
             return [
-                {"name": each.name, "online": each.online is not None, "job": each.job}
-                for each in self._world.runners.values()
+                {"name": runner.name, "online": runner.online is not None, "job": runner.job}
+                for runner in self._state.runners.values()
             ]
 
     # The rest is within.
 
     def _for(self, runner: Runner) -> Job | None:
-        mine = (each for each in self._world.jobs.values() if each.scale_set == runner.scale_set)
-        return next((each for each in mine if each.state == ACQUIRED), None)
+        jobs = (job for job in self._state.jobs.values() if job.scale_set == runner.scale_set)
+        return next((job for job in jobs if job.state == ACQUIRED), None)
 
     def _end(self, runner: Runner, result: str) -> None:
-        del self._world.runners[runner.name]
-        self._world.former[runner.name] = runner
-        job = self._world.jobs.get(runner.job or 0)
+        del self._state.runners[runner.name]
+        self._state.former[runner.name] = runner
+        job = self._state.jobs.get(runner.job or 0)
         if job and job.state != COMPLETED:
             self._complete(job, result, runner)
 
     def _complete(self, job: Job, result: str, runner: Runner | None = None) -> None:
         job.result = result
         job.enter(COMPLETED, self._clock())
-        self._tell(job, "JobCompleted", runner or self._world.runners.get(job.runner))
+        self._tell(job, "JobCompleted", runner or self._state.runners.get(job.runner))
 
     def _tell(self, job: Job, kind: str, runner: Runner | None = None) -> None:
-        found = self._world.sets.get(job.scale_set or 0)
-        if found:
-            found.events.append(message(job, kind, runner))
+        scale_set = self._state.sets.get(job.scale_set or 0)
+        if scale_set:
+            scale_set.events.append(message(job, kind, runner))
 
     def _opened(self, session: Session) -> Object:
-        found = set_record(self._world, self._set(session.scale_set))
+        record = set_record(self._state, self._set(session.scale_set))
         return {
             "sessionId": session.id,
             "ownerName": session.owner,
-            "runnerScaleSet": found,
-            "statistics": found["statistics"],
+            "runnerScaleSet": record,
+            "statistics": record["statistics"],
         }
 
     def _job(self, number: int) -> Job:
-        return _of(self._world.jobs, number, "NotFound", f"no job {number}")
+        return _of(self._state.jobs, number, "NotFound", f"no job {number}")
 
     def _set(self, number: int) -> ScaleSet:
-        told = f"No runner scale set found with identifier {number}."
-        return _of(self._world.sets, number, f"{_KIND}.RunnerScaleSetNotFoundException", told)
+        message = f"No runner scale set found with identifier {number}."
+        return _of(self._state.sets, number, f"{_KIND}.RunnerScaleSetNotFoundException", message)
 
     def _session(self, name: str) -> Session:
-        told = f"session {name} does not exist"
-        return _of(self._world.sessions, name, f"{_KIND}.RunnerScaleSetSessionNotFoundException", told)
+        message = f"session {name} does not exist"
+        return _of(self._state.sessions, name, f"{_KIND}.RunnerScaleSetSessionNotFoundException", message)
 
     def _runner(self, number: int) -> Runner:
-        by_id = {each.id: each for each in self._world.runners.values()}
+        by_id = {runner.id: runner for runner in self._state.runners.values()}
         return _of(by_id, number, "AgentNotFoundException", f"no runner {number}")
 
     def _group(self, number: int) -> str:
-        if not 1 <= number <= len(self._world.groups):
+        if not 1 <= number <= len(self._state.groups):
             raise Refused(404, f"{_KIND}.RunnerGroupNotFoundException", f"no runner group {number}")
-        return self._world.groups[number - 1]
+        return self._state.groups[number - 1]
 
     def _changed(self) -> None:
         if self._file:
-            write_private(self._file, json.dumps(self._world.document()))
+            write_private(self._file, json.dumps(self._state.document()))
         self._changes.notify_all()
 
 
-def _of(found: Mapping[_Key, _Found], key: _Key, kind: str, message: str) -> _Found:
-    if key not in found:
+def _of(items: Mapping[_Key, _Value], key: _Key, kind: str, message: str) -> _Value:
+    if key not in items:
         raise Refused(404, kind, message)
-    return found[key]
+    return items[key]

@@ -56,8 +56,8 @@ class Tokens:
 
 def bearer(header: str, scheme: str = "Bearer") -> str:
     """The token of an Authorization header. Raises Refused."""
-    found, _, token = header.partition(" ")
-    if found.casefold() != scheme.casefold() or not token.strip():
+    prefix, _, token = header.partition(" ")
+    if prefix.casefold() != scheme.casefold() or not token.strip():
         raise Refused(401, "Unauthorized", f"expected: Authorization: {scheme} <token>")
     return token.strip()
 
@@ -73,12 +73,12 @@ def check_app_token(header: str) -> str:
     if not body.get("iss"):
         raise Refused(401, "Unauthorized", "Missing 'issuer' claim ('iss') in assertion")
     try:
-        began, ends = float(body["iat"]), float(body["exp"])
+        issued, ends = float(body["iat"]), float(body["exp"])
     except (KeyError, TypeError, ValueError):
         raise Refused(401, "Unauthorized", "'iat' and 'exp' must be numeric values") from None
     if ends <= now:
         raise Refused(401, "Unauthorized", "'Expiration time' claim ('exp') must be in the future")
-    if ends - now > _LONGEST_APP_TOKEN_SECONDS or began > now + 60:
+    if ends - now > _LONGEST_APP_TOKEN_SECONDS or issued > now + 60:
         raise Refused(401, "Unauthorized", "'Expiration time' claim ('exp') is too far in the future")
     return str(body["iss"])
 
@@ -93,9 +93,9 @@ def _text(value: bytes) -> str:
 
 def _decoded(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+        claims = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
     except (binascii.Error, ValueError):
-        found = None
-    if not isinstance(found, dict):
+        claims = None
+    if not isinstance(claims, dict):
         raise Refused(401, "Unauthorized", "A JSON web token could not be decoded")
-    return found
+    return claims

@@ -73,26 +73,26 @@ class Api:
         # Items of a list do not say what they are.
         return [{"apiVersion": version, "kind": kind, **item} for item in answer.get("items") or []]
 
-    def create(self, thing: Object, *, dry_run: bool = False) -> Object:
+    def create(self, object_: Object, *, dry_run: bool = False) -> Object:
         """Makes an object. A field that its kind does not have is refused, not dropped."""
         query = {**_STRICT, **({"dryRun": "All"} if dry_run else {})}
-        return self.request("POST", self._path_of(thing, named=False), thing, query=query)
+        return self.request("POST", self._path_of(object_, named=False), object_, query=query)
 
-    def apply(self, thing: Object, *, dry_run: bool = False) -> Object:
+    def apply(self, object_: Object, *, dry_run: bool = False) -> Object:
         """Server-side apply: makes it or changes it, and takes over fields that another manager set."""
         query = {"fieldManager": MANAGER, "force": "true", **_STRICT, **({"dryRun": "All"} if dry_run else {})}
-        return self.request("PATCH", self._path_of(thing), thing, query=query, content=_APPLY)
+        return self.request("PATCH", self._path_of(object_), object_, query=query, content=_APPLY)
 
-    def patch(self, thing: Object, change: Mapping[str, Any], subresource: str = "") -> Object:
+    def patch(self, object_: Object, change: Mapping[str, Any], subresource: str = "") -> Object:
         """Merges `change` into an object, or into a subresource of it such as `status`."""
-        path = self._path_of(thing) + (f"/{subresource}" if subresource else "")
+        path = self._path_of(object_) + (f"/{subresource}" if subresource else "")
         return self.request("PATCH", path, change, content=_MERGE)
 
-    def delete(self, thing: Object, *, grace_seconds: int | None = None) -> bool:
+    def delete(self, object_: Object, *, grace_seconds: int | None = None) -> bool:
         """Deletes an object; False where it was gone already."""
         query = {} if grace_seconds is None else {"gracePeriodSeconds": str(grace_seconds)}
         try:
-            self.request("DELETE", self._path_of(thing), query=query)
+            self.request("DELETE", self._path_of(object_), query=query)
         except ApiError as error:
             if error.status == http.HTTPStatus.NOT_FOUND:
                 return False
@@ -164,10 +164,10 @@ class Api:
                     ) from None
         raise AssertionError("unreachable")
 
-    def _path_of(self, thing: Object, *, named: bool = True) -> str:
-        meta = thing["metadata"]
+    def _path_of(self, object_: Object, *, named: bool = True) -> str:
+        meta = object_["metadata"]
         name = meta["name"] if named else ""
-        return self._path(thing["apiVersion"], thing["kind"], meta.get("namespace", ""), name)
+        return self._path(object_["apiVersion"], object_["kind"], meta.get("namespace", ""), name)
 
     def _path(self, version: str, kind: str, namespace: str, name: str = "", *, every: bool = False) -> str:
         base = f"/api/{version}" if "/" not in version else f"/apis/{version}"
@@ -179,13 +179,13 @@ class Api:
     def _resource(self, base: str, version: str, kind: str) -> tuple[str, bool]:
         if kind not in self._resources.get(base, {}):  # a CRD may have come since the server was asked last
             try:
-                found = self.request("GET", base)["resources"]
+                resources = self.request("GET", base)["resources"]
             except ApiError as error:
                 if error.status != http.HTTPStatus.NOT_FOUND:
                     raise
-                found = []
-            plain = (each for each in found if "/" not in each["name"])
-            self._resources[base] = {each["kind"]: (each["name"], each["namespaced"]) for each in plain}
+                resources = []
+            plain = (resource for resource in resources if "/" not in resource["name"])
+            self._resources[base] = {resource["kind"]: (resource["name"], resource["namespaced"]) for resource in plain}
         try:
             return self._resources[base][kind]
         except KeyError:

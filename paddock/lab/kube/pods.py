@@ -21,10 +21,10 @@ _SUFFIXES = {
 
 def quantity(value: str | int | float) -> int:
     """A Kubernetes quantity in thousandths, rounded up. Raises ValueError."""
-    found = re.fullmatch(r"([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)([a-zA-Z]{0,2})", str(value).strip())
-    if not found or found[2] not in _SUFFIXES:
+    match = re.fullmatch(r"([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)([a-zA-Z]{0,2})", str(value).strip())
+    if not match or match[2] not in _SUFFIXES:
         raise ValueError(f"{value!r} is no quantity")
-    return int((Decimal(found[1]) * _SUFFIXES[found[2]] * 1000).to_integral_value(ROUND_CEILING))
+    return int((Decimal(match[1]) * _SUFFIXES[match[2]] * 1000).to_integral_value(ROUND_CEILING))
 
 
 def amounts(resources: Mapping[str, Any] | None) -> dict[str, int]:
@@ -33,11 +33,11 @@ def amounts(resources: Mapping[str, Any] | None) -> dict[str, int]:
 
 
 def total(parts: Iterable[Amounts]) -> dict[str, int]:
-    found: dict[str, int] = {}
+    sums: dict[str, int] = {}
     for part in parts:
         for name, amount in part.items():
-            found[name] = found.get(name, 0) + amount
-    return found
+            sums[name] = sums.get(name, 0) + amount
+    return sums
 
 
 def requests(pod: Object) -> dict[str, int]:
@@ -46,26 +46,26 @@ def requests(pod: Object) -> dict[str, int]:
     sidecars: list[dict[str, int]] = []
     most: dict[str, int] = {}
     for container in spec.get("initContainers") or []:
-        asked = _requests(container)
+        requested = _requests(container)
         # A sidecar runs on while the init containers after it do their work.
-        moment = total([*sidecars, asked])
+        moment = total([*sidecars, requested])
         most = {name: max(most.get(name, 0), moment.get(name, 0)) for name in {*most, *moment}}
         if container.get("restartPolicy") == "Always":
-            sidecars.append(asked)
+            sidecars.append(requested)
     work = total([*sidecars, *map(_requests, spec["containers"])])
     peak = {name: max(work.get(name, 0), most.get(name, 0)) for name in {*work, *most}}
     return {**total([peak, amounts(spec.get("overhead"))]), "pods": 1000}
 
 
-def fits(asked: Amounts, free: Amounts) -> bool:
-    return all(amount <= free.get(name, 0) for name, amount in asked.items() if amount)
+def fits(requested: Amounts, free: Amounts) -> bool:
+    return all(amount <= free.get(name, 0) for name, amount in requested.items() if amount)
 
 
 def tolerates(pod: Object, taints: Iterable[Object]) -> bool:
     """Whether none of these taints keeps the pod away."""
-    given = pod["spec"].get("tolerations") or []
+    tolerations = pod["spec"].get("tolerations") or []
     hard = (taint for taint in taints if taint["effect"] != "PreferNoSchedule")
-    return all(any(_tolerated(taint, toleration) for toleration in given) for taint in hard)
+    return all(any(_tolerated(taint, toleration) for toleration in tolerations) for taint in hard)
 
 
 def selects(pod: Object, labels: Mapping[str, str]) -> bool:
@@ -85,21 +85,23 @@ def selects(pod: Object, labels: Mapping[str, str]) -> bool:
     )
 
 
-def waits_for_room(pod: Object) -> bool:
+def is_unschedulable(pod: Object) -> bool:
     """Whether the scheduler found no node for it. Until it has tried, a pod is nobody's business."""
     if pod["spec"].get("nodeName") or pod["metadata"].get("deletionTimestamp"):
         return False
     conditions: Sequence[Object] = pod.get("status", {}).get("conditions") or []
     return any(
-        each["type"] == "PodScheduled" and each["status"] == "False" and each.get("reason") == "Unschedulable"
-        for each in conditions
+        condition["type"] == "PodScheduled"
+        and condition["status"] == "False"
+        and condition.get("reason") == "Unschedulable"
+        for condition in conditions
     )
 
 
-def unscheduled(pod: Object) -> str:
+def unschedulable_reason(pod: Object) -> str:
     """Why the scheduler found no node for it, in the scheduler's words."""
     conditions: Sequence[Object] = pod["status"]["conditions"]
-    return clause(next(each.get("message", "") for each in conditions if each["type"] == "PodScheduled"))
+    return clause(next(condition.get("message", "") for condition in conditions if condition["type"] == "PodScheduled"))
 
 
 def clause(message: str) -> str:
@@ -107,12 +109,12 @@ def clause(message: str) -> str:
     return message.partition(" no new claims")[0].partition(" preemption:")[0].strip()
 
 
-def holds_room(pod: Object) -> bool:
+def occupies_node(pod: Object) -> bool:
     """Whether it is on a node and not over."""
     return bool(pod["spec"].get("nodeName")) and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")
 
 
-def of_daemonset(pod: Object) -> bool:
+def is_from_daemonset(pod: Object) -> bool:
     return any(owner["kind"] == "DaemonSet" for owner in pod["metadata"].get("ownerReferences") or [])
 
 
@@ -147,9 +149,9 @@ def _matches(rule: Object, labels: Mapping[str, str]) -> bool:
             return value is None
         case "Gt" | "Lt" as operator:
             try:
-                mine, bound = int(value or ""), int(values[0])
+                number, bound = int(value or ""), int(values[0])
             except (ValueError, IndexError):
                 return False
-            return mine > bound if operator == "Gt" else mine < bound
+            return number > bound if operator == "Gt" else number < bound
         case _:
             return False

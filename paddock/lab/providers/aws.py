@@ -14,7 +14,7 @@ import yaml
 
 from paddock.lab.providers import names, server, shapes
 from paddock.lab.providers.diff import Change
-from paddock.lab.providers.wire import opened
+from paddock.lab.providers.wire import unwrap_secrets
 from paddock.plan.diff import replacement
 from paddock.plan.engine import fake_cloud
 from paddock.plan.engine.values import UNKNOWN
@@ -48,7 +48,7 @@ class Aws(server.Provider):
         super().__init__(environment)
         self.account = environment.get(ACCOUNT) or fake_cloud.ACCOUNT
 
-    def checked(self, type_: str, request: Any, inputs: dict[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
+    def check_inputs(self, type_: str, request: Any, inputs: dict[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
         shape = shapes.shape(type_)
         if shape is None:
             raise server.RefusedError(f"{type_} is no resource of pulumi-aws {self.version}")
@@ -60,14 +60,14 @@ class Aws(server.Provider):
 
     def identity(self, type_: str, urn: str, inputs: Mapping[str, Any], state: Mapping[str, Any], serial: int) -> str:
         if known_by := _PROPERTY.get(type_):
-            return ":".join(str(_at(opened(inputs), path)) for path in known_by)
+            return ":".join(str(_at(unwrap_secrets(inputs), path)) for path in known_by)
         return fake_cloud.resource_id(type_, f"{urn.rpartition('::')[2]}-{names.digits(urn, serial)}")
 
-    def made(self, type_: str, id_: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    def created(self, type_: str, id_: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
         shape = shapes.shape(type_)
         assert shape is not None  # noqa: S101 - Check has refused it
-        physical = str(opened(inputs.get(shape.name or "", id_)))
-        computed = fake_cloud.outputs(type_, physical, opened(inputs), self.account)
+        physical = str(unwrap_secrets(inputs.get(shape.name or "", id_)))
+        computed = fake_cloud.outputs(type_, physical, unwrap_secrets(inputs), self.account)
         computed.pop("kubeconfig", None)  # the eks component's, which hands it on
         state = {**computed, **inputs}
         if type_ == replacement.LAUNCH_TEMPLATE:
@@ -77,13 +77,13 @@ class Aws(server.Provider):
         return state | shapes.filled(shape, id_, state)
 
     def updated(
-        self, type_: str, inputs: Mapping[str, Any], computed: Mapping[str, Any], found: list[Change]
+        self, type_: str, inputs: Mapping[str, Any], computed: Mapping[str, Any], changes: list[Change]
     ) -> dict[str, Any]:
         after = {**computed, **inputs}
-        if type_ == replacement.LAUNCH_TEMPLATE and any(replacement.makes_version(c.path[0]) for c in found):
+        if type_ == replacement.LAUNCH_TEMPLATE and any(replacement.makes_version(c.path[0]) for c in changes):
             after["latestVersion"] = UNKNOWN
         if type_ == replacement.CLUSTER:
-            after |= self._control_plane(str(opened(inputs["name"])), inputs)
+            after |= self._control_plane(str(unwrap_secrets(inputs["name"])), inputs)
         return after
 
     def settled(self, after: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
@@ -99,25 +99,25 @@ class Aws(server.Provider):
             )
 
     def answer(self, token: str, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        found = fake_cloud.lookup(token, arguments, self.account)
-        if found is not None and token.endswith(":getCluster") and (reached := self._reached()):
+        result = fake_cloud.lookup(token, arguments, self.account)
+        if result is not None and token.endswith(":getCluster") and (reached := self._reached()):
             authority = [{"data": reached["authority"]}]
-            return {**found, "endpoint": reached["endpoint"], "certificateAuthorities": authority}
-        return found
+            return {**result, "endpoint": reached["endpoint"], "certificateAuthorities": authority}
+        return result
 
     def _control_plane(self, name: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """What EKS tells of a cluster, or what the lab's own cluster is in its place."""
         digest = hashlib.sha256(name.encode()).hexdigest()
         group = {"clusterSecurityGroupId": f"sg-{digest[:17]}", "vpcId": f"vpc-{digest[:17]}"}
         issuer = f"https://oidc.eks.us-west-2.amazonaws.com/id/{digest[:32].upper()}"
-        told: dict[str, Any] = {
+        attributes: dict[str, Any] = {
             "vpcConfig": {**group, **inputs.get("vpcConfig", {})},
             "identities": [{"oidcs": [{"issuer": issuer}]}],
             "status": "ACTIVE",
         }
         if reached := self._reached():
-            told |= {"endpoint": reached["endpoint"], "certificateAuthority": {"data": reached["authority"]}}
-        return told
+            attributes |= {"endpoint": reached["endpoint"], "certificateAuthority": {"data": reached["authority"]}}
+        return attributes
 
     def _reached(self) -> dict[str, str]:
         path = self.environment.get(KUBECONFIG)

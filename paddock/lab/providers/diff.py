@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from paddock.lab.providers.wire import opened
+from paddock.lab.providers.wire import unwrap_secrets
 from paddock.plan.diff import replacement
 
 DEFAULTS = "__defaults"
@@ -26,17 +26,17 @@ class Change:
 def changes(type_: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
     """Fields that differ, sorted; lists differ as a whole."""
     without = ({key: value for key, value in side.items() if not key.startswith("__")} for side in (old, new))
-    found = _walk((), *map(opened, without))
-    return [Change(path, kind, replacement.effect(type_, path) == "replace") for path, kind in found]
+    differences = _walk((), *map(unwrap_secrets, without))
+    return [Change(path, kind, replacement.effect(type_, path) == "replace") for path, kind in differences]
 
 
-def deletes_first(declared: Mapping[str, Any], found: list[Change]) -> bool:
+def deletes_first(declared: Mapping[str, Any], changes: list[Change]) -> bool:
     """Whether the old one must go before the new one comes: its name was chosen, and two cannot have it."""
-    if not any(change.replaces for change in found):
+    if not any(change.replaces for change in changes):
         return False
     chosen = {"name", "metadata"} - set(declared.get(DEFAULTS, ()))
     fixed = {key for key in chosen if _name(declared.get(key))}
-    return bool(fixed) and not any(change.replaces and change.path[0] == "name" for change in found)
+    return bool(fixed) and not any(change.replaces and change.path[0] == "name" for change in changes)
 
 
 def _name(value: Any) -> bool:

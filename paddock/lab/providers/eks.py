@@ -51,7 +51,7 @@ class _Component:
     def build(self) -> Any:
         request = self.request
         inputs = wire.decode_struct(request.inputs)
-        behind = {key: tuple(found.urns) for key, found in request.inputDependencies.items()}
+        behind = {key: tuple(dependency.urns) for key, dependency in request.inputDependencies.items()}
         component = self.monitor.RegisterResource(
             resource_pb2.RegisterResourceRequest(
                 type=request.type,
@@ -85,17 +85,17 @@ class _Component:
 
     def _register(self, child: eks_component.Child, parent: str) -> None:
         behind = {
-            key: tuple(sorted(self.urns.get(one, one) for one in all_))
+            key: tuple(sorted(self.urns.get(urn, urn) for urn in all_))
             for key, all_ in child.property_dependencies.items()
         }
-        made = self.monitor.RegisterResource(
+        registered = self.monitor.RegisterResource(
             resource_pb2.RegisterResourceRequest(
                 type=child.type,
                 name=child.name,
                 custom=child.custom,
                 parent=parent,
                 object=wire.encode_struct(self._resolved(child.inputs)),
-                dependencies=sorted({self.urns.get(one, one) for one in child.dependencies}),
+                dependencies=sorted({self.urns.get(urn, urn) for urn in child.dependencies}),
                 propertyDependencies=_by_property(behind),
                 provider=self.request.providers.get("aws", "")
                 if child.custom and child.type.startswith("aws:")
@@ -108,8 +108,8 @@ class _Component:
                 supportsPartialValues=True,
             )
         )
-        self.urns[child.key] = made.urn
-        self.states[child.key] = (made.id, wire.decode_struct(made.object))
+        self.urns[child.key] = registered.urn
+        self.states[child.key] = (registered.id, wire.decode_struct(registered.object))
 
     def _resolved(self, value: Any) -> Any:
         """References to siblings as what they turned out to be."""
@@ -120,8 +120,8 @@ class _Component:
                 id_, state = self.states[key]
                 return id_ or UNKNOWN if name == "id" else state.get(name, UNKNOWN)
             case eks_component.Computed(value=inner):
-                found = self._resolved(inner)
-                return UNKNOWN if wire.holds_unknown(found) else found
+                resolved = self._resolved(inner)
+                return UNKNOWN if wire.holds_unknown(resolved) else resolved
             case Mapping():
                 return {key: self._resolved(item) for key, item in value.items()}
             case list():
@@ -132,7 +132,7 @@ class _Component:
     def _outputs(self) -> Any:
         _, cluster = self.states["cluster"]
         vpc, issuer = cluster.get("vpcConfig", UNKNOWN), cluster.get("identities")
-        told = {
+        outputs = {
             "clusterSecurityGroupId": vpc.get("clusterSecurityGroupId", UNKNOWN)
             if isinstance(vpc, Mapping)
             else UNKNOWN,
@@ -140,7 +140,7 @@ class _Component:
             "kubeconfigJson": self._kubeconfig(),
             "oidcIssuer": issuer[0]["oidcs"][0]["issuer"] if isinstance(issuer, list) else UNKNOWN,
         }
-        state = wire.encode_struct(told)
+        state = wire.encode_struct(outputs)
         for output, key in eks_component.OUTPUTS.items():
             state.fields[output].CopyFrom(wire.reference(self.urns[key], self.states[key][0]))
         return state

@@ -50,8 +50,8 @@ class Faults:
             return cls([])
         if not text.startswith("["):
             text = Path(text).read_text(encoding="utf-8")
-        found: list[dict[str, Any]] = json.loads(text)
-        return cls([Fault(**fault) for fault in found])
+        faults: list[dict[str, Any]] = json.loads(text)
+        return cls([Fault(**fault) for fault in faults])
 
     def meet(self, operation: str, resource: str) -> float:
         """Waits, or raises FaultError, where one was asked for; returns how long to wait with the answer."""

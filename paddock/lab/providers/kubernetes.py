@@ -13,7 +13,7 @@ from typing import Any
 
 from paddock.lab.providers import names, server
 from paddock.lab.providers.diff import DEFAULTS, Change
-from paddock.lab.providers.wire import opened
+from paddock.lab.providers.wire import unwrap_secrets
 from paddock.plan.diff import replacement
 
 
@@ -21,7 +21,7 @@ class Kubernetes(server.Provider):
     package = "kubernetes"
     version = version("pulumi-kubernetes")
 
-    def checked(self, type_: str, request: Any, inputs: dict[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
+    def check_inputs(self, type_: str, request: Any, inputs: dict[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
         seed = request.randomSeed or hashlib.sha256(request.urn.encode()).digest()
         logical = request.urn.rpartition("::")[2]
         if type_ == replacement.RELEASE:
@@ -32,14 +32,14 @@ class Kubernetes(server.Provider):
         return {**inputs, "metadata": metadata}
 
     def identity(self, type_: str, urn: str, inputs: Mapping[str, Any], state: Mapping[str, Any], serial: int) -> str:
-        where = opened(inputs if type_ == replacement.RELEASE else inputs["metadata"])
+        where = unwrap_secrets(inputs if type_ == replacement.RELEASE else inputs["metadata"])
         return f"{where['namespace']}/{where['name']}" if where.get("namespace") else str(where["name"])
 
-    def made(self, type_: str, id_: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    def created(self, type_: str, id_: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
         return {**inputs, **(_status(inputs, 1) if type_ == replacement.RELEASE else {})}
 
     def updated(
-        self, type_: str, inputs: Mapping[str, Any], computed: Mapping[str, Any], found: list[Change]
+        self, type_: str, inputs: Mapping[str, Any], computed: Mapping[str, Any], changes: list[Change]
     ) -> dict[str, Any]:
         if type_ != replacement.RELEASE:
             return dict(inputs)
@@ -47,8 +47,8 @@ class Kubernetes(server.Provider):
 
 
 def _status(inputs: Mapping[str, Any], revision: int) -> dict[str, Any]:
-    told = {"name": inputs.get("name"), "namespace": inputs.get("namespace"), "status": "deployed"}
-    return {"status": {**told, "revision": revision, "version": inputs.get("version", "")}}
+    status = {"name": inputs.get("name"), "namespace": inputs.get("namespace"), "status": "deployed"}
+    return {"status": {**status, "revision": revision, "version": inputs.get("version", "")}}
 
 
 if __name__ == "__main__":

@@ -27,5 +27,5 @@ def named(
     """The inputs with a name in `property_`: the given one, the old one that was made up, or a new one."""
     if property_ is None or inputs.get(property_) is not None or inputs.get(f"{property_}Prefix") is not None:
         return {**inputs, DEFAULTS: []}
-    kept = old.get(property_) if property_ in old.get(DEFAULTS, ()) else None
-    return {**inputs, property_: kept or autoname(name, seed), DEFAULTS: [property_]}
+    previous = old.get(property_) if property_ in old.get(DEFAULTS, ()) else None
+    return {**inputs, property_: previous or autoname(name, seed), DEFAULTS: [property_]}

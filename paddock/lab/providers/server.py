@@ -46,7 +46,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
 
     # What subclasses say.
 
-    def checked(self, type_: str, request: Any, inputs: dict[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
+    def check_inputs(self, type_: str, request: Any, inputs: dict[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
         """The inputs with the provider's own defaults. Raises RefusedError for what cannot be."""
         return inputs
 
@@ -54,12 +54,12 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         """The id of a new resource; another one for every `serial` where AWS would make it up."""
         raise NotImplementedError
 
-    def made(self, type_: str, id_: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    def created(self, type_: str, id_: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """The whole state of a new resource."""
         return dict(inputs)
 
     def updated(
-        self, type_: str, inputs: Mapping[str, Any], computed: Mapping[str, Any], found: list[Change]
+        self, type_: str, inputs: Mapping[str, Any], computed: Mapping[str, Any], changes: list[Change]
     ) -> dict[str, Any]:
         """The whole state after a change, of which `computed` did not come from inputs.
 
@@ -108,7 +108,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     def Check(self, request: Any, context: Any) -> Any:
         type_ = _type(request)
         try:
-            inputs = self.checked(type_, request, decode_struct(request.news), decode_struct(request.olds))
+            inputs = self.check_inputs(type_, request, decode_struct(request.news), decode_struct(request.olds))
         except RefusedError as error:
             return provider_pb2.CheckResponse(failures=[provider_pb2.CheckFailure(reason=str(error))])
         return provider_pb2.CheckResponse(inputs=encode_struct(inputs))
@@ -129,8 +129,8 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
                 serial += 1
                 if id_ == self.identity(type_, request.urn, inputs, {}, serial):
                     context.abort(grpc.StatusCode.ALREADY_EXISTS, f"{type_} {id_} exists already")
-            state = self.made(type_, id_, inputs)
-            resources[key] = {"urn": request.urn, "state": self.store.closed(state)}
+            state = self.created(type_, id_, inputs)
+            resources[key] = {"urn": request.urn, "state": self.store.hash_secrets(state)}
         time.sleep(lag)
         return provider_pb2.CreateResponse(id=id_, properties=encode_struct(state))
 
@@ -146,19 +146,19 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
                 key = f"{type_} {request.id}"
                 if key not in resources:
                     context.abort(grpc.StatusCode.NOT_FOUND, f"{type_} {request.id} is not there")
-                resources[key] = {"urn": request.urn, "state": self.store.closed(after)}
+                resources[key] = {"urn": request.urn, "state": self.store.hash_secrets(after)}
             time.sleep(lag)
         return provider_pb2.UpdateResponse(properties=encode_struct(after))
 
     def Read(self, request: Any, context: Any) -> Any:
         type_ = _type(request)
         self._meet("read", request.urn, context)
-        kept = self.store.resources().get(f"{type_} {request.id}")
-        if kept is None:
+        stored = self.store.resources().get(f"{type_} {request.id}")
+        if stored is None:
             return provider_pb2.ReadResponse()
         inputs = decode_struct(request.inputs)
         # What an engine adopts after a kill has inputs and no outputs yet.
-        state = self.store.restored(kept["state"], {**inputs, **decode_struct(request.properties)})
+        state = self.store.restore_secrets(stored["state"], {**inputs, **decode_struct(request.properties)})
         return provider_pb2.ReadResponse(
             id=request.id, properties=encode_struct(state), inputs=encode_struct(_now(inputs, state))
         )
@@ -167,10 +167,10 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         type_ = _type(request)
         lag = self._meet("delete", request.urn, context)
         with self.store.change() as resources:
-            kept = resources.get(f"{type_} {request.id}")
-            if kept is not None:
+            stored = resources.get(f"{type_} {request.id}")
+            if stored is not None:
                 try:
-                    self.may_delete(type_, kept["state"])
+                    self.may_delete(type_, stored["state"])
                 except RefusedError as error:
                     context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
                 del resources[f"{type_} {request.id}"]
@@ -179,11 +179,11 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
 
     def Invoke(self, request: Any, context: Any) -> Any:
         self._meet("invoke", request.tok, context)
-        found = self.answer(request.tok, decode_struct(request.args))
-        if found is None:
-            known = f"this stand-in of {self.package} does not answer {request.tok}"
-            return provider_pb2.InvokeResponse(failures=[provider_pb2.CheckFailure(reason=known)])
-        return provider_pb2.InvokeResponse(**{"return": encode_struct(found)})
+        result = self.answer(request.tok, decode_struct(request.args))
+        if result is None:
+            reason = f"this stand-in of {self.package} does not answer {request.tok}"
+            return provider_pb2.InvokeResponse(failures=[provider_pb2.CheckFailure(reason=reason)])
+        return provider_pb2.InvokeResponse(**{"return": encode_struct(result)})
 
     def _meet(self, operation: str, resource: str, context: Any) -> float:
         try:
@@ -215,15 +215,15 @@ def _leave_with(parent: int) -> None:
     os._exit(0)
 
 
-def _now(declared: Any, found: Any) -> Any:
+def _now(declared: Any, actual: Any) -> Any:
     """What was declared as it is found now; what the cloud has filled in beside it is no declaration."""
-    if isinstance(declared, Mapping) and isinstance(found, Mapping):
+    if isinstance(declared, Mapping) and isinstance(actual, Mapping):
         return {
-            key: value if key.startswith("__") else _now(value, found[key])
+            key: value if key.startswith("__") else _now(value, actual[key])
             for key, value in declared.items()
-            if key.startswith("__") or key in found
+            if key.startswith("__") or key in actual
         }
-    return found
+    return actual
 
 
 def _type(request: Any) -> str:
@@ -231,7 +231,7 @@ def _type(request: Any) -> str:
     return type_
 
 
-def _diff(found: list[Change], declared: Mapping[str, Any]) -> Any:
+def _diff(changes: list[Change], declared: Mapping[str, Any]) -> Any:
     kinds = provider_pb2.PropertyDiff.Kind
     detail = {
         ".".join(f'["{part}"]' if "." in part else part for part in change.path).replace(".[", "["): (
@@ -239,14 +239,14 @@ def _diff(found: list[Change], declared: Mapping[str, Any]) -> Any:
                 kind=kinds.Value(change.kind.upper() + ("_REPLACE" if change.replaces else "")), inputDiff=True
             )
         )
-        for change in found
+        for change in changes
     }
-    some = provider_pb2.DiffResponse.DIFF_SOME if found else provider_pb2.DiffResponse.DIFF_NONE
+    some = provider_pb2.DiffResponse.DIFF_SOME if changes else provider_pb2.DiffResponse.DIFF_NONE
     return provider_pb2.DiffResponse(
         changes=some,
-        diffs=sorted({change.path[0] for change in found}),
-        replaces=sorted({change.path[0] for change in found if change.replaces}),
+        diffs=sorted({change.path[0] for change in changes}),
+        replaces=sorted({change.path[0] for change in changes if change.replaces}),
         detailedDiff=detail,
         hasDetailedDiff=True,
-        deleteBeforeReplace=deletes_first(declared, found),
+        deleteBeforeReplace=deletes_first(declared, changes),
     )

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from paddock.lab.providers.wire import opened
+from paddock.lab.providers.wire import unwrap_secrets
 from paddock.plan.engine.values import Secret
 
 _DIGEST = "secret:sha256"
@@ -44,39 +44,39 @@ class Store:
                 self._write(content)
 
     def resources(self) -> dict[str, Any]:
-        found: dict[str, Any] = self._content()["resources"]
-        return found
+        resources: dict[str, Any] = self._content()["resources"]
+        return resources
 
-    def closed(self, value: Any) -> Any:
+    def hash_secrets(self, value: Any) -> Any:
         """The value as it may stand in the file."""
         match value:
             case Secret(value=inner):
                 return {_DIGEST: self._digest(inner)}
             case Mapping():
-                return {key: self.closed(item) for key, item in value.items()}
+                return {key: self.hash_secrets(item) for key, item in value.items()}
             case list() | tuple():
-                return [self.closed(item) for item in value]
+                return [self.hash_secrets(item) for item in value]
             case _:
                 return value
 
-    def restored(self, kept: Any, known: Any) -> Any:
+    def restore_secrets(self, stored: Any, known: Any) -> Any:
         """The kept value with secrets put back from what the engine knows of the resource."""
-        match kept:
+        match stored:
             case {"secret:sha256": str(digest)}:
                 if isinstance(known, Secret) and self._digest(known.value) == digest:
                     return known
                 return Secret(CHANGED)
             case Mapping():
                 within = known if isinstance(known, Mapping) else {}
-                return {key: self.restored(item, within.get(key)) for key, item in kept.items()}
+                return {key: self.restore_secrets(item, within.get(key)) for key, item in stored.items()}
             case list():
-                items = known if isinstance(known, list) and len(known) == len(kept) else [None] * len(kept)
-                return [self.restored(item, old) for item, old in zip(kept, items, strict=True)]
+                items = known if isinstance(known, list) and len(known) == len(stored) else [None] * len(stored)
+                return [self.restore_secrets(item, old) for item, old in zip(stored, items, strict=True)]
             case _:
-                return kept
+                return stored
 
     def _digest(self, value: Any) -> str:
-        text = json.dumps(opened(value), sort_keys=True)
+        text = json.dumps(unwrap_secrets(value), sort_keys=True)
         return hashlib.sha256(f"{self._salt()}{text}".encode()).hexdigest()
 
     def _salt(self) -> str:
@@ -92,10 +92,10 @@ class Store:
 
     def _content(self) -> dict[str, Any]:
         try:
-            found: dict[str, Any] = json.loads(self.path.read_text(encoding="utf-8"))
+            content: dict[str, Any] = json.loads(self.path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return {"resources": {}}
-        return found
+        return content
 
     def _write(self, content: Mapping[str, Any]) -> None:
         handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=self.path.name)

@@ -11,7 +11,7 @@ from pulumi.runtime import rpc
 from paddock.plan.engine.pulumi_serialization import decode, decode_struct, encode, encode_struct
 from paddock.plan.engine.values import UNKNOWN, Secret
 
-__all__ = ["decode", "decode_struct", "encode", "encode_struct", "holds_unknown", "opened", "reference"]
+__all__ = ["decode", "decode_struct", "encode", "encode_struct", "holds_unknown", "reference", "unwrap_secrets"]
 
 
 def reference(urn: str, id_: str) -> struct_pb2.Value:
@@ -27,15 +27,15 @@ def reference(urn: str, id_: str) -> struct_pb2.Value:
     )
 
 
-def opened(value: Any) -> Any:
+def unwrap_secrets(value: Any) -> Any:
     """The value with no secret marked as one: for comparing, never for keeping."""
     match value:
         case Secret(value=inner):
-            return opened(inner)
+            return unwrap_secrets(inner)
         case Mapping():
-            return {key: opened(item) for key, item in value.items()}
+            return {key: unwrap_secrets(item) for key, item in value.items()}
         case list() | tuple():
-            return [opened(item) for item in value]
+            return [unwrap_secrets(item) for item in value]
         case _:
             return value
 

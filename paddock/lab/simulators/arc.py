@@ -28,8 +28,8 @@ from paddock.lab.simulators.runner_sets import ID, KIND, VERSION
 NAME = "arc"
 _PROTECTION = "actions.github.com/cleanup-protection"
 _RBAC = "rbac.authorization.k8s.io/v1"
-_KEPT = ((_RBAC, "RoleBinding"), (_RBAC, "Role"), ("v1", "ServiceAccount"), ("v1", "Secret"))
-LOOK_SECONDS = 0.5
+_PROTECTED_KINDS = ((_RBAC, "RoleBinding"), (_RBAC, "Role"), ("v1", "ServiceAccount"), ("v1", "Secret"))
+POLL_SECONDS = 0.5
 REFUSED_SECONDS = 2.0
 """Until a pod that the API server refused, such as for a quota, is tried again. ARC takes 30."""
 
@@ -37,7 +37,7 @@ REFUSED_SECONDS = 2.0
 def start(lab: Lab, url: str) -> None:
     """Starts the stand-in, and the programs of its runners, where they do not run. `url`: GitHub's stand-in."""
     runners.start(lab, url)
-    if not daemon.runs(lab, NAME):
+    if not daemon.is_running(lab, NAME):
         daemon.start(lab, NAME, "paddock.lab.simulators.arc", str(lab.folder), url)
 
 
@@ -63,18 +63,18 @@ class Controller:
     changed: threading.Event = field(default_factory=threading.Event)
     served: dict[str, Served] = field(default_factory=dict)
     """By the uid of the set."""
-    told: dict[str, str] = field(default_factory=dict)
+    logged: dict[str, str] = field(default_factory=dict)
 
     def step(self) -> None:
         """Looks at every set once. What fails for one is told, and tried again with the next look."""
-        found = timeline.scale_sets(self.api)
-        for gone in self.served.keys() - {each["metadata"]["uid"] for each in found}:
-            served = self.served.pop(gone)  # someone took its finalizer away
+        sets = timeline.scale_sets(self.api)
+        for uid in self.served.keys() - {runner_set["metadata"]["uid"] for runner_set in sets}:
+            served = self.served.pop(uid)  # someone took its finalizer away
             served.listener.end(served.actions)
-        for runner_set in found:
+        for runner_set in sets:
             try:
                 self._reconcile(runner_set)
-                self.told.pop(runner_set["metadata"]["uid"], None)
+                self.logged.pop(runner_set["metadata"]["uid"], None)
             except (ApiError, ActionsError) as error:
                 self.say_once(runner_set, str(error))
             except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -87,9 +87,9 @@ class Controller:
 
     def say_once(self, runner_set: Object, text: str) -> None:
         meta = runner_set["metadata"]
-        if self.told.get(meta["uid"]) != text:
-            self.told[meta["uid"]] = text
-            daemon.say(f"{meta['namespace']}/{meta['name']}: {text}")
+        if self.logged.get(meta["uid"]) != text:
+            self.logged[meta["uid"]] = text
+            daemon.log(f"{meta['namespace']}/{meta['name']}: {text}")
 
     def _reconcile(self, runner_set: Object) -> None:
         url = runner_set["spec"]["githubConfigUrl"]
@@ -113,7 +113,7 @@ class Controller:
         listener = Listener(self._actions(runner_set), number, owner, room, self.changed.set)
         listener.start()
         served = self.served[meta["uid"]] = Served(number, actions, listener)
-        daemon.say(f"{meta['namespace']}/{meta['name']} is scale set {number} at GitHub")
+        daemon.log(f"{meta['namespace']}/{meta['name']} is scale set {number} at GitHub")
         return served
 
     def _number(self, runner_set: Object, actions: Actions) -> int:
@@ -126,16 +126,16 @@ class Controller:
                 if error.status != http.HTTPStatus.NOT_FOUND:
                     raise
         name, group = runner_sets.set_name(runner_set), actions.group(spec.get("runnerGroup") or "default")
-        found = actions.find_set(name, group)
-        if found is None:
-            found = actions.create_set(name, group, spec.get("runnerScaleSetLabels") or [])
+        scale_set = actions.find_set(name, group)
+        if scale_set is None:
+            scale_set = actions.create_set(name, group, spec.get("runnerScaleSetLabels") or [])
         annotations = {
-            ID: str(found["id"]),
-            "actions.github.com/runner-scale-set-name": found["name"],
-            "actions.github.com/runner-group-name": found["runnerGroupName"],
+            ID: str(scale_set["id"]),
+            "actions.github.com/runner-scale-set-name": scale_set["name"],
+            "actions.github.com/runner-group-name": scale_set["runnerGroupName"],
         }
         self._mark(runner_set, {"annotations": annotations})
-        return int(found["id"])
+        return int(scale_set["id"])
 
     def _scale(self, runner_set: Object, served: Served) -> None:
         if served.listener.assigned is None:  # GitHub has not said yet what it wants
@@ -145,9 +145,9 @@ class Controller:
         there = self.api.list("v1", "Pod", meta["namespace"], labelSelector=runner_sets.selector(runner_set))
         there = [pod for pod in there if not self._cleared(pod, served)]
         self._forget(served, {pod["metadata"]["name"] for pod in there})
-        if runner_sets.wanted(runner_set, served.listener.assigned) != len(there):
+        if runner_sets.desired_runners(runner_set, served.listener.assigned) != len(there):
             figures = served.actions.scale_set(served.number)["statistics"]
-            more = runner_sets.wanted(runner_set, int(figures["totalAssignedJobs"])) - len(there)
+            more = runner_sets.desired_runners(runner_set, int(figures["totalAssignedJobs"])) - len(there)
             if more > 0 and time.monotonic() >= served.not_before:
                 for _ in range(more):
                     self._add(runner_set, served)
@@ -206,25 +206,25 @@ class Controller:
                 self.api.delete(pod, grace_seconds=0)
             actions.delete_set(int(number))
             self._release(meta)
-            daemon.say(f"{meta['namespace']}/{meta['name']} is no scale set any more")
+            daemon.log(f"{meta['namespace']}/{meta['name']} is no scale set any more")
         self.served.pop(meta["uid"], None)
-        left = [each for each in meta.get("finalizers") or [] if each != runner_sets.FINALIZER]
-        if left != (meta.get("finalizers") or []):
-            self._mark(runner_set, {"finalizers": left})
+        finalizers = [finalizer for finalizer in meta.get("finalizers") or [] if finalizer != runner_sets.FINALIZER]
+        if finalizers != (meta.get("finalizers") or []):
+            self._mark(runner_set, {"finalizers": finalizers})
 
     def _release(self, meta: Object) -> None:
         """Lets go of what the real chart keeps until the controller is done with the set: roles, accounts, a secret."""
-        told = meta.get("annotations") or {}
-        names = {name for key, name in told.items() if key.startswith("actions.github.com/cleanup-")}
+        annotations = meta.get("annotations") or {}
+        names = {name for key, name in annotations.items() if key.startswith("actions.github.com/cleanup-")}
         if not names:
             return
-        for version, kind in _KEPT:
-            for each in self.api.list(version, kind, meta["namespace"]):
-                held = each["metadata"].get("finalizers") or []
-                if each["metadata"]["name"] in names and _PROTECTION in held:
+        for version, kind in _PROTECTED_KINDS:
+            for object_ in self.api.list(version, kind, meta["namespace"]):
+                finalizers = object_["metadata"].get("finalizers") or []
+                if object_["metadata"]["name"] in names and _PROTECTION in finalizers:
                     self._mark(
-                        {"apiVersion": version, "kind": kind, **each},
-                        {"finalizers": [f for f in held if f != _PROTECTION]},
+                        {"apiVersion": version, "kind": kind, **object_},
+                        {"finalizers": [f for f in finalizers if f != _PROTECTION]},
                     )
 
     def _actions(self, runner_set: Object) -> Actions:
@@ -260,7 +260,7 @@ def main(folder: Path, url: str) -> None:
     controller = Controller(Api.of(folder / "kubeconfig", timeout=10), url)
 
     def wait() -> None:
-        controller.changed.wait(LOOK_SECONDS)
+        controller.changed.wait(POLL_SECONDS)
         controller.changed.clear()
 
     try:
@@ -270,4 +270,4 @@ def main(folder: Path, url: str) -> None:
 
 
 if __name__ == "__main__":
-    daemon.until_ended(lambda: main(Path(sys.argv[1]), sys.argv[2]))
+    daemon.run_until_terminated(lambda: main(Path(sys.argv[1]), sys.argv[2]))

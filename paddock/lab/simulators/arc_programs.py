@@ -49,12 +49,12 @@ exec setpriv --pdeathsig KILL "$@"
 """
 """Ends with this process, also when that is killed."""
 _TOKEN_SECONDS = 7 * 24 * 3600
-LOOK_SECONDS = 0.3
+POLL_SECONDS = 0.3
 RESTART_SECONDS = 1.0
 GRACE_SECONDS = 5.0
 
 
-def absent() -> str:
+def unavailable_reason() -> str:
     """Why the real ARC cannot run on this machine; empty where it can."""
     missing = sorted({MANAGER, LISTENER} - set(programs.locate((MANAGER, LISTENER))))
     if missing:
@@ -71,17 +71,17 @@ def absent() -> str:
 def start(lab: Lab, url: str) -> None:
     """Has the lab run ARC's pods, and the programs of its runners, where it does not. `url`: GitHub's stand-in.
 
-    Raises LabInputError where `absent` has something to say, or where the stand-in for ARC serves this lab.
+    Raises LabInputError where `unavailable_reason` has something to say, or where the stand-in for ARC serves this lab.
     """
-    if why := absent():
+    if why := unavailable_reason():
         raise LabInputError(f"the real ARC cannot run here: {why}")
-    if daemon.runs(lab, arc.NAME):
+    if daemon.is_running(lab, arc.NAME):
         raise LabInputError("the stand-in for ARC serves this lab's scale sets\n    fix: ./inv lab.down, then lab.up")
     runners.start(lab, url)
-    if not daemon.runs(lab, NAME):
-        found = programs.locate((MANAGER, LISTENER))
-        words = (str(lab.folder), str(found[MANAGER]), str(found[LISTENER]))
-        daemon.start(lab, NAME, "paddock.lab.simulators.arc_programs", *words)
+    if not daemon.is_running(lab, NAME):
+        paths = programs.locate((MANAGER, LISTENER))
+        arguments = (str(lab.folder), str(paths[MANAGER]), str(paths[LISTENER]))
+        daemon.start(lab, NAME, "paddock.lab.simulators.arc_programs", *arguments)
 
 
 @dataclass
@@ -91,7 +91,7 @@ class Kubelet:
     api: Api
     folder: Path
     authority: str
-    found: Mapping[str, Path]
+    binaries: Mapping[str, Path]
     """MANAGER and LISTENER."""
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     """By the pod's uid."""
@@ -119,8 +119,8 @@ class Kubelet:
 
     def _pods(self) -> Iterator[Object]:
         for pod in self.api.list("v1", "Pod", labelSelector=_PODS):
-            ours = (pod["spec"]["containers"][0].get("command") or [""])[0] in _PROGRAMS
-            if ours and not pod["metadata"].get("deletionTimestamp"):
+            is_arc = (pod["spec"]["containers"][0].get("command") or [""])[0] in _PROGRAMS
+            if is_arc and not pod["metadata"].get("deletionTimestamp"):
                 yield pod
 
     def _start(self, uid: str, pod: Object) -> None:
@@ -128,19 +128,19 @@ class Kubelet:
         container, there = pod["spec"]["containers"][0], self.folder / "run" / NAME / uid
         self._mounted(pod, there)
         program = _PROGRAMS[container["command"][0]]
-        words = [*(container.get("args") or []), *(_LISTEN_NOWHERE if program == MANAGER else ())]
+        arguments = [*(container.get("args") or []), *(_LISTEN_NOWHERE if program == MANAGER else ())]
         log = self.folder / "logs" / f"{name}.log"
         log.touch(mode=0o600)
         with log.open("ab") as output:
             self.running[uid] = subprocess.Popen(
-                [*_UNSHARE, "sh", "-ec", _ENTER, there / "account", self.found[program], *words],
+                [*_UNSHARE, "sh", "-ec", _ENTER, there / "account", self.binaries[program], *arguments],
                 env=self._environment(pod, container, there),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
             )
-        daemon.say(f"{name} runs {program}, process {self.running[uid].pid}")
+        daemon.log(f"{name} runs {program}, process {self.running[uid].pid}")
 
     def _mounted(self, pod: Object, there: Path) -> None:
         """What the kubelet would mount: the service account, and volumes that are secrets."""
@@ -163,7 +163,7 @@ class Kubelet:
     def _token(self, pod: Object) -> str:
         meta = pod["metadata"]
         account = pod["spec"].get("serviceAccountName") or "default"
-        asked = {
+        request = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
             "spec": {
@@ -172,28 +172,28 @@ class Kubelet:
             },
         }
         path = f"/api/v1/namespaces/{meta['namespace']}/serviceaccounts/{account}/token"
-        return str(self.api.request("POST", path, asked)["status"]["token"])
+        return str(self.api.request("POST", path, request)["status"]["token"])
 
     def _environment(self, pod: Object, container: Object, there: Path) -> dict[str, str]:
         server = urlsplit(self.api.server)
-        found = {
+        environment = {
             processes.MARK: str(self.folder),
             "PATH": os.environ.get("PATH", os.defpath),
             "KUBERNETES_SERVICE_HOST": server.hostname or "",
             "KUBERNETES_SERVICE_PORT": str(server.port),
         }
         moved = {mount["mountPath"]: str(there / mount["name"]) for mount in container.get("volumeMounts") or []}
-        for each in container.get("env") or []:
-            value = str(each.get("value") or _field(pod, each.get("valueFrom") or {}))
+        for variable in container.get("env") or []:
+            value = str(variable.get("value") or _field(pod, variable.get("valueFrom") or {}))
             for inside, outside in moved.items():
                 if value.startswith(f"{inside}/"):
                     value = outside + value[len(inside) :]
-            found[each["name"]] = value
-        return found
+            environment[variable["name"]] = value
+        return environment
 
     def _ended(self, uid: str, pod: Object) -> None:
         status, name = self.running[uid].poll(), pod["metadata"]["name"]
-        daemon.say(f"{name} has ended, with status {status}")
+        daemon.log(f"{name} has ended, with status {status}")
         self._end(uid)
         self.not_before[uid] = time.monotonic() + RESTART_SECONDS
         if pod["spec"].get("restartPolicy") != "Never":
@@ -202,7 +202,7 @@ class Kubelet:
             self._mend(pod)
         container = pod["spec"]["containers"][0]
         over = {"exitCode": abs(status or 0), "reason": "Error" if status else "Completed"}
-        told = {
+        status_fields = {
             "name": container["name"],
             "image": container["image"],
             "imageID": "",
@@ -210,7 +210,7 @@ class Kubelet:
             "restartCount": 0,
         }
         phase = "Failed" if status else "Succeeded"
-        change = {"phase": phase, "containerStatuses": [{**told, "state": {"terminated": over}}]}
+        change = {"phase": phase, "containerStatuses": [{**status_fields, "state": {"terminated": over}}]}
         self.api.patch(pod, {"status": change}, "status")
 
     def _mend(self, pod: Object) -> None:
@@ -222,7 +222,7 @@ class Kubelet:
             return
         name, namespace = (listener["spec"][key] for key in ("ephemeralRunnerSetName", "autoscalingRunnerSetNamespace"))
         if self.api.find(VERSION, "EphemeralRunnerSet", name, namespace) is None:
-            daemon.say(f"{meta['name']} is of {name}, which is gone: it is deleted, and ARC makes another")
+            daemon.log(f"{meta['name']} is of {name}, which is gone: it is deleted, and ARC makes another")
             self.api.delete(listener)
 
     def _end(self, uid: str) -> None:
@@ -253,10 +253,10 @@ def main(folder: Path, manager: Path, listener: Path) -> None:
     shutil.rmtree(folder / "run" / NAME, ignore_errors=True)
     kubelet = Kubelet(Api.of(kubeconfig, timeout=10), folder, authority, {MANAGER: manager, LISTENER: listener})
     try:
-        daemon.repeat(kubelet.step, lambda: time.sleep(LOOK_SECONDS))
+        daemon.repeat(kubelet.step, lambda: time.sleep(POLL_SECONDS))
     finally:
         kubelet.end()
 
 
 if __name__ == "__main__":
-    daemon.until_ended(lambda: main(*map(Path, sys.argv[1:4])))
+    daemon.run_until_terminated(lambda: main(*map(Path, sys.argv[1:4])))

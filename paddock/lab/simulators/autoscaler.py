@@ -26,7 +26,7 @@ from paddock.lab.kube.client import Api, ApiError, Object, Unreachable
 from paddock.lab.simulators import boot, nodes, scaling, spot
 from paddock.lab.simulators.scaling import Backoff, Group
 
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 REFUSED_SECONDS = 1.0
 """From a request to the failed scaling activity that the autoscaler reads; EC2 says no before anything boots."""
 BACKOFF, BACKOFF_MAX = 0.5, 3.0
@@ -38,7 +38,7 @@ class Booting:
     """A node under way, since when and until when."""
 
     group: Group
-    asked: float
+    requested: float
     ready: float
 
 
@@ -57,26 +57,26 @@ class Autoscaler:
     """Node -> its group, at the last look."""
     plugins: dict[str, float] = field(default_factory=dict)
     idle: dict[str, float] = field(default_factory=dict)
-    told: dict[str, str] = field(default_factory=dict)
+    logged: dict[str, str] = field(default_factory=dict)
 
-    def follow(self, document: Mapping[str, Any]) -> None:
+    def configure(self, document: Mapping[str, Any]) -> None:
         """Takes these groups from now on."""
-        self.groups = tuple(Group(**each) for each in document["groups"])
+        self.groups = tuple(Group(**group) for group in document["groups"])
         self.idle_seconds = document["idle_seconds"]
 
     def step(self, now: float) -> None:
         """Moves on what boots, then looks and decides once."""
         self._boot(now)
-        seen, all_pods = self.api.list("v1", "Node"), self.api.list("v1", "Pod")
+        all_nodes, all_pods = self.api.list("v1", "Node"), self.api.list("v1", "Pod")
         daemonsets = self.api.list("apps/v1", "DaemonSet")
-        self._start(seen, all_pods, daemonsets, now)
-        self._replace(seen, now)
-        self.idle = scaling.idle_since(seen, all_pods, self.idle, now)
+        self._start(all_nodes, all_pods, daemonsets, now)
+        self._replace(all_nodes, now)
+        self.idle = scaling.idle_since(all_nodes, all_pods, self.idle, now)
         decision = scaling.decide(
             self.groups,
-            seen,
+            all_nodes,
             all_pods,
-            booting=[each.group.name for each in self.booting],
+            booting=[starting.group.name for starting in self.booting],
             daemonsets=daemonsets,
             without=[name for name, backoff in self.backoffs.items() if now < backoff.until],
             idle=self.idle,
@@ -84,19 +84,19 @@ class Autoscaler:
             idle_seconds=self.idle_seconds,
         )
         for name in decision.grow:
-            self._ask(nodes.group_named(self.groups, name), now)
+            self._request(nodes.group_named(self.groups, name), now)
             _say(f"{name}: one node more")
-        for each in all_pods:
-            if pods.name(each) in decision.served:
-                self._tell(each, f"pod triggered scale-up of {decision.served[pods.name(each)]}")
+        for pod in all_pods:
+            if (name := pods.name(pod)) in decision.served:
+                self._record_event(pod, f"pod triggered scale-up of {decision.served[name]}")
         for name in decision.shrink:
-            self._give_back(next(node for node in seen if node["metadata"]["name"] == name))
-        for pod, why in decision.unserved.items():
-            if self.told.get(pod) != why:
-                _say(f"{pod} waits: {why}")
-        self.told = dict(decision.unserved)
+            self._give_back(next(node for node in all_nodes if node["metadata"]["name"] == name))
+        for name, why in decision.unserved.items():
+            if self.logged.get(name) != why:
+                _say(f"{name} waits: {why}")
+        self.logged = dict(decision.unserved)
 
-    def _tell(self, pod: Object, message: str) -> None:
+    def _record_event(self, pod: Object, message: str) -> None:
         """The event that cluster-autoscaler writes of a pod that it buys a node for."""
         meta = pod["metadata"]
         self.api.create(
@@ -119,46 +119,48 @@ class Autoscaler:
             }
         )
 
-    def _ask(self, group: Group, now: float) -> None:
+    def _request(self, group: Group, now: float) -> None:
         self.booting.append(Booting(group, now, now + group.boot_seconds))
 
     def _boot(self, now: float) -> None:
         """Registers what has booted, and gives up on groups that AWS has nothing for."""
-        for name in {b.group.name for b in self.booting if b.asked + REFUSED_SECONDS <= now} & self.shortage:
-            self.booting = [each for each in self.booting if each.group.name != name]
+        for name in {b.group.name for b in self.booting if b.requested + REFUSED_SECONDS <= now} & self.shortage:
+            self.booting = [node for node in self.booting if node.group.name != name]
             first, longest = BACKOFF * self.idle_seconds, BACKOFF_MAX * self.idle_seconds
             self.backoffs[name] = Backoff.after(self.backoffs.get(name), now, first, longest)
             _say(f"{name} gets no capacity and is passed over for {self.backoffs[name].seconds:.0f} s")
-        for each in [b for b in self.booting if b.ready <= now and b.group.name not in self.shortage]:
-            (name,) = nodes.grow(self.api, each.group)
-            self.booting.remove(each)
-            self.backoffs.pop(each.group.name, None)
+        for node in [b for b in self.booting if b.ready <= now and b.group.name not in self.shortage]:
+            (name,) = nodes.grow(self.api, node.group)
+            self.booting.remove(node)
+            self.backoffs.pop(node.group.name, None)
             _say(f"{name} has booted")
 
     def _start(
-        self, seen: Sequence[Object], all_pods: Sequence[Object], daemonsets: Sequence[Object], now: float
+        self, all_nodes: Sequence[Object], all_pods: Sequence[Object], daemonsets: Sequence[Object], now: float
     ) -> None:
         """Takes the cloud's taint from new nodes, and gives GPUs to those whose device plugin has found them."""
-        for node in seen:
+        for node in all_nodes:
             if change := boot.initialized(node):
                 self._change(node, change)
-        self.plugins = boot.plugin_since(seen, all_pods, daemonsets, self.plugins, now)
-        takes = {group.name: group.plugin_seconds for group in self.groups}
-        for node in seen:
+        self.plugins = boot.plugin_since(all_nodes, all_pods, daemonsets, self.plugins, now)
+        plugin_seconds = {group.name: group.plugin_seconds for group in self.groups}
+        for node in all_nodes:
             since = self.plugins.get(node["metadata"]["name"])
-            if since is not None and since + takes.get(scaling.group_of(node), 0.0) <= now:
+            if since is not None and since + plugin_seconds.get(scaling.group_of(node), 0.0) <= now:
                 self._change(node, boot.advertised(node), "status")
                 _say(f"{node['metadata']['name']} has its GPUs")
 
-    def _replace(self, seen: Sequence[Object], now: float) -> None:
+    def _replace(self, all_nodes: Sequence[Object], now: float) -> None:
         """An Auto Scaling group asks for an instance anew when one is gone that nobody gave back."""
-        gone = {name: group for name, group in self.here.items() if name not in {n["metadata"]["name"] for n in seen}}
-        self.here = {node["metadata"]["name"]: scaling.group_of(node) for node in seen}
-        for name, group in gone.items():
-            for each in self.groups:
-                if each.name == group and each.managed:
-                    self._ask(each, now)
-                    _say(f"{name} is gone: {group} asks for another")
+        removed = {
+            name: group for name, group in self.here.items() if name not in {n["metadata"]["name"] for n in all_nodes}
+        }
+        self.here = {node["metadata"]["name"]: scaling.group_of(node) for node in all_nodes}
+        for name, group_name in removed.items():
+            for group in self.groups:
+                if group.name == group_name and group.managed:
+                    self._request(group, now)
+                    _say(f"{name} is gone: {group_name} asks for another")
 
     def _change(self, node: Object, change: Mapping[str, Any], subresource: str = "") -> None:
         """What comes too late, as the node is gone or another one by now, is for the next look."""
@@ -173,7 +175,7 @@ class Autoscaler:
         name, before = node["metadata"]["name"], node["spec"].get("taints") or []
         self.api.patch(node, {"spec": {"taints": [*before, scaling.TO_BE_DELETED]}})
         here = self.api.list("v1", "Pod", fieldSelector=f"spec.nodeName={name}")
-        if any(pods.holds_room(pod) and not pods.of_daemonset(pod) for pod in here):
+        if any(pods.occupies_node(pod) and not pods.is_from_daemonset(pod) for pod in here):
             self.api.patch(node, {"spec": {"taints": before}})
             return
         nodes.shrink(self.api, [name])
@@ -189,7 +191,7 @@ def main(folder: Path) -> None:
         try:
             written = (folder / "groups.json").stat().st_mtime_ns
             if written != read:
-                scaler.follow(json.loads((folder / "groups.json").read_text(encoding="utf-8")))
+                scaler.configure(json.loads((folder / "groups.json").read_text(encoding="utf-8")))
                 read = written
             scaler.shortage = spot.shortage(folder)
             scaler.step(time.monotonic())
@@ -197,7 +199,7 @@ def main(folder: Path) -> None:
         except (ApiError, Unreachable, OSError, ValueError) as error:
             if str(error) != complained:
                 _say(complained := str(error))
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
 
 
 def _say(text: str) -> None:

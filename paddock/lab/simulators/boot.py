@@ -41,11 +41,11 @@ def registered(node: Mapping[str, Any]) -> dict[str, Any]:
 def initialized(node: Object) -> dict[str, Any] | None:
     """What the cloud's controller changes about a node that is new to it; None for one that it knows."""
     taints = node["spec"].get("taints") or []
-    left = [taint for taint in taints if taint["key"] != UNINITIALIZED["key"]]
-    if len(left) == len(taints):
+    remaining = [taint for taint in taints if taint["key"] != UNINITIALIZED["key"]]
+    if len(remaining) == len(taints):
         return None
     # The node life-cycle controller changes the same list at the same time: whoever is late looks again.
-    return {"metadata": {"resourceVersion": node["metadata"]["resourceVersion"]}, "spec": {"taints": left}}
+    return {"metadata": {"resourceVersion": node["metadata"]["resourceVersion"]}, "spec": {"taints": remaining}}
 
 
 def advertised(node: Object) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def advertised(node: Object) -> dict[str, Any]:
 
 
 def plugin_since(
-    seen: Iterable[Object],
+    all_nodes: Iterable[Object],
     all_pods: Sequence[Object],
     daemonsets: Iterable[Object],
     before: Mapping[str, float],
@@ -65,21 +65,21 @@ def plugin_since(
 
     That is the running pod of a device plugin or, where the cluster has no such DaemonSet, the kubelet alone.
     """
-    plugins = {each["metadata"]["name"] for each in daemonsets} & _PLUGINS
+    plugins = {daemonset["metadata"]["name"] for daemonset in daemonsets} & _PLUGINS
     served = {pod["spec"].get("nodeName") for pod in all_pods if _of(pod, plugins) and _is(pod, "Ready")}
-    found = {}
-    for node in seen:
+    since = {}
+    for node in all_nodes:
         name, labels = node["metadata"]["name"], node["metadata"].get("labels") or {}
         own = not plugins or labels.get(_BUILT_IN[0]) == _BUILT_IN[1]
         if waits_for_gpus(node) and _is(node, "Ready") and (own or name in served):
-            found[name] = before.get(name, now)
-    return found
+            since[name] = before.get(name, now)
+    return since
 
 
 def waits_for_gpus(node: Object) -> bool:
     """Whether it will have GPUs and has none yet."""
-    has = pods.amounts(node["status"].get("allocatable")).get(nodes.GPU, 0)
-    return GPUS in (node["metadata"].get("annotations") or {}) and not has
+    advertised_gpus = pods.amounts(node["status"].get("allocatable")).get(nodes.GPU, 0)
+    return GPUS in (node["metadata"].get("annotations") or {}) and not advertised_gpus
 
 
 def _of(pod: Object, daemonsets: Iterable[str]) -> bool:
@@ -87,6 +87,6 @@ def _of(pod: Object, daemonsets: Iterable[str]) -> bool:
     return any(owner["kind"] == "DaemonSet" and owner["name"] in daemonsets for owner in owners)
 
 
-def _is(thing: Object, condition: str) -> bool:
-    found = thing["status"].get("conditions") or []
-    return any(each["type"] == condition and each["status"] == "True" for each in found)
+def _is(object_: Object, condition: str) -> bool:
+    conditions = object_["status"].get("conditions") or []
+    return any(candidate["type"] == condition and candidate["status"] == "True" for candidate in conditions)

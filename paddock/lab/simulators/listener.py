@@ -8,7 +8,7 @@ import json
 import threading
 from collections.abc import Callable
 
-from paddock.lab.control_plane import daemon as beside
+from paddock.lab.control_plane import daemon
 from paddock.lab.errors import LabError
 from paddock.lab.github.client import Actions, ActionsError, Object
 
@@ -39,13 +39,13 @@ class Listener(threading.Thread):
             except (LabError, KeyError, ValueError, TypeError) as error:
                 if self._over.is_set():
                     return
-                beside.say(f"{self._owner}: {error}")
+                daemon.log(f"{self._owner}: {error}")
                 if not (isinstance(error, ActionsError) and error.status in (0, http.HTTPStatus.TOO_MANY_REQUESTS)):
                     self._session = self._renewed()
                 wait = _PATIENCE_SECONDS[min(failures, len(_PATIENCE_SECONDS) - 1)]
                 failures += 1
-                asked = error.retry_after if isinstance(error, ActionsError) else None
-                self._over.wait(max(wait, asked or 0.0))
+                retry_after = error.retry_after if isinstance(error, ActionsError) else None
+                self._over.wait(max(wait, retry_after or 0.0))
 
     def end(self, actions: Actions) -> None:
         """Stops, and gives the session back with a client of the caller's."""
@@ -67,8 +67,8 @@ class Listener(threading.Thread):
                 continue
             last = int(message["messageId"])
             self._actions.acknowledge(self._session, last)
-            told = json.loads(message["body"]) if message["body"] else []
-            offered = [int(job["runnerRequestId"]) for job in told if job["messageType"] == "JobAvailable"]
+            messages = json.loads(message["body"]) if message["body"] else []
+            offered = [int(job["runnerRequestId"]) for job in messages if job["messageType"] == "JobAvailable"]
             if offered:
                 self._actions.acquire(self.number, self._session, offered)
             self._take(message["statistics"])
@@ -84,5 +84,5 @@ class Listener(threading.Thread):
         try:
             return self._actions.renew_session(self.number, self._session)
         except LabError as error:
-            gone = isinstance(error, ActionsError) and error.status == http.HTTPStatus.NOT_FOUND
-            return None if gone else self._session
+            expired = isinstance(error, ActionsError) and error.status == http.HTTPStatus.NOT_FOUND
+            return None if expired else self._session

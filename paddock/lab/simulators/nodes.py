@@ -45,7 +45,7 @@ _SYSTEM_PODS = 29
 """maxPods of an m7i.large."""
 
 
-def bring(
+def start(
     lab: Lab, stack: Stack, *, boot_seconds: float | None = BOOT_SECONDS, idle_seconds: float = IDLE_SECONDS
 ) -> None:
     """System nodes, node groups and the autoscaler of a stack. What is there already stays.
@@ -64,18 +64,18 @@ def bring(
         node, plugin = boot_times(stack.fleet, group.pool)
         return replace(group, boot_seconds=node, plugin_seconds=plugin)
 
-    follow(lab, map(timed, groups(stack)), idle_seconds)
+    configure_autoscaler(lab, map(timed, groups(stack)), idle_seconds)
 
 
-def follow(lab: Lab, found: Iterable[Group], idle_seconds: float = IDLE_SECONDS) -> None:
+def configure_autoscaler(lab: Lab, node_groups: Iterable[Group], idle_seconds: float = IDLE_SECONDS) -> None:
     """Has the lab's autoscaler follow these groups; starts it where it does not run."""
-    told = {"idle_seconds": idle_seconds, "groups": scaling.document(found)}
-    write_private(lab.folder / "groups.json", f"{json.dumps(told, indent=2)}\n")
+    document = {"idle_seconds": idle_seconds, "groups": scaling.document(node_groups)}
+    write_private(lab.folder / "groups.json", f"{json.dumps(document, indent=2)}\n")
     if AUTOSCALER not in servers.status(lab.folder).running:
         # -P: the folder that it is started in is nobody's package.
         command = [sys.executable, "-P", "-m", "paddock.lab.simulators.autoscaler", str(lab.folder)]
         environment = {"PYTHONPATH": str(Path(__file__).resolve().parents[3]), "PYTHONUNBUFFERED": "1"}
-        servers.run_beside(lab.folder, AUTOSCALER, command, environment)
+        servers.spawn(lab.folder, AUTOSCALER, command, environment)
 
 
 def groups(stack: Stack, graph: Graph | None = None) -> tuple[Group, ...]:
@@ -89,24 +89,26 @@ def groups(stack: Stack, graph: Graph | None = None) -> tuple[Group, ...]:
         for urn in tag.property_dependencies["autoscalingGroupName"]:
             tags.setdefault(urn, {})[tag.inputs["tag"]["key"]] = tag.inputs["tag"]["value"]
     expander = _expander_priorities(graph)
-    found = []
-    for made in graph.of_type("aws:eks/nodeGroup:NodeGroup"):
-        pool = made.inputs["labels"].get(nodes.POOL)
+    node_groups = []
+    for resource in graph.of_type("aws:eks/nodeGroup:NodeGroup"):
+        pool = resource.inputs["labels"].get(nodes.POOL)
         if pool:
-            bought = next(each for each in nodes.EKS_CAPACITY if made.name == f"{pool}-{each}")
-            size = made.inputs["scalingConfig"]
+            bought = next(
+                capacity_name for capacity_name in nodes.EKS_CAPACITY if resource.name == f"{pool}-{capacity_name}"
+            )
+            size = resource.inputs["scalingConfig"]
             body = gpu_node(stack.fleet, pool, bought)
             limits = (int(size["minSize"]), int(size["maxSize"]))
             # EKS names the Auto Scaling group after the node group, and Pulumi that after the resource.
-            rank = scaling.priority(expander, f"eks-{made.name}-0a1b2c3-5ac0d7b6-0000-0000-0000-000000000000")
-            found.append(Group(made.name, pool, bought, *limits, tags.get(made.urn, {}), body, rank))
-    return tuple(found)
+            rank = scaling.priority(expander, f"eks-{resource.name}-0a1b2c3-5ac0d7b6-0000-0000-0000-000000000000")
+            node_groups.append(Group(resource.name, pool, bought, *limits, tags.get(resource.urn, {}), body, rank))
+    return tuple(node_groups)
 
 
 def gpu_node(fleet: Fleet, pool: str, bought: CapacityName, instance: str | None = None) -> Object:
     """The Node object of a pool's node, without a name; by default of the type that is asked for first."""
     spec = fleet.pools[pool]
-    kind = next(each for each in spec.types if instance in (None, each.name))
+    kind = next(type_ for type_ in spec.types if instance in (None, type_.name))
     has = capacity.allocatable(fleet, pool, kind)
     disk = has.ephemeral_mib + has.reserved.ephemeral_mib + has.eviction_ephemeral_mib
     labels = {
@@ -184,12 +186,12 @@ def boot_times(fleet: Fleet, pool: str) -> tuple[float, float]:
 
 def overview(api: Api) -> list[dict[str, Any]]:
     """Each node with its pods, for a screen."""
-    running = [pod for pod in api.list("v1", "Pod") if pods.holds_room(pod)]
-    found = []
+    running = [pod for pod in api.list("v1", "Pod") if pods.occupies_node(pod)]
+    rows = []
     for node in api.list("v1", "Node"):
         labels, name = node["metadata"].get("labels") or {}, node["metadata"]["name"]
         here = [pod for pod in running if pod["spec"]["nodeName"] == name]
-        found.append(
+        rows.append(
             {
                 "name": name,
                 "pool": labels.get(nodes.POOL, ""),
@@ -200,28 +202,28 @@ def overview(api: Api) -> list[dict[str, Any]]:
                 "pods": [pods.name(pod) for pod in here],
             }
         )
-    return found
+    return rows
 
 
 def waiting(api: Api) -> list[dict[str, str]]:
     """Each pod that the scheduler found no node for, with its reason."""
-    found = filter(pods.waits_for_room, api.list("v1", "Pod"))
-    return [{"pod": pods.name(pod), "why": pods.unscheduled(pod)} for pod in found]
+    unscheduled = filter(pods.is_unschedulable, api.list("v1", "Pod"))
+    return [{"pod": pods.name(pod), "why": pods.unschedulable_reason(pod)} for pod in unscheduled]
 
 
-def group_named(found: Iterable[Group], name: str) -> Group:
+def group_named(node_groups: Iterable[Group], name: str) -> Group:
     """Raises LabInputError."""
-    found = tuple(found)
-    for group in found:
+    node_groups = tuple(node_groups)
+    for group in node_groups:
         if group.name == name:
             return group
-    raise LabInputError(f"no node group {name}\n    expected: one of {', '.join(group.name for group in found)}")
+    raise LabInputError(f"no node group {name}\n    expected: one of {', '.join(group.name for group in node_groups)}")
 
 
 def _expander_priorities(graph: Graph) -> str:
     for release in graph.of_type("kubernetes:helm.sh/v3:Release"):
-        if found := release.inputs["values"].get("expanderPriorities"):
-            return str(found)
+        if priorities := release.inputs["values"].get("expanderPriorities"):
+            return str(priorities)
     return ""
 
 

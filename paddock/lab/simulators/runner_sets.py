@@ -34,7 +34,7 @@ def limits(runner_set: Object) -> tuple[int, int]:
     return int(spec.get("minRunners") or 0), _UNLIMITED if most is None else int(most)
 
 
-def wanted(runner_set: Object, assigned: int) -> int:
+def desired_runners(runner_set: Object, assigned: int) -> int:
     """How many runners there should be when GitHub has given the set this many jobs: the warm ones come on top."""
     least, most = limits(runner_set)
     return min(least + assigned, most)
@@ -59,7 +59,7 @@ def runner_pod(runner_set: Object, name: str) -> Object:
     own = template.get("metadata") or {}
     named = {f"actions.github.com/{key}": value for key, value in _github(runner_set).items()}
     annotations = meta.get("annotations") or {}
-    kept = ("actions.github.com/runner-group-name", "actions.github.com/runner-scale-set-name")
+    annotation_names = ("actions.github.com/runner-group-name", "actions.github.com/runner-scale-set-name")
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -75,7 +75,7 @@ def runner_pod(runner_set: Object, name: str) -> Object:
                 **_marks(runner_set),
             },
             "annotations": {
-                **{key: annotations[key] for key in kept if key in annotations},
+                **{key: annotations[key] for key in annotation_names if key in annotations},
                 **(own.get("annotations") or {}),
             },
             "ownerReferences": [
@@ -109,7 +109,7 @@ def surplus(runners: Iterable[Object]) -> list[Object]:
     """Pods in the order in which they may go: those that wait for a node first, and of these the youngest."""
 
     def order(pod: Object) -> tuple[bool, bool]:
-        return (pod["status"].get("phase") == "Running", pods.holds_room(pod))
+        return (pod["status"].get("phase") == "Running", pods.occupies_node(pod))
 
     young_first = sorted(runners, key=lambda pod: str(pod["metadata"].get("creationTimestamp")), reverse=True)
     return sorted(young_first, key=order)

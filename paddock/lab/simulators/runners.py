@@ -23,7 +23,7 @@ from paddock.lab.simulators import timeline, workflow_pods
 from paddock.lab.simulators.runner_sets import RUNNER_LABEL
 
 NAME = "runners"
-LOOK_SECONDS = 0.3
+POLL_SECONDS = 0.3
 GOODBYE_SECONDS = 1
 """From the end of a job to that of its runner's pod."""
 ENDS_AFTER = "lab.paddock.dev/ends-after"
@@ -32,7 +32,7 @@ ENDS_AFTER = "lab.paddock.dev/ends-after"
 
 def start(lab: Lab, url: str) -> None:
     """Starts the programs of a lab's runners where they do not run. `url`: GitHub's stand-in."""
-    if not daemon.runs(lab, NAME):
+    if not daemon.is_running(lab, NAME):
         daemon.start(lab, NAME, "paddock.lab.simulators.runners", str(lab.folder), url)
 
 
@@ -42,21 +42,21 @@ class Programs:
 
     api: Api
     github: Control
-    told: dict[str, str] = field(default_factory=dict)
+    logged: dict[str, str] = field(default_factory=dict)
     """What went wrong last with a runner."""
 
     def step(self) -> None:
         """Looks at every runner pod once, and tells GitHub what happened to it."""
         # GitHub's runners first: one that was online had a pod before, so that no pod now means that it was lost.
-        known = {each["name"]: each for each in self.github.runners()}
+        registered = {runner["name"]: runner for runner in self.github.runners()}
         pods = self.api.list("v1", "Pod", labelSelector=f"{RUNNER_LABEL}=True")
         for pod in pods:
-            if (runner := known.get(pod["metadata"]["name"])) is not None:
+            if (runner := registered.get(pod["metadata"]["name"])) is not None:
                 self._look_after(pod, fresh=not runner["online"])
         there = {pod["metadata"]["name"] for pod in pods}
-        for name, runner in known.items():
+        for name, runner in registered.items():
             if runner["online"] and name not in there:
-                daemon.say(f"{name}: its pod is lost")
+                daemon.log(f"{name}: its pod is lost")
                 self.github.ended(name, "failed")
 
     def _look_after(self, pod: Object, *, fresh: bool) -> None:
@@ -64,11 +64,11 @@ class Programs:
         name = pod["metadata"]["name"]
         try:
             self._follow(pod, fresh=fresh)
-            self.told.pop(name, None)
+            self.logged.pop(name, None)
         except (ApiError, LabInputError, KeyError, TypeError, ValueError, yaml.YAMLError) as error:
-            if self.told.get(name) != repr(error):
-                self.told[name] = repr(error)
-                daemon.say(f"{name}: {error}")
+            if self.logged.get(name) != repr(error):
+                self.logged[name] = repr(error)
+                daemon.log(f"{name}: {error}")
 
     def _follow(self, pod: Object, *, fresh: bool) -> None:
         name, phase = pod["metadata"]["name"], pod["status"].get("phase")
@@ -82,7 +82,7 @@ class Programs:
             elif job and template:
                 self._steer(pod, template, job)
             elif job and fresh:
-                daemon.say(f"{name} has job {job['id']}, for {job['seconds']:g} s")
+                daemon.log(f"{name} has job {job['id']}, for {job['seconds']:g} s")
             elif job and time.time() >= _since(job) + job["seconds"]:
                 # GitHub first: ARC puts another runner in the place of one that ends while its job still counts.
                 self.github.ended(name, "succeeded")
@@ -95,7 +95,7 @@ class Programs:
         if pod is None:
             text = self.api.get("v1", "ConfigMap", template, namespace)["data"]["pod.yaml"]
             pod = self.api.create(workflow_pods.workflow_pod(runner, text, _works(job)))
-            daemon.say(f"{name} has job {job['id']}, in pod {pod['metadata']['name']} for {job['seconds']:g} s")
+            daemon.log(f"{name} has job {job['id']}, in pod {pod['metadata']['name']} for {job['seconds']:g} s")
         elif pod["status"].get("phase") == "Running" and job["pod"].get("name") != pod["metadata"]["name"]:
             self.github.online(name, self._facts(pod))
         elif (phase := pod["status"].get("phase")) in ("Succeeded", "Failed"):
@@ -115,7 +115,7 @@ class Programs:
 
 def _since(job: Object) -> float:
     """When a job began to run, in seconds since 1970."""
-    return float(next(each["at"] for each in job["history"] if each["state"] == "running"))
+    return float(next(entry["at"] for entry in job["history"] if entry["state"] == "running"))
 
 
 def _works(job: Object) -> dict[str, str]:
@@ -124,7 +124,7 @@ def _works(job: Object) -> dict[str, str]:
 
 def facts(pod: Object, node: Object | None) -> Object:
     """What a job's life needs to know of its pod and node, when they are gone."""
-    conditions = {each["type"]: each for each in pod["status"].get("conditions") or []}
+    conditions = {condition["type"]: condition for condition in pod["status"].get("conditions") or []}
     return {
         "name": pod["metadata"]["name"],
         "namespace": pod["metadata"]["namespace"],
@@ -138,8 +138,8 @@ def facts(pod: Object, node: Object | None) -> Object:
 def main(folder: Path, url: str) -> None:
     """Runs until it is ended."""
     programs = Programs(Api.of(folder / "kubeconfig", timeout=10), Control(url))
-    daemon.repeat(programs.step, lambda: time.sleep(LOOK_SECONDS))
+    daemon.repeat(programs.step, lambda: time.sleep(POLL_SECONDS))
 
 
 if __name__ == "__main__":
-    daemon.until_ended(lambda: main(Path(sys.argv[1]), sys.argv[2]))
+    daemon.run_until_terminated(lambda: main(Path(sys.argv[1]), sys.argv[2]))

@@ -20,7 +20,7 @@ from paddock.lab.simulators.boot import UNINITIALIZED
 
 NODE_GROUP = "eks.amazonaws.com/nodegroup"
 _TAG = "k8s.io/cluster-autoscaler/"
-_PASSING = {"node.kubernetes.io/not-ready", "node.kubernetes.io/network-unavailable", UNINITIALIZED["key"]}
+_TRANSIENT_TAINTS = {"node.kubernetes.io/not-ready", "node.kubernetes.io/network-unavailable", UNINITIALIZED["key"]}
 """Taints that a node loses by itself while it starts."""
 ACCELERATOR = "k8s.amazonaws.com/accelerator"
 """Label of a node that will have GPUs, on AWS: cluster-autoscaler waits for them where it sees it."""
@@ -132,16 +132,16 @@ def decide(
     # A node without its GPUs yet is taken for what its group's tags promise, like one that is still booting.
     here = [node for node in nodes if not node["spec"].get("unschedulable")]
     coming = [group for node in here if starting(node) and (group := by_name.get(group_of(node)))]
-    room = [_room_of(node, all_pods) for node in here if not (starting(node) and group_of(node) in by_name)]
-    room += [_room_in(group, daemonsets) for group in coming]
-    room += [_room_in(by_name[name], daemonsets) for name in booting if name in by_name]
+    room = [_remaining_capacity(node, all_pods) for node in here if not (starting(node) and group_of(node) in by_name)]
+    room += [_template_capacity(group, daemonsets) for group in coming]
+    room += [_template_capacity(by_name[name], daemonsets) for name in booting if name in by_name]
     grow: list[str] = []
     bought: dict[int, str] = {}
 
-    def buy(group: Group) -> _Room:
+    def buy(group: Group) -> _NodeCapacity:
         grow.append(group.name)
         sizes[group.name] += 1
-        room.append(_room_in(group, daemonsets))
+        room.append(_template_capacity(group, daemonsets))
         bought[id(room[-1])] = group.name
         return room[-1]
 
@@ -149,26 +149,26 @@ def decide(
         while sizes[group.name] < group.min and group.name not in without:
             buy(group)
     served, unserved = {}, {}
-    for pod in sorted(filter(pods.waits_for_room, all_pods), key=_urgency):
-        asked = pods.requests(pod)
-        taken = next((each for each in room if each.take(pod, asked)), None)
-        if taken is not None:
-            if id(taken) in bought:
-                served[pods.name(pod)] = bought[id(taken)]
+    for pod in sorted(filter(pods.is_unschedulable, all_pods), key=_urgency):
+        requested = pods.requests(pod)
+        host = next((node for node in room if node.take(pod, requested)), None)
+        if host is not None:
+            if id(host) in bought:
+                served[pods.name(pod)] = bought[id(host)]
             continue
-        could = [group for group in managed if _room_in(group, daemonsets).take(pod, asked)]
+        candidates = [group for group in managed if _template_capacity(group, daemonsets).take(pod, requested)]
         why = {
             group.name: "gets no capacity" if group.name in without else f"has its {group.max}"
-            for group in could
+            for group in candidates
             if group.name in without or sizes[group.name] >= group.max
         }
-        chosen = next((group for group in could if group.name not in why), None)
+        chosen = next((group for group in candidates if group.name not in why), None)
         if chosen:
-            buy(chosen).take(pod, asked)
+            buy(chosen).take(pod, requested)
             served[pods.name(pod)] = chosen.name
         else:
-            told = ", ".join(f"{name} {reason}" for name, reason in why.items())
-            unserved[pods.name(pod)] = told or "it fits no node group"
+            reasons = ", ".join(f"{name} {reason}" for name, reason in why.items())
+            unserved[pods.name(pod)] = reasons or "it fits no node group"
     shrink = _idle_for(managed, nodes, idle or {}, now - idle_seconds, sizes)
     # While pods wait for nodes that are about to come, none is given back.
     return Decision(tuple(grow), served, () if grow else shrink, unserved)
@@ -176,9 +176,9 @@ def decide(
 
 def priority(expander: str, scaling_group: str) -> int:
     """What the priority expander's configuration gives an Auto Scaling group of this name; 0 where it names none."""
-    found = yaml.safe_load(expander) or {}
+    ranks = yaml.safe_load(expander) or {}
     return max(
-        (int(rank) for rank, names in found.items() if any(re.search(n, scaling_group) for n in names)), default=0
+        (int(rank) for rank, names in ranks.items() if any(re.search(n, scaling_group) for n in names)), default=0
     )
 
 
@@ -196,14 +196,14 @@ def starting(node: Object) -> bool:
     """Whether cluster-autoscaler takes a node for one that is still to come."""
     taints = {taint["key"] for taint in node["spec"].get("taints") or []}
     has_gpus = pods.amounts(node["status"].get("allocatable")).get(GPU, 0) > 0
-    return bool(taints & _PASSING) or (ACCELERATOR in (node["metadata"].get("labels") or {}) and not has_gpus)
+    return bool(taints & _TRANSIENT_TAINTS) or (ACCELERATOR in (node["metadata"].get("labels") or {}) and not has_gpus)
 
 
 def idle_since(
     nodes: Iterable[Object], all_pods: Iterable[Object], before: Mapping[str, float], now: float
 ) -> dict[str, float]:
     """Since when each node that has started runs nothing but DaemonSets' pods."""
-    busy = {pod["spec"]["nodeName"] for pod in all_pods if pods.holds_room(pod) and not pods.of_daemonset(pod)}
+    busy = {pod["spec"]["nodeName"] for pod in all_pods if pods.occupies_node(pod) and not pods.is_from_daemonset(pod)}
     names = (node["metadata"]["name"] for node in nodes if not starting(node))
     return {name: before.get(name, now) for name in names if name not in busy}
 
@@ -213,32 +213,34 @@ def document(groups: Iterable[Group]) -> list[dict[str, Any]]:
     return [asdict(group) for group in groups]
 
 
-class _Room:
+class _NodeCapacity:
     """A node, there or not, and what is left of it."""
 
     def __init__(self, labels: Mapping[str, str], taints: Iterable[Object], free: Amounts) -> None:
         self.labels, self.taints, self.free = labels, tuple(taints), dict(free)
 
-    def take(self, pod: Object, asked: Amounts) -> bool:
+    def take(self, pod: Object, requested: Amounts) -> bool:
         """Puts the pod there if it may go there and fits."""
-        if not (pods.fits(asked, self.free) and pods.selects(pod, self.labels) and pods.tolerates(pod, self.taints)):
+        if not (
+            pods.fits(requested, self.free) and pods.selects(pod, self.labels) and pods.tolerates(pod, self.taints)
+        ):
             return False
-        self.free = pods.total([self.free, {name: -amount for name, amount in asked.items()}])
+        self.free = pods.total([self.free, {name: -amount for name, amount in requested.items()}])
         return True
 
 
-def _room_of(node: Object, all_pods: Iterable[Object]) -> _Room:
+def _remaining_capacity(node: Object, all_pods: Iterable[Object]) -> _NodeCapacity:
     name = node["metadata"]["name"]
-    taken = [pods.requests(pod) for pod in all_pods if pods.holds_room(pod) and pod["spec"]["nodeName"] == name]
+    used = [pods.requests(pod) for pod in all_pods if pods.occupies_node(pod) and pod["spec"]["nodeName"] == name]
     free = pods.amounts(node["status"].get("allocatable"))
-    left = pods.total([free, *({each: -amount for each, amount in pod.items()} for pod in taken)])
-    taints = (taint for taint in node["spec"].get("taints") or [] if taint["key"] not in _PASSING)
-    return _Room(node["metadata"].get("labels") or {}, taints, left)
+    remaining = pods.total([free, *({name: -amount for name, amount in pod.items()} for pod in used)])
+    taints = (taint for taint in node["spec"].get("taints") or [] if taint["key"] not in _TRANSIENT_TAINTS)
+    return _NodeCapacity(node["metadata"].get("labels") or {}, taints, remaining)
 
 
-def _room_in(group: Group, daemonsets: Iterable[Object]) -> _Room:
+def _template_capacity(group: Group, daemonsets: Iterable[Object]) -> _NodeCapacity:
     described = group.template
-    room = _Room(described.labels, described.taints, described.resources)
+    room = _NodeCapacity(described.labels, described.taints, described.resources)
     for daemonset in daemonsets:
         pod = daemonset["spec"]["template"]
         room.take(pod, pods.requests(pod))
@@ -248,11 +250,11 @@ def _room_in(group: Group, daemonsets: Iterable[Object]) -> _Room:
 def _idle_for(
     groups: Sequence[Group], nodes: Sequence[Object], idle: Mapping[str, float], until: float, sizes: Mapping[str, int]
 ) -> tuple[str, ...]:
-    found: list[str] = []
+    names: list[str] = []
     for group in groups:
-        over = [name for name in members(nodes, group.name) if idle.get(name, until + 1) <= until]
-        found += over[: max(0, sizes[group.name] - group.min)]
-    return tuple(found)
+        idle_nodes = [name for name in members(nodes, group.name) if idle.get(name, until + 1) <= until]
+        names += idle_nodes[: max(0, sizes[group.name] - group.min)]
+    return tuple(names)
 
 
 def _urgency(pod: Object) -> tuple[int, str, str]:

@@ -32,7 +32,7 @@ def reclaim(lab: Lab, name: str, *, notice_seconds: float = NOTICE_SECONDS) -> t
         gone_at = time.monotonic() + notice_seconds
         api.patch(node, {"spec": {"unschedulable": True}})
         here = api.list("v1", "Pod", fieldSelector=f"spec.nodeName={name}")
-        evicted = [p for p in here if pods.holds_room(p) and not pods.of_daemonset(p) and api.evict(p)]
+        evicted = [p for p in here if pods.occupies_node(p) and not pods.is_from_daemonset(p) and api.evict(p)]
         time.sleep(max(0.0, gone_at - time.monotonic()))
         nodes.shrink(api, [name])
     return tuple(map(pods.name, evicted))
@@ -40,10 +40,10 @@ def reclaim(lab: Lab, name: str, *, notice_seconds: float = NOTICE_SECONDS) -> t
 
 def set_shortage(lab: Lab, groups: Iterable[str]) -> None:
     """From now on these node groups get no capacity, and all others do. Raises LabInputError for an unknown one."""
-    known = json.loads((lab.folder / "groups.json").read_text(encoding="utf-8"))["groups"]
+    node_groups = json.loads((lab.folder / "groups.json").read_text(encoding="utf-8"))["groups"]
     names = sorted(groups)
     for name in names:
-        nodes.group_named([Group(**each) for each in known], name)
+        nodes.group_named([Group(**group) for group in node_groups], name)
     write_private(lab.folder / _SHORTAGE, json.dumps(names))
 
 
@@ -56,12 +56,12 @@ def shortage(folder: Path) -> frozenset[str]:
 
 
 def _spot_node(api: Api, name: str) -> Object:
-    found = {
+    spot_nodes = {
         node["metadata"]["name"]: node
         for node in api.list("v1", "Node", labelSelector="eks.amazonaws.com/capacityType=SPOT")
     }
     try:
-        return found[name]
+        return spot_nodes[name]
     except KeyError:
-        expected = f"one of {', '.join(sorted(found))}" if found else "a spot node, and there is none now"
+        expected = f"one of {', '.join(sorted(spot_nodes))}" if spot_nodes else "a spot node, and there is none now"
         raise LabInputError(f"{name} is no spot node of the lab\n    expected: {expected}") from None

@@ -48,10 +48,10 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class JobTimeline:
     """One job's."""
 
-    job: int
+    number: int
     name: str
     labels: tuple[str, ...]
     state: str
@@ -65,14 +65,14 @@ class Life:
     """What it waits for, as far as someone said so."""
 
     def step(self, name: str) -> Step:
-        return next(each for each in self.steps if each.name == name)
+        return next(step for step in self.steps if step.name == name)
 
     def seconds(self, name: str) -> float | None:
         """From the push to a step; None while that has not come, or where it is unknown."""
         at, pushed = self.step(name).at, self.steps[0].at
         return None if at is None or pushed is None else round(at - pushed, 3)
 
-    def after(self, earlier: Life | None) -> Life:
+    def after(self, earlier: JobTimeline | None) -> JobTimeline:
         """This, with what an earlier look knew and this one cannot see any more."""
         if earlier is None:
             return self
@@ -80,7 +80,7 @@ class Life:
         steps = tuple(before if before.at is not None else now for now, before in pairs)
         return replace(self, steps=steps, pod=self.pod or earlier.pod, node=self.node or earlier.node)
 
-    def seen(self, name: str, at: float) -> Life:
+    def with_step(self, name: str, at: float) -> JobTimeline:
         """This, with the time of a step that nobody wrote down and someone saw."""
         return replace(
             self, steps=tuple(replace(s, at=at) if s.name == name and s.at is None else s for s in self.steps)
@@ -88,13 +88,13 @@ class Life:
 
     def document(self) -> dict[str, Any]:
         """As JSON; `seconds` since the push are null where they are unknown."""
-        steps = [{"step": each.name, "seconds": self.seconds(each.name), "note": each.note} for each in self.steps]
-        texts = {name: getattr(self, name) for name in ("job", "name", "state", "result", "scale_set", "pod", "node")}
-        return {**texts, "labels": list(self.labels), "steps": steps, "waits_for": self.why}
+        steps = [{"step": step.name, "seconds": self.seconds(step.name), "note": step.note} for step in self.steps]
+        texts = {name: getattr(self, name) for name in ("name", "state", "result", "scale_set", "pod", "node")}
+        return {"job": self.number, **texts, "labels": list(self.labels), "steps": steps, "waits_for": self.why}
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Snapshot:
     """One look at the cluster and at GitHub."""
 
     jobs: Sequence[Object]
@@ -109,19 +109,19 @@ class Seen:
     runner_sets: Sequence[Object] = field(default=())
 
 
-def lives(lab: Lab) -> tuple[Life, ...]:
+def job_timelines(lab: Lab) -> tuple[JobTimeline, ...]:
     """Every job's life so far, in the order of their pushes. Raises LabError where someone does not answer."""
     url = github.url_of(lab)
     if not url:
         raise LabError(f"this lab has no stand-in for GitHub\n    fix: {inv('up', lab.folder)}")
     with Api.of(lab.kubeconfig) as api:
-        return of(look(api, github.Control(url)))
+        return from_snapshot(observe(api, github.Control(url)))
 
 
-def look(api: Api, control: github.Control) -> Seen:
+def observe(api: Api, control: github.Control) -> Snapshot:
     """Asks GitHub and the API server once each."""
-    known, sets = control.jobs(), control.sets()
-    found = scale_sets(api)
+    jobs, sets = control.jobs(), control.sets()
+    runner_set_objects = scale_sets(api)
     # Before the pods: what is said of a pod is so by then.
     events: dict[tuple[str, str], list[Object]] = {}
     for event in sorted(api.list("v1", "Event"), key=_when):
@@ -129,14 +129,14 @@ def look(api: Api, control: github.Control) -> Seen:
         events.setdefault((about.get("kind", ""), about.get("name", "")), []).append(event)
     runner_pods = api.list("v1", "Pod", labelSelector=f"{runner_sets.RUNNER_LABEL}=True")
     own_pods = api.list("v1", "Pod", labelSelector=OF_RUNNER)
-    return Seen(
-        known,
+    return Snapshot(
+        jobs,
         sets,
         {pod["metadata"]["name"]: pod for pod in runner_pods},
         {pod["metadata"]["labels"][OF_RUNNER]: pod for pod in own_pods},
         {node["metadata"]["name"]: node for node in api.list("v1", "Node")},
         events,
-        found,
+        runner_set_objects,
     )
 
 
@@ -150,67 +150,67 @@ def scale_sets(api: Api) -> list[Object]:
         return []
 
 
-def of(seen: Seen) -> tuple[Life, ...]:
+def from_snapshot(snapshot: Snapshot) -> tuple[JobTimeline, ...]:
     """The lives of all jobs."""
-    expected = _expected(seen)
-    return tuple(_life(job, expected.get(job["id"], ""), seen) for job in seen.jobs)
+    expected = _expected(snapshot)
+    return tuple(_job_timeline(job, expected.get(job["id"], ""), snapshot) for job in snapshot.jobs)
 
 
-def _expected(seen: Seen) -> dict[int, str]:
+def _expected(snapshot: Snapshot) -> dict[int, str]:
     """The pod of each job. GitHub gives a job to a runner when that is online; until then the oldest are paired."""
-    found = {job["id"]: job["runner"] for job in seen.jobs if job["runner"]}
-    names = {each["metadata"]["name"]: runner_sets.set_name(each) for each in seen.runner_sets}
+    pod_names = {job["id"]: job["runner"] for job in snapshot.jobs if job["runner"]}
+    names = {runner_set["metadata"]["name"]: runner_sets.set_name(runner_set) for runner_set in snapshot.runner_sets}
     free: dict[str, list[Object]] = {}
-    for pod in seen.pods.values():
-        if pod["metadata"]["name"] not in found.values():
+    for pod in snapshot.pods.values():
+        if pod["metadata"]["name"] not in pod_names.values():
             own = names.get(pod["metadata"]["labels"].get(runner_sets.SET_LABEL, ""), "")
             free.setdefault(own, []).append(pod)
     for name, waiting in free.items():
-        acquired = [job for job in seen.jobs if job["scale_set"] == name and job["state"] == "acquired"]
+        acquired = [job for job in snapshot.jobs if job["scale_set"] == name and job["state"] == "acquired"]
         waiting.sort(key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]))
         oldest = sorted(acquired, key=lambda job: _history(job)["acquired"])
-        found |= {job["id"]: pod["metadata"]["name"] for job, pod in zip(oldest, waiting, strict=False)}
-    return found
+        pod_names |= {job["id"]: pod["metadata"]["name"] for job, pod in zip(oldest, waiting, strict=False)}
+    return pod_names
 
 
-def _pod(runner: str, seen: Seen) -> Object | None:
+def _pod(runner: str, snapshot: Snapshot) -> Object | None:
     """The pod that the job is to work in: its runner's, or its own."""
-    steering = seen.pods.get(runner)
-    apart = steering is not None and bool(template_map(steering))
-    return seen.workflow_pods.get(runner) or (None if apart else steering)
+    runner_pod = snapshot.pods.get(runner)
+    has_workflow_pod = runner_pod is not None and bool(template_map(runner_pod))
+    return snapshot.workflow_pods.get(runner) or (None if has_workflow_pod else runner_pod)
 
 
-def _life(job: Object, runner: str, seen: Seen) -> Life:
-    history, kept = _history(job), job["pod"]
-    pod = _pod(runner, seen)
-    name = pod["metadata"]["name"] if pod else kept.get("name", runner)
-    told = seen.events.get(("Pod", name), ()) if name else ()
+def _job_timeline(job: Object, runner: str, snapshot: Snapshot) -> JobTimeline:
+    history, saved = _history(job), job["pod"]
+    pod = _pod(runner, snapshot)
+    name = pod["metadata"]["name"] if pod else saved.get("name", runner)
+    events = snapshot.events.get(("Pod", name), ()) if name else ()
     acquired = history.get("acquired")
     registered = job["registered"] or acquired
-    made = pod["metadata"]["creationTimestamp"] if pod else kept.get("created")
-    pod_made = _instant(made, registered)
-    failed = [event for event in told if event["reason"] == "FailedScheduling"]
+    created = pod["metadata"]["creationTimestamp"] if pod else saved.get("created")
+    pod_made = _instant(created, registered)
+    failed = [event for event in events if event["reason"] == "FailedScheduling"]
     waits = _instant(_when(failed[0]), pod_made) if failed else None
-    scheduled = next((_instant(_when(event), pod_made) for event in told if event["reason"] == "Scheduled"), None)
+    scheduled = next((_instant(_when(event), pod_made) for event in events if event["reason"] == "Scheduled"), None)
     if scheduled is None:
-        scheduled = _instant(kept.get("scheduled"), waits or pod_made)
-    node = (pod["spec"].get("nodeName") if pod else "") or kept.get("node", "")
-    asked = next((event for event in told if event["reason"] == "TriggeredScaleUp"), None)
+        scheduled = _instant(saved.get("scheduled"), waits or pod_made)
+    node = (pod["spec"].get("nodeName") if pod else "") or saved.get("node", "")
+    scale_up = next((event for event in events if event["reason"] == "TriggeredScaleUp"), None)
     state = job["state"]
     steps = (
         Step("queued", history.get("queued")),
         Step("acquired", acquired, f"by scale set {job['scale_set']}" if acquired else ""),
         Step("pod made", pod_made, name if pod_made else "" if state in ("queued", "acquired") else "unknown"),
         Step("pod waits", waits, pods.clause(failed[-1]["message"]) if failed else "not at all" if scheduled else ""),
-        _asked(asked, waits, scheduled, pod_made),
-        _ready(node, scheduled, history["queued"], waits or pod_made, kept, seen),
+        _node_requested(scale_up, waits, scheduled, pod_made),
+        _ready(node, scheduled, history["queued"], waits or pod_made, saved, snapshot),
         Step("scheduled", scheduled, f"on {node}" if node else ""),
         Step("started", history.get("running")),
         Step("completed", history.get("completed"), job["result"]),
-        _gone(node, history.get("completed"), seen),
+        _node_removed(node, history.get("completed"), snapshot),
     )
-    namespace = pod["metadata"]["namespace"] if pod else kept.get("namespace", "")
-    return Life(
+    namespace = pod["metadata"]["namespace"] if pod else saved.get("namespace", "")
+    return JobTimeline(
         job["id"],
         job["name"],
         tuple(job["labels"]),
@@ -220,19 +220,21 @@ def _life(job: Object, runner: str, seen: Seen) -> Life:
         f"{namespace}/{name}" if namespace else "",
         node,
         steps,
-        _why(job, pod, seen),
+        _why(job, pod, snapshot),
     )
 
 
-def _asked(event: Object | None, waits: float | None, scheduled: float | None, at_least: float | None) -> Step:
+def _node_requested(event: Object | None, waits: float | None, scheduled: float | None, at_least: float | None) -> Step:
     if event:
         return Step("node asked", _instant(_when(event), waits or at_least), pods.clause(event.get("message", "")))
     return Step("node asked", None, "unknown" if waits else "not needed" if scheduled else "")
 
 
-def _ready(node: str, scheduled: float | None, pushed: float, at_least: float | None, kept: Object, seen: Seen) -> Step:
-    known = seen.nodes.get(node)
-    facts = node_facts(known) if known else kept
+def _ready(
+    node: str, scheduled: float | None, pushed: float, at_least: float | None, saved: Object, snapshot: Snapshot
+) -> Step:
+    current = snapshot.nodes.get(node)
+    facts = node_facts(current) if current else saved
     at = _instant(facts.get("node_ready"), at_least)
     if at is None:
         return Step("node ready", None, "unknown" if node else "")
@@ -246,7 +248,11 @@ def _ready(node: str, scheduled: float | None, pushed: float, at_least: float | 
 def node_facts(node: Object) -> dict[str, Any]:
     """What a life tells of its node."""
     labels, conditions = node["metadata"].get("labels") or {}, node["status"].get("conditions") or []
-    ready = (each["lastTransitionTime"] for each in conditions if each["type"] == "Ready" and each["status"] == "True")
+    ready = (
+        condition["lastTransitionTime"]
+        for condition in conditions
+        if condition["type"] == "Ready" and condition["status"] == "True"
+    )
     return {
         "node_ready": next(ready, None),
         "instance": labels.get("node.kubernetes.io/instance-type", ""),
@@ -254,28 +260,34 @@ def node_facts(node: Object) -> dict[str, Any]:
     }
 
 
-def _gone(node: str, completed: float | None, seen: Seen) -> Step:
-    if not node or node in seen.nodes:
+def _node_removed(node: str, completed: float | None, snapshot: Snapshot) -> Step:
+    if not node or node in snapshot.nodes:
         return Step("node gone")
-    removed = (event for event in seen.events.get(("Node", node), ()) if event["reason"] == "RemovingNode")
+    removed = (event for event in snapshot.events.get(("Node", node), ()) if event["reason"] == "RemovingNode")
     return Step("node gone", _instant(next(map(_when, removed), None), completed), node)
 
 
-def _why(job: Object, pod: Object | None, seen: Seen) -> str:
+def _why(job: Object, pod: Object | None, snapshot: Snapshot) -> str:
     state = job["state"]
     if state == "queued":
         labels = set(map(str.casefold, job["labels"]))
-        serve = [each for each in seen.sets if labels <= _labels(each)]
+        serve = [scale_set for scale_set in snapshot.sets if labels <= _labels(scale_set)]
         if not serve:
             return f"no scale set has all of its labels: {', '.join(job['labels'])}"
-        return f"scale set {', '.join(each['name'] for each in serve)} has not acquired it"
+        return f"scale set {', '.join(scale_set['name'] for scale_set in serve)} has not acquired it"
     if state == "acquired" and pod is None:
-        own = (each for each in seen.runner_sets if runner_sets.set_name(each) == job["scale_set"])
-        told = [event for each in own for event in seen.events.get((runner_sets.KIND, each["metadata"]["name"]), ())]
-        refused = [event for event in told if event["reason"] == "FailedCreate"]
+        own_sets = (
+            runner_set for runner_set in snapshot.runner_sets if runner_sets.set_name(runner_set) == job["scale_set"]
+        )
+        events = [
+            event
+            for runner_set in own_sets
+            for event in snapshot.events.get((runner_sets.KIND, runner_set["metadata"]["name"]), ())
+        ]
+        refused = [event for event in events if event["reason"] == "FailedCreate"]
         return pods.clause(refused[-1]["message"]) if refused else "no pod was made for it yet"
-    if pod is not None and pods.waits_for_room(pod):
-        return pods.unscheduled(pod)
+    if pod is not None and pods.is_unschedulable(pod):
+        return pods.unschedulable_reason(pod)
     return {"acquired": "its pod does not run yet", "running": "its end"}.get(state, "")
 
 
@@ -285,7 +297,7 @@ def _labels(scale_set: Object) -> set[str]:
 
 def _history(job: Object) -> dict[str, float]:
     """When each state was entered, for the last time."""
-    return {each["state"]: float(each["at"]) for each in job["history"]}
+    return {entry["state"]: float(entry["at"]) for entry in job["history"]}
 
 
 def _when(event: Object) -> str:
@@ -302,6 +314,6 @@ def _instant(text: str | None, at_least: float | None) -> float | None:
     return at
 
 
-def document(found: Iterable[Life]) -> list[dict[str, Any]]:
+def document(timelines: Iterable[JobTimeline]) -> list[dict[str, Any]]:
     """Lives as JSON."""
-    return [life.document() for life in found]
+    return [timeline.document() for timeline in timelines]

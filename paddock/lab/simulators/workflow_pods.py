@@ -19,9 +19,11 @@ _LONGEST_NAME = 63
 
 def template_map(runner: Object) -> str:
     """The ConfigMap with the template that the runner's hook reads; empty where jobs run in the runner's own pod."""
-    (container,) = (each for each in runner["spec"]["containers"] if each["name"] == "runner")
-    path = next((each.get("value", "") for each in container.get("env") or [] if each["name"] == _TEMPLATE), "")
-    volumes = {each["name"]: each for each in runner["spec"].get("volumes") or []}
+    (container,) = (candidate for candidate in runner["spec"]["containers"] if candidate["name"] == "runner")
+    path = next(
+        (variable.get("value", "") for variable in container.get("env") or [] if variable["name"] == _TEMPLATE), ""
+    )
+    volumes = {volume["name"]: volume for volume in runner["spec"].get("volumes") or []}
     for mount in container.get("volumeMounts") or []:
         if path.startswith(f"{mount['mountPath']}/"):
             return str((volumes[mount["name"]].get("configMap") or {}).get("name", ""))
@@ -40,7 +42,9 @@ def workflow_pod(runner: Object, template: str, annotations: dict[str, str]) -> 
     # ARC takes the pod away with its runner, which an owner does here.
     owner = {"apiVersion": "v1", "kind": "Pod", **{key: runner["metadata"][key] for key in ("name", "uid")}}
     # The image is the workflow's, which nobody here knows and nobody here pulls.
-    containers = [{"image": "workflow", **each, "name": each["name"].lstrip("$")} for each in spec["containers"]]
+    containers = [
+        {"image": "workflow", **container, "name": container["name"].lstrip("$")} for container in spec["containers"]
+    ]
     return {
         "apiVersion": "v1",
         "kind": "Pod",

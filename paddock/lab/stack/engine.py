@@ -59,15 +59,15 @@ class Programs:
     @classmethod
     def find(cls) -> Programs:
         """On PATH, or in PADDOCK_LAB_BIN; the Kubernetes provider also where Pulumi installs plugins. LabInputError."""
-        found = programs.locate(("pulumi", "pulumi-language-python", KUBERNETES_PLUGIN))
-        absent = [name for name in ("pulumi", "pulumi-language-python") if name not in found]
+        paths = programs.locate(("pulumi", "pulumi-language-python", KUBERNETES_PLUGIN))
+        absent = [name for name in ("pulumi", "pulumi-language-python") if name not in paths]
         if absent:
             raise LabInputError(
                 f"the lab's engine needs {' and '.join(absent)}"
                 "\n    fix: install Pulumi (pulumi.com/docs/install) and have it on PATH, or in PADDOCK_LAB_BIN"
             )
-        kubernetes = found.get(KUBERNETES_PLUGIN) or _installed(found["pulumi"])
-        return cls(found["pulumi"], found["pulumi-language-python"], kubernetes)
+        kubernetes = paths.get(KUBERNETES_PLUGIN) or _installed(paths["pulumi"])
+        return cls(paths["pulumi"], paths["pulumi-language-python"], kubernetes)
 
 
 class Engine:
@@ -76,7 +76,7 @@ class Engine:
     def __init__(
         self,
         state: Path,
-        found: Programs,
+        binaries: Programs,
         *,
         stack: str,
         root: Path = ROOT,
@@ -85,10 +85,10 @@ class Engine:
         account: str | None = None,
     ) -> None:
         """`real_kubernetes` is for previews without a cluster; with a kubeconfig the real provider is the default."""
-        self.state, self.programs, self.stack, self.root = state.resolve(), found, stack, root
+        self.state, self.programs, self.stack, self.root = state.resolve(), binaries, stack, root
         self.kubeconfig, self.account = kubeconfig, account
         self.real_kubernetes = kubeconfig is not None if real_kubernetes is None else real_kubernetes
-        if self.real_kubernetes and found.kubernetes is None:
+        if self.real_kubernetes and binaries.kubernetes is None:
             raise LabInputError(f"{KUBERNETES_PLUGIN} is not there\n    fix: pulumi plugin install resource kubernetes")
         self.project = self.state / "project"
         self.store = self.state / "cloud" / f"{stack}.json"
@@ -135,7 +135,7 @@ class Engine:
     def preview(self) -> Result:
         return self._run("preview")
 
-    def judge(self, pack: Path) -> Result:
+    def check_policies(self, pack: Path) -> Result:
         """A preview held against a policy pack; it tells no states. Raises EngineError for a mandatory violation."""
         return self._run("preview", "--policy-pack", str(pack), more=_STREAM)
 
@@ -149,17 +149,18 @@ class Engine:
     def destroy(self, *, protected: bool = False) -> Result:
         """`protected` takes down what is protected too."""
         result = self._run("destroy", "--yes", "--skip-preview", *(["--ignore-protect"] if protected else []))
-        if left := len(self.export()):  # the engine calls it a success when it is interrupted
+        if remaining := len(self.export()):  # the engine calls it a success when it is interrupted
             raise EngineError(
-                f"pulumi destroy of {self.stack} was interrupted: {left} resources are left\n    fix: run it again",
+                f"pulumi destroy of {self.stack} was interrupted: {remaining} resources are left\n"
+                "    fix: run it again",
                 result,
             )
         return result
 
     def export(self) -> dict[str, State]:
         """Everything in the stack, by URN. Secrets stay encrypted."""
-        found = json.loads(self.exported())["deployment"].get("resources") or []
-        return {resource["urn"]: State.of(resource) for resource in found}
+        resources = json.loads(self.exported())["deployment"].get("resources") or []
+        return {resource["urn"]: State.of(resource) for resource in resources}
 
     def exported(self) -> str:
         """The stack's state as it is kept."""
@@ -169,14 +170,14 @@ class Engine:
         """Puts a state, in the form that `exported` gives, in place of the stack's own."""
         self._pulumi("stack", "import", "--stack", self.stack, stdin=exported)
 
-    def made(self) -> dict[str, str]:
+    def created_resources(self) -> dict[str, str]:
         """What the stand-ins have made: type and id, with a space between, -> URN."""
-        return {key: kept["urn"] for key, kept in Store(self.store).resources().items()}
+        return {key: stored["urn"] for key, stored in Store(self.store).resources().items()}
 
     def outputs(self, *, show_secrets: bool = False) -> dict[str, Any]:
-        shown = ["--show-secrets"] if show_secrets else []
-        found: dict[str, Any] = json.loads(self._pulumi("stack", "output", "--json", "--stack", self.stack, *shown))
-        return found
+        flags = ["--show-secrets"] if show_secrets else []
+        outputs: dict[str, Any] = json.loads(self._pulumi("stack", "output", "--json", "--stack", self.stack, *flags))
+        return outputs
 
     def interrupt(self) -> None:
         """Asks a run that is under way to stop: what is being made is finished, the rest is not begun."""
@@ -203,16 +204,16 @@ class Engine:
         command = [operation, "--json", "--non-interactive", "--stack", self.stack, *arguments]
 
         def follow(line: str) -> None:
-            if tell and isinstance(found := engine_result.event(line), Step):
-                tell(found)
+            if tell and isinstance(step := engine_result.event(line), Step):
+                tell(step)
 
-        done = self._start(command, LIMIT, follow=follow, more=more)
-        out, err = done.stdout, done.stderr
+        completed = self._start(command, LIMIT, follow=follow, more=more)
+        out, err = completed.stdout, completed.stderr
         seconds = time.monotonic() - start
-        told = engine_result.preview(out) if operation == "preview" and not more else engine_result.events(out)
-        result = engine_result.result(operation, told, seconds, out + err)
-        if done.returncode != 0:
-            raise EngineError(self._reason(result, err, done.returncode), result)
+        items = engine_result.preview(out) if operation == "preview" and not more else engine_result.events(out)
+        result = engine_result.result(operation, items, seconds, out + err)
+        if completed.returncode != 0:
+            raise EngineError(self._reason(result, err, completed.returncode), result)
         return result
 
     def _reason(self, result: Result, err: str, status: int) -> str:
@@ -222,18 +223,20 @@ class Engine:
             return f"{run} was killed"
         if "is currently locked" in err + result.log:
             return f"{run} found the stack locked: another run is under way, or one was killed"
-        errors = [found for found in result.diagnostics if found.severity == "error"]
-        broken = [found for found in result.violations if found.mandatory]
-        told = [f"{found.urn.rpartition('::')[2]}: {found.message}".removeprefix(": ") for found in errors]
-        told += [f"{found.policy}: {found.message}" for found in broken]
-        said = "\n    ".join(dict.fromkeys(line.strip() for line in told)) or err.strip() or f"exit status {status}"
-        return f"{run} failed:\n    {said}"
+        errors = [diagnostic for diagnostic in result.diagnostics if diagnostic.severity == "error"]
+        broken = [violation for violation in result.violations if violation.mandatory]
+        messages = [f"{error.urn.rpartition('::')[2]}: {error.message}".removeprefix(": ") for error in errors]
+        messages += [f"{violation.policy}: {violation.message}" for violation in broken]
+        detail = (
+            "\n    ".join(dict.fromkeys(line.strip() for line in messages)) or err.strip() or f"exit status {status}"
+        )
+        return f"{run} failed:\n    {detail}"
 
     def _pulumi(self, *arguments: str, stdin: str | None = None) -> str:
-        done = self._start([*arguments, "--non-interactive"], 60, stdin)
-        if done.returncode != 0:
-            raise EngineError(f"pulumi {arguments[0]} failed: {done.stderr.strip() or done.stdout.strip()}")
-        return done.stdout
+        completed = self._start([*arguments, "--non-interactive"], 60, stdin)
+        if completed.returncode != 0:
+            raise EngineError(f"pulumi {arguments[0]} failed: {completed.stderr.strip() or completed.stdout.strip()}")
+        return completed.stdout
 
     def _start(
         self,
@@ -259,12 +262,12 @@ class Engine:
             self._running = None
 
     def _environment(self) -> dict[str, str]:
-        kept = {key: os.environ[key] for key in ("HOME", "LANG", "LC_ALL", "TMPDIR", "USER") if key in os.environ}
+        inherited = {key: os.environ[key] for key in ("HOME", "LANG", "LC_ALL", "TMPDIR", "USER") if key in os.environ}
         here = str(Path(sys.prefix) / "bin")
         path = [here, str(self.programs.language_host.parent), os.environ.get("PATH", os.defpath)]
         stub = self._stub()
         path = [stub, *path] if self.kubeconfig else [*path, stub]
-        told = {
+        settings = {
             MARK: str(self.state),
             STORE: str(self.store),
             FAULTS: json.dumps(self.faults) if self.faults else "",
@@ -273,8 +276,8 @@ class Engine:
             "PULUMI_K8S_UPSERT_EXISTING_OBJECTS": "true" if self.takes_over else "",
         }
         return {
-            **kept,
-            **{key: value for key, value in told.items() if value},
+            **inherited,
+            **{key: value for key, value in settings.items() if value},
             "PATH": os.pathsep.join(path),
             "PYTHONPATH": os.pathsep.join(dict.fromkeys(map(str, (self.root, ROOT)))),  # this checkout, not another
             # Attributes beside a file are not written in one piece: after a kill they made the state unreadable.
@@ -317,22 +320,22 @@ class Engine:
         return folder
 
     def _write_stack(self, config: Mapping[str, Any]) -> None:
-        kept: dict[str, Any] = {}
+        current: dict[str, Any] = {}
         if self.stack_file.exists():
-            kept = yaml.safe_load(self.stack_file.read_text(encoding="utf-8"))
-        encrypted = {key: value for key, value in kept.get("config", {}).items() if _encrypted(value)}
-        content = {**kept, "config": {**config, **encrypted}}
+            current = yaml.safe_load(self.stack_file.read_text(encoding="utf-8"))
+        encrypted = {key: value for key, value in current.get("config", {}).items() if _encrypted(value)}
+        content = {**current, "config": {**config, **encrypted}}
         self.stack_file.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
 
 
 def _installed(pulumi: Path) -> Path | None:
     """The Kubernetes provider in `plugins` beside Pulumi's own folder, or the newest in the user's cache of plugins."""
-    beside = pulumi.resolve().parent.parent / "plugins" / KUBERNETES_PLUGIN
-    if beside.is_file():
-        return beside
+    bundled = pulumi.resolve().parent.parent / "plugins" / KUBERNETES_PLUGIN
+    if bundled.is_file():
+        return bundled
     cache = Path(os.environ.get("PULUMI_HOME") or Path.home() / ".pulumi", "plugins")
-    found = cache.glob(f"resource-kubernetes-v*/{KUBERNETES_PLUGIN}")
-    return max(found, key=lambda path: [int(part) for part in re.findall(r"\d+", path.parent.name)], default=None)
+    plugins = cache.glob(f"resource-kubernetes-v*/{KUBERNETES_PLUGIN}")
+    return max(plugins, key=lambda path: [int(part) for part in re.findall(r"\d+", path.parent.name)], default=None)
 
 
 def _script(path: Path, module: str) -> None:

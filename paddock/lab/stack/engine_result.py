@@ -99,11 +99,11 @@ class Result:
     @property
     def changes(self) -> dict[str, tuple[str, ...]]:
         """URN -> what happened to it, in order, for those to which something happened."""
-        found: dict[str, tuple[str, ...]] = {}
+        operations: dict[str, tuple[str, ...]] = {}
         for step in self.steps:
             if step.operation not in ("same", "refresh", "read"):
-                found[step.urn] = (*found.get(step.urn, ()), step.operation)
-        return found
+                operations[step.urn] = (*operations.get(step.urn, ()), step.operation)
+        return operations
 
     @property
     def states(self) -> dict[str, State]:
@@ -118,74 +118,74 @@ class EngineError(LabError):
         self.result = result
 
 
-def result(operation: Operation, told: Iterable[Step | Diagnostic | Violation], seconds: float, log: str) -> Result:
+def result(operation: Operation, items: Iterable[Step | Diagnostic | Violation], seconds: float, log: str) -> Result:
     """All that a run told, sorted by what it is."""
-    told = list(told)
+    items = list(items)
     return Result(
         operation,
-        tuple(one for one in told if isinstance(one, Step)),
-        tuple(one for one in told if isinstance(one, Diagnostic)),
+        tuple(item for item in items if isinstance(item, Step)),
+        tuple(item for item in items if isinstance(item, Diagnostic)),
         seconds,
         log,
-        tuple(one for one in told if isinstance(one, Violation)),
+        tuple(item for item in items if isinstance(item, Violation)),
     )
 
 
 def preview(text: str) -> list[Step | Diagnostic | Violation]:
     """What `pulumi preview --json` printed."""
     try:
-        found = json.loads(text[text.index("{") :])
+        document = json.loads(text[text.index("{") :])
     except ValueError:
         return []
     steps = [
         Step(step["op"], step["urn"], State.of(step["newState"]) if step.get("newState") else None)
-        for step in found.get("steps") or []
+        for step in document.get("steps") or []
     ]
-    return [*steps, *map(_diagnostic, found.get("diagnostics") or [])]
+    return [*steps, *map(_diagnostic, document.get("diagnostics") or [])]
 
 
 def events(text: str) -> list[Step | Diagnostic | Violation]:
     """What any other run printed with `--json`: a line for each event."""
-    return [found for line in text.splitlines() if (found := event(line))]
+    return [item for line in text.splitlines() if (item := event(line))]
 
 
 def event(line: str) -> Step | Diagnostic | Violation | None:
     """What one line says; None for what nobody asks about."""
-    told = _read(line)
-    if found := told.get("resOutputsEvent"):
-        return Step(found["metadata"]["op"], found["metadata"]["urn"])
-    if found := told.get("resOpFailedEvent"):
-        return Step(found["metadata"]["op"], found["metadata"]["urn"], failed=True)
-    if found := told.get("policyEvent"):
-        mandatory = found["enforcementLevel"] == "mandatory"
-        return Violation(found["policyName"], mandatory, found.get("resourceUrn", ""), found["message"].strip())
-    if (found := told.get("diagnosticEvent")) and found.get("severity") != "debug":
-        return _diagnostic(found)
+    document = _read(line)
+    if body := document.get("resOutputsEvent"):
+        return Step(body["metadata"]["op"], body["metadata"]["urn"])
+    if body := document.get("resOpFailedEvent"):
+        return Step(body["metadata"]["op"], body["metadata"]["urn"], failed=True)
+    if body := document.get("policyEvent"):
+        mandatory = body["enforcementLevel"] == "mandatory"
+        return Violation(body["policyName"], mandatory, body.get("resourceUrn", ""), body["message"].strip())
+    if (body := document.get("diagnosticEvent")) and body.get("severity") != "debug":
+        return _diagnostic(body)
     return None
 
 
 def unfinished(text: str) -> list[str]:
     """URNs of resources that were begun and not brought to their end, in the output of a run that prints events."""
     begun: dict[str, None] = {}
-    for told in map(_read, text.splitlines()):
-        if found := told.get("resourcePreEvent"):
-            if (found["metadata"].get("new") or found["metadata"].get("old") or {}).get("custom"):
-                begun[found["metadata"]["urn"]] = None
-        elif found := told.get("resOutputsEvent"):
-            begun.pop(found["metadata"]["urn"], None)
+    for document in map(_read, text.splitlines()):
+        if body := document.get("resourcePreEvent"):
+            if (body["metadata"].get("new") or body["metadata"].get("old") or {}).get("custom"):
+                begun[body["metadata"]["urn"]] = None
+        elif body := document.get("resOutputsEvent"):
+            begun.pop(body["metadata"]["urn"], None)
     return list(begun)
 
 
 def _read(line: str) -> dict[str, Any]:
     try:
-        told: dict[str, Any] = json.loads(line) if line.startswith("{") else {}
+        document: dict[str, Any] = json.loads(line) if line.startswith("{") else {}
     except ValueError:  # broken off: the engine was killed
         return {}
-    return told
+    return document
 
 
-def _diagnostic(found: Mapping[str, Any]) -> Diagnostic:
-    return Diagnostic(found.get("severity", ""), found.get("message", "").strip(), found.get("urn", ""))
+def _diagnostic(body: Mapping[str, Any]) -> Diagnostic:
+    return Diagnostic(body.get("severity", ""), body.get("message", "").strip(), body.get("urn", ""))
 
 
 def _plain(value: Any) -> Any:

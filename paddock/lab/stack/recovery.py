@@ -34,40 +34,40 @@ class Recovered:
 def recover(engine: Engine) -> Recovered:
     """Makes a stack whole again after a run that was killed, or that lost its cluster in the middle.
 
-    What is left of the run is ended, the stack is freed, and the engine is told what was made unseen. Where nothing is
-    pending the state is left as it is. Raises EngineError and Unreachable.
+    What is left of the run is ended, the stack is freed, and the engine learns which resources exist
+    without a record. Without pending operations the state stays as it is. Raises EngineError and Unreachable.
     """
     processes.stop(processes.marked(engine.state))
     engine.unlock()
     engine.takes_over = True  # an object that was made when its answer was lost is nowhere in the state
     released = _releases(engine)
-    kept = json.loads(engine.exported())
-    pending = kept["deployment"].get("pending_operations")
+    exported = json.loads(engine.exported())
+    pending = exported["deployment"].get("pending_operations")
     if not pending:
         return Recovered()
-    found = unseen(kept["deployment"], engine.made())
+    unrecorded = unrecorded_ids(exported["deployment"], engine.created_resources())
     for resource in (operation["resource"] for operation in pending):
         inputs = resource.get("inputs") or {}
         if resource["type"] == RELEASE and (id_ := f"{inputs.get('namespace')}/{inputs.get('name')}") in released:
-            found[resource["urn"]] = [id_]
-    after, recovered = settled(kept["deployment"], found)
-    engine.restore(json.dumps({**kept, "deployment": after}))
+            unrecorded[resource["urn"]] = [id_]
+    after, recovered = settled(exported["deployment"], unrecorded)
+    engine.restore(json.dumps({**exported, "deployment": after}))
     engine.refresh()  # outputs of what was made, and whether what was to be deleted is gone: the clouds know
     return recovered
 
 
-def unseen(deployment: Mapping[str, Any], made: Mapping[str, str]) -> dict[str, list[str]]:
-    """URN -> ids of what was made (`made`: "type id" -> URN) and stands in no state."""
-    known = {f"{resource['type']} {resource.get('id')}" for resource in deployment.get("resources") or []}
-    found: dict[str, list[str]] = {}
-    for key, urn in made.items():
-        if key not in known:
-            found.setdefault(urn, []).append(key.split(" ", 1)[1])
-    return found
+def unrecorded_ids(deployment: Mapping[str, Any], created: Mapping[str, str]) -> dict[str, list[str]]:
+    """URN -> ids of what was made (`created`: "type id" -> URN) and stands in no state."""
+    recorded = {f"{resource['type']} {resource.get('id')}" for resource in deployment.get("resources") or []}
+    ids: dict[str, list[str]] = {}
+    for key, urn in created.items():
+        if key not in recorded:
+            ids.setdefault(urn, []).append(key.split(" ", 1)[1])
+    return ids
 
 
-def settled(deployment: Mapping[str, Any], found: Mapping[str, Sequence[str]]) -> tuple[dict[str, Any], Recovered]:
-    """The state with no operation pending. `found` has the ids of what was made unseen, by URN.
+def settled(deployment: Mapping[str, Any], unrecorded: Mapping[str, Sequence[str]]) -> tuple[dict[str, Any], Recovered]:
+    """The state with no operation pending. `unrecorded` has the ids of what was created without a record, by URN.
 
     One of them takes the place that its URN has in the stack; where that is taken, and for every further one, it is
     marked for deletion, as the engine marks what it has replaced.
@@ -80,9 +80,9 @@ def settled(deployment: Mapping[str, Any], found: Mapping[str, Sequence[str]]) -
     for urn, operation in pending.items():
         if operation["type"] != "creating":
             continue  # the state has the resource, and a refresh tells what became of it
-        if not found.get(urn):
+        if not unrecorded.get(urn):
             dropped.append(urn)
-        for id_ in found.get(urn, ()):
+        for id_ in unrecorded.get(urn, ()):
             too_much = urn in live
             resources.append({**operation["resource"], "id": id_, **({"delete": True} if too_much else {})})
             (doubled if too_much else adopted).append(urn)

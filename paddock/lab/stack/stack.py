@@ -49,7 +49,9 @@ class Outcome:
 
     @property
     def warnings(self) -> tuple[Diagnostic, ...]:
-        return tuple(dict.fromkeys(found for found in self.result.diagnostics if found.severity == "warning"))
+        return tuple(
+            dict.fromkeys(diagnostic for diagnostic in self.result.diagnostics if diagnostic.severity == "warning")
+        )
 
 
 def overlay(stack: Stack, *, kubeconfig: Path, charts: Path | None = None, github: str | None = None) -> Stack:
@@ -77,7 +79,7 @@ def overlay(stack: Stack, *, kubeconfig: Path, charts: Path | None = None, githu
     return replace(stack, config=config, secrets=frozenset(), fleet=parse(config, stack.project, stack.name))
 
 
-def applied(
+def apply(
     lab: Lab,
     stack: Stack,
     *,
@@ -93,58 +95,58 @@ def applied(
     """
     progress = progress or Progress()
     graph = graph or plan_graph(stack)
-    held, served = overlaid(lab, stack, graph, github=github)
-    made = engine(lab, held, root=root)
-    begun = made.state / f"{stack.name}.begun"
-    with state.alone(lab.folder):
-        broken = begun.exists() and made.exists
+    held, served = overlay_with_charts(lab, stack, graph, github=github)
+    engine = lab_engine(lab, held, root=root)
+    begun = engine.state / f"{stack.name}.begun"
+    with state.exclusive_command(lab.folder):
+        broken = begun.exists() and engine.exists
         with progress.step("stack, made whole after a run that broke off" if broken else "stack"):
             if broken:
-                recover(made)
-            made.state.mkdir(parents=True, exist_ok=True)
+                recover(engine)
+            engine.state.mkdir(parents=True, exist_ok=True)
             begun.touch()
-            _prepare(made, held)
+            _prepare(engine, held)
         with progress.step(f"pulumi up of {stack.name}, {len(graph.resources)} resources") as tell:
-            result = made.up(_counter(tell, len(graph.resources)))
+            result = engine.up(_counter(tell, len(graph.resources)))
         begun.unlink()
-    states = made.export()
-    outputs = next(each.outputs for each in states.values() if each.type == "pulumi:pulumi:Stack")
+    states = engine.export()
+    outputs = next(resource.outputs for resource in states.values() if resource.type == "pulumi:pulumi:Stack")
     return Outcome(
         result,
         resources=len(states),
-        objects=made.real_kubernetes,
+        objects=engine.real_kubernetes,
         charts=served,
         outputs={key: "[secret]" if isinstance(value, Secret) else value for key, value in outputs.items()},
     )
 
 
-def overlaid(
+def overlay_with_charts(
     lab: Lab, stack: Stack, graph: Graph, *, github: str | None = None
 ) -> tuple[Stack, tuple[charts.Served, ...]]:
     """The stack as the lab applies it, and the charts that it takes from the lab's folder."""
     folder = lab.folder / CHARTS
-    served = charts.serve(folder, charts.wanted(graph), charts.real_folder())
+    served = charts.serve(folder, charts.required_charts(graph), charts.real_folder())
     return overlay(stack, kubeconfig=lab.kubeconfig, charts=folder, github=github), served
 
 
-def engine(lab: Lab, stack: Stack, *, root: Path = ROOT) -> Engine:
+def lab_engine(lab: Lab, stack: Stack, *, root: Path = ROOT) -> Engine:
     """The lab's engine, with the real Kubernetes provider where it is there. Raises LabInputError."""
-    found = Programs.find()
-    real = found.kubernetes is not None
+    programs_ = Programs.find()
+    real = programs_.kubernetes is not None
     return Engine(
-        lab.folder / ENGINE, found, stack=stack.name, root=root, kubeconfig=lab.kubeconfig, real_kubernetes=real
+        lab.folder / ENGINE, programs_, stack=stack.name, root=root, kubeconfig=lab.kubeconfig, real_kubernetes=real
     )
 
 
-def destroyed(made: Engine) -> Result:
+def destroy(engine: Engine) -> Result:
     """Takes everything down again, what is protected too."""
-    config = made.configuration()
+    config = engine.configuration()
     cluster = config[FLEET].setdefault("cluster", {})
     if not {"existing", "kubeconfig"} & set(cluster) and cluster.get("deletionProtection", True):
         cluster["deletionProtection"] = False
-        made.configure(config)
-        made.up()
-    return made.destroy(protected=True)
+        engine.configure(config)
+        engine.up()
+    return engine.destroy(protected=True)
 
 
 def configuration(stack: Stack) -> dict[str, Any]:
@@ -152,10 +154,10 @@ def configuration(stack: Stack) -> dict[str, Any]:
     return {key: json.loads(value) if value[:1] in ("{", "[") else value for key, value in stack.config.items()}
 
 
-def _prepare(made: Engine, stack: Stack) -> None:
-    wanted = _credential(stack)
-    there = made.stack_file.exists() and wanted in made.stack_file.read_text(encoding="utf-8")
-    made.prepare(configuration(stack), {wanted: _made_up(wanted)} if wanted and not there else None)
+def _prepare(engine: Engine, stack: Stack) -> None:
+    key = _credential(stack)
+    there = engine.stack_file.exists() and key in engine.stack_file.read_text(encoding="utf-8")
+    engine.prepare(configuration(stack), {key: _made_up(key)} if key and not there else None)
 
 
 def _credential(stack: Stack) -> str:
@@ -172,17 +174,17 @@ def _made_up(key: str) -> str:
     if openssl is None:
         raise LabError(programs.missing(["openssl"]))
     command = [str(openssl), "genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise LabError(f"openssl cannot make a key: {done.stderr.strip()}")
-    return done.stdout
+    completed = subprocess.run(command, capture_output=True, text=True, check=False)
+    if completed.returncode != 0:
+        raise LabError(f"openssl cannot make a key: {completed.stderr.strip()}")
+    return completed.stdout
 
 
 def _counter(tell: Callable[[str], None], total: int) -> Callable[[Step], None]:
-    seen: set[str] = set()
+    finished: set[str] = set()
 
     def count(step: Step) -> None:
-        seen.add(step.urn)
-        tell(f"{min(len(seen), total)} done")
+        finished.add(step.urn)
+        tell(f"{min(len(finished), total)} done")
 
     return count

@@ -43,12 +43,12 @@ class Served:
     """Whether it is the upstream's, and not one of the lab's own."""
 
 
-def wanted(graph: Graph) -> tuple[tuple[str, str], ...]:
+def required_charts(graph: Graph) -> tuple[tuple[str, str], ...]:
     """Name and version of every chart that a program releases, wherever it takes them from; each once, sorted."""
-    found = set()
+    releases = set()
     for release in graph.of_type("kubernetes:helm.sh/v3:Release"):
-        found.add((chart_name(release.inputs["chart"]), release.inputs["version"]))
-    return tuple(sorted(found))
+        releases.add((chart_name(release.inputs["chart"]), release.inputs["version"]))
+    return tuple(sorted(releases))
 
 
 def real_folder() -> Path | None:
@@ -66,31 +66,31 @@ def real_folder() -> Path | None:
     return folder
 
 
-def serve(folder: Path, wanted: Iterable[tuple[str, str]], real: Path | None) -> tuple[Served, ...]:
+def serve(folder: Path, required: Iterable[tuple[str, str]], real: Path | None) -> tuple[Served, ...]:
     """Writes `<folder>/<name>-<version>.tgz` for each: the chart in `real` when it is there, else our own.
 
     The same charts give the same bytes. A real chart of another version or a broken one raises LabInputError, and then
     nothing is written.
     """
-    made = []
-    for name, version in wanted:
-        found = _real(real, name, version) if real else None
-        made.append((Served(name, version, folder / f"{name}-{version}.tgz", found is not None), found))
+    served = []
+    for name, version in required:
+        content = _real(real, name, version) if real else None
+        served.append((Served(name, version, folder / f"{name}-{version}.tgz", content is not None), content))
     folder.mkdir(parents=True, exist_ok=True)
-    for chart, found in made:
-        _replace(chart.path, found if found is not None else _archive(chart.name, _own(chart.name, chart.version)))
-    return tuple(chart for chart, _ in made)
+    for chart, content in served:
+        _replace(chart.path, content if content is not None else _archive(chart.name, _own(chart.name, chart.version)))
+    return tuple(chart for chart, _ in served)
 
 
 def _own(name: str, version: str) -> dict[str, bytes]:
-    about = {
+    metadata = {
         "apiVersion": "v2",
         "name": name,
         "version": version,
         "appVersion": version,
         "description": f"The lab's stand-in for {name}",
     }
-    files = {"Chart.yaml": yaml.safe_dump(about, sort_keys=False).encode()}
+    files = {"Chart.yaml": yaml.safe_dump(metadata, sort_keys=False).encode()}
     return files | _files(_OWN / _COMMON) | _files(_OWN / name)
 
 
@@ -104,17 +104,19 @@ def _real(folder: Path, name: str, version: str) -> bytes | None:
         files = _files(source.parent)
         _check(source, files, name, version)
         return _archive(name, files)
-    others = sorted(path for path in folder.glob(f"{name}-*.tgz") if re.match(r"v?\d", path.name[len(name) + 1 :]))
-    if others:
-        raise _wrong_version(others[-1], name, others[-1].name[len(name) + 1 : -len(".tgz")], version)
+    other_versions = sorted(
+        path for path in folder.glob(f"{name}-*.tgz") if re.match(r"v?\d", path.name[len(name) + 1 :])
+    )
+    if other_versions:
+        raise _wrong_version(other_versions[-1], name, other_versions[-1].name[len(name) + 1 : -len(".tgz")], version)
     return None
 
 
 def _check(path: Path, files: Mapping[str, bytes], name: str, version: str) -> None:
     try:
-        about: Any = yaml.safe_load(files["Chart.yaml"])
-        found_name, found_version = str(about["name"]), str(about["version"])
-        needs = [str(each["name"]) for each in about.get("dependencies") or ()]
+        metadata: Any = yaml.safe_load(files["Chart.yaml"])
+        found_name, found_version = str(metadata["name"]), str(metadata["version"])
+        dependencies = [str(dependency["name"]) for dependency in metadata.get("dependencies") or ()]
     except (KeyError, TypeError, AttributeError, UnicodeDecodeError, yaml.YAMLError):
         raise _broken(path, f"no {name}/Chart.yaml with a name and a version is in it") from None
     if found_name != name:
@@ -122,7 +124,9 @@ def _check(path: Path, files: Mapping[str, bytes], name: str, version: str) -> N
     if found_version != version:
         raise _wrong_version(path, name, found_version, version)
     within = {file.split("/")[1] for file in files if file.startswith("charts/")}
-    absent = [need for need in needs if not any(re.fullmatch(rf"{re.escape(need)}(-v?\d.*\.tgz)?", w) for w in within)]
+    absent = [
+        need for need in dependencies if not any(re.fullmatch(rf"{re.escape(need)}(-v?\d.*\.tgz)?", w) for w in within)
+    ]
     if absent:
         raise LabInputError(
             f"{path}: charts that it depends on are not in it: {', '.join(absent)}\n"
@@ -132,16 +136,16 @@ def _check(path: Path, files: Mapping[str, bytes], name: str, version: str) -> N
 
 def _members(path: Path) -> dict[str, bytes]:
     """Files of a packed chart, by their path below its folder."""
-    found = {}
+    files = {}
     try:
         with tarfile.open(path, "r:gz") as archive:
             for member in archive:
                 file = archive.extractfile(member)
                 if file:
-                    found[member.name.removeprefix("./").partition("/")[2]] = file.read()
+                    files[member.name.removeprefix("./").partition("/")[2]] = file.read()
     except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
         raise _broken(path, str(error)) from None
-    return found
+    return files
 
 
 def _files(folder: Path) -> dict[str, bytes]:
@@ -167,9 +171,9 @@ def _replace(path: Path, content: bytes) -> None:
     fresh.replace(path)
 
 
-def _wrong_version(path: Path, name: str, found: str, version: str) -> LabInputError:
+def _wrong_version(path: Path, name: str, actual: str, version: str) -> LabInputError:
     return LabInputError(
-        f"{path}: {name} {found}, the fleet releases {version}\n"
+        f"{path}: {name} {actual}, the fleet releases {version}\n"
         f"    fix: helm pull {name} --version {version} into that folder, or take this file away:"
         " the lab has a small chart of its own"
     )
