@@ -13,11 +13,12 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
+from paddock import validation
 from paddock.fleet.errors import FleetError, Key, Problem, did_you_mean, without_config
 from paddock.fleet.model.cluster import NewCluster
 from paddock.fleet.model.fleet import Fleet
 from paddock.fleet.model.github import CLEAR_TEXT
-from paddock.fleet.stackfile.messages import from_pydantic
+from paddock.fleet.stackfile.examples import EXAMPLES
 from paddock.fleet.stackfile.scalars import go_text
 from paddock.fleet.stackfile.yaml_document import Document
 from paddock.fleet.validation import check
@@ -118,7 +119,8 @@ def _fleet(values: Mapping[str, Any], project: str, stack: str, document: Docume
     try:
         fleet = check(Fleet.model_validate(merged, strict=True))
     except ValidationError as error:
-        problems += _elsewhere([_placed(problem, places) for problem in from_pydantic(error, Fleet, written)], problems)
+        mistakes = validation.problems(error.errors(include_url=False), Fleet, examples=EXAMPLES, written=written)
+        problems += _elsewhere([_placed(problem, places) for problem in mistakes], problems)
     except FleetError as error:
         problems += [_placed(problem, places) for problem in error.problems]
     else:

@@ -1,16 +1,17 @@
-"""Translate pydantic's errors into problems that a user can act on."""
+"""Translate pydantic's errors into problems that a user can act on: of YAML files, of JSON files and of parameters."""
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, Tag, ValidationError
+from pydantic import BaseModel, Tag
 from pydantic_core import ErrorDetails
 
-from paddock.fleet.errors import Key, Problem, did_you_mean
+from paddock.errors import Key, Problem, nearest
 
 Written = Callable[[Key], str | None]
 """Returns the text of a key's value in the file, if there is a file."""
@@ -20,40 +21,39 @@ _KINDS = {
     "int_type": "a whole number",
     "int_from_float": "a whole number",
     "float_type": "a number",
+    "finite_number": "a number",
     "bool_type": "true or false",
     "dict_type": "settings by name, one a line",
     "model_type": "settings by name, one a line",
     "model_attributes_type": "settings by name, one a line",
+    "dataclass_type": "settings by name, one a line",
     "tuple_type": "a list: [first, second]",
     "list_type": "a list: [first, second]",
 }
-
-_EXAMPLES = {
-    "app": 'app: {id: "12345", installation: "678"}',
-    "at": 'at: "0 8 * * 1-5"',
-    "existing": "existing: {vpc: vpc-..., subnets: [subnet-..., subnet-...]}",
-    "github": 'github: {url: https://github.com/ORG, app: {id: "12345", installation: "678"}}',
-    "id": 'id: "12345"',
-    "installation": 'installation: "678"',
-    "instances": "instances: [g4dn.xlarge, g4dn.2xlarge]",
-    "kubernetes": 'kubernetes: "1.35"',
-    "max": "max: 5",
-    "min": "min: 1",
-    "mount": "mount: /models",
-    "nodes": "nodes: {max: 5}",
-    "pool": "pool: NAME, one of the keys under pools",
-    "pools": "pools: {t4: {instances: [g4dn.xlarge], nodes: {max: 5}}}",
-    "principal": "principal: arn:aws:iam::123456789012:role/NAME",
-    "url": "url: https://github.com/ORG",
+_JSON_KINDS = _KINDS | {
+    "dict_type": "an object",
+    "model_type": "an object",
+    "dataclass_type": "an object",
+    "tuple_type": "a list",
+    "list_type": "a list",
 }
-"""Examples of required keys."""
 
 
-def from_pydantic(error: ValidationError, model: type[BaseModel], written: Written = lambda key: None) -> list[Problem]:
-    """Return one problem a mistake. A misspelt key is compared with the fields of `model`."""
-    problems = [_problem(detail, model, written) for detail in error.errors(include_url=False)]
-    misspelt = {(problem.key[:-1], problem.fix) for problem in problems if problem.message.startswith("unknown key")}
-    return [problem for problem in problems if (problem.key, _misspelt_as(problem)) not in misspelt]
+def problems(
+    details: Iterable[ErrorDetails],
+    model: type[Any],
+    *,
+    examples: Mapping[str, str] | None = None,
+    written: Written = lambda key: None,
+    json: bool = False,
+) -> list[Problem]:
+    """Return one problem a mistake in a YAML file, or in JSON.
+
+    A misspelt key is compared with the fields of `model`; `examples` show how a missing key is written.
+    """
+    translated = [_problem(detail, model, examples or {}, None if json else written) for detail in details]
+    misspelt = {(problem.key[:-1], problem.fix) for problem in translated if problem.message.startswith("unknown key")}
+    return [problem for problem in translated if (problem.key, _misspelt_as(problem)) not in misspelt]
 
 
 def _misspelt_as(problem: Problem) -> str:
@@ -62,19 +62,20 @@ def _misspelt_as(problem: Problem) -> str:
     return f'did you mean "{name}"?' if is_missing else "-"
 
 
-def _problem(detail: ErrorDetails, model: type[BaseModel], written: Written) -> Problem:
+def _problem(detail: ErrorDetails, model: type[Any], examples: Mapping[str, str], written: Written | None) -> Problem:
     kind, value = detail["type"], detail["input"]
     context: dict[str, Any] = detail.get("ctx", {})
+    kinds = _KINDS if written else _JSON_KINDS
     key = _key(detail["loc"])
     match kind:
-        case "extra_forbidden":
+        case "extra_forbidden" | "unexpected_keyword_argument":
             *above, last = detail["loc"]  # the user's own word, also where it looks like a tag: <name>
             key, name = (*_key(tuple(above)), last), str(last)
             keys, near = _known_keys(model, tuple(above))
-            return Problem(key, f'unknown key "{_short(name)}"', f"one of {', '.join(keys)}", did_you_mean(name, near))
+            return Problem(key, f'unknown key "{_short(name)}"', f"one of {', '.join(keys)}", _did_you_mean(name, near))
         case "missing":
             name = str(key[-1])
-            return Problem(key[:-1], f"{name} is missing", _EXAMPLES.get(name, f"{name}: and its value"))
+            return Problem(key[:-1], f"{name} is missing", examples.get(name, f"{name}: and its value"))
         case "form":
             refusal, _, expected = detail["msg"].partition("; write ")
             return Problem(key, f"{_show(value)} is {refusal}", expected, _nearest_form(value, expected))
@@ -82,19 +83,20 @@ def _problem(detail: ErrorDetails, model: type[BaseModel], written: Written) -> 
             return Problem(key, f"{_show(value)} is {detail['msg']}", context["expected"])
         case "literal_error":
             words = re.findall(r"'([^']*)'", context["expected"])
-            hint = did_you_mean(value, words) if isinstance(value, str) else ""
+            hint = _did_you_mean(value, words) if isinstance(value, str) else ""
             return Problem(key, f"{_show(value)} is not one of the choices", f"one of {', '.join(words)}", hint)
         case "value_error":
             message, _, advice = str(context["error"]).partition("; write ")
             return Problem(key, message, advice)
         case "string_type" if isinstance(value, int | float):
-            text = written(key) or str(value).lower()
+            text = (written and written(key)) or str(value).lower()
             refusal = "true or false" if isinstance(value, bool) else "a number"
-            return Problem(key, f"{text} without quotes is {refusal} to YAML", "text", f'write it in quotes: "{text}"')
-        case _ if kind in _KINDS and value is None:
-            return Problem(key, "nothing is given", _KINDS[kind], "give a value, or remove the key for its default")
-        case _ if kind in _KINDS:
-            return Problem(key, f"{_show(value)} is {_yaml_type(value)}", _KINDS[kind], _repaired(kind, value))
+            refusal = f"without quotes is {refusal} to YAML" if written else f"is {refusal}"
+            return Problem(key, f"{text} {refusal}", "text", f'write it in quotes: "{text}"')
+        case _ if kind in kinds and value is None:
+            return Problem(key, "nothing is given", kinds[kind], "give a value, or remove the key for its default")
+        case _ if kind in kinds:
+            return Problem(key, f"{_show(value)} is {_yaml_type(value)}", kinds[kind], _repaired(kind, value))
         case "greater_than_equal" | "less_than_equal":
             side, bound = ("small", context.get("ge")) if "ge" in context else ("large", context.get("le"))
             least = "at least" if side == "small" else "at most"
@@ -125,7 +127,7 @@ def _is_tag(part: int | str) -> bool:
     return isinstance(part, str) and part.startswith("<") and part.endswith(">")
 
 
-def _known_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[list[str], list[str]]:
+def _known_keys(model: type[Any], location: tuple[int | str, ...]) -> tuple[list[str], list[str]]:
     """The keys of the model at `location`, and those of every form it could have had instead."""
     here: Any = model
     forms: list[Any] = []
@@ -138,6 +140,8 @@ def _known_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> tupl
         elif isinstance(here, type) and issubclass(here, BaseModel):
             fields = here.model_fields
             here = next(field.annotation for name, field in fields.items() if part in (field.alias, name))
+        elif dataclasses.is_dataclass(here):
+            here = get_type_hints(here)[str(part)]
         elif get_origin(here) is dict:
             here = get_args(here)[1]
         else:
@@ -157,18 +161,25 @@ def _bare(annotation: Any) -> Any:
 
 
 def _aliases(model: Any) -> list[str]:
+    if dataclasses.is_dataclass(model):
+        return [field.name for field in dataclasses.fields(model)]
     if not (isinstance(model, type) and issubclass(model, BaseModel)):
         return []
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
+def _did_you_mean(word: str, names: Iterable[str]) -> str:
+    near = nearest(word, names)
+    return f'did you mean "{near}"?' if near else ""
+
+
 def _nearest_form(value: Any, expected: str) -> str:
     """Return a hint naming the form of a sum type that was probably meant."""
     if isinstance(value, str):
-        return did_you_mean(value, re.findall(r"(?<![{\w-])[a-z][a-z-]+(?=,| or |$)", expected))
+        return _did_you_mean(value, re.findall(r"(?<![{\w-])[a-z][a-z-]+(?=,| or |$)", expected))
     if isinstance(value, dict):
         keys = re.findall(r"\{(\w+):", expected)
-        return next((hint for name in value if (hint := did_you_mean(str(name), keys))), "")
+        return next((hint for name in value if (hint := _did_you_mean(str(name), keys))), "")
     return ""
 
 
