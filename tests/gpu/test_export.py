@@ -202,7 +202,7 @@ def test_the_file_is_replaced_in_one_step_and_everybody_may_read_it(tmp_path: Pa
 
 
 @pytest.mark.parametrize(("where", "message"), [
-    ("paddock.txt", r"no file that node_exporter reads(.|\n)*paddock\.prom"),
+    ("paddock.txt", r"not a file that node_exporter reads(.|\n)*paddock\.prom"),
     ("nowhere/paddock.prom", r"cannot write .*: No such file or directory"),
     ("folder.prom", r"cannot write .*: Is a directory"),
 ])  # fmt: skip

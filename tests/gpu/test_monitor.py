@@ -19,7 +19,7 @@ from paddock.gpu import serialization
 from paddock.gpu.cli.monitor_view import shown, table
 from paddock.gpu.errors import GpuError, GpuInputError, NoGpu
 from paddock.gpu.model import Ecc, Gpu, Inventory, Machine, Memory, NvLink, Pcie, Power, Temperature, Utilisation
-from paddock.gpu.monitoring.sampling import METRICS, Sample, chosen, monitor, record
+from paddock.gpu.monitoring.sampling import METRICS, Sample, monitor, record, select_metrics
 from paddock.gpu.monitoring.summary import Summary, Weights, watch
 from tests.support.nvml import Driver, Fault, box
 
@@ -55,7 +55,7 @@ def test_a_late_sample_moves_no_later_one(eight: Driver) -> None:
     found = list(monitor(1.0, 9.0, clock=clock, sleep=clock.sleep))
     assert [round(sample.at, 6) for sample in found] == [0, 1, 2.3, 3, 6.5, 7, 8, 9]
     assert [sample.missed for sample in found] == [0, 0, 0, 0, 0, 2, 0, 0]
-    assert watch(found, chosen(())).missed == 2
+    assert watch(found, select_metrics(())).missed == 2
 
 
 def test_real_time_keeps_the_beat(eight: Driver) -> None:
@@ -99,7 +99,7 @@ def test_slow_metrics_are_read_only_when_asked_for(eight: Driver) -> None:
 
 def test_a_line_of_json_has_the_metrics_that_were_asked_for(eight: Driver) -> None:
     (sample,) = monitor(1.0, 0.0)
-    told = json.loads(json.dumps(record(sample, chosen(["power", "utilisation", "power"]))))
+    told = json.loads(json.dumps(record(sample, select_metrics(["power", "utilisation", "power"]))))
     assert list(told) == ["schema", "taken_at", "at", "gpus"]
     assert list(told["gpus"][3]) == ["index", "uuid", "state", "power", "utilisation", "throttle"]
     assert (told["gpus"][3]["power"], told["gpus"][3]["utilisation"]) == (71.432, 90)
@@ -218,7 +218,7 @@ def test_a_driver_that_loses_a_gpu_meanwhile(eight: Driver) -> None:
             yield sample
             eight.cards[2].lost = sample.at >= 2
 
-    found = watch(losing(), chosen(()))
+    found = watch(losing(), select_metrics(()))
     assert found.samples == 6
     assert [(one.id, one.gpu) for one in found.insights if one.severity == "warning"] == [("lost", found.gpus[2].uuid)]
 
@@ -237,7 +237,7 @@ def test_nvlinks_are_looked_at_before_and_after() -> None:
         return Inventory("", Machine("node", "linux", "x86_64"), "nvml", (replace(GPU, nvlinks=told),))
 
     looks = iter([links((True, 5), (True, 0), (False, 0)), links((True, 9), (False, 0), (False, 0))])
-    found = texts(watch(series((0, GPU), (60, GPU)), chosen(()), look=lambda: next(looks)))
+    found = texts(watch(series((0, GPU), (60, GPU)), select_metrics(()), read_inventory=lambda: next(looks)))
     assert found == {"nvlink-down": "GPU 0 lost NVLinks 1", "nvlink-errors": "GPU 0 had 4 errors on its NVLinks"}
 
 
@@ -246,7 +246,7 @@ def test_ctrl_c_ends_with_what_was_seen() -> None:
         yield from series((0, GPU), (1, GPU))
         raise KeyboardInterrupt
 
-    found = watch(until_interrupted(), chosen(()))
+    found = watch(until_interrupted(), select_metrics(()))
     assert (found.samples, found.ended) == (2, "interrupted")
     assert found.gpus[0].metrics[0].mean == 90
 
@@ -260,22 +260,22 @@ def test_a_driver_that_goes_away_ends_with_what_was_seen(eight: Driver) -> None:
             if sample.at >= 3:
                 raise GpuError("the driver is gone")
 
-    found = watch(vanishing(), chosen(()))
+    found = watch(vanishing(), select_metrics(()))
     assert (found.samples, found.ended) == (4, "the driver is gone")
 
 
 def test_the_summary_is_json(eight: Driver) -> None:
     clock = Clock()
-    found = watch(monitor(1.0, 3.0, clock=clock, sleep=clock.sleep), chosen(()))
+    found = watch(monitor(1.0, 3.0, clock=clock, sleep=clock.sleep), select_metrics(()))
     told = json.loads(json.dumps(serialization.data(found)))
     assert told["schema"] == 1
-    assert [one["metric"] for one in told["gpus"][7]["metrics"]] == [one.name for one in chosen(())]
+    assert [one["metric"] for one in told["gpus"][7]["metrics"]] == [one.name for one in select_metrics(())]
 
 
 def test_a_call_that_fails_is_a_gap_and_no_end(eight: Driver) -> None:
     eight.cards[0].faults["nvmlDeviceGetUtilizationRates"] = Fault(3)
     (sample,) = monitor(1.0, 0.0)
-    found = watch([sample], chosen(()))
+    found = watch([sample], select_metrics(()))
     assert "utilisation" not in [one.metric for one in found.gpus[0].metrics]
     assert "utilisation" in [one.metric for one in found.gpus[1].metrics]
 
@@ -289,9 +289,9 @@ def test_the_table_shows_every_gpu_and_the_lost_one_in_red(eight: Driver) -> Non
     eight.cards[2].lost = True
     eight.cards[4].reasons = 0x48
     console = Console(file=io.StringIO(), force_terminal=True, width=160, color_system="standard")
-    passed = list(shown(monitor(0.1, 0.1), chosen(()), console))
+    passed = list(shown(monitor(0.1, 0.1), select_metrics(()), console))
     assert len(passed) >= 1
-    drawn = table(passed[-1], chosen(()))
+    drawn = table(passed[-1], select_metrics(()))
     lines = drawn.plain.splitlines()
     assert len(lines) == 2 + 8
     assert "hardware-slowdown, hardware-thermal" in lines[6]
@@ -305,7 +305,7 @@ def test_the_table_shows_every_gpu_and_the_lost_one_in_red(eight: Driver) -> Non
 
 def test_eight_gpus_once_a_second_cost_under_half_a_per_cent_of_a_core(eight: Driver) -> None:
     clock = Clock()
-    metrics = chosen(())
+    metrics = select_metrics(())
     samples = monitor(1.0, 400.0, clock=clock, sleep=clock.sleep)
     next(samples)
     start = time.process_time()

@@ -46,10 +46,10 @@ def info(asked: Info) -> Document:
 
 
 def monitor(asked: Monitor) -> Document:
-    from paddock.gpu.monitoring.sampling import chosen, monitor
+    from paddock.gpu.monitoring.sampling import monitor, select_metrics
     from paddock.gpu.monitoring.summary import Collector
 
-    collector = Collector(chosen(asked.metrics))
+    collector = Collector(select_metrics(asked.metrics))
     ended = None
     try:
         for sample in monitor(asked.interval, asked.duration, asked.metrics):

@@ -107,7 +107,7 @@ def monitor(*, interval: float, duration: float, metrics: str, as_json: bool = F
     from paddock.gpu.monitoring.summary import watch
 
     names = tuple(name.strip() for name in metrics.split(",") if name.strip())
-    chosen = watching.chosen(names)
+    chosen = watching.select_metrics(names)
     with said(as_json):
         samples: Any = watching.monitor(interval, duration or None, names)
     plain = as_json or not sys.stdout.isatty()
@@ -121,7 +121,7 @@ def monitor(*, interval: float, duration: float, metrics: str, as_json: bool = F
         sys.stdout.write(f"{json.dumps(watching.record(sample, chosen))}\n")
         sys.stdout.flush()
 
-    told = watch(samples, chosen, show=line if plain else None, look=lambda: detect.inventory(topology=True))
+    told = watch(samples, chosen, show=line if plain else None, read_inventory=lambda: detect.inventory(topology=True))
     if plain:
         sys.stdout.write(f"{json.dumps({'summary': serialization.data(told)})}\n")
     else:

@@ -19,7 +19,7 @@ from paddock.gpu.job_hooks import files, record
 from paddock.gpu.job_hooks.admission import own
 from paddock.gpu.job_hooks.environment import Job
 from paddock.gpu.model import Gpu, Power, Utilisation
-from paddock.gpu.monitoring.sampling import Sample, chosen
+from paddock.gpu.monitoring.sampling import Sample, select_metrics
 from paddock.gpu.monitoring.summary import Collector
 
 METRICS = ("utilisation", "memory", "power", "temperature")
@@ -109,7 +109,7 @@ def sample(folder: Path, runner: int, clock: Callable[[], float] = time.monotoni
     host = this_host()
     parent = host.owner(runner)
     source, job = inventory.sampler(), Job.of()
-    collector = Collector(chosen(METRICS))
+    collector = Collector(select_metrics(METRICS))
     start, cost, spent = clock(), 0.0, time.process_time()
     saved, interval = -SAVED_EVERY, SHORTEST
     told, ended = False, None

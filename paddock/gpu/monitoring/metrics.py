@@ -1,4 +1,7 @@
-"""What is told to Prometheus, by the names of DCGM exporter, so that dashboards made for it work."""
+"""Prometheus metrics under the names of DCGM exporter, so that its dashboards work.
+
+The text format is written here: the client library keeps its own registry of values, and these are one inventory.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from paddock.gpu.health.xid import XidEvent
 from paddock.gpu.model import Gpu, Inventory, Memory, Throttle
 
 _BITS = {name: 1 << bit for bit, name in enumerate(get_args(Throttle))}
-"""The driver's mask again, from the names of its bits."""
+"""Bit of each reason in the driver's mask."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,24 +88,28 @@ METRICS: tuple[Metric, ...] = (
 
 
 def render(inventory: Inventory, health: Health | None = None, xids: Iterable[XidEvent] = ()) -> str:
-    """Prometheus's text format. What is not known is left out; a GPU that does not answer has its health alone."""
+    """Return the metrics in Prometheus's text format, without unknown values; a GPU that does not answer has only its
+    health."""
     lines: list[str] = []
     host = inventory.machine.name
-    labels = {gpu.index: _labels(gpu, host) for gpu in inventory.gpus}
+    labels = {gpu.index: _gpu_labels(gpu, host) for gpu in inventory.gpus}
     for metric in METRICS:
         samples = [*_samples(metric, inventory, labels)]
         if samples:
-            lines += [*_head(metric.name, metric.kind, metric.help), *samples]
-    last = {event.pci_address: event.code for event in xids}
-    told = [
-        f"DCGM_FI_DEV_XID_ERRORS{labels[gpu.index]} {last[gpu.pci_address]}"
+            lines += [*_metric_header(metric.name, metric.kind, metric.help), *samples]
+    last_xids = {event.pci_address: event.code for event in xids}
+    xid_samples = [
+        f"DCGM_FI_DEV_XID_ERRORS{labels[gpu.index]} {last_xids[gpu.pci_address]}"
         for gpu in inventory.gpus
-        if gpu.pci_address in last
+        if gpu.pci_address in last_xids
     ]
-    if told:
-        lines += [*_head("DCGM_FI_DEV_XID_ERRORS", "gauge", "Value of the last XID error encountered."), *told]
+    if xid_samples:
+        lines += [
+            *_metric_header("DCGM_FI_DEV_XID_ERRORS", "gauge", "Value of the last XID error encountered."),
+            *xid_samples,
+        ]
     if health:
-        lines += _states(health, labels, host)
+        lines += _health_states(health, labels, host)
     return "\n".join(lines) + "\n" if lines else ""
 
 
@@ -113,40 +120,42 @@ def _samples(metric: Metric, inventory: Inventory, labels: dict[int, str]) -> It
         value = metric.of(gpu)
         if value is not None:
             yield f"{metric.name}{labels[gpu.index]} {_number(value)}"
-        # Compute instances share their GPU instance's memory, and Prometheus refuses a page that tells one twice.
+        # Compute instances share their GPU instance's memory, and Prometheus refuses a page with duplicate samples.
         parts = {part.gpu_instance: part for part in gpu.mig.devices} if gpu.mig and "_FB_" in metric.name else {}
         for part in parts.values():
-            held = metric.of(Gpu(gpu.index, part.uuid, gpu.name, gpu.vendor, memory=part.memory))
-            if held is not None:
-                own = _labels(gpu, inventory.machine.name, GPU_I_PROFILE=part.profile, GPU_I_ID=str(part.gpu_instance))
-                yield f"{metric.name}{own} {_number(held)}"
+            value_of_part = metric.of(Gpu(gpu.index, part.uuid, gpu.name, gpu.vendor, memory=part.memory))
+            if value_of_part is not None:
+                part_labels = _gpu_labels(
+                    gpu, inventory.machine.name, GPU_I_PROFILE=part.profile, GPU_I_ID=str(part.gpu_instance)
+                )
+                yield f"{metric.name}{part_labels} {_number(value_of_part)}"
 
 
-def _states(health: Health, labels: dict[int, str], host: str) -> Iterator[str]:
-    """A state set: one line a state, 1 for the one it is in."""
+def _health_states(health: Health, labels: dict[int, str], host: str) -> Iterator[str]:
+    """Yield a state set: one line per state, 1 for the current one."""
     if health.gpus:
-        yield from _head("paddock_gpu_health", "gauge", "Verdict on the GPU: 1 for the state that it is in.")
+        yield from _metric_header("paddock_gpu_health", "gauge", "Verdict on the GPU: 1 for the state that it is in.")
     for gpu in health.gpus:
         for state in VERDICTS:
-            yield f"paddock_gpu_health{_with(labels[gpu.index], state=state)} {int(gpu.verdict == state)}"
-    yield from _head("paddock_node_health", "gauge", "Verdict on all GPUs of the machine: 1 for its state.")
+            yield f"paddock_gpu_health{_add_labels(labels[gpu.index], state=state)} {int(gpu.verdict == state)}"
+    yield from _metric_header("paddock_node_health", "gauge", "Verdict on all GPUs of the machine: 1 for its state.")
     for state in VERDICTS:
-        yield f"paddock_node_health{_braced({'Hostname': host, 'state': state})} {int(health.verdict == state)}"
+        yield f"paddock_node_health{_label_set({'Hostname': host, 'state': state})} {int(health.verdict == state)}"
 
 
-def _head(name: str, kind: str, help: str) -> tuple[str, str]:
+def _metric_header(name: str, kind: str, help: str) -> tuple[str, str]:
     return f"# HELP {name} {help}", f"# TYPE {name} {kind}"
 
 
-def _labels(gpu: Gpu, host: str, **more: str) -> str:
-    """Those of DCGM exporter. It called the host `Hostname` up to 4.5 and calls it `hostname` since: both are here."""
+def _gpu_labels(gpu: Gpu, host: str, **more: str) -> str:
+    """Return the labels of DCGM exporter. Up to 4.5 it names the host `Hostname`, since then `hostname`."""
     device = f"nvidia{gpu.minor}" if gpu.vendor == "nvidia" and gpu.minor is not None else ""
-    place = gpu.pci_address or ""
-    return _braced(
+    address = gpu.pci_address or ""
+    return _label_set(
         {
             "gpu": str(gpu.index),
             "UUID": gpu.uuid or "",
-            "pci_bus_id": f"0000{place}".upper() if place else "",  # NVML writes eight digits of domain
+            "pci_bus_id": f"0000{address}".upper() if address else "",  # NVML writes eight digits of domain
             "device": device,
             "modelName": gpu.name or "",
             **more,
@@ -156,15 +165,15 @@ def _labels(gpu: Gpu, host: str, **more: str) -> str:
     )
 
 
-def _with(labels: str, **more: str) -> str:
-    return f"{labels[:-1]},{_braced(more)[1:]}"
+def _add_labels(labels: str, **more: str) -> str:
+    return f"{labels[:-1]},{_label_set(more)[1:]}"
 
 
-def _braced(labels: dict[str, str]) -> str:
-    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items()) + "}"
+def _label_set(labels: dict[str, str]) -> str:
+    return "{" + ",".join(f'{name}="{_escape(value)}"' for name, value in labels.items()) + "}"
 
 
-def _escaped(value: str) -> str:
+def _escape(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 

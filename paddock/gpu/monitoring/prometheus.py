@@ -1,4 +1,4 @@
-"""The GPUs for Prometheus: as a file that node_exporter picks up, or over HTTP."""
+"""Export of the metrics to Prometheus: as a file for node_exporter, or over HTTP."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from paddock.gpu.monitoring.metrics import render
 
 LOOPBACK = "127.0.0.1"
 PORT = 9400
-"""DCGM exporter's own."""
-_TEXT = "text/plain; version=0.0.4; charset=utf-8"
-_SLOW = 60.0
-"""Seconds between two looks at what changes by somebody's hand, at NVLinks and at the kernel's log."""
+"""The port of DCGM exporter."""
+_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_SLOW_INTERVAL = 60.0
+"""Seconds between reads of the static data, of NVLinks and of the kernel log."""
 _CLIENT_SECONDS = 10
 
 
 class Exporter:
-    """The metrics as text, never read anew within `min_age` seconds, however many ask.
+    """The metrics as text, read at most once in `min_age` seconds for any number of clients.
 
-    `log` takes Xids from the kernel's log. `context` is what the verdict on the GPUs is held against.
+    `log` includes Xids from the kernel log. `context` is passed to the health rules.
     """
 
     def __init__(
@@ -52,20 +52,20 @@ class Exporter:
         self._min_age, self._log, self._around = min_age, log, context
         self._root, self._reader, self._run, self._clock = root, reader, run, clock
         self._lock = threading.Lock()
-        self._told: tuple[str, str | None] = "", None
+        self._page: tuple[str, str | None] = "", None
         self._read_at = self._slow_at = float("-inf")
         self._sampler: Sampler | None = None
         self._slow: dict[int, Gpu] = {}
         self._xids: tuple[XidEvent, ...] = ()
 
     def text(self) -> str:
-        return self._now()[0]
+        return self._refresh()[0]
 
-    def trouble(self) -> str | None:
-        """Why there is nothing to measure, where no GPU is."""
-        return self._now()[1]
+    def problem(self) -> str | None:
+        """Return the reason why there is no GPU to measure, or None."""
+        return self._refresh()[1]
 
-    def _now(self) -> tuple[str, str | None]:
+    def _refresh(self) -> tuple[str, str | None]:
         with self._lock:
             now = self._clock()
             if now - self._read_at >= self._min_age:
@@ -73,26 +73,26 @@ class Exporter:
                 current = self._read(now)
                 context = replace(self._around, uptime=kernel_log.uptime(self._root))
                 text = render(current, evaluate(current, self._xids, context), self._xids)
-                self._told = text, None if current.gpus else current.reason or "there is no GPU"
-            return self._told
+                self._page = text, None if current.gpus else current.reason or "there is no GPU"
+            return self._page
 
     def _read(self, now: float) -> Inventory:
-        if self._sampler is None or now - self._slow_at >= _SLOW:
+        if self._sampler is None or now - self._slow_at >= _SLOW_INTERVAL:
             self._slow_at = now
-            whole = inventory(topology=True, root=self._root, reader=self._reader)
-            self._slow = {gpu.index: gpu for gpu in whole.gpus}
+            slow_inventory = inventory(topology=True, root=self._root, reader=self._reader)
+            self._slow = {gpu.index: gpu for gpu in slow_inventory.gpus}
             self._sampler = sampler(root=self._root, reader=self._reader)
             if self._log:
                 self._xids = events(kernel_log.read(root=self._root, run=self._run).lines)
         try:
             current = self._sampler.read()
         except GpuError as error:
-            gone, self._sampler = self._sampler.first, None
-            return replace(gone, gpus=(), reason=str(error))
+            last_inventory, self._sampler = self._sampler.first, None
+            return replace(last_inventory, gpus=(), reason=str(error))
         return replace(current, gpus=tuple(self._with_links(gpu) for gpu in current.gpus))
 
     def _with_links(self, gpu: Gpu) -> Gpu:
-        """Samples hold neither the errors of NVLinks nor the width of the PCIe link."""
+        """Add the errors of NVLinks and the width of the PCIe link, which samples lack."""
         slow = self._slow.get(gpu.index)
         if slow is None or slow.uuid != gpu.uuid or gpu.state != "ok":
             return gpu
@@ -101,10 +101,10 @@ class Exporter:
 
 
 def write(path: Path, text: str) -> None:
-    """In one step, so that node_exporter never reads half a file. Raises GpuInputError where it cannot be written."""
+    """Replace the file in one step: node_exporter must never read a partial file. Raises GpuInputError."""
     if path.suffix != ".prom":
         raise GpuInputError(
-            f"{path} is no file that node_exporter reads\n    expected: a name that ends in .prom"
+            f"{path} is not a file that node_exporter reads\n    expected: a name that ends in .prom"
             f"\n    fix: {path.with_suffix('.prom')}"
         )
     name = None
@@ -125,10 +125,10 @@ def write(path: Path, text: str) -> None:
 
 
 class Server(ThreadingHTTPServer):
-    """`/metrics`, and `/healthz`, which says whether there is a GPU to measure.
+    """HTTP server of `/metrics`, and of `/healthz`, which fails without a GPU to measure.
 
-    There is no password and no TLS: on an address other than loopback, who reaches it reads it. Raises GpuInputError
-    where it cannot listen.
+    It has neither password nor TLS: on an address other than loopback, every client that reaches it can read it.
+    Raises GpuInputError if it cannot listen.
     """
 
     daemon_threads = True
@@ -157,16 +157,16 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         match self.path.partition("?")[0]:
             case "/metrics":
-                self._say(200, self.server.exporter.text(), _TEXT)
+                self._respond(200, self.server.exporter.text(), _CONTENT_TYPE)
             case "/healthz":
-                trouble = self.server.exporter.trouble()
-                self._say(503 if trouble else 200, f"{trouble or 'ok'}\n")
+                problem = self.server.exporter.problem()
+                self._respond(503 if problem else 200, f"{problem or 'ok'}\n")
             case _:
-                self._say(404, "there are /metrics and /healthz\n")
+                self._respond(404, "there are /metrics and /healthz\n")
 
     do_HEAD = do_GET
 
-    def _say(self, status: int, text: str, kind: str = "text/plain; charset=utf-8") -> None:
+    def _respond(self, status: int, text: str, kind: str = "text/plain; charset=utf-8") -> None:
         body = text.encode()
         self.send_response(status)
         self.send_header("Content-Type", kind)
@@ -177,4 +177,4 @@ class _Handler(BaseHTTPRequestHandler):
                 self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Keeps silent: a scrape every few seconds is no news."""
+        """Log nothing: a scrape every few seconds is not an event."""

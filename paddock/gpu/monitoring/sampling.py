@@ -1,4 +1,4 @@
-"""The GPUs over time: samples at an even pace, and what they say together."""
+"""Samples of the GPUs at a constant interval."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LEAST_INTERVAL = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """`slow` ones hold the driver up for 40 ms a GPU."""
+    """A sampled value; `slow` ones occupy the driver for 40 ms per GPU."""
 
     name: str
     unit: str
@@ -48,12 +48,12 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
         )
     }
 )
-USUAL = ("utilisation", "memory", "temperature", "power", "sm_clock")
+DEFAULT = ("utilisation", "memory", "temperature", "power", "sm_clock")
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """`at` is seconds since the first sample; `missed` counts the beats that it came too late for."""
+    """One reading: `at` is seconds since the first sample; `missed` counts the intervals skipped before it."""
 
     at: float
     taken_at: str
@@ -61,14 +61,16 @@ class Sample:
     missed: int = 0
 
 
-def chosen(names: Sequence[str]) -> tuple[Metric, ...]:
-    """The metrics of these names; none is the usual ones. Raises GpuInputError."""
+def select_metrics(names: Sequence[str]) -> tuple[Metric, ...]:
+    """Return the metrics of these names, by default the usual five. Raises GpuInputError."""
     for name in names:
         if name not in METRICS:
             near = get_close_matches(name, METRICS, 1)
             hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(METRICS)}"
-            raise GpuInputError(f"unknown metric {name!r}\n    expected: {hint}\n    fix: --metrics {','.join(USUAL)}")
-    return tuple(METRICS[name] for name in dict.fromkeys(names or USUAL))
+            raise GpuInputError(
+                f"unknown metric {name!r}\n    expected: {hint}\n    fix: --metrics {','.join(DEFAULT)}"
+            )
+    return tuple(METRICS[name] for name in dict.fromkeys(names or DEFAULT))
 
 
 def monitor(
@@ -81,25 +83,27 @@ def monitor(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[Sample]:
-    """A sample now and every `interval` seconds, until `duration` or for ever; a late one moves no later one.
+    """Yield a sample now and every `interval` seconds, up to `duration`; a late sample does not shift later ones.
 
-    Raises GpuInputError and NoGpu at once, and GpuError between samples when the driver is gone.
+    Raises GpuInputError and NoGpu at once, and GpuError between samples when the driver fails.
     """
     if not (math.isfinite(interval) and interval >= LEAST_INTERVAL):
         raise GpuInputError(
-            f"an interval of {interval:g} s is too short or no time\n    expected: {LEAST_INTERVAL:g} or more"
+            f"an interval of {interval:g} s is too short or not a time\n    expected: {LEAST_INTERVAL:g} or more"
             "\n    fix: --interval 1"
         )
     if duration is not None and not (math.isfinite(duration) and duration >= 0):
-        raise GpuInputError(f"a duration of {duration:g} s is no time\n    expected: 0 or more\n    fix: --duration 60")
-    source = inventory.sampler(pcie=any(metric.slow for metric in chosen(metrics)), root=root, reader=reader)
-    if not source.first.gpus:
-        raise NoGpu(source.first.reason or "there is no GPU")
-    return _samples(source, interval, duration, clock, sleep)
+        raise GpuInputError(
+            f"a duration of {duration:g} s is not a time\n    expected: 0 or more\n    fix: --duration 60"
+        )
+    sampler = inventory.sampler(pcie=any(metric.slow for metric in select_metrics(metrics)), root=root, reader=reader)
+    if not sampler.first.gpus:
+        raise NoGpu(sampler.first.reason or "there is no GPU")
+    return _samples(sampler, interval, duration, clock, sleep)
 
 
 def _samples(
-    source: inventory.Sampler,
+    sampler: inventory.Sampler,
     interval: float,
     duration: float | None,
     clock: Callable[[], float],
@@ -111,14 +115,14 @@ def _samples(
         if wait > 0:
             sleep(wait)
         at = clock() - start
-        current = source.read()
+        current = sampler.read()
         yield Sample(at, current.taken_at, current.gpus, missed)
         due = max(beat + 1, math.ceil((clock() - start) / interval - 1e-9))
         missed, beat = due - beat - 1, due
 
 
 def record(sample: Sample, metrics: Iterable[Metric]) -> dict[str, Any]:
-    """A sample for one line of JSON."""
+    """Return a sample as one line of JSON."""
     return {
         "schema": SCHEMA,
         "taken_at": sample.taken_at,
