@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pulumi
 
-from infra import chart_files
+from infra import chart_files, kubernetes_versions
 from paddock.fleet import Fleet, FleetError, parse
 
 ROOT = Path(__file__).parent.parent
@@ -21,8 +21,9 @@ def fleet() -> Fleet:
     try:
         read = parse({key: value for key, value in found.items() if value}, pulumi.get_project(), pulumi.get_stack())
         file = f"Pulumi.{pulumi.get_stack()}.yaml"
-        if missing := [replace(problem, file=file) for problem in chart_files.problems(read, ROOT)]:
-            raise FleetError(missing)
+        problems = [*kubernetes_versions.problems(read), *chart_files.problems(read, ROOT)]
+        if problems:
+            raise FleetError([replace(problem, file=file) for problem in problems])
     except FleetError as error:
         raise pulumi.RunError(str(error)) from None
     return read

@@ -31,6 +31,7 @@ from paddock.catalog.instances import (
 )
 from paddock.catalog.prices import FixedPrice, UnknownPrice, fixed_price, fixed_prices
 from paddock.catalog.quotas import Quota, quota_for, quotas
+from paddock.catalog.regions import regions
 
 __all__ = [
     "CatalogError",
@@ -72,6 +73,7 @@ __all__ = [
     "price_sources",
     "quota_for",
     "quotas",
+    "regions",
     "stale",
     "stamps",
     "version",

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock import catalog
-from paddock.catalog.node_memory import measured_memory_mib, readings
+from paddock.catalog.nodes import measured_memory_mib, readings
 from paddock.fleet import Fleet
 from paddock.fleet.sizing import capacity, daemonsets
 from paddock.fleet.validation import check

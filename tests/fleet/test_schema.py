@@ -39,7 +39,7 @@ BEYOND = {
     "repository-group-of-a-runner", "reservation-of-two-types", "runner-group", "same-labels", "same-scale-set",
     "sharing-with-many-gpus", "small-subnets", "small-vpc", "system-max-below-min", "time-zone",
     "too-few-addresses", "two-gpu-models", "unknown-pool", "version-ended", "version-past-support",
-    "version-unknown", "volume-mounts", "zones",
+    "version-unknown", "volume-mounts", "zones", "unknown-region", "zones-of-the-account", "more-zones-than-the-region",
 }  # fmt: skip
 """Well-formed, but wrong between the parts, by the facts or by the day: for `inv plan` to say."""
 

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag
 
+from paddock.catalog import regions
 from paddock.fleet.model.base import Cidr, Matching, Model, RetentionDays, form
 
 InterfaceEndpoint = Literal["ecr.api", "ecr.dkr", "sts", "logs", "ec2", "eks", "eks-auth", "autoscaling", "ssm"]
@@ -26,7 +27,7 @@ class NewNetwork(Model):
     cidr: Cidr = "10.0.0.0/16"
     """IPv4 range of the VPC, /16 to /22."""
     zones: Zones = 3
-    """Availability zones: how many (the region's first ones, by letter), or which."""
+    """Availability zones: how many (the first that every account has), or which."""
     private_subnets: tuple[Cidr, ...] = ()
     """One range a zone, for nodes and pods; by default the larger part of the VPC, split evenly."""
     public_subnets: tuple[Cidr, ...] = ()
@@ -39,8 +40,11 @@ class NewNetwork(Model):
     """Days that VPC flow logs are kept."""
 
     def zone_names(self, region: str) -> tuple[str, ...]:
-        """Names of the zones. Counting by letter needs no look-up, so a plan is the same on every machine."""
-        return tuple(f"{region}{'abcdef'[i]}" for i in range(self.zones)) if isinstance(self.zones, int) else self.zones
+        """Names of the zones. Counting needs no look-up, so a plan is the same on every machine."""
+        if not isinstance(self.zones, int):
+            return self.zones
+        letters = regions().get(region) or "abcdef"
+        return tuple(f"{region}{letter}" for letter in letters[: self.zones])
 
     @property
     def zone_count(self) -> int:

@@ -16,7 +16,7 @@ from typing import Literal
 
 from paddock import catalog
 from paddock.catalog import InstanceType
-from paddock.catalog.node_memory import measured_memory_mib, readings
+from paddock.catalog.nodes import measured_memory_mib, readings
 from paddock.fleet.model.cluster import KubeconfigCluster
 from paddock.fleet.model.fleet import Fleet
 from paddock.fleet.model.pool import Disk

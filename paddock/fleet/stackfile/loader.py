@@ -180,8 +180,10 @@ def _in_file_order(document: Document, problems: Iterable[Problem]) -> list[Prob
 
 
 def _unsupported(values: Mapping[str, Any], today: date) -> Iterator[Problem]:
-    """Check the support of the cluster's version, as far as the cluster is well-formed."""
+    """Check EKS's support of the cluster's version, as far as the cluster is well-formed and of EKS."""
     match values.get(FLEET):
+        case {"cluster": {"kubeconfig": _}}:
+            return
         case {"cluster": {"version": str(version), **rest}} if re.fullmatch(r"\d\.\d+", version):
             level: Literal["standard", "extended"] = "extended" if rest.get("support") == "extended" else "standard"
             yield from (_placed(problem, {}) for problem in support(version, level, today))

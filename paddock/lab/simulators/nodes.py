@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from paddock import catalog
 from paddock.catalog import InstanceType
-from paddock.catalog.startup import cold_start
+from paddock.catalog.nodes import cold_start
 from paddock.fleet import Fleet, Stack, nodes
 from paddock.fleet.model.cluster import NewCluster
 from paddock.fleet.model.pool import Bottlerocket

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from paddock import catalog
 from paddock.catalog import InstanceType
-from paddock.catalog.startup import cold_start
+from paddock.catalog.nodes import cold_start
 from paddock.fleet import Fleet
 from paddock.fleet.model.pool import Bottlerocket, GpuPool
 from paddock.fleet.nodes import CapacityName, capacities

@@ -1,14 +1,37 @@
-"""How long a GPU node takes before a job runs on it: published figures, by part."""
+"""A node before its first job: the memory it really reports, and how long it takes to start.
+
+EC2 advertises a size of memory, firmware and kernel keep a part, and no API says how much before there is a node. The
+parts of a cold start are published figures.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal
 
 from paddock.catalog import _data
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 Part = Literal["node", "plugin", "pull", "assign"]
+
+
+def measured_memory_mib(name: str) -> int | None:
+    """MiB that the kubelet of an instance type reports as capacity; None where no reading is public."""
+    return readings().get(name)
+
+
+@cache
+def readings() -> Mapping[str, int]:
+    """Measured capacity in MiB by instance type, rounded down; the lowest where there are several readings."""
+    lowest: dict[str, int] = {}
+    for row in _data.rows("node_memory.json"):
+        mebibytes = row["memory_kib"] // 1024
+        lowest[row["type"]] = min(mebibytes, lowest.get(row["type"], mebibytes))
+    return MappingProxyType(lowest)
 
 
 @dataclass(frozen=True, slots=True)
