@@ -27,7 +27,9 @@ _TAGS = ("manylinux_2_28", "manylinux_2_17", "manylinux2014")
 PROJECT = (
     "pyproject.toml",
     "LICENSE",
-    *(f"paddock/{name}" for name in ("__init__.py", "__main__.py", "cli.py", "terminal.py", "tasks", "catalog", "gpu")),
+    *(f"paddock/{name}.py" for name in ("__init__", "__main__", "cli")),
+    *(f"paddock/{name}.py" for name in ("errors", "files", "process", "terminal", "validation")),
+    *(f"paddock/{name}" for name in ("tasks", "catalog", "gpu")),
 )
 """What a job can run: the hooks, `paddock gpu.*` and the catalogue. With what plans and builds fleets beside it, each
 change of that would make another image."""
