@@ -1,4 +1,4 @@
-"""What the catalogue knows of a GPU that is here."""
+"""Match a machine's GPU with the catalogue."""
 
 from __future__ import annotations
 
@@ -10,28 +10,29 @@ if TYPE_CHECKING:
     from paddock.gpu.model import Gpu
 
 
-def known(gpu: Gpu) -> Model | None:
-    """By PCI device, else by the driver's name for it; None for a model that the catalogue does not hold."""
+def catalog_entry(gpu: Gpu) -> Model | None:
+    """Return the entry by PCI device, else by the driver's name for the GPU; None where the catalogue has none."""
     from paddock.catalog.gpus import gpus
 
     return next(
         (
-            one
-            for one in gpus().values()
-            if (gpu.pci_device_id and one.pci_device_id == gpu.pci_device_id) or (gpu.name and one.product == gpu.name)
+            model
+            for model in gpus().values()
+            if (gpu.pci_device_id and model.pci_device_id == gpu.pci_device_id)
+            or (gpu.name and model.product == gpu.name)
         ),
         None,
     )
 
 
-def is_model(gpu: Gpu, wanted: str) -> bool:
-    """Whether it is of that model: every word of it is in the GPU's name, or in its key in the catalogue."""
-    words = _words(wanted)
+def is_model(gpu: Gpu, model: str) -> bool:
+    """Return True where every word of the model is in the GPU's name, or in its key in the catalogue."""
+    words = _words(model)
     if not words:
         return False
     if words <= _words(gpu.name or ""):
         return True
-    fact = known(gpu)
+    fact = catalog_entry(gpu)
     return fact is not None and words <= _words(fact.key)
 
 

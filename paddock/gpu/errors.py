@@ -1,4 +1,4 @@
-"""What a user is told when the GPU library cannot do what was asked."""
+"""Errors of the GPU library, with messages for users."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from paddock.errors import PaddockError
 
 
 class GpuError(PaddockError):
-    """Something about the GPUs failed; the message says what and how to go on."""
+    """Base of all GPU errors; the message names the problem and the fix."""
 
 
 class GpuInputError(GpuError):
-    """The request or a file is wrong."""
+    """Raised for an invalid request or file."""
 
     exit_code = 2
 
 
 class NoGpu(GpuError):
-    """There is no GPU, or none that may be had."""
+    """Raised where there is no GPU, or none is available."""

@@ -1,4 +1,4 @@
-"""The GPUs of this machine, whoever made them, and in plain words why there are none."""
+"""Inventory of this machine's GPUs of any vendor, with the reason where there are none."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from paddock.gpu.drivers.base import Reader, Reading, Unavailable
-from paddock.gpu.drivers.diagnosis import explain, traces, without_gpus
+from paddock.gpu.drivers.base import DriverUnavailable, Reader, Reading
+from paddock.gpu.drivers.diagnosis import explain, explain_no_gpus, find_traces
 from paddock.gpu.errors import GpuError
-from paddock.gpu.host import machine as around
+from paddock.gpu.host import machine as host_machine
 from paddock.gpu.model import Gpu, Inventory, Machine
 
 _HOST_PIDS = (
-    "This container has pids of its own, and whose pids the driver tells depends on its version: processes have no"
+    "This container has its own pids, and which pids the driver reports depends on its version: processes have no"
     " names here. Start the container with `--pid=host` (Kubernetes: `hostPID: true`) to see them."
 )
 _NOTHING = Reading("none", ())
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _SearchResult:
     reading: Reading = _NOTHING
     reason: str | None = None
     notes: tuple[str, ...] = ()
@@ -37,23 +37,23 @@ def inventory(
     reader: Reader | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> Inventory:
-    """Everything that is known of this machine's GPUs. Without any, `reason` says why; nothing is raised.
+    """Return this machine's GPUs. Without any, `reason` says why; nothing is raised.
 
-    `programs`: asks nvcc, nvidia-ctk and the Docker engine as well, which can take seconds. `root` is where /proc,
-    /sys, /dev, /etc and the rest lie.
+    `programs` runs nvcc, nvidia-ctk and the Docker client as well, which can take seconds. `root` holds /proc, /sys,
+    /dev, /etc and the rest.
     """
-    machine = around.machine(root, environ)
+    machine = host_machine.machine(root, environ)
     try:
         if reader is None:
-            found = _search(machine, root, environ, processes=processes, topology=topology)
+            result = _search(machine, root, environ, processes=processes, topology=topology)
         else:
-            found = _Found(reader.read(processes=processes, topology=topology))
-    except Unavailable as error:
-        found = _Found(reason=explain(error, machine, traces(root)))
-    reading, notes = found.reading, (*found.reading.notes, *found.notes)
-    if processes and any(gpu.processes for gpu in reading.gpus) and not around.sees_host_processes(root):
+            result = _SearchResult(reader.read(processes=processes, topology=topology))
+    except DriverUnavailable as error:
+        result = _SearchResult(reason=explain(error, machine, find_traces(root)))
+    reading, notes = result.reading, (*result.reading.notes, *result.notes)
+    if processes and any(gpu.processes for gpu in reading.gpus) and not host_machine.sees_host_processes(root):
         notes = (*notes, _HOST_PIDS)
-    run = around.run if programs else None
+    run = host_machine.run if programs else None
     return Inventory(
         taken_at=_now(),
         machine=machine,
@@ -61,35 +61,35 @@ def inventory(
         gpus=reading.gpus,
         pairs=reading.pairs,
         driver=reading.driver,
-        toolkit=around.toolkit(root, environ, run),
-        runtime=around.container_runtime(root, run),
-        reason=found.reason,
+        toolkit=host_machine.toolkit(root, environ, run),
+        runtime=host_machine.container_runtime(root, run),
+        reason=result.reason,
         notes=notes,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Sampler:
-    """An inventory whose GPUs are read again and again."""
+    """Inventory whose GPUs are sampled repeatedly."""
 
     first: Inventory
     _gpus: Callable[[], tuple[Gpu, ...]]
     _root: Path
 
     def read(self) -> Inventory:
-        """The inventory now. Raises GpuError when there is no driver to ask any more."""
+        """Return the current inventory. Raises GpuError when the driver is no longer available."""
         try:
             gpus = self._gpus()
-        except Unavailable as error:
-            raise GpuError(explain(error, self.first.machine, traces(self._root))) from None
+        except DriverUnavailable as error:
+            raise GpuError(explain(error, self.first.machine, find_traces(self._root))) from None
         return replace(self.first, taken_at=_now(), gpus=gpus)
 
 
 def sampler(*, pcie: bool = False, root: Path = Path("/"), reader: Reader | None = None) -> Sampler:
-    """Takes the inventory, to read of it again only what changes; the other fields stay as they are now.
+    """Take the inventory, and return a sampler that reads only fast-changing fields again. Raises nothing.
 
-    On NVIDIA the margin of the temperature is None, and so are the present PCIe link and its throughput unless `pcie`,
-    which takes 40 ms a GPU. Raises nothing, as `inventory`.
+    On NVIDIA the temperature margin is None in samples, and so are the current PCIe link and its throughput unless
+    `pcie`, which takes 40 ms per GPU.
     """
     first = inventory(root=root, reader=reader)
     return Sampler(first, _source(first, root, reader, pcie=pcie), root)
@@ -115,30 +115,32 @@ def _source(first: Inventory, root: Path, reader: Reader | None, *, pcie: bool) 
             return tuple
 
 
-def _search(machine: Machine, root: Path, environ: Mapping[str, str], *, processes: bool, topology: bool) -> _Found:
-    """The first maker whose GPUs answer; why NVIDIA's do not, where there are any."""
+def _search(
+    machine: Machine, root: Path, environ: Mapping[str, str], *, processes: bool, topology: bool
+) -> _SearchResult:
+    """Return the GPUs of the first vendor that has any, and the reason why NVIDIA's are missing."""
     if machine.system == "macos":
         from paddock.gpu.drivers.apple import Apple
 
-        return _Found(Apple().read())
+        return _SearchResult(Apple().read())
     from paddock.gpu.drivers.nvml import Nvml
 
     nvidia = _NOTHING
     try:
         nvidia = Nvml(root).read(processes=processes, topology=topology)
         if nvidia.gpus:
-            return _Found(nvidia)
-        seen = traces(root)
-        why = without_gpus(machine, seen, environ.get("NVIDIA_VISIBLE_DEVICES"))
-    except Unavailable as error:
-        seen = traces(root)
-        why = explain(error, machine, seen)
+            return _SearchResult(nvidia)
+        nvidia_traces = find_traces(root)
+        reason = explain_no_gpus(machine, nvidia_traces, environ.get("NVIDIA_VISIBLE_DEVICES"))
+    except DriverUnavailable as error:
+        nvidia_traces = find_traces(root)
+        reason = explain(error, machine, nvidia_traces)
     from paddock.gpu.drivers.amd import Amd
 
     amd = Amd(root).read(processes=processes, topology=topology)
     if amd.gpus:
-        return _Found(amd, notes=(why,) if seen else ())
-    return _Found(replace(_NOTHING, driver=nvidia.driver), why)
+        return _SearchResult(amd, notes=(reason,) if nvidia_traces else ())
+    return _SearchResult(replace(_NOTHING, driver=nvidia.driver), reason)
 
 
 def _now() -> str:

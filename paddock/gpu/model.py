@@ -1,4 +1,4 @@
-"""What is known of a machine's GPUs at one moment.
+"""Data model of a machine's GPUs at one moment.
 
 None is a value that could not be read, or that this GPU does not have; it is never a guess. A GPU's identity is its
 UUID: indexes differ between NVML, CUDA and containers, and change when a card is lost.
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 SCHEMA = 1
-"""Raised when a field changes its meaning or goes; new fields do not raise it."""
+"""Incremented when a field is removed or changes its meaning; not for new fields."""
 
 Vendor = Literal["nvidia", "amd", "apple"]
 State = Literal["ok", "lost", "unreadable"]
@@ -31,12 +31,12 @@ RecoveryAction = Literal[
     "none", "gpu-reset", "node-reboot", "drain-p2p", "drain-and-reset", "recover-imex", "bus-reset", "system-reboot"
 ]
 Closeness = Literal["same-board", "pcie-switch", "pcie-switches", "host-bridge", "numa-node", "system"]
-"""What two GPUs share, from near to far. nvidia-smi calls all but the first PIX, PXB, PHB, NODE and SYS."""
+"""The level that two GPUs share, from near to far. nvidia-smi calls all but the first PIX, PXB, PHB, NODE and SYS."""
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """MiB. `reserved` is what the driver keeps for itself; where it is None, `used` holds that too."""
+    """Memory in MiB. `reserved` is the driver's own; where it is None, `used` includes it."""
 
     total: int
     used: int
@@ -46,7 +46,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """Watt; `energy` is joule since the driver was loaded."""
+    """Power in watts; `energy` is joules since the driver was loaded."""
 
     draw: float | None = None
     limit: float | None = None
@@ -58,7 +58,7 @@ class Power:
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """MHz."""
+    """Clocks in MHz."""
 
     sm: int | None = None
     memory: int | None = None
@@ -68,7 +68,7 @@ class Clocks:
 
 @dataclass(frozen=True, slots=True)
 class Temperature:
-    """Degrees Celsius. `margin` is how far the GPU is from slowing itself down."""
+    """Degrees Celsius. `margin` is the distance to the GPU's slowdown threshold."""
 
     gpu: int | None = None
     memory: int | None = None
@@ -77,7 +77,7 @@ class Temperature:
 
 @dataclass(frozen=True, slots=True)
 class Utilisation:
-    """Per cent of the last sample's time in which a kernel ran, and in which memory was read or written."""
+    """Per cent of the last sample period in which a kernel ran, and in which memory was read or written."""
 
     gpu: int | None = None
     memory: int | None = None
@@ -85,19 +85,19 @@ class Utilisation:
 
 @dataclass(frozen=True, slots=True)
 class Ecc:
-    """Memory errors: volatile since the driver was loaded, aggregate in the GPU's life."""
+    """Memory errors: volatile since the driver was loaded, aggregate over the GPU's life."""
 
     enabled: bool | None = None
     corrected: int | None = None
     uncorrected: int | None = None
     aggregate_uncorrected: int | None = None
     aggregate_sram_uncorrected: int | None = None
-    """Those in the chip itself, which no spare row mends."""
+    """Errors in the chip itself, which no spare row repairs."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemappedRows:
-    """Rows of memory that were replaced by spare ones; `pending` needs a reset, `failed` has no spare left."""
+    """Memory rows replaced by spare ones; `pending` needs a reset, `failed` means that no spare is left."""
 
     correctable: int
     uncorrectable: int
@@ -107,9 +107,9 @@ class RemappedRows:
 
 @dataclass(frozen=True, slots=True)
 class Pcie:
-    """The link as it is now (it slows down when idle) and at its best; `replays` is since the driver was loaded.
+    """Current link (it slows down when idle) and its maximum; `replays` is since the driver was loaded.
 
-    `sent` and `received` are the GPU's MB/s, and None unless asked for: each holds the driver up for 20 ms.
+    `sent` and `received` are the GPU's MB/s, and None unless requested: each blocks the driver for 20 ms.
     """
 
     generation: int | None = None
@@ -123,7 +123,7 @@ class Pcie:
 
 @dataclass(frozen=True, slots=True)
 class NvLink:
-    """One link. What it leads to (`remote` is a PCI address) and its errors are read with the topology."""
+    """One link. Its remote end (`remote` is a PCI address) and its errors are read with the topology."""
 
     link: int
     active: bool
@@ -135,7 +135,7 @@ class NvLink:
 
 @dataclass(frozen=True, slots=True)
 class MigDevice:
-    """A part of a GPU that is one device to CUDA. Utilisation of a part is told by no driver."""
+    """Part of a GPU that is one device to CUDA. No driver reports the utilisation of a part."""
 
     uuid: str
     profile: str
@@ -147,7 +147,7 @@ class MigDevice:
 
 @dataclass(frozen=True, slots=True)
 class Mig:
-    """`pending` is the mode after the next reset: on where `enabled` is not, or the other way round."""
+    """MIG mode and devices. `pending` is the mode after the next reset."""
 
     enabled: bool
     pending: bool
@@ -156,7 +156,7 @@ class Mig:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process on a GPU. The pid is that of the host, also where this machine is a container."""
+    """Process on a GPU. The pid is that of the host, even inside a container."""
 
     pid: int
     kind: Literal["compute", "graphics", "mps"]
@@ -167,12 +167,12 @@ class Process:
     mig_uuid: str | None = None
 
 
-@dataclass(frozen=True)  # no slots, so that a sampler makes one from another in an eighth of the time
+@dataclass(frozen=True)  # without slots a sampler copies one in an eighth of the time
 class Gpu:
-    """One GPU. With a `state` other than ok, `reason` says why, and no more is known than was read before."""
+    """One GPU. With a `state` other than ok, `reason` says why, and only earlier facts are set."""
 
     index: int
-    """Of the backend; CUDA's own differs unless CUDA_DEVICE_ORDER=PCI_BUS_ID."""
+    """The backend's index; CUDA's differs unless CUDA_DEVICE_ORDER=PCI_BUS_ID."""
     uuid: str | None
     name: str | None
     vendor: Vendor
@@ -199,14 +199,14 @@ class Gpu:
     temperature: Temperature = field(default_factory=Temperature)
     utilisation: Utilisation = field(default_factory=Utilisation)
     throttle: tuple[Throttle, ...] | None = None
-    """Why the clocks are not higher."""
+    """Reasons for reduced clocks."""
     ecc: Ecc = field(default_factory=Ecc)
     remapped: RemappedRows | None = None
     retired_pages: int | None = None
     retirement_pending: bool | None = None
-    """A page of memory is retired at the next reset. Pages are of GPUs before Ampere, rows of those since."""
+    """A page of memory is retired at the next reset. GPUs before Ampere retire pages, later ones remap rows."""
     recovery_action: RecoveryAction | None = None
-    """What the driver itself asks for."""
+    """The action that the driver recommends."""
     pcie: Pcie = field(default_factory=Pcie)
     nvlinks: tuple[NvLink, ...] = ()
     numa_node: int | None = None
@@ -218,20 +218,20 @@ class Gpu:
     """None where the GPU cannot be divided."""
     vbios: str | None = None
     processes: tuple[Process, ...] | None = None
-    """None where they were not asked for or cannot be read, which is not the same as none."""
+    """None where they were not requested or cannot be read; an empty tuple means that there are none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """How two GPUs reach each other, by index."""
+    """Connection of two GPUs, by index."""
 
     a: int
     b: int
     closeness: Closeness | None
     nvlinks: int = 0
-    """Active links between them, or into a switch that both are on."""
+    """Active links between them, or to a common switch."""
     peer_access: bool | None = None
-    """Whether one can read the other's memory."""
+    """True where each can read the other's memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,9 +239,9 @@ class Driver:
     version: str
     """`580.95.05`."""
     cuda: str | None = None
-    """The newest CUDA that it speaks, `13.0`."""
+    """The newest CUDA version that it supports, `13.0`."""
     library: str | None = None
-    """The version of the library that was asked."""
+    """The version of the NVML library."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +256,7 @@ class Toolkit:
 
 @dataclass(frozen=True, slots=True)
 class ContainerRuntime:
-    """What gives GPUs to containers on this machine."""
+    """Container tooling that passes GPUs to containers on this machine."""
 
     toolkit: str | None = None
     """The version of nvidia-container-toolkit."""
@@ -293,11 +293,11 @@ class Inventory:
     runtime: ContainerRuntime | None = None
     reason: str | None = None
     notes: tuple[str, ...] = ()
-    """What could not be read and why, and what would make it readable."""
+    """Unreadable values, with the reason and the fix."""
     schema: int = SCHEMA
 
     def gpu(self, uuid: str) -> Gpu | None:
-        """The GPU of that UUID, or the one that holds the MIG device of that UUID."""
+        """Return the GPU of that UUID, or the one with the MIG device of that UUID."""
         for gpu in self.gpus:
             if gpu.uuid == uuid or (gpu.mig and any(part.uuid == uuid for part in gpu.mig.devices)):
                 return gpu
@@ -305,5 +305,5 @@ class Inventory:
 
     @property
     def usable(self) -> tuple[Gpu, ...]:
-        """GPUs that answer; a lost one is never among them."""
+        """GPUs that answer, with a UUID."""
         return tuple(gpu for gpu in self.gpus if gpu.state == "ok" and gpu.uuid)

@@ -1,4 +1,4 @@
-"""An inventory as a file: saved on one machine, read on another."""
+"""Inventories as JSON files: saved on one machine, read on another."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ _KINDS = {
     "tuple_type": "a list",
     "dataclass_type": "an object",
 }
-_SHOWN = 5
-"""Problems of one file that are told."""
+_MAX_PROBLEMS = 5
+"""Maximum number of problems reported for one file."""
 
 
 def dumps(inventory: Inventory) -> str:
-    """JSON with one key order, `schema` first."""
+    """Return JSON with a fixed key order, `schema` first."""
     return json.dumps(data(inventory), indent=2) + "\n"
 
 
 def data(value: Any) -> Any:
-    """A model's object as JSON's own types."""
+    """Return an object of the model as JSON types."""
     if dataclasses.is_dataclass(value):
         names = [field.name for field in dataclasses.fields(value)]
         if "schema" in names:
@@ -51,7 +51,7 @@ def data(value: Any) -> Any:
 
 
 def load(path: Path) -> Inventory:
-    """Raises GpuInputError."""
+    """Read a saved inventory. Raises GpuInputError."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -64,23 +64,23 @@ def load(path: Path) -> Inventory:
 
 
 def loads(text: str, source: str = "the inventory") -> Inventory:
-    """Raises GpuInputError; `source` is what the message calls the text."""
+    """Parse a saved inventory; `source` names the text in messages. Raises GpuInputError."""
     from pydantic import ValidationError
 
     try:
-        found = json.loads(text)
+        document = json.loads(text)
     except json.JSONDecodeError as error:
         raise _wrong(source, f"not JSON in line {error.lineno}: {error.msg}", "a saved inventory") from None
     except RecursionError:
         raise _wrong(source, "nested too deep to be an inventory", "a saved inventory") from None
-    _check_schema(found, source)
+    _check_schema(document, source)
     try:
         inventory: Inventory = _adapter().validate_json(text)
     except ValidationError as error:
         raise _refused(source, error.errors(include_url=False)) from None
-    twice = [uuid for uuid, count in Counter(gpu.uuid for gpu in inventory.gpus).items() if uuid and count > 1]
-    if twice:
-        raise _wrong(source, f"two GPUs have the UUID {twice[0]}", "each GPU once")
+    duplicates = [uuid for uuid, count in Counter(gpu.uuid for gpu in inventory.gpus).items() if uuid and count > 1]
+    if duplicates:
+        raise _wrong(source, f"two GPUs have the UUID {duplicates[0]}", "each GPU once")
     return inventory
 
 
@@ -90,9 +90,9 @@ def _adapter() -> TypeAdapter[Inventory]:
 
 
 def strictly(whole: type[_Read], kinds: Iterable[object]) -> TypeAdapter[_Read]:
-    """Reads `whole`, which is made of the dataclasses in `kinds`, from exactly what it is written as.
+    """Return a strict reader of `whole`, a composition of the dataclasses in `kinds`.
 
-    They have no need of pydantic; what they demand of a file is said here, where pydantic is loaded.
+    The dataclasses do not import pydantic; their strictness is set here, where pydantic is loaded.
     """
     from pydantic import ConfigDict, TypeAdapter
 
@@ -102,8 +102,8 @@ def strictly(whole: type[_Read], kinds: Iterable[object]) -> TypeAdapter[_Read]:
     return TypeAdapter(whole)
 
 
-def _check_schema(found: object, source: str) -> None:
-    schema = found.get("schema") if isinstance(found, dict) else None
+def _check_schema(document: object, source: str) -> None:
+    schema = document.get("schema") if isinstance(document, dict) else None
     if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
         raise _wrong(source, "not an inventory: it has no `schema` number", f'an object with "schema": {SCHEMA}')
     if schema > SCHEMA:
@@ -114,45 +114,49 @@ def _check_schema(found: object, source: str) -> None:
         )
 
 
-def _wrong(source: str, what: str, expected: str) -> GpuInputError:
-    return GpuInputError(f"{source}: {what}\n    expected: {expected}\n    fix: {_FIX}")
+def _wrong(source: str, problem: str, expected: str) -> GpuInputError:
+    return GpuInputError(f"{source}: {problem}\n    expected: {expected}\n    fix: {_FIX}")
 
 
 def _refused(source: str, details: list[ErrorDetails]) -> GpuInputError:
-    shown = [_problem(source, detail) for detail in details[:_SHOWN]]
-    if len(details) > _SHOWN:
-        shown.append(f"and {len(details) - _SHOWN} more")
-    return GpuInputError("\n".join([*shown, f"    fix: {_FIX}"]))
+    problems = [_problem(source, detail) for detail in details[:_MAX_PROBLEMS]]
+    if len(details) > _MAX_PROBLEMS:
+        problems.append(f"and {len(details) - _MAX_PROBLEMS} more")
+    return GpuInputError("\n".join([*problems, f"    fix: {_FIX}"]))
 
 
 def _problem(source: str, detail: ErrorDetails) -> str:
     key = ".".join(map(str, detail["loc"]))
     match detail["type"]:
         case "unexpected_keyword_argument":
-            known = _names(detail["loc"][:-1])
-            near = get_close_matches(str(detail["loc"][-1]), known, 1)
-            hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(known)}"
+            keys = _names(detail["loc"][:-1])
+            near = get_close_matches(str(detail["loc"][-1]), keys, 1)
+            hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(keys)}"
             return f"{source}: unknown key {key}\n    expected: {hint}"
         case "missing":
             return f"{source}: {key} is missing\n    expected: it is in every saved inventory"
         case "literal_error":
-            return f"{source}: {key} is {_shown(detail['input'])}\n    expected: {detail['ctx']['expected']}"
+            return f"{source}: {key} is {_abbreviated(detail['input'])}\n    expected: {detail['ctx']['expected']}"
         case kind:
             expected = _KINDS.get(kind, detail["msg"])
-            return f"{source}: {key} is {_shown(detail['input'])}\n    expected: {expected}"
+            return f"{source}: {key} is {_abbreviated(detail['input'])}\n    expected: {expected}"
 
 
-def _shown(value: object) -> str:
+def _abbreviated(value: object) -> str:
     text = json.dumps(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _names(keys: Iterable[int | str]) -> list[str]:
-    """The keys of the object that lies at `keys` in an inventory."""
+    """Return the keys of the object at the path `keys` of an inventory."""
     kind: Any = Inventory
     for key in keys:
         kind = next(iter(get_args(kind)), None) if isinstance(key, int) else _hints(kind).get(key)
-        kind = next((one for one in get_args(kind) if one is not type(None)), kind) if _optional(kind) else kind
+        kind = (
+            next((argument for argument in get_args(kind) if argument is not type(None)), kind)
+            if _optional(kind)
+            else kind
+        )
     return list(_hints(kind))
 
 

@@ -111,7 +111,7 @@ def test_a_gpu_that_another_driver_holds_is_never_usable(tree: Path) -> None:
     (tree / "vfio-pci").mkdir()
     (device / "driver").symlink_to(tree / "vfio-pci")
     found = detect.inventory(root=tree)
-    assert (found.gpus[2].state, found.gpus[2].reason) == ("unreadable", "its driver tells nothing (vfio-pci)")
+    assert (found.gpus[2].state, found.gpus[2].reason) == ("unreadable", "its driver reports no memory (vfio-pci)")
     assert [gpu.index for gpu in found.usable] == [0, 1]
 
 
@@ -163,7 +163,7 @@ def test_a_tree_without_permissions_is_read_as_far_as_may_be(open_tree: Path, re
     gpu = found.gpus[0]
     assert (gpu.state, gpu.memory, gpu.serial, gpu.power.draw) == ("ok", None, None, None)
     assert gpu.utilisation.gpu == 97
-    assert sum("may not be read" in note for note in found.notes) == 3
+    assert sum("cannot be read" in note for note in found.notes) == 3
 
 
 def test_a_tree_that_nobody_may_look_into_has_no_gpus(open_tree: Path, request: pytest.FixtureRequest) -> None:

@@ -335,7 +335,7 @@ def test_processes_of_a_lease_are_known_by_their_descent() -> None:
 
 
 def test_where_proc_tells_nothing_it_is_said(tmp_path: Path) -> None:
-    with pytest.raises(GpuError, match="does not tell which processes live"):
+    with pytest.raises(GpuError, match="does not show which processes run"):
         this_host(tmp_path)
 
 

@@ -64,7 +64,7 @@ def test_no_gpu_and_no_driver(code: Callable[[int], None], tmp_path: Path) -> No
     [
         (None, "no NVIDIA driver: 0000:04:00.0 (10de:2330); install"),
         ("nouveau", "held by nouveau); install NVIDIA's driver"),
-        ("vfio-pci", "held by vfio-pci); they are set aside for virtual machines"),
+        ("vfio-pci", "held by vfio-pci); they are reserved for virtual machines"),
     ],
 )
 def test_a_gpu_without_a_driver(code: Callable[[int], None], tmp_path: Path, held_by: str | None, why: str) -> None:
@@ -134,7 +134,7 @@ def test_a_driver_that_has_no_gpu_to_show(driver: Install, tmp_path: Path) -> No
     assert "0000:04:00.0 (10de:2330, held by vfio-pci)" in str(look(nvidia_card(tmp_path, "vfio-pci")).reason)
     write(tmp_path, {".dockerenv": ""})
     found = detect.inventory(root=tmp_path, environ={"NVIDIA_VISIBLE_DEVICES": "void"})
-    assert "given no GPU (NVIDIA_VISIBLE_DEVICES=void)" in str(found.reason)
+    assert "this container has no GPU (NVIDIA_VISIBLE_DEVICES=void)" in str(found.reason)
     assert found.driver
     assert found.driver.version == "580.95.05"
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from paddock.gpu import inventory as detect
 from paddock.gpu import serialization
 from paddock.gpu.drivers import nvml
-from paddock.gpu.drivers.base import Unavailable
+from paddock.gpu.drivers.base import DriverUnavailable
 from paddock.gpu.drivers.nvml import Nvml
 from paddock.gpu.errors import GpuError
 from paddock.gpu.model import Inventory
@@ -140,7 +140,7 @@ def test_nvml_is_started_once_and_another_user_of_it_keeps_it(driver: Install) -
 def test_a_start_that_fails_is_tried_again_by_the_next_reading(driver: Install) -> None:
     made = driver("h100")
     made.faults["nvmlInitWithFlags"] = Fault(9, times=1)
-    with pytest.raises(Unavailable):
+    with pytest.raises(DriverUnavailable):
         Nvml().read()
     assert Nvml().read().gpus[0].state == "ok"
 

@@ -289,7 +289,7 @@ def test_in_a_container_the_lease_is_renewed_while_the_program_runs(
 ) -> None:
     monkeypatch.setattr("paddock.gpu.leases.run._LOOKED_EVERY", 0.05)
     monkeypatch.setattr("paddock.gpu.leases.run._RENEWED_EVERY", 0.05)
-    monkeypatch.setattr(type(leases.host), "knows_drivers_pids", property(lambda self: False))
+    monkeypatch.setattr(type(leases.host), "sees_driver_pids", property(lambda self: False))
     renewed = []
     real = Leases.renew
     twice = tmp_path / "twice"
@@ -310,7 +310,7 @@ def test_a_program_whose_end_another_thread_was_told_of_is_not_waited_for_for_ev
     leases: Leases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("paddock.gpu.leases.run._RENEWED_EVERY", 0.0)
-    monkeypatch.setattr(type(leases.host), "knows_drivers_pids", property(lambda self: False))
+    monkeypatch.setattr(type(leases.host), "sees_driver_pids", property(lambda self: False))
     renewed: list[str] = []
 
     def while_it_ends(self: Leases, id: str) -> None:

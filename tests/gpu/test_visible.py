@@ -91,7 +91,7 @@ def test_the_variables_narrow_each_other_and_each_is_said() -> None:
     found = visible(FOUR, environ)
     assert found is not None
     assert found.uuids == {"GPU-00000001-aaaa"}
-    assert found.said == ("NVIDIA_VISIBLE_DEVICES=0,1 leaves 2 GPUs.", "CUDA_VISIBLE_DEVICES=1,2 leaves 2 GPUs.")
+    assert found.notes == ("NVIDIA_VISIBLE_DEVICES=0,1 leaves 2 GPUs.", "CUDA_VISIBLE_DEVICES=1,2 leaves 2 GPUs.")
 
 
 def test_what_is_not_here_is_said() -> None:

@@ -1,4 +1,4 @@
-"""AMD GPUs by what the amdgpu driver writes into sysfs, which needs no library and no root.
+"""AMD GPUs, read from the files that the amdgpu driver writes into sysfs: no library and no root needed.
 
 amdsmi adds names and ECC counts where it is installed and works.
 """
@@ -44,7 +44,7 @@ _GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 
 
 class Amd:
-    """`root` is where /sys, /proc and /dev lie. Never raises: a file that cannot be read is a note."""
+    """Reader of AMD GPUs. `root` holds /sys, /proc and /dev. Never raises: an unreadable file becomes a note."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
@@ -57,20 +57,20 @@ class Amd:
         gpus = tuple(self._gpu(index, card, nodes, smi, notes, processes) for index, card in enumerate(cards))
         if gpus and not os.access(self._root / "dev/kfd", os.R_OK | os.W_OK):
             notes.append(
-                "/dev/kfd cannot be opened, so nothing can be computed here: be in its group (`render`), and give it"
-                " to the container (`--device /dev/kfd --device /dev/dri`)."
+                "/dev/kfd cannot be opened, so no program can compute on the GPUs: join its group (`render`), and pass"
+                " it to the container (`--device /dev/kfd --device /dev/dri`)."
             )
-        among = tuple(
+        pairs = tuple(
             Pair(a.index, b.index, pci.closeness(a.pci_address, b.pci_address, self._root))
             for a in gpus
             for b in gpus[a.index + 1 :]
             if topology
         )
         version = _Files(self._root / "sys/module/amdgpu", []).text("version")
-        return Reading("amdsmi" if smi else "amd-sysfs", gpus, among, Driver(version) if version else None, (*notes,))
+        return Reading("amdsmi" if smi else "amd-sysfs", gpus, pairs, Driver(version) if version else None, (*notes,))
 
     def _folders(self) -> list[Path]:
-        """The PCI devices of AMD that draw or compute, in the order of the bus."""
+        """Return the folders of AMD's display and compute devices, in PCI order."""
         drm = _listed(self._root / "sys/class/drm", "card*")
         devices = {card.resolve() / "device" for card in drm if re.fullmatch(r"card\d+", card.name)}
         return sorted(folder.resolve() for folder in devices if _Files(folder, []).text("vendor") == _AMD)
@@ -90,9 +90,9 @@ class Amd:
         total, used = files.number("mem_info_vram_total"), files.number("mem_info_vram_used")
         bound = (files.folder / "driver").resolve().name
         state: State = "ok" if total is not None else "unreadable"
-        reason = None if total is not None else f"its driver tells nothing ({bound})"
+        reason = None if total is not None else f"its driver reports no memory ({bound})"
         if total is not None and not unique:
-            notes.append(f"GPU {index}: it has no unique_id, so it is never given out.")
+            notes.append(f"GPU {index}: it has no unique_id, so it is never leased.")
         hwmon = files.monitor()
         return Gpu(
             index,
@@ -139,7 +139,7 @@ class Amd:
 
 @dataclass(frozen=True, slots=True)
 class _Files:
-    """The small files of a folder. One that is not there is None; one that may not be read is a note too."""
+    """One-value files of a folder. An absent file is None; an unreadable one adds a note too."""
 
     folder: Path
     notes: list[str]
@@ -149,7 +149,7 @@ class _Files:
         try:
             return path.read_text(errors="replace").strip() or None
         except PermissionError:
-            self.notes.append(f"{path} may not be read: be root, or in the group that it belongs to.")
+            self.notes.append(f"{path} cannot be read: run as root, or join the file's group.")
         except OSError:
             pass
         return None
@@ -168,7 +168,7 @@ class _Files:
         return None
 
     def ecc(self) -> Ecc:
-        """Of all the chip's blocks together: `ue: 0` and `ce: 0` in each of their files."""
+        """Sum the counts of all the chip's blocks, whose files hold `ue: 0` and `ce: 0`."""
         counts = {"ue": 0, "ce": 0}
         blocks = _listed(self.folder / "ras", "*_err_count")
         for block in blocks:
@@ -178,7 +178,7 @@ class _Files:
 
 
 def _listed(folder: Path, pattern: str) -> list[Path]:
-    """Sorted; none where nobody may look."""
+    """Return the matching entries, sorted; none where the folder cannot be read."""
     try:
         return sorted(folder.glob(pattern))
     except OSError:
@@ -186,8 +186,8 @@ def _listed(folder: Path, pattern: str) -> list[Path]:
 
 
 def _nodes(root: Path) -> dict[str, dict[str, int]]:
-    """What the compute driver knows of each GPU, by PCI address."""
-    found = {}
+    """Return the compute driver's properties of each GPU, by PCI address."""
+    nodes = {}
     for folder in _listed(root / "sys/class/kfd/kfd/topology/nodes", "*"):
         files = _Files(folder, [])
         pairs = re.findall(r"^(\w+) (\d+)$", files.text("properties") or "", re.MULTILINE)
@@ -197,46 +197,46 @@ def _nodes(root: Path) -> dict[str, dict[str, int]]:
             node["gpu_id"] = files.number("gpu_id") or 0
             node.setdefault("simd_count", 0)
             bus, device, function = where >> 8 & 0xFF, where >> 3 & 0x1F, where & 7
-            found[f"{node.get('domain', 0):04x}:{bus:02x}:{device:02x}.{function}"] = node
-    return found
+            nodes[f"{node.get('domain', 0):04x}:{bus:02x}:{device:02x}.{function}"] = node
+    return nodes
 
 
 def _target(version: int) -> str:
-    """`gfx942` from 90402."""
+    """Return `gfx942` for 90402."""
     return f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}" if version else ""
 
 
 def _processes(root: Path, gpu_id: int | None) -> tuple[Process, ...] | None:
-    """As the compute driver lists them, which is with pids of the host."""
+    """Return the processes that the compute driver lists, by pids of the host."""
     folder = root / "sys/class/kfd/kfd/proc"
-    if gpu_id is None or not os.path.isdir(folder):  # Path's raises where it may not look
+    if gpu_id is None or not os.path.isdir(folder):  # Path.is_dir raises without permission
         return None
     host = sees_host_processes(root)
-    found = []
-    for one in _listed(folder, "[0-9]*"):
-        used = _Files(one, []).number(f"vram_{gpu_id}")
+    processes = []
+    for process_folder in _listed(folder, "[0-9]*"):
+        used = _Files(process_folder, []).number(f"vram_{gpu_id}")
         if used is not None:
-            pid = int(one.name)
-            found.append(Process(pid, "compute", used // _MIB, *(owner(pid, root) if host else (None, None))))
-    return tuple(found)
+            pid = int(process_folder.name)
+            processes.append(Process(pid, "compute", used // _MIB, *(owner(pid, root) if host else (None, None))))
+    return tuple(processes)
 
 
 def _smi() -> dict[str, dict[str, Any]]:
-    """By PCI address. Empty where amdsmi is absent or broken, which its import can be in any way, and loudly."""
+    """Return amdsmi's facts by PCI address; empty where it is absent or broken, which its import can be in any way."""
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             amdsmi = importlib.import_module("amdsmi")
             amdsmi.amdsmi_init()
             try:
                 handles = amdsmi.amdsmi_get_processor_handles()
-                return {amdsmi.amdsmi_get_gpu_device_bdf(one): _told(amdsmi, one) for one in handles}
+                return {amdsmi.amdsmi_get_gpu_device_bdf(handle): _smi_facts(amdsmi, handle) for handle in handles}
             finally:
                 amdsmi.amdsmi_shut_down()
     except Exception:
         return {}
 
 
-def _told(amdsmi: Any, handle: Any) -> dict[str, Any]:
+def _smi_facts(amdsmi: Any, handle: Any) -> dict[str, Any]:
     counts = amdsmi.amdsmi_get_gpu_total_ecc_count(handle)
     return {
         "name": amdsmi.amdsmi_get_gpu_asic_info(handle).get("market_name"),
@@ -245,8 +245,8 @@ def _told(amdsmi: Any, handle: Any) -> dict[str, Any]:
 
 
 def _render(folder: Path) -> int | None:
-    found = next(iter(_listed(folder / "drm", "renderD*")), None)
-    return int(found.name.removeprefix("renderD")) if found else None
+    node = next(iter(_listed(folder / "drm", "renderD*")), None)
+    return int(node.name.removeprefix("renderD")) if node else None
 
 
 def _group(path: Path) -> int | None:
@@ -261,8 +261,8 @@ def _memory(total: int, used: int) -> Memory:
 
 
 def _generation(speed: str | None) -> int | None:
-    found = re.match(r"([\d.]+) GT/s", speed or "")
-    return _GENERATIONS.get(float(found[1])) if found else None
+    match = re.match(r"([\d.]+) GT/s", speed or "")
+    return _GENERATIONS.get(float(match[1])) if match else None
 
 
 def _scaled(value: int | None, unit: float) -> float | None:

@@ -1,4 +1,4 @@
-"""Apple's GPUs by what macOS's own programs tell, none of which needs root."""
+"""Apple GPUs, read from the output of macOS's own programs, none of which needs root."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import plistlib
 from typing import Any
 from xml.parsers.expat import ExpatError
 
-from paddock.gpu.drivers.base import Reading, Unavailable
+from paddock.gpu.drivers.base import DriverUnavailable, Reading
 from paddock.gpu.host import machine
 from paddock.gpu.host.machine import Run
 from paddock.gpu.model import Gpu, Memory, Utilisation
@@ -26,10 +26,10 @@ class Apple:
         self._run = run
 
     def read(self, *, processes: bool = False, topology: bool = False) -> Reading:
-        """macOS tells neither the processes on its GPU nor their memory."""
+        """Return the GPUs; macOS reports neither the processes on them nor their memory."""
         displays = _displays(self._run(_DISPLAYS))
         if not displays:
-            raise Unavailable("macOS lists no GPU of an Apple chip (`system_profiler SPDisplaysDataType`).")
+            raise DriverUnavailable("macOS lists no GPU of an Apple chip (`system_profiler SPDisplaysDataType`).")
         used, busy = self._statistics()
         total = int(self._run(_MEMORY) or 0) // _MIB
         memory = Memory(total, used, total - used) if total and used is not None else None
@@ -51,30 +51,30 @@ class Apple:
         return Reading("apple", gpus)
 
     def _statistics(self) -> tuple[int | None, int | None]:
-        """MiB in use by the GPU, and its utilisation in per cent."""
-        told = _first(_plist(self._run(_ACCELERATOR))).get("PerformanceStatistics", {})
-        used = told.get("In use system memory", told.get("Alloc system memory"))
-        return None if used is None else used // _MIB, told.get("Device Utilization %")
+        """Return the memory in use by the GPU in MiB, and its utilisation in per cent."""
+        statistics = _first(_plist(self._run(_ACCELERATOR))).get("PerformanceStatistics", {})
+        used = statistics.get("In use system memory", statistics.get("Alloc system memory"))
+        return None if used is None else used // _MIB, statistics.get("Device Utilization %")
 
 
 def _displays(text: str | None) -> list[dict[str, Any]]:
     try:
-        found = json.loads(text or "{}").get("SPDisplaysDataType", [])
+        displays = json.loads(text or "{}").get("SPDisplaysDataType", [])
     except ValueError:
         return []
-    return [one for one in found if one.get("spdisplays_vendor") == "sppci_vendor_Apple"]
+    return [display for display in displays if display.get("spdisplays_vendor") == "sppci_vendor_Apple"]
 
 
 def _plist(text: str | None) -> list[dict[str, Any]]:
     try:
-        found = plistlib.loads((text or "").encode())
+        entries = plistlib.loads((text or "").encode())
     except (plistlib.InvalidFileException, ExpatError, ValueError):
         return []
-    return found if isinstance(found, list) else []
+    return entries if isinstance(entries, list) else []
 
 
-def _first(found: list[dict[str, Any]]) -> dict[str, Any]:
-    return found[0] if found else {}
+def _first(entries: list[dict[str, Any]]) -> dict[str, Any]:
+    return entries[0] if entries else {}
 
 
 def _number(text: object) -> int | None:

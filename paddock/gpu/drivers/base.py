@@ -1,4 +1,4 @@
-"""One small protocol, and one module for each thing that knows of GPUs: NVML, amdgpu's sysfs, macOS."""
+"""The protocol that every driver's reader implements: NVML, amdgpu's sysfs, macOS."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Name = Literal["nvml", "amd-sysfs", "amdsmi", "apple", "none"]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a backend knows at one moment."""
+    """GPUs of one backend at one moment."""
 
     backend: Name
     gpus: tuple[Gpu, ...]
@@ -22,8 +22,8 @@ class Reading:
     notes: tuple[str, ...] = ()
 
 
-class Unavailable(GpuError):
-    """The backend cannot be asked at all. `code` is NVML's number, where it was NVML that said so."""
+class DriverUnavailable(GpuError):
+    """Raised when a backend cannot be used at all; `code` is NVML's error number, if NVML reported it."""
 
     def __init__(self, message: str, code: int | None = None) -> None:
         super().__init__(message)
@@ -31,6 +31,6 @@ class Unavailable(GpuError):
 
 
 class Reader(Protocol):
-    """Raises Unavailable; a GPU that does not answer is in the reading, with a state that says so."""
+    """Reader of one vendor's GPUs. Raises DriverUnavailable; a failing GPU is listed with its state."""
 
     def read(self, *, processes: bool = False, topology: bool = False) -> Reading: ...

@@ -1,4 +1,4 @@
-"""Why a machine's GPUs cannot be had, and what to do about it, from what the driver said and what lies on disk."""
+"""Diagnosis of GPUs that cannot be used: the cause and the fix, from the driver's error and the files on disk."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from paddock.gpu.drivers.base import Unavailable
+from paddock.gpu.drivers.base import DriverUnavailable
 from paddock.gpu.model import Machine
 
 LIBRARY_FOLDERS = ("usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/lib")
@@ -20,7 +20,7 @@ _RECREATE = (
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """An NVIDIA GPU on the PCI bus, whether its driver runs or not."""
+    """NVIDIA GPU on the PCI bus, with or without a running driver."""
 
     address: str
     device_id: str
@@ -32,7 +32,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """What NVIDIA's hardware and software left in the file system. `module` is the version of the loaded driver."""
+    """NVIDIA hardware and software visible in the file system; `module` is the loaded driver's version."""
 
     module: str | None = None
     library: str | None = None
@@ -42,30 +42,32 @@ class Traces:
         return bool(self.module or self.library or self.cards)
 
 
-def traces(root: Path = Path("/")) -> Traces:
-    told = _text(root / "proc/driver/nvidia/version")
-    module = re.search(r"Module.*?\s(\d+\.[\d.]+)\s", told)
+def find_traces(root: Path = Path("/")) -> Traces:
+    version = _text(root / "proc/driver/nvidia/version")
+    module = re.search(r"Module.*?\s(\d+\.[\d.]+)\s", version)
     files = [file.name for folder in LIBRARY_FOLDERS for file in (root / folder).glob("libnvidia-ml.so.*.*")]
     library = files[0].removeprefix("libnvidia-ml.so.") if files else None
     return Traces(module[1] if module else None, library, tuple(_cards(root)))
 
 
-def explain(error: Unavailable, machine: Machine, seen: Traces) -> str:
-    """One sentence on what is wrong, and how to mend it."""
+def explain(error: DriverUnavailable, machine: Machine, traces: Traces) -> str:
+    """Return one sentence with the cause and the fix."""
     match error.code:
         case None:
             return str(error)
         case 12 if "cannot open" not in str(error) and ".so" in str(error):
             return f"NVIDIA's library is there but cannot be loaded: {error}."
         case 12:
-            return _without_library(machine, seen)
+            return _without_library(machine, traces)
         case 9:
             return (
-                "The NVIDIA driver is installed, but its kernel module is not loaded: `modprobe nvidia`, and look"
-                " into `dmesg` where that fails (after a new kernel the module has to be built again)."
+                "The NVIDIA driver is installed, but its kernel module is not loaded: `modprobe nvidia`, and check"
+                " `dmesg` if that fails (after a new kernel the module has to be built again)."
             )
         case 18:
-            versions = f" (library {seen.library}, driver {seen.module})" if seen.library and seen.module else ""
+            versions = (
+                f" (library {traces.library}, driver {traces.module})" if traces.library and traces.module else ""
+            )
             return (
                 f"The NVIDIA library and the loaded driver are of different versions{versions}: the driver was"
                 " upgraded while it was in use. Reboot, or unload it with"
@@ -79,47 +81,47 @@ def explain(error: Unavailable, machine: Machine, seen: Traces) -> str:
                 " writable by this user, and allowed to this container if it is one (`docker run --gpus all`)."
             )
         case 27:
-            return "The NVIDIA driver is still starting: ask again in some seconds."
+            return "The NVIDIA driver is still starting: try again in some seconds."
         case _:
-            return f"The NVIDIA driver does not answer: {error}. The kernel's log says more: `dmesg | grep -i nvrm`."
+            return f"The NVIDIA driver does not answer: {error}. The kernel log has details: `dmesg | grep -i nvrm`."
 
 
-def without_gpus(machine: Machine, seen: Traces, visible: str | None) -> str:
-    """Why a driver that answers has no GPU to show."""
+def explain_no_gpus(machine: Machine, traces: Traces, visible: str | None) -> str:
+    """Return the reason why a working driver lists no GPU."""
     if machine.container:
-        given = f" (NVIDIA_VISIBLE_DEVICES={visible})" if visible is not None else ""
-        return f"The NVIDIA driver runs, but this container was given no GPU{given}: `docker run --gpus all`."
-    if seen.cards:
-        return f"The NVIDIA driver runs, but has none of the GPUs that are here: {', '.join(map(str, seen.cards))}."
+        variable = f" (NVIDIA_VISIBLE_DEVICES={visible})" if visible is not None else ""
+        return f"The NVIDIA driver runs, but this container has no GPU{variable}: `docker run --gpus all`."
+    if traces.cards:
+        return f"The NVIDIA driver runs, but lists none of this machine's GPUs: {', '.join(map(str, traces.cards))}."
     return "The NVIDIA driver runs, but there is no NVIDIA GPU in this machine."
 
 
-def _without_library(machine: Machine, seen: Traces) -> str:
+def _without_library(machine: Machine, traces: Traces) -> str:
     if machine.wsl:
         return (
-            "This is WSL, and no GPU is handed to it: install NVIDIA's driver in Windows, not in Linux, and then"
+            "This is WSL, and it has no GPU: install NVIDIA's driver in Windows, not in Linux, and then"
             " `wsl --shutdown`."
         )
-    if seen.module and machine.container:
+    if traces.module and machine.container:
         return (
-            f"The host has the NVIDIA driver {seen.module}, but this container was started without GPUs: start it"
+            f"The host has the NVIDIA driver {traces.module}, but this container was started without GPUs: start it"
             " with `docker run --gpus all`, and with `utility` in NVIDIA_DRIVER_CAPABILITIES."
         )
-    if seen.module:
-        branch = seen.module.partition(".")[0]
+    if traces.module:
+        branch = traces.module.partition(".")[0]
         return (
-            f"The NVIDIA driver {seen.module} is loaded, but its library libnvidia-ml.so.1 is not found: install the"
+            f"The NVIDIA driver {traces.module} is loaded, but its library libnvidia-ml.so.1 is not found: install the"
             f" package that holds it in the same version (Ubuntu: libnvidia-compute-{branch}; Debian:"
             " libnvidia-ml1; Amazon Linux, RHEL: nvidia-driver-cuda-libs)."
         )
-    if seen.cards:
-        held = next((card.driver for card in seen.cards if card.driver), None)
+    if traces.cards:
+        held = next((card.driver for card in traces.cards if card.driver), None)
         why = (
-            "they are set aside for virtual machines"
+            "they are reserved for virtual machines"
             if held == "vfio-pci"
             else "install NVIDIA's driver (`ubuntu-drivers install --gpgpu`)"
         )
-        return f"NVIDIA GPUs are here, but no NVIDIA driver: {', '.join(map(str, seen.cards))}; {why}."
+        return f"NVIDIA GPUs are here, but no NVIDIA driver: {', '.join(map(str, traces.cards))}; {why}."
     return "This machine has no GPU: no NVIDIA driver or GPU, and no AMD one."
 
 

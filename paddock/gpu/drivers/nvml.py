@@ -1,7 +1,7 @@
-"""NVIDIA GPUs by NVML.
+"""NVIDIA GPUs, read through NVML.
 
-NVML is started once a process and stopped when it ends: starting takes longer than reading. What never changes is
-read once a UUID. Processes, topology and PCIe throughput are read only when asked for, since they are slow.
+NVML is started once per process and stopped when it ends: starting takes longer than reading. Constant facts are read
+once per UUID. Processes, topology and PCIe throughput are read only on request, since they are slow.
 """
 
 from __future__ import annotations
@@ -13,21 +13,31 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from paddock.gpu.drivers.base import Reading, Unavailable
-from paddock.gpu.drivers.nvml_calls import Calls, Device, Silent, load
-from paddock.gpu.drivers.nvml_device import CHANGING, NO_LINK, again, learn, link_now, now, remember, stand, text
-from paddock.gpu.drivers.nvml_processes import Names, mig, names, running_on
-from paddock.gpu.drivers.nvml_topology import pairs
+from paddock.gpu.drivers.base import DriverUnavailable, Reading
+from paddock.gpu.drivers.nvml_calls import Calls, Device, DeviceUnavailable, load
+from paddock.gpu.drivers.nvml_device import (
+    CHANGING,
+    NO_LINK,
+    cache_calls,
+    read_link,
+    read_sample,
+    read_slow,
+    read_static,
+    resample,
+    text,
+)
+from paddock.gpu.drivers.nvml_processes import Names, names, read_mig, read_processes
+from paddock.gpu.drivers.nvml_topology import read_pairs
 from paddock.gpu.model import Driver, Gpu
 
 _session: Session | None = None
 _inherited = False
-"""This process is the child of one that had started NVML, and holds its open files."""
+"""True in the child of a process that had started NVML, which inherits its open files."""
 _lock = threading.RLock()
 
 
 def session() -> Session:
-    """The process's own. Raises Unavailable."""
+    """Return the session of this process. Raises DriverUnavailable."""
     global _session, _inherited
     with _lock:
         if _session is None:
@@ -41,7 +51,7 @@ def session() -> Session:
 
 
 def close() -> None:
-    """Stops NVML; the next reading starts it again."""
+    """Stop NVML; the next reading starts it again."""
     global _session
     with _lock:
         if _session is not None:
@@ -61,7 +71,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class Nvml:
-    """The reader of this machine's NVIDIA driver. `root` is where /proc and /sys lie."""
+    """Reader of this machine's NVIDIA driver. `root` holds /proc and /sys."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
@@ -70,16 +80,16 @@ class Nvml:
         with _lock:
             try:
                 return session().read(self._root, processes=processes, topology=topology)
-            except Unavailable:
-                close()  # a driver that went away does not come back to the session that lost it
+            except DriverUnavailable:
+                close()  # a session that lost its driver never regains it
                 raise
 
 
 class NvmlSampler:
-    """The GPUs that were there when it was made, with what changes from one second to the next read again.
+    """Samples of the GPUs present at the start, in which only fast-changing fields are read again.
 
-    The other fields are as they were then. None are the margin of the temperature and, unless `pcie`, the present PCIe
-    link; with it, the driver is held up for 40 ms a GPU, and what is sent and received is told too.
+    The temperature margin is None, and so is the current PCIe link unless `pcie`, which adds the throughput too and
+    blocks the driver for 40 ms per GPU.
     """
 
     def __init__(self, *, pcie: bool = False) -> None:
@@ -94,13 +104,13 @@ class NvmlSampler:
                     current.read(Path("/"))
                     self._session = current
                 return current.sample(pcie=self._pcie)
-            except Unavailable:
+            except DriverUnavailable:
                 close()
                 raise
 
 
 class Session:
-    """One start of NVML. Raises Unavailable."""
+    """One initialisation of NVML. Raises DriverUnavailable."""
 
     def __init__(self, pynvml: Any) -> None:
         self.nvml = pynvml
@@ -112,75 +122,77 @@ class Session:
     def read(self, root: Path, *, processes: bool = False, topology: bool = False) -> Reading:
         calls = Calls(self.nvml)
         self._count = calls.system("nvmlDeviceGetCount")
-        who = names(root) if processes else None
-        gpus = [self._gpu(calls, index, who, topology=topology) for index in range(self._count)]
+        process_names = names(root) if processes else None
+        gpus = [self._gpu(calls, index, process_names, topology=topology) for index in range(self._count)]
         answering = [(self._devices[gpu.index], gpu) for gpu in gpus if gpu.state == "ok"]
-        among = pairs(calls, answering, root) if topology else ()
-        return Reading("nvml", tuple(gpus), among, self._about(calls), calls.sentences())
+        gpu_pairs = read_pairs(calls, answering, root) if topology else ()
+        return Reading("nvml", tuple(gpus), gpu_pairs, self._driver_info(calls), calls.sentences())
 
     def sample(self, *, pcie: bool) -> tuple[Gpu, ...]:
-        """The GPUs of the last reading, now."""
+        """Return the GPUs of the last reading with their current values."""
         calls = Calls(self.nvml)
         return tuple(self._sampled(calls, index, pcie=pcie) for index in range(self._count))
 
-    def _gpu(self, calls: Calls, index: int, who: Names | None, *, topology: bool) -> Gpu:
+    def _gpu(self, calls: Calls, index: int, process_names: Names | None, *, topology: bool) -> Gpu:
         try:
             device = self._open(calls, index)
-            stand(calls, device, topology=topology)
-            link = link_now(calls, device, throughput=False)
-            margin = calls.ask(device, "nvmlDeviceGetMarginTemperature")
-            return now(calls, device, link, margin, running_on(calls, device, who) if who else None)
-        except Silent as silent:
-            return self._silent(index, silent)
+            read_slow(calls, device, topology=topology)
+            link = read_link(calls, device, throughput=False)
+            margin = calls.query(device, "nvmlDeviceGetMarginTemperature")
+            return read_sample(
+                calls, device, link, margin, read_processes(calls, device, process_names) if process_names else None
+            )
+        except DeviceUnavailable as error:
+            return self._unavailable_gpu(index, error)
 
     def _sampled(self, calls: Calls, index: int, *, pcie: bool) -> Gpu:
         device = self._devices.get(index)
         try:
-            if device is None or not device.standing:
+            if device is None or not device.slow_fields:
                 device = self._open(calls, index)
-                stand(calls, device, topology=False)
-                return now(calls, device, link_now(calls, device, throughput=True) if pcie else NO_LINK)
-            link = link_now(calls, device, throughput=True) if pcie else NO_LINK
-            if gpu := again(device, link):
+                read_slow(calls, device, topology=False)
+                return read_sample(calls, device, read_link(calls, device, throughput=True) if pcie else NO_LINK)
+            link = read_link(calls, device, throughput=True) if pcie else NO_LINK
+            if gpu := resample(device, link):
                 return gpu
             calls.fields(device, CHANGING)
-            divided = device.standing["mig"] and device.standing["mig"].enabled
-            if divided:
-                device.standing["mig"] = mig(calls, device)
-            gpu = now(calls, device, link)
-            if not divided:
-                remember(calls, device, gpu)
+            mig_enabled = device.slow_fields["mig"] and device.slow_fields["mig"].enabled
+            if mig_enabled:
+                device.slow_fields["mig"] = read_mig(calls, device)
+            gpu = read_sample(calls, device, link)
+            if not mig_enabled:
+                cache_calls(calls, device, gpu)
             return gpu
-        except Silent as silent:
-            return self._silent(index, silent)
+        except DeviceUnavailable as error:
+            return self._unavailable_gpu(index, error)
 
-    def _silent(self, index: int, silent: Silent) -> Gpu:
+    def _unavailable_gpu(self, index: int, error: DeviceUnavailable) -> Gpu:
         facts: dict[str, Any] = {"uuid": None, "name": None}
-        if known := self._devices.get(index):
-            facts |= known.facts
-            known.standing = {}
+        if device := self._devices.get(index):
+            facts |= device.facts
+            device.slow_fields = {}
         return Gpu(
-            index, vendor="nvidia", state=silent.state, reason=silent.reason, recovery_action=silent.recovery, **facts
+            index, vendor="nvidia", state=error.state, reason=error.reason, recovery_action=error.recovery, **facts
         )
 
     def _open(self, calls: Calls, index: int) -> Device:
-        """The device at an index: the one known already, where the GPU there is still the same."""
+        """Return the device at an index, reusing the previous object where it is still the same GPU."""
         device = Device(index, calls.open(index))
-        known = self._devices.get(index)
-        uuid = text(calls.ask(device, "nvmlDeviceGetUUID"))
-        if known is not None and known.learnt and uuid and known.facts["uuid"] == uuid:
-            known.handle = device.handle
-            return known
+        previous = self._devices.get(index)
+        uuid = text(calls.query(device, "nvmlDeviceGetUUID"))
+        if previous is not None and previous.static_read and uuid and previous.facts["uuid"] == uuid:
+            previous.handle = device.handle
+            return previous
         self._devices[index] = device
         if not uuid:
-            raise Silent("unreadable", "the driver does not tell its UUID, so nothing can be given to it for certain")
+            raise DeviceUnavailable("unreadable", "the driver does not report its UUID, so it cannot be identified")
         device.facts["uuid"] = uuid
-        learn(calls, device)
+        read_static(calls, device)
         return device
 
-    def _about(self, calls: Calls) -> Driver | None:
-        if self._driver is None and (version := text(calls.about("nvmlSystemGetDriverVersion"))):
-            cuda = calls.about("nvmlSystemGetCudaDriverVersion_v2")
-            speaks = None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}"
-            self._driver = Driver(version, speaks, text(calls.about("nvmlSystemGetNVMLVersion")))
+    def _driver_info(self, calls: Calls) -> Driver | None:
+        if self._driver is None and (version := text(calls.system_or_none("nvmlSystemGetDriverVersion"))):
+            cuda = calls.system_or_none("nvmlSystemGetCudaDriverVersion_v2")
+            cuda_version = None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}"
+            self._driver = Driver(version, cuda_version, text(calls.system_or_none("nvmlSystemGetNVMLVersion")))
         return self._driver

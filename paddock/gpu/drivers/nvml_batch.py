@@ -1,7 +1,7 @@
-"""The calls of one GPU that are made again and again, each kept with its arguments and the place of its answer.
+"""Prepared calls of one GPU's sample: functions, arguments and result buffers are kept from sample to sample.
 
-nvidia-ml-py looks up the function and makes arguments and answer anew at every call, which takes longer than the call.
-No error is judged here: where a round does not answer as the one before, the GPU has to be asked with care.
+nvidia-ml-py looks up the function and creates arguments and result at every call, which takes longer than the call.
+Errors are not handled here: where a batch does not succeed as before, the caller falls back to the checked calls.
 """
 
 from __future__ import annotations
@@ -15,36 +15,42 @@ from typing import Any
 from paddock.gpu.drivers.nvml_calls import FIELDS, WIDTHS, Calls, Device
 
 _KIND, _VALUE = "24xII8x", "32xQ"
-"""Of an nvmlFieldValue_t, the type and the return code, and the value."""
+"""Parts of an nvmlFieldValue_t: type and return code, and value."""
 _NO_ANSWER = SimpleNamespace(value=None)
 
 
-class Round:
-    """Where the answers of a GPU go that has just been asked with care; None is what it was found not to answer.
+class CallBatch:
+    """Calls prepared after a checked reading of the GPU; a call that it does not support yields None.
 
-    `wanted` are the fields that it was asked for then, `known` is what was said of it, by field of `Gpu`. Raises
-    AttributeError where the driver or nvidia-ml-py lack a function.
+    `field_ids` are those of that reading, `gpu_fields` its values by field of `Gpu`. Raises AttributeError where the
+    driver or nvidia-ml-py lack a function.
     """
 
     def __init__(
-        self, calls: Calls, device: Device, wanted: tuple[tuple[int, int], ...], known: dict[str, Any], *, draw: bool
+        self,
+        calls: Calls,
+        device: Device,
+        field_ids: tuple[tuple[int, int], ...],
+        gpu_fields: dict[str, Any],
+        *,
+        draw: bool,
     ) -> None:
-        self.known = known
+        self.gpu_fields = gpu_fields
         nvml, number, mask = calls.nvml, ctypes.c_uint, ctypes.c_ulonglong
         self._device, self._library = device, nvml.nvmlLib
         self._calls: list[tuple[Callable[..., int], tuple[Any, ...]]] = []
 
-        v2, hot = nvml.nvmlMemory_v2, nvml.c_nvmlTemperature_v1_t(version=nvml.nvmlTemperature_v1)
+        v2, thermal = nvml.nvmlMemory_v2, nvml.c_nvmlTemperature_v1_t(version=nvml.nvmlTemperature_v1)
         memory = self._first(
             (("nvmlDeviceGetMemoryInfo", v2), "nvmlDeviceGetMemoryInfo_v2", (), nvml.c_nvmlMemory_v2_t(version=v2)),
             (("nvmlDeviceGetMemoryInfo",), "nvmlDeviceGetMemoryInfo", (), nvml.c_nvmlMemory_t()),
         )
         celsius = self._first(
             (("nvmlDeviceGetTemperature", 0), "nvmlDeviceGetTemperature", (number(0),), number()),
-            (("nvmlDeviceGetTemperatureV", 0), "nvmlDeviceGetTemperatureV", (), hot),
+            (("nvmlDeviceGetTemperatureV", 0), "nvmlDeviceGetTemperatureV", (), thermal),
         )
-        if celsius is hot:
-            celsius = ctypes.c_int.from_buffer(hot, type(hot).temperature.offset)
+        if celsius is thermal:
+            celsius = ctypes.c_int.from_buffer(thermal, type(thermal).temperature.offset)
         busy = self._first(_plain("nvmlDeviceGetUtilizationRates", nvml.c_nvmlUtilization_t()))
         reasons = self._first(
             _plain("nvmlDeviceGetCurrentClocksEventReasons", mask()),
@@ -53,21 +59,21 @@ class Round:
         sm = self._first(_plain("nvmlDeviceGetClockInfo", number(), nvml.NVML_CLOCK_SM))
         memory_clock = self._first(_plain("nvmlDeviceGetClockInfo", number(), nvml.NVML_CLOCK_MEM))
         watt = self._first(_plain("nvmlDeviceGetPowerUsage", number())) if draw else _NO_ANSWER
-        self._structures = tuple(None if one is _NO_ANSWER else one for one in (memory, busy))
+        self._structures = tuple(None if structure is _NO_ANSWER else structure for structure in (memory, busy))
         self._numbers = celsius, reasons, sm, memory_clock, watt
 
-        self.fields: Sequence[int | None] = (None,) * len(wanted)
-        self._batch = None if FIELDS in device.absent else device.batches[wanted]
-        self._kind, self._value = (Struct("=" + one * len(wanted)) for one in (_KIND, _VALUE))
+        self.fields: Sequence[int | None] = (None,) * len(field_ids)
+        self._batch = None if FIELDS in device.unsupported else device.batches[field_ids]
+        self._kind, self._value = (Struct("=" + layout * len(field_ids)) for layout in (_KIND, _VALUE))
         if self._batch is not None:
-            arguments = device.handle, len(wanted), ctypes.byref(self._batch)
+            arguments = device.handle, len(field_ids), ctypes.byref(self._batch)
             self._calls.append((self._library.nvmlDeviceGetFieldValues, arguments))
             self._kinds = self._kind.unpack(self._batch)
             kinds = zip(self._kinds[0::2], self._kinds[1::2], strict=True)
             self._masks = [None if refused else WIDTHS[kind] for kind, refused in kinds]
 
-    def made(self) -> bool:
-        """Asks anew. False: a call failed, or a field was answered or refused otherwise than before."""
+    def execute(self) -> bool:
+        """Run all calls. Return False where a call failed or the type or status of a field changed."""
         for function, arguments in self._calls:
             if function(*arguments):
                 return False
@@ -79,18 +85,18 @@ class Round:
         return True
 
     def answers(self) -> tuple[Any, ...]:
-        """Memory and utilisation as the driver's structures; temperature, clocks' reasons, both clocks and power."""
+        """Return memory and utilisation as structures, then temperature, throttle reasons, both clocks and power."""
         return (*self._structures, *[number.value for number in self._numbers])
 
-    def _first(self, *ways: tuple[tuple[Any, ...], str, tuple[Any, ...], Any]) -> Any:
-        """Keeps the first of the calls that the GPU is not known to lack, and returns where its answer will be.
+    def _first(self, *variants: tuple[tuple[Any, ...], str, tuple[Any, ...], Any]) -> Any:
+        """Add the first variant that the GPU is not known to lack, and return its result buffer.
 
-        A way is what the lack of it is known by, the function in C, its arguments, and the place of its answer.
+        A variant is its key in `Device.unsupported`, the C function, the arguments and the result buffer.
         """
-        for known, name, arguments, answer in ways:
-            if known not in self._device.absent:
-                made = getattr(self._library, name), (self._device.handle, *arguments, ctypes.byref(answer))
-                self._calls.append(made)
+        for key, name, arguments, answer in variants:
+            if key not in self._device.unsupported:
+                call = getattr(self._library, name), (self._device.handle, *arguments, ctypes.byref(answer))
+                self._calls.append(call)
                 return answer
         return _NO_ANSWER
 

@@ -1,4 +1,4 @@
-"""The only place where nvidia-ml-py is called: its errors end here, as None, as a note, or as one of our exceptions."""
+"""Calls to nvidia-ml-py. Its errors end here: as None, as a note, or as one of Paddock's exceptions."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from paddock.gpu.drivers.base import Unavailable
+from paddock.gpu.drivers.base import DriverUnavailable
 from paddock.gpu.model import MigDevice, RecoveryAction, State
 
 if TYPE_CHECKING:
-    from paddock.gpu.drivers.nvml_batch import Round
+    from paddock.gpu.drivers.nvml_batch import CallBatch
 
 NO_LIBRARY = 12
 
-_ABSENT = frozenset({3, 13, 25, 26})
-"""NotSupported, FunctionNotFound, ArgumentVersionMismatch, Deprecated: so it will be for this GPU and driver."""
-_NOTHING = frozenset({6, 21})
-"""NotFound and NoData: the answer is empty."""
-_UNKNOWN_FIELD = _ABSENT | _NOTHING | {2}
-_GONE = frozenset({1, 9, 12, 18})
-"""Uninitialized, DriverNotLoaded, LibraryNotFound, LibRmVersionMismatch: there is no driver to ask any more."""
+_UNSUPPORTED = frozenset({3, 13, 25, 26})
+"""NotSupported, FunctionNotFound, ArgumentVersionMismatch, Deprecated: permanent for this GPU and driver."""
+_NO_DATA = frozenset({6, 21})
+"""NotFound and NoData: an empty result."""
+_UNKNOWN_FIELD = _UNSUPPORTED | _NO_DATA | {2}
+_NO_DRIVER = frozenset({1, 9, 12, 18})
+"""Uninitialized, DriverNotLoaded, LibraryNotFound, LibRmVersionMismatch: the driver is no longer there."""
 _NO_PERMISSION, _NO_FUNCTION, _LOST, _RESET_REQUIRED, _NOT_READY, _UNKNOWN = 4, 13, 15, 16, 27, 999
 FIELDS = "nvmlDeviceGetFieldValues"
 _LIBRARY = "libnvidia-ml.so.1"
 _ELSEWHERE = ("/usr/lib/wsl/lib", "/usr/local/nvidia/lib64", "/run/opengl-driver/lib")
-"""Where the library lies on WSL, in containers of some clouds and on NixOS, though the loader may not look there."""
+"""Folders of the library on WSL, in containers of some clouds and on NixOS, which the loader may not search."""
 _FIELD = struct.Struct("=IIqqIIQ")
 """nvmlFieldValue_t: field, scope, time stamp, latency, type and return code, value."""
 WIDTHS = (0, 0xFFFFFFFF, *[0xFFFFFFFFFFFFFFFF] * 3, 0xFFFFFFFF, 0xFFFF)
-"""The bits of the value that count, by its type: no field read here is a fraction or below zero."""
+"""Significant bits of the value, by its type: no field read here is fractional or negative."""
 
 
-class Silent(Exception):
-    """This GPU stopped answering."""
+class DeviceUnavailable(Exception):
+    """Raised when one GPU stopped answering."""
 
     def __init__(self, state: State, reason: str, recovery: RecoveryAction | None = None) -> None:
         super().__init__(reason)
@@ -48,58 +48,58 @@ class Silent(Exception):
 
 @dataclass(slots=True)
 class Device:
-    """A handle, what never changes about its GPU, and what this GPU was found not to answer."""
+    """Handle of a GPU with its cached facts and the calls that it does not support."""
 
     index: int
     handle: Any
     facts: dict[str, Any] = field(default_factory=dict)
-    """Of `Gpu`, by field; filled as it is read, so that a GPU lost half-way keeps what was said."""
-    learnt: bool = False
+    """Constant facts by field of `Gpu`; filled one by one, so that a GPU lost half-way keeps those already read."""
+    static_read: bool = False
     limits: tuple[float | None, ...] = ()
-    """Power: least, most and default."""
+    """Power limits: minimum, maximum and default."""
     clocks: tuple[int | None, ...] = ()
-    """The highest of the processors and of the memory."""
+    """Maximum clocks of the processors and of the memory."""
     pcie: tuple[int | None, ...] = ()
-    """The link at its best: generation and width."""
+    """Maximum generation and width of the link."""
     links: int = 0
     limit: float | None = None
     sram: int | None = None
-    standing: dict[str, Any] = field(default_factory=dict)
-    """Of `Gpu`, by field: what changes by somebody's hand, or in days, as it was at the last full reading."""
+    slow_fields: dict[str, Any] = field(default_factory=dict)
+    """Slow-changing facts by field of `Gpu`, such as settings and error counts, as of the last full reading."""
     parts: list[tuple[Any, MigDevice]] = field(default_factory=list)
     """MIG devices and their handles."""
     batches: dict[tuple[tuple[int, int], ...], Any] = field(default_factory=dict)
-    """The arrays that fields are asked for with."""
+    """Request arrays by the fields they ask for."""
     fields: dict[tuple[int, int], int | None] = field(default_factory=dict)
-    """The last answer to every (field, scope)."""
-    absent: set[Any] = field(default_factory=set)
-    """Calls that this GPU was found not to answer."""
-    round: Round | None = None
-    """The calls of a sample, once they were made with care."""
-    careful: bool = False
-    """A round failed since the last full reading."""
+    """The last value of every (field, scope)."""
+    unsupported: set[Any] = field(default_factory=set)
+    """Keys of the calls that this GPU does not support."""
+    batch: CallBatch | None = None
+    """The prepared calls of a sample, after a first checked one."""
+    batch_failed: bool = False
+    """A batch failed since the last full reading."""
 
 
 def load() -> Any:
-    """The pynvml module, loaded only where there is a library for it to load. Raises Unavailable."""
+    """Import pynvml where there is a library for it to load. Raises DriverUnavailable."""
     if "pynvml" not in sys.modules and sys.platform != "win32":
         problem = ""
         for place in ("", *(f"{folder}/" for folder in _ELSEWHERE)):
             try:
-                # glibc hands the library that is loaded already to whoever asks for it by this name.
+                # glibc returns an already loaded library to every later caller of this name.
                 ctypes.CDLL(place + _LIBRARY)
                 break
             except OSError as error:
                 problem = problem or str(error)
         else:
-            raise Unavailable(problem, NO_LIBRARY)
+            raise DriverUnavailable(problem, NO_LIBRARY)
     import pynvml
 
     return pynvml
 
 
 class Calls:
-    """One reading's calls to the driver. `notes` holds what failed, by function and code: the GPUs it failed for."""
+    """Calls of one reading. `notes` holds the failures: by function and code, the indexes of the GPUs."""
 
     def __init__(self, pynvml: Any) -> None:
         self.nvml = pynvml
@@ -108,36 +108,36 @@ class Calls:
         self._muted: list[tuple[str, int]] = []
 
     def system(self, name: str, *arguments: Any) -> Any:
-        """Raises Unavailable with the driver's code."""
+        """Call a function of the whole driver. Raises DriverUnavailable with the driver's code."""
         try:
             return getattr(self.nvml, name)(*arguments)
         except self.nvml.NVMLError as error:
             raise self.unavailable(name, error.value) from None
 
-    def about(self, name: str) -> Any:
-        """What the driver says of itself; None where it does not."""
+    def system_or_none(self, name: str) -> Any:
+        """Call a function of the whole driver; None and a note where it fails."""
         try:
             return self.system(name)
-        except Unavailable as error:
+        except DriverUnavailable as error:
             self.notes[name, error.code or 0] = []
             return None
 
-    def unavailable(self, name: str, code: int) -> Unavailable:
-        return Unavailable(f"{name}: {self.text(code)}", code)
+    def unavailable(self, name: str, code: int) -> DriverUnavailable:
+        return DriverUnavailable(f"{name}: {self.text(code)}", code)
 
     def open(self, index: int) -> Any:
-        """The handle of a GPU. Raises Silent where the driver gives none, Unavailable."""
+        """Return the handle of a GPU. Raises DeviceUnavailable and DriverUnavailable."""
         try:
             return self.nvml.nvmlDeviceGetHandleByIndex(index)
         except self.nvml.NVMLError as error:
             code = error.value
         if code == _NOT_READY and self._wait():
             return self.open(index)
-        if code in _GONE:
+        if code in _NO_DRIVER:
             raise self.unavailable("nvmlDeviceGetHandleByIndex", code)
-        raise self.silence(code)
+        raise self.device_unavailable(code)
 
-    def ask(
+    def query(
         self,
         device: Device,
         name: str,
@@ -146,13 +146,13 @@ class Calls:
         handle: Any = None,
         key: tuple[Any, ...] = (),
     ) -> Any:
-        """The function's answer for the GPU (or for a part of it, by `handle`); None where there is none.
+        """Call a function for the GPU, or for a part of it by `handle`; None where there is no answer.
 
-        That a GPU does not support a call is remembered by `key`, else by the function and its arguments.
-        Raises Silent when the GPU is lost, Unavailable when the driver is.
+        An unsupported call is remembered by `key`, by default the function and its arguments.
+        Raises DeviceUnavailable when the GPU is lost, DriverUnavailable when the driver is.
         """
         key = key or (name, *arguments)
-        if device.absent and key in device.absent:
+        if device.unsupported and key in device.unsupported:
             return None
         try:
             return getattr(self.nvml, name)(handle or device.handle, *arguments)
@@ -163,103 +163,103 @@ class Calls:
         except UnicodeDecodeError:
             code = _UNKNOWN
         if code == _NOT_READY and self._wait():
-            return self.ask(device, name, *arguments, quiet=quiet, handle=handle, key=key)
-        if code in _ABSENT and handle is None:
-            device.absent.add(key)
-        self._judge(device, name, code, quiet=quiet)
+            return self.query(device, name, *arguments, quiet=quiet, handle=handle, key=key)
+        if code in _UNSUPPORTED and handle is None:
+            device.unsupported.add(key)
+        self._handle_error(device, name, code, quiet=quiet)
         return None
 
-    def first(self, device: Device, *ways: tuple[Any, ...], handle: Any = None) -> Any:
-        """The answer of the first function, with its arguments, that gives one; those before it are not asked again."""
-        found = self.ask(device, *ways[0], quiet=True, handle=handle)
-        if found is not None:
-            return found
-        for number, (name, *arguments) in enumerate(ways[1:], 1):
-            found = self.ask(device, name, *arguments, quiet=True, handle=handle)
-            if found is not None:
+    def first(self, device: Device, *variants: tuple[Any, ...], handle: Any = None) -> Any:
+        """Return the first variant's answer that is not None; the variants before it are not called again."""
+        answer = self.query(device, *variants[0], quiet=True, handle=handle)
+        if answer is not None:
+            return answer
+        for number, (name, *arguments) in enumerate(variants[1:], 1):
+            answer = self.query(device, name, *arguments, quiet=True, handle=handle)
+            if answer is not None:
                 self._muted.clear()
                 if handle is None:
-                    device.absent.update(ways[:number])
-                return found
+                    device.unsupported.update(variants[:number])
+                return answer
         for name, code in self._muted:
             self.note(device, name, code)
         self._muted.clear()
         return None
 
     def between(self, name: str, device: Device, other: Device, *arguments: Any) -> Any:
-        """The function's answer about two GPUs; None where there is none, or where one of them is lost."""
+        """Call a function about two GPUs; None where there is no answer, or one of them is lost."""
         try:
-            return self.ask(device, name, other.handle, *arguments, key=(name, other.index))
-        except Silent:
+            return self.query(device, name, other.handle, *arguments, key=(name, other.index))
+        except DeviceUnavailable:
             return None
 
-    def fields(self, device: Device, wanted: tuple[tuple[int, int], ...]) -> None:
-        """Asks for many (field, scope) pairs in one call; the answers are in `device.fields`.
+    def fields(self, device: Device, field_ids: tuple[tuple[int, int], ...]) -> None:
+        """Read many (field, scope) pairs in one call into `device.fields`.
 
-        nvidia-ml-py's own function makes its array anew each time, which takes twenty times as long as the call.
+        nvidia-ml-py's own function creates its array each time, which takes twenty times as long as the call.
         """
-        known = device.fields
-        if not wanted or FIELDS in device.absent:
-            known.update(dict.fromkeys(wanted))
+        values = device.fields
+        if not field_ids or FIELDS in device.unsupported:
+            values.update(dict.fromkeys(field_ids))
             return
-        batch = device.batches.get(wanted)
+        batch = device.batches.get(field_ids)
         if batch is None:
-            batch = device.batches[wanted] = (self.nvml.c_nvmlFieldValue_t * len(wanted))()
-            for slot, pair in zip(batch, wanted, strict=True):
+            batch = device.batches[field_ids] = (self.nvml.c_nvmlFieldValue_t * len(field_ids))()
+            for slot, pair in zip(batch, field_ids, strict=True):
                 slot.fieldId, slot.scopeId = pair
         try:
-            code = self.nvml.nvmlLib.nvmlDeviceGetFieldValues(device.handle, len(wanted), ctypes.byref(batch))
+            code = self.nvml.nvmlLib.nvmlDeviceGetFieldValues(device.handle, len(field_ids), ctypes.byref(batch))
         except AttributeError:
             code = _NO_FUNCTION
         if code:
-            known.update(dict.fromkeys(wanted))
-            if code in _ABSENT:
-                device.absent.add(FIELDS)
-            self._judge(device, FIELDS, code)
+            values.update(dict.fromkeys(field_ids))
+            if code in _UNSUPPORTED:
+                device.unsupported.add(FIELDS)
+            self._handle_error(device, FIELDS, code)
             return
-        for pair, (_, _, _, _, kind, refused, value) in zip(wanted, _FIELD.iter_unpack(batch), strict=True):
-            known[pair] = None if refused else value & WIDTHS[kind]
+        for pair, (_, _, _, _, kind, refused, value) in zip(field_ids, _FIELD.iter_unpack(batch), strict=True):
+            values[pair] = None if refused else value & WIDTHS[kind]
             if refused and refused not in _UNKNOWN_FIELD:
-                self._judge(device, FIELDS, refused)
+                self._handle_error(device, FIELDS, refused)
 
     def note(self, device: Device, name: str, code: int) -> None:
-        found = self.notes.setdefault((name, code), [])
-        if device.index not in found:
-            found.append(device.index)
+        indexes = self.notes.setdefault((name, code), [])
+        if device.index not in indexes:
+            indexes.append(device.index)
 
     def sentences(self) -> tuple[str, ...]:
         return tuple(self._sentence(name, code, gpus) for (name, code), gpus in self.notes.items())
 
     def text(self, code: int) -> str:
-        """The driver library's own word for a code, and the code."""
+        """Return the driver library's description of a code, and the code."""
         return f"{self.nvml.NVMLError(code)} ({code})"
 
-    def silence(self, code: int) -> Silent:
-        """Why a GPU of which not even a handle can be had does not answer."""
+    def device_unavailable(self, code: int) -> DeviceUnavailable:
+        """Return the error for a GPU that does not answer with this code."""
         if code == _LOST:
-            return Silent("lost", "the driver has lost it: it fell off the bus or does not answer any more")
+            return DeviceUnavailable("lost", "the driver has lost it: it fell off the bus or stopped answering")
         if code == _RESET_REQUIRED:
-            return Silent("unreadable", "it has to be reset before it answers again", "gpu-reset")
+            return DeviceUnavailable("unreadable", "it has to be reset before it answers again", "gpu-reset")
         if code == _NO_PERMISSION:
-            return Silent("unreadable", "no permission to open it")
-        return Silent("unreadable", f"the driver gives no access to it: {self.text(code)}")
+            return DeviceUnavailable("unreadable", "no permission to open it")
+        return DeviceUnavailable("unreadable", f"the driver gives no access to it: {self.text(code)}")
 
     def _wait(self) -> bool:
-        """Waits for a driver that is still starting, once a reading."""
+        """Wait for a driver that is still starting; once per reading."""
         if self._waited:
             return False
         self._waited = True
         time.sleep(0.05)
         return True
 
-    def _judge(self, device: Device, name: str, code: int, *, quiet: bool = False) -> None:
-        if code in _ABSENT:
+    def _handle_error(self, device: Device, name: str, code: int, *, quiet: bool = False) -> None:
+        if code in _UNSUPPORTED:
             return
         if code in (_LOST, _RESET_REQUIRED):
-            raise self.silence(code)
-        if code in _GONE:
+            raise self.device_unavailable(code)
+        if code in _NO_DRIVER:
             raise self.unavailable(name, code)
-        if code in _NOTHING:
+        if code in _NO_DATA:
             return
         if quiet:
             self._muted.append((name, code))

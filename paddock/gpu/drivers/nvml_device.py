@@ -1,4 +1,4 @@
-"""What is read of one NVIDIA GPU, by how often it changes."""
+"""Fields of one NVIDIA GPU, read by how often they change."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from functools import cache, lru_cache
 from struct import Struct
 from typing import Any
 
-from paddock.gpu.drivers.nvml_batch import Round
+from paddock.gpu.drivers.nvml_batch import CallBatch
 from paddock.gpu.drivers.nvml_calls import Calls, Device
-from paddock.gpu.drivers.nvml_processes import mig
-from paddock.gpu.drivers.nvml_topology import links
+from paddock.gpu.drivers.nvml_processes import read_mig
+from paddock.gpu.drivers.nvml_topology import read_links
 from paddock.gpu.model import (
     Clocks,
     Ecc,
@@ -52,65 +52,65 @@ _POWER, _RECOVERY_ACTION, _LINK_STATE = (185, 0), (230, 0), 165
 _MEMORY_V1, _MEMORY_V2, _PAIR = Struct("@QQQ"), Struct("@8xQQQQ"), Struct("@II")
 
 CHANGING = (_CORRECTED, _UNCORRECTED, _MEMORY_TEMPERATURE, _ENERGY, _REPLAYS, _POWER, _RECOVERY_ACTION)
-_STANDING = (_ECC_ON, _AGGREGATE, _RETIRED_SINGLE, _RETIRED_DOUBLE, _RETIREMENT_PENDING, *_REMAPPED)
+_SLOW = (_ECC_ON, _AGGREGATE, _RETIRED_SINGLE, _RETIRED_DOUBLE, _RETIREMENT_PENDING, *_REMAPPED)
 
 
 Link = tuple[float | None, ...]
-"""PCIe: generation, width, what is sent and what is received."""
+"""PCIe generation, width, sent and received."""
 NO_LINK: Link = (None,) * 4
 
-# Frozen, and mostly as they were: shared by all GPUs and samples.
+# Frozen, with few distinct values: shared by all GPUs and samples.
 _clocks, _temperature, _utilisation, _pcie = map(lru_cache, (Clocks, Temperature, Utilisation, Pcie))
 
 
-def learn(calls: Calls, device: Device) -> None:
-    """What never changes."""
-    facts, ask = device.facts, calls.ask
-    facts["name"] = text(ask(device, "nvmlDeviceGetName"))
-    if pci := ask(device, "nvmlDeviceGetPciInfo"):
+def read_static(calls: Calls, device: Device) -> None:
+    """Read what never changes."""
+    facts, query = device.facts, calls.query
+    facts["name"] = text(query(device, "nvmlDeviceGetName"))
+    if pci := query(device, "nvmlDeviceGetPciInfo"):
         facts["pci_address"] = f"{pci.domain:04x}:{pci.bus:02x}:{pci.device:02x}.0"
         facts["pci_device_id"] = f"{pci.pciDeviceId & 0xFFFF:04x}:{pci.pciDeviceId >> 16:04x}"
-    facts["minor"] = ask(device, "nvmlDeviceGetMinorNumber")
-    facts["serial"] = text(ask(device, "nvmlDeviceGetSerial"))
-    facts["architecture"] = _ARCHITECTURES.get(ask(device, "nvmlDeviceGetArchitecture") or 0)
-    if compute := ask(device, "nvmlDeviceGetCudaComputeCapability"):
+    facts["minor"] = query(device, "nvmlDeviceGetMinorNumber")
+    facts["serial"] = text(query(device, "nvmlDeviceGetSerial"))
+    facts["architecture"] = _ARCHITECTURES.get(query(device, "nvmlDeviceGetArchitecture") or 0)
+    if compute := query(device, "nvmlDeviceGetCudaComputeCapability"):
         facts["compute_capability"] = f"{compute[0]}.{compute[1]}"
-    facts["cores"] = ask(device, "nvmlDeviceGetNumGpuCores")
-    facts["vbios"] = text(ask(device, "nvmlDeviceGetVbiosVersion"))
-    nodes = _bits(ask(device, "nvmlDeviceGetMemoryAffinity", 4, 0))
+    facts["cores"] = query(device, "nvmlDeviceGetNumGpuCores")
+    facts["vbios"] = text(query(device, "nvmlDeviceGetVbiosVersion"))
+    nodes = _bits(query(device, "nvmlDeviceGetMemoryAffinity", 4, 0))
     facts["numa_node"] = nodes[0] if len(nodes) == 1 else None
-    facts["cpus"] = _bits(ask(device, "nvmlDeviceGetCpuAffinity", 16))
+    facts["cpus"] = _bits(query(device, "nvmlDeviceGetCpuAffinity", 16))
 
-    low, high = ask(device, "nvmlDeviceGetPowerManagementLimitConstraints") or (None, None)
-    default = ask(device, "nvmlDeviceGetPowerManagementDefaultLimit")
+    low, high = query(device, "nvmlDeviceGetPowerManagementLimitConstraints") or (None, None)
+    default = query(device, "nvmlDeviceGetPowerManagementDefaultLimit")
     device.limits = (_thousandth(low), _thousandth(high), _thousandth(default))
     device.clocks = (
-        ask(device, "nvmlDeviceGetMaxClockInfo", calls.nvml.NVML_CLOCK_SM),
-        ask(device, "nvmlDeviceGetMaxClockInfo", calls.nvml.NVML_CLOCK_MEM),
+        query(device, "nvmlDeviceGetMaxClockInfo", calls.nvml.NVML_CLOCK_SM),
+        query(device, "nvmlDeviceGetMaxClockInfo", calls.nvml.NVML_CLOCK_MEM),
     )
     device.pcie = (
-        ask(device, "nvmlDeviceGetMaxPcieLinkGeneration"),
-        ask(device, "nvmlDeviceGetMaxPcieLinkWidth"),
+        query(device, "nvmlDeviceGetMaxPcieLinkGeneration"),
+        query(device, "nvmlDeviceGetMaxPcieLinkWidth"),
     )
     calls.fields(device, (_LINKS,))
     device.links = device.fields[_LINKS] or 0
-    device.learnt = True
+    device.static_read = True
 
 
-def stand(calls: Calls, device: Device, *, topology: bool) -> None:
-    """What changes by somebody's hand, or in days; and all fields."""
-    ask = calls.ask
-    device.round, device.careful = None, False
-    calls.fields(device, (*_STANDING, *CHANGING, *((_LINK_STATE, link) for link in range(device.links))))
+def read_slow(calls: Calls, device: Device, *, topology: bool) -> None:
+    """Read what changes by configuration or over days, and all fields."""
+    query = calls.query
+    device.batch, device.batch_failed = None, False
+    calls.fields(device, (*_SLOW, *CHANGING, *((_LINK_STATE, link) for link in range(device.links))))
     single, double = device.fields[_RETIRED_SINGLE], device.fields[_RETIRED_DOUBLE]
     pending = device.fields[_RETIREMENT_PENDING]
-    persistence = ask(device, "nvmlDeviceGetPersistenceMode")
-    device.limit = _thousandth(ask(device, "nvmlDeviceGetEnforcedPowerLimit"))
+    persistence = query(device, "nvmlDeviceGetPersistenceMode")
+    device.limit = _thousandth(query(device, "nvmlDeviceGetEnforcedPowerLimit"))
     device.sram = _sram(calls, device) if device.fields[_ECC_ON] else None
-    device.standing = {
-        "mig": mig(calls, device),
-        "nvlinks": links(calls, device, ends=topology),
-        "compute_mode": _COMPUTE_MODES.get(ask(device, "nvmlDeviceGetComputeMode")),
+    device.slow_fields = {
+        "mig": read_mig(calls, device),
+        "nvlinks": read_links(calls, device, ends=topology),
+        "compute_mode": _COMPUTE_MODES.get(query(device, "nvmlDeviceGetComputeMode")),
         "persistence": None if persistence is None else bool(persistence),
         "retired_pages": None if single is None or double is None else single + double,
         "retirement_pending": None if pending is None else bool(pending),
@@ -121,71 +121,71 @@ def stand(calls: Calls, device: Device, *, topology: bool) -> None:
 def _sram(calls: Calls, device: Device) -> int | None:
     nvml = calls.nvml
     kind, counter = nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_AGGREGATE_ECC
-    found = calls.ask(device, "nvmlDeviceGetMemoryErrorCounter", kind, counter, nvml.NVML_MEMORY_LOCATION_SRAM)
-    return None if found is None else int(found)
+    errors = calls.query(device, "nvmlDeviceGetMemoryErrorCounter", kind, counter, nvml.NVML_MEMORY_LOCATION_SRAM)
+    return None if errors is None else int(errors)
 
 
-def link_now(calls: Calls, device: Device, *, throughput: bool) -> Link:
-    """The PCIe link now."""
-    ask, nvml = calls.ask, calls.nvml
-    link = (ask(device, "nvmlDeviceGetCurrPcieLinkGeneration"), ask(device, "nvmlDeviceGetCurrPcieLinkWidth"))
+def read_link(calls: Calls, device: Device, *, throughput: bool) -> Link:
+    """Read the current PCIe link."""
+    query, nvml = calls.query, calls.nvml
+    link = (query(device, "nvmlDeviceGetCurrPcieLinkGeneration"), query(device, "nvmlDeviceGetCurrPcieLinkWidth"))
     if not throughput:
         return (*link, None, None)
-    sent = ask(device, "nvmlDeviceGetPcieThroughput", nvml.NVML_PCIE_UTIL_TX_BYTES)
-    received = ask(device, "nvmlDeviceGetPcieThroughput", nvml.NVML_PCIE_UTIL_RX_BYTES)
+    sent = query(device, "nvmlDeviceGetPcieThroughput", nvml.NVML_PCIE_UTIL_TX_BYTES)
+    received = query(device, "nvmlDeviceGetPcieThroughput", nvml.NVML_PCIE_UTIL_RX_BYTES)
     return (*link, _thousandth(sent), _thousandth(received))
 
 
-def now(
+def read_sample(
     calls: Calls,
     device: Device,
     link: Link = NO_LINK,
     margin: int | None = None,
     running: tuple[Process, ...] | None = None,
 ) -> Gpu:
-    """The GPU, from what is known of the device and what changes all the time. Its fields are read already."""
-    ask, nvml = calls.ask, calls.nvml
+    """Return the GPU from the device's cached facts and its current values. Its fields must have been read."""
+    query, nvml = calls.query, calls.nvml
     # The second version of the call fails on WSL.
     memory = calls.first(device, ("nvmlDeviceGetMemoryInfo", nvml.nvmlMemory_v2), ("nvmlDeviceGetMemoryInfo",))
     celsius = calls.first(device, ("nvmlDeviceGetTemperature", 0), ("nvmlDeviceGetTemperatureV", 0))
-    busy = ask(device, "nvmlDeviceGetUtilizationRates")
+    busy = query(device, "nvmlDeviceGetUtilizationRates")
     reasons = calls.first(
         device, ("nvmlDeviceGetCurrentClocksEventReasons",), ("nvmlDeviceGetCurrentClocksThrottleReasons",)
     )
-    sm = ask(device, "nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM)
-    memory_clock = ask(device, "nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM)
+    sm = query(device, "nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM)
+    memory_clock = query(device, "nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM)
     draw = None
     if device.fields[_POWER] is None:  # A100 and older have no such field, but the same value
-        draw = ask(device, "nvmlDeviceGetPowerUsage")
+        draw = query(device, "nvmlDeviceGetPowerUsage")
     answers = memory, busy, celsius, reasons, sm, memory_clock, draw
     changing = _changing(device, [device.fields[pair] for pair in CHANGING], answers, link, margin)
-    return Gpu(device.index, vendor="nvidia", processes=running, **changing, **device.facts, **device.standing)
+    return Gpu(device.index, vendor="nvidia", processes=running, **changing, **device.facts, **device.slow_fields)
 
 
-def again(device: Device, link: Link) -> Gpu | None:
-    """The GPU as `now` tells it, sooner; None where it has to be asked with care."""
-    around = device.round
-    if around is None:
+def resample(device: Device, link: Link) -> Gpu | None:
+    """Return the same as `read_sample` by prepared calls, faster; None where those do not work."""
+    batch = device.batch
+    if batch is None:
         return None
-    if not around.made():
-        device.round, device.careful = None, True
+    if not batch.execute():
+        device.batch, device.batch_failed = None, True
         return None
     gpu = object.__new__(Gpu)  # the constructor of a frozen class writes field by field, in eight times the time
-    object.__setattr__(gpu, "__dict__", around.known | _changing(device, around.fields, around.answers(), link))
+    object.__setattr__(gpu, "__dict__", batch.gpu_fields | _changing(device, batch.fields, batch.answers(), link))
     return gpu
 
 
-def remember(calls: Calls, device: Device, gpu: Gpu) -> None:
-    """The calls that told what this GPU is now, so that it may be asked `again`."""
-    if not device.careful:
+def cache_calls(calls: Calls, device: Device, gpu: Gpu) -> None:
+    """Prepare the calls of a sample for `resample`."""
+    if not device.batch_failed:
         with contextlib.suppress(AttributeError):
-            device.round = Round(calls, device, CHANGING, vars(gpu), draw=device.fields[_POWER] is None)
+            device.batch = CallBatch(calls, device, CHANGING, vars(gpu), draw=device.fields[_POWER] is None)
 
 
 def _changing(
     device: Device, fields: Sequence[int | None], answers: tuple[Any, ...], link: Link, margin: int | None = None
 ) -> dict[str, Any]:
-    """Of `Gpu`, by field, from the values of the fields in CHANGING and what `Round.answers` says."""
+    """Return fields of `Gpu` from the values of the fields in CHANGING and the answers of `CallBatch.answers`."""
     corrected, uncorrected, memory_celsius, energy, replays, power, recovery = fields
     memory, busy, celsius, reasons, sm, memory_clock, draw = answers
     low, high, default = device.limits
@@ -205,12 +205,12 @@ def _changing(
 
 
 def text(value: str | bytes | None) -> str | None:
-    """Old releases of nvidia-ml-py give bytes."""
+    """Decode the bytes that old releases of nvidia-ml-py return."""
     return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
 def _bits(words: Any) -> tuple[int, ...]:
-    """The numbers of the bits that are set in an array of 64-bit words."""
+    """Return the positions of the set bits in an array of 64-bit words."""
     return tuple(64 * at + bit for at, word in enumerate(words or ()) if word for bit in range(64) if word >> bit & 1)
 
 
@@ -218,11 +218,11 @@ def _thousandth(value: int | None) -> float | None:
     return None if value is None else value / 1000
 
 
-def _memory(told: Any) -> Memory:
-    if ctypes.sizeof(told) == _MEMORY_V2.size:
-        total, reserved, free, used = _MEMORY_V2.unpack(told)
+def _memory(structure: Any) -> Memory:
+    if ctypes.sizeof(structure) == _MEMORY_V2.size:
+        total, reserved, free, used = _MEMORY_V2.unpack(structure)
         return _mebibytes(total, used, free, reserved)
-    total, free, used = _MEMORY_V1.unpack(told)
+    total, free, used = _MEMORY_V1.unpack(structure)
     return _mebibytes(total, used, free)
 
 

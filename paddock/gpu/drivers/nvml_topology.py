@@ -1,4 +1,4 @@
-"""What a GPU's NVLinks lead to, and how two GPUs reach each other."""
+"""NVLinks of a GPU, and the connection between each two GPUs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from paddock.gpu.drivers.nvml_calls import Calls, Device
 from paddock.gpu.model import Closeness, Gpu, NvLink, Pair
 
 _STATE, _ERRORS = 165, (161, 162, 163)
-"""Fields of one link: its state; its replays, recoveries and CRC errors."""
+"""Fields of one link: its state; its replay, recovery and CRC error counts."""
 _READ = 0
 """NVML_P2P_CAPS_INDEX_READ, which nvidia-ml-py has as a tuple."""
 _ENDS: dict[int, Literal["gpu", "cpu", "switch"]] = {0: "gpu", 1: "cpu", 2: "switch"}
@@ -20,8 +20,8 @@ _ANCESTORS: dict[int, Closeness] = {
 }  # fmt: skip
 
 
-def links(calls: Calls, device: Device, *, ends: bool) -> tuple[NvLink, ...]:
-    """The links; with `ends`, where they lead and their errors, which takes two calls a link."""
+def read_links(calls: Calls, device: Device, *, ends: bool) -> tuple[NvLink, ...]:
+    """Read the links; with `ends` also their remote ends and errors, which takes two calls per link."""
     numbers = range(device.links)
     if ends:
         calls.fields(device, tuple((kind, link) for link in numbers for kind in _ERRORS))
@@ -31,37 +31,41 @@ def links(calls: Calls, device: Device, *, ends: bool) -> tuple[NvLink, ...]:
 def _link(calls: Calls, device: Device, link: int, *, ends: bool) -> NvLink | None:
     state = device.fields[_STATE, link]
     if state is None:
-        state = calls.ask(device, "nvmlDeviceGetNvLinkState", link)
+        state = calls.query(device, "nvmlDeviceGetNvLinkState", link)
         if state is None:
             return None
     if not ends or not state:
         return NvLink(link, bool(state), errors=_errors(calls, device, link) if ends else None)
-    kind = calls.ask(device, "nvmlDeviceGetNvLinkRemoteDeviceType", link)
-    far = calls.ask(device, "nvmlDeviceGetNvLinkRemotePciInfo", link)
+    kind = calls.query(device, "nvmlDeviceGetNvLinkRemoteDeviceType", link)
+    far = calls.query(device, "nvmlDeviceGetNvLinkRemotePciInfo", link)
     remote = f"{far.domain:04x}:{far.bus:02x}:{far.device:02x}.0" if far else None
     return NvLink(link, True, _ENDS.get(kind, "unknown"), remote, _errors(calls, device, link))
 
 
 def _errors(calls: Calls, device: Device, link: int) -> int | None:
-    found = [device.fields[kind, link] for kind in _ERRORS]
-    if all(count is None for count in found):  # drivers before these fields
-        found = [calls.ask(device, "nvmlDeviceGetNvLinkErrorCounter", link, counter) for counter in range(4)]
-    known = [count for count in found if count is not None]
-    return sum(known) if known else None
+    counters = [device.fields[kind, link] for kind in _ERRORS]
+    if all(count is None for count in counters):  # drivers before these fields
+        counters = [calls.query(device, "nvmlDeviceGetNvLinkErrorCounter", link, counter) for counter in range(4)]
+    readable = [count for count in counters if count is not None]
+    return sum(readable) if readable else None
 
 
-def pairs(calls: Calls, answering: Sequence[tuple[Device, Gpu]], root: Path) -> tuple[Pair, ...]:
-    """Every two GPUs once."""
-    return tuple(_pair(calls, one, other, root) for n, one in enumerate(answering) for other in answering[n + 1 :])
+def read_pairs(calls: Calls, answering: Sequence[tuple[Device, Gpu]], root: Path) -> tuple[Pair, ...]:
+    """Return every pair of GPUs once."""
+    return tuple(
+        _pair(calls, first, second, root) for n, first in enumerate(answering) for second in answering[n + 1 :]
+    )
 
 
-def _pair(calls: Calls, one: tuple[Device, Gpu], other: tuple[Device, Gpu], root: Path) -> Pair:
-    (device, a), (far, b) = one, other
-    level = calls.between("nvmlDeviceGetTopologyCommonAncestor", device, far)
-    near = pci.closeness(a.pci_address, b.pci_address, root) if level is None else _ANCESTORS.get(level)
-    peer = calls.between("nvmlDeviceGetP2PStatus", device, far, _READ)
-    known = peer is not None and peer != calls.nvml.NVML_P2P_STATUS_UNKNOWN
-    return Pair(a.index, b.index, near, _between(a, b), peer == calls.nvml.NVML_P2P_STATUS_OK if known else None)
+def _pair(calls: Calls, first: tuple[Device, Gpu], second: tuple[Device, Gpu], root: Path) -> Pair:
+    (device, a), (peer_device, b) = first, second
+    level = calls.between("nvmlDeviceGetTopologyCommonAncestor", device, peer_device)
+    closeness = pci.closeness(a.pci_address, b.pci_address, root) if level is None else _ANCESTORS.get(level)
+    status = calls.between("nvmlDeviceGetP2PStatus", device, peer_device, _READ)
+    readable = status is not None and status != calls.nvml.NVML_P2P_STATUS_UNKNOWN
+    return Pair(
+        a.index, b.index, closeness, _between(a, b), status == calls.nvml.NVML_P2P_STATUS_OK if readable else None
+    )
 
 
 def _between(a: Gpu, b: Gpu) -> int:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from paddock.gpu.catalog_match import known
+from paddock.gpu.catalog_match import catalog_entry
 from paddock.gpu.errors import GpuInputError
 from paddock.gpu.model import Gpu, Inventory
 
@@ -103,7 +103,7 @@ def _outcomes(gpu: Gpu, toolkit: str, driver: str) -> tuple[tuple[Outcome, str],
     """Return the outcome for the driver and the outcome for the GPU, each with its reason."""
     from paddock.catalog.cuda_match import on_capability, on_driver, on_gpu
 
-    model, name, capability = known(gpu), gpu.name or "a GPU without a name", gpu.compute_capability
+    model, name, capability = catalog_entry(gpu), gpu.name or "a GPU without a name", gpu.compute_capability
     runs = on_driver(toolkit, driver, model)
     if model:
         built = on_gpu(toolkit, model)

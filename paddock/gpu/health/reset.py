@@ -268,13 +268,13 @@ def _soft_steps(gpu: Gpu) -> list[Step]:
 
 def _call_nvml(command: Sequence[str]) -> CommandResult:
     """Call the NVML function for the GPU; a function that this GPU does not support is a success."""
-    from paddock.gpu.drivers.base import Unavailable
+    from paddock.gpu.drivers.base import DriverUnavailable
     from paddock.gpu.drivers.nvml import session
 
     name, uuid = command
     try:
         nvml = session().nvml
-    except Unavailable as error:
+    except DriverUnavailable as error:
         return CommandResult(error.code or 1, str(error))
     extra = {
         "nvmlDeviceSetComputeMode": (nvml.NVML_COMPUTEMODE_DEFAULT,),

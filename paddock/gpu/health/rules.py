@@ -235,11 +235,11 @@ def _pcie(gpu: Gpu, inventory: Inventory, context: HealthContext) -> Iterator[Fi
 def _required_lanes(gpu: Gpu, widest: int, inventory: Inventory) -> int:
     """Return the lanes a GPU must have: a card that is not in the catalogue may sit in a narrow slot, unless others of
     the same model have more."""
-    from paddock.gpu.catalog_match import known
+    from paddock.gpu.catalog_match import catalog_entry
 
     if narrow := thresholds.NARROWEST_PCIE.get(gpu.pci_device_id or ""):
         return min(widest, int(narrow.value))
-    if known(gpu):
+    if catalog_entry(gpu):
         return widest
     return max(other.pcie.width or 0 for other in inventory.gpus if other.name == gpu.name)
 
@@ -274,7 +274,7 @@ def _nvlinks(inventory: Inventory) -> Iterator[Finding]:
 
 
 def _machine(inventory: Inventory, context: HealthContext) -> Iterator[Finding]:
-    from paddock.gpu.catalog_match import known
+    from paddock.gpu.catalog_match import catalog_entry
 
     present = len(inventory.gpus)  # includes lost GPUs, which have their own findings
     reason = f": {inventory.reason}" if inventory.reason and not inventory.gpus else ""
@@ -290,7 +290,7 @@ def _machine(inventory: Inventory, context: HealthContext) -> Iterator[Finding]:
         yield Finding("mixed", "note", "none", f"the GPUs are of different models: {', '.join(names)}")
     if context.expect_model:
         for gpu in inventory.usable:
-            model = known(gpu)
+            model = catalog_entry(gpu)
             if model and model.key != context.expect_model:
                 evidence = f"it is a {gpu.name}, and {context.expect_model} was expected"
                 yield _finding(gpu, "model", "unhealthy", "replace-node", evidence)

@@ -1,1 +1,1 @@
-"""The machine around the GPUs: processes, kernel log, instance metadata, visibility. It reads no driver."""
+"""The machine around the GPUs: processes, kernel log, instance metadata, visibility variables. No driver is read."""

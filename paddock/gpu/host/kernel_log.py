@@ -1,4 +1,4 @@
-"""The kernel's log since boot, by whichever way this user may read it."""
+"""Kernel log since boot, from the first source that this user may read."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from paddock.gpu.host import machine
 from paddock.gpu.host.machine import Run
 
 _RECORD = re.compile(r"\d+,\d+,(\d+),[^;]*;(.*)")
-"""Of /dev/kmsg: level, number, microseconds since boot, flags; message. Lines of fields follow, indented."""
+"""A record of /dev/kmsg: level, number, microseconds since boot, flags; message. Indented lines of fields follow."""
 _DATED = re.compile(r"(\d{4}-\d\d-\d\dT\S+) (.*)")
 _PROGRAM = re.compile(r"(?:\S+ )?kernel: ")
-"""What journalctl writes before the message: the host and who speaks."""
+"""Prefix of journalctl's messages: the host and the program."""
 _READ = 8192
 _MOST = 64 << 20
-"""Bytes of the log that are read at most; no kernel keeps as many."""
+"""Maximum bytes of the log to read, more than any kernel keeps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """`at` is None where the log gives no time."""
+    """Line of the log; `at` is None where the log gives no time."""
 
     at: datetime | None
     text: str
@@ -33,7 +33,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class KernelLog:
-    """`reason` says why there is none to read."""
+    """Lines and their source; `reason` says why the log cannot be read."""
 
     lines: tuple[Line, ...] = ()
     source: Literal["kmsg", "journalctl", "dmesg"] | None = None
@@ -41,8 +41,9 @@ class KernelLog:
 
 
 def read(*, since: timedelta | None = None, root: Path = Path("/"), run: Run | None = None) -> KernelLog:
-    """Lines since then, or since boot. `run` starts journalctl and dmesg; without it, they are asked where `root` is
-    this machine's own. Raises nothing.
+    """Return the lines of the last `since`, or since boot. Raises nothing.
+
+    `run` starts journalctl and dmesg; by default they are used only if `root` is this machine's own.
     """
     start = datetime.now(UTC) - since if since else None
     try:
@@ -52,12 +53,12 @@ def read(*, since: timedelta | None = None, root: Path = Path("/"), run: Run | N
     if run is None and root == Path("/"):
         run = machine.run
     if run is not None:
-        asked = ["journalctl", "-k", "-b", "--no-pager", "-q", "-o", "short-iso"]
-        told = run([*asked, "--since", f"{start:%Y-%m-%d %H:%M:%S} UTC"] if start else asked)
-        if told:
-            return KernelLog(_after(_lines(told), start), "journalctl")
-        if told := run(["dmesg", "--time-format", "iso"]):
-            return KernelLog(_after(_lines(told), start), "dmesg")
+        command = ["journalctl", "-k", "-b", "--no-pager", "-q", "-o", "short-iso"]
+        output = run([*command, "--since", f"{start:%Y-%m-%d %H:%M:%S} UTC"] if start else command)
+        if output:
+            return KernelLog(_after(_lines(output), start), "journalctl")
+        if output := run(["dmesg", "--time-format", "iso"]):
+            return KernelLog(_after(_lines(output), start), "dmesg")
     return KernelLog(
         reason=f"the kernel log cannot be read (/dev/kmsg: {why}): be root, or in the group adm or systemd-journal;"
         " a container needs `--device /dev/kmsg --cap-add SYSLOG`"
@@ -65,7 +66,7 @@ def read(*, since: timedelta | None = None, root: Path = Path("/"), run: Run | N
 
 
 def _kmsg(root: Path) -> list[Line]:
-    """A read gives one record and never waits: the end of what is there is EAGAIN. Raises OSError."""
+    """Return all records. A read returns one record and never waits: EAGAIN marks the end. Raises OSError."""
     booted = _boot_time(root)
     file = os.open(root / "dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
     parts: list[bytes] = []
@@ -86,27 +87,27 @@ def _kmsg(root: Path) -> list[Line]:
         os.close(file)
     text = b"".join(parts).decode(errors="replace")
     return [
-        Line(booted + timedelta(microseconds=int(found[1])) if booted else None, found[2])
+        Line(booted + timedelta(microseconds=int(match[1])) if booted else None, match[2])
         for line in text.splitlines()
-        if (found := _RECORD.match(line))
+        if (match := _RECORD.match(line))
     ]
 
 
 def _boot_time(root: Path) -> datetime | None:
     try:
-        found = re.search(r"^btime (\d+)$", (root / "proc/stat").read_text(), re.MULTILINE)
+        match = re.search(r"^btime (\d+)$", (root / "proc/stat").read_text(), re.MULTILINE)
     except OSError:
         return None
-    return datetime.fromtimestamp(int(found[1]), UTC) if found else None
+    return datetime.fromtimestamp(int(match[1]), UTC) if match else None
 
 
-def _lines(told: str) -> list[Line]:
-    found = []
-    for line in told.splitlines():
+def _lines(output: str) -> list[Line]:
+    lines = []
+    for line in output.splitlines():
         dated = _DATED.match(line)
         at, text = (_time(dated[1]), dated[2]) if dated else (None, line)
-        found.append(Line(at, _PROGRAM.sub("", text, count=1) if _PROGRAM.match(text) else text))
-    return found
+        lines.append(Line(at, _PROGRAM.sub("", text, count=1) if _PROGRAM.match(text) else text))
+    return lines
 
 
 def _time(text: str) -> datetime | None:
@@ -118,12 +119,12 @@ def _time(text: str) -> datetime | None:
 
 
 def _after(lines: list[Line], start: datetime | None) -> tuple[Line, ...]:
-    """A line without a time may be of any, so it stays."""
+    """Return the lines since `start`, and those without a time."""
     return tuple(line for line in lines if start is None or line.at is None or line.at >= start)
 
 
 def uptime(root: Path = Path("/")) -> float | None:
-    """Seconds since boot."""
+    """Return the seconds since boot."""
     if root == Path("/") and hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     try:

@@ -1,6 +1,6 @@
-"""The machine around the GPUs: a container or not, its CUDA toolkit, what gives GPUs to its containers.
+"""The machine around the GPUs: a container or not, its CUDA toolkit, its container runtime.
 
-`root` is where /proc, /sys, /etc and the rest lie. Nothing here fails: what cannot be read is not known.
+`root` holds /proc, /sys, /etc and the rest. Nothing here raises: what cannot be read is None.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CONTAINER_GROUPS = re.compile(r"docker|kubepods|containerd|libpod|lxc")
 _PROGRAM_SECONDS = 5
 
 Run = Callable[[Sequence[str]], str | None]
-"""What a program prints; None where it is absent, fails or takes too long."""
+"""Returns a program's output; None where it is absent, fails or takes too long."""
 
 
 def machine(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> Machine:
@@ -39,7 +39,7 @@ def machine(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> 
 
 
 def sees_host_processes(root: Path = Path("/")) -> bool:
-    """Whether a pid here is the same process to the driver, whichever it tells: the host's, or those seen from here."""
+    """Return True where a pid means the same process here and to the driver."""
     try:
         return os.readlink(root / "proc/self/ns/pid") == _HOST_PID_NAMESPACE
     except OSError:
@@ -47,7 +47,7 @@ def sees_host_processes(root: Path = Path("/")) -> bool:
 
 
 def owner(pid: int, root: Path = Path("/")) -> tuple[str | None, str | None]:
-    """The program and the user of a process."""
+    """Return the program and the user of a process."""
     folder = root / "proc" / str(pid)
     try:
         program = (folder / "cmdline").read_bytes().split(b"\0")[0].decode(errors="replace")
@@ -58,19 +58,19 @@ def owner(pid: int, root: Path = Path("/")) -> tuple[str | None, str | None]:
 
 
 def toolkit(root: Path = Path("/"), environ: Mapping[str, str] = os.environ, run: Run | None = None) -> Toolkit | None:
-    """The CUDA toolkit of CUDA_HOME, else of /usr/local/cuda, else ROCm. With `run`, nvcc on PATH is asked as well."""
-    named = environ.get("CUDA_HOME") or environ.get("CUDA_PATH")
-    for path in (*([named] if named else []), "/usr/local/cuda"):
+    """Return the CUDA toolkit of CUDA_HOME, else of /usr/local/cuda, else of nvcc on PATH (with `run`), else ROCm."""
+    configured = environ.get("CUDA_HOME") or environ.get("CUDA_PATH")
+    for path in (*([configured] if configured else []), "/usr/local/cuda"):
         if version := _cuda_version(root / path.lstrip("/")):
             return Toolkit(version, path, _compat(root / path.lstrip("/")))
-    if run and (found := _version(run(["nvcc", "--version"]), r"release \S+ V(\S+)")):
-        return Toolkit(found, "nvcc")
+    if run and (nvcc := _version(run(["nvcc", "--version"]), r"release \S+ V(\S+)")):
+        return Toolkit(nvcc, "nvcc")
     rocm = _text(root / "opt/rocm/.info/version")
     return Toolkit(rocm.partition("-")[0], "/opt/rocm") if rocm else None
 
 
 def container_runtime(root: Path = Path("/"), run: Run | None = None) -> ContainerRuntime | None:
-    """As the files on disk say. With `run`, the Docker engine and nvidia-ctk are asked, which can take seconds."""
+    """Return what the files on disk say; with `run` also the Docker engine and nvidia-ctk, which can take seconds."""
     daemon = _object(root / "etc/docker/daemon.json")
     folders = (root / "etc/cdi", root / "var/run/cdi")
     specifications = tuple(
@@ -82,28 +82,28 @@ def container_runtime(root: Path = Path("/"), run: Run | None = None) -> Contain
     runtimes, default, docker, ctk = daemon.get("runtimes"), daemon.get("default-runtime"), None, None
     if run:
         ctk = _version(run(["nvidia-ctk", "--version"]), r"version (\S+)")
-        told = _parsed(run(["docker", "info", "--format", "{{json .}}"]))
-        docker = told.get("ServerVersion")
-        runtimes, default = told.get("Runtimes") or runtimes, told.get("DefaultRuntime") or default
+        docker_info = _parsed(run(["docker", "info", "--format", "{{json .}}"]))
+        docker = docker_info.get("ServerVersion")
+        runtimes, default = docker_info.get("Runtimes") or runtimes, docker_info.get("DefaultRuntime") or default
     names = tuple(sorted(runtimes)) if isinstance(runtimes, dict) else ()
-    known = ContainerRuntime(_string(ctk), _string(docker), names, _string(default), specifications)
-    return None if known == ContainerRuntime() else known
+    runtime = ContainerRuntime(_string(ctk), _string(docker), names, _string(default), specifications)
+    return None if runtime == ContainerRuntime() else runtime
 
 
 def run(command: Sequence[str]) -> str | None:
-    """Runs a program of this machine; see Run."""
+    """Run a program of this machine; see Run."""
     import subprocess
 
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_PROGRAM_SECONDS, check=False)
+        result = subprocess.run(command, capture_output=True, text=True, timeout=_PROGRAM_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
         return None
-    return done.stdout if done.returncode == 0 else None
+    return result.stdout if result.returncode == 0 else None
 
 
 def _system() -> Literal["linux", "macos", "windows", "other"]:
-    known: dict[str, Literal["linux", "macos", "windows"]] = {"linux": "linux", "darwin": "macos", "win32": "windows"}
-    return known.get(sys.platform, "other")
+    names: dict[str, Literal["linux", "macos", "windows"]] = {"linux": "linux", "darwin": "macos", "win32": "windows"}
+    return names.get(sys.platform, "other")
 
 
 def _contained(root: Path, environ: Mapping[str, str]) -> bool:
@@ -129,18 +129,18 @@ def _cuda_version(folder: Path) -> str | None:
 
 
 def _compat(folder: Path) -> str | None:
-    """The newest libcuda of the compatibility package: `libcuda.so.580.95.05`."""
+    """Return the newest version of the compatibility package, by its files: `libcuda.so.580.95.05`."""
     versions = [
-        found[1]
+        match[1]
         for file in _listed(folder / "compat")
-        if (found := re.fullmatch(r"libcuda\.so\.(\d+(?:\.\d+)+)", file.name))
+        if (match := re.fullmatch(r"libcuda\.so\.(\d+(?:\.\d+)+)", file.name))
     ]
     return max(versions, key=lambda version: tuple(map(int, version.split("."))), default=None)
 
 
 def _version(text: str | None, pattern: str) -> str | None:
-    found = re.search(pattern, text or "")
-    return found[1] if found else None
+    match = re.search(pattern, text or "")
+    return match[1] if match else None
 
 
 def _text(path: Path) -> str | None:
@@ -156,10 +156,10 @@ def _object(path: Path) -> dict[str, Any]:
 
 def _parsed(text: str | None) -> dict[str, Any]:
     try:
-        found = json.loads(text or "{}")
+        document = json.loads(text or "{}")
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def _listed(folder: Path) -> list[Path]:

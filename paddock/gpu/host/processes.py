@@ -1,4 +1,4 @@
-"""Processes as owners of leases: which one it is, whether it lives, and a clock that nobody can set."""
+"""Processes as owners of leases: identity, liveness, and a clock that no user can set."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from pathlib import Path
 from paddock.gpu.errors import GpuError, GpuInputError
 
 FIRST_NAMESPACE = "pid:[4026531836]"
-"""The kernel gives the host's own namespace this number."""
+"""The kernel's fixed number for the host's own namespace."""
 _ENDED = "ZX"
 _WRAPPERS = frozenset({"sudo", "doas", "su", "timeout", "time", "uv"})
-"""Programs that end with the one they were given to run."""
+"""Programs that end together with their command."""
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A process, told apart from a later one of the same pid.
+    """Process, distinguishable from a later one with the same pid.
 
-    `start` is in the kernel's ticks since boot, None where it may not be read; `namespace` is that of its pid.
+    `start` is in the kernel's ticks since boot, None where it cannot be read; `namespace` is that of its pid.
     """
 
     pid: int
@@ -37,15 +37,14 @@ class _Stat:
     threads: int
     start: int
     image: tuple[str, ...]
-    """Where its program, arguments and stack lie: those of its parent until it calls exec, which places them anew.
-    Empty where that may not be read."""
+    """Addresses of program, arguments and stack: the parent's until it calls exec. Empty where they cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The machine since it was started, as this process sees it.
+    """This boot of the machine, as this process sees it.
 
-    `clock` is in seconds since boot, sleep included: setting the time of day does not touch it.
+    `clock` is in seconds since boot, sleep included, and independent of the time of day.
     """
 
     boot_id: str
@@ -54,20 +53,20 @@ class Host:
     proc: Path = Path("/proc")
 
     def owner(self, pid: int) -> Owner:
-        """Raises GpuInputError for a pid that no process has."""
-        found = Owner(pid, None, self.namespace)
-        if pid < 1 or not self.alive(found):
+        """Return the process of that pid as an owner. Raises GpuInputError where there is none."""
+        candidate = Owner(pid, None, self.namespace)
+        if pid < 1 or not self.alive(candidate):
             raise GpuInputError(
-                f"no process has the pid {pid}\n    expected: one that runs, for as long as the GPUs are wanted"
+                f"no process has the pid {pid}\n    expected: one that runs as long as the GPUs are needed"
                 "\n    fix: name another owner, or none and a time to live"
             )
         stat = self._stat(pid)
         return Owner(pid, stat.start if stat else None, self.namespace)
 
     def alive(self, owner: Owner) -> bool | None:
-        """None for an owner in another pid namespace, of which nothing can be known here.
+        """Return None for an owner in another pid namespace, which is not visible here.
 
-        A process that /proc hides is taken for the owner as long as its pid is in use.
+        A process that /proc hides counts as the owner as long as its pid is in use.
         """
         if owner.namespace != self.namespace:
             return None
@@ -82,14 +81,14 @@ class Host:
             return True
         if owner.start is not None and stat.start != owner.start:
             return False
-        # A main thread may end before the others, and looks like a zombie then.
+        # A main thread that ends before the others looks like a zombie.
         return stat.state not in _ENDED or stat.threads > 1
 
     def caller(self) -> Owner:
-        """The process that called this program: a shell, a script.
+        """Return the process that called this program: a shell, a script.
 
         A shell forks itself for pipelines and `$(...)`; such a copy ends with them, as sudo does with its command, so
-        the one above is taken. Raises GpuInputError where it is the host's init, which never ends.
+        its parent is returned. Raises GpuInputError where that is the host's init, which never ends.
         """
         pid = os.getppid()
         while (stat := self._stat(pid)) and (above := self._stat(stat.parent)):
@@ -98,22 +97,22 @@ class Host:
             pid = stat.parent
         if pid <= 1 and self.namespace == FIRST_NAMESPACE:
             raise GpuInputError(
-                "nothing that ends by itself has called this: the owner would be init\n    expected: an owner of the"
+                "the calling process is init, which never ends\n    expected: an owner of the"
                 " lease, or a time after which it ends\n    fix: --owner PID, or --ttl SECONDS"
             )
         return self.owner(max(pid, 1))
 
     @property
-    def knows_drivers_pids(self) -> bool:
-        """Drivers tell the pids of the host, which in a container are other processes."""
+    def sees_driver_pids(self) -> bool:
+        """True where pids are those of the host, which drivers report; in a container they mean other processes."""
         return self.namespace == FIRST_NAMESPACE
 
     def descent(self, pids: Iterable[int], owners: Collection[int]) -> dict[int, frozenset[int]]:
-        """Which of `owners` each of `pids` is or descends from; nothing where those pids are not known."""
-        return {pid: frozenset(self.line(pid)).intersection(owners) for pid in pids if self.knows_drivers_pids}
+        """Return which of `owners` each of `pids` is or descends from; empty where driver pids are not visible."""
+        return {pid: frozenset(self.ancestry(pid)).intersection(owners) for pid in pids if self.sees_driver_pids}
 
-    def line(self, pid: int) -> Iterator[int]:
-        """The process and those above it."""
+    def ancestry(self, pid: int) -> Iterator[int]:
+        """Yield the process and its ancestors."""
         while pid:
             yield pid
             stat = self._stat(pid)
@@ -131,13 +130,13 @@ class Host:
 
 
 def this_host(proc: Path = Path("/proc")) -> Host:
-    """Raises GpuError on a system that does not tell who lives."""
+    """Return this machine. Raises GpuError on a system without /proc."""
     try:
         boot_id = (proc / "sys/kernel/random/boot_id").read_text().strip()
         namespace = os.readlink(proc / "self/ns/pid")
         return Host(boot_id, namespace, lambda: time.clock_gettime(time.CLOCK_BOOTTIME), proc)
     except (OSError, AttributeError):
         raise GpuError(
-            f"GPUs cannot be leased here: {proc} does not tell which processes live"
+            f"GPUs cannot be leased here: {proc} does not show which processes run"
             "\n    expected: Linux with /proc\n    fix: choose a GPU with `paddock gpu.list` and name it to the program"
         ) from None

@@ -1,4 +1,4 @@
-"""Run a program with an end: in a session of its own, so that all that it starts can be ended with it."""
+"""Run a program in a session of its own, so that all processes it starts can be ended with it."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from typing import IO
 
 from paddock.gpu.errors import GpuError, GpuInputError
 
-KEPT = 65536
-"""Bytes of each output that are kept, the last ones."""
+OUTPUT_BYTES = 65536
+"""Last bytes of each output to keep."""
 GRACE = 10.0
 """Seconds from SIGTERM to SIGKILL."""
-_KILLED_WITHIN = 5.0
-_LOOKED_EVERY = 0.05
+_KILL_SECONDS = 5.0
+_POLL_SECONDS = 0.05
 
 
 class TimedOut(GpuError):
-    """The program did not end in time, and was ended."""
+    """Raised when the program exceeded its time and was ended."""
 
 
 class Cancelled(GpuError):
-    """The program was ended because nobody waits for it any more."""
+    """Raised when the program was ended on request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,22 +51,22 @@ def run(
     cancel: threading.Event | None = None,
     grace: float = GRACE,
 ) -> Finished:
-    """Raises TimedOut after `timeout` seconds, Cancelled once `cancel` is set, and GpuInputError for no program.
+    """Run the program to its end, and end all remaining processes of its session.
 
-    However it ends, nothing of its session is left but what has made a session of its own.
+    Raises TimedOut after `timeout` seconds, Cancelled once `cancel` is set, GpuInputError where it cannot be started.
     """
     until = None if timeout is None else time.monotonic() + timeout
-    with TemporaryFile() as given, TemporaryFile() as output, TemporaryFile() as errors:
-        given.write(stdin.encode())
-        given.seek(0)
+    with TemporaryFile() as standard_input, TemporaryFile() as output, TemporaryFile() as errors:
+        standard_input.write(stdin.encode())
+        standard_input.seek(0)
         try:
             process = subprocess.Popen(
-                list(command), stdin=given, stdout=output, stderr=errors, env=environ, start_new_session=True
+                list(command), stdin=standard_input, stdout=output, stderr=errors, env=environ, start_new_session=True
             )
         except OSError as error:
             raise GpuInputError(
                 f"cannot run {command[0]}: {error.strerror}\n    expected: a program on PATH, or with its path"
-                "\n    fix: install it, or see how it is written"
+                "\n    fix: install it, or check its spelling"
             ) from None
         try:
             while process.poll() is None:
@@ -75,7 +75,7 @@ def run(
                 if until is not None and time.monotonic() >= until:
                     raise TimedOut(f"{_name(command)} did not end within {timeout:g} s and was ended")
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(_LOOKED_EVERY)
+                    process.wait(_POLL_SECONDS)
         finally:
             _end(process, grace)
         code = process.returncode
@@ -83,30 +83,30 @@ def run(
 
 
 def _end(process: subprocess.Popen[bytes], grace: float) -> None:
-    """The program and all of its session, first politely. Another user's processes stay."""
-    for number, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, _KILLED_WITHIN)):
+    """End the program and its session, by SIGTERM first. Another user's processes stay."""
+    for number, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, _KILL_SECONDS)):
         until = time.monotonic() + patience
         for pid in _session(process):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, number)
-        while (left := _session(process)) and time.monotonic() < until:
-            time.sleep(_LOOKED_EVERY)
-        if not left:
+        while (remaining := _session(process)) and time.monotonic() < until:
+            time.sleep(_POLL_SECONDS)
+        if not remaining:
             return
 
 
 def _session(process: subprocess.Popen[bytes]) -> list[int]:
-    """The pids of the session that the program leads, without those that only wait to be reaped."""
+    """Return the pids of the session that the program leads, without zombies."""
     running = [process.pid] if process.poll() is None else []
     try:
-        folders = [one for one in Path("/proc").iterdir() if one.name.isdecimal()]
+        folders = [folder for folder in Path("/proc").iterdir() if folder.name.isdecimal()]
     except OSError:
         return running  # not Linux: the program alone
-    return [int(one.name) for one in folders if _leader(one) == process.pid] or running
+    return [int(folder.name) for folder in folders if _leader(folder) == process.pid] or running
 
 
 def _leader(folder: Path) -> int | None:
-    """Of a live process's session."""
+    """Return the session leader of a live process."""
     try:
         fields = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
@@ -116,7 +116,7 @@ def _leader(folder: Path) -> int | None:
 
 def _tail(file: IO[bytes]) -> str:
     size = file.seek(0, os.SEEK_END)
-    file.seek(max(0, size - KEPT))
+    file.seek(max(0, size - OUTPUT_BYTES))
     return file.read().decode(errors="replace")
 
 

@@ -1,4 +1,4 @@
-"""Which GPUs NVIDIA_, CUDA_, ROCR_ and HIP_VISIBLE_DEVICES leave to see, and how to set them."""
+"""Visibility variables (NVIDIA_, CUDA_, ROCR_ and HIP_VISIBLE_DEVICES): reading and writing them."""
 
 from __future__ import annotations
 
@@ -15,78 +15,78 @@ _BY_HIP = "HIP_VISIBLE_DEVICES"
 _NOTHING = {"none", "void", "nodevfiles", "-1"}
 
 _Numbered = Mapping[int, Gpu]
-"""GPUs by the number that the variable gives them."""
+"""GPUs by their number in the variable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """UUIDs of GPUs, which stand for all their parts, and of MIG parts. `said` is a sentence for each narrowing."""
+    """UUIDs of GPUs, including all their parts, and of MIG parts. `notes` has a sentence for each variable applied."""
 
     uuids: frozenset[str]
-    said: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def shows(self, uuid: str, gpu: str) -> bool:
-        """Whether a device may be used, by its UUID and that of the GPU it is or belongs to."""
+        """Return True for a visible device, by its UUID and that of the GPU it is or belongs to."""
         return uuid in self.uuids or gpu in self.uuids
 
 
 def visible(inventory: Inventory, environ: Mapping[str, str] = os.environ) -> Visible | None:
-    """What each variable that is set leaves over of the others' choice; None where none of them narrows anything.
+    """Return the devices that all variables allow; None where none of them restricts anything.
 
-    In a container NVIDIA_VISIBLE_DEVICES is passed over: the runtime has acted on it, and its indexes were the host's.
+    In a container NVIDIA_VISIBLE_DEVICES is ignored: the runtime has applied it, and its indexes were the host's.
     """
-    seen: Visible | None = None
+    result: Visible | None = None
     nvidia = {gpu.index: gpu for gpu in inventory.gpus if gpu.vendor == "nvidia"}
     amd = {gpu.index: gpu for gpu in inventory.gpus if gpu.vendor == "amd"}
-    readings: list[tuple[str, _Numbered, Callable[[str, _Numbered], _Read | None]]] = []
+    readings: list[tuple[str, _Numbered, Callable[[str, _Numbered], _Selection | None]]] = []
     if nvidia and not inventory.machine.container:
         readings.append((_BY_RUNTIME, nvidia, _runtime))
     if nvidia:
         readings.append((_BY_CUDA, nvidia, _cuda))
     if amd:
         readings.append((_BY_ROCR, amd, _cuda))
-        # HIP counts what ROCR has left, in ROCR's order; where both of its names are set, its own wins.
-        left = _left(amd, environ.get(_BY_ROCR))
-        readings.append((_BY_HIP if _BY_HIP in environ else _BY_CUDA, left, _cuda))
+        # HIP numbers the GPUs that ROCR allows, in ROCR's order; HIP_VISIBLE_DEVICES wins over CUDA's variable.
+        remaining = _remaining_after(amd, environ.get(_BY_ROCR))
+        readings.append((_BY_HIP if _BY_HIP in environ else _BY_CUDA, remaining, _cuda))
     for name, gpus, read in readings:
         value = environ.get(name)
-        found = None if value is None else read(value.strip(), gpus)
-        if found is None:
+        selection = None if value is None else read(value.strip(), gpus)
+        if selection is None:
             continue
-        shown = frozenset(found.uuids)
-        sentence = f"{name}={value} leaves {_counted(len(found.uuids))}{found.but}."
-        if name == _BY_CUDA and found.indexed and _mixed(gpus) and environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
+        uuids = frozenset(selection.uuids)
+        sentence = f"{name}={value} leaves {_count_gpus(len(selection.uuids))}{selection.caveat}."
+        if name == _BY_CUDA and selection.indexed and _mixed(gpus) and environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
             sentence += " Its numbers are taken in the order of the bus; CUDA's own is the fastest first."
-        before = seen.said if seen else ()
-        seen = Visible(_both(seen, shown, inventory) if seen else shown, (*before, sentence))
-    return seen
+        before = result.notes if result else ()
+        result = Visible(_intersection(result, uuids, inventory) if result else uuids, (*before, sentence))
+    return result
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
+class _Selection:
     uuids: tuple[str, ...]
     indexed: bool = False
-    but: str = ""
+    caveat: str = ""
 
 
-def showing(vendor: Vendor | None, uuids: Sequence[str]) -> dict[str, str | None]:
-    """The variables that leave those devices and no others; None is one to remove.
+def visibility_variables(vendor: Vendor | None, uuids: Sequence[str]) -> dict[str, str | None]:
+    """Return the variables that show those devices and no others; None is a variable to remove.
 
-    Without UUIDs they hide every GPU, of which none may be known.
+    Without UUIDs they hide every GPU; the vendor may then be None.
     """
-    named = ",".join(uuids)
+    listed = ",".join(uuids)
     match vendor:
         case "nvidia" | None:
             return {
-                "CUDA_VISIBLE_DEVICES": named or "-1",
+                "CUDA_VISIBLE_DEVICES": listed or "-1",
                 "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-                "NVIDIA_VISIBLE_DEVICES": named or "void",
+                "NVIDIA_VISIBLE_DEVICES": listed or "void",
             }
         case "amd":
-            # HIP counts anew what ROCR leaves over; its other names would count once more.
+            # HIP renumbers the GPUs that ROCR allows; its other variables would renumber them once more.
             numbers = ",".join(map(str, range(len(uuids))))
             return {
-                "ROCR_VISIBLE_DEVICES": named or "-1",
+                "ROCR_VISIBLE_DEVICES": listed or "-1",
                 "HIP_VISIBLE_DEVICES": numbers or "-1",
                 "CUDA_VISIBLE_DEVICES": None,
                 "GPU_DEVICE_ORDINAL": None,
@@ -95,36 +95,36 @@ def showing(vendor: Vendor | None, uuids: Sequence[str]) -> dict[str, str | None
             return {}
 
 
-def _runtime(value: str, gpus: _Numbered) -> _Read | None:
-    """As nvidia-container-toolkit reads it; a path or an empty value means nothing here."""
+def _runtime(value: str, gpus: _Numbered) -> _Selection | None:
+    """Interpret the value as nvidia-container-toolkit does; a path or an empty value restricts nothing."""
     if value == "" or value.startswith("/") or value.lower() == "all":
         return None
     if value.lower() in _NOTHING:
-        return _Read(())
+        return _Selection(())
     names = [name.strip() for name in value.split(",")]
-    found = {name: _named(name, gpus) for name in names}
-    unknown = [name for name, uuid in found.items() if uuid is None]
+    uuids = {name: _resolve(name, gpus) for name in names}
+    unknown = [name for name, uuid in uuids.items() if uuid is None]
     but = f" ({', '.join(unknown)} is not here)" if unknown else ""
-    return _Read(tuple(uuid for uuid in found.values() if uuid), any(name.isdecimal() for name in names), but)
+    return _Selection(tuple(uuid for uuid in uuids.values() if uuid), any(name.isdecimal() for name in names), but)
 
 
-def _cuda(value: str, gpus: _Numbered) -> _Read:
-    """As CUDA reads it: an empty value hides all, and what comes after the first that is not there is not seen."""
-    found: list[str] = []
+def _cuda(value: str, gpus: _Numbered) -> _Selection:
+    """Interpret the value as CUDA does: an empty value hides all, and reading stops at the first absent device."""
+    uuids: list[str] = []
     indexed = False
-    for name in (one.strip() for one in value.split(",")):
-        uuid = _named(name, gpus)
+    for name in (part.strip() for part in value.split(",")):
+        uuid = _resolve(name, gpus)
         if uuid is None:
             stopped = name != "" and name.lower() not in _NOTHING
-            return _Read(tuple(found), indexed, f" (it ends at {name}, which is not here)" if stopped else "")
+            return _Selection(tuple(uuids), indexed, f" (it ends at {name}, which is not here)" if stopped else "")
         indexed = indexed or name.isdecimal()
-        if uuid not in found:
-            found.append(uuid)
-    return _Read(tuple(found), indexed)
+        if uuid not in uuids:
+            uuids.append(uuid)
+    return _Selection(tuple(uuids), indexed)
 
 
-def _named(name: str, gpus: _Numbered) -> str | None:
-    """The UUID meant by an index, a UUID or its beginning, `gpu:part`, or the old `MIG-GPU-.../instance/instance`."""
+def _resolve(name: str, gpus: _Numbered) -> str | None:
+    """Return the UUID for an index, a UUID or its beginning, `gpu:part`, or the old `MIG-GPU-.../instance/instance`."""
     if name.isdecimal():
         numbered = gpus.get(int(name))
         return numbered.uuid if numbered else None
@@ -147,14 +147,14 @@ def _named(name: str, gpus: _Numbered) -> str | None:
         )
     if not name.startswith(("GPU-", "MIG-")):
         return None
-    known = [uuid for gpu in gpus.values() for uuid in (gpu.uuid, *_parts(gpu)) if uuid]
-    if name in known:
+    uuids = [uuid for gpu in gpus.values() for uuid in (gpu.uuid, *_parts(gpu)) if uuid]
+    if name in uuids:
         return name
-    near = [uuid for uuid in known if uuid.lower().startswith(name.lower())]
+    near = [uuid for uuid in uuids if uuid.lower().startswith(name.lower())]
     return near[0] if len(near) == 1 else None
 
 
-def _left(gpus: _Numbered, value: str | None) -> _Numbered:
+def _remaining_after(gpus: _Numbered, value: str | None) -> _Numbered:
     if value is None:
         return gpus
     uuids = _cuda(value.strip(), gpus).uuids
@@ -165,16 +165,16 @@ def _parts(gpu: Gpu) -> tuple[str, ...]:
     return tuple(part.uuid for part in gpu.mig.devices) if gpu.mig else ()
 
 
-def _both(seen: Visible, shown: frozenset[str], inventory: Inventory) -> frozenset[str]:
-    """What two choices have in common, where one may name a GPU and the other its part."""
-    other = Visible(shown)
+def _intersection(previous: Visible, uuids: frozenset[str], inventory: Inventory) -> frozenset[str]:
+    """Return the devices in both selections, where one may name a GPU and the other its part."""
+    other = Visible(uuids)
     devices = [(uuid, gpu.uuid) for gpu in inventory.gpus if gpu.uuid for uuid in (gpu.uuid, *_parts(gpu))]
-    return frozenset(uuid for uuid, gpu in devices if seen.shows(uuid, gpu) and other.shows(uuid, gpu))
+    return frozenset(uuid for uuid, gpu in devices if previous.shows(uuid, gpu) and other.shows(uuid, gpu))
 
 
 def _mixed(gpus: _Numbered) -> bool:
     return len({gpu.name for gpu in gpus.values()}) > 1
 
 
-def _counted(number: int) -> str:
+def _count_gpus(number: int) -> str:
     return "no GPU" if number == 0 else "1 GPU" if number == 1 else f"{number} GPUs"

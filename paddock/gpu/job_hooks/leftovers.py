@@ -42,7 +42,7 @@ def find(told: Mapping[int, int | None], tracking: str | None, root: Path = Path
     runner's mark are.
     """
     host, whole = this_host(root / "proc"), sees_host_processes(root)
-    above = set(host.line(os.getpid()))
+    above = set(host.ancestry(os.getpid()))
     found = []
     for pid in _own(root):
         if pid in above or not ((whole and pid in told) or _holds_device(pid, root)):

@@ -11,7 +11,7 @@ from typing import Any
 from paddock.gpu.actions import documents
 from paddock.gpu.errors import GpuInputError
 from paddock.gpu.host.processes import Owner
-from paddock.gpu.host.visibility import showing
+from paddock.gpu.host.visibility import visibility_variables
 from paddock.gpu.leases.lease import Lease, data
 from paddock.gpu.leases.manager import Grant, Leases, NoneFree
 from paddock.gpu.leases.request import Request
@@ -118,7 +118,10 @@ def environment(grant: Grant) -> dict[str, str | None]:
     """The variables that show a program what it was given, and nothing else; None is one to remove."""
     lease = grant.lease
     first = grant.inventory.gpu(lease.devices[0].gpu)
-    return {LEASE: lease.id, **showing(first.vendor if first else None, [device.uuid for device in lease.devices])}
+    return {
+        LEASE: lease.id,
+        **visibility_variables(first.vendor if first else None, [device.uuid for device in lease.devices]),
+    }
 
 
 def exports(variables: Mapping[str, str | None]) -> str:

@@ -102,7 +102,7 @@ class Leases:
                 held,
                 visible(inventory, self._environ),
                 descent=self._descent(inventory, held),
-                own=os.getpid() if self.host.knows_drivers_pids else None,
+                own=os.getpid() if self.host.sees_driver_pids else None,
             )
             if not choice.satisfied:
                 raise NoneFree(choice)

@@ -8,7 +8,7 @@ from itertools import combinations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
-from paddock.gpu.catalog_match import is_model, known
+from paddock.gpu.catalog_match import catalog_entry, is_model
 from paddock.gpu.leases.eligibility import Device, share_left
 from paddock.gpu.leases.request import Near, Request, Workload
 from paddock.gpu.model import Closeness, Pair
@@ -85,7 +85,7 @@ class Links:
 
 def scores(devices: Sequence[Device], request: Request, leases: Sequence[Lease]) -> dict[str, Score]:
     """By UUID. Facts are measured by the best of `devices`; what is not known counts nothing."""
-    facts = {one.uuid: known(one.gpu) for one in devices} if request.workload else {}
+    facts = {one.uuid: catalog_entry(one.gpu) for one in devices} if request.workload else {}
     measured = {one.uuid: _measures(one, facts[one.uuid]) for one in devices} if request.workload else {}
     best = {
         part: max((found.get(part, 0) for found in measured.values()), default=0)

@@ -24,7 +24,7 @@ _FORWARDED = frozenset(
 _WAITED_FOR = _FORWARDED | {signal.SIGCHLD}
 _BLOCKED = _WAITED_FOR | {signal.SIGTTOU}
 """SIGTTOU too, which would stop a process of the background that hands the terminal on."""
-_LOOKED_EVERY = 1.0
+_POLL_SECONDS = 1.0
 """Seconds between two looks at the program, where no signal tells of it."""
 _TTL, _RENEWED_EVERY = 120.0, 30.0
 """Seconds. In a container others cannot see whether this process lives, so it says so again and again."""
@@ -51,7 +51,7 @@ def run(
     """
     _check(command, environ)
     leases = leases or Leases(environ=environ)
-    contained = not leases.host.knows_drivers_pids
+    contained = not leases.host.sees_driver_pids
     grant = obtain(
         leases,
         request,
@@ -168,7 +168,7 @@ def _become(
 def _supervise(child: int, terminal: _Terminal, renew: Callable[[], object] | None, say: Say) -> int:
     renewed = time.monotonic()
     while True:
-        got = signal.sigtimedwait(_WAITED_FOR, _LOOKED_EVERY)
+        got = signal.sigtimedwait(_WAITED_FOR, _POLL_SECONDS)
         if got and got.si_signo != signal.SIGCHLD:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child, got.si_signo)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from paddock.gpu.catalog_match import is_model, known
+from paddock.gpu.catalog_match import catalog_entry, is_model
 from paddock.gpu.host.visibility import Visible
 from paddock.gpu.leases.eligibility import Circumstances, Device, Refused, devices, refusal
 from paddock.gpu.leases.lease import Lease
@@ -111,7 +111,7 @@ def _taken(device: Device, request: Request, score: Score) -> Taken:
         said.append("a model preferred")
     if request.workload:
         place = f"ranked {score['workload'] / 1000:.0%} for {request.workload}"
-        said.append(place if known(gpu) else f"{place}, its model is not in the catalogue")
+        said.append(place if catalog_entry(gpu) else f"{place}, its model is not in the catalogue")
     if device.processes is None:
         said.append("its processes cannot be read")
     return Taken(gpu.index, device.uuid, gpu.uuid or device.uuid, ", ".join(said), tuple(score.items()))
@@ -140,7 +140,7 @@ def _why(
 def _notes(
     inventory: Inventory, request: Request, visible: Visible | None, fitting: Sequence[Device], links: Links
 ) -> tuple[str, ...]:
-    notes = list(visible.said) if visible else []
+    notes = list(visible.notes) if visible else []
     for word, models in (("prefer", request.prefer), ("exclude", request.exclude)):
         absent = [model for model in models if not any(is_model(gpu, model) for gpu in inventory.gpus)]
         notes += [f"{word} {model}: there is no such GPU here." for model in absent]

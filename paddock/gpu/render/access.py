@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from paddock.gpu.catalog_match import known
+from paddock.gpu.catalog_match import catalog_entry
 from paddock.gpu.leases.eligibility import Device
 from paddock.gpu.render.fields import Docker
 from paddock.gpu.render.problems import matching, one_of, wrong
@@ -174,7 +174,7 @@ def _refuse_memory(order: Order) -> None:
 
 def _instead(order: Order, mib: float) -> Iterable[str]:
     gpu = order.devices[0].gpu if order.devices else None
-    model = known(gpu) if gpu else None
+    model = catalog_entry(gpu) if gpu else None
     fitting = [one for one in model.mig if one.memory_gib * 1024 >= mib] if model else []
     if fitting:
         yield f"a MIG part, enforced by the GPU: {min(fitting, key=lambda one: one.memory_gib).name}"

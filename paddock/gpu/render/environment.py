@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paddock.gpu.host.visibility import showing
+from paddock.gpu.host.visibility import visibility_variables
 from paddock.gpu.render.access import capabilities
 from paddock.gpu.render.rendered import Rendered, headed
 from paddock.gpu.render.request import Order
@@ -12,7 +12,7 @@ def render(order: Order) -> Rendered:
     """`gpu.env` is for `docker run --env-file` and systemd's EnvironmentFile, `gpu.sh` to be sourced by a shell."""
     from paddock.gpu.leases.allocation import exports
 
-    found = showing(order.vendor, order.uuids)
+    found = visibility_variables(order.vendor, order.uuids)
     notes, warnings = list(order.notes), list(order.warnings)
     if order.vendor == "apple":
         notes.append("Metal has one GPU, and no variable that hides it.")

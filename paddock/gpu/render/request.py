@@ -77,7 +77,7 @@ def order(
         return Order(inventory, (), fields, None, connector, environ, ("Enabled is false: no GPU is given.",))
     request = _request(fields, request)
     shown = visible(inventory, environ)
-    notes = list(shown.said if shown else ())
+    notes = list(shown.notes if shown else ())
     warnings: list[str] = []
     indexes = fields.gpu_ids if isinstance(fields, Docker | Proxmox) else ()
     if isinstance(fields, Proxmox) and fields.pci_devices:
@@ -156,7 +156,7 @@ def _by_index(inventory: Inventory, indexes: Iterable[int], shown: Visible | Non
                 f"GPU {index} is divided by MIG", "a part of it", "name the part: a request with `mig` or `uuids`"
             )
         if shown and not shown.shows(gpu.uuid, gpu.uuid):
-            raise wrong(f"GPU {index} is hidden", "one that the environment shows", f"{' '.join(shown.said)}")
+            raise wrong(f"GPU {index} is hidden", "one that the environment shows", f"{' '.join(shown.notes)}")
         yield Device(gpu.uuid, gpu)
 
 
