@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from paddock import catalog
-from paddock.errors import did_you_mean
-from paddock.fleet.errors import Problem
+from paddock.fleet.errors import Problem, did_you_mean
 from paddock.fleet.model.cluster import KubeconfigCluster
 from paddock.fleet.model.fleet import Fleet
 from paddock.fleet.model.network import NewNetwork
