@@ -46,7 +46,7 @@ def made(leases: Leases) -> Callable[..., dict[str, Any]]:
 
     def make(framework: str = "pytorch", /, *, look: Inventory | None = None, **more: Any) -> dict[str, Any]:
         found = look or replace(h100s(4), driver=Driver("580.95.05"))
-        return ml.environment(framework, leases=leases, look=lambda: found, owner=os.getpid(), **more)
+        return ml.environment(framework, leases=leases, read_inventory=lambda: found, owner=os.getpid(), **more)
 
     return make
 
@@ -122,14 +122,16 @@ def test_what_cannot_be_is_said_and_nothing_stays_leased(made: Any, leases: Leas
 
 def test_cuda_that_was_asked_for_and_does_not_run_names_one_that_does(leases: Leases) -> None:
     with pytest.raises(GpuError, match=r"fix: --cuda 12\.8, which runs here"):
-        ml.environment("pytorch", cuda="13.0", leases=leases, look=lambda: on("570.124.06"), owner=os.getpid())
+        ml.environment(
+            "pytorch", cuda="13.0", leases=leases, read_inventory=lambda: on("570.124.06"), owner=os.getpid()
+        )
     assert leases.all() == ()
 
 
 def test_an_image_whose_tag_says_nothing_is_not_judged(made: Any) -> None:
     told = made(image="registry.example/ours:1.4")
     assert told["verdict"] == "unknown"
-    assert any("does not say which CUDA" in note for note in told["notes"])
+    assert any("does not name its CUDA" in note for note in told["notes"])
 
 
 def test_docker_gets_the_leased_gpus_by_uuid(made: Any, leases: Leases) -> None:
@@ -191,7 +193,7 @@ def test_without_gpus_and_with_all_taken(made: Any, leases: Leases) -> None:
 
 
 def test_the_older_connectors_configuration_is_accepted(made: Any) -> None:
-    given = ml.of(
+    given = ml.from_dict(
         {
             "GPURequirements": {
                 "MinMemoryGB": 8.0,
@@ -207,7 +209,7 @@ def test_the_older_connectors_configuration_is_accepted(made: Any) -> None:
     assert given["request"] == Request(count=1, min_memory_gib=8.0, workload="training", prefer=("RTX",))
     assert made(given.pop("framework"), **given)["cuda"] == "12.8"
     with pytest.raises(GpuInputError, match="did you mean Framework"):
-        ml.of({"Framwork": "pytorch"})
+        ml.from_dict({"Framwork": "pytorch"})
 
 
 def test_the_catalogues_images_state_the_cuda_that_their_row_does() -> None:
@@ -232,7 +234,7 @@ def test_the_catalogues_images_state_the_cuda_that_their_row_does() -> None:
         ({"uuids": ["aaaa-1", "bbbb-2", "cccc-3"], "count": 3}, False, "also sees cccc-3"),
         ({"uuids": ["aaaa-1", "bbbb-2"], "count": 0}, False, "it uses 0"),
         ({"uuids": [], "count": 0}, False, "does not see GPU-aaaa-1, GPU-bbbb-2"),
-        ({"uuids": None, "count": 2}, True, "does not say which"),
+        ({"uuids": None, "count": 2}, True, "does not report which"),
         ({"uuids": None, "count": 8}, False, "8 of 2"),
         ({"error": "ImportError: libcudnn", "uuids": None, "count": None}, False, "libcudnn"),
     ],
@@ -248,7 +250,7 @@ def test_mig_parts_stand_for_the_gpus_they_are_of() -> None:
         GPU 0: NVIDIA A100 (UUID: GPU-5c89852c-d268-c3f3-1b07-005d5ae1dc3f)
           MIG 1g.5gb      Device  0: (UUID: MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87eb3f)
     """)
-    assert ml_start.listed(text) == {"uuids": ["MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87eb3f"], "count": 1}
+    assert ml_start.parse_smi_list(text) == {"uuids": ["MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87eb3f"], "count": 1}
 
 
 TORCH = """
@@ -315,7 +317,7 @@ class TestStartedWithAStandInForTorch:
     def test_a_folder_that_is_there_is_left_alone(self, made: Any, tmp_path: Path) -> None:
         (tmp_path / "env").mkdir()
         (tmp_path / "env" / "thesis.txt").touch()
-        with pytest.raises(GpuInputError, match="is there already"):
+        with pytest.raises(GpuInputError, match="already exists"):
             made(target="venv", start=True, path=tmp_path / "env")
         assert (tmp_path / "env" / "thesis.txt").exists()
 
@@ -365,13 +367,17 @@ class TestStartedWithAStandInForDocker:
 
 def test_what_looks_from_inside_runs_alone_and_says_when_there_is_no_driver(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-I", "-S", "-", "none"], input=ml_start.program(), text=True, capture_output=True, check=True,
-        cwd=tmp_path,
+        [sys.executable, "-I", "-S", "-", "none"], input=ml_start.probe_program(), text=True, capture_output=True,
+        check=True, cwd=tmp_path,
     )  # fmt: skip
     told = json.loads(done.stdout)
     assert told["error"] or told["uuids"]
     done = subprocess.run(
-        [sys.executable, "-I", "-S", "-", "jax"], input=ml_start.program(), text=True, capture_output=True, check=True
+        [sys.executable, "-I", "-S", "-", "jax"],
+        input=ml_start.probe_program(),
+        text=True,
+        capture_output=True,
+        check=True,
     )
     assert json.loads(done.stdout)["error"].startswith("ModuleNotFoundError")
 
@@ -379,7 +385,11 @@ def test_what_looks_from_inside_runs_alone_and_says_when_there_is_no_driver(tmp_
 def test_the_command_prints_what_can_be_run(leases: Leases, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from paddock.gpu.cli import work
 
-    look = {"leases": leases, "look": lambda: replace(h100s(2), driver=Driver("580.95.05")), "owner": os.getpid()}
+    look = {
+        "leases": leases,
+        "read_inventory": lambda: replace(h100s(2), driver=Driver("580.95.05")),
+        "owner": os.getpid(),
+    }
     (tmp_path / "c.json").write_text(json.dumps({"Framework": "jax", "GPURequirements": {"RequiredGPUs": 2}}))
     assert work.ml_env(config=tmp_path / "c.json", target="venv", path=Path("env"), cuda=None, **look) == 0
     out = capsys.readouterr().out.splitlines()

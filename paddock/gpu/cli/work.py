@@ -85,4 +85,4 @@ def _config(path: Path) -> dict[str, Any]:
         raise GpuInputError(f"cannot read {path}: {error}\n    expected: an MLEnvironmentConfig as JSON") from None
     if not isinstance(found, dict):
         raise GpuInputError(f"{path}: not an object\n    expected: an MLEnvironmentConfig as JSON")
-    return ml.of(found)
+    return ml.from_dict(found)

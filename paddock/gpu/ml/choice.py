@@ -1,4 +1,4 @@
-"""Which image or wheels of a framework run on these GPUs with this driver: a pure choice among the catalogue's."""
+"""Choice of a framework's image or wheels for these GPUs and this driver, among those of the catalogue."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from paddock.catalog.ml_images import Build, Image, Wheels
 
 FRAMEWORKS = ("pytorch", "tensorflow", "jax", "none")
-_TAKEN: tuple[Outcome, ...] = ("ok", "minor-version", "unknown")
-"""From best to what nobody can say; the others do not run."""
+_ACCEPTED: tuple[Outcome, ...] = ("ok", "minor-version", "unknown")
+"""From best to undecided; builds with other outcomes do not run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """Of an image that was named, `build` is None. `verdict` is that of `paddock.gpu.health.cuda`."""
+    """The chosen build; None where the user named an image. `verdict` is that of `paddock.gpu.health.cuda`."""
 
     build: Image | Wheels | None
     image: str | None
@@ -31,7 +31,7 @@ class Pick:
 
 
 @dataclass(frozen=True, slots=True)
-class _Judged:
+class _Candidate:
     build: Image | Wheels
     verdict: Outcome
     why: str
@@ -41,23 +41,29 @@ class _Judged:
 def pick(
     framework: str, inventory: Inventory, *, contained: bool, cuda: str | None = None, image: str | None = None
 ) -> Pick:
-    """The newest that runs with every feature, else the newest that runs.
+    """Return the newest build that runs with every feature, else the newest that runs.
 
-    The inventory's GPUs are those to run on. `contained` wants an image, else wheels. Raises GpuError with the
-    cheapest fix where none runs, and GpuInputError for an image that moves and a CUDA that there is not.
+    The inventory holds only the GPUs to run on. `contained` selects images, else wheels. Raises GpuError with the
+    cheapest fix where none runs, and GpuInputError for an image without a fixed tag or an unknown CUDA.
     """
     if image is not None:
-        return _named(framework, inventory, image, cuda)
+        return _pick_image(framework, inventory, image, cuda)
     builds = _builds(framework, inventory, contained, cuda)
-    judged = [_judge(one, inventory) for one in builds]
-    for verdict in _TAKEN:
-        for one in judged:
-            if one.verdict == verdict:
-                return Pick(one.build, getattr(one.build, "image", None), one.build.cuda, one.verdict, one.why)
-    first = judged[0]
+    candidates = [_evaluate_build(build, inventory) for build in builds]
+    for verdict in _ACCEPTED:
+        for candidate in candidates:
+            if candidate.verdict == verdict:
+                return Pick(
+                    candidate.build,
+                    getattr(candidate.build, "image", None),
+                    candidate.build.cuda,
+                    candidate.verdict,
+                    candidate.why,
+                )
+    first = candidates[0]
     raise GpuError(
-        f"{_called(first.build)} does not run here: {first.why}\n    expected: a driver and a GPU that run it"
-        f"\n    fix: {_instead(framework, inventory, contained, cuda) or first.fix}"
+        f"{_describe(first.build)} does not run here: {first.why}\n    expected: a driver and a GPU that run it"
+        f"\n    fix: {_alternative(framework, inventory, contained, cuda) or first.fix}"
     )
 
 
@@ -67,61 +73,61 @@ def _builds(framework: str, inventory: Inventory, contained: bool, cuda: str | N
     vendor = inventory.usable[0].vendor
     if vendor == "apple" and contained:
         raise GpuError(
-            "an Apple GPU cannot be given to a container\n    expected: Metal is there for programs of macOS alone"
+            "an Apple GPU cannot be given to a container\n    expected: a program of macOS, where Metal is available"
             "\n    fix: --target venv"
         )
     attribute = {"nvidia": "cuda", "amd": "rocm", "apple": "metal"}[vendor]
-    there: Sequence[Image | Wheels] = images() if contained else wheels()
-    every = [one for one in there if one.framework == framework and getattr(one, attribute)]
-    what = "image" if contained else "wheels"
-    if not every:
-        others = sorted({one.framework for one in there if getattr(one, attribute)})
-        known = " or ".join(others) if others else "another target"
-        raise GpuInputError(f"the catalogue has no {what} of {framework} for {vendor} GPUs\n    expected: {known}")
+    builds: Sequence[Image | Wheels] = images() if contained else wheels()
+    matching = [build for build in builds if build.framework == framework and getattr(build, attribute)]
+    kind = "image" if contained else "wheels"
+    if not matching:
+        frameworks = sorted({build.framework for build in builds if getattr(build, attribute)})
+        expected = " or ".join(frameworks) if frameworks else "another target"
+        raise GpuInputError(f"the catalogue has no {kind} of {framework} for {vendor} GPUs\n    expected: {expected}")
     if cuda is None:
-        return every
+        return matching
     if vendor != "nvidia":
         raise GpuInputError(f"CUDA {cuda} for {vendor} GPUs\n    expected: none, since CUDA is NVIDIA's")
     minor = ".".join(cuda.split(".")[:2])
-    fitting = [one for one in every if one.cuda == minor]
+    fitting = [build for build in matching if build.cuda == minor]
     if not fitting:
-        versions = ", ".join(dict.fromkeys(one.cuda for one in every if one.cuda))
+        versions = ", ".join(dict.fromkeys(build.cuda for build in matching if build.cuda))
         raise GpuInputError(
-            f"the catalogue has no {what} of {framework} with CUDA {cuda}\n    expected: one of {versions}"
+            f"the catalogue has no {kind} of {framework} with CUDA {cuda}\n    expected: one of {versions}"
             "\n    fix: name an image with --image"
         )
     return fitting
 
 
-def _judge(build: Image | Wheels, inventory: Inventory) -> _Judged:
+def _evaluate_build(build: Image | Wheels, inventory: Inventory) -> _Candidate:
     if build.cuda is None:
         maker = "ROCm" if build.rocm else "macOS"
-        return _Judged(build, "unknown", f"of {maker} and its drivers the catalogue has no table", "")
+        return _Candidate(build, "unknown", f"the catalogue has no table for {maker} and its drivers", "")
     for gpu in inventory.usable:
         if gpu.compute_capability and not build.runs_on(gpu.compute_capability):
             low, high = build.min_compute_capability or "any", build.max_compute_capability or "any"
             why = f"it is built for compute capability {low} to {high}, and {gpu.name} has {gpu.compute_capability}"
-            return _Judged(build, "impossible", why, "use a GPU that it is built for")
-    verdict, why, fix = _judge_cuda(build.cuda, inventory)
-    return _Judged(build, verdict, why, fix)
+            return _Candidate(build, "impossible", why, "use a GPU that it is built for")
+    verdict, why, fix = _evaluate_cuda(build.cuda, inventory)
+    return _Candidate(build, verdict, why, fix)
 
 
-def _judge_cuda(cuda: str, inventory: Inventory) -> tuple[Outcome, str, str]:
-    """The verdict, why, and the cheapest fix."""
+def _evaluate_cuda(cuda: str, inventory: Inventory) -> tuple[Outcome, str, str]:
+    """Return the verdict, its reason and the cheapest fix."""
     from paddock.catalog import version
     from paddock.catalog.cuda_match import on_driver
 
-    found = evaluate(inventory, cuda)
-    verdict = found.verdict
-    if found.gpus and found.driver and verdict == "unknown":
-        # Whether a forward-compatibility package would help no source says; without one it does not run.
-        floor = on_driver(cuda, found.driver, None).floor
-        verdict = "needs-compat" if floor and version(found.driver) < version(floor) else verdict
-    return verdict, found.why, found.fixes[0].text if found.fixes else ""
+    result = evaluate(inventory, cuda)
+    verdict = result.verdict
+    if result.gpus and result.driver and verdict == "unknown":
+        # No source covers this forward-compatibility package; without one the build does not run.
+        floor = on_driver(cuda, result.driver, None).floor
+        verdict = "needs-compat" if floor and version(result.driver) < version(floor) else verdict
+    return verdict, result.why, result.fixes[0].text if result.fixes else ""
 
 
-def _instead(framework: str, inventory: Inventory, contained: bool, cuda: str | None) -> str:
-    """What would run, when it was a CUDA that was asked for which does not."""
+def _alternative(framework: str, inventory: Inventory, contained: bool, cuda: str | None) -> str:
+    """Suggest a CUDA that runs, where the requested one does not."""
     if cuda is None:
         return ""
     try:
@@ -131,7 +137,7 @@ def _instead(framework: str, inventory: Inventory, contained: bool, cuda: str | 
     return f"--cuda {other.cuda}, which runs here"
 
 
-def _named(framework: str, inventory: Inventory, image: str, cuda: str | None) -> Pick:
+def _pick_image(framework: str, inventory: Inventory, image: str, cuda: str | None) -> Pick:
     from paddock.catalog.cuda_match import tag_cuda
 
     tag = "" if "@" in image else image.rpartition("/")[2].partition(":")[2]
@@ -141,20 +147,20 @@ def _named(framework: str, inventory: Inventory, image: str, cuda: str | None) -
         except GpuError:
             fix = "a tag with versions in it"
         raise GpuInputError(
-            f"{image} is another image every time\n    expected: a tag that names versions, or a digest\n    fix: {fix}"
+            f"{image} changes over time\n    expected: a tag that names versions, or a digest\n    fix: {fix}"
         )
     has = tag_cuda(image)
     if has is None:
-        return Pick(None, image, None, "unknown", "the image's tag does not say which CUDA it holds")
+        return Pick(None, image, None, "unknown", "the image's tag does not name its CUDA version")
     if cuda and has.split(".")[:2] != cuda.split(".")[:2]:
-        raise GpuInputError(f"{image} holds CUDA {has}\n    expected: {cuda}, as was asked for")
-    verdict, why, fix = _judge_cuda(has, inventory)
-    if verdict not in _TAKEN:
+        raise GpuInputError(f"{image} holds CUDA {has}\n    expected: {cuda}, as requested")
+    verdict, why, fix = _evaluate_cuda(has, inventory)
+    if verdict not in _ACCEPTED:
         raise GpuError(
             f"{image} does not run here: {why}\n    expected: another CUDA\n    fix: {fix or 'another image'}"
         )
     return Pick(None, image, has, verdict, why)
 
 
-def _called(build: Build) -> str:
+def _describe(build: Build) -> str:
     return f"{build.framework} {build.version} for CUDA {build.cuda}"

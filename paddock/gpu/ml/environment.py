@@ -1,4 +1,4 @@
-"""An environment in which a framework sees the GPUs that were leased for it, and no others."""
+"""Environment in which a framework sees exactly the GPUs that were leased for it."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from paddock.gpu.model import Inventory, Vendor
 SCHEMA = 1
 Target = Literal["docker", "kubernetes", "venv"]
 Document = dict[str, Any]
-_SEED = {"Framework": "framework", "ContainerImage": "image", "RequiredCUDAVersion": "cuda"}
+_SEED_ARGUMENTS = {"Framework": "framework", "ContainerImage": "image", "RequiredCUDAVersion": "cuda"}
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
-    """The GPUs of an environment; without a lease where the cluster chooses, or nothing can be leased."""
+class _Reserved:
+    """The GPUs of an environment; without a lease where the cluster chooses them or leases are not supported."""
 
     inventory: Inventory
     uuids: tuple[str, ...]
@@ -60,49 +60,49 @@ def environment(
     ttl: float | None = None,
     wait: float = 0,
     leases: Leases | None = None,
-    look: Look | None = None,
+    read_inventory: Look | None = None,
 ) -> Document:
-    """What starts it, with the GPUs leased; `start` does so too, and looks from inside whether it sees just them.
+    """Lease the GPUs and return the commands and files; with `start`, also run them and verify the GPUs from inside.
 
-    `request` is in place of `min_memory_gib` and `gpus`. `path` is the folder of a virtual environment. The lease is
-    that of `paddock.gpu.leases.allocation.allocate`; it is given back where anything fails. Kubernetes chooses
-    GPUs itself, so for it nothing is leased or started. Raises NoneFree, GpuError and GpuInputError.
+    `request` replaces `min_memory_gib` and `gpus`. `path` is the folder of a virtual environment. The lease is that of
+    `paddock.gpu.leases.allocation.allocate`; it is released if anything fails. Kubernetes chooses GPUs itself, so for
+    it nothing is leased or started. Raises NoneFree, GpuError and GpuInputError.
     """
     _check(framework, target, image, start)
-    wanted = request or Request(count=gpus, min_memory_gib=min_memory_gib)
+    gpu_request = request or Request(count=gpus, min_memory_gib=min_memory_gib)
     leases = leases or (None if sys.platform == "darwin" else Leases())
-    given = _given(wanted, target, look or looking(wanted), leases, owner, ttl, wait)
+    reserved = _reserve(gpu_request, target, read_inventory or looking(gpu_request), leases, owner, ttl, wait)
     try:
-        found = pick(framework, given.inventory, contained=target != "venv", cuda=cuda, image=image)
+        picked = pick(framework, reserved.inventory, contained=target != "venv", cuda=cuda, image=image)
         folder = path or Path(f".venv-{framework}")
-        told = _rendered(framework, target, wanted, given, found, folder)
+        document = _document(framework, target, gpu_request, reserved, picked, folder)
         if start:
-            told |= _started(framework, target, given, told, folder)
+            document |= _start(framework, target, reserved, document, folder)
     except BaseException:
-        if given.grant and leases:
-            leases.release(given.grant.lease.id)
+        if reserved.grant and leases:
+            leases.release(reserved.grant.lease.id)
         raise
-    return told
+    return document
 
 
-def of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments that the older connector's MLEnvironmentConfig means. Raises GpuInputError."""
-    found: dict[str, Any] = {}
-    for given, value in config.items():
-        if given == "GPURequirements":
-            found["request"] = Request.of(value)
-        elif given in _SEED:
-            found[_SEED[given]] = value or None
+def from_dict(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments for the older connector's MLEnvironmentConfig. Raises GpuInputError."""
+    arguments: dict[str, Any] = {}
+    for key, value in config.items():
+        if key == "GPURequirements":
+            arguments["request"] = Request.of(value)
+        elif key in _SEED_ARGUMENTS:
+            arguments[_SEED_ARGUMENTS[key]] = value or None
         else:
             from difflib import get_close_matches
 
-            known = ["GPURequirements", *_SEED]
-            near = get_close_matches(given, known, 1)
-            expected = f"did you mean {near[0]}?" if near else f"one of {', '.join(known)}"
-            raise GpuInputError(f"an ML environment has no {given!r}\n    expected: {expected}")
-    if not found.get("framework"):
-        found["framework"] = "none"
-    return found
+            allowed = ["GPURequirements", *_SEED_ARGUMENTS]
+            near = get_close_matches(key, allowed, 1)
+            expected = f"did you mean {near[0]}?" if near else f"one of {', '.join(allowed)}"
+            raise GpuInputError(f"an ML environment has no {key!r}\n    expected: {expected}")
+    if not arguments.get("framework"):
+        arguments["framework"] = "none"
+    return arguments
 
 
 def _check(framework: str, target: str, image: str | None, start: bool) -> None:
@@ -110,130 +110,132 @@ def _check(framework: str, target: str, image: str | None, start: bool) -> None:
         if value not in allowed:
             raise GpuInputError(f"{name} is {value!r}\n    expected: one of {', '.join(allowed)}")
     if target == "venv" and image:
-        raise GpuInputError(f"a venv has no image, and {image} is one\n    expected: none\n    fix: --target docker")
+        raise GpuInputError(f"a venv has no image, but {image} was given\n    expected: none\n    fix: --target docker")
     if target == "kubernetes" and start:
         raise GpuInputError(
             "a pod is not started from here\n    expected: its manifest\n    fix: kubectl apply, or a workflow"
         )
 
 
-def _given(
-    wanted: Request,
+def _reserve(
+    request: Request,
     target: str,
-    look: Look,
+    read_inventory: Look,
     leases: Leases | None,
     owner: int | None,
     ttl: float | None,
     wait: float,
-) -> _Given:
+) -> _Reserved:
     if target == "kubernetes" or leases is None:
-        inventory = look()
-        choice = selection.choose(inventory, wanted)
+        inventory = read_inventory()
+        choice = selection.choose(inventory, request)
         if not choice.satisfied:
             raise NoneFree(choice) if inventory.gpus else NoGpu(choice.why)
-        uuids = tuple(one.uuid for one in choice.taken)
+        uuids = tuple(device.uuid for device in choice.taken)
         why = "Kubernetes chooses the GPUs" if target == "kubernetes" else "GPUs cannot be leased on this system"
-        return _Given(_only(inventory, uuids), uuids, {}, (*choice.notes, f"{why}, so none was leased."))
+        return _Reserved(_restrict(inventory, uuids), uuids, {}, (*choice.notes, f"{why}, so none was leased."))
     owners: tuple[Owner, ...] = () if owner is None and ttl is not None else (leases.host.caller(),)
     if owner is not None:
         owners = (leases.host.owner(owner),)
-    grant = obtain(leases, wanted, look, owners=owners, ttl=ttl, wait=wait, command="ml-env")
+    grant = obtain(leases, request, read_inventory, owners=owners, ttl=ttl, wait=wait, command="ml-env")
     uuids = tuple(device.uuid for device in grant.lease.devices)
-    return _Given(_only(grant.inventory, uuids), uuids, variables_of(grant), grant.choice.notes, grant)
+    return _Reserved(_restrict(grant.inventory, uuids), uuids, variables_of(grant), grant.choice.notes, grant)
 
 
-def _only(inventory: Inventory, uuids: tuple[str, ...]) -> Inventory:
-    """The same machine with those GPUs alone."""
+def _restrict(inventory: Inventory, uuids: tuple[str, ...]) -> Inventory:
+    """Return the inventory with only these GPUs."""
     gpus = {gpu.uuid for uuid in uuids if (gpu := inventory.gpu(uuid))}
     return replace(inventory, gpus=tuple(gpu for gpu in inventory.gpus if gpu.uuid in gpus))
 
 
-def _rendered(framework: str, target: str, wanted: Request, given: _Given, found: Pick, folder: Path) -> Document:
+def _document(
+    framework: str, target: str, request: Request, reserved: _Reserved, picked: Pick, folder: Path
+) -> Document:
     commands: list[list[str]] = []
     files: list[Document] = []
-    notes = [*given.notes]
-    if found.verdict != "ok":
-        notes.append(f"{'Limited' if found.verdict == 'minor-version' else 'Not known'}: {found.why}.")
+    notes = [*reserved.notes]
+    if picked.verdict != "ok":
+        notes.append(f"{'Limited' if picked.verdict == 'minor-version' else 'Not known'}: {picked.why}.")
     if target == "venv":
-        commands = _venv_commands(found, folder)
+        commands = _venv_commands(picked, folder)
     else:
         from paddock.gpu import render
 
-        exactly = replace(wanted, count=len(given.uuids), uuids=given.uuids, near="none")
-        options: dict[str, Any] = {"image": found.image, "name": f"ml-{framework}"} if target == "kubernetes" else {}
-        made = render.told(render.render(target, given.inventory, exactly, **options))
-        notes += [*made["notes"], *made["warnings"]]
-        files = made["files"]
+        pinned = replace(request, count=len(reserved.uuids), uuids=reserved.uuids, near="none")
+        options: dict[str, Any] = {"image": picked.image, "name": f"ml-{framework}"} if target == "kubernetes" else {}
+        configuration = render.told(render.render(target, reserved.inventory, pinned, **options))
+        notes += [*configuration["notes"], *configuration["warnings"]]
+        files = configuration["files"]
         if target == "docker":
-            commands = [_docker_command(given, files, found)]
+            commands = [_docker_command(reserved, files, picked)]
     return {
         "schema": SCHEMA,
         "framework": framework,
         "target": target,
-        "gpus": list(given.uuids),
-        "lease": data(given.grant.lease) if given.grant else None,
-        "build": serialization.data(found.build),
-        "image": found.image,
-        "cuda": found.cuda,
-        "verdict": found.verdict,
-        "why": found.why,
+        "gpus": list(reserved.uuids),
+        "lease": data(reserved.grant.lease) if reserved.grant else None,
+        "build": serialization.data(picked.build),
+        "image": picked.image,
+        "cuda": picked.cuda,
+        "verdict": picked.verdict,
+        "why": picked.why,
         "commands": commands,
         "files": files,
-        "environment": dict(given.environment) if target == "venv" else {},
-        "exports": exports(given.environment) if target == "venv" else "",
-        "verification": {"program": ml_start.program(), "expected": list(given.uuids)},
+        "environment": dict(reserved.environment) if target == "venv" else {},
+        "exports": exports(reserved.environment) if target == "venv" else "",
+        "verification": {"program": ml_start.probe_program(), "expected": list(reserved.uuids)},
         "started": False,
         "seen": None,
         "notes": notes,
     }
 
 
-def _venv_commands(found: Pick, folder: Path) -> list[list[str]]:
-    packages = list(getattr(found.build, "packages", ()))
-    index = getattr(found.build, "index", None)
+def _venv_commands(picked: Pick, folder: Path) -> list[list[str]]:
+    packages = list(getattr(picked.build, "packages", ()))
+    index = getattr(picked.build, "index", None)
     python = str(folder / "bin" / "python")
     install = [python, "-m", "pip", "install", *(["--index-url", index] if index else []), *packages]
     return [[sys.executable, "-m", "venv", str(folder)], *([install] if packages else [])]
 
 
-def _docker_command(given: _Given, files: list[Document], found: Pick) -> list[str]:
+def _docker_command(reserved: _Reserved, files: list[Document], picked: Pick) -> list[str]:
     arguments = shlex.split(files[0]["text"])
-    name = f"ml-{given.grant.lease.id}" if given.grant else "ml"
-    return ["docker", "run", "--rm", "--detach", "--name", name, *arguments, str(found.image), "sleep", "infinity"]
+    name = f"ml-{reserved.grant.lease.id}" if reserved.grant else "ml"
+    return ["docker", "run", "--rm", "--detach", "--name", name, *arguments, str(picked.image), "sleep", "infinity"]
 
 
-def _started(framework: str, target: str, given: _Given, told: Document, folder: Path) -> Document:
-    """What changes in the document. Raises GpuError where it does not start, or does not see its GPUs."""
+def _start(framework: str, target: str, reserved: _Reserved, document: Document, folder: Path) -> Document:
+    """Start it and return the changes to the document. Raises GpuError if it fails or does not see its GPUs."""
     if target == "venv":
-        ml_start.virtual_environment(told["commands"], folder)
+        ml_start.create_venv(document["commands"], folder)
         try:
-            seen = ml_start.compare(
-                given.uuids, ml_start.seen_in_virtual_environment(framework, folder, given.environment), given.vendor
+            visibility = ml_start.compare(
+                reserved.uuids, ml_start.probe_venv(framework, folder, reserved.environment), reserved.vendor
             )
-            _right(seen, framework)
+            _require_visible(visibility, framework)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
-        return {"started": True, "seen": serialization.data(seen), "path": os.fspath(folder.resolve())}
-    if why := ml_start.engine():
-        return {"notes": [*told["notes"], f"Nothing was started: {why}."]}
-    command = told["commands"][0]
+        return {"started": True, "seen": serialization.data(visibility), "path": os.fspath(folder.resolve())}
+    if why := ml_start.engine_problem():
+        return {"notes": [*document["notes"], f"Nothing was started: {why}."]}
+    command = document["commands"][0]
     name = command[command.index("--name") + 1]
-    ml_start.container(command, name)
+    ml_start.start_container(command, name)
     try:
-        seen = ml_start.compare(given.uuids, ml_start.seen_in_container(framework, name), given.vendor)
-        _right(seen, framework)
+        visibility = ml_start.compare(reserved.uuids, ml_start.probe_container(framework, name), reserved.vendor)
+        _require_visible(visibility, framework)
     except BaseException:
-        ml_start.remove(name)
+        ml_start.remove_container(name)
         raise
-    return {"started": True, "seen": serialization.data(seen), "container": name}
+    return {"started": True, "seen": serialization.data(visibility), "container": name}
 
 
-def _right(seen: ml_start.Seen, framework: str) -> None:
-    if not seen.ok:
-        what = "the driver" if framework == "none" else framework
+def _require_visible(visibility: ml_start.Visibility, framework: str) -> None:
+    if not visibility.ok:
+        program = "the driver" if framework == "none" else framework
         raise GpuError(
-            f"{what} does not see the GPUs that were leased for it: {seen.why}"
-            f"\n    expected: {', '.join(seen.expected)}"
-            "\n    fix: `paddock gpu.cuda-info` judges driver and toolkit; in a container see its runtime"
+            f"{program} does not see the GPUs that were leased for it: {visibility.why}"
+            f"\n    expected: {', '.join(visibility.expected)}"
+            "\n    fix: `paddock gpu.cuda-info` checks driver and toolkit; in a container check its runtime"
         )
