@@ -13,10 +13,11 @@ from typing import Any
 from paddock.fleet import load
 from paddock.plan.diff import compare as diff
 from paddock.plan.document import saved
+from paddock.plan.document.builder import build_document
 from paddock.plan.output import html as page
 from paddock.plan.output import markdown, pull_request
 from paddock.plan.output import terminal as report
-from paddock.plan.plan import USUAL, Plan, Use, document, make
+from paddock.plan.plan import USUAL, Plan, Use, make
 from paddock.terminal import BadFlag, console, write
 
 STANDARD_OUTPUT = Path("-")
@@ -71,7 +72,8 @@ def run(root: Path, stack: str, wanted: Wanted, use: Use = USUAL) -> int:
     # Read first: a saved plan that is no use should not cost the time of a new one.
     before = saved.read(wanted.against, stack, read.project) if wanted.against else None
     plan = make(read, date.today(), root=root, use=use)
-    told = document(plan)
+    document = build_document(plan)
+    told = document.data()
     if wanted.json is not None and wanted.json != STANDARD_OUTPUT:
         write(wanted.json, f"{json.dumps(told, indent=2)}\n")
     if wanted.markdown is not None:
@@ -84,7 +86,7 @@ def run(root: Path, stack: str, wanted: Wanted, use: Use = USUAL) -> int:
     if wanted.json == STANDARD_OUTPUT:
         sys.stdout.write(f"{json.dumps(_with_changes(told, changes), indent=2)}\n")
     else:
-        report.show(plan, console(), everything=wanted.everything)
+        report.show(document, console(), everything=wanted.everything)
         if changes is not None:
             sys.stdout.write(f"\n{pull_request.text(changes)}\n")
     refused = wanted.strict and changes is not None and changes.verdict == "refused"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 Severity = Literal["error", "warning", "info"]
 
@@ -17,3 +17,7 @@ class Finding:
     subject: str
     message: str
     fix: str = ""
+
+    __pydantic_config__: ClassVar[dict[str, bool]] = {
+        "strict": False
+    }  # a saved finding is an object, not an instance of this class

@@ -6,22 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 from paddock import catalog
 from paddock.fleet import NewNetwork, Stack
 from paddock.fleet.model.github import IN_CONFIG
-from paddock.fleet.model.quantity import format_cpu, format_memory
-from paddock.fleet.sizing.capacity import Resources
 from paddock.plan import fit, quota, rules
 from paddock.plan.compatibility import software, verdict
 from paddock.plan.cost import estimate as cost
 from paddock.plan.cost import rightsizing
-from paddock.plan.document.fleet import describe, provenance
-from paddock.plan.document.saved import SCHEMA
-from paddock.plan.engine.graph import Graph, Resource
+from paddock.plan.engine.graph import Graph
 from paddock.plan.engine.program import plan_graph
-from paddock.plan.engine.values import shown
 from paddock.plan.finding import Finding
 
 _ORDER = {"error": 0, "warning": 1, "info": 2}
@@ -122,92 +116,3 @@ def _catalogue_age(today: date) -> Iterator[Finding]:
             f"these facts are of {stamp.as_of}, {stamp.age_days(today)} days old",
             "inv catalog.refresh",
         )
-
-
-def document(plan: Plan) -> dict[str, Any]:
-    """The plan as JSON-ready data. CPU and memory are Kubernetes quantities, secrets are hidden."""
-    fleet = plan.stack.fleet
-    return {
-        "schema": SCHEMA,
-        "stack": plan.stack.name,
-        "project": plan.stack.project,
-        "fleet": {"name": fleet.name, "region": fleet.region, "kubernetes": fleet.cluster.version},
-        **describe(fleet),
-        "resources": [_resource(resource) for resource in plan.graph.resources.values()],
-        "outputs": shown(plan.graph.outputs),
-        "lookups": [{"token": token, "arguments": shown(arguments)} for token, arguments in plan.graph.lookups],
-        "fit": [_fit(each) for each in plan.fits],
-        "compatibility": [each.document() for each in plan.compatibility],
-        "rules": _rules(plan.rules),
-        "cost": cost.document(plan.cost),
-        "right_size": [each.document() for each in plan.sizes],
-        "quota": [each.document() for each in plan.quota],
-        "findings": [
-            {"id": f.id, "severity": f.severity, "subject": f.subject, "message": f.message, "fix": f.fix}
-            for f in plan.findings
-        ],
-        **provenance(plan.today),
-    }
-
-
-def _rules(evaluation: rules.Evaluation) -> dict[str, Any]:
-    return {
-        "evaluated": [{"id": id_, "title": rules.RULES[id_].title} for id_ in evaluation.evaluated],
-        "suppressed": [
-            {
-                "rule": each.violation.rule.id,
-                "resource": each.violation.hit.subject,
-                "reason": each.suppression.reason,
-                "expires": each.suppression.expires.isoformat(),
-            }
-            for each in evaluation.suppressed
-        ],
-        "unseen": [
-            {"rule": each.rule, "subject": each.subject, "property": each.property} for each in evaluation.unseen
-        ],
-    }
-
-
-def _resource(resource: Resource) -> dict[str, Any]:
-    return {
-        "urn": resource.urn,
-        "type": resource.type,
-        "name": resource.name,
-        "parent": resource.parent,
-        "custom": resource.custom,
-        "inputs": shown(resource.inputs),
-        "dependencies": list(resource.dependencies),
-        "propertyDependencies": {key: list(urns) for key, urns in resource.property_dependencies.items()},
-        "provider": resource.provider,
-        "protect": resource.protect,
-        "ignoreChanges": list(resource.ignore_changes),
-        "deleteBeforeReplace": resource.delete_before_replace,
-        "expanded": resource.expanded,
-    }
-
-
-def _fit(each: fit.Fit) -> dict[str, Any]:
-    return {
-        "runner": each.runner,
-        "pool": each.pool,
-        "instance": each.instance,
-        "per_node": each.per_node,
-        "limiting": each.limiting,
-        "slack": _amounts(each.slack),
-        "stranded_gpus": each.stranded_gpus,
-        "request": _amounts(each.request),
-        "available": _amounts(each.available),
-        "deficit": _amounts(each.deficit),
-        "memory": each.source,
-        "cautious_per_node": each.cautious_per_node,
-    }
-
-
-def _amounts(amount: Resources) -> dict[str, Any]:
-    return {
-        "cpu": format_cpu(amount.cpu_m),
-        "memory": format_memory(amount.memory_mib),
-        "gpus": amount.gpus,
-        "pods": amount.pods,
-        "ephemeral_storage": format_memory(amount.ephemeral_mib),
-    }

@@ -69,24 +69,6 @@ class QuotaNeed:
             f"--quota-code {self.code} --desired-value {ceil(self.need)}"
         )
 
-    def document(self) -> dict[str, object]:
-        return {
-            "code": self.code,
-            "service": self.service,
-            "name": self.name,
-            "unit": self.unit,
-            "need": self.need,
-            "need_without_fallback": self.without_fallback,
-            "default": self.default,
-            "shortfall": self.shortfall,
-            "parts": [
-                {"who": part.who, "amount": part.amount, "what": part.what, "fallback": part.fallback}
-                for part in self.parts
-            ],
-            "note": self.note,
-            "request": self.request,
-        }
-
 
 def need(fleet: Fleet) -> tuple[QuotaNeed, ...]:
     """Everything the fleet needs at its maximum; nothing where this stack buys no nodes."""

@@ -19,8 +19,10 @@ import yaml
 from paddock import cli
 from paddock.fleet import load
 from paddock.plan.command import STANDARD_OUTPUT, Wanted, run
+from paddock.plan.document.builder import build_document
+from paddock.plan.document.model import PlanDocument
 from paddock.plan.output import terminal as report
-from paddock.plan.plan import Plan, make
+from paddock.plan.plan import make
 from paddock.terminal import console
 
 SECONDS = 60
@@ -131,7 +133,7 @@ def test_long_tables_are_cut_and_say_so(checkout: Path, monkeypatch: pytest.Monk
     fleet = stack["config"]["paddock:fleet"]
     fleet["runners"] = {f"gpu-{n}": {"pool": "t4", "max": 1} for n in range(20)}
     (checkout / "Pulumi.long.yaml").write_text(yaml.safe_dump(stack))
-    plan = make(load(checkout, "long"), date.today(), root=checkout)
+    plan = build_document(make(load(checkout, "long"), date.today(), root=checkout))
     cut = "\n".join(printed(plan, monkeypatch, 120, everything=False))
     whole = "\n".join(printed(plan, monkeypatch, 120))
     assert "gpu-9]" not in cut
@@ -141,20 +143,22 @@ def test_long_tables_are_cut_and_say_so(checkout: Path, monkeypatch: pytest.Monk
 
 
 @pytest.fixture(scope="module")
-def prod_plan(root: Path) -> Plan:
-    return make(load(root, "prod"), date.today(), root=root)
+def prod_plan(root: Path) -> PlanDocument:
+    return build_document(make(load(root, "prod"), date.today(), root=root))
 
 
-def printed(plan: Plan, monkeypatch: pytest.MonkeyPatch, columns: int, *, everything: bool = True) -> list[str]:
+def printed(
+    document: PlanDocument, monkeypatch: pytest.MonkeyPatch, columns: int, *, everything: bool = True
+) -> list[str]:
     monkeypatch.setenv("COLUMNS", str(columns))
     out = io.StringIO()
-    report.show(plan, console(out), everything=everything)
+    report.show(document, console(out), everything=everything)
     return out.getvalue().splitlines()
 
 
 @pytest.mark.parametrize("columns", [40, 80, 120, 200])
 def test_a_report_keeps_to_the_width_but_for_what_is_copied(
-    prod_plan: Plan, columns: int, monkeypatch: pytest.MonkeyPatch
+    prod_plan: PlanDocument, columns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = printed(prod_plan, monkeypatch, columns)
     assert [line for line in lines if len(line) > columns and not line.startswith("        fix: ")] == []
@@ -162,14 +166,14 @@ def test_a_report_keeps_to_the_width_but_for_what_is_copied(
     assert fixes == [finding.fix for finding in prod_plan.findings if finding.fix]
 
 
-def test_at_eighty_columns_no_instance_type_is_torn(prod_plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_at_eighty_columns_no_instance_type_is_torn(prod_plan: PlanDocument, monkeypatch: pytest.MonkeyPatch) -> None:
     told = "\n".join(printed(prod_plan, monkeypatch, 80))
     words = set(re.split(r"[\s,:]+", told))
-    assert {name for pool in prod_plan.stack.fleet.pools.values() for name in pool.instances} <= words
+    assert {instance.name for pool in prod_plan.pools for instance in pool.instances} <= words
 
 
 def test_the_resources_that_have_a_price_or_none_are_those_that_are_made(
-    prod_plan: Plan, monkeypatch: pytest.MonkeyPatch
+    prod_plan: PlanDocument, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = "\n".join(printed(prod_plan, monkeypatch, 200))
     made = re.search(r"^(\d+) resources, 5 pools, 6 runners; ", told, re.M)
@@ -183,7 +187,7 @@ def test_a_fleet_without_runners_says_so(checkout: Path, monkeypatch: pytest.Mon
     stack = yaml.safe_load((checkout / "Pulumi.dev.yaml").read_text())
     del stack["config"]["paddock:fleet"]["runners"]
     (checkout / "Pulumi.none.yaml").write_text(yaml.safe_dump(stack))
-    plan = make(load(checkout, "none"), date.today(), root=checkout)
+    plan = build_document(make(load(checkout, "none"), date.today(), root=checkout))
     told = printed(plan, monkeypatch, 200)
     assert "Runners" not in told
     assert "info    CFG003  pools.t4: no runner uses this pool" in told

@@ -247,4 +247,3 @@ def test_every_verdict_says_what_it_rests_on(name: str) -> None:
     for each in software.check(fleets.named(name).fleet, TODAY):
         assert each.numbers
         assert each.message
-        assert each.document()["verdict"] in {"ok", "minor-version", "needs-compat", "impossible", "unknown"}

@@ -205,7 +205,6 @@ def test_a_region_without_prices_is_planned_and_says_so() -> None:
     assert found.counts["priced"] == 4  # the keys, whose price is one everywhere
     (finding,) = cost.findings(found)
     assert (finding.severity, finding.fix) == ("warning", "inv catalog.refresh --region eu-north-1")
-    json.dumps(cost.document(found), allow_nan=False)
 
 
 def test_a_sum_with_a_missing_part_is_a_lower_bound() -> None:
@@ -231,26 +230,6 @@ def test_what_is_unpriced_is_named() -> None:
     assert unpriced["aws:cloudwatch/logGroup:LogGroup"].names == ("gpu-ami-builds", "cluster-logs", "network-flow")
     assert unpriced["aws:eks/nodeGroup:NodeGroup"].names == ("h100-capacity-block",)
     assert priced_types.classify("aws:rds/instance:Instance")[0] == "unpriced"
-
-
-@pytest.mark.parametrize("name", fleets.EXAMPLES)
-def test_every_number_says_where_it_was_read(name: str) -> None:
-    document = json.loads(json.dumps(cost.document(of(name)), allow_nan=False))
-
-    def walk(value: Any) -> None:
-        if isinstance(value, dict):
-            if value.keys() >= {"value", "unit", "sources"}:
-                assert set(value["sources"]) <= set(document["sources"])
-                assert value["value"] in (None, 0) or value["sources"]
-                assert value["value"] is not None or value["missing"]
-            for item in value.values():
-                walk(item)
-        elif isinstance(value, list):
-            for item in value:
-                walk(item)
-
-    walk(document)
-    assert not [finding for finding in cost.findings(of(name)) if finding.severity == "error"]
 
 
 # --- for every fleet

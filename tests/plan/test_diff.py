@@ -20,9 +20,10 @@ from hypothesis import strategies as st
 from paddock.plan.diff import compare as diff
 from paddock.plan.diff import fields, replacement
 from paddock.plan.diff.compare import Diff, compare
+from paddock.plan.document.builder import build_document
 from paddock.plan.engine.values import SECRET
 from paddock.plan.output import pull_request
-from paddock.plan.plan import document, make
+from paddock.plan.plan import make
 from tests.support import fleets
 
 GOLDEN = Path(__file__).parent / "golden" / "comment.md"
@@ -41,8 +42,9 @@ Edit = Callable[[dict[str, Any]], object]
 @cache
 def _planned(text: str) -> dict[str, Any]:
     """As it comes from a file."""
-    found: dict[str, Any] = json.loads(json.dumps(document(make(fleets.stack(json.loads(text)), date(2026, 7, 21)))))
-    return found
+    document = build_document(make(fleets.stack(json.loads(text)), date(2026, 7, 21)))
+    data: dict[str, Any] = json.loads(json.dumps(document.data()))
+    return data
 
 
 def plan(edit: Edit = lambda fleet: None) -> dict[str, Any]:

@@ -7,7 +7,8 @@ from functools import cache
 from typing import Any
 
 from paddock.fleet import Stack
-from paddock.plan.plan import document, make
+from paddock.plan.document.builder import build_document
+from paddock.plan.plan import make
 from tests.support import fleets
 
 TODAY = date(2026, 9, 1)
@@ -19,7 +20,7 @@ NAMES = (
 
 
 def full(stack: Stack) -> dict[str, Any]:
-    return document(make(stack, TODAY))
+    return build_document(make(stack, TODAY)).data()
 
 
 @cache

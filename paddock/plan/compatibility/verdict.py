@@ -36,17 +36,6 @@ class Verdict:
         severity = _SEVERITY[self.verdict]
         return "warning" if self.concern and severity != "error" else severity
 
-    def document(self) -> dict[str, object]:
-        """JSON-ready."""
-        return {
-            "id": self.id,
-            "subject": self.subject,
-            "verdict": self.verdict,
-            "message": self.message,
-            "numbers": dict(self.numbers),
-            "fix": self.fix,
-        }
-
 
 def findings(verdicts: Iterable[Verdict]) -> tuple[Finding, ...]:
     """What the user has to know or change; verdicts that are fine stay silent."""

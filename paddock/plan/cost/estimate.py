@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import Any
 
-from paddock import catalog
 from paddock.fleet import Fleet
 from paddock.plan.cost import fixed as cost_fixed
 from paddock.plan.cost import nodes as cost_nodes
@@ -221,97 +219,3 @@ def _left_out(fleet: Fleet, graph: Graph, lines: tuple[Line, ...], pools: tuple[
             if group.name == f"{pool}-{capacity}":
                 found[group.urn] = f"no price: {names}"
     return found
-
-
-def document(cost: Cost) -> dict[str, Any]:
-    """JSON-ready. Amounts are objects of value, unit, sources, as_of and missing."""
-    return {
-        "region": cost.region,
-        "currency": "USD",
-        "hours_a_month": HOURS_A_MONTH,
-        "fixed": {"items": [line.document() for line in cost.fixed], "total": cost.fixed_total.document()},
-        "by_use": [line.document() for line in cost.by_use],
-        "pools": [_pool(pool) for pool in cost.pools],
-        "runners": [_runner(runner) for runner in cost.runners],
-        "month": cost.month.document() | {"jobs": {name: round(count, 1) for name, count in cost.jobs.items()}},
-        "assumptions": list(cost.assumptions),
-        "resources": cost.counts
-        | {
-            "types": [
-                {"type": e.type, "count": e.count, "kind": e.kind, "why": e.why, "names": list(e.names)}
-                for e in cost.census
-            ]
-        },
-        "missing": list(cost.missing),
-        "sources": _sources(),
-    }
-
-
-def _pool(pool: PoolCost) -> dict[str, Any]:
-    return {
-        "pool": pool.pool,
-        "offers": [
-            {
-                "instance": offer.instance,
-                "capacity": offer.capacity,
-                "instance_hour": offer.price.document(),
-                "volume_hour": offer.volume.document(),
-                "node_hour": offer.node.document(),
-            }
-            for offer in pool.offers
-        ],
-        "groups": [
-            {
-                "capacity": group.capacity,
-                "min_nodes": group.min_nodes,
-                "max_nodes": group.max_nodes,
-                "node_hour": group.node.document(),
-                "at_min": group.at_min.document(),
-                "at_max": group.at_max.document(),
-            }
-            for group in pool.groups
-        ],
-        "at_min": pool.at_min.document(),
-        "at_max": pool.at_max.document(),
-        "spot_ratio": pool.spot_ratio,
-        "note": pool.note,
-    }
-
-
-def _runner(runner: RunnerCost) -> dict[str, Any]:
-    job, hosted = runner.job, runner.hosted
-    return {
-        "runner": runner.runner,
-        "pool": runner.pool,
-        "per_node": dict(runner.per_node),
-        "per_hour": runner.per_hour.document(),
-        "job": {
-            "minutes": job.minutes,
-            "start_seconds": dict(zip(("low", "typical", "high"), job.start_seconds, strict=True)),
-            "idle_seconds": job.idle_seconds,
-            "warm": job.warm.document(),
-            "cold": job.cold.document(),
-            "alone": job.alone.document(),
-        },
-        "github_hosted": {
-            "price": hosted.price.document(),
-            "job": hosted.job.document(),
-            "comparable": hosted.comparable,
-            "times_ours": hosted.times_ours,
-        },
-    }
-
-
-def _sources() -> dict[str, dict[str, str | None]]:
-    """Name, address and date of every price source."""
-    files = {"fixed_prices.json", "instance_prices.json"}
-    return {
-        source.key: {
-            "name": source.name,
-            "url": source.url,
-            "as_of": source.as_of.isoformat() if source.as_of else None,
-        }
-        for stamp in catalog.stamps()
-        if stamp.file in files
-        for source in stamp.sources
-    }

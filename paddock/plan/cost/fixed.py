@@ -30,16 +30,6 @@ class Line:
     note: str = ""
     urns: tuple[str, ...] = ()
 
-    def document(self) -> dict[str, object]:
-        return {
-            "item": self.item,
-            "quantity": self.quantity,
-            "what": self.what,
-            "price": self.price.document(),
-            "monthly": self.monthly.document(),
-            "note": self.note,
-        }
-
 
 def lines(fleet: Fleet, graph: Graph, today: date | None) -> tuple[Line, ...]:
     """Everything that is paid for by the hour or month however little runs."""

@@ -50,16 +50,6 @@ class Money:
         value = None if self.value is None else self.value * factor
         return Money(value, unit, self.sources, self.as_of, self.missing)
 
-    def document(self) -> dict[str, object]:
-        """JSON-ready; values to a millionth of a dollar."""
-        return {
-            "value": None if self.value is None else round(self.value, 6),
-            "unit": self.unit,
-            "sources": list(self.sources),
-            "as_of": self.as_of.isoformat() if self.as_of else None,
-            "missing": list(self.missing),
-        }
-
 
 def total(amounts: Iterable[Money], unit: str) -> Money:
     """The sum of what is known; None when nothing is. What is missing from a part is missing from the sum."""

@@ -30,9 +30,6 @@ class Range:
     def times(self, factor: float, unit: str | None = None) -> Range:
         return Range(*(amount.times(factor, unit) for amount in (self.low, self.expected, self.high)))
 
-    def document(self) -> dict[str, object]:
-        return {"low": self.low.document(), "expected": self.expected.document(), "high": self.high.document()}
-
 
 @dataclass(frozen=True, slots=True)
 class Offer:

@@ -27,17 +27,6 @@ class Option:
     share: Share
     per_runner: Money
 
-    def document(self) -> dict[str, object]:
-        return {
-            "instance": self.instance,
-            "gpu": self.gpu,
-            "same_gpu": self.same_gpu,
-            "per_node": self.per_node,
-            "cpu_m": self.share.cpu_m,
-            "memory_mib": self.share.memory_mib,
-            "per_runner_hour": self.per_runner.document(),
-        }
-
 
 def option(fleet: Fleet, runner: str, instance: InstanceType) -> Option:
     """The runner as if its pool had this type alone. CPU and memory that are not written follow the type."""

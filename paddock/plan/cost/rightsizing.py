@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from paddock import catalog
 from paddock.catalog import InstanceType
@@ -44,19 +43,6 @@ class RightSize:
     cheapest_any: Option | None
     smaller: Option | None
     larger: Option | None
-
-    def document(self) -> dict[str, Any]:
-        options = {
-            "current": self.current,
-            "cheapest_in_pool": self.cheapest_in_pool,
-            "cheapest": self.cheapest,
-            "cheapest_any": self.cheapest_any,
-            "smaller": self.smaller,
-            "larger": self.larger,
-        }
-        return {"runner": self.runner, "pool": self.pool} | {
-            key: each.document() if each else None for key, each in options.items()
-        }
 
 
 def right_size(fleet: Fleet) -> tuple[RightSize, ...]:

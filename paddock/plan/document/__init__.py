@@ -1,1 +1,1 @@
-"""The plan as data: the document of `--json` and saved plans. It renders nothing."""
+"""The plan as data: its model, how it is made from a plan, and how a saved one is read. It renders nothing."""

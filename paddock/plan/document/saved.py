@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from paddock.errors import PaddockError
+from paddock.plan.document.model import SCHEMA
 from paddock.plan.engine.values import shallow
 
-SCHEMA = "paddock.plan/1"
-"""Of the JSON document. The number changes when a key goes or changes its meaning; new keys leave it."""
 LARGEST = 64 * 1024 * 1024
 DEEPEST = 100
 

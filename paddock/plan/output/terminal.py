@@ -10,15 +10,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from paddock.fleet import Fleet, nodes
 from paddock.fleet.model.quantity import format_cpu, format_memory
-from paddock.plan.cost.money import Money
-from paddock.plan.cost.nodes import Range, RunnerCost
-from paddock.plan.document.fleet import image, sharing
-from paddock.plan.engine.graph import Resource
+from paddock.plan.document.model import Cost, Fit, Money, PlanDocument, Pool, Range, Runner, RunnerCost
 from paddock.plan.finding import Severity
-from paddock.plan.fit import Fit
-from paddock.plan.plan import Plan
+from paddock.plan.output.format import count, usd
+from paddock.plan.output.view import cloud_resources, largest_gpus, owns_nodes
 
 ROWS = 15
 """Rows of a table before it is cut; --all shows every one."""
@@ -32,42 +28,42 @@ _MARGIN = 8
 _STYLE: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 
 
-def show(plan: Plan, out: Console, *, everything: bool = False) -> None:
-    """Pools, runners and where they fit, resources by kind, findings, and one line that sums it up."""
-    fleet = plan.stack.fleet
+def show(document: PlanDocument, out: Console, *, everything: bool = False) -> None:
+    """Print pools, runners and where they fit, resources by kind, findings, and one line that sums it up."""
     limit = None if everything else ROWS
+    fleet, cost = document.fleet, document.cost
     out.print(
         Text.assemble(
-            ("Plan of ", ""), (plan.stack.name, "bold"),
-            f"  {fleet.github.url}  {fleet.region}  Kubernetes {fleet.cluster.version}",
+            ("Plan of ", ""), (document.stack, "bold"),
+            f"  {document.github.url}  {fleet.region}  Kubernetes {fleet.kubernetes}",
         )
     )  # fmt: skip
     _print(
         out,
         "Pools",
         ("pool", "GPU", "instances", "capacity", "nodes", "GPUs at most", "image"),
-        map(_pool, [fleet] * len(fleet.pools), fleet.pools),
+        map(_pool, document.pools),
         limit,
     )
     _print(
         out,
         "Runners",
         ("runs-on", "GPUs", "CPU", "memory", "jobs", "a node holds"),
-        (_runner(plan, name) for name in fleet.runners),
+        (_runner(runner, document.fit) for runner in document.runners),
         limit,
     )
-    if fleet.owns_nodes:
+    if cost and owns_nodes(document):
         _print(
             out,
-            f"Cost of a job of {plan.cost.runners[0].job.minutes:g} minutes, USD" if plan.cost.runners else "Cost",
+            f"Cost of a job of {cost.runners[0].job.minutes:g} minutes, USD" if cost.runners else "Cost",
             ("runner", "a runner-hour", "warm", "on a new node", "GitHub-hosted"),
-            (_cost(plan, each) for each in plan.cost.runners),
+            map(_cost, cost.runners),
             limit,
         )
-        _month(out, plan)
-    _print(out, "Resources", ("kind", "count", "of which"), _kinds(plan), limit)
-    _findings(out, plan, limit)
-    out.print(_summary(plan))
+        _month(out, cost)
+    _print(out, "Resources", ("kind", "count", "of which"), _kinds(document), limit)
+    _findings(out, document, limit)
+    out.print(_summary(document))
 
 
 def _print(
@@ -100,83 +96,67 @@ def _widths(rows: Sequence[Sequence[str | Text]], room: int) -> list[int]:
     return widths
 
 
-def _pool(fleet: Fleet, name: str) -> tuple[str, ...]:
-    pool = fleet.pools[name]
-    most = max(pool.nodes.max * pool.advertised(instance) for instance in pool.types)
-    gpus = max(pool.nodes.max * instance.gpu_count for instance in pool.types)
+def _pool(pool: Pool) -> tuple[str, ...]:
+    gpus, shares = largest_gpus(pool), max(pool.nodes.max * instance.shares for instance in pool.instances)
     return (
-        name,
+        pool.name,
         pool.gpu.name,
-        ", ".join(pool.instances),
-        " then ".join(nodes.capacities(pool)) if fleet.owns_nodes else "already there",
+        ", ".join(instance.name for instance in pool.instances),
+        " then ".join(pool.capacity) or "already there",
         f"{pool.nodes.min}-{pool.nodes.max}",
-        f"{gpus}" if most == gpus else f"{gpus} as {most} ({sharing(pool)})",
-        image(fleet, pool),
+        f"{gpus}" if shares == gpus else f"{gpus} as {shares} ({pool.sharing})",
+        pool.image,
     )
 
 
-def _runner(plan: Plan, name: str) -> tuple[str | Text, ...]:
-    fleet = plan.stack.fleet
-    fits = [each for each in plan.fits if each.runner == name]
-    request = fits[0].request
-    least = fleet.runners[name].min
+def _runner(runner: Runner, fits: Sequence[Fit]) -> tuple[str | Text, ...]:
     return (
-        Text(f"[{', '.join(fleet.labels(name))}]"),
-        str(request.gpus),
-        format_cpu(request.cpu_m),
-        format_memory(request.memory_mib),
-        f"{least}-{fleet.max_runners(name)}",
-        Text("\n").join(_on_node(each) for each in fits),
+        Text(f"[{', '.join(runner.labels)}]"),
+        str(runner.gpus),
+        format_cpu(runner.cpu),
+        format_memory(runner.memory),
+        f"{runner.min}-{runner.max}",
+        Text("\n").join(_on_node(fit) for fit in fits if fit.runner == runner.name),
     )
 
 
-def _on_node(each: Fit) -> Text:
-    if not each.per_node:
-        return Text(f"{each.instance}: none, for lack of {each.limiting}", style=_STYLE["error"])
-    left = f", {each.stranded_gpus:g} GPU stranded" if each.stranded_gpus else ""
-    return Text(f"{each.instance}: {each.per_node}{left}", style=_STYLE["warning"] if left else "")
+def _on_node(fit: Fit) -> Text:
+    if not fit.per_node:
+        return Text(f"{fit.instance}: none, for lack of {fit.limiting}", style=_STYLE["error"])
+    stranded = f", {fit.stranded_gpus:g} GPU stranded" if fit.stranded_gpus else ""
+    return Text(f"{fit.instance}: {fit.per_node}{stranded}", style=_STYLE["warning"] if stranded else "")
 
 
-def _cost(plan: Plan, each: RunnerCost) -> tuple[str, ...]:
-    hosted = _usd(each.hosted.job) if each.hosted.comparable else "has no such GPU"
-    return (each.runner, _range(each.per_hour), _range(each.job.warm), _range(each.job.cold), hosted)
+def _cost(runner: RunnerCost) -> tuple[str, ...]:
+    hosted, job = runner.github_hosted, runner.job
+    elsewhere = _usd(hosted.job) if hosted.comparable else "has no such GPU"
+    return (runner.runner, _range(runner.per_hour), _range(job.warm), _range(job.cold), elsewhere)
 
 
-def _month(out: Console, plan: Plan) -> None:
-    cost = plan.cost
-    counts = cost.counts
+def _month(out: Console, cost: Cost) -> None:
+    month, resources = cost.month, cost.resources
     lower = " at least" if cost.missing else ""
+    by_use = "" if month.low == month.high else f" ({_range(month)} by use and price)"
+    total = f"about {_usd(month.expected)} in all{by_use}"
+    priced = f"{count(resources.priced, 'resource')} priced, {resources.free} free, {resources.unpriced} unpriced"
     out.print()
-    by_use = "" if cost.month.low == cost.month.high else f" ({_range(cost.month)} by use and price)"
-    all_in = f"about {_usd(cost.month.expected)} in all{by_use}"
-    told = f"{_count(counts['priced'], 'resource')} priced, {counts['free']} free, {counts['unpriced']} unpriced"
-    out.print(f"A month{lower}: {_usd(cost.fixed_total)} USD fixed, {all_in} [{told}; --html says all]", markup=False)
+    out.print(f"A month{lower}: {_usd(cost.fixed.total)} USD fixed, {total} [{priced}; --html lists all]", markup=False)
 
 
-def _range(amount: Range) -> str:
+def _range(amounts: Range) -> str:
     """Cheapest to dearest, or the one amount."""
-    low, high = _usd(amount.low), _usd(amount.high)
+    low, high = _usd(amounts.low), _usd(amounts.high)
     return low if low == high else f"{low}-{high}"
 
 
 def _usd(amount: Money) -> str:
-    if amount.value is None:
-        return "unknown"
-    if not amount.value:
-        return "0"
-    return (
-        f"{amount.value:,.0f}"
-        if amount.value >= 100
-        else f"{amount.value:,.2f}"
-        if amount.value >= 0.1
-        else f"{amount.value:.3f}"
-    )
+    return usd(amount.value, sign="", whole_from=100)
 
 
-def _kinds(plan: Plan) -> list[tuple[str, str, str]]:
+def _kinds(document: PlanDocument) -> list[tuple[str, str, str]]:
     """Resources by package and module, the kinds of each with their counts."""
     groups: dict[str, Counter[str]] = {}
-    for resource in _made(plan):
+    for resource in cloud_resources(document):
         package, module, kind = resource.type.split(":")
         group = f"AWS {module.split('/')[0]}" if package == "aws" else f"Kubernetes {module.split('/')[0]}"
         groups.setdefault(group, Counter())[kind] += 1
@@ -186,37 +166,31 @@ def _kinds(plan: Plan) -> list[tuple[str, str, str]]:
     ]
 
 
-def _findings(out: Console, plan: Plan, limit: int | None) -> None:
-    if not plan.findings:
+def _findings(out: Console, document: PlanDocument, limit: int | None) -> None:
+    if not document.findings:
         return
     out.print()
     out.print("Findings", style="bold")
-    for finding in plan.findings[:limit]:
-        said = Text.assemble((f"{finding.id}  ", "dim"), f"{finding.subject}: {finding.message}")
+    for finding in document.findings[:limit]:
+        sentence = Text.assemble((f"{finding.id}  ", "dim"), f"{finding.subject}: {finding.message}")
         margin = Text(f"{finding.severity:{_MARGIN}}", _STYLE[finding.severity])
-        for line in said.wrap(out, out.width - _MARGIN):
+        for line in sentence.wrap(out, out.width - _MARGIN):
             line.rstrip()
             out.print(Text.assemble(margin, line))
             margin = Text(" " * _MARGIN)
         if finding.fix:
             # On one line, however long: it may be a command to copy.
             out.print(Text.assemble(margin, ("fix: ", "dim"), finding.fix), soft_wrap=True)
-    if limit is not None and len(plan.findings) > limit:
-        out.print(f"... {limit} of {len(plan.findings)} shown; --all shows the rest", style="dim")
+    if limit is not None and len(document.findings) > limit:
+        out.print(f"... {limit} of {len(document.findings)} shown; --all shows the rest", style="dim")
 
 
-def _summary(plan: Plan) -> str:
-    counts = Counter(finding.severity for finding in plan.findings)
-    told = ", ".join(f"{n} info" if s == "info" else _count(n, s) for s in _STYLE if (n := counts[s]))
-    fleet = plan.stack.fleet
-    what = _count(len(_made(plan)), "resource"), _count(len(fleet.pools), "pool"), _count(len(fleet.runners), "runner")
-    return f"\n{', '.join(what)}; {told or 'nothing to say'}"
-
-
-def _made(plan: Plan) -> list[Resource]:
-    """What a cloud or a cluster would hold: no components, and nothing of Pulumi's own."""
-    return [each for each in plan.graph.resources.values() if each.custom and not each.type.startswith("pulumi:")]
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+def _summary(document: PlanDocument) -> str:
+    counts = Counter(finding.severity for finding in document.findings)
+    findings = [f"{n} info" if s == "info" else count(n, s) for s in _STYLE if (n := counts[s])]
+    parts = (
+        count(len(cloud_resources(document)), "resource"),
+        count(len(document.pools), "pool"),
+        count(len(document.runners), "runner"),
+    )
+    return f"\n{', '.join(parts)}; {', '.join(findings) or 'no findings'}"

@@ -1,0 +1,106 @@
+"""Rows and sentences that several renderers share, taken from the document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from paddock.catalog.cuda_match import Outcome
+from paddock.fleet.model.quantity import format_cpu, format_memory
+from paddock.plan.document.model import Cost, Fit, PlanDocument, Pool, Quota, Resource, Runner
+from paddock.plan.finding import Finding, Severity
+from paddock.plan.output.format import count, gibibytes
+
+_SEVERITIES: Mapping[Severity, int] = {"error": 0, "warning": 1, "info": 2}
+CHECKS: Mapping[str, str] = {
+    "CMP001": "CUDA on driver",
+    "CMP002": "CUDA on GPU",
+    "CMP003": "Driver on GPU",
+    "CMP004": "Driver support",
+    "CMP005": "Image on Kubernetes",
+    "CMP006": "Image age",
+    "CMP007": "Kubernetes support",
+    "CMP008": "ARC labels",
+    "CMP009": "GitHub Enterprise Server",
+    "CMP010": "Runner age",
+}
+"""Titles of the compatibility checks."""
+OUTCOMES: Mapping[Outcome, str] = {
+    "impossible": "impossible",
+    "needs-compat": "needs compat package",
+    "unknown": "unknown",
+    "minor-version": "minor-version mode",
+    "ok": "ok",
+}
+"""Outcomes of a check in words, worst first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    state: Literal["ready", "warning", "error"]
+    words: str
+
+
+def summary(document: PlanDocument) -> Summary:
+    """Return what the plan comes to, in words."""
+    severities = [finding.severity for finding in document.findings]
+    errors, warnings = severities.count("error"), severities.count("warning")
+    if errors:
+        and_warnings = f", {count(warnings, 'warning')}" if warnings else ""
+        return Summary("error", f"Not ready: {count(errors, 'error')}{and_warnings}")
+    if warnings:
+        return Summary("warning", f"Ready, with {count(warnings, 'warning')}")
+    return Summary("ready", "Ready")
+
+
+def findings(document: PlanDocument) -> list[Finding]:
+    """Return the findings, worst first."""
+    return sorted(document.findings, key=lambda finding: _SEVERITIES[finding.severity])
+
+
+def cloud_resources(document: PlanDocument) -> list[Resource]:
+    """Return the resources that a cloud or a cluster would hold."""
+    return [resource for resource in document.resources if resource.exists_in_cloud]
+
+
+def owns_nodes(document: PlanDocument) -> bool:
+    """Return whether the stack buys the nodes of its pools, rather than finding them there."""
+    return all(pool.capacity for pool in document.pools)
+
+
+def largest_gpus(pool: Pool) -> int:
+    """Return the GPUs of the pool at its largest."""
+    return pool.nodes.max * max((instance.gpus for instance in pool.instances), default=0)
+
+
+def gpu_memory(pool: Pool) -> str:
+    return next((gibibytes(instance.gpu_memory) for instance in pool.instances if instance.gpu_memory), "")
+
+
+def job_range(runner: Runner) -> str:
+    """Return the fewest and most runners."""
+    return f"{runner.min}\u2013{runner.max}"
+
+
+def lacking_quotas(document: PlanDocument) -> list[Quota]:
+    """Return the quotas that a new account would have to raise."""
+    return [quota for quota in document.quota if quota.shortfall > 0]
+
+
+def unpriced(cost: Cost) -> str:
+    """Return how many resources have no price, in words."""
+    return count(cost.resources.unpriced, "unpriced resource")
+
+
+def lack(fit: Fit) -> str:
+    """Return what a node lacks for one job, in words."""
+    short, request = fit.deficit, fit.request
+    parts = [
+        (short.gpus, f"{short.gpus} of {count(request.gpus, 'GPU')}"),
+        (short.cpu, f"{format_cpu(short.cpu)} of {format_cpu(request.cpu)} CPU"),
+        (short.memory, f"{format_memory(short.memory)} of {format_memory(request.memory)} memory"),
+        (short.ephemeral_storage, f"{gibibytes(short.ephemeral_storage)} of disk"),
+        (short.pods, "room for a pod"),
+    ]
+    return ", ".join(words for amount, words in parts if amount) or fit.limiting
