@@ -46,12 +46,12 @@ def policies(config: Config | None = None, today: date | None = None, root: Path
     The first one only listens. `root` is the folder of the stack files and of what the rules about files look at.
     """
     pack = _Pack(config or pulumi.runtime.get_config_env, today, root)
-    found: list[Policy] = [_declarations(pack)]
+    policies_: list[Policy] = [_declarations(pack)]
     for rule in rules.RULES.values():
-        found.append(_policy(rule, rule.severity, pack))
+        policies_.append(_policy(rule, rule.severity, pack))
         if rule.milder:
-            found.append(_policy(rule, "warning", pack))
-    return [*found, _suppressions(pack)]
+            policies_.append(_policy(rule, "warning", pack))
+    return [*policies_, _suppressions(pack)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,27 +68,29 @@ class _Pack:
     def today(self) -> date:
         return self.day or date.today()
 
-    def judge(self, held: Graph, accepted: tuple[Suppression, ...], only: set[str] | None = None) -> rules.Evaluation:
-        _, fleet = self._told(held)
-        return rules.evaluate(held, fleet, accepted, self.today, root=self.root, only=only, marks_secrets=False)
+    def evaluate(
+        self, graph_: Graph, accepted: tuple[Suppression, ...], only: set[str] | None = None
+    ) -> rules.Evaluation:
+        _, fleet = self._configuration(graph_)
+        return rules.evaluate(graph_, fleet, accepted, self.today, root=self.root, only=only, marks_secrets=False)
 
-    def accepted(self, held: Graph) -> tuple[Suppression, ...]:
+    def accepted(self, graph_: Graph) -> tuple[Suppression, ...]:
         """The stack's suppressions. Raises FleetError."""
-        config, _ = self._told(held)
+        config, _ = self._configuration(graph_)
         return rules.suppressions(config, self.today)
 
-    def _told(self, held: Graph) -> tuple[Mapping[str, str], Fleet | None]:
+    def _configuration(self, graph_: Graph) -> tuple[Mapping[str, str], Fleet | None]:
         """The stack's configuration and its fleet: from the engine, or from the stack file when it says nothing.
 
         Recent engines send the configuration in a call of which the SDK for policies keeps only the tags.
         """
         try:
             if config := self.config():
-                return config, parse(config, held.project, held.stack)
-            stack = load(self.root, held.stack, self.today)
+                return config, parse(config, graph_.project, graph_.stack)
+            stack = load(self.root, graph_.stack, self.today)
         except FleetError:
             return self.config(), None  # the program will refuse it, and say why
-        return (stack.config, stack.fleet) if stack.project == held.project else ({}, None)
+        return (stack.config, stack.fleet) if stack.project == graph_.project else ({}, None)
 
 
 def _declarations(pack: _Pack) -> ResourceValidationPolicy:
@@ -110,15 +112,15 @@ def _policy(rule: Rule, severity: Severity, pack: _Pack) -> StackValidationPolic
     own = severity == rule.severity
 
     def validate(args: StackValidationArgs, report: ReportViolation) -> None:
-        held = graph(args.resources, pack.declared)
+        graph_ = graph(args.resources, pack.declared)
         try:
-            accepted = pack.accepted(held)
+            accepted = pack.accepted(graph_)
         except FleetError:
             accepted = ()  # the policy of the suppressions says so
-        for violation in pack.judge(held, accepted, {rule.id}).violations:
+        for violation in pack.evaluate(graph_, accepted, {rule.id}).violations:
             if (violation.severity == rule.severity) == own:
-                said = f"{violation.hit.subject}: {violation.hit.message}\n    fix: {rule.fix}"
-                report(said, violation.hit.urn or None)
+                text = f"{violation.detail.subject}: {violation.detail.message}\n    fix: {rule.fix}"
+                report(text, violation.detail.urn or None)
 
     return StackValidationPolicy(
         name=rule.id if own else f"{rule.id}-advice",
@@ -132,14 +134,14 @@ def _policy(rule: Rule, severity: Severity, pack: _Pack) -> StackValidationPolic
 
 def _suppressions(pack: _Pack) -> StackValidationPolicy:
     def validate(args: StackValidationArgs, report: ReportViolation) -> None:
-        held = graph(args.resources, pack.declared)
+        graph_ = graph(args.resources, pack.declared)
         try:
-            accepted = pack.accepted(held)
+            accepted = pack.accepted(graph_)
         except FleetError as error:
             for problem in error.problems:
                 report(str(problem), None)
             return
-        for finding in pack.judge(held, accepted).findings if accepted else ():
+        for finding in pack.evaluate(graph_, accepted).findings if accepted else ():
             if finding.id == rules.STALE:
                 report(f"{finding.subject}: {finding.message}\n    fix: {finding.fix}", None)
 
@@ -153,28 +155,29 @@ def _suppressions(pack: _Pack) -> StackValidationPolicy:
 
 def graph(resources: Sequence[PolicyResource], declared: Mapping[str, Any]) -> Graph:
     """What the engine tells a policy, in the form that rules look at. `declared`: inputs by URN, where known."""
-    found = {each.urn: _resource(each, declared) for each in resources}
-    urn = next(iter(found), "urn:pulumi:stack::project::type::name")
+    by_urn = {item.urn: _resource(item, declared) for item in resources}
+    urn = next(iter(by_urn), "urn:pulumi:stack::project::type::name")
     stack, project = urn.split("::")[0].removeprefix("urn:pulumi:"), urn.split("::")[1]
-    return Graph(project, stack, found, {}, ())
+    return Graph(project, stack, by_urn, {}, ())
 
 
-def _resource(told: PolicyResource, declared: Mapping[str, Any]) -> Resource:
+def _resource(source: PolicyResource, declared: Mapping[str, Any]) -> Resource:
     return Resource(
-        urn=told.urn,
-        type=told.resource_type,
-        name=told.name,
-        parent=told.parent.urn if told.parent else "",
-        custom=told.provider is not None or told.resource_type.startswith("pulumi:providers:"),
-        inputs=declared[told.urn] if told.urn in declared else _plain(told.props),
-        dependencies=tuple(sorted(each.urn for each in told.dependencies)),
+        urn=source.urn,
+        type=source.resource_type,
+        name=source.name,
+        parent=source.parent.urn if source.parent else "",
+        custom=source.provider is not None or source.resource_type.startswith("pulumi:providers:"),
+        inputs=declared[source.urn] if source.urn in declared else _plain(source.props),
+        dependencies=tuple(sorted(dependency.urn for dependency in source.dependencies)),
         property_dependencies={
-            key: tuple(sorted(each.urn for each in found)) for key, found in told.property_dependencies.items()
+            key: tuple(sorted(dependency.urn for dependency in targets))
+            for key, targets in source.property_dependencies.items()
         },
-        provider=f"{told.provider.urn}::id" if told.provider else "",
-        protect=told.opts.protect,
-        ignore_changes=tuple(told.opts.ignore_changes),
-        delete_before_replace=bool(told.opts.delete_before_replace),
+        provider=f"{source.provider.urn}::id" if source.provider else "",
+        protect=source.opts.protect,
+        ignore_changes=tuple(source.opts.ignore_changes),
+        delete_before_replace=bool(source.opts.delete_before_replace),
     )
 
 

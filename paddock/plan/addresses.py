@@ -34,27 +34,27 @@ def subnet_needs(fleet: Fleet) -> tuple[SubnetNeed, ...]:
     """Every private subnet: a node takes its pods' addresses, at most `maxPods`, and one of its own."""
     sizes = _sizes(fleet)
     zones = tuple(sizes)
-    found = []
+    needs = []
     for zone, has in sizes.items():
         spread, parts = 0, []
         for name, pool in fleet.pools.items():
-            mine = pool.zones or zones
-            if zone not in mine and isinstance(fleet.network, NewNetwork):
+            pool_zones = pool.zones or zones
+            if zone not in pool_zones and isinstance(fleet.network, NewNetwork):
                 continue
-            each = node_addresses(fleet, name)
-            spread += ceil(pool.nodes.max / len(mine)) * each
-            parts.append((f"pools.{name}", pool.nodes.max * each, f"{pool.nodes.max} nodes x {each}"))
+            per_node = node_addresses(fleet, name)
+            spread += ceil(pool.nodes.max / len(pool_zones)) * per_node
+            parts.append((f"pools.{name}", pool.nodes.max * per_node, f"{pool.nodes.max} nodes x {per_node}"))
         if isinstance(fleet.cluster, NewCluster):
             system = fleet.cluster.system
-            each = system_node_addresses(system)
-            spread += ceil(system.nodes.max / len(zones)) * each
-            parts.append(("cluster.system", system.nodes.max * each, f"{system.nodes.max} nodes x {each}"))
+            per_node = system_node_addresses(system)
+            spread += ceil(system.nodes.max / len(zones)) * per_node
+            parts.append(("cluster.system", system.nodes.max * per_node, f"{system.nodes.max} nodes x {per_node}"))
         endpoints = len(fleet.network.endpoints) if isinstance(fleet.network, NewNetwork) else 0
         fixed = endpoints + CONTROL_PLANE
         parts.append(("network", fixed, f"{endpoints} interface endpoints, {CONTROL_PLANE} of the control plane"))
         note = f"{RESERVED_ADDRESSES} of the subnet's are AWS's own; the CNI keeps some warm beside those in use"
-        found.append(SubnetNeed(zone, has, spread + fixed, tuple(parts), note))
-    return tuple(found)
+        needs.append(SubnetNeed(zone, has, spread + fixed, tuple(parts), note))
+    return tuple(needs)
 
 
 def _sizes(fleet: Fleet) -> dict[str, int | None]:

@@ -17,7 +17,7 @@ from paddock.plan.document.builder import build_document
 from paddock.plan.output import html as page
 from paddock.plan.output import markdown, pull_request
 from paddock.plan.output import terminal as report
-from paddock.plan.plan import USUAL, Plan, Use, make
+from paddock.plan.plan import DEFAULT_USAGE, Plan, Usage, build_plan
 from paddock.terminal import BadFlag, console, write
 
 STANDARD_OUTPUT = Path("-")
@@ -42,24 +42,24 @@ LONGEST_JOB = 5 * 24 * 60
 MOST_JOBS = 10_000_000
 
 
-def use(job_minutes: float, jobs_per_month: str | None) -> Use:
+def use(job_minutes: float, jobs_per_month: str | None) -> Usage:
     """What a month is reckoned with, from the flags. Raises BadFlag."""
     if not 0 < job_minutes <= LONGEST_JOB:  # also false of nan
         raise BadFlag(
             f"--job-minutes {job_minutes:g} is no length of a job\n    expected: more than 0, at most {LONGEST_JOB}"
         )
     if jobs_per_month is None:
-        return Use(job_minutes)
+        return Usage(job_minutes)
     try:
         jobs = float(jobs_per_month)
     except ValueError:
         jobs = -1
     if not 0 <= jobs <= MOST_JOBS:
         raise BadFlag(f"--jobs-per-month {jobs_per_month!r} is no number of jobs\n    expected: 0 to {MOST_JOBS}")
-    return Use(job_minutes, jobs)
+    return Usage(job_minutes, jobs)
 
 
-def run(root: Path, stack: str, wanted: Wanted, use: Use = USUAL) -> int:
+def run(root: Path, stack: str, wanted: Wanted, use: Usage = DEFAULT_USAGE) -> int:
     """Plans `stack` and returns how many findings fail it.
 
     Raises FleetError, PlanError, PlanFileError, BadFlag and OutputError.
@@ -71,7 +71,7 @@ def run(root: Path, stack: str, wanted: Wanted, use: Use = USUAL) -> int:
     read = load(root, stack)
     # Read first: a saved plan that is no use should not cost the time of a new one.
     before = saved.read(wanted.against, stack, read.project) if wanted.against else None
-    plan = make(read, date.today(), root=root, use=use)
+    plan = build_plan(read, date.today(), root=root, usage=use)
     document = build_document(plan)
     told = document.data()
     if wanted.json is not None and wanted.json != STANDARD_OUTPUT:

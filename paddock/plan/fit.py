@@ -73,19 +73,19 @@ def fit(fleet: Fleet) -> tuple[Fit, ...]:
 
 def findings(fleet: Fleet, fits: tuple[Fit, ...]) -> tuple[Finding, ...]:
     """What the user has to know or change, runner by runner, then pool by pool."""
-    found: list[Finding] = []
+    results: list[Finding] = []
     for name in fleet.runners:
-        of_runner = tuple(each for each in fits if each.runner == name)
-        found += _does_not_fit(fleet, name, of_runner)
-        found += _refused_by_estimate(fleet, name, of_runner)
-        found += _stranded(fleet, name, of_runner)
-        found += _unreachable_maximum(fleet, name, of_runner)
+        of_runner = tuple(fit_ for fit_ in fits if fit_.runner == name)
+        results += _does_not_fit(fleet, name, of_runner)
+        results += _refused_by_estimate(fleet, name, of_runner)
+        results += _stranded(fleet, name, of_runner)
+        results += _unreachable_maximum(fleet, name, of_runner)
     for pool in fleet.pools:
-        found += _idle_runners(fleet, pool, tuple(each for each in fits if each.pool == pool))
-        found += _pod_limit(fleet, pool)
-    found += _coordinators(fleet, fits)
-    found += _estimated(fits)
-    return tuple(found)
+        results += _idle_runners(fleet, pool, tuple(fit_ for fit_ in fits if fit_.pool == pool))
+        results += _pod_limit(fleet, pool)
+    results += _coordinators(fleet, fits)
+    results += _estimated(fits)
+    return tuple(results)
 
 
 def _fit(fleet: Fleet, name: str, instance: InstanceType) -> Fit:
@@ -122,22 +122,23 @@ def _counts(has: Resources, request: Resources) -> dict[Dimension, int]:
         "pods": (has.pods, request.pods),
         "disk": (has.ephemeral_mib, request.ephemeral_mib),
     }
-    return {dimension: max(0, there // asked) for dimension, (there, asked) in pairs.items() if asked}
+    return {dimension: max(0, there // needed) for dimension, (there, needed) in pairs.items() if needed}
 
 
 def _does_not_fit(fleet: Fleet, name: str, fits: tuple[Fit, ...]) -> Iterator[Finding]:
-    misfits = [each for each in fits if not each.per_node]
+    misfits = [fit_ for fit_ in fits if not fit_.per_node]
     if not misfits:
         return
-    lacks = "; ".join(f"{each.instance} lacks {_deficit(fleet, each)}" for each in misfits)
-    asks = f"a pod of {name} asks for {_amounts(fits[0].request)}"
+    missing = "; ".join(f"{fit_.instance} lacks {_deficit(fleet, fit_)}" for fit_ in misfits)
+    request = f"a pod of {name} asks for {_amounts(fits[0].request)}"
     if len(misfits) == len(fits):
         roomiest, largest = _largest(fleet, name)
         yield Finding(
             "FIT001",
             "error",
             f"runners.{name}",
-            f"its jobs would never start: {asks}, which no instance type of pool {fits[0].pool} has free: {lacks}. "
+            f"its jobs would never start: {request}, which no instance type of pool {fits[0].pool} has free: "
+            f"{missing}. "
             f"The largest that fits is cpu {format_cpu(largest.cpu_m)}, memory {format_memory(largest.memory_mib)} "
             f"on {roomiest.name}",
             _fix(fleet, name, misfits, largest),
@@ -145,7 +146,7 @@ def _does_not_fit(fleet: Fleet, name: str, fits: tuple[Fit, ...]) -> Iterator[Fi
         return
     # While a pool is empty the autoscaler plans with the least that any of its types has, and buys nothing for more.
     from_zero = fleet.owns_nodes and fleet.pools[fits[0].pool].nodes.min == 0
-    usable = ", ".join(each.instance for each in fits if each.per_node)
+    usable = ", ".join(fit_.instance for fit_ in fits if fit_.per_node)
     consequence = (
         "From an empty pool the autoscaler buys no node for it, and later it may buy one that cannot be used"
         if from_zero
@@ -156,25 +157,25 @@ def _does_not_fit(fleet: Fleet, name: str, fits: tuple[Fit, ...]) -> Iterator[Fi
         "FIT002",
         severity,
         f"runners.{name}",
-        f"it fits on {usable} only: {asks}, and {lacks}. {consequence}",
+        f"it fits on {usable} only: {request}, and {missing}. {consequence}",
         f"give it a pool with pools.<name>.instances: [{usable}]{_or_smaller(fleet, name, misfits)}",
     )
 
 
 def _refused_by_estimate(fleet: Fleet, name: str, fits: tuple[Fit, ...]) -> Iterator[Finding]:
-    refused = [each for each in fits if each.per_node and not each.cautious_per_node]
+    refused = [fit_ for fit_ in fits if fit_.per_node and not fit_.cautious_per_node]
     if not refused:
         return
     details = "; ".join(
-        f"{each.instance} has {format_memory(each.available.memory_mib)} ({each.source}), "
-        f"an autoscaler that has seen none expects {format_memory(_cautious_memory(each))}"
-        for each in refused
+        f"{fit_.instance} has {format_memory(fit_.available.memory_mib)} ({fit_.source}), "
+        f"an autoscaler that has seen none expects {format_memory(_cautious_memory(fit_))}"
+        for fit_ in refused
     )
     # Paddock's own autoscaler is told the first number, so a measured one settles it.
-    told = isinstance(fleet.cluster, NewCluster) and all(each.source == "measured" for each in refused)
-    severity: Severity = "info" if told else "warning"
+    is_settled = isinstance(fleet.cluster, NewCluster) and all(fit_.source == "measured" for fit_ in refused)
+    severity: Severity = "info" if is_settled else "warning"
     safe = min(
-        (share_of(fleet, name, catalog.instance(each.instance)) for each in refused), key=lambda share: share.memory_mib
+        (share_of(fleet, name, catalog.instance(fit_.instance)) for fit_ in refused), key=lambda share: share.memory_mib
     )
     yield Finding(
         "FIT003",
@@ -187,24 +188,24 @@ def _refused_by_estimate(fleet: Fleet, name: str, fits: tuple[Fit, ...]) -> Iter
 
 
 def _stranded(fleet: Fleet, name: str, fits: tuple[Fit, ...]) -> Iterator[Finding]:
-    for each in fits:
-        if not each.per_node or not each.stranded_gpus:
+    for fit_ in fits:
+        if not fit_.per_node or not fit_.stranded_gpus:
             continue
-        others = [other for other, _ in fleet.runners_on(each.pool) if other != name]
-        takers = [other for other in others if min(_counts(each.slack, runner_request(fleet, other)).values())]
+        other_runners = [other for other, _ in fleet.runners_on(fit_.pool) if other != name]
+        takers = [other for other in other_runners if min(_counts(fit_.slack, runner_request(fleet, other)).values())]
         yield Finding(
             "FIT004",
             "info" if takers else "warning",
             f"runners.{name}",
-            f"{each.per_node} of its jobs fill a {each.instance} by {each.limiting}: {each.stranded_gpus:g} of its "
-            f"{each.available.gpus / fleet.pools[each.pool].replicas:g} GPUs "
+            f"{fit_.per_node} of its jobs fill a {fit_.instance} by {fit_.limiting}: {fit_.stranded_gpus:g} of its "
+            f"{fit_.available.gpus / fleet.pools[fit_.pool].replicas:g} GPUs "
             + (f"are left to jobs of {', '.join(takers)}" if takers else "cannot be used"),
-            _unstrand(fleet, name, each),
+            _unstrand(fleet, name, fit_),
         )
 
 
 def _unreachable_maximum(fleet: Fleet, name: str, fits: tuple[Fit, ...]) -> Iterator[Finding]:
-    runner, most = fleet.runners[name], max(each.per_node for each in fits)
+    runner, most = fleet.runners[name], max(fit_.per_node for fit_ in fits)
     nodes = fleet.pools[runner.pool].nodes.max
     if runner.max is not None and most and runner.max > nodes * most:
         yield Finding(
@@ -226,7 +227,7 @@ def _idle_runners(fleet: Fleet, pool: str, fits: tuple[Fit, ...]) -> Iterator[Fi
         idle = {**floor, name: max(floor[name], warm)}
         nodes = _nodes_for(idle, fits)
         if nodes > need:
-            need, who = nodes, ", ".join(f"{count} of {each}" for each, count in idle.items() if count)
+            need, who = nodes, ", ".join(f"{count} of {runner_name}" for runner_name, count in idle.items() if count)
     limit = fleet.pools[pool].nodes.max
     if need > limit:
         yield Finding(
@@ -240,38 +241,38 @@ def _idle_runners(fleet: Fleet, pool: str, fits: tuple[Fit, ...]) -> Iterator[Fi
 
 def _nodes_for(idle: dict[str, int], fits: tuple[Fit, ...]) -> int:
     """The fewest nodes that can hold these runners: by each kind alone, and by the sum of what they ask for."""
-    best = {name: max((each.per_node for each in fits if each.runner == name), default=0) for name in idle}
+    best = {name: max((fit_.per_node for fit_ in fits if fit_.runner == name), default=0) for name in idle}
     alone = [-(-count // best[name]) for name, count in idle.items() if best[name]]
     total = Resources(0, 0)
     for name, count in idle.items():
-        total += next(each.request for each in fits if each.runner == name) * (count if best[name] else 0)
-    rooms = [max(amounts) for amounts in zip(*(each.available.amounts() for each in fits), strict=True)]
-    together = [-(-asked // room) for asked, room in zip(total.amounts(), rooms, strict=True) if asked and room > 0]
+        total += next(fit_.request for fit_ in fits if fit_.runner == name) * (count if best[name] else 0)
+    rooms = [max(amounts) for amounts in zip(*(fit_.available.amounts() for fit_ in fits), strict=True)]
+    together = [-(-needed // room) for needed, room in zip(total.amounts(), rooms, strict=True) if needed and room > 0]
     most: int = max([0, *alone, *together])
     return most
 
 
 def _pod_limit(fleet: Fleet, pool: str) -> Iterator[Finding]:
-    wanted = fleet.pools[pool].max_pods
-    if wanted is None:
+    limit = fleet.pools[pool].max_pods
+    if limit is None:
         return
     types = fleet.pools[pool].types
-    short = [f"{instance.name} {instance.max_pods}" for instance in types if instance.max_pods < wanted]
+    short = [f"{instance.name} {instance.max_pods}" for instance in types if instance.max_pods < limit]
     own = len(gpu_node_daemonsets(fleet, pool))
     if short and fleet.owns_nodes:
         yield Finding(
             "FIT009",
             "warning",
             f"pools.{pool}.maxPods",
-            f"{wanted} pods are more than the type has addresses for ({', '.join(short)}): the rest would wait for one",
+            f"{limit} pods are more than the type has addresses for ({', '.join(short)}): the rest would wait for one",
             f"leave pools.{pool}.maxPods out",
         )
-    if own >= wanted:
+    if own >= limit:
         yield Finding(
             "FIT009",
             "error",
             f"pools.{pool}.maxPods",
-            f"{own} DaemonSets run on each node, so {wanted} pods leave none for a job",
+            f"{own} DaemonSets run on each node, so {limit} pods leave none for a job",
             f"leave pools.{pool}.maxPods out, or write at least {own + 1}",
         )
 
@@ -281,22 +282,22 @@ def _coordinators(fleet: Fleet, fits: tuple[Fit, ...]) -> Iterator[Finding]:
     if not isinstance(fleet.cluster, NewCluster):
         return
     names = [name for name, runner in fleet.runners.items() if runner.container == "kubernetes-novolume"]
-    wanted = sum(fleet.max_runners(name) for name in names)
-    system, one = fleet.cluster.system, Resources(COORDINATOR.cpu_m, COORDINATOR.memory_mib, pods=1)
+    runner_pods = sum(fleet.max_runners(name) for name in names)
+    system, coordinator = fleet.cluster.system, Resources(COORDINATOR.cpu_m, COORDINATOR.memory_mib, pods=1)
     least = min((_system_node(fleet, catalog.instance(name)) for name in system.instances), key=lambda room: room.cpu_m)
-    taken = SYSTEM_LOAD + LISTENER * len(fleet.runners)
+    used = SYSTEM_LOAD + LISTENER * len(fleet.runners)
 
     def held(nodes: int) -> int:
-        free = _counts(least * nodes - taken, one).values()
-        return min(*free, nodes * min(_counts(least, one).values()))
+        free = _counts(least * nodes - used, coordinator).values()
+        return min(*free, nodes * min(_counts(least, coordinator).values()))
 
-    if names and wanted > held(system.nodes.max):
-        enough = next((nodes for nodes in range(system.nodes.max, 1000) if held(nodes) >= wanted), None)
+    if names and runner_pods > held(system.nodes.max):
+        enough = next((nodes for nodes in range(system.nodes.max, 1000) if held(nodes) >= runner_pods), None)
         yield Finding(
             "FIT007",
             "warning",
             "cluster.system.nodes.max",
-            f"{wanted} jobs at a time of {', '.join(names)} need as many runner pods of "
+            f"{runner_pods} jobs at a time of {', '.join(names)} need as many runner pods of "
             f"{format_cpu(COORDINATOR.cpu_m)} CPU and {format_memory(COORDINATOR.memory_mib)} on system nodes, and "
             f"{system.nodes.max} of {system.instances[0]} hold {held(system.nodes.max)} beside the controllers",
             f"cluster.system.nodes.max: {enough}, or larger cluster.system.instances"
@@ -309,17 +310,17 @@ def _system_node(fleet: Fleet, instance: InstanceType) -> Resources:
     """What a system node has for pods. It keeps EKS's own maxPods."""
     has, keeps, own = capacity(instance), reserved(instance, instance.max_pods), node_daemonsets(fleet)
     return Resources(
-        cpu_m=has.cpu_m - keeps.cpu_m - sum(each.cpu_m for each in own),
+        cpu_m=has.cpu_m - keeps.cpu_m - sum(daemonset.cpu_m for daemonset in own),
         memory_mib=has.cautious_memory_mib
         - keeps.memory_mib
         - EVICTION_MEMORY_MIB
-        - sum(each.memory_mib for each in own),
+        - sum(daemonset.memory_mib for daemonset in own),
         pods=instance.max_pods - len(own),
     )
 
 
 def _estimated(fits: tuple[Fit, ...]) -> Iterator[Finding]:
-    names = dict.fromkeys(each.instance for each in fits if each.source == "estimated")
+    names = dict.fromkeys(fit_.instance for fit_ in fits if fit_.source == "estimated")
     if names:
         yield Finding(
             "FIT008",
@@ -340,13 +341,13 @@ def _largest(fleet: Fleet, name: str) -> tuple[InstanceType, Share]:
 
 def _fix(fleet: Fleet, name: str, misfits: list[Fit], largest: Share) -> str:
     edits = []
-    if any(each.deficit.cpu_m for each in misfits):
+    if any(fit_.deficit.cpu_m for fit_ in misfits):
         edits.append(f"runners.{name}.cpu: {format_cpu(largest.cpu_m)}")
-    if any(each.deficit.memory_mib for each in misfits):
+    if any(fit_.deficit.memory_mib for fit_ in misfits):
         edits.append(f"runners.{name}.memory: {format_memory(largest.memory_mib)}")
-    if any(each.deficit.ephemeral_mib for each in misfits):
+    if any(fit_.deficit.ephemeral_mib for fit_ in misfits):
         edits.append(f"less scratch space, or a larger pools.{misfits[0].pool}.disk.size")
-    if any(each.deficit.pods > 0 for each in misfits):
+    if any(fit_.deficit.pods > 0 for fit_ in misfits):
         edits.append(f"leave pools.{misfits[0].pool}.maxPods out")
     larger = _smallest_that_fits(fleet, name)
     grow = f"; or pools.{misfits[0].pool}.instances: [{larger.name}]" if larger else ""
@@ -364,38 +365,41 @@ def _smallest_that_fits(fleet: Fleet, name: str) -> InstanceType | None:
 
 def _or_smaller(fleet: Fleet, name: str, misfits: list[Fit]) -> str:
     """The other way out, where the runner only asks for too much: a size that fits everywhere."""
-    if any(each.deficit.gpus for each in misfits):
+    if any(fit_.deficit.gpus for fit_ in misfits):
         return ""
     shares = [share_of(fleet, name, instance) for instance in fleet.pools[misfits[0].pool].types]
     least = Share(min(share.cpu_m for share in shares), min(share.memory_mib for share in shares))
     return f", or {_fix(fleet, name, misfits, least).split('; or ')[0]}"
 
 
-def _unstrand(fleet: Fleet, name: str, each: Fit) -> str:
-    share = share_of(fleet, name, catalog.instance(each.instance))
-    match each.limiting:
+def _unstrand(fleet: Fleet, name: str, fit_: Fit) -> str:
+    share = share_of(fleet, name, catalog.instance(fit_.instance))
+    match fit_.limiting:
         case "cpu":
             return f"runners.{name}.cpu: {format_cpu(share.cpu_m)}, its share of the node"
         case "memory":
             return f"runners.{name}.memory: {format_memory(share.memory_mib)}, its share of the node"
         case "gpu":
-            even = [str(n) for n in range(1, each.available.gpus + 1) if each.available.gpus % n == 0]
+            even = [str(n) for n in range(1, fit_.available.gpus + 1) if fit_.available.gpus % n == 0]
             return f"runners.{name}.gpus: one of {', '.join(even)}"
         case "pods":
-            types = fleet.pools[each.pool].types
+            types = fleet.pools[fit_.pool].types
             return f"fewer shares of a GPU: {min(instance.max_pods for instance in types)} pods have addresses"
         case "disk":
-            return f"less scratch space, or a larger pools.{each.pool}.disk.size"
+            return f"less scratch space, or a larger pools.{fit_.pool}.disk.size"
 
 
-def _deficit(fleet: Fleet, each: Fit) -> str:
-    lacks, asks = each.deficit, each.request
+def _deficit(fleet: Fleet, fit_: Fit) -> str:
+    lacking, request = fit_.deficit, fit_.request
     parts = [
-        (lacks.gpus, f"{lacks.gpus} GPUs of {asks.gpus}"),
-        (lacks.cpu_m, f"{format_cpu(lacks.cpu_m)} CPU of {format_cpu(asks.cpu_m)}"),
-        (lacks.memory_mib, f"{format_memory(lacks.memory_mib)} memory of {format_memory(asks.memory_mib)}"),
-        (lacks.ephemeral_mib, f"{format_memory(lacks.ephemeral_mib)} disk of {format_memory(asks.ephemeral_mib)}"),
-        (lacks.pods, f"a pod (maxPods {max_pods(fleet, each.pool)})"),
+        (lacking.gpus, f"{lacking.gpus} GPUs of {request.gpus}"),
+        (lacking.cpu_m, f"{format_cpu(lacking.cpu_m)} CPU of {format_cpu(request.cpu_m)}"),
+        (lacking.memory_mib, f"{format_memory(lacking.memory_mib)} memory of {format_memory(request.memory_mib)}"),
+        (
+            lacking.ephemeral_mib,
+            f"{format_memory(lacking.ephemeral_mib)} disk of {format_memory(request.ephemeral_mib)}",
+        ),
+        (lacking.pods, f"a pod (maxPods {max_pods(fleet, fit_.pool)})"),
     ]
     return ", ".join(text for amount, text in parts if amount)
 
@@ -404,5 +408,5 @@ def _amounts(request: Resources) -> str:
     return f"cpu {format_cpu(request.cpu_m)}, memory {format_memory(request.memory_mib)} and {request.gpus} GPU"
 
 
-def _cautious_memory(each: Fit) -> int:
-    return each.available.memory_mib - (each.allocatable.memory_mib - each.allocatable.cautious_memory_mib)
+def _cautious_memory(fit_: Fit) -> int:
+    return fit_.available.memory_mib - (fit_.allocatable.memory_mib - fit_.allocatable.cautious_memory_mib)

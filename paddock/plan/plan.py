@@ -22,14 +22,14 @@ _ORDER = {"error": 0, "warning": 1, "info": 2}
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class Usage:
     """What a month is reckoned with. `jobs_per_month` is of each runner; None: half of them busy in working hours."""
 
     job_minutes: float = 30
     jobs_per_month: float | None = None
 
 
-USUAL = Use()
+DEFAULT_USAGE = Usage()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Plan:
         return sum(finding.severity == "error" for finding in self.findings)
 
 
-def make(stack: Stack, today: date, *, root: Path | None = None, use: Use = USUAL) -> Plan:
+def build_plan(stack: Stack, today: date, *, root: Path | None = None, usage: Usage = DEFAULT_USAGE) -> Plan:
     """Plans a stack. `today` decides which facts are too old, `root` is where rules about files look.
 
     Raises PlanError and FleetError.
@@ -64,11 +64,11 @@ def make(stack: Stack, today: date, *, root: Path | None = None, use: Use = USUA
     verdicts = software.check(fleet, today)
     evaluation = rules.evaluate(graph, fleet, accepted, today, root=root)
     costs = cost.estimate(
-        fleet, graph, fits, job_minutes=use.job_minutes, jobs_per_month=use.jobs_per_month, today=today
+        fleet, graph, fits, job_minutes=usage.job_minutes, jobs_per_month=usage.jobs_per_month, today=today
     )
     sizes = rightsizing.right_size(fleet)
-    needs = quota.need(fleet)
-    found = (
+    needs = quota.quota_needs(fleet)
+    findings = (
         *fit.findings(fleet, fits),
         *verdict.findings(verdicts),
         *evaluation.findings,
@@ -78,7 +78,7 @@ def make(stack: Stack, today: date, *, root: Path | None = None, use: Use = USUA
         *_configuration(stack),
         *_catalogue_age(today),
     )
-    worst_first = tuple(sorted(found, key=lambda finding: _ORDER[finding.severity]))
+    worst_first = tuple(sorted(findings, key=lambda finding: _ORDER[finding.severity]))
     return Plan(stack, today, graph, fits, verdicts, evaluation, costs, sizes, needs, worst_first)
 
 

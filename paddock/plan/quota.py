@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from math import ceil
 from typing import Literal
 
 from paddock import catalog
 from paddock.fleet import Fleet, NewCluster, NewNetwork
 from paddock.fleet.nodes import CapacityName, capacities
-from paddock.plan.addresses import subnet_needs
+from paddock.plan.addresses import SubnetNeed, subnet_needs
 from paddock.plan.finding import Finding, Severity
 
 EIP, VPC, NAT, INTERFACES, GP3 = "L-0263D0A3", "L-F678F1CE", "L-FE5A380F", "L-DF5E4CA3", "L-7A658B76"
@@ -70,76 +71,83 @@ class QuotaNeed:
         )
 
 
-def need(fleet: Fleet) -> tuple[QuotaNeed, ...]:
+def quota_needs(fleet: Fleet) -> tuple[QuotaNeed, ...]:
     """Everything the fleet needs at its maximum; nothing where this stack buys no nodes."""
-    found: list[QuotaNeed] = []
+    needs: list[QuotaNeed] = []
     if fleet.owns_nodes and fleet.holds("cluster"):
-        found += _vcpus(fleet)
-        found += _blocks(fleet)
-        found += _network(fleet)
-        found += _interfaces(fleet)
-        found += _storage(fleet)
-        found += [
-            QuotaNeed(
-                None, "vpc", f"addresses in private subnet {each.zone}", "address", each.spread, each.has, fleet.region,
-                tuple(Part(who, amount, what) for who, amount, what in each.parts), each.note, "network.cidr",
-                (each.zone,),
-            )
-            for each in subnet_needs(fleet)
-        ]  # fmt: skip
+        needs += _vcpus(fleet)
+        needs += _blocks(fleet)
+        needs += _network(fleet)
+        needs += _interfaces(fleet)
+        needs += _storage(fleet)
+        needs += map(partial(_subnet, fleet), subnet_needs(fleet))
     elif fleet.holds("images"):
-        found += _vcpus(fleet)
-    return tuple(found)
+        needs += _vcpus(fleet)
+    return tuple(needs)
+
+
+def _subnet(fleet: Fleet, subnet: SubnetNeed) -> QuotaNeed:
+    return QuotaNeed(
+        code=None,
+        service="vpc",
+        name=f"addresses in private subnet {subnet.zone}",
+        unit="address",
+        need=subnet.spread,
+        default=subnet.has,
+        region=fleet.region,
+        parts=tuple(Part(who, amount, description) for who, amount, description in subnet.parts),
+        note=subnet.note,
+        subject="network.cidr",
+        zones=(subnet.zone,),
+    )
 
 
 def findings(needs: Iterable[QuotaNeed]) -> tuple[Finding, ...]:
     """What a new account lacks, what nobody knows, and subnets that are too small."""
-    return tuple(finding for each in needs if (finding := _finding(each)))
+    return tuple(finding for need in needs if (finding := _finding(need)))
 
 
-def _finding(each: QuotaNeed) -> Finding | None:
-    if each.unit == "address":
-        return _addresses(each) if each.code is None else _lacking(each)
-    if each.default is None:
-        message = f"{each.name}: {each.need:g} {each.unit} at most. {each.note}"
+def _finding(need: QuotaNeed) -> Finding | None:
+    if need.unit == "address":
+        return _addresses(need) if need.code is None else _lacking(need)
+    if need.default is None:
+        message = f"{need.name}: {need.need:g} {need.unit} at most. {need.note}"
         return Finding(
-            "QUO002", "info", each.subject, message, "aws service-quotas list-service-quotas --service-code ec2"
+            "QUO002", "info", need.subject, message, "aws service-quotas list-service-quotas --service-code ec2"
         )
-    return _lacking(each)
+    return _lacking(need)
 
 
-def _lacking(each: QuotaNeed) -> Finding | None:
-    if not each.shortfall:
+def _lacking(need: QuotaNeed) -> Finding | None:
+    if not need.shortfall:
         return None
-    spot = f" ({each.without_fallback:g} without fallback)" if each.without_fallback < each.need else ""
+    spot = f" ({need.without_fallback:g} without fallback)" if need.without_fallback < need.need else ""
     return Finding(
         "QUO001",
         "warning",
-        each.subject,
-        f"{each.name} ({each.code}): {each.need:g} {each.unit} at most{spot}, and a new account has {each.default:g}. "
+        need.subject,
+        f"{need.name} ({need.code}): {need.need:g} {need.unit} at most{spot}, and a new account has {need.default:g}. "
         "What yours has, only AWS knows",
-        each.request,
+        need.request,
     )
 
 
-def _addresses(each: QuotaNeed) -> Finding | None:
-    where = each.zones[0] if each.zones else "each zone"
-    if each.default is None:
-        message = f"the subnet {where} needs up to {each.need:g} free addresses; its size is not in the stack"
-        return Finding("QUO004", "info", each.subject, message, "aws ec2 describe-subnets")
-    everything = sum(part.amount for part in each.parts)
-    severity: Severity | None = (
-        "error" if each.need > each.default else "warning" if everything > each.default else None
-    )
+def _addresses(need: QuotaNeed) -> Finding | None:
+    where = need.zones[0] if need.zones else "each zone"
+    if need.default is None:
+        message = f"the subnet {where} needs up to {need.need:g} free addresses; its size is not in the stack"
+        return Finding("QUO004", "info", need.subject, message, "aws ec2 describe-subnets")
+    total = sum(part.amount for part in need.parts)
+    severity: Severity | None = "error" if need.need > need.default else "warning" if total > need.default else None
     if severity is None:
         return None
     spread = "with nodes spread evenly over zones" if severity == "error" else "if all nodes come up there"
-    amount = each.need if severity == "error" else everything
+    amount = need.need if severity == "error" else total
     return Finding(
         "QUO003",
         severity,
-        each.subject,
-        f"the private subnet of {where} has {each.default:g} addresses, and {amount:g} are needed {spread}: the rest "
+        need.subject,
+        f"the private subnet of {where} has {need.default:g} addresses, and {amount:g} are needed {spread}: the rest "
         "of the pods would get none",
         "a larger network.cidr, such as 10.0.0.0/16; or smaller pools.<name>.nodes.max",
     )
@@ -166,30 +174,32 @@ def _vcpus(fleet: Fleet) -> Iterator[QuotaNeed]:
                     unknown.append((f"{pool.types[0].family} {market}", part))
                 else:
                     parts.setdefault(code, []).append(part)
-    for who, family, amount, what in _others(fleet):
+    for who, family, amount, description in _other_vcpus(fleet):
         quota = catalog.quota_for(family, "on-demand")
         if quota:
-            parts.setdefault(quota.code, []).append(Part(who, amount, what))
+            parts.setdefault(quota.code, []).append(Part(who, amount, description))
     for code, of_quota in parts.items():
         quota = catalog.quotas()[code]
         surge = "A rolling update of a node group starts further nodes first, and needs more for as long"
         yield _needed(fleet, code, of_quota, surge if quota.capacity else "", quota.unit)
-    for what, part in unknown:
+    for description, part in unknown:
         note = "AWS's table names no quota for it"
         yield QuotaNeed(
-            None, "ec2", f"vCPUs of {what}", "vCPU", part.amount, None, fleet.region, (part,), note, part.who
+            None, "ec2", f"vCPUs of {description}", "vCPU", part.amount, None, fleet.region, (part,), note, part.who
         )
 
 
-def _others(fleet: Fleet) -> Iterator[tuple[str, str, float, str]]:
+def _other_vcpus(fleet: Fleet) -> Iterator[tuple[str, str, float, str]]:
     """System nodes, and the instance that builds images: (who, family, vCPUs, in words)."""
     if isinstance(fleet.cluster, NewCluster) and fleet.holds("cluster"):
         system = fleet.cluster.system
         largest = max((catalog.instance(name) for name in system.instances), key=lambda instance: instance.vcpus)
-        what = f"{system.nodes.max} x {largest.vcpus} vCPU"
-        yield "cluster.system", largest.family, system.nodes.max * largest.vcpus, what
+        description = f"{system.nodes.max} x {largest.vcpus} vCPU"
+        yield "cluster.system", largest.family, system.nodes.max * largest.vcpus, description
     if fleet.images.ami.enabled and fleet.holds("images"):
-        largest = max((catalog.instance(name) for name in fleet.images.ami.instances), key=lambda each: each.vcpus)
+        largest = max(
+            (catalog.instance(name) for name in fleet.images.ami.instances), key=lambda instance: instance.vcpus
+        )
         yield "images.ami", largest.family, largest.vcpus, f"1 x {largest.vcpus} vCPU while an image is built"
 
 

@@ -65,14 +65,14 @@ def test_a_preview_breaks_the_rules_that_the_plan_says_are_broken(
     root = _project(tmp_path / "project", stack, change)
     try:
         engine = Engine(tmp_path / "lab", Programs.find(), stack=stack, root=root)
-    except LabInputError as error:
+    except LabInputError:
         pytest.skip(str(error))
     engine.prepare(secret=KEY if stack == "dev" else None)
 
     if broken:
-        with pytest.raises(EngineError, match="PAD-03: The Kubernetes API is not open") as error:
+        with pytest.raises(EngineError, match="PAD-03: The Kubernetes API is not open") as error_info:
             engine.check_policies(root / "policy")
-        found = error.value.result
+        found = error_info.value.result
         assert found is not None
     else:
         found = engine.check_policies(root / "policy")
@@ -81,18 +81,18 @@ def test_a_preview_breaks_the_rules_that_the_plan_says_are_broken(
     accepted = rules.suppressions(read.config, date.today())
     planned = rules.evaluate(plan_graph(read), read.fleet, accepted, date.today(), root=ROOT).violations
     assert {violation.rule.id for violation in planned if violation.severity == "error"} == broken
-    assert told(found) == {
+    assert reported(found) == {
         (
             violation.rule.id if violation.severity == violation.rule.severity else f"{violation.rule.id}-advice",
             violation.severity == "error",
-            violation.hit.urn,
-            f"{violation.hit.subject}: {violation.hit.message}",
+            violation.detail.urn,
+            f"{violation.detail.subject}: {violation.detail.message}",
         )
         for violation in planned
     }
 
 
-def told(result: Result) -> set[tuple[str, bool, str, str]]:
+def reported(result: Result) -> set[tuple[str, bool, str, str]]:
     """Policy, whether it is mandatory, the resource, and what is wrong with it."""
     return {(found.policy, found.mandatory, found.urn, found.message.splitlines()[1]) for found in result.violations}
 

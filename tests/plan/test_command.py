@@ -22,7 +22,7 @@ from paddock.plan.command import STANDARD_OUTPUT, Wanted, run
 from paddock.plan.document.builder import build_document
 from paddock.plan.document.model import PlanDocument
 from paddock.plan.output import terminal as report
-from paddock.plan.plan import make
+from paddock.plan.plan import build_plan
 from paddock.terminal import console
 
 SECONDS = 60
@@ -133,7 +133,7 @@ def test_long_tables_are_cut_and_say_so(checkout: Path, monkeypatch: pytest.Monk
     fleet = stack["config"]["paddock:fleet"]
     fleet["runners"] = {f"gpu-{n}": {"pool": "t4", "max": 1} for n in range(20)}
     (checkout / "Pulumi.long.yaml").write_text(yaml.safe_dump(stack))
-    plan = build_document(make(load(checkout, "long"), date.today(), root=checkout))
+    plan = build_document(build_plan(load(checkout, "long"), date.today(), root=checkout))
     cut = "\n".join(printed(plan, monkeypatch, 120, everything=False))
     whole = "\n".join(printed(plan, monkeypatch, 120))
     assert "gpu-9]" not in cut
@@ -144,7 +144,7 @@ def test_long_tables_are_cut_and_say_so(checkout: Path, monkeypatch: pytest.Monk
 
 @pytest.fixture(scope="module")
 def prod_plan(root: Path) -> PlanDocument:
-    return build_document(make(load(root, "prod"), date.today(), root=root))
+    return build_document(build_plan(load(root, "prod"), date.today(), root=root))
 
 
 def printed(
@@ -187,7 +187,7 @@ def test_a_fleet_without_runners_says_so(checkout: Path, monkeypatch: pytest.Mon
     stack = yaml.safe_load((checkout / "Pulumi.dev.yaml").read_text())
     del stack["config"]["paddock:fleet"]["runners"]
     (checkout / "Pulumi.none.yaml").write_text(yaml.safe_dump(stack))
-    plan = build_document(make(load(checkout, "none"), date.today(), root=checkout))
+    plan = build_document(build_plan(load(checkout, "none"), date.today(), root=checkout))
     told = printed(plan, monkeypatch, 200)
     assert "Runners" not in told
     assert "info    CFG003  pools.t4: no runner uses this pool" in told

@@ -23,7 +23,7 @@ from paddock.plan.diff.compare import Diff, compare
 from paddock.plan.document.builder import build_document
 from paddock.plan.engine.values import SECRET
 from paddock.plan.output import pull_request
-from paddock.plan.plan import make
+from paddock.plan.plan import build_plan
 from tests.support import fleets
 
 GOLDEN = Path(__file__).parent / "golden" / "comment.md"
@@ -42,7 +42,7 @@ Edit = Callable[[dict[str, Any]], object]
 @cache
 def _planned(text: str) -> dict[str, Any]:
     """As it comes from a file."""
-    document = build_document(make(fleets.stack(json.loads(text)), date(2026, 7, 21)))
+    document = build_document(build_plan(fleets.stack(json.loads(text)), date(2026, 7, 21)))
     data: dict[str, Any] = json.loads(json.dumps(document.data()))
     return data
 

@@ -14,7 +14,7 @@ import pytest
 
 from paddock.plan.engine import eks_component
 from paddock.plan.engine.graph import Graph, PlanError, Resource, record
-from paddock.plan.engine.values import UNKNOWN, shown
+from paddock.plan.engine.values import UNKNOWN, redact
 
 # Recorded with arguments that the fleet does not use. CoreDNS inside the component is left out of the comparison, and
 # a public endpoint said as an argument is said by a transform here, as the fleet's program does.
@@ -92,7 +92,7 @@ def _short(urn: str) -> str:
 
 
 def _ours(resource: Resource) -> dict[str, Any]:
-    inputs = {key: _normal(shown(value)) for key, value in resource.inputs.items()}
+    inputs = {key: _normal(redact(value)) for key, value in resource.inputs.items()}
     if resource.type == "pulumi:providers:kubernetes":
         inputs = {}  # the component writes the kubeconfig itself; nobody uses that provider
     return {

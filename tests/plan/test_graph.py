@@ -21,7 +21,7 @@ from pulumi.runtime import settings
 
 from paddock.plan.engine import program as run
 from paddock.plan.engine.graph import Graph, PlanError, Resource, record
-from paddock.plan.engine.values import SECRET, UNKNOWN, Secret, shown
+from paddock.plan.engine.values import SECRET, UNKNOWN, Secret, redact
 from tests.support.fleets import ALL, EXAMPLES, ROOT, SAMPLES, example, graph, named
 
 URN = "urn:pulumi:dev::paddock::"
@@ -72,10 +72,10 @@ import hashlib, json
 from pathlib import Path
 from paddock.fleet import load
 from paddock.plan.engine.program import plan_graph
-from paddock.plan.engine.values import shown
+from paddock.plan.engine.values import redact
 graph = plan_graph(load(Path('.'), 'prod'))
 made = graph.resources.values()
-text = json.dumps([[r.urn, shown(r.inputs), r.dependencies, dict(r.property_dependencies)] for r in made])
+text = json.dumps([[r.urn, redact(r.inputs), r.dependencies, dict(r.property_dependencies)] for r in made])
 print(hashlib.sha256(text.encode()).hexdigest())
 """
 
@@ -115,7 +115,7 @@ def test_creation_knows_every_input(name: str) -> None:
         resource.name
         for resource in graph(name).resources.values()
         for value in resource.inputs.values()
-        if UNKNOWN in json.dumps(shown(value))
+        if UNKNOWN in json.dumps(redact(value))
     }
 
     assert unknown <= {"cluster-eks-k8s"}, "the eks component writes that provider's kubeconfig in its own process"
@@ -213,9 +213,9 @@ def test_secrets_are_never_shown(preview: bool) -> None:
     )
     assert "hunter2" not in repr(found)
     assert "hunter2" not in json.dumps(
-        shown({"resources": [r.inputs for r in found.resources.values()], "outputs": found.outputs})
+        redact({"resources": [r.inputs for r in found.resources.values()], "outputs": found.outputs})
     )
-    assert shown(found.outputs["token"]) == SECRET
+    assert redact(found.outputs["token"]) == SECRET
 
 
 @pytest.mark.parametrize("name", [n for n in ALL if n not in ("any-cluster", "images-only", "foreign-secret")])
@@ -224,7 +224,7 @@ def test_credential_of_the_runners_is_a_secret(name: str) -> None:
 
     assert credentials
     for credential in credentials:
-        clear = json.dumps(shown(credential.inputs))
+        clear = json.dumps(redact(credential.inputs))
         assert SECRET in clear
         assert "<not decrypted>" not in clear
         assert "<from AWS>" not in clear

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from paddock.fleet import FleetError
 from paddock.plan.engine.graph import Graph, Resource
 from paddock.plan.engine.program import plan_graph
-from paddock.plan.engine.values import shown
+from paddock.plan.engine.values import redact
 from tests.support.fleets import ALL, ROOT, SAMPLES, fleet_data, graph, named, stack
 from tests.support.rules import RULES, broken
 from tests.support.strategies import fleets
@@ -106,7 +106,7 @@ def changed(before: Graph, after: Graph) -> set[str]:
 
 
 def _seen(resource: Resource | None) -> Any:
-    return resource and (shown(resource.inputs), resource.dependencies, resource.provider)
+    return resource and (redact(resource.inputs), resource.dependencies, resource.provider)
 
 
 TWO = fleet_data(

@@ -26,7 +26,7 @@ def fleet(pool: dict[str, Any] | None = None, **parts: Any) -> Fleet:
 
 
 def by_code(given: Fleet) -> dict[str, QuotaNeed]:
-    return {each.code: each for each in quota.need(given) if each.code}
+    return {each.code: each for each in quota.quota_needs(given) if each.code}
 
 
 def test_dev() -> None:
@@ -47,12 +47,12 @@ def test_prod() -> None:
     assert found[P].need == 2 * 96
     assert found[STANDARD].need == 6 * 2
     assert found["L-0263D0A3"].need == 3  # a NAT gateway in each zone
-    block = next(each for each in quota.need(fleets.example("prod").fleet) if "Capacity Blocks" in each.name)
+    block = next(each for each in quota.quota_needs(fleets.example("prod").fleet) if "Capacity Blocks" in each.name)
     assert (block.need, block.default, block.shortfall) == (192, None, 0)
 
 
 def test_the_subnets_of_prod() -> None:
-    (first, second, third) = (each for each in quota.need(fleets.example("prod").fleet) if each.zones)
+    (first, second, third) = (each for each in quota.quota_needs(fleets.example("prod").fleet) if each.zones)
     assert first.default == 2**14 - 5  # /18
     pods = {part.who: part.what for part in first.parts}
     # Seven of twenty nodes in a zone of three, three of eight, four of ten, one of two, two of six; each takes its
@@ -64,7 +64,7 @@ def test_the_subnets_of_prod() -> None:
 
 
 def test_a_shortfall_names_the_command() -> None:
-    found = {finding.subject: finding for finding in quota.findings(quota.need(fleets.example("dev").fleet))}
+    found = {finding.subject: finding for finding in quota.findings(quota.quota_needs(fleets.example("dev").fleet))}
     assert found["pools.t4"].severity == "warning"
     assert found["pools.t4"].fix == (
         "aws service-quotas request-service-quota-increase --region us-west-2 --service-code ec2 "
@@ -85,7 +85,7 @@ def test_which_quota_counts(pool: dict[str, Any], code: str) -> None:
 
 
 def test_a_quota_that_nobody_names_is_unknown() -> None:
-    needs = quota.need(fleet({"instances": ["p6-b200.48xlarge"]}))
+    needs = quota.quota_needs(fleet({"instances": ["p6-b200.48xlarge"]}))
     (unknown,) = (each for each in needs if each.default is None)
     assert (unknown.need, unknown.note) == (2 * 192, "AWS's table names no quota for it")
     assert {finding.id for finding in quota.findings(needs)} == {"QUO001", "QUO002"}
@@ -94,13 +94,13 @@ def test_a_quota_that_nobody_names_is_unknown() -> None:
 def test_small_subnets() -> None:
     network = {"cidr": "10.0.0.0/22", "zones": 2}  # private subnets of 256 addresses
     tight = fleet({"nodes": {"max": 20}}, network=network)
-    found = [each for each in quota.findings(quota.need(tight)) if each.id == "QUO003"]
+    found = [each for each in quota.findings(quota.quota_needs(tight)) if each.id == "QUO003"]
     assert {each.severity for each in found} == {"warning"}  # 20 x 17 + 4 x 30 + 4 are more than 251, half are not
     # The loader refuses more, so the fleet is made without it.
     pool = tight.pools["t4"].model_copy(update={"nodes": Scale(max=40)})
     found = [
         each
-        for each in quota.findings(quota.need(tight.model_copy(update={"pools": {"t4": pool}})))
+        for each in quota.findings(quota.quota_needs(tight.model_copy(update={"pools": {"t4": pool}})))
         if each.id == "QUO003"
     ]
     assert {each.severity for each in found} == {"error"}
@@ -108,19 +108,19 @@ def test_small_subnets() -> None:
 
 
 def test_an_adopted_network_has_subnets_of_unknown_size() -> None:
-    needs = quota.need(fleets.named("existing-network").fleet)
+    needs = quota.quota_needs(fleets.named("existing-network").fleet)
     assert [each.default for each in needs if each.zones] == [None, None]
     assert "QUO004" in {finding.id for finding in quota.findings(needs)}
 
 
 def test_nodes_that_are_not_bought_here_need_nothing() -> None:
     for name in ("any-cluster", "runners-only"):
-        assert not [each for each in quota.need(fleets.named(name).fleet) if each.code in {G, G_SPOT}]
+        assert not [each for each in quota.quota_needs(fleets.named(name).fleet) if each.code in {G, G_SPOT}]
 
 
 @pytest.mark.parametrize("name", fleets.ALL)
 def test_no_fleet_of_the_samples_is_an_error(name: str) -> None:
-    needs = quota.need(fleets.named(name).fleet)
+    needs = quota.quota_needs(fleets.named(name).fleet)
     found = quota.findings(needs)
     assert not [finding for finding in found if finding.severity == "error"]
     assert all(finding.fix for finding in found)

@@ -24,7 +24,7 @@ from pulumi_policy.proxy import UNKNOWN_STRING_VALUE, unknown_checking_proxy  # 
 
 from paddock.plan.engine.graph import Graph, Resource  # noqa: E402
 from paddock.plan.engine.values import UNKNOWN, Secret  # noqa: E402
-from paddock.plan.rules import RULES, STALE, judge  # noqa: E402
+from paddock.plan.rules import RULES, STALE, check_context  # noqa: E402
 from paddock.plan.rules.base import Context  # noqa: E402
 from policy import pack  # noqa: E402
 from tests.plan.rules.breaking import put  # noqa: E402
@@ -115,11 +115,11 @@ def test_what_a_cluster_that_is_not_there_yet_cannot_tell_is_judged_by_its_decla
 
 def test_a_policy_says_what_the_rule_says_of_the_same_resource() -> None:
     graph = BROKEN(fleets.graph("dev"))
-    (violation,) = (v for v in judge(Context(graph, today=TODAY)).violations if v.rule.id == "PAD-08")
+    (violation,) = (v for v in check_context(Context(graph, today=TODAY)).violations if v.rule.id == "PAD-08")
     ((message, urn),) = _violations(graph)["PAD-08"]
-    assert violation.hit.message in message
+    assert violation.detail.message in message
     assert violation.rule.fix in message
-    assert urn == violation.hit.urn
+    assert urn == violation.detail.urn
 
 
 def test_suppressions_of_the_stack_hold_in_the_pack() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from paddock.fleet import Stack
 from paddock.plan.document.builder import build_document
-from paddock.plan.plan import make
+from paddock.plan.plan import build_plan
 from tests.support import fleets
 
 TODAY = date(2026, 9, 1)
@@ -20,7 +20,7 @@ NAMES = (
 
 
 def full(stack: Stack) -> dict[str, Any]:
-    return build_document(make(stack, TODAY)).data()
+    return build_document(build_plan(stack, TODAY)).data()
 
 
 @cache

@@ -13,7 +13,7 @@ from paddock.fleet import Fleet, KubeconfigCluster, NewCluster, nodes
 from paddock.fleet.model.quantity import parse_cpu, parse_memory
 from paddock.fleet.sizing import capacity
 from paddock.plan.engine.graph import Graph, Resource
-from paddock.plan.engine.values import SECRET, Secret, shown
+from paddock.plan.engine.values import SECRET, Secret, redact
 
 RELEASE = "kubernetes:helm.sh/v3:Release"
 NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
@@ -202,10 +202,10 @@ def secrets_are_wrapped(fleet: Fleet, graph: Graph) -> Iterator[str]:
         keys = {"github_app_private_key", "github_token"}
         if not isinstance(data, Secret) and not any(isinstance(data.get(key), Secret) for key in keys):
             yield f"{secret.name}: in clear"
-    text = json.dumps(shown([resource.inputs for resource in graph.resources.values()]))
+    text = json.dumps(redact([resource.inputs for resource in graph.resources.values()]))
     for clear in ("<not decrypted>", "<from AWS>"):
         if clear in text:
-            yield f"{clear} is shown"
+            yield f"{clear} is redact"
     if graph.of_type("kubernetes:core/v1:Secret") and SECRET not in text:
         yield "no secret at all"
 

@@ -38,30 +38,30 @@ def _image(fleet: Fleet, names: list[str], today: date) -> Iterator[Verdict]:
     ami = fleet.ami(fleet.pools[names[0]])
     match ami:
         case EksManaged(release=release):
-            made_for, what, row = ami.kubernetes, release, _row("al2023", release, minor)
-        case Custom(custom=what, kubernetes=made_for):
+            made_for, source, row = ami.kubernetes, release, _row("al2023", release, minor)
+        case Custom(custom=source, kubernetes=made_for):
             row = None
-        case Bottlerocket(bottlerocket=what):
+        case Bottlerocket(bottlerocket=source):
             # Bottlerocket's variants carry the minor in their name; EKS picks the cluster's.
-            made_for, row = minor, _row("bottlerocket", what.split("-")[0], minor)
+            made_for, row = minor, _row("bottlerocket", source.split("-")[0], minor)
         case _:
             return
-    numbers: dict[str, str | int | None] = {"image": what, "image_kubernetes": made_for, "cluster_kubernetes": minor}
+    numbers: dict[str, str | int | None] = {"image": source, "image_kubernetes": made_for, "cluster_kubernetes": minor}
     fits = made_for == minor
     yield Verdict(
         "CMP005",
         subject,
         "ok" if fits else "impossible",
-        f"image {what}{where} is for Kubernetes {made_for}, the cluster runs {minor}",
+        f"image {source}{where} is for Kubernetes {made_for}, the cluster runs {minor}",
         numbers,
         "" if fits else f"an image for {minor}" + (f": {{release: {newest.release}}}" if newest else ""),
     )
     built = row.date if row else None
     if built is None and isinstance(ami, EksManaged):
-        built = date.fromisoformat(f"{what[-8:-4]}-{what[-4:-2]}-{what[-2:]}")
+        built = date.fromisoformat(f"{source[-8:-4]}-{source[-4:-2]}-{source[-2:]}")
     if built is None:
         reason = "no source dates it" if isinstance(ami, Bottlerocket) else "only your AMI pipeline knows"
-        yield Verdict("CMP006", subject, "unknown", f"the age of image {what}{where} is not known: {reason}", numbers)
+        yield Verdict("CMP006", subject, "unknown", f"the age of image {source}{where} is not known: {reason}", numbers)
         return
     age = (today - built).days
     newer = newest if newest and newest.date and newest.date > built and isinstance(ami, EksManaged) else None
@@ -69,7 +69,7 @@ def _image(fleet: Fleet, names: list[str], today: date) -> Iterator[Verdict]:
         "CMP006",
         subject,
         "ok",
-        f"image {what}{where} is {age} days old (built {built})",
+        f"image {source}{where} is {age} days old (built {built})",
         numbers | {"built": built.isoformat(), "age_days": age, "limit_days": OLD_IMAGE_DAYS},
         ""
         if age <= OLD_IMAGE_DAYS
@@ -105,15 +105,17 @@ def drivers(of_pools: Mapping[str, str | None], today: date) -> Iterator[Verdict
             message = f"no source says how long NVIDIA fixes driver R{number} ({', '.join(pools)})"
             yield Verdict("CMP004", subject, "unknown", message, numbers)
             continue
-        left = (end - today).days
+        days_left = (end - today).days
         yield Verdict(
             "CMP004",
             subject,
             "ok",
-            f"NVIDIA fixes driver R{number} until {end}, {_days(left)} ({', '.join(pools)})",
+            f"NVIDIA fixes driver R{number} until {end}, {_days(days_left)} ({', '.join(pools)})",
             numbers,
-            "" if left >= SOON_DAYS else "an image with a newer driver branch, or one from images.ami: {enabled: true}",
-            concern=left < SOON_DAYS,
+            ""
+            if days_left >= SOON_DAYS
+            else "an image with a newer driver branch, or one from images.ami: {enabled: true}",
+            concern=days_left < SOON_DAYS,
         )
 
 
@@ -121,37 +123,37 @@ def kubernetes(fleet: Fleet, today: date) -> Iterator[Verdict]:
     """How long EKS still supports the cluster's Kubernetes."""
     if isinstance(fleet.cluster, KubeconfigCluster):
         return  # not necessarily EKS
-    minor, wanted = fleet.cluster.version, fleet.cluster.support
-    known = catalog.eks_versions().get(minor)
-    if known is None:
+    minor, support = fleet.cluster.version, fleet.cluster.support
+    dates = catalog.eks_versions().get(minor)
+    if dates is None:
         message = f"the catalogue has no Kubernetes {minor}"
         yield Verdict("CMP007", "cluster.version", "unknown", message, {"version": minor}, "inv catalog.refresh")
         return
-    state = known.support_on(today)
-    end = known.end_of_standard_support if wanted == "standard" else known.end_of_extended_support
-    left = (end - today).days if end else None
+    state = dates.support_on(today)
+    end = dates.end_of_standard_support if support == "standard" else dates.end_of_extended_support
+    days_left = (end - today).days if end else None
     numbers: dict[str, str | int | None] = {
         "version": minor,
         "support": state,
-        "end_of_standard_support": known.end_of_standard_support.isoformat(),
-        "end_of_extended_support": known.end_of_extended_support.isoformat() if known.end_of_extended_support else None,
-        "days_left": left,
+        "end_of_standard_support": dates.end_of_standard_support.isoformat(),
+        "end_of_extended_support": dates.end_of_extended_support.isoformat() if dates.end_of_extended_support else None,
+        "days_left": days_left,
     }
     newest = max(
         (v for v, k in catalog.eks_versions().items() if k.support_on(today) == "standard"), key=version, default=None
     )
     upgrade = f'cluster.version: "{newest}"' if newest and newest != minor else ""
-    if state == "ended" or (state == "extended" and wanted == "standard"):
-        message = f"{wanted} support of Kubernetes {minor} on EKS ended on {end}"
+    if state == "ended" or (state == "extended" and support == "standard"):
+        message = f"{support} support of Kubernetes {minor} on EKS ended on {end}"
         yield Verdict("CMP007", "cluster.version", "impossible", message, numbers, upgrade)
-    elif state == "unknown" or left is None:
+    elif state == "unknown" or days_left is None:
         message = f"until when EKS supports Kubernetes {minor} is not known for {today}"
         yield Verdict("CMP007", "cluster.version", "unknown", message, numbers, "inv catalog.refresh")
     else:
-        message = f"EKS gives Kubernetes {minor} {wanted} support until {end}, {_days(left)}"
+        message = f"EKS gives Kubernetes {minor} {support} support until {end}, {_days(days_left)}"
         if state == "extended":
             message += ", at six times the control plane's price already"
-        near = left < SOON_DAYS
+        near = days_left < SOON_DAYS
         yield Verdict(
             "CMP007",
             "cluster.version",
@@ -222,14 +224,14 @@ def _runner_age(today: date) -> Verdict:
     }
     key, fix = "images.runner", "ACTIONS_RUNNER in infra/versions.py: the newest release"
     if successor:
-        left = RUNNER_GRACE_DAYS - (today - successor[1]).days
+        days_left = RUNNER_GRACE_DAYS - (today - successor[1]).days
         message = (
             f"runner {runner} was followed by {successor[0]} on {successor[1]}; "
             f"GitHub serves it for about {RUNNER_GRACE_DAYS} days more"
         )
-        if left < 0:
-            return Verdict("CMP010", key, "impossible", f"{message}, over since {-left} days", numbers, fix)
-        return Verdict("CMP010", key, "ok", f"{message}: {left} left", numbers, fix, concern=True)
+        if days_left < 0:
+            return Verdict("CMP010", key, "impossible", f"{message}, over since {-days_left} days", numbers, fix)
+        return Verdict("CMP010", key, "ok", f"{message}: {days_left} left", numbers, fix, concern=True)
     if age is None:
         return Verdict("CMP010", key, "unknown", f"the catalogue does not know runner {runner}", numbers, fix)
     if age <= RUNNER_GRACE_DAYS:
@@ -245,5 +247,5 @@ def _minor(text: str) -> str:
     return ".".join(text.split(".")[:2])
 
 
-def _days(left: int) -> str:
-    return f"{left} days from now" if left >= 0 else f"{-left} days ago"
+def _days(count: int) -> str:
+    return f"{count} days from now" if count >= 0 else f"{-count} days ago"

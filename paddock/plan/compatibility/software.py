@@ -23,21 +23,21 @@ __all__ = ["Verdict", "check", "findings"]
 
 def check(fleet: Fleet, today: date) -> tuple[Verdict, ...]:
     """Every verdict, runner by runner, pool by pool, then cluster and controller."""
-    found: list[Verdict] = []
-    silent = [name for name in fleet.runners if image_cuda(fleet, name).version is None]
+    verdicts: list[Verdict] = []
+    without_cuda = [name for name in fleet.runners if image_cuda(fleet, name).version is None]
     for name in fleet.runners:
-        if name not in silent:
-            found += _runner(fleet, name)
-    found += _silent(fleet, silent)
+        if name not in without_cuda:
+            verdicts += _runner(fleet, name)
+    verdicts += _unknown_cuda(fleet, without_cuda)
     if fleet.owns_nodes:
         for name in fleet.pools:
-            found += _pool(fleet, name)
-        found += lifecycle.images(fleet, today)
-    found += lifecycle.drivers({name: driver(fleet, name).version for name in fleet.pools}, today)
-    found += lifecycle.kubernetes(fleet, today)
+            verdicts += _pool(fleet, name)
+        verdicts += lifecycle.images(fleet, today)
+    verdicts += lifecycle.drivers({name: driver(fleet, name).version for name in fleet.pools}, today)
+    verdicts += lifecycle.kubernetes(fleet, today)
     if fleet.holds("runners"):
-        found += lifecycle.controller(fleet, today)
-    return tuple(found)
+        verdicts += lifecycle.controller(fleet, today)
+    return tuple(verdicts)
 
 
 def _runner(fleet: Fleet, name: str) -> Iterator[Verdict]:
@@ -79,7 +79,7 @@ def _runner(fleet: Fleet, name: str) -> Iterator[Verdict]:
     )
 
 
-def _silent(fleet: Fleet, names: list[str]) -> Iterator[Verdict]:
+def _unknown_cuda(fleet: Fleet, names: list[str]) -> Iterator[Verdict]:
     """Runners whose CUDA nobody states, together where the reason is the same."""
     reasons: dict[str, list[str]] = {}
     for name in names:
@@ -119,24 +119,24 @@ def _pool(fleet: Fleet, name: str) -> Iterator[Verdict]:
         "last_branch": min((limit.max_branch for limit in limits if limit.max_branch), default=None),
     }
     unknown = Drives("unknown", f"the driver on its nodes is not known: {has.where}")
-    found = drives(has.version, gpu, families) if has.version else unknown
-    why = f"{found.why} of {', '.join(families)}" if found.outcome == "ok" else found.why
-    yield Verdict("CMP003", subject, found.outcome, why, numbers, _driven_by(fleet, name, found))
+    match = drives(has.version, gpu, families) if has.version else unknown
+    why = f"{match.why} of {', '.join(families)}" if match.outcome == "ok" else match.why
+    yield Verdict("CMP003", subject, match.outcome, why, numbers, _driven_by(fleet, name, match))
 
 
-def _driven_by(fleet: Fleet, pool: str, found: Drives) -> str:
+def _driven_by(fleet: Fleet, pool: str, match: Drives) -> str:
     """The edit that gives a pool a driver for its GPUs."""
-    if found.outcome == "ok":
+    if match.outcome == "ok":
         return ""
-    if found.outcome == "unknown":
+    if match.outcome == "unknown":
         return "inv catalog.refresh, or an image of the catalogue"
-    if found.least:
+    if match.least:
         return (
-            f"pools.{pool}.ami: {{custom: ami-..., driver: {found.least}..., kubernetes: "
+            f"pools.{pool}.ami: {{custom: ami-..., driver: {match.least}..., kubernetes: "
             f'"{fleet.cluster.version}"}}, or instances of another family'
         )
-    if found.most:
-        return _eks_image(fleet, pool, most=found.most) or "instances of another family"
+    if match.most:
+        return _eks_image(fleet, pool, most=match.most) or "instances of another family"
     return _eks_image(fleet, pool) or "instances with another GPU"
 
 

@@ -40,5 +40,7 @@ class Verdict:
 def findings(verdicts: Iterable[Verdict]) -> tuple[Finding, ...]:
     """What the user has to know or change; verdicts that are fine stay silent."""
     return tuple(
-        Finding(each.id, each.severity, each.subject, each.message, each.fix) for each in verdicts if each.severity
+        Finding(verdict.id, verdict.severity, verdict.subject, verdict.message, verdict.fix)
+        for verdict in verdicts
+        if verdict.severity
     )

@@ -80,11 +80,11 @@ def estimate(
     lines = cost_fixed.lines(fleet, graph, today)
     fixed_total = total((line.monthly for line in lines), "USD/month")
     pools = tuple(cost_nodes.pool_cost(fleet, name) for name in fleet.pools)
-    told = cost_nodes.idle_seconds(graph)
-    idle = told if told is not None else 0.0
+    idle_seconds = cost_nodes.idle_seconds(graph)
+    idle = idle_seconds if idle_seconds is not None else 0.0
     runners = tuple(cost_nodes.runner_cost(fleet, name, fits, job_minutes, image_gb, idle) for name in fleet.runners)
-    stated = _stated(fleet, jobs_per_month)
-    jobs = stated if stated is not None else _assumed(fleet, job_minutes)
+    stated_jobs = _stated_jobs(fleet, jobs_per_month)
+    jobs = stated_jobs if stated_jobs is not None else _assumed(fleet, job_minutes)
     return Cost(
         region=fleet.region,
         fixed=lines,
@@ -92,9 +92,9 @@ def estimate(
         by_use=cost_fixed.by_use(fleet, graph),
         pools=pools,
         runners=runners,
-        month=_month(fleet, fixed_total, pools, runners, jobs, stated is not None),
+        month=_month(fleet, fixed_total, pools, runners, jobs, stated_jobs is not None),
         jobs=jobs,
-        assumptions=tuple(_assumptions(job_minutes, image_gb, told, stated is not None)),
+        assumptions=tuple(_assumptions(job_minutes, image_gb, idle_seconds, stated_jobs is not None)),
         census=census(graph, _left_out(fleet, graph, lines, pools)),
     )
 
@@ -126,7 +126,7 @@ def _month(
     pools: tuple[PoolCost, ...],
     runners: tuple[RunnerCost, ...],
     jobs: Mapping[str, float],
-    stated: bool,
+    is_stated: bool,
 ) -> Range:
     low, expected, high = [fixed], [fixed], [fixed]
     for pool in pools:
@@ -134,24 +134,24 @@ def _month(
             continue
         of_pool = [runner for runner in runners if runner.pool == pool.pool]
         idle = [mean_idle(fleet.runners[runner.runner]) * HOURS_A_MONTH for runner in of_pool]
-        kept = _floor(pool.at_min, [r.per_hour.times(hours) for r, hours in zip(of_pool, idle, strict=True)])
-        low.append(kept.low)
-        expected.append(kept.expected)
+        floor = _floor(pool.at_min, [r.per_hour.times(hours) for r, hours in zip(of_pool, idle, strict=True)])
+        low.append(floor.low)
+        expected.append(floor.expected)
         for runner in of_pool:
             count = jobs.get(runner.runner, 0.0)
             warm, cold = runner.job.warm, runner.job.cold
             expected += [warm.expected.times(count * (1 - COLD_SHARE)), cold.expected.times(count * COLD_SHARE)]
-            if stated:
+            if is_stated:
                 low.append(warm.low.times(count))
                 high.append(runner.job.alone.high.times(count))
-        high.append(kept.high if stated else pool.at_max.high.times(HOURS_A_MONTH))
+        high.append(floor.high if is_stated else pool.at_max.high.times(HOURS_A_MONTH))
     return Range(*(total(amounts, "USD/month") for amounts in (low, expected, high)))
 
 
 def _floor(at_min: Range, idle: list[Range]) -> Range:
     """What is kept running: the pool's fewest nodes or the idle runners' share of nodes, whichever is more."""
     nodes = at_min.times(HOURS_A_MONTH, "USD/month")
-    columns = zip(*((each.low, each.expected, each.high) for each in idle), strict=True)
+    columns = zip(*((amounts.low, amounts.expected, amounts.high) for amounts in idle), strict=True)
     waiting = [total(column, "USD/month") for column in columns]
     if not waiting:
         return nodes
@@ -159,12 +159,12 @@ def _floor(at_min: Range, idle: list[Range]) -> Range:
     return Range(*(_larger(node, wait) for node, wait in pairs))
 
 
-def _larger(one: Money, other: Money) -> Money:
-    larger = one if (one.value or 0.0) >= (other.value or 0.0) else other
-    return replace(larger, missing=tuple(dict.fromkeys((*one.missing, *other.missing))))
+def _larger(first: Money, other: Money) -> Money:
+    larger = first if (first.value or 0.0) >= (other.value or 0.0) else other
+    return replace(larger, missing=tuple(dict.fromkeys((*first.missing, *other.missing))))
 
 
-def _stated(fleet: Fleet, jobs: Mapping[str, float] | float | None) -> dict[str, float] | None:
+def _stated_jobs(fleet: Fleet, jobs: Mapping[str, float] | float | None) -> dict[str, float] | None:
     if jobs is None:
         return None
     if isinstance(jobs, Mapping):
@@ -177,9 +177,9 @@ def _assumed(fleet: Fleet, minutes: float) -> dict[str, float]:
     return {name: fleet.max_runners(name) * hours * 60 / minutes for name in fleet.runners}
 
 
-def _assumptions(minutes: float, image_gb: float, idle: float | None, stated: bool) -> Iterator[str]:
+def _assumptions(minutes: float, image_gb: float, idle: float | None, is_stated: bool) -> Iterator[str]:
     yield f"a month has {HOURS_A_MONTH} hours; a job takes {minutes:g} minutes"
-    if stated:
+    if is_stated:
         yield "low: the stated jobs all find a warm runner, on the cheapest nodes"
         yield f"expected: {COLD_SHARE:.0%} of them wait for a new node; nodes are {_TYPICAL}"
         yield "high: each has a node to itself, of the dearest type, bought the dearest way"
@@ -202,7 +202,7 @@ def _assumptions(minutes: float, image_gb: float, idle: float | None, stated: bo
 
 def _left_out(fleet: Fleet, graph: Graph, lines: tuple[Line, ...], pools: tuple[PoolCost, ...]) -> dict[str, str]:
     """Resources of priced types without a price in this region."""
-    found = {
+    reasons = {
         urn: f"no price: {', '.join(line.price.missing)}"
         for line in lines
         if line.price.value is None
@@ -217,5 +217,5 @@ def _left_out(fleet: Fleet, graph: Graph, lines: tuple[Line, ...], pools: tuple[
     for group in graph.of_type("aws:eks/nodeGroup:NodeGroup"):
         for (pool, capacity), names in unpriced.items():
             if group.name == f"{pool}-{capacity}":
-                found[group.urn] = f"no price: {names}"
-    return found
+                reasons[group.urn] = f"no price: {names}"
+    return reasons

@@ -41,7 +41,7 @@ def lines(fleet: Fleet, graph: Graph, today: date | None) -> tuple[Line, ...]:
         if endpoint.inputs.get("vpcEndpointType") == "Interface"
     )
     attachments = sum(len(endpoint.inputs.get("subnetIds") or ()) for endpoint in endpoints)
-    found = [
+    candidates = [
         *_control_plane(fleet, graph, today),
         _hourly("NAT gateways", "vpc.nat-gateway", gateways, len(gateways), "gateways", region),
         _hourly(
@@ -64,7 +64,7 @@ def lines(fleet: Fleet, graph: Graph, today: date | None) -> tuple[Line, ...]:
         _keys(graph, region),
         *_system_nodes(fleet, graph),
     ]
-    return tuple(line for line in found if line.quantity)
+    return tuple(line for line in candidates if line.quantity)
 
 
 def by_use(fleet: Fleet, graph: Graph) -> tuple[Line, ...]:
@@ -78,16 +78,16 @@ def by_use(fleet: Fleet, graph: Graph) -> tuple[Line, ...]:
         ("aws:imagebuilder/imagePipeline:ImagePipeline", "AMI snapshots", "GB-months kept", "ebs.snapshot"),
     )
     return tuple(
-        Line(item, None, what, fixed(key, region), unknown(f"{item}: use not stated", "USD/month"))
-        for type_, item, what, key in kinds
+        Line(item, None, unit_name, fixed(key, region), unknown(f"{item}: use not stated", "USD/month"))
+        for type_, item, unit_name, key in kinds
         if any(resource.inputs.get("vpcEndpointType") != "Gateway" for resource in graph.of_type(type_))
     )
 
 
 def _control_plane(fleet: Fleet, graph: Graph, today: date | None) -> Iterator[Line]:
     clusters = graph.of_type("aws:eks/cluster:Cluster")
-    known = catalog.eks_versions().get(fleet.cluster.version)
-    extended = bool(today and known and known.support_on(today) == "extended")
+    eks_version = catalog.eks_versions().get(fleet.cluster.version)
+    extended = bool(today and eks_version and eks_version.support_on(today) == "extended")
     key = "eks.control-plane.extended" if extended else "eks.control-plane"
     note = "extended support" if extended else "standard support"
     yield _hourly("EKS control plane", key, clusters, len(clusters), "clusters", fleet.region, note=note)
@@ -127,10 +127,10 @@ def is_system(group: Resource) -> bool:
 
 
 def _hourly(
-    item: str, key: str, resources: tuple[Resource, ...], count: int, what: str, region: str, note: str = ""
+    item: str, key: str, resources: tuple[Resource, ...], count: int, unit_name: str, region: str, note: str = ""
 ) -> Line:
     price = fixed(key, region)
-    return Line(item, count, what, price, price.times(count * HOURS_A_MONTH, "USD/month"), note, _urns(resources))
+    return Line(item, count, unit_name, price, price.times(count * HOURS_A_MONTH, "USD/month"), note, _urns(resources))
 
 
 def _urns(resources: tuple[Resource, ...]) -> tuple[str, ...]:

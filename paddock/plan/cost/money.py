@@ -54,9 +54,9 @@ class Money:
 def total(amounts: Iterable[Money], unit: str) -> Money:
     """The sum of what is known; None when nothing is. What is missing from a part is missing from the sum."""
     parts = tuple(amounts)
-    known = [part.value for part in parts if part.value is not None]
+    values = [part.value for part in parts if part.value is not None]
     return Money(
-        sum(known) if known or not parts else None,
+        sum(values) if values or not parts else None,
         unit,
         tuple(dict.fromkeys(source for part in parts for source in part.sources)),
         min((part.as_of for part in parts if part.as_of), default=None),
@@ -64,9 +64,9 @@ def total(amounts: Iterable[Money], unit: str) -> Money:
     )
 
 
-def unknown(what: str, unit: str) -> Money:
+def unknown(name: str, unit: str) -> Money:
     """A price that nobody has read."""
-    return Money(None, unit, missing=(what,))
+    return Money(None, unit, missing=(name,))
 
 
 def least(amounts: Iterable[Money]) -> Money | None:
@@ -89,7 +89,7 @@ def fixed(key: str, region: str) -> Money:
     """A price of the catalogue that does not depend on an instance type, in its own unit."""
     price = catalog.fixed_price(key, region)
     if price is None:
-        unit = next(known.unit for (name, _), known in catalog.fixed_prices().items() if name == key)
+        unit = next(price_entry.unit for (name, _), price_entry in catalog.fixed_prices().items() if name == key)
         return unknown(f"{key} in {region}", unit)
     return Money(price.value, price.unit, (price.source,), price.as_of)
 
@@ -119,8 +119,8 @@ def volume(size_gib: float, iops: int, throughput: int, region: str) -> Money:
     return total(parts, "USD/month").times(1 / HOURS_A_MONTH, "USD/hour")
 
 
-def _instance(value: float | None, source: str | None, what: str) -> Money:
+def _instance(value: float | None, source: str | None, name: str) -> Money:
     if value is None or source is None:
-        return unknown(what, "USD/hour")
+        return unknown(name, "USD/hour")
     read = catalog.price_sources()[source]
     return Money(value, "USD/hour", (source,), read.as_of)

@@ -113,12 +113,12 @@ def offers(fleet: Fleet, name: str) -> tuple[Offer, ...]:
     if not fleet.owns_nodes:
         return ()
     root = root_volume(fleet, pool)
-    found = []
+    offers_found = []
     for capacity in capacities(pool):
         for instance in pool.types:
             price = instance_price(instance, capacity, fleet.region)
-            found.append(Offer(instance.name, capacity, price, root, _node(price, root)))
-    return tuple(found)
+            offers_found.append(Offer(instance.name, capacity, price, root, _node(price, root)))
+    return tuple(offers_found)
 
 
 def _node(price: Money, root: Money) -> Money:
@@ -146,11 +146,11 @@ def instance_price(instance: InstanceType, capacity: CapacityName, region: str) 
 
 def pool_cost(fleet: Fleet, name: str) -> PoolCost:
     """What a pool costs an hour."""
-    pool, found = fleet.pools[name], offers(fleet, name)
+    pool, pool_offers = fleet.pools[name], offers(fleet, name)
     bought = fleet.owns_nodes and fleet.holds("cluster")
     groups = []
-    for capacity in capacities(pool) if found else ():
-        node = spread([(offer.node, 1) for offer in found if offer.capacity == capacity])
+    for capacity in capacities(pool) if pool_offers else ():
+        node = spread([(offer.node, 1) for offer in pool_offers if offer.capacity == capacity])
         low, high = (pool.nodes.min, pool.nodes.max) if bought else (0, 0)
         groups.append(Group(capacity, low, high, node, node.times(low), node.times(high)))
     nothing = Money(0.0, "USD/hour")
@@ -174,7 +174,7 @@ def pool_cost(fleet: Fleet, name: str) -> PoolCost:
         notes.append("a reservation is billed whether nodes run in it or not; how many it holds is not in the stack")
     first = pool.types[0].price(fleet.region)
     ratio = first.spot / first.on_demand if first.spot and first.on_demand else None
-    return PoolCost(name, found, tuple(groups), at_min, at_max, ratio, "; ".join(notes))
+    return PoolCost(name, pool_offers, tuple(groups), at_min, at_max, ratio, "; ".join(notes))
 
 
 def runner_cost(
@@ -182,7 +182,7 @@ def runner_cost(
 ) -> RunnerCost:
     """What a runner and a job of `minutes` on it cost. `idle`: seconds until an empty node is removed."""
     pool = fleet.runners[name].pool
-    per_node = {each.instance: each.per_node for each in fits if each.runner == name}
+    per_node = {fit.instance: fit.per_node for fit in fits if fit.runner == name}
     usable = [offer for offer in offers(fleet, pool) if per_node.get(offer.instance)]
     reason = "it fits on none of its pool's types" if fleet.owns_nodes else "its nodes are there already"
     nothing = unknown(f"runner {name}: {reason}", "USD/hour")
@@ -232,21 +232,21 @@ def spread(amounts: list[tuple[Money, float]]) -> Range:
 
 
 def _lasting(rate: Range, seconds: list[float]) -> Range:
-    low, typical, high = (each / 3600 for each in seconds)
+    low, typical, high = (second_count / 3600 for second_count in seconds)
     return Range(
         rate.low.times(low, "USD/job"), rate.expected.times(typical, "USD/job"), rate.high.times(high, "USD/job")
     )
 
 
-def _hosted(fleet: Fleet, name: str, minutes: float, ours: Money) -> Hosted:
+def _hosted(fleet: Fleet, name: str, minutes: float, own_cost: Money) -> Hosted:
     price = fixed("github.runner.linux-4-core-gpu", fleet.region)
     job = price.times(-(-minutes // 1), "USD/job")
     runner, pool = fleet.runners[name], fleet.pools[fleet.runners[name].pool]
     same = pool.gpu is catalog.gpu("t4") and runner.gpus == 1 and pool.replicas == 1
-    times = job.value / ours.value if same and job.value is not None and ours.value else None
+    times = job.value / own_cost.value if same and job.value is not None and own_cost.value else None
     return Hosted(price, job, same, times)
 
 
 def _columns(ranges: Iterable[Range]) -> tuple[list[Money], list[Money], list[Money]]:
-    found = list(ranges)
-    return [r.low for r in found], [r.expected for r in found], [r.high for r in found]
+    rows = list(ranges)
+    return [r.low for r in rows], [r.expected for r in rows], [r.high for r in rows]

@@ -54,13 +54,13 @@ def findings(fleet: Fleet, sized: tuple[RightSize, ...]) -> tuple[Finding, ...]:
     """What would cost less or be lost less often."""
     if not fleet.owns_nodes:
         return ()
-    found = [finding for each in sized for finding in _cheaper(fleet, each)]
+    cheaper = [finding for size in sized for finding in _cheaper(fleet, size)]
     for name in fleet.pools:
-        found += _few_types(fleet, name)
-        found += _no_discount(fleet, name)
-        found += _interrupted(fleet, name)
-    found += _idle_disks(fleet)
-    return tuple(found)
+        cheaper += _few_types(fleet, name)
+        cheaper += _no_discount(fleet, name)
+        cheaper += _interrupted(fleet, name)
+    cheaper += _idle_disks(fleet)
+    return tuple(cheaper)
 
 
 def _right_size(fleet: Fleet, name: str) -> RightSize:
@@ -74,7 +74,7 @@ def _right_size(fleet: Fleet, name: str) -> RightSize:
         pool=fleet.runners[name].pool,
         current=option(fleet, name, first),
         cheapest_in_pool=_cheapest([option(fleet, name, instance) for instance in pool.types]),
-        cheapest=_cheapest([each for each in options if each.same_gpu]),
+        cheapest=_cheapest([candidate for candidate in options if candidate.same_gpu]),
         cheapest_any=_cheapest(options),
         smaller=option(fleet, name, smaller) if smaller else None,
         larger=option(fleet, name, larger) if larger else None,
@@ -87,8 +87,8 @@ def _bought_before(fleet: Fleet, pool: str) -> bool:
 
 
 def _cheapest(options: list[Option]) -> Option | None:
-    priced = [each for each in options if each.per_node and each.per_runner.value is not None]
-    return min(priced, key=lambda each: (each.per_runner.value or 0.0, each.instance), default=None)
+    priced = [candidate for candidate in options if candidate.per_node and candidate.per_runner.value is not None]
+    return min(priced, key=lambda candidate: (candidate.per_runner.value or 0.0, candidate.instance), default=None)
 
 
 def _neighbours(instance: InstanceType) -> tuple[InstanceType | None, InstanceType | None]:
@@ -98,27 +98,27 @@ def _neighbours(instance: InstanceType) -> tuple[InstanceType | None, InstanceTy
     return (family[at - 1] if at else None, family[at + 1] if at + 1 < len(family) else None)
 
 
-def _cheaper(fleet: Fleet, each: RightSize) -> Iterator[Finding]:
-    now, other = each.cheapest_in_pool, each.cheapest_any
-    best = each.cheapest
+def _cheaper(fleet: Fleet, size: RightSize) -> Iterator[Finding]:
+    now, other = size.cheapest_in_pool, size.cheapest_any
+    best = size.cheapest
     if now is None:
         return
     if best and (saved := _saves(now, best)) >= WORTH_SAME:
         yield Finding(
             "RSZ001",
             "info",
-            f"pools.{each.pool}.instances",
-            f"runner {each.runner} would cost {_usd(best.per_runner)} an hour on {best.instance}, {saved:.0%} less "
+            f"pools.{size.pool}.instances",
+            f"runner {size.runner} would cost {_usd(best.per_runner)} an hour on {best.instance}, {saved:.0%} less "
             f"than {_usd(now.per_runner)} on {now.instance}; it would have {_share(best)}",
-            f"pools.{each.pool}.instances: [{best.instance}, ...]",
+            f"pools.{size.pool}.instances: [{best.instance}, ...]",
         )
     if other and not other.same_gpu and (saved := _saves(best or now, other)) >= WORTH_OTHER:
         yield Finding(
             "RSZ002",
             "info",
-            f"pools.{each.pool}.instances",
+            f"pools.{size.pool}.instances",
             f"another GPU with as much memory, {catalog.gpu(other.gpu).name} of {other.instance}, would cost runner "
-            f"{each.runner} {_usd(other.per_runner)} an hour, {saved:.0%} less than {_usd((best or now).per_runner)}; "
+            f"{size.runner} {_usd(other.per_runner)} an hour, {saved:.0%} less than {_usd((best or now).per_runner)}; "
             "whether it is fast enough only your jobs can say",
             f"a pool of its own with instances: [{other.instance}], and one runner to try it",
         )
@@ -180,7 +180,7 @@ def _no_discount(fleet: Fleet, name: str) -> Iterator[Finding]:
 
 def _interrupted(fleet: Fleet, name: str) -> Iterator[Finding]:
     pool = fleet.pools[name]
-    often = [each.name for each in pool.types if each.price(fleet.region).interruption_band == OFTEN]
+    often = [instance.name for instance in pool.types if instance.price(fleet.region).interruption_band == OFTEN]
     if pool.capacity != "spot" or not often:
         return
     calm = [
@@ -227,9 +227,9 @@ def _idle_disks(fleet: Fleet) -> Iterator[Finding]:
 
 def _listed(fleet: Fleet, types: list[InstanceType]) -> str:
     named = []
-    for each in types[:4]:
-        spot = each.price(fleet.region).spot
-        named.append(f"{each.name} ({'?' if spot is None else f'{spot:.3f}'} USD/h)")
+    for instance in types[:4]:
+        spot = instance.price(fleet.region).spot
+        named.append(f"{instance.name} ({'?' if spot is None else f'{spot:.3f}'} USD/h)")
     return ", ".join(named) + (f" and {len(types) - 4} more" if len(types) > 4 else "")
 
 
@@ -239,8 +239,8 @@ def _saves(now: Option, best: Option) -> float:
     return 1 - best.per_runner.value / now.per_runner.value
 
 
-def _share(each: Option) -> str:
-    return f"{format_cpu(each.share.cpu_m)} CPU and {format_memory(each.share.memory_mib)}"
+def _share(candidate: Option) -> str:
+    return f"{format_cpu(candidate.share.cpu_m)} CPU and {format_memory(candidate.share.memory_mib)}"
 
 
 def _usd(amount: Money) -> str:

@@ -98,8 +98,8 @@ def read(type_: str, id_: str, preview: bool) -> dict[str, Any]:
     """What another stack tells this one."""
     if type_ != "pulumi:pulumi:StackReference":
         return {}
-    told = {"kubeconfig": UNKNOWN if preview else f"<kubeconfig of {id_}>", "registry": UNKNOWN}
-    return {"name": id_, "outputs": told, "secretOutputNames": []}
+    outputs_read = {"kubeconfig": UNKNOWN if preview else f"<kubeconfig of {id_}>", "registry": UNKNOWN}
+    return {"name": id_, "outputs": outputs_read, "secretOutputNames": []}
 
 
 def lookup(token: str, arguments: Mapping[str, Any], account: str) -> Mapping[str, Any] | None:

@@ -26,7 +26,7 @@ from pulumi.runtime.stack import run_pulumi_func
 from paddock.errors import PaddockError
 from paddock.plan.engine import eks_component, fake_cloud
 from paddock.plan.engine.pulumi_serialization import decode_struct, encode_struct
-from paddock.plan.engine.values import UNKNOWN, Secret, shown
+from paddock.plan.engine.values import UNKNOWN, Secret, redact
 
 STACK = "pulumi:pulumi:Stack"
 
@@ -100,13 +100,13 @@ def record(
     async def main() -> dict[str, Any]:
         await run_pulumi_func(program)
         root = settings.get_root_resource()
-        found = {}
+        outputs = {}
         for key, value in getattr(root, "outputs", {}).items():
             output = pulumi.Output.from_input(value)
-            found[key] = await output.future() if await output.is_known() else UNKNOWN
+            outputs[key] = await output.future() if await output.is_known() else UNKNOWN
             if await output.is_secret():
-                found[key] = Secret(found[key])
-        return found
+                outputs[key] = Secret(outputs[key])
+        return outputs
 
     def go() -> dict[str, Any]:  # the SDK keeps its settings in context variables
         loop = asyncio.new_event_loop()
@@ -124,15 +124,15 @@ def record(
         except pulumi.RunError as error:
             raise PlanError(str(error)) from None
         finally:
-            left = asyncio.all_tasks(loop)
-            for task in left:
+            pending = asyncio.all_tasks(loop)
+            for task in pending:
                 task.cancel()
-            loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+            loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
             asyncio.set_event_loop(None)
             loop.close()
 
     outputs = contextvars.copy_context().run(go)
-    lookups = sorted(monitor.lookups, key=lambda asked: json.dumps(shown(asked), sort_keys=True))
+    lookups = sorted(monitor.lookups, key=lambda lookup: json.dumps(redact(lookup), sort_keys=True))
     return Graph(project, stack, _ordered(monitor.declared), outputs, tuple(lookups))
 
 
@@ -146,14 +146,14 @@ def _ordered(declared: Mapping[str, Resource]) -> dict[str, Resource]:
     sorter.prepare()
     waiting: list[str] = list(sorter.get_ready())
     heapq.heapify(waiting)
-    found = {}
+    ordered = {}
     while waiting:
         urn = heapq.heappop(waiting)
-        found[urn] = declared[urn]
+        ordered[urn] = declared[urn]
         sorter.done(urn)
         for ready in sorter.get_ready():
             heapq.heappush(waiting, ready)
-    return found
+    return ordered
 
 
 def _quiet() -> logging.Logger:
@@ -289,7 +289,7 @@ class _Monitor(mocks.MockMonitor):
         if request.type != eks_component.TYPE:
             raise PlanError(f"{request.name}: components of type {request.type} cannot be planned without an engine")
         component = self.declared[urn]
-        depends = {key: tuple(found.urns) for key, found in request.propertyDependencies.items()}
+        depends = {key: tuple(dependency.urns) for key, dependency in request.propertyDependencies.items()}
         provider = next((ref for package, ref in sorted(request.providers.items()) if package == "aws"), "")
         urns: dict[str, str] = {}
         try:
@@ -351,10 +351,10 @@ class _Monitor(mocks.MockMonitor):
             answer: Mapping[str, Any] = {"urn": arguments["urn"], "id": id_, "state": dict(state)}
         else:
             self.lookups.append((request.tok, arguments))
-            found = self.answers.lookup(request.tok, arguments, self.account)
-            if found is None:
+            response = self.answers.lookup(request.tok, arguments, self.account)
+            if response is None:
                 raise PlanError(f"the program asks the cloud {request.tok}, which a plan cannot answer")
-            answer = found
+            answer = response
         return resource_pb2.ResourceInvokeResponse(**{"return": encode_struct(answer)})
 
 
@@ -365,8 +365,8 @@ def _resolve(value: Any, urns: Mapping[str, str], states: Mapping[str, Any], pre
             id_, state = states[urns[key]]
             return id_ or UNKNOWN if name == "id" else state.get(name, UNKNOWN)
         case eks_component.Computed(value=inner):
-            found = _resolve(inner, urns, states, preview)
-            return UNKNOWN if _has_unknown(found) else found
+            resolved = _resolve(inner, urns, states, preview)
+            return UNKNOWN if _has_unknown(resolved) else resolved
         case Mapping():
             return {k: _resolve(v, urns, states, preview) for k, v in value.items()}
         case list():

@@ -8,7 +8,7 @@ from typing import Any
 
 UNKNOWN = "<unknown>"
 """Known only once the cloud has made the thing it comes from."""
-SECRET = "<secret>"  # noqa: S105 - what is shown instead of one
+SECRET = "<secret>"  # noqa: S105 - shown in place of one
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Ref:
     urn: str
 
 
-def shown(value: Any) -> Any:
+def redact(value: Any) -> Any:
     """Plain data for people and JSON: secrets hidden, references as URNs."""
     match value:
         case Secret():
@@ -36,9 +36,9 @@ def shown(value: Any) -> Any:
         case Ref(urn=urn):
             return urn
         case Mapping():
-            return {key: shown(item) for key, item in value.items()}
+            return {key: redact(item) for key, item in value.items()}
         case list() | tuple():
-            return [shown(item) for item in value]
+            return [redact(item) for item in value]
         case _:
             return value
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from paddock.plan.engine.graph import Graph, Resource
 from paddock.plan.engine.values import SECRET, UNKNOWN, Ref, Secret
-from paddock.plan.rules.inputs import access
+from paddock.plan.rules.inputs import fields
 
 _PROVIDER = "registry.terraform.io/hashicorp/aws"
 _MODULES = {"ec2", "index", "cloudwatch", "ebs", "autoscaling", "vpc"}
@@ -111,7 +111,7 @@ def _block(inputs: Mapping[str, Any], type_: str) -> dict[str, Any]:
     """A block's arguments. What is not known yet is left out, as Terraform does."""
     found = {}
     for key, value in inputs.items():
-        value = access.opened(value) if not isinstance(value, Secret) else SECRET
+        value = fields.unwrap(value) if not isinstance(value, Secret) else SECRET
         if value is not None and value != UNKNOWN:
             found[_name(type_, key)] = _value(value, _snake(key), type_)
     return found

@@ -24,7 +24,7 @@ from paddock.plan.rules import (
     supply_chain,
 )
 from paddock.plan.rules import suppressions as _suppressions
-from paddock.plan.rules.base import Context, Hit, Rule
+from paddock.plan.rules.base import Context, Rule, Violation
 from paddock.plan.rules.inputs import files
 from paddock.plan.rules.suppressions import Suppression
 
@@ -46,26 +46,26 @@ STALE = "SUP-01"
 
 
 @dataclass(frozen=True, slots=True)
-class Violation:
+class RuleViolation:
     """A rule, and what breaks it."""
 
     rule: Rule
-    hit: Hit
+    detail: Violation
 
     @property
     def severity(self) -> Severity:
-        return self.hit.severity or self.rule.severity
+        return self.detail.severity or self.rule.severity
 
     @property
     def finding(self) -> Finding:
-        return Finding(self.rule.id, self.severity, self.hit.subject, self.hit.message, self.rule.fix)
+        return Finding(self.rule.id, self.severity, self.detail.subject, self.detail.message, self.rule.fix)
 
 
 @dataclass(frozen=True, slots=True)
 class Suppressed:
     """A violation that somebody has accepted until a day."""
 
-    violation: Violation
+    violation: RuleViolation
     suppression: Suppression
 
 
@@ -84,7 +84,7 @@ class Evaluation:
 
     evaluated: tuple[str, ...]
     """Ids of the rules that looked."""
-    violations: tuple[Violation, ...]
+    violations: tuple[RuleViolation, ...]
     findings: tuple[Finding, ...]
     """Of the violations, and of suppressions that excuse nothing."""
     suppressed: tuple[Suppressed, ...]
@@ -106,24 +106,24 @@ def evaluate(
     `root` is where the rules about files look; without it they find nothing to judge. `marks_secrets` is False
     for a graph from an engine, which tells its policies no longer what is secret.
     """
-    return judge(Context(graph, files.read(root), fleet, today, marks_secrets), suppressions, only)
+    return check_context(Context(graph, files.read(root), fleet, today, marks_secrets), suppressions, only)
 
 
-def judge(
+def check_context(
     context: Context, suppressions: Iterable[Suppression] = (), only: Collection[str] | None = None
 ) -> Evaluation:
     """Holds rules against a context that is there already."""
     rules = [rule for rule in RULES.values() if only is None or rule.id in only]
     accepted = [suppression for suppression in suppressions if only is None or suppression.rule in only]
     used: set[int] = set()
-    violations: list[Violation] = []
+    violations: list[RuleViolation] = []
     suppressed: list[Suppressed] = []
     unseen: dict[Unseen, None] = {}
     for rule in rules:
         context.unseen.clear()
-        for hit in dict.fromkeys(rule.check(context)):
-            violation = Violation(rule, hit)
-            covering = [suppression for suppression in accepted if suppression.covers(rule.id, hit)]
+        for detail in dict.fromkeys(rule.check(context)):
+            violation = RuleViolation(rule, detail)
+            covering = [suppression for suppression in accepted if suppression.covers(rule.id, detail)]
             used |= {suppression.index for suppression in covering}
             if covering:
                 suppressed.append(Suppressed(violation, covering[0]))
@@ -131,8 +131,8 @@ def judge(
                 violations.append(violation)
         unseen |= {Unseen(rule.id, subject, property_): None for subject, property_ in context.unseen}
     # What could not be judged may well be what a suppression is about.
-    unjudged = {each.rule for each in unseen}
-    stale = [_stale(each) for each in accepted if each.index not in used and each.rule not in unjudged]
+    unjudged = {entry.rule for entry in unseen}
+    stale = [_stale(entry) for entry in accepted if entry.index not in used and entry.rule not in unjudged]
     return Evaluation(
         tuple(rule.id for rule in rules),
         tuple(violations),

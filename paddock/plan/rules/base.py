@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 from paddock.fleet import Fleet
 from paddock.plan.engine.graph import Graph, Resource
 from paddock.plan.finding import Severity
-from paddock.plan.rules.inputs import access
+from paddock.plan.rules.inputs import fields
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class Violation:
     """One thing that breaks a rule."""
 
     subject: str
@@ -45,10 +45,10 @@ class Context:
         for type_ in types:
             yield from self._by_type.get(type_, ())
 
-    def known(self, resource: Resource, *path: str | int) -> Any:
+    def read(self, resource: Resource, *path: str | int) -> Any:
         """The value at `path`, noted as unseen when it is not known yet."""
-        value = access.at(resource.inputs, *path)
-        if access.unknown(value):
+        value = fields.get(resource.inputs, *path)
+        if fields.is_unknown(value):
             self.unseen.append((resource.name, ".".join(map(str, path))))
         return value
 
@@ -60,10 +60,10 @@ class Context:
 
     @cached_property
     def _by_type(self) -> dict[str, list[Resource]]:
-        found: dict[str, list[Resource]] = {}
+        by_type: dict[str, list[Resource]] = {}
         for resource in self.graph.resources.values():
-            found.setdefault(resource.type, []).append(resource)
-        return found
+            by_type.setdefault(resource.type, []).append(resource)
+        return by_type
 
 
 class Rule:
@@ -80,18 +80,18 @@ class Rule:
     milder: ClassVar[bool] = False
     """Whether some of its hits are milder than `severity`."""
 
-    def check(self, context: Context) -> Iterator[Hit]:
+    def check(self, context: Context) -> Iterator[Violation]:
         raise NotImplementedError
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         raise NotImplementedError
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         raise NotImplementedError
 
 
-def hit(resource: Resource, message: str, severity: Severity | None = None) -> Hit:
-    return Hit(resource.name, f"{resource.type.rpartition(':')[2]}: {message}", resource.urn, severity)
+def violation(resource: Resource, message: str, severity: Severity | None = None) -> Violation:
+    return Violation(resource.name, f"{resource.type.rpartition(':')[2]}: {message}", resource.urn, severity)
 
 
 def resource(type_: str, name: str, inputs: Mapping[str, Any] | None = None, **more: Any) -> Resource:

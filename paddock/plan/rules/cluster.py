@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from paddock import catalog
 from paddock.plan.finding import Severity
-from paddock.plan.rules.base import Context, Hit, Rule, example, hit, resource
-from paddock.plan.rules.inputs import access as look
+from paddock.plan.rules.base import Context, Rule, Violation, example, resource, violation
+from paddock.plan.rules.inputs import fields
 
 CLUSTER = "aws:eks/cluster:Cluster"
 ENTRY = "aws:eks/accessEntry:AccessEntry"
@@ -40,19 +40,19 @@ class SecretsEncrypted(Rule):
     fix = "give the cluster encryptionConfig with resources [secrets] and a key"
     equivalents = ("CKV_AWS_58", "AWS-0039", "CIS 5.3.1")
 
-    def check(self, context: Context) -> Iterator[Hit]:
+    def check(self, context: Context) -> Iterator[Violation]:
         for cluster in context.all(CLUSTER):
-            config = context.known(cluster, "encryptionConfig")
-            if look.unknown(config) or look.unsure(look.at(config, "resources")):
+            config = context.read(cluster, "encryptionConfig")
+            if fields.is_unknown(config) or fields.has_unknown(fields.get(config, "resources")):
                 continue
-            key = look.at(config, "provider", "keyArn")
-            if "secrets" not in look.each(config, "resources") or not look.given(key):
-                yield hit(cluster, "secrets are not encrypted with a key of ours")
+            key = fields.get(config, "provider", "keyArn")
+            if "secrets" not in fields.items(config, "resources") or not fields.is_set(key):
+                yield violation(cluster, "secrets are not encrypted with a key of ours")
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         return _cluster(encryptionConfig={"resources": ["secrets"], "provider": {"keyArn": "arn:aws:kms:::key/k"}})
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         return _cluster(name="open")
 
 
@@ -64,18 +64,18 @@ class ControlPlaneLogs(Rule):
     fix = "enabledClusterLogTypes: api, audit, authenticator, controllerManager, scheduler"
     equivalents = ("CKV_AWS_37", "AWS-0038", "CIS 2.1.1")
 
-    def check(self, context: Context) -> Iterator[Hit]:
+    def check(self, context: Context) -> Iterator[Violation]:
         for cluster in context.all(CLUSTER):
-            kept = context.known(cluster, "enabledClusterLogTypes")
-            if look.unknown(kept) or any(map(look.unknown, look.many(kept))):
+            enabled = context.read(cluster, "enabledClusterLogTypes")
+            if fields.is_unknown(enabled) or any(map(fields.is_unknown, fields.as_list(enabled))):
                 continue
-            if missing := sorted(LOG_TYPES - set(map(str, look.many(kept)))):
-                yield hit(cluster, f"no logs of {', '.join(missing)}")
+            if missing := sorted(LOG_TYPES - set(map(str, fields.as_list(enabled)))):
+                yield violation(cluster, f"no logs of {', '.join(missing)}")
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         return _cluster(enabledClusterLogTypes=sorted(LOG_TYPES))
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         return _cluster(enabledClusterLogTypes=["api"])
 
 
@@ -89,27 +89,27 @@ class EndpointClosed(Rule):
     fix = "cluster.endpoint.allow: the networks of your people and CI, or leave it out for a private endpoint only"
     equivalents = ("CKV_AWS_39", "CKV_AWS_38", "AWS-0040", "AWS-0041", "CIS 5.4.1", "CIS 5.4.2")
 
-    def check(self, context: Context) -> Iterator[Hit]:
+    def check(self, context: Context) -> Iterator[Violation]:
         for cluster in context.all(CLUSTER):
-            network = context.known(cluster, "vpcConfig")
-            if look.unknown(network):
+            network = context.read(cluster, "vpcConfig")
+            if fields.is_unknown(network):
                 continue
-            public, cidrs = look.at(network, "endpointPublicAccess"), look.at(network, "publicAccessCidrs")
-            if public is None or look.on(public):
-                wide = [cidr for cidr in look.many(cidrs) if look.everyone(cidr)]
-                if wide or not look.given(cidrs):
-                    yield hit(cluster, f"the API answers {', '.join(wide) or 'every address'}")
-            if not look.on(look.at(network, "endpointPrivateAccess")):
-                yield hit(cluster, "nodes reach the API only over its public endpoint")
+            public, cidrs = fields.get(network, "endpointPublicAccess"), fields.get(network, "publicAccessCidrs")
+            if public is None or fields.is_on(public):
+                wide = [cidr for cidr in fields.as_list(cidrs) if fields.is_internet(cidr)]
+                if wide or not fields.is_set(cidrs):
+                    yield violation(cluster, f"the API answers {', '.join(wide) or 'every address'}")
+            if not fields.is_on(fields.get(network, "endpointPrivateAccess")):
+                yield violation(cluster, "nodes reach the API only over its public endpoint")
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         return _cluster(
             vpcConfig={
                 "endpointPrivateAccess": True, "endpointPublicAccess": True, "publicAccessCidrs": ["203.0.113.0/24"]
             }
         )  # fmt: skip
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         return _cluster(vpcConfig={"endpointPrivateAccess": True, "publicAccessCidrs": ["0.0.0.0/1", "128.0.0.0/1"]})
 
 
@@ -121,24 +121,24 @@ class SupportedVersion(Rule):
     fix = "cluster.version: a later minor; cluster.support: standard"
     equivalents = ("CKV_AWS_339",)
 
-    def check(self, context: Context) -> Iterator[Hit]:
+    def check(self, context: Context) -> Iterator[Violation]:
         for cluster in context.all(CLUSTER):
             version, support = (
-                context.known(cluster, "version"),
-                look.at(cluster.inputs, "upgradePolicy", "supportType"),
+                context.read(cluster, "version"),
+                fields.get(cluster.inputs, "upgradePolicy", "supportType"),
             )
-            known = catalog.eks_versions().get(version) if isinstance(version, str) else None
+            dates = catalog.eks_versions().get(version) if isinstance(version, str) else None
             if version is None:
-                yield hit(cluster, "no version is given, so EKS chooses one")
-            elif known and context.today > known.end_of_standard_support:
-                yield hit(cluster, f"standard support of {version} ended on {known.end_of_standard_support}")
-            if support != "STANDARD" and not look.unknown(support):
-                yield hit(cluster, "when standard support ends the cluster goes on at the price of extended support")
+                yield violation(cluster, "no version is given, so EKS chooses one")
+            elif dates and context.today > dates.end_of_standard_support:
+                yield violation(cluster, f"standard support of {version} ended on {dates.end_of_standard_support}")
+            if support != "STANDARD" and not fields.is_unknown(support):
+                yield violation(cluster, "after standard support ends the cluster costs the price of extended support")
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         return _cluster(version="1.35", upgradePolicy={"supportType": "STANDARD"})
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         return _cluster(version="1.35", upgradePolicy={"supportType": "EXTENDED"})
 
 
@@ -150,28 +150,28 @@ class AccessByEntries(Rule):
     fix = "authenticationMode API, bootstrapClusterCreatorAdminPermissions false, entries for single roles"
     equivalents = ("CIS 4.1.7", "CIS 5.5.1")
 
-    def check(self, context: Context) -> Iterator[Hit]:
+    def check(self, context: Context) -> Iterator[Violation]:
         for cluster in context.all(CLUSTER):
-            access = context.known(cluster, "accessConfig")
-            if look.unknown(access):
+            access = context.read(cluster, "accessConfig")
+            if fields.is_unknown(access):
                 continue
-            mode = look.at(access, "authenticationMode")
-            if mode != "API" and not look.unknown(mode):
-                yield hit(cluster, f"authentication mode is {mode or 'CONFIG_MAP'}")
-            creator = look.at(access, "bootstrapClusterCreatorAdminPermissions")
-            if creator is not False and not look.unknown(creator):
-                yield hit(cluster, "whoever creates the cluster becomes its admin")
+            mode = fields.get(access, "authenticationMode")
+            if mode != "API" and not fields.is_unknown(mode):
+                yield violation(cluster, f"authentication mode is {mode or 'CONFIG_MAP'}")
+            creator = fields.get(access, "bootstrapClusterCreatorAdminPermissions")
+            if creator is not False and not fields.is_unknown(creator):
+                yield violation(cluster, "whoever creates the cluster becomes its admin")
         for entry in context.all(ENTRY, ASSOCIATION):
-            who = look.text(entry.inputs, "principalArn")
+            who = fields.text(entry.inputs, "principalArn")
             if who == "*" or who.endswith(":root"):
-                yield hit(entry, f"{who} is everybody in an account")
-            if "system:masters" in look.each(entry.inputs, "kubernetesGroups"):
-                yield hit(entry, "system:masters cannot be taken away by any role binding")
+                yield violation(entry, f"{who} is everybody in an account")
+            if "system:masters" in fields.items(entry.inputs, "kubernetesGroups"):
+                yield violation(entry, "system:masters cannot be taken away by any role binding")
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         return _cluster(accessConfig=self._config)
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         return _cluster(accessConfig={**self._config, "bootstrapClusterCreatorAdminPermissions": True})
 
     _config: ClassVar[Mapping[str, Any]] = {
@@ -188,18 +188,18 @@ class Protected(Rule):
     )
     fix = "cluster.deletionProtection: true; ResourceOptions(protect=True)"
 
-    def check(self, context: Context) -> Iterator[Hit]:
+    def check(self, context: Context) -> Iterator[Violation]:
         for cluster in context.all(CLUSTER):
-            if not look.on(look.at(cluster.inputs, "deletionProtection")):
-                yield hit(cluster, "EKS would delete it when asked to")
+            if not fields.is_on(fields.get(cluster.inputs, "deletionProtection")):
+                yield violation(cluster, "EKS would delete it when asked to")
         for held in context.all(*STATE):
             if not held.protect:
-                yield hit(held, "Pulumi would delete it when asked to")
+                yield violation(held, "Pulumi would delete it when asked to")
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         return _cluster(deletionProtection=True)
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         return example(resource("aws:ecr/repository:Repository", "images", {}, protect=False))
 
 

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from paddock.plan.engine.graph import Resource
 from paddock.plan.finding import Severity
-from paddock.plan.rules.base import Context, Hit, Rule, example, hit, resource
-from paddock.plan.rules.inputs import access
+from paddock.plan.rules.base import Context, Rule, Violation, example, resource, violation
+from paddock.plan.rules.inputs import fields
 from paddock.plan.rules.inputs.placement import (
     EFFECTS,
     GPU,
@@ -51,7 +51,7 @@ class Tolerated(Rule):
     )
     fix = "give it nodes.TAINT.toleration()"
 
-    def check(self, context: Context) -> Iterator[Hit]:
+    def check(self, context: Context) -> Iterator[Violation]:
         groups = list(context.all(NODE_GROUP))
         gpus = [group for group in groups if any(taint.get("key") == GPU for taint in taints(group))]
         for work in workloads(context):
@@ -61,13 +61,13 @@ class Tolerated(Rule):
                 meant = [group for group in groups if (work.selector or work.terms) and fits(work, labels(group))]
             for group in meant:
                 if refused := [t for t in repelling(group) if not tolerates(work.tolerations, t)]:
-                    told = ", ".join(f"{t.get('key')}={t.get('value')}:{t.get('effect')}" for t in refused)
-                    yield hit(work.resource, f"{work.what} does not tolerate {told} of {group.name}")
+                    descriptions = ", ".join(f"{t.get('key')}={t.get('value')}:{t.get('effect')}" for t in refused)
+                    yield violation(work.resource, f"{work.what} does not tolerate {descriptions} of {group.name}")
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         return example(_gpu_group(), _gpu_runner())
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         return example(_gpu_group(), _gpu_runner(tolerations=[{**_TOLERATION, "value": "present"}]))
 
 
@@ -78,24 +78,24 @@ class Selected(Rule):
     why = "A pod whose selector matches no pool waits for ever, and the autoscaler says nothing about it."
     fix = "give the pool the label, or take the selector from nodes.gpu_selector()"
 
-    def check(self, context: Context) -> Iterator[Hit]:
+    def check(self, context: Context) -> Iterator[Violation]:
         groups = list(context.all(NODE_GROUP))
-        if any(access.unknown(access.at(group.inputs, "labels")) for group in groups):
+        if any(fields.is_unknown(fields.get(group.inputs, "labels")) for group in groups):
             return
         gpus = [group for group in groups if any(taint.get("key") == GPU for taint in taints(group))]
         for work in workloads(context) if groups else ():
             if work.daemon:
                 missed = [g.name for g in gpus if fits(work, labels(g)) is False and not left_out(work, labels(g))]
                 if missed:
-                    yield hit(work.resource, f"{work.what} selects no node of {', '.join(missed)}")
+                    yield violation(work.resource, f"{work.what} selects no node of {', '.join(missed)}")
             elif (work.selector or work.terms) and all(fits(work, labels(group)) is False for group in groups):
-                wanted = ", ".join(f"{key}={value}" for key, value in work.selector.items()) or "its affinity"
-                yield hit(work.resource, f"{work.what}: no pool has {wanted}")
+                selector = ", ".join(f"{key}={value}" for key, value in work.selector.items()) or "its affinity"
+                yield violation(work.resource, f"{work.what}: no pool has {selector}")
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         return example(_gpu_group(), _gpu_runner())
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         return example(_gpu_group(), _gpu_runner(nodeSelector={"paddock.dev/pool": "a100"}))
 
 
@@ -106,16 +106,20 @@ class ScaleFromZero(Rule):
     why = "For an empty pool the autoscaler knows only the tags: one label too few and it never buys the node."
     fix = "write the tags from nodes.labels() and nodes.TAINT, as infra/gpu_pool.py does"
 
-    def check(self, context: Context) -> Iterator[Hit]:
+    def check(self, context: Context) -> Iterator[Violation]:
         for group in context.all(NODE_GROUP):
-            told = {
-                access.text(t.inputs, "tag", "key"): access.at(t.inputs, "tag", "value")
+            tags = {
+                fields.text(t.inputs, "tag", "key"): fields.get(t.inputs, "tag", "value")
                 for t in context.refer(TAG, "autoscalingGroupName", group)
             }
-            empty = access.at(group.inputs, "scalingConfig", "minSize") == 0
-            if not told and not (empty and taints(group)):
+            empty = fields.get(group.inputs, "scalingConfig", "minSize") == 0
+            if not tags and not (empty and taints(group)):
                 continue
-            if access.unsure(group.inputs.get("labels")) or access.unsure(group.inputs.get("taints")) or "" in told:
+            if (
+                fields.has_unknown(group.inputs.get("labels"))
+                or fields.has_unknown(group.inputs.get("taints"))
+                or "" in tags
+            ):
                 continue
             nodes = {
                 **{f"{TEMPLATE}label/{key}": value for key, value in labels(group).items()},
@@ -125,19 +129,19 @@ class ScaleFromZero(Rule):
                 },
             }
             tagged = {
-                key: value for key, value in told.items() if key.startswith((f"{TEMPLATE}label/", f"{TEMPLATE}taint/"))
+                key: value for key, value in tags.items() if key.startswith((f"{TEMPLATE}label/", f"{TEMPLATE}taint/"))
             }
             for key in sorted(nodes.keys() | tagged.keys()):
                 have, say = nodes.get(key), tagged.get(key)
-                if have != say and not access.unknown(have) and not access.unknown(say):
-                    yield hit(
+                if have != say and not fields.is_unknown(have) and not fields.is_unknown(say):
+                    yield violation(
                         group, f"{key.removeprefix(TEMPLATE)} is {have or 'absent'}, its tag says {say or 'nothing'}"
                     )
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         return self._tagged("t4")
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         return self._tagged("t5")
 
     @staticmethod
@@ -160,28 +164,28 @@ class LabelSets(Rule):
     why = "GitHub gives a job to any set that has its labels: an eight-GPU job lands on a one-GPU runner."
     fix = "runners.<name>.labels: one label that only this runner has"
 
-    def check(self, context: Context) -> Iterator[Hit]:
-        seen: dict[tuple[str, ...], str] = {}
+    def check(self, context: Context) -> Iterator[Violation]:
+        owners: dict[tuple[str, ...], str] = {}
         names: dict[tuple[str, str], str] = {}
         for release in scale_sets(context):
-            values = access.at(release.inputs, "values")
-            group = (access.text(values, "runnerGroup") or "default").lower()
-            name = (access.text(values, "runnerScaleSetName") or access.text(release.inputs, "name")).lower()
-            found = access.each(values, "scaleSetLabels")
-            labels_ = (group, *sorted({str(label).lower() for label in found}))
-            if found and not any(map(access.unknown, found)):
-                if other := seen.get(labels_):
-                    yield hit(release, f"it has the labels of {other}: {', '.join(labels_[1:])}")
-                seen.setdefault(labels_, release.name)
+            values = fields.get(release.inputs, "values")
+            group = (fields.text(values, "runnerGroup") or "default").lower()
+            name = (fields.text(values, "runnerScaleSetName") or fields.text(release.inputs, "name")).lower()
+            labels_found = fields.items(values, "scaleSetLabels")
+            labels_ = (group, *sorted({str(label).lower() for label in labels_found}))
+            if labels_found and not any(map(fields.is_unknown, labels_found)):
+                if other := owners.get(labels_):
+                    yield violation(release, f"it has the labels of {other}: {', '.join(labels_[1:])}")
+                owners.setdefault(labels_, release.name)
             if name:
                 if other := names.get((group, name)):
-                    yield hit(release, f"it has the name of {other}: {name}")
+                    yield violation(release, f"it has the name of {other}: {name}")
                 names.setdefault((group, name), release.name)
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         return self._two("gpu-x8")
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         return self._two("GPU")
 
     @staticmethod
@@ -198,28 +202,28 @@ class TaintSpelling(Rule):
     why = "EKS takes NO_SCHEDULE and Kubernetes NoSchedule; the wrong one is refused, or matches nothing."
     fix = "NO_SCHEDULE in node groups; NoSchedule in tolerations, user data and autoscaler tags"
 
-    def check(self, context: Context) -> Iterator[Hit]:
+    def check(self, context: Context) -> Iterator[Violation]:
         kubernetes = (*EFFECTS.values(), "")
         for group in context.all(NODE_GROUP):
-            for taint in access.each(group.inputs, "taints"):
-                effect = access.at(taint, "effect")
-                if str(effect) not in EFFECTS and not access.unknown(effect):
-                    yield hit(group, f"the effect {effect} of a taint is not EKS's")
+            for taint in fields.items(group.inputs, "taints"):
+                effect = fields.get(taint, "effect")
+                if str(effect) not in EFFECTS and not fields.is_unknown(effect):
+                    yield violation(group, f"the effect {effect} of a taint is not EKS's")
         for work in workloads(context):
             for toleration in work.tolerations:
-                effect = access.at(toleration, "effect")
-                if str(effect or "") not in kubernetes and not access.unknown(effect):
-                    yield hit(work.resource, f"{work.what}: the effect {effect} of a toleration is not Kubernetes'")
+                effect = fields.get(toleration, "effect")
+                if str(effect or "") not in kubernetes and not fields.is_unknown(effect):
+                    yield violation(work.resource, f"{work.what}: {effect} is no effect of a toleration in Kubernetes")
         for tag in context.all(TAG):
-            if access.text(tag.inputs, "tag", "key").startswith(f"{TEMPLATE}taint/"):
-                value = access.at(tag.inputs, "tag", "value")
-                if not access.unknown(value) and str(value).rpartition(":")[2] not in EFFECTS.values():
-                    yield hit(tag, f"{value} is not a taint's value and effect as Kubernetes spells them")
+            if fields.text(tag.inputs, "tag", "key").startswith(f"{TEMPLATE}taint/"):
+                value = fields.get(tag.inputs, "tag", "value")
+                if not fields.is_unknown(value) and str(value).rpartition(":")[2] not in EFFECTS.values():
+                    yield violation(tag, f"{value} is not a taint's value and effect as Kubernetes spells them")
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         return example(_gpu_group())
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         return example(_gpu_group(taints=[{"key": GPU, "value": "true", "effect": "NoSchedule"}]))
 
 
@@ -233,21 +237,22 @@ class SameArc(Rule):
     why = "The controller deletes scale sets of another minor, with the jobs that run in them."
     fix = "take both from versions.ARC"
 
-    def check(self, context: Context) -> Iterator[Hit]:
+    def check(self, context: Context) -> Iterator[Violation]:
         controllers = [r for r in context.all(RELEASE) if chart(r) == "gha-runner-scale-set-controller"]
         for controller in controllers:
-            wanted = access.at(controller.inputs, "version")
+            expected = fields.get(controller.inputs, "version")
             for release in scale_sets(context):
-                version = access.at(release.inputs, "version")
-                if version != wanted and not access.unknown(version) and not access.unknown(wanted):
-                    yield hit(
-                        release, f"version {version or 'of the day'}, but {controller.name} is {wanted or 'of the day'}"
+                version = fields.get(release.inputs, "version")
+                if version != expected and not fields.is_unknown(version) and not fields.is_unknown(expected):
+                    yield violation(
+                        release,
+                        f"version {version or 'of the day'}, but {controller.name} is {expected or 'of the day'}",
                     )
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         return self._arc("0.14.2")
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         return self._arc("0.13.1")
 
     @staticmethod
@@ -258,9 +263,9 @@ class SameArc(Rule):
         )
 
 
-def _made_by_default(made: Resource, package: str) -> bool:
-    own = made.type.startswith(f"{package}:") and made.custom
-    name = made.provider.split("::")[-2] if made.provider.count("::") >= 4 else made.provider
+def _made_by_default(resource_: Resource, package: str) -> bool:
+    own = resource_.type.startswith(f"{package}:") and resource_.custom
+    name = resource_.provider.split("::")[-2] if resource_.provider.count("::") >= 4 else resource_.provider
     return own and (not name or name == "default" or name.startswith("default_"))
 
 
@@ -271,15 +276,15 @@ class NamedCluster(Rule):
     why = "Without one it goes to whatever cluster the operator's kubeconfig points at."
     fix = "ResourceOptions(provider=cluster.provider), or a parent that has it"
 
-    def check(self, context: Context) -> Iterator[Hit]:
-        for made in context.graph.resources.values():
-            if _made_by_default(made, "kubernetes"):
-                yield hit(made, "it would go to the cluster of the day")
+    def check(self, context: Context) -> Iterator[Violation]:
+        for resource_ in context.graph.resources.values():
+            if _made_by_default(resource_, "kubernetes"):
+                yield violation(resource_, "it would go to the cluster of the day")
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         return example(resource(NAMESPACE, "runners", {"metadata": {"name": "arc-runners"}}))
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         return example(resource(NAMESPACE, "runners", {"metadata": {"name": "arc-runners"}}, provider=""))
 
 
@@ -290,15 +295,15 @@ class NamedAccount(Rule):
     why = "Without one it goes to the region of the operator's shell, and misses the fleet's tags."
     fix = "ResourceOptions(providers=[cloud]) on the component"
 
-    def check(self, context: Context) -> Iterator[Hit]:
-        for made in context.graph.resources.values():
-            if _made_by_default(made, "aws"):
-                yield hit(made, "it would go to the region of the day, without the fleet's tags")
+    def check(self, context: Context) -> Iterator[Violation]:
+        for resource_ in context.graph.resources.values():
+            if _made_by_default(resource_, "aws"):
+                yield violation(resource_, "it would go to the region of the day, without the fleet's tags")
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         return example(resource("aws:sqs/queue:Queue", "queue"))
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         return example(resource("aws:sqs/queue:Queue", "queue", provider=""))
 
 

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 from paddock.plan.engine.graph import Resource
 from paddock.plan.finding import Severity
-from paddock.plan.rules.base import Context, Hit, Rule, example, hit, resource
-from paddock.plan.rules.inputs import access
+from paddock.plan.rules.base import Context, Rule, Violation, example, resource, violation
+from paddock.plan.rules.inputs import fields
 from paddock.plan.rules.network import NODE_GROUP
 
 ROLE = "aws:iam/role:Role"
@@ -37,22 +37,22 @@ ADMINS = frozenset({"AdministratorAccess", "IAMFullAccess", "PowerUserAccess"})
 
 def granted(context: Context) -> Iterator[tuple[Resource, Mapping[str, Any]]]:
     """Every statement by which an identity is allowed something."""
-    for made in context.all(*POLICIES):
-        for statement in access.statements(context.known(made, "policy")):
-            yield made, statement
+    for item in context.all(*POLICIES):
+        for statement in fields.allow_statements(context.read(item, "policy")):
+            yield item, statement
     for role in context.all(ROLE):
-        for inline in access.each(role.inputs, "inlinePolicies"):
-            for statement in access.statements(access.at(inline, "policy")):
+        for inline in fields.items(role.inputs, "inlinePolicies"):
+            for statement in fields.allow_statements(fields.get(inline, "policy")):
                 yield role, statement
 
 
 def attached(context: Context) -> Iterator[tuple[Resource, str]]:
     """Every managed policy that an identity is given, by its ARN."""
-    for made in context.all(*ATTACHMENTS):
-        if arn := access.text(made.inputs, "policyArn"):
-            yield made, arn
+    for item in context.all(*ATTACHMENTS):
+        if arn := fields.text(item.inputs, "policyArn"):
+            yield item, arn
     for role in context.all(ROLE):
-        for arn in access.each(role.inputs, "managedPolicyArns"):
+        for arn in fields.items(role.inputs, "managedPolicyArns"):
             yield role, str(arn)
 
 
@@ -69,29 +69,29 @@ class PullOnly(Rule):
     fix = "AmazonEC2ContainerRegistryPullOnly on the node role"
     equivalents = ("CIS 5.1.3",)
 
-    def check(self, context: Context) -> Iterator[Hit]:
+    def check(self, context: Context) -> Iterator[Violation]:
         nodes = {urn for group in context.all(NODE_GROUP) for urn in group.property_dependencies.get("nodeRoleArn", ())}
-        for made, arn in attached(context):
+        for item, arn in attached(context):
             name = arn.rpartition("/")[2]
-            if self._of(made, nodes) and "ContainerRegistry" in name and not name.endswith("PullOnly"):
-                yield hit(made, f"{name} on a node role")
-        for made, statement in granted(context):
+            if self._of(item, nodes) and "ContainerRegistry" in name and not name.endswith("PullOnly"):
+                yield violation(item, f"{name} on a node role")
+        for item, statement in granted(context):
             pushes = [
                 a
-                for a in access.many(statement.get("Action"))
+                for a in fields.as_list(statement.get("Action"))
                 if _matches_any(str(a), ("ecr:PutImage", "ecr:DeleteRepository"))
             ]
-            if self._of(made, nodes) and pushes and "*" not in pushes:
-                yield hit(made, f"a node role may {', '.join(map(str, pushes))}")
+            if self._of(item, nodes) and pushes and "*" not in pushes:
+                yield violation(item, f"a node role may {', '.join(map(str, pushes))}")
 
     @staticmethod
-    def _of(made: Resource, roles: set[str]) -> bool:
-        return made.urn in roles or bool(roles & set(made.property_dependencies.get("role", ())))
+    def _of(item: Resource, roles: set[str]) -> bool:
+        return item.urn in roles or bool(roles & set(item.property_dependencies.get("role", ())))
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         return self._node("AmazonEC2ContainerRegistryPullOnly")
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         return self._node("AmazonEC2ContainerRegistryPowerUser")
 
     @staticmethod
@@ -112,22 +112,22 @@ class KeysRotate(Rule):
     fix = "enableKeyRotation: true, and a key policy with named principals"
     equivalents = ("CKV_AWS_7", "CKV_AWS_33", "CKV2_AWS_64", "AWS-0065")
 
-    def check(self, context: Context) -> Iterator[Hit]:
+    def check(self, context: Context) -> Iterator[Violation]:
         for key in context.all(KEY):
-            symmetric = access.text(key.inputs, "customerMasterKeySpec") in ("", "SYMMETRIC_DEFAULT")
-            if symmetric and not access.on(access.at(key.inputs, "enableKeyRotation")):
-                yield hit(key, "it does not rotate")
-            policy = context.known(key, "policy")
-            if not access.given(policy):
-                yield hit(key, "it has no policy of its own")
-            for statement in access.statements(policy):
-                if ("AWS", "*") in access.principals(statement) and not statement.get("Condition"):
-                    yield hit(key, "its policy lets everybody use it")
+            symmetric = fields.text(key.inputs, "customerMasterKeySpec") in ("", "SYMMETRIC_DEFAULT")
+            if symmetric and not fields.is_on(fields.get(key.inputs, "enableKeyRotation")):
+                yield violation(key, "it does not rotate")
+            policy = context.read(key, "policy")
+            if not fields.is_set(policy):
+                yield violation(key, "it has no policy of its own")
+            for statement in fields.allow_statements(policy):
+                if ("AWS", "*") in fields.principals(statement) and not statement.get("Condition"):
+                    yield violation(key, "its policy lets everybody use it")
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         return self._key("arn:aws:iam::111122223333:root")
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         return self._key("*")
 
     @staticmethod
@@ -150,21 +150,24 @@ class NoAdministrators(Rule):
         "AWS-0057", "AWS-0342",
     )  # fmt: skip
 
-    def check(self, context: Context) -> Iterator[Hit]:
-        for made, arn in attached(context):
+    def check(self, context: Context) -> Iterator[Violation]:
+        for item, arn in attached(context):
             if arn.rpartition("/")[2] in ADMINS:
-                yield hit(made, f"{arn.rpartition('/')[2]} is given away")
-        for made, statement in granted(context):
-            actions, everything = access.many(statement.get("Action")), "*" in access.many(statement.get("Resource"))
+                yield violation(item, f"{arn.rpartition('/')[2]} is given away")
+        for item, statement in granted(context):
+            actions, all_resources = (
+                fields.as_list(statement.get("Action")),
+                "*" in fields.as_list(statement.get("Resource")),
+            )
             if any(action in ("*", "*:*", "iam:*") for action in actions) or "NotAction" in statement:
-                yield hit(made, "every action, or every action on IAM, is allowed")
-            if everything and "iam:PassRole" in actions and not statement.get("Condition"):
-                yield hit(made, "iam:PassRole may pass every role")
+                yield violation(item, "every action, or every action on IAM, is allowed")
+            if all_resources and "iam:PassRole" in actions and not statement.get("Condition"):
+                yield violation(item, "iam:PassRole may pass every role")
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         return _policy("iam:PassRole", "arn:aws:iam::111122223333:role/builder")
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         return _policy("iam:PassRole", "*")
 
 
@@ -197,13 +200,13 @@ class NamedResources(Rule):
         "CKV_AWS_355", "CKV_AWS_356",
     )  # fmt: skip
 
-    def check(self, context: Context) -> Iterator[Hit]:
-        for made, statement in granted(context):
-            if "*" not in access.many(statement.get("Resource")) or statement.get("Condition"):
+    def check(self, context: Context) -> Iterator[Violation]:
+        for item, statement in granted(context):
+            if "*" not in fields.as_list(statement.get("Resource")) or statement.get("Condition"):
                 continue
-            wide = [str(action) for action in access.many(statement.get("Action")) if self._too_wide(str(action))]
+            wide = [str(action) for action in fields.as_list(statement.get("Action")) if self._too_wide(str(action))]
             if wide:
-                yield hit(made, f"{', '.join(wide)} on every resource")
+                yield violation(item, f"{', '.join(wide)} on every resource")
 
     @staticmethod
     def _too_wide(action: str) -> bool:
@@ -212,17 +215,17 @@ class NamedResources(Rule):
         reads = any(fnmatch.fnmatchcase(action.lower(), pattern.lower()) for pattern in _READS)
         return not reads or _matches_any(action, _DATA)
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         return _policy(["ec2:DescribeImages", "ecr:GetAuthorizationToken"], "*")
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         return _policy("autoscaling:TerminateInstanceInAutoScalingGroup", "*")
 
 
 def trusts(context: Context) -> Iterator[tuple[Resource, Mapping[str, Any]]]:
     """Every statement by which a role lets somebody in."""
     for role in context.all(ROLE):
-        for statement in access.statements(context.known(role, "assumeRolePolicy")):
+        for statement in fields.allow_statements(context.read(role, "assumeRolePolicy")):
             yield role, statement
 
 
@@ -234,38 +237,38 @@ class GitHubTrust(Rule):
     fix = 'StringEquals on aud (sts.amazonaws.com) and sub ("repo:ORG/REPO:environment:NAME" or ":ref:refs/heads/NAME")'
     equivalents = ("CKV_AWS_358", "CKV_AWS_393")
 
-    def check(self, context: Context) -> Iterator[Hit]:
+    def check(self, context: Context) -> Iterator[Violation]:
         for provider in context.all(PROVIDER):
-            audiences = access.each(provider.inputs, "clientIdLists")
-            if GITHUB in access.text(provider.inputs, "url") and audiences != ["sts.amazonaws.com"]:
-                yield hit(provider, "its audience must be sts.amazonaws.com and nothing else")
+            audiences = fields.items(provider.inputs, "clientIdLists")
+            if GITHUB in fields.text(provider.inputs, "url") and audiences != ["sts.amazonaws.com"]:
+                yield violation(provider, "its audience must be sts.amazonaws.com and nothing else")
         for role, statement in trusts(context):
             if self._is_github(statement):
-                yield from (hit(role, message) for message in self._wrong(statement))
+                yield from (violation(role, message) for message in self._wrong(statement))
 
     @staticmethod
     def _is_github(statement: Mapping[str, Any]) -> bool:
-        if "sts:AssumeRoleWithWebIdentity" not in access.many(statement.get("Action")):
+        if "sts:AssumeRoleWithWebIdentity" not in fields.as_list(statement.get("Action")):
             return False
-        federated = " ".join(who for kind, who in access.principals(statement) if kind == "Federated")
+        federated = " ".join(who for kind, who in fields.principals(statement) if kind == "Federated")
         return "oidc.eks." not in federated and "cognito" not in federated
 
     @staticmethod
     def _wrong(statement: Mapping[str, Any]) -> Iterator[str]:
-        exact = access.pairs(statement, "Condition", "StringEquals")
-        if access.many(exact.get(f"{GITHUB}:aud")) != ["sts.amazonaws.com"]:
+        exact = fields.mapping(statement, "Condition", "StringEquals")
+        if fields.as_list(exact.get(f"{GITHUB}:aud")) != ["sts.amazonaws.com"]:
             yield "aud is not pinned to sts.amazonaws.com with StringEquals"
-        subjects = access.many(exact.get(f"{GITHUB}:sub"))
+        subjects = fields.as_list(exact.get(f"{GITHUB}:sub"))
         if not subjects:
             yield "sub is not pinned with StringEquals"
         for subject in subjects:
             if not re.fullmatch(r"repo:[^/:*?]+/[^/:*?]+:(ref:refs/(heads|tags)/|environment:)[^*?]+", str(subject)):
                 yield f'sub "{subject}" does not name one repository and one branch, tag or environment'
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         return self._role("repo:acme/images:ref:refs/heads/main")
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         return self._role("repo:acme/*")
 
     @staticmethod
@@ -287,17 +290,17 @@ class NamedPrincipals(Rule):
     fix = "name the service or the role in Principal"
     equivalents = ("CKV_AWS_60", "CKV_AWS_61")
 
-    def check(self, context: Context) -> Iterator[Hit]:
+    def check(self, context: Context) -> Iterator[Violation]:
         for role, statement in trusts(context):
-            for kind, who in access.principals(statement):
+            for kind, who in fields.principals(statement):
                 whole = kind == "AWS" and (who.endswith(":root") or re.fullmatch(r"\d{12}", who))
                 if who == "*" or (whole and not statement.get("Condition")):
-                    yield hit(role, f"{who} may take it")
+                    yield violation(role, f"{who} may take it")
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         return self._role({"Service": "ec2.amazonaws.com"})
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         return self._role({"AWS": "*"})
 
     @staticmethod

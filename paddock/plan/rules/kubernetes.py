@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 from paddock.plan.engine.graph import Resource
 from paddock.plan.engine.values import Secret
 from paddock.plan.finding import Severity
-from paddock.plan.rules.base import Context, Hit, Rule, example, hit, resource
-from paddock.plan.rules.inputs import access
+from paddock.plan.rules.base import Context, Rule, Violation, example, resource, violation
+from paddock.plan.rules.inputs import fields
 from paddock.plan.rules.inputs.pods import RELEASE, Pod, chart, is_in, name_of, pods, scale_sets
 
 NAMESPACE = "kubernetes:core/v1:Namespace"
@@ -49,7 +49,7 @@ def _namespace(level: str | None, **annotations: str) -> Resource:
 
 
 def privileged(container: Mapping[str, Any]) -> bool:
-    return access.at(container, "securityContext", "privileged") is True
+    return fields.get(container, "securityContext", "privileged") is True
 
 
 class PodSecurity(Rule):
@@ -60,31 +60,33 @@ class PodSecurity(Rule):
     fix = f"label {LEVEL}: baseline or restricted; for privileged pods a namespace of their own, with {BECAUSE}"
     equivalents = (*(f"CIS 4.2.{n}" for n in range(1, 6)), "KSV-0001", "KSV-0012", "KSV-0017", "KSV-0118", "KSV-0104")
 
-    def check(self, context: Context) -> Iterator[Hit]:
+    def check(self, context: Context) -> Iterator[Violation]:
         levels: list[tuple[Resource, str]] = []
-        for made in context.all(NAMESPACE):
-            level = access.at(made.inputs, "metadata", "labels", LEVEL)
-            if access.unknown(level):
+        for namespace in context.all(NAMESPACE):
+            level = fields.get(namespace.inputs, "metadata", "labels", LEVEL)
+            if fields.is_unknown(level):
                 continue
-            levels.append((made, str(level)))
+            levels.append((namespace, str(level)))
             if level not in ("restricted", "baseline", "privileged"):
-                yield hit(made, "it enforces no Pod Security level")
-            elif level == "privileged" and not access.given(access.at(made.inputs, "metadata", "annotations", BECAUSE)):
-                yield hit(made, f"it allows privileged pods and has no {BECAUSE}")
+                yield violation(namespace, "it enforces no Pod Security level")
+            elif level == "privileged" and not fields.is_set(
+                fields.get(namespace.inputs, "metadata", "annotations", BECAUSE)
+            ):
+                yield violation(namespace, f"it allows privileged pods and has no {BECAUSE}")
         for pod in pods(context):
-            needs = any(map(privileged, pod.containers)) or any(access.on(pod.spec.get(key)) for key in _HOST)
-            level = next((level for made, level in levels if is_in(pod.resource, made)), None)
+            needs = any(map(privileged, pod.containers)) or any(fields.is_on(pod.spec.get(key)) for key in _HOST)
+            level = next((level for namespace, level in levels if is_in(pod.resource, namespace)), None)
             if needs and level != "privileged":
-                yield hit(
+                yield violation(
                     pod.resource, f"{pod.where} are privileged, which {pod.namespace or 'its namespace'} is not for"
                 )
             elif pod.kind == "runner" and level == "privileged" and not needs:
-                yield hit(pod.resource, f"{pod.where} need no privileges, but {pod.namespace} would grant them")
+                yield violation(pod.resource, f"{pod.where} need no privileges, but {pod.namespace} would grant them")
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         return example(_namespace("baseline"))
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         return example(_namespace(None))
 
 
@@ -104,65 +106,65 @@ class ServiceAccounts(Rule):
         *(f"CIS 4.1.{n}" for n in range(2, 7)), "KSV-0041", "KSV-0048", "access-to-secrets", "default-service-account"
     )  # fmt: skip
 
-    def check(self, context: Context) -> Iterator[Hit]:
+    def check(self, context: Context) -> Iterator[Violation]:
         bounded = list(self._bounded(context))
         for pod in pods(context):
             if pod.kind in ("runner", "job") and self._mounts_token(pod):
-                used = access.text(pod.spec, "serviceAccountName") or "default"
+                used = fields.text(pod.spec, "serviceAccountName") or "default"
                 if not any(f"{pod.namespace}:{used}'" in condition for condition in bounded):
-                    yield hit(pod.resource, f"{pod.where} mount a token that no admission policy bounds")
-            mode = access.text(pod.resource.inputs, "values", "containerMode", "type")
+                    yield violation(pod.resource, f"{pod.where} mount a token that no admission policy bounds")
+            mode = fields.text(pod.resource.inputs, "values", "containerMode", "type")
             steers = pod.kind == "runner" and mode.startswith("kubernetes")  # ARC gives it an account to make job pods
-            token = access.at(pod.spec, "automountServiceAccountToken")
-            if pod.kind == "listener" or steers or token is False or access.unknown(token):
+            token = fields.get(pod.spec, "automountServiceAccountToken")
+            if pod.kind == "listener" or steers or token is False or fields.is_unknown(token):
                 continue
             account = pod.spec.get("serviceAccountName")
             if pod.kind in ("runner", "job"):
-                yield hit(pod.resource, f"{pod.where} get a Kubernetes token")
+                yield violation(pod.resource, f"{pod.where} get a Kubernetes token")
             elif account in (None, "", "default"):
-                yield hit(pod.resource, f"{pod.where} use the namespace's default account")
+                yield violation(pod.resource, f"{pod.where} use the namespace's default account")
         for role in context.all(*ROLES):
-            for rule in access.each(role.inputs, "rules"):
+            for rule in fields.items(role.inputs, "rules"):
                 for key in ("verbs", "resources", "apiGroups"):
-                    if "*" in access.each(rule, key):
-                        yield hit(role, f"a rule allows every one of {key}")
-                if "secrets" in access.each(rule, "resources"):
-                    yield hit(role, "a rule allows to read secrets")
+                    if "*" in fields.items(rule, key):
+                        yield violation(role, f"a rule allows every one of {key}")
+                if "secrets" in fields.items(rule, "resources"):
+                    yield violation(role, "a rule allows to read secrets")
         for binding in context.all(*BINDINGS):
-            if access.text(binding.inputs, "roleRef", "name") == "cluster-admin":
-                yield hit(binding, "it gives cluster-admin away")
-            for subject in access.each(binding.inputs, "subjects"):
-                who = access.text(subject, "name")
+            if fields.text(binding.inputs, "roleRef", "name") == "cluster-admin":
+                yield violation(binding, "it gives cluster-admin away")
+            for subject in fields.items(binding.inputs, "subjects"):
+                who = fields.text(subject, "name")
                 anyone = who in ("system:anonymous", "system:unauthenticated", "system:authenticated")
-                if anyone or (access.text(subject, "kind") == "ServiceAccount" and who == "default"):
-                    yield hit(binding, f"{who} is not one account")
+                if anyone or (fields.text(subject, "kind") == "ServiceAccount" and who == "default"):
+                    yield violation(binding, f"{who} is not one account")
 
     @staticmethod
     def _mounts_token(pod: Pod) -> bool:
         return any(
-            access.given(access.at(source, "serviceAccountToken"))
-            for volume in access.each(pod.spec, "volumes")
-            for source in access.each(volume, "projected", "sources")
+            fields.is_set(fields.get(source, "serviceAccountToken"))
+            for volume in fields.items(pod.spec, "volumes")
+            for source in fields.items(volume, "projected", "sources")
         )
 
     @staticmethod
     def _bounded(context: Context) -> Iterator[str]:
         """Conditions of the policies that deny, and that deny too where they cannot be judged."""
         enforced = [
-            access.at(each.inputs, "spec", "policyName")
-            for each in context.all(ADMISSION_BINDING)
-            if "Deny" in access.each(each.inputs, "spec", "validationActions")
+            fields.get(binding.inputs, "spec", "policyName")
+            for binding in context.all(ADMISSION_BINDING)
+            if "Deny" in fields.items(binding.inputs, "spec", "validationActions")
         ]
         for policy in context.all(ADMISSION):
-            fails = access.at(policy.inputs, "spec", "failurePolicy") in (None, "Fail")
-            if fails and any(access.unknown(name) or name == name_of(policy) for name in enforced):
-                for condition in access.each(policy.inputs, "spec", "matchConditions"):
-                    yield access.text(condition, "expression")
+            fails = fields.get(policy.inputs, "spec", "failurePolicy") in (None, "Fail")
+            if fails and any(fields.is_unknown(name) or name == name_of(policy) for name in enforced):
+                for condition in fields.items(policy.inputs, "spec", "matchConditions"):
+                    yield fields.text(condition, "expression")
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         return _runner_pod()
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         return _runner_pod(automountServiceAccountToken=True)
 
 
@@ -174,39 +176,39 @@ class Isolated(Rule):
     fix = f"a NetworkPolicy with podSelector {{}}, both policyTypes, and {IMDS} among the exceptions"
     equivalents = ("CIS 4.3.1", "CIS 4.3.2", "non-isolated-pod")
 
-    def check(self, context: Context) -> Iterator[Hit]:
+    def check(self, context: Context) -> Iterator[Violation]:
         policies = list(context.all(POLICY))
         for policy in policies:
             for cidr, exceptions in self._open(policy):
-                if access.covers(cidr, IMDS) and not any(
-                    access.unknown(e) or access.covers(e, IMDS) for e in exceptions
+                if fields.contains(cidr, IMDS) and not any(
+                    fields.is_unknown(e) or fields.contains(e, IMDS) for e in exceptions
                 ):
-                    yield hit(policy, f"its egress to {cidr} reaches {IMDS}")
-        for made in context.all(NAMESPACE):
-            if not any(is_in(policy, made) and self._denies(policy) for policy in policies):
-                yield hit(made, "it has no NetworkPolicy that denies by default")
+                    yield violation(policy, f"its egress to {cidr} reaches {IMDS}")
+        for namespace in context.all(NAMESPACE):
+            if not any(is_in(policy, namespace) and self._denies(policy) for policy in policies):
+                yield violation(namespace, "it has no NetworkPolicy that denies by default")
 
     @staticmethod
     def _denies(policy: Resource) -> bool:
-        spec = access.at(policy.inputs, "spec")
-        types = access.at(spec, "policyTypes")
-        everyone = not access.pairs(spec, "podSelector")
-        return everyone and (access.unsure(types) or {"Ingress", "Egress"} <= set(map(str, access.many(types))))
+        spec = fields.get(policy.inputs, "spec")
+        types = fields.get(spec, "policyTypes")
+        everyone = not fields.mapping(spec, "podSelector")
+        return everyone and (fields.has_unknown(types) or {"Ingress", "Egress"} <= set(map(str, fields.as_list(types))))
 
     @staticmethod
     def _open(policy: Resource) -> Iterator[tuple[Any, list[Any]]]:
-        for rule in access.each(policy.inputs, "spec", "egress"):
-            peers = access.at(rule, "to")
-            if not access.given(peers):
+        for rule in fields.items(policy.inputs, "spec", "egress"):
+            peers = fields.get(rule, "to")
+            if not fields.is_set(peers):
                 yield "0.0.0.0/0", []
-            for peer in access.each(rule, "to"):
-                if cidr := access.text(peer, "ipBlock", "cidr"):
-                    yield cidr, access.many(access.at(peer, "ipBlock", "except"))
+            for peer in fields.items(rule, "to"):
+                if cidr := fields.text(peer, "ipBlock", "cidr"):
+                    yield cidr, fields.as_list(fields.get(peer, "ipBlock", "except"))
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         return self._with(["169.254.0.0/16"])
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         return self._with([])
 
     @staticmethod
@@ -236,38 +238,38 @@ class SecretsKept(Rule):
     fix = "pulumi config set --secret, or a Secrets Manager ARN; github.app in place of github.token"
     equivalents = ("CIS 4.4.1", "CIS 4.4.2", "env-var-secret")
 
-    def check(self, context: Context) -> Iterator[Hit]:
+    def check(self, context: Context) -> Iterator[Violation]:
         for secret in context.all(SECRET):
             for key in ("data", "stringData"):
                 held = secret.inputs.get(key)
-                if context.marks_secrets and access.given(access.opened(held)) and not self._encrypted(held):
-                    yield hit(secret, f"{key} would be in the stack's state in clear")
-                if "github_token" in access.pairs(held):
-                    yield hit(secret, "runners register with a personal token", "warning")
+                if context.marks_secrets and fields.is_set(fields.unwrap(held)) and not self._encrypted(held):
+                    yield violation(secret, f"{key} would be in the stack's state in clear")
+                if "github_token" in fields.mapping(held):
+                    yield violation(secret, "runners register with a personal token", "warning")
         for release in scale_sets(context):
-            if isinstance(access.at(release.inputs, "values", "githubConfigSecret"), Mapping):
-                yield hit(release, "the credential is among the chart's values, which Helm keeps in clear")
+            if isinstance(fields.get(release.inputs, "values", "githubConfigSecret"), Mapping):
+                yield violation(release, "the credential is among the chart's values, which Helm keeps in clear")
         for pod in pods(context):
             for container in pod.containers:
-                for variable in access.each(container, "env"):
-                    name = access.text(variable, "name")
-                    if access.unknown(variable):
+                for variable in fields.items(container, "env"):
+                    name = fields.text(variable, "name")
+                    if fields.is_unknown(variable):
                         continue
-                    if access.given(access.at(variable, "valueFrom", "secretKeyRef")):
-                        yield hit(pod.resource, f"{name} puts a secret into the environment of {pod.where}")
-                    elif _CREDENTIAL.search(name) and access.given(access.at(variable, "value")):
-                        yield hit(pod.resource, f"{name} looks like a credential in clear in {pod.where}")
+                    if fields.is_set(fields.get(variable, "valueFrom", "secretKeyRef")):
+                        yield violation(pod.resource, f"{name} puts a secret into the environment of {pod.where}")
+                    elif _CREDENTIAL.search(name) and fields.is_set(fields.get(variable, "value")):
+                        yield violation(pod.resource, f"{name} looks like a credential in clear in {pod.where}")
 
     @staticmethod
     def _encrypted(held: Any) -> bool:
         if isinstance(held, Mapping):
-            return all(isinstance(value, Secret) or access.unknown(value) for value in held.values())
-        return isinstance(held, Secret) or access.unknown(held)
+            return all(isinstance(value, Secret) or fields.is_unknown(value) for value in held.values())
+        return isinstance(held, Secret) or fields.is_unknown(held)
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         return example(resource(SECRET, "credential", {"stringData": Secret({"github_app_private_key": "..."})}))
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         return example(resource(SECRET, "credential", {"stringData": {"github_app_private_key": "..."}}))
 
 
@@ -292,23 +294,23 @@ class ModestPods(Rule):
         "drop-net-raw-capability", "host-network", "docker-sock", "KSV-0014", "KSV-0022", "KSV-0106", "KSV-0121",
     )  # fmt: skip
 
-    def check(self, context: Context) -> Iterator[Hit]:
+    def check(self, context: Context) -> Iterator[Violation]:
         for pod in pods(context):
-            yield from (hit(pod.resource, f"{pod.where}: {message}") for message in self._pod(pod))
+            yield from (violation(pod.resource, f"{pod.where}: {message}") for message in self._pod(pod))
         for release in context.all(RELEASE):
             for path in _VALUES_WITH_RESOURCES.get(chart(release), ()):
-                if missing := _missing(access.at(release.inputs, "values", *path)):
-                    yield hit(release, f"{'.'.join(path)} gives no {missing}")
+                if missing := _missing(fields.get(release.inputs, "values", *path)):
+                    yield violation(release, f"{'.'.join(path)} gives no {missing}")
 
     def _pod(self, pod: Pod) -> Iterator[str]:
-        for volume in access.each(pod.spec, "volumes"):
-            if path := access.text(volume, "hostPath", "path"):
+        for volume in fields.items(pod.spec, "volumes"):
+            if path := fields.text(volume, "hostPath", "path"):
                 yield f"mounts the host's {path}"
         for key in _HOST:
-            if access.on(pod.spec.get(key)):
+            if fields.is_on(pod.spec.get(key)):
                 yield f"{key} is on"
         for container in pod.containers:
-            yield from (f"{access.text(container, 'name')} {message}" for message in self._container(pod, container))
+            yield from (f"{fields.text(container, 'name')} {message}" for message in self._container(pod, container))
 
     @staticmethod
     def _container(pod: Pod, container: Mapping[str, Any]) -> Iterator[str]:
@@ -316,23 +318,25 @@ class ModestPods(Rule):
             yield f"gives no {missing}"
         if pod.kind == "listener":  # ARC gives the rest
             return
-        image, given = access.text(container, "image"), not access.unknown(container.get("image"))
+        image, is_known = fields.text(container, "image"), not fields.is_unknown(container.get("image"))
         # A job's image is the workflow's own.
-        if pod.kind != "job" and given and not re.search(r"@sha256:|:(?!latest$)[^/:]+$", image):
+        if pod.kind != "job" and is_known and not re.search(r"@sha256:|:(?!latest$)[^/:]+$", image):
             yield "has an image that changes under its name"
         if privileged(container):  # PAD-28 asks why
             return
-        drops = access.at(container, "securityContext", "capabilities", "drop")
-        dropped = {str(each).upper() for each in access.many(drops)}
-        if not access.unsure(drops) and not dropped & {"ALL", "NET_RAW"}:
+        drops = fields.get(container, "securityContext", "capabilities", "drop")
+        dropped = {str(capability).upper() for capability in fields.as_list(drops)}
+        if not fields.has_unknown(drops) and not dropped & {"ALL", "NET_RAW"}:
             yield "keeps NET_RAW, with which it can forge packets of its neighbours"
-        if pod.kind == "object" and not access.on(access.at(container, "securityContext", "readOnlyRootFilesystem")):
+        if pod.kind == "object" and not fields.is_on(
+            fields.get(container, "securityContext", "readOnlyRootFilesystem")
+        ):
             yield "can write to its own root file system"
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         return self._runner("ghcr.io/actions/actions-runner:2.336.0")
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         return self._runner("ghcr.io/actions/actions-runner:latest")
 
     @staticmethod
@@ -348,12 +352,12 @@ class ModestPods(Rule):
 
 def _missing(resources: Any, *, cpu_only_requests: bool = False) -> str:
     """What a container does not say. A limit on CPU is not asked for: it would only slow builds down."""
-    if access.unknown(resources):
+    if fields.is_unknown(resources):
         return ""
-    wanted = [("requests", "cpu"), ("requests", "memory")]
+    expected = [("requests", "cpu"), ("requests", "memory")]
     # A Docker daemon's limit would be that of all containers a job starts in it.
-    wanted += [] if cpu_only_requests else [("limits", "memory")]
-    return ", ".join(f"{kind}.{what}" for kind, what in wanted if not access.given(access.at(resources, kind, what)))
+    expected += [] if cpu_only_requests else [("limits", "memory")]
+    return ", ".join(f"{kind}.{key}" for kind, key in expected if not fields.is_set(fields.get(resources, kind, key)))
 
 
 _OLD_RUNNERS = ("RunnerDeployment", "RunnerSet", "RunnerReplicaSet", "Runner")
@@ -367,39 +371,39 @@ class Ephemeral(Rule):
     why = "A runner that outlives a job carries the job's files and processes into somebody else's."
     fix = "gha-runner-scale-set only; github.runnerGroup: a group with chosen private repositories, approval for forks"
 
-    def check(self, context: Context) -> Iterator[Hit]:
+    def check(self, context: Context) -> Iterator[Violation]:
         for release in scale_sets(context):
-            values = access.at(release.inputs, "values")
-            if not access.unknown(values):
-                group = access.text(values, "runnerGroup").lower() or "default"
-                url = access.text(values, "githubConfigUrl").rstrip("/")
+            values = fields.get(release.inputs, "values")
+            if not fields.is_unknown(values):
+                group = fields.text(values, "runnerGroup").lower() or "default"
+                url = fields.text(values, "githubConfigUrl").rstrip("/")
                 if group == "default" and not re.search(r"^https?://[^/]+/(?!enterprises/)[^/]+/[^/]+$", url):
-                    yield hit(
+                    yield violation(
                         release, "runner group Default: every repository that the group is open to may use it", "info"
                     )
         for release in context.all(RELEASE):
             if chart(release) == "actions-runner-controller":
-                yield hit(release, "the old controller's runners are not ephemeral unless each one says so")
-        for made in context.graph.resources.values():
+                yield violation(release, "the old controller's runners are not ephemeral unless each one says so")
+        for item in context.graph.resources.values():
             if (
-                made.type.startswith("kubernetes:actions.summerwind.dev/")
-                and made.type.rpartition(":")[2] in _OLD_RUNNERS
+                item.type.startswith("kubernetes:actions.summerwind.dev/")
+                and item.type.rpartition(":")[2] in _OLD_RUNNERS
             ):
-                spec = access.at(made.inputs, "spec")
-                own = access.at(spec, "template", "spec", "ephemeral")
-                if own is False or access.at(spec, "ephemeral") is False:
-                    yield hit(made, "its runners are used again for the next job")
+                spec = fields.get(item.inputs, "spec")
+                own = fields.get(spec, "template", "spec", "ephemeral")
+                if own is False or fields.get(spec, "ephemeral") is False:
+                    yield violation(item, "its runners are used again for the next job")
         for pod in pods(context):
             for container in pod.containers:
-                for variable in access.each(container, "env"):
-                    disabled = str(access.at(variable, "value")).lower() in ("false", "0")
-                    if access.text(variable, "name") in ("EPHEMERAL", "RUNNER_EPHEMERAL") and disabled:
-                        yield hit(pod.resource, f"{pod.where} are used again for the next job")
+                for variable in fields.items(container, "env"):
+                    disabled = str(fields.get(variable, "value")).lower() in ("false", "0")
+                    if fields.text(variable, "name") in ("EPHEMERAL", "RUNNER_EPHEMERAL") and disabled:
+                        yield violation(pod.resource, f"{pod.where} are used again for the next job")
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         return example(runners({"runnerGroup": "gpu", "githubConfigUrl": "https://github.com/acme"}))
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         spec = {"template": {"spec": {"ephemeral": False, "organization": "acme"}}}
         return example(resource("kubernetes:actions.summerwind.dev/v1alpha1:RunnerDeployment", "old", {"spec": spec}))
 

@@ -11,8 +11,8 @@ from paddock.fleet import Fleet
 from paddock.fleet.model.mirror import ALL, registry
 from paddock.plan.engine.graph import Resource
 from paddock.plan.finding import Severity
-from paddock.plan.rules.base import Context, Hit, Rule, example, hit, resource
-from paddock.plan.rules.inputs import access
+from paddock.plan.rules.base import Context, Rule, Violation, example, resource, violation
+from paddock.plan.rules.inputs import fields
 from paddock.plan.rules.inputs.pods import RELEASE, chart, pods
 
 
@@ -32,15 +32,15 @@ def images(context: Context) -> Iterator[Pulled]:
     """
     for pod in pods(context):
         for container in pod.containers:
-            if (name := access.text(container, "image")) and not access.unknown(name):
+            if (name := fields.text(container, "image")) and not fields.is_unknown(name):
                 yield Pulled(name, pod.resource, pod.where)
     for release in context.all(RELEASE):
-        values = access.at(release.inputs, "values")
-        known = CHARTS.get(chart(release))
-        for image in known.images if known and not access.unknown(values) else ():
-            repository = access.text(values, *image.at, "repository") or image.repository
+        values = fields.get(release.inputs, "values")
+        known_chart = CHARTS.get(chart(release))
+        for image in known_chart.images if known_chart and not fields.is_unknown(values) else ():
+            repository = fields.text(values, *image.at, "repository") or image.repository
             yield Pulled(
-                f"{repository}:{access.text(values, *image.at, 'tag') or image.tag}", release, "its chart's pods"
+                f"{repository}:{fields.text(values, *image.at, 'tag') or image.tag}", release, "its chart's pods"
             )
 
 
@@ -51,12 +51,12 @@ class Mirrored(Rule):
     why = "Where makers' registries are out of reach, one forgotten image is a pod that waits for ever."
     fix = 'mirror: an entry for the registry or chart that is named, or "*" for all others'
 
-    def check(self, context: Context) -> Iterator[Hit]:
+    def check(self, context: Context) -> Iterator[Violation]:
         mirror = context.fleet.mirror if context.fleet else None
         if mirror and mirror.prefixes:
             for pulled in images(context):
                 if not mirror.holds(pulled.image):
-                    yield hit(
+                    yield violation(
                         pulled.resource,
                         f"{pulled.where} pull {pulled.image}, and mirror.images has no entry for "
                         f"{registry(pulled.image)}",
@@ -64,12 +64,12 @@ class Mirrored(Rule):
         if mirror and mirror.sources and ALL not in mirror.sources:
             for release in context.all(RELEASE):
                 if (name := chart(release)) in CHARTS and name not in mirror.sources:
-                    yield hit(release, f"mirror.charts has no entry for {name}, so it comes from its makers")
+                    yield violation(release, f"mirror.charts has no entry for {name}, so it comes from its makers")
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         return self._runner("registry.example.com/mirror/actions/actions-runner:2.336.0")
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         return self._runner("quay.io/acme/runner:1.2")
 
     @staticmethod

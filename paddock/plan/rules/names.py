@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from paddock.fleet.model.runner import SCALE_SET_NAME_MAX
 from paddock.plan.finding import Severity
-from paddock.plan.rules.base import Context, Hit, Rule, example, hit, resource
-from paddock.plan.rules.inputs import access
+from paddock.plan.rules.base import Context, Rule, Violation, example, resource, violation
+from paddock.plan.rules.inputs import fields
 from paddock.plan.rules.inputs.pods import CONFIG_MAP, RELEASE, name_of, namespace_of, pods, scale_sets
 from paddock.plan.rules.kubernetes import NAMESPACE, SECRET, runners
 from paddock.plan.rules.network import NODE_GROUP
@@ -41,28 +41,28 @@ class Names(Rule):
     why = "A name too long is found out when everything before it has been made."
     fix = "a shorter name for the pool, the runner or the fleet"
 
-    def check(self, context: Context) -> Iterator[Hit]:
+    def check(self, context: Context) -> Iterator[Violation]:
         for type_, limit in _LIMITS.items():
-            for made in context.all(type_):
+            for item in context.all(type_):
                 key = _AUTONAME_PROPERTIES.get(type_, "name")
-                name = access.at(made.inputs, key)
-                length = len(name) if isinstance(name, str) else len(made.name) + _SUFFIX
-                if not access.unknown(name) and length > limit:
-                    yield hit(made, f"a name of {length} characters, where {limit} fit")
-        for made in context.graph.resources.values():
-            if made.type.startswith("kubernetes:") and made.type != RELEASE:
-                limit, name = _KUBERNETES_LIMITS.get(made.type, 253), name_of(made)
+                name = fields.get(item.inputs, key)
+                length = len(name) if isinstance(name, str) else len(item.name) + _SUFFIX
+                if not fields.is_unknown(name) and length > limit:
+                    yield violation(item, f"a name of {length} characters, where {limit} fit")
+        for item in context.graph.resources.values():
+            if item.type.startswith("kubernetes:") and item.type != RELEASE:
+                limit, name = _KUBERNETES_LIMITS.get(item.type, 253), name_of(item)
                 if len(name) > limit:
-                    yield hit(made, f"{name} has {len(name)} characters, where {limit} fit")
+                    yield violation(item, f"{name} has {len(name)} characters, where {limit} fit")
         for release in scale_sets(context):
-            name = access.text(release.inputs, "values", "runnerScaleSetName") or access.text(release.inputs, "name")
+            name = fields.text(release.inputs, "values", "runnerScaleSetName") or fields.text(release.inputs, "name")
             if len(name) > SCALE_SET_NAME_MAX:
-                yield hit(release, f"a scale set's name of {len(name)} characters, where {SCALE_SET_NAME_MAX} fit")
+                yield violation(release, f"a scale set's name of {len(name)} characters, where {SCALE_SET_NAME_MAX} fit")
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         return example(resource("aws:iam/role:Role", "node"))
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         return example(resource("aws:iam/role:Role", "n" * 60))
 
 
@@ -75,33 +75,33 @@ class References(Rule):
 
     _GIVEN = frozenset({"kube-system", "default", "kube-public", ""})
 
-    def check(self, context: Context) -> Iterator[Hit]:
-        ours = {name_of(made) for made in context.all(NAMESPACE)}
-        named = {name_of(made) and namespace_of(made) for made in context.all(CONFIG_MAP, SECRET)}
-        if not ours or "" in ours | named:  # a name that is not known yet may be any
+    def check(self, context: Context) -> Iterator[Violation]:
+        namespaces = {name_of(item) for item in context.all(NAMESPACE)}
+        named = {name_of(item) and namespace_of(item) for item in context.all(CONFIG_MAP, SECRET)}
+        if not namespaces or "" in namespaces | named:  # a name that is not known yet may be any
             return
-        maps = {(namespace_of(made), name_of(made)) for made in context.all(CONFIG_MAP)}
-        for made in context.graph.resources.values():
-            namespace = namespace_of(made) if made.type.startswith("kubernetes:") and made.type != NAMESPACE else ""
-            if namespace not in ours | self._GIVEN:
-                yield hit(made, f"there is no namespace {namespace}")
+        maps = {(namespace_of(item), name_of(item)) for item in context.all(CONFIG_MAP)}
+        for item in context.graph.resources.values():
+            namespace = namespace_of(item) if item.type.startswith("kubernetes:") and item.type != NAMESPACE else ""
+            if namespace not in namespaces | self._GIVEN:
+                yield violation(item, f"there is no namespace {namespace}")
         for pod in pods(context):
-            if pod.namespace in ours:
-                for volume in access.each(pod.spec, "volumes"):
-                    name = access.text(volume, "configMap", "name")
+            if pod.namespace in namespaces:
+                for volume in fields.items(pod.spec, "volumes"):
+                    name = fields.text(volume, "configMap", "name")
                     if name and (pod.namespace, name) not in maps:
-                        yield hit(pod.resource, f"there is no ConfigMap {name} in {pod.namespace}")
-        secrets = {(namespace_of(made), name_of(made)) for made in context.all(SECRET)}
+                        yield violation(pod.resource, f"there is no ConfigMap {name} in {pod.namespace}")
+        secrets = {(namespace_of(item), name_of(item)) for item in context.all(SECRET)}
         foreign = context.fleet.github.kubernetes_secret if context.fleet else None
         for release in scale_sets(context):
-            name, namespace = access.text(release.inputs, "values", "githubConfigSecret"), namespace_of(release)
-            if name and name != foreign and namespace in ours and (namespace, name) not in secrets:
-                yield hit(release, f"there is no secret {name} in {namespace}")
+            name, namespace = fields.text(release.inputs, "values", "githubConfigSecret"), namespace_of(release)
+            if name and name != foreign and namespace in namespaces and (namespace, name) not in secrets:
+                yield violation(release, f"there is no secret {name} in {namespace}")
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         return self._mounting("arc-runners")
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         return self._mounting("arc-systems")
 
     @staticmethod

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from paddock.plan.engine.graph import Resource
 from paddock.plan.finding import Severity
-from paddock.plan.rules.base import Context, Hit, Rule, example, hit, resource
-from paddock.plan.rules.inputs import access
+from paddock.plan.rules.base import Context, Rule, Violation, example, resource, violation
+from paddock.plan.rules.inputs import fields
 
 VPC = "aws:ec2/vpc:Vpc"
 SUBNET = "aws:ec2/subnet:Subnet"
@@ -36,42 +36,42 @@ class PrivateNodes(Rule):
     fix = "private subnets for nodes, no associatePublicIpAddress, no mapPublicIpOnLaunch"
     equivalents = ("CKV_AWS_88", "CKV_AWS_130", "AWS-0164", "CIS 5.4.3")
 
-    def check(self, context: Context) -> Iterator[Hit]:
-        for made in context.all(TEMPLATE):
+    def check(self, context: Context) -> Iterator[Violation]:
+        for item in context.all(TEMPLATE):
             if any(
-                access.at(each, "associatePublicIpAddress") in (True, "true")
-                for each in access.each(made.inputs, "networkInterfaces")
+                fields.get(interface, "associatePublicIpAddress") in (True, "true")
+                for interface in fields.items(item.inputs, "networkInterfaces")
             ):
-                yield hit(made, "instances get a public address")
-        for made in context.all(INSTANCE):
-            if access.at(made.inputs, "associatePublicIpAddress") is True:
-                yield hit(made, "the instance gets a public address")
-        for made in context.all(SUBNET):
-            if access.at(made.inputs, "mapPublicIpOnLaunch") is True:
-                yield hit(made, "whatever starts here gets a public address")
+                yield violation(item, "instances get a public address")
+        for item in context.all(INSTANCE):
+            if fields.get(item.inputs, "associatePublicIpAddress") is True:
+                yield violation(item, "the instance gets a public address")
+        for item in context.all(SUBNET):
+            if fields.get(item.inputs, "mapPublicIpOnLaunch") is True:
+                yield violation(item, "whatever starts here gets a public address")
         public = set(self._public(context))
-        for made in context.all(NODE_GROUP):
-            if public & set(map(str, access.each(made.inputs, "subnetIds"))):
-                yield hit(made, "nodes stand in a subnet that the internet gateway serves")
+        for item in context.all(NODE_GROUP):
+            if public & set(map(str, fields.items(item.inputs, "subnetIds"))):
+                yield violation(item, "nodes stand in a subnet that the internet gateway serves")
 
     @staticmethod
     def _public(context: Context) -> Iterator[str]:
         """Ids of the subnets whose route table leads to an internet gateway."""
         tables = {
-            access.text(route.inputs, "routeTableId")
+            fields.text(route.inputs, "routeTableId")
             for route in context.all(ROUTE)
-            if access.text(route.inputs, "gatewayId").startswith("igw-")
+            if fields.text(route.inputs, "gatewayId").startswith("igw-")
         } - {""}
         for association in context.all(ASSOCIATION):
-            if access.text(association.inputs, "routeTableId") in tables and access.text(
+            if fields.text(association.inputs, "routeTableId") in tables and fields.text(
                 association.inputs, "subnetId"
             ):
-                yield access.text(association.inputs, "subnetId")
+                yield fields.text(association.inputs, "subnetId")
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         return example(resource(SUBNET, "private", {"mapPublicIpOnLaunch": False}))
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         return example(
             resource(ROUTE, "out", {"routeTableId": "rtb-1", "gatewayId": "igw-1"}),
             resource(ASSOCIATION, "public", {"routeTableId": "rtb-1", "subnetId": "subnet-1"}),
@@ -83,19 +83,19 @@ def rules(context: Context) -> Iterator[tuple[Resource, str, Mapping[str, Any]]]
     """Every rule of every security group: (where it is written, ingress or egress, the rule)."""
     for group in context.all(GROUP, DEFAULT_GROUP):
         for direction in ("ingress", "egress"):
-            for rule in access.each(group.inputs, direction):
+            for rule in fields.items(group.inputs, direction):
                 if isinstance(rule, Mapping):
                     yield group, direction, rule
     for rule in context.all(_OLD_RULE):
-        yield rule, access.text(rule.inputs, "type"), rule.inputs
+        yield rule, fields.text(rule.inputs, "type"), rule.inputs
     for type_, direction in _NEW_RULES.items():
         for rule in context.all(type_):
             yield rule, direction, {**rule.inputs, "protocol": rule.inputs.get("ipProtocol")}
 
 
 def networks(rule: Mapping[str, Any]) -> list[Any]:
-    found = [*access.each(rule, "cidrBlocks"), *access.each(rule, "ipv6CidrBlocks")]
-    return found + [rule[key] for key in ("cidrIpv4", "cidrIpv6") if access.given(rule.get(key))]
+    cidrs = [*fields.items(rule, "cidrBlocks"), *fields.items(rule, "ipv6CidrBlocks")]
+    return cidrs + [rule[key] for key in ("cidrIpv4", "cidrIpv6") if fields.is_set(rule.get(key))]
 
 
 def has_port(rule: Mapping[str, Any], port: int) -> bool:
@@ -118,21 +118,21 @@ class NothingIn(Rule):
         "CKV_AWS_23", "CKV_AWS_24", "CKV_AWS_25", "CKV_AWS_260", "CKV_AWS_277", "AWS-0099", "AWS-0124"
     )  # fmt: skip
 
-    def check(self, context: Context) -> Iterator[Hit]:
+    def check(self, context: Context) -> Iterator[Violation]:
         for group in context.all(GROUP):
-            said = access.at(group.inputs, "description")
-            if said in (None, "", "Managed by Pulumi", "Managed by Terraform"):
-                yield hit(group, "it has no description")
+            description = fields.get(group.inputs, "description")
+            if description in (None, "", "Managed by Pulumi", "Managed by Terraform"):
+                yield violation(group, "it has no description")
         for where, direction, rule in rules(context):
-            if not access.given(rule.get("description")):
-                yield hit(where, f"an {direction} rule has no description")
-            if direction == "ingress" and (wide := [str(cidr) for cidr in networks(rule) if access.everyone(cidr)]):
-                yield hit(where, f"lets {', '.join(wide)} in")
+            if not fields.is_set(rule.get("description")):
+                yield violation(where, f"an {direction} rule has no description")
+            if direction == "ingress" and (wide := [str(cidr) for cidr in networks(rule) if fields.is_internet(cidr)]):
+                yield violation(where, f"lets {', '.join(wide)} in")
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         return self._group({"cidrBlocks": ["10.0.0.0/16"], "description": "HTTPS from the VPC"})
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         return self._group({"cidrBlocks": ["0.0.0.0/0"], "description": "HTTPS"})
 
     @staticmethod
@@ -149,15 +149,15 @@ class EgressNamed(Rule):
     fix = "name the ports: 443 is enough for packages, registries and AWS; else a suppression that says why"
     equivalents = ("CKV_AWS_382", "AWS-0104")
 
-    def check(self, context: Context) -> Iterator[Hit]:
+    def check(self, context: Context) -> Iterator[Violation]:
         for where, direction, rule in rules(context):
-            if direction == "egress" and every_port(rule) and any(map(access.everyone, networks(rule))):
-                yield hit(where, "every protocol and port may go out to everywhere")
+            if direction == "egress" and every_port(rule) and any(map(fields.is_internet, networks(rule))):
+                yield violation(where, "every protocol and port may go out to everywhere")
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         return self._out({"protocol": "tcp", "fromPort": 443, "toPort": 443})
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         return self._out({"protocol": "-1", "fromPort": 0, "toPort": 0})
 
     @staticmethod
@@ -174,21 +174,21 @@ class FlowLogs(Rule):
     fix = "a FlowLog and a DefaultSecurityGroup without rules for the VPC"
     equivalents = ("CKV2_AWS_11", "CKV2_AWS_12", "AWS-0178", "AWS-0173")
 
-    def check(self, context: Context) -> Iterator[Hit]:
+    def check(self, context: Context) -> Iterator[Violation]:
         for vpc in context.all(VPC):
             if not any(
-                access.text(log.inputs, "trafficType") in ("", "ALL", "REJECT")
+                fields.text(log.inputs, "trafficType") in ("", "ALL", "REJECT")
                 for log in context.refer(FLOW_LOG, "vpcId", vpc)
             ):
-                yield hit(vpc, "it keeps no flow logs")
+                yield violation(vpc, "it keeps no flow logs")
             shut = list(context.refer(DEFAULT_GROUP, "vpcId", vpc))
             if not shut:
-                yield hit(vpc, "its default security group is open among its members")
+                yield violation(vpc, "its default security group is open among its members")
             for group in shut:
-                if access.each(group.inputs, "ingress") or access.each(group.inputs, "egress"):
-                    yield hit(group, "the default security group lets traffic through")
+                if fields.items(group.inputs, "ingress") or fields.items(group.inputs, "egress"):
+                    yield violation(group, "the default security group lets traffic through")
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         vpc = resource(VPC, "vpc")
         return example(
             vpc,
@@ -196,7 +196,7 @@ class FlowLogs(Rule):
             resource(DEFAULT_GROUP, "default", {"ingress": [], "egress": []}, uses={"vpcId": vpc}),
         )
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         return example(resource(VPC, "vpc"))
 
 

@@ -14,8 +14,8 @@ import yaml
 from paddock.plan.engine.graph import Resource
 from paddock.plan.engine.values import Secret
 from paddock.plan.finding import Severity
-from paddock.plan.rules.base import Context, Hit, Rule, example, hit, resource
-from paddock.plan.rules.inputs import access
+from paddock.plan.rules.base import Context, Rule, Violation, example, resource, violation
+from paddock.plan.rules.inputs import fields
 from paddock.plan.rules.network import INSTANCE, NODE_GROUP, SSH, TEMPLATE, has_port, rules
 
 BUILDER = "aws:imagebuilder/infrastructureConfiguration:InfrastructureConfiguration"
@@ -28,10 +28,10 @@ VOLUME = "aws:ebs/volume:Volume"
 
 def _metadata(context: Context) -> Iterator[tuple[Resource, Any]]:
     """IMDS settings of everything that starts instances."""
-    for made in context.all(TEMPLATE, INSTANCE):
-        yield made, access.at(made.inputs, "metadataOptions")
-    for made in context.all(BUILDER):
-        yield made, access.at(made.inputs, "instanceMetadataOptions")
+    for item in context.all(TEMPLATE, INSTANCE):
+        yield item, fields.get(item.inputs, "metadataOptions")
+    for item in context.all(BUILDER):
+        yield item, fields.get(item.inputs, "instanceMetadataOptions")
 
 
 def _template(**inputs: Any) -> Context:
@@ -46,19 +46,23 @@ class MetadataTokens(Rule):
     fix = "metadataOptions.httpTokens: required, in a launch template of our own"
     equivalents = ("CKV_AWS_79", "AWS-0028", "AWS-0130")
 
-    def check(self, context: Context) -> Iterator[Hit]:
-        for made, options in _metadata(context):
-            tokens = access.at(options, "httpTokens")
-            if tokens != "required" and not access.unknown(tokens) and access.at(options, "httpEndpoint") != "disabled":
-                yield hit(made, f"httpTokens is {tokens or 'not set'}")
+    def check(self, context: Context) -> Iterator[Violation]:
+        for item, options in _metadata(context):
+            tokens = fields.get(options, "httpTokens")
+            if (
+                tokens != "required"
+                and not fields.is_unknown(tokens)
+                and fields.get(options, "httpEndpoint") != "disabled"
+            ):
+                yield violation(item, f"httpTokens is {tokens or 'not set'}")
         for group in context.all(NODE_GROUP):
-            if not access.given(access.at(group.inputs, "launchTemplate")):
-                yield hit(group, "without a launch template of ours EKS leaves IMDSv1 on")
+            if not fields.is_set(fields.get(group.inputs, "launchTemplate")):
+                yield violation(group, "without a launch template of ours EKS leaves IMDSv1 on")
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         return _template(metadataOptions={"httpTokens": "required"})
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         return _template(metadataOptions={"httpTokens": "optional"})
 
 
@@ -70,16 +74,16 @@ class MetadataHops(Rule):
     fix = "metadataOptions.httpPutResponseHopLimit: 1"
     equivalents = ("CKV_AWS_341",)
 
-    def check(self, context: Context) -> Iterator[Hit]:
-        for made, options in _metadata(context):
-            hops = access.at(options, "httpPutResponseHopLimit")
-            if hops != 1 and not access.unknown(hops) and access.at(options, "httpEndpoint") != "disabled":
-                yield hit(made, f"the hop limit is {hops or 'left to the image'}")
+    def check(self, context: Context) -> Iterator[Violation]:
+        for item, options in _metadata(context):
+            hops = fields.get(options, "httpPutResponseHopLimit")
+            if hops != 1 and not fields.is_unknown(hops) and fields.get(options, "httpEndpoint") != "disabled":
+                yield violation(item, f"the hop limit is {hops or 'left to the image'}")
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         return _template(metadataOptions={"httpPutResponseHopLimit": 1})
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         return _template(metadataOptions={"httpPutResponseHopLimit": 2})
 
 
@@ -91,26 +95,26 @@ class DisksEncrypted(Rule):
     fix = 'ebs.encrypted: "true" for every block device, encrypted: "true" for storage classes'
     equivalents = ("AWS-0008", "AWS-0131", "CKV_AWS_3", "CKV_AWS_189")
 
-    def check(self, context: Context) -> Iterator[Hit]:
-        for made in context.all(TEMPLATE, RECIPE):
-            devices = access.each(made.inputs, "blockDeviceMappings")
-            if not devices and not access.unknown(access.at(made.inputs, "blockDeviceMappings")):
-                yield hit(made, "its disks are as the image says")
+    def check(self, context: Context) -> Iterator[Violation]:
+        for item in context.all(TEMPLATE, RECIPE):
+            devices = fields.items(item.inputs, "blockDeviceMappings")
+            if not devices and not fields.is_unknown(fields.get(item.inputs, "blockDeviceMappings")):
+                yield violation(item, "its disks are as the image says")
             for device in devices:
-                if access.at(device, "ebs") is not None and not access.on(access.at(device, "ebs", "encrypted")):
-                    yield hit(made, f"{access.text(device, 'deviceName')} is not encrypted")
-        for made in context.all(VOLUME):
-            if not access.on(access.at(made.inputs, "encrypted")):
-                yield hit(made, "it is not encrypted")
-        for made in context.all(STORAGE_CLASS):
-            ebs = access.text(made.inputs, "provisioner") == "ebs.csi.aws.com"
-            if ebs and not access.on(access.at(made.inputs, "parameters", "encrypted")):
-                yield hit(made, "its volumes are not encrypted")
+                if fields.get(device, "ebs") is not None and not fields.is_on(fields.get(device, "ebs", "encrypted")):
+                    yield violation(item, f"{fields.text(device, 'deviceName')} is not encrypted")
+        for item in context.all(VOLUME):
+            if not fields.is_on(fields.get(item.inputs, "encrypted")):
+                yield violation(item, "it is not encrypted")
+        for item in context.all(STORAGE_CLASS):
+            ebs = fields.text(item.inputs, "provisioner") == "ebs.csi.aws.com"
+            if ebs and not fields.is_on(fields.get(item.inputs, "parameters", "encrypted")):
+                yield violation(item, "its volumes are not encrypted")
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         return _template(blockDeviceMappings=[{"deviceName": "/dev/xvda", "ebs": {"encrypted": "true"}}])
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         return _template(blockDeviceMappings=[{"deviceName": "/dev/xvda", "ebs": {"volumeType": "gp3"}}])
 
 
@@ -122,22 +126,22 @@ class NoSsh(Rule):
     fix = "take out keyName, remoteAccess and rules for port 22; use aws ssm start-session"
     equivalents = ("CKV_AWS_100", "CKV_AWS_24", "AWS-0107")
 
-    def check(self, context: Context) -> Iterator[Hit]:
+    def check(self, context: Context) -> Iterator[Violation]:
         places = ((TEMPLATE, "keyName"), (INSTANCE, "keyName"), (NODE_GROUP, "remoteAccess"), (BUILDER, "keyPair"))
         for type_, key in places:
-            for made in context.all(type_):
-                if access.given(access.at(made.inputs, key)):
-                    yield hit(made, f"{key} lets somebody in over SSH")
-        for made in context.all("aws:ec2/keyPair:KeyPair"):
-            yield hit(made, "a key pair is for SSH, which nothing here uses")
+            for item in context.all(type_):
+                if fields.is_set(fields.get(item.inputs, key)):
+                    yield violation(item, f"{key} lets somebody in over SSH")
+        for item in context.all("aws:ec2/keyPair:KeyPair"):
+            yield violation(item, "a key pair is for SSH, which nothing here uses")
         for where, direction, rule in rules(context):
             if direction == "ingress" and has_port(rule, SSH):
-                yield hit(where, "port 22 is open")
+                yield violation(where, "port 22 is open")
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         return _template()
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         return _template(keyName="ops")
 
 
@@ -149,46 +153,46 @@ class ImagesPinned(Rule):
     fix = "pools.<name>.ami: a release, a Bottlerocket version or an AMI id; owners for every look-up"
     equivalents = ("CKV_AWS_386", "AWS-0344", "CKV_AWS_204", "CKV_AWS_205", "CKV_AWS_235")
 
-    def check(self, context: Context) -> Iterator[Hit]:
+    def check(self, context: Context) -> Iterator[Violation]:
         for token, arguments in context.graph.lookups:
             if token.startswith(("aws:ec2/getAmi:", "aws:ec2/getAmiIds:")):
-                owners = access.each(arguments, "owners")
+                owners = fields.items(arguments, "owners")
                 if not owners or "*" in owners:
-                    yield Hit(token.rpartition(":")[2], "an image is looked up without naming its owner")
+                    yield Violation(token.rpartition(":")[2], "an image is looked up without naming its owner")
         for group in context.all(NODE_GROUP):
-            if not access.given(access.at(group.inputs, "releaseVersion")) and not self._own_image(context, group):
-                yield hit(group, "no release is given, so nodes boot whatever is newest on the day")
+            if not fields.is_set(fields.get(group.inputs, "releaseVersion")) and not self._own_image(context, group):
+                yield violation(group, "no release is given, so nodes boot whatever is newest on the day")
         for recipe in context.all(RECIPE):
-            parent = access.text(recipe.inputs, "parentImage")
+            parent = fields.text(recipe.inputs, "parentImage")
             if parent and not re.match(r"(ssm:/aws/service/|ami-[0-9a-f]+$|arn:aws[a-z-]*:imagebuilder:)", parent):
-                yield hit(recipe, f"{parent} names neither an image nor a parameter of AWS")
+                yield violation(recipe, f"{parent} names neither an image nor a parameter of AWS")
         for distribution in context.all(DISTRIBUTION):
-            for each in access.each(distribution.inputs, "distributions"):
-                settings = access.at(each, "amiDistributionConfiguration")
-                if settings is not None and not access.given(access.at(settings, "kmsKeyId")):
-                    yield hit(distribution, "images are not encrypted with a key of ours")
-                if "all" in access.each(settings, "launchPermission", "userGroups"):
-                    yield hit(distribution, "everybody may launch the images")
-        for made in context.all("aws:ec2/amiCopy:AmiCopy"):
-            if not access.on(access.at(made.inputs, "encrypted")):
-                yield hit(made, "the copy is not encrypted")
-        for made in context.all("aws:ec2/amiLaunchPermission:AmiLaunchPermission"):
-            if access.text(made.inputs, "group") == "all":
-                yield hit(made, "everybody may launch the image")
+            for distribution_entry in fields.items(distribution.inputs, "distributions"):
+                settings = fields.get(distribution_entry, "amiDistributionConfiguration")
+                if settings is not None and not fields.is_set(fields.get(settings, "kmsKeyId")):
+                    yield violation(distribution, "images are not encrypted with a key of ours")
+                if "all" in fields.items(settings, "launchPermission", "userGroups"):
+                    yield violation(distribution, "everybody may launch the images")
+        for item in context.all("aws:ec2/amiCopy:AmiCopy"):
+            if not fields.is_on(fields.get(item.inputs, "encrypted")):
+                yield violation(item, "the copy is not encrypted")
+        for item in context.all("aws:ec2/amiLaunchPermission:AmiLaunchPermission"):
+            if fields.text(item.inputs, "group") == "all":
+                yield violation(item, "everybody may launch the image")
 
     @staticmethod
     def _own_image(context: Context, group: Resource) -> bool:
         """Whether the group's launch template names an image."""
         used = set(group.property_dependencies.get("launchTemplate", ()))
         return any(
-            template.urn in used and access.given(access.at(template.inputs, "imageId"))
+            template.urn in used and fields.is_set(fields.get(template.inputs, "imageId"))
             for template in context.all(TEMPLATE)
         )
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         return example(resource(NODE_GROUP, "gpu", {"releaseVersion": "1.35.6-20260714"}))
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         return example(lookups=(("aws:ec2/getAmi:getAmi", {"mostRecent": True, "owners": []}),))
 
 
@@ -205,9 +209,9 @@ def boot_texts(context: Context) -> Iterator[tuple[Resource, str, str]]:
         (TEMPLATE, "userData"), (INSTANCE, "userData"), (INSTANCE, "userDataBase64"), (RECIPE, "userDataBase64"),
         (COMPONENT, "data"),
     ):  # fmt: skip
-        for made in context.all(type_):
-            if found := access.decoded(context.known(made, key)):
-                yield made, key, found
+        for item in context.all(type_):
+            if text := fields.decode_user_data(context.read(item, key)):
+                yield item, key, text
 
 
 class NoSecretsAtBoot(Rule):
@@ -218,18 +222,18 @@ class NoSecretsAtBoot(Rule):
     fix = "keep it in Secrets Manager and let the node's role read it"
     equivalents = ("CKV_AWS_46", "AWS-0029")
 
-    def check(self, context: Context) -> Iterator[Hit]:
-        for made in context.all(TEMPLATE, INSTANCE):
-            if isinstance(made.inputs.get("userData"), Secret):
-                yield hit(made, "userData holds a value that Pulumi keeps secret; AWS would show it")
-        for made, key, found in boot_texts(context):
-            if _SECRETS.search(found):
-                yield hit(made, f"{key} holds what looks like a credential")
+    def check(self, context: Context) -> Iterator[Violation]:
+        for item in context.all(TEMPLATE, INSTANCE):
+            if isinstance(item.inputs.get("userData"), Secret):
+                yield violation(item, "userData holds a value that Pulumi keeps secret; AWS would show it")
+        for item, key, text in boot_texts(context):
+            if _SECRETS.search(text):
+                yield violation(item, f"{key} holds what looks like a credential")
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         return _template(userData=_base64("max-pods = 20"))
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         return _template(userData=_base64("export PASSWORD=correct-horse-battery"))
 
 
@@ -258,20 +262,20 @@ class KubeletDefaults(Rule):
     fix = "take the setting out of the user data: nodeadm and Bottlerocket set it right"
     equivalents = tuple(f"CIS 3.2.{n}" for n in range(1, 10))
 
-    def check(self, context: Context) -> Iterator[Hit]:
-        for made, _key, found in boot_texts(context):
-            for config in _kubelet_configs(found):
-                for path, wanted in _KUBELET.items():
-                    value = access.at(config, *path)
-                    if value is not None and value != wanted:
-                        yield hit(made, f"the kubelet's {'.'.join(path)} is {value}")
-            if flag := _FLAGS.search(found):
-                yield hit(made, f"the kubelet is started with {flag[0]}")
+    def check(self, context: Context) -> Iterator[Violation]:
+        for item, _key, text in boot_texts(context):
+            for config in _kubelet_configs(text):
+                for path, expected in _KUBELET.items():
+                    value = fields.get(config, *path)
+                    if value is not None and value != expected:
+                        yield violation(item, f"the kubelet's {'.'.join(path)} is {value}")
+            if flag := _FLAGS.search(text):
+                yield violation(item, f"the kubelet is started with {flag[0]}")
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         return _template(userData=self._user_data({"maxPods": 20}))
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         return _template(userData=self._user_data({"readOnlyPort": 10255}))
 
     @staticmethod
@@ -291,8 +295,8 @@ def _kubelet_configs(text: str) -> Iterator[Mapping[str, Any]]:
         if "kubelet" not in body:
             continue
         try:
-            for found in yaml.safe_load_all(body):
-                config = access.at(found, "spec", "kubelet", "config")
+            for document in yaml.safe_load_all(body):
+                config = fields.get(document, "spec", "kubelet", "config")
                 if isinstance(config, Mapping):
                     yield config
         except yaml.YAMLError:

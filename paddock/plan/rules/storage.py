@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 from paddock.plan.engine.graph import Resource
 from paddock.plan.finding import Severity
-from paddock.plan.rules.base import Context, Hit, Rule, example, hit, resource
-from paddock.plan.rules.inputs import access
+from paddock.plan.rules.base import Context, Rule, Violation, example, resource, violation
+from paddock.plan.rules.inputs import fields
 
 REPOSITORY = "aws:ecr/repository:Repository"
 LOG_GROUP = "aws:cloudwatch/logGroup:LogGroup"
@@ -29,26 +29,28 @@ class Repositories(Rule):
         "CIS 5.1.1",
     )  # fmt: skip
 
-    def check(self, context: Context) -> Iterator[Hit]:
-        for made in context.all(REPOSITORY):
-            mutability = access.at(made.inputs, "imageTagMutability")
-            if mutability != "IMMUTABLE" and not access.unknown(mutability):
-                yield hit(made, "its tags can move")
-            if not access.on(access.at(made.inputs, "imageScanningConfiguration", "scanOnPush")):
-                yield hit(made, "images are not scanned when they are pushed")
-            encryption = access.at(made.inputs, "encryptionConfigurations", 0)
-            ours = access.at(encryption, "encryptionType") == "KMS" and access.given(access.at(encryption, "kmsKey"))
-            if not ours and not access.unsure(encryption):
-                yield hit(made, "it is not encrypted with a key of ours")
-        for made in context.all("aws:ecrpublic/repository:Repository"):
-            yield hit(made, "everybody can pull from it")
-        for made in context.all("aws:ecr/repositoryPolicy:RepositoryPolicy"):
-            yield from _open_to_all(context, made)
+    def check(self, context: Context) -> Iterator[Violation]:
+        for item in context.all(REPOSITORY):
+            mutability = fields.get(item.inputs, "imageTagMutability")
+            if mutability != "IMMUTABLE" and not fields.is_unknown(mutability):
+                yield violation(item, "its tags can move")
+            if not fields.is_on(fields.get(item.inputs, "imageScanningConfiguration", "scanOnPush")):
+                yield violation(item, "images are not scanned when they are pushed")
+            encryption = fields.get(item.inputs, "encryptionConfigurations", 0)
+            own_key = fields.get(encryption, "encryptionType") == "KMS" and fields.is_set(
+                fields.get(encryption, "kmsKey")
+            )
+            if not own_key and not fields.has_unknown(encryption):
+                yield violation(item, "it is not encrypted with a key of ours")
+        for item in context.all("aws:ecrpublic/repository:Repository"):
+            yield violation(item, "everybody can pull from it")
+        for item in context.all("aws:ecr/repositoryPolicy:RepositoryPolicy"):
+            yield from _open_to_all(context, item)
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         return self._repository("IMMUTABLE")
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         return self._repository("MUTABLE")
 
     @staticmethod
@@ -69,21 +71,21 @@ class LogsKept(Rule):
     fix = "cluster.logDays and network.flowLogDays: 365; kmsKeyId on the log group"
     equivalents = ("CKV_AWS_66", "CKV_AWS_338", "CKV_AWS_158", "AWS-0017")
 
-    def check(self, context: Context) -> Iterator[Hit]:
-        for made in context.all(LOG_GROUP):
-            days = context.known(made, "retentionInDays")
+    def check(self, context: Context) -> Iterator[Violation]:
+        for item in context.all(LOG_GROUP):
+            days = context.read(item, "retentionInDays")
             if not isinstance(days, int | float):
-                if not access.unknown(days):
-                    yield hit(made, "no retention is set, so it grows for ever")
+                if not fields.is_unknown(days):
+                    yield violation(item, "no retention is set, so it grows for ever")
             elif 0 < days < AUDIT_DAYS:
-                yield hit(made, f"it is kept for {days:g} days")
-            if not access.given(access.at(made.inputs, "kmsKeyId")):
-                yield hit(made, "it is not encrypted with a key of ours")
+                yield violation(item, f"it is kept for {days:g} days")
+            if not fields.is_set(fields.get(item.inputs, "kmsKeyId")):
+                yield violation(item, "it is not encrypted with a key of ours")
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         return example(resource(LOG_GROUP, "logs", {"retentionInDays": 365, "kmsKeyId": "arn:aws:kms:::key/k"}))
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         return example(resource(LOG_GROUP, "logs", {"retentionInDays": 30, "kmsKeyId": "arn:aws:kms:::key/k"}))
 
 
@@ -98,37 +100,37 @@ class Buckets(Rule):
         *(f"AWS-00{n}" for n in range(86, 95)),
     )  # fmt: skip
 
-    def check(self, context: Context) -> Iterator[Hit]:
+    def check(self, context: Context) -> Iterator[Violation]:
         for bucket in context.all(*BUCKETS):
             block = self._beside(context, bucket, "PublicAccessBlock")
             shut = ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets")
-            if block is None or not all(access.on(access.at(block.inputs, key)) for key in shut):
-                yield hit(bucket, "public access is not blocked")
+            if block is None or not all(fields.is_on(fields.get(block.inputs, key)) for key in shut):
+                yield violation(bucket, "public access is not blocked")
             versioning = self._beside(context, bucket, "Versioning")
-            status = access.at(versioning.inputs, "versioningConfiguration", "status") if versioning else None
-            if status != "Enabled" and not access.unknown(status):
-                yield hit(bucket, "it keeps no versions")
+            status = fields.get(versioning.inputs, "versioningConfiguration", "status") if versioning else None
+            if status != "Enabled" and not fields.is_unknown(status):
+                yield violation(bucket, "it keeps no versions")
             encryption = self._beside(context, bucket, "ServerSideEncryptionConfiguration")
             rule = (
-                access.at(encryption.inputs, "rules", 0, "applyServerSideEncryptionByDefault") if encryption else None
+                fields.get(encryption.inputs, "rules", 0, "applyServerSideEncryptionByDefault") if encryption else None
             )
-            if access.at(rule, "sseAlgorithm") not in ("aws:kms", "aws:kms:dsse") and not access.unknown(rule):
-                yield hit(bucket, "it is not encrypted with a key of ours")
+            if fields.get(rule, "sseAlgorithm") not in ("aws:kms", "aws:kms:dsse") and not fields.is_unknown(rule):
+                yield violation(bucket, "it is not encrypted with a key of ours")
             if self._beside(context, bucket, "Logging") is None:
-                yield hit(bucket, "access to it is not logged")
-            if access.given(access.at(bucket.inputs, "acl")) or self._beside(context, bucket, "Acl"):
-                yield hit(bucket, "an ACL opens it where no policy shows")
+                yield violation(bucket, "access to it is not logged")
+            if fields.is_set(fields.get(bucket.inputs, "acl")) or self._beside(context, bucket, "Acl"):
+                yield violation(bucket, "an ACL opens it where no policy shows")
 
     @staticmethod
     def _beside(context: Context, bucket: Resource, part: str) -> Resource | None:
         """The resource that sets one thing about a bucket, in either generation of the API."""
         for name in (f"Bucket{part}", f"Bucket{part}V2"):
             type_ = f"aws:s3/{name[0].lower()}{name[1:]}:{name}"
-            for found in context.refer(type_, "bucket", bucket):
-                return found
+            for companion in context.refer(type_, "bucket", bucket):
+                return companion
         return None
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         bucket = resource(BUCKETS[0], "state", {}, protect=True)
         parts: Mapping[str, Mapping[str, Any]] = {
             "PublicAccessBlock": dict.fromkeys(
@@ -148,7 +150,7 @@ class Buckets(Rule):
             ),
         )
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         return example(resource(BUCKETS[0], "state", {}, protect=True))
 
 
@@ -160,32 +162,32 @@ class Queues(Rule):
     fix = "sqsManagedSseEnabled or kmsMasterKeyId; Principal with a service and a Condition on its source"
     equivalents = ("CKV_AWS_27", "CKV_AWS_168", "CKV_AWS_26", "AWS-0096", "AWS-0135", "AWS-0095")
 
-    def check(self, context: Context) -> Iterator[Hit]:
-        for made in context.all(QUEUE):
-            key = access.given(access.at(made.inputs, "kmsMasterKeyId"))
-            if not key and not access.on(access.at(made.inputs, "sqsManagedSseEnabled")):
-                yield hit(made, "messages are not encrypted")
-            yield from _open_to_all(context, made)
-        for made in context.all(TOPIC):
-            if not access.given(access.at(made.inputs, "kmsMasterKeyId")):
-                yield hit(made, "messages are not encrypted")
-            yield from _open_to_all(context, made)
-        for made in context.all("aws:sqs/queuePolicy:QueuePolicy", "aws:sns/topicPolicy:TopicPolicy"):
-            yield from _open_to_all(context, made)
+    def check(self, context: Context) -> Iterator[Violation]:
+        for item in context.all(QUEUE):
+            key = fields.is_set(fields.get(item.inputs, "kmsMasterKeyId"))
+            if not key and not fields.is_on(fields.get(item.inputs, "sqsManagedSseEnabled")):
+                yield violation(item, "messages are not encrypted")
+            yield from _open_to_all(context, item)
+        for item in context.all(TOPIC):
+            if not fields.is_set(fields.get(item.inputs, "kmsMasterKeyId")):
+                yield violation(item, "messages are not encrypted")
+            yield from _open_to_all(context, item)
+        for item in context.all("aws:sqs/queuePolicy:QueuePolicy", "aws:sns/topicPolicy:TopicPolicy"):
+            yield from _open_to_all(context, item)
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         return example(resource(QUEUE, "interruptions", {"sqsManagedSseEnabled": True}))
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         statement = {"Effect": "Allow", "Principal": "*", "Action": "sqs:SendMessage", "Resource": "*"}
         policy = json.dumps({"Statement": [statement]})
         return example(resource(QUEUE, "interruptions", {"sqsManagedSseEnabled": True, "policy": policy}))
 
 
-def _open_to_all(context: Context, made: Resource) -> Iterator[Hit]:
-    for statement in access.statements(context.known(made, "policy")):
-        if any(who == "*" for _kind, who in access.principals(statement)) and not statement.get("Condition"):
-            yield hit(made, "its policy lets everybody in")
+def _open_to_all(context: Context, item: Resource) -> Iterator[Violation]:
+    for statement in fields.allow_statements(context.read(item, "policy")):
+        if any(who == "*" for _kind, who in fields.principals(statement)) and not statement.get("Condition"):
+            yield violation(item, "its policy lets everybody in")
 
 
 RULES = (Repositories(), LogsKept(), Buckets(), Queues())

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import yaml
 
 from paddock.plan.finding import Severity
-from paddock.plan.rules.base import Context, Hit, Rule, example, hit
-from paddock.plan.rules.inputs import access
+from paddock.plan.rules.base import Context, Rule, Violation, example, violation
+from paddock.plan.rules.inputs import fields
 
 ISSUER = "https://token.actions.githubusercontent.com"
 
@@ -35,7 +35,7 @@ def workflows(context: Context) -> Iterator[tuple[str, str, Mapping[Any, Any]]]:
 
 
 def jobs(document: Mapping[Any, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for name, job in access.pairs(document, "jobs").items():
+    for name, job in fields.mapping(document, "jobs").items():
         if isinstance(job, Mapping):
             yield str(name), job
 
@@ -74,9 +74,9 @@ class Dockerfiles(Rule):
         "DS-0029", "DS-0031",
     )  # fmt: skip
 
-    def check(self, context: Context) -> Iterator[Hit]:
+    def check(self, context: Context) -> Iterator[Violation]:
         for path, instructions in dockerfiles(context):
-            yield from (Hit(path, message) for message in dict.fromkeys(self._wrong(instructions)))
+            yield from (Violation(path, message) for message in dict.fromkeys(self._wrong(instructions)))
 
     @staticmethod
     def _wrong(instructions: list[tuple[str, str]]) -> Iterator[str]:
@@ -89,7 +89,7 @@ class Dockerfiles(Rule):
                     words = [word for word in rest.split() if not word.startswith("--")]
                     image = re.sub(
                         r"\$\{?(\w+)(:-[^}]*)?\}?",
-                        lambda found: arguments.get(found[1], found[0]),
+                        lambda match: arguments.get(match[1], match[0]),
                         words[0] if words else "",
                     )
                     # An argument without a default is for the builder to fill: the file itself names nothing.
@@ -118,10 +118,10 @@ class Dockerfiles(Rule):
         if instructions and user.split(":")[0] in ("", "root", "0"):
             yield "it runs as root"
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         return self._file("@sha256:" + "0" * 64)
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         return self._file(":latest")
 
     @staticmethod
@@ -152,35 +152,37 @@ class SignedImages(Rule):
     fix = "syft, actions/attest and cosign sign by digest, in the job that pushes"
     equivalents = ("SLSA L2", "SLSA L3", "CIS 5.1.4")
 
-    def check(self, context: Context) -> Iterator[Hit]:
+    def check(self, context: Context) -> Iterator[Violation]:
         for path, _text, document in workflows(context):
             for name, job in jobs(document):
                 spoken = yaml.safe_dump(dict(job), width=10_000)
-                pushes = any(self._pushes(step) for step in access.each(job, "steps"))
-                if pushes and (missing := [what for what, sign in _NEEDED.items() if not sign.search(spoken)]):
-                    yield Hit(path, f"job {name} pushes an image without {', '.join(missing)}")
-        for made in context.graph.resources.values():
-            if made.type.rpartition(":")[2] == "ClusterImagePolicy":
-                for authority in access.each(made.inputs, "spec", "authorities"):
-                    for identity in access.each(authority, "keyless", "identities"):
-                        if access.text(identity, "issuer") != ISSUER:
-                            yield hit(made, f"it trusts another issuer than {ISSUER}")
-                        if access.text(identity, "subjectRegExp") in ("", ".*") and not access.text(
+                pushes = any(self._pushes(step) for step in fields.items(job, "steps"))
+                if pushes and (missing := [name for name, sign in _NEEDED.items() if not sign.search(spoken)]):
+                    yield Violation(path, f"job {name} pushes an image without {', '.join(missing)}")
+        for item in context.graph.resources.values():
+            if item.type.rpartition(":")[2] == "ClusterImagePolicy":
+                for authority in fields.items(item.inputs, "spec", "authorities"):
+                    for identity in fields.items(authority, "keyless", "identities"):
+                        if fields.text(identity, "issuer") != ISSUER:
+                            yield violation(item, f"it trusts another issuer than {ISSUER}")
+                        if fields.text(identity, "subjectRegExp") in ("", ".*") and not fields.text(
                             identity, "subject"
                         ):
-                            yield hit(made, "it trusts every repository on GitHub")
+                            yield violation(item, "it trusts every repository on GitHub")
 
     @staticmethod
     def _pushes(step: Any) -> bool:
-        action = "docker/build-push-action" in access.text(step, "uses") and access.on(access.at(step, "with", "push"))
-        return action or _PUSHES.search(access.text(step, "run").replace("\\\n", " ")) is not None
+        action = "docker/build-push-action" in fields.text(step, "uses") and fields.is_on(
+            fields.get(step, "with", "push")
+        )
+        return action or _PUSHES.search(fields.text(step, "run").replace("\\\n", " ")) is not None
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         return self._job(
             "docker push $IMAGE", "syft $IMAGE -o spdx-json", "cosign attest $IMAGE", "cosign sign --yes $IMAGE"
         )
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         return self._job("docker push $IMAGE")
 
     @staticmethod
@@ -198,26 +200,26 @@ class Workflows(Rule):
     fix = "uses: owner/action@<commit>  # version; permissions: {contents: read} at the top, more in one job"
     equivalents = ("Token-Permissions", "Pinned-Dependencies")
 
-    def check(self, context: Context) -> Iterator[Hit]:
+    def check(self, context: Context) -> Iterator[Violation]:
         for path, _text, document in workflows(context):
             permissions = document.get("permissions")
             if permissions is None:
-                yield Hit(path, "no permissions at the top, so every job gets the repository's default")
+                yield Violation(path, "no permissions at the top, so every job gets the repository's default")
             elif isinstance(permissions, Mapping):
                 for scope, right in permissions.items():
                     if right == "write":
-                        yield Hit(path, f"{scope}: write holds for every job; write it in the one that needs it")
+                        yield Violation(path, f"{scope}: write holds for every job; write it in the one that needs it")
             elif permissions != "read-all":
-                yield Hit(path, f"permissions: {permissions} holds for every job")
+                yield Violation(path, f"permissions: {permissions} holds for every job")
             for name, job in jobs(document):
                 if job.get("permissions") == "write-all":
-                    yield Hit(path, f"job {name} may write everything")
+                    yield Violation(path, f"job {name} may write everything")
                 for used in (
-                    access.text(job, "uses"),
-                    *(access.text(step, "uses") for step in access.each(job, "steps")),
+                    fields.text(job, "uses"),
+                    *(fields.text(step, "uses") for step in fields.items(job, "steps")),
                 ):
                     if used and not self._pinned(used):
-                        yield Hit(path, f"{used} is not pinned to a commit")
+                        yield Violation(path, f"{used} is not pinned to a commit")
 
     @staticmethod
     def _pinned(used: str) -> bool:
@@ -227,10 +229,10 @@ class Workflows(Rule):
             or re.search(r"^docker://.*@sha256:[0-9a-f]{64}$", used)
         )
 
-    def example_pass(self) -> Context:
+    def passing_example(self) -> Context:
         return self._with({"contents": "read"})
 
-    def example_fail(self) -> Context:
+    def failing_example(self) -> Context:
         return self._with({"contents": "write"})
 
     @staticmethod

@@ -11,7 +11,7 @@ from typing import Any
 
 from paddock.fleet.errors import FleetError, Key, Problem, did_you_mean
 from paddock.fleet.stackfile.loader import SUPPRESSIONS
-from paddock.plan.rules.base import Hit
+from paddock.plan.rules.base import Violation
 
 LEAST_REASON = 10
 """Characters. Anything shorter is "ok" or "todo"."""
@@ -32,11 +32,13 @@ class Suppression:
     index: int = 0
     """Where it stands in the list."""
 
-    def covers(self, rule: str, hit: Hit) -> bool:
-        return rule == self.rule and (fnmatch.fnmatchcase(hit.subject, self.resource) or hit.urn == self.resource != "")
+    def covers(self, rule: str, violation: Violation) -> bool:
+        return rule == self.rule and (
+            fnmatch.fnmatchcase(violation.subject, self.resource) or violation.urn == self.resource != ""
+        )
 
 
-def parse(config: Mapping[str, str], known: frozenset[str], today: date) -> tuple[Suppression, ...]:
+def parse(config: Mapping[str, str], rules: frozenset[str], today: date) -> tuple[Suppression, ...]:
     """The suppressions in a stack's configuration. Raises FleetError with every mistake in them."""
     text = config.get(SUPPRESSIONS, "[]")
     top: Key = ("config", SUPPRESSIONS)
@@ -49,19 +51,19 @@ def parse(config: Mapping[str, str], known: frozenset[str], today: date) -> tupl
             [Problem(top, "no list of suppressions", f"a list such as [{EXAMPLE}]", "begin each with a dash")]
         )
     problems: list[Problem] = []
-    found: list[Suppression] = []
+    accepted: list[Suppression] = []
     for index, entry in enumerate(written):
-        wrong = list(_problems(entry, (*top, index), known, today))
+        wrong = list(_problems(entry, (*top, index), rules, today))
         problems += wrong
         if not wrong:
             expires = date.fromisoformat(entry["expires"])
-            found.append(Suppression(entry["rule"], entry["resource"], entry["reason"].strip(), expires, index))
+            accepted.append(Suppression(entry["rule"], entry["resource"], entry["reason"].strip(), expires, index))
     if problems:
         raise FleetError(problems)
-    return tuple(found)
+    return tuple(accepted)
 
 
-def _problems(entry: Any, key: Key, known: frozenset[str], today: date) -> Iterator[Problem]:
+def _problems(entry: Any, key: Key, rules: frozenset[str], today: date) -> Iterator[Problem]:
     if not isinstance(entry, dict):
         yield Problem(key, "not a suppression", EXAMPLE)
         return
@@ -77,8 +79,8 @@ def _problems(entry: Any, key: Key, known: frozenset[str], today: date) -> Itera
     rule, reason, expires = (
         entry.get(name) if isinstance(entry.get(name), str) else "" for name in ("rule", "reason", "expires")
     )
-    if rule and rule not in known:
-        hint = did_you_mean(rule, known) or "docs/rules.md lists them"
+    if rule and rule not in rules:
+        hint = did_you_mean(rule, rules) or "docs/rules.md lists them"
         yield Problem((*key, "rule"), f'there is no rule "{rule}"', "an id such as PAD-13", hint)
     if reason and reason.strip() and len(reason.strip()) < LEAST_REASON:
         yield Problem(

@@ -11,7 +11,7 @@ import pytest
 
 from paddock.plan.engine.graph import Graph
 from paddock.plan.engine.values import Secret
-from paddock.plan.rules import BASELINE, RULES, judge
+from paddock.plan.rules import BASELINE, RULES, check_context
 from paddock.plan.rules.base import Context, resource
 from paddock.plan.rules.inputs import files
 from tests.plan.rules.breaking import GONE, add, boot, drop, look_up, option, put, statement
@@ -442,7 +442,7 @@ def test_there_are_36_settings_and_each_is_broken() -> None:
 
 @pytest.mark.parametrize("name", fleets.EXAMPLES)
 def test_examples_keep_every_rule(name: str) -> None:
-    judged = judge(_context(name))
+    judged = check_context(_context(name))
     assert judged.evaluated == tuple(RULES)
     assert [finding for finding in judged.findings if finding.severity != "info"] == []
     assert judged.unseen == ()
@@ -450,7 +450,7 @@ def test_examples_keep_every_rule(name: str) -> None:
 
 @pytest.mark.parametrize("name", fleets.SAMPLES)
 def test_every_form_of_a_fleet_keeps_every_rule(name: str) -> None:
-    found = [finding for finding in judge(_context(name)).findings if finding.severity != "info"]
+    found = [finding for finding in check_context(_context(name)).findings if finding.severity != "info"]
     assert {finding.id for finding in found} <= ({"PAD-31"} if name == "token" else set()), found
 
 
@@ -462,4 +462,4 @@ def test_a_broken_setting_is_told_by_its_rule_alone(rule: str, how: str, breakin
         if isinstance(breaking, dict)
         else replace(whole, graph=breaking(whole.graph))
     )
-    assert {violation.rule.id for violation in judge(broken).violations} == {rule}
+    assert {violation.rule.id for violation in check_context(broken).violations} == {rule}

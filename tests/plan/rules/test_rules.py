@@ -16,7 +16,7 @@ from paddock.fleet import FleetError
 from paddock.plan.engine.graph import Graph
 from paddock.plan.engine.program import plan_graph
 from paddock.plan.engine.values import UNKNOWN, Secret
-from paddock.plan.rules import RULES, judge, reference
+from paddock.plan.rules import RULES, check_context, reference
 from paddock.plan.rules.base import Context, Rule
 from tests.plan.rules.breaking import add, option, put
 from tests.support import fleets, strategies
@@ -45,8 +45,8 @@ NASTY = (
 
 @EACH
 def test_a_rule_passes_its_good_example_and_fails_its_bad_one(rule: Rule) -> None:
-    assert list(rule.check(rule.example_pass())) == []
-    assert list(rule.check(rule.example_fail()))
+    assert list(rule.check(rule.passing_example())) == []
+    assert list(rule.check(rule.failing_example()))
 
 
 @EACH
@@ -66,7 +66,7 @@ def test_the_page_of_rules_is_generated_from_them() -> None:
 
 def test_a_finding_names_subject_message_and_fix() -> None:
     broken = put("Cluster", "cluster-eksCluster", "encryptionConfig", None)(fleets.graph("dev"))
-    (finding,) = (f for f in judge(Context(broken, today=TODAY)).findings if f.severity == "error")
+    (finding,) = (f for f in check_context(Context(broken, today=TODAY)).findings if f.severity == "error")
     assert (finding.id, finding.subject) == ("PAD-01", "cluster-eksCluster")
     assert finding.message
     assert finding.fix
@@ -74,12 +74,12 @@ def test_a_finding_names_subject_message_and_fix() -> None:
 
 def test_secrets_are_not_asked_for_where_an_engine_has_opened_them() -> None:
     opened = put("Secret", "arc-arc-runners-credential", "stringData", lambda secret: secret.value)(fleets.graph("dev"))
-    assert "PAD-31" not in {v.rule.id for v in judge(Context(opened, marks_secrets=False)).violations}
+    assert "PAD-31" not in {v.rule.id for v in check_context(Context(opened, marks_secrets=False)).violations}
 
 
 def test_the_preview_of_a_new_stack_breaks_no_rule_and_says_what_it_cannot_see() -> None:
     graph = fleets.graph("dev", preview=True)
-    judged = judge(Context(graph, fleet=fleets.named("dev").fleet, today=TODAY))
+    judged = check_context(Context(graph, fleet=fleets.named("dev").fleet, today=TODAY))
     assert [finding for finding in judged.findings if finding.severity != "info"] == []
     assert ("PAD-18", "network-flow-policy", "policy") in {
         (each.rule, each.subject, each.property) for each in judged.unseen
@@ -129,7 +129,8 @@ CONSISTENCY = [
 def test_two_resources_that_disagree_are_told(rule: str, breaking: Any) -> None:
     stack = fleets.named("prod")
     violated = {
-        v.rule.id for v in judge(Context(breaking(fleets.graph("prod")), fleet=stack.fleet, today=TODAY)).violations
+        v.rule.id
+        for v in check_context(Context(breaking(fleets.graph("prod")), fleet=stack.fleet, today=TODAY)).violations
     }
     # A taint that is new or misspelt is also one that nothing tolerates, and one that its tag does not say.
     assert {rule} <= violated <= {rule} | ({"CON-01", "CON-03"} if rule in ("CON-01", "CON-05") else set())
@@ -143,7 +144,7 @@ def test_whatever_fleet_is_written_only_what_was_asked_for_is_told(data: dict[st
     except FleetError:
         assume(False)
         raise
-    judged = judge(Context(plan_graph(stack), fleet=stack.fleet, today=TODAY))
+    judged = check_context(Context(plan_graph(stack), fleet=stack.fleet, today=TODAY))
     asked = {"PAD-31", "PAD-33"} | ({"PAD-03"} if data["cluster"].get("endpoint") == {"allow": "any"} else set())
     assert {finding.id for finding in judged.findings} <= asked, judged.findings
 
@@ -154,8 +155,8 @@ def test_no_value_makes_a_rule_crash_and_none_unknown_breaks_one(data: st.DataOb
     name = data.draw(st.sampled_from(("dev", "monitoring", "docker", "images")))
     graph, fleet = fleets.graph(name), fleets.named(name).fleet
     broken, value = _disturbed(graph, data)
-    before = {(v.rule.id, v.hit) for v in judge(Context(graph, fleet=fleet, today=TODAY)).violations}
-    after = {(v.rule.id, v.hit) for v in judge(Context(broken, fleet=fleet, today=TODAY)).violations}
+    before = {(v.rule.id, v.detail) for v in check_context(Context(graph, fleet=fleet, today=TODAY)).violations}
+    after = {(v.rule.id, v.detail) for v in check_context(Context(broken, fleet=fleet, today=TODAY)).violations}
     assert value != UNKNOWN or after <= before
 
 

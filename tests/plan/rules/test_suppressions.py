@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from paddock.fleet import FleetError, load
-from paddock.plan.rules import STALE, judge, suppressions
+from paddock.plan.rules import STALE, check_context, suppressions
 from paddock.plan.rules.base import Context
 from tests.plan.rules.breaking import put
 from tests.support import fleets
@@ -25,7 +25,7 @@ def _read(*entries: Any) -> Any:
 
 def _judged(*entries: Any) -> Any:
     graph = put("LaunchTemplate", "t4", "metadataOptions/httpTokens", "optional")(fleets.graph("dev"))
-    return judge(Context(graph, fleet=fleets.named("dev").fleet, today=TODAY), _read(*entries))
+    return check_context(Context(graph, fleet=fleets.named("dev").fleet, today=TODAY), _read(*entries))
 
 
 def test_a_stack_without_suppressions_has_none() -> None:
@@ -51,7 +51,7 @@ def test_a_suppression_excuses_its_own_rule_and_resource_only() -> None:
 
 
 def test_a_suppression_that_excuses_nothing_is_an_error() -> None:
-    judged = judge(Context(fleets.graph("dev"), today=TODAY), _read(GOOD))
+    judged = check_context(Context(fleets.graph("dev"), today=TODAY), _read(GOOD))
     (stale,) = (finding for finding in judged.findings if finding.id == STALE)
     assert (stale.severity, stale.subject) == ("error", "paddock:suppressions[0]")
 

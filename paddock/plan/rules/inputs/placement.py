@@ -8,7 +8,7 @@ from typing import Any
 
 from paddock.plan.engine.graph import Resource
 from paddock.plan.rules.base import Context
-from paddock.plan.rules.inputs import access
+from paddock.plan.rules.inputs import fields
 from paddock.plan.rules.inputs.pods import DAEMON_SET, RELEASE, chart, pods
 
 GPU = "nvidia.com/gpu"
@@ -42,46 +42,46 @@ _SELECTED = {
 """Where charts say which nodes their Deployments run on."""
 
 
-def _workload(made: Resource, what: str, spec: Any, daemon: bool) -> Workload:
-    required = access.at(spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+def _workload(item: Resource, label: str, spec: Any, daemon: bool) -> Workload:
+    required = fields.get(spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
     return Workload(
-        made,
-        what,
-        access.many(access.at(spec, "tolerations")),
-        access.pairs(spec, "nodeSelector"),
-        access.each(required, "nodeSelectorTerms"),
+        item,
+        label,
+        fields.as_list(fields.get(spec, "tolerations")),
+        fields.mapping(spec, "nodeSelector"),
+        fields.items(required, "nodeSelectorTerms"),
         daemon,
     )
 
 
 def workloads(context: Context) -> Iterator[Workload]:
     for release in context.all(RELEASE):
-        if access.unknown(access.at(release.inputs, "values")):
+        if fields.is_unknown(fields.get(release.inputs, "values")):
             continue
-        for what, path in _DAEMONS.get(chart(release), {}).items():
-            yield _workload(release, what, access.at(release.inputs, "values", *path), daemon=True)
+        for label, path in _DAEMONS.get(chart(release), {}).items():
+            yield _workload(release, label, fields.get(release.inputs, "values", *path), daemon=True)
         for path in _SELECTED.get(chart(release), ()):
             yield _workload(
-                release, path[-1] if path else "controller", access.at(release.inputs, "values", *path), daemon=False
+                release, path[-1] if path else "controller", fields.get(release.inputs, "values", *path), daemon=False
             )
     for pod in pods(context):
-        gpu = any(GPU in key for key in (*access.pairs(pod.spec, "nodeSelector"), *_tolerated(pod.spec)))
+        gpu = any(GPU in key for key in (*fields.mapping(pod.spec, "nodeSelector"), *_tolerated(pod.spec)))
         daemon = pod.resource.type == DAEMON_SET and gpu
         yield _workload(pod.resource, pod.where.removeprefix("its "), pod.spec, daemon=daemon)
 
 
 def _tolerated(spec: Any) -> list[str]:
-    return [access.text(toleration, "key") for toleration in access.each(spec, "tolerations")]
+    return [fields.text(toleration, "key") for toleration in fields.items(spec, "tolerations")]
 
 
 def tolerates(tolerations: list[Any], taint: Mapping[str, Any]) -> bool:
     """Kubernetes' own matching of a list of tolerations against one taint."""
-    if access.unsure(tolerations) or access.unsure(taint):
+    if fields.has_unknown(tolerations) or fields.has_unknown(taint):
         return True
     for toleration in tolerations:
-        key, value = access.at(toleration, "key"), access.at(toleration, "value")
-        effect = access.at(toleration, "effect")
-        exists = access.at(toleration, "operator") == "Exists"
+        key, value = fields.get(toleration, "key"), fields.get(toleration, "value")
+        effect = fields.get(toleration, "effect")
+        exists = fields.get(toleration, "operator") == "Exists"
         if (
             (key == taint.get("key") or (exists and not key))
             and (exists or (value or "") == (taint.get("value") or ""))
@@ -95,49 +95,49 @@ def taints(group: Resource) -> list[dict[str, Any]]:
     """A node group's taints in Kubernetes' spelling."""
     return [
         {**taint, "effect": EFFECTS.get(str(taint.get("effect")), str(taint.get("effect")))}
-        for taint in access.each(group.inputs, "taints")
+        for taint in fields.items(group.inputs, "taints")
         if isinstance(taint, Mapping)
     ]
 
 
 def labels(group: Resource) -> dict[str, Any]:
-    return access.pairs(group.inputs, "labels")
+    return fields.mapping(group.inputs, "labels")
 
 
 def repelling(group: Resource) -> list[dict[str, Any]]:
     return [taint for taint in taints(group) if taint.get("effect") != "PreferNoSchedule"]
 
 
-def fits(work: Workload, found: Mapping[str, Any]) -> bool | None:
+def fits(work: Workload, node_labels: Mapping[str, Any]) -> bool | None:
     """Whether a node with these labels is one that the workload selects; None where that is not known yet."""
-    if access.unsure(work.selector) or access.unsure(work.terms) or access.unsure(found):
+    if fields.has_unknown(work.selector) or fields.has_unknown(work.terms) or fields.has_unknown(node_labels):
         return None
-    if any(found.get(key) != value for key, value in work.selector.items()):
+    if any(node_labels.get(key) != value for key, value in work.selector.items()):
         return False
     return not work.terms or any(
-        all(_matches(e, found) for e in access.each(term, "matchExpressions")) for term in work.terms
+        all(_matches(e, node_labels) for e in fields.items(term, "matchExpressions")) for term in work.terms
     )
 
 
-def _matches(expression: Any, found: Mapping[str, Any]) -> bool:
-    key, values = access.text(expression, "key"), access.each(expression, "values")
-    match access.at(expression, "operator"):
+def _matches(expression: Any, node_labels: Mapping[str, Any]) -> bool:
+    key, values = fields.text(expression, "key"), fields.items(expression, "values")
+    match fields.get(expression, "operator"):
         case "In":
-            return found.get(key) in values
+            return node_labels.get(key) in values
         case "NotIn":
-            return found.get(key) not in values
+            return node_labels.get(key) not in values
         case "Exists":
-            return key in found
+            return key in node_labels
         case "DoesNotExist":
-            return key not in found
+            return key not in node_labels
         case _:
             return True
 
 
-def left_out(work: Workload, found: Mapping[str, Any]) -> bool:
+def left_out(work: Workload, node_labels: Mapping[str, Any]) -> bool:
     """Whether a daemon leaves these nodes out on purpose: a NotIn or DoesNotExist says so."""
     return any(
-        access.at(e, "operator") in ("NotIn", "DoesNotExist") and not _matches(e, found)
+        fields.get(e, "operator") in ("NotIn", "DoesNotExist") and not _matches(e, node_labels)
         for term in work.terms
-        for e in access.each(term, "matchExpressions")
+        for e in fields.items(term, "matchExpressions")
     )

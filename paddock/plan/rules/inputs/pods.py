@@ -11,7 +11,7 @@ import yaml
 from paddock.fleet.model.mirror import chart_name
 from paddock.plan.engine.graph import Resource
 from paddock.plan.rules.base import Context
-from paddock.plan.rules.inputs import access
+from paddock.plan.rules.inputs import fields
 
 RELEASE = "kubernetes:helm.sh/v3:Release"
 CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
@@ -41,7 +41,7 @@ class Pod:
 
     @property
     def containers(self) -> list[Mapping[str, Any]]:
-        found = [*access.each(self.spec, "initContainers"), *access.each(self.spec, "containers")]
+        found = [*fields.items(self.spec, "initContainers"), *fields.items(self.spec, "containers")]
         return [container for container in found if isinstance(container, Mapping)]
 
     @property
@@ -53,46 +53,46 @@ class Pod:
 
 def chart(release: Resource) -> str:
     """A chart's own name, whether it comes from a repository, as oci:// or from a folder."""
-    return chart_name(access.text(release.inputs, "chart"))
+    return chart_name(fields.text(release.inputs, "chart"))
 
 
 def scale_sets(context: Context) -> Iterator[Resource]:
     return (release for release in context.all(RELEASE) if chart(release) == "gha-runner-scale-set")
 
 
-def name_of(made: Resource) -> str:
-    return access.text(made.inputs, "metadata", "name")
+def name_of(item: Resource) -> str:
+    return fields.text(item.inputs, "metadata", "name")
 
 
-def namespace_of(made: Resource) -> str:
+def namespace_of(item: Resource) -> str:
     """Namespace of an object or a release; empty where it is not known yet."""
-    return access.text(made.inputs, "metadata", "namespace") or access.text(made.inputs, "namespace")
+    return fields.text(item.inputs, "metadata", "namespace") or fields.text(item.inputs, "namespace")
 
 
-def is_in(made: Resource, namespace: Resource) -> bool:
+def is_in(item: Resource, namespace: Resource) -> bool:
     """Whether an object is in a namespace: by its name, or as it takes the name from the namespace itself."""
-    name = namespace_of(made)
+    name = namespace_of(item)
     if name and name_of(namespace):
         return name == name_of(namespace)
-    return any(namespace.urn in made.property_dependencies.get(key, ()) for key in ("metadata", "namespace"))
+    return any(namespace.urn in item.property_dependencies.get(key, ()) for key in ("metadata", "namespace"))
 
 
 def pods(context: Context) -> Iterator[Pod]:
     for release in scale_sets(context):
         namespace = namespace_of(release)
         for kind, key in (("runner", "template"), ("listener", "listenerTemplate")):
-            spec = access.at(release.inputs, "values", key, "spec")
+            spec = fields.get(release.inputs, "values", key, "spec")
             if isinstance(spec, Mapping):
                 yield Pod(release, "runner" if kind == "runner" else "listener", spec, namespace)
-    for made in context.all(CONFIG_MAP):
-        spec = access.at(_yaml(access.at(made.inputs, "data", "pod.yaml")), "spec")
+    for item in context.all(CONFIG_MAP):
+        spec = fields.get(_yaml(fields.get(item.inputs, "data", "pod.yaml")), "spec")
         if isinstance(spec, Mapping):
-            yield Pod(made, "job", spec, namespace_of(made))
+            yield Pod(item, "job", spec, namespace_of(item))
     for type_, path in _TEMPLATED.items():
-        for made in context.all(type_):
-            spec = access.at(made.inputs, *path)
+        for item in context.all(type_):
+            spec = fields.get(item.inputs, *path)
             if isinstance(spec, Mapping):
-                yield Pod(made, "object", spec, namespace_of(made))
+                yield Pod(item, "object", spec, namespace_of(item))
 
 
 def _yaml(text: Any) -> Any:
