@@ -65,7 +65,7 @@ def test_a_preview_breaks_the_rules_that_the_plan_says_are_broken(
     root = _project(tmp_path / "project", stack, change)
     try:
         engine = Engine(tmp_path / "lab", Programs.find(), stack=stack, root=root)
-    except LabInputError:
+    except LabInputError as error:
         pytest.skip(str(error))
     engine.prepare(secret=KEY if stack == "dev" else None)
 
