@@ -57,8 +57,8 @@ class Names(Rule):
         for release in scale_sets(context):
             name = fields.text(release.inputs, "values", "runnerScaleSetName") or fields.text(release.inputs, "name")
             if len(name) > SCALE_SET_NAME_MAX:
-                length = f"{len(name)} characters, where {SCALE_SET_NAME_MAX} fit"
-                yield violation(release, f"a scale set's name of {length}")
+                extent = f"{len(name)} characters, where {SCALE_SET_NAME_MAX} fit"
+                yield violation(release, f"a scale set's name of {extent}")
 
     def passing_example(self) -> Context:
         return example(resource("aws:iam/role:Role", "node"))
