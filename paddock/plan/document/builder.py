@@ -27,7 +27,7 @@ from paddock.plan.cost import estimate, fixed, money, options, rightsizing
 from paddock.plan.cost import nodes as cost_nodes
 from paddock.plan.document import model
 from paddock.plan.engine import graph
-from paddock.plan.engine.values import shown
+from paddock.plan.engine.values import redact
 from paddock.plan.plan import Plan
 
 _PRICE_FILES = {"fixed_prices.json", "instance_prices.json"}
@@ -45,8 +45,8 @@ def build_document(plan: Plan) -> model.PlanDocument:
         pools=[_pool(fleet, name) for name in fleet.pools],
         runners=[_runner(fleet, name) for name in fleet.runners],
         resources=[_resource(resource) for resource in plan.graph.resources.values()],
-        outputs=shown(plan.graph.outputs),
-        lookups=[model.Lookup(token=token, arguments=shown(arguments)) for token, arguments in plan.graph.lookups],
+        outputs=redact(plan.graph.outputs),
+        lookups=[model.Lookup(token=token, arguments=redact(arguments)) for token, arguments in plan.graph.lookups],
         fit=[_fit(fit) for fit in plan.fits],
         compatibility=[_verdict(verdict) for verdict in plan.compatibility],
         rules=_rules(plan.rules),
@@ -161,7 +161,7 @@ def _resource(resource: graph.Resource) -> model.Resource:
         name=resource.name,
         parent=resource.parent,
         custom=resource.custom,
-        inputs=shown(resource.inputs),
+        inputs=redact(resource.inputs),
         dependencies=list(resource.dependencies),
         property_dependencies={key: list(urns) for key, urns in resource.property_dependencies.items()},
         provider=resource.provider,
@@ -216,7 +216,7 @@ def _rules(evaluation: rules.Evaluation) -> model.Rules:
         suppressed=[
             model.Suppressed(
                 rule=suppressed.violation.rule.id,
-                resource=suppressed.violation.hit.subject,
+                resource=suppressed.violation.detail.subject,
                 reason=suppressed.suppression.reason,
                 expires=suppressed.suppression.expires.isoformat(),
             )
