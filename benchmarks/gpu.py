@@ -122,16 +122,16 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=11, help="counted runs of each pair, after one that is not")
     parser.add_argument("--seconds", type=int, default=20, help="how long monitoring is watched")
     parser.add_argument("--cycles", type=int, default=10_000, help="how many leases are taken and given back")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     peers = house.programs("gpu_peers")
     with tempfile.TemporaryDirectory() as folder:
         env = made_up(Path(folder))
         results = [
-            *samples(peers / "python", env, asked.runs),
+            *samples(peers / "python", env, options.runs),
             calls(peers / "python", env),
-            *listing(peers / "gpustat", env, asked.runs),
-            monitoring(env, asked.seconds),
-            leasing(env, asked.cycles),
+            *listing(peers / "gpustat", env, options.runs),
+            monitoring(env, options.seconds),
+            leasing(env, options.cycles),
         ]
     report(results)
 
@@ -141,8 +141,8 @@ def made_up(folder: Path) -> dict[str, str]:
     from tests.support.nvml import library
 
     library(folder)
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    return {**kept, "PYTHONPATH": str(ROOT), "LD_LIBRARY_PATH": str(folder), "FAKE_NVML_COUNT": str(GPUS)}
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**inherited, "PYTHONPATH": str(ROOT), "LD_LIBRARY_PATH": str(folder), "FAKE_NVML_COUNT": str(GPUS)}
 
 
 class Warm:
@@ -176,19 +176,19 @@ class Warm:
 
 
 def samples(peers: Path, env: Mapping[str, str], runs: int) -> list[dict[str, object]]:
-    """What one more look at all GPUs takes."""
+    """Time of one more reading of all GPUs."""
     with ExitStack() as stack:
-        ours = Warm(stack, Path(sys.executable), OURS, env, 300)
+        paddock = Warm(stack, Path(sys.executable), OURS, env, 300)
         nvitop, twelve = (Warm(stack, peers, code, env, 50) for code in (NVITOP, NVITOP_TWELVE))
         gpustat = Warm(stack, peers, GPUSTAT, env, 1)
-        if ours.values != twelve.values:
-            raise SystemExit(f"ours and nvitop read different values:\n{ours.values}\n{twelve.values}")
-        alone = paired("a sample / nvitop reading twelve metrics alone", 0.1, runs, ours.works, twelve.works)
+        if paddock.values != twelve.values:
+            raise SystemExit(f"ours and nvitop read different values:\n{paddock.values}\n{twelve.values}")
+        alone = paired("a sample / nvitop reading twelve metrics alone", 0.1, runs, paddock.works, twelve.works)
         return [
-            paired("a sample / nvitop's as_snapshot", 0.1, runs, ours.works, nvitop.works),
+            paired("a sample / nvitop's as_snapshot", 0.1, runs, paddock.works, nvitop.works),
             alone | {"metrics": METRICS},
             # Its query sleeps a tenth of a second a GPU, and whoever calls it waits.
-            paired("a sample / gpustat's query", 0.001, runs, ours.waits, gpustat.waits),
+            paired("a sample / gpustat's query", 0.001, runs, paddock.waits, gpustat.waits),
         ]
 
 
@@ -197,26 +197,28 @@ def calls(peers: Path, env: Mapping[str, str]) -> dict[str, object]:
         script = COUNT.format(code="".join(f"    {line}\n" for line in code.splitlines()))
         return int(output([python, "-c", script], env))
 
-    ours = counted(sys.executable, OURS)
+    paddock = counted(sys.executable, OURS)
     theirs = {"nvitop's as_snapshot": counted(peers, NVITOP), "nvitop, twelve metrics": counted(peers, NVITOP_TWELVE)}
     theirs["gpustat"] = counted(peers, GPUSTAT)
     return {
         "name": "calls to the driver a sample / the fewest of a peer",
-        "ratio": rounded(ours / min(theirs.values())),
+        "ratio": rounded(paddock / min(theirs.values())),
         "goal": "<= 1",
-        "met": ours <= min(theirs.values()),
-        "calls": {"ours": ours, **theirs},
+        "met": paddock <= min(theirs.values()),
+        "calls": {"ours": paddock, **theirs},
     }
 
 
 def listing(gpustat: Path, env: Mapping[str, str], runs: int) -> list[dict[str, object]]:
     """From the start of the program to its end."""
-    ours = ("-P", "-m", "paddock", "gpu.list")
+    paddock = ("-P", "-m", "paddock", "gpu.list")
     results = [
-        paired("paddock gpu.list / gpustat", 1.0, runs, process(*ours, env=env), process(program=str(gpustat), env=env))
+        paired(
+            "paddock gpu.list / gpustat", 1.0, runs, process(*paddock, env=env), process(program=str(gpustat), env=env)
+        )
     ]
     if smi := shutil.which("nvidia-smi"):
-        results.append(paired("paddock gpu.list / nvidia-smi", 1.0, runs, process(*ours), process(program=smi)))
+        results.append(paired("paddock gpu.list / nvidia-smi", 1.0, runs, process(*paddock), process(program=smi)))
     else:
         results.append({"name": "paddock gpu.list / nvidia-smi", "skipped": "there is no nvidia-smi here"})
     return results

@@ -36,12 +36,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=3, help="counted runs of each, after one that is not")
     parser.add_argument("--base", help="the image to build on")
-    given = parser.parse_args()
+    options = parser.parse_args()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         try:
             docker = docker_engine.engine()
-            base = given.base or docker_engine.debian_base()
+            base = options.base or docker_engine.debian_base()
             runner_stand_in.container_hooks(docker)
             (folder / "served").mkdir()
             archive = runner_stand_in.archive(folder / "served" / "runner.tar.gz")
@@ -49,30 +49,30 @@ def main() -> None:
         except pytest.skip.Exception as reason:
             sys.exit(str(reason))
         project = checkout.copy(ROOT, folder / "project")
-        made: set[str] = set()
-        stack.callback(lambda: [docker.remove(image) for image in made])
+        images: set[str] = set()
+        stack.callback(lambda: [docker.remove(image) for image in images])
         arguments = {
             "RUNNER_URL": f"{url}/{archive.name}",
             "RUNNER_SHA256": hashlib.sha256(archive.read_bytes()).hexdigest(),
             "CONTAINER_HOOKS": runner_stand_in.CONTAINER_HOOKS,
         }
         words = ["--base", base, *(f"--build-arg={name}={value}" for name, value in arguments.items())]
-        report(measured(project, words, given.runs, docker, made))
+        report(measured(project, words, options.runs, docker, images))
 
 
-def measured(project: Path, words: list[str], runs: int, docker: Docker, made: set[str]) -> list[dict[str, object]]:
-    """`made` holds the names of the images that are there."""
+def measured(project: Path, words: list[str], runs: int, docker: Docker, images: set[str]) -> list[dict[str, object]]:
+    """`images` holds the names of the images that are there."""
     hook = project / "runners" / "hooks" / "job-completed.sh"
     text, changes = hook.read_text(encoding="utf-8"), iter(range(1_000_000))
 
     def unchanged(*more: str) -> float:
-        began = time.perf_counter()
-        made.add(build(project, *words, *more)["image"])
-        return time.perf_counter() - began
+        start = time.perf_counter()
+        images.add(build(project, *words, *more)["image"])
+        return time.perf_counter() - start
 
     def cold() -> float:
-        while made:  # the name would move to the new image, and the old one stay without any
-            docker.remove(made.pop())
+        while images:  # the name would move to the new image, and the old one stay without any
+            docker.remove(images.pop())
         return unchanged("--no-cache")
 
     def warm() -> float:
@@ -80,11 +80,11 @@ def measured(project: Path, words: list[str], runs: int, docker: Docker, made: s
         return unchanged()
 
     unchanged()
-    told = build(project, *words)
+    result = build(project, *words)
     layers: dict[str, object] = {
         "name": "layers of the image, unpacked bytes",
-        "total": told["size_bytes"],
-        "layers": sorted(told["layers"], key=lambda layer: -layer["size_bytes"]),
+        "total": result["size_bytes"],
+        "layers": sorted(result["layers"], key=lambda layer: -layer["size_bytes"]),
     }
     return [
         paired("one hook changed / cold", 0.2, runs, warm, cold),
@@ -96,9 +96,9 @@ def measured(project: Path, words: list[str], runs: int, docker: Docker, made: s
 def build(project: Path, *words: str) -> dict[str, Any]:
     env = {**os.environ, "PADDOCK_ROOT": str(project)}
     command = [sys.executable, "-m", "paddock", "build-runner", *words, "--json"]
-    done = subprocess.run(command, cwd=ROOT, env=env, check=True, stdout=subprocess.PIPE)
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+    process = subprocess.run(command, cwd=ROOT, env=env, check=True, stdout=subprocess.PIPE)
+    result: dict[str, Any] = json.loads(process.stdout)
+    return result
 
 
 if __name__ == "__main__":

@@ -34,17 +34,17 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5, help="counted runs of each, after one that is not")
     runs = parser.parse_args().runs
     try:
-        found = Programs.find()
+        programs = Programs.find()
     except LabInputError as error:
         sys.exit(f"{error}")
     with tempfile.TemporaryDirectory() as folder:
-        engine = Engine(Path(folder, "engine"), found, stack="dev")
+        engine = Engine(Path(folder, "engine"), programs, stack="dev")
         engine.prepare(secret={"paddock:githubAppKey": "made-up"})
 
         def preview() -> float:
-            began = time.perf_counter()
+            start = time.perf_counter()
             engine.preview()
-            return time.perf_counter() - began
+            return time.perf_counter() - start
 
         plan = process("-c", PLAN, str(ROOT), "dev")
         results = [paired("inv plan of dev / pulumi preview of dev", 0.2, runs, plan, preview)]
@@ -68,17 +68,23 @@ def lab(labs: Path, runs: int) -> list[dict[str, object]]:
     }
     job: dict[str, object] = {"name": "a job of a pool at zero, seconds since its push", "jobs": runs}
     for step in ("acquired", "pod made", "node ready", "scheduled", "started"):
-        told = [each["seconds"] for story in stories for each in story["steps"] if each["step"] == step]
-        known = [seconds for seconds in told if seconds is not None]
-        job[step] = {"median": round(statistics.median(known), 2), "max": round(max(known), 2)} if known else None
+        seconds_of = [
+            step_record["seconds"] for story in stories for step_record in story["steps"] if step_record["step"] == step
+        ]
+        measured = [seconds for seconds in seconds_of if seconds is not None]
+        job[step] = (
+            {"median": round(statistics.median(measured), 2), "max": round(max(measured), 2)} if measured else None
+        )
     return [start, job]
 
 
 def inv(labs: Path, *words: str) -> dict[str, Any]:
     env = {**os.environ, "PADDOCK_LAB_STATE": str(labs)}
-    done = subprocess.run([sys.executable, "-m", "paddock", *words], cwd=ROOT, env=env, check=True, capture_output=True)
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+    process = subprocess.run(
+        [sys.executable, "-m", "paddock", *words], cwd=ROOT, env=env, check=True, capture_output=True
+    )
+    result: dict[str, Any] = json.loads(process.stdout)
+    return result
 
 
 if __name__ == "__main__":

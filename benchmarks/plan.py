@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How long planning takes, as ratios of runs side by side on this machine, so that they mean something on another.
+"""Duration of planning, as ratios of runs side by side on this machine, so that they mean something on another.
 
     .venv/bin/python benchmarks/plan.py [--runs N]
 
@@ -62,15 +62,15 @@ def fits(runs: int) -> dict[str, object]:
     stack = load(ROOT, "prod")
 
     def solve() -> float:
-        began, solved = time.perf_counter(), 0
+        start, solved = time.perf_counter(), 0
         while solved < 1000:
             solved += len(fit.fit(stack.fleet))
-        return time.perf_counter() - began
+        return time.perf_counter() - start
 
     def graph() -> float:
-        began = time.perf_counter()
+        start = time.perf_counter()
         plan_graph(stack)
-        return time.perf_counter() - began
+        return time.perf_counter() - start
 
     return paired("1,000 fits / one graph run of prod", 1.0, runs, solve, graph)
 

@@ -21,9 +21,9 @@ def process(
     *arguments: str, program: str = sys.executable, env: Mapping[str, str] | None = None
 ) -> Callable[[], float]:
     def run() -> float:
-        began = time.perf_counter()
+        start = time.perf_counter()
         subprocess.run([program, *arguments], check=True, cwd=ROOT, stdout=subprocess.DEVNULL, env=env)
-        return time.perf_counter() - began
+        return time.perf_counter() - start
 
     return run
 

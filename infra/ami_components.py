@@ -1,4 +1,4 @@
-"""What the AMI pipeline is told to do: component documents, their parameters, and the tags of what comes out.
+"""Work of the AMI pipeline: component documents, their parameters, and the tags of what comes out.
 
 Pure text and values: nothing here talks to AWS.
 """
@@ -46,7 +46,7 @@ def documents(fleet: Fleet) -> tuple[Document, ...]:
     return tuple(_document(name, files if name == "node" else {}) for name in COMPONENTS)
 
 
-def asked(fleet: Fleet) -> dict[str, str]:
+def parameters(fleet: Fleet) -> dict[str, str]:
     """Values of the components' parameters: what the image must turn out to have. Empty is not asked."""
     ami, image = _base(fleet), runner_image(fleet) or ""
     driver = ami.driver if ami and ami.driver else fleet.images.ami.driver or ""
@@ -67,7 +67,7 @@ def asked(fleet: Fleet) -> dict[str, str]:
 
 def tags(fleet: Fleet) -> dict[str, str]:
     """Tags of the image: only what its tests compare with the machine, and only what is known before it is built."""
-    values = asked(fleet)
+    values = parameters(fleet)
     if "." not in values["driver"]:
         values["driver"] = ""  # a branch alone; which version of it, the base image decides
     facts = {
@@ -90,16 +90,16 @@ def runner_image(fleet: Fleet) -> str | None:
 def ecr_repository(image: str) -> str | None:
     """ARN of the repository of an image in a private ECR; None for any other registry."""
     host, rest = parts(image)
-    found = PRIVATE_ECR.fullmatch(host)
-    if found is None:
+    match = PRIVATE_ECR.fullmatch(host)
+    if match is None:
         return None
-    region, name = found["region"], re.split("[@:]", rest)[0]
+    region, name = match["region"], re.split("[@:]", rest)[0]
     partition = {"cn": "aws-cn", "us-gov": "aws-us-gov"}.get(region.rsplit("-", 2)[0], "aws")
-    return f"arn:{partition}:ecr:{region}:{found['account']}:repository/{name}"
+    return f"arn:{partition}:ecr:{region}:{match['account']}:repository/{name}"
 
 
 def has_nvswitch(instance: InstanceType) -> bool:
-    """Whether CUDA starts only once a fabric manager has set up the NVSwitches: whole boards, from A100 on."""
+    """Return whether CUDA starts only once a fabric manager has set up the NVSwitches: whole boards, from A100 on."""
     gpu = catalog.gpus()[instance.gpu] if instance.gpu else None
     return bool(gpu and gpu.nvlink_gbs and catalog.version(gpu.compute_capability) >= (8, 0) and instance.gpu_count > 2)
 
@@ -119,7 +119,7 @@ def _document(name: str, files: Mapping[str, str]) -> Document:
     }
     build = next(phase for phase in parsed["phases"] if phase["name"] == "build")
     build["steps"] = [first, *build["steps"]]
-    parameters = tuple(key for each in parsed.get("parameters", ()) for key in each)
+    parameters = tuple(key for parameter in parsed.get("parameters", ()) for key in parameter)
     data = yaml.dump(parsed, Dumper=_Dumper, sort_keys=False, width=2**20)
     return Document(name, data, parameters)
 
@@ -135,15 +135,15 @@ def _puts_down(contents: Mapping[str, tuple[str, str]]) -> str:
 
 def scripts(text: str) -> tuple[str, ...]:
     """Scripts that `text` calls, and those that they call."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     waiting = [text]
     while waiting:
         for groups in _SCRIPT.findall(waiting.pop()):
             name = next(filter(None, groups))
-            if name not in found:
-                found[name] = None
+            if name not in names:
+                names[name] = None
                 waiting.append(script_text(name))
-    return tuple(sorted(found))
+    return tuple(sorted(names))
 
 
 def script_text(name: str) -> str:
@@ -151,8 +151,8 @@ def script_text(name: str) -> str:
 
 
 def _base(fleet: Fleet) -> EksAmi | None:
-    known = (ami for ami in catalog.eks_amis() if ami.os == "al2023")
-    return next((ami for ami in known if ami.release == fleet.eks_release), None)
+    images = (ami for ami in catalog.eks_amis() if ami.os == "al2023")
+    return next((ami for ami in images if ami.release == fleet.eks_release), None)
 
 
 def _types(fleet: Fleet) -> list[InstanceType]:
@@ -162,9 +162,9 @@ def _types(fleet: Fleet) -> list[InstanceType]:
 
 
 def _snapshotters(fleet: Fleet) -> tuple[str, ...]:
-    """Who holds the unpacked images of the nodes: an image that lies with the other one is unpacked again."""
-    found = {"soci" if user_data.pulls_fast(instance) else "overlayfs" for instance in _types(fleet)}
-    return tuple(sorted(found, reverse=True)) or ("soci",)
+    """Snapshotters that hold the unpacked images of the nodes: an image of the other one is unpacked again."""
+    snapshotters = {"soci" if user_data.pulls_fast(instance) else "overlayfs" for instance in _types(fleet)}
+    return tuple(sorted(snapshotters, reverse=True)) or ("soci",)
 
 
 class _Dumper(yaml.SafeDumper):

@@ -31,12 +31,12 @@ class AmiPipeline(Component):
         build = fleet.images.ami
         key = self.key(name, f"GPU machine images of {fleet.name}", volumes_of=fleet.region, logs_of=fleet.region)
         documents = ami_components.documents(fleet)
-        asked = ami_components.asked(fleet)
+        parameters = ami_components.parameters(fleet)
         # The image's version is its recipe's, so it also stands in the image itself.
         version = content_version(
-            str(build.disk), json.dumps(asked, sort_keys=True), *(document.data for document in documents)
+            str(build.disk), json.dumps(parameters, sort_keys=True), *(document.data for document in documents)
         )
-        values = {parameter: value for parameter, value in {**asked, "recipe": version}.items() if value}
+        values = {parameter: value for parameter, value in {**parameters, "recipe": version}.items() if value}
         # Names stay automatic: with a fixed one a change would delete first, while the recipe still points at it.
         recipe = aws.imagebuilder.ImageRecipe(
             f"{name}-recipe",
@@ -98,7 +98,7 @@ class AmiPipeline(Component):
         # Image Builder would make the group without a key, and keep it for ever.
         logs = aws.cloudwatch.LogGroup(
             f"{name}-builds",
-            name=recipe.name.apply(lambda made: f"/aws/imagebuilder/{made}"),
+            name=recipe.name.apply(lambda recipe_name: f"/aws/imagebuilder/{recipe_name}"),
             retention_in_days=LOG_DAYS,
             kms_key_id=key.arn,
             # The logs of a recipe outlive it: one wants to read why the last build failed.

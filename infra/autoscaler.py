@@ -21,7 +21,7 @@ SERVICE_ACCOUNT = "cluster-autoscaler"
 # Pulumi adds is part of the pattern, or the on-demand group of a pool called big-spot would pass for spot.
 PRIORITIES = "100:\n- .*-(reserved|capacity-block)-[0-9a-f]{7}-.*\n50:\n- .*-spot-[0-9a-f]{7}-.*\n10:\n- .*\n"
 
-_LOOK = (
+_READ_ACTIONS = (
     "autoscaling:DescribeAutoScalingGroups",
     "autoscaling:DescribeAutoScalingInstances",
     "autoscaling:DescribeLaunchConfigurations",
@@ -44,7 +44,7 @@ class Autoscaler(Component):
         owned = {"StringEquals": {f"aws:ResourceTag/{AUTOSCALER}/{fleet.cluster_name}": "owned"}}
         groups = self.account().apply(
             lambda account: policy(
-                allow(_LOOK),
+                allow(_READ_ACTIONS),
                 allow(
                     ["eks:DescribeNodegroup"],
                     f"arn:aws:eks:{fleet.region}:{account}:nodegroup/{fleet.cluster_name}/*",

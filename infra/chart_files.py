@@ -16,23 +16,25 @@ from paddock.fleet.model.mirror import ALL, is_folder
 
 
 def problems(fleet: Fleet, root: Path) -> Iterator[Problem]:
-    """What is wrong with the charts that the fleet takes from folders. `root` is the stack file's folder."""
+    """Yield the problems of the charts that the fleet takes from folders. `root` is the stack file's folder."""
     for chart in installed(fleet):
         source = fleet.mirror.chart(chart.name, chart.version)
         if source is None or not is_folder(source):
             continue
-        path, wanted = root / source, f"{chart.name} {chart.version}"
+        path, expected = root / source, f"{chart.name} {chart.version}"
         key: Key = ("paddock:fleet", "mirror", "charts")
         if not isinstance(fleet.mirror.charts, str):
             key = (*key, chart.name if chart.name in fleet.mirror.sources else ALL)
         pull = f"{chart.pull} --destination {Path(source).parent}"
         if not path.is_file():
-            beside = sorted(found.name for found in path.parent.glob(f"{chart.name}-[0-9]*.tgz"))
+            others = sorted(archive.name for archive in path.parent.glob(f"{chart.name}-[0-9]*.tgz"))
             message = f"there is no {path.name} in {Path(source).parent}"
-            yield Problem(key, message + (f", but {', '.join(beside)}" if beside else ""), f"the chart {wanted}", pull)
-        elif (found := _name_and_version(path)) != wanted:
-            message = f"{source} holds {found}" if found else f"{source} is no packed chart"
-            yield Problem(key, message, f"the chart {wanted}", pull)
+            yield Problem(
+                key, message + (f", but {', '.join(others)}" if others else ""), f"the chart {expected}", pull
+            )
+        elif (content := _name_and_version(path)) != expected:
+            message = f"{source} holds {content}" if content else f"{source} is no packed chart"
+            yield Problem(key, message, f"the chart {expected}", pull)
 
 
 def _name_and_version(path: Path) -> str:

@@ -39,8 +39,8 @@ class Chart:
         source = self.source if self.source.startswith("oci://") else f"{self.name} --repo {self.source}"
         return f"helm pull {source} --version {self.version}"
 
-    def found(self, mirror: Mirror) -> tuple[str, str | None]:
-        """What Helm is asked for: a chart, and the repository where that is a name in one."""
+    def location(self, mirror: Mirror) -> tuple[str, str | None]:
+        """Return what Helm takes: a chart, and the repository where that is a name in one."""
         source = mirror.chart(self.name, self.version) or self.source
         if source.startswith("https://"):
             return self.name, source
@@ -51,14 +51,14 @@ class Chart:
 
     def mirrored(self, values: Mapping[str, Any], mirror: Mirror) -> dict[str, Any]:
         """The values with the images that the chart names by itself taken from the mirror."""
-        found = dict(values)
+        merged = dict(values)
         for image in self.images:
             repository = mirror.image(image.repository)
             if repository != image.repository:
                 # With its tag: what is in the mirror is what was listed, whatever the chart's default becomes.
                 tag = {"tag": image.tag} if image.tag else {}
-                found = _with(found, image.at, {"repository": repository, **tag})
-        return found
+                merged = _with(merged, image.at, {"repository": repository, **tag})
+        return merged
 
 
 def _with(values: Mapping[str, Any], at: tuple[str, ...], settings: Mapping[str, Any]) -> dict[str, Any]:

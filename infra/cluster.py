@@ -73,12 +73,12 @@ class Cluster(Component):
         self.command = pulumi.Output.from_input(f"kubectl --kubeconfig {cluster.kubeconfig}{context} get nodes")
 
     def _adopt(self, cluster: ExistingCluster) -> None:
-        found = aws.eks.get_cluster_output(name=cluster.existing, opts=pulumi.InvokeOutputOptions(parent=self))
+        adopted = aws.eks.get_cluster_output(name=cluster.existing, opts=pulumi.InvokeOutputOptions(parent=self))
         self.eks_name = cluster.existing
         self._connect(
-            found.apply(lambda c: c.endpoint),
-            found.apply(lambda c: c.certificate_authorities[0].data),
-            found.apply(lambda c: c.kubernetes_network_configs[0].service_ipv4_cidr),
+            adopted.apply(lambda c: c.endpoint),
+            adopted.apply(lambda c: c.certificate_authorities[0].data),
+            adopted.apply(lambda c: c.kubernetes_network_configs[0].service_ipv4_cidr),
         )
         self.node_role = self.role(f"{self.name}-node", assumed_by("ec2.amazonaws.com"), _NODE_POLICIES)
         self.ready += self.permissions
@@ -127,11 +127,15 @@ class Cluster(Component):
                 protect=True, depends_on=[logs, *network.ways_out], transforms=[_harden(cluster.endpoint.public)]
             ),
         )
-        made = control_plane.eks_cluster
-        self.eks_name = made.name
+        eks_cluster = control_plane.eks_cluster
+        self.eks_name = eks_cluster.name
         if not any(entry.policy == "cluster-admin" and not entry.namespaces for entry in cluster.access.values()):
             self.ready += self._deployer_access()
-        self._connect(made.endpoint, made.certificate_authority.apply(lambda ca: ca.data or ""), cluster.service_cidr)
+        self._connect(
+            eks_cluster.endpoint,
+            eks_cluster.certificate_authority.apply(lambda ca: ca.data or ""),
+            cluster.service_cidr,
+        )
         self.node_role = self.role(f"{self.name}-node", assumed_by("ec2.amazonaws.com"), _NODE_POLICIES)
         self._system_nodes(cluster, network)
 
@@ -139,12 +143,12 @@ class Cluster(Component):
         """Whoever creates the cluster may put things on it; nobody else could, with no admin in the fleet."""
         caller = aws.get_caller_identity_output(opts=pulumi.InvokeOutputOptions(parent=self))
         session = aws.iam.get_session_context_output(
-            arn=caller.apply(lambda found: found.arn), opts=pulumi.InvokeOutputOptions(parent=self)
+            arn=caller.apply(lambda identity: identity.arn), opts=pulumi.InvokeOutputOptions(parent=self)
         )
         entry = aws.eks.AccessEntry(
             f"{self.name}-deployer",
             cluster_name=self.eks_name,
-            principal_arn=session.apply(lambda found: found.issuer_arn),
+            principal_arn=session.apply(lambda context: context.issuer_arn),
             # A laptop and CI deploy with different roles; the first one stays.
             opts=self.child(ignore_changes=["principalArn"]),
         )
@@ -224,7 +228,7 @@ class Cluster(Component):
 
 
 def _harden(public: bool) -> pulumi.ResourceTransform:
-    """What the component cannot be told: no admin by mere creation, and the public endpoint said outright."""
+    """Set what the component has no argument for: no admin by mere creation, and the public endpoint said outright."""
 
     def harden(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult | None:
         if args.type_ != "aws:eks/cluster:Cluster":

@@ -1,4 +1,4 @@
-"""What the components share: how children are attached, and small things AWS asks for again and again."""
+"""Parts that the components share: how children are attached, and small things AWS asks for again and again."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Component(pulumi.ComponentResource):
     def account(self) -> pulumi.Output[str]:
         """The AWS account's number."""
         identity = aws.get_caller_identity_output(opts=pulumi.InvokeOutputOptions(parent=self))
-        return identity.apply(lambda found: found.account_id)
+        return identity.apply(lambda caller: caller.account_id)
 
     def role(
         self, name: str, trust: Mapping[str, Any], managed: Sequence[str] = (), inline: pulumi.Input[str] | None = None

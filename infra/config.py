@@ -1,4 +1,4 @@
-"""Where the program meets Pulumi's configuration."""
+"""The fleet, read from Pulumi's configuration."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ ROOT = Path(__file__).parent.parent
 def fleet() -> Fleet:
     """The stack's fleet. Raises RunError, which Pulumi prints without a traceback."""
     keys = ("aws:region", "paddock:fleet", "paddock:layers")
-    found = {key: pulumi.Config(key.split(":")[0]).get(key.split(":")[1]) for key in keys}
+    values = {key: pulumi.Config(key.split(":")[0]).get(key.split(":")[1]) for key in keys}
     try:
-        read = parse({key: value for key, value in found.items() if value}, pulumi.get_project(), pulumi.get_stack())
+        read = parse({key: value for key, value in values.items() if value}, pulumi.get_project(), pulumi.get_stack())
         file = f"Pulumi.{pulumi.get_stack()}.yaml"
         problems = [*kubernetes_versions.problems(read), *chart_files.problems(read, ROOT)]
         if problems:

@@ -22,10 +22,10 @@ def credential(github: GitHub, parent: pulumi.Resource) -> dict[str, pulumi.Inpu
 
 def _value(source: str, key: str, parent: pulumi.Resource) -> pulumi.Output[str]:
     if source.startswith("arn:"):
-        found = aws.secretsmanager.get_secret_version_output(
+        secret = aws.secretsmanager.get_secret_version_output(
             secret_id=source, opts=pulumi.InvokeOutputOptions(parent=parent)
         )
-        return pulumi.Output.secret(found.apply(lambda version: version.secret_string))
+        return pulumi.Output.secret(secret.apply(lambda version: version.secret_string))
     value = pulumi.Config("paddock").get_secret(key)
     if value is None:
         raise pulumi.RunError(f"paddock:{key} is not set\n    fix: pulumi config set --secret paddock:{key}")

@@ -22,7 +22,7 @@ _PUSH = (
     "ecr:PutImage",
     "ecr:UploadLayerPart",
 )
-_LOOK = (
+_READ_ACTIONS = (
     "autoscaling:DescribeLaunchConfigurations",
     "ec2:DescribeImages",
     "ec2:DescribeInstances",
@@ -82,12 +82,14 @@ class ImagePush(Component):
             )
         )
         arns = pulumi.Output.all(*[repository.arn for repository in registry.repositories.values()])
-        pushes = arns.apply(lambda found: policy(allow(["ecr:GetAuthorizationToken"]), allow(_PUSH, list(found))))
+        pushes = arns.apply(
+            lambda repositories: policy(allow(["ecr:GetAuthorizationToken"]), allow(_PUSH, list(repositories)))
+        )
         self.role_arn = self._role(name, trust, pushes, hours=1)
         self.ami_role_arn = None
         if pipeline:
             builds = pulumi.Output.all(pipeline.pipeline.arn, self.account()).apply(
-                lambda found: _builds(fleet.region, pipeline.name, *found)
+                lambda arns_of_builds: _builds(fleet.region, pipeline.name, *arns_of_builds)
             )
             self.ami_role_arn = self._role(f"{name}-ami", trust, builds, hours=_AMI_HOURS)
         self.register_outputs({"roleArn": self.role_arn, "amiRoleArn": self.ami_role_arn})
@@ -105,4 +107,6 @@ def _builds(region: str, name: str, pipeline: str, account: str) -> str:
     builder, recipes = f"arn:aws:imagebuilder:{region}:{account}", f"{name}-recipe-*"
     followed = [f"{builder}:image/{recipes}", f"{builder}:workflow-execution/*", f"{builder}:workflow-step-execution/*"]
     logs = f"arn:aws:logs:{region}:{account}:log-group:/aws/imagebuilder/{recipes}"
-    return policy(allow(_LOOK), allow(_START, pipeline), allow(_FOLLOW, followed), allow(["logs:GetLogEvents"], logs))
+    return policy(
+        allow(_READ_ACTIONS), allow(_START, pipeline), allow(_FOLLOW, followed), allow(["logs:GetLogEvents"], logs)
+    )

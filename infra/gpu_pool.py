@@ -112,7 +112,7 @@ class GpuPool(Component):
 
     def _scale_from_zero(self, capacity: str, group: aws.eks.NodeGroup) -> None:
         """Tags on the Auto Scaling group, where the autoscaler reads what a node would be like if there were one."""
-        group_name = group.resources.apply(lambda made: (made[0].autoscaling_groups or [])[0].name)
+        group_name = group.resources.apply(lambda resources: (resources[0].autoscaling_groups or [])[0].name)
         tags: Mapping[str, pulumi.Input[str]] = {
             f"{AUTOSCALER}/enabled": "true",
             f"{AUTOSCALER}/node-template/taint/{nodes.TAINT.key}": f"{nodes.TAINT.value}:{nodes.TAINT.effect}",
@@ -132,7 +132,7 @@ class GpuPool(Component):
 
 
 def _purchase(pool: Pool) -> dict[str, Any]:
-    """What the launch template says about capacity that was bought beforehand."""
+    """Launch-template options for capacity that was bought beforehand."""
     match pool.capacity:
         case Reserved(reserved=reservation):
             return {

@@ -25,11 +25,11 @@ def release(
     **options: Any,
 ) -> k8s.helm.v3.Release:
     """A release that is rolled back when it does not come up within ten minutes."""
-    found, repository = chart.found(mirror)
+    location, repository = chart.location(mirror)
     return k8s.helm.v3.Release(
         name,
         name=release_name or name,
-        chart=found,
+        chart=location,
         version=chart.version,
         repository_opts={"repo": repository} if repository else None,
         namespace=namespace,

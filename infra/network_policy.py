@@ -1,4 +1,4 @@
-"""Who may talk to whom inside the cluster, in the few forms that the fleet uses."""
+"""Network policies inside the cluster, in the few forms that the fleet uses."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class NodeMark(Component):
     ) -> None:
         """`namespaces`: those of runner pods that may mark their node."""
         super().__init__(name, opts)
-        self.accounts = {each: self._account(each, made, fleet) for each, made in namespaces.items()}
+        self.accounts = {name: self._account(name, resource, fleet) for name, resource in namespaces.items()}
         policy = k8s.admissionregistration.v1.ValidatingAdmissionPolicy(
             name, metadata={"name": NAME}, spec=_policy(sorted(namespaces)), opts=self.child()
         )
@@ -67,8 +67,8 @@ class NodeMark(Component):
         )
         self.register_outputs({})
 
-    def _account(self, namespace: str, made: k8s.core.v1.Namespace, fleet: Fleet) -> k8s.core.v1.ServiceAccount:
-        metadata = k8s.meta.v1.ObjectMetaArgs(name=MARKS_NODE_AS, namespace=made.metadata.name)
+    def _account(self, namespace: str, resource: k8s.core.v1.Namespace, fleet: Fleet) -> k8s.core.v1.ServiceAccount:
+        metadata = k8s.meta.v1.ObjectMetaArgs(name=MARKS_NODE_AS, namespace=resource.metadata.name)
         if isinstance(fleet.cluster, NewCluster):
             # The VPC CNI looks at where a pod calls, before the API's service address is exchanged for an endpoint's.
             network_policy(
@@ -84,9 +84,9 @@ class NodeMark(Component):
 
 
 def _policy(namespaces: Sequence[str]) -> k8s.admissionregistration.v1.ValidatingAdmissionPolicySpecArgsDict:
-    """What it does not name must stay as it was, fields of a later Kubernetes included."""
+    """Admission policy: what it does not name must stay as it was, fields of a later Kubernetes included."""
     accounts = [f"system:serviceaccount:{namespace}:{MARKS_NODE_AS}" for namespace in namespaces]
-    ours = list(ANNOTATIONS)
+    annotations = list(ANNOTATIONS)
     rules = {
         "a job may mark the node that it runs on, and no other": (
             f"request.userInfo.extra[?'{_NODE}'].orValue([]) == [request.name]"
@@ -101,14 +101,14 @@ def _policy(namespaces: Sequence[str]) -> k8s.admissionregistration.v1.Validatin
                 "object.?status == oldObject.?status",
             ]
         ),
-        f"of the annotations, a mark changes only {' and '.join(ours)}": _same(
-            "variables.after", "variables.before", ours
+        f"of the annotations, a mark changes only {' and '.join(annotations)}": _same(
+            "variables.after", "variables.before", annotations
         ),
         "what a mark says is at most 256 printable characters": (
-            f"variables.after.all(key, !(key in {ours}) || variables.after[key].matches('^[ -~]{{1,256}}$'))"
+            f"variables.after.all(key, !(key in {annotations}) || variables.after[key].matches('^[ -~]{{1,256}}$'))"
         ),
         "a mark is taken back by people, not by jobs": (
-            f"{ours}.all(key, !(key in variables.before) || key in variables.after)"
+            f"{annotations}.all(key, !(key in variables.before) || key in variables.after)"
             " && (object.spec.?unschedulable.orValue(false) || !oldObject.spec.?unschedulable.orValue(false))"
         ),
     }

@@ -1,4 +1,4 @@
-"""What a stack tells its owner, and the stacks that build on it."""
+"""Outputs of a stack, for its owner and for the stacks that build on it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from paddock.fleet import Fleet
 
 
 def images(registry: Registry, github: ImagePush | None) -> None:
-    """Where images are, and the roles of the workflows that make them."""
+    """Export registries, and the roles of the workflows that make them."""
     pulumi.export("registry", registry.url)
     if github:
         pulumi.export("imagePushRole", github.role_arn)
@@ -19,9 +19,9 @@ def images(registry: Registry, github: ImagePush | None) -> None:
             pulumi.export("amiBuildRole", github.ami_role_arn)
 
 
-def cluster(made: Cluster) -> None:
-    pulumi.export("kubeconfigCommand", made.command)
-    pulumi.export("kubeconfig", made.kubeconfig)
+def cluster(component: Cluster) -> None:
+    pulumi.export("kubeconfigCommand", component.command)
+    pulumi.export("kubeconfig", component.kubeconfig)
 
 
 def runners(fleet: Fleet) -> None:

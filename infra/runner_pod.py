@@ -45,7 +45,7 @@ def image(fleet: Fleet, runner: Runner) -> str:
 
 
 def marks_node(runner: Runner) -> bool:
-    """Whether its pod may mark the node: it must have the GPU, or its hooks find nothing broken."""
+    """Return whether its pod may mark the node: it must have the GPU, or its hooks find nothing broken."""
     return runner.mark_node and runner.container != "kubernetes-novolume"
 
 
@@ -99,17 +99,17 @@ def runner_template(fleet: Fleet, name: str) -> dict[str, Any]:
 
 
 def job_template(fleet: Fleet, name: str) -> dict[str, Any]:
-    """What the container hook merges into each job's pod in kubernetes-novolume mode."""
+    """Return what the container hook merges into each job's pod in kubernetes-novolume mode."""
     pod = _gpu_pod(fleet, name, "$job")
     job, spec = pod["spec"]["containers"][0], pod["spec"]
-    for ours in ("image", "command"):  # the workflow's own
-        del job[ours]
+    for key in ("image", "command"):  # the workflow's own
+        del job[key]
     del spec["securityContext"]
     # The hook brings the workspace and appends our lists to its own: a second volume of that name and no pod is made.
     # Job hooks run in the coordinator, which has no GPU to look at.
-    kept = {"shm", *map(_volume, fleet.runners[name].volumes)}
-    job["volumeMounts"] = [mount for mount in job["volumeMounts"] if mount["name"] in kept]
-    spec["volumes"] = [volume for volume in spec["volumes"] if volume["name"] in kept]
+    shared = {"shm", *map(_volume, fleet.runners[name].volumes)}
+    job["volumeMounts"] = [mount for mount in job["volumeMounts"] if mount["name"] in shared]
+    spec["volumes"] = [volume for volume in spec["volumes"] if volume["name"] in shared]
     job["env"] = [variable for variable in job["env"] if not variable["name"].startswith("ACTIONS_RUNNER_HOOK_")]
     return pod
 
@@ -196,7 +196,7 @@ def _mark_node(pod: dict[str, Any]) -> None:
     spec["serviceAccountName"] = MARKS_NODE_AS
     spec["volumes"].append({"name": "node-mark", "projected": {"sources": sources}})
     runner["volumeMounts"].append({"name": "node-mark", "mountPath": _MARK_AT, "readOnly": True})
-    runner["env"] = [*(each for each in runner["env"] if each["name"] != node["name"]), node]
+    runner["env"] = [*(variable for variable in runner["env"] if variable["name"] != node["name"]), node]
 
 
 def _no_raw_sockets() -> dict[str, Any]:
@@ -257,9 +257,9 @@ def template_name(runner: Runner, fleet: Fleet) -> str:
 def _with_docker(pod: dict[str, Any], fleet: Fleet, settings: Runner) -> dict[str, Any]:
     """Adds a Docker daemon as a sidecar. The chart's own would be an unpinned docker:dind."""
     spec, runner = pod["spec"], pod["spec"]["containers"][0]
-    ours = {"DOCKER_HOST": "unix:///var/run/docker.sock", "RUNNER_WAIT_FOR_DOCKER_IN_SECONDS": "120"}
-    runner["env"] = [each for each in runner["env"] if each["name"] not in ours]
-    runner["env"] += [{"name": key, "value": value} for key, value in ours.items()]
+    variables = {"DOCKER_HOST": "unix:///var/run/docker.sock", "RUNNER_WAIT_FOR_DOCKER_IN_SECONDS": "120"}
+    runner["env"] = [variable for variable in runner["env"] if variable["name"] not in variables]
+    runner["env"] += [{"name": key, "value": value} for key, value in variables.items()]
     socket = {"name": "docker-socket", "mountPath": "/var/run"}
     runner["volumeMounts"].append(socket)
     spec["initContainers"] = [

@@ -1,4 +1,4 @@
-"""What a GPU node is told when it boots. Pure text: nothing here talks to AWS."""
+"""User data of GPU nodes. Pure text: nothing here talks to AWS."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BOUNDARY = "==PADDOCK=="
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """What a node with an image of one's own must be told; for its own images EKS adds all of it by itself."""
+    """Cluster data that a node with a custom image needs; for its own images EKS adds all of it by itself."""
 
     cluster: Mapping[str, str]
     """name, apiServerEndpoint, certificateAuthority, cidr."""
@@ -56,7 +56,7 @@ def drop_in(*, pre_pulled: bool) -> str:
 
 
 def pulls_fast(instance: InstanceType) -> bool:
-    """Whether nodeadm follows FastImagePull there, and keeps images with the SOCI snapshotter: its own condition."""
+    """Return whether nodeadm follows FastImagePull there and uses the SOCI snapshotter, by its own condition."""
     return instance.vcpus >= 4 and instance.memory_mib >= 7 * 1024
 
 

@@ -33,24 +33,24 @@ class CatalogError(Exception):
 class UnknownName(PaddockError, KeyError):
     """A name that the catalogue does not hold; `suggestions` are its nearest names, best first."""
 
-    what = "name"
+    kind = "name"
     exit_code = 2
 
-    def __init__(self, name: str, known: Iterable[str]) -> None:
+    def __init__(self, name: str, names: Iterable[str]) -> None:
         import difflib  # only a wrong name pays for it
 
         super().__init__(name)
         self.name = name
-        self.suggestions = tuple(difflib.get_close_matches(name, list(known), n=3, cutoff=0.5))
+        self.suggestions = tuple(difflib.get_close_matches(name, list(names), n=3, cutoff=0.5))
 
     def __str__(self) -> str:
         hint = f"; did you mean {', '.join(self.suggestions)}?" if self.suggestions else ""
-        return f"unknown {self.what} {self.name!r}{hint}"
+        return f"unknown {self.kind} {self.name!r}{hint}"
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a value was read. ``key`` is what rows and columns cite; ``as_of`` is None for an undated source."""
+    """Source of a value. ``key`` is what rows and columns cite; ``as_of`` is None for an undated source."""
 
     key: str
     name: str
@@ -60,7 +60,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """How old one data file is: ``as_of`` is the day of its oldest regularly refreshed column."""
+    """Age of one data file: ``as_of`` is the day of its oldest regularly refreshed column."""
 
     file: str
     as_of: date

@@ -1,4 +1,4 @@
-"""What `inv catalog.refresh` does, without Invoke."""
+"""Work of the `inv catalog.*` tasks, without Invoke."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from paddock.terminal import BadFlag, console
 
 def refresh(region: str | None, *, dry_run: bool, as_json: bool) -> int:
     """Refreshes the catalogue and says what changed; returns the number of sources that could not be read."""
-    told = refresh_main(region=region, dry_run=dry_run)
-    failed = sum(bool(source["failed"]) for source in told["sources"])
+    report = refresh_main(region=region, dry_run=dry_run)
+    failed = sum(bool(source["failed"]) for source in report["sources"])
     if as_json:
-        sys.stdout.write(f"{json.dumps(told, indent=2)}\n")
+        sys.stdout.write(f"{json.dumps(report, indent=2)}\n")
         return failed
     out = console()
-    for source in told["sources"]:
+    for source in report["sources"]:
         head = f"{source['source']:12} {source['file']}"
         if source["failed"]:
             out.print(f"{head}: left as it is: {source['failed']}", markup=False)
         else:
             out.print(f"{head}: {len(source['changed'])} rows {'would change' if dry_run else 'changed'}", markup=False)
-            for kept in source["kept"]:
-                out.print(f"             kept: {kept}", markup=False)
+            for field in source["kept"]:
+                out.print(f"             kept: {field}", markup=False)
     return failed
 
 
@@ -36,10 +36,10 @@ def instances(
     """Prints the GPU instance types asked for. Raises BadFlag, BadQuestion and UnknownGpu."""
     from paddock.catalog import table
 
-    known = table.priced_regions()
-    if region not in known:
+    priced = table.priced_regions()
+    if region not in priced:
         raise BadFlag(
-            f"no prices of region {region!r} are known\n    expected: one of {', '.join(known)}\n"
+            f"no prices of region {region!r} are known\n    expected: one of {', '.join(priced)}\n"
             f"    fix: inv catalog.refresh --region {region or 'REGION'} reads those of another"
         )
     for flag, value in (("--gpus", gpus), ("--min-memory", min_memory), ("--max-price", max_price)):

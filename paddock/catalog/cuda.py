@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class UnknownCuda(_data.UnknownName):
     """No CUDA toolkit of that version; `suggestions` are the nearest versions."""
 
-    what = "CUDA toolkit"
+    kind = "CUDA toolkit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class DriverBranch:
     note: str | None
 
     def drives(self, compute_capability: str) -> bool:
-        """Whether the branch still drives GPUs of that compute capability (age only: see `note` for single cards)."""
+        """Return whether the branch still drives GPUs of that compute capability (by age; see `note` for cards)."""
         return _data.version(compute_capability) >= _data.version(self.min_compute_capability)
 
 

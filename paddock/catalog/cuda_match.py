@@ -1,4 +1,4 @@
-"""Whether a CUDA toolkit runs on a driver and a GPU, as pure arithmetic on versions.
+"""Verdict on whether a CUDA toolkit runs on a driver and a GPU, as pure arithmetic on versions.
 
 The procedure is NVIDIA's (CUDA release notes and CUDA compatibility guide): a driver at least as new as the one bundled
 with the toolkit is fine; one at least as new as the floor of the toolkit's major runs it with limits; below that only
@@ -56,19 +56,19 @@ def tag_cuda(image: str) -> str | None:
     if not repository or "/" in tag:
         return None
     for form in _TAGS:
-        if found := form.search(tag):
-            return ".".join(found.groups())
+        if match := form.search(tag):
+            return ".".join(match.groups())
     nvidia = _NVIDIA.match(tag) if repository.split("/")[-1] == "cuda" else None
     return nvidia[1] if nvidia else None
 
 
 def tag_denies_cuda(image: str) -> bool:
-    """Whether an image's tag states that it brings no CUDA: `nocuda-runner2.338.0-<hash>`, this project's form."""
+    """Return whether an image's tag states that it brings no CUDA: `nocuda-runner2.338.0-<hash>`, our form."""
     return _WITHOUT.search(image.split("@")[0]) is not None
 
 
 def on_driver(toolkit: str, driver: str, gpu: Gpu | None) -> Match:
-    """Whether programs of `toolkit` (`12.8.1`) run on `driver` (`580.159.03`); None: a GPU that is in no catalogue."""
+    """Return whether programs of `toolkit` (`12.8.1`) run on `driver` (`580.159.03`); None: an uncatalogued GPU."""
     try:
         kit = catalog.cuda_toolkit(toolkit)
     except UnknownCuda:
@@ -97,7 +97,7 @@ def on_driver(toolkit: str, driver: str, gpu: Gpu | None) -> Match:
 
 
 def drives(driver: str, gpu: Gpu, families: Iterable[str]) -> Drives:
-    """Whether `driver` (`580.159.03`, or its branch `580`) drives a GPU on each of these instance families."""
+    """Return whether `driver` (`580.159.03`, or its branch `580`) drives a GPU on each of these instance families."""
     branch = catalog.driver_branch(driver)
     if branch is None:
         return Drives("unknown", f"the catalogue has no branch of driver {driver}")
@@ -107,31 +107,31 @@ def drives(driver: str, gpu: Gpu, families: Iterable[str]) -> Drives:
             return Drives("impossible", f"{limits.family} needs driver R{least} or newer, {has}", least=least)
         if most and branch.branch > most:
             return Drives("impossible", f"R{most} is the last driver for {limits.family}, {has}", most=most)
-    what = f"{gpu.name} (compute capability {gpu.compute_capability}, from CUDA {gpu.cuda_first} on)"
+    subject = f"{gpu.name} (compute capability {gpu.compute_capability}, from CUDA {gpu.cuda_first} on)"
     if not branch.drives(gpu.compute_capability):
-        return Drives("impossible", f"driver {driver} no longer drives {what}")
+        return Drives("impossible", f"driver {driver} no longer drives {subject}")
     if version(branch.max_cuda) < version(gpu.cuda_first):
-        return Drives("impossible", f"driver {driver} does not yet drive {what}: it speaks CUDA {branch.max_cuda}")
+        return Drives("impossible", f"driver {driver} does not yet drive {subject}: it speaks CUDA {branch.max_cuda}")
     return Drives("ok", f"driver {driver} drives {gpu.name}")
 
 
 def on_gpu(toolkit: str, gpu: Gpu) -> Match:
-    """Whether the compiler of `toolkit` makes programs for `gpu`, by compute capability."""
+    """Return whether the compiler of `toolkit` makes programs for `gpu`, by compute capability."""
     try:
         kit = catalog.cuda_toolkit(toolkit)
     except UnknownCuda:
         return Match("unknown", f"the catalogue has no CUDA {toolkit}", None, None)
-    what = f"{gpu.name} (compute capability {gpu.compute_capability})"
+    subject = f"{gpu.name} (compute capability {gpu.compute_capability})"
     if gpu.runs_cuda(toolkit):
-        return Match("ok", f"CUDA {toolkit} compiles for {what}", None, None)
+        return Match("ok", f"CUDA {toolkit} compiles for {subject}", None, None)
     if gpu.cuda_last and version(kit.version) > version(gpu.cuda_last):
         return Match(
-            "impossible", f"CUDA {kit.version.split('.')[0]} dropped {what}; {gpu.cuda_last} is its last", None, None
+            "impossible", f"CUDA {kit.version.split('.')[0]} dropped {subject}; {gpu.cuda_last} is its last", None, None
         )
     return Match(
         "unknown",
-        f"CUDA {toolkit} is older than {what}, which {gpu.cuda_first} is the first to compile for: only programs that "
-        "carry PTX would start",
+        f"CUDA {toolkit} is older than {subject}, which {gpu.cuda_first} is the first to compile for: only programs "
+        "that carry PTX would start",
         None,
         None,
     )
@@ -143,15 +143,15 @@ def on_capability(toolkit: str, capability: str, name: str) -> Match:
         kit = catalog.cuda_toolkit(toolkit)
     except UnknownCuda:
         return Match("unknown", f"the catalogue has no CUDA {toolkit}", None, None)
-    what, has, most = f"{name} (compute capability {capability})", version(capability), kit.max_compute_capability
+    subject, has, most = f"{name} (compute capability {capability})", version(capability), kit.max_compute_capability
     if has < version(kit.min_compute_capability):
         return Match(
-            "impossible", f"CUDA {toolkit} compiles for {kit.min_compute_capability} on: no {what}", None, None
+            "impossible", f"CUDA {toolkit} compiles for {kit.min_compute_capability} on: no {subject}", None, None
         )
     if most is None or has > version(most):
         upto = f"compiles up to {most}" if most else "has an end of its range that no source names"
-        return Match("unknown", f"CUDA {toolkit} {upto}, and this is {what}: programs need PTX to start", None, None)
-    return Match("ok", f"CUDA {toolkit} compiles for {what}", None, None)
+        return Match("unknown", f"CUDA {toolkit} {upto}, and this is {subject}: programs need PTX to start", None, None)
+    return Match("ok", f"CUDA {toolkit} compiles for {subject}", None, None)
 
 
 def best_toolkit(driver: str, gpu: Gpu) -> str | None:

@@ -58,8 +58,8 @@ def runners_read() -> date:
 def tag_runner(image: str) -> str | None:
     """The version of actions/runner that an image's tag states: `...-runner2.338.0-<hash>`, or GitHub's own image."""
     name = image.partition("@")[0]
-    found = _TAG.search(name) or _OWN.search(name)
-    return found[1] if found else None
+    match = _TAG.search(name) or _OWN.search(name)
+    return match[1] if match else None
 
 
 def runner_successor(version: str) -> tuple[str, date] | None:
@@ -72,7 +72,7 @@ def runner_successor(version: str) -> tuple[str, date] | None:
 
 @cache
 def label_support(product: Literal["arc", "server"]) -> LabelSupport:
-    """Which versions of a product give scale sets labels."""
+    """Return which versions of a product give scale sets labels."""
     return next(LabelSupport(**row) for row in _data.rows("github.json", "labels") if row["product"] == product)
 
 

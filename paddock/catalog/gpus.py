@@ -18,7 +18,7 @@ Dtype = Literal["fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8", "int4", "
 class UnknownGpu(_data.UnknownName):
     """No GPU of that key; `suggestions` are the nearest keys."""
 
-    what = "GPU"
+    kind = "GPU"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Gpu:
         return self.product.replace(" ", "-") if self.product else None
 
     def supports(self, dtype: Dtype) -> bool | None:
-        """Whether the hardware computes in `dtype`; None when not known."""
+        """Return whether the hardware computes in `dtype`; None when not known."""
         if dtype in self.tflops:
             return True
         return False if dtype in self.unsupported else None
@@ -77,10 +77,10 @@ class Gpu:
         return self.tflops.get(dtype)
 
     def runs_cuda(self, toolkit: str) -> bool:
-        """Whether code built by CUDA `toolkit` (``"12.8"``) can target this GPU."""
-        wanted = _data.version(toolkit)[:2]
-        return wanted >= _data.version(self.cuda_first) and (
-            self.cuda_last is None or wanted <= _data.version(self.cuda_last)
+        """Return whether code built by CUDA `toolkit` (``"12.8"``) can target this GPU."""
+        minor = _data.version(toolkit)[:2]
+        return minor >= _data.version(self.cuda_first) and (
+            self.cuda_last is None or minor <= _data.version(self.cuda_last)
         )
 
     def mig_profile(self, name: str) -> MigProfile:
@@ -98,7 +98,7 @@ class Gpu:
 class UnknownMigProfile(_data.UnknownName):
     """The GPU has no MIG profile of that name."""
 
-    what = "MIG profile"
+    kind = "MIG profile"
 
 
 @cache

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class UnknownInstanceType(_data.UnknownName):
     """No instance type of that name; `suggestions` are the nearest names."""
 
-    what = "instance type"
+    kind = "instance type"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ def gpu_instances(gpu: str | None = None, min_gpus: int = 1) -> tuple[InstanceTy
 
 @cache
 def price_sources() -> Mapping[str, _data.Source]:
-    """Where the prices of instance types were read, by the key that prices cite."""
+    """Sources of the prices of instance types were read, by the key that prices cite."""
     stamp = next(stamp for stamp in _data.stamps() if stamp.file == "instance_prices.json")
     return MappingProxyType({source.key: source for source in stamp.sources})
 

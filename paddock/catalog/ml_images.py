@@ -25,7 +25,7 @@ class Build:
     metal: bool = False
 
     def runs_on(self, compute_capability: str) -> bool:
-        """Whether the range holds it; a range that no source names holds everything."""
+        """Return whether the range holds it; a range that no source names holds everything."""
         has = _data.version(compute_capability)
         low, high = self.min_compute_capability, self.max_compute_capability
         return (low is None or has >= _data.version(low)) and (high is None or has <= _data.version(high))

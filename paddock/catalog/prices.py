@@ -19,7 +19,7 @@ ANYWHERE = "*"
 class UnknownPrice(_data.UnknownName):
     """No price of that key; `suggestions` are the nearest keys."""
 
-    what = "price"
+    kind = "price"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def fixed_price(key: str, region: str) -> FixedPrice | None:
         UnknownPrice: no region has that key.
     """
     prices = fixed_prices()
-    found = prices.get((key, region)) or prices.get((key, ANYWHERE))
-    if found is None and all(known != key for known, _ in prices):
-        raise UnknownPrice(key, {known for known, _ in prices})
-    return found
+    price = prices.get((key, region)) or prices.get((key, ANYWHERE))
+    if price is None and all(name != key for name, _ in prices):
+        raise UnknownPrice(key, {name for name, _ in prices})
+    return price

@@ -60,15 +60,15 @@ def choose(
         gpu_of(gpu)
     if sort not in SORTS:
         raise BadQuestion(f"cannot sort by {sort!r}\n    expected: one of {', '.join(SORTS)}")
-    found = []
+    matching = []
     for instance in gpu_instances(gpu, gpus):
         price = instance.price(region)
         large_enough = instance.gpu_memory_mib >= min_memory_gib * 1024 * 0.92
         cheap_enough = max_price is None or price.on_demand is None or price.on_demand <= max_price
         if large_enough and cheap_enough:
             sources = tuple(key for key in (price.on_demand_source, price.spot_source) if key)
-            found.append(Row(instance, region, price.on_demand, price.spot, price.interruption_band, sources))
-    return tuple(sorted(found, key=lambda row: _key(row, sort)))
+            matching.append(Row(instance, region, price.on_demand, price.spot, price.interruption_band, sources))
+    return tuple(sorted(matching, key=lambda row: _key(row, sort)))
 
 
 def _key(row: Row, sort: Sort) -> tuple[bool, float, str]:
@@ -86,12 +86,12 @@ def _key(row: Row, sort: Sort) -> tuple[bool, float, str]:
 
 def table(rows: Sequence[Row], limit: int | None = LIMIT) -> str:
     """The rows as text, at most `limit` of them, with where and when the prices were read."""
-    shown = rows[:limit]
+    page = rows[:limit]
     head = ("Instance", "GPU", "GiB each", "vCPU", "GiB", "NVMe GB", "USD/h", "spot", "save", "interrupted", "pods")
-    body = [_cells(row) for row in shown]
+    body = [_cells(row) for row in page]
     widths = [max(len(line[column]) for line in (head, *body)) for column in range(len(head))]
     lines = [_line(head, widths), *(_line(cells, widths) for cells in body)]
-    lines.append(f"Shown {len(shown)} of {len(rows)}." + (" --all shows the rest." if len(shown) < len(rows) else ""))
+    lines.append(f"Shown {len(page)} of {len(rows)}." + (" --all shows the rest." if len(page) < len(rows) else ""))
     if rows:
         lines.append(f"Prices: {rows[0].region}, Linux; ? is not known. {_read(rows)}")
     return "\n".join(lines) + "\n"
@@ -131,12 +131,12 @@ def sizes(name: str) -> tuple[InstanceType, ...]:
     """
     if name not in instances():
         raise UnknownInstanceType(name, instances())
-    one = instances()[name]
+    named = instances()[name]
     same = [
         other
         for other in instances().values()
         if (other.family, other.gpu, other.gpu_count, other.gpu_fraction)
-        == (one.family, one.gpu, one.gpu_count, one.gpu_fraction)
+        == (named.family, named.gpu, named.gpu_count, named.gpu_fraction)
     ]
     return tuple(sorted(same, key=lambda other: (other.vcpus, other.memory_mib)))
 
@@ -145,36 +145,36 @@ _BANDS = ("< 5 %", "5-10 %", "10-15 %", "15-20 %", "> 20 %")
 
 
 def _cells(row: Row) -> tuple[str, ...]:
-    one = row.instance
-    count = f"{one.gpu_count} x " if one.gpu_fraction == 1 else f"{one.gpu_fraction:g} x "
+    instance = row.instance
+    count = f"{instance.gpu_count} x " if instance.gpu_fraction == 1 else f"{instance.gpu_fraction:g} x "
     save = f"{1 - row.spot / row.on_demand:.0%}" if row.spot and row.on_demand else "?"
     return (
-        one.name,
-        f"{count}{one.gpu}",
-        f"{one.gpu_memory_mib / 1024:.1f}",
-        str(one.vcpus),
-        f"{one.memory_mib / 1024:g}",
-        f"{one.nvme_total_gb}" if one.nvme_count else "-",
+        instance.name,
+        f"{count}{instance.gpu}",
+        f"{instance.gpu_memory_mib / 1024:.1f}",
+        str(instance.vcpus),
+        f"{instance.memory_mib / 1024:g}",
+        f"{instance.nvme_total_gb}" if instance.nvme_count else "-",
         _usd(row.on_demand),
         _usd(row.spot),
         save,
         "?" if row.interruption_band is None else _BANDS[row.interruption_band],
-        str(one.max_pods),
+        str(instance.max_pods),
     )
 
 
 def _object(row: Row) -> dict[str, Any]:
-    one = row.instance
+    instance = row.instance
     return {
-        "instance": one.name,
-        "gpu": one.gpu,
-        "gpus": one.gpu_count,
-        "gpu_fraction": one.gpu_fraction,
-        "gpu_memory_mib": one.gpu_memory_mib,
-        "vcpus": one.vcpus,
-        "memory_mib": one.memory_mib,
-        "nvme_gb": one.nvme_total_gb,
-        "max_pods": one.max_pods,
+        "instance": instance.name,
+        "gpu": instance.gpu,
+        "gpus": instance.gpu_count,
+        "gpu_fraction": instance.gpu_fraction,
+        "gpu_memory_mib": instance.gpu_memory_mib,
+        "vcpus": instance.vcpus,
+        "memory_mib": instance.memory_mib,
+        "nvme_gb": instance.nvme_total_gb,
+        "max_pods": instance.max_pods,
         "on_demand": row.on_demand,
         "spot": row.spot,
         "interruption_band": row.interruption_band,

@@ -59,7 +59,7 @@ def recorded() -> dict[str, dict]:
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_a_file_is_written_one_row_a_line_and_rewriting_it_changes_no_byte(file):
+def test_rewriting_a_data_file_changes_no_byte(file):
     text = (_data.DATA / file).read_text()
     assert _data.render(_data.document(file)) == text
     for line in text.splitlines():
@@ -94,7 +94,7 @@ def test_a_price_has_a_source_that_the_file_names(file, columns):
             assert source is None or source in keys, row
 
 
-def test_every_size_of_every_gpu_family_is_there_as_ec2_describes_it(recorded):
+def test_gpu_instances_agree_with_ec2(recorded):
     described = {name for name in recorded if name.split(".")[0] in GPU_FAMILIES} | set(SYSTEM_TYPES)
     retired = {"p3.2xlarge", "p3.8xlarge", "p3.16xlarge"}
     assert described | retired | {"m7i-flex.large"} == set(catalog.instances())
@@ -132,13 +132,13 @@ def test_an_instance_type_keeps_the_invariants(name):
         assert price.interruption_band in (None, 0, 1, 2, 3, 4)
 
 
-def test_within_a_family_a_machine_with_more_of_everything_costs_at_least_as_much():
-    for one in catalog.gpu_instances():
-        for other in catalog.gpu_instances(one.gpu):
-            if one.family == other.family and one.gpu_count <= other.gpu_count and one.vcpus <= other.vcpus:
-                prices = [kind.price("us-east-1").on_demand for kind in (one, other)]
-                if one.gpu_fraction <= other.gpu_fraction and None not in prices:
-                    assert prices[0] <= prices[1], (one.name, other.name)
+def test_a_larger_machine_of_a_family_costs_no_less():
+    for machine in catalog.gpu_instances():
+        for other in catalog.gpu_instances(machine.gpu):
+            if machine.family == other.family and machine.gpu_count <= other.gpu_count and machine.vcpus <= other.vcpus:
+                prices = [kind.price("us-east-1").on_demand for kind in (machine, other)]
+                if machine.gpu_fraction <= other.gpu_fraction and None not in prices:
+                    assert prices[0] <= prices[1], (machine.name, other.name)
 
 
 # Typed by hand, not read from our files: a refresh that moves one of these prices deserves a look.
@@ -224,7 +224,7 @@ def test_a_v100_ends_with_cuda_12_and_driver_580():
     assert v100.supports("bf16") is False
 
 
-def test_cuda_drivers_rise_with_the_toolkit_and_stay_above_the_floor_of_their_major():
+def test_cuda_drivers_rise_with_the_toolkit():
     toolkits = list(catalog.cuda_toolkits().values())
     drivers = [[kit.driver, *kit.updates] for kit in toolkits if kit.driver]
     flat = [catalog.version(driver) for bundle in drivers for driver in bundle]
@@ -283,7 +283,7 @@ def test_support_after_an_unknown_end_is_unknown():
     assert catalog.eks_versions()["1.36"].support_on(date(2099, 1, 1)) == "unknown"
 
 
-def test_every_gpu_family_has_an_on_demand_quota_and_only_p6_lacks_a_spot_one():
+def test_every_gpu_family_has_its_quotas():
     families = {kind.family for kind in catalog.instances().values()}
     assert all(catalog.quota_for(family, "on-demand") for family in families)
     assert {family for family in families if not catalog.quota_for(family, "spot")} == {"p6-b200", "p6-b300"}
@@ -301,7 +301,7 @@ def test_a_fixed_price_is_of_its_region_or_of_everywhere():
 
 
 @given(st.dates(min_value=date(2026, 1, 1), max_value=date(2100, 1, 1)), st.integers(min_value=0, max_value=2000))
-def test_a_file_is_stale_exactly_when_it_is_older_than_its_limit(today, limit):
+def test_a_file_is_stale_once_older_than_its_limit(today, limit):
     assert {stamp.file for stamp in catalog.stale(today, limit)} == {
         stamp.file for stamp in catalog.stamps() if stamp.age_days(today) > limit
     }

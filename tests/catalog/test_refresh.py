@@ -91,7 +91,7 @@ def test_hardware_as_ec2_describes_it_changes_nothing_but_the_date(folder):
     assert content["as_of"] == "2026-12-24"
 
 
-def test_hardware_that_differs_is_corrected_and_the_gpu_key_is_left_to_us(folder):
+def test_refresh_corrects_hardware_and_leaves_the_gpu_key(folder):
     content = _data.document("instances.json", folder)
     wrong = next(row for row in content["rows"] if row["name"] == "g6f.large")
     wrong |= {"enis": 99, "gpu": "t4"}
@@ -194,16 +194,16 @@ def test_a_quota_unknown_in_the_region_is_kept(folder):
 
 
 def test_a_recommended_image_is_added_newest_first_without_guessing_its_driver(folder):
-    first, second, *others = dict.fromkeys(row["kubernetes"] for row in _data.document("eks_amis.json", folder)["rows"])
+    first, second, *rest = dict.fromkeys(row["kubernetes"] for row in _data.document("eks_amis.json", folder)["rows"])
     known = row(folder, "eks_amis.json", kubernetes=first)["release"]
     aws = Aws()
     for release in (known, f"{second}.9-20991201"):
         aws.answer("ssm", "get_parameter", {"Parameter": {"Value": release}}, {"Name": ANY})
-    for _ in [*others, "the minor after the newest"]:
+    for _ in [*rest, "the minor after the newest"]:
         aws.refuse("ssm", "get_parameter", "ParameterNotFound")
     (report,) = refresh(aws, TODAY, REGIONS, ["amis"], folder)
     assert report.changed == (f"al2023 {second} {second}.9-20991201 added",)
-    assert report.kept == tuple(f"{minor} recommended release" for minor in others)
+    assert report.kept == tuple(f"{minor} recommended release" for minor in rest)
     newest = row(folder, "eks_amis.json", kubernetes=second)
     assert (newest["release"], newest["date"], newest["driver"]) == (f"{second}.9-20991201", "2099-12-01", None)
 
@@ -248,7 +248,7 @@ def test_one_failure_does_not_stop_the_others(folder):
     assert (new["on_demand"], new["spot"]) == (old["on_demand"], 0.7)
 
 
-def test_an_empty_or_strange_answer_is_a_failure_not_a_new_date(folder):
+def test_an_empty_answer_is_a_failure_not_a_new_date(folder):
     before = contents(folder)
     aws = Aws().answer("eks", "describe_cluster_versions", {"clusterVersions": []})
     aws.answer("pricing", "get_products", {"PriceList": ["{}"]})

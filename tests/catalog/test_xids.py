@@ -20,8 +20,8 @@ PUBLISHED = {
 
 
 def test_every_xid_has_the_action_that_is_published_for_it() -> None:
-    ours = {action: [one.code for one in xids().values() if one.action == action] for action in PUBLISHED}
-    assert ours == PUBLISHED
+    catalogued = {action: [entry.code for entry in xids().values() if entry.action == action] for action in PUBLISHED}
+    assert catalogued == PUBLISHED
     assert sum(map(len, PUBLISHED.values())) == len(xids())
 
 
@@ -32,13 +32,15 @@ def test_a_number_without_a_known_action_is_not_guessed(code: int) -> None:
 
 def test_a_workflow_ends_in_something_and_an_action_needs_no_workflow() -> None:
     keys = {source["key"] for source in _data.document("xids.json")["sources"]}
-    for one in xids().values():
-        assert (one.then is None) == (one.action != "workflow"), one
-        assert one.source in keys
-        assert one.what
+    for entry in xids().values():
+        assert (entry.then is None) == (entry.action != "workflow"), entry
+        assert entry.source in keys
+        assert entry.what
 
 
-def test_a_users_faulty_program_takes_no_gpu_out_and_a_broken_gpu_never_stays_in() -> None:
-    assert {one.code for one in xids().values() if one.action == "restart-app" and one.severity != "note"} == {94}
-    broken = [one for one in xids().values() if one.action in {"reset", "reboot", "replace"}]
-    assert {one.severity for one in broken} == {"unhealthy"}
+def test_only_a_broken_gpu_is_taken_out() -> None:
+    assert {entry.code for entry in xids().values() if entry.action == "restart-app" and entry.severity != "note"} == {
+        94
+    }
+    broken = [entry for entry in xids().values() if entry.action in {"reset", "reboot", "replace"}]
+    assert {entry.severity for entry in broken} == {"unhealthy"}

@@ -136,14 +136,14 @@ def brought(document: Document, folder: Path) -> dict[str, Path]:
 def test_image_builder_takes_every_document(kind: str) -> None:
     for document in ami_components.documents(FLEETS[kind]()):
         VALIDATOR.validate(yaml.safe_load(document.data))
-        asked = {
+        parameters = {
             "name": document.name,
             "semanticVersion": "1.0.0",
             "platform": "Linux",
             "clientToken": "a",
             "data": document.data,
         }
-        assert problems("imagebuilder.CreateComponent", asked) == []
+        assert problems("imagebuilder.CreateComponent", parameters) == []
         names = [step["name"] for step in steps(document, "build")]
         assert len(set(names)) == len(names)
 
@@ -185,7 +185,7 @@ def test_every_component_brings_what_it_calls_and_what_that_calls(tmp_path: Path
         assert called | {f"{FOLDER}/{name}" for name in nested} <= set(there), document.name
 
 
-def test_a_step_is_one_command_as_only_the_last_one_of_several_would_count() -> None:
+def test_a_component_step_is_one_command() -> None:
     for document in ami_components.documents(building()):
         for step in steps(document):
             assert len(step["inputs"]["commands"]) == 1
@@ -193,11 +193,11 @@ def test_a_step_is_one_command_as_only_the_last_one_of_several_would_count() -> 
 
 
 def test_every_parameter_is_declared_used_and_given_a_value_that_exists() -> None:
-    known = {*ami_components.asked(building()), "recipe"}
+    declared_names = {*ami_components.parameters(building()), "recipe"}
     for document in ami_components.documents(building()):
         used = set(re.findall(r"\{\{ ([^ ]+) \}\}", " ".join(commands(document))))
         assert used == set(document.parameters), document.name
-        assert used <= known, document.name
+        assert used <= declared_names, document.name
 
 
 def test_documents_and_components_are_the_same_and_cleanup_is_last() -> None:
@@ -207,9 +207,9 @@ def test_documents_and_components_are_the_same_and_cleanup_is_last() -> None:
 
 def test_what_is_asked_for_is_the_catalogues_word_on_the_release() -> None:
     base = next(ami for ami in catalog.eks_amis() if ami.release == RELEASE)
-    asked = ami_components.asked(building())
+    parameters = ami_components.parameters(building())
 
-    assert asked == {
+    assert parameters == {
         "driver": base.driver,
         "cuda": "13.0",
         "kernel": base.kernel,
@@ -224,8 +224,8 @@ def test_what_is_asked_for_is_the_catalogues_word_on_the_release() -> None:
 
 
 def test_a_branch_is_enough_to_ask_for() -> None:
-    asked = ami_components.asked(fleet(images={"ami": {"enabled": True, "driver": "580"}}))
-    assert asked["driver"].startswith("580.")
+    parameters = ami_components.parameters(fleet(images={"ami": {"enabled": True, "driver": "580"}}))
+    assert parameters["driver"].startswith("580.")
 
 
 def test_tags_are_facts_that_the_test_phase_compares() -> None:
@@ -251,8 +251,8 @@ def test_tags_are_facts_that_the_test_phase_compares() -> None:
 
 def test_what_is_not_known_has_no_tag(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog, "eks_amis", lambda: ())
-    known = fleet(images={"ami": {"enabled": True, "driver": "580"}})
-    assert ami_components.tags(known) == {
+    branch_only = fleet(images={"ami": {"enabled": True, "driver": "580"}})
+    assert ami_components.tags(branch_only) == {
         "paddock:fleet": "paddock-sample",
         "paddock:kubernetes": "1.35",
         "paddock:cuda": "13.0",
@@ -295,21 +295,23 @@ def test_nvswitches_are_on_whole_boards_from_a100_on() -> None:
 
 
 def test_fabric_manager_and_dcgm_are_asked_for_where_they_are_needed() -> None:
-    asked = ami_components.asked(building(monitoring={"enabled": True}, **p4d()))
-    assert asked["fabricManager"] == "fabric-manager"
-    assert re.fullmatch(r"\d+\.\d+\.\d+", asked["dcgm"]), "the version that dcgm-exporter embeds"
+    parameters = ami_components.parameters(building(monitoring={"enabled": True}, **p4d()))
+    assert parameters["fabricManager"] == "fabric-manager"
+    assert re.fullmatch(r"\d+\.\d+\.\d+", parameters["dcgm"]), "the version that dcgm-exporter embeds"
 
 
 def test_the_image_lies_where_the_nodes_look_for_it() -> None:
     """nodeadm takes the SOCI snapshotter on 4 vCPU and 7 GiB, and two vCPU are below that."""
     small = {"pools": {"l4": {"instances": ["g6f.large", "g6f.4xlarge"], "nodes": {"max": 1}}}, "runners": {}}
-    assert ami_components.asked(building(None, **small))["snapshotters"] == "soci overlayfs"
+    assert ami_components.parameters(building(None, **small))["snapshotters"] == "soci overlayfs"
 
 
 @pytest.mark.parametrize("runner", [None, f"{REPOSITORY}@{DIGEST}"])
 def test_the_drop_in_says_nothing_that_user_data_says_otherwise(runner: str | None, tmp_path: Path) -> None:
     """Drop-ins win over user data."""
-    (node_component,) = [each for each in ami_components.documents(building(runner)) if each.name == "node"]
+    (node_component,) = [
+        component for component in ami_components.documents(building(runner)) if component.name == "node"
+    ]
     drop_in = yaml.safe_load(brought(node_component, tmp_path)[DROP_IN].read_text())
     node = user_data.node_config(building(runner).pools["t4"], 110)
 
@@ -328,8 +330,8 @@ def test_the_drop_in_says_nothing_that_user_data_says_otherwise(runner: str | No
 
 def test_the_builder_may_pull_that_one_repository() -> None:
     images = {"ami": {"enabled": True}, "runner": f"{REPOSITORY}@{DIGEST}"}
-    made = plan_graph(stack(fleet_data(images=images)))
-    (policy,) = [r for r in made.of_type("aws:iam/rolePolicy:RolePolicy") if r.name == "gpu-ami-builder-policy"]
+    planned = plan_graph(stack(fleet_data(images=images)))
+    (policy,) = [r for r in planned.of_type("aws:iam/rolePolicy:RolePolicy") if r.name == "gpu-ami-builder-policy"]
     statements = json.loads(policy.inputs["policy"])["Statement"]
 
     assert {s["Resource"]: sorted(s["Action"]) for s in statements} == {
@@ -349,9 +351,9 @@ def test_a_public_image_needs_no_permission() -> None:
 
 def test_the_image_knows_the_version_of_its_recipe() -> None:
     (recipe,) = graph("images").of_type("aws:imagebuilder/imageRecipe:ImageRecipe")
-    given = {p["name"]: p["value"] for c in recipe.inputs["components"] for p in c.get("parameters", ())}
-    assert given["recipe"] == recipe.inputs["version"]
-    assert "" not in given.values()
+    parameters = {p["name"]: p["value"] for c in recipe.inputs["components"] for p in c.get("parameters", ())}
+    assert parameters["recipe"] == recipe.inputs["version"]
+    assert "" not in parameters.values()
 
 
 def test_a_changed_script_makes_new_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

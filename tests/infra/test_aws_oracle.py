@@ -43,8 +43,8 @@ class Call:
         filled = {
             key: value.replace("{name}", name) if isinstance(value, str) else value for key, value in self.given.items()
         }
-        found: dict[str, Any] = convert(self.shaped({**filled, **chosen}), request(self.operation))
-        return found
+        converted: dict[str, Any] = convert(self.shaped({**filled, **chosen}), request(self.operation))
+        return converted
 
 
 def same(*names: str, **renamed: str) -> dict[str, str]:
@@ -87,8 +87,12 @@ def _recipe(found: dict[str, Any]) -> Inputs:
 
 def _template(found: dict[str, Any]) -> Inputs:
     tags = found.pop("tags", {})
-    asked = {"LaunchTemplateName": found.pop("LaunchTemplateName"), "LaunchTemplateData": found}
-    return asked if not tags else {**asked, "TagSpecifications": [{"ResourceType": "launch-template", "Tags": tags}]}
+    request_inputs = {"LaunchTemplateName": found.pop("LaunchTemplateName"), "LaunchTemplateData": found}
+    return (
+        request_inputs
+        if not tags
+        else {**request_inputs, "TagSpecifications": [{"ResourceType": "launch-template", "Tags": tags}]}
+    )
 
 
 def _control_plane(found: dict[str, Any]) -> Inputs:
@@ -117,7 +121,7 @@ CALLS: Mapping[str, tuple[Call, ...]] = {
             "ec2.CreateFlowLogs",
             same("trafficType", "logDestination", "tags", iamRoleArn="DeliverLogsPermissionArn", vpcId="ResourceIds"),
             {"ResourceType": "VPC"},
-            shaped=lambda found: _tags("vpc-flow-log")({**found, "ResourceIds": [found["ResourceIds"]]}),
+            shaped=lambda inputs: _tags("vpc-flow-log")({**inputs, "ResourceIds": [inputs["ResourceIds"]]}),
         ),
     ),
     "aws:ec2/internetGateway:InternetGateway": (
@@ -146,7 +150,7 @@ CALLS: Mapping[str, tuple[Call, ...]] = {
             "ec2.ModifyLaunchTemplate",
             same(updateDefaultVersion="DefaultVersion"),
             {"LaunchTemplateName": AUTONAME},
-            shaped=lambda found: {**found, "DefaultVersion": "1"},
+            shaped=lambda inputs: {**inputs, "DefaultVersion": "1"},
         ),
     ),
     "aws:ec2/natGateway:NatGateway": (
@@ -184,7 +188,7 @@ CALLS: Mapping[str, tuple[Call, ...]] = {
             "ec2.ModifySubnetAttribute",
             same("mapPublicIpOnLaunch"),
             {"SubnetId": "subnet-0123456789abcdef0"},
-            lambda found: {**found, "mapPublicIpOnLaunch": {"Value": found["mapPublicIpOnLaunch"]}},
+            lambda inputs: {**inputs, "mapPublicIpOnLaunch": {"Value": inputs["mapPublicIpOnLaunch"]}},
         ),
     ),
     "aws:ec2/vpc:Vpc": (
@@ -193,8 +197,8 @@ CALLS: Mapping[str, tuple[Call, ...]] = {
             "ec2.ModifyVpcAttribute",
             same("enableDnsHostnames", "enableDnsSupport"),
             {"VpcId": "vpc-0123456789abcdef0"},
-            lambda found: {
-                key: {"Value": value} if key.startswith("enable") else value for key, value in found.items()
+            lambda inputs: {
+                key: {"Value": value} if key.startswith("enable") else value for key, value in inputs.items()
             },
         ),
     ),
@@ -227,7 +231,7 @@ CALLS: Mapping[str, tuple[Call, ...]] = {
                 encryptionConfigurations="encryptionConfiguration",
                 name="repositoryName",
             ),
-            shaped=lambda found: {**found, "encryptionConfiguration": found["encryptionConfiguration"][0]},
+            shaped=lambda inputs: {**inputs, "encryptionConfiguration": inputs["encryptionConfiguration"][0]},
         ),
     ),
     "aws:eks/accessEntry:AccessEntry": (Call("eks.CreateAccessEntry", same("clusterName", "principalArn", "tags")),),
@@ -385,7 +389,7 @@ CALLS: Mapping[str, tuple[Call, ...]] = {
             "kms.EnableKeyRotation",
             same(enableKeyRotation="on"),
             {"KeyId": "{name}"},
-            lambda found: {key: value for key, value in found.items() if key != "on"},
+            lambda inputs: {key: value for key, value in inputs.items() if key != "on"},
         ),
         Call("kms.ScheduleKeyDeletion", same(deletionWindowInDays="PendingWindowInDays"), {"KeyId": "{name}"}),
     ),
@@ -570,18 +574,18 @@ MISTAKES: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(
-    ("type_", "mistake", "said"),
+    ("type_", "mistake", "message"),
     MISTAKES,
     ids=[f"{t.rpartition(':')[2]}-{'-'.join(m)}-{i}" for i, (t, m, _) in enumerate(MISTAKES)],
 )
-def test_standin_for_aws_refuses_mistakes(type_: str, mistake: dict[str, Any], said: str) -> None:
+def test_standin_for_aws_refuses_mistakes(type_: str, mistake: dict[str, Any], message: str) -> None:
     good = graph("prod").of_type(type_)[-1]
     bad = Resource(
         **{name: getattr(good, name) for name in Resource.__slots__} | {"inputs": {**good.inputs, **mistake}}
     )
 
     assert not list(refusals(good))
-    assert said in "\n".join(refusals(bad))
+    assert message in "\n".join(refusals(bad))
 
 
 @pytest.mark.parametrize("days", [2, 31, 366, 5000])

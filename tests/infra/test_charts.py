@@ -63,35 +63,35 @@ def unknown_values(values: Mapping[str, Any], known: Mapping[str, Any], text: st
 @pytest.fixture(scope="module")
 def charts(reference_data: Path) -> dict[str, tuple[dict[str, Any], dict[str, Any], str]]:
     """Name -> (Chart.yaml, values.yaml, its text)."""
-    found = {}
+    read = {}
     for folder in sorted((reference_data / "charts").iterdir()):
         text = (folder / "values.yaml").read_text(encoding="utf-8")
-        found[folder.name] = (yaml.safe_load((folder / "Chart.yaml").read_text()), yaml.safe_load(text), text)
-    return found
+        read[folder.name] = (yaml.safe_load((folder / "Chart.yaml").read_text()), yaml.safe_load(text), text)
+    return read
 
 
 @pytest.mark.parametrize("sample", ALL)
 def test_charts_know_every_value(charts: dict[str, Any], sample: str) -> None:
     for release in releases(sample):
         name = release.inputs["chart"].rpartition("/")[2]
-        chart, known, text = charts[name]
+        chart, defaults, text = charts[name]
 
         assert release.inputs["version"] == chart["version"], f"{name}: the reference data are of another version"
-        assert list(unknown_values(release.inputs["values"], known, text)) == []
+        assert list(unknown_values(release.inputs["values"], defaults, text)) == []
 
 
 def test_charts_know_where_their_images_are_told(charts: dict[str, Any]) -> None:
-    told = fleet_data(monitoring={"enabled": True}, mirror={"images": "registry.example.com/mirror"})
-    releases = {r.inputs["chart"].rpartition("/")[2]: r for r in plan_graph(stack(told)).of_type(RELEASE)}
+    data = fleet_data(monitoring={"enabled": True}, mirror={"images": "registry.example.com/mirror"})
+    releases = {r.inputs["chart"].rpartition("/")[2]: r for r in plan_graph(stack(data)).of_type(RELEASE)}
 
     assert releases.keys() == charts.keys()
     for name, release in releases.items():
-        _, known, text = charts[name]
-        assert list(unknown_values(release.inputs["values"], known, text)) == []
+        _, defaults, text = charts[name]
+        assert list(unknown_values(release.inputs["values"], defaults, text)) == []
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({"tolerance": []}, "tolerance: no such value"),
         ({"gfd": {"enable": True}}, "gfd.enable: no such value"),
@@ -99,10 +99,10 @@ def test_charts_know_where_their_images_are_told(charts: dict[str, Any]) -> None
         ({"nfd": {"worker": {"tolerations": [], "selector": {}}}}, "nfd.worker.selector: no such value"),
     ],
 )
-def test_wrong_values_are_found(charts: dict[str, Any], values: dict[str, Any], said: str) -> None:
-    _, known, text = charts["nvidia-device-plugin"]
+def test_wrong_values_are_found(charts: dict[str, Any], values: dict[str, Any], message: str) -> None:
+    _, defaults, text = charts["nvidia-device-plugin"]
 
-    assert said in list(unknown_values(values, known, text))
+    assert message in list(unknown_values(values, defaults, text))
 
 
 # ---- the custom resource ----
@@ -116,11 +116,11 @@ def closed(schema: Any) -> Any:
         return schema
     if schema.get("x-kubernetes-int-or-string"):
         return {"type": ["integer", "string"]}
-    found = {key: closed(value) for key, value in schema.items() if key not in ("format", "description", "default")}
+    strict = {key: closed(value) for key, value in schema.items() if key not in ("format", "description", "default")}
     open_ = "additionalProperties" in schema or schema.get("x-kubernetes-preserve-unknown-fields")
     if isinstance(schema.get("properties"), dict) and schema.get("type") == "object" and not open_:
-        found["additionalProperties"] = False
-    return found
+        strict["additionalProperties"] = False
+    return strict
 
 
 @cache
@@ -155,7 +155,7 @@ def test_controller_takes_every_scale_set(scale_set_schema: Any, sample: str) ->
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "said"),
+    ("path", "value", "message"),
     [
         (("minRunners",), -1, "minRunners"),
         (("template", "spec", "tolerations"), {"key": "x"}, "tolerations"),
@@ -163,14 +163,14 @@ def test_controller_takes_every_scale_set(scale_set_schema: Any, sample: str) ->
         (("template", "spec", "containers", 0, "volumeMounts"), [{"name": "x", "path": "/x"}], "path"),
     ],
 )
-def test_wrong_scale_sets_are_found(scale_set_schema: Any, path: tuple[Any, ...], value: Any, said: str) -> None:
+def test_wrong_scale_sets_are_found(scale_set_schema: Any, path: tuple[Any, ...], value: Any, message: str) -> None:
     bad = deepcopy(spec(scale_sets("smallest")[0].inputs["values"]))
     place: Any = bad
     for part in path[:-1]:
         place = place[part]
     place[path[-1]] = value
 
-    assert said in "\n".join(mistakes(scale_set_schema, bad))
+    assert message in "\n".join(mistakes(scale_set_schema, bad))
 
 
 def hooked(template: dict[str, Any]) -> dict[str, Any]:
@@ -229,7 +229,7 @@ _LIMITS = {RELEASE: 53, "kubernetes:batch/v1:CronJob": 52, "kubernetes:core/v1:N
 
 @pytest.mark.parametrize("sample", ALL)
 def test_names_are_as_long_as_kubernetes_allows(sample: str) -> None:
-    seen = set()
+    kinds = set()
     for resource in graph(sample).resources.values():
         if not resource.type.startswith("kubernetes:"):
             continue
@@ -238,9 +238,9 @@ def test_names_are_as_long_as_kubernetes_allows(sample: str) -> None:
         key = (resource.type, metadata.get("namespace", resource.inputs.get("namespace")), name)
 
         assert len(name) <= _LIMITS.get(resource.type, 253)
-        assert key not in seen, "two objects of one name"
+        assert key not in kinds, "two objects of one name"
         assert all(len(value) <= 63 for value in metadata.get("labels", {}).values())
-        seen.add(key)
+        kinds.add(key)
     assert all(len(r.inputs["values"]["runnerScaleSetName"]) <= 45 for r in scale_sets(sample))
 
 

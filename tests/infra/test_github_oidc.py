@@ -22,11 +22,13 @@ PEOPLE = {
 
 
 def policy(name: str) -> list[dict[str, Any]]:
-    (found,) = (each for each in graph("images").of_type("aws:iam/rolePolicy:RolePolicy") if each.name == name)
-    return list(json.loads(found.inputs["policy"])["Statement"])
+    (role_policy,) = (
+        resource for resource in graph("images").of_type("aws:iam/rolePolicy:RolePolicy") if resource.name == name
+    )
+    return list(json.loads(role_policy.inputs["policy"])["Statement"])
 
 
-def asked() -> Iterator[str]:
+def actions_of_commands() -> Iterator[str]:
     """IAM actions of the operations that the commands for machine images name."""
     for path in Path(paddock.build.ami.__path__[0]).glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -37,18 +39,18 @@ def asked() -> Iterator[str]:
                     yield f"{name}:{''.join(word.capitalize() for word in str(operation.value).split('_'))}"
 
 
-def test_the_role_for_machine_images_may_do_what_the_commands_ask_for() -> None:
-    needed = set(asked())
+def test_the_image_role_allows_what_the_commands_need() -> None:
+    needed = set(actions_of_commands())
     assert {"imagebuilder:StartImagePipelineExecution", "ec2:DescribeImages", "logs:GetLogEvents"} <= needed
-    given = {action for statement in policy("image-push-ami-policy") for action in statement["Action"]}
-    assert not [action for action in given if "*" in action]
+    allowed = {action for statement in policy("image-push-ami-policy") for action in statement["Action"]}
+    assert not [action for action in allowed if "*" in action]
     # AWS's reference names GetImagePipeline as what StartImagePipelineExecution depends on.
-    assert given - {"imagebuilder:GetImagePipeline"} == needed - PEOPLE
+    assert allowed - {"imagebuilder:GetImagePipeline"} == needed - PEOPLE
 
 
 def test_people_are_told_every_right_that_the_commands_need(root: Path) -> None:
-    told = (root / "docs" / "ami.md").read_text(encoding="utf-8")
-    assert not [action for action in asked() if action.partition(":")[2] not in told]
+    guide = (root / "docs" / "ami.md").read_text(encoding="utf-8")
+    assert not [action for action in actions_of_commands() if action.partition(":")[2] not in guide]
 
 
 def test_it_starts_one_pipeline_and_changes_nothing_else() -> None:
@@ -68,21 +70,25 @@ def test_it_reads_the_builds_of_its_own_recipe() -> None:
     (recipe,) = graph("images").of_type("aws:imagebuilder/imageRecipe:ImageRecipe")
     build = f"arn:aws:imagebuilder:us-west-2:000000000000:image/{recipe.name}-0a1b2c3/1.2.3/1"
     other = "arn:aws:imagebuilder:us-west-2:000000000000:image/another/1.2.3/1"
-    (may,) = (each["Resource"] for each in policy("image-push-ami-policy") if "imagebuilder:GetImage" in each["Action"])
+    (may,) = (
+        statement["Resource"]
+        for statement in policy("image-push-ami-policy")
+        if "imagebuilder:GetImage" in statement["Action"]
+    )
     assert any(fnmatch.fnmatchcase(build, pattern) for pattern in may)
     assert not any(fnmatch.fnmatchcase(other, pattern) for pattern in may)
 
 
 def test_roles_last_as_long_as_their_work() -> None:
-    roles = {each.name: each.inputs.get("maxSessionDuration") for each in graph("images").of_type("aws:iam/role:Role")}
+    roles = {role.name: role.inputs.get("maxSessionDuration") for role in graph("images").of_type("aws:iam/role:Role")}
     assert (roles["image-push"], roles["image-push-ami"]) == (3600, 6 * 3600)
 
 
 def test_without_a_pipeline_there_is_one_role() -> None:
     images = {"repositories": ["runner-gpu"], "push": SAMPLES["images"]["images"]["push"]}
-    made = plan_graph(stack(fleet_data(images=images)))
-    assert {each.name for each in made.of_type("aws:iam/role:Role") if each.name.startswith("image-push")} == {
+    planned = plan_graph(stack(fleet_data(images=images)))
+    assert {role.name for role in planned.of_type("aws:iam/role:Role") if role.name.startswith("image-push")} == {
         "image-push"
     }
-    assert "imagePushRole" in made.outputs
-    assert "amiBuildRole" not in made.outputs
+    assert "imagePushRole" in planned.outputs
+    assert "amiBuildRole" not in planned.outputs

@@ -44,13 +44,13 @@ def parts(text: str) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("name", USER_DATA)
 def test_user_data_of_amazons_linux(name: str) -> None:
     text = user_data(*USER_DATA[name])
-    found = parts(text)
-    kubelet_and_more = yaml.safe_load(found[0][1])
+    sections = parts(text)
+    kubelet_and_more = yaml.safe_load(sections[0][1])
     node = kubelet_and_more["spec"]
 
     same_as_golden(GOLDEN, f"user-data-{name}.txt", text)
     assert "\r" not in text
-    assert [kind for kind, _ in found] == [
+    assert [kind for kind, _ in sections] == [
         "application/node.eks.aws",
         *(["text/x-shellscript"] if name == "mig" else []),
     ]
@@ -59,7 +59,7 @@ def test_user_data_of_amazons_linux(name: str) -> None:
     assert ("localStorage" in node.get("instance", {})) is (name != "plain")
     joins = {"apiServerEndpoint", "certificateAuthority", "cidr", "name"} if "custom" in name else set()
     assert set(node.get("cluster", {})) == joins
-    assert all(body.startswith("#!/bin/bash\n") for kind, body in found if kind == "text/x-shellscript")
+    assert all(body.startswith("#!/bin/bash\n") for kind, body in sections if kind == "text/x-shellscript")
 
 
 def test_user_data_of_bottlerocket() -> None:

@@ -11,12 +11,12 @@ from tests.support.fleets import named
 @pytest.mark.parametrize(
     ("sample", "shared"), [("smallest", None), ("mig", None), ("time-slicing", "timeSlicing"), ("mps", "mps")]
 )
-def test_the_hooks_know_how_many_gpus_there_are_and_who_else_is_on_them(sample: str, shared: str | None) -> None:
+def test_the_hooks_get_the_gpu_count_and_sharing(sample: str, shared: str | None) -> None:
     fleet = named(sample).fleet
     for name, runner in fleet.runners.items():
         (container,) = runner_pod.runner_template(fleet, name)["spec"]["containers"]
-        told = {variable["name"]: variable.get("value") for variable in container["env"]}
-        assert (told["PADDOCK_GPUS"], told.get("PADDOCK_GPU_SHARING")) == (str(runner.gpus), shared)
+        variables = {variable["name"]: variable.get("value") for variable in container["env"]}
+        assert (variables["PADDOCK_GPUS"], variables.get("PADDOCK_GPU_SHARING")) == (str(runner.gpus), shared)
 
 
 @pytest.mark.parametrize(("sample", "own"), [("smallest", True), ("time-slicing", True), ("mps", False)])

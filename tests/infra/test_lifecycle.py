@@ -27,15 +27,15 @@ WAYS_OUT = (
 
 def needed(found: Graph, resource: Resource) -> set[str]:
     """URNs of all that is made before a resource and goes after it."""
-    seen: set[str] = set()
-    left = {resource.parent, resource.provider.rpartition("::")[0], *resource.dependencies}
-    while left:
-        urn = left.pop()
-        if urn in found.resources and urn not in seen:
-            seen.add(urn)
+    visited: set[str] = set()
+    pending = {resource.parent, resource.provider.rpartition("::")[0], *resource.dependencies}
+    while pending:
+        urn = pending.pop()
+        if urn in found.resources and urn not in visited:
+            visited.add(urn)
             other = found.resources[urn]
-            left |= {other.parent, other.provider.rpartition("::")[0], *other.dependencies}
-    return seen
+            pending |= {other.parent, other.provider.rpartition("::")[0], *other.dependencies}
+    return visited
 
 
 def of(sample: str, *types: str) -> list[Resource]:
@@ -52,7 +52,7 @@ def test_nodes_have_their_permissions_as_long_as_they_live(sample: str) -> None:
 
 
 @pytest.mark.parametrize("sample", ["prod", "smallest", "private"])
-def test_nodes_and_releases_have_a_way_out_as_long_as_they_live(sample: str) -> None:
+def test_nodes_and_releases_depend_on_the_route_out(sample: str) -> None:
     ways = {r.urn for r in of(sample, *WAYS_OUT)}
 
     assert ways
@@ -69,7 +69,7 @@ def test_health_of_gpus_is_watched_on_tainted_nodes() -> None:
 
 
 @pytest.mark.parametrize("sample", ["custom-image", "adopted-own-image"])
-def test_node_with_an_image_of_our_own_tells_its_labels_and_taint_itself(sample: str) -> None:
+def test_a_custom_image_gets_labels_and_taint_by_user_data(sample: str) -> None:
     kubelet = yaml.safe_load(parts(user_data(sample, "t4"))[0][1])["spec"]["kubelet"]
     (group,) = [r for r in of(sample, NODE_GROUP) if r.name.startswith("t4-")]
     labels, taint = (flag.partition("=")[2] for flag in kubelet["flags"])
@@ -88,9 +88,9 @@ def test_node_with_an_image_of_our_own_tells_its_labels_and_taint_itself(sample:
     ],
 )
 def test_autoscaler_knows_a_group_by_how_it_is_bought(group: str, priority: int) -> None:
-    found: dict[int, Any] = yaml.safe_load(PRIORITIES)
+    priorities: dict[int, Any] = yaml.safe_load(PRIORITIES)
 
-    assert max(p for p, patterns in found.items() if any(re.search(x, group) for x in patterns)) == priority
+    assert max(p for p, patterns in priorities.items() if any(re.search(x, group) for x in patterns)) == priority
 
 
 def test_autoscaler_buys_nodes_for_the_least_of_runners() -> None:
@@ -108,7 +108,7 @@ def test_size_of_a_pool_is_read_before_it_is_written() -> None:
 
 
 @pytest.mark.parametrize("name", ["dev", "prod"])
-def test_a_job_reaches_neither_the_vpc_nor_the_clusters_services_but_by_the_endpoints(name: str) -> None:
+def test_a_job_reaches_the_vpc_only_by_its_endpoints(name: str) -> None:
     fleet, policies = named(name).fleet, {
         resource.inputs["metadata"]["name"]: resource.inputs["spec"]
         for resource in graph(name).of_type("kubernetes:networking.k8s.io/v1:NetworkPolicy")

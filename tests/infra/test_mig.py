@@ -27,14 +27,14 @@ echo "systemctl $*" >> "$HERE/calls"
 
 def cut(here: Path, *, applies: str, mode: str = "Disabled") -> tuple[int, list[str]]:
     """(exit status, what was called), with a driver that applies MIG mode `at-once`, `at-reset` or `at-reboot`."""
-    found = re.search(r"<<'SCRIPT'\n(.*?)^SCRIPT$", mig_script("1g.5gb"), re.DOTALL | re.MULTILINE)
-    assert found
+    script = re.search(r"<<'SCRIPT'\n(.*?)^SCRIPT$", mig_script("1g.5gb"), re.DOTALL | re.MULTILINE)
+    assert script
     (here / "mode").write_text(f"{mode}\n")
     for name, text in {"nvidia-smi": NVIDIA_SMI, "systemctl": SYSTEMCTL, "sleep": "#!/bin/bash\nexit 7\n"}.items():
         (here / name).write_text(text)
         (here / name).chmod(0o755)
     environment = {"PATH": f"{here}:/usr/bin:/bin", "HERE": str(here), "STATE_DIRECTORY": str(here), "APPLIES": applies}
-    result = subprocess.run(["bash", "-c", found[1]], env=environment, capture_output=True, check=False, timeout=30)
+    result = subprocess.run(["bash", "-c", script[1]], env=environment, capture_output=True, check=False, timeout=30)
     return result.returncode, (here / "calls").read_text().splitlines()
 
 

@@ -42,16 +42,16 @@ def without_places(graph: Graph) -> dict[str, Any]:
 
 @pytest.mark.parametrize("sample", SAMPLES)
 def test_everything_comes_from_the_mirror(sample: str) -> None:
-    made = mirrored(sample)
-    before, after = mirror.images(graph(sample)), mirror.images(made)
+    planned = mirrored(sample)
+    before, after = mirror.images(graph(sample)), mirror.images(planned)
 
     assert all(name.startswith(f"{HERE}/") for name in after)
     assert {name.rpartition("/")[2] for name in after} == {name.rpartition("/")[2] for name in before}
-    assert without_places(made) == without_places(graph(sample))
-    for release in made.of_type(RELEASE):
+    assert without_places(planned) == without_places(graph(sample))
+    for release in planned.of_type(RELEASE):
         assert release.inputs["chart"].startswith("oci://registry.example.com/charts/")
         assert "repositoryOpts" not in release.inputs
-    for urn, resource in made.resources.items():
+    for urn, resource in planned.resources.items():
         text = repr(resource.inputs)
         assert not [
             host for host in ("ghcr.io", "nvcr.io", "registry.k8s.io", "docker.io", "'docker:") if host in text
@@ -68,12 +68,12 @@ def test_the_charts_of_a_fleet_are_those_its_program_installs(sample: str) -> No
 def test_a_chart_names_the_images_that_its_values_do(reference_data: Path) -> None:
     for name, chart in CHARTS.items():
         about = yaml.safe_load((reference_data / "charts" / name / "Chart.yaml").read_text(encoding="utf-8"))
-        known = yaml.safe_load((reference_data / "charts" / name / "values.yaml").read_text(encoding="utf-8"))
+        defaults = yaml.safe_load((reference_data / "charts" / name / "values.yaml").read_text(encoding="utf-8"))
         own = [image for image in chart.images if image.at == ("image",)]
-        given = [known["image"]] if "image" in known else []
+        images = [defaults["image"]] if "image" in defaults else []
 
-        assert [image.repository for image in own] == [image["repository"] for image in given]
-        for image, default in zip(own, given, strict=True):
+        assert [image.repository for image in own] == [image["repository"] for image in images]
+        for image, default in zip(own, images, strict=True):
             tags = {default["tag"]} if default["tag"] else {about["appVersion"], f"v{about['appVersion']}"}
             assert image.tag in tags or not image.tag
         inner = {image.at[0]: image.tag for image in chart.images if image.at != ("image",)}
@@ -81,18 +81,20 @@ def test_a_chart_names_the_images_that_its_values_do(reference_data: Path) -> No
 
 
 def test_what_to_copy_is_told_as_commands() -> None:
-    told = list(mirror.commands(stack(fleet_data(mirror={"charts": {"*": "our charts"}, "images": {"ghcr.io": HERE}}))))
+    commands = list(
+        mirror.commands(stack(fleet_data(mirror={"charts": {"*": "our charts"}, "images": {"ghcr.io": HERE}})))
+    )
 
     arc = CHARTS["gha-runner-scale-set"].version
     assert (
         "helm pull oci://ghcr.io/actions/actions-runner-controller-charts/gha-runner-scale-set"
         f" --version {arc} --destination 'our charts'"
-    ) in told
+    ) in commands
     assert (
         f"crane copy ghcr.io/actions/gha-runner-scale-set-controller:{arc}"
         f" {HERE}/actions/gha-runner-scale-set-controller:{arc}"
-    ) in told
-    assert [line for line in told if line.startswith("# nvcr.io/nvidia/k8s-device-plugin:")]
+    ) in commands
+    assert [line for line in commands if line.startswith("# nvcr.io/nvidia/k8s-device-plugin:")]
 
 
 def test_what_the_mirror_has_no_entry_for_is_told() -> None:
@@ -105,15 +107,18 @@ def test_what_the_mirror_has_no_entry_for_is_told() -> None:
 
     hits = list(Mirrored().check(Context(plan_graph(planned), fleet=planned.fleet)))
 
-    told = [(hit.subject, hit.message) for hit in hits]
+    messages = [(hit.subject, hit.message) for hit in hits]
     assert (
         "gpu",
         "Release: its runners pull quay.io/acme/runner:1.2, and mirror.images has no entry for quay.io",
-    ) in told
-    assert ("gpu", "Release: mirror.charts has no entry for gha-runner-scale-set, so it comes from its makers") in told
-    inner = [message for subject, message in told if subject == "device-plugin"]
+    ) in messages
+    assert (
+        "gpu",
+        "Release: mirror.charts has no entry for gha-runner-scale-set, so it comes from its makers",
+    ) in messages
+    inner = [message for subject, message in messages if subject == "device-plugin"]
     assert ["node-feature-discovery" in message and "registry.k8s.io" in message for message in inner] == [True]
-    assert {subject for subject, _ in told} == {"arc", "autoscaler", "device-plugin", "gpu"}
+    assert {subject for subject, _ in messages} == {"arc", "autoscaler", "device-plugin", "gpu"}
 
 
 # ---- charts in a folder ----
@@ -137,9 +142,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_charts_come_from_a_folder(folder: Path) -> None:
-    made = plan_graph(stack(fleet_data(mirror={"charts": str(folder)})))
+    planned = plan_graph(stack(fleet_data(mirror={"charts": str(folder)})))
 
-    for release in made.of_type(RELEASE):
+    for release in planned.of_type(RELEASE):
         assert Path(release.inputs["chart"]).parent == folder
         assert Path(release.inputs["chart"]).name.endswith(f"-{release.inputs['version']}.tgz")
 
@@ -147,9 +152,9 @@ def test_charts_come_from_a_folder(folder: Path) -> None:
 def test_a_relative_folder_is_the_stack_file_s(folder: Path, root: Path) -> None:
     """The engine runs providers in the program's folder, `infra`."""
     relative = Path(*[".."] * len(root.parts[1:]), *folder.parts[1:])
-    made = plan_graph(stack(fleet_data(mirror={"charts": str(relative)})))
+    planned = plan_graph(stack(fleet_data(mirror={"charts": str(relative)})))
 
-    for release in made.of_type(RELEASE):
+    for release in planned.of_type(RELEASE):
         assert not Path(release.inputs["chart"]).is_absolute()
         assert (root / "infra" / release.inputs["chart"]).is_file()
 

@@ -25,10 +25,12 @@ OURS = (
 
 def made(graph: Graph) -> dict[str, Resource]:
     """By the end of its type: what is there for marks."""
-    found = graph.resources.values()
-    mine = [each for each in found if "-node-mark" in each.name and each.type.startswith("kubernetes:")]
-    assert len({each.type for each in mine}) == len(mine)
-    return {each.type.removeprefix("kubernetes:"): each for each in mine}
+    resources = graph.resources.values()
+    marks = [
+        resource for resource in resources if "-node-mark" in resource.name and resource.type.startswith("kubernetes:")
+    ]
+    assert len({resource.type for resource in marks}) == len(marks)
+    return {resource.type.removeprefix("kubernetes:"): resource for resource in marks}
 
 
 def tokens(pod: dict[str, Any]) -> list[str]:
@@ -37,7 +39,12 @@ def tokens(pod: dict[str, Any]) -> list[str]:
     sources = [(volume["name"], source) for volume in spec["volumes"] for source in _sources(volume)]
     held = {name for name, source in sources if "serviceAccountToken" in source}
     containers = [*spec.get("initContainers", []), *spec["containers"]]
-    return [each["name"] for each in containers for mount in each.get("volumeMounts", []) if mount["name"] in held]
+    return [
+        container["name"]
+        for container in containers
+        for mount in container.get("volumeMounts", [])
+        if mount["name"] in held
+    ]
 
 
 def _sources(volume: dict[str, Any]) -> list[dict[str, Any]]:
@@ -62,27 +69,29 @@ def test_a_pod_has_the_token_where_its_hooks_see_the_gpu(sample: str) -> None:
 def test_the_name_of_the_node_is_kubernetes_word() -> None:
     fleet = stack(fleet_data(runners={"gpu": {"pool": "t4", "environment": {"NODE_NAME": "another"}}})).fleet
     env = runner_pod.runner_template(fleet, "gpu")["spec"]["containers"][0]["env"]
-    (given,) = (each for each in env if each["name"] == "NODE_NAME")
-    assert given["valueFrom"] == {"fieldRef": {"fieldPath": "spec.nodeName"}}
+    (node_name,) = (variable for variable in env if variable["name"] == "NODE_NAME")
+    assert node_name["valueFrom"] == {"fieldRef": {"fieldPath": "spec.nodeName"}}
 
 
-def test_the_right_comes_after_what_bounds_it_and_the_pods_after_both() -> None:
+def test_the_policy_precedes_the_binding_and_the_pods() -> None:
     there = made(graph("smallest"))
     assert set(there) == set(OURS)
-    account, _, policy, bound, role, given = (there[each] for each in OURS)
+    account, _, policy, bound, role, binding = (there[kind] for kind in OURS)
     assert policy.urn in bound.dependencies
-    assert {bound.urn, role.urn} <= set(given.dependencies)
+    assert {bound.urn, role.urn} <= set(binding.dependencies)
     (scale_set,) = (
-        each for each in graph("smallest").resources.values() if each.name == "gpu" and "Release" in each.type
+        resource
+        for resource in graph("smallest").resources.values()
+        if resource.name == "gpu" and "Release" in resource.type
     )
     assert account.urn in scale_set.dependencies
 
 
-def test_a_job_reaches_the_api_and_nothing_else_of_the_clusters_services() -> None:
+def test_a_job_reaches_the_api_and_no_other_service() -> None:
     policy = made(graph("smallest"))["networking.k8s.io/v1:NetworkPolicy"].inputs["spec"]
     assert policy["podSelector"]["matchLabels"] == MARKS_NODE
-    (way,) = policy["egress"]
-    assert way == {"to": [{"ipBlock": {"cidr": "172.20.0.1/32"}}], "ports": [{"port": 443, "protocol": "TCP"}]}
+    (rule,) = policy["egress"]
+    assert rule == {"to": [{"ipBlock": {"cidr": "172.20.0.1/32"}}], "ports": [{"port": 443, "protocol": "TCP"}]}
     # Where others made the cluster its services are not shut off, so nothing need be opened.
     assert "networking.k8s.io/v1:NetworkPolicy" not in made(graph("existing-cluster"))
 
@@ -101,7 +110,7 @@ def test_only_the_namespaces_of_pods_that_mark_have_the_account() -> None:
     }
     there = made(plan_graph(stack(fleet_data(runners=runners))))
     policy, binding = there[OURS[2]].inputs["spec"], there[OURS[5]].inputs
-    assert [each["namespace"] for each in binding["subjects"]] == ["arc-runners-privileged"]
+    assert [subject["namespace"] for subject in binding["subjects"]] == ["arc-runners-privileged"]
     (condition,) = policy["matchConditions"]
     assert condition["expression"].count("system:serviceaccount:") == 1
     assert "system:serviceaccount:arc-runners-privileged:node-mark" in condition["expression"]
@@ -109,6 +118,6 @@ def test_only_the_namespaces_of_pods_that_mark_have_the_account() -> None:
 
 def test_the_hook_and_the_policy_mean_the_same() -> None:
     pod = runner_pod.runner_template(named("smallest").fleet, "gpu")
-    (mount,) = (each for each in pod["spec"]["containers"][0]["volumeMounts"] if each["name"] == "node-mark")
+    (mount,) = (mount for mount in pod["spec"]["containers"][0]["volumeMounts"] if mount["name"] == "node-mark")
     assert mount["mountPath"] == f"/{node.SECRETS}"
     assert node_mark.ANNOTATIONS == (node.REPLACE, node.SINCE)

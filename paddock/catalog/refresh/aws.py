@@ -44,7 +44,7 @@ class RefreshError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What became of one source. `failed` is the reason, None when it was read."""
+    """Result of one source. `failed` is the reason, None when it was read."""
 
     source: str
     file: str
@@ -246,7 +246,7 @@ SOURCES: Mapping[str, tuple[str, Callable[..., tuple[_answers.Update, _data.Row]
 
 
 @contextmanager
-def _asking(what: str, permission: str) -> Iterator[None]:
+def _asking(subject: str, permission: str) -> Iterator[None]:
     """The one place where botocore's errors, and answers of another form, become ours."""
     from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
@@ -258,13 +258,13 @@ def _asking(what: str, permission: str) -> Iterator[None]:
             hint = "log in again"
         else:
             hint = f"allow {permission}" if "Denied" in code or "Unauthorized" in code else "try again later"
-        raise RefreshError(f"{what}: AWS answered {code}: {error.response['Error']['Message']} ({hint})") from error
+        raise RefreshError(f"{subject}: AWS answered {code}: {error.response['Error']['Message']} ({hint})") from error
     except NoCredentialsError as error:
-        raise RefreshError(f"{what}: no AWS credentials: run `aws sso login` or set AWS_PROFILE") from error
+        raise RefreshError(f"{subject}: no AWS credentials: run `aws sso login` or set AWS_PROFILE") from error
     except BotoCoreError as error:
-        raise RefreshError(f"{what}: cannot reach AWS: {error} (check region and network)") from error
+        raise RefreshError(f"{subject}: cannot reach AWS: {error} (check region and network)") from error
     except (KeyError, ValueError, IndexError) as error:
-        raise RefreshError(f"{what}: the answer has a form this version does not read: {error!r}") from error
+        raise RefreshError(f"{subject}: the answer has a form this version does not read: {error!r}") from error
 
 
 def _refuse_nothing(answer: Sequence[Any] | Mapping[str, Any]) -> None:
@@ -302,5 +302,5 @@ def _date_of(source: str, content: _data.Document, today: date, regions: Sequenc
 
 
 def _stamped(content: _data.Document, rows: list[_data.Row], source: _data.Row, as_of: str) -> _data.Document:
-    sources = [*(known for known in content["sources"] if known["key"] != source["key"]), source]
+    sources = [*(cited for cited in content["sources"] if cited["key"] != source["key"]), source]
     return content | {"as_of": as_of, "sources": sources, "rows": rows}

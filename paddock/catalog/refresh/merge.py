@@ -1,4 +1,4 @@
-"""What AWS answered, merged into the catalogue's rows: pure functions from rows and an answer to an `Update`."""
+"""Merge of AWS answers into the catalogue's rows: pure functions from rows and an answer to an `Update`."""
 
 from __future__ import annotations
 
@@ -66,10 +66,10 @@ def quota_rows(rows: Sequence[_data.Row], defaults: Mapping[str, float]) -> Upda
 
 def ami_rows(rows: Sequence[_data.Row], recommended: Mapping[str, str]) -> Update:
     """Add the AL2023 release AWS recommends for each Kubernetes minor; SSM does not say what is inside it."""
-    known = {(row["kubernetes"], row["release"]) for row in rows if row["os"] == "al2023"}
+    present = {(row["kubernetes"], row["release"]) for row in rows if row["os"] == "al2023"}
     added = []
     for kubernetes, release in recommended.items():
-        if (kubernetes, release) in known:
+        if (kubernetes, release) in present:
             continue
         built = release.split("-")[1]
         added.append(
@@ -141,16 +141,16 @@ def _hardware(entry: Mapping[str, Any]) -> _data.Row:
 
 
 def _merge(rows: Sequence[_data.Row], name: Callable[[_data.Row], str], answers: Mapping[str, _data.Row]) -> Update:
-    new, changed, kept = [], [], []
+    new, changed, unchanged = [], [], []
     for row in rows:
         answer = answers.get(name(row))
         if answer is None:
-            kept.append(name(row))
+            unchanged.append(name(row))
             new.append(row)
             continue
         changed += [f"{name(row)} {key} {row[key]} -> {value}" for key, value in answer.items() if row[key] != value]
         new.append(row | answer)
-    return Update(new, tuple(changed), tuple(kept))
+    return Update(new, tuple(changed), tuple(unchanged))
 
 
 def _merge_prices(
@@ -160,19 +160,19 @@ def _merge_prices(
     types = list(dict.fromkeys(row["type"] for row in rows))
     held = {row["type"] for row in rows if row["region"] == region}
     table = [*rows, *(_unpriced(name, region) for name in types if name not in held and name in prices)]
-    new, changed, kept = [], [], []
+    new, changed, unchanged = [], [], []
     for row in table:
         price = prices.get(row["type"]) if row["region"] == region else None
         if price is None:
             if row["region"] == region and row[column] is not None:
-                kept.append(f"{row['type']} {region} {column}")
+                unchanged.append(f"{row['type']} {region} {column}")
             new.append(row)
             continue
         if row[column] != price:
             changed.append(f"{row['type']} {region} {column} {row[column]} -> {price}")
         new.append(row | {column: price, f"{column}_source": source})
     order = {name: index for index, name in enumerate(types)}
-    return Update(sorted(new, key=lambda row: (order[row["type"]], row["region"])), tuple(changed), tuple(kept))
+    return Update(sorted(new, key=lambda row: (order[row["type"]], row["region"])), tuple(changed), tuple(unchanged))
 
 
 def _unpriced(name: str, region: str) -> _data.Row:
