@@ -19,6 +19,7 @@ TYPED = ("paddock", "infra", "policy", "tasks.py")
 LOCKS = {
     "base": (),
     "infra": ("infra",),
+    "lab": ("lab",),
     "aws": ("aws",),
     "build": ("build",),
     "mcp": ("mcp",),

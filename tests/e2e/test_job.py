@@ -7,7 +7,6 @@ import io
 import json
 import os
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ from infra import runner_pod
 from paddock.fleet import Stack
 from paddock.lab import github, processes
 from paddock.lab.control_plane import daemon, servers
+from paddock.lab.control_plane.certificates import rsa_key
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.demo import demo
 from paddock.lab.kube import pods
@@ -52,7 +52,7 @@ def hub(cluster: Lab) -> Iterator[github.Control]:
 
 @pytest.fixture(scope="module")
 def key() -> str:
-    return subprocess.run(["openssl", "genrsa", "2048"], capture_output=True, text=True, check=True).stdout
+    return rsa_key()
 
 
 @pytest.fixture

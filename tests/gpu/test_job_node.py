@@ -19,7 +19,7 @@ import pytest
 
 from paddock.gpu.job_hooks import node
 from paddock.lab.control_plane import certificates
-from paddock.lab.control_plane.certificates import Identity
+from paddock.lab.control_plane.identity import Identity
 
 NODE = {"metadata": {"name": "n", "annotations": {"a": "b"}}, "spec": {}}
 
@@ -67,10 +67,7 @@ def send(handler: http.server.BaseHTTPRequestHandler, status: int, answer: objec
 
 @pytest.fixture(scope="module")
 def identity(tmp_path_factory: pytest.TempPathFactory) -> Identity:
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("openssl is not on PATH")
-    return certificates.create(tmp_path_factory.mktemp("identity"), Path(openssl))
+    return certificates.create(tmp_path_factory.mktemp("identity"))
 
 
 @pytest.fixture
@@ -146,9 +143,7 @@ def test_another_answer_is_told(status: int, answer: object, said: str, stand: S
 
 
 def test_a_server_with_another_certificate_gets_no_token(stand: Stand, root: Path, tmp_path: Path) -> None:
-    openssl = shutil.which("openssl")
-    assert openssl
-    other = certificates.create(tmp_path / "other", Path(openssl))
+    other = certificates.create(tmp_path / "other")
     shutil.copy(other.authority, root / node.SECRETS / "ca.crt")
     assert "CERTIFICATE_VERIFY_FAILED" in node.mark("x", environ=stand.environ, root=root, timeout_s=60)
     assert not stand.asked

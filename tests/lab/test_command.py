@@ -12,7 +12,7 @@ from paddock.lab import cli, demo, status
 from paddock.lab.control_plane import servers, state
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.errors import LabError, LabInputError
-from paddock.lab.processes import Process
+from paddock.process import Process
 from tests.support.fleets import ROOT
 
 POD = "kube-system/nvidia-device-plugin-node-feature-discovery-master-849b888784w5"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import socket
 import ssl
 import stat
@@ -13,8 +12,8 @@ import pytest
 import yaml
 
 from paddock.lab.control_plane import certificates, servers
-from paddock.lab.control_plane.certificates import Identity
 from paddock.lab.control_plane.flags import command_lines
+from paddock.lab.control_plane.identity import Identity, kubeconfig
 from paddock.lab.errors import LabInputError
 
 
@@ -66,10 +65,7 @@ def test_everything_listens_on_loopback_only() -> None:
 
 @pytest.fixture(scope="module")
 def identity(tmp_path_factory: pytest.TempPathFactory) -> Identity:
-    openssl = shutil.which("openssl")
-    if not openssl:
-        pytest.skip("no openssl on PATH")
-    return certificates.create(tmp_path_factory.mktemp("lab") / "pki", Path(openssl))
+    return certificates.create(tmp_path_factory.mktemp("lab") / "pki")
 
 
 def test_keys_and_tokens_are_for_their_owner_alone(identity: Identity) -> None:
@@ -84,7 +80,7 @@ def test_keys_and_tokens_are_for_their_owner_alone(identity: Identity) -> None:
 
 def test_certificates_are_made_once(identity: Identity) -> None:
     before = identity.authority.read_bytes()
-    assert certificates.create(identity.folder, Path("/nonexistent/openssl")) == identity
+    assert certificates.create(identity.folder) == identity
     assert identity.authority.read_bytes() == before
 
 
@@ -106,7 +102,7 @@ def test_the_certificate_is_trusted_under_the_strictest_rules(identity: Identity
 
 
 def test_a_kubeconfig_holds_everything_and_is_yaml(identity: Identity) -> None:
-    text = certificates.kubeconfig(identity, "https://127.0.0.1:6443", "admin")
+    text = kubeconfig(identity, "https://127.0.0.1:6443", "admin")
     config = yaml.safe_load(text)
     assert config == json.loads(text)
     assert config["users"][0]["user"]["token"] == identity.token("admin")

@@ -6,7 +6,6 @@ import base64
 import contextlib
 import http.client
 import json
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paddock.lab.control_plane.certificates import rsa_key
 from paddock.lab.errors import LabError, LabInputError
 from paddock.lab.github import Control, service
 from paddock.lab.github.client import Actions, ActionsError, App, Token, app_token, credential
@@ -60,8 +60,7 @@ def actions(server: Server) -> Actions:
 
 @pytest.fixture(scope="module")
 def key() -> str:
-    made = subprocess.run(["openssl", "genrsa", "2048"], capture_output=True, text=True, check=True)
-    return made.stdout
+    return rsa_key()
 
 
 def told(message: Object | None, kind: str) -> list[Object]:

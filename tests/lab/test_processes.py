@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,15 +12,10 @@ from paddock.lab import processes
 from paddock.lab.control_plane import servers, state
 from paddock.lab.control_plane.state import State
 from paddock.lab.errors import LabError, LabInputError
-from paddock.lab.processes import Process
 from paddock.lab.progress import Progress
+from paddock.process import Process, boot_id
 
 SLEEP = [sys.executable, "-c", "import time; print('here', flush=True); time.sleep(60)"]
-STUBBORN = [
-    sys.executable,
-    "-c",
-    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('here', flush=True); time.sleep(60)",
-]
 
 
 def start(tmp_path: Path, command: list[str], lab: Path | None = None) -> Process:
@@ -38,19 +32,6 @@ def test_a_process_is_started_in_a_session_of_its_own_and_ended(tmp_path: Path) 
     assert os.getsid(process.pid) == process.pid
     processes.stop([process])
     assert not process.alive
-
-
-def test_one_that_ignores_the_request_is_killed(tmp_path: Path) -> None:
-    process = start(tmp_path, STUBBORN)
-    processes.stop([process], grace=0.2)
-    assert not process.alive
-
-
-def test_a_stranger_who_was_given_the_same_id_is_left_alone() -> None:
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as stranger:
-        processes.stop([Process(stranger.pid, "boot:1")])
-        assert stranger.poll() is None
-        stranger.kill()
 
 
 def test_it_is_recorded_before_anyone_else_hears_of_it(tmp_path: Path) -> None:
@@ -140,7 +121,7 @@ def test_a_state_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
         state.write(tmp_path / "file", State())
 
 
-@pytest.mark.parametrize(("boot", "kept"), [(processes.boot(), True), ("another", False)])
+@pytest.mark.parametrize(("boot", "kept"), [(boot_id(), True), ("another", False)])
 def test_objects_outlive_a_kill_but_not_a_start_of_the_machine(tmp_path: Path, boot: str, kept: bool) -> None:
     state.write(tmp_path, State({}, {"etcd": Process(1, "long ago")}, boot))
     (tmp_path / "etcd").mkdir()

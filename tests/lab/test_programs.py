@@ -32,7 +32,7 @@ def test_one_message_names_every_missing_program_and_where_it_comes_from(empty_p
     with pytest.raises(LabInputError) as refused:
         programs.find()
     told = str(refused.value)
-    assert told.startswith("the lab needs 5 more programs:")
+    assert told.startswith("the lab needs 4 more programs:")
     for name in set(programs.PROGRAMS) - {"etcd"}:
         assert f"\n    {name} " in told
     assert "etcd " not in told

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from paddock.lab.control_plane.certificates import Identity
+from paddock.lab.control_plane.identity import Identity
 
 _NODES = "198.51.100"
 """TEST-NET-2: addresses that are written into objects and never dialled."""

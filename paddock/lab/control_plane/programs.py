@@ -52,7 +52,6 @@ PROGRAMS: Mapping[str, Program] = {
             ("--version",),
             "https://github.com/kubernetes-sigs/kwok/releases (v0.8.0, kwok-{os}-{arch}, as `kwok`)",
         ),
-        Program("openssl", ("version",), "your system's package manager: it makes the lab's certificates"),
     )
 }
 

@@ -20,10 +20,11 @@ from pathlib import Path
 from paddock.lab import processes
 from paddock.lab.control_plane import certificates, programs, state
 from paddock.lab.control_plane.flags import command_lines
+from paddock.lab.control_plane.identity import kubeconfig
 from paddock.lab.control_plane.state import State
 from paddock.lab.errors import LabError, LabInputError
-from paddock.lab.processes import Process
 from paddock.lab.progress import Progress
+from paddock.process import Process, boot_id
 
 _PORT_RANGE = (20_000, 32_000)
 """Connections get ports from 32768 on Linux, and one of them may take a port between its choice and its use."""
@@ -98,12 +99,12 @@ def up(folder: Path, *, first_port: int | None = None, progress: Progress | None
             paths = {name: program.path for name, program in programs.find().items()}
         clean_up(lab, progress)
         ports = choose_ports(first_port, lab.ports)
-        state.write(folder, State(ports, {}, processes.boot()))
+        state.write(folder, State(ports, {}, boot_id()))
         try:
             _start(folder, paths, ports, progress)
         except BaseException:
             _stop(status(folder))
-            state.write(folder, State(ports, {}, processes.boot()))
+            state.write(folder, State(ports, {}, boot_id()))
             raise
         return status(folder), True
 
@@ -120,7 +121,7 @@ def down(folder: Path, *, keep: bool = False) -> tuple[str, ...]:
             lab = Lab(folder, {}, running, (), exists=False)
         _stop(lab)
         if keep:
-            state.write(folder, State(lab.ports, {}, processes.boot()))
+            state.write(folder, State(lab.ports, {}, boot_id()))
         else:
             state.remove(folder)
     return tuple(lab.running)
@@ -182,10 +183,10 @@ def _start(folder: Path, paths: Mapping[str, Path], ports: Mapping[str, int], pr
     for name in ("logs", "kubeconfigs", "run"):
         (folder / name).mkdir(mode=0o700, exist_ok=True)
     with progress.step("certificates"):
-        identity = certificates.create(folder / "pki", paths["openssl"])
+        identity = certificates.create(folder / "pki")
         server = f"https://127.0.0.1:{ports['kube-apiserver']}"
         for name, user in _CLIENTS.items():
-            certificates.write_private(folder / "kubeconfigs" / name, certificates.kubeconfig(identity, server, user))
+            state.write_private(folder / "kubeconfigs" / name, kubeconfig(identity, server, user))
     trust = ssl.create_default_context(cafile=identity.authority)
     trust.load_cert_chain(identity.certificate, identity.key)
     lines = command_lines(folder, paths, ports, identity)
@@ -221,7 +222,7 @@ def _start(folder: Path, paths: Mapping[str, Path], ports: Mapping[str, int], pr
         account, token = "/api/v1/namespaces/default/serviceaccounts/default", identity.token("admin")
         ready("kube-apiserver", account, token)
     # Last, because who waits for this file may take the lab for ready.
-    certificates.write_private(folder / "kubeconfig", certificates.kubeconfig(identity, server, "admin"))
+    state.write_private(folder / "kubeconfig", kubeconfig(identity, server, "admin"))
 
 
 def wait_for(name: str, ready: Callable[[], bool], folder: Path, read_status: Callable[[], Lab]) -> None:
@@ -245,7 +246,7 @@ def clean_up(lab: Lab, progress: Progress) -> None:
     if lab.running or lab.ended:
         summary = f"{len(lab.ended)} of its {len(lab.ended) + len(lab.running)} processes are gone"
         progress.say(f"           cleaning up after a lab that was not ended by lab.down: {summary}")
-    if saved.boot != processes.boot() and (lab.folder / "etcd").exists():
+    if saved.boot != boot_id() and (lab.folder / "etcd").exists():
         progress.say("           the machine was started anew since: its objects are not kept")
         shutil.rmtree(lab.folder / "etcd")
     (lab.folder / "kubeconfig").unlink(missing_ok=True)

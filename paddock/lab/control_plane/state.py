@@ -1,9 +1,8 @@
-"""What the lab remembers between commands: a folder that is its user's alone, and in it one small file."""
+"""State of a lab between commands: a folder for its user alone, and one small file in it."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import re
@@ -14,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from paddock.lab.control_plane.certificates import write_private
+from paddock import files
 from paddock.lab.errors import LabError, LabInputError
-from paddock.lab.processes import Process
+from paddock.process import Process
 
 VERSION = 1
 """Of the file. A lab of another version is ended, not read."""
@@ -100,6 +99,16 @@ def write(where: Path, state: State) -> None:
     write_private(where / "lab.json", f"{json.dumps(state.document(), indent=2)}\n")
 
 
+def write_private(path: Path, text: str) -> None:
+    """Replace a file that only its owner may ever read. Raises LabError, for a full disk too."""
+    try:
+        files.write(path, text, 0o600, sync=False)
+    except OSError as error:
+        raise LabError(
+            f"cannot write {path}: {error.strerror}\n    fix: make room there, or PADDOCK_LAB_STATE=<another folder>"
+        ) from None
+
+
 def remove(where: Path) -> None:
     """Deletes what the lab put into the folder, and the folder if nothing else is in it."""
     for name in _ENTRIES:
@@ -133,17 +142,11 @@ def locked(where: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """The system takes the lock back from one that dies."""
-    busy = f"another command is at work on the lab in {path.parent}\n    fix: wait for it, then run this again"
-    try:
-        held = path.open("a")
-    except FileNotFoundError:  # it has just ended the lab
-        raise LabInputError(busy) from None
-    with held:
+    with contextlib.ExitStack() as stack:
         try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise LabInputError(busy) from None
-        except OSError:
-            pass  # a file system without locks: two commands at once are then the user's to avoid
+            stack.enter_context(files.locked(path))
+        except (BlockingIOError, FileNotFoundError):  # without its folder: another command has just ended the lab
+            raise LabInputError(
+                f"another command is at work on the lab in {path.parent}\n    fix: wait for it, then run this again"
+            ) from None
         yield

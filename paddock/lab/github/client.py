@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import base64
 import http.client
 import json
-import os
-import subprocess
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
+
+import jwt
 
 from paddock.lab.errors import LabError
 
@@ -153,7 +152,7 @@ class Actions:
             url = f"{self._base}/api/v3/actions/runner-registration"
             _, tenant = self._send("POST", url, f"RemoteAuth {(answer or {})['token']}", body)
             self._tenant, self._token = (tenant or {})["url"], (tenant or {})["token"]
-            self._until = _end_of(self._token)
+            self._until = float(jwt.decode(self._token, options={"verify_signature": False})["exp"])
         return f"{self._tenant.rstrip('/')}/"
 
     def _access(self) -> str:
@@ -213,30 +212,9 @@ class Actions:
 
 
 def app_token(app: App) -> str:
-    """The nine-minute token with which an App asks for an installation's. Raises ActionsError."""
+    """Return the nine-minute token with which an App requests an installation's. Raises ActionsError."""
     issued_at = int(time.time()) - 60  # clocks differ
-    parts = ({"alg": "RS256", "typ": "JWT"}, {"iat": issued_at, "exp": issued_at + 540, "iss": app.id})
-    signed = ".".join(_encoded(json.dumps(part).encode()) for part in parts)
-    reader, writer = os.pipe()
     try:
-        # A pipe holds 64 KiB, more than any key: it stands neither on the disk nor among the options.
-        os.write(writer, app.key.encode()[:60_000])
-        os.close(writer)
-        command = ["openssl", "dgst", "-sha256", "-sign", f"/dev/fd/{reader}"]
-        completed = subprocess.run(command, input=signed.encode(), capture_output=True, check=False, pass_fds=(reader,))
-    except OSError as error:
-        raise ActionsError(f"openssl cannot be run: {error.strerror}") from None
-    finally:
-        os.close(reader)
-    if completed.returncode:
-        raise ActionsError("the private key of the GitHub App is no RSA key in PEM form")
-    return f"{signed}.{_encoded(completed.stdout)}"
-
-
-def _encoded(value: bytes) -> str:
-    return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
-
-
-def _end_of(token: str) -> float:
-    body = token.split(".")[1]
-    return float(json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))["exp"])
+        return jwt.encode({"iat": issued_at, "exp": issued_at + 540, "iss": app.id}, app.key, "RS256")
+    except (jwt.PyJWTError, TypeError, ValueError):
+        raise ActionsError("the private key of the GitHub App is no RSA key in PEM form") from None

@@ -9,8 +9,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from paddock.lab.control_plane import daemon, servers
-from paddock.lab.control_plane.certificates import write_private
 from paddock.lab.control_plane.servers import Lab
+from paddock.lab.control_plane.state import write_private
 from paddock.lab.errors import LabError, LabInputError
 
 Object = dict[str, Any]

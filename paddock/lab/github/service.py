@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from paddock.lab.control_plane.certificates import write_private
+from paddock.lab.control_plane.state import write_private
 from paddock.lab.github.messages import job_record, message, next_message, runner_record, set_record
 from paddock.lab.github.model import (
     ACQUIRED,

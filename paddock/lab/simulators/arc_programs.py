@@ -25,8 +25,8 @@ import yaml
 
 from paddock.lab import processes
 from paddock.lab.control_plane import daemon, programs
-from paddock.lab.control_plane.certificates import write_private
 from paddock.lab.control_plane.servers import Lab
+from paddock.lab.control_plane.state import write_private
 from paddock.lab.errors import LabInputError
 from paddock.lab.kube.client import Api, Object
 from paddock.lab.simulators import arc, runners

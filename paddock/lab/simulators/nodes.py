@@ -23,8 +23,8 @@ from paddock.fleet.model.quantity import format_cpu, format_memory
 from paddock.fleet.nodes import CapacityName
 from paddock.fleet.sizing import capacity
 from paddock.lab.control_plane import servers
-from paddock.lab.control_plane.certificates import write_private
 from paddock.lab.control_plane.servers import Lab
+from paddock.lab.control_plane.state import write_private
 from paddock.lab.errors import LabInputError
 from paddock.lab.kube import pods
 from paddock.lab.kube.client import Api, Object

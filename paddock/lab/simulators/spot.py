@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from paddock.lab.control_plane.certificates import write_private
 from paddock.lab.control_plane.servers import Lab
+from paddock.lab.control_plane.state import write_private
 from paddock.lab.errors import LabInputError
 from paddock.lab.kube import pods
 from paddock.lab.kube.client import Api, Object

@@ -6,7 +6,6 @@ The user's stack file is only read.
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,9 +15,9 @@ from urllib.parse import urlsplit
 from paddock.fleet import KubeconfigCluster, Stack, parse
 from paddock.fleet.model.github import IN_CONFIG
 from paddock.fleet.stackfile.loader import CREDENTIALS, FLEET, LAYERS
-from paddock.lab.control_plane import programs, state
+from paddock.lab.control_plane import state
+from paddock.lab.control_plane.certificates import rsa_key
 from paddock.lab.control_plane.servers import Lab
-from paddock.lab.errors import LabError
 from paddock.lab.progress import Progress
 from paddock.lab.stack import charts
 from paddock.lab.stack.engine import ROOT, Engine, Programs, Result
@@ -131,10 +130,10 @@ def overlay_with_charts(
 
 def lab_engine(lab: Lab, stack: Stack, *, root: Path = ROOT) -> Engine:
     """The lab's engine, with the real Kubernetes provider where it is there. Raises LabInputError."""
-    programs_ = Programs.find()
-    real = programs_.kubernetes is not None
+    programs = Programs.find()
+    real = programs.kubernetes is not None
     return Engine(
-        lab.folder / ENGINE, programs_, stack=stack.name, root=root, kubeconfig=lab.kubeconfig, real_kubernetes=real
+        lab.folder / ENGINE, programs, stack=stack.name, root=root, kubeconfig=lab.kubeconfig, real_kubernetes=real
     )
 
 
@@ -170,14 +169,7 @@ def _made_up(key: str) -> str:
     """A credential of the right form, which opens nothing but the stand-in of GitHub."""
     if key != CREDENTIALS[0]:
         return f"ghp_{'lab' * 12}"
-    openssl = programs.locate(["openssl"]).get("openssl")
-    if openssl is None:
-        raise LabError(programs.missing(["openssl"]))
-    command = [str(openssl), "genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048"]
-    completed = subprocess.run(command, capture_output=True, text=True, check=False)
-    if completed.returncode != 0:
-        raise LabError(f"openssl cannot make a key: {completed.stderr.strip()}")
-    return completed.stdout
+    return rsa_key()
 
 
 def _counter(tell: Callable[[str], None], total: int) -> Callable[[Step], None]:
