@@ -41,7 +41,7 @@ def publish() -> None:
 
 
 def policies(config: Config | None = None, today: date | None = None, root: Path = ROOT) -> list[Policy]:
-    """One policy a rule; two where a rule also has something milder to say; one for the suppressions.
+    """One policy a rule; two where a rule also has something milder to say; two for the suppressions.
 
     The first one only listens. `root` is the folder of the stack files and of what the rules about files look at.
     """
@@ -51,7 +51,7 @@ def policies(config: Config | None = None, today: date | None = None, root: Path
         policies_.append(_policy(rule, rule.severity, pack))
         if rule.milder:
             policies_.append(_policy(rule, "warning", pack))
-    return [*policies_, _suppressions(pack)]
+    return [*policies_, *_suppressions(pack)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,25 +132,44 @@ def _policy(rule: Rule, severity: Severity, pack: _Pack) -> StackValidationPolic
     )
 
 
-def _suppressions(pack: _Pack) -> StackValidationPolicy:
-    def validate(args: StackValidationArgs, report: ReportViolation) -> None:
-        graph_ = graph(args.resources, pack.declared)
+def _suppressions(pack: _Pack) -> list[Policy]:
+    def mistakes_and_stale(args: StackValidationArgs, report: ReportViolation) -> None:
+        declared = graph(args.resources, pack.declared)
         try:
-            accepted = pack.accepted(graph_)
+            pack.accepted(declared)
         except FleetError as error:
             for problem in error.problems:
                 report(str(problem), None)
             return
-        for finding in pack.evaluate(graph_, accepted).findings if accepted else ():
-            if finding.id == rules.STALE:
+        findings(args, report, rules.STALE)
+
+    def old_ids(args: StackValidationArgs, report: ReportViolation) -> None:
+        findings(args, report, rules.RENAMED)
+
+    def findings(args: StackValidationArgs, report: ReportViolation, id_: str) -> None:
+        declared = graph(args.resources, pack.declared)
+        try:
+            accepted = pack.accepted(declared)
+        except FleetError:
+            accepted = ()
+        for finding in pack.evaluate(declared, accepted).findings if accepted else ():
+            if finding.id == id_:
                 report(f"{finding.subject}: {finding.message}\n    fix: {finding.fix}", None)
 
-    return StackValidationPolicy(
-        name=rules.STALE,
-        description="Every suppression has a rule, a reason, a day on which it ends, and something to excuse",
-        validate=validate,
-        enforcement_level=EnforcementLevel.MANDATORY,
-    )
+    return [
+        StackValidationPolicy(
+            name=rules.STALE,
+            description="Every suppression has a rule, a reason, a day on which it ends, and something to excuse",
+            validate=mistakes_and_stale,
+            enforcement_level=EnforcementLevel.MANDATORY,
+        ),
+        StackValidationPolicy(
+            name=rules.RENAMED,
+            description="Every suppression names its rule by the id of today",
+            validate=old_ids,
+            enforcement_level=EnforcementLevel.ADVISORY,
+        ),
+    ]
 
 
 def graph(resources: Sequence[PolicyResource], declared: Mapping[str, Any]) -> Graph:

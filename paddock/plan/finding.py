@@ -1,11 +1,15 @@
-"""One thing the plan has to say about a fleet."""
+"""Something that a plan says about a fleet, and the form of its id: three letters and three digits."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 Severity = Literal["error", "warning", "info"]
+
+_OLD_RULE = re.compile(r"(PAD|CON|SUP)-(\d\d)")
+_OLD_IDS = {"COST001": "CST001"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +22,20 @@ class Finding:
     message: str
     fix: str = ""
 
-    __pydantic_config__: ClassVar[dict[str, bool]] = {
-        "strict": False
-    }  # a saved finding is an object, not an instance of this class
+
+@dataclass(frozen=True, slots=True)
+class FindingKind:
+    """Entry of the registry in `paddock.plan.findings`. `severity` names each one that the finding can have."""
+
+    id: str
+    severity: str
+    title: str
+    where: str
+    """Module that reports it."""
+
+
+def current_id(id_: str) -> str:
+    """Return the id that a finding has today: older versions wrote `PAD-08` for PAD008."""
+    if old := _OLD_RULE.fullmatch(id_):
+        return f"{old[1]}0{old[2]}"
+    return _OLD_IDS.get(id_, id_)

@@ -47,16 +47,16 @@ def excused(config: dict[str, Any]) -> None:
     config["paddock:suppressions"] = [
         {"rule": rule, "resource": name, "reason": "a stack to be refused in tests", "expires": "2099-01-31"}
         for rule, name in (
-            ("PAD-03", "cluster-eksCluster"),
-            ("PAD-05", "cluster-all"),
-            ("PAD-05", "cluster-all-policy"),
+            ("PAD003", "cluster-eksCluster"),
+            ("PAD005", "cluster-all"),
+            ("PAD005", "cluster-all-policy"),
         )
     ]
 
 
 @pytest.mark.parametrize(
     ("stack", "change", "broken"),
-    [("dev", good, set()), ("prod", good, set()), ("dev", bad, {"PAD-03", "PAD-05"}), ("dev", excused, set())],
+    [("dev", good, set()), ("prod", good, set()), ("dev", bad, {"PAD003", "PAD005"}), ("dev", excused, set())],
     ids=["dev", "prod", "bad", "excused"],
 )
 def test_a_preview_breaks_the_rules_that_the_plan_says_are_broken(
@@ -70,7 +70,7 @@ def test_a_preview_breaks_the_rules_that_the_plan_says_are_broken(
     engine.prepare(secret=KEY if stack == "dev" else None)
 
     if broken:
-        with pytest.raises(EngineError, match="PAD-03: The Kubernetes API is not open") as error_info:
+        with pytest.raises(EngineError, match="PAD003: The Kubernetes API is not open") as error_info:
             engine.check_policies(root / "policy")
         found = error_info.value.result
         assert found is not None

@@ -27,7 +27,7 @@ OUTPUT = "\n".join(
         line("resourcePreEvent", metadata=about(SUBNET)),
         line("diagnosticEvent", severity="debug", message="of no interest"),
         line("diagnosticEvent", severity="warning", message="slow down\n", urn=SUBNET),
-        line("policyEvent", policyName="PAD-03", enforcementLevel="mandatory", resourceUrn=NETWORK, message="open\n"),
+        line("policyEvent", policyName="PAD003", enforcementLevel="mandatory", resourceUrn=NETWORK, message="open\n"),
         line("resOpFailedEvent", metadata=about(SUBNET)),
         line("resOutputsEvent", metadata=about(SUBNET))[:40],
     )
@@ -38,7 +38,7 @@ def test_events_are_steps_diagnostics_and_violations() -> None:
     assert engine_result.events(OUTPUT) == [
         Step("create", NETWORK),
         Diagnostic("warning", "slow down", SUBNET),
-        Violation("PAD-03", True, NETWORK, "open"),
+        Violation("PAD003", True, NETWORK, "open"),
         Step("create", SUBNET, failed=True),
     ]
 

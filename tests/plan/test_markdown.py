@@ -55,7 +55,7 @@ def small() -> dict[str, Any]:
             {"name": "G on spot", "code": "L-3819A6DF", "unit": "vCPU", "need": 40, "default": 0, "shortfall": 40}
         ],
         "compatibility": [{"id": "CMP003", "subject": "pools.t4", "verdict": "ok", "message": "R580 drives T4"}],
-        "rules": {"evaluated": ["PAD-01", "PAD-02"], "suppressed": []},
+        "rules": {"evaluated": ["PAD001", "PAD002"], "suppressed": []},
     }
 
 

@@ -189,11 +189,11 @@ def test_quotas_are_held_against_what_a_new_account_has() -> None:
 
 def test_a_suppressed_rule_gives_its_reason_and_end() -> None:
     rules = {
-        "evaluated": [{"id": "PAD-01", "title": "Kubernetes secrets are encrypted"}, "PAD-02"],
-        "suppressed": [{"rule": "PAD-13", "resource": "gpu-ami", "reason": "odd mirrors", "expires": "2027-01-31"}],
-        "unseen": [{"rule": "PAD-02", "subject": "cluster", "property": "logs"}],
+        "evaluated": [{"id": "PAD001", "title": "Kubernetes secrets are encrypted"}, "PAD002"],
+        "suppressed": [{"rule": "PAD013", "resource": "gpu-ami", "reason": "odd mirrors", "expires": "2027-01-31"}],
+        "unseen": [{"rule": "PAD002", "subject": "cluster", "property": "logs"}],
     }
-    findings = [{"id": "PAD-02", "severity": "error", "subject": "x", "message": "y", "fix": "z"}]
+    findings = [{"id": "PAD002", "severity": "error", "subject": "x", "message": "y", "fix": "z"}]
     words = check(render({"rules": rules, "findings": findings})).words
     assert "2 rules evaluated, 1 hold, 1 broken, 1 suppression." in words
     for told in ("gpu-ami", "odd mirrors", "2027-01-31", "Not judged before the cloud has answered (1)"):

@@ -106,26 +106,26 @@ def test_there_is_a_policy_for_every_rule_as_strict_as_the_rule() -> None:
 
 @pytest.mark.parametrize("preview", [False, True], ids=["made", "preview"])
 def test_an_example_stack_breaks_no_policy(preview: bool) -> None:
-    assert set(_violations(fleets.graph("dev", preview=preview))) <= {"PAD-33-advice"}
+    assert set(_violations(fleets.graph("dev", preview=preview))) <= {"PAD033-advice"}
 
 
 def test_what_a_cluster_that_is_not_there_yet_cannot_tell_is_judged_by_its_declaration() -> None:
-    assert set(_violations(fleets.graph("dev", preview=True), unreached=True)) == {"PAD-33-advice"}
+    assert set(_violations(fleets.graph("dev", preview=True), unreached=True)) == {"PAD033-advice"}
 
 
 def test_a_policy_says_what_the_rule_says_of_the_same_resource() -> None:
     graph = BROKEN(fleets.graph("dev"))
-    (violation,) = (v for v in check_context(Context(graph, today=TODAY)).violations if v.rule.id == "PAD-08")
-    ((message, urn),) = _violations(graph)["PAD-08"]
+    (violation,) = (v for v in check_context(Context(graph, today=TODAY)).violations if v.rule.id == "PAD008")
+    ((message, urn),) = _violations(graph)["PAD008"]
     assert violation.detail.message in message
     assert violation.rule.fix in message
     assert urn == violation.detail.urn
 
 
 def test_suppressions_of_the_stack_hold_in_the_pack() -> None:
-    entry = {"rule": "PAD-08", "resource": "t4", "reason": "until the driver is mended", "expires": "2027-01-31"}
+    entry = {"rule": "PAD008", "resource": "t4", "reason": "until the driver is mended", "expires": "2027-01-31"}
     config = {**fleets.named("dev").config, "paddock:suppressions": json.dumps([entry])}
-    assert set(_violations(BROKEN(fleets.graph("dev")), config)) <= {"PAD-33-advice"}
+    assert set(_violations(BROKEN(fleets.graph("dev")), config)) <= {"PAD033-advice"}
     assert STALE in _violations(fleets.graph("dev"), config)
 
 
@@ -135,14 +135,14 @@ def test_suppressions_are_read_from_the_stack_file_where_the_engine_does_not_tel
     with (tmp_path / "Pulumi.dev.yaml").open("a", encoding="utf-8") as file:
         file.write(
             "  paddock:suppressions:\n"
-            '    - {rule: PAD-08, resource: t4, reason: "until the driver is mended", expires: "2027-01-31"}\n'
+            '    - {rule: PAD008, resource: t4, reason: "until the driver is mended", expires: "2027-01-31"}\n'
         )
-    assert set(_violations(BROKEN(fleets.graph("dev")), root=tmp_path)) <= {"PAD-33-advice"}
+    assert set(_violations(BROKEN(fleets.graph("dev")), root=tmp_path)) <= {"PAD033-advice"}
 
 
 def test_wrong_suppressions_excuse_nothing_and_are_told() -> None:
-    found = _violations(BROKEN(fleets.graph("dev")), {"paddock:suppressions": '[{"rule": "PAD-8"}]'})
-    assert {"PAD-08", STALE} <= set(found)
+    found = _violations(BROKEN(fleets.graph("dev")), {"paddock:suppressions": '[{"rule": "PAD8"}]'})
+    assert {"PAD008", STALE} <= set(found)
 
 
 def test_what_an_engine_tells_becomes_the_graph_it_came_from() -> None:

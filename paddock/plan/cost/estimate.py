@@ -110,7 +110,7 @@ def findings(cost: Cost) -> tuple[Finding, ...]:
     count = len(cost.missing)
     return (
         Finding(
-            "COST001",
+            "CST001",
             "warning" if nothing else "info",
             "region",
             f"{'one price is' if count == 1 else f'{count} prices are'} not known, so amounts are the least that will "

@@ -12,6 +12,7 @@ from paddock.plan.diff.changes import STACK, Draft, drafts, label
 from paddock.plan.diff.fields import Field, clean
 from paddock.plan.diff.impact import Interruption, Roll, ScaleSet
 from paddock.plan.diff.replacement import AWS_PROVIDER, CLUSTER, SUBNET, Effect
+from paddock.plan.finding import current_id
 
 SCHEMA = "paddock.diff/1"
 Action = Literal["add", "remove", "replace", "change"]
@@ -290,7 +291,7 @@ def _findings(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[_Findings
     """Findings that are gone, and new ones. One whose words alone changed is the same."""
 
     def key(finding: Mapping[str, Any]) -> tuple[str, str, str]:
-        return finding["id"], finding["severity"], finding["subject"]
+        return current_id(finding["id"]), finding["severity"], finding["subject"]
 
     def beyond(these: list[Any], those: list[Any]) -> _Findings:
         left, found = Counter(map(key, those)), []

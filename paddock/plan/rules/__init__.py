@@ -41,8 +41,10 @@ BASELINE: tuple[Rule, ...] = tuple(
 CONSISTENCY: tuple[Rule, ...] = (*consistency.RULES, *names.RULES, *mirror.RULES)
 """What fits together."""
 RULES: Mapping[str, Rule] = {rule.id: rule for rule in (*BASELINE, *CONSISTENCY)}
-STALE = "SUP-01"
+STALE = "SUP001"
 """Id of the finding about a suppression that excuses nothing."""
+RENAMED = "SUP002"
+"""Id of the finding about a suppression that names its rule by an old id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,10 +135,11 @@ def check_context(
     # What could not be judged may well be what a suppression is about.
     unjudged = {entry.rule for entry in unseen}
     stale = [_stale(entry) for entry in accepted if entry.index not in used and entry.rule not in unjudged]
+    renamed = [entry for entry in accepted if entry.written != entry.rule]
     return Evaluation(
         tuple(rule.id for rule in rules),
         tuple(violations),
-        (*(violation.finding for violation in violations), *stale),
+        (*(violation.finding for violation in violations), *stale, *map(_renamed, renamed)),
         tuple(suppressed),
         tuple(unseen),
     )
@@ -149,6 +152,16 @@ def _stale(suppression: Suppression) -> Finding:
         f"{SUPPRESSIONS}[{suppression.index}]",
         f"{suppression.rule} has nothing to say about {suppression.resource}: the suppression excuses nothing",
         "take it out of the stack file",
+    )
+
+
+def _renamed(suppression: Suppression) -> Finding:
+    return Finding(
+        RENAMED,
+        "warning",
+        f"{SUPPRESSIONS}[{suppression.index}]",
+        f"{suppression.written} is now called {suppression.rule}",
+        f"rule: {suppression.rule}",
     )
 
 

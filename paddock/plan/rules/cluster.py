@@ -33,7 +33,7 @@ def _cluster(**inputs: Any) -> Context:
 
 
 class SecretsEncrypted(Rule):
-    id = "PAD-01"
+    id = "PAD001"
     severity: ClassVar[Severity] = "error"
     title = "Kubernetes secrets are encrypted with a KMS key of ours"
     why = "etcd holds the credential that runners register with; EKS's own key cannot be revoked, audited or denied."
@@ -57,7 +57,7 @@ class SecretsEncrypted(Rule):
 
 
 class ControlPlaneLogs(Rule):
-    id = "PAD-02"
+    id = "PAD002"
     severity: ClassVar[Severity] = "warning"
     title = "All five control-plane logs are kept"
     why = "Who did what in the cluster can be told afterwards only from the audit and authenticator logs."
@@ -80,7 +80,7 @@ class ControlPlaneLogs(Rule):
 
 
 class EndpointClosed(Rule):
-    id = "PAD-03"
+    id = "PAD003"
     severity: ClassVar[Severity] = "error"
     title = "The Kubernetes API is not open to the internet"
     why = (
@@ -114,7 +114,7 @@ class EndpointClosed(Rule):
 
 
 class SupportedVersion(Rule):
-    id = "PAD-04"
+    id = "PAD004"
     severity: ClassVar[Severity] = "warning"
     title = "The Kubernetes version is in standard support, and stays out of extended support"
     why = "Past standard support EKS charges six times the price for the control plane, and patches come late or never."
@@ -143,7 +143,7 @@ class SupportedVersion(Rule):
 
 
 class AccessByEntries(Rule):
-    id = "PAD-05"
+    id = "PAD005"
     severity: ClassVar[Severity] = "error"
     title = "Access is by access entries, nobody is admin by accident"
     why = "The aws-auth map is edited from inside the cluster, and whoever creates a cluster is its admin for ever."
@@ -180,7 +180,7 @@ class AccessByEntries(Rule):
 
 
 class Protected(Rule):
-    id = "PAD-06"
+    id = "PAD006"
     severity: ClassVar[Severity] = "warning"
     title = "What holds state is protected from deletion"
     why = (

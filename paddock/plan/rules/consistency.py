@@ -43,7 +43,7 @@ def _gpu_runner(**spec: Any) -> Resource:
 
 
 class Tolerated(Rule):
-    id = "CON-01"
+    id = "CON001"
     severity: ClassVar[Severity] = "error"
     title = "Whatever belongs on a node tolerates the node's taints"
     why = (
@@ -72,7 +72,7 @@ class Tolerated(Rule):
 
 
 class Selected(Rule):
-    id = "CON-02"
+    id = "CON002"
     severity: ClassVar[Severity] = "error"
     title = "Labels that select nodes are labels that nodes have"
     why = "A pod whose selector matches no pool waits for ever, and the autoscaler says nothing about it."
@@ -100,7 +100,7 @@ class Selected(Rule):
 
 
 class ScaleFromZero(Rule):
-    id = "CON-03"
+    id = "CON003"
     severity: ClassVar[Severity] = "error"
     title = "Scale-from-zero tags tell the autoscaler what the nodes will be like"
     why = "For an empty pool the autoscaler knows only the tags: one label too few and it never buys the node."
@@ -158,7 +158,7 @@ class ScaleFromZero(Rule):
 
 
 class LabelSets(Rule):
-    id = "CON-04"
+    id = "CON004"
     severity: ClassVar[Severity] = "error"
     title = "No two scale sets answer to the same labels or the same name"
     why = "GitHub gives a job to any set that has its labels: an eight-GPU job lands on a one-GPU runner."
@@ -196,7 +196,7 @@ class LabelSets(Rule):
 
 
 class TaintSpelling(Rule):
-    id = "CON-05"
+    id = "CON005"
     severity: ClassVar[Severity] = "error"
     title = "Taints are spelled as each API spells them"
     why = "EKS takes NO_SCHEDULE and Kubernetes NoSchedule; the wrong one is refused, or matches nothing."
@@ -231,7 +231,7 @@ _CONTROLLER_CHART = "oci://ghcr.io/actions/actions-runner-controller-charts/gha-
 
 
 class SameArc(Rule):
-    id = "CON-06"
+    id = "CON006"
     severity: ClassVar[Severity] = "error"
     title = "ARC's controller and its scale sets are of one version"
     why = "The controller deletes scale sets of another minor, with the jobs that run in them."
@@ -270,7 +270,7 @@ def _made_by_default(resource_: Resource, package: str) -> bool:
 
 
 class NamedCluster(Rule):
-    id = "CON-07"
+    id = "CON007"
     severity: ClassVar[Severity] = "error"
     title = "Every Kubernetes object names its provider"
     why = "Without one it goes to whatever cluster the operator's kubeconfig points at."
@@ -289,7 +289,7 @@ class NamedCluster(Rule):
 
 
 class NamedAccount(Rule):
-    id = "CON-08"
+    id = "CON008"
     severity: ClassVar[Severity] = "error"
     title = "Every AWS resource names its provider"
     why = "Without one it goes to the region of the operator's shell, and misses the fleet's tags."

@@ -62,7 +62,7 @@ def _policy(action: str | Sequence[str], resources: str | Sequence[str], **more:
 
 
 class PullOnly(Rule):
-    id = "PAD-16"
+    id = "PAD016"
     severity: ClassVar[Severity] = "error"
     title = "Nodes may pull images and nothing else in ECR"
     why = "A job that escapes to its node must not be able to push the image that all others start from."
@@ -105,7 +105,7 @@ class PullOnly(Rule):
 
 
 class KeysRotate(Rule):
-    id = "PAD-17"
+    id = "PAD017"
     severity: ClassVar[Severity] = "error"
     title = "KMS keys rotate, and their policies name who may use them"
     why = "A key that everybody may use encrypts nothing; one that never rotates loses everything at once."
@@ -139,7 +139,7 @@ class KeysRotate(Rule):
 
 
 class NoAdministrators(Rule):
-    id = "PAD-18"
+    id = "PAD018"
     severity: ClassVar[Severity] = "error"
     title = "Nothing is an administrator, and PassRole names its role"
     why = "A runner fleet is where other people's code runs: one such policy and the account is theirs."
@@ -190,7 +190,7 @@ def _matches_any(action: str, patterns: Sequence[str]) -> bool:
 
 
 class NamedResources(Rule):
-    id = "PAD-19"
+    id = "PAD019"
     severity: ClassVar[Severity] = "error"
     title = "Whatever writes, or reads data, names what it may write or read"
     why = "Rights on every resource are how a small role becomes a large one, and how data leaves."
@@ -210,7 +210,7 @@ class NamedResources(Rule):
 
     @staticmethod
     def _too_wide(action: str) -> bool:
-        if action in ("*", "*:*", "iam:*", "iam:PassRole"):  # told by PAD-18
+        if action in ("*", "*:*", "iam:*", "iam:PassRole"):  # told by PAD018
             return False
         reads = any(fnmatch.fnmatchcase(action.lower(), pattern.lower()) for pattern in _READS)
         return not reads or _matches_any(action, _DATA)
@@ -230,7 +230,7 @@ def trusts(context: Context) -> Iterator[tuple[Resource, Mapping[str, Any]]]:
 
 
 class GitHubTrust(Rule):
-    id = "PAD-20"
+    id = "PAD020"
     severity: ClassVar[Severity] = "error"
     title = "GitHub's tokens are trusted for one repository and one branch, tag or environment"
     why = "With a wildcard in sub, every pull request of every fork, or anybody on GitHub, can take the role."
@@ -283,7 +283,7 @@ class GitHubTrust(Rule):
 
 
 class NamedPrincipals(Rule):
-    id = "PAD-21"
+    id = "PAD021"
     severity: ClassVar[Severity] = "error"
     title = "Roles say who may take them"
     why = "A role that everybody, or everybody in an account, may take has no owner."

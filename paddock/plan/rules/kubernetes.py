@@ -53,7 +53,7 @@ def privileged(container: Mapping[str, Any]) -> bool:
 
 
 class PodSecurity(Rule):
-    id = "PAD-28"
+    id = "PAD028"
     severity: ClassVar[Severity] = "error"
     title = "Namespaces enforce a Pod Security level; privileged ones say why and hold nothing else"
     why = "A privileged pod is root on its node; in a namespace without a level any workflow can ask for one."
@@ -94,7 +94,7 @@ _HOST = ("hostNetwork", "hostPID", "hostIPC")
 
 
 class ServiceAccounts(Rule):
-    id = "PAD-29"
+    id = "PAD029"
     severity: ClassVar[Severity] = "error"
     title = "Jobs hold no Kubernetes token that no admission policy bounds; other pods have accounts with few rights"
     why = "A token that lies in a job's pod is in the hands of whatever the job downloads."
@@ -169,7 +169,7 @@ class ServiceAccounts(Rule):
 
 
 class Isolated(Rule):
-    id = "PAD-30"
+    id = "PAD030"
     severity: ClassVar[Severity] = "error"
     title = "Every namespace of ours denies traffic by default and cuts pods off from instance metadata"
     why = "Without a policy each job reaches every other pod, and on a misconfigured node the node's own credentials."
@@ -230,7 +230,7 @@ _CREDENTIAL = re.compile(
 
 
 class SecretsKept(Rule):
-    id = "PAD-31"
+    id = "PAD031"
     severity: ClassVar[Severity] = "error"
     milder = True
     title = "Secrets are encrypted, stay out of environments, and runners register as a GitHub App"
@@ -282,7 +282,7 @@ _VALUES_WITH_RESOURCES: Mapping[str, tuple[tuple[str, ...], ...]] = {
 
 
 class ModestPods(Rule):
-    id = "PAD-32"
+    id = "PAD032"
     severity: ClassVar[Severity] = "warning"
     title = "Pods say what they use, drop raw sockets, and touch neither the host nor its Docker"
     why = "A pod without requests is placed as if it were nothing; with the host's socket it is root on the node."
@@ -322,7 +322,7 @@ class ModestPods(Rule):
         # A job's image is the workflow's own.
         if pod.kind != "job" and is_known and not re.search(r"@sha256:|:(?!latest$)[^/:]+$", image):
             yield "has an image that changes under its name"
-        if privileged(container):  # PAD-28 asks why
+        if privileged(container):  # PAD028 asks why
             return
         drops = fields.get(container, "securityContext", "capabilities", "drop")
         dropped = {str(capability).upper() for capability in fields.as_list(drops)}
@@ -364,7 +364,7 @@ _OLD_RUNNERS = ("RunnerDeployment", "RunnerSet", "RunnerReplicaSet", "Runner")
 
 
 class Ephemeral(Rule):
-    id = "PAD-33"
+    id = "PAD033"
     severity: ClassVar[Severity] = "error"
     milder = True
     title = "A runner runs one job and is gone; its group says which repositories may use it"

@@ -45,7 +45,7 @@ def images(context: Context) -> Iterator[Pulled]:
 
 
 class Mirrored(Rule):
-    id = "CON-11"
+    id = "CON011"
     severity: ClassVar[Severity] = "warning"
     title = "Where there is a mirror, every chart and image comes from it"
     why = "Where makers' registries are out of reach, one forgotten image is a pod that waits for ever."

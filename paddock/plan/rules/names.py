@@ -35,7 +35,7 @@ _AUTONAME_PROPERTIES = {NODE_GROUP: "nodeGroupName"}
 
 
 class Names(Rule):
-    id = "CON-09"
+    id = "CON009"
     severity: ClassVar[Severity] = "error"
     title = "Names are within the limits of who takes them"
     why = "A name too long is found out when everything before it has been made."
@@ -68,7 +68,7 @@ class Names(Rule):
 
 
 class References(Rule):
-    id = "CON-10"
+    id = "CON010"
     severity: ClassVar[Severity] = "error"
     title = "What pods mount, and the namespaces they are put into, exist"
     why = "A pod that names a ConfigMap of another namespace never starts, and ARC tries again for ever."

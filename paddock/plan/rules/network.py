@@ -29,7 +29,7 @@ SSH = 22
 
 
 class PrivateNodes(Rule):
-    id = "PAD-07"
+    id = "PAD007"
     severity: ClassVar[Severity] = "error"
     title = "Nodes have no public address"
     why = "A node runs strangers' jobs; with a public address every port that a job opens is on the internet."
@@ -109,7 +109,7 @@ def every_port(rule: Mapping[str, Any]) -> bool:
 
 
 class NothingIn(Rule):
-    id = "PAD-12"
+    id = "PAD012"
     severity: ClassVar[Severity] = "error"
     title = "Security groups let nobody in from the internet, and every rule says what it is for"
     why = "Nodes call out and are never called; a rule without a reason is a rule that nobody dares to remove."
@@ -142,7 +142,7 @@ class NothingIn(Rule):
 
 
 class EgressNamed(Rule):
-    id = "PAD-13"
+    id = "PAD013"
     severity: ClassVar[Severity] = "warning"
     title = "Security groups do not let everything out to everywhere"
     why = "What a stolen build can send, and over which protocol, is bounded only by its egress."
@@ -167,7 +167,7 @@ class EgressNamed(Rule):
 
 
 class FlowLogs(Rule):
-    id = "PAD-14"
+    id = "PAD014"
     severity: ClassVar[Severity] = "error"
     title = "Every VPC keeps flow logs, and its default security group is shut"
     why = "Flow logs are the only record of whom a job talked to; the default group lets its members do as they like."

@@ -39,7 +39,7 @@ def _template(**inputs: Any) -> Context:
 
 
 class MetadataTokens(Rule):
-    id = "PAD-08"
+    id = "PAD008"
     severity: ClassVar[Severity] = "error"
     title = "Instance metadata answers only with a session token (IMDSv2)"
     why = "With IMDSv1 one request that a job is tricked into sending returns the node's credentials."
@@ -67,7 +67,7 @@ class MetadataTokens(Rule):
 
 
 class MetadataHops(Rule):
-    id = "PAD-09"
+    id = "PAD009"
     severity: ClassVar[Severity] = "error"
     title = "Pods cannot reach instance metadata (hop limit 1)"
     why = "At two hops every pod can take the node's role; pods have Pod Identity for what they may do."
@@ -88,7 +88,7 @@ class MetadataHops(Rule):
 
 
 class DisksEncrypted(Rule):
-    id = "PAD-10"
+    id = "PAD010"
     severity: ClassVar[Severity] = "error"
     title = "Every disk is encrypted"
     why = "Checkouts, caches and images stay on a volume after the job; whoever gets a snapshot reads them."
@@ -119,7 +119,7 @@ class DisksEncrypted(Rule):
 
 
 class NoSsh(Rule):
-    id = "PAD-11"
+    id = "PAD011"
     severity: ClassVar[Severity] = "error"
     title = "No SSH to nodes: Session Manager only"
     why = "A key pair is a credential without owner, end or log; Session Manager has all three."
@@ -146,7 +146,7 @@ class NoSsh(Rule):
 
 
 class ImagesPinned(Rule):
-    id = "PAD-25"
+    id = "PAD025"
     severity: ClassVar[Severity] = "error"
     title = "Machine images come from a named owner, are pinned, encrypted and not shared with everybody"
     why = "A search by name alone returns whatever image a stranger published under it last."
@@ -215,7 +215,7 @@ def boot_texts(context: Context) -> Iterator[tuple[Resource, str, str]]:
 
 
 class NoSecretsAtBoot(Rule):
-    id = "PAD-26"
+    id = "PAD026"
     severity: ClassVar[Severity] = "error"
     title = "User data and image recipes hold no secrets"
     why = "User data is readable by every process on the node and by everyone who may describe the template."
@@ -255,7 +255,7 @@ _FLAGS = re.compile(
 
 
 class KubeletDefaults(Rule):
-    id = "PAD-27"
+    id = "PAD027"
     severity: ClassVar[Severity] = "error"
     title = "Nothing loosens the kubelet"
     why = "An anonymous or read-only kubelet port hands out pods, logs and exec to anyone who reaches the node."

@@ -19,7 +19,7 @@ AUDIT_DAYS = 365
 
 
 class Repositories(Rule):
-    id = "PAD-15"
+    id = "PAD015"
     severity: ClassVar[Severity] = "error"
     title = "Image tags never move; images are scanned, encrypted with our key and private"
     why = "A tag that moves makes yesterday's green build and today's two different images with one name."
@@ -64,7 +64,7 @@ class Repositories(Rule):
 
 
 class LogsKept(Rule):
-    id = "PAD-22"
+    id = "PAD022"
     severity: ClassVar[Severity] = "warning"
     title = "Logs are kept for a year, and encrypted with a key of ours"
     why = "An intrusion is found after months; without retention logs either vanish too early or cost for ever."
@@ -90,7 +90,7 @@ class LogsKept(Rule):
 
 
 class Buckets(Rule):
-    id = "PAD-23"
+    id = "PAD023"
     severity: ClassVar[Severity] = "error"
     title = "Buckets are private, versioned, encrypted with our key and logged"
     why = "A state bucket holds every secret of the stack, and the only way back after a bad update."
@@ -155,7 +155,7 @@ class Buckets(Rule):
 
 
 class Queues(Rule):
-    id = "PAD-24"
+    id = "PAD024"
     severity: ClassVar[Severity] = "error"
     title = "Queues and topics are encrypted, and their policies name who may use them"
     why = "Whoever can write to the queue of spot interruptions can drain every node."

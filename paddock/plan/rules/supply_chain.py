@@ -64,7 +64,7 @@ def _instructions(text: str) -> Iterator[tuple[str, str]]:
 
 
 class Dockerfiles(Rule):
-    id = "PAD-34"
+    id = "PAD034"
     severity: ClassVar[Severity] = "warning"
     title = "Dockerfiles start from a digest, end as an ordinary user, and hold no secrets"
     why = "A tag is whatever its owner pushed last; ARG and ENV stay readable in every layer of the image."
@@ -145,7 +145,7 @@ _NEEDED = {
 
 
 class SignedImages(Rule):
-    id = "PAD-35"
+    id = "PAD035"
     severity: ClassVar[Severity] = "warning"
     title = "Images that a workflow pushes carry an SBOM, provenance and a signature"
     why = "Without them nobody can tell which source an image was built from, or that it was ours at all."
@@ -193,7 +193,7 @@ class SignedImages(Rule):
 
 
 class Workflows(Rule):
-    id = "PAD-36"
+    id = "PAD036"
     severity: ClassVar[Severity] = "error"
     title = "Workflows pin actions by commit and start with read rights only"
     why = "A moved tag of one action has run in thousands of repositories at once; what its token may do is the damage."

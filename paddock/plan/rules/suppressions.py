@@ -11,19 +11,23 @@ from typing import Any
 
 from paddock.fleet.errors import FleetError, Key, Problem, did_you_mean
 from paddock.fleet.stackfile.loader import SUPPRESSIONS
+from paddock.plan.finding import current_id
 from paddock.plan.rules.base import Violation
 
 LEAST_REASON = 10
 """Characters. Anything shorter is "ok" or "todo"."""
 _KEYS = ("rule", "resource", "reason", "expires")
 EXAMPLE = (
-    '{rule: PAD-13, resource: gpu-ami-builder, reason: "builds fetch from mirrors on odd ports", expires: "2027-01-31"}'
+    '{rule: PAD013, resource: gpu-ami-builder, reason: "builds fetch from mirrors on odd ports", expires: "2027-01-31"}'
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Suppression:
-    rule: str
+    """An accepted exception."""
+
+    written: str
+    """Id of the rule as the stack file has it."""
     resource: str
     """Name or URN of a resource, or path of a file; `*` stands for anything."""
     reason: str
@@ -31,6 +35,11 @@ class Suppression:
     """Last day it holds."""
     index: int = 0
     """Where it stands in the list."""
+
+    @property
+    def rule(self) -> str:
+        """The rule's id of today."""
+        return current_id(self.written)
 
     def covers(self, rule: str, violation: Violation) -> bool:
         return rule == self.rule and (
@@ -79,9 +88,9 @@ def _problems(entry: Any, key: Key, rules: frozenset[str], today: date) -> Itera
     rule, reason, expires = (
         entry.get(name) if isinstance(entry.get(name), str) else "" for name in ("rule", "reason", "expires")
     )
-    if rule and rule not in rules:
+    if rule and current_id(rule) not in rules:
         hint = did_you_mean(rule, rules) or "docs/rules.md lists them"
-        yield Problem((*key, "rule"), f'there is no rule "{rule}"', "an id such as PAD-13", hint)
+        yield Problem((*key, "rule"), f'there is no rule "{rule}"', "an id such as PAD013", hint)
     if reason and reason.strip() and len(reason.strip()) < LEAST_REASON:
         yield Problem(
             (*key, "reason"),

@@ -50,88 +50,88 @@ def _trust(**conditions: Any) -> Callable[[str], str]:
 
 
 BROKEN: list[tuple[str, str, Breaking]] = [
-    ("PAD-01", "no key", put(CLUSTER, EKS, "encryptionConfig", GONE)),
-    ("PAD-01", "not for secrets", put(CLUSTER, EKS, "encryptionConfig/resources", [])),
+    ("PAD001", "no key", put(CLUSTER, EKS, "encryptionConfig", GONE)),
+    ("PAD001", "not for secrets", put(CLUSTER, EKS, "encryptionConfig/resources", [])),
     (
-        "PAD-02",
+        "PAD002",
         "no audit log",
         put(CLUSTER, EKS, "enabledClusterLogTypes", ["api", "authenticator", "controllerManager", "scheduler"]),
     ),
-    ("PAD-03", "open to the world", put(CLUSTER, EKS, "vpcConfig/publicAccessCidrs", ["203.0.113.0/24", "0.0.0.0/0"])),
-    ("PAD-03", "open by default", put(CLUSTER, EKS, "vpcConfig/publicAccessCidrs", GONE)),
+    ("PAD003", "open to the world", put(CLUSTER, EKS, "vpcConfig/publicAccessCidrs", ["203.0.113.0/24", "0.0.0.0/0"])),
+    ("PAD003", "open by default", put(CLUSTER, EKS, "vpcConfig/publicAccessCidrs", GONE)),
     (
-        "PAD-03",
+        "PAD003",
         "two halves of the world",
         put(CLUSTER, EKS, "vpcConfig/publicAccessCidrs", ["0.0.0.0/1", "128.0.0.0/1"]),
     ),
-    ("PAD-03", "no private endpoint", put(CLUSTER, EKS, "vpcConfig/endpointPrivateAccess", False)),
-    ("PAD-04", "extended support", put(CLUSTER, EKS, "upgradePolicy/supportType", "EXTENDED")),
-    ("PAD-04", "extended by default", put(CLUSTER, EKS, "upgradePolicy", GONE)),
-    ("PAD-04", "out of support", put(CLUSTER, EKS, "version", "1.33")),
-    ("PAD-05", "aws-auth", put(CLUSTER, EKS, "accessConfig/authenticationMode", "API_AND_CONFIG_MAP")),
-    ("PAD-05", "creator is admin", put(CLUSTER, EKS, "accessConfig/bootstrapClusterCreatorAdminPermissions", GONE)),
+    ("PAD003", "no private endpoint", put(CLUSTER, EKS, "vpcConfig/endpointPrivateAccess", False)),
+    ("PAD004", "extended support", put(CLUSTER, EKS, "upgradePolicy/supportType", "EXTENDED")),
+    ("PAD004", "extended by default", put(CLUSTER, EKS, "upgradePolicy", GONE)),
+    ("PAD004", "out of support", put(CLUSTER, EKS, "version", "1.33")),
+    ("PAD005", "aws-auth", put(CLUSTER, EKS, "accessConfig/authenticationMode", "API_AND_CONFIG_MAP")),
+    ("PAD005", "creator is admin", put(CLUSTER, EKS, "accessConfig/bootstrapClusterCreatorAdminPermissions", GONE)),
     (
-        "PAD-05",
+        "PAD005",
         "a whole account",
         put("AccessEntry", "cluster-developers", "principalArn", "arn:aws:iam::123456789012:root"),
     ),
-    ("PAD-05", "masters", put("AccessEntry", "cluster-developers", "kubernetesGroups", ["system:masters"])),
-    ("PAD-06", "cluster", put(CLUSTER, EKS, "deletionProtection", False)),
-    ("PAD-06", "images", option("Repository", "registry-runner-gpu", protect=False)),
-    ("PAD-06", "key", option("Key", "cluster-secrets", protect=False)),
-    ("PAD-07", "subnet", put("Subnet", "network-private-us-west-2a", "mapPublicIpOnLaunch", True)),
-    ("PAD-07", "template", put(LAUNCH, "t4", "networkInterfaces", [{"associatePublicIpAddress": "true"}])),
+    ("PAD005", "masters", put("AccessEntry", "cluster-developers", "kubernetesGroups", ["system:masters"])),
+    ("PAD006", "cluster", put(CLUSTER, EKS, "deletionProtection", False)),
+    ("PAD006", "images", option("Repository", "registry-runner-gpu", protect=False)),
+    ("PAD006", "key", option("Key", "cluster-secrets", protect=False)),
+    ("PAD007", "subnet", put("Subnet", "network-private-us-west-2a", "mapPublicIpOnLaunch", True)),
+    ("PAD007", "template", put(LAUNCH, "t4", "networkInterfaces", [{"associatePublicIpAddress": "true"}])),
     (
-        "PAD-07",
+        "PAD007",
         "nodes in a public subnet",
         lambda graph: put("NodeGroup", "t4-spot", "subnetIds", [_public_subnet(graph)])(graph),
     ),
-    ("PAD-08", "optional", put(LAUNCH, "t4", "metadataOptions/httpTokens", "optional")),
+    ("PAD008", "optional", put(LAUNCH, "t4", "metadataOptions/httpTokens", "optional")),
     (
-        "PAD-08",
+        "PAD008",
         "image builder",
         put("InfrastructureConfiguration", "gpu-ami-builder", "instanceMetadataOptions/httpTokens", GONE),
     ),
-    ("PAD-08", "no template", put("NodeGroup", "cluster-system", "launchTemplate", GONE)),
-    ("PAD-09", "two hops", put(LAUNCH, "a100", "metadataOptions/httpPutResponseHopLimit", 2)),
-    ("PAD-09", "as the image says", put(LAUNCH, "a100", "metadataOptions/httpPutResponseHopLimit", GONE)),
-    ("PAD-10", "off", put(LAUNCH, "l4", "blockDeviceMappings/0/ebs/encrypted", "false")),
-    ("PAD-10", "as the image says", put(LAUNCH, "l4", "blockDeviceMappings", GONE)),
-    ("PAD-10", "recipe", put("ImageRecipe", "gpu-ami-recipe", "blockDeviceMappings/0/ebs/encrypted", GONE)),
+    ("PAD008", "no template", put("NodeGroup", "cluster-system", "launchTemplate", GONE)),
+    ("PAD009", "two hops", put(LAUNCH, "a100", "metadataOptions/httpPutResponseHopLimit", 2)),
+    ("PAD009", "as the image says", put(LAUNCH, "a100", "metadataOptions/httpPutResponseHopLimit", GONE)),
+    ("PAD010", "off", put(LAUNCH, "l4", "blockDeviceMappings/0/ebs/encrypted", "false")),
+    ("PAD010", "as the image says", put(LAUNCH, "l4", "blockDeviceMappings", GONE)),
+    ("PAD010", "recipe", put("ImageRecipe", "gpu-ami-recipe", "blockDeviceMappings/0/ebs/encrypted", GONE)),
     (
-        "PAD-10",
+        "PAD010",
         "storage class",
         add(resource("kubernetes:storage.k8s.io/v1:StorageClass", "fast", {"provisioner": "ebs.csi.aws.com"})),
     ),
-    ("PAD-11", "key pair", put(LAUNCH, "t4", "keyName", "ops")),
-    ("PAD-11", "remote access", put("NodeGroup", "t4-spot", "remoteAccess", {"ec2SshKey": "ops"})),
-    ("PAD-11", "port", put(GROUP, "network-endpoints", "ingress/0/fromPort", 20)),
-    ("PAD-12", "the internet", put(GROUP, "network-endpoints", "ingress/0/cidrBlocks", ["0.0.0.0/0"])),
-    ("PAD-12", "the other internet", put(GROUP, "network-endpoints", "ingress/0/ipv6CidrBlocks", ["::/0"])),
-    ("PAD-12", "no words", put(GROUP, "network-endpoints", "ingress/0/description", GONE)),
-    ("PAD-12", "no words at all", put(GROUP, "gpu-ami-builder", "description", GONE)),
-    ("PAD-13", "all protocols", put(GROUP, "gpu-ami-builder", "egress/0/protocol", "-1")),
+    ("PAD011", "key pair", put(LAUNCH, "t4", "keyName", "ops")),
+    ("PAD011", "remote access", put("NodeGroup", "t4-spot", "remoteAccess", {"ec2SshKey": "ops"})),
+    ("PAD011", "port", put(GROUP, "network-endpoints", "ingress/0/fromPort", 20)),
+    ("PAD012", "the internet", put(GROUP, "network-endpoints", "ingress/0/cidrBlocks", ["0.0.0.0/0"])),
+    ("PAD012", "the other internet", put(GROUP, "network-endpoints", "ingress/0/ipv6CidrBlocks", ["::/0"])),
+    ("PAD012", "no words", put(GROUP, "network-endpoints", "ingress/0/description", GONE)),
+    ("PAD012", "no words at all", put(GROUP, "gpu-ami-builder", "description", GONE)),
+    ("PAD013", "all protocols", put(GROUP, "gpu-ami-builder", "egress/0/protocol", "-1")),
     (
-        "PAD-13",
+        "PAD013",
         "all ports",
         lambda g: put(GROUP, "gpu-ami-builder", "egress/0/fromPort", 0)(
             put(GROUP, "gpu-ami-builder", "egress/0/toPort", 65535)(g)
         ),
     ),
-    ("PAD-14", "no flow log", drop("FlowLog", "network-flow")),
-    ("PAD-14", "only what is accepted", put("FlowLog", "network-flow", "trafficType", "ACCEPT")),
-    ("PAD-14", "default group", drop("DefaultSecurityGroup", "network-default-sg")),
-    ("PAD-15", "tags move", put("Repository", "registry-runner-gpu", "imageTagMutability", "MUTABLE")),
-    ("PAD-15", "tags move by default", put("Repository", "registry-runner-gpu", "imageTagMutability", GONE)),
-    ("PAD-15", "no scan", put("Repository", "registry-runner-gpu", "imageScanningConfiguration/scanOnPush", False)),
+    ("PAD014", "no flow log", drop("FlowLog", "network-flow")),
+    ("PAD014", "only what is accepted", put("FlowLog", "network-flow", "trafficType", "ACCEPT")),
+    ("PAD014", "default group", drop("DefaultSecurityGroup", "network-default-sg")),
+    ("PAD015", "tags move", put("Repository", "registry-runner-gpu", "imageTagMutability", "MUTABLE")),
+    ("PAD015", "tags move by default", put("Repository", "registry-runner-gpu", "imageTagMutability", GONE)),
+    ("PAD015", "no scan", put("Repository", "registry-runner-gpu", "imageScanningConfiguration/scanOnPush", False)),
     (
-        "PAD-15",
+        "PAD015",
         "AWS's key",
         put("Repository", "registry-runner-gpu", "encryptionConfigurations/0", {"encryptionType": "AES256"}),
     ),
-    ("PAD-15", "public", add(resource("aws:ecr/repositoryPolicy:RepositoryPolicy", "open", {"policy": _EVERYBODY}))),
+    ("PAD015", "public", add(resource("aws:ecr/repositoryPolicy:RepositoryPolicy", "open", {"policy": _EVERYBODY}))),
     (
-        "PAD-16",
+        "PAD016",
         "may push",
         put(
             "RolePolicyAttachment",
@@ -140,12 +140,12 @@ BROKEN: list[tuple[str, str, Breaking]] = [
             "arn:aws:iam::aws:policy/AmazonEC2ContainerRegistryPowerUser",
         ),
     ),
-    ("PAD-17", "no rotation", put("Key", "registry", "enableKeyRotation", False)),
-    ("PAD-17", "everybody", put("Key", "registry", "policy", statement(Principal={"AWS": "*"}))),
-    ("PAD-17", "no policy", put("Key", "registry", "policy", GONE)),
-    ("PAD-18", "everything", put("RolePolicy", "autoscaler-policy", "policy", statement(Action="*", Resource="*"))),
+    ("PAD017", "no rotation", put("Key", "registry", "enableKeyRotation", False)),
+    ("PAD017", "everybody", put("Key", "registry", "policy", statement(Principal={"AWS": "*"}))),
+    ("PAD017", "no policy", put("Key", "registry", "policy", GONE)),
+    ("PAD018", "everything", put("RolePolicy", "autoscaler-policy", "policy", statement(Action="*", Resource="*"))),
     (
-        "PAD-18",
+        "PAD018",
         "administrator",
         put(
             "RolePolicyAttachment",
@@ -155,32 +155,32 @@ BROKEN: list[tuple[str, str, Breaking]] = [
         ),
     ),
     (
-        "PAD-18",
+        "PAD018",
         "pass any role",
         put("RolePolicy", "autoscaler-policy", "policy", statement(Action="iam:PassRole", Resource="*")),
     ),
     (
-        "PAD-19",
+        "PAD019",
         "writes",
         put("RolePolicy", "autoscaler-policy", "policy", statement(Action=["ec2:RunInstances"], Resource="*")),
     ),
     (
-        "PAD-19",
+        "PAD019",
         "reads data",
         put("RolePolicy", "autoscaler-policy", "policy", statement(Action=["s3:GetObject"], Resource="*")),
     ),
     (
-        "PAD-19",
+        "PAD019",
         "a whole service",
         put("RolePolicy", "autoscaler-policy", "policy", statement(Action=["s3:*"], Resource=["*"])),
     ),
     (
-        "PAD-19",
+        "PAD019",
         "every secret",
         put("RolePolicy", "autoscaler-policy", "policy", statement(Action="secretsmanager:Get*", Resource="*")),
     ),
     (
-        "PAD-20",
+        "PAD020",
         "any repository",
         put(
             ROLE,
@@ -190,7 +190,7 @@ BROKEN: list[tuple[str, str, Breaking]] = [
         ),
     ),
     (
-        "PAD-20",
+        "PAD020",
         "pull requests",
         put(
             ROLE,
@@ -205,7 +205,7 @@ BROKEN: list[tuple[str, str, Breaking]] = [
         ),
     ),
     (
-        "PAD-20",
+        "PAD020",
         "like",
         put(
             ROLE,
@@ -218,7 +218,7 @@ BROKEN: list[tuple[str, str, Breaking]] = [
         ),
     ),
     (
-        "PAD-20",
+        "PAD020",
         "any audience",
         put(
             ROLE,
@@ -227,25 +227,25 @@ BROKEN: list[tuple[str, str, Breaking]] = [
             _trust(StringEquals={f"{_GITHUB}:sub": "repo:acme/gpu-images:ref:refs/heads/main"}),
         ),
     ),
-    ("PAD-20", "no condition", put(ROLE, "image-push", "assumeRolePolicy", statement(Condition={}))),
-    ("PAD-20", "provider", put("OpenIdConnectProvider", "image-push", "clientIdLists", ["https://github.com/acme"])),
-    ("PAD-21", "everybody", put(ROLE, "autoscaler", "assumeRolePolicy", statement(Principal="*"))),
+    ("PAD020", "no condition", put(ROLE, "image-push", "assumeRolePolicy", statement(Condition={}))),
+    ("PAD020", "provider", put("OpenIdConnectProvider", "image-push", "clientIdLists", ["https://github.com/acme"])),
+    ("PAD021", "everybody", put(ROLE, "autoscaler", "assumeRolePolicy", statement(Principal="*"))),
     (
-        "PAD-21",
+        "PAD021",
         "an account",
         put(ROLE, "autoscaler", "assumeRolePolicy", statement(Principal={"AWS": "arn:aws:iam::210987654321:root"})),
     ),
-    ("PAD-22", "a month", put("LogGroup", "cluster-logs", "retentionInDays", 30)),
-    ("PAD-22", "for ever", put("LogGroup", "cluster-logs", "retentionInDays", GONE)),
-    ("PAD-22", "in clear", put("LogGroup", "cluster-logs", "kmsKeyId", GONE)),
-    ("PAD-23", "bucket", add(resource("aws:s3/bucket:Bucket", "state", {}, protect=True))),
-    ("PAD-24", "queue", add(resource("aws:sqs/queue:Queue", "interruptions", {}))),
-    ("PAD-24", "topic", add(resource("aws:sns/topic:Topic", "interruptions", {}))),
-    ("PAD-24", "everybody", add(resource("aws:sqs/queuePolicy:QueuePolicy", "interruptions", {"policy": _EVERYBODY}))),
-    ("PAD-25", "any owner", look_up("aws:ec2/getAmi:getAmi", {"nameRegex": "gpu", "mostRecent": True})),
-    ("PAD-25", "release of the day", put("NodeGroup", "t4-spot", "releaseVersion", GONE)),
+    ("PAD022", "a month", put("LogGroup", "cluster-logs", "retentionInDays", 30)),
+    ("PAD022", "for ever", put("LogGroup", "cluster-logs", "retentionInDays", GONE)),
+    ("PAD022", "in clear", put("LogGroup", "cluster-logs", "kmsKeyId", GONE)),
+    ("PAD023", "bucket", add(resource("aws:s3/bucket:Bucket", "state", {}, protect=True))),
+    ("PAD024", "queue", add(resource("aws:sqs/queue:Queue", "interruptions", {}))),
+    ("PAD024", "topic", add(resource("aws:sns/topic:Topic", "interruptions", {}))),
+    ("PAD024", "everybody", add(resource("aws:sqs/queuePolicy:QueuePolicy", "interruptions", {"policy": _EVERYBODY}))),
+    ("PAD025", "any owner", look_up("aws:ec2/getAmi:getAmi", {"nameRegex": "gpu", "mostRecent": True})),
+    ("PAD025", "release of the day", put("NodeGroup", "t4-spot", "releaseVersion", GONE)),
     (
-        "PAD-25",
+        "PAD025",
         "not encrypted",
         put(
             "DistributionConfiguration",
@@ -255,7 +255,7 @@ BROKEN: list[tuple[str, str, Breaking]] = [
         ),
     ),
     (
-        "PAD-25",
+        "PAD025",
         "for everybody",
         put(
             "DistributionConfiguration",
@@ -265,58 +265,58 @@ BROKEN: list[tuple[str, str, Breaking]] = [
         ),
     ),
     (
-        "PAD-26",
+        "PAD026",
         "password",
         put(LAUNCH, "t4", "userData", boot("featureGates:", "# DB_PASSWORD=correct-horse-battery\n  featureGates:")),
     ),
-    ("PAD-26", "token", put("Component", "gpu-ami-driver", "data", lambda text: f"{text}\n# ghp_{'a' * 36}\n")),
-    ("PAD-26", "kept secret by Pulumi only", put(LAUNCH, "t4", "userData", Secret)),
+    ("PAD026", "token", put("Component", "gpu-ami-driver", "data", lambda text: f"{text}\n# ghp_{'a' * 36}\n")),
+    ("PAD026", "kept secret by Pulumi only", put(LAUNCH, "t4", "userData", Secret)),
     (
-        "PAD-27",
+        "PAD027",
         "read-only port",
         put(LAUNCH, "t4", "userData", boot("maxPods:", "readOnlyPort: 10255\n      maxPods:")),
     ),
     (
-        "PAD-27",
+        "PAD027",
         "anonymous",
         put(LAUNCH, "t4", "userData", boot("maxPods:", "authentication: {anonymous: {enabled: true}}\n      maxPods:")),
     ),
     (
-        "PAD-27",
+        "PAD027",
         "flag",
         put(LAUNCH, "t4", "userData", boot("kubelet:", "kubelet:\n    flags: [--authorization-mode=AlwaysAllow]")),
     ),
-    ("PAD-28", "no level", put("Namespace", "arc-arc-runners", "metadata/labels", {})),
+    ("PAD028", "no level", put("Namespace", "arc-arc-runners", "metadata/labels", {})),
     (
-        "PAD-28",
+        "PAD028",
         "privileged",
         put("Namespace", "arc-arc-runners", "metadata/labels/pod-security.kubernetes.io~enforce", "privileged"),
     ),
-    ("PAD-28", "no reason", put("Namespace", "monitoring", "metadata/annotations", {})),
+    ("PAD028", "no reason", put("Namespace", "monitoring", "metadata/annotations", {})),
     (
-        "PAD-28",
+        "PAD028",
         "privileged runner",
         put(RELEASE, "gpu", "values/template/spec/containers/0/securityContext/privileged", True),
     ),
-    ("PAD-29", "token", put(RELEASE, "gpu", "values/template/spec/automountServiceAccountToken", GONE)),
-    ("PAD-29", "token without a policy", drop("ValidatingAdmissionPolicy", "arc-node-mark")),
+    ("PAD029", "token", put(RELEASE, "gpu", "values/template/spec/automountServiceAccountToken", GONE)),
+    ("PAD029", "token without a policy", drop("ValidatingAdmissionPolicy", "arc-node-mark")),
     (
-        "PAD-29",
+        "PAD029",
         "token of a policy that only warns",
         put("ValidatingAdmissionPolicyBinding", "arc-node-mark", "spec/validationActions", ["Warn"]),
     ),
     (
-        "PAD-29",
+        "PAD029",
         "policy that lets pass",
         put("ValidatingAdmissionPolicy", "arc-node-mark", "spec/failurePolicy", "Ignore"),
     ),
     (
-        "PAD-29",
+        "PAD029",
         "token of another account",
         put(RELEASE, "gpu", "values/template/spec/serviceAccountName", "another"),
     ),
     (
-        "PAD-29",
+        "PAD029",
         "token of the same name elsewhere",
         put(
             "ValidatingAdmissionPolicy",
@@ -326,22 +326,22 @@ BROKEN: list[tuple[str, str, Breaking]] = [
         ),
     ),
     (
-        "PAD-29",
+        "PAD029",
         "default account",
         put("CronJob", "gpu-gpu-warm0", "spec/jobTemplate/spec/template/spec/serviceAccountName", GONE),
     ),
-    ("PAD-29", "every verb", put(ROLE, "arc-arc-runners-warm", "rules/0/verbs", ["*"])),
-    ("PAD-29", "secrets", put(ROLE, "arc-arc-runners-warm", "rules/0/resources", ["secrets"])),
+    ("PAD029", "every verb", put(ROLE, "arc-arc-runners-warm", "rules/0/verbs", ["*"])),
+    ("PAD029", "secrets", put(ROLE, "arc-arc-runners-warm", "rules/0/resources", ["secrets"])),
     (
-        "PAD-30",
+        "PAD030",
         "metadata",
         put("NetworkPolicy", "arc-arc-runners-default", "spec/egress/0/to/0/ipBlock/except", ["10.0.0.0/16"]),
     ),
-    ("PAD-30", "no policy", drop("NetworkPolicy", "arc-arc-runners-default")),
-    ("PAD-30", "ingress only", put("NetworkPolicy", "monitoring-default", "spec/policyTypes", ["Ingress"])),
-    ("PAD-31", "in clear", put("Secret", "arc-arc-runners-credential", "stringData", lambda secret: secret.value)),
+    ("PAD030", "no policy", drop("NetworkPolicy", "arc-arc-runners-default")),
+    ("PAD030", "ingress only", put("NetworkPolicy", "monitoring-default", "spec/policyTypes", ["Ingress"])),
+    ("PAD031", "in clear", put("Secret", "arc-arc-runners-credential", "stringData", lambda secret: secret.value)),
     (
-        "PAD-31",
+        "PAD031",
         "environment",
         put(
             RELEASE,
@@ -350,21 +350,21 @@ BROKEN: list[tuple[str, str, Breaking]] = [
             lambda env: [*env, {"name": "HF_TOKEN", "value": "hf_x"}],
         ),
     ),
-    ("PAD-31", "chart values", put(RELEASE, "gpu", "values/githubConfigSecret", {"github_token": "x"})),
+    ("PAD031", "chart values", put(RELEASE, "gpu", "values/githubConfigSecret", {"github_token": "x"})),
     (
-        "PAD-32",
+        "PAD032",
         "latest",
         put(RELEASE, "gpu", "values/template/spec/containers/0/image", "ghcr.io/actions/actions-runner:latest"),
     ),
     (
-        "PAD-32",
+        "PAD032",
         "no tag",
         put(RELEASE, "gpu", "values/template/spec/containers/0/image", "registry.example:5000/runner"),
     ),
-    ("PAD-32", "no requests", put(RELEASE, "gpu", "values/template/spec/containers/0/resources/requests/memory", GONE)),
-    ("PAD-32", "raw sockets", put(RELEASE, "gpu", "values/template/spec/containers/0/securityContext", GONE)),
+    ("PAD032", "no requests", put(RELEASE, "gpu", "values/template/spec/containers/0/resources/requests/memory", GONE)),
+    ("PAD032", "raw sockets", put(RELEASE, "gpu", "values/template/spec/containers/0/securityContext", GONE)),
     (
-        "PAD-32",
+        "PAD032",
         "the host's Docker",
         put(
             RELEASE,
@@ -373,9 +373,9 @@ BROKEN: list[tuple[str, str, Breaking]] = [
             lambda volumes: [*volumes, {"name": "docker", "hostPath": {"path": "/var/run/docker.sock"}}],
         ),
     ),
-    ("PAD-32", "chart without limits", put(RELEASE, "monitoring", "values/resources", GONE)),
+    ("PAD032", "chart without limits", put(RELEASE, "monitoring", "values/resources", GONE)),
     (
-        "PAD-32",
+        "PAD032",
         "writes its root",
         put(
             "CronJob",
@@ -385,7 +385,7 @@ BROKEN: list[tuple[str, str, Breaking]] = [
         ),
     ),
     (
-        "PAD-33",
+        "PAD033",
         "old controller",
         add(
             resource(
@@ -396,7 +396,7 @@ BROKEN: list[tuple[str, str, Breaking]] = [
         ),
     ),
     (
-        "PAD-33",
+        "PAD033",
         "used again",
         put(
             RELEASE,
@@ -405,24 +405,24 @@ BROKEN: list[tuple[str, str, Breaking]] = [
             lambda env: [*env, {"name": "EPHEMERAL", "value": "false"}],
         ),
     ),
-    ("PAD-33", "everybody's group", put(RELEASE, "gpu", "values/runnerGroup", "Default")),
-    ("PAD-34", "tag", _dockerfile("FROM ubuntu:24.04\nUSER 1001\n")),
-    ("PAD-34", "root", _dockerfile(_FROM)),
-    ("PAD-34", "root again", _dockerfile(f"{_FROM}USER 1001\nRUN true\nUSER root\n")),
-    ("PAD-34", "ADD", _dockerfile(f"{_FROM}ADD https://example.com/x.tar.gz /\nUSER 1001\n")),
-    ("PAD-34", "update alone", _dockerfile(f"{_FROM}RUN apt-get update\nRUN apt-get install -y git\nUSER 1001\n")),
-    ("PAD-34", "secret", _dockerfile(f"{_FROM}ARG GITHUB_TOKEN\nUSER 1001\n")),
-    ("PAD-35", "unsigned", _workflow("      - run: docker push x\n")),
-    ("PAD-35", "unsigned pin", _workflow("      - run: |\n          ./inv build-runner \\\n            --pin dev\n")),
+    ("PAD033", "everybody's group", put(RELEASE, "gpu", "values/runnerGroup", "Default")),
+    ("PAD034", "tag", _dockerfile("FROM ubuntu:24.04\nUSER 1001\n")),
+    ("PAD034", "root", _dockerfile(_FROM)),
+    ("PAD034", "root again", _dockerfile(f"{_FROM}USER 1001\nRUN true\nUSER root\n")),
+    ("PAD034", "ADD", _dockerfile(f"{_FROM}ADD https://example.com/x.tar.gz /\nUSER 1001\n")),
+    ("PAD034", "update alone", _dockerfile(f"{_FROM}RUN apt-get update\nRUN apt-get install -y git\nUSER 1001\n")),
+    ("PAD034", "secret", _dockerfile(f"{_FROM}ARG GITHUB_TOKEN\nUSER 1001\n")),
+    ("PAD035", "unsigned", _workflow("      - run: docker push x\n")),
+    ("PAD035", "unsigned pin", _workflow("      - run: |\n          ./inv build-runner \\\n            --pin dev\n")),
     (
-        "PAD-35",
+        "PAD035",
         "unsigned too",
         _workflow(f"      - uses: docker/build-push-action@{SHA}\n        with: {{push: true, sbom: true}}\n"),
     ),
-    ("PAD-36", "a tag", _workflow("      - uses: actions/checkout@v4\n")),
-    ("PAD-36", "no permissions", _workflow("      - run: true\n", permissions="")),
-    ("PAD-36", "write for all", _workflow("      - run: true\n", permissions="permissions: write-all\n")),
-    ("PAD-36", "token for all", _workflow("      - run: true\n", permissions="permissions: {id-token: write}\n")),
+    ("PAD036", "a tag", _workflow("      - uses: actions/checkout@v4\n")),
+    ("PAD036", "no permissions", _workflow("      - run: true\n", permissions="")),
+    ("PAD036", "write for all", _workflow("      - run: true\n", permissions="permissions: write-all\n")),
+    ("PAD036", "token for all", _workflow("      - run: true\n", permissions="permissions: {id-token: write}\n")),
 ]
 
 
@@ -436,7 +436,7 @@ def _public_subnet(graph: Graph) -> str:
 
 
 def test_there_are_36_settings_and_each_is_broken() -> None:
-    assert [rule.id for rule in BASELINE] == [f"PAD-{number:02}" for number in range(1, 37)]
+    assert [rule.id for rule in BASELINE] == [f"PAD{number:03}" for number in range(1, 37)]
     assert {rule for rule, _, _ in BROKEN} == {rule.id for rule in BASELINE}
 
 
@@ -451,7 +451,7 @@ def test_examples_keep_every_rule(name: str) -> None:
 @pytest.mark.parametrize("name", fleets.SAMPLES)
 def test_every_form_of_a_fleet_keeps_every_rule(name: str) -> None:
     found = [finding for finding in check_context(_context(name)).findings if finding.severity != "info"]
-    assert {finding.id for finding in found} <= ({"PAD-31"} if name == "token" else set()), found
+    assert {finding.id for finding in found} <= ({"PAD031"} if name == "token" else set()), found
 
 
 @pytest.mark.parametrize(("rule", "how", "breaking"), BROKEN, ids=lambda each: each if isinstance(each, str) else "")

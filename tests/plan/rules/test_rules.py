@@ -13,10 +13,11 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from paddock.fleet import FleetError
+from paddock.plan import reference
 from paddock.plan.engine.graph import Graph
 from paddock.plan.engine.program import plan_graph
 from paddock.plan.engine.values import UNKNOWN, Secret
-from paddock.plan.rules import RULES, check_context, reference
+from paddock.plan.rules import RULES, check_context
 from paddock.plan.rules.base import Context, Rule
 from tests.plan.rules.breaking import add, option, put
 from tests.support import fleets, strategies
@@ -51,7 +52,7 @@ def test_a_rule_passes_its_good_example_and_fails_its_bad_one(rule: Rule) -> Non
 
 @EACH
 def test_a_rule_says_what_why_and_how(rule: Rule) -> None:
-    assert re.fullmatch(r"(PAD|CON)-\d\d", rule.id)
+    assert re.fullmatch(r"(PAD|CON)\d{3}", rule.id)
     for words in (rule.title, rule.why, rule.fix):
         assert 10 < len(words) < 200
         assert words == words.strip()
@@ -61,38 +62,38 @@ def test_a_rule_says_what_why_and_how(rule: Rule) -> None:
 
 def test_the_page_of_rules_is_generated_from_them() -> None:
     page = (fleets.ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
-    assert page == reference.page(), "run: python -m paddock.plan.rules.reference > docs/rules.md"
+    assert page == reference.page(), "run: python -m paddock.plan.reference > docs/rules.md"
 
 
 def test_a_finding_names_subject_message_and_fix() -> None:
     broken = put("Cluster", "cluster-eksCluster", "encryptionConfig", None)(fleets.graph("dev"))
     (finding,) = (f for f in check_context(Context(broken, today=TODAY)).findings if f.severity == "error")
-    assert (finding.id, finding.subject) == ("PAD-01", "cluster-eksCluster")
+    assert (finding.id, finding.subject) == ("PAD001", "cluster-eksCluster")
     assert finding.message
     assert finding.fix
 
 
 def test_secrets_are_not_asked_for_where_an_engine_has_opened_them() -> None:
     opened = put("Secret", "arc-arc-runners-credential", "stringData", lambda secret: secret.value)(fleets.graph("dev"))
-    assert "PAD-31" not in {v.rule.id for v in check_context(Context(opened, marks_secrets=False)).violations}
+    assert "PAD031" not in {v.rule.id for v in check_context(Context(opened, marks_secrets=False)).violations}
 
 
 def test_the_preview_of_a_new_stack_breaks_no_rule_and_says_what_it_cannot_see() -> None:
     graph = fleets.graph("dev", preview=True)
     judged = check_context(Context(graph, fleet=fleets.named("dev").fleet, today=TODAY))
     assert [finding for finding in judged.findings if finding.severity != "info"] == []
-    assert ("PAD-18", "network-flow-policy", "policy") in {
+    assert ("PAD018", "network-flow-policy", "policy") in {
         (each.rule, each.subject, each.property) for each in judged.unseen
     }
 
 
 CONSISTENCY = [
-    ("CON-01", put("Release", "device-plugin", "values/tolerations", [])),
-    ("CON-01", put("Release", "device-plugin", "values/nfd/worker/tolerations/0/value", "present")),
-    ("CON-01", put("Release", "monitoring", "values/tolerations/0/effect", "NoExecute")),
-    ("CON-01", put("Release", "gpu", "values/template/spec/tolerations", [])),
+    ("CON001", put("Release", "device-plugin", "values/tolerations", [])),
+    ("CON001", put("Release", "device-plugin", "values/nfd/worker/tolerations/0/value", "present")),
+    ("CON001", put("Release", "monitoring", "values/tolerations/0/effect", "NoExecute")),
+    ("CON001", put("Release", "gpu", "values/template/spec/tolerations", [])),
     (
-        "CON-01",
+        "CON001",
         put(
             "NodeGroup",
             "t4-spot",
@@ -100,28 +101,28 @@ CONSISTENCY = [
             lambda taints: [*taints, {"key": "team", "value": "ml", "effect": "NO_EXECUTE"}],
         ),
     ),
-    ("CON-02", put("Release", "gpu", "values/template/spec/nodeSelector", {"paddock.dev/pool": "t5"})),
-    ("CON-02", put("Release", "monitoring", "values/nodeSelector", {"nvidia.com/gpu.present": "yes"})),
-    ("CON-02", put("NodeGroup", "cluster-system", "labels", {"role": "sistem"})),
-    ("CON-03", put("NodeGroup", "a100-on-demand", "labels", lambda labels: {**labels, "team": "ml"})),
-    ("CON-03", put("Tag", "t4-spot-node-template/label/paddock.dev/pool", "tag/value", "t5")),
-    ("CON-04", put("Release", "gpu-l4", "values/scaleSetLabels", ["self-hosted", "linux", "x64", "GPU", "cuda"])),
-    ("CON-04", put("Release", "gpu-l4", "values/runnerScaleSetName", "gpu")),
-    ("CON-05", put("NodeGroup", "t4-spot", "taints/0/effect", "NoSchedule")),
-    ("CON-05", put("Tag", "t4-spot-node-template/taint/nvidia.com/gpu", "tag/value", "true:NO_SCHEDULE")),
-    ("CON-06", put("Release", "gpu", "version", "0.13.1")),
-    ("CON-07", option("ConfigMap", "monitoring-alerts", provider="")),
+    ("CON002", put("Release", "gpu", "values/template/spec/nodeSelector", {"paddock.dev/pool": "t5"})),
+    ("CON002", put("Release", "monitoring", "values/nodeSelector", {"nvidia.com/gpu.present": "yes"})),
+    ("CON002", put("NodeGroup", "cluster-system", "labels", {"role": "sistem"})),
+    ("CON003", put("NodeGroup", "a100-on-demand", "labels", lambda labels: {**labels, "team": "ml"})),
+    ("CON003", put("Tag", "t4-spot-node-template/label/paddock.dev/pool", "tag/value", "t5")),
+    ("CON004", put("Release", "gpu-l4", "values/scaleSetLabels", ["self-hosted", "linux", "x64", "GPU", "cuda"])),
+    ("CON004", put("Release", "gpu-l4", "values/runnerScaleSetName", "gpu")),
+    ("CON005", put("NodeGroup", "t4-spot", "taints/0/effect", "NoSchedule")),
+    ("CON005", put("Tag", "t4-spot-node-template/taint/nvidia.com/gpu", "tag/value", "true:NO_SCHEDULE")),
+    ("CON006", put("Release", "gpu", "version", "0.13.1")),
+    ("CON007", option("ConfigMap", "monitoring-alerts", provider="")),
     (
-        "CON-08",
+        "CON008",
         option(
             "Subnet",
             "network-private-us-west-2a",
             provider="urn:pulumi:prod::paddock::pulumi:providers:aws::default_7_51_1::id",
         ),
     ),
-    ("CON-09", put("CronJob", "gpu-gpu-warm0", "metadata/name", "w" * 53)),
-    ("CON-10", put("ConfigMap", "arc-arc-runners-hooks", "metadata/namespace", "arc-systems")),
-    ("CON-10", put("Release", "gpu", "values/githubConfigSecret", "another")),
+    ("CON009", put("CronJob", "gpu-gpu-warm0", "metadata/name", "w" * 53)),
+    ("CON010", put("ConfigMap", "arc-arc-runners-hooks", "metadata/namespace", "arc-systems")),
+    ("CON010", put("Release", "gpu", "values/githubConfigSecret", "another")),
 ]
 
 
@@ -133,7 +134,7 @@ def test_two_resources_that_disagree_are_told(rule: str, breaking: Any) -> None:
         for v in check_context(Context(breaking(fleets.graph("prod")), fleet=stack.fleet, today=TODAY)).violations
     }
     # A taint that is new or misspelt is also one that nothing tolerates, and one that its tag does not say.
-    assert {rule} <= violated <= {rule} | ({"CON-01", "CON-03"} if rule in ("CON-01", "CON-05") else set())
+    assert {rule} <= violated <= {rule} | ({"CON001", "CON003"} if rule in ("CON001", "CON005") else set())
 
 
 @given(data=strategies.fleets())
@@ -145,7 +146,7 @@ def test_whatever_fleet_is_written_only_what_was_asked_for_is_told(data: dict[st
         assume(False)
         raise
     judged = check_context(Context(plan_graph(stack), fleet=stack.fleet, today=TODAY))
-    asked = {"PAD-31", "PAD-33"} | ({"PAD-03"} if data["cluster"].get("endpoint") == {"allow": "any"} else set())
+    asked = {"PAD031", "PAD033"} | ({"PAD003"} if data["cluster"].get("endpoint") == {"allow": "any"} else set())
     assert {finding.id for finding in judged.findings} <= asked, judged.findings
 
 

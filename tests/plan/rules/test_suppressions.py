@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from paddock.fleet import FleetError, load
-from paddock.plan.rules import STALE, check_context, suppressions
+from paddock.plan.rules import RENAMED, STALE, check_context, suppressions
 from paddock.plan.rules.base import Context
 from tests.plan.rules.breaking import put
 from tests.support import fleets
 
 TODAY = date(2026, 11, 21)
-GOOD = {"rule": "PAD-08", "resource": "t4", "reason": "the vendor's agent cannot do IMDSv2", "expires": "2027-01-31"}
+GOOD = {"rule": "PAD008", "resource": "t4", "reason": "the vendor's agent cannot do IMDSv2", "expires": "2027-01-31"}
 
 
 def _read(*entries: Any) -> Any:
@@ -40,13 +40,13 @@ def test_an_accepted_violation_is_no_finding_and_stays_listed(resource: str) -> 
     judged = _judged(GOOD | {"resource": resource})
     assert {finding.severity for finding in judged.findings} <= {"info"}
     (suppressed,) = judged.suppressed
-    assert (suppressed.violation.rule.id, suppressed.suppression.reason) == ("PAD-08", GOOD["reason"])
+    assert (suppressed.violation.rule.id, suppressed.suppression.reason) == ("PAD008", GOOD["reason"])
 
 
 def test_a_suppression_excuses_its_own_rule_and_resource_only() -> None:
-    for other in (GOOD | {"rule": "PAD-09"}, GOOD | {"resource": "a100"}):
+    for other in (GOOD | {"rule": "PAD009"}, GOOD | {"resource": "a100"}):
         judged = _judged(other)
-        assert {"PAD-08", STALE} <= {finding.id for finding in judged.findings if finding.severity == "error"}
+        assert {"PAD008", STALE} <= {finding.id for finding in judged.findings if finding.severity == "error"}
         assert judged.suppressed == ()
 
 
@@ -56,12 +56,19 @@ def test_a_suppression_that_excuses_nothing_is_an_error() -> None:
     assert (stale.severity, stale.subject) == ("error", "paddock:suppressions[0]")
 
 
+def test_an_old_id_is_understood_with_a_warning() -> None:
+    result = _judged(GOOD | {"rule": "PAD-08"})
+    (renamed,) = (finding for finding in result.findings if finding.severity != "info")
+    assert (renamed.id, renamed.severity, renamed.fix) == (RENAMED, "warning", "rule: PAD008")
+    assert [suppressed.violation.rule.id for suppressed in result.suppressed] == ["PAD008"]
+
+
 def test_the_last_day_still_counts() -> None:
     assert _read(GOOD | {"expires": "2026-11-21"})
 
 
 WRONG = [
-    (GOOD | {"rule": "PAD-8"}, "rule", 'there is no rule "PAD-8"', "did you mean"),
+    (GOOD | {"rule": "PAD8"}, "rule", 'there is no rule "PAD8"', "did you mean"),
     (GOOD | {"rule": "CKV_AWS_79"}, "rule", 'there is no rule "CKV_AWS_79"', "docs/rules.md"),
     ({key: GOOD[key] for key in ("rule", "resource", "expires")}, None, "reason is missing", "add reason"),
     ({key: GOOD[key] for key in ("rule", "resource", "reason")}, None, "expires is missing", "add expires"),
@@ -74,7 +81,7 @@ WRONG = [
     (GOOD | {"expires": 2027}, "expires", "expires must be text", "quotes"),
     (GOOD | {"resource": ["t4"]}, "resource", "resource must be text", "quotes"),
     (GOOD | {"resouce": "t4"}, "resouce", 'unknown key "resouce"', "did you mean"),
-    ("PAD-08", None, "not a suppression", ""),
+    ("PAD008", None, "not a suppression", ""),
     (None, None, "not a suppression", ""),
 ]
 
@@ -91,7 +98,7 @@ def test_a_wrong_suppression_says_where_and_how_to_mend_it(entry: Any, key: str 
     assert fix in problem.fix
 
 
-@pytest.mark.parametrize("text", ["{}", '"PAD-08"', "PAD-08", "5", "[", ""])
+@pytest.mark.parametrize("text", ["{}", '"PAD008"', "PAD008", "5", "[", ""])
 def test_something_else_than_a_list_is_refused(text: str) -> None:
     with pytest.raises(FleetError, match="no list of suppressions"):
         suppressions({"paddock:suppressions": text}, TODAY)
@@ -103,8 +110,8 @@ def test_every_mistake_is_told_at_once_with_its_line(tmp_path: Path) -> None:
         (tmp_path / name).write_text((fleets.ROOT / name).read_text(encoding="utf-8"), encoding="utf-8")
     (tmp_path / "Pulumi.dev.yaml").write_text(
         f"{written}  paddock:suppressions:\n"
-        '    - {rule: PAD-99, resource: a, reason: "long enough a reason", expires: "2027-01-31"}\n'
-        '    - {rule: PAD-08, resource: a, reason: "long enough a reason", expires: "2020-01-31"}\n',
+        '    - {rule: PAD099, resource: a, reason: "long enough a reason", expires: "2027-01-31"}\n'
+        '    - {rule: PAD008, resource: a, reason: "long enough a reason", expires: "2020-01-31"}\n',
         encoding="utf-8",
     )
     stack = load(tmp_path, "dev", TODAY)
@@ -113,6 +120,6 @@ def test_every_mistake_is_told_at_once_with_its_line(tmp_path: Path) -> None:
     line = written.count("\n") + 2
     assert (
         str(raised.value).splitlines()[0]
-        == f'Pulumi.dev.yaml:{line}: paddock:suppressions[0].rule: there is no rule "PAD-99"'
+        == f'Pulumi.dev.yaml:{line}: paddock:suppressions[0].rule: there is no rule "PAD099"'
     )
     assert f"Pulumi.dev.yaml:{line + 1}: paddock:suppressions[1].expires" in str(raised.value)

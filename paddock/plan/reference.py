@@ -1,25 +1,26 @@
-"""docs/rules.md, written from the rules themselves: `python -m paddock.plan.rules.reference > docs/rules.md`."""
+"""Write docs/rules.md from the registry of findings: `python -m paddock.plan.reference > docs/rules.md`."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
 
-from paddock.plan.rules import BASELINE, CONSISTENCY, STALE
+from paddock.plan.findings import FAMILIES, FINDINGS
+from paddock.plan.rules import BASELINE, CONSISTENCY, RENAMED, STALE
 from paddock.plan.rules.base import Rule
 from paddock.plan.rules.suppressions import EXAMPLE, LEAST_REASON
 
-_HEAD = """# Rules
+_HEAD = """# Rules and findings
 
-`inv plan` holds every rule below against what `pulumi up` would make. An error fails the plan,
-a warning or a note does not.
+`inv plan` reports what it finds about a stack, each finding with an id of three letters and three digits. An error
+fails the plan, a warning or a note does not. The first two families are rules about what `pulumi up` would make.
 The same rules run inside Pulumi, also on what components in other languages make:
 
 ```sh
 pulumi preview --policy-pack policy
 ```
 
-*Generated from `paddock/plan/rules`; edit the rule, not this page.*
+*Generated from `paddock/plan/rules` and `paddock/plan/findings.py`; edit the rule, not this page.*
 
 ## Accepting an exception
 
@@ -36,12 +37,26 @@ config:
 - `reason` says in at least {least} characters why it is acceptable; `expires` is the last day it holds, in quotes.
 - An unknown rule, a missing reason or day, and a day that has passed are mistakes in the stack file. A suppression that
   excuses nothing any more is an error of its own ({stale}): take it out.
+- Older versions wrote ids with a dash (`PAD-08`). They are still read, with a warning ({renamed}).
 """
 
 
 def page() -> str:
-    head = _HEAD.format(example=EXAMPLE, least=LEAST_REASON, stale=STALE)
-    return f"{head}\n## Safety\n\n{_table(BASELINE)}\n## Consistency\n\n{_table(CONSISTENCY)}"
+    """Return the text of docs/rules.md."""
+    head = _HEAD.format(example=EXAMPLE, least=LEAST_REASON, stale=STALE, renamed=RENAMED)
+    rules = f"\n## {FAMILIES['PAD']}\n\n{_table(BASELINE)}\n## {FAMILIES['CON']}\n\n{_table(CONSISTENCY)}"
+    others = (f"\n## {title}\n\n{_list(family)}" for family, title in FAMILIES.items() if family not in ("PAD", "CON"))
+    return head + rules + "".join(others)
+
+
+def _list(family: str) -> str:
+    kinds = [kind for kind in FINDINGS.values() if kind.id.startswith(family)]
+    rows = [
+        "| id | severity | finding | reported by |",
+        "|---|---|---|---|",
+        *(f"| {kind.id} | {kind.severity} | {_cell(kind.title)} | `paddock.plan.{kind.where}` |" for kind in kinds),
+    ]
+    return "\n".join(rows) + "\n"
 
 
 def _table(rules: Iterable[Rule]) -> str:
