@@ -67,8 +67,8 @@ def lint(*, fix: bool = False) -> None:
 
 def scripts() -> list[str]:
     """Every shell script of the project, relative to it."""
-    found = sorted(path for folder in ("ami", "images", "runners") for path in (ROOT / folder).rglob("*.sh"))
-    return [".ci/run", *(str(path.relative_to(ROOT)) for path in found)]
+    paths = sorted(path for folder in ("ami", "images", "runners") for path in (ROOT / folder).rglob("*.sh"))
+    return [".ci/run", *(str(path.relative_to(ROOT)) for path in paths)]
 
 
 def lock(*, upgrade: bool = False, package: str = "") -> None:
@@ -108,9 +108,9 @@ def _compile(name: str, *options: str) -> None:
     _resolve("pyproject.toml", f"locks/{name}.txt", *options)
 
 
-def _resolve(asked: str, written: str, *options: str) -> None:
+def _resolve(requested: str, written: str, *options: str) -> None:
     _run(
-        *("uv", "pip", "compile", asked, "--quiet", "--universal", "--python-version", "3.11"),
+        *("uv", "pip", "compile", requested, "--quiet", "--universal", "--python-version", "3.11"),
         *("--no-emit-index-url", "--no-emit-find-links", "--no-header", "--no-annotate"),
         *("--output-file", written, *options),
     )

@@ -1,18 +1,24 @@
-"""What every task prints and writes with."""
+"""Output of the tasks: the console, JSON and files."""
 
 from __future__ import annotations
 
+import functools
+import json
 import os
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from paddock import files
+from paddock import files, process
 from paddock.errors import PaddockError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
 
 NARROWEST = 40
 """Columns below which nothing can be laid out: a terminal that says less has not been asked."""
@@ -46,6 +52,29 @@ def console(file: IO[str] | None = None) -> Console:
     made = Ours(file=file, color_system=None if plain else "auto", width=width, highlight=False)
     made.width = max(made.width, NARROWEST)
     return made
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    sys.stdout.write(json.dumps(document, indent=2) + "\n")
+
+
+def json_errors(command: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
+    """Make a command that has `as_json` print `{"error": ...}` when it fails, beside the text on standard error.
+
+    An error with a `document` adds its keys. SIGTERM ends the command as Ctrl-C does, so that it cleans up.
+    """
+
+    @functools.wraps(command)
+    def run(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
+        try:
+            with process.sigterm_as_interrupt():
+                return command(*args, **kwargs)
+        except Exception as error:
+            if kwargs.get("as_json") and not isinstance(error, OSError):
+                print_json({"error": str(error), **getattr(error, "document", {})})
+            raise
+
+    return run
 
 
 def write(path: Path, text: str) -> None:

@@ -52,23 +52,23 @@ class Aws:
         self._reading = reading or _clients(session, {"mode": "adaptive", "total_max_attempts": 6})
         self._changing = changing or _clients(session, {"mode": "standard", "total_max_attempts": 1})
 
-    def ask(self, service: str, operation: str, **asked: Any) -> dict[str, Any]:
+    def ask(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
         """The answer of an operation that reads, or that a client token makes safe to send twice."""
-        return self._call(self._reading, service, operation, asked)
+        return self._call(self._reading, service, operation, parameters)
 
-    def change(self, service: str, operation: str, **asked: Any) -> dict[str, Any]:
+    def change(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
         """Sends an operation once: after a time-out nobody knows whether it was done, and whoever calls must look."""
-        return self._call(self._changing, service, operation, asked)
+        return self._call(self._changing, service, operation, parameters)
 
-    def pages(self, service: str, operation: str, key: str, **asked: Any) -> Iterator[dict[str, Any]]:
+    def pages(self, service: str, operation: str, key: str, **parameters: Any) -> Iterator[dict[str, Any]]:
         """Every item under `key`, over all pages."""
         with _translated(service, operation, self.region):
-            for page in self._reading(service).get_paginator(operation).paginate(**asked):
+            for page in self._reading(service).get_paginator(operation).paginate(**parameters):
                 yield from page.get(key) or ()
 
-    def _call(self, clients: Clients, service: str, operation: str, asked: dict[str, Any]) -> dict[str, Any]:
+    def _call(self, clients: Clients, service: str, operation: str, parameters: dict[str, Any]) -> dict[str, Any]:
         with _translated(service, operation, self.region):
-            answer: dict[str, Any] = getattr(clients(service), operation)(**asked)
+            answer: dict[str, Any] = getattr(clients(service), operation)(**parameters)
             return answer
 
 
@@ -127,8 +127,8 @@ def _translated(service: str, operation: str, region: str) -> Iterator[None]:
         ) from error
 
 
-def _refused(told: dict[str, Any], action: str, region: str) -> BuildError:
-    code, words = str(told.get("Code", "")), _sentence(str(told.get("Message", "")))
+def _refused(error: dict[str, Any], action: str, region: str) -> BuildError:
+    code, words = str(error.get("Code", "")), _sentence(str(error.get("Message", "")))
     if code in _EXPIRED:
         return _credentials(words)
     if code == "RequestExpired":  # EC2 answers so to temporary credentials that have expired, too

@@ -47,23 +47,23 @@ def _edited(file: Path, before: bytes, changes: Mapping[tuple[str, ...], Any]) -
     data = _data(file, before)
     fleet = _at(data, _ROOT)
     if not isinstance(fleet, dict) or set(fleet) == {"secure"}:
-        what = "is not in it" if fleet is _GONE else "is encrypted" if isinstance(fleet, dict) else "is no map"
+        mistake = "is not in it" if fleet is _MISSING else "is encrypted" if isinstance(fleet, dict) else "is no map"
         raise BuildInputError(
-            f"nothing can be pinned in {file.name}: {FLEET} {what}"
+            f"nothing can be pinned in {file.name}: {FLEET} {mistake}"
             f"\n    expected: {FLEET}: with the settings below it, as YAML"
             "\n    fix: write them there; docs/configuration.md begins with a whole one"
         )
     text = before.decode("utf-8")  # with its byte order mark, if any
-    wanted = deepcopy(data)
+    expected = deepcopy(data)
     for path, value in changes.items():
         try:
-            for step, new in _steps(_at(wanted, (*_ROOT, *path)), value, (*_ROOT, *path)):
-                text = yaml_edit.drop(text, step) if new is _GONE else yaml_edit.put(text, step, new)
+            for step, new in _steps(_at(expected, (*_ROOT, *path)), value, (*_ROOT, *path)):
+                text = yaml_edit.drop(text, step) if new is _MISSING else yaml_edit.put(text, step, new)
         except BuildInputError as error:
             raise BuildInputError(f"nothing is pinned in {file.name}: {str(error).removeprefix('config.')}") from None
-        _assign(wanted, (*_ROOT, *path), value)
+        _assign(expected, (*_ROOT, *path), value)
     after = text.encode("utf-8")
-    if _json(_data(file, after)) != _json(wanted):
+    if _json(_data(file, after)) != _json(expected):
         keys = ", ".join(map(dotted, changes))
         raise BuildInputError(
             f"nothing is pinned in {file.name}: {keys} cannot be set there without a change of something else"
@@ -72,7 +72,7 @@ def _edited(file: Path, before: bytes, changes: Mapping[tuple[str, ...], Any]) -
     return after
 
 
-_GONE = object()
+_MISSING = object()
 
 
 def _steps(old: Any, new: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -83,16 +83,16 @@ def _steps(old: Any, new: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[st
         yield path, new
         return
     for name, value in new.items():
-        yield from _steps(old.get(name, _GONE), value, (*path, name))
+        yield from _steps(old.get(name, _MISSING), value, (*path, name))
     for name in old:
         if name not in new:
-            yield (*path, name), _GONE
+            yield (*path, name), _MISSING
 
 
 def _at(data: Any, path: tuple[str, ...]) -> Any:
     for name in path:
         if not isinstance(data, dict) or name not in data:
-            return _GONE
+            return _MISSING
         data = data[name]
     return data
 

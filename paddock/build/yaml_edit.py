@@ -33,11 +33,11 @@ def put(text: str, path: Path, value: Any) -> str:
         if at and node.tag == _NULL:  # a key that has nothing yet
             value = _nested(path[at:], value)
             break
-        found = _entry(tree.mapping(node, path[:at]), name)
-        if found is None:
+        entry = _entry(tree.mapping(node, path[:at]), name)
+        if entry is None:
             return _insert(text, node, path[at:], value, step)
-        step = max(_column(found[1]) - _column(node), 0) or step
-        node = found[1]
+        step = max(_column(entry[1]) - _column(node), 0) or step
+        node = entry[1]
     tree.refuse_anchors(node, path)
     start, end = node.start_mark.index, _end(node, text)
     return text[:start] + (" " if start == end else "") + render(value) + text[end:]
@@ -48,19 +48,19 @@ def drop(text: str, path: Path) -> str:
     tree = _Tree(text)
     node = tree.root
     for at, name in enumerate(path[:-1]):
-        found = _entry(tree.mapping(node, path[:at]), name)
-        assert found, path  # noqa: S101 - the caller has read it there
-        node = found[1]
+        entry = _entry(tree.mapping(node, path[:at]), name)
+        assert entry, path  # noqa: S101 - the caller has read it there
+        node = entry[1]
     entries = tree.mapping(node, path[:-1]).value
     index = next(number for number, (name, _) in enumerate(entries) if name.value == path[-1])
-    key, gone = entries[index]
-    tree.refuse_anchors(gone, path)
+    key, value = entries[index]
+    tree.refuse_anchors(value, path)
     if not node.flow_style:
         start = text.rfind("\n", 0, key.start_mark.index) + 1
-        return text[:start] + text[_line_end(text, _end(gone, text)) :]
+        return text[:start] + text[_line_end(text, _end(value, text)) :]
     if index + 1 < len(entries):
         return text[: key.start_mark.index] + text[entries[index + 1][0].start_mark.index :]
-    return text[: _end(entries[index - 1][1], text)] + text[_end(gone, text) :]
+    return text[: _end(entries[index - 1][1], text)] + text[_end(value, text) :]
 
 
 def render(value: Any) -> str:
@@ -109,8 +109,8 @@ class _Tree(yaml.SafeLoader):
     def refuse_anchors(self, node: Any, path: Path) -> None:
         if id(node) in self._anchored or node.tag == _ALIAS:
             raise _shared(path)
-        for each in _children(node):
-            self.refuse_anchors(each, path)
+        for child in _children(node):
+            self.refuse_anchors(child, path)
 
 
 def _shared(path: Path) -> BuildInputError:
@@ -122,7 +122,7 @@ def _shared(path: Path) -> BuildInputError:
 
 def _children(node: Any) -> list[Any]:
     if isinstance(node, yaml.MappingNode):
-        return [each for pair in node.value for each in pair]
+        return [part for pair in node.value for part in pair]
     return list(node.value) if isinstance(node, yaml.SequenceNode) else []
 
 
@@ -141,8 +141,8 @@ def _end(node: Any, text: str) -> int:
 
 def _line_end(text: str, index: int) -> int:
     """Behind the line break of the line that holds `index`."""
-    found = text.find("\n", index)
-    return len(text) if found < 0 else found + 1
+    end = text.find("\n", index)
+    return len(text) if end < 0 else end + 1
 
 
 def _column(node: Any) -> int:
@@ -172,8 +172,8 @@ def _nested(path: Path, value: Any) -> Any:
 
 def _behind_comments(text: str, at: int, column: int) -> int:
     """Past the comments below the last entry that are indented deeper than the map: they are of what is above."""
-    while found := re.compile(rf" {{{column + 1},}}#.*(\n|$)").match(text, at):
-        at = found.end()
+    while comment := re.compile(rf" {{{column + 1},}}#.*(\n|$)").match(text, at):
+        at = comment.end()
     return at
 
 

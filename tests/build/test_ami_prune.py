@@ -69,7 +69,9 @@ def test_only_what_nobody_needs_goes(
 
     assert own == tuple(image for image in images if image.tags in (TAGGED[0], TAGGED[1], TAGGED[3]))
     going, staying = removal.images, [image for image in images if image not in removal.images]
-    assert sorted(image.id for image in (*going, *(each.image for each in removal.kept))) == sorted(i.id for i in own)
+    assert sorted(image.id for image in (*going, *(each.image for each in removal.retained))) == sorted(
+        i.id for i in own
+    )
     for image in going:
         assert image in own
         assert image.id not in used

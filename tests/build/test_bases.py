@@ -72,7 +72,7 @@ def local(digests: tuple[str, ...] = (), **environment: str) -> Local:
 def test_the_cuda_of_a_given_base_is_what_the_base_states() -> None:
     images = {"plain": local(), "kit": local(CUDA_VERSION="12.6.3"), "libs": local(NV_CUDA_LIB_VERSION="13.0.2-1")}
     store = Store(images)
-    assert {name: bases.given(store, name, AMD64).cuda for name in images} == {
+    assert {name: bases.custom(store, name, AMD64).cuda for name in images} == {
         "plain": None,
         "kit": "12.6",
         "libs": "13.0",
@@ -83,11 +83,11 @@ def test_the_cuda_of_a_given_base_is_what_the_base_states() -> None:
 def test_a_given_base_is_known_by_its_digest_and_by_its_id_where_no_registry_has_it() -> None:
     digests = ("host.example/other@sha256:def", "host.example/name@sha256:abc")
     store = Store({"own:1": local(digests), "host.example/name:1": local(digests)})
-    assert bases.given(store, "own:1", AMD64).identity == "sha256:1d"
-    assert bases.given(store, "host.example/name:1", AMD64).identity == "sha256:abc"
+    assert bases.custom(store, "own:1", AMD64).identity == "sha256:1d"
+    assert bases.custom(store, "host.example/name:1", AMD64).identity == "sha256:abc"
 
 
 def test_a_base_that_the_engine_has_not_is_pulled() -> None:
     store = Store({}, {"host.example/name:1": local(("host.example/name@sha256:abc",))})
-    assert bases.given(store, "host.example/name:1", "linux/arm64", "quiet").identity == "sha256:abc"
+    assert bases.custom(store, "host.example/name:1", "linux/arm64", "quiet").identity == "sha256:abc"
     assert store.pulled == ["host.example/name:1 linux/arm64 quiet"]

@@ -78,11 +78,11 @@ def told(program: StandIn) -> list[str]:
 def test_a_stand_in_plugin_builds_in_the_engine_itself_and_leaves_its_cache_in_the_image(tmp_path: Path) -> None:
     program = client(tmp_path)
 
-    build(tmp_path, program, args={"CUDA": "12.8"}, labels={"a": "b c"}, cache_from=["r/a:0"], target="t",
+    build(tmp_path, program, args={"CUDA": "12.8"}, labels={"a": "b c"}, cache_from=["r/a:0"],
           no_cache=True, platform="linux/arm64")  # fmt: skip
     command = " ".join(told(program))
     assert command.startswith("buildx build --builder desktop-linux --load --cache-to type=inline --tag a:1 ")
-    for words in ("--build-arg CUDA=12.8", "--label a=b c", "--cache-from r/a:0", "--target t", "--no-cache",
+    for words in ("--build-arg CUDA=12.8", "--label a=b c", "--cache-from r/a:0", "--no-cache",
                   "--platform linux/arm64"):  # fmt: skip
         assert words in command
     assert "--network" not in command

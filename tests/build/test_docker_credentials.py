@@ -171,10 +171,11 @@ def test_an_engine_that_hangs_up_before_it_was_asked_is_told_with_a_stand_in_cli
 CANCELLED = """
 import sys
 from pathlib import Path
-from paddock.build import command, ecr
+from paddock.build.cli import build
+from paddock.build.images import ecr
 
 ecr.is_ecr, ecr.login = lambda host: True, lambda docker, host: docker.login(host, "AWS", "of twelve hours")
-command.build_image(Path(sys.argv[1]), "cuda-builder", base="debian:12", push=True, registry="reg.example/x")
+build.build_image(Path(sys.argv[1]), "cuda-builder", base="debian:12", push=True, registry="reg.example/x")
 """
 
 

@@ -118,7 +118,7 @@ def test_what_looks_like_the_cause_is_kept_though_much_came_after_it() -> None:
 
     (step,) = steps.running
     assert step.causes == [*causes, *many[:4]]
-    assert step.told == [*step.causes, "…", *(f"line {number}" for number in range(31, 50)), "error in the tail"]
+    assert step.excerpt == [*step.causes, "…", *(f"line {number}" for number in range(31, 50)), "error in the tail"]
 
 
 def test_what_looks_like_the_cause_is_told_once() -> None:
@@ -128,7 +128,7 @@ def test_what_looks_like_the_cause_is_told_once() -> None:
         steps.read(f"#9 0.1 {line}")
 
     (step,) = steps.running
-    assert step.told == [*(f"line {number}" for number in range(11, 30)), "fatal: x"]
+    assert step.excerpt == [*(f"line {number}" for number in range(11, 30)), "fatal: x"]
 
 
 def test_a_cache_that_cannot_be_read_is_no_failure() -> None:

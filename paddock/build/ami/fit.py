@@ -25,21 +25,21 @@ class Fit:
 
 def compare(fleet: Fleet, image: MachineImage, pin: Custom, pools: Iterable[str]) -> tuple[Fit, ...]:
     """Everything that must hold, pool by pool, each with its runners."""
-    found: list[Fit] = []
+    fits_found: list[Fit] = []
     for name in pools:
-        found += [Fit(f"pools.{name}", fits, text) for fits, text in _pool(fleet, fleet.pools[name], image, pin)]
+        fits_found += [Fit(f"pools.{name}", fits, text) for fits, text in _pool(fleet, fleet.pools[name], image, pin)]
         for runner, _ in fleet.runners_on(name):
             fits, text = _runner(fleet, runner, pin.driver)
-            found.append(Fit(f"runners.{runner}", fits, text))
+            fits_found.append(Fit(f"runners.{runner}", fits, text))
     held, starts = image.fact("runner-image"), runner_image(fleet)
     if held != starts and (held or fleet.images.ami.pre_pull):
         text = f"the image holds {held or 'no runner image'}, and runners start {starts or 'the one of GitHub'}"
-        found.append(Fit("images.runner", None, f"{text}: the first job on a node pulls it"))
+        fits_found.append(Fit("images.runner", None, f"{text}: the first job on a node pulls it"))
     if not held:
         text = "no runner image was in it, so its tests proved neither CUDA nor a GPU in a container"
-        again = "write images.runner with a digest and images.ami.prePull: true, and build again"
-        found.append(Fit("images.ami", None, f"{text}: {again}"))
-    return tuple(found)
+        fix = "write images.runner with a digest and images.ami.prePull: true, and build again"
+        fits_found.append(Fit("images.ami", None, f"{text}: {fix}"))
+    return tuple(fits_found)
 
 
 def _pool(fleet: Fleet, pool: GpuPool, image: MachineImage, pin: Custom) -> Iterator[tuple[bool | None, str]]:
@@ -52,17 +52,17 @@ def _pool(fleet: Fleet, pool: GpuPool, image: MachineImage, pin: Custom) -> Iter
             "a kubelet may not be newer than the API server" if newer else "nodes of a pool are of the cluster's minor"
         )
         yield False, f"kubelet {pin.kubernetes}, the cluster runs {minor}: {why}"
-    if others := sorted({each.arch for each in pool.types} - {image.arch}):
-        yield False, f"the image is for {image.arch or 'an unknown architecture'}, the instances are {others[0]}"
+    if other_archs := sorted({instance_type.arch for instance_type in pool.types} - {image.arch}):
+        yield False, f"the image is for {image.arch or 'an unknown architecture'}, the instances are {other_archs[0]}"
     if image.root_gib * 1024 > pool.root_disk.size:
         has = pool.root_disk.size / 1024
         yield (
             False,
             f"the image's root volume is {image.root_gib} GiB, the pool's disk {has:g} GiB: no node would start",
         )
-    found = drives(pin.driver, pool.gpu, sorted({each.family for each in pool.types}))
-    fits = {"ok": True, "impossible": False, "unknown": None}[found.outcome]
-    yield fits, found.why
+    match = drives(pin.driver, pool.gpu, sorted({instance_type.family for instance_type in pool.types}))
+    fits = {"ok": True, "impossible": False, "unknown": None}[match.outcome]
+    yield fits, match.why
 
 
 def _runner(fleet: Fleet, runner: str, driver: str) -> tuple[bool | None, str]:

@@ -61,8 +61,8 @@ class Snapshot:
 
 def owned(aws: Aws) -> tuple[MachineImage, ...]:
     """Every image of the account in this region, disabled ones too, newest first."""
-    found = aws.pages("ec2", "describe_images", "Images", Owners=["self"], IncludeDeprecated=True, IncludeDisabled=True)
-    return tuple(sorted(map(_image, found), key=lambda image: (image.created, image.id), reverse=True))
+    pages = aws.pages("ec2", "describe_images", "Images", Owners=["self"], IncludeDeprecated=True, IncludeDisabled=True)
+    return tuple(sorted(map(_image, pages), key=lambda image: (image.created, image.id), reverse=True))
 
 
 def of_fleet(images: Iterable[MachineImage], fleet: str, lost: Collection[str] = ()) -> tuple[MachineImage, ...]:
@@ -76,28 +76,28 @@ def of_fleet(images: Iterable[MachineImage], fleet: str, lost: Collection[str] =
 
 def read(aws: Aws, id: str) -> MachineImage | None:
     """One image, whoever's; None where this account sees none of that ID in this region."""
-    wanted = [{"Name": "image-id", "Values": [id]}]
-    found = aws.pages("ec2", "describe_images", "Images", Filters=wanted, IncludeDeprecated=True, IncludeDisabled=True)
-    return next(map(_image, found), None)
+    filters = [{"Name": "image-id", "Values": [id]}]
+    pages = aws.pages("ec2", "describe_images", "Images", Filters=filters, IncludeDeprecated=True, IncludeDisabled=True)
+    return next(map(_image, pages), None)
 
 
 def shared_with(aws: Aws, id: str) -> tuple[str, ...]:
     """Accounts, organisations or `all` that may launch an image of ours."""
     answer = aws.ask("ec2", "describe_image_attribute", ImageId=id, Attribute="launchPermission")
     keys = ("UserId", "Group", "OrganizationArn", "OrganizationalUnitArn")
-    return tuple(each[key] for each in answer.get("LaunchPermissions") or () for key in keys if each.get(key))
+    return tuple(grant[key] for grant in answer.get("LaunchPermissions") or () for key in keys if grant.get(key))
 
 
 def made_for_images(aws: Aws, fleet: str) -> tuple[Snapshot, ...]:
     """The fleet's snapshots that were made for an image; those of volumes are somebody's backups."""
     tagged = [{"Name": f"tag:{FLEET_TAG}", "Values": [fleet]}]
-    found = []
-    for each in aws.pages("ec2", "describe_snapshots", "Snapshots", OwnerIds=["self"], Filters=tagged):
-        described = _MADE_FOR.match(each.get("Description") or "")
-        image = _tags(each).get(PRUNED_TAG) or (described[1] if described else "")
+    snapshots = []
+    for snapshot in aws.pages("ec2", "describe_snapshots", "Snapshots", OwnerIds=["self"], Filters=tagged):
+        described = _MADE_FOR.match(snapshot.get("Description") or "")
+        image = _tags(snapshot).get(PRUNED_TAG) or (described[1] if described else "")
         if image:
-            found.append(Snapshot(each["SnapshotId"], image, each.get("VolumeSize") or 0))
-    return tuple(found)
+            snapshots.append(Snapshot(snapshot["SnapshotId"], image, snapshot.get("VolumeSize") or 0))
+    return tuple(snapshots)
 
 
 def usd_month(gib: int, region: str) -> float | None:
@@ -107,7 +107,7 @@ def usd_month(gib: int, region: str) -> float | None:
 
 
 def _image(image: dict[str, Any]) -> MachineImage:
-    disks = {each["DeviceName"]: each.get("Ebs") or {} for each in image.get("BlockDeviceMappings") or ()}
+    disks = {mapping["DeviceName"]: mapping.get("Ebs") or {} for mapping in image.get("BlockDeviceMappings") or ()}
     return MachineImage(
         id=image["ImageId"],
         name=image.get("Name", ""),

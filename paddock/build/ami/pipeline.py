@@ -28,7 +28,7 @@ class Pipeline:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class BuiltImage:
     """A machine image that a build left in a region."""
 
     region: str
@@ -44,8 +44,8 @@ class Build:
     status: str
     """AWS's word: PENDING, CREATING, BUILDING, TESTING, DISTRIBUTING, INTEGRATING, AVAILABLE, FAILED, CANCELLED."""
     reason: str
-    began: datetime | None
-    made: tuple[Made, ...]
+    started: datetime | None
+    images: tuple[BuiltImage, ...]
     log_group: str
     failed_step: str
     """Id of the step execution that failed; empty where Image Builder does not say."""
@@ -77,12 +77,12 @@ class Step:
     status: str
     """PENDING, RUNNING, COMPLETED, SKIPPED, FAILED or CANCELLED."""
     message: str
-    began: datetime | None
+    started: datetime | None
     ended: datetime | None
 
     @property
     def seconds(self) -> float | None:
-        return (self.ended - self.began).total_seconds() if self.began and self.ended else None
+        return (self.ended - self.started).total_seconds() if self.started and self.ended else None
 
 
 def find(aws: Aws, fleet: Fleet, stack: str) -> Pipeline:
@@ -93,21 +93,21 @@ def find(aws: Aws, fleet: Fleet, stack: str) -> Pipeline:
             "    expected: images: {ami: {enabled: true}} under paddock:fleet\n"
             f"    fix: write it, then pulumi up --stack {stack}"
         )
-    found = _tagged(aws, fleet.name)
-    if len(found) > 1:
+    pipelines = _tagged(aws, fleet.name)
+    if len(pipelines) > 1:
         raise BuildError(
-            f"there are {len(found)} pipelines tagged {FLEET_TAG} = {fleet.name} in {aws.region}: "
-            f"{' and '.join(each.name for each in found)}\n"
+            f"there are {len(pipelines)} pipelines tagged {FLEET_TAG} = {fleet.name} in {aws.region}: "
+            f"{' and '.join(pipeline.name for pipeline in pipelines)}\n"
             "    expected: one\n    fix: pulumi up, which removes one that it replaced, or remove the stray one by hand"
         )
-    if not found:
+    if not pipelines:
         raise BuildInputError(
             f"no pipeline in {aws.region} is tagged {FLEET_TAG} = {fleet.name}: it is not deployed yet, or the "
             "credentials are of another account\n"
             "    expected: the pipeline that pulumi up makes, in the account of these credentials\n"
             f"    fix: pulumi up --stack {stack}; aws sts get-caller-identity says which account it is"
         )
-    return found[0]
+    return pipelines[0]
 
 
 def running(aws: Aws, pipeline: Pipeline) -> tuple[Build, ...]:
@@ -118,21 +118,21 @@ def running(aws: Aws, pipeline: Pipeline) -> tuple[Build, ...]:
 def builds(aws: Aws, pipeline: Pipeline) -> tuple[Build, ...]:
     """Builds of the pipeline, newest first."""
     listed = aws.pages(_SERVICE, "list_image_pipeline_images", "imageSummaryList", imagePipelineArn=pipeline.arn)
-    return tuple(sorted(map(_build, listed), key=lambda build: (str(build.began or ""), build.version), reverse=True))
+    return tuple(sorted(map(_build, listed), key=lambda build: (str(build.started or ""), build.version), reverse=True))
 
 
 def lost(aws: Aws, fleet: str) -> frozenset[str]:
     """ARNs of the fleet's builds that failed or were cancelled. Each may have left an image: tests follow on it."""
-    each = (build for pipeline in _tagged(aws, fleet) for build in builds(aws, pipeline))
-    return frozenset(build.arn for build in each if build.ended and not build.built)
+    all_builds = (build for pipeline in _tagged(aws, fleet) for build in builds(aws, pipeline))
+    return frozenset(build.arn for build in all_builds if build.ended and not build.built)
 
 
 def _tagged(aws: Aws, fleet: str) -> list[Pipeline]:
     # Image Builder cannot filter by tag.
     return [
-        Pipeline(each["arn"], each["name"])
-        for each in aws.pages(_SERVICE, "list_image_pipelines", "imagePipelineList")
-        if (each.get("tags") or {}).get(FLEET_TAG) == fleet
+        Pipeline(summary["arn"], summary["name"])
+        for summary in aws.pages(_SERVICE, "list_image_pipelines", "imagePipelineList")
+        if (summary.get("tags") or {}).get(FLEET_TAG) == fleet
     ]
 
 
@@ -182,8 +182,8 @@ def read_own(aws: Aws, arn: str, fleet: str) -> Build:
         ) from None
     places = (image.get("distributionConfiguration") or {}).get("distributions") or ()
     tags = [(place.get("amiDistributionConfiguration") or {}).get("amiTags") or {} for place in places]
-    if all(each.get(FLEET_TAG) != fleet for each in tags):
-        owners = sorted({each[FLEET_TAG] for each in tags if FLEET_TAG in each})
+    if all(image_tags.get(FLEET_TAG) != fleet for image_tags in tags):
+        owners = sorted({image_tags[FLEET_TAG] for image_tags in tags if FLEET_TAG in image_tags})
         raise BuildInputError(
             f"--execution: {arn} builds for {' and '.join(owners) or 'no fleet'}, not for {fleet}\n"
             "    fix: choose the stack that it was started for"
@@ -193,15 +193,17 @@ def read_own(aws: Aws, arn: str, fleet: str) -> Build:
 
 def steps(aws: Aws, arn: str) -> tuple[Step, ...]:
     """The steps of a build so far, in the order in which they began."""
-    found: list[Step] = []
+    collected: list[Step] = []
     workflows = aws.pages(_SERVICE, "list_workflow_executions", "workflowExecutions", imageBuildVersionArn=arn)
-    for workflow in sorted(workflows, key=lambda each: str(each.get("startTime") or "~")):
+    for workflow in sorted(workflows, key=lambda workflow: str(workflow.get("startTime") or "~")):
         listed = aws.pages(
             _SERVICE, "list_workflow_step_executions", "steps", workflowExecutionId=workflow["workflowExecutionId"]
         )
-        found += [_step(each, workflow["type"]) for each in listed]
+        collected += [_step(step, workflow["type"]) for step in listed]
     order = {"BUILD": 0, "TEST": 1, "DISTRIBUTION": 2}
-    return tuple(sorted(found, key=lambda step: (order.get(step.workflow, 3), step.began is None, str(step.began))))
+    return tuple(
+        sorted(collected, key=lambda step: (order.get(step.workflow, 3), step.started is None, str(step.started)))
+    )
 
 
 def step_error(aws: Aws, step_id: str) -> str:
@@ -215,26 +217,26 @@ def _build(image: dict[str, Any]) -> Build:
     context = state.get("failureContext") or {}
     component, distribution = context.get("componentFailure") or {}, context.get("distributionFailure") or {}
     where = ", ".join(
-        f"{what} {component[key]}"
-        for what, key in (("component", "componentArn"), ("phase", "phaseName"), ("step", "stepName"))
+        f"{label} {component[key]}"
+        for label, key in (("component", "componentArn"), ("phase", "phaseName"), ("step", "stepName"))
         if component.get(key)
     )
-    told = [component.get("errorMessage") or "", distribution.get("errorMessage") or ""]
+    messages = [component.get("errorMessage") or "", distribution.get("errorMessage") or ""]
     return Build(
         arn=image["arn"],
         name=image.get("name", ""),
         status=state.get("status", "PENDING"),
         reason=state.get("reason") or "",
-        began=_time(image.get("dateCreated")),
-        made=tuple(
-            Made(each["region"], each["image"])
-            for each in (image.get("outputResources") or {}).get("amis") or ()
-            if each.get("image")
+        started=_time(image.get("dateCreated")),
+        images=tuple(
+            BuiltImage(ami["region"], ami["image"])
+            for ami in (image.get("outputResources") or {}).get("amis") or ()
+            if ami.get("image")
         ),
         log_group=(image.get("loggingConfiguration") or {}).get("logGroupName")
         or f"/aws/imagebuilder/{image.get('name', '')}",
         failed_step=context.get("stepExecutionId") or "",
-        failure=": ".join(part for part in (where, *told) if part),
+        failure=": ".join(part for part in (where, *messages) if part),
     )
 
 
@@ -245,7 +247,7 @@ def _step(step: dict[str, Any], workflow: str) -> Step:
         name=step.get("name", ""),
         status=step.get("status", "PENDING"),
         message=step.get("message") or "",
-        began=_time(step.get("startTime")),
+        started=_time(step.get("startTime")),
         ended=_time(step.get("endTime")),
     )
 
@@ -253,7 +255,7 @@ def _step(step: dict[str, Any], workflow: str) -> Step:
 def _time(text: Any) -> datetime | None:
     """Image Builder's times are text: `2026-08-21T10:15:30.123Z`. None where it is none."""
     try:
-        found = datetime.fromisoformat(str(text))
+        time = datetime.fromisoformat(str(text))
     except ValueError:
         return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return time if time.tzinfo else time.replace(tzinfo=UTC)

@@ -11,7 +11,7 @@ from typing import IO, Any
 from paddock.terminal import console
 
 
-class Voice:
+class ProgressReporter:
     """Lines go to standard error, so that standard output holds the result alone."""
 
     def __init__(self, out: IO[str] | None = None) -> None:
@@ -29,7 +29,7 @@ class Voice:
         )
         self._under_way: Any = None
 
-    def __enter__(self) -> Voice:
+    def __enter__(self) -> ProgressReporter:
         self._live.start()
         return self
 
@@ -40,14 +40,14 @@ class Voice:
         """A line that stays."""
         self._live.console.print(text, markup=False, soft_wrap=True)
 
-    def under_way(self, text: str, began: datetime | None) -> None:
+    def under_way(self, text: str, started: datetime | None) -> None:
         """What is being done; its clock runs by itself."""
         if self._live.disable:
             return
         if self._under_way is None:
             self._under_way = self._live.add_task(text, start=False, total=None)
-        if began:
-            self._live.tasks[0].start_time = began.timestamp()
+        if started:
+            self._live.tasks[0].start_time = started.timestamp()
         self._live.update(self._under_way, description=text)
 
 

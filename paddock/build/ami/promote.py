@@ -31,18 +31,18 @@ class Decision:
 
     @property
     def refused(self) -> tuple[Fit, ...]:
-        return tuple(each for each in self.fits if each.fits is False)
+        return tuple(fit for fit in self.fits if fit.fits is False)
 
 
-def pools(stack: Stack, wanted: Sequence[str]) -> tuple[str, ...]:
-    """The pools that an image is for: `wanted`, or all that are not Bottlerocket's. Raises BuildInputError."""
+def pools(stack: Stack, requested: Sequence[str]) -> tuple[str, ...]:
+    """The pools that an image is for: `requested`, or all that are not Bottlerocket's. Raises BuildInputError."""
     fleet = stack.fleet
     if not fleet.owns_nodes or not fleet.holds("cluster"):
         where = "of a cluster that is there already" if not fleet.owns_nodes else f"held by {fleet.layers.cluster}"
         raise BuildInputError(
             f"stack {stack.name} boots no GPU nodes: they are {where}\n    fix: choose the stack that makes the pools"
         )
-    for name in wanted:
+    for name in requested:
         if name not in fleet.pools:
             hint = did_you_mean(name, fleet.pools)
             raise BuildInputError(
@@ -50,14 +50,14 @@ def pools(stack: Stack, wanted: Sequence[str]) -> tuple[str, ...]:
                 f"    expected: one of {', '.join(fleet.pools)}\n"
                 f"    fix: {hint or 'name one of these, or leave --pool out'}"
             )
-    found = tuple(dict.fromkeys(wanted)) or tuple(
+    chosen = tuple(dict.fromkeys(requested)) or tuple(
         name for name, pool in fleet.pools.items() if not isinstance(fleet.ami(pool), Bottlerocket)
     )
-    if not found:
+    if not chosen:
         raise BuildInputError(
             f"every pool of stack {stack.name} boots Bottlerocket\n    fix: name those that shall not with --pool"
         )
-    return found
+    return chosen
 
 
 def usable(aws: Aws, stack: Stack, id: str, maker: str) -> tuple[MachineImage, Custom]:
@@ -70,7 +70,7 @@ def usable(aws: Aws, stack: Stack, id: str, maker: str) -> tuple[MachineImage, C
     image = images.read(aws, id)
     if image is None:
         own = images.of_fleet(images.owned(aws), maker)
-        listed = ", ".join(each.id for each in own[:5]) or "none"
+        listed = ", ".join(candidate.id for candidate in own[:5]) or "none"
         raise BuildInputError(
             f"{id} is not in {aws.region}, or not this account's to see; whether another region has it is not known\n"
             f"    expected: an image of {maker} in {aws.region}: {listed}\n"
@@ -91,25 +91,25 @@ def usable(aws: Aws, stack: Stack, id: str, maker: str) -> tuple[MachineImage, C
 
 def _pin(image: MachineImage, stack: Stack) -> Custom:
     """What a pool's `ami` would be, from the image's tags."""
-    again = (
+    fix = (
         "    fix: write images.ami.driver in full, or inv catalog.refresh for the driver of the EKS release; then "
         f"pulumi up --stack {stack.name} and ./inv build-ami --stack {stack.name}"
     )
     driver, kubernetes = image.fact("driver"), image.fact("kubernetes")
     if not driver or not kubernetes:
         missing = [f"paddock:{name}" for name in ("driver", "kubernetes") if not image.fact(name)]
-        raise BuildInputError(f"{image.id} has no tag {' and '.join(missing)}, so nobody knows what it fits\n{again}")
+        raise BuildInputError(f"{image.id} has no tag {' and '.join(missing)}, so nobody knows what it fits\n{fix}")
     try:
         return Custom(custom=image.id, driver=driver, kubernetes=kubernetes)
     except ValidationError as error:
-        wrong = "; ".join(f"paddock:{each['loc'][0]} = {each['input']!r}" for each in error.errors())
-        raise BuildInputError(f"{image.id} has tags that are no versions: {wrong}\n{again}") from None
+        wrong = "; ".join(f"paddock:{detail['loc'][0]} = {detail['input']!r}" for detail in error.errors())
+        raise BuildInputError(f"{image.id} has tags that are no versions: {wrong}\n{fix}") from None
 
 
-def decide(stack: Stack, image: MachineImage, pin: Custom, wanted: Sequence[str]) -> Decision:
-    """Compares the image with the pools `wanted` and their runners."""
-    changing = tuple(name for name in wanted if stack.fleet.pools[name].ami != pin)
-    return Decision(fit.compare(stack.fleet, image, pin, wanted), changing)
+def decide(stack: Stack, image: MachineImage, pin: Custom, pools: Sequence[str]) -> Decision:
+    """Compares the image with the pools `pools` and their runners."""
+    changing = tuple(name for name in pools if stack.fleet.pools[name].ami != pin)
+    return Decision(fit.compare(stack.fleet, image, pin, pools), changing)
 
 
 def write(stack: Stack, pin: Custom, changing: Sequence[str]) -> None:
@@ -124,7 +124,7 @@ def document(stack: Stack, image: MachineImage, decided: Decision) -> dict[str, 
         "image": image.id,
         "stack_file": stack.path.name,
         "changed": list(decided.changing),
-        "checks": [{"subject": each.subject, "fits": each.fits, "text": each.text} for each in decided.fits],
+        "checks": [{"subject": fit.subject, "fits": fit.fits, "text": fit.text} for fit in decided.fits],
     }
 
 

@@ -10,11 +10,11 @@ from paddock.build.ami.pipeline import FLEET_TAG
 from paddock.build.aws import Aws, AwsError
 from paddock.build.errors import BuildError
 
-_GONE = {"InvalidAMIID.NotFound", "InvalidAMIID.Unavailable", "InvalidSnapshot.NotFound"}
+_NOT_FOUND = {"InvalidAMIID.NotFound", "InvalidAMIID.Unavailable", "InvalidSnapshot.NotFound"}
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class RetainedImage:
     """An image that stays, and why."""
 
     image: MachineImage
@@ -27,7 +27,7 @@ class Removal:
 
     images: tuple[MachineImage, ...]
     snapshots: tuple[Snapshot, ...]
-    kept: tuple[Kept, ...]
+    retained: tuple[RetainedImage, ...]
     held: frozenset[str]
     """Snapshots that an image which stays is made of too."""
 
@@ -39,7 +39,7 @@ class Removal:
     def gib(self) -> int:
         """GiB of volumes behind the snapshots that go, each counted once."""
         sizes = {id: image.snapshots[id] for image in self.images for id in self.goes_with(image)}
-        return sum((sizes | {each.id: each.gib for each in self.snapshots}).values())
+        return sum((sizes | {snapshot.id: snapshot.gib for snapshot in self.snapshots}).values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +67,17 @@ def decide(
     """
     own = sorted(own, key=lambda image: (image.created, image.id), reverse=True)
     newest = [image.id for image in own if image.state == "available" and image.tested][:keep]
-    going, kept = [], []
+    going, retained = [], []
     for image in own:
         if why := _keeps(image, newest, uses.get(image.id, ()), shared.get(image.id, ()), named):
-            kept.append(Kept(image, why))
+            retained.append(RetainedImage(image, why))
         else:
             going.append(image)
-    gone = {image.id for image in going}
-    held = frozenset(id for image in images if image.id not in gone for id in image.snapshots)
+    removed_ids = {image.id for image in going}
+    held = frozenset(id for image in images if image.id not in removed_ids for id in image.snapshots)
     there = {image.id for image in images}
-    left = [each for each in snapshots if each.image not in there and each.id not in held]
-    return Removal(tuple(going), () if named else tuple(left), tuple(kept), held)
+    orphans = [snapshot for snapshot in snapshots if snapshot.image not in there and snapshot.id not in held]
+    return Removal(tuple(going), () if named else tuple(orphans), tuple(retained), held)
 
 
 def _keeps(
@@ -109,32 +109,32 @@ def carry_out(aws: Aws, fleet: str, removal: Removal) -> Removed:
                 # First: once the image is gone nothing else says whose they were.
                 tags = [{"Key": FLEET_TAG, "Value": fleet}, {"Key": PRUNED_TAG, "Value": image.id}]
                 aws.change("ec2", "create_tags", Resources=list(going), Tags=tags)
-            _gone_or(aws, "deregister_image", ImageId=image.id)
+            _unless_gone(aws, "deregister_image", ImageId=image.id)
         except BuildError as error:
             failed[image.id] = _first_line(error)
             continue
         images.append(image.id)
         _delete(aws, going, snapshots, failed)
-    _delete(aws, [each.id for each in removal.snapshots], snapshots, failed)
+    _delete(aws, [snapshot.id for snapshot in removal.snapshots], snapshots, failed)
     return Removed(tuple(images), tuple(snapshots), failed)
 
 
 def _delete(aws: Aws, ids: Sequence[str], deleted: list[str], failed: dict[str, str]) -> None:
     for id in ids:
         try:
-            _gone_or(aws, "delete_snapshot", SnapshotId=id)
+            _unless_gone(aws, "delete_snapshot", SnapshotId=id)
         except BuildError as error:
             failed[id] = _first_line(error)
         else:
             deleted.append(id)
 
 
-def _gone_or(aws: Aws, operation: str, **asked: str) -> None:
+def _unless_gone(aws: Aws, operation: str, **parameters: str) -> None:
     """Done, or done before by a removal that did not hear of it."""
     try:
-        aws.change("ec2", operation, **asked)
+        aws.change("ec2", operation, **parameters)
     except AwsError as error:
-        if error.code not in _GONE:
+        if error.code not in _NOT_FOUND:
             raise
 
 

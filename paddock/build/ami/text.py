@@ -12,24 +12,30 @@ from paddock.build.ami.images import MachineImage, usd_month
 from paddock.build.ami.pipeline import Step
 from paddock.build.ami.progress import duration
 from paddock.build.ami.prune import Removal, Removed
-from paddock.build.ami.watch import Failure, Followed
+from paddock.build.ami.watch import Failure, FinishedBuild
 
 FACTS = ("driver", "cuda", "kubernetes", "kernel", "toolkit", "release", "runner-image")
 
 
-def build_document(followed: Followed, known: Mapping[str, MachineImage], failure: Failure | None) -> dict[str, Any]:
-    """A build that has ended. `facts` are null for an image that is not `known`, such as one of another region."""
-    build = followed.build
+def build_document(
+    finished: FinishedBuild, images: Mapping[str, MachineImage], failure: Failure | None
+) -> dict[str, Any]:
+    """A build that has ended. `facts` are null for an image that is not in `images`, such as one of another region."""
+    build = finished.build
     return {
         "execution": build.arn,
         "name": build.name,
         "version": build.version,
         "status": build.status,
         "reason": build.reason,
-        "steps": [_step(step) for step in followed.steps],
+        "steps": [_step(step) for step in finished.steps],
         "images": [
-            {"id": made.id, "region": made.region, "facts": facts(known[made.id]) if made.id in known else None}
-            for made in build.made
+            {
+                "id": built.id,
+                "region": built.region,
+                "facts": facts(images[built.id]) if built.id in images else None,
+            }
+            for built in build.images
         ],
         **({"failed_step": failure.step.name if failure.step else None, "log": failure.log} if failure else {}),
     }
@@ -52,19 +58,22 @@ def image_document(image: MachineImage, uses: Mapping[str, Sequence[str]] | None
     }
 
 
-def removal_document(removal: Removal, region: str, done: Removed | None) -> dict[str, Any]:
+def removal_document(removal: Removal, region: str, removed: Removed | None) -> dict[str, Any]:
     return {
-        "dry_run": done is None,
+        "dry_run": removed is None,
         "images": [
             {"id": image.id, "name": image.name, "created": image.created.isoformat(), "gib": image.gib,
              "snapshots": removal.goes_with(image)}
             for image in removal.images
         ],
-        "snapshots": [{"id": each.id, "image": each.image, "gib": each.gib} for each in removal.snapshots],
+        "snapshots": [{"id": orphan.id, "image": orphan.image, "gib": orphan.gib} for orphan in removal.snapshots],
         "gib": removal.gib,
         "usd_month_at_most": usd_month(removal.gib, region),
-        "kept": [{"id": each.image.id, "why": each.why} for each in removal.kept],
-        **({"removed": done.images, "deleted": done.snapshots, "failed": dict(done.failed)} if done else {}),
+        "kept": [{"id": retained.image.id, "why": retained.why} for retained in removal.retained],
+        **(
+            {"removed": removed.images, "deleted": removed.snapshots, "failed": dict(removed.failed)}
+            if removed else {}
+        ),
     }  # fmt: skip
 
 
@@ -90,20 +99,20 @@ def show_fits(fits: Sequence[Fit]) -> None:
         _say(f"{'fits' if fit.fits else 'note':<4}  {fit.subject}: {fit.text}")
 
 
-def show_removal(removal: Removal, region: str, done: Removed | None) -> None:
+def show_removal(removal: Removal, region: str, removed: Removed | None) -> None:
     """What would go, or has gone."""
     for image in removal.images:
         _say(f"goes   {image.id}  {_day(image.created)}  {image.gib} GiB  {image.name}")
-    for each in removal.snapshots:
-        _say(f"goes   {each.id}  {each.gib} GiB, left over of {each.image}")
-    for kept in removal.kept:
-        _say(f"stays  {kept.image.id}  {kept.why}")
+    for snapshot in removal.snapshots:
+        _say(f"goes   {snapshot.id}  {snapshot.gib} GiB, left over of {snapshot.image}")
+    for retained in removal.retained:
+        _say(f"stays  {retained.image.id}  {retained.why}")
     if not removal.images and not removal.snapshots:
         _say("nothing to remove")
-    elif done is None:
+    elif removed is None:
         _say(f"{_size(removal.gib, region)}. Nothing is removed without --yes")
     else:
-        _say(f"deregistered {len(done.images)}, deleted {len(done.snapshots)} snapshots")
+        _say(f"deregistered {len(removed.images)}, deleted {len(removed.snapshots)} snapshots")
 
 
 def _step(step: Step) -> dict[str, Any]:

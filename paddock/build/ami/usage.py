@@ -20,7 +20,7 @@ _VERSIONS_TOLD = 5
 
 def pins(root: Path) -> dict[str, tuple[str, ...]]:
     """`file:line` of every image named anywhere in a stack file, in comments too: a way back counts as a use."""
-    found: dict[str, list[str]] = {}
+    places_by_id: dict[str, list[str]] = {}
     for stack in stack_names(root):
         file = root / f"Pulumi.{stack}.yaml"
         try:
@@ -31,8 +31,8 @@ def pins(root: Path) -> dict[str, tuple[str, ...]]:
             ) from None
         for number, line in enumerate(lines, 1):
             for id in _AMI_ID.findall(line):
-                found.setdefault(id, []).append(f"{file.name}:{number}")
-    return {id: tuple(places) for id, places in found.items()}
+                places_by_id.setdefault(id, []).append(f"{file.name}:{number}")
+    return {id: tuple(places) for id, places in places_by_id.items()}
 
 
 def used(aws: Aws, ids: Collection[str], root: Path) -> dict[str, tuple[str, ...]]:
@@ -43,24 +43,24 @@ def used(aws: Aws, ids: Collection[str], root: Path) -> dict[str, tuple[str, ...
     """
     if not ids:
         return {}
-    found = {id: list(places) for id, places in pins(root).items() if id in ids}
+    uses_by_id = {id: list(places) for id, places in pins(root).items() if id in ids}
     for id, use in (*_templates(aws, ids), *_configurations(aws, ids), *_instances(aws, ids)):
-        found.setdefault(id, []).append(use)
-    return {id: tuple(uses) for id, uses in found.items()}
+        uses_by_id.setdefault(id, []).append(use)
+    return {id: tuple(uses) for id, uses in uses_by_id.items()}
 
 
 def _templates(aws: Aws, ids: Collection[str]) -> Iterator[tuple[str, str]]:
     for template in aws.pages("ec2", "describe_launch_templates", "LaunchTemplates", PaginationConfig=_WHOLE_PAGES):
         versions: dict[str, list[str]] = {}
-        for each in _versions(aws, template["LaunchTemplateId"]):
-            id, number = each["LaunchTemplateData"].get("ImageId", ""), each["VersionNumber"]
+        for version in _versions(aws, template["LaunchTemplateId"]):
+            id, number = version["LaunchTemplateData"].get("ImageId", ""), version["VersionNumber"]
             if id in ids:
                 latest = " (latest)" if number == template["LatestVersionNumber"] else ""
                 versions.setdefault(id, []).append(f"{number}{latest}")
         for id, numbers in versions.items():
             many, more = "versions" if len(numbers) > 1 else "version", len(numbers) - _VERSIONS_TOLD
-            told = ", ".join(numbers[:_VERSIONS_TOLD]) + (f" and {more} more" if more > 0 else "")
-            yield id, f"launch template {template['LaunchTemplateName']} {many} {told}"
+            listed = ", ".join(numbers[:_VERSIONS_TOLD]) + (f" and {more} more" if more > 0 else "")
+            yield id, f"launch template {template['LaunchTemplateName']} {many} {listed}"
 
 
 def _versions(aws: Aws, template: str) -> list[dict[str, Any]]:
@@ -84,9 +84,9 @@ def _versions(aws: Aws, template: str) -> list[dict[str, Any]]:
 
 
 def _configurations(aws: Aws, ids: Collection[str]) -> Iterator[tuple[str, str]]:
-    for each in aws.pages("autoscaling", "describe_launch_configurations", "LaunchConfigurations"):
-        if each["ImageId"] in ids:
-            yield each["ImageId"], f"launch configuration {each['LaunchConfigurationName']}"
+    for configuration in aws.pages("autoscaling", "describe_launch_configurations", "LaunchConfigurations"):
+        if configuration["ImageId"] in ids:
+            yield configuration["ImageId"], f"launch configuration {configuration['LaunchConfigurationName']}"
 
 
 def _instances(aws: Aws, ids: Collection[str]) -> Iterator[tuple[str, str]]:

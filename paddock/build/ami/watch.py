@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from paddock.build.ami import pipeline
 from paddock.build.ami.pipeline import Build, Step
-from paddock.build.ami.progress import Voice, duration
+from paddock.build.ami.progress import ProgressReporter, duration
 from paddock.build.aws import Aws, AwsError
 from paddock.build.errors import BuildError
 
@@ -29,7 +29,7 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class Followed:
+class FinishedBuild:
     """A build that has ended, with its steps."""
 
     build: Build
@@ -46,45 +46,45 @@ class Failure:
     no_log: str
 
 
-def follow(aws: Aws, arn: str, voice: Voice, pace: Pace) -> Followed:
+def watch(aws: Aws, arn: str, reporter: ProgressReporter, pace: Pace) -> FinishedBuild:
     """Looks until the build has ended.
 
     Raises BuildError where it goes on past `pace.at_most_s`, and what `Aws` raises; a build is none the worse for it.
     """
-    began = heard = pace.now()
-    wait, told = pace.every_s, dict[str, str]()
+    started = last_answer = pace.now()
+    wait, statuses = pace.every_s, dict[str, str]()
     while True:
         try:
             # In this order: once the build has ended its steps have too.
             build = pipeline.read(aws, arn)
             steps = pipeline.steps(aws, arn)
         except AwsError as error:
-            if not error.passing or pace.now() - heard > pace.silence_s:
+            if not error.passing or pace.now() - last_answer > pace.silence_s:
                 raise
             wait = min(wait * 2, SLOWEST_S)
-            voice.say(f"{str(error).splitlines()[0]}; asking again in {wait:.0f} s")
+            reporter.say(f"{str(error).splitlines()[0]}; asking again in {wait:.0f} s")
         else:
-            heard, wait = pace.now(), pace.every_s
-            _tell(build, steps, told, voice)
+            last_answer, wait = pace.now(), pace.every_s
+            _report(build, steps, statuses, reporter)
             if build.ended:
-                return Followed(build, steps)
-        if pace.now() - began >= pace.at_most_s:
+                return FinishedBuild(build, steps)
+        if pace.now() - started >= pace.at_most_s:
             raise BuildError(f"the build has not ended after {duration(pace.at_most_s)}")
         pace.sleep(wait)
 
 
-def why_failed(aws: Aws, followed: Followed) -> Failure:
+def why_failed(aws: Aws, finished: FinishedBuild) -> Failure:
     """The step that failed, what it said, and the end of the build's log."""
-    build = followed.build
-    failed = [step for step in followed.steps if step.status == "FAILED"]
+    build = finished.build
+    failed = [step for step in finished.steps if step.status == "FAILED"]
     step = next((step for step in failed if step.id == build.failed_step), failed[0] if failed else None)
     log, no_log = _log(aws, build)
     parts = [_step_error(aws, step) if step else "", build.failure, build.reason]
-    said = dict.fromkeys(_clean(part, 600) for part in parts if part)
+    reasons = dict.fromkeys(_clean(part, 600) for part in parts if part)
     lines = [
         f"the build of {build.name} {build.version} "
         + (f"failed in step {step.name} ({step.workflow})" if step else f"ended as {build.status}"),
-        *(f"    {line}" for line in said),
+        *(f"    {line}" for line in reasons),
         *([f"    the end of its log ({build.log_group}, {build.version}):"] if log else []),
         *(f"      {line}" for line in log),
         *([f"    its log: {no_log}"] if no_log else []),
@@ -92,18 +92,18 @@ def why_failed(aws: Aws, followed: Followed) -> Failure:
     return Failure("\n".join(lines), step, log, no_log)
 
 
-def _tell(build: Build, steps: tuple[Step, ...], told: dict[str, str], voice: Voice) -> None:
+def _report(build: Build, steps: tuple[Step, ...], statuses: dict[str, str], reporter: ProgressReporter) -> None:
     """A line for each step whose status is new since the last look."""
     for step in steps:
-        if step.status == "PENDING" or told.get(step.id) == step.status:
+        if step.status == "PENDING" or statuses.get(step.id) == step.status:
             continue
-        told[step.id] = step.status
-        at = step.ended or step.began
-        since = duration((at - build.began).total_seconds()) if at and build.began else ""
+        statuses[step.id] = step.status
+        at = step.ended or step.started
+        since = duration((at - build.started).total_seconds()) if at and build.started else ""
         took = f" after {duration(step.seconds)}" if step.seconds is not None else ""
-        voice.say(f"{since:>8}  {step.workflow:<12}  {step.name}  {step.status.lower()}{took}")
+        reporter.say(f"{since:>8}  {step.workflow:<12}  {step.name}  {step.status.lower()}{took}")
     under_way = [step.name for step in steps if step.status == "RUNNING"]
-    voice.under_way("  ".join([build.status.lower(), *under_way]), build.began)
+    reporter.under_way("  ".join([build.status.lower(), *under_way]), build.started)
 
 
 def _step_error(aws: Aws, step: Step) -> str:

@@ -9,13 +9,13 @@ from typing import Any
 
 from paddock.build.ami import images, pipeline, promote, prune, text, usage
 from paddock.build.ami.images import MachineImage
-from paddock.build.ami.progress import Voice
-from paddock.build.ami.watch import Followed, Pace, follow, why_failed
+from paddock.build.ami.progress import ProgressReporter
+from paddock.build.ami.watch import FinishedBuild, Pace, watch, why_failed
 from paddock.build.aws import Aws
-from paddock.build.cli.output import print_json, told
 from paddock.build.errors import BuildError, BuildInputError
 from paddock.fleet import Stack, load
 from paddock.fleet.stackfile.loader import stack_names
+from paddock.terminal import json_errors, print_json
 
 
 class Interrupted(BuildError):
@@ -32,7 +32,7 @@ class NotBuilt(BuildError):
         self.document = document
 
 
-@told
+@json_errors
 def build(
     root: Path,
     name: str,
@@ -63,48 +63,48 @@ def build(
     stack = _with_pipeline(root, name)
     aws = aws or Aws(stack.fleet.region)
     pace = pace or Pace(at_most_s=timeout_minutes * 60)
-    with Voice() as voice:
-        arn = _cancelled(aws, stack, execution, voice) if cancel else _chosen(aws, stack, execution, new, voice)
+    with ProgressReporter() as reporter:
+        arn = _cancelled(aws, stack, execution, reporter) if cancel else _chosen(aws, stack, execution, new, reporter)
         ways = _ways_on(name, arn)
         if not wait:
             print_json({"execution": arn}) if as_json else sys.stdout.write(f"{arn}\n")
-            voice.say(ways)
+            reporter.say(ways)
             return
         try:
-            followed = follow(aws, arn, voice, pace)
+            finished = watch(aws, arn, reporter, pace)
         except KeyboardInterrupt:
             raise Interrupted(f"interrupted; {ways}") from None
         except BuildError as error:
-            again = BuildInputError if isinstance(error, BuildInputError) else BuildError
-            raise again(f"{error}\n{ways}") from error
-    if cancel and followed.build.status == "CANCELLED":
-        print_json(text.build_document(followed, {}, None)) if as_json else sys.stdout.write("cancelled\n")
+            error_class = BuildInputError if isinstance(error, BuildInputError) else BuildError
+            raise error_class(f"{error}\n{ways}") from error
+    if cancel and finished.build.status == "CANCELLED":
+        print_json(text.build_document(finished, {}, None)) if as_json else sys.stdout.write("cancelled\n")
     else:
-        _finish(aws, name, followed, as_json)
+        _finish(aws, name, finished, as_json)
 
 
-@told
+@json_errors
 def list_images(root: Path, name: str, *, as_json: bool = False, aws: Aws | None = None) -> None:
     """The fleet's machine images, newest first, with what uses them. Raises BuildError and FleetError."""
     stack = load(root, name)
     aws = aws or Aws(stack.fleet.region)
     fleet = _maker(root, stack)
-    found = images.of_fleet(images.owned(aws), fleet, pipeline.lost(aws, fleet))
+    own = images.of_fleet(images.owned(aws), fleet, pipeline.lost(aws, fleet))
     try:
-        in_use, unknown = usage.used(aws, {image.id for image in found}, root), ""
+        in_use, unknown = usage.used(aws, {image.id for image in own}, root), ""
     except BuildError as error:
         in_use, unknown = None, str(error)
     if as_json:
-        listed = [text.image_document(image, in_use, aws.region) for image in found]
+        listed = [text.image_document(image, in_use, aws.region) for image in own]
         print_json({"region": aws.region, "images": listed, "uses_unknown": unknown or None})
-    elif not found:
+    elif not own:
         sys.stdout.write(f"no machine images of {fleet} in {aws.region}; ./inv build-ami --stack {name} makes one\n")
     else:
-        text.show_images(found, in_use, aws.region)
+        text.show_images(own, in_use, aws.region)
         sys.stdout.write(f"what uses them is not known: {unknown}\n" if unknown else "")
 
 
-@told
+@json_errors
 def promote_image(
     root: Path, name: str, id: str, *, pools: Sequence[str] = (), as_json: bool = False, aws: Aws | None = None
 ) -> None:
@@ -113,10 +113,10 @@ def promote_image(
     Raises BuildError and FleetError, the file untouched, unless everything fits.
     """
     stack = load(root, name)
-    wanted = promote.pools(stack, pools)
+    chosen = promote.pools(stack, pools)
     aws = aws or Aws(stack.fleet.region)
     image, pin = promote.usable(aws, stack, id, _maker(root, stack))
-    decided = promote.decide(stack, image, pin, wanted)
+    decided = promote.decide(stack, image, pin, chosen)
     if decided.refused:
         listed = "\n".join(f"    {fit.subject}: {fit.text}" for fit in decided.refused)
         raise BuildError(
@@ -129,12 +129,12 @@ def promote_image(
         return
     text.show_fits(decided.fits)
     if not decided.changing:
-        sys.stdout.write(f"{stack.path.name} names {id} already for {', '.join(wanted)}\n")
+        sys.stdout.write(f"{stack.path.name} names {id} already for {', '.join(chosen)}\n")
         return
     sys.stdout.write(promote.outlook(stack, pin, decided.changing))
 
 
-@told
+@json_errors
 def prune_images(
     root: Path,
     name: str,
@@ -156,98 +156,101 @@ def prune_images(
     stack = _with_pipeline(root, name)
     fleet, aws = stack.fleet.name, aws or Aws(stack.fleet.region)
     # Before the images: one that comes meanwhile with its snapshots is not yet among these.
-    left = images.made_for_images(aws, fleet)
+    snapshots = images.made_for_images(aws, fleet)
     owned = images.owned(aws)
     own = images.of_fleet(owned, fleet, pipeline.lost(aws, fleet))
     _check_named(named, own, stack)
     in_use = usage.used(aws, {image.id for image in own}, root)
     # EC2 refuses to say it of an image that failed or is not ready, and nobody can launch those.
-    asked = [image.id for image in own if image.id not in in_use and image.state == "available" and not named]
-    shared = {id: images.shared_with(aws, id) for id in asked}
-    removal = prune.decide(own, owned, left, in_use, shared, keep, named)
-    done = prune.carry_out(aws, fleet, removal) if yes else None
+    shareable = [image.id for image in own if image.id not in in_use and image.state == "available" and not named]
+    shared = {id: images.shared_with(aws, id) for id in shareable}
+    removal = prune.decide(own, owned, snapshots, in_use, shared, keep, named)
+    removed = prune.carry_out(aws, fleet, removal) if yes else None
     if as_json:
-        print_json(text.removal_document(removal, aws.region, done))
+        print_json(text.removal_document(removal, aws.region, removed))
     else:
-        text.show_removal(removal, aws.region, done)
-    if done is None or not done.failed:
+        text.show_removal(removal, aws.region, removed)
+    if removed is None or not removed.failed:
         return True
-    for id, why in done.failed.items():
+    for id, why in removed.failed.items():
         sys.stderr.write(f"{id} stays: {why}\n")
     sys.stderr.write("the next ami.prune goes on from here\n")
     return False
 
 
-def _chosen(aws: Aws, stack: Stack, execution: str, new: bool, voice: Voice) -> str:
+def _chosen(aws: Aws, stack: Stack, execution: str, new: bool, reporter: ProgressReporter) -> str:
     """The ARN of the build to follow: the one asked for, the one in progress, or one that is started."""
     fleet = stack.fleet
     if execution and execution != "latest":
         pipeline.check_arn(execution, fleet.region)
         return pipeline.read_own(aws, execution, fleet.name).arn
-    found = pipeline.find(aws, fleet, stack.name)
+    target = pipeline.find(aws, fleet, stack.name)
     if execution:
-        builds = pipeline.builds(aws, found)
+        builds = pipeline.builds(aws, target)
         if not builds:
             raise BuildInputError(
-                f"{found.name} has not built anything yet\n    fix: ./inv build-ami --stack {stack.name} starts a build"
+                f"{target.name} has not built anything yet\n"
+                f"    fix: ./inv build-ami --stack {stack.name} starts a build"
             )
-        voice.say(builds[0].arn)
+        reporter.say(builds[0].arn)
         return builds[0].arn
-    if not new and (builds := pipeline.running(aws, found)):
-        voice.say(builds[0].arn)
-        others = f", and {len(builds) - 1} older" if len(builds) > 1 else ""
-        voice.say(f"{found.name} is building {builds[0].version} already{others}: following it; --new starts another")
+    if not new and (builds := pipeline.running(aws, target)):
+        reporter.say(builds[0].arn)
+        older = f", and {len(builds) - 1} older" if len(builds) > 1 else ""
+        reporter.say(
+            f"{target.name} is building {builds[0].version} already{older}: following it; --new starts another"
+        )
         return builds[0].arn
     try:
-        arn = pipeline.start(aws, found)
+        arn = pipeline.start(aws, target)
     except KeyboardInterrupt:
         raise Interrupted(
             f"interrupted while a build was being started; ./inv build-ami --stack {stack.name} follows it if it was"
         ) from None
-    voice.say(arn)
+    reporter.say(arn)
     return arn
 
 
-def _cancelled(aws: Aws, stack: Stack, execution: str, voice: Voice) -> str:
+def _cancelled(aws: Aws, stack: Stack, execution: str, reporter: ProgressReporter) -> str:
     """The ARN of a build whose end was asked for, now or before."""
     if execution and execution != "latest":
-        arn = _chosen(aws, stack, execution, new=False, voice=voice)
+        arn = _chosen(aws, stack, execution, new=False, reporter=reporter)
     else:
-        found = pipeline.find(aws, stack.fleet, stack.name)
-        builds = pipeline.running(aws, found)
+        target = pipeline.find(aws, stack.fleet, stack.name)
+        builds = pipeline.running(aws, target)
         if len(builds) != 1:
             listed = "".join(f"\n    --execution {build.arn}" for build in builds)
             raise BuildInputError(
-                f"{found.name} has {len(builds) or 'no'} builds in progress"
+                f"{target.name} has {len(builds) or 'no'} builds in progress"
                 + (f"\n    fix: name one{listed}" if builds else ": there is nothing to cancel")
             )
         arn = builds[0].arn
     build = pipeline.read(aws, arn)
     if build.status == "CANCELLED":
-        voice.say(f"{build.version} was cancelled already")
+        reporter.say(f"{build.version} was cancelled already")
         return arn
     if build.ended:
         raise BuildInputError(f"{build.version} has ended as {build.status}: there is nothing to cancel")
     pipeline.cancel(aws, arn)
-    voice.say(f"{arn}\ncancelling")
+    reporter.say(f"{arn}\ncancelling")
     return arn
 
 
-def _finish(aws: Aws, name: str, followed: Followed, as_json: bool) -> None:
+def _finish(aws: Aws, name: str, finished: FinishedBuild, as_json: bool) -> None:
     """Says what was built. Raises NotBuilt where nothing was."""
-    build = followed.build
+    build = finished.build
     if not build.built:
-        failure = why_failed(aws, followed)
+        failure = why_failed(aws, finished)
         mend = "" if build.status == "CANCELLED" else "mend that, with pulumi up where a setting or a script changed; "
-        again = f"    fix: {mend}./inv build-ami --stack {name} starts a new build"
-        raise NotBuilt(f"{failure.text}\n{again}", text.build_document(followed, {}, failure))
-    here = [made.id for made in build.made if made.region == aws.region]
+        fix = f"    fix: {mend}./inv build-ami --stack {name} starts a new build"
+        raise NotBuilt(f"{failure.text}\n{fix}", text.build_document(finished, {}, failure))
+    here = [output.id for output in build.images if output.region == aws.region]
     read, unread = dict[str, MachineImage](), ""
     try:
         read = {id: image for id in here if (image := images.read(aws, id))}
     except BuildError as error:  # the images are there all the same
         unread = f"what they hold cannot be read: {error}\n"
-    document = text.build_document(followed, read, None)
+    document = text.build_document(finished, read, None)
     if not here:
         raise NotBuilt(
             f"{build.name} {build.version} is {build.status} and left no image in {aws.region}\n"
@@ -257,12 +260,12 @@ def _finish(aws: Aws, name: str, followed: Followed, as_json: bool) -> None:
     if as_json:
         print_json(document)
         return
-    for made in build.made:
-        sys.stdout.write(f"{made.id}  {made.region}\n")
+    for output in build.images:
+        sys.stdout.write(f"{output.id}  {output.region}\n")
     for id in here:
-        known = text.facts(read[id]) if id in read else {}
-        told = "".join(f"    {key}: {value}\n" for key, value in known.items() if value)
-        sys.stdout.write(f"{told}next: ./inv ami.promote {id} --stack {name}\n")
+        image_facts = text.facts(read[id]) if id in read else {}
+        listed = "".join(f"    {key}: {value}\n" for key, value in image_facts.items() if value)
+        sys.stdout.write(f"{listed}next: ./inv ami.promote {id} --stack {name}\n")
     sys.stderr.write(unread)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
-from paddock.build.cli.output import print_json, progress_of, told
+from paddock.build.cli.options import progress_of
 from paddock.build.cuda import artefacts, builder
 from paddock.build.docker import Built, Docker
 from paddock.build.docker.names import Reference
@@ -22,6 +22,7 @@ from paddock.build.recipes import bases, recipe
 from paddock.build.recipes.bases import Base
 from paddock.build.recipes.recipe import Architecture, Prepared
 from paddock.fleet import Stack, load
+from paddock.terminal import json_errors, print_json
 
 
 class Flags(TypedDict, total=False):
@@ -48,26 +49,26 @@ class Flags(TypedDict, total=False):
     as_json: bool
 
 
-@told
+@json_errors
 def build_runner(root: Path, **flags: Unpack[Flags]) -> None:
     """Builds the runner image unless this content was built before; pushes and pins when asked. Raises BuildError."""
-    _deliver(_Wish(root, runner.NAME, **flags))
+    _deliver(_Request(root, runner.NAME, **flags))
 
 
-@told
+@json_errors
 def build_image(root: Path, name: str, **flags: Unpack[Flags]) -> None:
     """The same for the image of any folder in `images/`. Raises BuildError."""
-    _deliver(_Wish(root, name, **flags))
+    _deliver(_Request(root, name, **flags))
 
 
-@told
+@json_errors
 def push_runner(root: Path, **flags: Unpack[Flags]) -> None:
     """Pushes the runner image that was built of this content, and pins it when asked. Raises BuildError."""
-    _deliver(_Wish(root, runner.NAME, build=False, **flags))
+    _deliver(_Request(root, runner.NAME, build=False, **flags))
 
 
 @dataclass(frozen=True, slots=True)
-class _Wish:
+class _Request:
     root: Path
     name: str
     cuda: str | None = None
@@ -89,110 +90,110 @@ class _Wish:
         return self.push or bool(self.pin) or not self.build
 
 
-def _deliver(wish: _Wish) -> None:
-    # What can be wrong with the wish is said before anything is downloaded or built.
-    _check(wish)
-    progress = progress_of(wish.progress, wish.as_json)
-    to_pin = load(wish.root, wish.pin) if wish.pin else None
-    stack = load(wish.root, wish.stack) if wish.stack else to_pin
-    architecture = _architecture(wish, to_pin or stack)
+def _deliver(request: _Request) -> None:
+    # What can be wrong with the request is said before anything is downloaded or built.
+    _check(request)
+    progress = progress_of(request.progress, request.as_json)
+    to_pin = load(request.root, request.pin) if request.pin else None
+    stack = load(request.root, request.stack) if request.stack else to_pin
+    architecture = _architecture(request, to_pin or stack)
     if to_pin:
         recipe.check_writable(to_pin.path.resolve().parent)
-    named = bases.named(wish.cuda or _cuda(wish, to_pin or stack), wish.ubuntu, wish.base)
+    named = bases.named(request.cuda or _cuda(request, to_pin or stack), request.ubuntu, request.base)
     docker = Docker.find(os.environ)
-    registry = _registry(wish, stack, docker) if wish.pushes else None
-    base = named or bases.given(docker, str(wish.base), f"linux/{architecture}", progress)
+    registry = _registry(request, stack, docker) if request.pushes else None
+    base = named or bases.custom(docker, str(request.base), f"linux/{architecture}", progress)
 
     with tempfile.TemporaryDirectory(prefix="paddock-build-") as folder:
-        prepared = _prepare(wish, base, architecture, Path(folder))
+        prepared = _prepare(request, base, architecture, Path(folder))
         programs = artefacts.programs(prepared.context / "cuda")
         target = prepared.remote(registry) if registry else None
-        digest = delivery.find(docker, prepared, target, no_cache=wish.no_cache) if target else None
-        found, built = digest is not None, None
-        if not found and wish.build:
+        digest = delivery.find(docker, prepared, target, no_cache=request.no_cache) if target else None
+        in_registry, built = digest is not None, None
+        if not in_registry and request.build:
             built = delivery.build(
                 docker,
                 prepared,
-                wish.root,
-                no_cache=wish.no_cache,
+                request.root,
+                no_cache=request.no_cache,
                 cache_from=[stack.fleet.images.runner] if stack and stack.fleet.images.runner else [],
                 progress=progress,
-                verify=functools.partial(runner.verify, docker, base=base) if wish.name == runner.NAME else None,
+                verify=functools.partial(runner.verify, docker, base=base) if request.name == runner.NAME else None,
             )
-        if target and not found:
+        if target and not in_registry:
             digest = delivery.push(docker, prepared, target, progress)
     if to_pin:
         _pin(to_pin, f"{target}@{digest}", prepared)
     image = f"{target}@{digest}" if target else prepared.local
-    _report(wish, docker, prepared, image, built, programs, found=found)
+    _report(request, docker, prepared, image, built, programs, in_registry=in_registry)
 
 
-def _prepare(wish: _Wish, base: Base, architecture: Architecture, scratch: Path) -> Prepared:
-    parts = {".": recipe.folder(wish.root, wish.name)}
-    match wish.name:
+def _prepare(request: _Request, base: Base, architecture: Architecture, scratch: Path) -> Prepared:
+    parts = {".": recipe.folder(request.root, request.name)}
+    match request.name:
         case runner.NAME:
-            plan = runner.make(wish.root, base, architecture, wish.build_args)
-            parts = runner.parts(wish.root, architecture, scratch)
+            plan = runner.make(request.root, base, architecture, request.build_args)
+            parts = runner.parts(request.root, architecture, scratch)
         case builder.NAME:
-            plan = builder.make(wish.root, base, architecture, wish.build_args)
+            plan = builder.make(request.root, base, architecture, request.build_args)
         case name:
-            plan = recipe.plain(wish.root, name, base, architecture, wish.build_args)
-    return recipe.prepare(plan, parts, scratch / wish.name)
+            plan = recipe.plain(request.root, name, base, architecture, request.build_args)
+    return recipe.prepare(plan, parts, scratch / request.name)
 
 
-def _check(wish: _Wish) -> None:
+def _check(request: _Request) -> None:
     """Raises BuildInputError for flags that are no sense together."""
-    recipe.arguments(recipe.folder(wish.root, wish.name) / "Dockerfile", {}, wish.build_args)
-    if wish.pin and wish.name != runner.NAME:
+    recipe.arguments(recipe.folder(request.root, request.name) / "Dockerfile", {}, request.build_args)
+    if request.pin and request.name != runner.NAME:
         raise BuildInputError(
-            f"{wish.name} cannot be pinned: a stack names the image of its runners alone"
+            f"{request.name} cannot be pinned: a stack names the image of its runners alone"
             f"\n    expected: --pin with {runner.NAME}\n    fix: leave --pin out"
         )
-    if wish.registry and not wish.pushes:
+    if request.registry and not request.pushes:
         raise BuildInputError(
             "--registry says where to push, and nothing is to be pushed\n    expected: --push\n    fix: add --push"
         )
-    if wish.registry:
+    if request.registry:
         try:
-            Reference.read(f"{_plain(wish.registry)}/{wish.name}")
+            Reference.read(f"{_plain(request.registry)}/{request.name}")
         except BuildInputError:
             raise BuildInputError(
-                f"--registry {wish.registry!r} names no registry\n    expected: HOST[/PREFIX], the prefix in lower case"
-                "\n    fix: for example --registry ghcr.io/acme"
+                f"--registry {request.registry!r} names no registry"
+                "\n    expected: HOST[/PREFIX], the prefix in lower case\n    fix: for example --registry ghcr.io/acme"
             ) from None
-    if wish.pushes and not (wish.registry or wish.stack or wish.pin):
+    if request.pushes and not (request.registry or request.stack or request.pin):
         raise BuildInputError(
             "there is nowhere to push to\n    expected: a registry, or a stack that has one"
             "\n    fix: --registry HOST/PREFIX, or --stack dev"
         )
 
 
-def _cuda(wish: _Wish, stack: Stack | None) -> str | None:
+def _cuda(request: _Request, stack: Stack | None) -> str | None:
     """That of the fleet, unless the base brings its own."""
-    return stack.fleet.images.cuda if stack and not wish.base else None
+    return stack.fleet.images.cuda if stack and not request.base else None
 
 
-def _architecture(wish: _Wish, stack: Stack | None) -> Architecture:
+def _architecture(request: _Request, stack: Stack | None) -> Architecture:
     """As the flag says, else what the stack's nodes are. Raises BuildInputError for a pin that they cannot run."""
     if stack is None:
-        return recipe.architecture(wish.platform)
+        return recipe.architecture(request.platform)
     runners = [name for name, runner in stack.fleet.runners.items() if not runner.image]
     nodes = image_inventory.processors(stack.fleet, runners)
-    chosen = recipe.architecture(wish.platform, [each for has in nodes.values() for each in has])
+    chosen = recipe.architecture(request.platform, [processor for has in nodes.values() for processor in has])
     other = [pool for pool, has in nodes.items() if set(has) != {chosen}]
-    if wish.pin and other:
-        wanted = " and ".join(dict.fromkeys(f"linux/{each}" for each in nodes[other[0]]))
+    if request.pin and other:
+        required = " and ".join(dict.fromkeys(f"linux/{processor}" for processor in nodes[other[0]]))
         raise BuildInputError(
             f"an image for linux/{chosen} cannot be pinned in {stack.path.name}: the nodes of pool {other[0]} are"
-            f" {wanted}\n    expected: --platform {wanted}\n    fix: leave --platform out, or leave --pin out"
+            f" {required}\n    expected: --platform {required}\n    fix: leave --platform out, or leave --pin out"
         )
     return chosen
 
 
-def _registry(wish: _Wish, stack: Stack | None, docker: Docker) -> str:
+def _registry(request: _Request, stack: Stack | None, docker: Docker) -> str:
     """HOST[/PREFIX] to push to, logged in where it is ECR."""
-    if wish.registry:
-        registry = _plain(wish.registry)
+    if request.registry:
+        registry = _plain(request.registry)
     else:
         assert stack is not None  # noqa: S101 - _check
         registry = f"{ecr.account_registry(stack.fleet.region)}/{stack.fleet.name}"
@@ -214,18 +215,18 @@ def _pin(stack: Stack, image: str, prepared: Prepared) -> None:
 
 
 def _report(
-    wish: _Wish,
+    request: _Request,
     docker: Docker,
     prepared: Prepared,
     image: str,
     built: Built | None,
     programs: Sequence[str],
     *,
-    found: bool,
+    in_registry: bool,
 ) -> None:
     local = docker.image(prepared.local)
     layers = docker.layers(prepared.local) if local else ()
-    if wish.as_json:
+    if request.as_json:
         print_json(
             {
                 "image": image,
@@ -235,22 +236,22 @@ def _report(
                 "base": prepared.recipe.base.image,
                 "platform": prepared.recipe.platform,
                 "built": {"seconds": built.seconds, "steps": built.steps, "cached": built.cached} if built else None,
-                "pushed": wish.pushes and not found,
-                "pinned": wish.pin,
+                "pushed": request.pushes and not in_registry,
+                "pinned": request.pin,
                 "size_bytes": size.total(layers) if local else None,
-                "layers": [{"size_bytes": each.size_bytes, "made_by": size.made_by(each)} for each in layers],
+                "layers": [{"size_bytes": layer.size_bytes, "made_by": size.made_by(layer)} for layer in layers],
             }
         )
         return
     how = f"{built.steps} steps, {built.cached} of them cached, {built.seconds:.1f} s" if built else "before: unchanged"
     lines = [f"image   {image}", f"built   {how}"]
-    if wish.name == runner.NAME and not programs:
+    if request.name == runner.NAME and not programs:
         make = f"./inv build-image {builder.NAME} --run --platform {prepared.recipe.platform}"
         lines.append(f"cuda    without programs, since there is no {artefacts.FOLDER}/; to make it: {make}")
-    if wish.pushes:
-        lines.append(f"pushed  {'before: the registry has it' if found else 'now'}")
-    if wish.pin:
-        lines.append(f"pinned  Pulumi.{wish.pin}.yaml")
+    if request.pushes:
+        lines.append(f"pushed  {'before: the registry has it' if in_registry else 'now'}")
+    if request.pin:
+        lines.append(f"pinned  Pulumi.{request.pin}.yaml")
     if local:
-        lines += [f"size    {size.shown(size.total(layers))} unpacked", *size.lines(layers)]
+        lines += [f"size    {size.format_bytes(size.total(layers))} unpacked", *size.lines(layers)]
     sys.stdout.write("\n".join(lines) + "\n")

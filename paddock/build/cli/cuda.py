@@ -8,14 +8,15 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from paddock.build.cli.output import print_json, progress_of, told
+from paddock.build.cli.options import progress_of
 from paddock.build.cuda import artefacts, builder
 from paddock.build.docker import Docker
 from paddock.build.images import delivery, size
 from paddock.build.recipes import bases, recipe
+from paddock.terminal import json_errors, print_json
 
 
-@told
+@json_errors
 def run(
     root: Path,
     *,
@@ -34,18 +35,18 @@ def run(
     On `base`, any image with nvcc, or NVIDIA's of `cuda` on `ubuntu`; for `platform`, by default this machine's. Raises
     BuildError.
     """
-    folder, shown = output or root / artefacts.FOLDER, progress_of(progress, as_json)
+    folder, shown_progress = output or root / artefacts.FOLDER, progress_of(progress, as_json)
     recipe.check_writable(folder)
     architecture = recipe.architecture(platform)
     named = bases.named(cuda, ubuntu, base)
     if named:
         builder.compiled(named, architectures)  # what it refuses is said before an engine is looked for
     docker = Docker.find(os.environ)
-    chosen = named or bases.given(docker, str(base), f"linux/{architecture}", shown)
+    chosen = named or bases.custom(docker, str(base), f"linux/{architecture}", shown_progress)
     with tempfile.TemporaryDirectory(prefix="paddock-cuda-") as scratch:
-        plan = builder.make(root, chosen, architecture, asked=architectures)
+        plan = builder.make(root, chosen, architecture, requested=architectures)
         prepared = recipe.prepare(plan, {".": recipe.folder(root, plan.name)}, Path(scratch, plan.name))
-        built = delivery.build(docker, prepared, root, no_cache=no_cache, progress=shown) is not None
+        built = delivery.build(docker, prepared, root, no_cache=no_cache, progress=shown_progress) is not None
     manifest = builder.run(docker, prepared.local, folder)
     if as_json:
         plain = manifest.model_dump(mode="json", by_alias=True)
@@ -54,8 +55,8 @@ def run(
     lines = [
         f"image     {prepared.local}{'' if built else ' (built before: unchanged)'}",
         f"for       {manifest.platform}",
-        f"compiled  by CUDA {manifest.toolkit} for {' '.join(f'sm_{each}' for each in manifest.architectures)}",
+        f"compiled  by CUDA {manifest.toolkit} for {' '.join(f'sm_{number}' for number in manifest.architectures)}",
         f"needs     glibc {manifest.glibc} or newer",
-        *(f"program   {folder / name}, {size.shown(file.bytes)}" for name, file in manifest.files.items()),
+        *(f"program   {folder / name}, {size.format_bytes(file.bytes)}" for name, file in manifest.files.items()),
     ]
     sys.stdout.write("\n".join(lines) + "\n")

@@ -10,17 +10,16 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from paddock.build.cli.output import print_json, told
 from paddock.build.docker import Docker
 from paddock.build.docker.names import Reference
 from paddock.build.errors import BuildError, BuildInputError
-from paddock.build.images import check as judge
+from paddock.build.images import check as image_check
 from paddock.build.images import image_inventory, size
-from paddock.build.images.image_inventory import Engine, Known
+from paddock.build.images.image_inventory import Engine, ImageRecord
 from paddock.build.recipes import labels
 from paddock.fleet import load
 from paddock.fleet.errors import did_you_mean
-from paddock.terminal import console
+from paddock.terminal import console, json_errors, print_json
 
 
 class TooOld(BuildError):
@@ -31,7 +30,7 @@ class TooOld(BuildError):
         self.document = document
 
 
-@told
+@json_errors
 def list_images(root: Path, stack: str, *, as_json: bool = False, engine: Engine | None = None) -> None:
     """Prints the images that a stack names, and those of ours in the engine. Raises FleetError."""
     fleet = load(root, stack).fleet
@@ -44,32 +43,32 @@ def list_images(root: Path, stack: str, *, as_json: bool = False, engine: Engine
             {
                 "stack": stack,
                 "engine": missing or None,
-                "runners": [each.document() for each in pinned],
-                "program": [each.document() for each in program],
-                "local": [each.document() for each in local],
+                "runners": [image.document() for image in pinned],
+                "program": [image.document() for image in program],
+                "local": [image.document() for image in local],
             }
         )
         return
-    lines = [line for each in (*pinned, *local) for line in _lines(each)]
-    lines += ["", "installed by the program", *(f"  {each.reference:40}  {each.pinned[0]}" for each in program)]
+    lines = [line for image in (*pinned, *local) for line in _lines(image)]
+    lines += ["", "installed by the program", *(f"  {image.reference:40}  {image.pinned[0]}" for image in program)]
     lines += ["", f"Ages and sizes are not known: {missing}"] if missing else []
     sys.stdout.write("\n".join(lines) + "\n")
 
 
-def _lines(image: Known) -> Iterator[str]:
+def _lines(image: ImageRecord) -> Iterator[str]:
     """The name on a line of its own, so that it can be copied whole."""
     yield image.reference
     facts = [
         f"CUDA {image.cuda}" if image.cuda else "",
         f"runner {image.runner}" if image.runner else "",
         f"built {image.built}" if image.built else "",
-        size.shown(image.size_bytes) if image.size_bytes is not None else "",
+        size.format_bytes(image.size_bytes) if image.size_bytes is not None else "",
     ]
     yield f"    {', '.join(filter(None, facts)) or 'nothing more is known of it'}"
     yield f"    pinned by {', '.join(image.pinned)}" if image.pinned else "    only in this machine's engine"
 
 
-@told
+@json_errors
 def check(
     root: Path, stack: str, *, today: date | None = None, as_json: bool = False, engine: Engine | None = None
 ) -> None:
@@ -82,54 +81,56 @@ def check(
     engine, missing = (engine, "") if engine else _engine()
     images = image_inventory.of_fleet(fleet, engine)
     base = engine.image if engine else lambda _: None
-    found = [
+    findings = [
         finding
         for image in images
-        for finding in judge.image(image, image_inventory.processors(fleet, image.runners), base, today)
+        for finding in image_check.image(image, image_inventory.processors(fleet, image.runners), base, today)
     ]
-    found += judge.cuda(fleet, images)
-    found = [replace(finding, fix=finding.fix.replace("--pin STACK", f"--pin {stack}")) for finding in found]
+    findings += image_check.cuda(fleet, images)
+    findings = [replace(finding, fix=finding.fix.replace("--pin STACK", f"--pin {stack}")) for finding in findings]
     document = {
         "stack": stack,
         "date": today.isoformat(),
         "engine": missing or None,
-        "max_age_days": judge.MAX_DAYS,
-        "findings": [finding.document() for finding in found],
+        "max_age_days": image_check.MAX_DAYS,
+        "findings": [finding.document() for finding in findings],
     }
     if not as_json:
-        _show(found, missing)
-    if wrong := sum(finding.verdict == "wrong" for finding in found):
-        what = f"{wrong} of {len(found)} answers about the images of stack {stack}"
-        raise TooOld(f"{what} {'is' if wrong == 1 else 'are'} wrong; each says what mends it", document)
+        _show(findings, missing)
+    if wrong := sum(finding.verdict == "wrong" for finding in findings):
+        summary = f"{wrong} of {len(findings)} answers about the images of stack {stack}"
+        raise TooOld(f"{summary} {'is' if wrong == 1 else 'are'} wrong; each says what mends it", document)
     if as_json:
         print_json(document)
 
 
-@told
+@json_errors
 def show_size(image: str, *, as_json: bool = False, engine: Engine | None = None) -> None:
     """Prints the layers of an image by size: of a reference, or of the newest of ours with that name.
 
     Raises BuildError where there is no engine or no such image.
     """
-    asked: Engine = engine or Docker.find(os.environ)
-    reference = _reference(asked, image)
-    layers = asked.layers(reference)
+    store: Engine = engine or Docker.find(os.environ)
+    reference = _reference(store, image)
+    layers = store.layers(reference)
     total = size.total(layers)
     if as_json:
         largest = sorted(layers, key=lambda layer: -layer.size_bytes)
-        rows = [{"size_bytes": each.size_bytes, "made_by": size.made_by(each)} for each in largest]
+        rows = [{"size_bytes": layer.size_bytes, "made_by": size.made_by(layer)} for layer in largest]
         print_json({"image": reference, "size_bytes": total, "layers": rows})
         return
-    sys.stdout.write("\n".join([reference, f"{size.shown(total):>9}  in all, unpacked", *size.lines(layers)]) + "\n")
+    sys.stdout.write(
+        "\n".join([reference, f"{size.format_bytes(total):>9}  in all, unpacked", *size.lines(layers)]) + "\n"
+    )
 
 
 def _reference(engine: Engine, image: str) -> str:
     """The newest image of ours with that name, else the image as it is named."""
     Reference.read(image)
-    ours = engine.images(labels.CONTENT)
-    names = [each.rpartition(":")[0].rpartition("/")[2] for each in ours]
+    references = engine.images(labels.CONTENT)
+    names = [reference.rpartition(":")[0].rpartition("/")[2] for reference in references]
     if image in names:
-        return ours[names.index(image)]
+        return references[names.index(image)]
     if engine.image(image) is None:
         build = "" if ":" in image else f"./inv build-image {image}, or "
         raise BuildInputError(
@@ -148,10 +149,10 @@ def _engine() -> tuple[Engine | None, str]:
         return None, str(error).splitlines()[0]
 
 
-def _show(found: Sequence[judge.Finding], missing: str) -> None:
+def _show(findings: Sequence[image_check.Finding], missing: str) -> None:
     screen, subject = console(), ""
     colors = {"ok": "green", "unknown": "yellow", "warning": "yellow", "wrong": "red"}
-    for finding in found:
+    for finding in findings:
         if finding.subject != subject:
             subject = finding.subject
             screen.print(f"\n{subject}", markup=False, style="bold", soft_wrap=True)

@@ -18,16 +18,16 @@ def of_checkout(root: Path, platform: str) -> dict[str, Path]:
     folder = root / FOLDER
     if not (folder / manifest.NAME).is_file():
         return {}
-    found = manifest.read(folder)
-    if found.platform != platform:
+    programs_manifest = manifest.read(folder)
+    if programs_manifest.platform != platform:
         raise BuildInputError(
-            f"the CUDA programs in {folder} are for {found.platform}, and the image is for {platform}"
+            f"the CUDA programs in {folder} are for {programs_manifest.platform}, and the image is for {platform}"
             f"\n    expected: programs for {platform}, or no such folder"
             f"\n    fix: ./inv build-image cuda-builder --run --platform {platform}, or remove the folder"
         )
-    return {name: folder / name for name in (*found.files, manifest.NAME)}
+    return {name: folder / name for name in (*programs_manifest.files, manifest.NAME)}
 
 
 def programs(folder: Path) -> list[str]:
     """Those that a staged folder holds, by name."""
-    return sorted(each.name for each in folder.glob("*") if each.name != manifest.NAME)
+    return sorted(path.name for path in folder.glob("*") if path.name != manifest.NAME)

@@ -17,19 +17,21 @@ from paddock.build.recipes.recipe import Architecture, Recipe
 NAME = "cuda-builder"
 
 
-def compiled(base: Base, asked: Sequence[str]) -> tuple[str, ...]:
+def compiled(base: Base, requested: Sequence[str]) -> tuple[str, ...]:
     """The architectures to compile for. Raises BuildInputError.
 
     Of a base that does not say which CUDA it holds the build finds out: then none means all, and none is refused here.
     """
-    return architectures(base.cuda, asked) if base.cuda else numbers(asked)
+    return architectures(base.cuda, requested) if base.cuda else numbers(requested)
 
 
 def make(
-    root: Path, base: Base, architecture: Architecture, given: Sequence[str] = (), asked: Sequence[str] = ()
+    root: Path, base: Base, architecture: Architecture, build_args: Sequence[str] = (), requested: Sequence[str] = ()
 ) -> Recipe:
-    """The recipe for the architectures asked for, or all. `given` are a user's NAME=VALUE. Raises BuildInputError."""
-    return recipe.plain(root, NAME, base, architecture, given, own={"ARCHITECTURES": " ".join(compiled(base, asked))})
+    """Return the recipe for these architectures, or all. `build_args` are NAME=VALUE. Raises BuildInputError."""
+    return recipe.plain(
+        root, NAME, base, architecture, build_args, own={"ARCHITECTURES": " ".join(compiled(base, requested))}
+    )
 
 
 def run(docker: Docker, image: str, output: Path) -> manifest.Manifest:
@@ -38,7 +40,7 @@ def run(docker: Docker, image: str, output: Path) -> manifest.Manifest:
     Raises BuildError.
     """
     output.mkdir(parents=True, exist_ok=True)
-    done = docker.run(image, volumes={output.resolve(): "/output"}, user=f"{os.getuid()}:{os.getgid()}")
-    if done.code:
-        raise BuildError(f"no programs came out of {image}: {done.stderr.strip()}")
+    finished = docker.run(image, volumes={output.resolve(): "/output"}, user=f"{os.getuid()}:{os.getgid()}")
+    if finished.code:
+        raise BuildError(f"no programs came out of {image}: {finished.stderr.strip()}")
     return manifest.read(output)

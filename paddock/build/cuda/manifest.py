@@ -49,22 +49,22 @@ def read(folder: Path) -> Manifest:
         raise _bad(path, f"cannot be read: {error.strerror}", "the manifest of CUDA programs") from None
     except ValidationError as error:
         wrong = error.errors(include_url=False)
-        if any(each["loc"] == ("schema",) for each in wrong):
+        if any(detail["loc"] == ("schema",) for detail in wrong):
             raise _bad(path, "is of another version of Paddock", "a manifest of schema 2") from None
-        at = ".".join(str(each) for each in wrong[0]["loc"])
+        at = ".".join(str(part) for part in wrong[0]["loc"])
         raise _bad(path, f"is no manifest: {at + ': ' if at else ''}{wrong[0]['msg']}", "JSON of schema 2") from None
     for name, file in manifest.files.items():
         try:
-            found = (folder / name).read_bytes()
+            content = (folder / name).read_bytes()
         except OSError as error:
             raise _bad(folder / name, f"cannot be read: {error.strerror}", f"the program that {path} names") from None
-        if hashlib.sha256(found).hexdigest() != file.sha256:
+        if hashlib.sha256(content).hexdigest() != file.sha256:
             raise _bad(folder / name, "is not what was built", f"{file.bytes} bytes with sha256 {file.sha256}")
     return manifest
 
 
-def _bad(path: Path, what: str, expected: str) -> BuildInputError:
+def _bad(path: Path, mistake: str, expected: str) -> BuildInputError:
     return BuildInputError(
-        f"{path} {what}\n    expected: {expected}"
+        f"{path} {mistake}\n    expected: {expected}"
         f"\n    fix: ./inv build-image cuda-builder --run, or rm -r {path.parent} to build without CUDA programs"
     )

@@ -39,8 +39,8 @@ def get(client: Sequence[str], environ: Mapping[str, str], path: str, headers: M
             dialled.kill()
             with contextlib.suppress(OSError):  # it would try once more to write what nobody reads
                 dialled.stdin.close()
-            said = dialled.stderr.read().decode(errors="replace")
-            raise problems.engine(said or str(error), "the docker engine broke off") from None
+            stderr = dialled.stderr.read().decode(errors="replace")
+            raise problems.engine(stderr or str(error), "the docker engine broke off") from None
         finally:
             dialled.kill()  # newer clients mind no other signal here
 
@@ -57,7 +57,7 @@ class _Connection:
 
 def _json(text: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        body = json.loads(text)
     except ValueError:
         return {"message": text.decode(errors="replace")[:500]}
-    return found if isinstance(found, dict) else {"message": str(found)}
+    return body if isinstance(body, dict) else {"message": str(body)}

@@ -38,26 +38,26 @@ def build(
             f"there is no Dockerfile in {context}\n    expected: a folder with a Dockerfile and what it copies"
             "\n    fix: see how the path is written"
         )
-    began = time.monotonic()
+    started = time.monotonic()
     steps = Steps()
     # Attestations would make an index of every image, with another digest for each build of the same content.
     environ = {**environ, "DOCKER_BUILDKIT": "1", "BUILDX_NO_DEFAULT_ATTESTATIONS": "1"}
     with _log(environ, context) as log, Show(progress, lambda: _under_way(steps)) as show:
-        told: set[int] = set()
+        reported: set[int] = set()
 
         def read(line: str) -> None:
             show.line(line)
             log.write(f"{line}\n")
             step = steps.read(line)
-            if step and step.makes_layer and step.state in ("done", "cached", "failed") and id(step) not in told:
-                told.add(id(step))
+            if step and step.makes_layer and step.state in ("done", "cached", "failed") and id(step) not in reported:
+                reported.add(id(step))
                 how = f"{step.seconds:.1f} s" if step.state == "done" else step.state
                 show.ended(how, f"{step.place} {_short(step.command)}")
 
         if process.follow([*command, "--progress", "plain", str(context)], environ, read):
             raise _failure(steps, f"{known_as}/Dockerfile", log.name)
     cached = sum(step.state == "cached" for step in steps.layers)
-    return Built(round(time.monotonic() - began, 2), len(steps.layers), cached)
+    return Built(round(time.monotonic() - started, 2), len(steps.layers), cached)
 
 
 def _under_way(steps: Steps) -> str:
@@ -65,10 +65,10 @@ def _under_way(steps: Steps) -> str:
     running = steps.running
     if not running:
         return "building"
-    step = next((each for each in running if each.makes_layer), running[0])
+    step = next((running_step for running_step in running if running_step.makes_layer), running[0])
     more = f" (and {len(running) - 1} more)" if len(running) > 1 else ""
-    said = f"  {step.output[-1].strip()}" if step.output else ""
-    return f"{time.monotonic() - step.began:6.0f} s  {step.place} {_short(step.command, 80)}{more}{said}"
+    last_output = f"  {step.output[-1].strip()}" if step.output else ""
+    return f"{time.monotonic() - step.started:6.0f} s  {step.place} {_short(step.command, 80)}{more}{last_output}"
 
 
 def _failure(steps: Steps, dockerfile: str, log: str) -> BuildError:
@@ -76,8 +76,8 @@ def _failure(steps: Steps, dockerfile: str, log: str) -> BuildError:
     whole = f"\n    the whole log: {log}"
     if step is not None and step.makes_layer:
         return _step_failed(step, dockerfile, whole)
-    said = step.error if step else _last(steps.outside)
-    problem = problems.base(said, f"cannot build {dockerfile}")
+    message = step.error if step else _last(steps.outside)
+    problem = problems.base(message, f"cannot build {dockerfile}")
     fix = f"\n    fix: mend {dockerfile} where the log names a line of it; else run again"
     fix = "" if "\n    fix: " in str(problem) else fix
     return type(problem)(f"{problem}{fix}{whole}")
@@ -86,16 +86,16 @@ def _failure(steps: Steps, dockerfile: str, log: str) -> BuildError:
 def _step_failed(step: Step, dockerfile: str, whole: str) -> BuildError:
     how = f"failed with exit code {step.exit_code}" if step.exit_code is not None else f"failed: {step.error}"
     lines = [f"cannot build {dockerfile}: step {step.place} {how}", f"    command: {_short(step.command)}"]
-    lines += [f"    | {line}" for line in step.told]
-    hint = problems.hint("\n".join([step.error, *step.told]))
+    lines += [f"    | {line}" for line in step.excerpt]
+    hint = problems.hint("\n".join([step.error, *step.excerpt]))
     fix = f"\n    fix: mend this step of {dockerfile}, or what it takes; run again where only a download failed"
     return BuildError("\n".join(lines) + (hint or fix) + whole)
 
 
 def _last(outside: deque[str]) -> str:
     """What ended a build that came to no step, without the names of BuildKit's parts."""
-    said = next((line for line in reversed(outside) if "failed to solve" in line), outside[-1] if outside else "")
-    return _PARTS.sub("", said)
+    message = next((line for line in reversed(outside) if "failed to solve" in line), outside[-1] if outside else "")
+    return _PARTS.sub("", message)
 
 
 def _short(text: str, width: int = _WIDE) -> str:

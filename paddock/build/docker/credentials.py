@@ -28,37 +28,37 @@ def private(environ: Mapping[str, str], registry: str) -> Path:
     settings = _settings(own)
     # An empty name is docker's word for "no helper", so the login reaches neither a keychain nor a cloud's helper.
     settings["credHelpers"] = {**settings["credHelpers"], _key(registry): ""}
-    made = Path(tempfile.mkdtemp(prefix="paddock-docker-"))
+    folder = Path(tempfile.mkdtemp(prefix="paddock-docker-"))
     try:
-        for each in own.iterdir() if own.is_dir() else ():
-            if each.name != "config.json":
-                (made / each.name).symlink_to(each.absolute())
-        config = os.open(made / "config.json", os.O_CREAT | os.O_WRONLY, 0o600)
+        for path in own.iterdir() if own.is_dir() else ():
+            if path.name != "config.json":
+                (folder / path.name).symlink_to(path.absolute())
+        config = os.open(folder / "config.json", os.O_CREAT | os.O_WRONLY, 0o600)
         with open(config, "w", encoding="utf-8") as file:
             json.dump(settings, file)
     except BaseException:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
         raise
-    return made
+    return folder
 
 
 def header(environ: Mapping[str, str], registry: str) -> dict[str, str]:
     """What the engine wants to hear to log in to `registry` by itself."""
-    known = {"serveraddress": _key(registry), **_of(environ, registry)}
-    return {"X-Registry-Auth": base64.urlsafe_b64encode(json.dumps(known).encode()).decode()}
+    login = {"serveraddress": _key(registry), **_of(environ, registry)}
+    return {"X-Registry-Auth": base64.urlsafe_b64encode(json.dumps(login).encode()).decode()}
 
 
 def _of(environ: Mapping[str, str], registry: str) -> dict[str, str]:
     settings = _settings(folders.settings(environ))
     helper = settings["credHelpers"].get(_key(registry), settings.get("credsStore"))
-    if given := _kept(_given(environ), registry):
-        return given
-    if helper and (found := _asked(str(helper), registry, environ)):
-        return found
-    return _kept(settings["auths"], registry)
+    if login := _stored_login(_environment_logins(environ), registry):
+        return login
+    if helper and (helper_login := _helper_login(str(helper), registry, environ)):
+        return helper_login
+    return _stored_login(settings["auths"], registry)
 
 
-def _kept(logins: Mapping[str, Any], registry: str) -> dict[str, str]:
+def _stored_login(logins: Mapping[str, Any], registry: str) -> dict[str, str]:
     for name, entry in logins.items():
         if _host(name) == _host(_key(registry)) and isinstance(entry, dict):
             return _entry(entry, name)
@@ -75,7 +75,7 @@ def _entry(entry: Mapping[str, Any], name: str) -> dict[str, str]:
     return {"username": user, "password": password.rstrip("\0")} if user else {}
 
 
-def _asked(helper: str, registry: str, environ: Mapping[str, str]) -> dict[str, str]:
+def _helper_login(helper: str, registry: str, environ: Mapping[str, str]) -> dict[str, str]:
     program = shutil.which(f"docker-credential-{helper}", path=environ.get("PATH"))
     if program is None:
         raise BuildInputError(
@@ -83,18 +83,18 @@ def _asked(helper: str, registry: str, environ: Mapping[str, str]) -> dict[str, 
             "\n    fix: install it, or take credsStore and credHelpers out of "
             f"{folders.settings(environ) / 'config.json'}"
         )
-    done = process.call([program, "get"], environ, stdin=_key(registry))
-    if done.code:
-        said = (done.stdout.strip() or done.stderr.strip()).splitlines()[-1:]
-        if said and "credentials not found" in said[0]:
+    finished = process.call([program, "get"], environ, stdin=_key(registry))
+    if finished.code:
+        message = (finished.stdout.strip() or finished.stderr.strip()).splitlines()[-1:]
+        if message and "credentials not found" in message[0]:
             return {}
         raise BuildError(
-            f"docker-credential-{helper} gives no login of {registry}: {said[0] if said else 'without a word'}"
+            f"docker-credential-{helper} gives no login of {registry}: {message[0] if message else 'without a word'}"
             f"\n    fix: docker login {registry}"
         )
     try:
-        found = json.loads(done.stdout)
-        user, secret = str(found["Username"]), str(found["Secret"])
+        login = json.loads(finished.stdout)
+        user, secret = str(login["Username"]), str(login["Secret"])
     except (ValueError, KeyError, TypeError):
         raise BuildError(f"docker-credential-{helper} answers in another form than docker's") from None
     return {"identitytoken": secret} if user == _TOKEN_USER else {"username": user, "password": secret}
@@ -104,8 +104,8 @@ def _settings(own: Path) -> dict[str, Any]:
     """With the maps of logins and of helpers, which may be empty."""
     path = own / "config.json"
     try:
-        found: dict[str, Any] = dict(json.loads(path.read_text(encoding="utf-8")))
-        return {**found, **{name: dict(found.get(name) or {}) for name in ("auths", "credHelpers")}}
+        settings: dict[str, Any] = dict(json.loads(path.read_text(encoding="utf-8")))
+        return {**settings, **{name: dict(settings.get(name) or {}) for name in ("auths", "credHelpers")}}
     except FileNotFoundError:
         return {"auths": {}, "credHelpers": {}}
     except (OSError, ValueError, TypeError) as error:
@@ -114,7 +114,7 @@ def _settings(own: Path) -> dict[str, Any]:
         ) from None
 
 
-def _given(environ: Mapping[str, str]) -> dict[str, Any]:
+def _environment_logins(environ: Mapping[str, str]) -> dict[str, Any]:
     """CI systems hand logins over in a variable, which newer clients read as well."""
     try:
         return dict(json.loads(environ.get("DOCKER_AUTH_CONFIG") or "{}").get("auths", {}))

@@ -124,42 +124,44 @@ class Docker:
         folder = credentials.private(self.environ, registry)
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         environ = {**self.environ, "DOCKER_CONFIG": str(folder)}
-        done = self._call("login", "--username", user, "--password-stdin", registry, stdin=password, environ=environ)
-        if done.code:
-            raise problems.registry(done.stderr.replace(password, "…"), f"cannot log in to {registry}", registry)
+        finished = self._call(
+            "login", "--username", user, "--password-stdin", registry, stdin=password, environ=environ
+        )
+        if finished.code:
+            raise problems.registry(finished.stderr.replace(password, "…"), f"cannot log in to {registry}", registry)
         self.environ = environ
 
     def image(self, reference: str) -> Local | None:
         """The image in the engine's store; None where it is not there."""
-        done = self._call("image", "inspect", reference)
-        if done.code:
-            if "no such image" in done.stderr.lower():
+        finished = self._call("image", "inspect", reference)
+        if finished.code:
+            if "no such image" in finished.stderr.lower():
                 return None
-            raise problems.engine(done.stderr, f"cannot look at {reference}")
-        (found,) = json.loads(done.stdout)
-        config: dict[str, Any] = found.get("Config") or {}
+            raise problems.engine(finished.stderr, f"cannot look at {reference}")
+        (description,) = json.loads(finished.stdout)
+        config: dict[str, Any] = description.get("Config") or {}
         return Local(
-            id=found["Id"],
-            size_bytes=int(found["Size"]),
+            id=description["Id"],
+            size_bytes=int(description["Size"]),
             labels=config.get("Labels") or {},
-            created=found["Created"],
-            digests=tuple(found.get("RepoDigests") or ()),
+            created=description["Created"],
+            digests=tuple(description.get("RepoDigests") or ()),
             user=config.get("User") or "",
-            environment=dict(each.split("=", 1) for each in config.get("Env") or ()),
-            architecture=found.get("Architecture") or "",
+            environment=dict(variable.split("=", 1) for variable in config.get("Env") or ()),
+            architecture=description.get("Architecture") or "",
         )
 
     def images(self, label: str) -> tuple[str, ...]:
         """Tags of the images that bear this label, the newest image first."""
         form = "{{.Repository}}:{{.Tag}}"
-        said = self._told("cannot list images", "image", "ls", "--filter", f"label={label}", "--format", form)
-        return tuple(line for line in said.splitlines() if "<none>" not in line)
+        output = self._output("cannot list images", "image", "ls", "--filter", f"label={label}", "--format", form)
+        return tuple(line for line in output.splitlines() if "<none>" not in line)
 
     def layers(self, reference: str) -> tuple[Layer, ...]:
         """From the top one down to the base."""
-        said = self._told(f"cannot look at {reference}", "history", "--no-trunc", "--human=false",
+        output = self._output(f"cannot look at {reference}", "history", "--no-trunc", "--human=false",
                           "--format", "{{json .}}", reference)  # fmt: skip
-        rows = [json.loads(line) for line in said.splitlines()]
+        rows = [json.loads(line) for line in output.splitlines()]
         return tuple(Layer(int(row["Size"]), row["CreatedBy"]) for row in rows)
 
     def run(
@@ -187,52 +189,52 @@ class Docker:
         words = [*self._command(), "run", *options, image, *command]
         try:
             # A program that minds no signal would keep the client waiting; without its container nothing does.
-            done = process.call(
+            finished = process.call(
                 words, environ, timeout_s=timeout_s, stop=lambda: self._call("rm", "--force", container)
             )
         except process.TimedOut:
             raise BuildError(f"{image} did not end within {timeout_s:g} s and was ended") from None
-        if done.code == _NOT_STARTED:
-            raise problems.engine(done.stderr, f"cannot run {image}")
-        return done
+        if finished.code == _NOT_STARTED:
+            raise problems.engine(finished.stderr, f"cannot run {image}")
+        return finished
 
     def tag(self, reference: str, other: str) -> None:
-        self._told(f"cannot tag {reference}", "tag", reference, Reference.read(other).written)
+        self._output(f"cannot tag {reference}", "tag", reference, Reference.read(other).written)
 
     def remove(self, reference: str) -> None:
         """A tag, and the image with its last tag. Nothing happens where it is not there."""
-        done = self._call("image", "rm", "--force", reference)
-        if done.code and "no such image" not in done.stderr.lower():
-            raise problems.engine(done.stderr, f"cannot remove {reference}")
+        finished = self._call("image", "rm", "--force", reference)
+        if finished.code and "no such image" not in finished.stderr.lower():
+            raise problems.engine(finished.stderr, f"cannot remove {reference}")
 
     def _transfer(self, verb: Literal["push", "pull"], image: Reference, progress: Progress, *options: str) -> None:
         """With docker's own progress on stderr, so that what a task prints stays its own."""
-        shown = subprocess.DEVNULL if progress == "quiet" else _STDERR
+        stdout = subprocess.DEVNULL if progress == "quiet" else _STDERR
         words = [*self._command(), verb, *options, image.written]
-        done = process.call(words, self.environ, stdout=shown, timeout_s=None)
-        if done.code:
-            raise problems.registry(done.stderr, f"cannot {verb} {image.written}", image.registry)
+        finished = process.call(words, self.environ, stdout=stdout, timeout_s=None)
+        if finished.code:
+            raise problems.registry(finished.stderr, f"cannot {verb} {image.written}", image.registry)
 
     def _builder(self) -> list[str]:
         if not self.client.buildx:
             return ["build", "--build-arg", "BUILDKIT_INLINE_CACHE=1"]
         # The engine's own builder bears its context's name; another keeps images where the engine cannot see them.
-        context = self._told("cannot ask docker", "context", "inspect", "--format", "{{.Name}}").strip()
+        context = self._output("cannot ask docker", "context", "inspect", "--format", "{{.Name}}").strip()
         return ["buildx", "build", "--builder", context, "--load", "--cache-to", "type=inline"]
 
     def _network(self) -> list[str]:
         """The host's where the engine has no bridge."""
-        named = self._told("cannot ask docker", "network", "ls", "--filter", "driver=bridge", "--format", "{{.Name}}")
+        named = self._output("cannot ask docker", "network", "ls", "--filter", "driver=bridge", "--format", "{{.Name}}")
         return [] if "bridge" in named.split() else ["--network", "host"]
 
     def _info(self) -> dict[str, Any]:
-        return dict(json.loads(self._told("cannot ask docker", "info", "--format", "{{json .}}")))
+        return dict(json.loads(self._output("cannot ask docker", "info", "--format", "{{json .}}")))
 
-    def _told(self, doing: str, *words: str) -> str:
-        done = self._call(*words)
-        if done.code:
-            raise problems.engine(done.stderr, doing)
-        return done.stdout
+    def _output(self, action: str, *words: str) -> str:
+        finished = self._call(*words)
+        if finished.code:
+            raise problems.engine(finished.stderr, action)
+        return finished.stdout
 
     def _call(
         self, *words: str, stdin: str | None = None, environ: Mapping[str, str] | None = None, timeout_s: float = 120

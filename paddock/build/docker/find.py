@@ -27,23 +27,25 @@ class Client:
 
 def find(environ: Mapping[str, str]) -> Client:
     """The first on PATH that can BuildKit and whose engine answers. Raises BuildInputError."""
-    seen: list[str] = []
+    rejected: list[str] = []
     for path in _on_path(environ):
         try:
-            said = process.call([path, "--version"], environ, timeout_s=_ANSWERS_S)
+            probe = process.call([path, "--version"], environ, timeout_s=_ANSWERS_S)
         except BuildInputError as error:
-            seen.append(str(error).splitlines()[0])
+            rejected.append(str(error).splitlines()[0])
             continue
-        version = _VERSION.match(said.stdout)
-        if problems.lost(said.stderr):
-            raise problems.engine(said.stderr, "cannot use docker")
+        version = _VERSION.match(probe.stdout)
+        if problems.lost(probe.stderr):
+            raise problems.engine(probe.stderr, "cannot use docker")
         if version is None:
-            seen.append(f"{path} is not Docker's: {problems.words(said.stdout or said.stderr) or 'it says nothing'}")
+            rejected.append(
+                f"{path} is not Docker's: {problems.words(probe.stdout or probe.stderr) or 'it says nothing'}"
+            )
             continue
         # An older one with the plugin takes its own: an interrupt that it gets alone never reaches the plugin.
         buildx = int(version["major"]) > _LAST_WITHOUT_PLUGIN
         if buildx and process.call([path, "buildx", "version"], environ, timeout_s=_ANSWERS_S).code:
-            seen.append(f"{path} ({version['all']}) has no buildx")
+            rejected.append(f"{path} ({version['all']}) has no buildx")
             continue
         answer = process.call([path, "version", "--format", "{{json .Server}}"], environ, timeout_s=_ANSWERS_S)
         if answer.code:
@@ -54,9 +56,9 @@ def find(environ: Mapping[str, str]) -> Client:
                 "\n    fix: docker context use default, or unset DOCKER_HOST, where Docker Engine runs as well"
             )
         return Client(path, buildx)
-    if seen:
+    if rejected:
         raise BuildInputError(
-            f"docker cannot build with BuildKit here: {'; '.join(seen)}"
+            f"docker cannot build with BuildKit here: {'; '.join(rejected)}"
             "\n    expected: Docker 23 or newer with its plugin buildx"
             f"\n    fix: {_install('docker-buildx')}; or https://docs.docker.com/go/buildx/"
         )

@@ -14,9 +14,9 @@ _START = "open Docker Desktop, or: colima start" if sys.platform == "darwin" els
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    said: str
+    pattern: str
     """A pattern; its groups and `registry` may stand in the message."""
-    what: str
+    message: str
     expected: str
     fix: str
     kind: type[BuildError] = BuildError
@@ -175,58 +175,60 @@ _REGISTRY = (
 )
 
 
-def lost(said: str) -> bool:
+def lost(output: str) -> bool:
     """Whether docker is set to an engine that it does not know, for which older clients refuse every command."""
-    return re.search(_LOST.said, said) is not None
+    return re.search(_LOST.pattern, output) is not None
 
 
-def engine(said: str, doing: str) -> BuildError:
+def engine(output: str, action: str) -> BuildError:
     """For what docker says of the engine itself."""
-    return _first((*_ENGINE, *_PLATFORM), said, doing, "") or _unknown(said, doing, _ASK)
+    return _first((*_ENGINE, *_PLATFORM), output, action, "") or _unknown(output, action, _ASK)
 
 
-def registry(said: str, doing: str, registry: str) -> BuildError:
+def registry(output: str, action: str, registry: str) -> BuildError:
     """For what the engine says of a registry, or of itself, while it pulls, pushes or asks."""
-    return _first((*_ENGINE, *_REGISTRY, *_PLATFORM, *_BASE), said, doing, registry) or _unknown(said, doing, _ASK)
+    return _first((*_ENGINE, *_REGISTRY, *_PLATFORM, *_BASE), output, action, registry) or _unknown(
+        output, action, _ASK
+    )
 
 
-def base(said: str, doing: str) -> BuildError:
+def base(output: str, action: str) -> BuildError:
     """For a build that failed in no command of its Dockerfile: mostly of the base image.
 
     Words that nobody knows get no fix, as only the build knows its Dockerfile.
     """
-    image = re.search(rf"^{_IMAGE}: |//(?P<host>[^/\s]+)/", said)
+    image = re.search(rf"^{_IMAGE}: |//(?P<host>[^/\s]+)/", output)
     host = (image["host"] or image["image"].partition("/")[0]) if image else ""
-    return _first((*_ENGINE, *_PLATFORM, *_BASE, *_REGISTRY), said, doing, host) or _unknown(said, doing)
+    return _first((*_ENGINE, *_PLATFORM, *_BASE, *_REGISTRY), output, action, host) or _unknown(output, action)
 
 
 def hint(output: str) -> str:
     """What is behind a failed command, where its output tells; a line of its own, or nothing."""
     for rule in (_FULL, _FOREIGN):
-        if re.search(rule.said, output, re.IGNORECASE):
-            return f"\n    {rule.what}\n    fix: {rule.fix}"
+        if re.search(rule.pattern, output, re.IGNORECASE):
+            return f"\n    {rule.message}\n    fix: {rule.fix}"
     return ""
 
 
-def _first(rules: tuple[_Rule, ...], said: str, doing: str, registry: str) -> BuildError | None:
+def _first(rules: tuple[_Rule, ...], output: str, action: str, registry: str) -> BuildError | None:
     for rule in rules:
-        if found := re.search(rule.said, said):
-            given = {name: value or "of that name" for name, value in found.groupdict().items()}
-            given.setdefault("image", "of that name")
-            given["registry"] = registry or "the registry"
+        if match := re.search(rule.pattern, output):
+            values = {name: value or "of that name" for name, value in match.groupdict().items()}
+            values.setdefault("image", "of that name")
+            values["registry"] = registry or "the registry"
             return rule.kind(
-                f"{doing}: {rule.what.format(**given)}\n    expected: {rule.expected.format(**given)}"
-                f"\n    fix: {rule.fix.format(**given)}\n    docker said: {words(said)}"
+                f"{action}: {rule.message.format(**values)}\n    expected: {rule.expected.format(**values)}"
+                f"\n    fix: {rule.fix.format(**values)}\n    docker said: {words(output)}"
             )
     return None
 
 
-def _unknown(said: str, doing: str, fix: str = "") -> BuildError:
-    return BuildError(f"{doing}: {words(said) or 'docker does not say why'}{fix}")
+def _unknown(output: str, action: str, fix: str = "") -> BuildError:
+    return BuildError(f"{action}: {words(output) or 'docker does not say why'}{fix}")
 
 
-def words(said: str) -> str:
+def words(output: str) -> str:
     """What docker said, on one line, without its advice on how to ask for help."""
-    lines = [line.strip() for line in said.splitlines() if line.strip() and "--help" not in line]
+    lines = [line.strip() for line in output.splitlines() if line.strip() and "--help" not in line]
     line = next((line for line in lines if "Error response from daemon" in line), lines[-1] if lines else "")
     return re.sub(r"^(?:docker: )?(?:Error response from daemon: )?", "", line)[:_WIDEST]

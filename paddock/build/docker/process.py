@@ -33,8 +33,8 @@ def call(
     `stdout` is a file for the output, which is not kept then. `stop` ends what the client waits for, where it is not
     to go on.
     """
-    given = subprocess.DEVNULL if stdin is None else subprocess.PIPE
-    with started(command, environ, stdin=given, stdout=stdout, stop=stop) as process:
+    input_stream = subprocess.DEVNULL if stdin is None else subprocess.PIPE
+    with started(command, environ, stdin=input_stream, stdout=stdout, stop=stop) as process:
         try:
             out, err = process.communicate(None if stdin is None else stdin.encode(), timeout_s)
         except subprocess.TimeoutExpired:
@@ -45,12 +45,12 @@ def call(
     return Finished(process.returncode, (out or b"").decode(errors="replace"), err.decode(errors="replace"))
 
 
-def follow(command: Sequence[str], environ: Mapping[str, str], told: Callable[[str], None]) -> int:
+def follow(command: Sequence[str], environ: Mapping[str, str], on_line: Callable[[str], None]) -> int:
     """Runs to the end, giving each line of both outputs as it comes; the exit code."""
     with started(command, environ, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT) as process:
         assert process.stdout is not None  # noqa: S101 - started with a pipe
         for line in process.stdout:
-            told(line.decode(errors="replace").rstrip("\r\n"))
+            on_line(line.decode(errors="replace").rstrip("\r\n"))
     return process.returncode
 
 

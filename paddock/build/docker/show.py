@@ -49,11 +49,11 @@ class Show:
         if self._progress == "plain":
             print(text, file=self._out, flush=True)
 
-    def ended(self, how: str, what: str) -> None:
+    def ended(self, how: str, name: str) -> None:
         """A part of the work, with its seconds or another short word for its end."""
         if self._progress != "auto":
             return
-        text = f"{how:>8}  {what}"
+        text = f"{how:>8}  {name}"
         if self._live is not None:
             self._live.console.print(text, markup=False, highlight=False, no_wrap=True, overflow="ellipsis")
         else:

@@ -15,13 +15,13 @@ CONTAINERD = Path("/var/lib/containerd")
 _LEAVES_THEM = ["driver-type", "io.containerd.snapshotter.v1"]
 
 
-def check(info: Mapping[str, Any], needed_bytes: int, doing: str) -> None:
+def check(info: Mapping[str, Any], needed_bytes: int, action: str) -> None:
     """`info` is of `docker info`. An engine elsewhere is not asked. Raises BuildInputError."""
     for folder in _folders(info):
         free = shutil.disk_usage(folder).free
         if free < needed_bytes:
             raise BuildInputError(
-                f"{doing}: {free / 1e9:.1f} GB are free in {folder}, and it needs about {needed_bytes / 1e9:.1f} GB"
+                f"{action}: {free / 1e9:.1f} GB are free in {folder}, and it needs about {needed_bytes / 1e9:.1f} GB"
                 "\n    expected: room for the image, its layers and the build cache"
                 "\n    fix: docker builder prune, then docker image prune; docker system df shows what takes the room"
             )

@@ -8,14 +8,14 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Literal
 
-KEPT = 20
+MAX_LINES = 20
 """Lines of output that are kept of each step."""
 CAUSES = 10
 """Lines from before them that are kept where they look like the cause: an older engine tells stderr before stdout."""
 
 _LINE = re.compile(r"#(?P<number>\d+) (?P<rest>.*)", re.DOTALL)
 _TIMED = re.compile(r"\d+\.\d+(?: (?P<text>.*))?$", re.DOTALL)
-_DONE = re.compile(r"DONE (?P<seconds>[\d.]+)s$")
+_FINISHED = re.compile(r"DONE (?P<seconds>[\d.]+)s$")
 # The older client names each step by its digest as well; `...` ends what another step has interrupted.
 _NOISE = re.compile(r"sha256:[0-9a-f]{64}$|\.\.\.$")
 _LAYER = re.compile(r"(?P<place>\[(?:[^\]]+ )?\d+/\d+\]) (?P<command>(?!FROM ).*)")
@@ -32,19 +32,19 @@ class Step:
     state: Literal["running", "done", "cached", "failed", "canceled"] = "running"
     seconds: float = 0.0
     error: str = ""
-    output: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT))
+    output: deque[str] = field(default_factory=lambda: deque(maxlen=MAX_LINES))
     causes: list[str] = field(default_factory=list)
     """Of what `output` no longer holds, the first lines that look like a cause."""
-    began: float = field(default_factory=time.monotonic)
+    started: float = field(default_factory=time.monotonic)
 
-    def says(self, line: str) -> None:
-        oldest = self.output[0] if len(self.output) == KEPT else ""
+    def add_output(self, line: str) -> None:
+        oldest = self.output[0] if len(self.output) == MAX_LINES else ""
         if len(self.causes) < CAUSES and oldest not in self.causes and _CAUSE.search(oldest):
             self.causes.append(oldest)
         self.output.append(line)
 
     @property
-    def told(self) -> list[str]:
+    def excerpt(self) -> list[str]:
         """What a person needs of its output: what looks like the cause, and the last lines."""
         causes = [line for line in self.causes if line not in self.output]
         return [*causes, *(["…"] if causes else []), *self.output]
@@ -57,19 +57,19 @@ class Step:
     @property
     def place(self) -> str:
         """`[stage 2/5]`; empty for a step of the engine's own."""
-        found = _LAYER.match(self.name)
-        return found["place"] if found else ""
+        match = _LAYER.match(self.name)
+        return match["place"] if match else ""
 
     @property
     def command(self) -> str:
-        found = _LAYER.match(self.name)
-        return found["command"] if found else self.name
+        match = _LAYER.match(self.name)
+        return match["command"] if match else self.name
 
     @property
     def exit_code(self) -> int | None:
         """Of the command that failed; None where it was no command's failure."""
-        found = _EXIT.search(self.error)
-        return int(found[1]) if found else None
+        match = _EXIT.search(self.error)
+        return int(match[1]) if match else None
 
 
 class Steps:
@@ -77,21 +77,21 @@ class Steps:
 
     def __init__(self) -> None:
         self._known: dict[str, Step] = {}
-        self.outside: deque[str] = deque(maxlen=KEPT)
+        self.outside: deque[str] = deque(maxlen=MAX_LINES)
 
     def read(self, line: str) -> Step | None:
         """The step that the line is about, as it is after it."""
         line = _ESCAPES.sub("", line.rstrip("\r"))
-        found = _LINE.match(line)
-        if not found:
+        match = _LINE.match(line)
+        if not match:
             if line.strip():
                 self.outside.append(line)
             return None
-        number, rest = found["number"], found["rest"]
+        number, rest = match["number"], match["rest"]
         if number not in self._known:
             self._known[number] = Step(rest)
         elif rest != self._known[number].name and not _NOISE.match(rest):
-            _told(self._known[number], rest)
+            _update(self._known[number], rest)
         return self._known[number]
 
     @property
@@ -114,9 +114,9 @@ class Steps:
         return list(self._known.values())  # a copy: the terminal's thread looks while lines are read
 
 
-def _told(step: Step, text: str) -> None:
-    if done := _DONE.match(text):
-        step.seconds = float(done["seconds"])
+def _update(step: Step, text: str) -> None:
+    if finished := _FINISHED.match(text):
+        step.seconds = float(finished["seconds"])
         if step.state == "running":  # one that was made of the cache may end a second time, with DONE
             step.state = "done"
     elif text == "CACHED":
@@ -127,5 +127,5 @@ def _told(step: Step, text: str) -> None:
         step.state, step.error = "failed", text.removeprefix("ERROR").lstrip(": ")
     else:
         timed = _TIMED.match(text)
-        said = (timed["text"] or "") if timed else text
-        step.says(said.rpartition("\r")[2])  # a bar that a program draws over and over is one line
+        output = (timed["text"] or "") if timed else text
+        step.add_output(output.rpartition("\r")[2])  # a bar that a program draws over and over is one line

@@ -13,7 +13,7 @@ from typing import Literal
 
 from infra.versions import ACTIONS_RUNNER, ACTIONS_RUNNER_DIGEST, CUDA_BASES
 from paddock.build.docker import Local
-from paddock.build.images.image_inventory import DEFAULT, RUNNER_IMAGE, Known, day
+from paddock.build.images.image_inventory import DEFAULT, RUNNER_IMAGE, ImageRecord, day
 from paddock.build.recipes import labels
 from paddock.catalog import version
 from paddock.catalog.cuda_match import Outcome, best_toolkit, on_driver, on_gpu, tag_cuda
@@ -61,31 +61,34 @@ class Finding:
 
 
 def image(
-    known: Known, nodes: Mapping[str, Sequence[str]], base: Callable[[str], Local | None], today: date
+    record: ImageRecord, nodes: Mapping[str, Sequence[str]], base: Callable[[str], Local | None], today: date
 ) -> Iterator[Finding]:
     """Pin, ages and platform of one image of a fleet's runners.
 
     `nodes` are the processors of the pools that it runs in. `base` gives the image that it was built on, if it is here.
     """
-    yield _pin(known)
-    yield _runner(known, today)
-    if known.name != RUNNER_IMAGE:  # GitHub builds it once a release: its runner's age is its own
-        yield _built(known, today)
-    if known.base:
-        yield _base(known, *known.base, base, today)
-    yield from _platform(known, nodes)
+    yield _pin(record)
+    yield _runner(record, today)
+    if record.name != RUNNER_IMAGE:  # GitHub builds it once a release: its runner's age is its own
+        yield _built(record, today)
+    if record.base:
+        yield _base(record, *record.base, base, today)
+    yield from _platform(record, nodes)
 
 
-def cuda(fleet: Fleet, images: tuple[Known, ...]) -> Iterator[Finding]:
+def cuda(fleet: Fleet, images: tuple[ImageRecord, ...]) -> Iterator[Finding]:
     """Whether the CUDA of each runner's image runs on the driver and the GPUs of its pool."""
     yield from _contradiction(fleet)
-    labelled = {name: known.cuda for known in images for name in known.runners}
+    labelled = {name: record.cuda for record in images for name in record.runners}
     for name, runner in fleet.runners.items():
-        stated, gpu = image_cuda(fleet, name), fleet.pools[runner.pool].gpu
-        toolkit, where = stated.version or labelled.get(name), stated.where if stated.version else "the image's label"
+        configured, gpu = image_cuda(fleet, name), fleet.pools[runner.pool].gpu
+        toolkit, where = (
+            configured.version or labelled.get(name),
+            configured.where if configured.version else "the image's label",
+        )
         if toolkit is None:
             key = f"runners.{name}.image" if runner.image else "images.cuda"
-            yield Finding("cuda", f"runners.{name}", "unknown", stated.where, f"{key}: what the jobs use")
+            yield Finding("cuda", f"runners.{name}", "unknown", configured.where, f"{key}: what the jobs use")
             continue
         has = driver(fleet, runner.pool)
         newest = best_toolkit(has.version, gpu) if has.version else None
@@ -106,118 +109,118 @@ def cuda(fleet: Fleet, images: tuple[Known, ...]) -> Iterator[Finding]:
 
 
 def _contradiction(fleet: Fleet) -> Iterator[Finding]:
-    shared, said = fleet.images.runner, fleet.images.cuda
+    shared, cuda = fleet.images.runner, fleet.images.cuda
     tag = tag_cuda(shared) if shared else None
-    if said and tag and version(said)[:2] != version(tag)[:2]:
-        evidence = f"images.cuda says {said}, the tag of images.runner {tag}"
+    if cuda and tag and version(cuda)[:2] != version(tag)[:2]:
+        evidence = f"images.cuda says {cuda}, the tag of images.runner {tag}"
         yield Finding("cuda", "images.cuda", "wrong", evidence, f'images.cuda: "{".".join(tag.split(".")[:2])}"')
 
 
-def _pin(known: Known) -> Finding:
-    where = " and ".join(known.pinned)
-    if known.digest:
-        return Finding("pin", known.reference, "ok", f"{where} names it by digest")
-    key = where if known.pinned != (DEFAULT,) else "images.runner"
-    by_digest = next((f"{known.name}:{known.tag}@{each.partition('@')[2]}" for each in known.digests), None)
-    if known.reference == f"{RUNNER_IMAGE}:{ACTIONS_RUNNER}":
-        by_digest = f"{known.reference}@{ACTIONS_RUNNER_DIGEST}"
-    if known.tag == "latest":
+def _pin(record: ImageRecord) -> Finding:
+    where = " and ".join(record.pinned)
+    if record.digest:
+        return Finding("pin", record.reference, "ok", f"{where} names it by digest")
+    key = where if record.pinned != (DEFAULT,) else "images.runner"
+    by_digest = next((f"{record.name}:{record.tag}@{digest.partition('@')[2]}" for digest in record.digests), None)
+    if record.reference == f"{RUNNER_IMAGE}:{ACTIONS_RUNNER}":
+        by_digest = f"{record.reference}@{ACTIONS_RUNNER_DIGEST}"
+    if record.tag == "latest":
         evidence = f"{where} names the tag latest, which is another image tomorrow"
-        return Finding("pin", known.reference, "wrong", evidence, f'{key}: "{by_digest}"' if by_digest else _BUILD)
+        return Finding("pin", record.reference, "wrong", evidence, f'{key}: "{by_digest}"' if by_digest else _BUILD)
     evidence = f"{where} names it by tag, which a registry may move"
-    return Finding("pin", known.reference, "warning", evidence, f'{key}: "{by_digest}"' if by_digest else _BUILD)
+    return Finding("pin", record.reference, "warning", evidence, f'{key}: "{by_digest}"' if by_digest else _BUILD)
 
 
-def _runner(known: Known, today: date) -> Finding:
-    runner = known.runner
+def _runner(record: ImageRecord, today: date) -> Finding:
+    runner = record.runner
     if runner is None:
         evidence = "neither its tag nor a label states the version of actions/runner in it"
-        return Finding("runner", known.reference, "unknown", evidence, _BUILD)
+        return Finding("runner", record.reference, "unknown", evidence, _BUILD)
     released, successor = runner_releases().get(runner), runner_successor(runner)
     newest = max(runner_releases(), key=version)
     fix = _BUILD if runner != ACTIONS_RUNNER else f"{DEFAULT}: the newest release, then {_BUILD}"
     if released is None:
         evidence = f"the catalogue does not know runner {runner}; its newest is {newest} of {runner_releases()[newest]}"
-        return Finding("runner", known.reference, "unknown", evidence, f"look at its release; {fix}")
+        return Finding("runner", record.reference, "unknown", evidence, f"look at its release; {fix}")
     evidence = f"runner {runner} is {(today - released).days} days old"
     if successor:
         since = (today - successor[1]).days
-        left = RUNNER_GRACE_DAYS - since
+        days = RUNNER_GRACE_DAYS - since
         evidence += (
             f" and was followed by {successor[0]} {since} days ago: GitHub gives it jobs for about "
-            f"{RUNNER_GRACE_DAYS} days after that, {f'{left} more' if left >= 0 else f'over for {-left}'}"
+            f"{RUNNER_GRACE_DAYS} days after that, {f'{days} more' if days >= 0 else f'over for {-days}'}"
         )
-        return Finding("runner", known.reference, "wrong" if since > MAX_DAYS else "warning", evidence, fix)
+        return Finding("runner", record.reference, "wrong" if since > MAX_DAYS else "warning", evidence, fix)
     if (today - released).days <= MAX_DAYS:
-        return Finding("runner", known.reference, "ok", evidence)
+        return Finding("runner", record.reference, "ok", evidence)
     read = max(released, runners_read())
     unseen = (today - read).days
     if unseen <= MAX_DAYS:
-        return Finding("runner", known.reference, "ok", f"{evidence} and was the newest on {read}")
+        return Finding("runner", record.reference, "ok", f"{evidence} and was the newest on {read}")
     evidence += (
         f"; whether another followed it is not known since {read}, {unseen} days ago: GitHub gives it jobs for about "
         f"{RUNNER_GRACE_DAYS} days after that"
     )
-    looked = "if it is still the newest, the day you looked as as_of in paddock/catalog/data/github.json"
-    look = f"look at github.com/actions/runner/releases: {fix}; {looked}"
-    return Finding("runner", known.reference, "wrong", evidence, look)
+    otherwise = "if it is still the newest, the day you looked as as_of in paddock/catalog/data/github.json"
+    fix_unread = f"look at github.com/actions/runner/releases: {fix}; {otherwise}"
+    return Finding("runner", record.reference, "wrong", evidence, fix_unread)
 
 
-def _built(known: Known, today: date) -> Finding:
-    if known.built is None:
+def _built(record: ImageRecord, today: date) -> Finding:
+    if record.built is None:
         evidence = "when it was built is not known: the engine of this machine does not have it"
-        return Finding("image", known.reference, "unknown", evidence, f"docker pull {known.reference}")
-    age = (today - known.built).days
-    evidence = f"built {age} days ago, on {known.built}"
-    if known.packages:
+        return Finding("image", record.reference, "unknown", evidence, f"docker pull {record.reference}")
+    age = (today - record.built).days
+    evidence = f"built {age} days ago, on {record.built}"
+    if record.packages:
         # A build of today may take its packages from an old one.
-        old = (today - known.packages).days
-        age, evidence = max(age, old), f"{evidence}, with packages of {known.packages} or later, {old} days ago"
+        old = (today - record.packages).days
+        age, evidence = max(age, old), f"{evidence}, with packages of {record.packages} or later, {old} days ago"
     if age > MAX_DAYS:
         evidence += ": it may lack the security updates since then"
-        return Finding("image", known.reference, "wrong", evidence, _PACKAGES)
-    if known.ours and not known.packages:
+        return Finding("image", record.reference, "wrong", evidence, _PACKAGES)
+    if record.is_own and not record.packages:
         evidence += f"; of which day its packages are is not known, its label {labels.PACKAGES} does not say it"
-        return Finding("image", known.reference, "unknown", evidence, _PACKAGES)
-    return Finding("image", known.reference, "ok", evidence)
+        return Finding("image", record.reference, "unknown", evidence, _PACKAGES)
+    return Finding("image", record.reference, "ok", evidence)
 
 
-def _platform(known: Known, nodes: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
+def _platform(record: ImageRecord, nodes: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
     """Of an image that the engine has, and that a runner uses."""
-    if known.architecture is None or not nodes:
+    if record.architecture is None or not nodes:
         return
-    evidence = f"made for linux/{known.architecture}"
-    other = next((pool for pool, has in nodes.items() if set(has) != {known.architecture}), None)
+    evidence = f"made for linux/{record.architecture}"
+    other = next((pool for pool, has in nodes.items() if set(has) != {record.architecture}), None)
     if other is None:
-        yield Finding("platform", known.reference, "ok", f"{evidence}, as the nodes of {', '.join(nodes)} are")
+        yield Finding("platform", record.reference, "ok", f"{evidence}, as the nodes of {', '.join(nodes)} are")
         return
-    wanted = f"linux/{next(has for has in nodes[other] if has != known.architecture)}"
-    evidence += f", and the nodes of {other} are {wanted}"
-    if known.ours:
-        yield Finding("platform", known.reference, "wrong", evidence, _BUILD)
+    required = f"linux/{next(has for has in nodes[other] if has != record.architecture)}"
+    evidence += f", and the nodes of {other} are {required}"
+    if record.is_own:
+        yield Finding("platform", record.reference, "wrong", evidence, _BUILD)
     else:  # a name may stand for an image of each platform, of which an engine takes its own
         evidence += "; whether its registry has one for them is not known"
-        fix = f"docker pull --platform {wanted} {known.reference}"
-        yield Finding("platform", known.reference, "unknown", evidence, fix)
+        fix = f"docker pull --platform {required} {record.reference}"
+        yield Finding("platform", record.reference, "unknown", evidence, fix)
 
 
-def _base(known: Known, name: str, digest: str, get: Callable[[str], Local | None], today: date) -> Finding:
+def _base(record: ImageRecord, name: str, digest: str, get: Callable[[str], Local | None], today: date) -> Finding:
     if pinned := next((base for base in CUDA_BASES.values() if _series(base) == _series(name)), None):
         if pinned == f"{name}@{digest}":
-            return Finding("base", known.reference, "ok", f"built on {name} as infra/versions.py has it")
+            return Finding("base", record.reference, "ok", f"built on {name} as infra/versions.py has it")
         new, _, its = pinned.partition("@")
         evidence = f"built on {name} ({digest[:19]}), and infra/versions.py has {new} ({its[:19]})"
-        return Finding("base", known.reference, "warning", evidence, _BUILD)
+        return Finding("base", record.reference, "warning", evidence, _BUILD)
     local = get(f"{name}@{digest}") or get(digest)
-    made = day(local.created) if local else None
-    if made is None:
+    created = day(local.created) if local else None
+    if created is None:
         evidence = f"the age of its base {name} is not known: the engine of this machine does not have it"
-        return Finding("base", known.reference, "unknown", evidence, f"docker pull {name}, then build again")
-    age = (today - made).days
-    evidence = f"its base {name} is {age} days old, of {made}"
+        return Finding("base", record.reference, "unknown", evidence, f"docker pull {name}, then build again")
+    age = (today - created).days
+    evidence = f"its base {name} is {age} days old, of {created}"
     if age <= MAX_DAYS:
-        return Finding("base", known.reference, "ok", evidence)
-    return Finding("base", known.reference, "wrong", evidence, f"a newer {name}, then build again")
+        return Finding("base", record.reference, "ok", evidence)
+    return Finding("base", record.reference, "wrong", evidence, f"a newer {name}, then build again")
 
 
 def _series(base: str) -> str:

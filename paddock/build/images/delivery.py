@@ -36,7 +36,7 @@ def build(
         return None
     trial = f"paddock/trial:{uuid.uuid4().hex}"
     try:
-        made = docker.build(
+        built = docker.build(
             prepared.context,
             tags=[trial],
             args=prepared.recipe.args,
@@ -57,7 +57,7 @@ def build(
     finally:
         with contextlib.suppress(BuildError):  # what went wrong before is what counts
             docker.remove(trial)
-    return made
+    return built
 
 
 def _room(docker: Docker, base: Base) -> int:

@@ -21,13 +21,13 @@ def login(docker: Docker, registry: str, clients: Clients | None = None) -> None
 
     Raises BuildError: credentials that are missing, expired or not allowed to, a region that AWS does not have.
     """
-    found = PRIVATE_ECR.fullmatch(registry)
-    if found is None:
+    match = PRIVATE_ECR.fullmatch(registry)
+    if match is None:
         raise BuildInputError(
             f"{registry} is no registry of AWS\n    expected: ACCOUNT.dkr.ecr.REGION.amazonaws.com"
             f"\n    fix: docker login {registry}"
         )
-    user, _, password = base64.b64decode(_token(found["region"], clients)["authorizationToken"]).decode().partition(":")
+    user, _, password = base64.b64decode(_token(match["region"], clients)["authorizationToken"]).decode().partition(":")
     docker.login(registry, user, password)
 
 
@@ -54,8 +54,10 @@ def _misspelt(region: str) -> str:
     import boto3
 
     session = boto3.session.Session()
-    known = [each for part in session.get_available_partitions() for each in session.get_available_regions("ecr", part)]
-    if region in known:
+    regions = [
+        name for part in session.get_available_partitions() for name in session.get_available_regions("ecr", part)
+    ]
+    if region in regions:
         return ""
-    close = difflib.get_close_matches(region, known, n=1)
+    close = difflib.get_close_matches(region, regions, n=1)
     return f"    boto3 knows no region {region}{f'; did you mean {close[0]}?' if close else ''}"

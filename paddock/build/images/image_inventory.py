@@ -20,7 +20,7 @@ DEFAULT = "ACTIONS_RUNNER in infra/versions.py"
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class ImageRecord:
     """An image. None is what neither its name nor the engine says."""
 
     reference: str
@@ -59,7 +59,7 @@ class Known:
         return self.reference.partition("@")[2] or None
 
     @property
-    def ours(self) -> bool:
+    def is_own(self) -> bool:
         return labels.CONTENT in self.labels
 
     @property
@@ -92,29 +92,29 @@ class Engine(Protocol):
     def layers(self, reference: str) -> tuple[Layer, ...]: ...
 
 
-def of_fleet(fleet: Fleet, engine: Engine | None) -> tuple[Known, ...]:
+def of_fleet(fleet: Fleet, engine: Engine | None) -> tuple[ImageRecord, ...]:
     """Images of the fleet's runners, each once, with what the engine adds if there is one."""
-    found: dict[str, Known] = {}
+    records: dict[str, ImageRecord] = {}
     shared = fleet.images.runner
     if shared:
-        found[shared] = Known(shared, ("images.runner",))
+        records[shared] = ImageRecord(shared, ("images.runner",))
     for name, runner in fleet.runners.items():
         reference = runner.image or shared or f"{RUNNER_IMAGE}:{versions.ACTIONS_RUNNER}"
         key = f"runners.{name}.image" if runner.image else "images.runner" if shared else DEFAULT
-        image = found.get(reference, Known(reference))
+        image = records.get(reference, ImageRecord(reference))
         pinned = image.pinned if key in image.pinned else (*image.pinned, key)
-        found[reference] = replace(image, pinned=pinned, runners=(*image.runners, name))
-    return tuple(_with_facts(image, engine) for image in found.values())
+        records[reference] = replace(image, pinned=pinned, runners=(*image.runners, name))
+    return tuple(_with_facts(image, engine) for image in records.values())
 
 
-def of_engine(engine: Engine, but: Iterable[Known]) -> tuple[Known, ...]:
+def of_engine(engine: Engine, but: Iterable[ImageRecord]) -> tuple[ImageRecord, ...]:
     """Images of ours in the engine, without those that are pinned already."""
     pinned = {digest for image in but for digest in image.digests} | {image.reference for image in but}
-    found = [_with_facts(Known(reference), engine) for reference in engine.images(labels.CONTENT)]
-    return tuple(each for each in found if each.reference not in pinned and not pinned & set(each.digests))
+    records = [_with_facts(ImageRecord(reference), engine) for reference in engine.images(labels.CONTENT)]
+    return tuple(record for record in records if record.reference not in pinned and not pinned & set(record.digests))
 
 
-def of_program(fleet: Fleet) -> Iterator[Known]:
+def of_program(fleet: Fleet) -> Iterator[ImageRecord]:
     """What the program itself installs, by the image's own name: charts and the mirror say where it comes from."""
     minor = fleet.cluster.version
     if fleet.holds("runners"):
@@ -141,26 +141,26 @@ def processors(fleet: Fleet, runners: Iterable[str]) -> dict[str, tuple[str, ...
     }
 
 
-def _versioned(name: str, tag: str, constant: str) -> Known:
-    return Known(f"{name}:{tag}", (f"{constant} in infra/versions.py",))
+def _versioned(name: str, tag: str, constant: str) -> ImageRecord:
+    return ImageRecord(f"{name}:{tag}", (f"{constant} in infra/versions.py",))
 
 
-def _with_facts(image: Known, engine: Engine | None) -> Known:
+def _with_facts(image: ImageRecord, engine: Engine | None) -> ImageRecord:
     """What the tag says, and above it what the image itself says where the engine has it."""
     local = engine.image(image.reference) if engine else None
-    told = replace(image, cuda=tag_cuda(image.reference), runner=tag_runner(image.reference))
+    record = replace(image, cuda=tag_cuda(image.reference), runner=tag_runner(image.reference))
     if local is None:
-        return told
-    said = local.labels
+        return record
+    image_labels = local.labels
     return replace(
-        told,
-        cuda=said.get(labels.CUDA) or told.cuda,
-        runner=said.get(labels.RUNNER) or told.runner,
-        built=day(said[labels.CREATED]) if labels.CONTENT in said else day(local.created),
-        packages=day(said.get(labels.PACKAGES, "")),
+        record,
+        cuda=image_labels.get(labels.CUDA) or record.cuda,
+        runner=image_labels.get(labels.RUNNER) or record.runner,
+        built=day(image_labels[labels.CREATED]) if labels.CONTENT in image_labels else day(local.created),
+        packages=day(image_labels.get(labels.PACKAGES, "")),
         architecture=local.architecture or None,
         size_bytes=local.size_bytes,
-        labels=said,
+        labels=image_labels,
         digests=local.digests,
         local=True,
     )

@@ -20,10 +20,10 @@ _RELEASES = "https://github.com/actions/runner/releases/download"
 _ARCHIVES = {"amd64": "x64", "arm64": "arm64"}
 
 
-def make(root: Path, base: Base, architecture: Architecture, given: Sequence[str] = ()) -> Recipe:
-    """The recipe of the pinned runner on a base. `given` are a user's NAME=VALUE. Raises BuildInputError."""
+def make(root: Path, base: Base, architecture: Architecture, build_args: Sequence[str] = ()) -> Recipe:
+    """The recipe of the pinned runner on a base. `build_args` are a user's NAME=VALUE. Raises BuildInputError."""
     archive = _ARCHIVES[architecture]
-    known = {
+    defaults = {
         "BASE": base.image,
         "RUNNER_URL": f"{_RELEASES}/v{ACTIONS_RUNNER}/actions-runner-linux-{archive}-{ACTIONS_RUNNER}.tar.gz",
         "RUNNER_SHA256": ACTIONS_RUNNER_SHA256[archive],
@@ -35,7 +35,7 @@ def make(root: Path, base: Base, architecture: Architecture, given: Sequence[str
         base=base,
         architecture=architecture,
         version=f"{base.cuda or 'nocuda'}-runner{ACTIONS_RUNNER}",
-        args=recipe.arguments(dockerfile, known, given),
+        args=recipe.arguments(dockerfile, defaults, build_args),
         labels={labels.RUNNER: ACTIONS_RUNNER},
     )
 
@@ -44,13 +44,13 @@ def parts(root: Path, architecture: Architecture, scratch: Path) -> dict[str, Pa
     """What its build context holds, made or downloaded where need be; `scratch` must last until it is staged."""
     lock, nothing = root / "locks" / "base.txt", scratch / "nothing"
     nothing.mkdir()
-    ours = wheels.of_project(root, scratch)
+    wheel = wheels.of_project(root, scratch)
     return {
         ".": recipe.folder(root, NAME),
         "hooks": root / "runners" / "hooks",
         "wheels": wheels.of_lock(lock, architecture),
         "wheels/base.txt": lock,
-        f"project/{ours.name}": ours,
+        f"project/{wheel.name}": wheel,
         "cuda": nothing,
         **{f"cuda/{name}": path for name, path in artefacts.of_checkout(root, f"linux/{architecture}").items()},
     }
@@ -58,20 +58,22 @@ def parts(root: Path, architecture: Architecture, scratch: Path) -> dict[str, Pa
 
 def verify(docker: Docker, image: str, base: Base) -> None:
     """Runs the image and looks at what a job relies on. Raises BuildError, naming all that is not so."""
-    wanted = _wanted(base)
-    said = docker.run(image, ["bash", "-c", _script(wanted)])
-    found = dict(line.split("\t", 1) for line in said.stdout.splitlines() if "\t" in line)
-    if said.code or set(found) != set(wanted):
-        lines = [line for line in (said.stdout + said.stderr).splitlines() if line.strip()]
-        raise BuildError(f"the image was built but does not run: {lines[-1] if lines else f'exit {said.code}'}")
+    checks = _checks(base)
+    finished = docker.run(image, ["bash", "-c", _script(checks)])
+    answers = dict(line.split("\t", 1) for line in finished.stdout.splitlines() if "\t" in line)
+    if finished.code or set(answers) != set(checks):
+        lines = [line for line in (finished.stdout + finished.stderr).splitlines() if line.strip()]
+        raise BuildError(f"the image was built but does not run: {lines[-1] if lines else f'exit {finished.code}'}")
     wrong = [
-        f"{what}: expected {wanted[what][1]}, found {has}" for what, has in found.items() if has != wanted[what][1]
+        f"{subject}: expected {expected}, found {answers[subject]}"
+        for subject, (_, expected) in checks.items()
+        if answers[subject] != expected
     ]
     if wrong:
         raise BuildError("\n    ".join(["the image was built but is no runner", *wrong]))
 
 
-def _wanted(base: Base) -> Mapping[str, tuple[str, str]]:
+def _checks(base: Base) -> Mapping[str, tuple[str, str]]:
     """By what it is about: a command, and the last line that it must print."""
     checks = {
         "user": ("id --user", "1001"),
@@ -92,6 +94,6 @@ def _wanted(base: Base) -> Mapping[str, tuple[str, str]]:
 
 def _script(checks: Mapping[str, tuple[str, str]]) -> str:
     return "\n".join(
-        f"printf '%s\\t%s\\n' '{what}' \"$( {{ {command}; }} 2>&1 | tail -n 1)\""
-        for what, (command, _) in checks.items()
+        f"printf '%s\\t%s\\n' '{subject}' \"$( {{ {command}; }} 2>&1 | tail -n 1)\""
+        for subject, (command, _) in checks.items()
     )

@@ -54,10 +54,10 @@ def published(cuda: str, ubuntu: str) -> Base:
     try:
         minor = catalog.cuda_toolkit(cuda).version
     except catalog.UnknownCuda as unknown:
-        known = list(catalog.cuda_toolkits())
+        toolkits = list(catalog.cuda_toolkits())
         near = f"did you mean {unknown.suggestions[0]}?" if unknown.suggestions else "choose one of these"
         raise BuildInputError(
-            f"there is no CUDA {cuda}\n    expected: one of {', '.join(known)}\n    fix: {near}"
+            f"there is no CUDA {cuda}\n    expected: one of {', '.join(toolkits)}\n    fix: {near}"
         ) from None
     try:
         image = CUDA_BASES[minor, ubuntu]
@@ -70,30 +70,30 @@ def published(cuda: str, ubuntu: str) -> Base:
     return Base(image, image.partition("@")[2], minor)
 
 
-def given(store: Store, image: str, platform: str, progress: Progress = "auto") -> Base:
+def custom(store: Store, image: str, platform: str, progress: Progress = "auto") -> Base:
     """An image that a user names, pulled for `platform` (linux/amd64) where the engine has none of that name.
 
     Raises BuildError.
     """
     if store.image(image) is None:
         store.pull(image, platform=platform, progress=progress)
-    found = store.image(image)
-    if found is None:
+    local = store.image(image)
+    if local is None:
         raise BuildInputError(
             f"the engine has no {image}, although it pulled it\n    expected: an image for one platform"
             "\n    fix: name it with its registry and tag, as docker image ls shows it"
         )
     # An image that was also pushed elsewhere has digests of other names, which come and go.
     own = f"{Reference.read(image).name}@"
-    identity = next((each.removeprefix(own) for each in found.digests if each.startswith(own)), found.id)
-    stated = found.environment.get("CUDA_VERSION") or found.environment.get("NV_CUDA_LIB_VERSION") or ""
-    cuda = re.match(r"\d+\.\d+", stated)
+    identity = next((digest.removeprefix(own) for digest in local.digests if digest.startswith(own)), local.id)
+    variable = local.environment.get("CUDA_VERSION") or local.environment.get("NV_CUDA_LIB_VERSION") or ""
+    cuda = re.match(r"\d+\.\d+", variable)
     return Base(image, identity, cuda[0] if cuda else None)
 
 
 def _nearest(cuda: str, ubuntu: str) -> str:
-    if others := [on for has, on in CUDA_BASES if has == cuda]:
-        return f"--ubuntu {others[0]}"
+    if ubuntus := [on for has, on in CUDA_BASES if has == cuda]:
+        return f"--ubuntu {ubuntus[0]}"
     pairs = [(has, on) for has, on in CUDA_BASES if on == ubuntu] or list(CUDA_BASES)
     newer = [pair for pair in pairs if catalog.version(pair[0]) >= catalog.version(cuda)]
     has, on = (newer or pairs[-1:])[0]

@@ -55,14 +55,14 @@ def _copy(parts: Mapping[str, Path], into: Path) -> None:
 
 
 def _plain(into: Path) -> None:
-    for each in sorted(into.rglob("*"), reverse=True):
-        if each.is_symlink() or not (each.is_file() or each.is_dir()):
+    for path in sorted(into.rglob("*"), reverse=True):
+        if path.is_symlink() or not (path.is_file() or path.is_dir()):
             raise BuildInputError(
-                f"{each.relative_to(into)} of the build context is a link or a device\n    expected: plain files and"
+                f"{path.relative_to(into)} of the build context is a link or a device\n    expected: plain files and"
                 " folders\n    fix: put the file itself there"
             )
-        each.chmod(0o755 if each.is_dir() or _is_executable(each) else 0o644)
-        os.utime(each, (_EPOCH, _EPOCH))
+        path.chmod(0o755 if path.is_dir() or _is_executable(path) else 0o644)
+        os.utime(path, (_EPOCH, _EPOCH))
 
 
 def content(context: Path, facts: Mapping[str, str]) -> str:
@@ -80,12 +80,12 @@ def content(context: Path, facts: Mapping[str, str]) -> str:
 
 
 def _files(context: Path) -> Iterator[tuple[str, bool, bytes]]:
-    for path in sorted(each for each in context.rglob("*") if each.is_file()):
+    for path in sorted(file for file in context.rglob("*") if file.is_file()):
         name = path.relative_to(context).as_posix()
         if path.suffix == ".whl":
             with zipfile.ZipFile(path) as wheel:
-                members = [each for each in wheel.infolist() if not _UNSEEN.search(each.filename)]
-                for member in sorted(members, key=lambda each: each.filename):
+                members = [entry for entry in wheel.infolist() if not _UNSEEN.search(entry.filename)]
+                for member in sorted(members, key=lambda entry: entry.filename):
                     executable = bool(member.external_attr >> 16 & 0o100)
                     yield f"{name}/{member.filename}", executable, wheel.read(member)
         else:

@@ -66,26 +66,26 @@ def plain(
     name: str,
     base: Base,
     architecture: Architecture,
-    given: Sequence[str] = (),
+    build_args: Sequence[str] = (),
     own: Mapping[str, str] | None = None,
 ) -> Recipe:
     """Of an image that is made of nothing but its folder; `own` are arguments of this image. Raises BuildInputError."""
-    known = {"BASE": base.image, "CUDA": base.cuda or "", **(own or {})}
-    args = arguments(folder(root, name) / "Dockerfile", known, given)
+    defaults = {"BASE": base.image, "CUDA": base.cuda or "", **(own or {})}
+    args = arguments(folder(root, name) / "Dockerfile", defaults, build_args)
     return Recipe(name, base, architecture, base.cuda or "nocuda", args, labels={})
 
 
 def folder(root: Path, name: str) -> Path:
     """The folder of an image. Raises BuildInputError, naming those that there are."""
-    found = root / IMAGES / name
-    if "/" not in name and (found / "Dockerfile").is_file():
-        return found
-    known = sorted(each.parent.name for each in (root / IMAGES).glob("*/Dockerfile"))
-    near = get_close_matches(name, known, 1)
-    bare = name and "/" not in name and found.is_dir()
-    what = f"{IMAGES}/{name} has no Dockerfile" if bare else f"there is no image {name or '(no name)'}"
+    path = root / IMAGES / name
+    if "/" not in name and (path / "Dockerfile").is_file():
+        return path
+    names = sorted(dockerfile.parent.name for dockerfile in (root / IMAGES).glob("*/Dockerfile"))
+    near = get_close_matches(name, names, 1)
+    bare = name and "/" not in name and path.is_dir()
+    mistake = f"{IMAGES}/{name} has no Dockerfile" if bare else f"there is no image {name or '(no name)'}"
     raise BuildInputError(
-        f"{what}\n    expected: one of {', '.join(known) or 'images/, which is empty'}"
+        f"{mistake}\n    expected: one of {', '.join(names) or 'images/, which is empty'}"
         f"\n    fix: {f'did you mean {near[0]}?' if near else 'build-image NAME, or a folder with a Dockerfile'}"
     )
 
@@ -94,20 +94,20 @@ def architecture(platform: str | None, nodes: Collection[str] = ()) -> Architect
     """Of `linux/arm64`; else what all `nodes` have, else this machine. Raises BuildInputError."""
     if platform is None and len(set(nodes)) == 1:
         platform = f"linux/{next(iter(nodes))}"
-    wanted = machine.machine().lower() if platform is None else platform.removeprefix("linux/")
-    if wanted not in _NAMES or (platform is not None and not platform.startswith("linux/")):
+    name = machine.machine().lower() if platform is None else platform.removeprefix("linux/")
+    if name not in _NAMES or (platform is not None and not platform.startswith("linux/")):
         raise BuildInputError(
-            f"images are not built for {platform or wanted}\n    expected: linux/amd64 or linux/arm64"
+            f"images are not built for {platform or name}\n    expected: linux/amd64 or linux/arm64"
             "\n    fix: --platform linux/amd64"
         )
-    return _NAMES[wanted]
+    return _NAMES[name]
 
 
-def arguments(dockerfile: Path, known: Mapping[str, str], given: Sequence[str]) -> dict[str, str]:
-    """Of `known` what the Dockerfile declares, under what a user gives as NAME=VALUE. Raises BuildInputError."""
+def arguments(dockerfile: Path, defaults: Mapping[str, str], build_args: Sequence[str]) -> dict[str, str]:
+    """Of `defaults` what the Dockerfile declares, under what a user gives as NAME=VALUE. Raises BuildInputError."""
     declared = dict.fromkeys(re.findall(r"^ARG (\w+)", dockerfile.read_text(encoding="utf-8"), re.MULTILINE))
-    chosen = {name: known[name] for name in declared if name in known}
-    for word in given:
+    chosen = {name: defaults[name] for name in declared if name in defaults}
+    for word in build_args:
         name, equals, value = word.partition("=")
         if not equals or not name:
             raise BuildInputError(
@@ -142,7 +142,7 @@ def prepare(recipe: Recipe, parts: Mapping[str, Path], into: Path) -> Prepared:
 
 def check_writable(folder: Path) -> None:
     """Whether files can be put into a folder, which need not be there yet. Raises BuildInputError."""
-    there = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
+    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     if not there.is_dir() or not os.access(there, os.W_OK):
         raise BuildInputError(
             f"nothing can be written to {folder}\n    expected: a folder of yours\n    fix: choose another"
@@ -172,8 +172,8 @@ def labels_of(prepared: Prepared, root: Path) -> dict[str, str]:
 def _packages(prepared: Prepared) -> str:
     """The day that the packages are of: as given, else as the Dockerfile itself says; empty where neither does."""
     text = (prepared.context / "Dockerfile").read_text(encoding="utf-8")
-    stated = re.search(r"^ARG PACKAGES_AS_OF=(\S+)", text, re.MULTILINE)
-    return prepared.recipe.args.get("PACKAGES_AS_OF", stated[1] if stated else "")
+    declared = re.search(r"^ARG PACKAGES_AS_OF=(\S+)", text, re.MULTILINE)
+    return prepared.recipe.args.get("PACKAGES_AS_OF", declared[1] if declared else "")
 
 
 def _revision(root: Path) -> str:
@@ -187,7 +187,7 @@ def _revision(root: Path) -> str:
 def _git(root: Path, *words: str) -> str:
     """What git says; empty where there is no git or no repository."""
     try:
-        done = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, check=False)
+        finished = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, check=False)
     except OSError:
         return ""
-    return done.stdout.strip() if not done.returncode else ""
+    return finished.stdout.strip() if not finished.returncode else ""

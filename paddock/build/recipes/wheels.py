@@ -46,11 +46,11 @@ def of_project(root: Path, into: Path) -> Path:
         context.stage({name: root / name for name in PROJECT}, Path(folder))
         Path(folder, "README.md").touch()  # pyproject.toml names it as the description
         command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(into.resolve())]
-        done = _run(command, Path(folder))
-    made = list(into.glob("paddock-*.whl"))
-    if done.returncode or len(made) != 1:
-        raise BuildError(f"cannot build the wheel of Paddock in {into}: {_last(done.stderr)}")
-    return made[0]
+        finished = _run(command, Path(folder))
+    built = list(into.glob("paddock-*.whl"))
+    if finished.returncode or len(built) != 1:
+        raise BuildError(f"cannot build the wheel of Paddock in {into}: {_last(finished.stderr)}")
+    return built[0]
 
 
 def of_lock(lock: Path, architecture: str, cache: Path | None = None) -> Path:
@@ -86,22 +86,22 @@ def of_lock(lock: Path, architecture: str, cache: Path | None = None) -> Path:
 def _download(pip: Sequence[str], lock: Path, python: str, architecture: str, into: Path) -> None:
     machine = _MACHINES[architecture]
     platforms = [word for tag in _TAGS for word in ("--platform", f"{tag}_{machine}")]
-    done = _run(
+    finished = _run(
         [
             *(*pip, "download", "--quiet", "--no-input", "--require-hashes", "--no-deps", "--only-binary", ":all:"),
             *("--python-version", python, *platforms, "--dest", str(into), "--requirement", str(lock)),
         ],
         lock.parent,
     )
-    if not done.returncode:
+    if not finished.returncode:
         return
-    if re.search(r"connection|timed out|resolution|certificate|proxy|from versions: none\)", done.stderr, re.I):
+    if re.search(r"connection|timed out|resolution|certificate|proxy|from versions: none\)", finished.stderr, re.I):
         raise BuildError(
-            f"cannot download the wheels of {lock.name}: the package index cannot be reached ({_last(done.stderr)})"
+            f"cannot download the wheels of {lock.name}: the package index cannot be reached ({_last(finished.stderr)})"
             "\n    expected: a network for the first build after the lock changed"
             "\n    fix: run again; behind a proxy set HTTPS_PROXY, where there is a mirror PIP_INDEX_URL"
         )
-    raise BuildError(f"cannot download the wheels of {lock.name} for Python {python}: {_last(done.stderr)}")
+    raise BuildError(f"cannot download the wheels of {lock.name} for Python {python}: {_last(finished.stderr)}")
 
 
 @contextlib.contextmanager
@@ -130,8 +130,8 @@ def _run(command: Sequence[str], folder: Path) -> subprocess.CompletedProcess[st
     )
 
 
-def _last(said: str) -> str:
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+def _last(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     # pip's own word for what it did not foresee stands above a traceback.
     errors = [line for line in lines if line.lower().startswith("error") and line != "ERROR: Exception:"]
     return (errors or lines or ["it says nothing"])[-1]
