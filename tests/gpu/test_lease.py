@@ -22,7 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from paddock.gpu.errors import GpuError, GpuInputError
 from paddock.gpu.host.processes import Host, Owner, this_host
-from paddock.gpu.leases.allocation import allocate, deallocate, exports, listed
+from paddock.gpu.leases.allocation import allocate, deallocate, exports, list_leases
 from paddock.gpu.leases.lease import Lease
 from paddock.gpu.leases.manager import Leases, NoneFree
 from paddock.gpu.leases.request import Request
@@ -499,7 +499,7 @@ def test_the_default_folder(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_allocate_and_deallocate_are_plain_documents(machine: Machine) -> None:
-    told = allocate(Request(count=2), ttl=60, leases=machine.leases, look=machine.look)
+    told = allocate(Request(count=2), ttl=60, leases=machine.leases, read_inventory=machine.look)
     assert json.loads(json.dumps(told)) == told
     uuids = "GPU-00000000-aaaa,GPU-00000001-aaaa"
     assert told["environment"] == {
@@ -509,10 +509,10 @@ def test_allocate_and_deallocate_are_plain_documents(machine: Machine) -> None:
         "NVIDIA_VISIBLE_DEVICES": uuids,
     }
     assert f"export CUDA_VISIBLE_DEVICES={uuids}\n" in exports(told["environment"])
-    assert [one["state"] for one in listed(machine.leases)["leases"]] == ["held"]
+    assert [one["state"] for one in list_leases(machine.leases)["leases"]] == ["held"]
     back = deallocate(leases=machine.leases, environ=told["environment"])
     assert [one["id"] for one in back["released"]] == [told["lease"]["id"]]
-    assert listed(machine.leases)["leases"] == []
+    assert list_leases(machine.leases)["leases"] == []
 
 
 def test_a_lease_is_given_back_by_the_uuid_that_it_alone_holds(machine: Machine) -> None:
@@ -534,18 +534,18 @@ def test_what_is_not_leased_cannot_be_given_back(machine: Machine, which: list[s
 
 def test_the_environment_narrows_the_choice_and_that_is_told(machine: Machine) -> None:
     leases = Leases(machine.folder, host=machine.leases.host, environ={"CUDA_VISIBLE_DEVICES": "2"})
-    told = allocate(Request(), ttl=60, leases=leases, look=machine.look)
+    told = allocate(Request(), ttl=60, leases=leases, read_inventory=machine.look)
     assert [one["index"] for one in told["taken"]] == [2]
     assert told["notes"] == ["CUDA_VISIBLE_DEVICES=2 leaves 1 GPU."]
     with pytest.raises(NoneFree, match="the environment hides it"):
-        allocate(Request(), ttl=60, leases=leases, look=machine.look)
+        allocate(Request(), ttl=60, leases=leases, read_inventory=machine.look)
 
 
 def test_waiting_ends_at_once_where_it_helps_nothing(machine: Machine) -> None:
     machine.take(Request(count=4), machine.process(11))
     began = time.monotonic()
     with pytest.raises(NoneFree, match="ask for less") as told:
-        allocate(Request(count=5), ttl=60, wait=60, leases=machine.leases, look=machine.look)
+        allocate(Request(count=5), ttl=60, wait=60, leases=machine.leases, read_inventory=machine.look)
     assert "--wait" not in str(told.value)
     assert time.monotonic() - began < 30
 

@@ -430,10 +430,10 @@ def test_options_are_read_as_what_they_are() -> None:
 
 
 def test_what_is_told_as_json_is_what_is_rendered() -> None:
-    from paddock.gpu.render import told
+    from paddock.gpu.render import to_document
 
     made = render("cdi", TWO)
-    found = json.loads(json.dumps(told(made)))
+    found = json.loads(json.dumps(to_document(made)))
     assert (found["schema"], found["target"]) == (1, "cdi")
     assert {one["path"]: (one["mode"], one["text"]) for one in found["files"]} == {
         one.path: (f"{one.mode:04o}", one.text) for one in made.files

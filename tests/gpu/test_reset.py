@@ -17,7 +17,7 @@ from paddock.gpu import serialization
 from paddock.gpu.errors import GpuError, GpuInputError
 from paddock.gpu.health.reset import CommandResult, Plan, execute, plan
 from paddock.gpu.host.processes import Owner
-from paddock.gpu.leases.lease import Lease, Leased
+from paddock.gpu.leases.lease import Lease, LeasedDevice
 from paddock.gpu.model import Gpu, Inventory, Machine, Mig, MigDevice, NvLink, Pair, Process
 from tests.support.nvml import Driver, Fault, box, card
 
@@ -86,7 +86,9 @@ def test_where_the_topology_is_not_known_all_with_links_go_together() -> None:
     assert plan(machine(*linked(2)), "GPU-0").gpus == ("GPU-0", "GPU-1")
 
 
-LEASE = Lease("a", (Leased("GPU-0", "GPU-0"),), None, (Owner(812, 1, "pid:[1]"),), "boot", "ci", "train", "", None, 0)
+LEASE = Lease(
+    "a", (LeasedDevice("GPU-0", "GPU-0"),), None, (Owner(812, 1, "pid:[1]"),), "boot", "ci", "train", "", None, 0
+)
 
 
 @pytest.mark.parametrize(("inventory", "leases", "why"), [
@@ -111,8 +113,8 @@ def test_work_on_one_gpu_of_a_board_keeps_all_of_it() -> None:
     gpus = list(linked(2))
     gpus[1] = replace(gpus[1], processes=(Process(77, "compute"),))
     assert plan(machine(*gpus), "GPU-0").refused == ("GPU 1 is in use by pid 77",)
-    assert "GPU 1 is leased" in plan(machine(*linked(2)), "GPU-0", [replace(LEASE, devices=(Leased("M", "GPU-1"),))]
-    ).refused[0]  # fmt: skip
+    lease = replace(LEASE, devices=(LeasedDevice("M", "GPU-1"),))
+    assert "GPU 1 is leased" in plan(machine(*linked(2)), "GPU-0", [lease]).refused[0]
 
 
 def test_a_gpu_that_the_driver_wants_reset_is_reset_though_it_does_not_answer() -> None:

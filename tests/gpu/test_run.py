@@ -19,7 +19,7 @@ import pytest
 from paddock.gpu.errors import GpuInputError
 from paddock.gpu.leases.manager import Leases, NoneFree
 from paddock.gpu.leases.request import Request
-from paddock.gpu.leases.run import run, shown
+from paddock.gpu.leases.run import displayed_command, run
 from tests.conftest import ROOT
 from tests.support.boxes import h100s
 
@@ -37,8 +37,8 @@ RUN = textwrap.dedent("""
     about = json.loads(sys.argv[1])
     leases = Leases(Path(about["folder"]), environ={})
     try:
-        request = Request.of(about.get("request", {}))
-        code = run(about["command"], request, leases=leases, look=lambda: h100s(4), wait=about.get("wait", 0))
+        request = Request.from_dict(about.get("request", {}))
+        code = run(about["command"], request, leases=leases, read_inventory=lambda: h100s(4), wait=about.get("wait", 0))
     except GpuError as error:
         print(error, file=sys.stderr)
         code = error.exit_code
@@ -248,9 +248,9 @@ def test_where_nothing_is_free_nothing_runs(start: Start, leases: Leases, tmp_pa
 
 def test_a_program_that_is_not_there_takes_no_gpu(leases: Leases) -> None:
     with pytest.raises(GpuInputError, match="there is no program 'pyton'"):
-        run(["pyton", "train.py"], Request(), leases=leases, look=lambda: h100s(1))
+        run(["pyton", "train.py"], Request(), leases=leases, read_inventory=lambda: h100s(1))
     with pytest.raises(GpuInputError, match="no program to run"):
-        run([], Request(), leases=leases, look=lambda: h100s(1))
+        run([], Request(), leases=leases, read_inventory=lambda: h100s(1))
     assert not leases.path.exists()
 
 
@@ -274,14 +274,14 @@ def test_a_lease_that_cannot_be_kept_up_runs_nothing(
 
     monkeypatch.setattr(Leases, "watch", full)
     with pytest.raises(GpuInputError, match="no room"):
-        run(["touch", str(tmp_path / "ran")], Request(), leases=leases, look=lambda: h100s(1))
+        run(["touch", str(tmp_path / "ran")], Request(), leases=leases, read_inventory=lambda: h100s(1))
     assert not (tmp_path / "ran").exists()
     assert gone(leases)
 
 
 def test_only_the_program_and_its_script_are_shown_to_others() -> None:
-    assert shown(["/usr/bin/python", "train.py", "--token", "secret"]) == "python train.py"
-    assert shown(["curl", "-Hsecret", "x"]) == "curl"
+    assert displayed_command(["/usr/bin/python", "train.py", "--token", "secret"]) == "python train.py"
+    assert displayed_command(["curl", "-Hsecret", "x"]) == "curl"
 
 
 def test_in_a_container_the_lease_is_renewed_while_the_program_runs(
@@ -301,7 +301,7 @@ def test_in_a_container_the_lease_is_renewed_while_the_program_runs(
 
     monkeypatch.setattr(Leases, "renew", renew)
     waits = ["sh", "-c", f"until [ -e '{twice}' ]; do sleep 0.02; done"]
-    assert run(waits, Request(), leases=leases, look=lambda: h100s(1)) == 0
+    assert run(waits, Request(), leases=leases, read_inventory=lambda: h100s(1)) == 0
     assert renewed[0].ttl == 120
     assert gone(leases)
 
@@ -323,7 +323,7 @@ def test_a_program_whose_end_another_thread_was_told_of_is_not_waited_for_for_ev
     other = threading.Thread(target=over.wait)
     other.start()
     try:
-        assert run(["sleep", "1.2"], Request(), leases=leases, look=lambda: h100s(1)) == 0
+        assert run(["sleep", "1.2"], Request(), leases=leases, read_inventory=lambda: h100s(1)) == 0
     finally:
         over.set()
         other.join()

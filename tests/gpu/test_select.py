@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paddock.gpu.errors import GpuInputError
-from paddock.gpu.leases.lease import Lease, Leased
+from paddock.gpu.leases.lease import Lease, LeasedDevice
 from paddock.gpu.leases.request import Request, max_per_task, within_limit
 from paddock.gpu.leases.selection import Choice, choose
 from paddock.gpu.model import Ecc, Gpu, Inventory, Pair, Power, RemappedRows, Utilisation
@@ -246,7 +246,7 @@ def test_a_divided_gpu_gives_its_parts_and_not_itself() -> None:
 
 
 def test_leases_of_a_part_and_of_its_gpu_exclude_each_other() -> None:
-    part = replace(lease("x"), devices=(Leased("MIG-0-0", "GPU-00000000-aaaa"),))
+    part = replace(lease("x"), devices=(LeasedDevice("MIG-0-0", "GPU-00000000-aaaa"),))
     assert choose(box([divided(0)]), Request(mig="1g.10gb"), [part]).taken[0].uuid == "MIG-0-1"
     # The parts are gone, MIG was switched off; who had one still lives.
     assert not choose(h100s(1), Request(), [part]).satisfied
@@ -406,13 +406,13 @@ def test_a_choice_among_more_gpus_than_are_searched_keeps_to_an_island() -> None
 )
 def test_a_request_that_makes_no_sense_is_refused(wrong: dict[str, object], expected: str) -> None:
     with pytest.raises(GpuInputError, match="\n    expected: ") as caught:
-        Request.of(wrong)
+        Request.from_dict(wrong)
     assert expected in str(caught.value)
 
 
 def test_the_older_connectors_names_are_understood() -> None:
     fields = {"MinMemoryGB": 8.0, "RequiredGPUs": 1, "WorkloadType": "ml", "PreferredModels": ["RTX", "Tesla"]}
-    assert Request.of(fields) == Request(min_memory_gib=8.0, workload="training", prefer=("RTX", "Tesla"))
+    assert Request.from_dict(fields) == Request(min_memory_gib=8.0, workload="training", prefer=("RTX", "Tesla"))
 
 
 def test_a_task_gets_no_more_gpus_than_it_may_have() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from paddock.gpu.host.processes import Owner
-from paddock.gpu.leases.lease import Lease, Leased
+from paddock.gpu.leases.lease import Lease, LeasedDevice
 from paddock.gpu.model import Closeness, Gpu, Inventory, Machine, Memory, Mig, MigDevice, Pair, Process, Utilisation
 
 NAMESPACE = "pid:[4026531836]"
@@ -66,5 +66,5 @@ def process(pid: int, memory: int | None = 400, **more: Any) -> Process:
 
 def lease(*uuids: str, share: float | None = None, id: str = "aaaa0001", pid: int = 4242) -> Lease:
     owner = Owner(pid, 1, NAMESPACE)
-    devices = tuple(Leased(uuid, uuid) for uuid in uuids)
+    devices = tuple(LeasedDevice(uuid, uuid) for uuid in uuids)
     return Lease(id, devices, share, (owner,), BOOT, "ci", "python train.py", "2026-11-20T10:00:00Z", None, 10.0)

@@ -49,7 +49,10 @@ def choice(found: Choice) -> dict[str, Any]:
     """Why each GPU was taken or refused; the parts of `score` are 0 to 1000."""
     return {
         "taken": [{**serialization.data(one), "score": dict(one.score)} for one in found.taken],
-        "refused": serialization.data(found.refused),
+        "refused": [
+            {"index": one.index, "uuid": one.uuid, "reason": one.reason, "passing": one.transient}
+            for one in found.refused
+        ],
         "why": found.why,
         "notes": list(found.notes),
     }

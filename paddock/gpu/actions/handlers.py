@@ -92,7 +92,7 @@ def holds_lease(told: Document) -> bool:
 def leases(_: Nothing) -> Document:
     from paddock.gpu.leases import allocation
 
-    return allocation.listed()
+    return allocation.list_leases()
 
 
 def cuda_info(asked: CudaInfo) -> Document:
@@ -136,7 +136,7 @@ def render(asked: Render) -> Document:
     chosen = Wanted.model_fields.keys() & asked.model_fields_set
     request = asked.request() if chosen or not asked.fields else None
     wanted, request = (asked.fields, request) if asked.fields else (request, None)
-    return render.told(configuration(asked.target, wanted, options, request=request))
+    return render.to_document(configuration(asked.target, wanted, options, request=request))
 
 
 def configuration(

@@ -38,7 +38,9 @@ class Wanted(Parameters):
 
     def request(self) -> Request:
         """Raises GpuInputError."""
-        return Request.of({name: getattr(self, name) for name in Wanted.model_fields if name in self.model_fields_set})
+        return Request.from_dict(
+            {name: getattr(self, name) for name in Wanted.model_fields if name in self.model_fields_set}
+        )
 
 
 class Nothing(Parameters):

@@ -94,7 +94,7 @@ def request(
     """From flags: empty text and nought are no wish. Raises GpuInputError."""
     from paddock.gpu.leases.request import Request
 
-    return Request.of(
+    return Request.from_dict(
         {
             "count": gpus,
             "min_memory_gib": min_memory,
@@ -173,7 +173,7 @@ def renew(which: str, ttl: float | None, *, as_json: bool = False) -> None:
 def leases(*, as_json: bool = False) -> None:
     from paddock.gpu.leases import allocation as leasing
 
-    told = leasing.listed()
+    told = leasing.list_leases()
     if as_json:
         write_json(told)
     elif not told["leases"]:

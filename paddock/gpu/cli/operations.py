@@ -210,7 +210,7 @@ def render(
         for path in rendering.write(rendered, output, force):
             sys.stderr.write(f"wrote {path}\n")
     if as_json:
-        sys.stdout.write(f"{json.dumps(rendering.told(rendered), indent=2)}\n")
+        sys.stdout.write(f"{json.dumps(rendering.to_document(rendered), indent=2)}\n")
     elif output is None:
         for number, file in enumerate(rendered.files):
             head = f"{'' if not number else chr(10)}# {file.path}\n" if len(rendered.files) > 1 else ""

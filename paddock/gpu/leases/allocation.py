@@ -22,7 +22,7 @@ LEASE = "PADDOCK_GPU_LEASE"
 """The lease that a process lives on, for `deallocate` and for itself."""
 _ASKED_AGAIN = 1.0
 
-Look = Callable[[], Inventory]
+InventoryReader = Callable[[], Inventory]
 
 
 def allocate(
@@ -33,7 +33,7 @@ def allocate(
     wait: float = 0,
     command: str = "",
     leases: Leases | None = None,
-    look: Look | None = None,
+    read_inventory: InventoryReader | None = None,
 ) -> dict[str, Any]:
     """Leases GPUs until `owner`, a pid, ends: with neither owner nor `ttl` (seconds), the process that called this one.
 
@@ -44,19 +44,21 @@ def allocate(
         owners: tuple[Owner, ...] = (leases.host.owner(owner),)
     else:
         owners = () if ttl is not None else (leases.host.caller(),)
-    grant = obtain(leases, request, look or looking(request), owners=owners, ttl=ttl, wait=wait, command=command)
-    return told(grant, leases)
+    grant = obtain(
+        leases, request, read_inventory or inventory_reader(request), owners=owners, ttl=ttl, wait=wait, command=command
+    )
+    return grant_document(grant, leases)
 
 
 def deallocate(
-    which: Sequence[str] = (), *, leases: Leases | None = None, environ: Mapping[str, str] = os.environ
+    names: Sequence[str] = (), *, leases: Leases | None = None, environ: Mapping[str, str] = os.environ
 ) -> dict[str, Any]:
     """Gives back leases, each named by its id or by a UUID that no other holds; by default that of the environment.
 
     Raises GpuInputError.
     """
     leases = leases or Leases()
-    released = leases.release(*_named(which, leases, environ))
+    released = leases.release(*_resolve_ids(names, leases, environ))
     return {"schema": SCHEMA, "released": [data(lease) for lease in released], "folder": str(leases.path)}
 
 
@@ -72,21 +74,21 @@ def renew(
     Raises GpuInputError for one that holds no more.
     """
     leases = leases or Leases()
-    names = _named(which, leases, environ)
+    names = _resolve_ids(which, leases, environ)
     return {"schema": SCHEMA, "renewed": [data(leases.renew(name, ttl)) for name in names], "folder": str(leases.path)}
 
 
-def listed(leases: Leases | None = None) -> dict[str, Any]:
+def list_leases(leases: Leases | None = None) -> dict[str, Any]:
     """All leases with their state."""
     leases = leases or Leases()
-    there = [{**data(lease), "state": state} for lease, state in leases.all()]
-    return {"schema": SCHEMA, "folder": str(leases.path), "leases": there}
+    documents = [{**data(lease), "state": state} for lease, state in leases.all()]
+    return {"schema": SCHEMA, "folder": str(leases.path), "leases": documents}
 
 
 def obtain(
     leases: Leases,
     request: Request,
-    look: Look,
+    read_inventory: InventoryReader,
     *,
     owners: Sequence[Owner],
     ttl: float | None = None,
@@ -99,15 +101,15 @@ def obtain(
     until = time.monotonic() + wait
     while True:
         try:
-            return leases.take(request, look, owners=owners, ttl=ttl, command=command)
+            return leases.take(request, read_inventory, owners=owners, ttl=ttl, command=command)
         except NoneFree as refusal:
-            left = until - time.monotonic()
-            if refusal.choice.hopeless or left <= 0:
+            remaining = until - time.monotonic()
+            if refusal.choice.hopeless or remaining <= 0:
                 raise
-        time.sleep(min(_ASKED_AGAIN, left))
+        time.sleep(min(_ASKED_AGAIN, remaining))
 
 
-def looking(request: Request) -> Look:
+def inventory_reader(request: Request) -> InventoryReader:
     """What is read of this machine to choose for that request."""
     from paddock.gpu.inventory import inventory
 
@@ -132,7 +134,7 @@ def exports(variables: Mapping[str, str | None]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def told(grant: Grant, leases: Leases) -> dict[str, Any]:
+def grant_document(grant: Grant, leases: Leases) -> dict[str, Any]:
     """A grant as JSON."""
     return {
         "schema": SCHEMA,
@@ -143,23 +145,23 @@ def told(grant: Grant, leases: Leases) -> dict[str, Any]:
     }
 
 
-def _named(which: Sequence[str], leases: Leases, environ: Mapping[str, str]) -> list[str]:
+def _resolve_ids(selectors: Sequence[str], leases: Leases, environ: Mapping[str, str]) -> list[str]:
     """The ids of those leases, or of the environment's."""
-    names = tuple(which) or tuple(filter(None, [environ.get(LEASE)]))
+    names = tuple(selectors) or tuple(filter(None, [environ.get(LEASE)]))
     if not names:
         raise GpuInputError(
             f"which lease?\n    expected: its id, the UUID of its GPU, or {LEASE} in the environment"
             "\n    fix: `paddock gpu.leases` lists them"
         )
-    there = [lease for lease, _ in leases.all()]
-    return [_id(name, there) for name in names]
+    existing = [lease for lease, _ in leases.all()]
+    return [_id(name, existing) for name in names]
 
 
-def _id(name: str, there: Sequence[Lease]) -> str:
+def _id(name: str, existing: Sequence[Lease]) -> str:
     """Of the lease that a name means; the name itself where it means none."""
     if not name.startswith(("GPU-", "MIG-")):
         return name
-    holders = [lease for lease in there if any(device.uuid == name for device in lease.devices)]
+    holders = [lease for lease in existing if any(device.uuid == name for device in lease.devices)]
     if len(holders) > 1:
         ids = ", ".join(f"{lease.id} of {lease.holder}" for lease in holders)
         raise GpuInputError(f"{name} is shared\n    expected: one lease of {ids}\n    fix: name it by its id")

@@ -48,7 +48,7 @@ class Device:
         running = self.gpu.processes
         if running is None or self.part is None:
             return running
-        return tuple(one for one in running if one.mig_uuid in {None, self.uuid})
+        return tuple(process for process in running if process.mig_uuid in {None, self.uuid})
 
     def leases(self, leases: Iterable[Lease]) -> tuple[Lease, ...]:
         """Those that hold it, the whole of which it is a part, or a part of it."""
@@ -57,24 +57,24 @@ class Device:
             lease
             for lease in leases
             if any(
-                one.uuid == self.uuid or one.uuid == whole or (self.part is None and one.gpu == whole)
-                for one in lease.devices
+                held.uuid == self.uuid or held.uuid == whole or (self.part is None and held.gpu == whole)
+                for held in lease.devices
             )
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """`uuid` is None for a GPU that did not tell it. `passing`: it may be had later, when others are done."""
+    """`uuid` is None for a GPU that did not tell it. `transient`: it may be had later, when others are done."""
 
     index: int
     uuid: str | None
     reason: str
-    passing: bool = False
+    transient: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Circumstances:
+class SelectionContext:
     """What else decides: see `paddock.gpu.leases.selection.choose`."""
 
     leases: Sequence[Lease] = ()
@@ -87,38 +87,38 @@ class Circumstances:
         pids = {owner.pid for lease in holders for owner in lease.owners}
         above = self.descent or {}
         return tuple(
-            one
-            for one in device.processes or ()
-            if one.pid != self.own
-            and not above.get(one.pid, frozenset()) & pids
-            and not (one.kind == "graphics" and one.memory is not None and one.memory <= _DISPLAY_MIB)
+            process
+            for process in device.processes or ()
+            if process.pid != self.own
+            and not above.get(process.pid, frozenset()) & pids
+            and not (process.kind == "graphics" and process.memory is not None and process.memory <= _DISPLAY_MIB)
         )
 
 
 def devices(inventory: Inventory) -> tuple[list[Device], list[Refused]]:
     """What can be given at all, in the order of the bus, and the GPUs that cannot be, among them all lost ones."""
-    found, refused = [], []
+    available, refused = [], []
     for gpu in inventory.gpus:
         if gpu.state != "ok" or not gpu.uuid:
             why = f"it is {gpu.state}" if gpu.state != "ok" else "it has no UUID to know it by"
             refused.append(Refused(gpu.index, gpu.uuid, f"{why}: {gpu.reason}" if gpu.reason else why))
         elif gpu.mig and gpu.mig.enabled:
             parts = [Device(part.uuid, gpu, part) for part in gpu.mig.devices]
-            found += parts
+            available += parts
             reason = "MIG divides it: its parts are given out" if parts else "MIG is on, but it has no parts"
             refused.append(Refused(gpu.index, gpu.uuid, reason))
         else:
-            found.append(Device(gpu.uuid, gpu))
-    return sorted(found, key=_address), refused
+            available.append(Device(gpu.uuid, gpu))
+    return sorted(available, key=_address), refused
 
 
-def refusal(device: Device, request: Request, around: Circumstances) -> Refused | None:
+def refusal(device: Device, request: Request, context: SelectionContext) -> Refused | None:
     """None: it may be had."""
     gpu = device.gpu
-    for reason in _standing(device, request, around.visible):
+    for reason in _permanent_reasons(device, request, context.visible):
         return Refused(gpu.index, device.uuid, reason)
-    for reason in _passing(device, request, around):
-        return Refused(gpu.index, device.uuid, reason, passing=True)
+    for reason in _transient_reasons(device, request, context):
+        return Refused(gpu.index, device.uuid, reason, transient=True)
     return None
 
 
@@ -128,12 +128,12 @@ def share_left(device: Device, leases: Iterable[Lease]) -> float:
     return max(0.0, 1 - math.fsum(held))
 
 
-def _standing(device: Device, request: Request, visible: Visible | None) -> Iterable[str]:
+def _permanent_reasons(device: Device, request: Request, visible: Visible | None) -> Iterable[str]:
     """Why it does not fit, whoever uses it."""
     gpu, part = device.gpu, device.part
     if visible and not visible.shows(device.uuid, gpu.uuid or ""):
         yield "the environment hides it"
-    if request.uuids and not any(device.uuid.lower().startswith(one.lower()) for one in request.uuids):
+    if request.uuids and not any(device.uuid.lower().startswith(prefix.lower()) for prefix in request.uuids):
         yield "it is not among the UUIDs asked for"
     excluded = [model for model in request.exclude if is_model(gpu, model)]
     if excluded:
@@ -144,7 +144,7 @@ def _standing(device: Device, request: Request, visible: Visible | None) -> Iter
         yield "a process can use one MIG part only"
     if part and request.workload == "graphics" and "gfx" not in part.profile:
         yield "a MIG part draws nothing"
-    yield from _sick(gpu)
+    yield from _faults(gpu)
     if gpu.compute_mode == "prohibited":
         yield "its compute mode lets no process in"
     if gpu.compute_mode == "exclusive-process" and request.share is not None:
@@ -158,7 +158,7 @@ def _standing(device: Device, request: Request, visible: Visible | None) -> Iter
     yield from _too_small(device, request)
 
 
-def _sick(gpu: Gpu) -> Iterable[str]:
+def _faults(gpu: Gpu) -> Iterable[str]:
     if gpu.recovery_action not in {None, "none"}:
         yield f"the driver asks for {gpu.recovery_action}"
     if gpu.remapped and gpu.remapped.failed:
@@ -176,23 +176,23 @@ def _too_small(device: Device, request: Request) -> Iterable[str]:
     if memory is None:
         yield "its memory is not known"
         return
-    most = memory.total * (request.share or 1)
-    if most < request.min_memory_mib:
+    limit = memory.total * (request.share or 1)
+    if limit < request.min_memory_mib:
         part = "" if request.share is None else f"{request.share:g} of "
-        yield f"{part}its memory is {_gib(most)}, less than {request.min_memory_gib:g} GiB"
+        yield f"{part}its memory is {_gib(limit)}, less than {request.min_memory_gib:g} GiB"
 
 
-def _passing(device: Device, request: Request, around: Circumstances) -> Iterable[str]:
+def _transient_reasons(device: Device, request: Request, context: SelectionContext) -> Iterable[str]:
     """Why it cannot be had now."""
-    holders = device.leases(around.leases)
-    alone = next((lease for lease in holders if lease.share is None), None)
-    if alone:
-        yield f"leased to {alone.holder}"
+    holders = device.leases(context.leases)
+    exclusive = next((lease for lease in holders if lease.share is None), None)
+    if exclusive:
+        yield f"leased to {exclusive.holder}"
     if holders and request.share is None:
         yield f"shared by {', '.join(lease.holder for lease in holders)}"
     if request.share is not None and math.fsum([request.share, *(lease.share or 1 for lease in holders)]) > _WHOLE:
         yield f"{share_left(device, holders):g} of it is left, less than {request.share:g}"
-    foreign = around.foreign(device, holders)
+    foreign = context.foreign(device, holders)
     if foreign and request.share is None:
         yield f"in use by {', '.join(map(_process, foreign[:3]))}{' and others' if len(foreign) > 3 else ''}"
     if device.processes is None and request.share is None and (used := _seems_used(device)):
@@ -212,16 +212,16 @@ def _too_full(device: Device, request: Request, holders: Sequence[Lease], foreig
     if memory is None:
         return
     reserve = _UNTOLD_RESERVE * memory.total if memory.reserved is None else memory.reserved
-    free, asked = memory.free + reserve, request.min_memory_gib * 1024
+    free, required = memory.free + reserve, request.min_memory_gib * 1024
     if request.share is not None:
-        asked = max(asked, request.share * memory.total)
+        required = max(required, request.share * memory.total)
         promised = math.fsum(lease.share or 1 for lease in holders) * memory.total
-        taken: float = sum(one.memory or 0 for one in foreign)
+        occupied: float = sum(process.memory or 0 for process in foreign)
         if device.processes is None:
-            taken = max(0, memory.total - free - promised)
-        free = min(free, memory.total - promised - taken)
-    if free < asked * ENOUGH:
-        yield f"{_gib(max(0, free - reserve))} of its memory is free, less than {_gib(asked)}"
+            occupied = max(0, memory.total - free - promised)
+        free = min(free, memory.total - promised - occupied)
+    if free < required * ENOUGH:
+        yield f"{_gib(max(0, free - reserve))} of its memory is free, less than {_gib(required)}"
 
 
 def _seems_used(device: Device) -> str | None:
@@ -231,9 +231,9 @@ def _seems_used(device: Device) -> str | None:
     return f"it is {busy} % busy" if busy is not None and busy > 100 * _IN_USE else None
 
 
-def _process(one: Process) -> str:
-    name = f" ({one.name})" if one.name else ""
-    return f"pid {one.pid}{name}"
+def _process(process: Process) -> str:
+    name = f" ({process.name})" if process.name else ""
+    return f"pid {process.pid}{name}"
 
 
 def _gib(mib: float) -> str:

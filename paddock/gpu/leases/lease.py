@@ -12,7 +12,7 @@ SCHEMA = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Leased:
+class LeasedDevice:
     """`gpu` is the UUID of the GPU that a MIG part belongs to, and `uuid` itself for a whole GPU."""
 
     uuid: str
@@ -27,7 +27,7 @@ class Lease:
     """
 
     id: str
-    devices: tuple[Leased, ...]
+    devices: tuple[LeasedDevice, ...]
     share: float | None
     owners: tuple[Owner, ...]
     boot_id: str
@@ -55,7 +55,7 @@ def data(lease: Lease) -> dict[str, Any]:
         "devices": [{"uuid": device.uuid, "gpu": device.gpu} for device in lease.devices],
         "mode": lease.mode,
         "share": lease.share,
-        "owners": [{"pid": one.pid, "start": one.start, "namespace": one.namespace} for one in lease.owners],
+        "owners": [{"pid": owner.pid, "start": owner.start, "namespace": owner.namespace} for owner in lease.owners],
         "boot_id": lease.boot_id,
         "user": lease.user,
         "command": lease.command,
@@ -65,17 +65,19 @@ def data(lease: Lease) -> dict[str, Any]:
     }
 
 
-def parse(found: Any, name: str) -> Lease:
+def parse(document: Any, name: str) -> Lease:
     """Raises ValueError, KeyError or TypeError for anything but a lease of this schema and name."""
-    if found["schema"] != SCHEMA or found["id"] != name:
+    if document["schema"] != SCHEMA or document["id"] != name:
         raise ValueError
-    devices = tuple(Leased(_text(one["uuid"]), _text(one["gpu"])) for one in found["devices"])
-    owners = tuple(Owner(_pid(one["pid"]), _whole(one["start"]), _text(one["namespace"])) for one in found["owners"])
-    share, ttl = _number(found["share"]), _number(found["ttl"])
-    renewed = _number(found["renewed"])
+    devices = tuple(LeasedDevice(_text(device["uuid"]), _text(device["gpu"])) for device in document["devices"])
+    owners = tuple(
+        Owner(_pid(owner["pid"]), _whole(owner["start"]), _text(owner["namespace"])) for owner in document["owners"]
+    )
+    share, ttl = _number(document["share"]), _number(document["ttl"])
+    renewed = _number(document["renewed"])
     if not devices or renewed is None or not (owners or ttl is not None) or not (share is None or 0 < share <= 1):
         raise ValueError
-    boot_id, user, command, created = (_text(found[key]) for key in ("boot_id", "user", "command", "created"))
+    boot_id, user, command, created = (_text(document[key]) for key in ("boot_id", "user", "command", "created"))
     return Lease(name, devices, share, owners, boot_id, user, command, created, ttl, renewed)
 
 

@@ -20,7 +20,7 @@ from typing import Literal
 from paddock.gpu.errors import GpuError, GpuInputError, NoGpu
 from paddock.gpu.host.processes import Host, Owner, this_host
 from paddock.gpu.host.visibility import visible
-from paddock.gpu.leases.lease import Lease, Leased
+from paddock.gpu.leases.lease import Lease, LeasedDevice
 from paddock.gpu.leases.request import Request, within_limit
 from paddock.gpu.leases.selection import Choice, choose
 from paddock.gpu.leases.store import Changes, Folder, default_folder
@@ -78,7 +78,7 @@ class Leases:
     def take(
         self,
         request: Request,
-        look: Callable[[], Inventory],
+        read_inventory: Callable[[], Inventory],
         *,
         owners: Sequence[Owner] = (),
         ttl: float | None = None,
@@ -93,9 +93,9 @@ class Leases:
         _check(owners, ttl)
         with self._folder.locked() as changes:
             changes.tidy()
-            there = changes.leases()
-            held = self._clear(changes, there)[0]
-            inventory = look()
+            existing = changes.leases()
+            held = self._clear(changes, existing)[0]
+            inventory = read_inventory()
             choice = choose(
                 inventory,
                 request,
@@ -107,8 +107,8 @@ class Leases:
             if not choice.satisfied:
                 raise NoneFree(choice)
             lease = Lease(
-                id=_fresh({lease.id for lease in there}),
-                devices=tuple(Leased(one.uuid, one.gpu) for one in choice.taken),
+                id=_fresh({lease.id for lease in existing}),
+                devices=tuple(LeasedDevice(device.uuid, device.gpu) for device in choice.taken),
                 share=request.share,
                 owners=tuple(owners),
                 boot_id=self.host.boot_id,
@@ -124,14 +124,14 @@ class Leases:
     def release(self, *ids: str) -> tuple[Lease, ...]:
         """Gives back leases, whoever has them. Raises GpuInputError, and gives back none, where one is not there."""
         with self._folder.locked() as changes:
-            found = self._find(changes, ids)
-            for lease in found:
+            released = self._find(changes, ids)
+            for lease in released:
                 if not changes.remove(lease):
                     raise GpuError(
                         f"the lease {lease.id} is {lease.user}'s\n    expected: one of yours\n"
                         f"    fix: let {lease.user} or root give it back"
                     )
-        return found
+        return released
 
     def renew(self, id: str, ttl: float | None = None) -> Lease:
         """Counts the time to live from now, and sets it where `ttl` is given. Raises GpuInputError."""
@@ -163,10 +163,10 @@ class Leases:
             changes.write(changed)
         return changed
 
-    def _clear(self, changes: Changes, there: Sequence[Lease]) -> tuple[tuple[Lease, ...], tuple[Lease, ...]]:
+    def _clear(self, changes: Changes, existing: Sequence[Lease]) -> tuple[tuple[Lease, ...], tuple[Lease, ...]]:
         """The leases that hold, and those that were cleared away."""
         held, cleared = [], []
-        for lease in there:
+        for lease in existing:
             if self.state(lease) == "held":
                 held.append(lease)
             elif changes.remove(lease):
@@ -179,14 +179,14 @@ class Leases:
         return self.host.descent(pids, here)
 
     def _find(self, changes: Changes, ids: Sequence[str]) -> tuple[Lease, ...]:
-        there = {lease.id: lease for lease in changes.leases()}
+        existing = {lease.id: lease for lease in changes.leases()}
         for id in ids:
-            if id not in there:
-                near = get_close_matches(id, there, 1)
-                known = f"one of {', '.join(there)}" if there else "none, since no GPU is leased"
-                expected = f"did you mean {near[0]}?" if near else known
+            if id not in existing:
+                near = get_close_matches(id, existing, 1)
+                choices = f"one of {', '.join(existing)}" if existing else "none, since no GPU is leased"
+                expected = f"did you mean {near[0]}?" if near else choices
                 raise GpuInputError(f"there is no lease {id!r} in {self.path}\n    expected: {expected}")
-        return tuple(there[id] for id in dict.fromkeys(ids))
+        return tuple(existing[id] for id in dict.fromkeys(ids))
 
 
 def _check(owners: Sequence[Owner], ttl: float | None) -> None:
@@ -199,8 +199,8 @@ def _check(owners: Sequence[Owner], ttl: float | None) -> None:
         )
 
 
-def _fresh(taken: set[str]) -> str:
-    while (id := os.urandom(4).hex()) in taken:
+def _fresh(used: set[str]) -> str:
+    while (id := os.urandom(4).hex()) in used:
         pass
     return id
 

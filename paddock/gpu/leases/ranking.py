@@ -52,7 +52,7 @@ class Links:
     pairs: Mapping[frozenset[str], tuple[int, int]]
 
     @classmethod
-    def of(cls, pairs: Iterable[Pair], uuids: Mapping[int, str]) -> Links:
+    def from_pairs(cls, pairs: Iterable[Pair], uuids: Mapping[int, str]) -> Links:
         return cls(
             {
                 frozenset({uuids[pair.a], uuids[pair.b]}): (pair.nvlinks, _NEAR[pair.closeness])
@@ -78,45 +78,45 @@ class Links:
             while waiting:
                 at = waiting.pop()
                 reached.add(at.uuid)
-                waiting += [one for one in devices if one.uuid not in reached and self.between(at, one)[0]]
+                waiting += [device for device in devices if device.uuid not in reached and self.between(at, device)[0]]
             return len(reached) == len(devices)
         return True
 
 
 def scores(devices: Sequence[Device], request: Request, leases: Sequence[Lease]) -> dict[str, Score]:
     """By UUID. Facts are measured by the best of `devices`; what is not known counts nothing."""
-    facts = {one.uuid: catalog_entry(one.gpu) for one in devices} if request.workload else {}
-    measured = {one.uuid: _measures(one, facts[one.uuid]) for one in devices} if request.workload else {}
+    facts = {device.uuid: catalog_entry(device.gpu) for device in devices} if request.workload else {}
+    measured = {device.uuid: _measures(device, facts[device.uuid]) for device in devices} if request.workload else {}
     best = {
-        part: max((found.get(part, 0) for found in measured.values()), default=0)
+        part: max((measures.get(part, 0) for measures in measured.values()), default=0)
         for part in ("compute", "memory", "bandwidth", "efficiency", "smallness", "thrift", "bf16", "narrow-types",
                      "graphics")
     }  # fmt: skip
-    found: dict[str, Score] = {}
-    for one in devices:
+    result: dict[str, Score] = {}
+    for device in devices:
         score: dict[Part, int] = {
-            "preferred": _preferred(one, request.prefer),
-            "well": 0 if _TROUBLES.intersection(one.gpu.throttle or ()) or one.gpu.ecc.uncorrected else _FULL,
-            "whole": 0 if one.part else _FULL,
-            "shared": 0 if request.share is None else round(_FULL * (1 - share_left(one, leases))),
-            "idle": _FULL - 10 * (one.gpu.utilisation.gpu if one.gpu.utilisation.gpu is not None else 100),
+            "preferred": _preferred(device, request.prefer),
+            "well": 0 if _TROUBLES.intersection(device.gpu.throttle or ()) or device.gpu.ecc.uncorrected else _FULL,
+            "whole": 0 if device.part else _FULL,
+            "shared": 0 if request.share is None else round(_FULL * (1 - share_left(device, leases))),
+            "idle": _FULL - 10 * (device.gpu.utilisation.gpu if device.gpu.utilisation.gpu is not None else 100),
         }
         if request.workload:
             weights = _WEIGHTS[request.workload]
             of_kind: dict[Part, int] = {
-                part: round(_FULL * measured[one.uuid].get(part, 0) / best[part]) if best[part] else 0
+                part: round(_FULL * measured[device.uuid].get(part, 0) / best[part]) if best[part] else 0
                 for part in weights
             }
             total = sum(weight * of_kind[part] for part, weight in weights.items())
             score |= {"workload": total // sum(weights.values()), **of_kind}
             if request.workload == "build":
                 score["whole"] = 0
-        found[one.uuid] = score
-    return found
+        result[device.uuid] = score
+    return result
 
 
 def best(
-    devices: Sequence[Device], request: Request, found: Mapping[str, Score], links: Links
+    devices: Sequence[Device], request: Request, scores_by_uuid: Mapping[str, Score], links: Links
 ) -> tuple[Device, ...] | None:
     """The best `count` of `devices`, which come in the order of the bus; None where none are near enough.
 
@@ -127,52 +127,56 @@ def best(
     if count > len(devices):
         return None
     if count == 1:
-        return (max(devices, key=lambda one: _alone(found[one.uuid])),)
-    worth = _worth(devices, near, found, links)
+        return (max(devices, key=lambda device: _own_rank(scores_by_uuid[device.uuid])),)
+    worth = _worth(devices, near, scores_by_uuid, links)
     chosen, chosen_value = None, None
     for group in _groups(devices, near, links):
         searched = group
         if len(group) > _SEARCHED:
-            favourites = sorted(group, key=lambda one: _alone(found[one.uuid]), reverse=True)[:_SEARCHED]
-            searched = [one for one in group if one in favourites]
-        for some in _candidates(searched, count, found, links):
-            value = worth(some)
-            if (chosen_value is None or value > chosen_value) and links.joined(some, near):
-                chosen, chosen_value = some, value
+            favourites = sorted(group, key=lambda device: _own_rank(scores_by_uuid[device.uuid]), reverse=True)[
+                :_SEARCHED
+            ]
+            searched = [device for device in group if device in favourites]
+        for subset in _candidates(searched, count, scores_by_uuid, links):
+            value = worth(subset)
+            if (chosen_value is None or value > chosen_value) and links.joined(subset, near):
+                chosen, chosen_value = subset, value
     return chosen
 
 
 def _candidates(
-    devices: Sequence[Device], count: int, found: Mapping[str, Score], links: Links
+    devices: Sequence[Device], count: int, scores_by_uuid: Mapping[str, Score], links: Links
 ) -> Iterable[tuple[Device, ...]]:
     """All subsets, or the first one where no other can be better."""
-    same_score = len({tuple(sorted(found[one.uuid].items())) for one in devices}) == 1
+    same_score = len({tuple(sorted(scores_by_uuid[device.uuid].items())) for device in devices}) == 1
     same_pairs = len({links.between(a, b) for a, b in combinations(devices, 2)}) <= 1
-    one_model = len({one.gpu.name for one in devices}) == 1
+    one_model = len({device.gpu.name for device in devices}) == 1
     if len(devices) >= count and same_score and same_pairs and one_model:
         return (tuple(devices[:count]),)
     return combinations(devices, count)
 
 
-def _alone(score: Score) -> tuple[int, ...]:
+def _own_rank(score: Score) -> tuple[int, ...]:
     return tuple(score.get(part, 0) for part in ("preferred", "well", "whole", "workload", "shared", "idle"))
 
 
 def _worth(
-    devices: Sequence[Device], near: Near, found: Mapping[str, Score], links: Links
+    devices: Sequence[Device], near: Near, scores_by_uuid: Mapping[str, Score], links: Links
 ) -> Callable[[Sequence[Device]], tuple[int, ...]]:
     """What decides between subsets, first things first. Looked up, since it is asked of thousands."""
-    alone = {one.uuid: _alone(found[one.uuid]) for one in devices}
+    own_ranks = {device.uuid: _own_rank(scores_by_uuid[device.uuid]) for device in devices}
     between = {(a.uuid, b.uuid): links.between(a, b) for a, b in combinations(devices, 2)}
 
-    def worth(some: Sequence[Device]) -> tuple[int, ...]:
-        uuids = [one.uuid for one in some]
-        preferred, well, whole, workload, shared, idle = map(sum, zip(*[alone[uuid] for uuid in uuids], strict=True))
+    def worth(subset: Sequence[Device]) -> tuple[int, ...]:
+        uuids = [device.uuid for device in subset]
+        preferred, well, whole, workload, shared, idle = map(
+            sum, zip(*[own_ranks[uuid] for uuid in uuids], strict=True)
+        )
         nvlinks, closeness = map(sum, zip(*[between[two] for two in combinations(uuids, 2)], strict=True))
-        like = -len({one.gpu.name for one in some})
+        uniformity = -len({device.gpu.name for device in subset})
         if near == "none":
-            return (preferred, well, whole, like, workload, shared, nvlinks, closeness, idle)
-        return (preferred, well, whole, like, nvlinks, closeness, workload, shared, idle)
+            return (preferred, well, whole, uniformity, workload, shared, nvlinks, closeness, idle)
+        return (preferred, well, whole, uniformity, nvlinks, closeness, workload, shared, idle)
 
     return worth
 
@@ -181,16 +185,16 @@ def _groups(devices: Sequence[Device], near: Near, links: Links) -> list[list[De
     """Those that can be reached from each other; all, where that does not matter."""
     if near == "none":
         return [list(devices)]
-    left, groups = list(devices), []
-    while left:
-        group, waiting = [], [left.pop(0)]
+    remaining, groups = list(devices), []
+    while remaining:
+        group, waiting = [], [remaining.pop(0)]
         while waiting:
             at = waiting.pop()
             group.append(at)
-            joined = [one for one in left if links.joined((at, one), near)]
-            left = [one for one in left if one not in joined]
+            joined = [device for device in remaining if links.joined((at, device), near)]
+            remaining = [device for device in remaining if device not in joined]
             waiting += joined
-        groups.append([one for one in devices if one in group])
+        groups.append([device for device in devices if device in group])
     return groups
 
 
@@ -202,22 +206,22 @@ def _preferred(device: Device, models: Sequence[str]) -> int:
 
 def _measures(device: Device, fact: Model | None) -> dict[Part, float]:
     """What is known, in any unit: only the same of other GPUs is compared with it."""
-    found: dict[Part, float] = {}
+    measures: dict[Part, float] = {}
     memory = device.memory
     if memory and memory.total:
-        found["memory"], found["smallness"] = memory.free, 1 / memory.total
+        measures["memory"], measures["smallness"] = memory.free, 1 / memory.total
     if device.gpu.compute_capability:
-        found["graphics"] = device.gpu.compute_capability not in _WITHOUT_GRAPHICS and device.gpu.vendor == "nvidia"
+        measures["graphics"] = device.gpu.compute_capability not in _WITHOUT_GRAPHICS and device.gpu.vendor == "nvidia"
     watt = (fact.tdp_w if fact else None) or device.gpu.power.limit
     if watt:
-        found["thrift"] = 1 / watt
+        measures["thrift"] = 1 / watt
     if fact:
         matrix = max((fact.tflops.get(dtype, 0) for dtype in ("fp32", "tf32", "fp16", "bf16")), default=0)
-        found["compute"] = matrix * device.size
-        found["bf16"] = bool(fact.supports("bf16"))
-        found["narrow-types"] = sum(bool(fact.supports(dtype)) for dtype in ("int8", "fp8", "fp4"))
+        measures["compute"] = matrix * device.size
+        measures["bf16"] = bool(fact.supports("bf16"))
+        measures["narrow-types"] = sum(bool(fact.supports(dtype)) for dtype in ("int8", "fp8", "fp4"))
         if fact.bandwidth_gbs:
-            found["bandwidth"] = fact.bandwidth_gbs * device.size
+            measures["bandwidth"] = fact.bandwidth_gbs * device.size
             if watt:
-                found["efficiency"] = fact.bandwidth_gbs / watt
-    return found
+                measures["efficiency"] = fact.bandwidth_gbs / watt
+    return measures

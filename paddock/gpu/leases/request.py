@@ -66,7 +66,7 @@ class Request:
                 raise _wrong(name, value, f"one of {', '.join(allowed)}")
         for name in _LISTS:
             value = getattr(self, name)
-            if not isinstance(value, tuple) or not all(isinstance(one, str) and one.strip() for one in value):
+            if not isinstance(value, tuple) or not all(isinstance(name, str) and name.strip() for name in value):
                 raise _wrong(name, value, "a list of names")
         if self.uuids and self.count > len(self.uuids):
             raise _wrong("count", self.count, f"at most {len(self.uuids)}, as many as there are UUIDs to choose from")
@@ -81,24 +81,24 @@ class Request:
         return self.min_memory_gib * 1024 * ENOUGH
 
     @classmethod
-    def of(cls, wanted: Mapping[str, Any]) -> Request:
+    def from_dict(cls, values: Mapping[str, Any]) -> Request:
         """From names and values, as of JSON; MinMemoryGB, RequiredGPUs, WorkloadType and PreferredModels too."""
-        known = [field.name for field in fields(cls)]
-        found: dict[str, Any] = {}
-        for given, value in wanted.items():
-            name = _SEED_NAMES.get(given, given)
-            if name not in known:
+        names = [field.name for field in fields(cls)]
+        arguments: dict[str, Any] = {}
+        for key, value in values.items():
+            name = _SEED_NAMES.get(key, key)
+            if name not in names:
                 raise GpuInputError(
-                    f"a request for GPUs has no {given!r}\n    expected: {_one_of(given, (*known, *_SEED_NAMES))}"
+                    f"a request for GPUs has no {key!r}\n    expected: {_one_of(key, (*names, *_SEED_NAMES))}"
                 )
-            if name in found:
+            if name in arguments:
                 raise GpuInputError(
-                    f"a request for GPUs says {name} twice\n    expected: each once\n    fix: leave {given!r} out"
+                    f"a request for GPUs says {name} twice\n    expected: each once\n    fix: leave {key!r} out"
                 )
-            found[name] = _plain(name, value)
-        if "uuids" in found:
-            found.setdefault("count", len(found["uuids"]))
-        return cls(**found)
+            arguments[name] = _plain(name, value)
+        if "uuids" in arguments:
+            arguments.setdefault("count", len(arguments["uuids"]))
+        return cls(**arguments)
 
 
 def max_per_task(environ: Mapping[str, str] = os.environ) -> int:
@@ -111,10 +111,10 @@ def max_per_task(environ: Mapping[str, str] = os.environ) -> int:
 
 def within_limit(request: Request, environ: Mapping[str, str] = os.environ) -> None:
     """Raises GpuInputError for more GPUs than one task may have."""
-    most = max_per_task(environ)
-    if request.count > most:
+    limit = max_per_task(environ)
+    if request.count > limit:
         raise GpuInputError(
-            f"{request.count} GPUs are more than one task may have\n    expected: at most {most}"
+            f"{request.count} GPUs are more than one task may have\n    expected: at most {limit}"
             "\n    fix: ask for less, or set PADDOCK_MAX_GPUS_PER_TASK"
         )
 
@@ -135,8 +135,8 @@ def _check(name: str, value: object, low: float, high: float, expected: str) -> 
         raise _wrong(name, value, expected)
 
 
-def _one_of(given: str, allowed: Sequence[str]) -> str:
-    near = get_close_matches(given, allowed, 1)
+def _one_of(name: str, allowed: Sequence[str]) -> str:
+    near = get_close_matches(name, allowed, 1)
     return f"did you mean {near[0]}?" if near else f"one of {', '.join(allowed)}"
 
 

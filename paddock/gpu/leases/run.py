@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 
 from paddock.gpu.errors import GpuError, GpuInputError
-from paddock.gpu.leases.allocation import Look, environment, looking, obtain
+from paddock.gpu.leases.allocation import InventoryReader, environment, inventory_reader, obtain
 from paddock.gpu.leases.manager import Grant, Leases
 from paddock.gpu.leases.request import Request
 
@@ -30,7 +30,7 @@ _TTL, _RENEWED_EVERY = 120.0, 30.0
 """Seconds. In a container others cannot see whether this process lives, so it says so again and again."""
 _GO = b"1"
 
-Say = Callable[[str], None]
+Notify = Callable[[str], None]
 
 
 def run(
@@ -39,9 +39,9 @@ def run(
     *,
     wait: float = 0,
     leases: Leases | None = None,
-    look: Look | None = None,
+    read_inventory: InventoryReader | None = None,
     environ: Mapping[str, str] = os.environ,
-    say: Say = lambda text: print(text, file=sys.stderr),  # noqa: T201 (beside the program's own output)
+    notify: Notify = lambda text: print(text, file=sys.stderr),  # noqa: T201 (beside the program's own output)
 ) -> int:
     """The program's exit status, 128 and the signal's number where one ended it. Its GPUs are given back in any case.
 
@@ -55,29 +55,29 @@ def run(
     grant = obtain(
         leases,
         request,
-        look or looking(request),
+        read_inventory or inventory_reader(request),
         owners=(leases.host.owner(os.getpid()),),
         ttl=_TTL if contained else None,
         wait=wait,
-        command=shown(command),
+        command=displayed_command(command),
     )
     for note in grant.choice.notes:
-        say(note)
+        notify(note)
     with _blocked(_BLOCKED) as mask:
         terminal = _Terminal()
         try:
             child = _start(command, _variables(grant, environ), leases, grant, mask, terminal)
         except BaseException:
-            _give_back(leases, grant, say)
+            _release(leases, grant, notify)
             raise
         # From here on the child is an owner: whatever happens to this process, the lease lasts as long as it does.
         renew = (lambda: leases.renew(grant.lease.id)) if contained else None
-        status = _supervise(child, terminal, renew, say)
-        _give_back(leases, grant, say)
+        status = _supervise(child, terminal, renew, notify)
+        _release(leases, grant, notify)
     return status
 
 
-def shown(command: Sequence[str]) -> str:
+def displayed_command(command: Sequence[str]) -> str:
     """The program, and the script it runs, for others to see: other arguments may hold what they should not."""
     words = [PurePath(command[0]).name, *command[1:2]]
     return " ".join(word for word in words if not word.startswith("-"))[:100]
@@ -96,8 +96,8 @@ def _check(command: Sequence[str], environ: Mapping[str, str]) -> None:
 
 
 def _variables(grant: Grant, environ: Mapping[str, str]) -> dict[str, str]:
-    ours = environment(grant)
-    return {name: value for name, value in {**environ, **ours}.items() if value is not None}
+    variables = environment(grant)
+    return {name: value for name, value in {**environ, **variables}.items() if value is not None}
 
 
 def _start(
@@ -115,7 +115,7 @@ def _start(
     sys.stderr.flush()
     child = os.fork()
     if child == 0:
-        _become(command, environ, go_read, go_write, failed_write, mask, terminal)
+        _run_child(command, environ, go_read, go_write, failed_write, mask, terminal)
     os.close(go_read)
     os.close(failed_write)
     with contextlib.suppress(OSError):  # the child does so too; whoever is first
@@ -140,7 +140,7 @@ def _start(
     return child
 
 
-def _become(
+def _run_child(
     command: Sequence[str],
     environ: Mapping[str, str],
     go_read: int,
@@ -165,13 +165,13 @@ def _become(
         os._exit(127)
 
 
-def _supervise(child: int, terminal: _Terminal, renew: Callable[[], object] | None, say: Say) -> int:
+def _supervise(child: int, terminal: _Terminal, renew: Callable[[], object] | None, notify: Notify) -> int:
     renewed = time.monotonic()
     while True:
-        got = signal.sigtimedwait(_WAITED_FOR, _POLL_SECONDS)
-        if got and got.si_signo != signal.SIGCHLD:
+        received = signal.sigtimedwait(_WAITED_FOR, _POLL_SECONDS)
+        if received and received.si_signo != signal.SIGCHLD:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(child, got.si_signo)
+                os.killpg(child, received.si_signo)
         # Whatever woke us: SIGCHLD is lost where another thread of this process, which does not block it, takes it.
         pid, status = os.waitpid(child, os.WNOHANG | os.WUNTRACED)
         if pid and os.WIFSTOPPED(status):
@@ -185,7 +185,7 @@ def _supervise(child: int, terminal: _Terminal, renew: Callable[[], object] | No
             try:
                 renew()
             except GpuError as error:
-                say(str(error))
+                notify(str(error))
 
 
 class _Terminal:
@@ -214,13 +214,13 @@ class _Terminal:
             os.killpg(child, signal.SIGCONT)
 
 
-def _give_back(leases: Leases, grant: Grant, say: Say) -> None:
+def _release(leases: Leases, grant: Grant, notify: Notify) -> None:
     try:
         leases.release(grant.lease.id)
     except GpuInputError:
         pass  # somebody has given it back
     except GpuError as error:
-        say(str(error))  # its owners have ended, so the next who asks gets the GPUs
+        notify(str(error))  # its owners have ended, so the next who asks gets the GPUs
 
 
 @contextlib.contextmanager
@@ -229,7 +229,7 @@ def _blocked(signals: frozenset[signal.Signals]) -> Iterator[set[signal.Signals]
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     former = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # one who ignores it never learns how a child ended
     try:
-        yield {signal.Signals(one) for one in before}
+        yield {signal.Signals(number) for number in before}
     finally:
         if former is not None:  # None: set by no Python code
             signal.signal(signal.SIGCHLD, former)

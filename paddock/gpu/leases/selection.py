@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from paddock.gpu.catalog_match import catalog_entry, is_model
 from paddock.gpu.host.visibility import Visible
-from paddock.gpu.leases.eligibility import Circumstances, Device, Refused, devices, refusal
+from paddock.gpu.leases.eligibility import Device, Refused, SelectionContext, devices, refusal
 from paddock.gpu.leases.lease import Lease
 from paddock.gpu.leases.ranking import Links, Score, best, scores
 from paddock.gpu.leases.request import Request
@@ -17,7 +17,7 @@ _NEAR = {"nvlink": "of one NVLink island", "pcie-switch": "below one PCIe switch
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class SelectedDevice:
     """`gpu` is the UUID of the GPU that a MIG part belongs to, and `uuid` itself for a whole GPU.
 
     `score` are the parts of its rank, 0 to 1000 each; see `paddock.gpu.leases.ranking.Part`.
@@ -34,7 +34,7 @@ class Taken:
 class Choice:
     """All that was asked for is in `taken`, or nothing is. `why` is one sentence on the whole."""
 
-    taken: tuple[Taken, ...]
+    taken: tuple[SelectedDevice, ...]
     refused: tuple[Refused, ...]
     satisfied: bool
     why: str
@@ -44,8 +44,8 @@ class Choice:
 
     def __str__(self) -> str:
         """The sentence, and a line for each GPU."""
-        lines = [f"GPU {one.index} ({one.uuid}): taken, {one.reason}" for one in self.taken]
-        lines += [f"GPU {one.index} ({one.uuid or 'no UUID'}): {one.reason}" for one in self.refused]
+        lines = [f"GPU {device.index} ({device.uuid}): taken, {device.reason}" for device in self.taken]
+        lines += [f"GPU {device.index} ({device.uuid or 'no UUID'}): {device.reason}" for device in self.refused]
         return "\n    ".join([self.why, *lines, *self.notes])
 
 
@@ -64,57 +64,57 @@ def choose(
     which owners of leases it is or descends from, and `own` is the pid that asks: its work on a GPU is not in its way,
     and any other's is. The same arguments give the same choice, in whatever order GPUs and leases come.
     """
-    around = Circumstances(leases, visible, descent, own)
-    known_devices, refused = devices(inventory)
+    context = SelectionContext(leases, visible, descent, own)
+    available, refused = devices(inventory)
     fitting: list[Device] = []
-    for device in known_devices:
-        reason = refusal(device, request, around)
+    for device in available:
+        reason = refusal(device, request, context)
         if reason:
             refused.append(reason)
         else:
             fitting.append(device)
-    found = scores(fitting, request, leases)
-    links = Links.of(inventory.pairs, {gpu.index: gpu.uuid for gpu in inventory.gpus if gpu.uuid})
-    chosen = best(fitting, request, found, links)
-    taken = tuple(_taken(device, request, found[device.uuid]) for device in chosen or ())
+    scores_by_uuid = scores(fitting, request, leases)
+    links = Links.from_pairs(inventory.pairs, {gpu.index: gpu.uuid for gpu in inventory.gpus if gpu.uuid})
+    chosen = best(fitting, request, scores_by_uuid, links)
+    selected = tuple(_selected(device, request, scores_by_uuid[device.uuid]) for device in chosen or ())
     for device in fitting:
         if not chosen:
-            refused.append(Refused(device.gpu.index, device.uuid, "free, but not enough with it", passing=True))
+            refused.append(Refused(device.gpu.index, device.uuid, "free, but not enough with it", transient=True))
         elif device not in chosen:
             refused.append(Refused(device.gpu.index, device.uuid, "free, but not needed: another ranks before it"))
-    refused.sort(key=lambda one: (one.index, one.uuid or ""))
+    refused.sort(key=lambda device: (device.index, device.uuid or ""))
     return Choice(
-        taken,
+        selected,
         tuple(refused),
-        bool(taken),
-        _why(inventory, request, fitting, links, refused, satisfied=bool(taken)),
+        bool(selected),
+        _why(inventory, request, fitting, links, refused, satisfied=bool(selected)),
         _notes(inventory, request, visible, fitting, links),
-        hopeless=not taken and _hopeless(known_devices, request, around, links),
+        hopeless=not selected and _hopeless(available, request, context, links),
     )
 
 
-def _hopeless(known_devices: Sequence[Device], request: Request, around: Circumstances, links: Links) -> bool:
+def _hopeless(available: Sequence[Device], request: Request, context: SelectionContext, links: Links) -> bool:
     fitting = []
-    for device in known_devices:
-        reason = refusal(device, request, around)
-        if reason is None or reason.passing:
+    for device in available:
+        reason = refusal(device, request, context)
+        if reason is None or reason.transient:
             fitting.append(device)
-    return best(fitting, request, scores(fitting, request, around.leases), links) is None
+    return best(fitting, request, scores(fitting, request, context.leases), links) is None
 
 
-def _taken(device: Device, request: Request, score: Score) -> Taken:
+def _selected(device: Device, request: Request, score: Score) -> SelectedDevice:
     gpu, memory = device.gpu, device.memory
-    said = [f"{device.part.profile} of {gpu.name or 'a GPU'}" if device.part else gpu.name or "unknown model"]
+    parts = [f"{device.part.profile} of {gpu.name or 'a GPU'}" if device.part else gpu.name or "unknown model"]
     if memory:
-        said.append(f"{memory.free / 1024:.1f} GiB free")
+        parts.append(f"{memory.free / 1024:.1f} GiB free")
     if request.prefer and score["preferred"]:
-        said.append("a model preferred")
+        parts.append("a model preferred")
     if request.workload:
         place = f"ranked {score['workload'] / 1000:.0%} for {request.workload}"
-        said.append(place if catalog_entry(gpu) else f"{place}, its model is not in the catalogue")
+        parts.append(place if catalog_entry(gpu) else f"{place}, its model is not in the catalogue")
     if device.processes is None:
-        said.append("its processes cannot be read")
-    return Taken(gpu.index, device.uuid, gpu.uuid or device.uuid, ", ".join(said), tuple(score.items()))
+        parts.append("its processes cannot be read")
+    return SelectedDevice(gpu.index, device.uuid, gpu.uuid or device.uuid, ", ".join(parts), tuple(score.items()))
 
 
 def _why(
@@ -126,15 +126,15 @@ def _why(
     *,
     satisfied: bool,
 ) -> str:
-    wanted = _counted(request.count)
+    count = _count_gpus(request.count)
     if not inventory.gpus:
         return inventory.reason or "This machine has no GPU."
     if satisfied:
-        return f"{wanted} taken, {len(refused)} left or refused."
+        return f"{count} taken, {len(refused)} left or refused."
     if len(fitting) < request.count:
-        return f"{wanted} wanted, and {len(fitting) or 'none'} can be had."
+        return f"{count} wanted, and {len(fitting) or 'none'} can be had."
     unknown = ": how they are connected is not known here" if links.unknown(fitting) else ""
-    return f"No {wanted} {_NEAR[request.near]} can be had{unknown}."
+    return f"No {count} {_NEAR[request.near]} can be had{unknown}."
 
 
 def _notes(
@@ -145,9 +145,9 @@ def _notes(
         absent = [model for model in models if not any(is_model(gpu, model) for gpu in inventory.gpus)]
         notes += [f"{word} {model}: there is no such GPU here." for model in absent]
     here = [uuid.lower() for gpu in inventory.gpus for uuid in _uuids(gpu)]
-    for wanted in request.uuids:
-        if not any(uuid.startswith(wanted.lower()) for uuid in here):
-            notes.append(f"{wanted} is not on this machine.")
+    for prefix in request.uuids:
+        if not any(uuid.startswith(prefix.lower()) for uuid in here):
+            notes.append(f"{prefix} is not on this machine.")
     if request.count > 1 and request.near == "none" and len(fitting) > request.count and links.unknown(fitting):
         notes.append("How the GPUs are connected is not known here, so it did not count.")
     return tuple(notes)
@@ -158,5 +158,5 @@ def _uuids(gpu: Gpu) -> list[str]:
     return [*([gpu.uuid] if gpu.uuid else []), *(part.uuid for part in (gpu.mig.devices if gpu.mig else ()))]
 
 
-def _counted(number: int) -> str:
+def _count_gpus(number: int) -> str:
     return "1 GPU" if number == 1 else f"{number} GPUs"

@@ -54,7 +54,7 @@ class Folder:
 
     def leases(self) -> tuple[Lease, ...]:
         """All that are there, whether their owners live or not; a folder that is not there has none."""
-        with self._told("read"):
+        with self._translated_errors("read"):
             try:
                 fd = self._open()
             except FileNotFoundError:
@@ -65,7 +65,7 @@ class Folder:
     @contextlib.contextmanager
     def locked(self) -> Iterator[Changes]:
         """Makes the folder where there is none. Nobody else changes a lease inside."""
-        with self._told("write"):
+        with self._translated_errors("write"):
             try:
                 fd = self._open()
             except FileNotFoundError:
@@ -74,7 +74,7 @@ class Folder:
                 self.path.mkdir(mode=mode, parents=True, exist_ok=True)
                 fd = self._open()
         with contextlib.closing(_Descriptor(fd)):
-            with self._told("write"):
+            with self._translated_errors("write"):
                 lock = self._lock(fd)
             with contextlib.closing(_Descriptor(lock)):
                 yield Changes(self, fd)
@@ -82,14 +82,16 @@ class Folder:
     def _open(self) -> int:
         fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         about = os.fstat(fd)
-        everybody = about.st_mode & stat.S_IWOTH and not about.st_mode & stat.S_ISVTX
-        if about.st_uid in {0, os.geteuid()} and not everybody:
+        world_writable = about.st_mode & stat.S_IWOTH and not about.st_mode & stat.S_ISVTX
+        if about.st_uid in {0, os.geteuid()} and not world_writable:
             return fd
         os.close(fd)
-        what = "anybody may remove what is in it" if everybody else f"it belongs to another user (uid {about.st_uid})"
+        problem = (
+            "anybody may remove what is in it" if world_writable else f"it belongs to another user (uid {about.st_uid})"
+        )
         raise GpuError(
-            f"GPU leases in {self.path} cannot be trusted: {what}\n    expected: a folder of yours or of root, writable"
-            " by its group at most, or with the sticky bit\n    fix: chmod 1777 it, or name another in"
+            f"GPU leases in {self.path} cannot be trusted: {problem}\n    expected: a folder of yours or of root,"
+            " writable by its group at most, or with the sticky bit\n    fix: chmod 1777 it, or name another in"
             " PADDOCK_GPU_LEASES"
         )
 
@@ -132,14 +134,14 @@ class Folder:
                 return fd
 
     def _read(self, folder: int) -> tuple[Lease, ...]:
-        found = []
+        leases = []
         for name in sorted(os.listdir(folder)):
             if name.endswith(_ENDING) and not name.startswith("."):
                 with contextlib.suppress(FileNotFoundError):  # released just now
-                    found.append(self._one(folder, name))
-        return tuple(found)
+                    leases.append(self._read_lease(folder, name))
+        return tuple(leases)
 
-    def _one(self, folder: int, name: str) -> Lease:
+    def _read_lease(self, folder: int, name: str) -> Lease:
         fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
         with contextlib.closing(_Descriptor(fd)):
             text = os.read(fd, _LARGEST)
@@ -154,7 +156,7 @@ class Folder:
         return lease
 
     @contextlib.contextmanager
-    def _told(self, verb: str) -> Iterator[None]:
+    def _translated_errors(self, verb: str) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -179,14 +181,14 @@ class Changes:
         self._fd = fd
 
     def leases(self) -> tuple[Lease, ...]:
-        with self._folder._told("read"):
+        with self._folder._translated_errors("read"):
             return self._folder._read(self._fd)
 
     def write(self, lease: Lease) -> None:
         """The whole lease, or none and GpuError."""
         text = memoryview(json.dumps(data(lease)).encode())
         part = f".{lease.id}{_PART}"
-        with self._folder._told("write"):
+        with self._folder._translated_errors("write"):
             try:
                 fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=self._fd)
                 with contextlib.closing(_Descriptor(fd)):

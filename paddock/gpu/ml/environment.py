@@ -15,7 +15,7 @@ from paddock.gpu import serialization
 from paddock.gpu.errors import GpuError, GpuInputError, NoGpu
 from paddock.gpu.host.processes import Owner
 from paddock.gpu.leases import selection
-from paddock.gpu.leases.allocation import Look, exports, looking, obtain
+from paddock.gpu.leases.allocation import InventoryReader, exports, inventory_reader, obtain
 from paddock.gpu.leases.allocation import environment as variables_of
 from paddock.gpu.leases.lease import data
 from paddock.gpu.leases.manager import Grant, Leases, NoneFree
@@ -60,7 +60,7 @@ def environment(
     ttl: float | None = None,
     wait: float = 0,
     leases: Leases | None = None,
-    read_inventory: Look | None = None,
+    read_inventory: InventoryReader | None = None,
 ) -> Document:
     """Lease the GPUs and return the commands and files; with `start`, also run them and verify the GPUs from inside.
 
@@ -71,7 +71,7 @@ def environment(
     _check(framework, target, image, start)
     gpu_request = request or Request(count=gpus, min_memory_gib=min_memory_gib)
     leases = leases or (None if sys.platform == "darwin" else Leases())
-    reserved = _reserve(gpu_request, target, read_inventory or looking(gpu_request), leases, owner, ttl, wait)
+    reserved = _reserve(gpu_request, target, read_inventory or inventory_reader(gpu_request), leases, owner, ttl, wait)
     try:
         picked = pick(framework, reserved.inventory, contained=target != "venv", cuda=cuda, image=image)
         folder = path or Path(f".venv-{framework}")
@@ -90,7 +90,7 @@ def from_dict(config: Mapping[str, Any]) -> dict[str, Any]:
     arguments: dict[str, Any] = {}
     for key, value in config.items():
         if key == "GPURequirements":
-            arguments["request"] = Request.of(value)
+            arguments["request"] = Request.from_dict(value)
         elif key in _SEED_ARGUMENTS:
             arguments[_SEED_ARGUMENTS[key]] = value or None
         else:
@@ -120,7 +120,7 @@ def _check(framework: str, target: str, image: str | None, start: bool) -> None:
 def _reserve(
     request: Request,
     target: str,
-    read_inventory: Look,
+    read_inventory: InventoryReader,
     leases: Leases | None,
     owner: int | None,
     ttl: float | None,
@@ -163,7 +163,7 @@ def _document(
 
         pinned = replace(request, count=len(reserved.uuids), uuids=reserved.uuids, near="none")
         options: dict[str, Any] = {"image": picked.image, "name": f"ml-{framework}"} if target == "kubernetes" else {}
-        configuration = render.told(render.render(target, reserved.inventory, pinned, **options))
+        configuration = render.to_document(render.render(target, reserved.inventory, pinned, **options))
         notes += [*configuration["notes"], *configuration["warnings"]]
         files = configuration["files"]
         if target == "docker":

@@ -2,6 +2,6 @@
 
 from paddock.gpu.render.output import write
 from paddock.gpu.render.registry import TARGETS, options, render
-from paddock.gpu.render.rendered import File, Rendered, told
+from paddock.gpu.render.rendered import File, Rendered, to_document
 
-__all__ = ["TARGETS", "File", "Rendered", "options", "render", "told", "write"]
+__all__ = ["TARGETS", "File", "Rendered", "options", "render", "to_document", "write"]

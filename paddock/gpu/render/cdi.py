@@ -9,7 +9,7 @@ from paddock.gpu.render import docker
 from paddock.gpu.render.access import Access, access, capabilities, kfd_group, render_nodes, wsl
 from paddock.gpu.render.problems import wrong
 from paddock.gpu.render.rendered import File, Rendered, headed
-from paddock.gpu.render.request import Order
+from paddock.gpu.render.request import RenderRequest
 
 _NVIDIA = """#!/bin/sh
 # Once on the machine, as root, and again after every change of driver, GPUs or MIG parts.
@@ -24,32 +24,32 @@ _BY_CTK = "The specification of NVIDIA's devices is nvidia-ctk's to write, which
 _BY_US = "amd.json is the whole specification: lay it in /etc/cdi."
 
 
-def render(order: Order) -> Rendered:
+def render(request: RenderRequest) -> Rendered:
     """By UUID: nvidia-ctk names each device by its index and by its UUID."""
-    if not order.devices:
+    if not request.devices:
         raise wrong("CDI has no name for no GPU", "a machine with GPUs, and Enabled", "render `docker` instead")
-    given = access(order)
-    notes, warnings = list(given.notes), list(given.warnings)
+    granted = access(request)
+    notes, warnings = list(granted.notes), list(granted.warnings)
     files: tuple[File, ...]
-    if order.vendor == "amd":
-        names = [f"amd.com/gpu={uuid}" for uuid in order.uuids]
-        files, environment = (File("amd.json", json.dumps(_specification(order), indent=2) + "\n"),), {}
+    if request.vendor == "amd":
+        names = [f"amd.com/gpu={uuid}" for uuid in request.uuids]
+        files, environment = (File("amd.json", json.dumps(_specification(request), indent=2) + "\n"),), {}
         notes.append(_BY_US)
     else:
-        names = [f"nvidia.com/gpu={name}" for name in (["all"] if wsl(order) else order.uuids)]
+        names = [f"nvidia.com/gpu={name}" for name in (["all"] if wsl(request) else request.uuids)]
         files, environment = (headed("cdi.sh", _NVIDIA, 0o755),), {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
         notes.append(_BY_CTK)
-        if capabilities(order):
+        if capabilities(request):
             warnings.append("A CDI device brings all of the driver: Capabilities do not narrow it.")
-    arguments = docker.arguments(Access(devices=tuple(names), security=given.security, environment=environment))
+    arguments = docker.arguments(Access(devices=tuple(names), security=granted.security, environment=environment))
     listed = File("devices.txt", "".join(f"{name}\n" for name in names))
     files = (listed, File(docker.NAME, docker.line(arguments)), *files)
     return Rendered("cdi", files, tuple(notes), tuple(warnings))
 
 
-def _specification(order: Order) -> dict[str, Any]:
-    group = kfd_group(order)
-    nodes = zip(order.devices, render_nodes(order.devices), strict=True)
+def _specification(request: RenderRequest) -> dict[str, Any]:
+    group = kfd_group(request)
+    nodes = zip(request.devices, render_nodes(request.devices), strict=True)
     return {
         # additionalGids came with 0.7.
         "cdiVersion": "0.7.0" if group else "0.6.0",

@@ -7,34 +7,34 @@ from collections.abc import Iterable
 
 from paddock.gpu.render.access import Access, access
 from paddock.gpu.render.rendered import File, Rendered
-from paddock.gpu.render.request import Order
+from paddock.gpu.render.request import RenderRequest
 
 NAME = "docker-run.args"
 
 
-def render(order: Order) -> Rendered:
+def render(request: RenderRequest) -> Rendered:
     """One line, quoted for a shell: `eval docker run --rm "$(cat docker-run.args)" IMAGE`."""
-    given = access(order)
-    return Rendered("docker", (File(NAME, line(arguments(given))),), given.notes, given.warnings)
+    granted = access(request)
+    return Rendered("docker", (File(NAME, line(arguments(granted))),), granted.notes, granted.warnings)
 
 
 def line(arguments: Iterable[str]) -> str:
     return shlex.join(arguments) + "\n"
 
 
-def arguments(given: Access) -> list[str]:
-    found = [f"--runtime={given.runtime}"] if given.runtime else []
-    if given.request:
-        found += ["--gpus", _gpus(given.request.device_ids, given.request.capabilities)]
+def arguments(granted: Access) -> list[str]:
+    result = [f"--runtime={granted.runtime}"] if granted.runtime else []
+    if granted.request:
+        result += ["--gpus", _gpus(granted.request.device_ids, granted.request.capabilities)]
     for flag, values in (
-        ("--device", given.devices),
-        ("--group-add", given.groups),
-        ("--security-opt", given.security),
+        ("--device", granted.devices),
+        ("--group-add", granted.groups),
+        ("--security-opt", granted.security),
     ):
-        found += [f"{flag}={value}" for value in values]
-    for name, value in given.environment.items():
-        found += ["--env", f"{name}={value}"]
-    return found
+        result += [f"{flag}={value}" for value in values]
+    for name, value in granted.environment.items():
+        result += ["--env", f"{name}={value}"]
+    return result
 
 
 def _gpus(device_ids: Iterable[str], capabilities: Iterable[str]) -> str:
@@ -42,5 +42,5 @@ def _gpus(device_ids: Iterable[str], capabilities: Iterable[str]) -> str:
     ids, flags = list(device_ids), list(capabilities)
     if not ids and not flags:
         return "all"
-    said = [f'"device={",".join(ids)}"' if ids else "all"]
-    return ",".join([*said, *([f'"capabilities={",".join(flags)}"'] if flags else [])])
+    parts = [f'"device={",".join(ids)}"' if ids else "all"]
+    return ",".join([*parts, *([f'"capabilities={",".join(flags)}"'] if flags else [])])

@@ -7,23 +7,23 @@ from typing import Any
 
 from paddock.gpu.render.access import Access, access
 from paddock.gpu.render.rendered import File, Rendered
-from paddock.gpu.render.request import Order
+from paddock.gpu.render.request import RenderRequest
 
 
-def render(order: Order) -> Rendered:
+def render(request: RenderRequest) -> Rendered:
     """DeviceRequests are in the form of the Engine's API, which the SDK takes too."""
-    given = access(order)
-    text = json.dumps(keywords(given), indent=2) + "\n"
-    return Rendered("docker-sdk", (File("docker-sdk.json", text),), given.notes, given.warnings)
+    granted = access(request)
+    text = json.dumps(keywords(granted), indent=2) + "\n"
+    return Rendered("docker-sdk", (File("docker-sdk.json", text),), granted.notes, granted.warnings)
 
 
-def keywords(given: Access) -> dict[str, Any]:
-    found: dict[str, Any] = {"runtime": given.runtime} if given.runtime else {}
-    if given.request:
-        which = {"DeviceIDs": list(given.request.device_ids)} if given.request.device_ids else {"Count": -1}
-        found["device_requests"] = [{"Driver": "nvidia", **which, "Capabilities": [given.request.flags]}]
-    if given.devices:
-        found["devices"] = [f"{path}:{path}:rwm" for path in given.devices]
-        found |= {"group_add": list(given.groups)} if given.groups else {}
-        found["security_opt"] = list(given.security)
-    return found | {"environment": given.environment}
+def keywords(granted: Access) -> dict[str, Any]:
+    arguments: dict[str, Any] = {"runtime": granted.runtime} if granted.runtime else {}
+    if granted.request:
+        selector = {"DeviceIDs": list(granted.request.device_ids)} if granted.request.device_ids else {"Count": -1}
+        arguments["device_requests"] = [{"Driver": "nvidia", **selector, "Capabilities": [granted.request.flags]}]
+    if granted.devices:
+        arguments["devices"] = [f"{path}:{path}:rwm" for path in granted.devices]
+        arguments |= {"group_add": list(granted.groups)} if granted.groups else {}
+        arguments["security_opt"] = list(granted.security)
+    return arguments | {"environment": granted.environment}

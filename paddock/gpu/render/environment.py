@@ -5,24 +5,24 @@ from __future__ import annotations
 from paddock.gpu.host.visibility import visibility_variables
 from paddock.gpu.render.access import capabilities
 from paddock.gpu.render.rendered import Rendered, headed
-from paddock.gpu.render.request import Order
+from paddock.gpu.render.request import RenderRequest
 
 
-def render(order: Order) -> Rendered:
+def render(request: RenderRequest) -> Rendered:
     """`gpu.env` is for `docker run --env-file` and systemd's EnvironmentFile, `gpu.sh` to be sourced by a shell."""
     from paddock.gpu.leases.allocation import exports
 
-    found = visibility_variables(order.vendor, order.uuids)
-    notes, warnings = list(order.notes), list(order.warnings)
-    if order.vendor == "apple":
+    variables = visibility_variables(request.vendor, request.uuids)
+    notes, warnings = list(request.notes), list(request.warnings)
+    if request.vendor == "apple":
         notes.append("Metal has one GPU, and no variable that hides it.")
-    if order.vendor == "nvidia" and order.devices:
-        if wanted := capabilities(order):
-            found["NVIDIA_DRIVER_CAPABILITIES"] = ",".join(wanted)
-        if sum(one.part is not None for one in order.devices) > 1:
+    if request.vendor == "nvidia" and request.devices:
+        if driver_capabilities := capabilities(request):
+            variables["NVIDIA_DRIVER_CAPABILITIES"] = ",".join(driver_capabilities)
+        if sum(device.part is not None for device in request.devices) > 1:
             warnings.append("Several MIG parts are named, and CUDA uses the first of them only.")
-    kept = "".join(f"{name}={value}\n" for name, value in found.items() if value is not None)
-    if removed := [name for name, value in found.items() if value is None]:
+    lines = "".join(f"{name}={value}\n" for name, value in variables.items() if value is not None)
+    if removed := [name for name, value in variables.items() if value is None]:
         warnings.append(f"gpu.env cannot remove {' and '.join(removed)}, which must not be set: gpu.sh does.")
-    files = (headed("gpu.env", kept), headed("gpu.sh", exports(found) if found else ""))
+    files = (headed("gpu.env", lines), headed("gpu.sh", exports(variables) if variables else ""))
     return Rendered("environment", files, tuple(notes), tuple(warnings))

@@ -1,6 +1,6 @@
 """The fields of the older GPU connector, by the names that it gave them.
 
-Each is one of these for a renderer; `of` reads them from JSON. What a field becomes is told in docs/gpu-rendering.md.
+`from_dict` reads them from JSON. docs/gpu-rendering.md documents the meaning of each field.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ def _count(name: str, value: Any) -> int:
 
 
 def _counts(name: str, value: Any) -> tuple[int, ...]:
-    return tuple(_count(f"{name}[{place}]", one) for place, one in enumerate(_list(name, value)))
+    return tuple(_count(f"{name}[{place}]", item) for place, item in enumerate(_list(name, value)))
 
 
 def _texts(name: str, value: Any) -> tuple[str, ...]:
     if isinstance(value, str):  # compute,utility
-        value = [one for one in value.split(",") if one.strip()]
-    return tuple(_text(f"{name}[{place}]", one) for place, one in enumerate(_list(name, value)))
+        value = [item for item in value.split(",") if item.strip()]
+    return tuple(_text(f"{name}[{place}]", item) for place, item in enumerate(_list(name, value)))
 
 
 def _labels(name: str, value: Any) -> Mapping[str, str]:
     if not isinstance(value, Mapping):
         raise wrong(f"{name} is {value!r}", "names and values")
-    return {_text(f"a name in {name}", key): _text(f"{name}.{key}", one) for key, one in value.items()}
+    return {_text(f"a name in {name}", key): _text(f"{name}.{key}", text) for key, text in value.items()}
 
 
 def _tolerations(name: str, value: Any) -> tuple[Toleration, ...]:
-    return tuple(_toleration(f"{name}[{place}]", one) for place, one in enumerate(_list(name, value)))
+    return tuple(_toleration(f"{name}[{place}]", item) for place, item in enumerate(_list(name, value)))
 
 
 def _list(name: str, value: Any) -> Sequence[Any]:
@@ -73,8 +73,8 @@ class Toleration:
     seconds: int | None = _named("tolerationSeconds", _count, None)
 
     def kubernetes(self) -> dict[str, Any]:
-        found = {one.metadata["name"]: getattr(self, one.name) for one in fields(self)}
-        return {name: value for name, value in found.items() if value not in ("", None)}
+        values = {entry.metadata["name"]: getattr(self, entry.name) for entry in fields(self)}
+        return {name: value for name, value in values.items() if value not in ("", None)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,46 +128,48 @@ Fields = Docker | Kubernetes | Proxmox
 _Kind = TypeVar("_Kind", bound=Fields | Connector | Toleration)
 
 
-def of(kind: type[_Kind], given: Mapping[str, Any]) -> _Kind:
+def from_dict(kind: type[_Kind], values: Mapping[str, Any]) -> _Kind:
     """From the older connector's names and values; null is a value that is not given. Raises GpuInputError."""
-    return _read(kind, given, f"{kind.__name__} has")
+    return _read(kind, values, f"{kind.__name__} has")
 
 
 def names(kind: type[Any]) -> tuple[str, ...]:
     """What the older connector calls the fields of one of these."""
-    return tuple(one.metadata["name"] for one in fields(kind))
+    return tuple(entry.metadata["name"] for entry in fields(kind))
 
 
 def is_fields(kind: object) -> bool:
     return kind in get_args(Fields)
 
 
-def _toleration(name: str, given: Any) -> Toleration:
-    if isinstance(given, Toleration):
-        return given
-    if not isinstance(given, Mapping):
-        raise wrong(f"{name} is {given!r}", "key, operator, value and effect")
+def _toleration(name: str, toleration: Any) -> Toleration:
+    if isinstance(toleration, Toleration):
+        return toleration
+    if not isinstance(toleration, Mapping):
+        raise wrong(f"{name} is {toleration!r}", "key, operator, value and effect")
     # Kubernetes writes `key`, the older connector `Key`.
-    made = _read(Toleration, {str(key)[:1].lower() + str(key)[1:]: one for key, one in given.items()}, f"{name} has")
-    if made.operator not in ("", "Exists", "Equal"):
-        raise wrong(f"{name}.operator is {made.operator!r}", "Exists or Equal")
-    if made.effect not in ("", "NoSchedule", "PreferNoSchedule", "NoExecute"):
-        raise wrong(f"{name}.effect is {made.effect!r}", "NoSchedule, PreferNoSchedule or NoExecute")
-    if made.operator == "Exists" and made.value:
+    result = _read(
+        Toleration, {str(key)[:1].lower() + str(key)[1:]: item for key, item in toleration.items()}, f"{name} has"
+    )
+    if result.operator not in ("", "Exists", "Equal"):
+        raise wrong(f"{name}.operator is {result.operator!r}", "Exists or Equal")
+    if result.effect not in ("", "NoSchedule", "PreferNoSchedule", "NoExecute"):
+        raise wrong(f"{name}.effect is {result.effect!r}", "NoSchedule, PreferNoSchedule or NoExecute")
+    if result.operator == "Exists" and result.value:
         raise wrong(f"{name} has a value", "none, since Exists takes every value", "use Equal, or leave value out")
-    if made.operator != "Exists" and not made.key:
+    if result.operator != "Exists" and not result.key:
         raise wrong(f"{name} has no key", "a key", "Exists without a key tolerates everything, if that is meant")
-    if made.seconds is not None and made.effect != "NoExecute":
+    if result.seconds is not None and result.effect != "NoExecute":
         raise wrong(f"{name} has tolerationSeconds", "effect NoExecute with it")
-    return made
+    return result
 
 
-def _read(kind: type[_Kind], given: Mapping[str, Any], prefix: str) -> _Kind:
-    known = {one.metadata["name"]: one for one in fields(kind)}
-    found = {}
-    for name, value in given.items():
-        if name not in known:
-            raise wrong(f"{prefix} no {name!r}", one_of(str(name), known))
+def _read(kind: type[_Kind], values: Mapping[str, Any], prefix: str) -> _Kind:
+    entries = {entry.metadata["name"]: entry for entry in fields(kind)}
+    arguments = {}
+    for name, value in values.items():
+        if name not in entries:
+            raise wrong(f"{prefix} no {name!r}", one_of(str(name), entries))
         if value is not None:
-            found[known[name].name] = known[name].metadata["read"](name, value)
-    return kind(**found)
+            arguments[entries[name].name] = entries[name].metadata["read"](name, value)
+    return kind(**arguments)

@@ -13,7 +13,7 @@ from paddock.gpu.render.access import capabilities, hidden
 from paddock.gpu.render.fields import Kubernetes, Toleration
 from paddock.gpu.render.problems import matching, wrong
 from paddock.gpu.render.rendered import File, Rendered, headed
-from paddock.gpu.render.request import Order
+from paddock.gpu.render.request import RenderRequest
 
 _DOMAIN = {"nvidia": "nvidia.com", "amd": "amd.com"}
 _NAME = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
@@ -23,7 +23,7 @@ _PLUGIN_NAMESPACE, _PLUGIN = "kube-system", "nvidia-device-plugin-config"
 
 
 def render(
-    order: Order,
+    request: RenderRequest,
     *,
     name: str = "gpu",
     namespace: str = "default",
@@ -32,34 +32,34 @@ def render(
     mig: str = "mixed",
 ) -> Rendered:
     """With a share of memory in the request, `sharing` is time-slicing or mps; `mig` is the plugin's strategy."""
-    for what, value in (("name", name), ("namespace", namespace)):
-        matching(what, value, _NAME, "lower-case letters, digits and dashes, 63 at most")
+    for option, value in (("name", name), ("namespace", namespace)):
+        matching(option, value, _NAME, "lower-case letters, digits and dashes, 63 at most")
     matching("image", image, r"\S+", "the name of an image")
-    for what, value, allowed in (("sharing", sharing, ("time-slicing", "mps")), ("mig", mig, ("mixed", "single"))):
+    for option, value, allowed in (("sharing", sharing, ("time-slicing", "mps")), ("mig", mig, ("mixed", "single"))):
         if value not in allowed:
-            raise wrong(f"{what} is {value!r}", " or ".join(allowed))
-    fields = order.fields if isinstance(order.fields, Kubernetes) else Kubernetes()
-    notes, warnings = list(order.notes), list(order.warnings)
-    replicas = _replicas(order)
-    limits = _limits(order, fields, mig)
-    renamed = any(one.endswith(".shared") for one in limits)
+            raise wrong(f"{option} is {value!r}", " or ".join(allowed))
+    fields = request.fields if isinstance(request.fields, Kubernetes) else Kubernetes()
+    notes, warnings = list(request.notes), list(request.warnings)
+    replicas = _replicas(request)
+    limits = _limits(request, fields, mig)
+    renamed = any(resource.endswith(".shared") for resource in limits)
     if renamed and replicas is None:
         raise wrong(f"{next(iter(limits))} is a shared GPU's name", "a share of memory in the request")
     container: dict[str, Any] = {"name": name, "image": image}
-    environment = _environment(order)
+    environment = _environment(request)
     if environment:
         container["env"] = [{"name": key, "value": value} for key, value in environment.items()]
     if limits:
         container["resources"] = {"limits": limits}
     spec: dict[str, Any] = {"restartPolicy": "Never", "containers": [container]}
-    if order.devices:
-        spec |= _placement(order, fields, mig, shared=replicas is not None and not renamed, warnings=warnings)
+    if request.devices:
+        spec |= _placement(request, fields, mig, shared=replicas is not None and not renamed, warnings=warnings)
         notes.append("Kubernetes chooses the GPU on the node: a pod asks for a number of one kind, not for a UUID.")
-        if any(one.part for one in order.devices) and sum(limits.values()) > 1:
+        if any(device.part for device in request.devices) and sum(limits.values()) > 1:
             warnings.append("Several MIG parts are asked for, and a process can use one of them only.")
     metadata = {"name": name, "namespace": namespace}
     files = [_file("pod.yaml", {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})]
-    config = _plugin(order, replicas, sharing, mig, renamed)
+    config = _plugin(request, replicas, sharing, mig, renamed)
     if config:
         files.append(_config_map(config))
         notes.append(
@@ -70,23 +70,25 @@ def render(
     return Rendered("kubernetes", tuple(files), tuple(notes), tuple(warnings))
 
 
-def _limits(order: Order, fields: Kubernetes, mig: str) -> dict[str, int]:
-    if not order.devices:
+def _limits(request: RenderRequest, fields: Kubernetes, mig: str) -> dict[str, int]:
+    if not request.devices:
         return {}
-    domain = _DOMAIN[str(order.vendor)]
-    given = fields.resource_name or order.environ.get("KUBE_GPU_RESOURCE", "").strip()
-    found = Counter(_resource(one, domain, mig) for one in order.devices)
-    if not given:
-        return dict(found)
-    matching("ResourceName", given, _LABEL_NAME, f"a resource, such as {domain}/gpu")
-    if given.partition("/")[0] != domain:
+    domain = _DOMAIN[str(request.vendor)]
+    resource_name = fields.resource_name or request.environ.get("KUBE_GPU_RESOURCE", "").strip()
+    limits = Counter(_resource(device, domain, mig) for device in request.devices)
+    if not resource_name:
+        return dict(limits)
+    matching("ResourceName", resource_name, _LABEL_NAME, f"a resource, such as {domain}/gpu")
+    if resource_name.partition("/")[0] != domain:
         if fields.resource_name:
-            raise wrong(f"ResourceName is {given}", f"one of {domain}, whose GPUs these are", "leave ResourceName out")
-        return dict(found)
-    parts = {name for name in found if "/mig-" in name}
-    if given not in parts | {f"{domain}/gpu"} if parts else "/mig-" in given:
-        raise wrong(f"ResourceName is {given}", f"{', '.join(found)}, as these GPUs are divided")
-    return dict(found) if parts else {given: len(order.devices)}
+            raise wrong(
+                f"ResourceName is {resource_name}", f"one of {domain}, whose GPUs these are", "leave ResourceName out"
+            )
+        return dict(limits)
+    parts = {name for name in limits if "/mig-" in name}
+    if resource_name not in parts | {f"{domain}/gpu"} if parts else "/mig-" in resource_name:
+        raise wrong(f"ResourceName is {resource_name}", f"{', '.join(limits)}, as these GPUs are divided")
+    return dict(limits) if parts else {resource_name: len(request.devices)}
 
 
 def _resource(device: Device, domain: str, mig: str) -> str:
@@ -95,37 +97,39 @@ def _resource(device: Device, domain: str, mig: str) -> str:
     return f"{domain}/mig-{device.part.profile.replace('+', '.')}"
 
 
-def _replicas(order: Order) -> int | None:
+def _replicas(request: RenderRequest) -> int | None:
     """In how many the plugin divides a GPU, so that each is at least the share that is wanted."""
-    if order.share is None:
+    if request.share is None:
         return None
-    found = int(1 / order.share + 1e-9)
-    if found < 2:
-        raise wrong(f"a share of {order.share:g} leaves nothing to another pod", "0.5 or less", "leave share out")
-    if order.vendor == "amd":
+    replicas = int(1 / request.share + 1e-9)
+    if replicas < 2:
+        raise wrong(f"a share of {request.share:g} leaves nothing to another pod", "0.5 or less", "leave share out")
+    if request.vendor == "amd":
         raise GpuInputError(
             "AMD's device plugin shares no GPU\n    expected: whole GPUs\n    fix: leave share out, or divide the GPU"
             " by its compute partitions (`amd-smi set --compute-partition`)"
         )
-    if len(order.devices) > 1:
-        raise wrong(f"{len(order.devices)} shared GPUs", "1: two shares may be of the same GPU", "ask for one")
-    return found
+    if len(request.devices) > 1:
+        raise wrong(f"{len(request.devices)} shared GPUs", "1: two shares may be of the same GPU", "ask for one")
+    return replicas
 
 
-def _environment(order: Order) -> Mapping[str, str]:
-    if not order.devices:
-        return hidden(order)
-    if order.vendor != "nvidia":
+def _environment(request: RenderRequest) -> Mapping[str, str]:
+    if not request.devices:
+        return hidden(request)
+    if request.vendor != "nvidia":
         return {}
-    wanted = capabilities(order)
-    return {"NVIDIA_DRIVER_CAPABILITIES": ",".join(wanted)} if wanted else {}
+    driver_capabilities = capabilities(request)
+    return {"NVIDIA_DRIVER_CAPABILITIES": ",".join(driver_capabilities)} if driver_capabilities else {}
 
 
-def _placement(order: Order, fields: Kubernetes, mig: str, *, shared: bool, warnings: list[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _placement(
+    request: RenderRequest, fields: Kubernetes, mig: str, *, shared: bool, warnings: list[str]
+) -> dict[str, Any]:
+    placement: dict[str, Any] = {}
     if fields.runtime_class:
-        found["runtimeClassName"] = matching("RuntimeClass", fields.runtime_class, _NAME, "a name, such as nvidia")
-    selector = _product(order, mig, shared, warnings)
+        placement["runtimeClassName"] = matching("RuntimeClass", fields.runtime_class, _NAME, "a name, such as nvidia")
+    selector = _product(request, mig, shared, warnings)
     for key, value in fields.node_selector.items():
         matching("a label in NodeSelector", key, _LABEL_NAME, "a label's name, such as nvidia.com/gpu.present")
         selector[key] = matching(f"NodeSelector.{key}", value, _LABEL_VALUE, "a label's value")
@@ -135,20 +139,20 @@ def _placement(order: Order, fields: Kubernetes, mig: str, *, shared: bool, warn
             ' feature discovery sets nvidia.com/gpu.present: "true" and nvidia.com/gpu.product.'
         )
     if selector:
-        found["nodeSelector"] = selector
-    own = Toleration(key=f"{_DOMAIN[str(order.vendor)]}/gpu", operator="Exists", effect="NoSchedule")
-    found["tolerations"] = [one.kubernetes() for one in dict.fromkeys((own, *fields.tolerations))]
-    return found
+        placement["nodeSelector"] = selector
+    own = Toleration(key=f"{_DOMAIN[str(request.vendor)]}/gpu", operator="Exists", effect="NoSchedule")
+    placement["tolerations"] = [toleration.kubernetes() for toleration in dict.fromkeys((own, *fields.tolerations))]
+    return placement
 
 
-def _product(order: Order, mig: str, shared: bool, warnings: list[str]) -> dict[str, str]:
+def _product(request: RenderRequest, mig: str, shared: bool, warnings: list[str]) -> dict[str, str]:
     """The label by which feature discovery tells the model."""
-    if order.vendor != "nvidia":
+    if request.vendor != "nvidia":
         return {}
-    if len({one.name for one in order.inventory.gpus if one.name}) > 1:
+    if len({gpu.name for gpu in request.inventory.gpus if gpu.name}) > 1:
         warnings.append("The machine has several models, and its node is labelled by one: the pod may get any of them.")
         return {}
-    gpu, part = order.devices[0].gpu, order.devices[0].part
+    gpu, part = request.devices[0].gpu, request.devices[0].part
     if not gpu.name:
         return {}
     product = re.sub(r"[^A-Za-z0-9._-]", "-", gpu.name)
@@ -158,23 +162,23 @@ def _product(order: Order, mig: str, shared: bool, warnings: list[str]) -> dict[
     return {"nvidia.com/gpu.product": f"{product}{suffix}{'-SHARED' if shared else ''}"}
 
 
-def _plugin(order: Order, replicas: int | None, sharing: str, mig: str, renamed: bool) -> dict[str, Any]:
-    parts = any(one.part for one in order.devices)
+def _plugin(request: RenderRequest, replicas: int | None, sharing: str, mig: str, renamed: bool) -> dict[str, Any]:
+    parts = any(device.part for device in request.devices)
     if replicas is None and not parts:
         return {}
-    found: dict[str, Any] = {"version": "v1", "flags": {"migStrategy": mig if parts else "none"}}
+    config: dict[str, Any] = {"version": "v1", "flags": {"migStrategy": mig if parts else "none"}}
     if replicas is not None:
-        (resource,) = {_resource(one, "nvidia.com", mig) for one in order.devices}
+        (resource,) = {_resource(device, "nvidia.com", mig) for device in request.devices}
         shared: dict[str, Any] = {"resources": [{"name": resource, "replicas": replicas}]}
         if renamed:
             shared = {"renameByDefault": True, **shared}
         if sharing == "mps" and parts:
             raise wrong("MPS of a MIG part", "one of them", "time-slicing, or leave share out")
         if sharing == "mps":
-            found["sharing"] = {"mps": shared}
+            config["sharing"] = {"mps": shared}
         else:
-            found["sharing"] = {"timeSlicing": {"failRequestsGreaterThanOne": True, **shared}}
-    return found
+            config["sharing"] = {"timeSlicing": {"failRequestsGreaterThanOne": True, **shared}}
+    return config
 
 
 def _config_map(config: Mapping[str, Any]) -> File:
@@ -205,5 +209,5 @@ def _yaml(body: Mapping[str, Any]) -> str:
         return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
 
     Dumper.add_representer(str, text)
-    made: str = yaml.dump(dict(body), Dumper=Dumper, sort_keys=False, width=1000)
-    return made
+    document: str = yaml.dump(dict(body), Dumper=Dumper, sort_keys=False, width=1000)
+    return document

@@ -33,17 +33,17 @@ def write(rendered: Rendered, folder: Path, force: bool = False) -> tuple[Path, 
     record = _record(folder / RECORD)
     old = {file.path: _old(folder / file.path, force) for file in rendered.files}
     for file in rendered.files:
-        if (there := old[file.path]) is not None:
-            _refuse(file, there.content, folder, record.get(file.path), force)
-    new = [one for one in rendered.files if old[one.path] != _Old(one.text.encode(), one.mode)]
-    known = record | {one.path: _sum(one.text.encode()) for one in rendered.files}
-    if known != record:
-        text = json.dumps({"schema": 1, "files": dict(sorted(known.items()))}, indent=2) + "\n"
+        if (existing := old[file.path]) is not None:
+            _refuse(file, existing.content, folder, record.get(file.path), force)
+    new = [file for file in rendered.files if old[file.path] != _Old(file.text.encode(), file.mode)]
+    new_record = record | {file.path: _sum(file.text.encode()) for file in rendered.files}
+    if new_record != record:
+        text = json.dumps({"schema": 1, "files": dict(sorted(new_record.items()))}, indent=2) + "\n"
         old[RECORD] = _old(folder / RECORD, force=True)
         # Last: a file is ours only once it lies there.
         new.append(File(RECORD, text))
     _replace(new, old, folder)
-    return tuple(folder / one.path for one in new if one.path != RECORD)
+    return tuple(folder / file.path for file in new if file.path != RECORD)
 
 
 def _refuse(file: File, content: bytes, folder: Path, recorded: str | None, force: bool) -> None:
@@ -72,28 +72,28 @@ def _refuse(file: File, content: bytes, folder: Path, recorded: str | None, forc
 def _replace(files: list[File], old: Mapping[str, _Old | None], folder: Path) -> None:
     """Everything lies beside its place before the first file is replaced."""
     parts: list[Path] = []
-    done: list[File] = []
-    made: list[Path] = []
+    replaced: list[File] = []
+    new_folders: list[Path] = []
     try:
         for file in files:
             path = folder / file.path
-            missing = [one for one in (path.parent, *path.parent.parents) if not one.exists()]
+            missing = [parent for parent in (path.parent, *path.parent.parents) if not parent.exists()]
             path.parent.mkdir(parents=True, exist_ok=True)
-            made += missing
+            new_folders += missing
             parts.append(_part(path))
             _create(parts[-1], file.text.encode(), file.mode)
         for file, part in zip(files, parts, strict=True):
             part.replace(folder / file.path)
-            done.append(file)
+            replaced.append(file)
     except OSError as error:
-        for file in done:
+        for file in replaced:
             _restore(folder / file.path, old.get(file.path))
         for part in parts:
             with contextlib.suppress(OSError):
                 part.unlink(missing_ok=True)
-        for one in sorted(made, key=lambda path: -len(path.parts)):
+        for new_folder in sorted(new_folders, key=lambda path: -len(path.parts)):
             with contextlib.suppress(OSError):
-                one.rmdir()
+                new_folder.rmdir()
         raise GpuError(
             f"cannot write into {folder}: {error.strerror or error}\n    fix: a folder that is yours, with room in it"
         ) from None
@@ -138,8 +138,8 @@ def _old(path: Path, force: bool) -> _Old | None:
 def _record(path: Path) -> dict[str, str]:
     """A record that cannot be read says of no file that it is ours."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))["files"]
-        return {str(name): str(sum_) for name, sum_ in found.items()}
+        files = json.loads(path.read_text(encoding="utf-8"))["files"]
+        return {str(name): str(sum_) for name, sum_ in files.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
 

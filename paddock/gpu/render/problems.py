@@ -9,16 +9,16 @@ from difflib import get_close_matches
 from paddock.gpu.errors import GpuInputError
 
 
-def wrong(what: str, expected: str = "", fix: str = "") -> GpuInputError:
-    lines = [what, *([f"expected: {expected}"] if expected else []), *([f"fix: {fix}"] if fix else [])]
+def wrong(problem: str, expected: str = "", fix: str = "") -> GpuInputError:
+    lines = [problem, *([f"expected: {expected}"] if expected else []), *([f"fix: {fix}"] if fix else [])]
     return GpuInputError("\n    ".join(lines))
 
 
-def one_of(given: str, allowed: Iterable[str]) -> str:
+def one_of(value: str, allowed: Iterable[str]) -> str:
     """What was meant, or all that may be said."""
     names = list(allowed)
     folded = {name.casefold(): name for name in names}
-    near = get_close_matches(given.casefold(), folded, 1)
+    near = get_close_matches(value.casefold(), folded, 1)
     return f"did you mean {folded[near[0]]}?" if near else f"one of {', '.join(names)}"
 
 

@@ -13,10 +13,10 @@ from paddock.gpu.errors import GpuError
 from paddock.gpu.leases.lease import Lease
 from paddock.gpu.leases.request import Request
 from paddock.gpu.model import Inventory
-from paddock.gpu.render.fields import Connector, Docker, Fields, Kubernetes, Proxmox, is_fields, names, of
+from paddock.gpu.render.fields import Connector, Docker, Fields, Kubernetes, Proxmox, from_dict, is_fields, names
 from paddock.gpu.render.problems import one_of, wrong
 from paddock.gpu.render.rendered import Rendered
-from paddock.gpu.render.request import order
+from paddock.gpu.render.request import build_request
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _REQUEST = tuple(Request.__dataclass_fields__)
@@ -38,8 +38,8 @@ class Target:
 
 TARGETS: Mapping[str, Target] = MappingProxyType(
     {
-        one.name: one
-        for one in (
+        entry.name: entry
+        for entry in (
             Target("docker", "arguments of `docker run`", Docker),
             Target("docker-sdk", "keyword arguments of the Docker SDK, with its DeviceRequests", Docker),
             Target("compose", "a Compose file", Docker),
@@ -56,7 +56,7 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
 def render(
     target: str,
     inventory: Inventory,
-    wanted: Request | Fields | Mapping[str, Any] | None = None,
+    selection: Request | Fields | Mapping[str, Any] | None = None,
     *,
     request: Request | None = None,
     connector: Connector | Mapping[str, Any] | None = None,
@@ -66,47 +66,47 @@ def render(
 ) -> Rendered:
     """The configuration that gives a machine's GPUs to that target; it reads nothing but the arguments.
 
-    `wanted` is a request, the older connector's fields of that target, or either as names and values; None is every
+    `selection` is a request, the older connector's fields of that target, or either as names and values; None is every
     GPU that works. `request` chooses for fields that do not say which GPUs. `options` are the target's own.
     `proxmox` alone looks at files too, below its option `root`. Raises NoGpu, GpuInputError and GpuError.
     """
-    one = _target(target)
-    module = import_module(one.module)
-    unknown = [name for name in options if name not in _options(one)]
+    entry = _target(target)
+    module = import_module(entry.module)
+    unknown = [name for name in options if name not in _options(entry)]
     if unknown:
         raise wrong(
-            f"{target} has no option {unknown[0]!r}", one_of(unknown[0], _options(one)) if _options(one) else "none"
+            f"{target} has no option {unknown[0]!r}", one_of(unknown[0], _options(entry)) if _options(entry) else "none"
         )
-    given = _read(one, wanted)
-    fields = None if isinstance(given, Request) else given
-    if isinstance(given, Request):
+    parsed = _read(entry, selection)
+    fields = None if isinstance(parsed, Request) else parsed
+    if isinstance(parsed, Request):
         if request is not None:
             raise wrong("two requests", "one")
-        request = given
-    if any(gpu.vendor == "apple" for gpu in inventory.gpus) and one.name != "environment":
+        request = parsed
+    if any(gpu.vendor == "apple" for gpu in inventory.gpus) and entry.name != "environment":
         raise GpuError(
             f"{target} cannot be given an Apple GPU: Metal is not passed on to containers, pods or virtual machines"
             "\n    fix: run the program on macOS itself; `environment` is the target for that"
         )
-    plain = connector if isinstance(connector, Connector) else of(Connector, connector or {})
-    made = order(
-        inventory, fields, request, connector=plain, leases=leases, environ=environ, limited=one.task
+    plain = connector if isinstance(connector, Connector) else from_dict(Connector, connector or {})
+    render_request = build_request(
+        inventory, fields, request, connector=plain, leases=leases, environ=environ, limited=entry.task
     )  # fmt: skip
-    rendered: Rendered = module.render(made, **options)
+    rendered: Rendered = module.render(render_request, **options)
     return rendered
 
 
-def options(target: str, given: Iterable[str]) -> dict[str, Any]:
+def options(target: str, texts: Iterable[str]) -> dict[str, Any]:
     """Options written as `name=value`, for a command line. Raises GpuInputError."""
-    known = _options(_target(target))
-    found: dict[str, Any] = {}
-    for text in given:
+    types = _options(_target(target))
+    values: dict[str, Any] = {}
+    for text in texts:
         name, equals, value = text.partition("=")
         name = name.strip().replace("-", "_")
-        if not equals or name not in known:
-            raise wrong(f"option {text!r}", one_of(name, [f"{one}=…" for one in known]) if known else "none")
-        found[name] = _typed(name, value.strip(), known[name])
-    return found
+        if not equals or name not in types:
+            raise wrong(f"option {text!r}", one_of(name, [f"{name}=…" for name in types]) if types else "none")
+        values[name] = _typed(name, value.strip(), types[name])
+    return values
 
 
 def _target(name: str) -> Target:
@@ -118,7 +118,11 @@ def _target(name: str) -> Target:
 def _options(target: Target) -> dict[str, str]:
     """Names, and their types as they are written."""
     parameters = inspect.signature(import_module(target.module).render).parameters.values()
-    return {one.name: str(one.annotation) for one in parameters if one.kind is one.KEYWORD_ONLY}
+    return {
+        parameter.name: str(parameter.annotation)
+        for parameter in parameters
+        if parameter.kind is parameter.KEYWORD_ONLY
+    }
 
 
 def _typed(name: str, value: str, annotation: str) -> Any:
@@ -137,16 +141,16 @@ def _typed(name: str, value: str, annotation: str) -> Any:
     return value
 
 
-def _read(target: Target, wanted: Request | Fields | Mapping[str, Any] | None) -> Request | Fields | None:
-    if isinstance(wanted, Mapping):
+def _read(target: Target, selection: Request | Fields | Mapping[str, Any] | None) -> Request | Fields | None:
+    if isinstance(selection, Mapping):
         own = names(target.fields) if target.fields else ()
-        if target.fields and any(name in own for name in wanted):
-            return of(target.fields, wanted)
-        strange = [name for name in wanted if one_of(str(name), _REQUEST).startswith("one of")]
-        if target.fields and strange and one_of(str(strange[0]), own).startswith("did"):
-            raise wrong(f"{target.name} has no {strange[0]!r}", one_of(str(strange[0]), own))
-        return Request.of(wanted)
-    if is_fields(type(wanted)) and type(wanted) is not target.fields:
+        if target.fields and any(name in own for name in selection):
+            return from_dict(target.fields, selection)
+        unknown = [name for name in selection if one_of(str(name), _REQUEST).startswith("one of")]
+        if target.fields and unknown and one_of(str(unknown[0]), own).startswith("did"):
+            raise wrong(f"{target.name} has no {unknown[0]!r}", one_of(str(unknown[0]), own))
+        return Request.from_dict(selection)
+    if is_fields(type(selection)) and type(selection) is not target.fields:
         expected = target.fields.__name__ if target.fields else "a request"
-        raise wrong(f"{target.name} was given {type(wanted).__name__} fields", expected)
-    return wanted
+        raise wrong(f"{target.name} was given {type(selection).__name__} fields", expected)
+    return selection

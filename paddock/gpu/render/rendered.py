@@ -10,8 +10,8 @@ from typing import Any
 SCHEMA = 1
 
 _HEADER = "# Written by Paddock (sha256 of the rest: {}); an edited file is not overwritten."
-_FOUND = re.compile(rf"^{re.escape(_HEADER).replace(re.escape('{}'), '([0-9a-f]{64})')}\n", re.MULTILINE)
-_KEPT = re.compile(r"^\s*#\s*USER_CUSTOMIZED\s*=\s*true\s*$", re.MULTILINE | re.IGNORECASE)
+_HEADER_LINE = re.compile(rf"^{re.escape(_HEADER).replace(re.escape('{}'), '([0-9a-f]{64})')}\n", re.MULTILINE)
+_CUSTOMISED = re.compile(r"^\s*#\s*USER_CUSTOMIZED\s*=\s*true\s*$", re.MULTILINE | re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,21 +47,21 @@ def headed(path: str, body: str, mode: int = 0o644) -> File:
 
 def unedited(text: str) -> bool | None:
     """Whether the text is as `headed` made it; None where it has no such header."""
-    found = _FOUND.search(text)
-    return None if found is None else found[1] == _sum(text[: found.start()] + text[found.end() :])
+    match = _HEADER_LINE.search(text)
+    return None if match is None else match[1] == _sum(text[: match.start()] + text[match.end() :])
 
 
 def customised(text: str) -> bool:
     """Whether somebody keeps the file: it has the line `# USER_CUSTOMIZED=true`."""
-    return bool(_KEPT.search(text))
+    return bool(_CUSTOMISED.search(text))
 
 
-def told(rendered: Rendered) -> dict[str, Any]:
+def to_document(rendered: Rendered) -> dict[str, Any]:
     """As JSON; `mode` is octal."""
     return {
         "schema": SCHEMA,
         "target": rendered.target,
-        "files": [{"path": one.path, "mode": f"{one.mode:04o}", "text": one.text} for one in rendered.files],
+        "files": [{"path": file.path, "mode": f"{file.mode:04o}", "text": file.text} for file in rendered.files],
         "notes": list(rendered.notes),
         "warnings": list(rendered.warnings),
     }

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from paddock.gpu.errors import GpuError, NoGpu
 from paddock.gpu.host.visibility import Visible, visible
-from paddock.gpu.leases.eligibility import Circumstances, Device, devices, refusal
+from paddock.gpu.leases.eligibility import Device, SelectionContext, devices, refusal
 from paddock.gpu.leases.lease import Lease
 from paddock.gpu.leases.request import Request, max_per_task
 from paddock.gpu.leases.selection import choose
@@ -19,7 +19,7 @@ _OTHER = "render on that machine, or from its inventory (`paddock gpu.list --jso
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class RenderRequest:
     """`devices` are what to name, in the order of the bus; none where no GPU is wanted or there is none."""
 
     inventory: Inventory
@@ -37,21 +37,21 @@ class Order:
 
     @property
     def uuids(self) -> list[str]:
-        return [one.uuid for one in self.devices]
+        return [device.uuid for device in self.devices]
 
     @property
     def vendor(self) -> Vendor | None:
         """Of what is named, else of what there is."""
-        vendors = [one.gpu.vendor for one in self.devices] or [one.vendor for one in self.inventory.gpus]
+        vendors = [gpu.gpu.vendor for gpu in self.devices] or [gpu.vendor for gpu in self.inventory.gpus]
         return vendors[0] if vendors else None
 
     @property
     def whole(self) -> bool:
         """Whether nothing of this machine is left out, so that `all` means the same."""
         every, refused = devices(self.inventory)
-        lost = [one for one in self.inventory.gpus if one.state != "ok" or not one.uuid]
-        empty = [one for one in refused if one.index not in {each.gpu.index for each in every}]
-        return bool(self.devices) and not lost and not empty and {one.uuid for one in every} == set(self.uuids)
+        lost = [gpu for gpu in self.inventory.gpus if gpu.state != "ok" or not gpu.uuid]
+        empty = [refusal for refusal in refused if refusal.index not in {device.gpu.index for device in every}]
+        return bool(self.devices) and not lost and not empty and {device.uuid for device in every} == set(self.uuids)
 
     @property
     def share(self) -> float | None:
@@ -59,7 +59,7 @@ class Order:
         return self.request.share if self.request else None
 
 
-def order(
+def build_request(
     inventory: Inventory,
     fields: Fields | None,
     request: Request | None,
@@ -68,45 +68,45 @@ def order(
     leases: Sequence[Lease],
     environ: Mapping[str, str],
     limited: bool,
-) -> Order:
+) -> RenderRequest:
     """With neither fields nor request, every GPU that works. `limited`: for one task, which may have only so many.
 
     Raises NoGpu where too few can be had, and GpuInputError.
     """
     if fields is not None and not fields.enabled:
-        return Order(inventory, (), fields, None, connector, environ, ("Enabled is false: no GPU is given.",))
+        return RenderRequest(inventory, (), fields, None, connector, environ, ("Enabled is false: no GPU is given.",))
     request = _request(fields, request)
-    shown = visible(inventory, environ)
-    notes = list(shown.notes if shown else ())
+    allowed = visible(inventory, environ)
+    notes = list(allowed.notes if allowed else ())
     warnings: list[str] = []
     indexes = fields.gpu_ids if isinstance(fields, Docker | Proxmox) else ()
     if isinstance(fields, Proxmox) and fields.pci_devices:
-        named = list(_by_index(inventory, indexes, shown))
+        chosen = list(_by_index(inventory, indexes, allowed))
     elif indexes:
-        named = list(_by_index(inventory, indexes, shown))
-        uuids = ", ".join(f"{one.gpu.index} is {one.uuid}" for one in named)
+        chosen = list(_by_index(inventory, indexes, allowed))
+        uuids = ", ".join(f"{device.gpu.index} is {device.uuid}" for device in chosen)
         notes.append(f"GPUIDs are indexes, which change with cards and drivers; here {uuids}.")
     elif request:
-        choice = choose(inventory, request, leases, shown)
+        choice = choose(inventory, request, leases, allowed)
         if not choice.satisfied:
             raise NoGpu(f"{choice}\n    fix: ask for less, or {_OTHER}")
         notes = list(choice.notes)
-        taken = {one.uuid for one in choice.taken}
-        named = [one for one in devices(inventory)[0] if one.uuid in taken]
+        selected = {device.uuid for device in choice.taken}
+        chosen = [device for device in devices(inventory)[0] if device.uuid in selected]
     else:
-        named = list(_working(inventory, shown, warnings))
-        if fields is not None and not named:
+        chosen = list(_working(inventory, allowed, warnings))
+        if fields is not None and not chosen:
             raise NoGpu("\n    ".join([inventory.reason or "no GPU can be had", *warnings, f"fix: {_OTHER}"]))
-    if len({one.gpu.vendor for one in named}) > 1:
+    if len({device.gpu.vendor for device in chosen}) > 1:
         raise wrong("GPUs of two makers", "of one", "name those of one maker by their UUIDs in a request")
     if limited and (fields is not None or request is not None):
-        _within(len(named), connector, environ)
-    warnings += _cuda(inventory, [one.gpu for one in named], connector)
+        _within(len(chosen), connector, environ)
+    warnings += _cuda(inventory, [device.gpu for device in chosen], connector)
     if connector.nvidia_smi_path not in ("", "nvidia-smi"):
         notes.append("NvidiaSMIPath is not needed: the driver is asked through its library.")
-    if inventory.reason and not named:
+    if inventory.reason and not chosen:
         notes.append(inventory.reason)
-    return Order(inventory, tuple(named), fields, request, connector, environ, tuple(notes), tuple(warnings))
+    return RenderRequest(inventory, tuple(chosen), fields, request, connector, environ, tuple(notes), tuple(warnings))
 
 
 def _request(fields: Fields | None, request: Request | None) -> Request | None:
@@ -119,14 +119,14 @@ def _request(fields: Fields | None, request: Request | None) -> Request | None:
             named = bool(ids) or every
         case Proxmox(gpu_ids=ids, pci_devices=addresses):
             named = bool(ids or addresses)
-        case Kubernetes(limit=limit, request=asked):
-            if limit and asked and limit != asked:
+        case Kubernetes(limit=limit, request=requested):
+            if limit and requested and limit != requested:
                 raise wrong(
-                    f"Request is {asked} and Limit is {limit}",
+                    f"Request is {requested} and Limit is {limit}",
                     "both the same: Kubernetes does not overcommit GPUs",
                     "give Limit alone; for several pods on one GPU ask for a share of its memory",
                 )
-            count = limit or asked
+            count = limit or requested
         case None:
             return request
     if request is None:
@@ -136,15 +136,15 @@ def _request(fields: Fields | None, request: Request | None) -> Request | None:
     return request
 
 
-def _by_index(inventory: Inventory, indexes: Iterable[int], shown: Visible | None) -> Iterable[Device]:
-    known = {one.index: one for one in inventory.gpus}
-    wanted = list(indexes)
-    for index in wanted:
-        gpu = known.get(index)
+def _by_index(inventory: Inventory, indexes: Iterable[int], allowed: Visible | None) -> Iterable[Device]:
+    gpus = {gpu.index: gpu for gpu in inventory.gpus}
+    requested = list(indexes)
+    for index in requested:
+        gpu = gpus.get(index)
         if gpu is None:
-            there = ", ".join(map(str, known)) or "none: " + (inventory.reason or "there is no GPU")
-            raise wrong(f"GPUIDs has {index}", f"of {there}", _OTHER)
-        if wanted.count(index) > 1:
+            available = ", ".join(map(str, gpus)) or "none: " + (inventory.reason or "there is no GPU")
+            raise wrong(f"GPUIDs has {index}", f"of {available}", _OTHER)
+        if requested.count(index) > 1:
             raise wrong(f"GPUIDs has {index} twice", "each once")
         if gpu.state != "ok" or not gpu.uuid:
             why = gpu.reason or ("it has no UUID" if gpu.state == "ok" else "")
@@ -155,42 +155,44 @@ def _by_index(inventory: Inventory, indexes: Iterable[int], shown: Visible | Non
             raise wrong(
                 f"GPU {index} is divided by MIG", "a part of it", "name the part: a request with `mig` or `uuids`"
             )
-        if shown and not shown.shows(gpu.uuid, gpu.uuid):
-            raise wrong(f"GPU {index} is hidden", "one that the environment shows", f"{' '.join(shown.notes)}")
+        if allowed and not allowed.shows(gpu.uuid, gpu.uuid):
+            raise wrong(f"GPU {index} is hidden", "one that the environment shows", f"{' '.join(allowed.notes)}")
         yield Device(gpu.uuid, gpu)
 
 
-def _working(inventory: Inventory, shown: Visible | None, warnings: list[str]) -> Iterable[Device]:
+def _working(inventory: Inventory, allowed: Visible | None, warnings: list[str]) -> Iterable[Device]:
     """All that answer, are not sick and not hidden, whoever uses them now."""
-    every, never = devices(inventory)
-    divided = {one.gpu.index for one in every if one.part}
-    warnings += [f"GPU {one.index} is left out: {one.reason}." for one in never if one.index not in divided]
+    every, unavailable = devices(inventory)
+    divided = {device.gpu.index for device in every if device.part}
+    warnings += [
+        f"GPU {refused.index} is left out: {refused.reason}." for refused in unavailable if refused.index not in divided
+    ]
     for device in every:
-        reason = refusal(device, Request(), Circumstances(visible=shown))
-        if reason is None or reason.passing:
+        reason = refusal(device, Request(), SelectionContext(visible=allowed))
+        if reason is None or reason.transient:
             yield device
         else:
             warnings.append(f"GPU {device.gpu.index} is left out: {reason.reason}.")
 
 
 def _within(count: int, connector: Connector, environ: Mapping[str, str]) -> None:
-    most = connector.max_gpus_per_task or max_per_task(environ)
-    if count > most:
+    limit = connector.max_gpus_per_task or max_per_task(environ)
+    if count > limit:
         name = "MaxGPUsPerTask" if connector.max_gpus_per_task else "PADDOCK_MAX_GPUS_PER_TASK"
-        raise wrong(f"{count} GPUs are more than one task may have", f"at most {most}", f"ask for less, or set {name}")
+        raise wrong(f"{count} GPUs are more than one task may have", f"at most {limit}", f"ask for less, or set {name}")
 
 
 def _cuda(inventory: Inventory, gpus: Iterable[Gpu], connector: Connector) -> list[str]:
     """What is to be said of CUDAVersion on these GPUs and their driver. Raises GpuError where it cannot run."""
-    wanted = connector.cuda_version
-    if not wanted:
+    version = connector.cuda_version
+    if not version:
         return []
     from paddock.gpu.health.cuda import evaluate
 
-    found = evaluate(replace(inventory, gpus=tuple(gpus)), wanted)
-    if found.verdict == "ok":
+    compatibility = evaluate(replace(inventory, gpus=tuple(gpus)), version)
+    if compatibility.verdict == "ok":
         return []
-    fix = found.fixes[0].text if found.fixes else ""
-    if found.verdict == "impossible":
-        raise GpuError(f"CUDA {wanted} cannot run here: {found.why}\n    fix: {fix}")
-    return [f"CUDA {wanted}: {found.why}{f' ({fix})' if fix else ''}."]
+    fix = compatibility.fixes[0].text if compatibility.fixes else ""
+    if compatibility.verdict == "impossible":
+        raise GpuError(f"CUDA {version} cannot run here: {compatibility.why}\n    fix: {fix}")
+    return [f"CUDA {version}: {compatibility.why}{f' ({fix})' if fix else ''}."]

@@ -57,15 +57,15 @@ class Card:
 
     @property
     def sounds(self) -> bool:
-        return any(one.kind == _AUDIO for one in self.functions)
+        return any(function.kind == _AUDIO for function in self.functions)
 
 
 def slot(address: str) -> str:
     """`0000:01:00` of `01:00.0`, `0000:01:00.0` or `00000000:01:00`. Raises GpuInputError."""
-    found = _ADDRESS.fullmatch(address.strip())
-    if not found:
+    match = _ADDRESS.fullmatch(address.strip())
+    if not match:
         raise wrong(f"{address!r} is no PCI address", "such as 0000:01:00.0, or 01:00.0")
-    return f"{int(found[1] or '0', 16):04x}:{found[2]}:{found[3]}".lower()
+    return f"{int(match[1] or '0', 16):04x}:{match[2]}:{match[3]}".lower()
 
 
 def functions(root: Path) -> tuple[Function, ...]:
@@ -76,46 +76,51 @@ def functions(root: Path) -> tuple[Function, ...]:
         if entry.parent.parent.name.isdecimal()
     }
     folder = root / "sys/bus/pci/devices"
-    found = tuple(_function(entry, groups) for entry in sorted(folder.glob("*")))
-    if not found:
+    result = tuple(_function(entry, groups) for entry in sorted(folder.glob("*")))
+    if not result:
         raise GpuError(
             f"{folder} tells of no PCI device\n    fix: render on the Proxmox host, or give a copy of its /sys"
         )
-    return found
+    return result
 
 
-def card(address: str, every: Sequence[Function]) -> Card:
+def find_card(address: str, every: Sequence[Function]) -> Card:
     """Raises GpuInputError where there is none, or it is no GPU."""
-    wanted = slot(address)
-    own = tuple(one for one in every if one.address.startswith(f"{wanted}."))
-    gpus = ", ".join(one.address for one in every if one.kind[:2] in _GPU_CLASSES) or "a GPU, and none is there"
+    requested = slot(address)
+    own = tuple(function for function in every if function.address.startswith(f"{requested}."))
+    gpus = (
+        ", ".join(function.address for function in every if function.kind[:2] in _GPU_CLASSES)
+        or "a GPU, and none is there"
+    )
     if not own:
         raise wrong(f"{address} is no PCI device of this host", gpus, "render on the Proxmox host")
     if own[0].kind[:2] not in _GPU_CLASSES:
         raise wrong(f"{own[0]} is no GPU", gpus)
-    return Card(wanted, own)
+    return Card(requested, own)
 
 
 def refuse_shared(cards: Iterable[Card], every: Sequence[Function]) -> None:
     """Raises GpuError unless every IOMMU group of the cards holds nothing but these cards and bridges."""
     cards = tuple(cards)
-    if not any(one.group is not None for one in every):
+    if not any(function.group is not None for function in every):
         raise GpuError(
             "the IOMMU is off: /sys/kernel/iommu_groups is empty, so no device can be given to a virtual machine"
             "\n    fix: switch VT-d or AMD-Vi on in the firmware; with an Intel CPU and a kernel before 6.8 add"
             " `intel_iommu=on iommu=pt` to the kernel's command line (/etc/kernel/cmdline and `proxmox-boot-tool"
             " refresh`, or GRUB_CMDLINE_LINUX_DEFAULT in /etc/default/grub and `update-grub`), and reboot"
         )
-    given = {one.address for each in cards for one in each.functions}
-    for each in cards:
-        for own in each.functions:
+    addresses = {function.address for card in cards for function in card.functions}
+    for card in cards:
+        for own in card.functions:
             if own.group is None:
                 raise GpuError(f"{own} has no IOMMU group\n    fix: another slot, below a port that has one")
-            members = [one for one in every if one.group == own.group]
-            others = [one for one in members if one.address not in given and one.kind not in _BRIDGES]
-            if others:
+            members = [function for function in every if function.group == own.group]
+            foreign = [
+                function for function in members if function.address not in addresses and function.kind not in _BRIDGES
+            ]
+            if foreign:
                 raise GpuError(
-                    f"{own} shares IOMMU group {own.group} with {'; '.join(map(str, others))}"
+                    f"{own} shares IOMMU group {own.group} with {'; '.join(map(str, foreign))}"
                     "\n    expected: a group of its own, since a group is given away as a whole"
                     "\n    fix: put the card into another slot, one of the CPU's own where there is one; if the others"
                     " are GPUs for the same machine, name them too"

@@ -37,30 +37,33 @@ echo "Reboot. Then lspci -nnk says for each of {addresses}: Kernel driver in use
 
 
 def host_files(cards: Sequence[Card], every: Sequence[Function]) -> tuple[File, ...]:
-    own = [one for each in cards for one in each.functions]
-    addresses = [one.address for one in own]
-    ids = list(dict.fromkeys(one.id for one in own))
+    own = [function for card in cards for function in card.functions]
+    addresses = [function.address for function in own]
+    ids = list(dict.fromkeys(function.id for function in own))
     files = [
-        headed(_MODPROBE, _modprobe(cards, [] if _others(own, every) else ids)),
+        headed(_MODPROBE, _modprobe(cards, [] if _has_other_cards(own, every) else ids)),
         headed(_LOAD, _MODULES),
     ]
-    if _others(own, every):
+    if _has_other_cards(own, every):
         files.append(headed(_OVERRIDE, _HOOK.format(addresses=" ".join(addresses)), 0o755))
-    installs = "\n".join(f"install -D -m {one.mode:04o} {one.path} /{one.path}" for one in files)
+    installs = "\n".join(f"install -D -m {file.mode:04o} {file.path} /{file.path}" for file in files)
     script = _INSTALL.format(installs=installs, addresses=" ".join(addresses))
-    return (*(File(f"host/{one.path}", one.text, one.mode) for one in files), headed("host/install.sh", script, 0o755))
+    return (
+        *(File(f"host/{file.path}", file.text, file.mode) for file in files),
+        headed("host/install.sh", script, 0o755),
+    )
 
 
-def _others(own: Iterable[Function], every: Iterable[Function]) -> bool:
+def _has_other_cards(own: Iterable[Function], every: Iterable[Function]) -> bool:
     """Whether a line `ids=` would take cards of the same model from the host that it keeps."""
-    models, given = {one.id for one in own}, {one.address for one in own}
-    return any(one.id in models and one.address not in given for one in every)
+    models, addresses = {function.id for function in own}, {function.address for function in own}
+    return any(function.id in models and function.address not in addresses for function in every)
 
 
 def _modprobe(cards: Sequence[Card], ids: Sequence[str]) -> str:
     lines = [f"options vfio-pci ids={','.join(ids)}"] if ids else []
-    vendors = dict.fromkeys(one.gpu.id.partition(":")[0] for one in cards)
+    vendors = dict.fromkeys(card.gpu.id.partition(":")[0] for card in cards)
     drivers = [driver for vendor in vendors for driver in _DRIVERS.get(vendor, ())]
-    if any(one.sounds for one in cards):
+    if any(card.sounds for card in cards):
         drivers.append("snd_hda_intel")
     return "\n".join([*lines, *(f"softdep {driver} pre: vfio-pci" for driver in drivers)]) + "\n"

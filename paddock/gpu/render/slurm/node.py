@@ -10,7 +10,7 @@ from paddock.gpu.host.machine import Run
 from paddock.gpu.host.machine import run as run_program
 from paddock.gpu.render.problems import matching, wrong
 from paddock.gpu.render.rendered import Rendered, headed
-from paddock.gpu.render.request import Order
+from paddock.gpu.render.request import RenderRequest
 from paddock.gpu.render.slurm import gres as slurm_gres
 
 _HARDWARE = ("CPUs", "Boards", "SocketsPerBoard", "CoresPerSocket", "ThreadsPerCore", "RealMemory")
@@ -40,7 +40,7 @@ _PARTITION = "PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 
 
 def render(
-    order: Order,
+    request: RenderRequest,
     *,
     node: str = "",
     whole: bool = False,
@@ -56,24 +56,24 @@ def render(
     it; `installed` tells them. Without them the device files are listed, which every Slurm reads.
     """
     facts = _hardware(hardware)
-    node = node or facts.pop("NodeName", "") or order.inventory.machine.name.partition(".")[0]
+    node = node or facts.pop("NodeName", "") or request.inventory.machine.name.partition(".")[0]
     facts.pop("NodeName", None)
-    for what, value in (("node", node), ("cluster", cluster)):
-        matching(what, value, r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?", "a name of letters, digits and dashes")
-    notes, warnings = list(order.notes), list(order.warnings)
-    total = _shards(order, shards)
-    detected = slurm_gres.autodetect(order, version, plugins.split(",")) if order.devices else None
-    gres = slurm_gres.lines(order, node, detected, total) if order.devices else []
+    for option, value in (("node", node), ("cluster", cluster)):
+        matching(option, value, r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?", "a name of letters, digits and dashes")
+    notes, warnings = list(request.notes), list(request.warnings)
+    total = _shards(request, shards)
+    detected = slurm_gres.autodetect(request, version, plugins.split(",")) if request.devices else None
+    gres = slurm_gres.lines(request, node, detected, total) if request.devices else []
     settings = f"GresTypes={'gpu,shard' if total else 'gpu'}\n" if gres else ""
-    count = slurm_gres.counts(order.devices, total)
+    count = slurm_gres.counts(request.devices, total)
     line = [f"NodeName={node}", *(f"{name}={value}" for name, value in facts.items())]
     line += [*([f"Gres={count}", "Feature=gpu"] if gres else []), "State=UNKNOWN"]
     if not facts:
         warnings.append(
             "CPUs and RealMemory of the node are not known, and Slurm takes 1: give what `slurmd -C` prints."
         )
-    contained = order.inventory.machine.container
-    if gres and not detected and not slurm_gres.same_numbers(order):
+    contained = request.inventory.machine.container
+    if gres and not detected and not slurm_gres.same_numbers(request):
         if whole and contained:
             raise GpuError(
                 f"{_RENUMBERED}, and in a container nothing does\n    fix: give the container these GPUs alone"
@@ -81,7 +81,7 @@ def render(
         if not whole:
             warnings.append(f"{_RENUMBERED}: task/cgroup, with ConstrainDevices=yes in cgroup.conf.")
     body = settings + " ".join(line) + "\n"
-    files = [headed("gres.conf", "".join(f"{one}\n" for one in gres))]
+    files = [headed("gres.conf", "".join(f"{resource}\n" for resource in gres))]
     if whole:
         start = _WHOLE.format(cluster=cluster, node=node, processes=_CONTAINER if contained else _HOST)
         files.insert(0, headed("slurm.conf", start + body + _PARTITION))
@@ -91,7 +91,7 @@ def render(
         files.insert(0, headed("slurm-gpu.conf", body))
         notes.append("slurm.conf takes it in by `Include slurm-gpu.conf`, in place of its own lines for this node.")
     notes.append(f"Slurm finds the GPUs by AutoDetect={detected}." if detected else "The device files are listed.")
-    if order.devices and not order.whole:
+    if request.devices and not request.whole:
         notes.append("Only some of the machine's GPUs are Slurm's, so that it cannot detect them by itself.")
     return Rendered("slurm", tuple(files), tuple(notes if gres else notes[:-1]), tuple(warnings))
 
@@ -101,13 +101,13 @@ def installed(root: Path = Path("/"), run: Run = run_program) -> dict[str, str]:
     version = run(["slurmd", "-V"])
     if version is None:
         return {}
-    found = sorted({file.stem for folder in _FOLDERS for file in (root / folder).glob("gpu_*.so")})
+    available = sorted({file.stem for folder in _FOLDERS for file in (root / folder).glob("gpu_*.so")})
     number = re.search(r"\d+(\.\d+)+", version)
     lines = (run(["slurmd", "-C"]) or "").splitlines()
     return {
         "version": number[0] if number else "",
-        "plugins": ",".join(found),
-        "hardware": next((one for one in lines if one.startswith("NodeName=")), ""),
+        "plugins": ",".join(available),
+        "hardware": next((line for line in lines if line.startswith("NodeName=")), ""),
     }
 
 
@@ -115,20 +115,20 @@ def _hardware(text: str) -> dict[str, str]:
     """Of `slurmd -C`. Raises GpuInputError."""
     if not text.strip():
         return {}
-    found = dict(re.findall(r"(\w+)=(\S+)", text))
-    if "CPUs" not in found or not found.get("RealMemory", "").isdecimal():
+    facts = dict(re.findall(r"(\w+)=(\S+)", text))
+    if "CPUs" not in facts or not facts.get("RealMemory", "").isdecimal():
         raise wrong(f"hardware is {text.strip()!r}", "the line that `slurmd -C` prints, with CPUs and RealMemory")
-    found["RealMemory"] = str(int(int(found["RealMemory"]) * _ROUNDED))
-    return {name: found[name] for name in ("NodeName", *_HARDWARE) if name in found}
+    facts["RealMemory"] = str(int(int(facts["RealMemory"]) * _ROUNDED))
+    return {name: facts[name] for name in ("NodeName", *_HARDWARE) if name in facts}
 
 
-def _shards(order: Order, given: int) -> int:
+def _shards(request: RenderRequest, requested: int) -> int:
     """Of all GPUs together. Raises GpuInputError."""
-    if given < 0:
-        raise wrong(f"shards is {given}", "a whole number, 0 for none")
-    each = given or (int(1 / order.share + 1e-9) if order.share else 0)
-    if each == 1:
+    if requested < 0:
+        raise wrong(f"shards is {requested}", "a whole number, 0 for none")
+    per_gpu = requested or (int(1 / request.share + 1e-9) if request.share else 0)
+    if per_gpu == 1:
         raise wrong("shards is 1", "2 or more, or 0: one shard is the whole GPU")
-    if each and any(one.part for one in order.devices):
+    if per_gpu and any(device.part for device in request.devices):
         raise wrong("shards of MIG parts", "one of them", "leave shards out")
-    return each * len(order.devices)
+    return per_gpu * len(request.devices)
