@@ -6,15 +6,12 @@ import ctypes
 import struct
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from paddock.gpu.drivers.base import DriverUnavailable
 from paddock.gpu.model import MigDevice, RecoveryAction, State
-
-if TYPE_CHECKING:
-    from paddock.gpu.drivers.nvml_batch import CallBatch
 
 NO_LIBRARY = 12
 
@@ -46,6 +43,17 @@ class DeviceUnavailable(Exception):
         self.recovery = recovery
 
 
+class PreparedCalls(Protocol):
+    """The calls of one GPU's sample, of which `paddock.gpu.drivers.nvml_batch` makes batches."""
+
+    gpu_fields: dict[str, Any]
+    fields: Sequence[int | None]
+
+    def execute(self) -> bool: ...
+
+    def answers(self) -> tuple[Any, ...]: ...
+
+
 @dataclass(slots=True)
 class Device:
     """Handle of a GPU with its cached facts and the calls that it does not support."""
@@ -74,7 +82,7 @@ class Device:
     """The last value of every (field, scope)."""
     unsupported: set[Any] = field(default_factory=set)
     """Keys of the calls that this GPU does not support."""
-    batch: CallBatch | None = None
+    batch: PreparedCalls | None = None
     """The prepared calls of a sample, after a first checked one."""
     batch_failed: bool = False
     """A batch failed since the last full reading."""
