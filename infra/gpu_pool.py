@@ -16,6 +16,7 @@ from infra.node import launch_template
 from paddock.fleet import Fleet, nodes
 from paddock.fleet.model.pool import Bottlerocket, CapacityBlock, Custom, EksManaged, Reserved
 from paddock.fleet.model.pool import GpuPool as Pool
+from paddock.fleet.sizing.capacity import max_pods
 
 AUTOSCALER = "k8s.io/cluster-autoscaler"
 
@@ -56,17 +57,17 @@ class GpuPool(Component):
         )
 
     def _user_data(self) -> pulumi.Input[str]:
-        pool, max_pods = self.pool, nodes.max_pods(self.fleet, self.name)
+        pool, pods = self.pool, max_pods(self.fleet, self.pool)
         match self.fleet.ami(pool):
             case Bottlerocket():
-                return user_data.bottlerocket(pool, max_pods)
+                return user_data.bottlerocket(pool, pods)
             case Custom():
-                labels = nodes.labels(self.fleet, self.name)
+                labels = nodes.labels(self.fleet, self.pool)
                 return pulumi.Output.all(**self.cluster.join).apply(
-                    lambda cluster: user_data.al2023(pool, max_pods, user_data.Join(cluster, labels, nodes.TAINT))
+                    lambda cluster: user_data.al2023(pool, pods, user_data.Join(cluster, labels, nodes.TAINT))
                 )
             case _:
-                return user_data.al2023(pool, max_pods)
+                return user_data.al2023(pool, pods)
 
     def _node_group(self, capacity: nodes.CapacityName, template: aws.ec2.LaunchTemplate) -> aws.eks.NodeGroup:
         fleet, pool = self.fleet, self.pool
@@ -79,7 +80,7 @@ class GpuPool(Component):
             # A capacity block's type stands in the launch template, and EKS takes it from one place only.
             instance_types=None if isinstance(pool.capacity, CapacityBlock) else list(pool.instances),
             scaling_config={"min_size": pool.nodes.min, "max_size": pool.nodes.max, "desired_size": pool.nodes.min},
-            labels=nodes.labels(fleet, self.name),
+            labels=nodes.labels(fleet, pool),
             taints=[aws.eks.NodeGroupTaintArgs(**nodes.TAINT.for_eks())],
             launch_template={"id": template.id, "version": template.latest_version.apply(str)},
             update_config={
@@ -116,10 +117,10 @@ class GpuPool(Component):
         tags: Mapping[str, pulumi.Input[str]] = {
             f"{AUTOSCALER}/enabled": "true",
             f"{AUTOSCALER}/node-template/taint/{nodes.TAINT.key}": f"{nodes.TAINT.value}:{nodes.TAINT.effect}",
-            **{f"{AUTOSCALER}/node-template/label/{k}": v for k, v in nodes.labels(self.fleet, self.name).items()},
+            **{f"{AUTOSCALER}/node-template/label/{k}": v for k, v in nodes.labels(self.fleet, self.pool).items()},
             **{
                 f"{AUTOSCALER}/node-template/resources/{resource}": quantity
-                for resource, quantity in nodes.template_resources(self.fleet, self.name).items()
+                for resource, quantity in nodes.template_resources(self.fleet, self.pool).items()
             },
         }
         for key, value in {f"{AUTOSCALER}/{self.fleet.cluster_name}": "owned", **tags}.items():

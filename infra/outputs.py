@@ -7,7 +7,7 @@ import pulumi
 from infra.cluster import Cluster
 from infra.github_oidc import ImagePush
 from infra.registry import Registry
-from paddock.fleet import Fleet
+from paddock.fleet import Fleet, Runner
 
 
 def images(registry: Registry, github: ImagePush | None) -> None:
@@ -28,10 +28,13 @@ def runners(fleet: Fleet) -> None:
     """Each runner's labels, and the line a workflow asks for it with."""
     pulumi.export(
         "runners",
-        {name: {"labels": list(fleet.labels(name)), "runsOn": runs_on(fleet, name)} for name in fleet.runners},
+        {
+            name: {"labels": list(runner.effective_labels), "runsOn": runs_on(runner)}
+            for name, runner in fleet.runners.items()
+        },
     )
 
 
-def runs_on(fleet: Fleet, name: str) -> str:
+def runs_on(runner: Runner) -> str:
     """The ready line for a workflow file."""
-    return f"runs-on: [{', '.join(fleet.labels(name))}]"
+    return f"runs-on: [{', '.join(runner.effective_labels)}]"

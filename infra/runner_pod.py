@@ -53,17 +53,16 @@ def priority_class(priority: int) -> str:
     return f"paddock-{'minus-' if priority < 0 else ''}{abs(priority)}"
 
 
-def scale_set_values(fleet: Fleet, name: str, secret: str) -> dict[str, Any]:
+def scale_set_values(fleet: Fleet, runner: Runner, secret: str) -> dict[str, Any]:
     """Values of the gha-runner-scale-set chart. `secret` names the Kubernetes secret with the credential."""
-    runner = fleet.runners[name]
     values = {
         "githubConfigUrl": fleet.github.url,
         "githubConfigSecret": secret,
         "runnerGroup": runner.group or fleet.github.runner_group,
-        "runnerScaleSetName": fleet.scale_set(name),
-        "scaleSetLabels": list(fleet.labels(name)),
+        "runnerScaleSetName": runner.scale_set,
+        "scaleSetLabels": list(runner.effective_labels),
         "minRunners": runner.min,
-        "maxRunners": fleet.max_runners(name),
+        "maxRunners": fleet.max_runners(runner),
         # Left out, the chart looks for the controller in the live cluster and fails where there is none yet.
         "controllerServiceAccount": {"namespace": CONTROLLER_NAMESPACE, "name": CONTROLLER_ACCOUNT},
         "listenerTemplate": {
@@ -79,35 +78,34 @@ def scale_set_values(fleet: Fleet, name: str, secret: str) -> dict[str, Any]:
                 ],
             },
         },
-        "template": runner_template(fleet, name),
+        "template": runner_template(fleet, runner),
     }
     if runner.container == "kubernetes-novolume":
         values["containerMode"] = {"type": "kubernetes-novolume"}
     return values
 
 
-def runner_template(fleet: Fleet, name: str) -> dict[str, Any]:
+def runner_template(fleet: Fleet, runner: Runner) -> dict[str, Any]:
     """The pod that registers with GitHub. Unless jobs have pods of their own, it is also the one with the GPU."""
-    runner = fleet.runners[name]
     match runner.container:
         case "kubernetes-novolume":
             return _coordinator(fleet, runner)
         case "dind":
-            return _with_docker(_gpu_pod(fleet, name, "runner"), fleet, runner)
+            return _with_docker(_gpu_pod(fleet, runner, "runner"), fleet, runner)
         case _:
-            return _gpu_pod(fleet, name, "runner")
+            return _gpu_pod(fleet, runner, "runner")
 
 
-def job_template(fleet: Fleet, name: str) -> dict[str, Any]:
+def job_template(fleet: Fleet, runner: Runner) -> dict[str, Any]:
     """Return what the container hook merges into each job's pod in kubernetes-novolume mode."""
-    pod = _gpu_pod(fleet, name, "$job")
+    pod = _gpu_pod(fleet, runner, "$job")
     job, spec = pod["spec"]["containers"][0], pod["spec"]
     for key in ("image", "command"):  # the workflow's own
         del job[key]
     del spec["securityContext"]
     # The hook brings the workspace and appends our lists to its own: a second volume of that name and no pod is made.
     # Job hooks run in the coordinator, which has no GPU to look at.
-    shared = {"shm", *map(_volume, fleet.runners[name].volumes)}
+    shared = {"shm", *map(_volume, runner.volumes)}
     job["volumeMounts"] = [mount for mount in job["volumeMounts"] if mount["name"] in shared]
     spec["volumes"] = [volume for volume in spec["volumes"] if volume["name"] in shared]
     job["env"] = [variable for variable in job["env"] if not variable["name"].startswith("ACTIONS_RUNNER_HOOK_")]
@@ -125,9 +123,8 @@ def _neighbours(fleet: Fleet, runner: Runner) -> dict[str, str]:
             return {}
 
 
-def _gpu_pod(fleet: Fleet, name: str, container: str) -> dict[str, Any]:
-    runner = fleet.runners[name]
-    share = capacity.default_share(fleet, name)
+def _gpu_pod(fleet: Fleet, runner: Runner, container: str) -> dict[str, Any]:
+    share = capacity.default_share(fleet, runner)
     gpu = {nodes.GPU: runner.gpus}
     environment = {
         **runner.environment,
@@ -136,13 +133,13 @@ def _gpu_pod(fleet: Fleet, name: str, container: str) -> dict[str, Any]:
         "ACTIONS_RUNNER_HOOK_JOB_STARTED": f"{_HOOKS_AT}/job-started.sh",
         "ACTIONS_RUNNER_HOOK_JOB_COMPLETED": f"{_HOOKS_AT}/job-completed.sh",
     }
-    disk = format_memory(capacity.runner_request(fleet, name).ephemeral_mib)
+    disk = format_memory(capacity.runner_request(fleet, runner).ephemeral_mib)
     memory = _shared_memory(fleet, runner, share.memory_mib)
     spec: dict[str, Any] = {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": SPOT_GRACE_SECONDS,
         "automountServiceAccountToken": False,
-        "nodeSelector": nodes.gpu_selector(fleet, runner.pool),
+        "nodeSelector": nodes.gpu_selector(fleet, fleet.pools[runner.pool]),
         "tolerations": [nodes.TAINT.toleration()],
         "securityContext": {"runAsUser": 1001, "fsGroup": 1001, "seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [
@@ -243,15 +240,14 @@ def _coordinator(fleet: Fleet, runner: Runner) -> dict[str, Any]:
                     "volumeMounts": [{"name": "pod-template", "mountPath": _TEMPLATE_AT, "readOnly": True}],
                 }
             ],
-            "volumes": [{"name": "pod-template", "configMap": {"name": template_name(runner, fleet)}}],
+            "volumes": [{"name": "pod-template", "configMap": {"name": template_name(runner)}}],
         },
     }
 
 
-def template_name(runner: Runner, fleet: Fleet) -> str:
+def template_name(runner: Runner) -> str:
     """ConfigMap with the job's pod template."""
-    name = next(key for key, other in fleet.runners.items() if other is runner)
-    return f"{fleet.scale_set(name)}-pod-template"
+    return f"{runner.scale_set}-pod-template"
 
 
 def _with_docker(pod: dict[str, Any], fleet: Fleet, settings: Runner) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from infra.network_policy import Egress, Ingress, Port, anywhere, https_in, name
 from infra.node_mark import NodeMark
 from infra.runner_pod import CONTROLLER_NAMESPACE, PRIVILEGED, RUNNERS
 from paddock.fleet import Fleet, NewCluster, NewNetwork, nodes
-from paddock.fleet.model.runner import Warm
+from paddock.fleet.model.runner import Runner, Warm
 
 HOOKS = Path(__file__).parent.parent / "runners" / "hooks"
 SECRET = "github-credential"  # noqa: S105 - a name
@@ -168,10 +168,10 @@ class RunnerController(Component):
     def _limits(self, namespace: str) -> None:
         """A quota from the size of the pools, and defaults for containers that a workflow brings."""
         fleet = self.fleet
-        here = {name: r for name, r in fleet.runners.items() if runner_pod.namespace(r) == namespace}
-        pools = {r.pool: fleet.pools[r.pool] for r in here.values()}
-        gpus = sum(pool.nodes.max * max(map(pool.advertised, pool.types)) for pool in pools.values())
-        pods = sum(fleet.max_runners(n) * (2 if r.container == "kubernetes-novolume" else 1) for n, r in here.items())
+        here = [r for r in fleet.runners.values() if runner_pod.namespace(r) == namespace]
+        pools = {r.pool: fleet.pools[r.pool] for r in here}
+        gpus = sum(pool.nodes.max * max(map(pool.gpu_resources_per_node, pool.types)) for pool in pools.values())
+        pods = sum(fleet.max_runners(r) * (2 if r.container == "kubernetes-novolume" else 1) for r in here)
         k8s.core.v1.ResourceQuota(
             f"{self.name}-{namespace}-quota",
             metadata=self._in(namespace, "pools"),
@@ -208,7 +208,7 @@ class RunnerController(Component):
         account = k8s.core.v1.ServiceAccount(
             f"{self.name}-warm", metadata=self._in(CONTROLLER_NAMESPACE, "warm-capacity"), opts=self.child()
         )
-        sets = sorted(self.fleet.scale_set(name) for name, runner in self.fleet.runners.items() if runner.warm)
+        sets = sorted(runner.scale_set for runner in self.fleet.runners.values() if runner.warm)
         rule = k8s.rbac.v1.PolicyRuleArgs(
             api_groups=["actions.github.com"],
             resources=["autoscalingrunnersets"],
@@ -249,10 +249,10 @@ class RunnerScaleSet(Component):
                 k8s.core.v1.ConfigMap(
                     f"{name}-pod-template",
                     metadata={
-                        "name": runner_pod.template_name(runner, fleet),
+                        "name": runner_pod.template_name(runner),
                         "namespace": controller.namespaces[namespace].metadata.name,
                     },
-                    data={"pod.yaml": yaml.safe_dump(runner_pod.job_template(fleet, name), sort_keys=True)},
+                    data={"pod.yaml": yaml.safe_dump(runner_pod.job_template(fleet, runner), sort_keys=True)},
                     opts=self.child(),
                 )
             )
@@ -261,17 +261,17 @@ class RunnerScaleSet(Component):
             name,
             charts.SCALE_SET,
             fleet.mirror,
-            release_name=fleet.scale_set(name),
+            release_name=runner.scale_set,
             namespace=controller.namespaces[namespace].metadata.name,
-            values=runner_pod.scale_set_values(fleet, name, fleet.github.kubernetes_secret or SECRET),
+            values=runner_pod.scale_set_values(fleet, runner, fleet.github.kubernetes_secret or SECRET),
             depends_on=needs,
             # GitHub takes labels only when a set is made: edited later they would never match a job.
-            replacement_trigger=sorted(fleet.labels(name)),
+            replacement_trigger=sorted(runner.effective_labels),
             delete_before_replace=True,
         )
         for index, warm in enumerate(runner.warm):
             # A CronJob's name has 52 characters at most: eleven of Kubernetes' 63 go to its jobs. A set's has 45.
-            self._keep_warm(f"{fleet.scale_set(name)}-warm{index}", warm, fleet, name, controller, scale_set)
+            self._keep_warm(f"{runner.scale_set}-warm{index}", warm, fleet, runner, controller, scale_set)
         self.register_outputs({})
 
     def _keep_warm(
@@ -279,15 +279,15 @@ class RunnerScaleSet(Component):
         job: str,
         warm: Warm,
         fleet: Fleet,
-        name: str,
+        runner: Runner,
         controller: RunnerController,
         scale_set: k8s.helm.v3.Release,
     ) -> None:
         """ARC has no schedules of its own; this patches the one number that a schedule would change."""
         assert controller.warm_account is not None  # noqa: S101 - the controller makes it when any runner is warm
         patch = json.dumps({"spec": {"minRunners": warm.min}})
-        target = ["autoscalingrunnerset.actions.github.com", fleet.scale_set(name)]
-        namespace = runner_pod.namespace(fleet.runners[name])
+        target = ["autoscalingrunnerset.actions.github.com", runner.scale_set]
+        namespace = runner_pod.namespace(runner)
         k8s.batch.v1.CronJob(
             f"{self.name}-{job}",
             metadata={

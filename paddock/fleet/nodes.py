@@ -54,9 +54,8 @@ def capacities(pool: GpuPool) -> tuple[CapacityName, ...]:
     return ("capacity-block",) if isinstance(pool.capacity, CapacityBlock) else ("reserved",)
 
 
-def labels(fleet: Fleet, name: str) -> dict[str, str]:
+def labels(fleet: Fleet, pool: GpuPool) -> dict[str, str]:
     """Return the Kubernetes labels of a pool's nodes."""
-    pool = fleet.pools[name]
     result = {
         **pool.labels,
         GPU: "true",
@@ -65,10 +64,10 @@ def labels(fleet: Fleet, name: str) -> dict[str, str]:
         f"{GPU}.present": "true",
         # The autoscaler waits for the device plugin on nodes with this label instead of buying another.
         "k8s.amazonaws.com/accelerator": pool.gpu.accelerator_label,
-        POOL: name,
+        POOL: pool.name,
     }
     if pool.sharing != "none":
-        result["nvidia.com/device-plugin.config"] = name
+        result["nvidia.com/device-plugin.config"] = pool.name
     if isinstance(pool.sharing, Mps):
         result["nvidia.com/mps.capable"] = "true"
     if isinstance(pool.sharing, Mig):
@@ -78,14 +77,13 @@ def labels(fleet: Fleet, name: str) -> dict[str, str]:
     return result
 
 
-def template_resources(fleet: Fleet, name: str) -> dict[str, str]:
+def template_resources(fleet: Fleet, pool: GpuPool) -> dict[str, str]:
     """Resources of the node that the autoscaler imagines while the pool is empty.
 
     The least of any of the pool's types, and allocatable rather than nominal: the autoscaler takes what it
     finds here for what pods can have, and would otherwise buy nodes that the waiting pod does not fit.
     """
-    pool = fleet.pools[name]
-    types = [capacity.allocatable(fleet, name, instance) for instance in pool.types]
+    types = [capacity.allocatable(fleet, pool, instance) for instance in pool.types]
     return {
         GPU: str(min(node.gpus for node in types)),
         "cpu": format_cpu(min(node.cpu_m for node in types)),
@@ -94,16 +92,11 @@ def template_resources(fleet: Fleet, name: str) -> dict[str, str]:
     }
 
 
-def max_pods(fleet: Fleet, name: str) -> int:
-    """Pods that one of the pool's nodes runs at most."""
-    return capacity.max_pods(fleet, name)
-
-
 def system_selector(fleet: Fleet) -> dict[str, str]:
     """Return the node selector of controllers and listeners: the on-demand system nodes, if the fleet has any."""
     return {"role": "system"} if isinstance(fleet.cluster, NewCluster) else {}
 
 
-def gpu_selector(fleet: Fleet, name: str) -> dict[str, str]:
+def gpu_selector(fleet: Fleet, pool: GpuPool) -> dict[str, str]:
     """Return the node selector of the pool. Nodes that are not ours carry only their owner's labels."""
-    return {POOL: name} if fleet.owns_nodes else {f"{GPU}.present": "true", **fleet.pools[name].labels}
+    return {POOL: pool.name} if fleet.owns_nodes else {f"{GPU}.present": "true", **pool.labels}

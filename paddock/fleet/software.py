@@ -9,29 +9,30 @@ from paddock import catalog
 from paddock.catalog.cuda_match import tag_cuda, tag_denies_cuda
 from paddock.fleet.model.fleet import Fleet
 from paddock.fleet.model.mirror import parts
-from paddock.fleet.model.pool import Bottlerocket, Custom, EksManaged
+from paddock.fleet.model.pool import Bottlerocket, Custom, EksManaged, GpuPool
+from paddock.fleet.model.runner import Runner
 
 
 @dataclass(frozen=True, slots=True)
-class Stated:
+class VersionClaim:
     """A version and its source; None when nothing claims one, with the reason in `where`."""
 
     version: str | None
     where: str
 
 
-def image_cuda(fleet: Fleet, runner: str) -> Stated:
+def image_cuda(fleet: Fleet, runner: Runner) -> VersionClaim:
     """Return the CUDA toolkit of the image a runner's jobs start in."""
-    own, shared = fleet.runners[runner].image, fleet.images.runner
+    own, shared = runner.image, fleet.images.runner
     if fleet.images.cuda and (own is None or own == shared):
-        return Stated(fleet.images.cuda, "images.cuda")
-    image, key = (own, f"runners.{runner}.image") if own else (shared, "images.runner")
+        return VersionClaim(fleet.images.cuda, "images.cuda")
+    image, key = (own, f"runners.{runner.name}.image") if own else (shared, "images.runner")
     if image is None:
-        return Stated(None, "GitHub's own runner image brings no CUDA: jobs bring it themselves")
+        return VersionClaim(None, "GitHub's own runner image brings no CUDA: jobs bring it themselves")
     if tag_denies_cuda(image):
-        return Stated(None, f"the image of {key} brings no CUDA: jobs bring it themselves")
+        return VersionClaim(None, f"the image of {key} brings no CUDA: jobs bring it themselves")
     version = tag_cuda(image)
-    return Stated(version, f"tag of {key}" if version else f"{key} does not state it")
+    return VersionClaim(version, f"tag of {key}" if version else f"{key} does not state it")
 
 
 def runner_image(fleet: Fleet) -> str | None:
@@ -48,20 +49,20 @@ def runner_image(fleet: Fleet) -> str | None:
     return f"{host}/{folder}{slash}{last.partition(':')[0]}@{digest}" if at else f"{host}/{rest}"
 
 
-def driver(fleet: Fleet, pool: str) -> Stated:
+def driver(fleet: Fleet, pool: GpuPool) -> VersionClaim:
     """Return the NVIDIA driver on a pool's nodes, of its image."""
     if not fleet.owns_nodes:
-        return Stated(None, "the nodes are there already")
-    match fleet.ami(fleet.pools[pool]):
+        return VersionClaim(None, "the nodes are there already")
+    match fleet.ami(pool):
         case Custom(driver=driver):
-            return Stated(driver, f"pools.{pool}.ami.driver")
+            return VersionClaim(driver, f"pools.{pool.name}.ami.driver")
         case EksManaged(release=release):
             version, os = release, "al2023"
         case Bottlerocket(bottlerocket=release):
             version, os = release.split("-")[0], "bottlerocket"
         case _:
-            return Stated(None, "the catalogue has no image for this Kubernetes")
+            return VersionClaim(None, "the catalogue has no image for this Kubernetes")
     for ami in catalog.eks_amis():
         if ami.os == os and ami.release == version and ami.kubernetes == fleet.cluster.version:
-            return Stated(ami.driver, f"image {version}")
-    return Stated(None, f"the catalogue does not hold the image {version}")
+            return VersionClaim(ami.driver, f"image {version}")
+    return VersionClaim(None, f"the catalogue does not hold the image {version}")

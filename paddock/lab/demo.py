@@ -88,7 +88,7 @@ def demo(
     with Api.of(lab.kubeconfig) as api:
         if not timeline.scale_sets(api):
             raise _not_applied(lab)
-        labels = stack.fleet.labels(name)
+        labels = stack.fleet.runners[name].effective_labels
         pushed = control.push(labels, job_seconds, f"demo of {name}")
         printer.say(f"job {pushed['id']}: runs-on [{', '.join(labels)}], {job_seconds:g} s of work, for pool {pool}")
         deadline = time.monotonic() + (PATIENCE_SECONDS + job_seconds + pause if bound is None else bound)

@@ -41,7 +41,7 @@ def subnet_needs(fleet: Fleet) -> tuple[SubnetNeed, ...]:
             pool_zones = pool.zones or zones
             if zone not in pool_zones and isinstance(fleet.network, NewNetwork):
                 continue
-            per_node = node_addresses(fleet, name)
+            per_node = node_addresses(fleet, pool)
             spread += ceil(pool.nodes.max / len(pool_zones)) * per_node
             parts.append((f"pools.{name}", pool.nodes.max * per_node, f"{pool.nodes.max} nodes x {per_node}"))
         if isinstance(fleet.cluster, NewCluster):

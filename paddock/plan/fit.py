@@ -13,7 +13,9 @@ from typing import Literal
 from paddock import catalog
 from paddock.catalog import InstanceType
 from paddock.fleet import Fleet, NewCluster
+from paddock.fleet.model.pool import GpuPool
 from paddock.fleet.model.quantity import format_cpu, format_memory
+from paddock.fleet.model.runner import Runner
 from paddock.fleet.sizing.capacity import (
     COORDINATOR,
     EVICTION_MEMORY_MIB,
@@ -65,8 +67,8 @@ class Fit:
 def fit(fleet: Fleet) -> tuple[Fit, ...]:
     """Every runner on every instance type of its pool, in the order of the stack file."""
     return tuple(
-        _fit(fleet, name, instance)
-        for name, runner in fleet.runners.items()
+        _fit(fleet, runner, instance)
+        for runner in fleet.runners.values()
         for instance in fleet.pools[runner.pool].types
     )
 
@@ -74,36 +76,36 @@ def fit(fleet: Fleet) -> tuple[Fit, ...]:
 def findings(fleet: Fleet, fits: tuple[Fit, ...]) -> tuple[Finding, ...]:
     """What the user has to know or change, runner by runner, then pool by pool."""
     results: list[Finding] = []
-    for name in fleet.runners:
-        of_runner = tuple(fit_ for fit_ in fits if fit_.runner == name)
-        results += _does_not_fit(fleet, name, of_runner)
-        results += _refused_by_estimate(fleet, name, of_runner)
-        results += _stranded(fleet, name, of_runner)
-        results += _unreachable_maximum(fleet, name, of_runner)
-    for pool in fleet.pools:
-        results += _idle_runners(fleet, pool, tuple(fit_ for fit_ in fits if fit_.pool == pool))
+    for runner in fleet.runners.values():
+        of_runner = tuple(fit_ for fit_ in fits if fit_.runner == runner.name)
+        results += _does_not_fit(fleet, runner, of_runner)
+        results += _refused_by_estimate(fleet, runner, of_runner)
+        results += _stranded(fleet, runner, of_runner)
+        results += _unreachable_maximum(fleet, runner, of_runner)
+    for pool in fleet.pools.values():
+        results += _idle_runners(fleet, pool, tuple(fit_ for fit_ in fits if fit_.pool == pool.name))
         results += _pod_limit(fleet, pool)
     results += _coordinators(fleet, fits)
     results += _estimated(fits)
     return tuple(results)
 
 
-def _fit(fleet: Fleet, name: str, instance: InstanceType) -> Fit:
-    pool = fleet.runners[name].pool
-    request, has = runner_request(fleet, name), available(fleet, pool, instance)
+def _fit(fleet: Fleet, runner: Runner, instance: InstanceType) -> Fit:
+    pool = fleet.pools[runner.pool]
+    request, has = runner_request(fleet, runner), available(fleet, pool, instance)
     counts = _counts(has, request)
     limiting = min(counts, key=lambda dimension: counts[dimension])
     per_node = counts[limiting]
     slack = has - request * per_node
     node = allocatable(fleet, pool, instance)
     return Fit(
-        runner=name,
-        pool=pool,
+        runner=runner.name,
+        pool=pool.name,
         instance=instance.name,
         per_node=per_node,
         limiting=limiting,
         slack=slack,
-        stranded_gpus=slack.gpus / fleet.pools[pool].replicas,
+        stranded_gpus=slack.gpus / pool.replicas,
         request=request,
         available=has,
         allocatable=node,
@@ -125,23 +127,23 @@ def _counts(has: Resources, request: Resources) -> dict[Dimension, int]:
     return {dimension: max(0, there // needed) for dimension, (there, needed) in pairs.items() if needed}
 
 
-def _does_not_fit(fleet: Fleet, name: str, fits: tuple[Fit, ...]) -> Iterator[Finding]:
+def _does_not_fit(fleet: Fleet, runner: Runner, fits: tuple[Fit, ...]) -> Iterator[Finding]:
     misfits = [fit_ for fit_ in fits if not fit_.per_node]
     if not misfits:
         return
     missing = "; ".join(f"{fit_.instance} lacks {_deficit(fleet, fit_)}" for fit_ in misfits)
-    request = f"a pod of {name} asks for {_amounts(fits[0].request)}"
+    request = f"a pod of {runner.name} asks for {_amounts(fits[0].request)}"
     if len(misfits) == len(fits):
-        roomiest, largest = _largest(fleet, name)
+        roomiest, largest = _largest(fleet, runner)
         yield Finding(
             "FIT001",
             "error",
-            f"runners.{name}",
+            f"runners.{runner.name}",
             f"its jobs would never start: {request}, which no instance type of pool {fits[0].pool} has free: "
             f"{missing}. "
             f"The largest that fits is cpu {format_cpu(largest.cpu_m)}, memory {format_memory(largest.memory_mib)} "
             f"on {roomiest.name}",
-            _fix(fleet, name, misfits, largest),
+            _fix(fleet, runner, misfits, largest),
         )
         return
     # While a pool is empty the autoscaler plans with the least that any of its types has, and buys nothing for more.
@@ -156,13 +158,13 @@ def _does_not_fit(fleet: Fleet, name: str, fits: tuple[Fit, ...]) -> Iterator[Fi
     yield Finding(
         "FIT002",
         severity,
-        f"runners.{name}",
+        f"runners.{runner.name}",
         f"it fits on {usable} only: {request}, and {missing}. {consequence}",
-        f"give it a pool with pools.<name>.instances: [{usable}]{_or_smaller(fleet, name, misfits)}",
+        f"give it a pool with pools.<name>.instances: [{usable}]{_or_smaller(fleet, runner, misfits)}",
     )
 
 
-def _refused_by_estimate(fleet: Fleet, name: str, fits: tuple[Fit, ...]) -> Iterator[Finding]:
+def _refused_by_estimate(fleet: Fleet, runner: Runner, fits: tuple[Fit, ...]) -> Iterator[Finding]:
     refused = [fit_ for fit_ in fits if fit_.per_node and not fit_.cautious_per_node]
     if not refused:
         return
@@ -175,67 +177,69 @@ def _refused_by_estimate(fleet: Fleet, name: str, fits: tuple[Fit, ...]) -> Iter
     is_settled = isinstance(fleet.cluster, NewCluster) and all(fit_.source == "measured" for fit_ in refused)
     severity: Severity = "info" if is_settled else "warning"
     safe = min(
-        (share_of(fleet, name, catalog.instance(fit_.instance)) for fit_ in refused), key=lambda share: share.memory_mib
+        (share_of(fleet, runner, catalog.instance(fit_.instance)) for fit_ in refused),
+        key=lambda share: share.memory_mib,
     )
     yield Finding(
         "FIT003",
         severity,
-        f"runners.{name}",
+        f"runners.{runner.name}",
         f"it asks for {format_memory(refused[0].request.memory_mib)} of memory, more than Karpenter's estimate "
         f"(7.5 % off the size EC2 advertises) leaves: {details}",
-        f"runners.{name}.memory: {format_memory(safe.memory_mib)}",
+        f"runners.{runner.name}.memory: {format_memory(safe.memory_mib)}",
     )
 
 
-def _stranded(fleet: Fleet, name: str, fits: tuple[Fit, ...]) -> Iterator[Finding]:
+def _stranded(fleet: Fleet, runner: Runner, fits: tuple[Fit, ...]) -> Iterator[Finding]:
     for fit_ in fits:
         if not fit_.per_node or not fit_.stranded_gpus:
             continue
-        other_runners = [other for other, _ in fleet.runners_on(fit_.pool) if other != name]
-        takers = [other for other in other_runners if min(_counts(fit_.slack, runner_request(fleet, other)).values())]
+        pool = fleet.pools[fit_.pool]
+        others = [other for other in fleet.runners_on(pool) if other.name != runner.name]
+        takers = [other.name for other in others if min(_counts(fit_.slack, runner_request(fleet, other)).values())]
         yield Finding(
             "FIT004",
             "info" if takers else "warning",
-            f"runners.{name}",
+            f"runners.{runner.name}",
             f"{fit_.per_node} of its jobs fill a {fit_.instance} by {fit_.limiting}: {fit_.stranded_gpus:g} of its "
-            f"{fit_.available.gpus / fleet.pools[fit_.pool].replicas:g} GPUs "
+            f"{fit_.available.gpus / pool.replicas:g} GPUs "
             + (f"are left to jobs of {', '.join(takers)}" if takers else "cannot be used"),
-            _unstrand(fleet, name, fit_),
+            _unstrand(fleet, runner, fit_),
         )
 
 
-def _unreachable_maximum(fleet: Fleet, name: str, fits: tuple[Fit, ...]) -> Iterator[Finding]:
-    runner, most = fleet.runners[name], max(fit_.per_node for fit_ in fits)
+def _unreachable_maximum(fleet: Fleet, runner: Runner, fits: tuple[Fit, ...]) -> Iterator[Finding]:
+    most = max(fit_.per_node for fit_ in fits)
     nodes = fleet.pools[runner.pool].nodes.max
     if runner.max is not None and most and runner.max > nodes * most:
         yield Finding(
             "FIT005",
             "warning",
-            f"runners.{name}.max",
+            f"runners.{runner.name}.max",
             f"{runner.max} jobs at a time are more than pool {runner.pool} can hold: {nodes} nodes of at most {most}",
-            f"runners.{name}.max: {nodes * most}, or pools.{runner.pool}.nodes.max: {-(-runner.max // most)}",
+            f"runners.{runner.name}.max: {nodes * most}, or pools.{runner.pool}.nodes.max: {-(-runner.max // most)}",
         )
 
 
-def _idle_runners(fleet: Fleet, pool: str, fits: tuple[Fit, ...]) -> Iterator[Finding]:
+def _idle_runners(fleet: Fleet, pool: GpuPool, fits: tuple[Fit, ...]) -> Iterator[Finding]:
     """Idle runners hold GPUs for good. Those whose jobs have pods of their own wait on system nodes and hold none."""
-    holding = [name for name, runner in fleet.runners_on(pool) if runner.container != "kubernetes-novolume"]
-    floor = {name: fleet.runners[name].min for name in holding}
+    holding = [runner for runner in fleet.runners_on(pool) if runner.container != "kubernetes-novolume"]
+    floor = {runner.name: runner.min for runner in holding}
     need, who = 0, ""
-    for name in holding:
-        warm = max((entry.min for entry in fleet.runners[name].warm), default=0)
-        idle = {**floor, name: max(floor[name], warm)}
+    for runner in holding:
+        warm = max((entry.min for entry in runner.warm), default=0)
+        idle = {**floor, runner.name: max(runner.min, warm)}
         nodes = _nodes_for(idle, fits)
         if nodes > need:
             need, who = nodes, ", ".join(f"{count} of {runner_name}" for runner_name, count in idle.items() if count)
-    limit = fleet.pools[pool].nodes.max
+    limit = pool.nodes.max
     if need > limit:
         yield Finding(
             "FIT006",
             "error",
-            f"pools.{pool}.nodes.max",
+            f"pools.{pool.name}.nodes.max",
             f"idle runners alone ({who}) hold {need} nodes, and the pool may have {limit}",
-            f"pools.{pool}.nodes.max: {need}, or a smaller min or warm.min of its runners",
+            f"pools.{pool.name}.nodes.max: {need}, or a smaller min or warm.min of its runners",
         )
 
 
@@ -252,28 +256,28 @@ def _nodes_for(idle: dict[str, int], fits: tuple[Fit, ...]) -> int:
     return most
 
 
-def _pod_limit(fleet: Fleet, pool: str) -> Iterator[Finding]:
-    limit = fleet.pools[pool].max_pods
+def _pod_limit(fleet: Fleet, pool: GpuPool) -> Iterator[Finding]:
+    limit = pool.max_pods
     if limit is None:
         return
-    types = fleet.pools[pool].types
+    types = pool.types
     short = [f"{instance.name} {instance.max_pods}" for instance in types if instance.max_pods < limit]
     own = len(gpu_node_daemonsets(fleet, pool))
     if short and fleet.owns_nodes:
         yield Finding(
             "FIT009",
             "warning",
-            f"pools.{pool}.maxPods",
+            f"pools.{pool.name}.maxPods",
             f"{limit} pods are more than the type has addresses for ({', '.join(short)}): the rest would wait for one",
-            f"leave pools.{pool}.maxPods out",
+            f"leave pools.{pool.name}.maxPods out",
         )
     if own >= limit:
         yield Finding(
             "FIT009",
             "error",
-            f"pools.{pool}.maxPods",
+            f"pools.{pool.name}.maxPods",
             f"{own} DaemonSets run on each node, so {limit} pods leave none for a job",
-            f"leave pools.{pool}.maxPods out, or write at least {own + 1}",
+            f"leave pools.{pool.name}.maxPods out, or write at least {own + 1}",
         )
 
 
@@ -281,8 +285,8 @@ def _coordinators(fleet: Fleet, fits: tuple[Fit, ...]) -> Iterator[Finding]:
     """Runners whose jobs have pods of their own wait on system nodes; those must hold them all."""
     if not isinstance(fleet.cluster, NewCluster):
         return
-    names = [name for name, runner in fleet.runners.items() if runner.container == "kubernetes-novolume"]
-    runner_pods = sum(fleet.max_runners(name) for name in names)
+    runners = [runner for runner in fleet.runners.values() if runner.container == "kubernetes-novolume"]
+    runner_pods = sum(fleet.max_runners(runner) for runner in runners)
     system, coordinator = fleet.cluster.system, Resources(COORDINATOR.cpu_m, COORDINATOR.memory_mib, pods=1)
     least = min((_system_node(fleet, catalog.instance(name)) for name in system.instances), key=lambda room: room.cpu_m)
     used = SYSTEM_LOAD + LISTENER * len(fleet.runners)
@@ -291,13 +295,13 @@ def _coordinators(fleet: Fleet, fits: tuple[Fit, ...]) -> Iterator[Finding]:
         free = _counts(least * nodes - used, coordinator).values()
         return min(*free, nodes * min(_counts(least, coordinator).values()))
 
-    if names and runner_pods > held(system.nodes.max):
+    if runners and runner_pods > held(system.nodes.max):
         enough = next((nodes for nodes in range(system.nodes.max, 1000) if held(nodes) >= runner_pods), None)
         yield Finding(
             "FIT007",
             "warning",
             "cluster.system.nodes.max",
-            f"{runner_pods} jobs at a time of {', '.join(names)} need as many runner pods of "
+            f"{runner_pods} jobs at a time of {', '.join(runner.name for runner in runners)} need as many runner pods of "
             f"{format_cpu(COORDINATOR.cpu_m)} CPU and {format_memory(COORDINATOR.memory_mib)} on system nodes, and "
             f"{system.nodes.max} of {system.instances[0]} hold {held(system.nodes.max)} beside the controllers",
             f"cluster.system.nodes.max: {enough}, or larger cluster.system.instances"
@@ -331,57 +335,57 @@ def _estimated(fits: tuple[Fit, ...]) -> Iterator[Finding]:
         )
 
 
-def _largest(fleet: Fleet, name: str) -> tuple[InstanceType, Share]:
+def _largest(fleet: Fleet, runner: Runner) -> tuple[InstanceType, Share]:
     """The largest share that a runner of this kind can be given on a type of its pool, and the type."""
-    pool = fleet.pools[fleet.runners[name].pool]
-    usable = [instance for instance in pool.types if pool.advertised(instance) >= fleet.runners[name].gpus]
-    shares = [(instance, share_of(fleet, name, instance)) for instance in usable]
+    pool = fleet.pools[runner.pool]
+    usable = [instance for instance in pool.types if pool.gpu_resources_per_node(instance) >= runner.gpus]
+    shares = [(instance, share_of(fleet, runner, instance)) for instance in usable]
     return max(shares, key=lambda pair: (pair[1].memory_mib, pair[1].cpu_m))
 
 
-def _fix(fleet: Fleet, name: str, misfits: list[Fit], largest: Share) -> str:
+def _fix(fleet: Fleet, runner: Runner, misfits: list[Fit], largest: Share) -> str:
     edits = []
     if any(fit_.deficit.cpu_m for fit_ in misfits):
-        edits.append(f"runners.{name}.cpu: {format_cpu(largest.cpu_m)}")
+        edits.append(f"runners.{runner.name}.cpu: {format_cpu(largest.cpu_m)}")
     if any(fit_.deficit.memory_mib for fit_ in misfits):
-        edits.append(f"runners.{name}.memory: {format_memory(largest.memory_mib)}")
+        edits.append(f"runners.{runner.name}.memory: {format_memory(largest.memory_mib)}")
     if any(fit_.deficit.ephemeral_mib for fit_ in misfits):
         edits.append(f"less scratch space, or a larger pools.{misfits[0].pool}.disk.size")
     if any(fit_.deficit.pods > 0 for fit_ in misfits):
         edits.append(f"leave pools.{misfits[0].pool}.maxPods out")
-    larger = _smallest_that_fits(fleet, name)
+    larger = _smallest_that_fits(fleet, runner)
     grow = f"; or pools.{misfits[0].pool}.instances: [{larger.name}]" if larger else ""
     return " and ".join(edits) + grow
 
 
-def _smallest_that_fits(fleet: Fleet, name: str) -> InstanceType | None:
+def _smallest_that_fits(fleet: Fleet, runner: Runner) -> InstanceType | None:
     """The smallest instance type with the pool's GPU on which the runner, as it is written, would fit."""
-    pool = fleet.pools[fleet.runners[name].pool]
+    pool = fleet.pools[runner.pool]
     fractions = {instance.gpu_fraction for instance in pool.types}
     same = [t for t in catalog.gpu_instances(pool.gpu.key) if t.gpu_fraction in fractions]
-    fitting = [instance for instance in same if _fit(fleet, name, instance).per_node]
+    fitting = [instance for instance in same if _fit(fleet, runner, instance).per_node]
     return min(fitting, key=lambda instance: (instance.gpu_count, instance.vcpus, instance.memory_mib), default=None)
 
 
-def _or_smaller(fleet: Fleet, name: str, misfits: list[Fit]) -> str:
+def _or_smaller(fleet: Fleet, runner: Runner, misfits: list[Fit]) -> str:
     """The other way out, where the runner only asks for too much: a size that fits everywhere."""
     if any(fit_.deficit.gpus for fit_ in misfits):
         return ""
-    shares = [share_of(fleet, name, instance) for instance in fleet.pools[misfits[0].pool].types]
+    shares = [share_of(fleet, runner, instance) for instance in fleet.pools[misfits[0].pool].types]
     least = Share(min(share.cpu_m for share in shares), min(share.memory_mib for share in shares))
-    return f", or {_fix(fleet, name, misfits, least).split('; or ')[0]}"
+    return f", or {_fix(fleet, runner, misfits, least).split('; or ')[0]}"
 
 
-def _unstrand(fleet: Fleet, name: str, fit_: Fit) -> str:
-    share = share_of(fleet, name, catalog.instance(fit_.instance))
+def _unstrand(fleet: Fleet, runner: Runner, fit_: Fit) -> str:
+    share = share_of(fleet, runner, catalog.instance(fit_.instance))
     match fit_.limiting:
         case "cpu":
-            return f"runners.{name}.cpu: {format_cpu(share.cpu_m)}, its share of the node"
+            return f"runners.{runner.name}.cpu: {format_cpu(share.cpu_m)}, its share of the node"
         case "memory":
-            return f"runners.{name}.memory: {format_memory(share.memory_mib)}, its share of the node"
+            return f"runners.{runner.name}.memory: {format_memory(share.memory_mib)}, its share of the node"
         case "gpu":
             even = [str(n) for n in range(1, fit_.available.gpus + 1) if fit_.available.gpus % n == 0]
-            return f"runners.{name}.gpus: one of {', '.join(even)}"
+            return f"runners.{runner.name}.gpus: one of {', '.join(even)}"
         case "pods":
             types = fleet.pools[fit_.pool].types
             return f"fewer shares of a GPU: {min(instance.max_pods for instance in types)} pods have addresses"
@@ -399,7 +403,7 @@ def _deficit(fleet: Fleet, fit_: Fit) -> str:
             lacking.ephemeral_mib,
             f"{format_memory(lacking.ephemeral_mib)} disk of {format_memory(request.ephemeral_mib)}",
         ),
-        (lacking.pods, f"a pod (maxPods {max_pods(fleet, fit_.pool)})"),
+        (lacking.pods, f"a pod (maxPods {max_pods(fleet, fleet.pools[fit_.pool])})"),
     ]
     return ", ".join(text for amount, text in parts if amount)
 

@@ -93,8 +93,8 @@ def _configuration(stack: Stack) -> Iterator[Finding]:
             "the credential that runners register with is not set yet; pulumi up will ask for it",
             f"pulumi config set --secret {key}",
         )
-    for name in fleet.pools:
-        if fleet.holds("runners") and not any(fleet.runners_on(name)):
+    for name, pool in fleet.pools.items():
+        if fleet.holds("runners") and not any(fleet.runners_on(pool)):
             fix = f"runners: {{gpu: {{pool: {name}}}}}"
             yield Finding("CFG003", "info", f"pools.{name}", "no runner uses this pool", fix)
     if isinstance(fleet.network, NewNetwork) and fleet.makes_network and fleet.network.nat == "none":

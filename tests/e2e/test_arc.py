@@ -157,7 +157,7 @@ def test_a_job_is_acquired_runs_on_a_gpu_node_from_zero_and_leaves_none(idle: Wo
 
 
 def test_more_jobs_than_runners_wait_for_their_turn(idle: World) -> None:
-    most = idle.stack.fleet.max_runners("gpu")
+    most = idle.stack.fleet.max_runners(idle.stack.fleet.runners["gpu"])
     jobs = [idle.push(seconds=1) for _ in range(most + 2)]
     seen = 0
 

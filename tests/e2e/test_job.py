@@ -160,10 +160,10 @@ def test_a_job_with_a_pod_of_its_own_takes_the_gpu_and_its_runner_none(
 ) -> None:
     runner = stack.fleet.runners["gpu"].model_copy(update={"container": "kubernetes-novolume"})
     fleet = stack.fleet.model_copy(update={"runners": {"gpu": runner}})
-    template = {"pod.yaml": yaml.safe_dump(runner_pod.job_template(fleet, "gpu"))}
-    named = {"name": runner_pod.template_name(runner, fleet), "namespace": namespace}
+    template = {"pod.yaml": yaml.safe_dump(runner_pod.job_template(fleet, runner))}
+    named = {"name": runner_pod.template_name(runner), "namespace": namespace}
     api.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": named, "data": template})
-    make_set(template=runner_pod.runner_template(fleet, "gpu"))
+    make_set(template=runner_pod.runner_template(fleet, runner))
     job = hub.push(LABELS, 2.0)["id"]
     name = until(lambda: started(hub, job))["runner"]
 

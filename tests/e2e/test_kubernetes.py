@@ -186,14 +186,14 @@ def test_a_job_may_ask_the_api_for_nothing(settled: Api) -> None:
 
 def test_warm_capacity_may_change_its_sets_and_nothing_else(with_arc: Api) -> None:
     fleet = fleets.example("prod").fleet
-    warm = {fleet.scale_set(name) for name, spec in fleet.runners.items() if spec.warm}
-    cold = sorted(set(map(fleet.scale_set, fleet.runners)) - warm)
+    warm = {spec.scale_set for spec in fleet.runners.values() if spec.warm}
+    cold = sorted({spec.scale_set for spec in fleet.runners.values()} - warm)
     rules = [rule for rule in _allowed(with_arc, "warm-capacity", CONTROLLER_NAMESPACE, RUNNERS) if _about_arc(rule)]
     assert [(set(rule["verbs"]), set(rule["resources"]), set(rule["resourceNames"])) for rule in rules] == [
         ({"get", "patch"}, {"autoscalingrunnersets"}, warm)
     ]
     for name in (*warm, cold[0]):
-        with_arc.apply(runner_set(fleet, next(each for each in fleet.runners if fleet.scale_set(each) == name)))
+        with_arc.apply(runner_set(fleet, next(spec.name for spec in fleet.runners.values() if spec.scale_set == name)))
     change = {"spec": {"minRunners": 2}}
     with with_arc.as_account("warm-capacity", CONTROLLER_NAMESPACE) as account:
         for name in warm:
@@ -235,7 +235,7 @@ def test_the_command_of_warm_capacity_changes_its_set(with_arc: Api, cluster: La
         environment = {"HOME": str(cluster.folder / "run")}
         ran = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
         assert ran.returncode == 0, ran.stderr
-        assert with_arc.get(*_SET, fleet.scale_set("gpu"), RUNNERS)["spec"]["minRunners"] == warm.min
+        assert with_arc.get(*_SET, fleet.runners["gpu"].scale_set, RUNNERS)["spec"]["minRunners"] == warm.min
 
 
 _SET = ("actions.github.com/v1alpha1", "AutoscalingRunnerSet")

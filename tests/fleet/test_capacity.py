@@ -59,13 +59,29 @@ def fleet(pool: dict[str, Any], *runners: dict[str, Any], **more: Any) -> Fleet:
     return check(Fleet.model_validate_json(json.dumps(content), strict=True))
 
 
+def allocatable_on(spec: Fleet, instance: catalog.InstanceType) -> capacity.Allocatable:
+    return capacity.allocatable(spec, spec.pools["gpu"], instance)
+
+
+def runner_request(spec: Fleet) -> capacity.Resources:
+    return capacity.runner_request(spec, spec.runners["r0"])
+
+
+def default_share(spec: Fleet) -> capacity.Share:
+    return capacity.default_share(spec, spec.runners["r0"])
+
+
+def max_pods(spec: Fleet) -> int:
+    return capacity.max_pods(spec, spec.pools["gpu"])
+
+
 @pytest.mark.parametrize(("name", "vcpus", "pods", "cpu", "memory", "karpenter"), BY_HAND)
 def test_reserve_and_estimate_follow_the_published_formulae(
     name: str, vcpus: int, pods: int, cpu: int, memory: int, karpenter: int
 ) -> None:
     instance = catalog.instance(name)
     assert (instance.vcpus, instance.max_pods) == (vcpus, pods)
-    assert capacity.reserved(instance, pods) == capacity.Reserved(cpu, memory, 1024)
+    assert capacity.reserved(instance, pods) == capacity.KubeReserved(cpu, memory, 1024)
     assert capacity.capacity(instance).cautious_memory_mib == karpenter
 
 
@@ -74,7 +90,7 @@ def test_reserve_and_estimate_follow_the_published_formulae(
 )
 def test_karpenters_allocatable_with_the_default_pod_limit(name: str, cautious: int, allocatable: int) -> None:
     instance = catalog.instance(name)
-    node = capacity.allocatable(fleet({"instances": [name], "maxPods": instance.max_pods}), "gpu", instance)
+    node = allocatable_on(fleet({"instances": [name], "maxPods": instance.max_pods}), instance)
     assert node.capacity.cautious_memory_mib == cautious
     assert node.cautious_memory_mib == allocatable
 
@@ -87,7 +103,7 @@ def test_karpenters_allocatable_with_the_default_pod_limit(name: str, cautious: 
     ],
 )
 def test_what_real_nodes_reported_as_allocatable(name: str, pods: int, cpu: int, memory_kib: int) -> None:
-    node = capacity.allocatable(fleet({"instances": [name], "maxPods": pods}), "gpu", catalog.instance(name))
+    node = allocatable_on(fleet({"instances": [name], "maxPods": pods}), catalog.instance(name))
     assert node.capacity.source == "measured"
     assert (node.cpu_m, node.memory_mib) == (cpu, memory_kib // 1024)
 
@@ -139,26 +155,26 @@ def test_more_memory_never_means_less(gib: int, more: int) -> None:
     ],
 )
 def test_pods_are_what_a_node_runs(pool: dict[str, Any], runners: list[dict[str, Any]], expected: int) -> None:
-    assert capacity.max_pods(fleet(pool, *runners), "gpu") == expected
+    assert max_pods(fleet(pool, *runners)) == expected
 
 
 def test_few_pods_give_memory_back_to_jobs() -> None:
     instance = catalog.instance("g5.12xlarge")
-    default = capacity.allocatable(fleet({"instances": [instance.name], "maxPods": 737}), "gpu", instance)
-    derived = capacity.allocatable(fleet({"instances": [instance.name]}, {}), "gpu", instance)
+    default = allocatable_on(fleet({"instances": [instance.name], "maxPods": 737}), instance)
+    derived = allocatable_on(fleet({"instances": [instance.name]}, {}), instance)
     assert derived.memory_mib - default.memory_mib == 11 * (737 - 16)
 
 
 def test_nodes_that_are_not_ours_have_the_kubelets_default() -> None:
     there = fleet({"instances": ["g5.xlarge"]}, {}, cluster={"kubeconfig": "~/.kube/config"})
-    assert capacity.max_pods(there, "gpu") == 110
+    assert max_pods(there) == 110
 
 
 # --- DaemonSets
 
 
 def names(found: Fleet) -> set[str]:
-    return {daemonset.name for daemonset in daemonsets.gpu_node_daemonsets(found, "gpu")}
+    return {daemonset.name for daemonset in daemonsets.gpu_node_daemonsets(found, found.pools["gpu"])}
 
 
 AWS = {"aws-node", "kube-proxy", "eks-pod-identity-agent", "eks-node-monitoring-agent", "dcgm-server"}
@@ -219,17 +235,17 @@ def test_resources_are_written_as_kubernetes_reads_them() -> None:
     ],
 )
 def test_default_share(pool: dict[str, Any], runner: dict[str, Any], expected: tuple[int, int]) -> None:
-    assert capacity.default_share(fleet(pool, runner), "r0") == capacity.Share(*expected)
+    assert default_share(fleet(pool, runner)) == capacity.Share(*expected)
 
 
 def test_a_pod_asks_for_its_sidecars_too() -> None:
-    request = capacity.runner_request(fleet({"instances": ["g4dn.xlarge"]}, {"container": "dind"}), "r0")
+    request = runner_request(fleet({"instances": ["g4dn.xlarge"]}, {"container": "dind"}))
     assert (request.cpu_m, request.memory_mib, request.gpus, request.pods) == (3250, 27 * 512 + 512, 1, 1)
 
 
 def test_the_jobs_own_pod_is_what_a_gpu_node_holds() -> None:
-    plain = capacity.runner_request(fleet({"instances": ["g4dn.xlarge"]}, {}), "r0")
-    hooked = capacity.runner_request(fleet({"instances": ["g4dn.xlarge"]}, {"container": "kubernetes-novolume"}), "r0")
+    plain = runner_request(fleet({"instances": ["g4dn.xlarge"]}, {}))
+    hooked = runner_request(fleet({"instances": ["g4dn.xlarge"]}, {"container": "kubernetes-novolume"}))
     assert (hooked.gpus, hooked.pods) == (1, 1)
     assert hooked.memory_mib <= plain.memory_mib - 256  # room for service containers, which ask for nothing
 
@@ -238,25 +254,25 @@ def test_memory_volumes_are_part_of_the_memory_limit() -> None:
     plain = fleet({"instances": ["g4dn.xlarge"]}, {})
     volume = {"ram": {"scratch": "4Gi", "mount": "/ram", "medium": "memory"}}
     with_ram = fleet({"instances": ["g4dn.xlarge"]}, {"shm": "4Gi", "volumes": volume})
-    assert capacity.runner_request(with_ram, "r0") == capacity.runner_request(plain, "r0")
+    assert runner_request(with_ram) == runner_request(plain)
 
 
 def test_disk_is_nvme_where_there_is_some() -> None:
     instance = catalog.instance("g4dn.xlarge")
-    nvme = capacity.allocatable(fleet({"instances": [instance.name]}), "gpu", instance)
+    nvme = allocatable_on(fleet({"instances": [instance.name]}), instance)
     # 125 GB = 119209 MiB, 98 % of it a file system of 116824 MiB; a tenth is the eviction threshold, 1 GiB reserved.
     assert nvme.ephemeral_mib == 116824 - 11683 - 1024
-    ebs = capacity.allocatable(fleet({"instances": [instance.name], "nvme": "none"}), "gpu", instance)
+    ebs = allocatable_on(fleet({"instances": [instance.name], "nvme": "none"}), instance)
     assert ebs.ephemeral_mib == 200704 - 20071 - 1024
-    raid = capacity.allocatable(fleet({"instances": ["p4d.24xlarge"]}), "gpu", catalog.instance("p4d.24xlarge"))
+    raid = allocatable_on(fleet({"instances": ["p4d.24xlarge"]}), catalog.instance("p4d.24xlarge"))
     assert raid.ephemeral_mib == 7476806 - 747681 - 1024
 
 
 def test_workspace_leaves_room_for_images_and_counts_scratch() -> None:
-    plain = capacity.runner_request(fleet({"instances": ["g4dn.xlarge"]}, {}), "r0")
+    plain = runner_request(fleet({"instances": ["g4dn.xlarge"]}, {}))
     assert plain.ephemeral_mib == 50 * 1024  # 104117 - half of it, since 60 GiB would be more than half
     volume = {"cache": {"scratch": "30Gi", "mount": "/cache"}}
-    scratch = capacity.runner_request(fleet({"instances": ["g4dn.xlarge"]}, {"volumes": volume}), "r0")
+    scratch = runner_request(fleet({"instances": ["g4dn.xlarge"]}, {"volumes": volume}))
     assert scratch.ephemeral_mib == 50 * 1024
-    large = capacity.runner_request(fleet({"instances": ["p4d.24xlarge"]}, {"gpus": 8}), "r0")
+    large = runner_request(fleet({"instances": ["p4d.24xlarge"]}, {"gpus": 8}))
     assert large.ephemeral_mib == 100 * 1024

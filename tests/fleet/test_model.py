@@ -90,8 +90,8 @@ def test_a_runner_without_labels_is_found_by_its_name(
     runner: dict[str, Any], name: str, labels: tuple[str, ...]
 ) -> None:
     spec = fleet(runners={"gpu": {"pool": "t4", **runner}})
-    assert spec.scale_set("gpu") == name
-    assert spec.labels("gpu") == labels
+    assert spec.runners["gpu"].scale_set == name
+    assert spec.runners["gpu"].effective_labels == labels
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,8 @@ def test_a_runner_without_labels_is_found_by_its_name(
 )
 def test_without_a_maximum_a_scale_set_fills_its_pool(pool: dict[str, Any], runner: dict[str, Any], jobs: int) -> None:
     usual = {"instances": ["g4dn.xlarge", "g4dn.12xlarge"], "nodes": {"max": 5}}
-    assert fleet(pools={"t4": {**usual, **pool}}, runners={"gpu": {"pool": "t4", **runner}}).max_runners("gpu") == jobs
+    spec = fleet(pools={"t4": {**usual, **pool}}, runners={"gpu": {"pool": "t4", **runner}})
+    assert spec.max_runners(spec.runners["gpu"]) == jobs
 
 
 @given(prefix=st.integers(16, 22), zones=st.integers(2, 6), block=st.integers(0, 2**16 - 1))

@@ -13,8 +13,8 @@ from tests.support.fleets import named
 )
 def test_the_hooks_get_the_gpu_count_and_sharing(sample: str, shared: str | None) -> None:
     fleet = named(sample).fleet
-    for name, runner in fleet.runners.items():
-        (container,) = runner_pod.runner_template(fleet, name)["spec"]["containers"]
+    for runner in fleet.runners.values():
+        (container,) = runner_pod.runner_template(fleet, runner)["spec"]["containers"]
         variables = {variable["name"]: variable.get("value") for variable in container["env"]}
         assert (variables["PADDOCK_GPUS"], variables.get("PADDOCK_GPU_SHARING")) == (str(runner.gpus), shared)
 
@@ -22,7 +22,7 @@ def test_the_hooks_get_the_gpu_count_and_sharing(sample: str, shared: str | None
 @pytest.mark.parametrize(("sample", "own"), [("smallest", True), ("time-slicing", True), ("mps", False)])
 def test_nothing_hides_the_shared_memory_that_mps_works_through(sample: str, own: bool) -> None:
     fleet = named(sample).fleet
-    for name in fleet.runners:
-        spec = runner_pod.runner_template(fleet, name)["spec"]
+    for runner in fleet.runners.values():
+        spec = runner_pod.runner_template(fleet, runner)["spec"]
         mounts = {mount["mountPath"] for mount in spec["containers"][0]["volumeMounts"]}
         assert ("/dev/shm" in mounts, "shm" in {volume["name"] for volume in spec["volumes"]}) == (own, own)

@@ -54,13 +54,13 @@ def _sources(volume: dict[str, Any]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("sample", SAMPLES)
 def test_a_pod_has_the_token_where_its_hooks_see_the_gpu(sample: str) -> None:
     fleet = named(sample).fleet
-    for name, runner in fleet.runners.items():
-        pod = runner_pod.runner_template(fleet, name)
+    for runner in fleet.runners.values():
+        pod = runner_pod.runner_template(fleet, runner)
         steers = runner.container == "kubernetes-novolume"
         assert tokens(pod) == ([] if steers else ["runner"])
         assert pod["spec"].get("serviceAccountName") == (None if steers else MARKS_NODE_AS)
         if steers:
-            job = runner_pod.job_template(fleet, name)
+            job = runner_pod.job_template(fleet, runner)
             assert not tokens(job)
             assert "serviceAccountName" not in job["spec"]
             assert "labels" not in job["metadata"]
@@ -68,7 +68,7 @@ def test_a_pod_has_the_token_where_its_hooks_see_the_gpu(sample: str) -> None:
 
 def test_the_name_of_the_node_is_kubernetes_word() -> None:
     fleet = stack(fleet_data(runners={"gpu": {"pool": "t4", "environment": {"NODE_NAME": "another"}}})).fleet
-    env = runner_pod.runner_template(fleet, "gpu")["spec"]["containers"][0]["env"]
+    env = runner_pod.runner_template(fleet, fleet.runners["gpu"])["spec"]["containers"][0]["env"]
     (node_name,) = (variable for variable in env if variable["name"] == "NODE_NAME")
     assert node_name["valueFrom"] == {"fieldRef": {"fieldPath": "spec.nodeName"}}
 
@@ -99,7 +99,7 @@ def test_a_job_reaches_the_api_and_no_other_service() -> None:
 @pytest.mark.parametrize("runner", [{"markNode": False}, {"container": "kubernetes-novolume"}], ids=str)
 def test_where_no_pod_marks_there_is_no_account_and_no_right(runner: dict[str, Any]) -> None:
     fleet = stack(fleet_data(runners={"gpu": {"pool": "t4", **runner}}))
-    assert not tokens(runner_pod.runner_template(fleet.fleet, "gpu"))
+    assert not tokens(runner_pod.runner_template(fleet.fleet, fleet.fleet.runners["gpu"]))
     assert made(plan_graph(fleet)) == {}
 
 
@@ -117,7 +117,8 @@ def test_only_the_namespaces_of_pods_that_mark_have_the_account() -> None:
 
 
 def test_the_hook_and_the_policy_mean_the_same() -> None:
-    pod = runner_pod.runner_template(named("smallest").fleet, "gpu")
+    fleet = named("smallest").fleet
+    pod = runner_pod.runner_template(fleet, fleet.runners["gpu"])
     (mount,) = (mount for mount in pod["spec"]["containers"][0]["volumeMounts"] if mount["name"] == "node-mark")
     assert mount["mountPath"] == f"/{node.SECRETS}"
     assert node_mark.ANNOTATIONS == (node.REPLACE, node.SINCE)

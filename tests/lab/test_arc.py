@@ -94,7 +94,7 @@ def test_only_jobs_with_pods_of_their_own_have_a_template_for_them() -> None:
         fleet = fleets.example(stack).fleet
         for name, runner in fleet.runners.items():
             pod = kubernetes.runner(fleet, name)
-            own = runner_pod.template_name(runner, fleet) if runner.container == "kubernetes-novolume" else ""
+            own = runner_pod.template_name(runner) if runner.container == "kubernetes-novolume" else ""
             assert workflow_pods.template_map(pod) == own, name
 
 

@@ -296,7 +296,7 @@ def test_every_runner_of_a_stack_buys_a_node_of_its_pool(name: str) -> None:
     for runner, spec in stack.fleet.runners.items():
         if spec.container == "kubernetes-novolume":
             continue  # its pod steers, from a system node
-        made = runner_template(stack.fleet, runner)
+        made = runner_template(stack.fleet, spec)
         waiting = {"metadata": {"name": runner}, "spec": made["spec"], "status": pod()["status"]}
         bought = decide(found, [], [waiting]).grow
         assert len(bought) == 1 + sum(each.min for each in found), runner

@@ -161,12 +161,12 @@ def test_an_image_without_cuda_is_not_one_whose_cuda_nobody_states() -> None:
     assert (found.verdict, found.subject) == ("unknown", "images.cuda")
     assert "the image of images.runner brings no CUDA: jobs bring it themselves" in found.message
     own = fleet(None, {"image": bare})
-    assert stated.image_cuda(own, "gpu").where.startswith("the image of runners.gpu.image brings no CUDA")
+    assert stated.image_cuda(own, own.runners["gpu"]).where.startswith("the image of runners.gpu.image brings no CUDA")
 
 
 def test_a_bottlerocket_image_has_the_driver_of_its_version() -> None:
     given = fleet({"ami": {"bottlerocket": "1.62.0-1e8d1a37"}})
-    assert stated.driver(given, "t4").version == "580.159.03"
+    assert stated.driver(given, given.pools["t4"]).version == "580.159.03"
     assert verdicts(given)["CMP006"].verdict == "unknown"
     unheard_of = fleet({"ami": {"bottlerocket": "1.99.0-1e8d1a37"}})
     assert verdicts(unheard_of)["CMP003"].verdict == "unknown"

@@ -271,7 +271,7 @@ often = settings(
 @given(fleets())
 def test_per_node_is_exactly_what_fits(given: Fleet) -> None:
     for each in fit(given):
-        has = capacity.available(given, each.pool, catalog.instance(each.instance))
+        has = capacity.available(given, given.pools[each.pool], catalog.instance(each.instance))
         if each.per_node:
             assert min((has - each.request * each.per_node).amounts()) >= 0
             assert not any(each.deficit.amounts())
@@ -316,9 +316,9 @@ def test_nothing_written_means_nothing_to_complain_of(given: Fleet) -> None:
 @often
 @given(fleets(sized=False))
 def test_the_derived_pod_limit_never_limits_before_addresses_do(given: Fleet) -> None:
-    daemonsets = len(overhead.gpu_node_daemonsets(given, "p"))
+    daemonsets = len(overhead.gpu_node_daemonsets(given, given.pools["p"]))
     for each in fit(given):
-        limit = capacity.max_pods(given, "p")
+        limit = capacity.max_pods(given, given.pools["p"])
         assert limit >= each.per_node + daemonsets
         smallest = min(min(t.max_pods, 110 if t.vcpus < 30 else 250) for t in given.pools["p"].types)
         assert limit <= smallest
@@ -329,16 +329,16 @@ def test_the_derived_pod_limit_never_limits_before_addresses_do(given: Fleet) ->
 @often
 @given(fleets(), st.integers(0, 2**21))
 def test_more_memory_never_holds_fewer(given: Fleet, more: int) -> None:
-    for name, runner in given.runners.items():
+    for runner in given.runners.values():
         for instance in given.pools[runner.pool].types:
             small = replace(instance, name="x.small")  # a name without a measurement
             large = replace(small, name="x.large", memory_mib=instance.memory_mib + more)
-            request = capacity.runner_request(given, name)
+            request = capacity.runner_request(given, runner)
             assert goes_into(given, small, request) <= goes_into(given, large, request)
 
 
 def goes_into(given: Fleet, instance: catalog.InstanceType, request: capacity.Resources) -> int:
-    has = capacity.available(given, "p", instance)
+    has = capacity.available(given, given.pools["p"], instance)
     return max(0, min(there // asked for there, asked in zip(has.amounts(), request.amounts(), strict=True) if asked))
 
 

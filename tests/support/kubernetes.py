@@ -28,7 +28,7 @@ def of_kind(graph: Graph, kind: str) -> list[Object]:
 
 def runner(fleet: Fleet, name: str, pod_name: str = "runner", **annotations: str) -> Object:
     """The pod that a scale set makes for a job, with another image."""
-    return _pod(fleet, name, pod_name, runner_pod.runner_template(fleet, name), annotations)
+    return _pod(fleet, name, pod_name, runner_pod.runner_template(fleet, fleet.runners[name]), annotations)
 
 
 def runners(fleet: Fleet) -> Iterator[Object]:
@@ -36,19 +36,20 @@ def runners(fleet: Fleet) -> Iterator[Object]:
     for name, spec in fleet.runners.items():
         yield runner(fleet, name, f"{name}-runner")
         if spec.container == "kubernetes-novolume":
-            template = runner_pod.job_template(fleet, name)
+            template = runner_pod.job_template(fleet, spec)
             template["spec"]["containers"][0]["name"] = "job"  # the hook gives it its own name
             yield _pod(fleet, name, f"{name}-job", template, {})
 
 
 def runner_set(fleet: Fleet, name: str) -> Object:
     """The AutoscalingRunnerSet that ARC's chart renders from the values of a scale set: its fields that are values."""
-    values = runner_pod.scale_set_values(fleet, name, "credential")
+    spec = fleet.runners[name]
+    values = runner_pod.scale_set_values(fleet, spec, "credential")
     kept = ("githubConfigUrl", "githubConfigSecret", "runnerGroup", "runnerScaleSetName", "minRunners", "maxRunners")
     return {
         "apiVersion": "actions.github.com/v1alpha1",
         "kind": "AutoscalingRunnerSet",
-        "metadata": {"name": fleet.scale_set(name), "namespace": runner_pod.namespace(fleet.runners[name])},
+        "metadata": {"name": spec.scale_set, "namespace": runner_pod.namespace(spec)},
         "spec": {
             **{key: values[key] for key in kept},
             "runnerScaleSetLabels": values["scaleSetLabels"],

@@ -95,7 +95,7 @@ def scale_from_zero_is_told_everything(fleet: Fleet, graph: Graph) -> Iterator[s
             yield f"{made.name}: the autoscaler would not find it"
         pool = fleet.pools[name]
         offered = told.get(f"{AUTOSCALER}/node-template/resources/nvidia.com/gpu")
-        if offered != str(min(pool.advertised(instance) for instance in pool.types)):
+        if offered != str(min(pool.gpu_resources_per_node(instance) for instance in pool.types)):
             yield f"{made.name}: {offered} GPUs"
 
 
@@ -238,8 +238,9 @@ def runner_pods_find_a_node(fleet: Fleet, graph: Graph) -> Iterator[str]:
         cpu = sum(parse_cpu(request["cpu"]) for request in asks)
         memory = sum(parse_memory(request["memory"]) for request in asks)
         disk = parse_memory(pod["spec"]["containers"][0]["resources"]["requests"]["ephemeral-storage"])
-        for instance in fleet.pools[runner.pool].types:
-            room = capacity.available(fleet, runner.pool, instance)
+        pool = fleet.pools[runner.pool]
+        for instance in pool.types:
+            room = capacity.available(fleet, pool, instance)
             if room.gpus >= runner.gpus and (cpu > room.cpu_m or memory > room.memory_mib or disk > room.ephemeral_mib):
                 yield f"{name}: {cpu}m, {memory} MiB, disk {disk} MiB do not fit {instance.name}: {room}"
 

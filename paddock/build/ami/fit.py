@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from paddock.build.ami.images import MachineImage
 from paddock.catalog import version
 from paddock.catalog.cuda_match import drives, on_driver
-from paddock.fleet import Fleet
+from paddock.fleet import Fleet, Runner
 from paddock.fleet.model.pool import Custom, GpuPool
 from paddock.fleet.software import image_cuda, runner_image
 
@@ -28,9 +28,9 @@ def compare(fleet: Fleet, image: MachineImage, pin: Custom, pools: Iterable[str]
     fits_found: list[Fit] = []
     for name in pools:
         fits_found += [Fit(f"pools.{name}", fits, text) for fits, text in _pool(fleet, fleet.pools[name], image, pin)]
-        for runner, _ in fleet.runners_on(name):
+        for runner in fleet.runners_on(fleet.pools[name]):
             fits, text = _runner(fleet, runner, pin.driver)
-            fits_found.append(Fit(f"runners.{runner}", fits, text))
+            fits_found.append(Fit(f"runners.{runner.name}", fits, text))
     held, starts = image.fact("runner-image"), runner_image(fleet)
     if held != starts and (held or fleet.images.ami.pre_pull):
         text = f"the image holds {held or 'no runner image'}, and runners start {starts or 'the one of GitHub'}"
@@ -65,12 +65,12 @@ def _pool(fleet: Fleet, pool: GpuPool, image: MachineImage, pin: Custom) -> Iter
     yield fits, match.why
 
 
-def _runner(fleet: Fleet, runner: str, driver: str) -> tuple[bool | None, str]:
+def _runner(fleet: Fleet, runner: Runner, driver: str) -> tuple[bool | None, str]:
     """Whether the CUDA of the runner's image starts on the driver."""
     cuda = image_cuda(fleet, runner)
     if cuda.version is None:
         return None, f"which CUDA its jobs use is not known: {cuda.where}"
-    match = on_driver(cuda.version, driver, fleet.pools[fleet.runners[runner].pool].gpu)
+    match = on_driver(cuda.version, driver, fleet.pools[runner.pool].gpu)
     below = match.floor is not None and version(driver) < version(match.floor)
     fits = False if below else None if match.outcome == "unknown" else True
     return fits, f"CUDA {cuda.version} ({cuda.where}): {match.why}"

@@ -81,7 +81,7 @@ def cuda(fleet: Fleet, images: tuple[ImageRecord, ...]) -> Iterator[Finding]:
     yield from _contradiction(fleet)
     labelled = {name: record.cuda for record in images for name in record.runners}
     for name, runner in fleet.runners.items():
-        configured, gpu = image_cuda(fleet, name), fleet.pools[runner.pool].gpu
+        configured, gpu = image_cuda(fleet, runner), fleet.pools[runner.pool].gpu
         toolkit, where = (
             configured.version or labelled.get(name),
             configured.where if configured.version else "the image's label",
@@ -90,7 +90,7 @@ def cuda(fleet: Fleet, images: tuple[ImageRecord, ...]) -> Iterator[Finding]:
             key = f"runners.{name}.image" if runner.image else "images.cuda"
             yield Finding("cuda", f"runners.{name}", "unknown", configured.where, f"{key}: what the jobs use")
             continue
-        has = driver(fleet, runner.pool)
+        has = driver(fleet, fleet.pools[runner.pool])
         newest = best_toolkit(has.version, gpu) if has.version else None
         match = on_gpu(toolkit, gpu)
         if match.outcome == "ok" and has.version:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Network
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -14,6 +14,7 @@ from pydantic import (
     ConfigDict,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
+    PrivateAttr,
     ValidationError,
     WithJsonSchema,
     model_validator,
@@ -36,6 +37,27 @@ class Model(BaseModel):
 
 def _tuples(value: Any) -> Any:
     return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
+
+
+class NamedModel(Model):
+    """A part that knows its key in the mapping that holds it. The name is neither read from the file nor written."""
+
+    _name: str = PrivateAttr("")
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+
+Part = TypeVar("Part", bound=NamedModel)
+
+
+def with_names(parts: dict[str, Part]) -> dict[str, Part]:
+    """Return the parts, each with its key as its name."""
+    named = {key: part.model_copy() for key, part in parts.items()}
+    for key, part in named.items():
+        part._name = key
+    return named
 
 
 def mistake(

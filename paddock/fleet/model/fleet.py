@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from paddock import catalog
-from paddock.fleet.model.base import Matching, Model
+from paddock.fleet.model.base import Matching, Model, with_names
 from paddock.fleet.model.cluster import Cluster, ExistingCluster, KubeconfigCluster, NewCluster
 from paddock.fleet.model.github import GitHub
 from paddock.fleet.model.images import Images
@@ -63,9 +63,9 @@ class Fleet(Model):
     """The VPC, made or adopted."""
     cluster: Cluster = NewCluster()
     """The Kubernetes cluster: made, adopted, or reached by a kubeconfig."""
-    pools: Annotated[dict[Name, GpuPool], Field(min_length=1)]
+    pools: Annotated[dict[Name, GpuPool], Field(min_length=1), AfterValidator(with_names)]
     """GPU pools by name."""
-    runners: dict[Name, Runner] = {}
+    runners: Annotated[dict[Name, Runner], AfterValidator(with_names)] = {}
     """Runner scale sets by name."""
     images: Images = Images()
     """Registry, runner images and the pipeline for machine images."""
@@ -104,24 +104,15 @@ class Fleet(Model):
         """Name of the EKS cluster, made or adopted."""
         return self.cluster.existing if isinstance(self.cluster, ExistingCluster) else self.name
 
-    def scale_set(self, name: str) -> str:
-        """Name of a runner's scale set: what GitHub knows it by, and one of its labels."""
-        return self.runners[name].name or name
+    def runners_on(self, pool: GpuPool) -> Iterator[Runner]:
+        return (runner for runner in self.runners.values() if runner.pool == pool.name)
 
-    def labels(self, name: str) -> tuple[str, ...]:
-        """Labels a workflow may ask for. The scale set's name is always one; ARC adds it by itself."""
-        return self.runners[name].labels or ("self-hosted", "linux", "x64", self.scale_set(name))
-
-    def runners_on(self, pool: str) -> Iterator[tuple[str, Runner]]:
-        return ((name, runner) for name, runner in self.runners.items() if runner.pool == pool)
-
-    def max_runners(self, name: str) -> int:
+    def max_runners(self, runner: Runner) -> int:
         """Jobs a scale set runs at a time: as written, or what its pool can hold by GPUs."""
-        runner = self.runners[name]
         if runner.max is not None:
             return runner.max
         pool = self.pools[runner.pool]
-        per_node = min(n for n in (pool.advertised(t) // runner.gpus for t in pool.types) if n)
+        per_node = min(n for n in (pool.gpu_resources_per_node(t) // runner.gpus for t in pool.types) if n)
         return pool.nodes.max * per_node
 
     @property

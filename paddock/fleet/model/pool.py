@@ -11,7 +11,7 @@ from pydantic_core import InitErrorDetails
 from paddock import catalog
 from paddock.catalog import Gpu, InstanceType
 from paddock.fleet.errors import did_you_mean
-from paddock.fleet.model.base import Matching, Model, Version, below_min, form, mistake, refuse
+from paddock.fleet.model.base import Matching, Model, NamedModel, Version, below_min, form, mistake, refuse
 from paddock.fleet.model.cluster import Scale
 from paddock.fleet.model.network import Zone
 from paddock.fleet.model.quantity import Memory
@@ -162,7 +162,7 @@ class Update(Model):
     """`default` starts new nodes first; `minimal` stops old ones first, for GPUs too scarce to have twice."""
 
 
-class GpuPool(Model):
+class GpuPool(NamedModel):
     """Nodes of one GPU model."""
 
     instances: Annotated[tuple[str, ...], Field(min_length=1, max_length=20)]
@@ -251,7 +251,7 @@ class GpuPool(Model):
             case _:
                 return 1
 
-    def advertised(self, instance: InstanceType) -> int:
+    def gpu_resources_per_node(self, instance: InstanceType) -> int:
         """`nvidia.com/gpu` that a node of this type offers."""
         return instance.gpu_count * self.replicas
 

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, WithJsonSchema, 
 from pydantic_core import InitErrorDetails
 
 from paddock.fleet.model import schedule
-from paddock.fleet.model.base import Matching, Model, below_min, form, mistake, refuse
+from paddock.fleet.model.base import Matching, Model, NamedModel, below_min, form, mistake, refuse
 from paddock.fleet.model.quantity import Cpu, Memory
 
 Image = Annotated[
@@ -101,14 +101,15 @@ _MOUNTED: dict[str, dict[str, str]] = {
 """What a runner's pod mounts by itself, by container mode; that of `none` in every mode."""
 
 
-class Runner(Model):
+class Runner(NamedModel):
     """A scale set of ephemeral GPU runners: one pod a job, one job a pod."""
 
     pool: str
     """The GPU pool its pods run on."""
-    name: Annotated[str, Matching(r"^[a-z]([a-z0-9-]*[a-z0-9])?$", "lower-case letters, digits and dashes")] | None = (
-        None
-    )
+    scale_set_name: Annotated[
+        Annotated[str, Matching(r"^[a-z]([a-z0-9-]*[a-z0-9])?$", "lower-case letters, digits and dashes")] | None,
+        Field(alias="name"),
+    ] = None
     """Scale-set name, always a label too; by default the key in `runners`. At most 45 characters."""
     labels: tuple[Label, ...] = ()
     """What `runs-on` may ask for; by default self-hosted, linux, x64 and the name. No two runners share a set."""
@@ -146,6 +147,16 @@ class Runner(Model):
     mark_node: bool = True
     """A job that starts on a broken GPU marks the node for replacement, and no more jobs come to it. It needs a token
     in the runner's pod, which can do just that; with `kubernetes-novolume` there is none."""
+
+    @property
+    def scale_set(self) -> str:
+        """Name of the scale set: GitHub's name of the runner, and always one of its labels. ARC adds it by itself."""
+        return self.scale_set_name or self.name
+
+    @property
+    def effective_labels(self) -> tuple[str, ...]:
+        """Labels a workflow may ask for."""
+        return self.labels or ("self-hosted", "linux", "x64", self.scale_set)
 
     @model_validator(mode="after")
     def _consistent(self) -> Runner:

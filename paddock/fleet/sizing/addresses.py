@@ -8,6 +8,7 @@ from paddock import catalog
 from paddock.fleet.model.cluster import NewCluster, SystemNodes
 from paddock.fleet.model.fleet import Fleet
 from paddock.fleet.model.network import NewNetwork
+from paddock.fleet.model.pool import GpuPool
 from paddock.fleet.sizing.capacity import max_pods
 
 RESERVED_ADDRESSES = 5
@@ -24,7 +25,7 @@ def addresses(network: NewNetwork) -> int:
     return sum(map(usable_addresses, network.subnets()[0]))
 
 
-def node_addresses(fleet: Fleet, pool: str) -> int:
+def node_addresses(fleet: Fleet, pool: GpuPool) -> int:
     """Return the addresses that a node of the pool takes: its own and one a pod."""
     return max_pods(fleet, pool) + 1
 
@@ -40,7 +41,7 @@ def addresses_needed(fleet: Fleet) -> dict[str, int]:
 
     On-demand fallback buys instead of spot, not on top of it, so `nodes.max` counts once.
     """
-    needed = {name: pool.nodes.max * node_addresses(fleet, name) for name, pool in fleet.pools.items()}
+    needed = {name: pool.nodes.max * node_addresses(fleet, pool) for name, pool in fleet.pools.items()}
     if isinstance(fleet.cluster, NewCluster):
         system = fleet.cluster.system
         needed["system"] = system.nodes.max * system_node_addresses(system)

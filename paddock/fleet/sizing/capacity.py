@@ -19,7 +19,7 @@ from paddock.catalog import InstanceType
 from paddock.catalog.nodes import measured_memory_mib, readings
 from paddock.fleet.model.cluster import KubeconfigCluster
 from paddock.fleet.model.fleet import Fleet
-from paddock.fleet.model.pool import Disk
+from paddock.fleet.model.pool import Disk, GpuPool
 from paddock.fleet.model.quantity import format_cpu, format_memory
 from paddock.fleet.model.runner import Runner, Scratch
 from paddock.fleet.sizing.daemonsets import gpu_node_daemonsets
@@ -95,7 +95,7 @@ JOB_POD_ROOM = Container(250, 256)
 
 
 @dataclass(frozen=True, slots=True)
-class Capacity:
+class NodeCapacity:
     """CPU and memory that the kernel of a booted node reports.
 
     `cautious_memory_mib` is Karpenter's guess before it has seen a node of the type; it never exceeds `memory_mib`.
@@ -108,7 +108,7 @@ class Capacity:
 
 
 @dataclass(frozen=True, slots=True)
-class Reserved:
+class KubeReserved:
     """Resources that the kubelet keeps for itself and the system."""
 
     cpu_m: int
@@ -127,8 +127,8 @@ class Allocatable:
     gpus: int
     pods: int
     ephemeral_mib: int
-    capacity: Capacity
-    reserved: Reserved
+    capacity: NodeCapacity
+    reserved: KubeReserved
     eviction_memory_mib: int
     eviction_ephemeral_mib: int
 
@@ -141,28 +141,27 @@ class Share:
     memory_mib: int
 
 
-def max_pods(fleet: Fleet, pool: str) -> int:
+def max_pods(fleet: Fleet, pool: GpuPool) -> int:
     """Return the pods a node of the pool may run: as configured, or as many as it really runs, in steps of eight.
 
     One number a pool, because one launch template serves all its instance types.
     """
-    spec = fleet.pools[pool]
-    if spec.max_pods is not None:
-        return spec.max_pods
+    if pool.max_pods is not None:
+        return pool.max_pods
     if not fleet.owns_nodes:
         return KUBELET_MAX_PODS
-    most = max(spec.advertised(instance) for instance in spec.types)
-    least = min((runner.gpus for _, runner in fleet.runners_on(pool)), default=1)
+    most = max(pool.gpu_resources_per_node(instance) for instance in pool.types)
+    least = min((runner.gpus for runner in fleet.runners_on(pool)), default=1)
     pods = len(gpu_node_daemonsets(fleet, pool)) + most // least + POD_HEADROOM
-    return min(-(-pods // 8) * 8, *(_address_limit(instance) for instance in spec.types))
+    return min(-(-pods // 8) * 8, *(_address_limit(instance) for instance in pool.types))
 
 
-def capacity(instance: InstanceType) -> Capacity:
+def capacity(instance: InstanceType) -> NodeCapacity:
     """CPU and memory that a node of this type reports, before it is there."""
     measured = measured_memory_mib(instance.name)
     cautious = _karpenter_memory(instance)
     memory = measured if measured is not None else _estimated_memory(instance)
-    return Capacity(
+    return NodeCapacity(
         cpu_m=instance.vcpus * 1000,
         memory_mib=memory,
         source="estimated" if measured is None else "measured",
@@ -170,7 +169,7 @@ def capacity(instance: InstanceType) -> Capacity:
     )
 
 
-def reserved(instance: InstanceType, pods: int) -> Reserved:
+def reserved(instance: InstanceType, pods: int) -> KubeReserved:
     """nodeadm's kubeReserved for a node with this maxPods.
 
     CPU: 6 % of the first core, 1 % of the second, 0.5 % of the next two, 0.25 % of the rest. Memory: 11 MiB a pod and
@@ -178,10 +177,10 @@ def reserved(instance: InstanceType, pods: int) -> Reserved:
     """
     bands = ((0, 1000, 600), (1000, 2000, 100), (2000, 4000, 50), (4000, instance.vcpus * 1000, 25))
     cpu = sum(max(0, min(instance.vcpus * 1000, end) - start) * share // 10_000 for start, end, share in bands)
-    return Reserved(cpu_m=cpu, memory_mib=11 * pods + 255, ephemeral_mib=RESERVED_DISK_MIB)
+    return KubeReserved(cpu_m=cpu, memory_mib=11 * pods + 255, ephemeral_mib=RESERVED_DISK_MIB)
 
 
-def allocatable(fleet: Fleet, pool: str, instance: InstanceType) -> Allocatable:
+def allocatable(fleet: Fleet, pool: GpuPool, instance: InstanceType) -> Allocatable:
     """Return the resources for pods on a node of this type in this pool, DaemonSets included."""
     pods = max_pods(fleet, pool)
     has, keeps = capacity(instance), reserved(instance, pods)
@@ -192,7 +191,7 @@ def allocatable(fleet: Fleet, pool: str, instance: InstanceType) -> Allocatable:
         cpu_m=has.cpu_m - keeps.cpu_m,
         memory_mib=has.memory_mib - keeps.memory_mib - EVICTION_MEMORY_MIB,
         cautious_memory_mib=has.cautious_memory_mib - keeps.memory_mib - EVICTION_MEMORY_MIB,
-        gpus=fleet.pools[pool].advertised(instance),
+        gpus=pool.gpu_resources_per_node(instance),
         pods=pods,
         ephemeral_mib=disk - keeps.ephemeral_mib - eviction_disk,
         capacity=has,
@@ -202,7 +201,7 @@ def allocatable(fleet: Fleet, pool: str, instance: InstanceType) -> Allocatable:
     )
 
 
-def available(fleet: Fleet, pool: str, instance: InstanceType, *, cautious: bool = False) -> Resources:
+def available(fleet: Fleet, pool: GpuPool, instance: InstanceType, *, cautious: bool = False) -> Resources:
     """Return the resources for runners: allocatable less the DaemonSets; `cautious` takes Karpenter's guess of memory.
 
     Pods are limited by the addresses the type can have too, whatever `maxPods` says.
@@ -220,47 +219,44 @@ def available(fleet: Fleet, pool: str, instance: InstanceType, *, cautious: bool
     )
 
 
-def default_share(fleet: Fleet, name: str) -> Share:
+def default_share(fleet: Fleet, runner: Runner) -> Share:
     """Return CPU and memory of a runner: as configured, else its share of the pool's smallest instance type."""
-    runner = fleet.runners[name]
-    shares = [share_of(fleet, name, instance) for instance in _types_with_enough_gpus(fleet, runner)]
+    shares = [share_of(fleet, runner, instance) for instance in _types_with_enough_gpus(fleet, runner)]
     return Share(
         cpu_m=runner.cpu or min(share.cpu_m for share in shares),
         memory_mib=runner.memory or min(share.memory_mib for share in shares),
     )
 
 
-def share_of(fleet: Fleet, name: str, instance: InstanceType) -> Share:
+def share_of(fleet: Fleet, runner: Runner, instance: InstanceType) -> Share:
     """The runner's part, by GPUs, of a node of this type, rounded down so that nobody has to ask for 3735m.
 
     Taken from Karpenter's guess of the memory: then every autoscaler buys the node, and what agents use without
     asking for it has a margin.
     """
-    runner = fleet.runners[name]
-    node = available(fleet, runner.pool, instance, cautious=True)
-    room = _room(runner)
+    node = available(fleet, fleet.pools[runner.pool], instance, cautious=True)
+    room = container_mode_overhead(runner)
     cpu = node.cpu_m * runner.gpus // max(node.gpus, runner.gpus)
     memory = node.memory_mib * runner.gpus // max(node.gpus, runner.gpus)
     return Share(
-        cpu_m=_whole(cpu - min(room.cpu_m, cpu // 4), 500, 50, 10),
-        memory_mib=_whole(memory - min(room.memory_mib, memory // 4), 512, 256, 64, 16),
+        cpu_m=round_down_to_step(cpu - min(room.cpu_m, cpu // 4), 500, 50, 10),
+        memory_mib=round_down_to_step(memory - min(room.memory_mib, memory // 4), 512, 256, 64, 16),
     )
 
 
-def runner_request(fleet: Fleet, name: str) -> Resources:
+def runner_request(fleet: Fleet, runner: Runner) -> Resources:
     """Return the whole request of the pod that holds the GPU: the runner with its sidecars, or the job's own pod.
 
     /dev/shm and volumes in memory count inside the memory limit, so nothing is added for them.
     """
-    runner = fleet.runners[name]
-    share = default_share(fleet, name)
+    share = default_share(fleet, runner)
     sidecar = sidecars(runner)
     return Resources(
         cpu_m=share.cpu_m + sidecar.cpu_m,
         memory_mib=share.memory_mib + sidecar.memory_mib,
         gpus=runner.gpus,
         pods=1,
-        ephemeral_mib=_scratch(runner) + _workspace(fleet, name),
+        ephemeral_mib=_scratch(runner) + _workspace(fleet, runner),
     )
 
 
@@ -269,13 +265,13 @@ def sidecars(runner: Runner) -> Container:
     return DIND if runner.container == "dind" else Container(0, 0)
 
 
-def _room(runner: Runner) -> Container:
+def container_mode_overhead(runner: Runner) -> Container:
     return {"none": Container(0, 0), "dind": DIND, "kubernetes-novolume": JOB_POD_ROOM}[runner.container]
 
 
 def _types_with_enough_gpus(fleet: Fleet, runner: Runner) -> tuple[InstanceType, ...]:
     pool = fleet.pools[runner.pool]
-    return tuple(instance for instance in pool.types if pool.advertised(instance) >= runner.gpus)
+    return tuple(instance for instance in pool.types if pool.gpu_resources_per_node(instance) >= runner.gpus)
 
 
 def _scratch(runner: Runner) -> int:
@@ -284,20 +280,19 @@ def _scratch(runner: Runner) -> int:
     return sum(volume.scratch for volume in volumes if isinstance(volume, Scratch) and volume.medium == "disk")
 
 
-def _workspace(fleet: Fleet, name: str) -> int:
+def _workspace(fleet: Fleet, runner: Runner) -> int:
     """Disk for checkout and build: the runner's share of what images leave, at least a little."""
-    runner = fleet.runners[name]
     shares = []
     for instance in _types_with_enough_gpus(fleet, runner):
-        disk = available(fleet, runner.pool, instance).ephemeral_mib
+        disk = available(fleet, fleet.pools[runner.pool], instance).ephemeral_mib
         images = min(IMAGES_MIB, disk // 2)
-        shares.append((disk - images) * runner.gpus // fleet.pools[runner.pool].advertised(instance))
+        shares.append((disk - images) * runner.gpus // fleet.pools[runner.pool].gpu_resources_per_node(instance))
     share = min(shares)
     free = max(share - _scratch(runner), min(share, GIB))
-    return _whole(min(free, WORKSPACE_MAX_MIB), GIB, 64)
+    return round_down_to_step(min(free, WORKSPACE_MAX_MIB), GIB, 64)
 
 
-def _whole(amount: int, *steps: int) -> int:
+def round_down_to_step(amount: int, *steps: int) -> int:
     """`amount` rounded down to the first step that costs at most a fifth of it, at least to one last step."""
     step = next((step for step in steps if amount >= 5 * step), steps[-1])
     return max(amount // step * step, steps[-1])
@@ -326,11 +321,10 @@ def _address_limit(instance: InstanceType) -> int:
     return min(instance.max_pods, 110 if instance.vcpus < 30 else 250)
 
 
-def _disk(fleet: Fleet, pool: str, instance: InstanceType) -> int:
+def _disk(fleet: Fleet, pool: GpuPool, instance: InstanceType) -> int:
     """Size of the file system that holds images and workspaces: RAID0 of local NVMe, or the root volume."""
-    spec = fleet.pools[pool]
     if isinstance(fleet.cluster, KubeconfigCluster):  # nobody here knows how its nodes use their disks
-        return (spec.disk or Disk()).size * FILESYSTEM_PERCENT // 100
-    if spec.nvme == "auto" and instance.nvme_count:
+        return (pool.disk or Disk()).size * FILESYSTEM_PERCENT // 100
+    if pool.nvme == "auto" and instance.nvme_count:
         return instance.nvme_total_gb * 10**9 // 2**20 * FILESYSTEM_PERCENT // 100
-    return spec.root_disk.size * FILESYSTEM_PERCENT // 100
+    return pool.root_disk.size * FILESYSTEM_PERCENT // 100

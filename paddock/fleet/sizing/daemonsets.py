@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from paddock.fleet.model.cluster import KubeconfigCluster
 from paddock.fleet.model.fleet import Fleet
-from paddock.fleet.model.pool import Bottlerocket, Mps
+from paddock.fleet.model.pool import Bottlerocket, GpuPool, Mps
 from paddock.fleet.model.quantity import format_cpu, format_memory
 from paddock.fleet.model.runner import Volume
 
@@ -61,7 +61,7 @@ MPS_CONTROL_DAEMON = DaemonSet("mps-control-daemon", 10, 64, "GPU nodes that sha
 DCGM_EXPORTER = DaemonSet("dcgm-exporter", 100, 512, "GPU nodes, when monitoring is enabled")
 
 
-def gpu_node_daemonsets(fleet: Fleet, pool: str) -> tuple[DaemonSet, ...]:
+def gpu_node_daemonsets(fleet: Fleet, pool: GpuPool) -> tuple[DaemonSet, ...]:
     """Return the DaemonSets on each node of the pool.
 
     A cluster reached by a kubeconfig has DaemonSets of its own that nobody here knows: for it this is what Paddock
@@ -70,9 +70,9 @@ def gpu_node_daemonsets(fleet: Fleet, pool: str) -> tuple[DaemonSet, ...]:
     daemonsets = list(node_daemonsets(fleet))
     if not isinstance(fleet.cluster, KubeconfigCluster):
         daemonsets.append(DCGM_SERVER)
-    if not isinstance(fleet.pools[pool].ami, Bottlerocket):
+    if not isinstance(pool.ami, Bottlerocket):
         daemonsets += [DEVICE_PLUGIN, GPU_FEATURE_DISCOVERY, NFD_WORKER]
-    if isinstance(fleet.pools[pool].sharing, Mps):
+    if isinstance(pool.sharing, Mps):
         daemonsets.append(MPS_CONTROL_DAEMON)
     if fleet.monitoring.enabled:
         daemonsets.append(DCGM_EXPORTER)

@@ -11,7 +11,7 @@ import yaml
 from paddock import catalog
 from paddock.fleet.errors import Key, Problem, did_you_mean
 from paddock.fleet.model.fleet import Fleet
-from paddock.fleet.model.pool import Mps
+from paddock.fleet.model.pool import GpuPool, Mps
 from paddock.fleet.model.runner import SCALE_SET_NAME_MAX, Runner
 
 _NOT_TEXT = re.compile(r"y|n|[-+]?[0-9][0-9_.e+-]*|0o[0-7]+", re.IGNORECASE)
@@ -20,15 +20,15 @@ _NOT_TEXT = re.compile(r"y|n|[-+]?[0-9][0-9_.e+-]*|0o[0-7]+", re.IGNORECASE)
 
 def problems(fleet: Fleet) -> Iterator[Problem]:
     yield from _unquoted(("github", "runnerGroup"), fleet.github.runner_group, "runner group")
-    for name, runner in fleet.runners.items():
-        yield from _named(fleet, name, runner)
-        yield from _warm(name, runner)
-        yield from _placed(fleet, name, runner)
+    for runner in fleet.runners.values():
+        yield from _named(fleet, runner)
+        yield from _warm(runner)
+        yield from _placed(fleet, runner)
     yield from _labels(fleet)
 
 
-def _named(fleet: Fleet, name: str, runner: Runner) -> Iterator[Problem]:
-    scale_set = fleet.scale_set(name)
+def _named(fleet: Fleet, runner: Runner) -> Iterator[Problem]:
+    name, scale_set = runner.name, runner.scale_set
     if len(scale_set) > SCALE_SET_NAME_MAX:
         yield Problem(
             ("runners", name, "name"),
@@ -65,18 +65,19 @@ def _unquoted(key: Key, word: str, kind: str) -> Iterator[Problem]:
     )
 
 
-def _warm(name: str, runner: Runner) -> Iterator[Problem]:
+def _warm(runner: Runner) -> Iterator[Problem]:
     for index, warm in enumerate(runner.warm):
         if _unknown_time_zone(warm.time_zone):
             yield Problem(
-                ("runners", name, "warm", index, "timeZone"),
+                ("runners", runner.name, "warm", index, "timeZone"),
                 f'there is no time zone "{warm.time_zone}"',
                 "a name of the IANA database, such as America/New_York",
                 did_you_mean(warm.time_zone, available_timezones()),
             )
 
 
-def _placed(fleet: Fleet, name: str, runner: Runner) -> Iterator[Problem]:
+def _placed(fleet: Fleet, runner: Runner) -> Iterator[Problem]:
+    name = runner.name
     if runner.pool not in fleet.pools:
         yield Problem(
             ("runners", name, "pool"),
@@ -101,16 +102,16 @@ def _placed(fleet: Fleet, name: str, runner: Runner) -> Iterator[Problem]:
             "no shm",
             "remove shm, or use a pool that shares its GPUs by timeSlicing or MIG",
         )
-    most = max(pool.advertised(instance) for instance in pool.types)
+    most = max(pool.gpu_resources_per_node(instance) for instance in pool.types)
     if runner.gpus > most:
-        largest = max(pool.types, key=pool.advertised)
+        largest = max(pool.types, key=pool.gpu_resources_per_node)
         yield Problem(
             ("runners", name, "gpus"),
             f"{runner.gpus} GPUs are more than a node of pool {runner.pool} has ({largest.name}: {most})",
             f"at most {most}",
-            _larger_instance(fleet, runner.pool, runner.gpus),
+            _larger_instance(pool, runner.gpus),
         )
-    whole = all(pool.advertised(instance) == runner.gpus for instance in pool.types)
+    whole = all(pool.gpu_resources_per_node(instance) == runner.gpus for instance in pool.types)
     if runner.container == "dind" and not whole:
         yield Problem(
             ("runners", name, "container"),
@@ -133,8 +134,8 @@ def _is_time_zone(name: str) -> bool:
     return True
 
 
-def _larger_instance(fleet: Fleet, pool: str, gpus: int) -> str:
-    model = fleet.pools[pool].types[0].gpu
+def _larger_instance(pool: GpuPool, gpus: int) -> str:
+    model = pool.types[0].gpu
     fits = [t for t in catalog.instances().values() if t.gpu == model and t.gpu_count >= gpus]
     smallest = min(fits, key=lambda t: (t.gpu_count, t.vcpus), default=None)
     if smallest is None:
@@ -145,13 +146,13 @@ def _larger_instance(fleet: Fleet, pool: str, gpus: int) -> str:
 def _labels(fleet: Fleet) -> Iterator[Problem]:
     owners: dict[frozenset[str], str] = {}
     names: dict[str, str] = {}
-    for name in fleet.runners:
-        scale_set, labels = fleet.scale_set(name), frozenset(label.lower() for label in fleet.labels(name))
+    for name, runner in fleet.runners.items():
+        scale_set, labels = runner.scale_set, frozenset(label.lower() for label in runner.effective_labels)
         if labels in owners:
-            field = "labels" if fleet.runners[name].labels else "name"
+            field = "labels" if runner.labels else "name"
             yield Problem(
                 ("runners", name, field),
-                f"runners {owners[labels]} and {name} have the same labels: {', '.join(fleet.labels(name))}",
+                f"runners {owners[labels]} and {name} have the same labels: {', '.join(runner.effective_labels)}",
                 "a set of labels that no other runner has; GitHub does not say which of two would get a job",
                 f"add a label of its own, such as {scale_set}",
             )

@@ -109,10 +109,10 @@ def gpu_node(fleet: Fleet, pool: str, bought: CapacityName, instance: str | None
     """The Node object of a pool's node, without a name; by default of the type that is asked for first."""
     spec = fleet.pools[pool]
     kind = next(type_ for type_ in spec.types if instance in (None, type_.name))
-    has = capacity.allocatable(fleet, pool, kind)
+    has = capacity.allocatable(fleet, spec, kind)
     disk = has.ephemeral_mib + has.reserved.ephemeral_mib + has.eviction_ephemeral_mib
     labels = {
-        **nodes.labels(fleet, pool),
+        **nodes.labels(fleet, spec),
         NODE_GROUP: f"{pool}-{bought}",
         "eks.amazonaws.com/capacityType": nodes.EKS_CAPACITY[bought],
     }

@@ -13,7 +13,8 @@ from paddock import catalog
 from paddock.catalog import version
 from paddock.catalog.cuda_match import Drives, best_toolkit, drives, on_driver, on_gpu
 from paddock.fleet import Fleet
-from paddock.fleet.model.pool import EksManaged
+from paddock.fleet.model.pool import EksManaged, GpuPool
+from paddock.fleet.model.runner import Runner
 from paddock.fleet.software import driver, image_cuda
 from paddock.plan.compatibility import lifecycle
 from paddock.plan.compatibility.verdict import Verdict, findings
@@ -24,26 +25,26 @@ __all__ = ["Verdict", "check", "findings"]
 def check(fleet: Fleet, today: date) -> tuple[Verdict, ...]:
     """Every verdict, runner by runner, pool by pool, then cluster and controller."""
     verdicts: list[Verdict] = []
-    without_cuda = [name for name in fleet.runners if image_cuda(fleet, name).version is None]
-    for name in fleet.runners:
-        if name not in without_cuda:
-            verdicts += _runner(fleet, name)
+    without_cuda = [runner for runner in fleet.runners.values() if image_cuda(fleet, runner).version is None]
+    for runner in fleet.runners.values():
+        if runner not in without_cuda:
+            verdicts += _runner(fleet, runner)
     verdicts += _unknown_cuda(fleet, without_cuda)
     if fleet.owns_nodes:
-        for name in fleet.pools:
-            verdicts += _pool(fleet, name)
+        for pool in fleet.pools.values():
+            verdicts += _pool(fleet, pool)
         verdicts += lifecycle.images(fleet, today)
-    verdicts += lifecycle.drivers({name: driver(fleet, name).version for name in fleet.pools}, today)
+    verdicts += lifecycle.drivers({name: driver(fleet, pool).version for name, pool in fleet.pools.items()}, today)
     verdicts += lifecycle.kubernetes(fleet, today)
     if fleet.holds("runners"):
         verdicts += lifecycle.controller(fleet, today)
     return tuple(verdicts)
 
 
-def _runner(fleet: Fleet, name: str) -> Iterator[Verdict]:
-    pool = fleet.runners[name].pool
-    gpu, cuda, has = fleet.pools[pool].gpu, image_cuda(fleet, name), driver(fleet, pool)
-    subject = f"runners.{name}"
+def _runner(fleet: Fleet, runner: Runner) -> Iterator[Verdict]:
+    pool = fleet.pools[runner.pool]
+    gpu, cuda, has = pool.gpu, image_cuda(fleet, runner), driver(fleet, pool)
+    subject = f"runners.{runner.name}"
     numbers: dict[str, str | int | None] = {
         "cuda": cuda.version,
         "cuda_read_from": cuda.where,
@@ -62,11 +63,13 @@ def _runner(fleet: Fleet, name: str) -> Iterator[Verdict]:
         built.outcome,
         f"{built.why} (read from {cuda.where})",
         numbers | {"cuda_first": gpu.cuda_first, "cuda_last": gpu.cuda_last},
-        "" if built.outcome == "ok" else _other_image(fleet, name, newest),
+        "" if built.outcome == "ok" else _other_image(fleet, runner, newest),
         concern=built.outcome == "unknown",
     )
     if has.version is None:
-        yield Verdict("CMP001", subject, "unknown", f"the driver of pool {pool} is not known: {has.where}", numbers)
+        yield Verdict(
+            "CMP001", subject, "unknown", f"the driver of pool {pool.name} is not known: {has.where}", numbers
+        )
         return
     match = on_driver(cuda.version, has.version, gpu)
     yield Verdict(
@@ -75,38 +78,37 @@ def _runner(fleet: Fleet, name: str) -> Iterator[Verdict]:
         match.outcome,
         f"{match.why} (CUDA read from {cuda.where}, driver from {has.where})",
         numbers | {"driver_for_all_features": match.needs, "least_driver": match.floor, "newest_cuda": newest},
-        "" if match.outcome == "ok" else _newer_driver(fleet, pool, match.needs) or _other_image(fleet, name, newest),
+        "" if match.outcome == "ok" else _newer_driver(fleet, pool, match.needs) or _other_image(fleet, runner, newest),
     )
 
 
-def _unknown_cuda(fleet: Fleet, names: list[str]) -> Iterator[Verdict]:
+def _unknown_cuda(fleet: Fleet, runners: list[Runner]) -> Iterator[Verdict]:
     """Runners whose CUDA nobody states, together where the reason is the same."""
-    reasons: dict[str, list[str]] = {}
-    for name in names:
-        reasons.setdefault(image_cuda(fleet, name).where, []).append(name)
-    for where, runners in reasons.items():
+    reasons: dict[str, list[Runner]] = {}
+    for runner in runners:
+        reasons.setdefault(image_cuda(fleet, runner).where, []).append(runner)
+    for where, affected in reasons.items():
         newest = {}
-        for name in runners:
-            pool = fleet.runners[name].pool
+        for pool in (fleet.pools[runner.pool] for runner in affected):
             has = driver(fleet, pool).version
-            newest[pool] = best_toolkit(has, fleet.pools[pool].gpu) if has else None
-        up_to = ", ".join(f"{cuda} on {pool}" for pool, cuda in newest.items() if cuda)
+            newest[pool.name] = best_toolkit(has, pool.gpu) if has else None
+        up_to = ", ".join(f"{cuda} on {name}" for name, cuda in newest.items() if cuda)
         own = where.startswith("runners.")
         yield Verdict(
             "CMP001",
-            f"runners.{runners[0]}.image" if own else "images.cuda",
+            f"runners.{affected[0].name}.image" if own else "images.cuda",
             "unknown",
-            f"which CUDA the jobs of {', '.join(runners)} use is not known: {where}"
+            f"which CUDA the jobs of {', '.join(runner.name for runner in affected)} use is not known: {where}"
             + (f". The drivers run any up to {up_to}" if up_to else ""),
-            {"cuda": None, "cuda_read_from": where, **{f"newest_cuda.{pool}": cuda for pool, cuda in newest.items()}},
+            {"cuda": None, "cuda_read_from": where, **{f"newest_cuda.{name}": cuda for name, cuda in newest.items()}},
             "a tag that states it, such as runner:cuda12.8" if own else 'images.cuda: "<what the jobs use>"',
         )
 
 
-def _pool(fleet: Fleet, name: str) -> Iterator[Verdict]:
+def _pool(fleet: Fleet, pool: GpuPool) -> Iterator[Verdict]:
     """Whether the driver drives the pool's GPUs and instance families."""
-    pool, has = fleet.pools[name], driver(fleet, name)
-    gpu, subject = pool.gpu, f"pools.{name}"
+    has = driver(fleet, pool)
+    gpu, subject = pool.gpu, f"pools.{pool.name}"
     families = sorted({instance.family for instance in pool.types})
     limits = [limit for family in families if (limit := catalog.driver_limits(family))]
     numbers: dict[str, str | int | None] = {
@@ -121,10 +123,10 @@ def _pool(fleet: Fleet, name: str) -> Iterator[Verdict]:
     unknown = Drives("unknown", f"the driver on its nodes is not known: {has.where}")
     match = drives(has.version, gpu, families) if has.version else unknown
     why = f"{match.why} of {', '.join(families)}" if match.outcome == "ok" else match.why
-    yield Verdict("CMP003", subject, match.outcome, why, numbers, _driven_by(fleet, name, match))
+    yield Verdict("CMP003", subject, match.outcome, why, numbers, _driven_by(fleet, pool, match))
 
 
-def _driven_by(fleet: Fleet, pool: str, match: Drives) -> str:
+def _driven_by(fleet: Fleet, pool: GpuPool, match: Drives) -> str:
     """The edit that gives a pool a driver for its GPUs."""
     if match.outcome == "ok":
         return ""
@@ -132,7 +134,7 @@ def _driven_by(fleet: Fleet, pool: str, match: Drives) -> str:
         return "inv catalog.refresh, or an image of the catalogue"
     if match.least:
         return (
-            f"pools.{pool}.ami: {{custom: ami-..., driver: {match.least}..., kubernetes: "
+            f"pools.{pool.name}.ami: {{custom: ami-..., driver: {match.least}..., kubernetes: "
             f'"{fleet.cluster.version}"}}, or instances of another family'
         )
     if match.most:
@@ -140,7 +142,7 @@ def _driven_by(fleet: Fleet, pool: str, match: Drives) -> str:
     return _eks_image(fleet, pool) or "instances with another GPU"
 
 
-def _newer_driver(fleet: Fleet, pool: str, needs: str | None) -> str:
+def _newer_driver(fleet: Fleet, pool: GpuPool, needs: str | None) -> str:
     """The edit that brings a driver from `needs` on; empty when the catalogue has no such image."""
     newest = catalog.latest_ami(fleet.cluster.version)
     if not needs or not newest or not newest.driver or version(newest.driver) < version(needs):
@@ -148,19 +150,19 @@ def _newer_driver(fleet: Fleet, pool: str, needs: str | None) -> str:
     return _eks_image(fleet, pool)
 
 
-def _eks_image(fleet: Fleet, pool: str, most: int | None = None) -> str:
+def _eks_image(fleet: Fleet, pool: GpuPool, most: int | None = None) -> str:
     """The edit that selects the newest EKS image, at most of driver branch `most`; empty when there is none."""
     newest = catalog.latest_ami(fleet.cluster.version)
     if not newest or not newest.driver or (most and version(newest.driver)[0] > most):
         return ""
-    current = fleet.ami(fleet.pools[pool])
+    current = fleet.ami(pool)
     if isinstance(current, EksManaged) and current.release == newest.release:
         return ""
-    return f"pools.{pool}.ami: {{release: {newest.release}}} (driver {newest.driver})"
+    return f"pools.{pool.name}.ami: {{release: {newest.release}}} (driver {newest.driver})"
 
 
-def _other_image(fleet: Fleet, runner: str, newest: str | None) -> str:
+def _other_image(fleet: Fleet, runner: Runner, newest: str | None) -> str:
     if newest is None:
         return ""
-    key = f"runners.{runner}.image" if fleet.runners[runner].image else "images.runner"
+    key = f"runners.{runner.name}.image" if runner.image else "images.runner"
     return f"{key}: an image with CUDA {newest} or older"

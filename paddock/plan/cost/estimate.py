@@ -174,7 +174,7 @@ def _stated_jobs(fleet: Fleet, jobs: Mapping[str, float] | float | None) -> dict
 
 def _assumed(fleet: Fleet, minutes: float) -> dict[str, float]:
     hours = WORKING_HOURS * BUSY_SHARE
-    return {name: fleet.max_runners(name) * hours * 60 / minutes for name in fleet.runners}
+    return {name: fleet.max_runners(runner) * hours * 60 / minutes for name, runner in fleet.runners.items()}
 
 
 def _assumptions(minutes: float, image_gb: float, idle: float | None, is_stated: bool) -> Iterator[str]:

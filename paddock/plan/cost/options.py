@@ -33,11 +33,11 @@ def option(fleet: Fleet, runner: str, instance: InstanceType) -> Option:
     spec = fleet.runners[runner]
     pool = fleet.pools[spec.pool]
     only = _only(fleet, spec.pool, instance)
-    if only.pools[spec.pool].advertised(instance) < spec.gpus:
+    if only.pools[spec.pool].gpu_resources_per_node(instance) < spec.gpus:
         share, per_node = Share(spec.cpu or 0, spec.memory or 0), 0
     else:
-        share, request = default_share(only, runner), runner_request(only, runner)
-        has = available(only, spec.pool, instance)
+        share, request = default_share(only, spec), runner_request(only, spec)
+        has = available(only, only.pools[spec.pool], instance)
         per_node = max(0, min(h // r for h, r in zip(has.amounts(), request.amounts(), strict=True) if r))
     node = total((instance_price(instance, capacities(pool)[0], fleet.region), root_volume(fleet, pool)), "USD/hour")
     price = instance_price(instance, capacities(pool)[0], fleet.region)
@@ -58,11 +58,11 @@ def candidates(fleet: Fleet, runner: str) -> tuple[InstanceType, ...]:
         if instance.gpu_memory_mib >= memory
         and instance.gpu_count * pool.replicas >= spec.gpus
         and (instance.gpu == pool.types[0].gpu or not same_only)
-        and driven(fleet, spec.pool, instance)
+        and driven(fleet, pool, instance)
     )
 
 
-def driven(fleet: Fleet, pool: str, instance: InstanceType) -> bool:
+def driven(fleet: Fleet, pool: GpuPool, instance: InstanceType) -> bool:
     """Whether the driver of the pool's image drives an instance type; an unknown driver might."""
     has = driver(fleet, pool).version
     return has is None or drives(has, catalog.gpu(instance.gpu or ""), [instance.family]).outcome != "impossible"

@@ -135,8 +135,8 @@ def _few_types(fleet: Fleet, name: str) -> Iterator[Finding]:
         if (other.gpu_count, other.gpu_fraction) == (first.gpu_count, first.gpu_fraction)
         and other.name not in pool.instances
         and not other.bare_metal
-        and driven(fleet, name, other)
-        and all(option(fleet, runner, other).per_node for runner, _ in fleet.runners_on(name))
+        and driven(fleet, pool, other)
+        and all(option(fleet, runner.name, other).per_node for runner in fleet.runners_on(pool))
     ]
     more.sort(
         key=lambda other: (other.price(fleet.region).spot is None, other.price(fleet.region).spot or 0.0, other.name)

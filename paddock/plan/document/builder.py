@@ -129,23 +129,24 @@ def _instance(pool: GpuPool, instance: InstanceType) -> model.Instance:
         gpus=instance.gpu_count,
         gpu_fraction=instance.gpu_fraction,
         gpu_memory=instance.gpu_memory_mib,
-        shares=pool.advertised(instance),
+        shares=pool.gpu_resources_per_node(instance),
         nvme_gb=instance.nvme_total_gb,
     )
 
 
 def _runner(fleet: Fleet, name: str) -> model.Runner:
-    runner, request = fleet.runners[name], runner_request(fleet, name)
+    runner = fleet.runners[name]
+    request = runner_request(fleet, runner)
     return model.Runner(
         name=name,
-        scale_set=fleet.scale_set(name),
+        scale_set=runner.scale_set,
         pool=runner.pool,
-        labels=list(fleet.labels(name)),
+        labels=list(runner.effective_labels),
         gpus=runner.gpus,
         cpu=request.cpu_m,
         memory=request.memory_mib,
         min=runner.min,
-        max=fleet.max_runners(name),
+        max=fleet.max_runners(runner),
         warm=[model.Warm(at=entry.at, min=entry.min, time_zone=entry.time_zone) for entry in runner.warm],
         container=runner.container,
         image=runner.image or fleet.images.runner or "",
