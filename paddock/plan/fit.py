@@ -295,13 +295,14 @@ def _coordinators(fleet: Fleet, fits: tuple[Fit, ...]) -> Iterator[Finding]:
         free = _counts(least * nodes - used, coordinator).values()
         return min(*free, nodes * min(_counts(least, coordinator).values()))
 
+    names = ", ".join(runner.name for runner in runners)
     if runners and runner_pods > held(system.nodes.max):
         enough = next((nodes for nodes in range(system.nodes.max, 1000) if held(nodes) >= runner_pods), None)
         yield Finding(
             "FIT007",
             "warning",
             "cluster.system.nodes.max",
-            f"{runner_pods} jobs at a time of {', '.join(runner.name for runner in runners)} need as many runner pods of "
+            f"{runner_pods} jobs at a time of {names} need as many runner pods of "
             f"{format_cpu(COORDINATOR.cpu_m)} CPU and {format_memory(COORDINATOR.memory_mib)} on system nodes, and "
             f"{system.nodes.max} of {system.instances[0]} hold {held(system.nodes.max)} beside the controllers",
             f"cluster.system.nodes.max: {enough}, or larger cluster.system.instances"
