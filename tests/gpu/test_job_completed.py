@@ -18,7 +18,7 @@ from paddock.gpu import serialization
 from paddock.gpu.job_hooks import bounded, ccache, completed, files, leftovers, record
 from paddock.gpu.job_hooks.ccache import Compilations
 from paddock.gpu.job_hooks.record import Record
-from paddock.gpu.job_hooks.report import Told, markdown
+from paddock.gpu.job_hooks.report import JobUsage, markdown
 from paddock.gpu.monitoring.insights import Insight
 from paddock.gpu.monitoring.summary import GpuSummary, Slowed, Spread, Summary
 from tests.support.golden import same_as_golden
@@ -114,7 +114,7 @@ def test_neither_the_hook_nor_what_it_descends_from_is_a_leftover(tmp_path: Path
 
 def test_all_bounds_together_are_as_written_down_and_below_the_time_that_the_script_gives(root: Path) -> None:
     together, of = re.findall(r"together are ([\d.]+) of the (\d+)", Path(completed.__file__).read_text())[0]
-    looks, wipes = 2 * (completed._LOOK + bounded._KILLED_WITHIN), 2 * completed._WIPE
+    looks, wipes = 2 * (completed._READ_SECONDS + bounded._KILLED_WITHIN), 2 * completed._WIPE_SECONDS
     assert float(together) == pytest.approx(3.5 + 5.5 + 1 + looks + wipes)
     assert f"timeout -k 0.5 {of} " in (root / "runners/hooks/job-completed.sh").read_text()
     assert float(of) - float(together) > 1.5, "to start Python, and to be late"
@@ -158,16 +158,16 @@ def summed(*gpus: GpuSummary, **changes: Any) -> Record:
 
 
 STORIES = {
-    "one GPU": Told(summed(BUSY), compilations=Compilations(120, 20)),
-    "two, by power, shared": Told(
+    "one GPU": JobUsage(summed(BUSY), compilations=Compilations(120, 20)),
+    "two, by power, shared": JobUsage(
         summed(BUSY, replace(BUSY, index=1, energy=400.0, energy_source="integrated", slowed=()),), shared=True
     ),
-    "a part, and a sampler that was killed": Told(
-        summed(PART), missing=600.0, why="the sampler was gone (somebody killed it)",
+    "a part, and a sampler that was killed": JobUsage(
+        summed(PART), missing=600.0, why="the sampler had ended (it was killed)",
         notes=["evil|<b>`x`[y](z)\n::error::x (pid 7, its GPU memory is not known) was ended"],
     ),
-    "a driver that went away": Told(summed(BUSY, ended="The NVIDIA driver does not answer: nvmlInit.")),
-    "nothing": Told(None, why="Traceback: no module"),
+    "a driver that went away": JobUsage(summed(BUSY, ended="The NVIDIA driver does not answer: nvmlInit.")),
+    "nothing": JobUsage(None, why="Traceback: no module"),
 }  # fmt: skip
 
 
@@ -191,7 +191,7 @@ def altered(**changes: Any) -> str:
 
 @pytest.mark.parametrize("text", [
     "", "{", "[]", "null", "[" * 100_000, altered(seconds=1e400), altered(seconds="long"), altered(gpus=[3]),
-    altered(insights=None), altered().replace('"schema": 1', '"schema": 2'), altered() + " " * files.MOST,
+    altered(insights=None), altered().replace('"schema": 1', '"schema": 2'), altered() + " " * files.MAX_BYTES,
 ], ids=lambda text: text[:20])  # fmt: skip
 def test_a_record_that_makes_no_sense_is_none(tmp_path: Path, text: str) -> None:
     (tmp_path / record.NAME).write_text(text)

@@ -15,7 +15,7 @@ import pytest
 from paddock.gpu.job_hooks import log, sampling, started
 from paddock.gpu.job_hooks.bounded import Broken, NoAnswer, within
 from paddock.gpu.job_hooks.environment import Job
-from paddock.gpu.job_hooks.started import REFUSED, look, run
+from paddock.gpu.job_hooks.started import REFUSED, check_gpus, run
 from tests.support.nvml import PROFILES, Driver, Fault, Part, box, card
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="runners are Linux")
@@ -38,8 +38,8 @@ def start(tmp_path: Path, machine: Path, monkeypatch: pytest.MonkeyPatch, capsys
     """Runs the hook as if the pod were given `gpus` GPUs, and takes the place of its sampler."""
     sampled: list[int] = []
     monkeypatch.setattr(sampling, "start", lambda folder, runner: sampled.append(runner))
-    monkeypatch.setattr(started, "LOOK_UNTIL", 1.5)
-    monkeypatch.setattr(started, "_LEAST", 0.1)
+    monkeypatch.setattr(started, "CHECK_UNTIL", 1.5)
+    monkeypatch.setattr(started, "_MIN_SECONDS", 0.1)
 
     def go(gpus: int = 1, **environ: str) -> tuple[int, str]:
         base = {"PADDOCK_GPUS": str(gpus), "RUNNER_TEMP": str(tmp_path / "_temp"), "NODE_NAME": "ip-10-0-1-5"}
@@ -182,7 +182,7 @@ def test_a_hook_that_began_late_blames_no_driver(
 ) -> None:
     driver("h100")
     monkeypatch.setattr("paddock.gpu.inventory.inventory", lambda **_: time.sleep(60))
-    monkeypatch.setattr(started, "_LEAST", 1.6)
+    monkeypatch.setattr(started, "_MIN_SECONDS", 1.6)
     code, told = start()
     assert code == 0
     assert told.startswith("::warning title=GPU not checked::")
@@ -266,7 +266,7 @@ def test_a_slow_start_of_the_hook_is_not_the_drivers(
     driver: Install, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver("lost")
-    monkeypatch.setattr(started, "LOOK_UNTIL", 0.05)
+    monkeypatch.setattr(started, "CHECK_UNTIL", 0.05)
     code, told = start(8)
     assert code == 0
     assert told.startswith("::warning title=GPU not checked::")
@@ -284,10 +284,10 @@ def test_a_node_that_should_go_is_marked_though_the_job_goes_on(driver: Install,
 
 def test_memory_that_the_last_job_gives_back_meanwhile_is_waited_for(driver: Install, machine: Path) -> None:
     made = driver(held(used_mib=3000))
-    job = Job.of({"PADDOCK_GPUS": "1"})
-    assert look(job, 0.5, machine).refused
+    job = Job.from_environ({"PADDOCK_GPUS": "1"})
+    assert check_gpus(job, 0.5, machine).refused
     threading.Timer(0.3, lambda: setattr(made.cards[0], "used_mib", 0)).start()
-    assert look(job, 3.0, machine).refused is None
+    assert check_gpus(job, 3.0, machine).refused is None
 
 
 def test_a_fault_of_the_check_is_no_verdict(driver: Install, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -309,7 +309,7 @@ def test_an_answer_within_its_time_or_none() -> None:
 
 def test_a_job_that_names_itself_a_command_gives_none(capsys: pytest.CaptureFixture[str]) -> None:
     log.error("a:b,c", "50 %\n::x")
-    log.say("::set-env name=A::b\n##[error]x\x1b[0m\udcff")
+    log.info("::set-env name=A::b\n##[error]x\x1b[0m\udcff")
     log.group("all", [": ::error::x", "\xa0::add-mask::x"])
     assert capsys.readouterr().out.splitlines() == [
         "::error title=a%3Ab%2Cc::50 %25%0A::x",

@@ -29,7 +29,7 @@ def test_wiping_takes_what_is_there_and_follows_nothing(tmp_path: Path) -> None:
     (temp / "link").symlink_to(outside)
     done = wipe.temporary(temp, temp / "_paddock", 5)
     assert done is not None
-    assert (done.files, done.left) == (2, 0)
+    assert (done.files, done.remaining) == (2, 0)
     assert done.size >= 5000
     assert sorted(path.name for path in temp.iterdir()) == ["_paddock", "_runner_file_commands"]
     assert (outside / "kept").exists()
@@ -77,7 +77,7 @@ def test_folders_without_an_end_are_left_and_told(tmp_path: Path) -> None:
     nest(tmp_path, "a", 1100)
     try:
         done = wipe.wipe(tmp_path, 5)
-        assert done.left == 1
+        assert done.remaining == 1
         assert "deep" in done.why
     finally:
         subprocess.run(["rm", "-rf", str(tmp_path / "a")], check=True)
@@ -101,7 +101,7 @@ def test_wiping_ends_in_time(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     done = wipe.wipe(tmp_path, -1)
     assert (tmp_path / "a").exists()
-    assert done.left == 1
+    assert done.remaining == 1
 
 
 @pytest.mark.parametrize(
@@ -122,6 +122,6 @@ def test_shared_memory_is_wiped_where_it_is_the_pods_own(
     (root / "dev/shm/nccl-1").write_text("x")
     if container:
         (root / ".dockerenv").touch()
-    job = Job.of({"PADDOCK_GPU_SHARING": sharing})
+    job = Job.from_environ({"PADDOCK_GPU_SHARING": sharing})
     assert (wipe.shared_memory(job, 5, root) is not None) == wiped
     assert (root / "dev/shm/nccl-1").exists() != wiped

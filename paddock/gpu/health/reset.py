@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from paddock.errors import did_you_mean
 from paddock.gpu.errors import GpuError, GpuInputError
 from paddock.gpu.leases.lease import Lease
 from paddock.gpu.model import Gpu, Inventory
@@ -85,11 +86,8 @@ def plan(inventory: Inventory, uuid: str, leases: Iterable[Lease] = (), *, kind:
     """
     gpu = inventory.gpu(uuid)
     if gpu is None or gpu.uuid is None:
-        from difflib import get_close_matches
-
         uuids = [candidate.uuid for candidate in inventory.gpus if candidate.uuid]
-        near = get_close_matches(uuid, uuids, 1)
-        hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(uuids)}" if uuids else inventory.reason
+        hint = did_you_mean(uuid, uuids, f"one of {', '.join(uuids)}") if uuids else inventory.reason
         raise GpuInputError(f"there is no GPU {uuid!r}\n    expected: {hint}\n    fix: paddock gpu.list")
     group = _linked_group(inventory, gpu) if kind == "full" else (gpu,)
     group_uuids = tuple(member.uuid or "" for member in group)

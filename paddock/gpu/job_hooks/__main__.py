@@ -7,15 +7,16 @@ import sys
 import time
 from pathlib import Path
 
+from paddock.process import read_stat
+
 
 def main(arguments: list[str]) -> int:
-    """Ends with `started.REFUSED` where the job may not start. Whatever fails here is raised: the script that calls
-    this lets the job go on."""
+    """Return `started.REFUSED` if the job may not start. Errors are raised: the script lets the job continue."""
     match arguments:
         case ["started", runner]:
             from paddock.gpu.job_hooks.started import run
 
-            return run(int(runner), began=time.monotonic() - _age())
+            return run(int(runner), began_at=time.monotonic() - _age())
         case ["completed", _]:
             from paddock.gpu.job_hooks.completed import run as end
 
@@ -32,9 +33,9 @@ def main(arguments: list[str]) -> int:
 
 
 def _age() -> float:
-    """Seconds since this process was started: reading Python from a cold disk takes its share of them."""
-    fields = Path("/proc/self/stat").read_text(errors="replace").rpartition(")")[2].split()
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    """Return the seconds since this process started, which include loading Python from a cold disk."""
+    stat = read_stat("self")
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - stat.start / os.sysconf("SC_CLK_TCK") if stat else 0.0
 
 
 if __name__ == "__main__":

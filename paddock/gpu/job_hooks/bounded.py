@@ -1,4 +1,8 @@
-"""An answer within a time, or none: a driver that hangs holds whoever asks it, and not even SIGKILL frees them."""
+"""Calls with a time limit, each in a child process.
+
+`paddock.process` ends processes that can be ended. A call into a driver that hangs cannot: not even SIGKILL frees the
+caller, so it must be a child that this process can leave behind.
+"""
 
 from __future__ import annotations
 
@@ -13,63 +17,62 @@ from typing import Any, NoReturn
 
 from paddock.gpu.errors import GpuError
 
-_PIECE = 1 << 16
+_CHUNK = 1 << 16
 _KILLED_WITHIN = 0.7
-"""Seconds that a killed process needs at most on a busy machine, unless it hangs inside the kernel."""
+"""Seconds within which a killed process ends on a busy machine, unless it hangs inside the kernel."""
 
 
 class NoAnswer(GpuError):
-    """It took longer than was given; `stuck`: not even SIGKILL ended it, so it hangs inside the kernel."""
+    """The call took too long; `stuck` means that not even SIGKILL ended it, so it hangs inside the kernel."""
 
     stuck = False
 
 
 class Broken(GpuError):
-    """What was to answer failed; the text is its traceback."""
+    """The call failed; the text is its traceback."""
 
 
 def within(seconds: float, work: Callable[[], Any]) -> Any:
-    """What `work` returns, in JSON's own types. A child does it, since a call that hangs inside the kernel would keep
-    this process from ending. A late child is killed, and left behind where that does not end it. Raises NoAnswer and
-    Broken.
+    """Run `work` in a child and return its result, which must be JSON. A late child is killed, and left behind if that
+    does not end it. Raises NoAnswer and Broken.
     """
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        _answer(writing, work)
+        _run_child(writing, work)
     os.close(writing)
-    until = time.monotonic() + seconds
-    parts: list[bytes] = []
+    deadline = time.monotonic() + seconds
+    chunks: list[bytes] = []
     try:
         while True:
-            ready, _, _ = select.select([reading], [], [], max(0.0, until - time.monotonic()))
-            if not ready or not (part := os.read(reading, _PIECE)):
+            ready, _, _ = select.select([reading], [], [], max(0.0, deadline - time.monotonic()))
+            if not ready or not (chunk := os.read(reading, _CHUNK)):
                 break
-            parts.append(part)
+            chunks.append(chunk)
     finally:
         os.close(reading)
         ended = _end(child)
     if not ready:
-        late = NoAnswer(f"no answer within {seconds:.1f} s")
-        late.stuck = not ended
-        raise late
+        timeout = NoAnswer(f"no answer within {seconds:.1f} s")
+        timeout.stuck = not ended
+        raise timeout
     try:
-        told = json.loads(b"".join(parts))
+        answer = json.loads(b"".join(chunks))
     except ValueError:
-        raise Broken("the process that was asked ended without an answer") from None
-    if "broken" in told:
-        raise Broken(told["broken"])
-    return told["answer"]
+        raise Broken("the child process ended without an answer") from None
+    if "broken" in answer:
+        raise Broken(answer["broken"])
+    return answer["answer"]
 
 
-def _answer(writing: int, work: Callable[[], Any]) -> NoReturn:
-    # Held open by a child that hangs, the hook's own output would keep the runner waiting for more of it.
-    nowhere = os.open(os.devnull, os.O_RDWR)
+def _run_child(writing: int, work: Callable[[], Any]) -> NoReturn:
+    # If a hanging child kept the hook's output open, the runner would wait for more of it.
+    null = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):
-        os.dup2(nowhere, stream)
+        os.dup2(null, stream)
     try:
-        told = {"answer": work()}
-        text = json.dumps(told)
+        answer = {"answer": work()}
+        text = json.dumps(answer)
     except BaseException:
         text = json.dumps({"broken": traceback.format_exc()})
     with os.fdopen(writing, "w") as pipe:
@@ -78,11 +81,11 @@ def _answer(writing: int, work: Callable[[], Any]) -> NoReturn:
 
 
 def _end(child: int) -> bool:
-    """Kills it, and waits no longer than a process needs that can be killed; whether it is gone."""
+    """Kill the child, wait for it briefly, and return whether it ended."""
     os.kill(child, signal.SIGKILL)
-    until = time.monotonic() + _KILLED_WITHIN
+    deadline = time.monotonic() + _KILLED_WITHIN
     while os.waitpid(child, os.WNOHANG) == (0, 0):
-        if time.monotonic() > until:
+        if time.monotonic() > deadline:
             return False
         time.sleep(0.002)
     return True

@@ -1,4 +1,4 @@
-"""How many of a job's compilations came from the cache. The cache's own counters are left as they are."""
+"""Cache hits of a job's compilations, as the difference of ccache's counters, which are never reset here."""
 
 from __future__ import annotations
 
@@ -22,38 +22,38 @@ class Compilations:
 
 
 def begin(folder: Path) -> None:
-    """Writes down the counters; nobody waits for it, since a cache may lie on a slow network."""
+    """Write the counters to the folder without waiting: a cache may be on a slow network."""
     program = which("ccache")
     if program is None:
         return
     with open(folder / _BEFORE, "wb") as file:
-        child = _asked(program, file)
-    child.returncode = 0  # nobody waits for it here, which is no leak
+        child = _start(program, file)
+    child.returncode = 0  # prevents the warning about a child that is not waited for
 
 
 def since(folder: Path, seconds: float = 1.0) -> Compilations | None:
-    """Those since `begin`. None without ccache, or where it does not tell, or nothing was compiled through it."""
+    """Return the counts since `begin`; None without ccache, without its answer, or if nothing was compiled with it."""
     program = which("ccache")
     try:
-        before = _counters(files.read(folder / _BEFORE))
+        before = _parse(files.read(folder / _BEFORE))
     except (OSError, ValueError):
         return None
     if program is None or not before:
         return None
     try:
-        after = _counters(_told(program, seconds))
+        after = _parse(_read_counters(program, seconds))
     except (OSError, ValueError, subprocess.SubprocessError):
         return None
     if any(after.get(name, 0) < before.get(name, 0) for name in (*_HITS, _MISSES)):
-        before = {}  # the job has set them to zero
+        before = {}  # the job has reset them
     hits = sum(after.get(name, 0) - before.get(name, 0) for name in _HITS)
     misses = after.get(_MISSES, 0) - before.get(_MISSES, 0)
     return Compilations(hits, misses) if hits + misses else None
 
 
-def _told(program: str, seconds: float) -> str:
-    """Its counters. A program that hangs on a slow network is not waited for, not even after it was killed."""
-    child = _asked(program, subprocess.PIPE)
+def _read_counters(program: str, seconds: float) -> str:
+    """Return ccache's counters. A process that hangs on a slow network is killed and not waited for."""
+    child = _start(program, subprocess.PIPE)
     try:
         text, _ = child.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -65,11 +65,11 @@ def _told(program: str, seconds: float) -> str:
     return text.decode()
 
 
-def _asked(program: str, to: IO[bytes] | int) -> subprocess.Popen[bytes]:
+def _start(program: str, output: IO[bytes] | int) -> subprocess.Popen[bytes]:
     command = [program, "--print-stats"]
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=to, stderr=subprocess.DEVNULL)
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.DEVNULL)
 
 
-def _counters(text: str) -> dict[str, int]:
+def _parse(text: str) -> dict[str, int]:
     pairs = (line.split("\t") for line in text.splitlines())
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}

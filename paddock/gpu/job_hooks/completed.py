@@ -1,4 +1,4 @@
-"""After the last step of a job: ends what it left on its GPUs, tells what it made of them, and cleans up."""
+"""Hook after the last step of a job: end its leftover GPU processes, report its GPU use, and clean up."""
 
 from __future__ import annotations
 
@@ -13,83 +13,87 @@ from paddock.gpu.job_hooks import ccache, leftovers, log, record, sampling, wipe
 from paddock.gpu.job_hooks.admission import gibibytes, in_use, own
 from paddock.gpu.job_hooks.bounded import Broken, NoAnswer, within
 from paddock.gpu.job_hooks.environment import Job
-from paddock.gpu.job_hooks.report import Told, markdown
+from paddock.gpu.job_hooks.report import JobUsage, markdown
 from paddock.gpu.job_hooks.sampling import Stopped
 
-_LOOK = 1.5
-_WIPE = 1.5
-"""Seconds, each twice, and 0.7 to kill each look that is late. With 3.5 for the sampler, 5.5 for leftovers and 1 for
-ccache all bounds together are 17.4 of the 19 that the script gives."""
-_TOLD = 9
-"""Leftover processes: GitHub shows ten warnings of a step."""
+_READ_SECONDS = 1.5
+_WIPE_SECONDS = 1.5
+"""Seconds, each twice, and 0.7 to kill each late read. With 3.5 for the sampler, 5.5 for leftovers and 1 for ccache all
+limits together are 17.4 of the 19 that the script gives."""
+_MOST_WARNINGS = 9
+"""GitHub shows ten warnings of a step."""
 
 
 def run(*, environ: Mapping[str, str] = os.environ, root: Path = Path("/")) -> None:
-    """Raises what fails; the job's result stands whatever happens here."""
-    job = Job.of(environ)
+    """Run the hook. Errors are raised; they do not change the job's result."""
+    job = Job.from_environ(environ)
     if not job.gpus:
         return
-    # Its processes before all else: whatever fails further down, the GPU is free.
-    stopped, over = sampling.stop(job.folder), this_host().clock()
-    notes = [*_ended(job, root, began=stopped is not None)]
+    # Processes first: whatever fails further down, the GPU is free.
+    stopped, ended_at = sampling.stop(job.folder), this_host().clock()
+    notes = [*_end_leftovers(job, root, started_with_driver=stopped is not None)]
     for text in notes:
         log.warning("GPU after the job", text)
-    if stopped:  # none had a job that was refused
-        text = markdown(replace(_use(job, stopped, over), compilations=ccache.since(job.folder), notes=notes))
+    if stopped:  # a refused job had no sampler
+        text = markdown(replace(_usage(job, stopped, ended_at), compilations=ccache.since(job.folder), notes=notes))
         log.group("GPU use of this job", text.splitlines())
-        log.page(job.summary, text)
+        log.append_summary(job.summary, text)
     for name, wiped in (
-        ("/dev/shm", wipe.shared_memory(job, _WIPE, root)),  # noqa: S108 - the path every program knows
-        ("the runner's temporary files", wipe.temporary(job.temp, job.folder, _WIPE)),
+        ("/dev/shm", wipe.shared_memory(job, _WIPE_SECONDS, root)),  # noqa: S108 - the path every program knows
+        ("the runner's temporary files", wipe.temporary(job.temp, job.folder, _WIPE_SECONDS)),
     ):
-        if wiped and (wiped.files or wiped.left):
-            left = f"; {wiped.left} could not be removed ({wiped.why})" if wiped.left else ""
-            log.say(f"Wiped {name}: {wiped.files} files, {gibibytes(wiped.size / (1 << 20))}{left}")
+        if wiped and (wiped.files or wiped.remaining):
+            remaining = f"; {wiped.remaining} could not be removed ({wiped.why})" if wiped.remaining else ""
+            log.info(f"Wiped {name}: {wiped.files} files, {gibibytes(wiped.size / (1 << 20))}{remaining}")
 
 
-def _use(job: Job, stopped: Stopped, over: float) -> Told:
-    """What the sampler saw of a job that was `over` at that time of the clock since boot."""
-    found = record.read(job.folder)
-    if found is None:
-        return Told(None, job.shared, why=stopped.why or "the sampler wrote nothing")
-    missing = over - found.ended
-    if not stopped.early or found.summary.ended or missing < 1:
-        return Told(found, job.shared)
-    return Told(found, job.shared, missing, f"the sampler was gone ({stopped.why})")
+def _usage(job: Job, stopped: Stopped, ended_at: float) -> JobUsage:
+    """Return what the sampler recorded of a job that ended at that time of the clock since boot."""
+    recorded = record.read(job.folder)
+    if recorded is None:
+        return JobUsage(None, job.shared, why=stopped.why or "the sampler wrote nothing")
+    missing = ended_at - recorded.ended
+    if not stopped.early or recorded.summary.ended or missing < 1:
+        return JobUsage(recorded, job.shared)
+    return JobUsage(recorded, job.shared, missing, f"the sampler had ended ({stopped.why})")
 
 
-def _ended(job: Job, root: Path, *, began: bool) -> Iterator[str]:
-    """Ends the job's processes on GPUs, and says what it did and what is left; of a driver that is gone only where
-    the job began with one."""
+def _end_leftovers(job: Job, root: Path, *, started_with_driver: bool) -> Iterator[str]:
+    """End the job's processes on GPUs and yield the results and what remains; a driver that does not answer is reported
+    only if the job began with one."""
     try:
-        before = within(_LOOK, lambda: _look(job, root))
+        before = within(_READ_SECONDS, lambda: _read_gpus(job, root))
     except (NoAnswer, Broken):
         before = None
     pids = {int(pid): memory for pid, memory in before["processes"].items()} if before else {}
-    found = leftovers.find(pids, job.tracking, root)
-    ended = leftovers.end(found, root=root)
-    yield from map(str, ended[:_TOLD])
-    if more := len(ended[_TOLD:]):
+    remaining = leftovers.find(pids, job.tracking, root)
+    ended = leftovers.end(remaining, root=root)
+    yield from map(str, ended[:_MOST_WARNINGS])
+    if more := len(ended[_MOST_WARNINGS:]):
         yield f"and {more} processes more"
-    gone = "it hangs" if before is None else before["gone"]
-    if gone and began:
-        yield f"the GPU driver does not answer any more: {gone}"
-    if gone or before is None or job.shared or not before["in_use"]:
+    driver_problem = "it hangs" if before is None else before["gone"]
+    if driver_problem and started_with_driver:
+        yield f"the GPU driver does not answer any more: {driver_problem}"
+    if driver_problem or before is None or job.shared or not before["in_use"]:
         return
     try:
-        after = within(_LOOK, lambda: _look(job, root))["in_use"]
+        after = within(_READ_SECONDS, lambda: _read_gpus(job, root))["in_use"]
     except (NoAnswer, Broken):
         return
     for name, mebibytes in after:
         yield f"{name}: {gibibytes(mebibytes)} of its memory is still in use, by what this runner cannot see or end"
 
 
-def _look(job: Job, root: Path) -> dict[str, Any]:
+def _read_gpus(job: Job, root: Path) -> dict[str, Any]:
     from paddock.gpu import inventory as detect
 
     inventory = own(detect.inventory(processes=True, root=root), job)
-    held: dict[int, int | None] = {}
-    for process in (one for gpu in inventory.gpus for one in gpu.processes or ()):
-        before = held.get(process.pid)
-        held[process.pid] = process.memory if before is None else before + (process.memory or 0)
-    return {"processes": held, "in_use": list(in_use(inventory)), "gone": "" if inventory.gpus else inventory.reason}
+    memory_by_pid: dict[int, int | None] = {}
+    for process in (process for gpu in inventory.gpus for process in gpu.processes or ()):
+        before = memory_by_pid.get(process.pid)
+        memory_by_pid[process.pid] = process.memory if before is None else before + (process.memory or 0)
+    return {
+        "processes": memory_by_pid,
+        "in_use": list(in_use(inventory)),
+        "gone": "" if inventory.gpus else inventory.reason,
+    }

@@ -1,4 +1,4 @@
-"""What a hook knows of its job, from the environment that the runner and the pod give it."""
+"""The job of a hook, as the environment of runner and pod describes it."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ _SHARED = frozenset({"timeSlicing", "mps"})
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """`gpus` is how many the pod was given; `given` are their UUIDs, or those of its MIG parts, where it was told."""
+    """Job of this pod: `gpus` is the number of its GPUs; `assigned` are their UUIDs or those of MIG parts, if known."""
 
     gpus: int
-    given: frozenset[str]
+    assigned: frozenset[str]
     sharing: str | None
-    """How other pods use the same GPUs at the same time."""
+    """How other pods share the same GPUs: `timeSlicing`, `mps` or None."""
     where: str
     folder: Path
-    """For what one hook leaves the other; it need not be there yet."""
+    """For data that one hook leaves for the other; it may not exist yet."""
     temp: Path | None
     """The runner's own folder for temporary files."""
     summary: Path | None
-    """What is appended here stands on the page of the workflow's run."""
+    """Text appended here appears on the page of the workflow run."""
     tracking: str | None
-    """The mark by which the runner knows the processes of this job."""
+    """Value of the variable by which the runner recognises this job's processes."""
 
     @classmethod
-    def of(cls, environ: Mapping[str, str] = os.environ) -> Job:
+    def from_environ(cls, environ: Mapping[str, str] = os.environ) -> Job:
         gpus, node = environ.get("PADDOCK_GPUS", ""), environ.get("NODE_NAME")
         temp, summary = environ.get("RUNNER_TEMP"), environ.get("GITHUB_STEP_SUMMARY")
-        told = environ.get("PADDOCK_GPU_SHARING")
+        sharing = environ.get("PADDOCK_GPU_SHARING")
         visible = environ.get("NVIDIA_VISIBLE_DEVICES", "")
         name = f"paddock-job-{os.getuid()}-{environ.get('GITHUB_RUN_ID', '0')}"
         return cls(
             gpus=int(gpus) if gpus.isdecimal() else 0,
-            given=frozenset(one for one in visible.split(",") if one.startswith(("GPU-", "MIG-"))),
-            # The device plugin tells a pod of MPS by itself.
-            sharing="mps" if "CUDA_MPS_PIPE_DIRECTORY" in environ else told if told in _SHARED else None,
+            assigned=frozenset(uuid for uuid in visible.split(",") if uuid.startswith(("GPU-", "MIG-"))),
+            # The device plugin sets this variable for MPS.
+            sharing="mps" if "CUDA_MPS_PIPE_DIRECTORY" in environ else sharing if sharing in _SHARED else None,
             where=f"node {node}" if node else f"runner {socket.gethostname()}",
             folder=Path(temp) / "_paddock" if temp else Path(tempfile.gettempdir()) / name,
             temp=Path(temp) if temp else None,
@@ -53,10 +53,10 @@ class Job:
     def shared(self) -> bool:
         return self.sharing is not None
 
-    def own_folder(self) -> Path:
-        """Makes it, for this user alone. Raises OSError, also where somebody else has made it."""
+    def create_folder(self) -> Path:
+        """Create the folder, for this user only. Raises OSError, also where another user owns it."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        about = self.folder.lstat()
-        if about.st_uid != os.getuid() or self.folder.is_symlink():
-            raise PermissionError(f"{self.folder} belongs to somebody else")
+        status = self.folder.lstat()
+        if status.st_uid != os.getuid() or self.folder.is_symlink():
+            raise PermissionError(f"{self.folder} belongs to another user")
         return self.folder

@@ -1,4 +1,7 @@
-"""Files in folders that a job may write to: what lies there under a known name may be a link, a pipe or endless."""
+"""Reading and appending in folders that a job may write to, where a file may be a link, a pipe or endless.
+
+`paddock.files` replaces files in folders of this user's own, and needs none of these checks.
+"""
 
 from __future__ import annotations
 
@@ -6,29 +9,29 @@ import os
 import stat
 from pathlib import Path
 
-MOST = 1 << 20
-"""Bytes. None of ours has a tenth of it."""
+MAX_BYTES = 1 << 20
+"""Ten times the size of any file that a hook writes."""
 
 
 def read(path: Path) -> str:
-    """Raises OSError for all but a plain file of up to MOST bytes; what is no UTF-8 is replaced."""
+    """Return the text, with invalid UTF-8 replaced. Raises OSError unless it is a regular file up to MAX_BYTES."""
     with open(_open(path, os.O_RDONLY), "rb") as file:
-        found = file.read(MOST + 1)
-    if len(found) > MOST:
-        raise OSError(f"{path} is larger than {MOST >> 20} MiB")
-    return found.decode(errors="replace")
+        content = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise OSError(f"{path} is larger than {MAX_BYTES >> 20} MiB")
+    return content.decode(errors="replace")
 
 
 def append(path: Path, text: str) -> None:
-    """Raises OSError for all but a plain file, or none yet."""
+    """Append text, creating the file if needed. Raises OSError if it is not a regular file."""
     with open(_open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "a", encoding="utf-8") as file:
         file.write(text)
 
 
-def _open(path: Path, how: int) -> int:
-    # A pipe without NONBLOCK is waited for until somebody comes.
-    opened = os.open(path, how | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
-    if not stat.S_ISREG(os.fstat(opened).st_mode):
-        os.close(opened)
-        raise OSError(f"{path} is no plain file")
-    return opened
+def _open(path: Path, flags: int) -> int:
+    # Without O_NONBLOCK, opening a pipe waits for its other end.
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(f"{path} is not a regular file")
+    return descriptor

@@ -1,29 +1,31 @@
-"""The job's processes that are still on a GPU when it is over, and their end."""
+"""Processes of a job that still use a GPU after it: how to find and end them."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
-import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from paddock.gpu.errors import GpuInputError
 from paddock.gpu.host.machine import owner as called
 from paddock.gpu.host.machine import sees_host_processes
-from paddock.gpu.host.processes import Host, Owner, this_host
+from paddock.gpu.host.processes import Owner, this_host
 from paddock.gpu.job_hooks.admission import gibibytes
+from paddock.process import end as end_pids
+from paddock.process import pids
 
 _DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri/renderD")
 _TRACKING = b"RUNNER_TRACKING_ID="
-_NAME = 80
-"""Letters of a name that are told: a job may give itself thousands."""
+_NAME_LENGTH = 80
+"""Characters of a name that are shown: a job may choose thousands."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """`memory` is its MiB on the GPUs, where the driver's pids mean anything here; `end` says how it went."""
+    """A leftover process: `memory` is its MiB on the GPUs, if the driver's pids are valid here; `end` is the result."""
 
     owner: Owner
     name: str
@@ -35,61 +37,54 @@ class Leftover:
         return f"{self.name} (pid {self.owner.pid}, {held}) {self.end}"
 
 
-def find(told: Mapping[int, int | None], tracking: str | None, root: Path = Path("/")) -> tuple[Leftover, ...]:
-    """Processes of this user that hold a GPU's device open, or of which the driver tells (`told`: MiB by pid).
+def find(driver_memory: Mapping[int, int | None], tracking: str | None, root: Path = Path("/")) -> tuple[Leftover, ...]:
+    """Return this user's processes that hold a GPU device open or that the driver lists (`driver_memory`: MiB by pid).
 
-    In a container of its own all are the job's but those that this hook descends from. On a host, only those with the
-    runner's mark are.
+    In a container all are the job's except this hook and its ancestors. On a host, only those with the runner's mark
+    are.
     """
-    host, whole = this_host(root / "proc"), sees_host_processes(root)
-    above = set(host.ancestry(os.getpid()))
-    found = []
-    for pid in _own(root):
-        if pid in above or not ((whole and pid in told) or _holds_device(pid, root)):
+    host, sees_host = this_host(root / "proc"), sees_host_processes(root)
+    ancestors = set(host.ancestry(os.getpid()))
+    leftovers = []
+    for pid in _own_pids(root / "proc"):
+        if pid in ancestors or not ((sees_host and pid in driver_memory) or _holds_device(pid, root)):
             continue
-        if whole and not _tracked(pid, tracking, root):
+        if sees_host and not _tracked(pid, tracking, root):
             continue
         try:
             process = host.owner(pid)
         except GpuInputError:
-            continue  # it has ended meanwhile
-        found.append(Leftover(process, (called(pid, root)[0] or "process")[:_NAME], told.get(pid) if whole else None))
-    return tuple(found)
+            continue  # it has ended since
+        leftovers.append(
+            Leftover(
+                process,
+                (called(pid, root)[0] or "process")[:_NAME_LENGTH],
+                driver_memory.get(pid) if sees_host else None,
+            )
+        )
+    return tuple(leftovers)
 
 
-def end(found: tuple[Leftover, ...], patience: float = 4.0, root: Path = Path("/")) -> tuple[Leftover, ...]:
-    """Asks them to end, and kills those that do not in `patience` seconds."""
+def end(leftovers: tuple[Leftover, ...], patience: float = 4.0, root: Path = Path("/")) -> tuple[Leftover, ...]:
+    """End the processes, and kill those that still run after `patience` seconds."""
     host = this_host(root / "proc")
-    asked = _signal(host, found, signal.SIGTERM, patience)
-    killed = _signal(host, asked, signal.SIGKILL, 1.5)
-    words = {one.owner: "had to be killed" for one in asked} | {
-        one.owner: "could not be ended: it hangs in the driver" for one in killed
-    }
-    return tuple(Leftover(one.owner, one.name, one.memory, words.get(one.owner, one.end)) for one in found)
+
+    def alive() -> list[int]:
+        return [leftover.owner.pid for leftover in leftovers if host.alive(leftover.owner)]
+
+    resisting = end_pids(alive, ((signal.SIGTERM, patience),))
+    hanging = end_pids(alive, ((signal.SIGKILL, 1.5),))
+    results = dict.fromkeys(resisting, "had to be killed") | dict.fromkeys(
+        hanging, "could not be ended: it hangs in the driver"
+    )
+    return tuple(replace(leftover, end=results.get(leftover.owner.pid, leftover.end)) for leftover in leftovers)
 
 
-def _signal(host: Host, found: tuple[Leftover, ...], number: signal.Signals, patience: float) -> tuple[Leftover, ...]:
-    """Those that live on after it."""
-    living = tuple(one for one in found if host.alive(one.owner))
-    for one in living:
-        try:
-            os.kill(one.owner.pid, number)
-        except OSError:
-            continue
-    until = time.monotonic() + patience
-    while living and time.monotonic() < until:
-        time.sleep(0.02)
-        living = tuple(one for one in living if host.alive(one.owner))
-    return living
-
-
-def _own(root: Path) -> Iterator[int]:
-    for folder in (root / "proc").iterdir():
-        try:
-            if folder.name.isdecimal() and folder.stat().st_uid == os.geteuid():
-                yield int(folder.name)
-        except OSError:
-            continue
+def _own_pids(proc: Path) -> Iterator[int]:
+    for pid in pids(proc):
+        with contextlib.suppress(OSError):
+            if (proc / str(pid)).stat().st_uid == os.geteuid():
+                yield pid
 
 
 def _holds_device(pid: int, root: Path) -> bool:

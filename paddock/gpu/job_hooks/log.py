@@ -1,4 +1,4 @@
-"""What a hook tells: lines that GitHub's runner understands, and the page of the workflow's run."""
+"""Output of a hook: workflow commands for GitHub's runner, and the summary page of the workflow run."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 from paddock.gpu.job_hooks import files
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
-_MARKDOWN = str.maketrans({"|": "/", "<": "(", ">": ")", "`": "'", "[": "("})
+_MARKDOWN_REPLACED = str.maketrans({"|": "/", "<": "(", ">": ")", "`": "'", "[": "("})
 
 
-def say(text: str) -> None:
-    """A sentence, whoever chose its words."""
-    _write(plain(text))
+def info(text: str) -> None:
+    """Print a line; its text may come from the job."""
+    _write(single_line(text))
 
 
 def error(title: str, text: str) -> None:
@@ -27,12 +27,12 @@ def warning(title: str, text: str) -> None:
 
 
 def group(title: str, lines: Iterable[str]) -> None:
-    """Folded in the log until somebody opens it."""
-    _write("\n".join([f"::group::{_data(title)}", *(f"  {plain(line)}" for line in lines), "::endgroup::"]))
+    """Print lines in a group, which the log shows folded."""
+    _write("\n".join([f"::group::{_escape(title)}", *(f"  {single_line(line)}" for line in lines), "::endgroup::"]))
 
 
-def page(path: Path | None, text: str) -> None:
-    """Appends Markdown to the summary of the job, where there is one."""
+def append_summary(path: Path | None, text: str) -> None:
+    """Append Markdown to the job's summary, if there is one."""
     if path is None:
         return
     try:
@@ -41,27 +41,27 @@ def page(path: Path | None, text: str) -> None:
         warning("Job summary", f"It cannot be written: {error}")
 
 
-def plain(text: str) -> str:
-    """One line that the runner takes for no command: a job names its own processes and files."""
-    return re.sub(r"^[\s:]+", "", _CONTROL.sub(" ", _unicode(text))).replace("##[", "# [").rstrip()
+def single_line(text: str) -> str:
+    """Return one line that is not a workflow command: a job chooses the names of its processes and files."""
+    return re.sub(r"^[\s:]+", "", _CONTROL.sub(" ", _replace_invalid(text))).replace("##[", "# [").rstrip()
 
 
-def cell(text: str) -> str:
-    """A plain line without what Markdown or a table would take for its own."""
-    return plain(text).translate(_MARKDOWN)
+def table_cell(text: str) -> str:
+    """Return a single line without the special characters of Markdown tables."""
+    return single_line(text).translate(_MARKDOWN_REPLACED)
 
 
 def _annotation(kind: str, title: str, text: str) -> str:
-    # The title is a property, in which a colon and a comma have a meaning as well.
-    return f"::{kind} title={_data(title).replace(':', '%3A').replace(',', '%2C')}::{_data(text)}"
+    # The title is a property, in which colon and comma are special as well.
+    return f"::{kind} title={_escape(title).replace(':', '%3A').replace(',', '%2C')}::{_escape(text)}"
 
 
-def _data(text: str) -> str:
-    return _unicode(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+def _escape(text: str) -> str:
+    return _replace_invalid(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def _unicode(text: str) -> str:
-    """Names of files and processes need not be any."""
+def _replace_invalid(text: str) -> str:
+    """Replace invalid characters: names of files and processes need not be valid Unicode."""
     return text.encode("utf-8", "replace").decode()
 
 

@@ -1,4 +1,7 @@
-"""Marks the node that this pod is on for replacement, through the Kubernetes API and with the pod's own token."""
+"""Mark for the replacement of this pod's node, set through the Kubernetes API with the pod's own token.
+
+The client is this small because it runs in a job's pod: one request to one object, within seconds.
+"""
 
 from __future__ import annotations
 
@@ -16,76 +19,76 @@ from typing import Any
 from urllib.parse import quote
 
 REPLACE, SINCE = "paddock.dev/replace", "paddock.dev/replace-since"
-"""Annotations of a node: what is wrong with it, and since when."""
+"""Annotations of a node: the fault, and the time of its detection."""
 SECRETS = "var/run/paddock/kubernetes"
-"""Where a runner's pod has its token and the certificate of the API."""
-_LONGEST = 256
-"""Of an annotation's text. The cluster's admission policy takes no more, and only printable ASCII."""
+"""Folder of a runner's pod with its token and the certificate of the API."""
+_MAX_LENGTH = 256
+"""Length of an annotation's text. The cluster's admission policy allows no more, and only printable ASCII."""
 
 
 def mark(reason: str, *, environ: Mapping[str, str], root: Path = Path("/"), timeout_s: float = 2.0) -> str:
-    """Annotates the node with `reason` and cordons it: it takes no more pods, and is taken away once it is empty.
+    """Annotate the node with `reason` and cordon it: it gets no more pods, and is removed once it is empty.
 
-    Returns a sentence of what was done, or of why not. Raises nothing, and returns within `timeout_s` seconds
-    whatever the API does.
+    Return a sentence with the result. Raises nothing, and returns within `timeout_s` seconds whatever the API does.
     """
-    told: list[str] = []
-    # A socket's timeout starts again with each byte that comes; only a thread that is left behind bounds them all.
-    thread = threading.Thread(target=lambda: told.append(_marked(reason, environ, root, timeout_s)), daemon=True)
+    answers: list[str] = []
+    deadline = time.monotonic() + timeout_s  # from here, so that the thread never marks after this function returned
+    # A socket's timeout restarts with each byte; only a thread that may be left behind limits the whole request.
+    thread = threading.Thread(target=lambda: answers.append(_mark(reason, environ, root, deadline)), daemon=True)
     thread.start()
     thread.join(timeout_s)
-    return told[0] if told else _not(f"the Kubernetes API did not answer within {timeout_s:g} s")
+    return answers[0] if answers else _not_marked(f"the Kubernetes API did not answer within {timeout_s:g} s")
 
 
-def _marked(reason: str, environ: Mapping[str, str], root: Path, timeout_s: float) -> str:
+def _mark(reason: str, environ: Mapping[str, str], root: Path, deadline: float) -> str:
     for name in ("NODE_NAME", "KUBERNETES_SERVICE_HOST"):
         if not environ.get(name):
-            return _not(f"{name} is not set in this pod")
+            return _not_marked(f"{name} is not set in this pod")
     try:
-        return _Node.of_this_pod(environ, root, timeout_s).mark(reason)
+        return _Node.of_this_pod(environ, root, deadline).mark(reason)
     except FileNotFoundError as error:
-        return _not(f"this pod has no token for it ({error.filename} is absent)")
+        return _not_marked(f"this pod has no token for it ({error.filename} is absent)")
     except urllib.error.HTTPError as error:
-        with error:  # it holds the connection
-            return _not(f"the Kubernetes API refused: {_message(error)}")
+        with error:  # closes the connection
+            return _not_marked(f"the Kubernetes API refused: {_message(error)}")
     except urllib.error.URLError as error:
-        return _not(f"the Kubernetes API cannot be reached: {error.reason}")
-    except Exception as error:  # whatever it is, the job's verdict must still be told
-        return _not(f"{type(error).__name__}: {error}")
+        return _not_marked(f"the Kubernetes API cannot be reached: {error.reason}")
+    except Exception as error:  # whatever it is, the job must still get its verdict
+        return _not_marked(f"{type(error).__name__}: {error}")
 
 
 class _Node:
-    """The node's object, as far as a token of this pod may see and change it."""
+    """The node's object, as far as the token of this pod may read and change it."""
 
-    def __init__(self, name: str, url: str, token: str, trust: ssl.SSLContext, timeout_s: float) -> None:
-        self.name, self._url, self._token, self._until = name, url, token, time.monotonic() + timeout_s
-        # A proxy of the job's is not for the cluster's own API.
+    def __init__(self, name: str, url: str, token: str, trust: ssl.SSLContext, deadline: float) -> None:
+        self.name, self._url, self._token, self._deadline = name, url, token, deadline
+        # The job's proxy must not be used for the cluster's API.
         handlers = (urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trust))
         self._opener = urllib.request.build_opener(*handlers)
 
     @classmethod
-    def of_this_pod(cls, environ: Mapping[str, str], root: Path, timeout_s: float) -> _Node:
+    def of_this_pod(cls, environ: Mapping[str, str], root: Path, deadline: float) -> _Node:
         secrets = root / SECRETS
         name, host = environ["NODE_NAME"], environ["KUBERNETES_SERVICE_HOST"]
         token = (secrets / "token").read_text(encoding="ascii").strip()
         trust = ssl.create_default_context(cadata=(secrets / "ca.crt").read_text(encoding="ascii"))
         where = f"[{host}]" if ":" in host else host
         url = f"https://{where}:{environ.get('KUBERNETES_SERVICE_PORT', '443')}/api/v1/nodes/{quote(name, safe='')}"
-        return cls(name, url, token, trust, timeout_s)
+        return cls(name, url, token, trust, deadline)
 
     def mark(self, reason: str) -> str:
-        now = self._patch({})  # changes nothing, and is answered with the node; the token may not read it
-        before, cordoned = now["metadata"].get("annotations") or {}, now["spec"].get("unschedulable", False)
+        node = self._patch({})  # changes nothing and returns the node, which the token may not read
+        before, cordoned = node["metadata"].get("annotations") or {}, node["spec"].get("unschedulable", False)
         if cordoned and before.get(REPLACE):
             return f"node {self.name} was marked for replacement already ({before[REPLACE]})"
-        said = {REPLACE: _printable(reason), SINCE: datetime.now(UTC).isoformat(timespec="seconds")}
-        self._patch({"metadata": {"annotations": said}, "spec": {"unschedulable": True}})
+        annotations = {REPLACE: _printable(reason), SINCE: datetime.now(UTC).isoformat(timespec="seconds")}
+        self._patch({"metadata": {"annotations": annotations}, "spec": {"unschedulable": True}})
         return f"node {self.name} is marked for replacement, and takes no more jobs"
 
     def _patch(self, change: Mapping[str, Any]) -> dict[str, Any]:
-        left = self._until - time.monotonic()
-        if left <= 0:  # nobody waits for it any more, and that the node was not marked has been told
-            raise TimeoutError("its time is up")
+        remaining = self._deadline - time.monotonic()
+        if remaining <= 0:  # the caller has reported already that the node was not marked
+            raise TimeoutError("the time limit has passed")
         request = urllib.request.Request(  # noqa: S310 - always https
             self._url,
             data=json.dumps(change).encode(),
@@ -96,21 +99,21 @@ class _Node:
                 "Accept": "application/json",
             },
         )
-        with self._opener.open(request, timeout=left) as answer:
-            found: dict[str, Any] = json.load(answer)
-        return found
+        with self._opener.open(request, timeout=remaining) as answer:
+            node: dict[str, Any] = json.load(answer)
+        return node
 
 
-def _not(why: str) -> str:
+def _not_marked(why: str) -> str:
     return f"the node was not marked for replacement: {why}"
 
 
 def _printable(text: str) -> str:
-    return re.sub(r"[^ -~]+", " ", text).strip()[:_LONGEST] or "unknown"
+    return re.sub(r"[^ -~]+", " ", text).strip()[:_MAX_LENGTH] or "unknown"
 
 
 def _message(error: urllib.error.HTTPError) -> str:
     try:
         return str(json.load(error)["message"])
-    except Exception:  # a balancer in between answers with anything
+    except Exception:  # a load balancer may answer with anything
         return f"{error.code} {error.reason}"

@@ -1,14 +1,14 @@
-"""What the sampler has seen so far, as a file that is whole at every moment: it may be killed at any."""
+"""The sampler's record: a file that is complete at every moment, since the sampler may be killed at any."""
 
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from paddock.files import write as write_file
 from paddock.gpu import serialization
 from paddock.gpu.job_hooks import files
 from paddock.gpu.monitoring.insights import Insight
@@ -23,7 +23,7 @@ SCHEMA = 1
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """`interval` is the seconds between samples, and `ended` the clock since boot at the last of them."""
+    """GPU use so far: `interval` is the seconds between samples, `ended` the clock since boot at the last one."""
 
     summary: Summary
     interval: float
@@ -32,20 +32,18 @@ class Record:
 
 
 def write(folder: Path, record: Record) -> None:
-    """Raises OSError. The job may have taken the folder away with all that lay there."""
+    """Replace the record, and the folder if the job has removed it. Raises OSError."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    passing = folder / f".{NAME}"
-    passing.write_text(json.dumps(serialization.data(record)), encoding="utf-8")
-    os.replace(passing, folder / NAME)
+    write_file(folder / NAME, json.dumps(serialization.data(record)), sync=False)
 
 
 def read(folder: Path) -> Record | None:
-    """None where there is none, or none that can be read: the job may write into the same folder."""
+    """Return None for a missing or invalid record: the job may write to the same folder."""
     try:
-        found = _adapter().validate_json(files.read(folder / NAME))
+        record = _adapter().validate_json(files.read(folder / NAME))
     except (OSError, ValueError):
         return None
-    return found if found.schema == SCHEMA else None
+    return record if record.schema == SCHEMA else None
 
 
 @cache

@@ -1,4 +1,4 @@
-"""What a job made of its GPUs, in words and a table, for the page of the workflow's run."""
+"""Report of a job's GPU use, as Markdown for the page of the workflow run."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from paddock.gpu.job_hooks.admission import gibibytes
 from paddock.gpu.job_hooks.ccache import Compilations
-from paddock.gpu.job_hooks.log import cell
+from paddock.gpu.job_hooks.log import table_cell
 from paddock.gpu.job_hooks.record import Record
 from paddock.gpu.monitoring.summary import GpuSummary
 
-_USUAL = frozenset({"idle", "application-clocks"})
-"""Reasons of low clocks that are none."""
-_WORDS = {
+_NOT_SLOWED = frozenset({"idle", "application-clocks"})
+"""Reasons of low clocks that are not counted as slowed down."""
+_REASON_TEXT = {
     "software-power-cap": "power limit",
     "hardware-power-brake": "power brake",
     "hardware-slowdown": "its hardware",
@@ -28,8 +28,9 @@ _HEAD = (
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """`record` is None where nothing was sampled; `missing` is how long the sampler was not there, and `why`."""
+class JobUsage:
+    """Input of the report: `record` is None if nothing was sampled; `missing` is the time without a sampler, `why` its
+    reason."""
 
     record: Record | None
     shared: bool = False
@@ -39,32 +40,32 @@ class Told:
     notes: Sequence[str] = ()
 
 
-def markdown(told: Told) -> str:
+def markdown(usage: JobUsage) -> str:
     lines = ["### GPU use of this job", ""]
-    if told.record is None:
-        lines += [f"How the GPUs were used is not known: {cell(told.why) or 'nothing was sampled'}.", ""]
+    if usage.record is None:
+        lines += [f"How the GPUs were used is not known: {table_cell(usage.why) or 'nothing was sampled'}.", ""]
     else:
-        lines += _use(told.record, told)
-    points = [*told.notes]
-    if told.compilations:
-        points.append(_compiled(told.compilations))
-    lines += [f"- {cell(text)}" for text in points]
+        lines += _usage_section(usage.record, usage)
+    points = [*usage.notes]
+    if usage.compilations:
+        points.append(_compilations(usage.compilations))
+    lines += [f"- {table_cell(text)}" for text in points]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _use(record: Record, told: Told) -> Iterator[str]:
+def _usage_section(record: Record, usage: JobUsage) -> Iterator[str]:
     summary = record.summary
     sentences = [insight.text.replace("of the time", "of this job") for insight in summary.insights]
     if len(summary.gpus) == 1:
         sentences = [text.replace(f"GPU {summary.gpus[0].index} ", "The GPU ", 1) for text in sentences]
     for text in sentences:
-        yield f"{cell(text)}."
+        yield f"{table_cell(text)}."
         yield ""
     yield from _HEAD
     for gpu in summary.gpus:
         yield _row(gpu)
     yield ""
-    yield f"<sub>{' '.join(_small(record, told))}</sub>"
+    yield f"<sub>{' '.join(_footnotes(record, usage))}</sub>"
     yield ""
 
 
@@ -75,7 +76,7 @@ def _row(gpu: GpuSummary) -> str:
         share = 100 * memory.max / gpu.memory_total
         peak = f"{gibibytes(memory.max)} of {gibibytes(gpu.memory_total)} ({share:.0f} %)"
     cells = (
-        f"{gpu.index} {cell(gpu.name or '')}".strip(),
+        f"{gpu.index} {table_cell(gpu.name or '')}".strip(),
         peak,
         f"{busy.mean:.0f} %" if busy else UNKNOWN,
         f"{100 * gpu.idle:.0f} %" if gpu.idle is not None else UNKNOWN,
@@ -88,35 +89,38 @@ def _row(gpu: GpuSummary) -> str:
 def _slowed(gpu: GpuSummary) -> str:
     if gpu.slowed is None:
         return UNKNOWN
-    told = [
-        f"{_WORDS.get(one.reason, one.reason.replace('-', ' '))} {100 * one.share:.0f} %"
-        for one in gpu.slowed
-        if one.reason not in _USUAL and one.share >= 0.005
+    reasons = [
+        f"{_REASON_TEXT.get(slowed.reason, slowed.reason.replace('-', ' '))} {100 * slowed.share:.0f} %"
+        for slowed in gpu.slowed
+        if slowed.reason not in _NOT_SLOWED and slowed.share >= 0.005
     ]
-    return ", ".join(told) or "nothing"
+    return ", ".join(reasons) or "nothing"
 
 
-def _small(record: Record, told: Told) -> Iterator[str]:
+def _footnotes(record: Record, usage: JobUsage) -> Iterator[str]:
     summary = record.summary
     yield f"{summary.samples} samples in {duration(summary.seconds)}; a peak between two of them is not seen."
-    counted, added = ([gpu for gpu in summary.gpus if gpu.energy_source == one] for one in ("counter", "integrated"))
+    counted, integrated = (
+        [gpu for gpu in summary.gpus if gpu.energy_source == source] for source in ("counter", "integrated")
+    )
     if counted:
         yield "Energy is by the GPU's own counter."
-    if added:
-        of = f" of {', '.join(f'GPU {gpu.index}' for gpu in added)}" if counted else ""
+    if integrated:
+        of = f" of {', '.join(f'GPU {gpu.index}' for gpu in integrated)}" if counted else ""
         yield f"Energy{of} is the power at each sample times the time between them."
-    if told.shared:
+    if usage.shared:
         yield "The GPU is shared: all of this is of the whole GPU, with what other jobs did on it."
     if summary.ended:
-        yield f"It ends early: {cell(summary.ended).rstrip('.')}."
-    if told.missing:
-        why = f": {cell(told.why)}" if told.why else ""
-        yield f"The last {duration(told.missing)} of the job are not in it{why}."
+        yield f"It ends early: {table_cell(summary.ended).rstrip('.')}."
+    if usage.missing:
+        why = f": {table_cell(usage.why)}" if usage.why else ""
+        yield f"The last {duration(usage.missing)} of the job are not in it{why}."
 
 
-def _compiled(found: Compilations) -> str:
-    every = found.hits + found.misses
-    return f"ccache: {found.hits} of {every} compilations came from the cache ({100 * found.hits / every:.0f} %)"
+def _compilations(compilations: Compilations) -> str:
+    total = compilations.hits + compilations.misses
+    share = f"{100 * compilations.hits / total:.0f} %"
+    return f"ccache: {compilations.hits} of {total} compilations came from the cache ({share})"
 
 
 def duration(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""Before the first step of a job: are its GPUs here, healthy, at full speed and empty?"""
+"""Hook before the first step of a job: check that its GPUs are present, healthy, at full speed and not in use."""
 
 from __future__ import annotations
 
@@ -20,97 +20,99 @@ from paddock.gpu.job_hooks.bounded import NoAnswer, within
 from paddock.gpu.job_hooks.environment import Job
 
 REFUSED = 10
-"""The exit code of a job that may not start, and of nothing else."""
-LOOK_UNTIL, MARK_UNTIL = 3.0, 4.3
-"""Seconds since this process began. The script gives it 4.7 in all."""
-_LEAST = 1.5
-"""Seconds for the driver. With less, a slow disk or a busy machine would be taken for one that hangs."""
-_AGAIN = 0.4
+"""Exit code of a refused job, and of nothing else."""
+CHECK_UNTIL, MARK_UNTIL = 3.0, 4.3
+"""Seconds since the start of this process, for which the script allows 4.7."""
+_MIN_SECONDS = 1.5
+"""Seconds for the driver. With less, a slow disk or a busy machine would look like a driver that hangs."""
+_RETRY_SECONDS = 0.4
 _TITLE = "GPU not usable"
 
 
 def run(
-    runner: int, *, began: float | None = None, environ: Mapping[str, str] = os.environ, root: Path = Path("/")
+    runner: int, *, began_at: float | None = None, environ: Mapping[str, str] = os.environ, root: Path = Path("/")
 ) -> int:
-    """REFUSED, or 0 with a sampler left behind; `runner` is the process whose job it is, and `began` when the time of
-    this one began to count. Raises what fails."""
-    job, began = Job.of(environ), time.monotonic() if began is None else began
+    """Return REFUSED, or 0 with a sampler started; `runner` is the runner's pid, and `began_at` the time from which the
+    time limits count. Errors are raised."""
+    job, began_at = Job.from_environ(environ), time.monotonic() if began_at is None else began_at
     if not job.gpus:
         return 0
     _prepare(job)
-    seconds = began + LOOK_UNTIL - time.monotonic()
-    if seconds < _LEAST:
+    seconds = began_at + CHECK_UNTIL - time.monotonic()
+    if seconds < _MIN_SECONDS:
         log.warning("GPU not checked", f"On {job.where}: this hook was too slow to start, and the job goes on")
-        _sample(job, runner)
+        _start_sampler(job, runner)
         return 0
     try:
-        admission = _admission(within(seconds, lambda: _told(look(job, seconds, root))))
+        admission = _from_json(within(seconds, lambda: _to_json(check_gpus(job, seconds, root))))
     except NoAnswer as late:
-        admission = unanswered(seconds, hangs=late.stuck and container_devices.started(root))
-    marked = _mark(admission.replace, began, environ, root) if admission.replace else ""
+        admission = unanswered(seconds, hangs=late.stuck and container_devices.driver_started(root))
+    marked = _mark_node(admission.replace, began_at, environ, root) if admission.replace else ""
     if admission.refused:
         _refuse(job, admission, marked)
         return REFUSED
     for text in admission.warnings:
         log.warning("GPU", f"On {job.where}: {text}")
     if marked:
-        log.say(f"This job goes on: {marked}.")
+        log.info(f"This job goes on: {marked}.")
     state = "healthy" if job.shared else "healthy and free"
-    took = time.monotonic() - began
-    log.say(f"GPU check: {admission.gpus}; {'usable' if admission.warnings else state} ({took:.1f} s)")
-    _sample(job, runner)
+    took = time.monotonic() - began_at
+    log.info(f"GPU check: {admission.gpus}; {'usable' if admission.warnings else state} ({took:.1f} s)")
+    _start_sampler(job, runner)
     return 0
 
 
-def look(job: Job, seconds: float, root: Path = Path("/")) -> Admission:
-    """Asks the driver. What may pass is looked at again as long as there is time: the last job's processes may still
-    be going."""
-    until = time.monotonic() + seconds - 2 * _AGAIN
+def check_gpus(job: Job, seconds: float, root: Path = Path("/")) -> Admission:
+    """Check the GPUs, and again while the reasons are transient and time remains: the last job's processes may still be
+    ending."""
+    deadline = time.monotonic() + seconds - 2 * _RETRY_SECONDS
     while True:
         start = time.monotonic()
-        found = _look(job, root)
-        if not found.passing or time.monotonic() + _AGAIN + (time.monotonic() - start) > until:
-            return found
-        time.sleep(_AGAIN)
+        admission = _check_once(job, root)
+        if not admission.transient or time.monotonic() + _RETRY_SECONDS + (time.monotonic() - start) > deadline:
+            return admission
+        time.sleep(_RETRY_SECONDS)
 
 
-def _look(job: Job, root: Path) -> Admission:
-    everything = detect.inventory(processes=not job.shared, topology=job.gpus > 1, root=root)
-    gone = len(everything.usable) < job.gpus and len(everything.usable) < container_devices.gpus(root)
-    inventory = own(everything, job)
-    told = kernel_log.read(root=root, run=lambda command: None)  # journalctl and dmesg may take seconds
-    ours = {gpu.pci_address for gpu in inventory.gpus}
-    xids = [event for event in events(told.lines) if event.pci_address in ours]
-    unchecked = (f"Xids: {told.reason}",) if told.reason else ()
-    around = HealthContext(uptime=kernel_log.uptime(root), idle=not job.shared)
-    return admit(inventory, check.evaluate(inventory, xids, around, unchecked), job, gone=gone)
+def _check_once(job: Job, root: Path) -> Admission:
+    visible = detect.inventory(processes=not job.shared, topology=job.gpus > 1, root=root)
+    devices_missing = len(visible.usable) < job.gpus and len(visible.usable) < container_devices.expected_gpus(root)
+    inventory = own(visible, job)
+    kernel = kernel_log.read(root=root, run=lambda command: None)  # journalctl and dmesg may take seconds
+    own_addresses = {gpu.pci_address for gpu in inventory.gpus}
+    xids = [event for event in events(kernel.lines) if event.pci_address in own_addresses]
+    unchecked = (f"Xids: {kernel.reason}",) if kernel.reason else ()
+    context = HealthContext(uptime=kernel_log.uptime(root), idle=not job.shared)
+    return admit(inventory, check.evaluate(inventory, xids, context, unchecked), job, devices_missing=devices_missing)
 
 
-def _told(admission: Admission) -> dict[str, Any]:
+def _to_json(admission: Admission) -> dict[str, Any]:
     return {name: getattr(admission, name) for name in Admission.__slots__}
 
 
-def _admission(told: Mapping[str, Any]) -> Admission:
-    fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in told.items()}
+def _from_json(answer: Mapping[str, Any]) -> Admission:
+    fields: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in answer.items()
+    }
     return Admission(**fields)
 
 
 def _prepare(job: Job) -> None:
-    # Here, so that reading it from a cold disk takes none of the driver's time.
+    # Imported here, so that loading it from a cold disk does not use up the driver's time.
     import paddock.gpu.drivers.nvml  # noqa: F401 - for its loading
 
     try:
-        folder = job.own_folder()
-        sampling.forget(folder)
+        folder = job.create_folder()
+        sampling.remove_previous(folder)
         ccache.begin(folder)
     except OSError as error:
-        log.say(f"GPU use of this job will not be told: {error}")
+        log.info(f"GPU use of this job will not be reported: {error}")
 
 
-def _mark(reason: str, began: float, environ: Mapping[str, str], root: Path) -> str:
+def _mark_node(reason: str, began_at: float, environ: Mapping[str, str], root: Path) -> str:
     from paddock.gpu.job_hooks.node import mark
 
-    return mark(reason, environ=environ, root=root, timeout_s=max(0.1, began + MARK_UNTIL - time.monotonic()))
+    return mark(reason, environ=environ, root=root, timeout_s=max(0.1, began_at + MARK_UNTIL - time.monotonic()))
 
 
 def _refuse(job: Job, admission: Admission, marked: str) -> None:
@@ -121,12 +123,12 @@ def _refuse(job: Job, admission: Admission, marked: str) -> None:
     if marked:
         text += f" {marked[0].upper()}{marked[1:]}."
     log.error(f"{_TITLE} on {job.where}", text)
-    log.group("What was found", [admission.gpus or "no GPU answered", *admission.details])
-    log.page(job.summary, f"### {_TITLE}\n\nOn {job.where}: {log.cell(text)}\n")
+    log.group("Findings", [admission.gpus or "no GPU answered", *admission.details])
+    log.append_summary(job.summary, f"### {_TITLE}\n\nOn {job.where}: {log.table_cell(text)}\n")
 
 
-def _sample(job: Job, runner: int) -> None:
+def _start_sampler(job: Job, runner: int) -> None:
     try:
-        sampling.start(job.own_folder(), runner)
+        sampling.start(job.create_folder(), runner)
     except (OSError, GpuError) as error:
-        log.warning("GPU use", f"GPU use of this job will not be told: {error}")
+        log.warning("GPU use", f"GPU use of this job will not be reported: {error}")

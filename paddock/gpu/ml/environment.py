@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from paddock.errors import did_you_mean
 from paddock.gpu import serialization
 from paddock.gpu.errors import GpuError, GpuInputError, NoGpu
 from paddock.gpu.host.processes import Owner
@@ -94,11 +95,8 @@ def from_dict(config: Mapping[str, Any]) -> dict[str, Any]:
         elif key in _SEED_ARGUMENTS:
             arguments[_SEED_ARGUMENTS[key]] = value or None
         else:
-            from difflib import get_close_matches
-
             allowed = ["GPURequirements", *_SEED_ARGUMENTS]
-            near = get_close_matches(key, allowed, 1)
-            expected = f"did you mean {near[0]}?" if near else f"one of {', '.join(allowed)}"
+            expected = did_you_mean(key, allowed, f"one of {', '.join(allowed)}")
             raise GpuInputError(f"an ML environment has no {key!r}\n    expected: {expected}")
     if not arguments.get("framework"):
         arguments["framework"] = "none"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -10,8 +9,8 @@ from contextlib import suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 
+from paddock import files
 from paddock.gpu.drivers.base import Reader
 from paddock.gpu.errors import GpuError, GpuInputError
 from paddock.gpu.health.check import evaluate
@@ -107,17 +106,9 @@ def write(path: Path, text: str) -> None:
             f"{path} is not a file that node_exporter reads\n    expected: a name that ends in .prom"
             f"\n    fix: {path.with_suffix('.prom')}"
         )
-    name = None
     try:
-        with NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False, encoding="utf-8") as file:
-            name = file.name
-            file.write(text)
-            os.fchmod(file.fileno(), 0o644)  # node_exporter runs as nobody
-        os.replace(name, path)
+        files.write(path, text, 0o644, sync=False)  # node_exporter runs as nobody
     except OSError as error:
-        if name:
-            with suppress(OSError):
-                os.unlink(name)
         raise GpuInputError(
             f"cannot write {path}: {error.strerror}\n    expected: a folder that this user may write to"
             "\n    fix: the folder of node_exporter's --collector.textfile.directory"

@@ -6,11 +6,11 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from paddock.errors import did_you_mean
 from paddock.gpu import inventory
 from paddock.gpu.drivers.base import Reader
 from paddock.gpu.errors import GpuInputError, NoGpu
@@ -65,8 +65,7 @@ def select_metrics(names: Sequence[str]) -> tuple[Metric, ...]:
     """Return the metrics of these names, by default the usual five. Raises GpuInputError."""
     for name in names:
         if name not in METRICS:
-            near = get_close_matches(name, METRICS, 1)
-            hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(METRICS)}"
+            hint = did_you_mean(name, METRICS, f"one of {', '.join(METRICS)}")
             raise GpuInputError(
                 f"unknown metric {name!r}\n    expected: {hint}\n    fix: --metrics {','.join(DEFAULT)}"
             )
