@@ -287,7 +287,7 @@ def test_only_the_program_and_its_script_are_shown_to_others() -> None:
 def test_in_a_container_the_lease_is_renewed_while_the_program_runs(
     leases: Leases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("paddock.gpu.leases.run._LOOKED_EVERY", 0.05)
+    monkeypatch.setattr("paddock.gpu.leases.run._POLL_SECONDS", 0.05)
     monkeypatch.setattr("paddock.gpu.leases.run._RENEWED_EVERY", 0.05)
     monkeypatch.setattr(type(leases.host), "sees_driver_pids", property(lambda self: False))
     renewed = []
