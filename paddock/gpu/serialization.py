@@ -6,10 +6,9 @@ import dataclasses
 import json
 from collections import Counter
 from collections.abc import Iterable
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from paddock.gpu import model
 from paddock.gpu.errors import GpuInputError
@@ -21,16 +20,6 @@ if TYPE_CHECKING:
 
 _Read = TypeVar("_Read")
 _FIX = "save it again with `paddock gpu.list --json`"
-_KINDS = {
-    "string_type": "text",
-    "int_type": "a whole number",
-    "int_from_float": "a whole number",
-    "float_type": "a number",
-    "finite_number": "a number",
-    "bool_type": "true or false",
-    "tuple_type": "a list",
-    "dataclass_type": "an object",
-}
 _MAX_PROBLEMS = 5
 """Maximum number of problems reported for one file."""
 
@@ -119,50 +108,12 @@ def _wrong(source: str, problem: str, expected: str) -> GpuInputError:
 
 
 def _refused(source: str, details: list[ErrorDetails]) -> GpuInputError:
-    problems = [_problem(source, detail) for detail in details[:_MAX_PROBLEMS]]
-    if len(details) > _MAX_PROBLEMS:
-        problems.append(f"and {len(details) - _MAX_PROBLEMS} more")
-    return GpuInputError("\n".join([*problems, f"    fix: {_FIX}"]))
+    from paddock.validation import problems
 
-
-def _problem(source: str, detail: ErrorDetails) -> str:
-    key = ".".join(map(str, detail["loc"]))
-    match detail["type"]:
-        case "unexpected_keyword_argument":
-            keys = _names(detail["loc"][:-1])
-            near = get_close_matches(str(detail["loc"][-1]), keys, 1)
-            hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(keys)}"
-            return f"{source}: unknown key {key}\n    expected: {hint}"
-        case "missing":
-            return f"{source}: {key} is missing\n    expected: it is in every saved inventory"
-        case "literal_error":
-            return f"{source}: {key} is {_abbreviated(detail['input'])}\n    expected: {detail['ctx']['expected']}"
-        case kind:
-            expected = _KINDS.get(kind, detail["msg"])
-            return f"{source}: {key} is {_abbreviated(detail['input'])}\n    expected: {expected}"
-
-
-def _abbreviated(value: object) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def _names(keys: Iterable[int | str]) -> list[str]:
-    """Return the keys of the object at the path `keys` of an inventory."""
-    kind: Any = Inventory
-    for key in keys:
-        kind = next(iter(get_args(kind)), None) if isinstance(key, int) else _hints(kind).get(key)
-        kind = (
-            next((argument for argument in get_args(kind) if argument is not type(None)), kind)
-            if _optional(kind)
-            else kind
-        )
-    return list(_hints(kind))
-
-
-def _hints(kind: Any) -> dict[str, Any]:
-    return get_type_hints(kind) if dataclasses.is_dataclass(kind) else {}
-
-
-def _optional(kind: Any) -> bool:
-    return type(None) in get_args(kind)
+    found = problems(details, Inventory, json=True)
+    texts = [str(dataclasses.replace(problem, file=source)) for problem in found[:_MAX_PROBLEMS]]
+    if len(found) > _MAX_PROBLEMS:
+        texts.append(f"and {len(found) - _MAX_PROBLEMS} more")
+    if not any(problem.fix for problem in found):
+        texts.append(f"    fix: {_FIX}")
+    return GpuInputError("\n".join(texts))

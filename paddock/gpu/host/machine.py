@@ -13,10 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from paddock.gpu.host.processes import FIRST_NAMESPACE
 from paddock.gpu.model import ContainerRuntime, Machine, Toolkit
 
-_HOST_PID_NAMESPACE = "pid:[4026531836]"
-"""The kernel gives the first namespace this number."""
 _CONTAINER_MARKS = (".dockerenv", "run/.containerenv", "run/systemd/container")
 _CONTAINER_GROUPS = re.compile(r"docker|kubepods|containerd|libpod|lxc")
 _PROGRAM_SECONDS = 5
@@ -41,7 +40,7 @@ def machine(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> 
 def sees_host_processes(root: Path = Path("/")) -> bool:
     """Return True where a pid means the same process here and to the driver."""
     try:
-        return os.readlink(root / "proc/self/ns/pid") == _HOST_PID_NAMESPACE
+        return os.readlink(root / "proc/self/ns/pid") == FIRST_NAMESPACE
     except OSError:
         return False
 

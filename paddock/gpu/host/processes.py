@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paddock.gpu.errors import GpuError, GpuInputError
+from paddock.process import read_stat
 
 FIRST_NAMESPACE = "pid:[4026531836]"
 """The kernel's fixed number for the host's own namespace."""
-_ENDED = "ZX"
 _WRAPPERS = frozenset({"sudo", "doas", "su", "timeout", "time", "uv"})
 """Programs that end together with their command."""
 
@@ -27,17 +27,6 @@ class Owner:
     pid: int
     start: int | None
     namespace: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Stat:
-    name: str
-    state: str
-    parent: int
-    threads: int
-    start: int
-    image: tuple[str, ...]
-    """Addresses of program, arguments and stack: the parent's until it calls exec. Empty where they cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +49,7 @@ class Host:
                 f"no process has the pid {pid}\n    expected: one that runs as long as the GPUs are needed"
                 "\n    fix: name another owner, or none and a time to live"
             )
-        stat = self._stat(pid)
+        stat = read_stat(pid, self.proc)
         return Owner(pid, stat.start if stat else None, self.namespace)
 
     def alive(self, owner: Owner) -> bool | None:
@@ -76,13 +65,12 @@ class Host:
             return False
         except PermissionError:
             pass  # another user's
-        stat = self._stat(owner.pid)
+        stat = read_stat(owner.pid, self.proc)
         if stat is None:
             return True
         if owner.start is not None and stat.start != owner.start:
             return False
-        # A main thread that ends before the others looks like a zombie.
-        return stat.state not in _ENDED or stat.threads > 1
+        return not stat.ended
 
     def caller(self) -> Owner:
         """Return the process that called this program: a shell, a script.
@@ -91,7 +79,7 @@ class Host:
         its parent is returned. Raises GpuInputError where that is the host's init, which never ends.
         """
         pid = os.getppid()
-        while (stat := self._stat(pid)) and (above := self._stat(stat.parent)):
+        while (stat := read_stat(pid, self.proc)) and (above := read_stat(stat.parent, self.proc)):
             if stat.name not in _WRAPPERS and (not stat.image or stat.image != above.image):
                 break
             pid = stat.parent
@@ -115,18 +103,8 @@ class Host:
         """Yield the process and its ancestors."""
         while pid:
             yield pid
-            stat = self._stat(pid)
+            stat = read_stat(pid, self.proc)
             pid = stat.parent if stat else 0
-
-    def _stat(self, pid: int) -> _Stat | None:
-        try:
-            text = (self.proc / str(pid) / "stat").read_text(errors="replace")
-        except OSError:
-            return None
-        before, _, after = text.rpartition(")")
-        fields = after.split()
-        image = (*fields[23:26], *fields[42:49]) if fields[25] != "0" else ()
-        return _Stat(before.partition("(")[2], fields[0], int(fields[1]), int(fields[17]), int(fields[19]), image)
 
 
 def this_host(proc: Path = Path("/proc")) -> Host:

@@ -15,6 +15,7 @@ from tempfile import TemporaryFile
 from typing import IO
 
 from paddock.gpu.errors import GpuError, GpuInputError
+from paddock.process import end, session_members
 
 OUTPUT_BYTES = 65536
 """Last bytes of each output to keep."""
@@ -84,34 +85,12 @@ def run(
 
 def _end(process: subprocess.Popen[bytes], grace: float) -> None:
     """End the program and its session, by SIGTERM first. Another user's processes stay."""
-    for number, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, _KILL_SECONDS)):
-        until = time.monotonic() + patience
-        for pid in _session(process):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, number)
-        while (remaining := _session(process)) and time.monotonic() < until:
-            time.sleep(_POLL_SECONDS)
-        if not remaining:
-            return
 
+    def living() -> list[int]:
+        running = [process.pid] if process.poll() is None else []
+        return session_members(process.pid) or running
 
-def _session(process: subprocess.Popen[bytes]) -> list[int]:
-    """Return the pids of the session that the program leads, without zombies."""
-    running = [process.pid] if process.poll() is None else []
-    try:
-        folders = [folder for folder in Path("/proc").iterdir() if folder.name.isdecimal()]
-    except OSError:
-        return running  # not Linux: the program alone
-    return [int(folder.name) for folder in folders if _leader(folder) == process.pid] or running
-
-
-def _leader(folder: Path) -> int | None:
-    """Return the session leader of a live process."""
-    try:
-        fields = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] in "ZX" else int(fields[3])
+    end(living, ((signal.SIGTERM, grace), (signal.SIGKILL, _KILL_SECONDS)), _POLL_SECONDS)
 
 
 def _tail(file: IO[bytes]) -> str:

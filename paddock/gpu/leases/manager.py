@@ -12,11 +12,11 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Literal
 
+from paddock.errors import did_you_mean
 from paddock.gpu.errors import GpuError, GpuInputError, NoGpu
 from paddock.gpu.host.processes import Host, Owner, this_host
 from paddock.gpu.host.visibility import visible
@@ -182,9 +182,8 @@ class Leases:
         existing = {lease.id: lease for lease in changes.leases()}
         for id in ids:
             if id not in existing:
-                near = get_close_matches(id, existing, 1)
                 choices = f"one of {', '.join(existing)}" if existing else "none, since no GPU is leased"
-                expected = f"did you mean {near[0]}?" if near else choices
+                expected = did_you_mean(id, existing, choices)
                 raise GpuInputError(f"there is no lease {id!r} in {self.path}\n    expected: {expected}")
         return tuple(existing[id] for id in dict.fromkeys(ids))
 

@@ -6,9 +6,9 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
 from typing import Any, Literal, get_args
 
+from paddock.errors import did_you_mean
 from paddock.gpu.errors import GpuInputError
 
 Workload = Literal["training", "inference", "build", "graphics"]
@@ -88,9 +88,9 @@ class Request:
         for key, value in values.items():
             name = _SEED_NAMES.get(key, key)
             if name not in names:
-                raise GpuInputError(
-                    f"a request for GPUs has no {key!r}\n    expected: {_one_of(key, (*names, *_SEED_NAMES))}"
-                )
+                allowed = (*names, *_SEED_NAMES)
+                expected = did_you_mean(key, allowed, f"one of {', '.join(allowed)}")
+                raise GpuInputError(f"a request for GPUs has no {key!r}\n    expected: {expected}")
             if name in arguments:
                 raise GpuInputError(
                     f"a request for GPUs says {name} twice\n    expected: each once\n    fix: leave {key!r} out"
@@ -133,11 +133,6 @@ def _check(name: str, value: object, low: float, high: float, expected: str) -> 
     number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
     if not low <= number <= high or number == math.inf:
         raise _wrong(name, value, expected)
-
-
-def _one_of(name: str, allowed: Sequence[str]) -> str:
-    near = get_close_matches(name, allowed, 1)
-    return f"did you mean {near[0]}?" if near else f"one of {', '.join(allowed)}"
 
 
 def _wrong(name: str, value: object, expected: str) -> GpuInputError:

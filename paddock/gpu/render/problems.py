@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from difflib import get_close_matches
 
+from paddock.errors import did_you_mean
 from paddock.gpu.errors import GpuInputError
 
 
@@ -15,11 +15,9 @@ def wrong(problem: str, expected: str = "", fix: str = "") -> GpuInputError:
 
 
 def one_of(value: str, allowed: Iterable[str]) -> str:
-    """What was meant, or all that may be said."""
+    """Return the name that was probably meant, else all allowed ones."""
     names = list(allowed)
-    folded = {name.casefold(): name for name in names}
-    near = get_close_matches(value.casefold(), folded, 1)
-    return f"did you mean {folded[near[0]]}?" if near else f"one of {', '.join(names)}"
+    return did_you_mean(value, names, f"one of {', '.join(names)}")
 
 
 def matching(name: str, value: object, pattern: str, expected: str) -> str:
