@@ -84,6 +84,8 @@ class _Program(Program):
             raise ParseError(_no_number(str(e), self.argv)) from None
         self.parse_cleanup()
         self.update_config()
+        # Invoke joins the words after -- into one text, and words with spaces would fall apart.
+        self.config.command_line = self.argv[self.argv.index("--") + 1 :] if "--" in self.argv else []
         self.execute()
 
 

@@ -1,17 +1,25 @@
-"""What an action or a task may be told, checked where it comes from a file or from an agent."""
+"""Parameters of GPU actions and workflow tasks.
+
+Each set is a dataclass whose fields are made by `parameter`: names, types, defaults, help and limits are written once.
+JSON is read into it through a pydantic model, command-line flags without one: listing the tasks must not load pydantic.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
-from difflib import get_close_matches
-from typing import Any, TypeVar
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import MISSING, dataclass, field, fields, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-
+from paddock.errors import did_you_mean
 from paddock.gpu.errors import GpuInputError
 
-_SHOWN = 5
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+_EMPTY: Mapping[str, Any] = {"bool": False, "int": 0, "float": 0.0, "Path": None}
+_MAX_PROBLEMS = 5
 _KINDS = {
     "string_type": "text",
     "int_type": "a whole number",
@@ -26,64 +34,204 @@ _KINDS = {
 }
 
 
-class Parameters(BaseModel):
-    """Each field's description is what people and agents read."""
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """Command-line form of a parameter.
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False, populate_by_name=True)
+    A value equal to `unset` leaves the parameter out, `read` converts any other. One without a default is required.
+    """
+
+    name: str
+    default: Any = ...
+    unset: Any = ...
+    help: str = ""
+    read: Callable[[Any], Any] = lambda value: value
+    iterable: bool = False
 
 
-_P = TypeVar("_P", bound=BaseModel)
+@dataclass(frozen=True, slots=True)
+class _Declaration:
+    help: str
+    flag: Flag | str
+    aliases: tuple[str, ...]
+    only: Literal["flags", "json"] | None
+    required: bool
+    limits: Mapping[str, Any]
+
+
+def parameter(
+    default: Any,
+    help: str,
+    *,
+    flag: Flag | str = "",
+    aliases: tuple[str, ...] = (),
+    only: Literal["flags", "json"] | None = None,
+    required: bool = False,
+    **limits: Any,
+) -> Any:
+    """Declare a parameter: a field of a subclass of `Parameters`.
+
+    A default of `...` makes it required, `required` does so in JSON alone. `flag` is its name on the command line, or
+    all of its flag where more than the name differs. `aliases` are further names in JSON, `limits` are pydantic's, such
+    as `ge`. `only` restricts it to one of both.
+    """
+    declaration = _Declaration(help, flag, aliases, only, required or default is ..., limits)
+    metadata = {"parameter": declaration}
+    if isinstance(default, dict):
+        return field(default_factory=dict, metadata=metadata)
+    return field(default=MISSING if default is ... else default, metadata=metadata)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameters:
+    """Base of all sets of parameters; `specified` names those to which the caller gave a value."""
+
+    specified: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
+
+    def values(self) -> dict[str, Any]:
+        """Return the values that the caller gave."""
+        return {name: getattr(self, name) for name in self.names() if name in self.specified}
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """Return the names of all parameters."""
+        return [name for name, _, _, _ in _declarations(cls)]
+
+    @classmethod
+    def flags(cls) -> Iterator[tuple[str, str, Flag]]:
+        """Yield the name, the type as written and the flag of each parameter that the command line has."""
+        for name, kind, default, declaration in _declarations(cls):
+            if declaration.only != "json":
+                yield name, kind, _flag(name, kind, default, declaration)
+
+    @classmethod
+    def model(cls) -> type[BaseModel]:
+        """Return the pydantic model that reads the parameters from JSON and has their JSON Schema."""
+        hashable: Any = cls  # to mypy it is not, since it looks at the instances' own hash
+        return _model(hashable)
+
+    @classmethod
+    def from_flags(cls: type[_Set], flags: Mapping[str, Any]) -> _Set:
+        """Build from values of the command line, by parameter name."""
+        values = {}
+        for name, kind, flag in cls.flags():
+            value = flags.get(name)
+            if value is not None and value != flag.unset:
+                is_list = kind.startswith("tuple") and isinstance(value, str)
+                values[name] = _items(value) if is_list else flag.read(value)
+        return cls(**values, specified=frozenset(values))
+
+
+_Set = TypeVar("_Set", bound=Parameters)
 
 
 def parse(
-    kind: type[_P], given: Mapping[str, Any], where: str, *, later: Collection[str] = (), prefix: str = ""
-) -> _P | None:
-    """None where the values of the names in `later` are not known yet: all the others are right.
+    kind: type[_Set], values: Mapping[str, Any], where: str, *, later: Collection[str] = (), prefix: str = ""
+) -> _Set | None:
+    """Return the parameters, or None where the values of the names in `later` are not known yet and all others fit.
 
     `where` begins a message, `prefix` each name in it. Raises GpuInputError with the first problems.
     """
+    from pydantic import ValidationError
+
     try:
-        text = json.dumps(given)
+        text = json.dumps(values)
     except TypeError as error:
         raise GpuInputError(f"{where}: {error}\n    expected: values that JSON has") from None
     try:
-        return kind.model_validate_json(text)
+        checked = kind.model().model_validate_json(text)
+        names = checked.model_fields_set
+        return kind(**{name: getattr(checked, name) for name in names}, specified=frozenset(names))
     except ValidationError as error:
-        # What is a reference now is another value later, and a rule over several fields says nothing yet.
-        found = [one for one in error.errors(include_url=False) if one["loc"] and one["loc"][0] not in later]
-        if not found and later:
+        # A reference now is another value later, and a rule over several fields cannot be checked yet.
+        problems = error.errors(include_url=False)
+        certain = [problem for problem in problems if problem["loc"] and problem["loc"][0] not in later]
+        if not certain and later:
             return None
-        raise GpuInputError(_told(kind, where, prefix, found or error.errors(include_url=False))) from None
+        raise GpuInputError(_message(kind, where, prefix, certain or problems)) from None
+    except ValueError as error:
+        if later:
+            return None
+        raise GpuInputError(f"{where}: {error}") from None
 
 
-def did_you_mean(given: str, known: Collection[str]) -> str:
-    near = get_close_matches(given, known, 1)
-    return f"did you mean {near[0]}?" if near else f"one of {', '.join(known)}"
+def one_of(name: str, candidates: Collection[str]) -> str:
+    """Return what to expect in place of an unknown name: the nearest one, else all."""
+    return did_you_mean(name, candidates, f"one of {', '.join(candidates)}")
 
 
-def _told(kind: type[BaseModel], where: str, prefix: str, found: Collection[Any]) -> str:
-    lines = [_problem(kind, where, prefix, one) for one in list(found)[:_SHOWN]]
-    if len(found) > _SHOWN:
-        lines.append(f"and {len(found) - _SHOWN} more")
+@cache
+def _model(kind: Any) -> type[BaseModel]:
+    from pydantic import AliasChoices, ConfigDict, Field, create_model
+
+    strict = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False, populate_by_name=True)
+    hints = get_type_hints(kind)
+    definitions: dict[str, Any] = {}
+    for name, _, default, declaration in _declarations(kind):
+        if declaration.only == "flags":
+            continue
+        limits = dict(declaration.limits)
+        if declaration.aliases:
+            limits["validation_alias"] = AliasChoices(name, *declaration.aliases)
+        if default is MISSING and not declaration.required:
+            limits["default_factory"] = dict
+        elif not declaration.required:
+            limits["default"] = default
+        definitions[name] = (hints[name], Field(description=_sentence(declaration.help), **limits))
+    return create_model(kind.__name__, __config__=strict, **definitions)
+
+
+def _declarations(kind: type[Parameters]) -> Iterator[tuple[str, str, Any, _Declaration]]:
+    """Yield name, type as written, default and declaration."""
+    for item in fields(kind):
+        if "parameter" in item.metadata:
+            yield item.name, str(item.type), item.default, item.metadata["parameter"]
+
+
+def _flag(name: str, kind: str, default: Any, declaration: _Declaration) -> Flag:
+    flag, help = declaration.flag, declaration.help
+    if isinstance(flag, Flag):
+        return replace(flag, help=flag.help or help)
+    empty = _EMPTY.get(kind.removesuffix(" | None"), "")
+    if default is MISSING:
+        return Flag(flag or name.replace("_", "-"), help=help)
+    usual = default if default and isinstance(default, int | float) else empty
+    if kind.startswith("tuple"):
+        help += ", with commas between"
+    return Flag(flag or name.replace("_", "-"), usual, empty if usual is empty else ..., help)
+
+
+def _items(text: str) -> tuple[str, ...]:
+    return tuple(item.strip() for item in text.split(",") if item.strip())
+
+
+def _sentence(help: str) -> str:
+    return f"{help[:1].upper()}{help[1:]}."
+
+
+def _message(kind: type[Parameters], where: str, prefix: str, problems: Collection[Any]) -> str:
+    lines = [_problem(kind, where, prefix, problem) for problem in list(problems)[:_MAX_PROBLEMS]]
+    if len(problems) > _MAX_PROBLEMS:
+        lines.append(f"and {len(problems) - _MAX_PROBLEMS} more")
     return "\n".join(lines)
 
 
-def _problem(kind: type[BaseModel], where: str, prefix: str, one: Any) -> str:
-    name = ".".join([*([prefix] if prefix else []), *map(str, one["loc"])])
-    match one["type"]:
+def _problem(kind: type[Parameters], where: str, prefix: str, problem: Any) -> str:
+    name = ".".join([*([prefix] if prefix else []), *map(str, problem["loc"])])
+    fields_by_name = kind.model().model_fields
+    match problem["type"]:
         case "extra_forbidden":
-            known = list(kind.model_fields) if len(one["loc"]) == 1 else []
-            hint = did_you_mean(str(one["loc"][-1]), known) if known else "nothing of that name"
-            return f"{where}: unknown parameter {name}\n    expected: {hint}"
+            hint = one_of(str(problem["loc"][-1]), list(fields_by_name)) if fields_by_name else ""
+            nested = len(problem["loc"]) > 1
+            return f"{where}: unknown parameter {name}\n    expected: {(not nested and hint) or 'nothing of that name'}"
         case "missing":
-            about = kind.model_fields.get(str(one["loc"][0]))
+            about = fields_by_name.get(str(problem["loc"][0]))
             return f"{where}: {name} is missing\n    expected: {about.description if about else 'a value'}"
         case "literal_error":
-            return f"{where}: {name} is {_short(one['input'])}\n    expected: {one['ctx']['expected']}"
-        case "value_error":
-            return f"{where}: {one['ctx']['error']}"
+            return f"{where}: {name} is {_short(problem['input'])}\n    expected: {problem['ctx']['expected']}"
         case other:
-            return f"{where}: {name} is {_short(one['input'])}\n    expected: {_KINDS.get(other) or _plain(one['msg'])}"
+            expected = _KINDS.get(other) or _plain(problem["msg"])
+            return f"{where}: {name} is {_short(problem['input'])}\n    expected: {expected}"
 
 
 def _plain(message: str) -> str:

@@ -382,18 +382,20 @@ def test_what_looks_from_inside_runs_alone_and_says_when_there_is_no_driver(tmp_
     assert json.loads(done.stdout)["error"].startswith("ModuleNotFoundError")
 
 
-def test_the_command_prints_what_can_be_run(leases: Leases, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from paddock.gpu.cli import work
+def test_the_command_prints_what_can_be_run(
+    driver: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from paddock.gpu.actions.registry import ACTIONS
+    from paddock.gpu.cli.program import perform
 
-    look = {
-        "leases": leases,
-        "read_inventory": lambda: replace(h100s(2), driver=Driver("580.95.05")),
-        "owner": os.getpid(),
-    }
+    driver("8xh100")
+    monkeypatch.setenv("PADDOCK_GPU_LEASES", str(tmp_path / "leases"))
     (tmp_path / "c.json").write_text(json.dumps({"Framework": "jax", "GPURequirements": {"RequiredGPUs": 2}}))
-    assert work.ml_env(config=tmp_path / "c.json", target="venv", path=Path("env"), cuda=None, **look) == 0
+    flags = {"config": tmp_path / "c.json", "target": "venv", "path": Path("env"), "owner": os.getpid()}
+    assert perform(ACTIONS["ml-env"], flags, source=None, as_json=False) == 0
     out = capsys.readouterr().out.splitlines()
-    assert out[1:3] == [out[1], "env/bin/python -m pip install 'jax[cuda13]==0.12.0.1'"]
+    assert out[0].count("GPU-") == 2
+    assert "env/bin/python -m pip install 'jax[cuda13]" in out[2]
     assert any(line.startswith("export CUDA_VISIBLE_DEVICES=GPU-") for line in out)
     with pytest.raises(GpuInputError, match="MLEnvironmentConfig as JSON"):
-        work.ml_env(config=tmp_path / "absent.json", **look)
+        perform(ACTIONS["ml-env"], {**flags, "config": tmp_path / "absent.json"}, source=None, as_json=False)

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.gpu import serialization
-from paddock.gpu.cli.monitor_view import shown, table
+from paddock.gpu.cli.monitor import draw, table
 from paddock.gpu.errors import GpuError, GpuInputError, NoGpu
 from paddock.gpu.model import Ecc, Gpu, Inventory, Machine, Memory, NvLink, Pcie, Power, Temperature, Utilisation
 from paddock.gpu.monitoring.sampling import METRICS, Sample, monitor, record, select_metrics
@@ -289,7 +289,7 @@ def test_the_table_shows_every_gpu_and_the_lost_one_in_red(eight: Driver) -> Non
     eight.cards[2].lost = True
     eight.cards[4].reasons = 0x48
     console = Console(file=io.StringIO(), force_terminal=True, width=160, color_system="standard")
-    passed = list(shown(monitor(0.1, 0.1), select_metrics(()), console))
+    passed = list(draw(monitor(0.1, 0.1), select_metrics(()), console))
     assert len(passed) >= 1
     drawn = table(passed[-1], select_metrics(()))
     lines = drawn.plain.splitlines()

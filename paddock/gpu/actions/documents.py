@@ -1,18 +1,17 @@
-"""What is known of the GPUs, one question at a time, as plain documents."""
+"""Documents of single questions about the GPUs, and the files that a request names."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from paddock.gpu import serialization
 from paddock.gpu.errors import GpuInputError, NoGpu
-from paddock.gpu.model import Gpu, Inventory
+from paddock.gpu.model import SCHEMA, Gpu, Inventory
 
 if TYPE_CHECKING:
     from paddock.gpu.health.cuda import Compatibility
-    from paddock.gpu.leases.selection import Choice
-
-SCHEMA = 1
 
 
 def info(found: Inventory, gpus: tuple[Gpu, ...]) -> dict[str, Any]:
@@ -45,19 +44,6 @@ def topology(found: Inventory) -> dict[str, Any]:
     return {"schema": SCHEMA, "reason": found.reason, "gpus": gpus, "pairs": serialization.data(found.pairs)}
 
 
-def choice(found: Choice) -> dict[str, Any]:
-    """Why each GPU was taken or refused; the parts of `score` are 0 to 1000."""
-    return {
-        "taken": [{**serialization.data(one), "score": dict(one.score)} for one in found.taken],
-        "refused": [
-            {"index": one.index, "uuid": one.uuid, "reason": one.reason, "passing": one.transient}
-            for one in found.refused
-        ],
-        "why": found.why,
-        "notes": list(found.notes),
-    }
-
-
 def cuda(found: Inventory, judged: Compatibility) -> dict[str, Any]:
     return {
         **serialization.data(judged),
@@ -81,6 +67,19 @@ def pick(found: Inventory, which: str) -> Gpu:
         many = "more than one GPU is" if fitting else "no GPU is"
         raise GpuInputError(f"{many} {which!r}\n    expected: an index, or how a UUID starts, of {there}")
     return fitting[0]
+
+
+def read_object(path: Path, expected: str) -> dict[str, Any]:
+    """Read a JSON file whose value is an object. Raises GpuInputError."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise GpuInputError(f"cannot read {path}: {error.strerror}\n    expected: {expected} as JSON") from None
+    except ValueError as error:
+        raise GpuInputError(f"{path} is not JSON: {error}\n    expected: {expected} as JSON") from None
+    if not isinstance(value, dict):
+        raise GpuInputError(f"{path} holds no JSON object\n    expected: {expected} as JSON")
+    return value
 
 
 def _named(gpu: Gpu) -> dict[str, Any]:

@@ -1,107 +1,187 @@
-"""What each action on GPUs may be told."""
+"""Parameters of each action on GPUs."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from dataclasses import dataclass
+from operator import not_
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import AliasChoices, Field
+from paddock.gpu.parameter import Flag, Parameters, parameter
 
-from paddock.gpu.leases.request import Request
-from paddock.gpu.parameter import Parameters
+if TYPE_CHECKING:
+    from paddock.gpu.leases.request import Request
 
 
-class Wanted(Parameters):
-    """The GPUs that are wanted: see `paddock.gpu.leases.request.Request`."""
+@dataclass(frozen=True, kw_only=True)
+class Criteria(Parameters):
+    """Which GPUs to choose: see `paddock.gpu.leases.request.Request`."""
 
-    count: int = Field(1, ge=1, description="How many.", validation_alias=AliasChoices("count", "RequiredGPUs"))
-    min_memory_gib: float = Field(
+    count: int = parameter(1, "how many", flag="gpus", aliases=("RequiredGPUs",), ge=1)
+    min_memory_gib: float = parameter(
         0,
+        "GiB of free memory of each, at least",
+        flag="min-memory",
+        aliases=("MinMemoryGB",),
         ge=0,
-        description="GiB of free memory of each, at least.",
-        validation_alias=AliasChoices("min_memory_gib", "MinMemoryGB"),
     )
-    max_utilisation: float | None = Field(None, description="Per cent in use, at most.")
-    prefer: tuple[str, ...] = Field(
-        (),
-        description="Models to take first, such as H100.",
-        validation_alias=AliasChoices("prefer", "PreferredModels"),
+    max_utilisation: float | None = parameter(
+        None, "per cent in use, at most", flag=Flag("max-utilisation", 100.0, 100)
     )
-    exclude: tuple[str, ...] = Field((), description="Models never to take.")
-    max_power_w: float | None = Field(None, description="Watt that one may draw, at most.")
-    workload: Literal["training", "inference", "build", "graphics", "ml"] | None = Field(
-        None, description="What for.", validation_alias=AliasChoices("workload", "WorkloadType")
+    prefer: tuple[str, ...] = parameter((), "models to take first, such as H100", aliases=("PreferredModels",))
+    exclude: tuple[str, ...] = parameter((), "models never to take")
+    max_power_w: float | None = parameter(None, "watt that one may draw, at most", flag="max-power")
+    workload: Literal["training", "inference", "build", "graphics", "ml"] | None = parameter(
+        None, "what for: training, inference, build or graphics", aliases=("WorkloadType",)
     )
-    share: float | None = Field(None, description="This part of each one's memory, beside others; else it alone.")
-    near: Literal["none", "nvlink", "pcie-switch"] = Field("none", description="How near each other.")
-    uuids: tuple[str, ...] = Field((), description="Only these, or those whose UUIDs start so.")
-    mig: str | None = Field(None, description="A MIG part of this profile: 1g.10gb.")
+    share: float | None = parameter(
+        None, "this part of each one's memory, beside others (0.5); by default the GPU alone"
+    )
+    near: Literal["none", "nvlink", "pcie-switch"] = parameter("none", "how near each other: nvlink or pcie-switch")
+    uuids: tuple[str, ...] = parameter((), "only these, or those whose UUIDs start so")
+    mig: str | None = parameter(None, "a MIG part of this profile: 1g.10gb")
 
     def request(self) -> Request:
-        """Raises GpuInputError."""
-        return Request.from_dict(
-            {name: getattr(self, name) for name in Wanted.model_fields if name in self.model_fields_set}
-        )
+        """Build the request of the values that were given. Raises GpuInputError."""
+        from paddock.gpu.leases.request import Request
+
+        return Request.from_dict(self.criteria())
+
+    def criteria(self) -> dict[str, Any]:
+        """Return the criteria that were given."""
+        return {name: value for name, value in self.values().items() if name in Criteria.names()}
 
 
-class Nothing(Parameters):
+@dataclass(frozen=True, kw_only=True)
+class NoParameters(Parameters):
     """No parameters."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class Info(Parameters):
-    gpu: str = Field("", description="This one: an index, or how its UUID starts. Else all.")
+    gpu: str = parameter("", "this one: an index, or the beginning of its UUID; by default all")
 
 
+@dataclass(frozen=True, kw_only=True)
 class Monitor(Parameters):
-    interval: float = Field(1.0, ge=0.1, le=60, description="Seconds from sample to sample.")
-    duration: float = Field(10.0, gt=0, le=3600, description="Seconds in all.")
-    metrics: tuple[str, ...] = Field((), description="What to sample, such as utilisation and memory. Else everything.")
-
-
-class Allocate(Wanted):
-    ttl: float | None = Field(None, gt=0, description="Seconds that the lease lives, whoever asked for it.")
-    wait: float = Field(0, ge=0, description="Seconds to wait for GPUs that others have.")
-    owner: int | None = Field(
-        None, ge=1, description="The pid that the lease lives as long as. Else the one that asks."
+    interval: float = parameter(1.0, "seconds between samples", ge=0.1, le=60)
+    duration: float = parameter(
+        10.0,
+        "seconds in all",
+        flag=Flag("duration", 0.0, 0, "seconds after which it ends; by default with Ctrl-C"),
+        gt=0,
+        le=3600,
     )
+    metrics: tuple[str, ...] = parameter(
+        (), "what to sample; by default utilisation, memory, temperature, power and sm_clock",
+        flag=Flag("metrics", "", "", "names with commas between; an unknown one lists them"),
+    )  # fmt: skip
 
 
+@dataclass(frozen=True, kw_only=True)
+class Lease(Criteria):
+    """Criteria, and how long the lease lives."""
+
+    owner: int | None = parameter(
+        None, "the pid that the lease lives as long as; by default the process that called this", ge=1
+    )
+    ttl: float | None = parameter(None, "seconds that the lease lives, whoever its owner is", gt=0)
+    wait: float = parameter(0, "seconds to wait for GPUs that others have", ge=0)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Deallocate(Parameters):
-    leases: tuple[str, ...] = Field(min_length=1, description="Ids of leases, or UUIDs of GPUs that one alone has.")
+    leases: tuple[str, ...] = parameter(
+        (), "ids of leases, or UUIDs of GPUs that one lease alone has", required=True, min_length=1
+    )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Renew(Deallocate):
+    ttl: float | None = parameter(None, "seconds that they live from now; by default as many as before", gt=0)
+
+
+@dataclass(frozen=True, kw_only=True)
 class CudaInfo(Parameters):
-    toolkit: str | None = Field(None, description="Judge this CUDA version (12.8) instead of the one that is here.")
+    toolkit: str | None = parameter(None, "judge this CUDA version (12.8) instead of the installed one")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Health(Parameters):
+    expect: int = parameter(0, "how many GPUs there should be; 0 is any number", ge=0)
+    instance: str = parameter("", "the EC2 instance type, which says how many and which; imds asks the machine")
+    idle: bool = parameter(False, "nothing should be running on them")
+    since_hours: float = parameter(
+        0.0, "how far back errors in the kernel's log count; by default to the machine's start", ge=0
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Reset(Parameters):
-    gpu: str = Field(description="This one: an index, or how its UUID starts.")
-    kind: Literal["full", "soft"] = Field("full", description="soft: clocks, compute mode and error counts alone.")
-    dry_run: bool = Field(False, description="Say what would be done, and do nothing.")
-
-
-class Render(Wanted):
-    target: Literal["docker", "docker-sdk", "compose", "cdi", "kubernetes", "proxmox", "slurm", "environment"] = Field(
-        description="Whose configuration."
+    gpu: str = parameter(..., "an index, or the beginning of a UUID")
+    kind: Literal["full", "soft"] = parameter(
+        "full",
+        "soft: only what a user changed: clocks, modes, error counters",
+        flag=Flag("soft", False, False, "only what a user changed: clocks, modes, error counters", lambda _: "soft"),
     )
-    fields: dict[str, Any] = Field(
-        default_factory=dict, description="The older connector's fields of that target: Enabled, GPUIDs, Limit, ..."
-    )
-    options: dict[str, str | int | bool] = Field(
-        default_factory=dict, description="The target's own, such as image and name."
+    dry_run: bool = parameter(
+        False, "show what would be done, and do nothing", flag=Flag("yes", False, ..., "do it", not_)
     )
 
 
-class MlEnv(Wanted):
-    framework: Literal["pytorch", "tensorflow", "jax", "none"] = Field(description="What has to see the GPUs.")
-    cuda: str | None = Field(None, description="Of this CUDA version (12.8). Else the newest that runs well here.")
-    target: Literal["docker", "kubernetes", "venv"] = Field("docker", description="Where it is to run.")
-    image: str | None = Field(None, description="This image with its tag, instead of the catalogue's choice.")
-    ttl: float | None = Field(None, gt=0, description="Seconds that the lease lives, whoever asked for it.")
-    owner: int | None = Field(
-        None, ge=1, description="The pid that the lease lives as long as. Else the one that asks."
+@dataclass(frozen=True, kw_only=True)
+class Render(Criteria):
+    target: Literal["docker", "docker-sdk", "compose", "cdi", "kubernetes", "proxmox", "slurm", "environment"] = (
+        parameter(..., "docker, docker-sdk, compose, cdi, kubernetes, proxmox, slurm or environment")
     )
+    count: int = parameter(
+        1,
+        "how many",
+        flag=Flag("gpus", 0, 0, "how many; by default every GPU that works"),
+        aliases=("RequiredGPUs",),
+        ge=1,
+    )
+    fields: dict[str, Any] = parameter(
+        {}, "the older connector's fields of that target: Enabled, GPUIDs, Limit, ...", only="json"
+    )
+    fields_file: Path | None = parameter(
+        None,
+        "a JSON file of the target's own fields, in place of these flags",
+        flag="fields",
+        only="flags",
+    )
+    options: dict[str, str | int | bool] = parameter(
+        {}, "the target's own options, such as image and name", only="json"
+    )
+    option: tuple[str, ...] = parameter(
+        (),
+        "name=value of the target's own; may be given again",
+        flag=Flag("option", None, None, read=tuple, iterable=True),
+        only="flags",
+    )
+    output: Path | None = parameter(None, "write the files into this folder", only="flags")
+    force: bool = parameter(False, "write over files that are not Paddock's or were edited", only="flags")
 
 
-class Run(Wanted):
-    command: tuple[str, ...] = Field(min_length=1, description="The program and its arguments. No shell reads them.")
-    wait: float = Field(0, ge=0, description="Seconds to wait for GPUs that others have.")
+@dataclass(frozen=True, kw_only=True)
+class MlEnv(Lease):
+    framework: Literal["pytorch", "tensorflow", "jax", "none"] = parameter(
+        "none", "what has to see the GPUs: pytorch, tensorflow, jax or none", required=True
+    )
+    count: int = parameter(
+        1, "how many", flag=Flag("gpus", 0, 0), aliases=("RequiredGPUs",), ge=1
+    )  # fmt: skip
+    cuda: str | None = parameter(None, "this CUDA version (12.8); by default the newest that runs well here")
+    target: Literal["docker", "kubernetes", "venv"] = parameter("docker", "docker, kubernetes or venv")
+    image: str | None = parameter(None, "an image of your own with its tag, instead of the catalogue's choice")
+    path: Path | None = parameter(None, "with --target venv: the folder to make", only="flags")
+    start: bool = parameter(False, "start it, and check from inside whether it sees just its GPUs", only="flags")
+    config: Path | None = parameter(None, "a JSON file of an MLEnvironmentConfig; flags take precedence", only="flags")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run(Criteria):
+    command: tuple[str, ...] = parameter(
+        (), "the program and its arguments; no shell reads them", only="json", required=True, min_length=1
+    )
+    wait: float = parameter(0, "seconds to wait for GPUs that others have", ge=0)

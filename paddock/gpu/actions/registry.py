@@ -1,7 +1,7 @@
-"""The actions on GPUs by name, one table for workflows and for agents.
+"""The actions on GPUs by name: the one table from which tasks, agents' tools and workflow steps derive.
 
-As a program (`python -m paddock.gpu.actions.registry NAME`) it does one action: the parameters come as JSON on
-standard input, the document goes to standard output, and a message to standard error.
+As a program (`python -m paddock.gpu.actions.registry NAME`) it performs one action: the parameters come as JSON on
+standard input, the document goes to standard output, and an error message to standard error.
 """
 
 from __future__ import annotations
@@ -13,192 +13,233 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from paddock.gpu import inventory as detect
-from paddock.gpu.actions import documents, handlers
-from paddock.gpu.actions.handlers import Document
-from paddock.gpu.actions.parameters import (
-    Allocate,
-    CudaInfo,
-    Deallocate,
-    Info,
-    MlEnv,
-    Monitor,
-    Nothing,
-    Render,
-    Reset,
-    Run,
-    Wanted,
-)
+from paddock.gpu.actions import handlers, parameters
+from paddock.gpu.actions.handlers import Call, Document, Result
 from paddock.gpu.errors import GpuError, GpuInputError
-from paddock.gpu.parameter import Parameters, did_you_mean, parse
+from paddock.gpu.parameter import Parameters, one_of, parse
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """`would` says in words what it is about to do.
+    """An action: its parameters, its handler and what callers need to know before and after it.
 
-    `destroys` says whether that takes something from others or runs a program, for the process that asks (its pid):
-    an agent has to confirm it, and `preview` shows it more. `holds` says of a document whether what it tells is still
-    so; None is forever.
+    `help` is the line that people read, `about` what agents read where that differs. `describe` says what is about to
+    happen. `destructive` tells whether that takes something from others or runs a program, for the process that calls
+    (its pid): an agent has to confirm it, and `preview` shows more. `is_valid` tells whether an earlier document still
+    holds.
     """
 
     name: str
-    about: str
+    help: str
     parameters: type[Parameters]
-    perform: Callable[[Any], Document]
-    would: Callable[[Any], str]
-    destroys: Callable[[Any, int], bool] | None = None
+    handler: Callable[[Any, Call], Result]
+    describe: Callable[[Any], str]
+    about: str = ""
+    destructive: Callable[[Any, int], bool] | None = None
     preview: Callable[[Any], Document] | None = None
-    holds: Callable[[Document], bool] | None = None
-    alone: bool = False
-    """It needs a process of its own, since it hands on signals and standard output."""
+    is_valid: Callable[[Document], bool] | None = None
+    read_only: bool = True
+    separate: bool = False
+    """It needs a process of its own, since it forwards signals and its program writes to standard output."""
+    saved: str = ""
+    """Help of the flag that names a saved inventory, for an action that can read one."""
 
 
-def _some(asked: Wanted) -> str:
-    wanted = ", ".join(f"{name} {value}" for name, value in asked.model_dump(exclude_defaults=True).items())
-    return f"({wanted})" if wanted else "(1 GPU)"
+def _criteria(request: parameters.Criteria) -> str:
+    criteria = ", ".join(
+        f"{name} {value}" for name in request.names() if (value := getattr(request, name)) != _default(request, name)
+    )
+    return f"({criteria})" if criteria else "(1 GPU)"
 
 
+def _default(request: Parameters, name: str) -> Any:
+    return type(request).__dataclass_fields__[name].default
+
+
+_SAVED = "a saved inventory (gpu.list --json) instead of this machine"
 _BUG = 70
 """As in sysexits.h."""
 
 ACTIONS: Mapping[str, Action] = {
-    one.name: one
-    for one in (
+    action.name: action
+    for action in (
         Action(
-            "list", "Every GPU of this machine, usable or not.", Nothing, handlers.listing, lambda _: "list the GPUs"
+            "list",
+            "List this machine's GPUs, usable or not.",
+            parameters.NoParameters,
+            handlers.list_gpus,
+            lambda _: "list the GPUs",
+            saved=_SAVED,
         ),
         Action(
             "info",
-            "All that is known of a GPU.",
-            Info,
+            "Show everything about each GPU.",
+            parameters.Info,
             handlers.info,
-            lambda p: f"tell of {(p.gpu and f'GPU {p.gpu}') or 'all'}",
-        ),
-        Action(
-            "monitor",
-            "Sample the GPUs for a while, and what that shows: throttling, idleness, memory pressure, imbalance.",
-            Monitor,
-            handlers.monitor,
-            lambda p: f"sample the GPUs every {p.interval:g} s for {p.duration:g} s",
-        ),
-        Action(
-            "allocate",
-            "Lease GPUs; the answer holds the variables that show them to a program. They are given back by "
-            "deallocate, or when their owner ends.",
-            Allocate,
-            handlers.allocate,
-            lambda p: f"lease GPUs {_some(p)}",
-            holds=handlers.holds_lease,
-        ),
-        Action(
-            "deallocate",
-            "Give leased GPUs back.",
-            Deallocate,
-            handlers.deallocate,
-            lambda p: f"end the leases {', '.join(p.leases)}, whoever has them",
-            handlers.takes_from_others,
-        ),
-        Action("leases", "Who has which GPUs.", Nothing, handlers.leases, lambda _: "list the leases"),
-        Action(
-            "cuda-info",
-            "Whether driver and GPUs run a CUDA toolkit, and the cheapest fix where they do not.",
-            CudaInfo,
-            handlers.cuda_info,
-            lambda p: f"judge CUDA {p.toolkit or 'as it is here'}",
+            lambda p: f"show {f'GPU {p.gpu}' if p.gpu else 'all GPUs'}",
+            saved=_SAVED,
         ),
         Action(
             "memory-info",
-            "The memory of each GPU and MIG part, in MiB.",
-            Nothing,
-            lambda _: documents.memory(detect.inventory()),
-            lambda _: "tell of the GPUs' memory",
+            "Show the memory of each GPU and MIG part.",
+            parameters.NoParameters,
+            handlers.memory,
+            lambda _: "show the GPUs' memory",
+            about="Show the memory of each GPU and MIG part, in MiB.",
+            saved=_SAVED,
+        ),
+        Action(
+            "cuda-info",
+            "Show driver, CUDA toolkit, and whether they and the GPUs fit together.",
+            parameters.CudaInfo,
+            handlers.cuda_info,
+            lambda p: f"check CUDA {p.toolkit or 'as it is here'}",
+            about="Tell whether driver and GPUs run a CUDA toolkit, and the cheapest fix where they do not.",
+            saved=_SAVED,
         ),
         Action(
             "processes",
-            "Who is on which GPU.",
-            Nothing,
-            lambda _: documents.processes(detect.inventory(processes=True)),
+            "Show the processes on each GPU.",
+            parameters.NoParameters,
+            handlers.processes,
             lambda _: "list the processes on the GPUs",
+            saved=_SAVED,
         ),
         Action(
             "topology",
-            "How the GPUs reach each other.",
-            Nothing,
-            lambda _: documents.topology(detect.inventory(topology=True)),
-            lambda _: "tell how the GPUs are connected",
+            "Show how the GPUs reach each other: the matrix and a picture.",
+            parameters.NoParameters,
+            handlers.topology,
+            lambda _: "show how the GPUs are connected",
+            saved=_SAVED,
         ),
         Action(
-            "reset",
-            "Reset a GPU that nobody uses.",
-            Reset,
-            handlers.reset,
-            lambda p: f"reset GPU {p.gpu}: everything in its memory is lost",
-            lambda p, _: not p.dry_run,
-            preview=handlers.reset_plan,
+            "allocate",
+            'Lease GPUs; prints the variables that show them to a program: eval "$(paddock gpu.allocate)".',
+            parameters.Lease,
+            handlers.allocate,
+            lambda p: f"lease GPUs {_criteria(p)}",
+            about="Lease GPUs; the result holds the variables that show them to a program. They are given back by "
+            "deallocate, or when their owner ends.",
+            is_valid=handlers.lease_is_held,
+            read_only=False,
+            saved="show what would be chosen of a saved inventory (gpu.list --json), and lease nothing",
         ),
         Action(
-            "health",
-            "One verdict on the GPUs (healthy, degraded, unknown or unhealthy), what it rests on, and one thing to do.",
-            Nothing,
-            handlers.health,
-            lambda _: "judge the GPUs' health",
+            "renew",
+            "Count the time to live of leases from now; by default of those of this shell.",
+            parameters.Renew,
+            handlers.renew,
+            lambda p: f"renew the leases {', '.join(p.leases)}",
+            about="Count the time to live of leases from now.",
+            read_only=False,
         ),
         Action(
-            "render",
-            "The configuration that gives GPUs to a container, a virtual machine or a cluster.",
-            Render,
-            handlers.render,
-            lambda p: f"write the configuration of {p.target}",
+            "deallocate",
+            "Give leased GPUs back; by default those of this shell.",
+            parameters.Deallocate,
+            handlers.deallocate,
+            lambda p: f"end the leases {', '.join(p.leases)}, whoever has them",
+            about="Give leased GPUs back.",
+            destructive=handlers.affects_others,
+            read_only=False,
         ),
         Action(
-            "ml-env",
-            "Lease GPUs and write what starts an environment on them whose framework this driver runs.",
-            MlEnv,
-            handlers.ml_env,
-            lambda p: f"lease GPUs {_some(p)} and write a {p.target} environment with {p.framework}",
-            holds=handlers.holds_lease,
+            "leases",
+            "List the leased GPUs and their owners.",
+            parameters.NoParameters,
+            handlers.leases,
+            lambda _: "list the leases",
         ),
         Action(
             "run",
-            "Run a program on GPUs that are its own until it ends.",
-            Run,
+            "Run a program on GPUs that are its own until it ends: gpu.run --gpus 1 -- python train.py.",
+            parameters.Run,
             handlers.run,
             lambda p: f"run {' '.join(p.command)} on GPUs of its own",
-            lambda *_: True,
-            alone=True,
+            about="Run a program on GPUs that are its own until it ends.",
+            destructive=lambda *_: True,
+            read_only=False,
+            separate=True,
+        ),
+        Action(
+            "health",
+            "Check this machine's GPUs: exit code 0 healthy, 1 degraded, 2 unhealthy or unknown.",
+            parameters.Health,
+            handlers.health,
+            lambda _: "check the GPUs' health",
+            about="Give one verdict on the GPUs (healthy, degraded, unknown or unhealthy), its evidence, and one "
+            "thing to do.",
+            saved=_SAVED,
+        ),
+        Action(
+            "monitor",
+            "Watch the GPUs, and report at the end throttling, idling, full memory and imbalance.",
+            parameters.Monitor,
+            handlers.monitor,
+            lambda p: f"sample the GPUs every {p.interval:g} s for {p.duration:g} s",
+            about="Sample the GPUs for a while, and report throttling, idling, full memory and imbalance.",
+        ),
+        Action(
+            "reset",
+            "Show what resetting a GPU would do; --yes does it. Refused while it is in use.",
+            parameters.Reset,
+            handlers.reset,
+            lambda p: f"reset GPU {p.gpu}: everything in its memory is lost",
+            about="Reset a GPU that nobody uses.",
+            destructive=lambda p, _: not p.dry_run,
+            preview=handlers.reset_plan,
+            read_only=False,
+        ),
+        Action(
+            "render",
+            "Write the configuration that gives GPUs to Docker, Compose, CDI, Kubernetes, Proxmox, Slurm or a shell.",
+            parameters.Render,
+            handlers.render,
+            lambda p: f"write the configuration of {p.target}",
+            about="Write the configuration that gives GPUs to a container, a virtual machine or a cluster.",
+            saved=_SAVED,
+        ),
+        Action(
+            "ml-env",
+            "Lease GPUs for a framework, and print or start an environment that this driver runs.",
+            parameters.MlEnv,
+            handlers.ml_env,
+            lambda p: f"lease GPUs {_criteria(p)} and write a {p.target} environment with {p.framework}",
+            about="Lease GPUs and write what starts an environment on them whose framework this driver runs.",
+            is_valid=handlers.lease_is_held,
+            read_only=False,
         ),
     )
 }
 
 
-def find(name: str, where: str = "") -> Action:
-    """Raises GpuInputError."""
-    try:
-        return ACTIONS[name]
-    except KeyError:
-        begin = f"{where}: " if where else ""
-        raise GpuInputError(
-            f"{begin}there is no GPU action {name!r}\n    expected: {did_you_mean(name, list(ACTIONS))}"
-        ) from None
+def perform(name: str, values: Mapping[str, Any]) -> Result:
+    """Perform an action here. Raises GpuError."""
+    if name not in ACTIONS:
+        raise GpuInputError(f"there is no GPU action {name!r}\n    expected: {one_of(name, list(ACTIONS))}")
+    action = ACTIONS[name]
+    return call(action, parse(action.parameters, values, name))
 
 
-def perform(name: str, given: Mapping[str, Any]) -> Document:
-    """Does one action here. Raises GpuError."""
-    action = find(name)
-    return action.perform(parse(action.parameters, given, name))
+def call(action: Action, values: Any) -> Result:
+    """Perform an action for a caller that reads no exit code. Raises GpuError."""
+    result = action.handler(values, Call())
+    if result.failure:
+        raise GpuError(result.failure)
+    return result
 
 
 def program(name: str) -> list[str]:
-    """The command that does it in a process of its own."""
+    """Return the command that performs the action in a process of its own."""
     return [sys.executable, "-P", "-m", "paddock.gpu.actions.registry", name]
 
 
 def main(argv: list[str]) -> int:
-    told = os.dup(1)
+    output = os.dup(1)
     os.dup2(2, 1)  # a program that an action runs writes beside the document, not into it
     try:
-        found = perform(argv[1], json.load(sys.stdin))
+        result = perform(argv[1], json.load(sys.stdin))
     except GpuError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
@@ -207,10 +248,9 @@ def main(argv: list[str]) -> int:
             raise
         sys.stderr.write(f"{type(error).__name__}: {error}. This is a bug in paddock; PADDOCK_DEBUG=1 shows where\n")
         return _BUG
-    with os.fdopen(told, "w") as out:
-        json.dump(found, out)
-    code = found.get("exit_code", 0) if argv[1] == "run" else 0
-    return int(code)
+    with os.fdopen(output, "w") as stream:
+        json.dump(result.document, stream)
+    return result.exit_code if ACTIONS[argv[1]].separate else 0
 
 
 if __name__ == "__main__":

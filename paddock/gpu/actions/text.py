@@ -1,11 +1,19 @@
-"""An inventory as text for people. Plain columns: a table library would cost more than reading the GPUs does."""
+"""Text of the actions on GPUs for people. Plain columns: a table library would cost more than reading the GPUs does."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from paddock.gpu.model import Gpu, Inventory, Pair
+
+if TYPE_CHECKING:
+    from paddock.gpu.health.check import Health
+    from paddock.gpu.health.cuda import Compatibility
+    from paddock.gpu.health.reset import Plan, Result
+    from paddock.gpu.monitoring.summary import Summary
+    from paddock.gpu.render import Rendered
 
 _NEAR = {
     "same-board": "PIX",
@@ -124,8 +132,19 @@ def _facts(gpu: Gpu) -> Iterator[tuple[str, str]]:
     yield "VBIOS", gpu.vbios or ""
 
 
+def info(inventory: Inventory, gpus: Sequence[Gpu]) -> Iterator[str]:
+    """Details of these GPUs, or why there are none."""
+    if not gpus:
+        yield from listing(inventory)
+    for number, gpu in enumerate(gpus):
+        yield from ("", *details(gpu)) if number else details(gpu)
+
+
 def memory(inventory: Inventory) -> Iterator[str]:
     """MiB of each GPU, and of each of its MIG parts."""
+    if not inventory.usable:
+        yield from listing(inventory)
+        return
     rows: list[tuple[str, ...]] = [("#", "GPU", "total", "used", "free", "reserved")]
     for gpu in inventory.usable:
         parts = gpu.mig.devices if gpu.mig else ()
@@ -141,7 +160,10 @@ def memory(inventory: Inventory) -> Iterator[str]:
 
 
 def processes(inventory: Inventory) -> Iterator[str]:
-    """Who is on which GPU."""
+    """Processes on each GPU."""
+    if not inventory.usable:
+        yield from listing(inventory)
+        return
     unread = [gpu.index for gpu in inventory.usable if gpu.processes is None]
     rows = [
         (str(gpu.index), str(one.pid), one.kind, _of(one.memory), one.user or UNKNOWN, one.name or UNKNOWN)
@@ -158,10 +180,80 @@ def processes(inventory: Inventory) -> Iterator[str]:
     yield from notes(inventory)
 
 
-def leases(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Who has what; `found` is as JSON tells them."""
+def cuda(inventory: Inventory, compatibility: Compatibility) -> Iterator[str]:
+    """Driver, toolkit, and whether they and the GPUs fit."""
+    if inventory.driver:
+        yield f"driver   {inventory.driver.version}, speaks CUDA {inventory.driver.cuda}"
+    if inventory.toolkit:
+        yield f"toolkit  {inventory.toolkit.version} in {inventory.toolkit.path}"
+    yield f"{compatibility.verdict}: {compatibility.why}"
+    yield from (f"    fix: {fix.text}" for fix in compatibility.fixes)
+
+
+def health(health: Health) -> Iterator[str]:
+    """Verdict on the machine and its findings."""
+    yield f"{health.machine} is {health.verdict}" + ("" if health.action == "none" else f": {health.action}")
+    for finding in health.findings:
+        where = f"GPU {finding.index}" if finding.index is not None else "machine"
+        yield f"  {finding.severity}  {where}  {finding.id}: {finding.evidence.removeprefix(f'{where}: ')}"
+        if finding.fix:
+            yield f"    fix: {finding.fix}"
+    for text in health.unchecked:
+        yield f"  not checked: {text}"
+
+
+def summary(summary: Summary) -> Iterator[str]:
+    """Result of sampling the GPUs."""
+    yield f"{summary.samples} samples in {summary.seconds:.0f} s{f': {summary.ended}' if summary.ended else ''}"
+    for gpu in summary.gpus:
+        spreads = (f"{item.metric} {item.mean:.0f} (at most {item.max:.0f}) {item.unit}" for item in gpu.metrics)
+        energy = "" if gpu.energy is None else f", {gpu.energy / 3600:.1f} Wh"
+        yield f"GPU {gpu.index}: {', '.join(spreads)}{energy}"
+    for insight in summary.insights:
+        yield f"{insight.severity}: {insight.text}"
+
+
+def reset_plan(plan: Plan) -> Iterator[str]:
+    """Steps of a reset that was not done, or why it would be refused."""
+    yield from [f"refused: {why}" for why in plan.refused] or [step.what for step in plan.steps]
+    yield from (f"note: {note}" for note in plan.notes)
+    if not plan.refused:
+        yield "nothing was done; --yes does it"
+
+
+def reset_result(result: Result) -> Iterator[str]:
+    """Outcome of each step of a reset."""
+    for outcome in result.outcomes:
+        yield f"{'done' if outcome.code == 0 else f'failed ({outcome.code})'}: {outcome.step}"
+
+
+def files(rendered: Rendered) -> Iterator[str]:
+    """Rendered files; the path of each stands above it where there are several."""
+    for number, file in enumerate(rendered.files):
+        if len(rendered.files) > 1:
+            yield f"{'' if not number else chr(10)}# {file.path}"
+        yield file.text.removesuffix("\n")
+
+
+def environment(document: Mapping[str, Any]) -> Iterator[str]:
+    """Commands that start an ML environment."""
+    lease = f", lease {document['lease']['id']}" if document["lease"] else ""
+    yield f"# {', '.join(document['gpus'])}{lease}"
+    if document["seen"]:
+        yield f"# started; {document['seen']['why']}"
+    yield from (shlex.join(command) for command in document["commands"])
+    yield from document["exports"].splitlines()
+    if document["target"] == "kubernetes":
+        yield "\n---\n".join(file["text"].strip() for file in document["files"])
+
+
+def leases(document: Mapping[str, Any]) -> Iterator[str]:
+    """Leases with their owners and GPUs."""
+    if not document["leases"]:
+        yield f"no GPU is leased ({document['folder']})"
+        return
     rows = [("lease", "state", "user", "pids", "share", "GPUs", "command")]
-    for lease in found:
+    for lease in document["leases"]:
         pids = ", ".join(str(owner["pid"]) for owner in lease["owners"]) or UNKNOWN
         share = "alone" if lease["share"] is None else f"{lease['share']:g}"
         uuids = ", ".join(device["uuid"] for device in lease["devices"])
@@ -170,7 +262,10 @@ def leases(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def topology(inventory: Inventory) -> Iterator[str]:
-    """Who reaches whom how: the matrix, then the picture."""
+    """Connections between the GPUs: the matrix, then the picture."""
+    if not inventory.usable:
+        yield from listing(inventory)
+        return
     gpus = inventory.usable
     ways = {(pair.a, pair.b): pair for pair in inventory.pairs} | {(pair.b, pair.a): pair for pair in inventory.pairs}
     rows = [("", *(f"GPU{gpu.index}" for gpu in gpus), "NUMA", "near CPUs")]

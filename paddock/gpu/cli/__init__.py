@@ -1,1 +1,1 @@
-"""What `inv gpu.*` prints, without Invoke. An action's work is in `actions`."""
+"""Output of `inv gpu.*`, without Invoke: any action, and the commands that are no actions."""

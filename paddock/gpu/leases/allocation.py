@@ -8,13 +8,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from paddock.gpu.actions import documents
+from paddock.gpu import serialization
 from paddock.gpu.errors import GpuInputError
 from paddock.gpu.host.processes import Owner
 from paddock.gpu.host.visibility import visibility_variables
 from paddock.gpu.leases.lease import Lease, data
 from paddock.gpu.leases.manager import Grant, Leases, NoneFree
 from paddock.gpu.leases.request import Request
+from paddock.gpu.leases.selection import Choice
 from paddock.gpu.model import Inventory
 
 SCHEMA = 1
@@ -140,8 +141,21 @@ def grant_document(grant: Grant, leases: Leases) -> dict[str, Any]:
         "schema": SCHEMA,
         "lease": data(grant.lease),
         "folder": str(leases.path),
-        **documents.choice(grant.choice),
+        **choice_document(grant.choice),
         "environment": environment(grant),
+    }
+
+
+def choice_document(choice: Choice) -> dict[str, Any]:
+    """Return why each GPU was taken or refused; the parts of `score` are 0 to 1000."""
+    return {
+        "taken": [{**serialization.data(candidate), "score": dict(candidate.score)} for candidate in choice.taken],
+        "refused": [
+            {"index": refusal.index, "uuid": refusal.uuid, "reason": refusal.reason, "passing": refusal.transient}
+            for refusal in choice.refused
+        ],
+        "why": choice.why,
+        "notes": list(choice.notes),
     }
 
 

@@ -183,7 +183,7 @@ class _Run:
             raise
         if not job.keeps:
             _give_back(job)
-        return job.answer(done)
+        return job.result(done)
 
     def _run(self, job: Job, step: Step) -> programs.Finished:
         environ = {**os.environ, **job.environ}
@@ -226,12 +226,12 @@ class _Run:
 
 def _planned(step: Step, *, reused: bool) -> Document:
     task = step.task
-    doing = find(task.type, task.action, step.id)
+    spec = find(task.type, task.action, step.id)
     try:
         asked = check(task.type, task.action, task.parameters, step.id)
     except GpuInputError:
         asked = None  # what stands for earlier answers has not their type yet
-    would = doing.would(asked) if asked else f"{task.type} {task.action} {json.dumps(task.parameters, default=str)}"
+    would = spec.describe(asked) if asked else f"{task.type} {task.action} {json.dumps(task.parameters, default=str)}"
     return {
         "id": step.id,
         "name": step.name,

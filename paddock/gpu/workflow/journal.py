@@ -125,8 +125,8 @@ def reusable(workflow: Workflow, done: Mapping[str, Done]) -> dict[str, Done]:
         one = done.get(step.id)
         if one is None or one.key != now[step.id] or not all(id in found for id in step.depends_on):
             continue
-        holds = find(step.task.type, step.task.action, step.id).holds
-        if holds is None or holds(one.result):
+        is_valid = find(step.task.type, step.task.action, step.id).is_valid
+        if is_valid is None or is_valid(one.result):
             found[step.id] = one
     return found
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from paddock.gpu.errors import GpuInputError
-from paddock.gpu.parameter import did_you_mean
+from paddock.gpu.parameter import one_of
 from paddock.gpu.workflow.references import references
 from paddock.gpu.workflow.tasks import check, default_action
 
@@ -162,7 +162,7 @@ def _check_order(workflow: Workflow, source: str) -> None:
                 others = [id for id in ids if id != step.id]
                 raise GpuInputError(
                     f"{source}: step {step.id!r} depends on {needed!r}, which there is not\n"
-                    f"    expected: {did_you_mean(needed, others) if others else 'nothing: it is the only step'}"
+                    f"    expected: {one_of(needed, others) if others else 'nothing: it is the only step'}"
                 )
     try:
         workflow.graph().prepare()
@@ -185,7 +185,7 @@ def _check_task(step: Step, workflow: Workflow, source: str) -> None:
         if one.step not in before:
             there = any(step.id == one.step for step in workflow.steps)
             fix = f"add {one.step} to depends_on" if there and one.step != step.id else ""
-            expected = did_you_mean(one.step, sorted(before)) if before else "a step that it depends on"
+            expected = one_of(one.step, sorted(before)) if before else "a step that it depends on"
             raise GpuInputError(
                 f"{where}: {one.text} is of a step that it does not wait for\n    expected: {expected}"
                 + (f"\n    fix: {fix}" if fix else "")
@@ -215,7 +215,7 @@ def _fields(found: Any, known: Mapping[str, str], where: str, what: str) -> dict
         name = known.get(str(given).replace("_", "").replace("-", "").lower())
         if name is None:
             names = list(dict.fromkeys(known.values()))
-            raise GpuInputError(f"{where}: {what} has no {given!r}\n    expected: {did_you_mean(str(given), names)}")
+            raise GpuInputError(f"{where}: {what} has no {given!r}\n    expected: {one_of(str(given), names)}")
         if name in about:
             raise GpuInputError(f"{where}: {name} stands there twice\n    expected: each once")
         about[name] = value

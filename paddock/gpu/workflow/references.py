@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from paddock.gpu.errors import GpuInputError
-from paddock.gpu.parameter import did_you_mean
+from paddock.gpu.parameter import one_of
 
 _FOUND = re.compile(r"\$\$\{|\$\{([^}]*)\}")
 _MEANT = re.compile(r"\s*steps?\b", re.IGNORECASE)
@@ -96,7 +96,7 @@ def _look_up(one: Reference, results: Mapping[str, Any]) -> Any:
             value = value[key]
         elif isinstance(key, str) and isinstance(value, Mapping):
             if key not in value:
-                expected = did_you_mean(key, list(value)) if value else "nothing, since it is empty"
+                expected = one_of(key, list(value)) if value else "nothing, since it is empty"
                 raise GpuInputError(f"{one.text}: there is no {key!r}\n    expected: {expected}")
             value = value[key]
         else:

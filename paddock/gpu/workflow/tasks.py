@@ -1,4 +1,4 @@
-"""What the steps of a workflow can do, by type and action; each is one program that is run."""
+"""Tasks of workflow steps, by type and action; each runs one program."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import AliasChoices, Field, model_validator
-
 from paddock.gpu.actions import registry
-from paddock.gpu.actions.handlers import holds_lease
+from paddock.gpu.actions.handlers import lease_is_held
 from paddock.gpu.errors import GpuInputError
 from paddock.gpu.host.programs import Finished
-from paddock.gpu.parameter import Parameters, did_you_mean, parse
+from paddock.gpu.parameter import Parameters, one_of, parameter, parse
 
 Document = dict[str, Any]
 
@@ -35,7 +33,7 @@ class Job:
     undo: Sequence[str] = ()
     lease: str | None = None
     keeps: bool = False
-    answer: Callable[[Finished], Document] = lambda done: _answer(done)
+    result: Callable[[Finished], Document] = lambda finished: _output(finished)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,90 +46,93 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True)
-class Doing:
-    """`would` says in words what is about to be done; `holds` is that of an action on GPUs."""
+class TaskSpec:
+    """One kind of task: `describe` says what is about to happen, `is_valid` whether an earlier result still holds."""
 
     parameters: type[Parameters]
     prepare: Callable[[Any, Context], Job]
-    would: Callable[[Any], str]
-    holds: Callable[[Document], bool] | None = None
+    describe: Callable[[Any], str]
+    is_valid: Callable[[Document], bool] | None = None
 
 
+_NAME = r"^[a-zA-Z0-9][a-zA-Z0-9_.-]*$"
+
+
+@dataclass(frozen=True, kw_only=True)
 class ContainerRun(Parameters):
-    image: str = Field(min_length=1, description="With its tag.")
-    name: str | None = Field(None, pattern=r"^[a-zA-Z0-9][a-zA-Z0-9_.-]*$", description="Of the container.")
-    command: tuple[str, ...] = Field((), description="The program and its arguments, instead of the image's own.")
-    gpus: int | str | tuple[str, ...] | dict[str, Any] | None = Field(
-        None, description='How many, "all", a list of UUIDs, a request, or the fields Enabled, GPUIDs, All, ...'
+    image: str = parameter(..., "the image with its tag", min_length=1)
+    name: str | None = parameter(None, "name of the container", pattern=_NAME)
+    command: tuple[str, ...] = parameter((), "the program and its arguments, instead of the image's own")
+    gpus: int | str | tuple[str, ...] | dict[str, Any] | None = parameter(
+        None, 'how many, "all", a list of UUIDs, a request, or the fields Enabled, GPUIDs, All, ...'
     )
-    environment: dict[str, str] = Field(default_factory=dict, description="Variables.")
-    volumes: tuple[str, ...] = Field((), description="source:target[:ro].")
-    detach: bool = Field(False, description="Leave it running, for later steps.")
+    environment: dict[str, str] = parameter({}, "variables")
+    volumes: tuple[str, ...] = parameter((), "source:target[:ro]")
+    detach: bool = parameter(False, "leave it running, for later steps")
 
 
+@dataclass(frozen=True, kw_only=True)
 class ContainerStop(Parameters):
-    name: str = Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9_.-]*$", description="Of the container.")
-    grace: int = Field(10, ge=0, description="Seconds until it is killed.")
+    name: str = parameter(..., "name of the container", pattern=_NAME)
+    grace: int = parameter(10, "seconds until it is killed", ge=0)
 
 
+@dataclass(frozen=True, kw_only=True)
 class Cluster(Parameters):
-    namespace: str | None = Field(None, description="Else that of the context.")
-    context: str | None = Field(None, description="Of the kubeconfig. Else its current one.")
-    kubeconfig: str | None = Field(None, description="The file. Else as kubectl finds it.")
+    namespace: str | None = parameter(None, "by default that of the context")
+    context: str | None = parameter(None, "context of the kubeconfig; by default its current one")
+    kubeconfig: str | None = parameter(None, "the file; by default the one that kubectl finds")
 
 
+@dataclass(frozen=True, kw_only=True)
 class Manifest(Cluster):
-    manifest: str | dict[str, Any] | tuple[dict[str, Any], ...] | None = Field(None, description="YAML, or objects.")
-    file: str | None = Field(None, description="A file of manifests, instead.")
+    manifest: str | dict[str, Any] | tuple[dict[str, Any], ...] | None = parameter(None, "YAML, or objects")
+    file: str | None = parameter(None, "a file of manifests, instead")
 
-    @model_validator(mode="after")
-    def _one(self) -> Manifest:
+    def __post_init__(self) -> None:
         if (self.manifest is None) == (self.file is None):
             raise ValueError("manifest and file\n    expected: one of them")
-        return self
 
 
+@dataclass(frozen=True, kw_only=True)
 class Wait(Cluster):
-    resource: str = Field(pattern=r"^[a-z][a-z0-9.-]*/[a-z0-9.-]+$", description="kind/name: pod/trainer.")
-    condition: str = Field(
-        min_length=1,
-        description="condition=Ready, delete, or jsonpath={...}=value.",
-        validation_alias=AliasChoices("for", "condition"),
-    )
-    seconds: float = Field(300, gt=0, description="To wait at most.")
+    resource: str = parameter(..., "kind/name: pod/trainer", pattern=r"^[a-z][a-z0-9.-]*/[a-z0-9.-]+$")
+    condition: str = parameter(..., "condition=Ready, delete, or jsonpath={...}=value", aliases=("for",), min_length=1)
+    seconds: float = parameter(300, "seconds to wait, at most", gt=0)
 
 
+@dataclass(frozen=True, kw_only=True)
 class Command(Parameters):
-    argv: tuple[str, ...] = Field(min_length=1, description="A list: the program and its arguments. No shell reads it.")
-    environment: dict[str, str] = Field(default_factory=dict, description="Variables.")
+    argv: tuple[str, ...] = parameter(..., "a list: the program and its arguments; no shell reads it", min_length=1)
+    environment: dict[str, str] = parameter({}, "variables")
 
 
-def _gpu(action: registry.Action) -> Doing:
-    def prepare(asked: Any, context: Context) -> Job:
-        given = asked.model_dump(exclude_unset=True)
-        if "owner" in action.parameters.model_fields and not given.get("ttl"):
-            given.setdefault("owner", context.owner)
-        return Job(registry.program(action.name), json.dumps(given), answer=lambda done: _document(done))
+def _gpu(action: registry.Action) -> TaskSpec:
+    def prepare(parameters: Any, context: Context) -> Job:
+        values = parameters.values()
+        if "owner" in parameters.names() and not values.get("ttl"):
+            values.setdefault("owner", context.owner)
+        return Job(registry.program(action.name), json.dumps(values), result=_document)
 
-    return Doing(action.parameters, prepare, action.would, holds=action.holds)
+    return TaskSpec(action.parameters, prepare, action.describe, is_valid=action.is_valid)
 
 
-def _container_run(asked: ContainerRun, context: Context) -> Job:
-    name = asked.name or context.name
-    command = [_program("docker"), "run", "--rm", "--name", name, *(["--detach"] if asked.detach else [])]
-    arguments, lease = docker_gpus(asked.gpus, context.owner)
+def _container_run(parameters: ContainerRun, context: Context) -> Job:
+    name = parameters.name or context.name
+    command = [_program("docker"), "run", "--rm", "--name", name, *(["--detach"] if parameters.detach else [])]
+    arguments, lease = docker_gpus(parameters.gpus, context.owner)
     command += arguments
-    for variable in asked.environment:
+    for variable in parameters.environment:
         command += ["--env", variable]  # the value travels in the environment, where other users do not see it
-    for volume in asked.volumes:
+    for volume in parameters.volumes:
         command += ["--volume", volume]
     return Job(
-        [*command, asked.image, *asked.command],
-        environ=asked.environment,
+        [*command, parameters.image, *parameters.command],
+        environ=parameters.environment,
         undo=["docker", "rm", "--force", name],
         lease=lease["id"] if lease else None,
-        keeps=asked.detach,
-        answer=lambda done: {**_answer(done), "name": name, "lease": lease if asked.detach else None},
+        keeps=parameters.detach,
+        result=lambda finished: {**_output(finished), "name": name, "lease": lease if parameters.detach else None},
     )
 
 
@@ -167,52 +168,64 @@ def docker_gpus(
     return shlex.split(render("docker", detect.inventory(), wanted, environ=os.environ).files[0].text), lease
 
 
-def _stop(asked: ContainerStop, _: Context) -> Job:
-    return Job([_program("docker"), "stop", "--time", str(asked.grace), asked.name])
+def _stop(parameters: ContainerStop, _: Context) -> Job:
+    return Job([_program("docker"), "stop", "--time", str(parameters.grace), parameters.name])
 
 
-def _kubectl(asked: Cluster, *words: str) -> list[str]:
+def _kubectl(parameters: Cluster, *words: str) -> list[str]:
     command = [_program("kubectl")]
     for flag in ("kubeconfig", "context", "namespace"):
-        if value := getattr(asked, flag):
+        if value := getattr(parameters, flag):
             command += [f"--{flag}", value]
     return [*command, *words]
 
 
-def _apply(asked: Manifest, context: Context) -> Job:
-    command = _kubectl(asked, "apply", "--server-side", "--field-manager=paddock", "--output=name", "--filename=-")
-    return Job(command, _manifest(asked, context.folder), answer=_objects)
+def _apply(parameters: Manifest, context: Context) -> Job:
+    command = _kubectl(parameters, "apply", "--server-side", "--field-manager=paddock", "--output=name", "--filename=-")
+    return Job(command, _manifest(parameters, context.folder), result=_objects)
 
 
-def _delete(asked: Manifest, context: Context) -> Job:
-    command = _kubectl(asked, "delete", "--ignore-not-found", "--output=name", "--filename=-")
-    return Job(command, _manifest(asked, context.folder), answer=_objects)
+def _delete(parameters: Manifest, context: Context) -> Job:
+    command = _kubectl(parameters, "delete", "--ignore-not-found", "--output=name", "--filename=-")
+    return Job(command, _manifest(parameters, context.folder), result=_objects)
 
 
-def _wait(asked: Wait, _: Context) -> Job:
-    return Job(_kubectl(asked, "wait", asked.resource, f"--for={asked.condition}", f"--timeout={asked.seconds:g}s"))
+def _wait(parameters: Wait, _: Context) -> Job:
+    return Job(
+        _kubectl(
+            parameters,
+            "wait",
+            parameters.resource,
+            f"--for={parameters.condition}",
+            f"--timeout={parameters.seconds:g}s",
+        )
+    )
 
 
-def _manifest(asked: Manifest, folder: Path) -> str:
-    if asked.file is not None:
+def _manifest(parameters: Manifest, folder: Path) -> str:
+    if parameters.file is not None:
         try:
-            return (folder / asked.file).read_text(encoding="utf-8")
+            return (folder / parameters.file).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise GpuInputError(f"cannot read {folder / asked.file}: {error}\n    expected: manifests") from None
-    if isinstance(asked.manifest, str):
-        return asked.manifest
-    objects = [asked.manifest] if isinstance(asked.manifest, dict) else list(asked.manifest or ())
+            raise GpuInputError(f"cannot read {folder / parameters.file}: {error}\n    expected: manifests") from None
+    if isinstance(parameters.manifest, str):
+        return parameters.manifest
+    objects = [parameters.manifest] if isinstance(parameters.manifest, dict) else list(parameters.manifest or ())
     return "\n---\n".join(json.dumps(one) for one in objects)
 
 
-def _named(asked: Manifest) -> str:
+def _named(parameters: Manifest) -> str:
     """What the manifests are, as far as that is known without the cluster."""
-    if asked.file is not None:
-        return asked.file
+    if parameters.file is not None:
+        return parameters.file
     import yaml
 
     try:
-        found = list(yaml.safe_load_all(asked.manifest)) if isinstance(asked.manifest, str) else asked.manifest
+        found = (
+            list(yaml.safe_load_all(parameters.manifest))
+            if isinstance(parameters.manifest, str)
+            else parameters.manifest
+        )
     except yaml.YAMLError as error:
         raise GpuInputError(f"the manifest is not YAML: {getattr(error, 'problem', error)}") from None
     objects = [found] if isinstance(found, dict) else list(found or ())
@@ -220,27 +233,27 @@ def _named(asked: Manifest) -> str:
     return ", ".join(names) or "nothing"
 
 
-def _command(asked: Command, _: Context) -> Job:
-    return Job(asked.argv, environ=asked.environment)
+def _command(parameters: Command, _: Context) -> Job:
+    return Job(parameters.argv, environ=parameters.environment)
 
 
-TYPES: Mapping[str, Mapping[str, Doing]] = {
+TYPES: Mapping[str, Mapping[str, TaskSpec]] = {
     "gpu": {name: _gpu(action) for name, action in registry.ACTIONS.items()},
     "container": {
-        "run": Doing(
+        "run": TaskSpec(
             ContainerRun,
             _container_run,
             lambda p: f"run {' '.join((p.image, *p.command))} in a container",
-            holds=holds_lease,
+            is_valid=lease_is_held,
         ),
-        "stop": Doing(ContainerStop, _stop, lambda p: f"stop the container {p.name}"),
+        "stop": TaskSpec(ContainerStop, _stop, lambda p: f"stop the container {p.name}"),
     },
     "kubernetes": {
-        "apply": Doing(Manifest, _apply, lambda p: f"apply {_named(p)}"),
-        "delete": Doing(Manifest, _delete, lambda p: f"delete {_named(p)}"),
-        "wait": Doing(Wait, _wait, lambda p: f"wait until {p.resource} is {p.condition}, at most {p.seconds:g} s"),
+        "apply": TaskSpec(Manifest, _apply, lambda p: f"apply {_named(p)}"),
+        "delete": TaskSpec(Manifest, _delete, lambda p: f"delete {_named(p)}"),
+        "wait": TaskSpec(Wait, _wait, lambda p: f"wait until {p.resource} is {p.condition}, at most {p.seconds:g} s"),
     },
-    "command": {"run": Doing(Command, _command, lambda p: f"run {shlex.join(p.argv)}")},
+    "command": {"run": TaskSpec(Command, _command, lambda p: f"run {shlex.join(p.argv)}")},
 }
 
 
@@ -250,12 +263,12 @@ def default_action(type: str) -> str | None:
     return next(iter(known)) if len(known) == 1 else None
 
 
-def find(type: str, action: str, where: str) -> Doing:
+def find(type: str, action: str, where: str) -> TaskSpec:
     """Raises GpuInputError."""
     if type not in TYPES:
-        raise GpuInputError(f"{where}: there is no task type {type!r}\n    expected: {did_you_mean(type, list(TYPES))}")
+        raise GpuInputError(f"{where}: there is no task type {type!r}\n    expected: {one_of(type, list(TYPES))}")
     if action not in TYPES[type]:
-        expected = did_you_mean(action, list(TYPES[type]))
+        expected = one_of(action, list(TYPES[type]))
         raise GpuInputError(f"{where}: {type} has no action {action!r}\n    expected: {expected}")
     return TYPES[type][action]
 
@@ -267,20 +280,20 @@ def check(
     return parse(find(type, action, where).parameters, given, where, later=later, prefix="parameters")
 
 
-def _answer(done: Finished) -> Document:
-    return {"exit_code": done.code, "output": done.output, "errors": done.errors}
+def _output(finished: Finished) -> Document:
+    return {"exit_code": finished.code, "output": finished.output, "errors": finished.errors}
 
 
-def _objects(done: Finished) -> Document:
-    return {**_answer(done), "objects": done.output.split()}
+def _objects(finished: Finished) -> Document:
+    return {**_output(finished), "objects": finished.output.split()}
 
 
-def _document(done: Finished) -> Document:
+def _document(finished: Finished) -> Document:
     try:
-        found: Document = json.loads(done.output)
+        found: Document = json.loads(finished.output)
     except json.JSONDecodeError:
-        return _answer(done)
-    return {**found, "output": done.errors} if "exit_code" in found else found
+        return _output(finished)
+    return {**found, "output": finished.errors} if "exit_code" in found else found
 
 
 def _program(name: str) -> str:
