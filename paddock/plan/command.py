@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from paddock.fleet import load
-from paddock.plan.diff import compare as diff
+from paddock.plan.diff.compare import compare
+from paddock.plan.diff.model import Diff
 from paddock.plan.document import saved
 from paddock.plan.document.builder import build_document
 from paddock.plan.output import html as page
@@ -77,12 +78,12 @@ def run(root: Path, stack: str, wanted: Wanted, use: Usage = DEFAULT_USAGE) -> i
     if wanted.json is not None and wanted.json != STANDARD_OUTPUT:
         write(wanted.json, f"{json.dumps(told, indent=2)}\n")
     if wanted.markdown is not None:
-        write(wanted.markdown, markdown.render(told))
+        write(wanted.markdown, markdown.render(document))
     if wanted.html is not None:
-        write(wanted.html, page.render(told))
-    changes = diff.compare(before, told) if before is not None else None
+        write(wanted.html, page.render(document))
+    changes = compare(before, document) if before is not None else None
     if changes is not None and wanted.comment is not None:
-        write(wanted.comment, pull_request.markdown(changes, told))
+        write(wanted.comment, pull_request.markdown(changes, document))
     if wanted.json == STANDARD_OUTPUT:
         sys.stdout.write(f"{json.dumps(_with_changes(told, changes), indent=2)}\n")
     else:
@@ -99,5 +100,5 @@ def failing(plan: Plan, *, strict: bool) -> int:
     return sum(finding.severity in counted for finding in plan.findings)
 
 
-def _with_changes(told: dict[str, Any], changes: diff.Diff | None) -> Mapping[str, Any]:
-    return told if changes is None else {**told, "diff": diff.document(changes)}
+def _with_changes(told: dict[str, Any], changes: Diff | None) -> Mapping[str, Any]:
+    return told if changes is None else {**told, "diff": changes.model_dump(by_alias=True)}

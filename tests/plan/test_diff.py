@@ -17,10 +17,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paddock.plan.diff import compare as diff
+from paddock.plan.diff import compare as comparison
 from paddock.plan.diff import fields, replacement
-from paddock.plan.diff.compare import Diff, compare
+from paddock.plan.diff.model import Diff
 from paddock.plan.document.builder import build_document
+from paddock.plan.document.model import PlanDocument
 from paddock.plan.engine.values import SECRET
 from paddock.plan.output import pull_request
 from paddock.plan.plan import build_plan
@@ -54,6 +55,14 @@ def plan(edit: Edit = lambda fleet: None) -> dict[str, Any]:
     return _planned(json.dumps(fleet))
 
 
+def compare(old: dict[str, Any], new: dict[str, Any]) -> Diff:
+    return comparison.compare(PlanDocument.model_validate(old), PlanDocument.model_validate(new))
+
+
+def comment(found: Diff, new: dict[str, Any]) -> str:
+    return pull_request.markdown(found, PlanDocument.model_validate(new))
+
+
 def edited(edit: Edit) -> Diff:
     return compare(plan(), plan(edit))
 
@@ -70,7 +79,7 @@ def test_nothing_changes_between_equal_plans() -> None:
     assert found.empty
     assert found.verdict == "none"
     assert pull_request.text(found) == "Changes of sample: nothing changes\n"
-    assert "leaves every resource, fit, finding and price of the stack as it is" in pull_request.markdown(found, plan())
+    assert "leaves every resource, fit, finding and price of the stack as it is" in comment(found, plan())
 
 
 @pytest.mark.parametrize(
@@ -162,7 +171,7 @@ def test_another_network_replaces_all_that_stands_in_it_and_is_refused() -> None
     assert found.verdict == "refused"
     assert any("protected" in line for line in found.refused)
     assert any("EKS cannot move cluster" in line for line in found.refused)
-    assert "**Refused**" in pull_request.markdown(found, plan())
+    assert "**Refused**" in comment(found, plan())
     assert found.following > 20
 
 
@@ -249,42 +258,33 @@ def test_findings_that_come_and_go() -> None:
     old["findings"] = [here, {**here, "id": "FIT009"}]
     new["findings"] = [{**here, "message": "new words"}, {**here, "id": "FIT001", "severity": "error"}]
     found = compare(old, new)
-    assert [finding["id"] for finding in found.new_findings] == ["FIT001"]
-    assert [finding["id"] for finding in found.fixed_findings] == ["FIT009"]
+    assert [finding.id for finding in found.new_findings] == ["FIT001"]
+    assert [finding.id for finding in found.fixed_findings] == ["FIT009"]
 
 
-# Cost: whatever shape it comes in.
+# Cost.
+
+
+def _cost(low: float | None, high: float | None, fixed: float | None) -> dict[str, Any]:
+    low_, high_, fixed_ = ({"value": value, "unit": "USD/month"} for value in (low, high, fixed))
+    return {"fixed": {"total": fixed_}, "month": {"low": low_, "expected": high_, "high": high_}}
 
 
 @pytest.mark.parametrize(
-    ("cost", "expected"),
+    ("cost", "month", "fixed"),
     [
-        ({"monthly": [10, 20.5]}, (10.0, 20.5)),
-        ({"monthly": {"low": "10", "high": "20"}}, (10.0, 20.0)),
-        ({"monthly": {"min": 3, "max": 2}}, (2.0, 3.0)),
-        ({"monthly": 7}, (7.0, 7.0)),
-        ({"month": {"low": {"value": 10}, "expected": {"value": 12}, "high": {"value": 20.5}}}, (10.0, 20.5)),
-        ({"month": {"low": {"value": None}, "high": {"value": 1}}}, None),
-        ({"monthly": {"low": 1}}, None),
-        ({"monthly": [1]}, None),
-        ({"monthly": True}, None),
-        ({"monthly": float("inf")}, None),
-        ({}, None),
-        (None, None),
-        ("dear", None),
+        (_cost(10, 20.5, 73), (10, 20.5), 73),
+        (_cost(3, 2, 0), (2, 3), 0),
+        (_cost(None, 1, None), None, None),
+        (None, None, None),
     ],
 )
-def test_the_monthly_range_is_read_with_patience(cost: object, expected: object) -> None:
-    assert diff.monthly({"cost": cost}) == expected
-
-
-def test_fixed_cost_is_an_amount_or_a_total() -> None:
-    assert diff.fixed_cost({"cost": {"fixed": 73}}) == 73
-    assert (
-        diff.fixed_cost({"cost": {"fixed": {"items": [], "total": {"value": 105.85, "unit": "USD/month"}}}}) == 105.85
-    )
-    assert diff.fixed_cost({"cost": {"fixed": {"total": {"value": None}}}}) is None
-    assert diff.fixed_cost({}) is None
+def test_the_cost_of_a_month_is_a_range_and_what_is_fixed(
+    cost: dict[str, Any] | None, month: tuple[float, float] | None, fixed: float | None
+) -> None:
+    found = compare(_document([]), _document([], cost=cost)).cost
+    assert (found.old, found.old_fixed) == (None, None)
+    assert (found.new, found.new_fixed) == (month, fixed)
 
 
 # The comment.
@@ -341,7 +341,7 @@ def _example() -> tuple[dict[str, Any], dict[str, Any]]:
             fit=[{"runner": "gpu", "pool": "t4", "instance": "g4dn.xlarge", "per_node": 1, "limiting": "gpu"}],
             findings=[finding] if new else [{**finding, "id": "FIT009"}],
             outputs={"registry": "new" if new else "old"},
-            cost={"monthly": [100, 2000] if new else [73, 1900.5], "fixed": 73 + new},
+            cost=_cost(100, 2000, 74) if new else _cost(73, 1900.5, 73),
         )
 
     return documents(False), documents(True)
@@ -349,12 +349,12 @@ def _example() -> tuple[dict[str, Any], dict[str, Any]]:
 
 def test_the_comment_of_a_change_with_everything() -> None:
     old, new = _example()
-    assert pull_request.markdown(compare(old, new), new) == GOLDEN.read_text(encoding="utf-8")
+    assert comment(compare(old, new), new) == GOLDEN.read_text(encoding="utf-8")
 
 
 def test_the_comment_is_the_same_every_time() -> None:
     old, new = _example()
-    assert pull_request.markdown(compare(old, new), new) == pull_request.markdown(compare(copy.deepcopy(old), new), new)
+    assert comment(compare(old, new), new) == comment(compare(copy.deepcopy(old), new), new)
 
 
 def test_a_huge_change_fits_into_a_comment_and_says_what_it_leaves_out() -> None:
@@ -362,7 +362,7 @@ def test_a_huge_change_fits_into_a_comment_and_says_what_it_leaves_out() -> None
     name = "-\N{GRINNING FACE}" + "x" * 900
     new = _document([_resource("aws:kms/key:Key", f"key-{n}{name}", {"policy": "y" * 900}) for n in range(900)])
     for found, document_ in ((compare(old, new), new), (compare(new, old), old)):
-        body = pull_request.markdown(found, document_)
+        body = comment(found, document_)
         assert len(body.encode()) <= pull_request.LIMIT
         assert "more are not shown" in body or "too long" in body
         assert body.count("```") % 2 == 0
@@ -400,7 +400,7 @@ def test_a_secret_is_never_shown(secret: str, reverse: bool) -> None:
     for type_, before, after in inputs:
         pair = [_document([_resource(type_, "x", each)]) for each in ((after, before) if reverse else (before, after))]
         found = compare(*pair)
-        said = pull_request.text(found) + pull_request.markdown(found, pair[1]) + json.dumps(diff.document(found))
+        said = pull_request.text(found) + comment(found, pair[1]) + json.dumps(found.model_dump())
         assert found.changes
         assert secret not in said, (type_, before)
         assert secret[::-1] not in said
@@ -445,7 +445,9 @@ def _documents(draw: st.DrawFn) -> dict[str, Any]:
         for type_, name in kinds
     ]
     outputs = draw(st.dictionaries(st.text(max_size=3), _values, max_size=2))
-    return _document(resources, outputs=outputs, cost=draw(_values))
+    amounts = st.none() | st.floats(0, 1e6)
+    cost = draw(st.none() | st.builds(_cost, amounts, amounts, amounts))
+    return _document(resources, outputs=outputs, cost=cost)
 
 
 @given(_documents())
@@ -461,9 +463,9 @@ def test_back_is_the_mirror_of_forth(old: dict[str, Any], new: dict[str, Any]) -
     assert names(there, "add") == names(back, "remove")
     assert names(there, "remove") == names(back, "add")
     assert there.cost.old == back.cost.new
-    json.dumps(diff.document(there))
+    json.dumps(there.model_dump())
     pull_request.text(there).encode()
-    assert len(pull_request.markdown(there, new).encode()) <= pull_request.LIMIT
+    assert len(comment(there, new).encode()) <= pull_request.LIMIT
 
 
 @given(_values, _values)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from paddock.plan.document.model import PlanDocument
 from paddock.plan.output.markdown import LIMIT, render
-from tests.support.documents import NAMES, full, of, seed
+from tests.support.documents import NAMES, document, full, of, resource, seed
 
 GOLDEN = Path(__file__).parent / "golden" / "dev.md"
 
@@ -37,8 +37,9 @@ def test_the_small_example_reads_as_agreed() -> None:
     assert render(small()) == GOLDEN.read_text(encoding="utf-8")
 
 
-def small() -> dict[str, Any]:
+def small() -> PlanDocument:
     """The dev stack without what changes with each refresh of the catalogue, and with a rule for show."""
+    data = of("dev").data()
     kept = ("schema", "stack", "fleet", "github", "pools", "runners", "fit")
     finding = {
         "id": "CFG001", "severity": "warning", "subject": "paddock:githubAppKey", "message": "not set yet",
@@ -46,34 +47,32 @@ def small() -> dict[str, Any]:
     }  # fmt: skip
     cost = {"value": 123.4, "unit": "USD/month", "sources": [], "as_of": None, "missing": ["a price"]}
     month = {"low": cost, "expected": cost, "high": cost}
-    return {
-        **{key: of("dev")[key] for key in kept},
-        "findings": [finding],
-        "resources": [{"custom": True, "type": "aws:ec2/vpc:Vpc", "name": "network_vpc"}],
-        "cost": {"month": month, "fixed": {"total": cost}, "runners": [], "assumptions": ["a month has 730 hours"]},
-        "quota": [
-            {"name": "G on spot", "code": "L-3819A6DF", "unit": "vCPU", "need": 40, "default": 0, "shortfall": 40}
-        ],
-        "compatibility": [{"id": "CMP003", "subject": "pools.t4", "verdict": "ok", "message": "R580 drives T4"}],
-        "rules": {"evaluated": ["PAD001", "PAD002"], "suppressed": []},
-    }
+    return document(
+        **{key: data[key] for key in kept},
+        findings=[finding],
+        resources=[resource(custom=True, type="aws:ec2/vpc:Vpc", name="network_vpc")],
+        cost={"month": month, "fixed": {"total": cost}, "runners": [], "assumptions": ["a month has 730 hours"]},
+        quota=[{"name": "G on spot", "code": "L-3819A6DF", "unit": "vCPU", "need": 40, "default": 0, "shortfall": 40}],
+        compatibility=[{"id": "CMP003", "subject": "pools.t4", "verdict": "ok", "message": "R580 drives T4"}],
+        rules={"evaluated": [{"id": "PAD001"}, {"id": "PAD002"}]},
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_fleet_is_short_enough_and_names_all(name: str) -> None:
     page = render(of(name))
     check(page)
-    for each in (*of(name)["pools"], *of(name)["runners"]):
-        assert each["name"] in page
+    plan = of(name)
+    for part in [*(pool.name for pool in plan.pools), *(runner.name for runner in plan.runners)]:
+        assert part in page
 
 
 def test_what_is_cut_is_counted() -> None:
-    plan = dict(of("dev"))
-    plan["findings"] = [
+    findings = [
         {"id": "X1", "severity": "warning", "subject": f"runners.r{i}", "message": "m" * 300, "fix": "f"}
         for i in range(900)
     ]
-    page = render(plan)
+    page = render(document(**{**of("dev").data(), "findings": findings}))
     check(page)
     assert re.search(r"\.\.\. \d+ of 900 shown", page)
 
@@ -86,17 +85,18 @@ def test_the_worst_fleet_is_told() -> None:
 
 
 def test_markup_in_names_is_text() -> None:
-    plan = {
-        "stack": "<img src=x>",
-        "findings": [
+    plan = document(
+        stack="<img src=x>",
+        findings=[
             {
+                "id": "A1",
                 "severity": "error",
                 "subject": "a|b`c\\",
                 "message": "@octocat #12 **bold** [x](http://y) a\\|b",
                 "fix": "|",
             }
         ],
-    }
+    )
     page = render(plan)
     check(page)
     for harmful in ("<img", "@octocat", " #12", "**bold**", "[x](", "a|b"):
@@ -110,7 +110,7 @@ ANY = st.text(max_size=30)
 @given(ANY, ANY, ANY, ANY)
 def test_any_text_keeps_its_row(stack: str, subject: str, message: str, fix: str) -> None:
     finding = {"severity": "error", "subject": subject, "message": message, "fix": fix, "id": "A1"}
-    page = render({"stack": stack, "findings": [finding]})
+    page = render(document(stack=stack, findings=[finding]))
     check(page)
     rows = [line for line in page.splitlines() if line.startswith("|")]
     assert len(rows) == 3

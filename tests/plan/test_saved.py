@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from paddock.plan.diff.compare import compare
 from paddock.plan.document import saved
-from paddock.plan.document.model import SCHEMA
+from paddock.plan.document.model import SCHEMA, PlanDocument
 from paddock.plan.document.saved import PlanFileError, read
 
 RESOURCE: dict[str, Any] = {
@@ -68,13 +68,19 @@ def _said(folder: Path, content: object) -> str:
     return said
 
 
-@pytest.mark.parametrize("more", [{}, {"cost": {"monthly": [1, 2]}, "quota": [], "compatibility": None, "new": 1}])
+@pytest.mark.parametrize("more", [{}, {"quota": [], "github": {"url": "u", "new": 1}, "new": 1}])
 def test_a_plan_comes_back_as_it_is(tmp_path: Path, more: dict[str, Any]) -> None:
-    assert read(_file(tmp_path, PLAN | more), "dev", "paddock") == PLAN | more
+    assert read(_file(tmp_path, PLAN | more), "dev", "paddock") == PlanDocument.model_validate(PLAN | more)
+
+
+def test_a_plan_of_an_older_version_is_compared(tmp_path: Path) -> None:
+    document = read(_file(tmp_path, PLAN), "dev", "paddock")
+    assert document.cost is None
+    assert compare(document, document).empty
 
 
 def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
-    assert read(_file(tmp_path, b"\xef\xbb\xbf" + json.dumps(PLAN).encode()), "dev") == PLAN
+    assert read(_file(tmp_path, b"\xef\xbb\xbf" + json.dumps(PLAN).encode()), "dev").stack == "dev"
 
 
 @pytest.mark.parametrize(
@@ -103,10 +109,12 @@ def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
         ({**PLAN, "resources": {}}, "`resources` has another shape"),
         ({**PLAN, "resources": [3]}, "`resources[0]` has another shape"),
         ({**PLAN, "resources": [{**RESOURCE, "inputs": []}]}, "`resources[0].inputs` has"),
-        ({**PLAN, "resources": [{**RESOURCE, "dependencies": [1]}]}, "`resources[0].dependencies` has"),
+        ({**PLAN, "resources": [{**RESOURCE, "dependencies": [1]}]}, "`resources[0].dependencies[0]` has"),
         ({**PLAN, "resources": [{**RESOURCE, "propertyDependencies": {"a": "b"}}]}, "propertyDependencies.a` has"),
         ({**PLAN, "resources": [RESOURCE, RESOURCE]}, "`resources[1].urn` has"),
         ({**PLAN, "fit": [{**PLAN["fit"][0], "per_node": True}]}, "`fit[0].per_node` has"),
+        ({**PLAN, "cost": {"month": 3}}, "`cost.fixed` has"),
+        ({**PLAN, "compatibility": None}, "`compatibility` has"),
         ({**PLAN, "findings": [{"id": "A"}]}, "`findings[0].severity` has"),
         ({key: value for key, value in PLAN.items() if key != "outputs"}, "`outputs` has"),
         ({**PLAN, "outputs": json.loads('{"a":' * 300 + "1" + "}" * 300)}, "nested too deeply"),
@@ -168,5 +176,6 @@ def _compared(path: Path) -> None:
         found = read(path, "dev")
     except PlanFileError:
         return
-    compare(found, PLAN)
-    compare(PLAN, found)
+    plan = PlanDocument.model_validate(PLAN)
+    compare(found, plan)
+    compare(plan, found)

@@ -8,6 +8,7 @@ from typing import Any
 
 from paddock.fleet import Stack
 from paddock.plan.document.builder import build_document
+from paddock.plan.document.model import SCHEMA, PlanDocument
 from paddock.plan.plan import build_plan
 from tests.support import fleets
 
@@ -19,13 +20,28 @@ NAMES = (
 """Fleets that differ in what there is to print."""
 
 
-def full(stack: Stack) -> dict[str, Any]:
-    return build_document(build_plan(stack, TODAY)).data()
+def full(stack: Stack) -> PlanDocument:
+    return build_document(build_plan(stack, TODAY))
 
 
 @cache
-def of(name: str) -> dict[str, Any]:
+def of(name: str) -> PlanDocument:
     return full(fleets.named(name))
+
+
+def document(**parts: Any) -> PlanDocument:
+    """A document as JSON has it, empty but for `parts`."""
+    empty = {"schema": SCHEMA, "stack": "sample", "project": "paddock"}
+    return PlanDocument.model_validate({**empty, "resources": [], "outputs": {}, "fit": [], "findings": [], **parts})
+
+
+def resource(**parts: Any) -> dict[str, Any]:
+    """A resource of a document as JSON has it."""
+    return {
+        "urn": "u", "type": "a:b:C", "name": "", "parent": "", "custom": False, "inputs": {}, "dependencies": [],
+        "propertyDependencies": {}, "provider": "", "protect": False, "ignoreChanges": [], "deleteBeforeReplace": False,
+        **parts,
+    }  # fmt: skip
 
 
 def seed() -> Stack:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from paddock.plan.diff import fields, impact, replacement
-from paddock.plan.diff.fields import Field, clean
+from paddock.plan.diff.fields import clean
+from paddock.plan.diff.model import FieldChange
 from paddock.plan.diff.replacement import LAUNCH_TEMPLATE, NODE_GROUP, Effect
+from paddock.plan.document.model import Resource
 from paddock.plan.engine.fake_cloud import ACCOUNT
 
 STACK = "pulumi:pulumi:Stack"
@@ -19,7 +21,7 @@ _URN = "urn:pulumi:"
 class Draft:
     """What is known so far of one resource."""
 
-    fields: list[Field]
+    fields: list[FieldChange]
     effect: Effect | Literal["none"]
     why: list[str]
     roots: frozenset[str] = frozenset()
@@ -29,7 +31,7 @@ class Draft:
 _RANK = {"none": 0, "update": 1, "unknown": 2, "replace": 3}
 
 
-def drafts(before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]) -> dict[str, Draft]:
+def drafts(before: Mapping[str, Resource], after: Mapping[str, Resource]) -> dict[str, Draft]:
     """URN -> what becomes of it; `before` and `after` are the plans' resources by URN."""
     found = {urn: _draft(before[urn], after[urn]) for urn in after if urn in before}
     _spread(after, found)
@@ -45,33 +47,36 @@ def label(urn: str) -> str:
     return "" if last == STACK else clean(f"{last.rpartition(':')[2]} {name}")
 
 
-def _draft(old: Mapping[str, Any], new: Mapping[str, Any]) -> Draft:
+def _draft(old: Resource, new: Resource) -> Draft:
     """What the inputs alone say."""
-    type_ = new["type"]
+    type_ = new.type
     hidden = ("data", "stringData") if type_ == replacement.SECRET else ()
     found = [
         each
-        for each in fields.compare(old["inputs"], new["inputs"], hidden)
-        if not _ignored(each, new["ignoreChanges"]) and not _made_up(each, old, new)
+        for each in fields.compare(old.inputs, new.inputs, hidden)
+        if not _ignored(each, new.ignore_changes) and not _made_up(each, old, new)
     ]
-    if not new["custom"]:
+    if not new.custom:
         # A component's own inputs show in what it makes; only its children are made and cost something.
         return Draft([], "none", [])
     draft = Draft(found, "none", [], frozenset(f.keys[0] for f in found))
     for each in found:
         _learn(draft, _effect(old, new, each), each)
     if _provider(old) != _provider(new):
-        was, becomes = (label(_provider(each)) or "the default one" for each in (old, new))
-        draft.fields.append(Field("(provider)", was, becomes))
+        was, becomes = (label(_provider(resource)) or "the default one" for resource in (old, new))
+        draft.fields.append(FieldChange("(provider)", was, becomes))
         _raise(draft, "unknown", "whether another provider means another place is unknown")
-    for option in ("protect", "deleteBeforeReplace"):
-        if old[option] != new[option]:
-            draft.fields.append(Field(f"({option})", fields.short(old[option]), fields.short(new[option])))
+    for option, before, after in (
+        ("protect", old.protect, new.protect),
+        ("deleteBeforeReplace", old.delete_before_replace, new.delete_before_replace),
+    ):
+        if before != after:
+            draft.fields.append(FieldChange(f"({option})", fields.short(before), fields.short(after)))
             _raise(draft, "update", "")
     return draft
 
 
-def _effect(old: Mapping[str, Any], new: Mapping[str, Any], changed: Field) -> Effect:
+def _effect(old: Resource, new: Resource, changed: FieldChange) -> Effect:
     labels = tuple(replacement.SCALE_SET_LABELS.split("."))
     if (
         changed.keys[:2] == labels
@@ -79,10 +84,10 @@ def _effect(old: Mapping[str, Any], new: Mapping[str, Any], changed: Field) -> E
         and sorted(impact.labels(old)) != sorted(impact.labels(new))
     ):
         return "replace"
-    return replacement.effect(new["type"], changed.keys)
+    return replacement.effect(new.type, changed.keys)
 
 
-def _learn(draft: Draft, effect: Effect, changed: Field) -> None:
+def _learn(draft: Draft, effect: Effect, changed: FieldChange) -> None:
     match effect:
         case "replace":
             _raise(draft, effect, f"{changed.path} forces it")
@@ -103,28 +108,24 @@ def _raise(draft: Draft, effect: Effect, why: str) -> bool:
     return grew
 
 
-def _ignored(changed: Field, ignore: list[str]) -> bool:
+def _ignored(changed: FieldChange, ignore: list[str]) -> bool:
     path = ".".join(changed.keys)
     return any(path == each or path.startswith((f"{each}.", f"{each}[")) for each in ignore)
 
 
-def _made_up(changed: Field, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+def _made_up(changed: FieldChange, old: Resource, new: Resource) -> bool:
     """Whether only a stand-in differs: the same resource's ARN, as two versions of Paddock make it up."""
-    depends = [each["propertyDependencies"].get(changed.keys[0]) for each in (old, new)]
-    return (
-        bool(depends[0])
-        and depends[0] == depends[1]
-        and all(ACCOUNT in (text or "") for text in (changed.old, changed.new))
-    )
+    before, after = (resource.property_dependencies.get(changed.keys[0]) for resource in (old, new))
+    return bool(before) and before == after and all(ACCOUNT in (text or "") for text in (changed.old, changed.new))
 
 
-def _spread(after: Mapping[str, Mapping[str, Any]], drafts: dict[str, Draft]) -> None:
+def _spread(after: Mapping[str, Resource], drafts: dict[str, Draft]) -> None:
     """A resource that is made anew has another id, and whoever was given the old one changes too."""
     dependents: dict[str, list[tuple[str, str]]] = {}
     for urn, resource in after.items():
-        if urn not in drafts or not resource["custom"]:
+        if urn not in drafts or not resource.custom:
             continue
-        for key, urns in resource["propertyDependencies"].items():
+        for key, urns in resource.property_dependencies.items():
             for dependency in urns:
                 dependents.setdefault(dependency, []).append((urn, key))
         if _provider(resource):
@@ -137,10 +138,10 @@ def _spread(after: Mapping[str, Mapping[str, Any]], drafts: dict[str, Draft]) ->
                 waiting.append(urn)
 
 
-def _follow(after: Mapping[str, Any], drafts: dict[str, Draft], source: str, urn: str, key: str) -> bool:
-    level, draft, type_, name = drafts[source].effect, drafts[urn], after[urn]["type"], clean(after[source]["name"])
+def _follow(after: Mapping[str, Resource], drafts: dict[str, Draft], source: str, urn: str, key: str) -> bool:
+    level, draft, type_, name = drafts[source].effect, drafts[urn], after[urn].type, clean(after[source].name)
     if level == "update" or level == "unknown":
-        new_version = after[source]["type"] == LAUNCH_TEMPLATE and type_ == NODE_GROUP and key == "launchTemplate"
+        new_version = after[source].type == LAUNCH_TEMPLATE and type_ == NODE_GROUP and key == "launchTemplate"
         if new_version and any(map(replacement.makes_version, drafts[source].roots)):
             draft.roots |= {"launchTemplate"}
             news = _raise(draft, "update", f"launchTemplate.version takes the new version of {name}")
@@ -167,7 +168,7 @@ def _follow(after: Mapping[str, Any], drafts: dict[str, Draft], source: str, urn
     return _raise(draft, forces, f"{clean(key)} comes from {name}, which {becomes}{unknown}")
 
 
-def _provider(resource: Mapping[str, Any]) -> str:
+def _provider(resource: Resource) -> str:
     """URN of the provider; its id is made up in a plan."""
-    provider: str = resource["provider"]
+    provider = resource.provider
     return provider.rpartition("::")[0] if provider.count("::") > 3 else provider

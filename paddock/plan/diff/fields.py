@@ -20,6 +20,7 @@ from typing import Any
 
 import yaml
 
+from paddock.plan.diff.model import FieldChange
 from paddock.plan.engine.values import SECRET, shallow
 
 LONGEST = 120
@@ -51,20 +52,9 @@ _ANCHOR = re.compile(r"(?:^|[\s\[{,:-])[&*]\w", re.M)
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
-    """One place that differs. `old` and `new` are shown values; None says that there was none."""
-
-    path: str
-    old: str | None
-    new: str | None
-    keys: tuple[str, ...] = ()
-    """Property names from the input down to where a list's item or a document begins."""
-
-
-def compare(old: Mapping[str, Any], new: Mapping[str, Any], secret: Sequence[str] = ()) -> tuple[Field, ...]:
+def compare(old: Mapping[str, Any], new: Mapping[str, Any], secret: Sequence[str] = ()) -> tuple[FieldChange, ...]:
     """Every difference of two sets of inputs. All below the names in `secret` is told to differ, never how."""
-    found: list[Field] = []
+    found: list[FieldChange] = []
     for key in sorted({*old, *new}):
         hidden = key in secret or bool(_SENSITIVE.search(key))
         found += _walk(_Place((key,), _key(key), hidden=hidden), old.get(key, _ABSENT), new.get(key, _ABSENT))
@@ -109,11 +99,11 @@ class _Place:
         return _Place(self.keys, f"{self.path}({form})", self.hidden, self.documents + 1, exact=False)
 
 
-def _walk(place: _Place, old: Any, new: Any) -> Iterator[Field]:
+def _walk(place: _Place, old: Any, new: Any) -> Iterator[FieldChange]:
     if _text(old) == _text(new):
         return
     if (SECRET in (old, new) or place.hidden) and not (_plain(old) and _plain(new)):
-        yield Field(place.path, _secret(old), _secret(new), place.keys)
+        yield FieldChange(place.path, _secret(old), _secret(new), place.keys)
         return
     match _opened(old, new), _opened(new, old):
         case dict() as before, dict() as after:
@@ -178,7 +168,7 @@ def _named(old: list[Any], new: list[Any]) -> tuple[dict[str, Any], dict[str, An
     return None
 
 
-def _items(place: _Place, old: list[Any], new: list[Any]) -> Field:
+def _items(place: _Place, old: list[Any], new: list[Any]) -> FieldChange:
     """What is in one list and not in the other; the whole lists where only their order differs."""
 
     def beyond(these: list[Any], those: list[Any]) -> list[Any]:
@@ -202,7 +192,7 @@ def _scalars(items: list[Any]) -> bool:
     return not any(isinstance(item, dict | list) for item in items)
 
 
-def _texts(place: _Place, old: str, new: str) -> Iterator[Field]:
+def _texts(place: _Place, old: str, new: str) -> Iterator[FieldChange]:
     """Two texts: as the documents they hold, else line by line, else as they are."""
     if place.documents < _NESTED and max(len(old), len(new)) <= _LARGEST:
         before, after = _document(old), _document(new)
@@ -218,7 +208,7 @@ def _texts(place: _Place, old: str, new: str) -> Iterator[Field]:
     yield _lines(place, clean(old).splitlines(), clean(new).splitlines())
 
 
-def _lines(place: _Place, old: list[str], new: list[str]) -> Field:
+def _lines(place: _Place, old: list[str], new: list[str]) -> FieldChange:
     if max(len(old), len(new)) > 5_000:
         return _leaf(place, "\n".join(old), "\n".join(new))
     before, after = [], []
@@ -226,7 +216,7 @@ def _lines(place: _Place, old: list[str], new: list[str]) -> Field:
         if tag != "equal":
             before += old[a:b]
             after += new[c:d]
-    return Field(place.path, _few(before), _few(after), place.keys)
+    return FieldChange(place.path, _few(before), _few(after), place.keys)
 
 
 def _few(lines: list[str]) -> str | None:
@@ -236,11 +226,11 @@ def _few(lines: list[str]) -> str | None:
     return "\n".join(kept + more) if lines else None
 
 
-def _leaf(place: _Place, old: Any, new: Any) -> Field:
+def _leaf(place: _Place, old: Any, new: Any) -> FieldChange:
     before, after = (None if isinstance(each, _Absent) else clean(_text(_redacted(each))) for each in (old, new))
     if before is not None and after is not None:
         before, after = _window(before, after)
-    return Field(place.path, before and _cut(before), after and _cut(after), place.keys)
+    return FieldChange(place.path, before and _cut(before), after and _cut(after), place.keys)
 
 
 def _window(old: str, new: str) -> tuple[str, str]:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from paddock.fleet.model.mirror import chart_name
 from paddock.fleet.nodes import POOL
 from paddock.plan.diff.fields import clean
+from paddock.plan.diff.model import Interruption, Roll, ScaleSetChange
 from paddock.plan.diff.replacement import NODE_GROUP, RELEASE, ROLLING, Effect
+from paddock.plan.document.model import Fit, Resource
 
 _CHART = "gha-runner-scale-set"
 _NOT_TOLD = frozenset({"minRunners", "maxRunners"})
 _SYSTEM = "system"
 
-Resources = Mapping[str, Mapping[str, Any]]
+Resources = Mapping[str, Resource]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,56 +29,20 @@ class Level:
     roots: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Roll:
-    """A node group whose nodes all go."""
-
-    group: str
-    pool: str
-    """`system` for the nodes that hold the controllers."""
-    capacity: str
-    """As EKS says it: SPOT, ON_DEMAND, CAPACITY_BLOCK."""
-    nodes: int
-    """At most so many; one that is scaled to zero loses none."""
-    kind: Literal["roll", "replace", "remove", "unknown"]
-    why: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Interruption:
-    """Jobs that end before they are done, if they run at that time."""
-
-    runner: str
-    jobs: int
-    """At most."""
-    pool: str
-    certain: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ScaleSet:
-    """What happens to a runner scale set, and to jobs that wait for it."""
-
-    runner: str
-    kind: Literal["add", "remove", "replace", "unknown", "restart", "resize"]
-    labels: tuple[str, ...]
-    says: str
-
-
 def rolls(before: Resources, after: Resources, levels: Mapping[str, Level]) -> tuple[Roll, ...]:
     """Node groups of the old plan that lose their nodes."""
     found = []
     for urn, group in before.items():
-        if group["type"] != NODE_GROUP:
+        if group.type != NODE_GROUP:
             continue
-        inputs = group["inputs"]
+        inputs = group.inputs
         kind, why = _roll(urn, inputs, after, levels)
         if kind:
             scaling = inputs.get("scalingConfig")
             nodes = scaling.get("maxSize") if isinstance(scaling, Mapping) else 0
             found.append(
                 Roll(
-                    group=clean(group["name"]),
+                    group=clean(group.name),
                     pool=clean(_pool(group)),
                     capacity=clean(str(inputs.get("capacityType", "ON_DEMAND"))),
                     nodes=_count(nodes),
@@ -95,7 +61,7 @@ def _roll(
     level = levels[urn]
     if level.effect == "replace":
         return "replace", level.why
-    new, ignored = after[urn]["inputs"], after[urn]["ignoreChanges"]
+    new, ignored = after[urn].inputs, after[urn].ignore_changes
     read = [key for key in ("version", "releaseVersion") if key not in ignored]
     why = [f"{key} changes" for key in read if inputs.get(key) != new.get(key)]
     versions = [each.get("launchTemplate") for each in (inputs, new)]
@@ -107,31 +73,31 @@ def _roll(
     return ("unknown", level.why) if level.effect == "unknown" else ("", ())
 
 
-def _pool(group: Mapping[str, Any]) -> str:
-    labels = group["inputs"].get("labels")
+def _pool(group: Resource) -> str:
+    labels = group.inputs.get("labels")
     labels = labels if isinstance(labels, Mapping) else {}
     if isinstance(labels.get(POOL), str):
         return str(labels[POOL])
-    return _SYSTEM if labels.get("role") == _SYSTEM else str(group["name"])
+    return _SYSTEM if labels.get("role") == _SYSTEM else str(group.name)
 
 
-def interruptions(old: Mapping[str, Any], before: Resources, rolled: tuple[Roll, ...]) -> tuple[Interruption, ...]:
+def interruptions(all_fits: Sequence[Fit], before: Resources, rolled: tuple[Roll, ...]) -> tuple[Interruption, ...]:
     """Jobs that can run on those nodes: of each runner no more than it may have, nor than the nodes hold."""
     found = []
     for release in _scale_sets(before).values():
-        runner, values = release["name"], _values(release)
+        runner, values = release.name, _values(release)
         most = _count(values.get("maxRunners"))
-        fits = [each for each in old["fit"] if each["runner"] == runner]
-        on = {each["pool"]: 0 for each in fits}
-        for each in fits:
-            on[each["pool"]] = max(on[each["pool"]], each["per_node"])
+        jobs_per_node: dict[str, int] = {}
+        for fit in all_fits:
+            if fit.runner == runner:
+                jobs_per_node[fit.pool] = max(jobs_per_node.get(fit.pool, 0), fit.per_node)
         if _steers_elsewhere(values):
-            on[_SYSTEM] = most
-        for pool, per_node in on.items():
-            hit = [roll for roll in rolled if roll.pool == clean(pool)]
-            jobs = min(most, sum(roll.nodes for roll in hit) * per_node)
-            if hit and jobs:
-                certain = any(roll.kind != "unknown" for roll in hit)
+            jobs_per_node[_SYSTEM] = most
+        for pool, per_node in jobs_per_node.items():
+            pool_rolls = [roll for roll in rolled if roll.pool == clean(pool)]
+            jobs = min(most, sum(roll.nodes for roll in pool_rolls) * per_node)
+            if pool_rolls and jobs:
+                certain = any(roll.kind != "unknown" for roll in pool_rolls)
                 found.append(Interruption(clean(runner), jobs, clean(pool), certain))
     return tuple(sorted(_worst(found), key=lambda each: each.runner))
 
@@ -146,7 +112,7 @@ def _worst(found: list[Interruption]) -> Iterator[Interruption]:
     yield from by_runner.values()
 
 
-def scale_sets(before: Resources, after: Resources, levels: Mapping[str, Level]) -> tuple[ScaleSet, ...]:
+def scale_sets(before: Resources, after: Resources, levels: Mapping[str, Level]) -> tuple[ScaleSetChange, ...]:
     """Scale sets that come, go, are made anew or start again."""
     old, new = _scale_sets(before), _scale_sets(after)
     served = [labels(each) for each in new.values()]
@@ -154,12 +120,12 @@ def scale_sets(before: Resources, after: Resources, levels: Mapping[str, Level])
     for urn in sorted({*old, *new}):
         if urn not in old:
             asked = labels(new[urn])
-            found.append(ScaleSet(clean(new[urn]["name"]), "add", asked, f"jobs may ask for {_shown(asked)}"))
+            found.append(ScaleSetChange(clean(new[urn].name), "add", asked, f"jobs may ask for {_shown(asked)}"))
             continue
-        asked, runner = labels(old[urn]), clean(old[urn]["name"])
+        asked, runner = labels(old[urn]), clean(old[urn].name)
         if urn not in new:
             says = f"jobs that run are let finish; {_unserved(asked, served)}"
-            found.append(ScaleSet(runner, "remove", asked, says))
+            found.append(ScaleSetChange(runner, "remove", asked, says))
             continue
         level = levels[urn].effect
         if level in ("replace", "unknown"):
@@ -169,45 +135,47 @@ def scale_sets(before: Resources, after: Resources, levels: Mapping[str, Level])
             if becomes != asked:
                 says += f". Its labels become {_shown(becomes)}; {_unserved(asked, served)}"
             if level == "replace":
-                found.append(ScaleSet(runner, "replace", asked, says))
+                found.append(ScaleSetChange(runner, "replace", asked, says))
             else:
-                found.append(ScaleSet(runner, "unknown", asked, f"if it is replaced, {says}"))
+                found.append(ScaleSetChange(runner, "unknown", asked, f"if it is replaced, {says}"))
         elif level == "update":
             found.append(_updated(runner, asked, old[urn], new[urn]))
     return tuple(found)
 
 
-def _updated(runner: str, asked: tuple[str, ...], old: Mapping[str, Any], new: Mapping[str, Any]) -> ScaleSet:
+def _updated(runner: str, asked: tuple[str, ...], old: Resource, new: Resource) -> ScaleSetChange:
     was, becomes = _values(old), _values(new)
     touched = {key for key in {*was, *becomes} if was.get(key) != becomes.get(key)}
-    others = {k: v for k, v in old["inputs"].items() if k != "values"} != {
-        k: v for k, v in new["inputs"].items() if k != "values"
+    others = {k: v for k, v in old.inputs.items() if k != "values"} != {
+        k: v for k, v in new.inputs.items() if k != "values"
     }
     if touched <= _NOT_TOLD and not others:
         numbers = (was.get("minRunners"), was.get("maxRunners"), becomes.get("minRunners"), becomes.get("maxRunners"))
         low, high, new_low, new_high = map(_count, numbers)
-        return ScaleSet(runner, "resize", asked, f"{low} to {high} runners become {new_low} to {new_high}; no job ends")
-    return ScaleSet(
+        return ScaleSetChange(
+            runner, "resize", asked, f"{low} to {high} runners become {new_low} to {new_high}; no job ends"
+        )
+    return ScaleSetChange(
         runner, "restart", asked, "its listener starts again and idle runners are made anew; jobs that run go on"
     )
 
 
-def is_scale_set(resource: Mapping[str, Any]) -> bool:
+def is_scale_set(resource: Resource) -> bool:
     """Whether this is the Helm release of a runner scale set."""
-    chart = resource["inputs"].get("chart")
-    return resource["type"] == RELEASE and isinstance(chart, str) and chart_name(chart) == _CHART
+    chart = resource.inputs.get("chart")
+    return resource.type == RELEASE and isinstance(chart, str) and chart_name(chart) == _CHART
 
 
-def _scale_sets(resources: Resources) -> dict[str, Mapping[str, Any]]:
+def _scale_sets(resources: Resources) -> dict[str, Resource]:
     return {urn: resource for urn, resource in resources.items() if is_scale_set(resource)}
 
 
-def _values(release: Mapping[str, Any]) -> Mapping[str, Any]:
-    values = release["inputs"].get("values")
+def _values(release: Resource) -> Mapping[str, Any]:
+    values = release.inputs.get("values")
     return values if isinstance(values, Mapping) else {}
 
 
-def labels(release: Mapping[str, Any]) -> tuple[str, ...]:
+def labels(release: Resource) -> tuple[str, ...]:
     """What jobs ask for to get a runner of this scale set."""
     found = _values(release).get("scaleSetLabels")
     return tuple(clean(label) for label in found if isinstance(label, str)) if isinstance(found, list) else ()

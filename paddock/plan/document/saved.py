@@ -1,14 +1,16 @@
-"""A plan that was saved with `inv plan --json`, read back as data that can be trusted to have its shape."""
+"""A plan that `inv plan --json` saved, read back by the document's model."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from paddock.errors import PaddockError
-from paddock.plan.document.model import SCHEMA
+from pydantic import ValidationError
+
+from paddock.errors import PaddockError, dotted
+from paddock.plan.document.model import SCHEMA, PlanDocument
 from paddock.plan.engine.values import shallow
 
 LARGEST = 64 * 1024 * 1024
@@ -21,10 +23,10 @@ class PlanFileError(PaddockError):
     exit_code = 2
 
 
-def read(path: Path, stack: str, project: str | None = None) -> dict[str, Any]:
-    """The document that was saved. Raises PlanFileError where it is not a plan of this stack."""
-    document = _decode(path, _bytes(path, stack), stack)
-    schema = document.get("schema")
+def read(path: Path, stack: str, project: str | None = None) -> PlanDocument:
+    """Return the plan that was saved. Raises PlanFileError where it is not a plan of this stack."""
+    data = _decode(path, _bytes(path, stack), stack)
+    schema = data.get("schema")
     if not isinstance(schema, str):
         raise _wrong(
             path, stack, "it is JSON, but not a plan: it has no `schema`", f'an object with "schema": "{SCHEMA}"'
@@ -34,11 +36,23 @@ def read(path: Path, stack: str, project: str | None = None) -> dict[str, Any]:
             path, stack, f"it is of schema {_quoted(schema)}, written by another version of Paddock", f'"{SCHEMA}"'
         )
     for key, expected in (("stack", stack), ("project", project)):
-        found = document.get(key)
-        if expected is not None and found != expected:
-            raise _wrong(path, stack, f"it is a plan of {key} {_quoted(found)}", f"one of {key} {_quoted(expected)}")
-    for where, expected in _misshapen(document):
-        raise _wrong(path, stack, f"{where} has another shape than a plan's", expected)
+        if expected is not None and data.get(key) != expected:
+            raise _wrong(
+                path, stack, f"it is a plan of {key} {_quoted(data.get(key))}", f"one of {key} {_quoted(expected)}"
+            )
+    if not shallow(data, DEEPEST):
+        raise _misshapen(path, stack, "the document, which is nested too deeply,", f"at most {DEEPEST} levels")
+    try:
+        document = PlanDocument.model_validate(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        expected = _EXPECTED.get(first["type"], first["msg"])
+        raise _misshapen(path, stack, f"`{_place(first['loc'])}`", expected) from None
+    urns: set[str] = set()
+    for index, resource in enumerate(document.resources):
+        if resource.urn in urns:
+            raise _misshapen(path, stack, f"`resources[{index}].urn`", "every URN once")
+        urns.add(resource.urn)
     return document
 
 
@@ -83,62 +97,27 @@ def _no_number(name: str) -> Any:
     raise ValueError(f"{name} is no JSON number")
 
 
-_RESOURCE: Mapping[str, type] = {
-    "urn": str,
-    "type": str,
-    "name": str,
-    "parent": str,
-    "custom": bool,
-    "inputs": dict,
-    "dependencies": list,
-    "propertyDependencies": dict,
-    "provider": str,
-    "protect": bool,
-    "ignoreChanges": list,
-    "deleteBeforeReplace": bool,
+_EXPECTED: Mapping[str, str] = {
+    "missing": "a value",
+    "model_type": "an object",
+    "dataclass_type": "an object",
+    "dict_type": "an object",
+    "list_type": "a list",
+    "string_type": "text",
+    "bool_type": "true or false",
+    "int_type": "a whole number",
 }
-_FIT: Mapping[str, type] = {"runner": str, "pool": str, "instance": str, "per_node": int, "limiting": str}
-_FINDING: Mapping[str, type] = {"id": str, "severity": str, "subject": str, "message": str, "fix": str}
+"""Expectations in words, by pydantic's types of errors."""
 
 
-def _misshapen(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The places that are not as a plan has them: where, and what should be there."""
-    if not shallow(document, DEEPEST):
-        yield "the document, which is nested too deeply,", f"at most {DEEPEST} levels"
-        return
-    if not isinstance(document.get("outputs"), dict):
-        yield "`outputs`", _name(dict)
-    for key, shape in (("resources", _RESOURCE), ("fit", _FIT), ("findings", _FINDING)):
-        items = document.get(key)
-        if not isinstance(items, list):
-            yield f"`{key}`", _name(list)
-            continue
-        for index, item in enumerate(items):
-            yield from _item(f"{key}[{index}]", item, shape)
-    seen: set[str] = set()
-    for index, resource in enumerate(document["resources"]):
-        if resource["urn"] in seen:
-            yield f"`resources[{index}].urn`", "every URN once"
-        seen.add(resource["urn"])
-        yield from _strings(f"resources[{index}]", resource)
+def _place(location: tuple[str | int, ...]) -> str:
+    """`("fit", 0, "per_node")` -> `fit[0].per_node`."""
+    # The member of a union that was tried is no part of the path.
+    return dotted(location[:-1] if location[-1] in ("int", "float", "str") else location)
 
 
-def _item(where: str, item: Any, shape: Mapping[str, type]) -> Iterator[tuple[str, str]]:
-    if not isinstance(item, dict):
-        yield f"`{where}`", _name(dict)
-        return
-    for key, kind in shape.items():
-        value = item.get(key)
-        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            yield f"`{where}.{key}`", _name(kind)
-
-
-def _strings(where: str, resource: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    lists = {key: resource[key] for key in ("dependencies", "ignoreChanges")}
-    lists |= {f"propertyDependencies.{key}": urns for key, urns in resource["propertyDependencies"].items()}
-    for key, value in lists.items():
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            yield f"`{where}.{key}`", "a list of text"
+def _misshapen(path: Path, stack: str, where: str, expected: str) -> PlanFileError:
+    return _wrong(path, stack, f"{where} has another shape than a plan's", expected)
 
 
 _NAMES: Mapping[type, str] = {
@@ -148,10 +127,6 @@ _NAMES: Mapping[type, str] = {
     bool: "true or false",
     int: "a whole number",
 }
-
-
-def _name(kind: type) -> str:
-    return _NAMES[kind]
 
 
 def _kind(value: Any) -> str:

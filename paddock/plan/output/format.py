@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from paddock.plan.document.model import Money
+
+_UNITS = {
+    "USD/hour": " an hour", "USD/month": " a month", "USD/job": " a job", "USD/minute": " a minute",
+    "USD/GB": " a GB", "USD/GB-month": " a GB and month",
+}  # fmt: skip
+# What HTML may not hold, what UTF-8 cannot write, and what turns the direction of a line to hide a part of it.
+_UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+)
+
+
+def clean(text: str) -> str:
+    """Return the text with a visible mark for each character that no reader could see."""
+    return _UNPRINTABLE.sub("\ufffd", text)
 
 
 def count(number: int, noun: str) -> str:
@@ -21,10 +36,12 @@ def usd(value: float | None, *, sign: str = "$", whole_from: float = 1000) -> st
     return f"{sign}{value:,.{digits}f}"
 
 
-def money(amount: Money) -> str:
+def money(amount: Money, *, unit: bool = False) -> str:
     """Dollars; `≥ $1,234` where a part of the amount has no price, `unknown` where none has."""
-    least = "\u2265 " if amount.missing and amount.value is not None else ""
-    return f"{least}{usd(amount.value)}"
+    if amount.value is None:
+        return "unknown"
+    least = "\u2265 " if amount.missing else ""
+    return f"{least}{usd(amount.value)}{_UNITS.get(amount.unit, '') if unit else ''}"
 
 
 def quantity(value: float | None, unit: str = "") -> str:

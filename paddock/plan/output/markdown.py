@@ -5,25 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from paddock.plan.output.html import limits
-from paddock.plan.output.html.checks import TITLES, evaluated, outcome
-from paddock.plan.output.html.markup import clean
-from paddock.plan.output.html.money import amount, counted, monthly
-from paddock.plan.output.html.picture import lack
-from paddock.plan.output.html.reading import (
-    Document,
-    count,
+from paddock.plan.document.model import PlanDocument
+from paddock.plan.output.format import clean, cores, count, gibibytes, money, quantity
+from paddock.plan.output.view import (
+    CHECKS,
+    OUTCOMES,
+    cloud_resources,
     findings,
-    made,
-    number,
-    part,
-    pools,
-    rows,
-    runners,
-    text,
-    texts,
-    verdict,
-    whole,
+    gpu_memory,
+    job_range,
+    lack,
+    lacking_quotas,
+    largest_gpus,
+    summary,
+    unpriced,
 )
 
 LIMIT = 65_536
@@ -35,62 +30,55 @@ _ROWS = (1000, 200, 60, 20, 8, 3)
 """Rows of a table: the most with which the whole stays below the limit."""
 
 
-def render(document: Document) -> str:
-    """The page of a plan's document. Tables are cut, and say by how much, until it is short enough for GitHub."""
+def render(document: PlanDocument) -> str:
+    """Return the page of a plan. Tables are cut, and say by how much, until it is short enough for GitHub."""
     page = ""
-    for most in _ROWS:
-        page = "\n".join(_lines(document, most)).rstrip() + "\n"
+    for limit in _ROWS:
+        page = "\n".join(_lines(document, limit)).rstrip() + "\n"
         if _length(page) < LIMIT:
             return page
     return page.encode("utf-16-le")[: 2 * (LIMIT - 200)].decode("utf-16-le", "ignore") + "\n\n... cut here\n"
 
 
 def _length(page: str) -> int:
-    """As GitHub counts: what lies beyond the basic plane is two characters."""
+    """Length as GitHub counts it: what lies beyond the basic plane is two characters."""
     return len(page.encode("utf-16-le")) // 2
 
 
-def _lines(document: Document, most: int) -> Iterator[str]:
-    fleet, told = part(document, "fleet"), verdict(document)
-    where = [text(fleet, "region"), f"Kubernetes {text(fleet, 'kubernetes')}" if fleet.get("kubernetes") else ""]
-    yield f"## {_MARKS[told.state]} Plan of {_plain(text(document, 'stack', 'unnamed'))}: {told.words}"
+def _lines(document: PlanDocument, limit: int) -> Iterator[str]:
+    fleet, verdict = document.fleet, summary(document)
+    where = [fleet.region, f"Kubernetes {fleet.kubernetes}" if fleet.kubernetes else ""]
+    yield f"## {_MARKS[verdict.state]} Plan of {_plain(document.stack)}: {verdict.words}"
     yield ""
-    size = f"{count(len(made(document)), 'resource')}, {count(len(pools(document)), 'pool')}"
-    yield ", ".join([*(_plain(each) for each in where if each), size])
+    size = f"{count(len(cloud_resources(document)), 'resource')}, {count(len(document.pools), 'pool')}"
+    yield ", ".join([*(_plain(part) for part in where if part), size])
     yield ""
-    yield from _findings(document, most)
-    yield from _pools(document, most)
-    yield from _runners(document, most)
-    yield from _cost(document, most)
-    yield from _quota(document, most)
-    yield from _fit(document, most)
-    yield from _compatibility(document, most)
-    yield from _rules(document, most)
-    yield from _resources(document, most)
+    yield from _findings(document, limit)
+    yield from _pools(document, limit)
+    yield from _runners(document, limit)
+    yield from _cost(document, limit)
+    yield from _quota(document, limit)
+    yield from _fit(document, limit)
+    yield from _compatibility(document, limit)
+    yield from _rules(document, limit)
+    yield from _resources(document, limit)
 
 
-def _findings(document: Document, most: int) -> Iterator[str]:
-    found = findings(document)
-    if not found:
-        return
-    yield from _table(
-        ("", "Subject", "Finding", "Fix"),
+def _findings(document: PlanDocument, limit: int) -> Iterator[str]:
+    rows = (
         (
-            (
-                f"{_MARKS.get(text(each, 'severity'), '')} {text(each, 'severity')}",
-                _code(text(each, "subject")),
-                f"{text(each, 'message')} ({text(each, 'id')})",
-                _code(text(each, "fix")),
-            )
-            for each in found
-        ),
-        most,
+            f"{_MARKS[finding.severity]} {finding.severity}",
+            _code(finding.subject),
+            f"{finding.message} ({finding.id})",
+            _code(finding.fix),
+        )
+        for finding in findings(document)
     )
+    yield from _table(("", "Subject", "Finding", "Fix"), rows, limit)
 
 
-def _pools(document: Document, most: int) -> Iterator[str]:
-    found = pools(document)
-    if not found:
+def _pools(document: PlanDocument, limit: int) -> Iterator[str]:
+    if not document.pools:
         return
     yield "### Pools"
     yield ""
@@ -99,23 +87,21 @@ def _pools(document: Document, most: int) -> Iterator[str]:
         (
             (
                 pool.name,
-                f"{pool.gpu} {pool.gpu_memory}".strip() + (f", {pool.sharing}" if pool.sharing else ""),
+                f"{pool.gpu.name} {gpu_memory(pool)}".strip() + (f", {pool.sharing}" if pool.sharing else ""),
                 ", ".join(instance.name for instance in pool.instances),
                 " then ".join(pool.capacity) or "already there",
-                f"{pool.least}\u2013{pool.most}",
-                str(pool.gpus),
+                f"{pool.nodes.min}\u2013{pool.nodes.max}",
+                str(largest_gpus(pool)),
             )
-            for pool in found
+            for pool in document.pools
         ),
-        most,
+        limit,
     )
 
 
-def _runners(document: Document, most: int) -> Iterator[str]:
-    found = runners(document, 1)
-    if not found:
+def _runners(document: PlanDocument, limit: int) -> Iterator[str]:
+    if not document.runners:
         return
-    fits = rows(document, "fit")
     yield "### Runners"
     yield ""
     yield from _table(
@@ -126,24 +112,22 @@ def _runners(document: Document, most: int) -> Iterator[str]:
                 _code(f"[{', '.join(runner.labels)}]") if runner.labels else "unknown",
                 runner.pool,
                 str(runner.gpus),
-                runner.cpu,
-                runner.memory,
-                runner.jobs,
+                cores(runner.cpu),
+                gibibytes(runner.memory),
+                job_range(runner),
                 ", ".join(
-                    f"{text(fit, 'instance')}: {whole(fit, 'per_node') or 'none'}"
-                    for fit in fits
-                    if text(fit, "runner") == runner.name
+                    f"{fit.instance}: {fit.per_node or 'none'}" for fit in document.fit if fit.runner == runner.name
                 ),
             )
-            for runner in found.values()
+            for runner in document.runners
         ),
-        most,
+        limit,
     )
 
 
-def _fit(document: Document, most: int) -> Iterator[str]:
-    odd = [fit for fit in rows(document, "fit") if not whole(fit, "per_node") or number(fit, "stranded_gpus")]
-    if not odd:
+def _fit(document: PlanDocument, limit: int) -> Iterator[str]:
+    wasteful = [fit for fit in document.fit if not fit.per_node or fit.stranded_gpus]
+    if not wasteful:
         return
     yield "### Fit"
     yield ""
@@ -151,142 +135,127 @@ def _fit(document: Document, most: int) -> Iterator[str]:
         ("Runner", "Node", "Jobs", "Limited by", "Stranded GPUs", "Lacks"),
         (
             (
-                text(fit, "runner"),
-                text(fit, "instance"),
-                str(whole(fit, "per_node")),
-                text(fit, "limiting"),
-                f"{number(fit, 'stranded_gpus') or 0:g}",
-                "" if whole(fit, "per_node") else lack(fit),
+                fit.runner,
+                fit.instance,
+                str(fit.per_node),
+                fit.limiting,
+                f"{fit.stranded_gpus:g}",
+                "" if fit.per_node else lack(fit),
             )
-            for fit in odd
+            for fit in wasteful
         ),
-        most,
+        limit,
     )
 
 
-def _compatibility(document: Document, most: int) -> Iterator[str]:
-    found = rows(document, "compatibility") or rows(part(document, "compatibility"), "verdicts")
-    if not found:
+def _compatibility(document: PlanDocument, limit: int) -> Iterator[str]:
+    checks = document.compatibility
+    if not checks:
         return
-    well = sum(text(each, "verdict") == "ok" for each in found)
+    passed = sum(check.verdict == "ok" for check in checks)
     yield from _folded(
-        f"Compatibility: {well} of {count(len(found), 'check')} ok",
+        f"Compatibility: {passed} of {count(len(checks), 'check')} ok",
         _table(
             ("Check", "Subject", "Verdict", "Why"),
             (
-                (
-                    TITLES.get(text(each, "id"), text(each, "id")),
-                    _code(text(each, "subject")),
-                    outcome(text(each, "verdict")),
-                    text(each, "message"),
-                )
-                for each in sorted(found, key=lambda each: text(each, "verdict") == "ok")
+                (CHECKS.get(check.id, check.id), _code(check.subject), OUTCOMES[check.verdict], check.message)
+                for check in sorted(checks, key=lambda check: check.verdict == "ok")
             ),
-            most,
+            limit,
         ),
     )
 
 
-def _cost(document: Document, most: int) -> Iterator[str]:
-    told = part(document, "cost")
-    if not told:
+def _cost(document: PlanDocument, limit: int) -> Iterator[str]:
+    cost = document.cost
+    if not cost:
         return
-    month, fixed = monthly(document), part(part(told, "fixed"), "total")
-    low, expected, high = (amount(part(month, key)) for key in ("low", "expected", "high"))
+    low, expected, high = (money(amount) for amount in (cost.month.low, cost.month.expected, cost.month.high))
+    month = f"**{expected} a month expected**, least {low}, most {high}; {money(cost.fixed.total)} of it is fixed."
     yield "### Cost"
     yield ""
-    told_month = f"**{expected} a month expected**, least {low}, most {high}; {amount(fixed)} of it is fixed."
-    yield f"{told_month} {_unpriced(told)}".rstrip()
+    yield f"{month} {unpriced(cost)}".rstrip()
     yield ""
     yield from _table(
         ("Runner", "An hour", "A job, warm", "A job, cold", "On GitHub-hosted"),
         (
             (
-                text(each, "runner"),
-                amount(part(part(each, "per_hour"), "expected")),
-                amount(part(part(part(each, "job"), "warm"), "expected")),
-                amount(part(part(part(each, "job"), "cold"), "expected")),
-                amount(part(part(each, "github_hosted"), "job")),
+                runner.runner,
+                money(runner.per_hour.expected),
+                money(runner.job.warm.expected),
+                money(runner.job.cold.expected),
+                money(runner.github_hosted.job),
             )
-            for each in rows(told, "runners")
+            for runner in cost.runners
         ),
-        most,
+        limit,
     )
-    lines = [f"- {_plain(line)}" for line in texts(told, "assumptions")]
+    lines = [f"- {_plain(line)}" for line in cost.assumptions]
     yield from _folded("What this assumes", [*lines, ""])
 
 
-def _unpriced(told: Document) -> str:
-    return f"{counted(told)}." if part(told, "resources") else ""
-
-
-def _quota(document: Document, most: int) -> Iterator[str]:
-    found, lacking = rows(document, "quota"), limits.short(document)
-    if not found:
+def _quota(document: PlanDocument, limit: int) -> Iterator[str]:
+    quotas, lacking = document.quota, lacking_quotas(document)
+    if not quotas:
         return
-    body = (
-        (
-            text(each, "name"),
-            text(each, "code"),
-            limits.amount(number(each, "need"), text(each, "unit")),
-            limits.amount(number(each, "default")),
-        )
-        for each in (*lacking, *(each for each in found if each not in lacking))
+    rows = (
+        (quota.name, quota.code or "", quantity(quota.need, quota.unit), quantity(quota.default))
+        for quota in sorted(quotas, key=lambda quota: quota.shortfall <= 0)
     )
-    table = _table(("Quota", "Code", "Needed at most", "A new account"), body, most)
-    yield from _folded(f"Quotas: {len(lacking)} of {len(found)} above what a new account has", table)
+    table = _table(("Quota", "Code", "Needed at most", "A new account"), rows, limit)
+    yield from _folded(f"Quotas: {len(lacking)} of {len(quotas)} above what a new account has", table)
 
 
-def _rules(document: Document, most: int) -> Iterator[str]:
-    told = part(document, "rules")
-    looked = [id_ for id_, _ in evaluated(told)]
-    if not looked:
+def _rules(document: PlanDocument, limit: int) -> Iterator[str]:
+    rules = document.rules
+    if not rules or not rules.evaluated:
         return
-    broken = {text(finding, "id") for finding in rows(document, "findings")} & set(looked)
-    suppressed = rows(told, "suppressed")
-    yield f"{count(len(looked), 'rule')} evaluated, {len(broken)} broken, {count(len(suppressed), 'suppression')}."
+    evaluated = {rule.id for rule in rules.evaluated}
+    broken = {finding.id for finding in document.findings} & evaluated
+    suppressed = rules.suppressed
+    yield (
+        f"{count(len(rules.evaluated), 'rule')} evaluated, {len(broken)} broken, "
+        f"{count(len(suppressed), 'suppression')}."
+    )
     yield ""
-    if suppressed:
-        yield from _table(
-            ("Suppressed", "Resource", "Reason", "Until"),
-            (
-                (text(s, "rule"), _code(text(s, "resource")), text(s, "reason", "none given"), text(s, "expires"))
-                for s in suppressed
-            ),
-            most,
-        )
+    rows = (
+        (suppression.rule, _code(suppression.resource), suppression.reason, suppression.expires)
+        for suppression in suppressed
+    )
+    yield from _table(("Suppressed", "Resource", "Reason", "Until"), rows, limit)
 
 
-def _resources(document: Document, most: int) -> Iterator[str]:
-    kinds: dict[str, list[str]] = {}
-    for each in made(document):
-        kinds.setdefault(text(each, "type"), []).append(text(each, "name"))
-    if not kinds:
+def _resources(document: PlanDocument, limit: int) -> Iterator[str]:
+    resources = cloud_resources(document)
+    names_by_type: dict[str, list[str]] = {}
+    for resource in resources:
+        names_by_type.setdefault(resource.type, []).append(resource.name)
+    if not resources:
         return
     table = _table(
         ("Type", "Count", "Names"),
-        ((_code(kind), str(len(names)), ", ".join(names)) for kind, names in sorted(kinds.items())),
-        most,
+        ((_code(type_), str(len(names)), ", ".join(names)) for type_, names in sorted(names_by_type.items())),
+        limit,
     )
-    yield from _folded(f"{count(len(made(document)), 'resource')}", table)
+    yield from _folded(count(len(resources), "resource"), table)
 
 
-def _table(columns: Sequence[str], body: Iterable[Sequence[str]], most: int) -> Iterator[str]:
-    listed = list(body)
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], limit: int) -> Iterator[str]:
+    listed = list(rows)
     if not listed:
         return
     yield f"| {' | '.join(columns)} |"
     yield f"|{'|'.join([' --- '] * len(columns))}|"
-    for row in listed[:most]:
+    for row in listed[:limit]:
         yield f"| {' | '.join(cell if isinstance(cell, _Code) else _plain(cell) for cell in row)} |"
-    if len(listed) > most:
+    if len(listed) > limit:
         yield ""
-        yield f"... {most} of {len(listed)} shown"
+        yield f"... {limit} of {len(listed)} shown"
     yield ""
 
 
-def _folded(summary: str, inside: Iterable[str]) -> Iterator[str]:
-    yield f"<details><summary>{_plain(summary)}</summary>"
+def _folded(title: str, inside: Iterable[str]) -> Iterator[str]:
+    yield f"<details><summary>{_plain(title)}</summary>"
     yield ""
     yield from inside
     yield "</details>"
@@ -300,20 +269,20 @@ class _Code(str):
 
 
 def _line(cell: str) -> str:
-    told = " ".join(clean(cell).split())
-    return told if len(told) <= _CELL else f"{told[:_CELL]}\u2026 {len(told) - _CELL} characters more"
+    text = " ".join(clean(cell).split())
+    return text if len(text) <= _CELL else f"{text[:_CELL]}\u2026 {len(text) - _CELL} characters more"
 
 
 def _plain(cell: str) -> str:
     """Text that GitHub shows as it is: no markup, no mention, no reference to an issue."""
-    told = _line(cell).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    told = re.sub(r"([\\`*_{}\[\]|~!])", r"\\\1", told)
-    return re.sub(r"([@#])(?=\w)", lambda match: f"&#{ord(match[1])};", told)
+    text = _line(cell).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    text = re.sub(r"([\\`*_{}\[\]|~!])", r"\\\1", text)
+    return re.sub(r"([@#])(?=\w)", lambda match: f"&#{ord(match[1])};", text)
 
 
 def _code(cell: str) -> _Code:
     """Text as code. What would end the code or the cell is written as an entity."""
-    told = _line(cell)
-    if not re.search(r"[`|\\]", told):
-        return _Code(f"`{told}`" if told else "")
-    return _Code("<code>" + re.sub(r"[^\w\s.,:=/-]|_", lambda match: f"&#{ord(match[0])};", told) + "</code>")
+    text = _line(cell)
+    if not re.search(r"[`|\\]", text):
+        return _Code(f"`{text}`" if text else "")
+    return _Code("<code>" + re.sub(r"[^\w\s.,:=/-]|_", lambda match: f"&#{ord(match[0])};", text) + "</code>")

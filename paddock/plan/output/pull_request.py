@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from paddock.plan.diff.compare import Change, Cost, Diff, FitChange
-from paddock.plan.diff.fields import Field, clean
-from paddock.plan.diff.impact import Roll
+from paddock.plan.diff.fields import clean
+from paddock.plan.diff.model import Change, CostChange, Diff, FieldChange, FitChange, Roll
+from paddock.plan.document.model import PlanDocument
+from paddock.plan.output.format import count as counted
+from paddock.plan.output.format import usd
 
 LIMIT = 65_000
 """Bytes of a comment. GitHub takes 65,536 characters; those that count twice there are covered by counting bytes."""
@@ -64,10 +65,10 @@ def headline(diff: Diff) -> str:
     parts = [f"{verb} {count}" for verb, count in counts if count]
     sure = [roll for roll in diff.rolls if roll.kind != "unknown"]
     if sure:
-        parts.append(f"rolls {_many(len(sure), 'node group')}")
+        parts.append(f"rolls {counted(len(sure), 'node group')}")
     jobs = sum(each.jobs for each in diff.interruptions)
     if jobs:
-        parts.append(f"interrupts at most {_many(jobs, 'job')}")
+        parts.append(f"interrupts at most {counted(jobs, 'job')}")
     changed = ", ".join(parts) or "no resource changes"
     return f"will be refused: {changed}" if diff.refused else changed
 
@@ -102,7 +103,7 @@ def _text(diff: Diff) -> Iterator[str]:
     for title, findings in (("New findings", diff.new_findings), ("Fixed findings", diff.fixed_findings)):
         if findings:
             yield from ("", title)
-            yield from (f"  {f['severity']} {f['id']} {f['subject']}: {f['message']}" for f in findings)
+            yield from (f"  {f.severity} {f.id} {f.subject}: {f.message}" for f in findings)
     if diff.fits:
         yield from ("", "Fits")
         yield from (f"  {each.runner} on {each.instance}: {_fit(each)}" for each in diff.fits)
@@ -139,7 +140,7 @@ def _resource(change: Change, count: int) -> Iterator[str]:
         yield from (f"        {line}" for line in _field(each))
 
 
-def _field(each: Field) -> Iterator[str]:
+def _field(each: FieldChange) -> Iterator[str]:
     """One difference: on one line where both sides are short, else a line for each line."""
     if "\n" not in f"{each.old}{each.new}" and len(f"{each.old}{each.new}") <= 100:
         if each.old is None:
@@ -158,7 +159,7 @@ def _field(each: Field) -> Iterator[str]:
 
 def _roll(roll: Roll) -> str:
     why = f" ({'; '.join(roll.why)})" if roll.why else ""
-    return f"pool {roll.pool}, {roll.capacity}, at most {_many(roll.nodes, 'node')}: {_ROLLED[roll.kind]}{why}"
+    return f"pool {roll.pool}, {roll.capacity}, at most {counted(roll.nodes, 'node')}: {_ROLLED[roll.kind]}{why}"
 
 
 def _fit(each: FitChange) -> str:
@@ -172,7 +173,7 @@ def _fit(each: FitChange) -> str:
     return f"{side(each.old, each.old_limit)} -> {side(each.new, each.new_limit)}"
 
 
-def _costs(cost: Cost) -> Iterator[str]:
+def _costs(cost: CostChange) -> Iterator[str]:
     if cost.old_fixed != cost.new_fixed:
         yield f"fixed: {_step(cost.old_fixed, cost.new_fixed)}"
     if cost.old != cost.new:
@@ -189,7 +190,7 @@ def _step(old: float | None, new: float | None) -> str:
 
 
 def _money(amount: float | None) -> str:
-    return "unknown" if amount is None else f"${amount:,.2f}" if abs(amount) < 100 else f"${amount:,.0f}"
+    return usd(amount, whole_from=100)
 
 
 def _type(change: Change) -> str:
@@ -197,12 +198,8 @@ def _type(change: Change) -> str:
     return f"{package.split('/')[0].replace(':', '.')}.{kind}"
 
 
-def _many(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def markdown(diff: Diff, new: Mapping[str, Any]) -> str:
-    """The comment. `new` is the new plan's document. What does not fit is counted, never silently gone."""
+def markdown(diff: Diff, new: PlanDocument) -> str:
+    """Return the comment. `new` is the new plan. What does not fit is counted, never left out silently."""
     head = "\n".join(_head(diff, new))
     details = list(_details(diff))
     for rows in (ROWS, 20, 5, 0):
@@ -223,10 +220,8 @@ def _clip(body: str, end: str) -> str:
     return body.encode()[:room].decode("utf-8", "ignore").rpartition("\n")[0] + end
 
 
-def _head(diff: Diff, new: Mapping[str, Any]) -> Iterator[str]:
-    fleet = new.get("fleet")
-    region = fleet.get("region") if isinstance(fleet, Mapping) else None
-    where = f" in {code(str(region))}" if region else ""
+def _head(diff: Diff, new: PlanDocument) -> Iterator[str]:
+    where = f" in {code(new.fleet.region)}" if new.fleet.region else ""
     yield marker(diff.stack)
     yield f"### Plan of {code(diff.stack)}{where}: {headline(diff)}"
     yield ""
@@ -257,23 +252,23 @@ def _risks(diff: Diff) -> Iterator[tuple[str, str, str]]:
         if hit:
             first = [change for change in hit if not change.follows]
             more = f", {len(hit) - len(first)} in consequence" if len(first) < len(hit) else ""
-            yield risk, _names(first or hit), f"{_many(len(first), 'resource')}{more}"
+            yield risk, _names(first or hit), f"{counted(len(first), 'resource')}{more}"
     if diff.unsure:
         first = [change for change in diff.unsure if not change.follows]
-        yield "unknown", _names(first or diff.unsure), f"{_many(len(diff.unsure), 'resource')}, perhaps replaced"
+        yield "unknown", _names(first or diff.unsure), f"{counted(len(diff.unsure), 'resource')}, perhaps replaced"
     for roll in diff.rolls:
         yield (
             "nodes",
             f"{code(roll.group)} {roll.capacity}: {_ROLLED[roll.kind]}",
-            f"at most {_many(roll.nodes, 'node')}",
+            f"at most {counted(roll.nodes, 'node')}",
         )
     for each in diff.interruptions:
         perhaps = "" if each.certain else ", perhaps"
-        yield "jobs", f"running jobs of {code(each.runner)} end", f"at most {_many(each.jobs, 'job')}{perhaps}"
+        yield "jobs", f"running jobs of {code(each.runner)} end", f"at most {counted(each.jobs, 'job')}{perhaps}"
     for scale_set in diff.scale_sets:
         if scale_set.kind in ("remove", "replace", "unknown"):
             yield "queue", f"scale set {code(scale_set.runner)} {_SET[scale_set.kind]}", escape(scale_set.says)
-    errors = sum(finding["severity"] == "error" for finding in diff.new_findings)
+    errors = sum(finding.severity == "error" for finding in diff.new_findings)
     if errors:
         yield "plan", "new errors", str(errors)
 
@@ -305,10 +300,7 @@ def _details(diff: Diff) -> Iterator[tuple[str, _Content]]:
         yield f"Scale sets ({len(sets)})", (("runner", "what", "so"), sets)
     for title, findings in (("New findings", diff.new_findings), ("Fixed findings", diff.fixed_findings)):
         if findings:
-            told = [
-                (f["severity"], code(f["id"]), code(f["subject"]), escape(f["message"]), escape(f["fix"]))
-                for f in findings
-            ]
+            told = [(f.severity, code(f.id), code(f.subject), escape(f.message), escape(f.fix)) for f in findings]
             yield f"{title} ({len(told)})", (("severity", "id", "subject", "message", "fix"), told)
     if diff.fits:
         fits = [(code(each.runner), escape(each.pool), code(each.instance), escape(_fit(each))) for each in diff.fits]

@@ -89,8 +89,8 @@ def lacking_quotas(document: PlanDocument) -> list[Quota]:
 
 
 def unpriced(cost: Cost) -> str:
-    """Return how many resources have no price, in words."""
-    return count(cost.resources.unpriced, "unpriced resource")
+    """Return a sentence on how many resources have no price."""
+    return f"{count(cost.resources.unpriced, 'unpriced resource')}." if cost.resources.types else ""
 
 
 def lack(fit: Fit) -> str:

@@ -7,32 +7,32 @@ import hashlib
 from functools import cache
 from pathlib import Path
 
-from paddock.plan.output.html import checks, limits, money, sections, sizes
+from paddock.plan.document.model import PlanDocument
+from paddock.plan.output.html import checks, cost, quotas, sections, sizes
 from paddock.plan.output.html.markup import Child, Html, section, tag
-from paddock.plan.output.html.picture import PALETTE, picture, shapes
-from paddock.plan.output.html.reading import Document, runners, text, verdict
+from paddock.plan.output.html.picture import colours, picture, shapes
 from paddock.plan.output.html.tree import tree
+from paddock.plan.output.view import summary
 
 
-def render(document: Document) -> str:
-    """The page of a plan's document, fresh or saved. Parts that the document lacks are left out."""
-    of = runners(document, PALETTE)
+def render(document: PlanDocument) -> str:
+    """Return the page of a plan. Parts without content are left out."""
+    palette = colours(document)
     parts: list[Html | None] = [
-        section("fleet", "The fleet", picture(document, of), note=sections.PICTURE_NOTE),
-        sections.legend(of),
+        section("fleet", "The fleet", picture(document, palette), note=sections.PICTURE_NOTE),
+        sections.legend(document, palette),
         sections.findings(document),
-        sections.fit(document, of),
+        sections.fit(document, palette),
         checks.compatibility(document),
-        money.cost(document),
+        cost.cost(document),
         sizes.sizes(document),
-        limits.quota(document),
+        quotas.quota(document),
         checks.rules(document),
         sections.lookups(document),
     ]
-    used = sum(len(each) for each in parts if each)
+    used = sum(len(part) for part in parts if part)
     parts.insert(-1, tree(document, used))
-    shown = [each for each in parts if each is not None]
-    stack = text(document, "stack", "unnamed")
+    shown = [part for part in parts if part is not None]
     body = tag(
         "body",
         tag("a", "Skip to the fleet", href="#fleet", class_="skip"),
@@ -43,7 +43,7 @@ def render(document: Document) -> str:
         sections.footer(document),
         tag("script", _asset("filter.js")),
     )
-    page = tag("html", _head(f"{stack}: {verdict(document).words}"), body, lang="en")
+    page = tag("html", _head(f"{document.stack}: {summary(document).words}"), body, lang="en")
     return f"<!doctype html>\n{page}\n"
 
 

@@ -1,54 +1,38 @@
-"""What was checked: what runs on what, and the rules."""
+"""Compatibility checks and rules: what was checked, and what came of it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from paddock.catalog.cuda_match import Outcome
+from paddock.plan.document.model import PlanDocument, Verdict
+from paddock.plan.output.format import count, words
 from paddock.plan.output.html.markup import Child, Html, code, join, section, table, tag
-from paddock.plan.output.html.reading import Document, count, part, rows, text, words
+from paddock.plan.output.view import CHECKS, OUTCOMES
 
-_OUTCOMES = {
-    "ok": ("ready", "ok"),
-    "minor-version": ("info", "minor-version mode"),
-    "needs-compat": ("warning", "needs compat package"),
-    "impossible": ("error", "impossible"),
-    "unknown": ("info", "unknown"),
+_STATES: Mapping[Outcome, str] = {
+    "ok": "ready",
+    "minor-version": "info",
+    "needs-compat": "warning",
+    "impossible": "error",
+    "unknown": "info",
 }
-_WORST = ("impossible", "needs-compat", "unknown", "minor-version", "ok")
-TITLES: Mapping[str, str] = {
-    "CMP001": "CUDA on driver",
-    "CMP002": "CUDA on GPU",
-    "CMP003": "Driver on GPU",
-    "CMP004": "Driver support",
-    "CMP005": "Image on Kubernetes",
-    "CMP006": "Image age",
-    "CMP007": "Kubernetes support",
-    "CMP008": "ARC labels",
-    "CMP009": "GitHub Enterprise Server",
-    "CMP010": "Runner age",
-}
-MARKS = {"error": "\u2717", "warning": "!", "info": "?", "ready": "\u2713"}
+_MARKS = {"error": "\u2717", "warning": "!", "info": "?", "ready": "\u2713"}
 
 
-def compatibility(document: Document) -> Html | None:
-    """Each check with the parts it judged, and what each verdict rests on."""
-    found = rows(document, "compatibility") or rows(part(document, "compatibility"), "verdicts")
-    if not found:
+def compatibility(document: PlanDocument) -> Html | None:
+    """Return each check with the parts it compared, and what each verdict rests on."""
+    if not document.compatibility:
         return None
+    worst = list(OUTCOMES)
+    verdicts = sorted(document.compatibility, key=lambda verdict: worst.index(verdict.verdict))
     matrix = table(
         "Compatibility by check",
         [("Check", ""), ("Parts", "")],
         [
-            (
-                TITLES.get(id_, id_),
-                [
-                    _chip(each)
-                    for each in sorted(found, key=lambda each: _rank(text(each, "verdict")))
-                    if text(each, "id") == id_
-                ],
-            )
-            for id_ in sorted({text(each, "id") for each in found})
+            (CHECKS.get(id_, id_), [_chip(verdict) for verdict in verdicts if verdict.id == id_])
+            for id_ in sorted({verdict.id for verdict in verdicts})
         ],
         hide_caption=True,
     )
@@ -57,14 +41,14 @@ def compatibility(document: Document) -> Html | None:
         [("Check", ""), ("Subject", ""), ("Verdict", ""), ("Why", "wide"), ("Numbers", "wide"), ("Fix", "wide")],
         [
             (
-                text(each, "id"),
-                code(text(each, "subject")),
-                _cell(text(each, "verdict")),
-                text(each, "message"),
-                _numbers(part(each, "numbers")),
-                code(text(each, "fix")) if text(each, "fix") else "",
+                verdict.id,
+                code(verdict.subject),
+                tag("span", _sign(_STATES[verdict.verdict]), OUTCOMES[verdict.verdict], class_="cell"),
+                verdict.message,
+                _numbers(verdict.numbers),
+                code(verdict.fix) if verdict.fix else "",
             )
-            for each in sorted(found, key=lambda each: _rank(text(each, "verdict")))
+            for verdict in verdicts
         ],
         hide_caption=True,
     )
@@ -76,89 +60,65 @@ def compatibility(document: Document) -> Html | None:
     )
 
 
-def rules(document: Document) -> Html | None:
-    """How many rules looked, what was suppressed and why, what could not be judged."""
-    told = part(document, "rules")
-    if not told:
+def rules(document: PlanDocument) -> Html | None:
+    """Return how many rules were evaluated, what was suppressed and why, and what could not be judged."""
+    rules = document.rules
+    if not rules:
         return None
-    looked = evaluated(told)
-    broken = {text(finding, "id") for finding in rows(document, "findings")}
-    ids = [id_ for id_, _ in looked]
-    hit = [id_ for id_ in ids if id_ in broken]
-    suppressed, unseen = rows(told, "suppressed"), rows(told, "unseen")
+    findings = {finding.id for finding in document.findings}
+    broken = [rule.id for rule in rules.evaluated if rule.id in findings]
     summary = (
-        f"{count(len(ids), 'rule')} evaluated, {len(ids) - len(hit)} hold, {len(hit)} broken, "
-        f"{count(len(suppressed), 'suppression')}."
+        f"{count(len(rules.evaluated), 'rule')} evaluated, {len(rules.evaluated) - len(broken)} hold, "
+        f"{len(broken)} broken, {count(len(rules.suppressed), 'suppression')}."
     )
     marked = [
-        tag("li", _sign("error" if id_ in broken else "ready"), tag("b", id_), " ", title, title=title or None)
-        for id_, title in looked
+        tag(
+            "li",
+            _sign("error" if rule.id in findings else "ready"),
+            tag("b", rule.id),
+            " ",
+            rule.title,
+            title=rule.title or None,
+        )
+        for rule in rules.evaluated
     ]
     children: list[Child] = [tag("ul", marked, class_="rules")]
-    if suppressed:
+    if rules.suppressed:
         children.append(
             table(
                 "Suppressed",
                 [("Rule", ""), ("Resource", ""), ("Reason", "wide"), ("Until", "")],
                 [
-                    (
-                        text(each, "rule") or text(each, "id"),
-                        text(each, "resource") or text(each, "subject"),
-                        text(each, "reason", "no reason given"),
-                        text(each, "expires") or text(each, "until", "unknown"),
-                    )
-                    for each in suppressed
+                    (suppression.rule, suppression.resource, suppression.reason, suppression.expires)
+                    for suppression in rules.suppressed
                 ],
             )
         )
-    if unseen:
-        listed = [(text(each, "rule"), text(each, "subject"), code(text(each, "property"))) for each in unseen]
+    if rules.unseen:
+        rows = [(unseen.rule, unseen.subject, code(unseen.property)) for unseen in rules.unseen]
         children.append(
             tag(
                 "details",
-                tag("summary", f"Not judged before the cloud has answered ({len(unseen)})"),
-                table("Not judged", [("Rule", ""), ("Resource", ""), ("Property", "")], listed, hide_caption=True),
+                tag("summary", f"Not judged before the cloud has answered ({len(rows)})"),
+                table("Not judged", [("Rule", ""), ("Resource", ""), ("Property", "")], rows, hide_caption=True),
                 class_="more",
             )
         )
     return section("rules", "Rules", *children, note=summary)
 
 
-def evaluated(told: Document) -> list[tuple[str, str]]:
-    """Rules that looked: id and title."""
-    found = told.get("evaluated")
-    if not isinstance(found, list):
-        return []
-    return [
-        (text(each, "id"), text(each, "title")) if isinstance(each, Mapping) else (words(each), "") for each in found
-    ]
-
-
-def outcome(verdict: str) -> str:
-    """A verdict in words."""
-    return _OUTCOMES.get(verdict, ("info", verdict))[1]
-
-
-def _chip(each: Document) -> Html:
-    state, told = _OUTCOMES.get(text(each, "verdict"), ("info", text(each, "verdict")))
-    seen = tag("span", f" {told}", class_="unseen" if told == "ok" else "note")
-    return tag("span", _sign(state), text(each, "subject"), seen, class_="chip", title=text(each, "message") or None)
-
-
-def _cell(verdict: str) -> Html:
-    state, told = _OUTCOMES.get(verdict, ("info", verdict))
-    return tag("span", _sign(state), told, class_="cell")
-
-
-def _rank(verdict: str) -> int:
-    return _WORST.index(verdict) if verdict in _WORST else len(_WORST)
+def _chip(verdict: Verdict) -> Html:
+    outcome = OUTCOMES[verdict.verdict]
+    label = tag("span", f" {outcome}", class_="unseen" if outcome == "ok" else "note")
+    sign = _sign(_STATES[verdict.verdict])
+    return tag("span", sign, verdict.subject, label, class_="chip", title=verdict.message or None)
 
 
 def _sign(state: str) -> Html:
-    return tag("span", MARKS.get(state, "?"), class_=f"sign {state}", aria_hidden="true")
+    return tag("span", _MARKS[state], class_=f"sign {state}", aria_hidden="true")
 
 
-def _numbers(numbers: Document) -> Html:
+def _numbers(numbers: Mapping[str, str | int | None]) -> Html:
     pairs: list[Any] = [
         tag("span", f"{key.replace('_', ' ')} {words(value, 'unknown')}") for key, value in numbers.items()
     ]

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import html
-import re
 from collections.abc import Iterable
 
+from paddock.plan.output.format import clean
+
 _VOID = frozenset({"meta", "link", "br", "hr", "input", "wbr", "col"})
-# What HTML may not hold, what UTF-8 cannot write, and what turns the direction of a line to hide a part of it.
-_UNPRINTABLE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
-)
 
 
 class Html(str):
@@ -20,11 +17,6 @@ class Html(str):
 
 
 Child = Html | str | int | None | Iterable["Child"]
-
-
-def clean(text: str) -> str:
-    """Text with a visible mark for each character that no reader could see."""
-    return _UNPRINTABLE.sub("\ufffd", text)
 
 
 def escape(text: str) -> Html:
@@ -49,14 +41,14 @@ def join(*children: Child) -> Html:
 
 def tag(name: str, /, *children: Child, **attributes: str | float | bool | None) -> Html:
     """An element. `class_` is `class`, `stroke_width` is `stroke-width`; False and None leave an attribute out."""
-    told = "".join(
+    markup = "".join(
         f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{_attribute(value)}"')
         for key, value in attributes.items()
         if value is not None and value is not False
     )
     if name in _VOID:
-        return Html(f"<{name}{told}>")
-    return Html(f"<{name}{told}>{join(*children)}</{name}>")
+        return Html(f"<{name}{markup}>")
+    return Html(f"<{name}{markup}>{join(*children)}</{name}>")
 
 
 def svg(label: str, width: float, height: float, *shapes: Child, class_: str = "") -> Html:

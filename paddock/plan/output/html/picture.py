@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from math import ceil
 
+from paddock.plan.document.model import Fit, Instance, PlanDocument, Pool
+from paddock.plan.output.format import cores, count, gibibytes
 from paddock.plan.output.html.markup import Child, Html, join, rect, svg, tag
-from paddock.plan.output.html.reading import (
-    Document,
-    Instance,
-    Pool,
-    Runner,
-    cores,
-    count,
-    gibibytes,
-    mebibytes,
-    millicores,
-    number,
-    part,
-    pools,
-    rows,
-    text,
-    whole,
-)
+from paddock.plan.output.view import gpu_memory, lack, largest_gpus
 
 PALETTE = 12
 """Colours of runners, in the style sheet: on each of them white text reads well, and each stands out on both themes."""
@@ -42,20 +28,31 @@ _CAPACITY = {
 }
 
 
-def picture(document: Document, runners: dict[str, Runner]) -> Html:
-    """All pools, one below the other."""
-    fits = rows(document, "fit")
-    cards = [_card(pool, [fit for fit in fits if text(fit, "pool") == pool.name], runners) for pool in pools(document)]
+def colours(document: PlanDocument) -> dict[str, int]:
+    """Return each runner's place in the palette: no two of a pool share one while the palette lasts."""
+    by_pool: dict[str, set[int]] = {}
+    palette: dict[str, int] = {}
+    for index, runner in enumerate(document.runners):
+        used = by_pool.setdefault(runner.pool, set())
+        free = (place % PALETTE for place in range(index, index + PALETTE) if place % PALETTE not in used)
+        palette[runner.name] = next(free, index % PALETTE)
+        used.add(palette[runner.name])
+    return palette
+
+
+def picture(document: PlanDocument, palette: Mapping[str, int]) -> Html:
+    """Return all pools, one below the other."""
+    cards = [_card(pool, [fit for fit in document.fit if fit.pool == pool.name], palette) for pool in document.pools]
     if not cards:
         return tag("p", "This stack has no GPU pools.", class_="note")
     return join(_key(), tag("div", cards, class_="pools"))
 
 
-def shapes(document: Document) -> Html:
+def shapes(document: PlanDocument) -> Html:
     """What the drawings repeat, once a page: the hatching of stranded GPUs, and nodes at a glance."""
     stripe = tag("path", d="M-1 7 7 -1M-1 1 1 -1M5 7 7 5", class_="stripe")
     pattern = tag("pattern", stripe, id="hatch", width=6, height=6, patternUnits="userSpaceOnUse")
-    sizes = sorted({max((instance.gpus for instance in pool.instances), default=1) for pool in pools(document)})
+    sizes = sorted({max((instance.gpus for instance in pool.instances), default=1) for pool in document.pools})
     return tag(
         "svg",
         tag("defs", pattern, [_mini(gpus) for gpus in sizes]),
@@ -67,8 +64,8 @@ def shapes(document: Document) -> Html:
     )
 
 
-def swatch(runner: Runner) -> Html:
-    return tag("i", class_=f"swatch c{runner.colour}", aria_hidden="true")
+def swatch(colour: int) -> Html:
+    return tag("i", class_=f"swatch c{colour}", aria_hidden="true")
 
 
 def _key() -> Html:
@@ -85,9 +82,9 @@ def _key() -> Html:
     )
 
 
-def _card(pool: Pool, fits: list[Document], runners: dict[str, Runner]) -> Html:
+def _card(pool: Pool, fits: Sequence[Fit], palette: Mapping[str, int]) -> Html:
     drawn = [
-        _node(pool, instance, [fit for fit in fits if text(fit, "instance") == instance.name], runners)
+        _node(pool, instance, [fit for fit in fits if fit.instance == instance.name], palette)
         for instance in pool.instances
     ]
     return tag(
@@ -100,10 +97,10 @@ def _card(pool: Pool, fits: list[Document], runners: dict[str, Runner]) -> Html:
 
 
 def _facts(pool: Pool) -> Html:
-    memory = f" \u00b7 {pool.gpu_memory}" if pool.gpu_memory else ""
-    capacity = " then ".join(_CAPACITY.get(each, each) for each in pool.capacity) or "nodes that are there already"
+    memory = f" \u00b7 {gpu_memory(pool)}" if gpu_memory(pool) else ""
+    capacity = " then ".join(_CAPACITY.get(way, way) for way in pool.capacity) or "nodes that exist already"
     lines = [
-        tag("p", tag("strong", pool.gpu), memory) if pool.gpu else None,
+        tag("p", tag("strong", pool.gpu.name), memory) if pool.gpu.name else None,
         tag("p", tag("span", capacity, class_="badge")),
         tag("p", f"{pool.reservation}", class_="note") if pool.reservation else None,
         tag("p", f"GPUs shared by {pool.sharing}") if pool.sharing else None,
@@ -115,25 +112,26 @@ def _facts(pool: Pool) -> Html:
 
 def _scale(pool: Pool) -> Html | None:
     """The pool from its least to its most nodes, each with its GPUs."""
-    if not pool.most:
+    if not pool.nodes.max:
         return None
     gpus = max((instance.gpus for instance in pool.instances), default=1)
     width, height = _mini_size(gpus)
-    drawn = min(pool.most, _MOST_NODES)
+    drawn = min(pool.nodes.max, _MOST_NODES)
     minis = [
         tag(
             "svg",
             tag("use", href=f"#node-{gpus}"),
             width=width,
             height=height,
-            class_="mini on" if index < pool.least else "mini",
+            class_="mini on" if index < pool.nodes.min else "mini",
             aria_hidden="true",
         )
         for index in range(drawn)
     ]
-    told = f"{pool.least}\u2013{count(pool.most, 'node')}" if pool.least != pool.most else count(pool.most, "node")
-    more = f" ({drawn} drawn)" if drawn < pool.most else ""
-    words = f"{told}{more}, up to {count(pool.gpus, 'GPU')}"
+    least = f"{pool.nodes.min}\u2013" if pool.nodes.min != pool.nodes.max else ""
+    nodes = f"{least}{count(pool.nodes.max, 'node')}"
+    more = f" ({drawn} drawn)" if drawn < pool.nodes.max else ""
+    words = f"{nodes}{more}, up to {count(largest_gpus(pool), 'GPU')}"
     return tag("div", tag("p", words), tag("div", minis, class_="minis"), class_="scale")
 
 
@@ -158,40 +156,36 @@ def _across(gpus: int) -> int:
     return max(1, gpus) if gpus <= 4 else ceil(gpus / 2)
 
 
-def _node(pool: Pool, instance: Instance, fits: list[Document], runners: dict[str, Runner]) -> Html:
-    lanes = [_lane(instance, fit, runners[text(fit, "runner")]) for fit in fits if text(fit, "runner") in runners]
+def _node(pool: Pool, instance: Instance, fits: Sequence[Fit], palette: Mapping[str, int]) -> Html:
+    lanes = [_lane(instance, fit, palette.get(fit.runner, 0)) for fit in fits]
     if not lanes:
         cells = svg(f"{count(instance.gpus, 'GPU')}, no runner", WIDTH, _ROW, *_empty(instance))
         lanes = [tag("div", tag("p", "no runner uses this pool", class_="note"), cells, class_="lane")]
-    size = tag("span", instance.size, class_="note") if instance.size else None
+    size = f"{instance.vcpus} vCPU \u00b7 {gibibytes(instance.memory)}"
     return tag(
         "figure",
-        tag("figcaption", tag("b", instance.name), " ", size),
+        tag("figcaption", tag("b", instance.name), " ", tag("span", size, class_="note")),
         tag("div", lanes, class_="lanes"),
         aria_label=f"node {instance.name}",
         class_="alone" if len(pool.instances) == 1 else None,
     )
 
 
-def _lane(instance: Instance, fit: Document, runner: Runner) -> Html:
+def _lane(instance: Instance, fit: Fit, colour: int) -> Html:
     """A node filled with one runner's jobs."""
-    jobs, stranded = whole(fit, "per_node"), number(fit, "stranded_gpus") or 0.0
-    title = tag("p", tag("span", swatch(runner), runner.name, class_="who"), _told(jobs, stranded), class_="line")
+    jobs, stranded = fit.per_node, fit.stranded_gpus
+    title = tag("p", tag("span", swatch(colour), fit.runner, class_="who"), _jobs(jobs, stranded), class_="line")
     if not jobs:
-        cells = svg(f"{runner.name} does not fit on {instance.name}", WIDTH, _ROW, *_empty(instance, "gpu none"))
+        cells = svg(f"{fit.runner} does not fit on {instance.name}", WIDTH, _ROW, *_empty(instance, "gpu none"))
         return tag("div", title, cells, tag("p", "lacks ", lack(fit), class_="bad"), class_="lane misfit")
-    asked, has = part(fit, "request"), part(fit, "available")
     label = (
-        f"{instance.name} filled by {count(jobs, 'job')} of {runner.name}, {count(instance.gpus, 'GPU')}"
+        f"{instance.name} filled by {count(jobs, 'job')} of {fit.runner}, {count(instance.gpus, 'GPU')}"
         f"{f', {stranded:g} stranded' if stranded else ''}"
     )
+    request, available = fit.request, fit.available
+    cpu, memory = request.cpu * jobs, request.memory * jobs
     grid = _Grid(instance)
     top = grid.rows * (_ROW + _GAP)
-    used = millicores(asked.get("cpu")) * jobs
-    used_cpu = _ratio(used, millicores(has.get("cpu")))
-    used_memory = _ratio(mebibytes(asked.get("memory")) * jobs, mebibytes(has.get("memory")))
-    taken = f"{cores(f'{used:.0f}m', 1)} of {cores(has.get('cpu'), 1)}"
-    memory = f"{mebibytes(asked.get('memory')) * jobs / 1024:,.0f} of {gibibytes(has.get('memory'))}"
     return tag(
         "div",
         title,
@@ -199,28 +193,27 @@ def _lane(instance: Instance, fit: Document, runner: Runner) -> Html:
             label,
             WIDTH,
             top + 32,
-            *_filled(grid, runner, jobs, max(1, whole(asked, "gpus", 1))),
-            *_meter(top + 4, "CPU", used_cpu, taken, runner),
-            *_meter(top + 19, "RAM", used_memory, memory, runner),
+            *_filled(grid, colour, jobs, max(1, request.gpus)),
+            *_meter(
+                top + 4,
+                "CPU",
+                _ratio(cpu, available.cpu),
+                f"{cores(cpu, 1)} of {cores(available.cpu, 1)}",
+                colour,
+            ),
+            *_meter(
+                top + 19,
+                "RAM",
+                _ratio(memory, available.memory),
+                f"{memory / 1024:,.0f} of {gibibytes(available.memory)}",
+                colour,
+            ),
         ),
         class_="lane",
     )
 
 
-def lack(fit: Document) -> str:
-    """What a node lacks for one job, in words."""
-    short, asked = part(fit, "deficit"), part(fit, "request")
-    parts = [
-        (whole(short, "gpus"), f"{whole(short, 'gpus')} of {count(whole(asked, 'gpus'), 'GPU')}"),
-        (millicores(short.get("cpu")), f"{text(short, 'cpu')} of {text(asked, 'cpu')} CPU"),
-        (mebibytes(short.get("memory")), f"{text(short, 'memory')} of {text(asked, 'memory')} memory"),
-        (mebibytes(short.get("ephemeral_storage")), f"{gibibytes(short.get('ephemeral_storage'))} of disk"),
-        (whole(short, "pods"), "room for a pod"),
-    ]
-    return ", ".join(words for amount, words in parts if amount) or text(fit, "limiting", "something")
-
-
-def _told(jobs: int, stranded: float) -> Html:
+def _jobs(jobs: int, stranded: float) -> Html:
     if not jobs:
         return tag("strong", "\u2717 does not fit", class_="bad")
     left = tag("span", f" \u00b7 {stranded:g} stranded", class_="warn") if stranded else None
@@ -236,7 +229,7 @@ class _Grid:
 
     def __init__(self, instance: Instance) -> None:
         self.gpus = max(1, instance.gpus)
-        self.shares = max(1, instance.shares // self.gpus)
+        self.shares = max(1, (instance.shares or instance.gpus) // self.gpus)
         fits = int((WIDTH + _GAP) // (self.shares * _NARROWEST + _GAP))
         self.rows = ceil(self.gpus / max(1, min(self.gpus, fits, 16)))
         self.across = ceil(self.gpus / self.rows)
@@ -269,21 +262,21 @@ def _empty(instance: Instance, class_: str = "gpu") -> Iterator[Html]:
         yield rect(x + 0.5, y + 0.5, grid.width - 1, _ROW - 1, class_, 4)
 
 
-def _filled(grid: _Grid, runner: Runner, jobs: int, asks: int) -> Iterator[Html]:
+def _filled(grid: _Grid, colour: int, jobs: int, asks: int) -> Iterator[Html]:
     for index in range(grid.gpus):
         x, y = grid.gpu(index)
         yield rect(x + 0.5, y + 0.5, grid.width - 1, _ROW - 1, "gpu", 4)
     if jobs > _MOST_SHARES or jobs * asks > grid.gpus * grid.shares:
-        yield from _summed(grid, runner, jobs, asks)
+        yield from _summed(grid, colour, jobs, asks)
         return
     inset = 2.5 if grid.width / grid.shares > 8 else 1.5
     for job in range(jobs):
         boxes = list(grid.span(job * asks, asks))
         if grid.shares == 1 and asks > 1:
-            yield from _chained(grid, runner, job * asks, asks)
+            yield from _chained(grid, colour, job * asks, asks)
         else:
             for x, y, width in boxes:
-                yield rect(x + inset, y + 2.5, width - 2 * inset, _ROW - 5, f"job c{runner.colour}", 3)
+                yield rect(x + inset, y + 2.5, width - 2 * inset, _ROW - 5, f"job c{colour}", 3)
         x, y, width = boxes[0]
         width = min(width, grid.width) if grid.shares == 1 else width
         if width - 2 * inset >= 7 * len(str(job + 1)) + 2:
@@ -296,21 +289,21 @@ def _filled(grid: _Grid, runner: Runner, jobs: int, asks: int) -> Iterator[Html]
         yield rect(x + inset, y + 2.5, width - 2 * inset, _ROW - 5, "stranded", 3)
 
 
-def _chained(grid: _Grid, runner: Runner, first: int, gpus: int) -> Iterator[Html]:
+def _chained(grid: _Grid, colour: int, first: int, gpus: int) -> Iterator[Html]:
     """One job on several GPUs: its cells, and a bond between those beside each other."""
     for x, y, width in grid.span(first, gpus):
-        yield rect(x + 8, y + _ROW / 2 - 3, width - 16, 6, f"job c{runner.colour}", 0)
+        yield rect(x + 8, y + _ROW / 2 - 3, width - 16, 6, f"job c{colour}", 0)
     for index in range(first, first + gpus):
         x, y = grid.gpu(index)
-        yield rect(x + 2.5, y + 2.5, grid.width - 5, _ROW - 5, f"job c{runner.colour}", 3)
+        yield rect(x + 2.5, y + 2.5, grid.width - 5, _ROW - 5, f"job c{colour}", 3)
 
 
-def _summed(grid: _Grid, runner: Runner, jobs: int, asks: int) -> Iterator[Html]:
+def _summed(grid: _Grid, colour: int, jobs: int, asks: int) -> Iterator[Html]:
     """Too many to draw one by one: how much of the node is taken."""
     share = min(1.0, jobs * asks / (grid.gpus * grid.shares))
     height = grid.rows * (_ROW + _GAP) - _GAP
     yield rect(0, 0, WIDTH, height, "stranded", 4)
-    yield rect(0, 0, WIDTH * share, height, f"job c{runner.colour}", 4)
+    yield rect(0, 0, WIDTH * share, height, f"job c{colour}", 4)
     yield _number(WIDTH / 2, height / 2 + 4, f"{jobs} jobs")
 
 
@@ -318,11 +311,11 @@ def _number(x: float, y: float, words: str) -> Html:
     return tag("text", words, x=x, y=y, text_anchor="middle", class_="on-job")
 
 
-def _meter(y: float, name: str, share: float, told: str, runner: Runner) -> list[Html]:
+def _meter(y: float, name: str, share: float, label: str, colour: int) -> list[Html]:
     left, width = 30, 104
     return [
         tag("text", name, x=0, y=y + 9, class_="small"),
         rect(left, y + 3, width, 6, "track", 3),
-        rect(left, y + 3, width * share, 6, f"job c{runner.colour}", 3),
-        tag("text", told, x=WIDTH, y=y + 9, text_anchor="end", class_="small"),
+        rect(left, y + 3, width * share, 6, f"job c{colour}", 3),
+        tag("text", label, x=WIDTH, y=y + 9, text_anchor="end", class_="small"),
     ]

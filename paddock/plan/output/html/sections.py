@@ -3,71 +3,53 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from itertools import groupby
 
-from paddock.plan.output.html.markup import Child, Html, code, join, rect, section, svg, table, tag
-from paddock.plan.output.html.money import amount, monthly
-from paddock.plan.output.html.picture import lack, swatch
-from paddock.plan.output.html.reading import (
-    Document,
-    Runner,
-    cores,
-    count,
-    gibibytes,
-    made,
-    mebibytes,
-    millicores,
-    number,
-    part,
-    pools,
-    rows,
-    text,
-    verdict,
-    whole,
-    words,
-)
-from paddock.plan.output.html.reading import findings as sorted_findings
+from paddock.plan.document.model import PlanDocument, Runner
+from paddock.plan.output.format import cores, count, gibibytes, money, words
+from paddock.plan.output.html.markup import Html, code, join, rect, section, svg, table, tag
+from paddock.plan.output.html.picture import swatch
+from paddock.plan.output.view import cloud_resources, job_range, lack, largest_gpus, summary
+from paddock.plan.output.view import findings as sorted_findings
 
 PICTURE_NOTE = (
     "Each node is drawn once for each runner of its pool, filled with as many of that runner's jobs as it takes. "
     "CPU and RAM are what a booted node has for jobs."
 )
-MARKS = {"error": "\u2717", "warning": "!", "info": "i", "ready": "\u2713"}
+_MARKS = {"error": "\u2717", "warning": "!", "info": "i", "ready": "\u2713"}
+_CONTAINERS = {
+    "none": "",
+    "dind": "Docker in the pod",
+    "kubernetes-novolume": "job containers in pods of their own",
+}
 
 
-def header(document: Document) -> Html:
-    fleet, told = part(document, "fleet"), verdict(document)
-    found = pools(document)
-    organisation = re.sub(r"^https?://", "", text(part(document, "github"), "url"))
-    where: list[Child] = [
-        organisation,
-        text(fleet, "region"),
-        f"Kubernetes {text(fleet, 'kubernetes')}" if text(fleet, "kubernetes") else "",
-        text(fleet, "name"),
-    ]
-    planned = text(document, "planned")
+def header(document: PlanDocument) -> Html:
+    fleet, verdict, pools = document.fleet, summary(document), document.pools
+    organisation = re.sub(r"^https?://", "", document.github.url)
+    where = [organisation, fleet.region, f"Kubernetes {fleet.kubernetes}" if fleet.kubernetes else "", fleet.name]
     figures = [
-        (f"{len(rows(document, 'runners')) or len({text(f, 'runner') for f in rows(document, 'fit')}):,}", "runners"),
-        (f"{len(found):,}", "GPU pools"),
-        (f"{sum(p.least for p in found):,}\u2013{sum(p.most for p in found):,}", "GPU nodes"),
-        (f"{sum(p.gpus for p in found):,}", "GPUs at most"),
-        (f"{len(made(document)):,}", "resources"),
+        (f"{len(document.runners):,}", "runners"),
+        (f"{len(pools):,}", "GPU pools"),
+        (f"{sum(p.nodes.min for p in pools):,}\u2013{sum(p.nodes.max for p in pools):,}", "GPU nodes"),
+        (f"{sum(map(largest_gpus, pools)):,}", "GPUs at most"),
+        (f"{len(cloud_resources(document)):,}", "resources"),
     ]
-    expected = part(monthly(document), "expected")
-    if expected:
-        figures.append((amount(expected), "a month expected"))
+    if document.cost:
+        figures.append((money(document.cost.month.expected), "a month expected"))
     return tag(
         "header",
         tag("p", "GPU runner fleet", class_="kicker"),
-        tag("h1", text(document, "stack", "unnamed")),
+        tag("h1", document.stack),
         tag(
             "p",
-            [tag("span", each) for each in where if each],
-            tag("span", f"planned {planned}") if planned else None,
+            [tag("span", part) for part in where if part],
+            tag("span", f"planned {document.planned}") if document.planned else None,
             class_="where",
         ),
-        tag("p", _mark(told.state), " ", told.words, class_=f"verdict {told.state}"),
+        tag("p", _mark(verdict.state), " ", verdict.words, class_=f"verdict {verdict.state}"),
         tag("dl", [tag("div", tag("dt", name), tag("dd", amount)) for amount, name in figures], class_="figures"),
         class_="top",
     )
@@ -80,8 +62,8 @@ def contents(parts: Iterable[Html]) -> Html:
     return tag("nav", tag("ul", links), aria_label="Sections", class_="contents")
 
 
-def legend(runners: dict[str, Runner]) -> Html | None:
-    if not runners:
+def legend(document: PlanDocument, palette: Mapping[str, int]) -> Html | None:
+    if not document.runners:
         return None
     columns = [
         ("Runner", ""),
@@ -95,55 +77,65 @@ def legend(runners: dict[str, Runner]) -> Html | None:
     ]
     body = [
         (
-            [swatch(runner), runner.name],
+            [swatch(palette[runner.name]), runner.name],
             code(f"runs-on: [{', '.join(runner.labels)}]") if runner.labels else "unknown",
             runner.pool,
             runner.gpus,
-            runner.cpu,
-            runner.memory,
-            runner.jobs,
-            "; ".join(runner.notes),
+            cores(runner.cpu),
+            gibibytes(runner.memory),
+            job_range(runner),
+            "; ".join(_notes(runner)),
         )
-        for runner in runners.values()
+        for runner in document.runners
     ]
     return section(
         "runners", "Runners", table("Runners and the labels a workflow asks for", columns, body, hide_caption=True)
     )
 
 
-def findings(document: Document) -> Html:
-    found = sorted_findings(document)
-    if not found:
+def _notes(runner: Runner) -> list[str]:
+    warm = [f"{entry.min} from {entry.at}" for entry in runner.warm]
+    notes = [
+        f"warm: {'; '.join(warm)}" if warm else "",
+        _CONTAINERS.get(runner.container, runner.container),
+        f"priority {runner.priority}" if runner.priority else "",
+        ", ".join(f"{key} at {mount}" for key, mount in runner.volumes.items()),
+    ]
+    return [note for note in notes if note]
+
+
+def findings(document: PlanDocument) -> Html:
+    if not document.findings:
         return section("findings", "Findings", tag("p", _mark("ready"), " Nothing to report.", class_="note"))
-    items: dict[bool, list[Html]] = {True: [], False: []}
+    urgent: list[Html] = []
+    notes: list[Html] = []
     for (severity, id_, message, fix), same in groupby(
-        found, lambda f: (text(f, "severity", "info"), text(f, "id"), text(f, "message"), text(f, "fix"))
+        sorted_findings(document), lambda f: (f.severity, f.id, f.message, f.fix)
     ):
-        subjects = list(dict.fromkeys(text(each, "subject") for each in same))
-        items[severity in ("error", "warning")].append(
+        subjects = dict.fromkeys(finding.subject for finding in same)
+        (notes if severity == "info" else urgent).append(
             tag(
                 "li",
                 tag(
                     "p",
                     tag("span", _mark(severity), severity.capitalize(), class_="severity"),
-                    [code(s) for s in subjects if s],
+                    [code(subject) for subject in subjects if subject],
                     tag("span", id_, class_="note id"),
                 ),
                 tag("p", message),
                 tag("p", tag("span", "Fix: ", class_="note"), code(fix), class_="fix") if fix else None,
-                class_=severity if severity in MARKS else "info",
+                class_=severity,
             )
         )
-    notes = tag("ul", items[False], class_="findings")
-    if items[True] and items[False]:
-        notes = tag("details", tag("summary", f"{count(len(items[False]), 'note')} to know"), notes, class_="more")
-    told = tag("ul", items[True], class_="findings") if items[True] else None
-    return section("findings", "Findings", told, notes if items[False] else None)
+    listed = tag("ul", notes, class_="findings")
+    if urgent and notes:
+        listed = tag("details", tag("summary", f"{count(len(notes), 'note')} to know"), listed, class_="more")
+    first = tag("ul", urgent, class_="findings") if urgent else None
+    return section("findings", "Findings", first, listed if notes else None)
 
 
-def fit(document: Document, runners: dict[str, Runner]) -> Html | None:
-    found = rows(document, "fit")
-    if not found:
+def fit(document: PlanDocument, palette: Mapping[str, int]) -> Html | None:
+    if not document.fit:
         return None
     columns = [
         ("Runner", ""),
@@ -157,83 +149,64 @@ def fit(document: Document, runners: dict[str, Runner]) -> Html | None:
         ("Node memory", ""),
     ]
     body = []
-    for each in found:
-        jobs, asked, has = whole(each, "per_node"), part(each, "request"), part(each, "available")
-        name = text(each, "runner")
-        stranded = number(each, "stranded_gpus") or 0.0
+    for fit in document.fit:
+        jobs, request, has = fit.per_node, fit.request, fit.available
+        most = max(jobs, 1)
         body.append(
             (
-                [swatch(runners[name]) if name in runners else None, name],
-                text(each, "instance"),
+                [swatch(palette[fit.runner]) if fit.runner in palette else None, fit.runner],
+                fit.instance,
                 jobs if jobs else tag("strong", "none", class_="bad"),
-                text(each, "limiting") if jobs else tag("span", "lacks ", lack(each), class_="bad"),
+                fit.limiting if jobs else tag("span", "lacks ", lack(fit), class_="bad"),
+                _use(request.gpus * jobs, has.gpus, f"{request.gpus * most} of {has.gpus}"),
+                _use(request.cpu * jobs, has.cpu, f"{cores(request.cpu * most, 1)} of {cores(has.cpu, 1)}"),
                 _use(
-                    whole(asked, "gpus") * jobs,
-                    whole(has, "gpus"),
-                    str(whole(asked, "gpus") * max(jobs, 1)),
-                    str(whole(has, "gpus")),
+                    request.memory * jobs,
+                    has.memory,
+                    f"{request.memory * most / 1024:,.1f}".removesuffix(".0") + f" of {gibibytes(has.memory)}",
                 ),
-                _use(
-                    millicores(asked.get("cpu")) * jobs,
-                    millicores(has.get("cpu")),
-                    cores(f"{millicores(asked.get('cpu')) * max(jobs, 1):.0f}m", 1),
-                    cores(has.get("cpu"), 1),
-                ),
-                _use(
-                    mebibytes(asked.get("memory")) * jobs,
-                    mebibytes(has.get("memory")),
-                    f"{mebibytes(asked.get('memory')) * max(jobs, 1) / 1024:,.1f}".removesuffix(".0"),
-                    gibibytes(has.get("memory")),
-                ),
-                tag("strong", f"{stranded:g}", class_="warn") if stranded else "0",
-                text(each, "memory"),
+                tag("strong", f"{fit.stranded_gpus:g}", class_="warn") if fit.stranded_gpus else "0",
+                fit.memory,
             )
         )
     return section(
         "fit",
         "Fit",
         table("What jobs take of each node", columns, body, hide_caption=True),
-        note="What the jobs on a full node take of what it has for jobs. Where none fits, what one asks for.",
+        note="What the jobs on a full node take of what it has for jobs. Where none fits, what one requests.",
     )
 
 
-def lookups(document: Document) -> Html | None:
-    """What the program asks the cloud while it runs, each question once."""
-    asked: dict[tuple[str, str], int] = {}
-    for each in rows(document, "lookups"):
-        key = (text(each, "token"), words(part(each, "arguments")))
-        asked[key] = asked.get(key, 0) + 1
-    if not asked:
+def lookups(document: PlanDocument) -> Html | None:
+    """Return the questions that the program puts to the cloud while it runs, each once."""
+    times = Counter((lookup.token, words(lookup.arguments)) for lookup in document.lookups)
+    if not times:
         return None
-    body = [(code(token), arguments, times) for (token, arguments), times in asked.items()]
+    body = [(code(token), arguments, number) for (token, arguments), number in times.items()]
     note = "What the program asks AWS while it runs. A plan answers with stand-ins."
     columns = [("Function", ""), ("Arguments", "wide"), ("Times", "n")]
     return section("lookups", "Lookups", table("Questions to the cloud", columns, body, hide_caption=True), note=note)
 
 
-def footer(document: Document) -> Html:
-    facts = rows(document, "catalog")
-    listed = [
+def footer(document: PlanDocument) -> Html:
+    files = [
         tag(
             "li",
-            text(each, "file"),
+            file.file,
             " of ",
-            text(each, "as_of", "unknown date"),
-            [
-                [", " if index else ": ", link(text(source, "url"), text(source, "name"))]
-                for index, source in enumerate(rows(each, "sources"))
-            ],
+            file.as_of or "unknown date",
+            [[", " if index else ": ", link(source.url, source.name)] for index, source in enumerate(file.sources)],
         )
-        for each in facts
+        for file in document.catalog
     ]
-    made_by, planned = text(document, "paddock"), text(document, "planned")
-    told = f"Planned{f' by Paddock {made_by}' if made_by else ''}{f' on {planned}' if planned else ''}"
+    by = f" by Paddock {document.paddock}" if document.paddock else ""
+    on = f" on {document.planned}" if document.planned else ""
     return tag(
         "footer",
-        tag("details", tag("summary", f"Facts this plan rests on ({len(facts)} files)"), tag("ul", listed))
-        if facts
+        tag("details", tag("summary", f"Facts this plan rests on ({len(files)} files)"), tag("ul", files))
+        if files
         else None,
-        tag("p", f"{told}, without the cloud: no resource was read, made or changed."),
+        tag("p", f"Planned{by}{on}, without the cloud: no resource was read, made or changed."),
         class_="end",
     )
 
@@ -246,10 +219,10 @@ def link(url: str, name: str) -> Html:
 
 
 def _mark(state: str) -> Html:
-    return tag("span", MARKS.get(state, "i"), class_=f"sign {state if state in MARKS else 'info'}", aria_hidden="true")
+    return tag("span", _MARKS[state], class_=f"sign {state}", aria_hidden="true")
 
 
-def _use(used: float, has: float, told: str, all_: str) -> Html:
+def _use(used: float, has: float, label: str) -> Html:
     share = min(1.0, used / has) if has > 0 else 0.0
     bar = svg(f"{share:.0%} used", 72, 6, rect(0, 0, 72, 6, "track", 3), rect(0, 0, 72 * share, 6, "use", 3))
-    return join(bar, tag("span", f"{told} of {all_}"))
+    return join(bar, tag("span", label))

@@ -2,46 +2,39 @@
 
 from __future__ import annotations
 
+from paddock.plan.document.model import PlanDocument, RightSize, SizeOption
+from paddock.plan.output.format import gibibytes, money
 from paddock.plan.output.html.markup import Child, Html, join, section, table, tag
-from paddock.plan.output.html.money import amount
-from paddock.plan.output.html.reading import Document, gibibytes, number, part, rows, text, whole
 
-_OPTIONS = {
-    "current": "Now", "cheapest": "Cheapest, same GPU", "cheapest_any": "Cheapest, any GPU", "smaller": "One size down",
-    "larger": "One size up",
-}  # fmt: skip
+_NOTE = "A runner an hour on other instance types, bought as its pool is; its CPU and memory follow the type."
 
 
-def sizes(document: Document) -> Html | None:
-    found = rows(document, "right_size")
-    if not found:
+def sizes(document: PlanDocument) -> Html | None:
+    if not document.right_size:
         return None
-    body: list[list[Child]] = []
-    for each in found:
-        now = part(each, "current")
-        body.append([text(each, "runner"), *(_option(part(each, key), now, own=key == "current") for key in _OPTIONS)])
-    columns = [("Runner", ""), *((heading, "") for heading in _OPTIONS.values())]
-    note = "A runner an hour on other instance types, bought as its pool is; its CPU and memory follow the type."
-    return section("sizes", "Right size", table("Runners on other types", columns, body, hide_caption=True), note=note)
+    headings = ("Runner", "Now", "Cheapest, same GPU", "Cheapest, any GPU", "One size down", "One size up")
+    columns = [(heading, "") for heading in headings]
+    body = [_row(size) for size in document.right_size]
+    return section("sizes", "Right size", table("Runners on other types", columns, body, hide_caption=True), note=_NOTE)
 
 
-def _option(of: Document, now: Document, *, own: bool) -> Html:
-    if not of:
+def _row(size: RightSize) -> list[Child]:
+    others = (size.cheapest, size.cheapest_any, size.smaller, size.larger)
+    return [size.runner, _option(size.current, None), *(_option(option, size.current) for option in others)]
+
+
+def _option(option: SizeOption | None, now: SizeOption | None) -> Html:
+    """Return an option; `now` is what it is compared with."""
+    if option is None:
         return tag("span", "none", class_="note")
-    if not own and text(of, "instance") == text(now, "instance"):
+    if now and option.instance == now.instance:
         return tag("span", "as now", class_="note")
-    if not whole(of, "per_node"):
-        return join(text(of, "instance"), tag("span", "does not fit", class_="pair bad"))
-    price, current = part(of, "per_runner_hour"), number(part(now, "per_runner_hour"), "value")
-    value = number(price, "value")
-    change = f", {value / current - 1:+.0%}" if not own and value is not None and current else ""
-    cpu = (number(of, "cpu_m") or 0) / 1000
+    if not option.per_node:
+        return join(option.instance, tag("span", "does not fit", class_="pair bad"))
+    value, current = option.per_runner_hour.value, now.per_runner_hour.value if now else None
+    change = f", {value / current - 1:+.0%}" if value is not None and current else ""
     return join(
-        text(of, "instance"),
-        tag("span", f"{amount(price)}{change}", class_="pair"),
-        tag("span", _size(cpu, whole(of, "memory_mib")), class_="pair note"),
+        option.instance,
+        tag("span", f"{money(option.per_runner_hour)}{change}", class_="pair"),
+        tag("span", f"{option.cpu_m / 1000:g} CPU, {gibibytes(option.memory_mib)}", class_="pair note"),
     )
-
-
-def _size(cpu: float, memory: int) -> str:
-    return f"{cpu:g} CPU, {gibibytes(f'{memory}Mi')}"

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from paddock.plan.document.model import PlanDocument, Resource
 from paddock.plan.engine.values import SECRET, UNKNOWN
-from paddock.plan.output.html.markup import Child, Html, clean, join, section, tag
-from paddock.plan.output.html.reading import Document, count, made, rows, text
+from paddock.plan.output.format import clean, count
+from paddock.plan.output.html.markup import Child, Html, join, section, tag
+from paddock.plan.output.view import cloud_resources
 
 BUDGET = 900_000
 """Characters of a page; longer inputs are cut, all to the same length, until it is kept."""
@@ -15,12 +17,11 @@ _LENGTHS = (4000, 1500, 600, 240, 80, 0)
 _DEEPEST = 24
 
 
-def tree(document: Document, used: int) -> Html | None:
+def tree(document: PlanDocument, used: int) -> Html | None:
     """All resources, children below parents; `used` is what the rest of the page takes."""
-    resources = rows(document, "resources")
-    if not resources:
+    if not document.resources:
         return None
-    children = _children(resources)
+    children = _children(document.resources)
     listed, length = Html(""), 0
     for length in _LENGTHS:
         listed = join(_branch(children, "", 0, length))
@@ -30,7 +31,8 @@ def tree(document: Document, used: int) -> Html | None:
         "" if length == _LENGTHS[0] else f" Inputs longer than {length} characters are cut here; --json has them whole."
     )
     note = (
-        f"{count(len(made(document)), 'resource')} that a provider makes, below the components that group them. "
+        f"{count(len(cloud_resources(document)), 'resource')} that a provider makes, below the components that group "
+        f"them. "
         f"{SECRET} is hidden, {UNKNOWN} is known only once it is made.{cut}"
     )
     search = tag(
@@ -43,14 +45,14 @@ def tree(document: Document, used: int) -> Html | None:
     return section("resources", "Resources", search, tag("ul", listed, class_="tree", id="tree"), note=note)
 
 
-def _children(resources: list[Document]) -> dict[str, list[Document]]:
+def _children(resources: list[Resource]) -> dict[str, list[Resource]]:
     """By parent. What has no parent here, too many, or is its own ancestor, stands at the top."""
-    parents = {text(each, "urn"): text(each, "parent") for each in resources}
-    found: dict[str, list[Document]] = {}
-    for each in resources:
-        urn = text(each, "urn")
-        found.setdefault(parents[urn] if _nested(urn, parents) else "", []).append(each)
-    return found
+    parents = {resource.urn: resource.parent for resource in resources}
+    children: dict[str, list[Resource]] = {}
+    for resource in resources:
+        parent = resource.parent if _nested(resource.urn, parents) else ""
+        children.setdefault(parent, []).append(resource)
+    return children
 
 
 def _nested(urn: str, parents: Mapping[str, str]) -> bool:
@@ -63,17 +65,17 @@ def _nested(urn: str, parents: Mapping[str, str]) -> bool:
     return here not in seen and len(seen) % _DEEPEST != 1
 
 
-def _branch(children: dict[str, list[Document]], parent: str, depth: int, length: int) -> Iterator[Html]:
-    for each in children.get(parent, []) if depth <= _DEEPEST else []:
-        urn = text(each, "urn")
+def _branch(children: dict[str, list[Resource]], parent: str, depth: int, length: int) -> Iterator[Html]:
+    for resource in children.get(parent, []) if depth <= _DEEPEST else []:
+        urn = resource.urn
         below = list(_branch(children, urn, depth + 1, length)) if urn else []
-        name = tag("span", tag("b", text(each, "name")), " ", tag("span", _kind(text(each, "type")), class_="kind"))
+        name = tag("span", tag("b", resource.name), " ", tag("span", _kind(resource.type), class_="kind"))
         marks = [
             tag("span", mark, class_="mark")
-            for key, mark in (("protect", "protected"), ("expanded", "by a component"))
-            if each.get(key) is True
+            for applies, mark in ((resource.protect, "protected"), (resource.expanded, "by a component"))
+            if applies
         ]
-        inputs = _inputs(each.get("inputs"), length)
+        inputs = _inputs(resource.inputs, length)
         if below:
             inside: list[Child] = [_fold("inputs", inputs, "inputs own")] if inputs else []
             summary = tag("summary", name, marks, tag("span", f" {_size(children, urn)}", class_="note"))
@@ -82,15 +84,14 @@ def _branch(children: dict[str, list[Document]], parent: str, depth: int, length
             yield tag("li", _fold(join(name, marks), inputs) if inputs else join(name, marks), class_="leaf")
 
 
-def _size(children: dict[str, list[Document]], urn: str) -> int:
+def _size(children: dict[str, list[Resource]], urn: str) -> int:
     seen, queue, size = {urn}, [urn], 0
     while queue:
-        for each in children.get(queue.pop(), []):
-            below = text(each, "urn")
+        for child in children.get(queue.pop(), []):
             size += 1
-            if below not in seen:
-                seen.add(below)
-                queue.append(below)
+            if child.urn not in seen:
+                seen.add(child.urn)
+                queue.append(child.urn)
     return size
 
 
@@ -106,21 +107,21 @@ def _kind(type_: str) -> str:
     return f"{package} {group if slash and version.lower() == kind.lower() else module} {kind}".strip()
 
 
-def _inputs(inputs: Any, length: int) -> Html | None:
-    if not isinstance(inputs, Mapping) or not inputs or not length:
+def _inputs(inputs: Mapping[str, Any], length: int) -> Html | None:
+    if not inputs or not length:
         return None
     lines = [line for key, value in inputs.items() for line in _lines(str(key), value, 0)]
-    told: list[Html] = []
+    shown: list[Html] = []
     left = length
     for index, (label, value) in enumerate(lines):
         if left <= 0:
-            told.append(tag("i", f"\u2026 {count(len(lines) - index, 'further line')}"))
+            shown.append(tag("i", f"\u2026 {count(len(lines) - index, 'further line')}"))
             break
         value = clean(value)
         cut = value if len(value) <= left else f"{value[:left]}\u2026 {len(value) - left} characters more"
         left -= len(label) + len(cut)
-        told.append(join(label, tag("mark", value) if value in (SECRET, UNKNOWN) else cut))
-    return Html("\n".join(told))
+        shown.append(join(label, tag("mark", value) if value in (SECRET, UNKNOWN) else cut))
+    return Html("\n".join(shown))
 
 
 def _lines(label: str, value: Any, depth: int) -> Iterator[tuple[str, str]]:

@@ -1,0 +1,157 @@
+"""The difference of two plans as data: what `--json --against` prints, and what renderers take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal
+
+import pydantic
+
+from paddock.plan.diff.replacement import Effect
+from paddock.plan.document.model import Model, PlanDocument
+from paddock.plan.finding import Finding
+
+SCHEMA: Final = "paddock.diff/1"
+Action = Literal["add", "remove", "replace", "change"]
+Verdict = Literal["none", "safe", "interrupts", "replaces", "refused"]
+
+
+@dataclass(frozen=True, slots=True)
+class FieldChange:
+    """A place in a resource that differs. `old` and `new` are as people read them; None: there was no value."""
+
+    path: str
+    old: str | None
+    new: str | None
+    keys: Annotated[tuple[str, ...], pydantic.Field(exclude=True)] = ()
+    """Property names from the input down to where a list's item or an embedded document begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A resource that is not as it was."""
+
+    urn: str
+    type: str
+    name: str
+    owner: str
+    """The component it belongs to: `GpuPool t4`."""
+    action: Action
+    replaced: Effect
+    """`replace` is certain, `unknown` is possible, `update` is neither."""
+    why: tuple[str, ...]
+    """What forces a replacement or may, and what changes because another resource does."""
+    fields: tuple[FieldChange, ...]
+    protected: bool
+    """Pulumi refuses to delete or replace it."""
+
+    @property
+    def follows(self) -> bool:
+        """Whether it changes only because another resource does."""
+        return self.action in ("replace", "change") and not self.fields
+
+
+@dataclass(frozen=True, slots=True)
+class FitChange:
+    """How many of a runner's jobs a node holds; None where the pairing is not in that plan."""
+
+    runner: str
+    pool: str
+    instance: str
+    old: int | None
+    new: int | None
+    old_limit: str
+    new_limit: str
+
+
+@dataclass(frozen=True, slots=True)
+class CostChange:
+    """Dollars a month: low and high, and what is fixed. None where a plan has no such number."""
+
+    old: tuple[float, float] | None
+    new: tuple[float, float] | None
+    old_fixed: float | None
+    new_fixed: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Roll:
+    """A node group that loses all its nodes."""
+
+    group: str
+    pool: str
+    """`system` for the nodes that hold the controllers."""
+    capacity: str
+    """As EKS names it: SPOT, ON_DEMAND, CAPACITY_BLOCK."""
+    nodes: int
+    """At most so many; a group that is scaled to zero loses none."""
+    kind: Literal["roll", "replace", "remove", "unknown"]
+    why: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Interruption:
+    """Jobs that end before they are done, if they run at that time."""
+
+    runner: str
+    jobs: int
+    """At most."""
+    pool: str
+    certain: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleSetChange:
+    """What happens to a runner scale set, and to jobs that wait for it."""
+
+    runner: str
+    kind: Literal["add", "remove", "replace", "unknown", "restart", "resize"]
+    labels: tuple[str, ...]
+    says: str
+
+
+class Diff(Model):
+    """Everything that differs; renderers only print it."""
+
+    schema_version: Literal["paddock.diff/1"] = pydantic.Field(SCHEMA, alias="schema")
+    verdict: Verdict
+    stack: str
+    project: str
+    changes: tuple[Change, ...]
+    """Riskiest first."""
+    refused: tuple[str, ...]
+    """What Pulumi or AWS will not do."""
+    rolls: tuple[Roll, ...]
+    interruptions: tuple[Interruption, ...]
+    scale_sets: tuple[ScaleSetChange, ...]
+    new_findings: tuple[Finding, ...]
+    fixed_findings: tuple[Finding, ...]
+    fits: tuple[FitChange, ...]
+    cost: CostChange
+    outputs: tuple[FieldChange, ...]
+    notes: tuple[str, ...]
+
+    def count(self, action: Action) -> int:
+        return sum(change.action == action for change in self.changes)
+
+    @property
+    def following(self) -> int:
+        """Replacements that happen only because of another replacement."""
+        return sum(change.follows for change in self.changes if change.action == "replace")
+
+    @property
+    def unsure(self) -> tuple[Change, ...]:
+        """Changes that may turn out to be replacements."""
+        return tuple(change for change in self.changes if change.action == "change" and change.replaced == "unknown")
+
+    @property
+    def empty(self) -> bool:
+        findings = self.new_findings or self.fixed_findings
+        cost = self.cost.old != self.cost.new or self.cost.old_fixed != self.cost.new_fixed
+        return not (self.changes or findings or self.fits or self.outputs or cost)
+
+
+class ComparedPlan(PlanDocument):
+    """A plan's document with its difference from a saved one."""
+
+    diff: Diff
