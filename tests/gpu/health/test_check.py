@@ -37,8 +37,8 @@ from paddock.gpu.model import (
     RemappedRows,
     Temperature,
 )
+from tests.gpu.health.test_xid import BOOT, GSP, kernel
 from tests.gpu.test_document import any_of
-from tests.gpu.test_xid import BOOT, GSP, kernel
 from tests.support.nvml import Card, Driver, box
 
 GOOD = Gpu(
