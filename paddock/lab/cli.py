@@ -1,4 +1,4 @@
-"""What `inv lab.*` does, without Invoke."""
+"""The commands behind `inv lab.*`, without Invoke."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _Result = TypeVar("_Result")
 
 
 def _json_errors(command: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
-    """With `as_json` what fails is JSON too: `{"error": ...}`, beside the sentence that a user reads."""
+    """With `as_json` also print an error as JSON, `{"error": ...}`, beside the sentence that a user reads."""
 
     @functools.wraps(command)
     def run(*arguments: _Parameters.args, **options: _Parameters.kwargs) -> _Result:
@@ -52,9 +52,9 @@ def up(
     keep: bool = False,
     as_json: bool = False,
 ) -> None:
-    """Starts the lab of a stack and applies the stack in it; what is there already is brought to what the file says.
+    """Start the lab of a stack and apply the stack in it, or bring a running lab to what the stack file says now.
 
-    `keep` leaves what runs running when a later part fails. Raises LabError and FleetError.
+    `keep` leaves the lab running when a later step fails. Raises LabError and FleetError.
     """
     if boot_seconds is not None and not 0 <= boot_seconds <= 3600:
         raise LabInputError(f"{boot_seconds} is no time for a boot\n    expected: seconds, from 0 to 3600")
@@ -86,7 +86,7 @@ def up(
 def _apply_stack(
     lab: Lab, configured: Stack, root: Path, boot_seconds: float | None, progress: Progress
 ) -> tuple[dict[str, Any] | None, list[str]]:
-    """Nodes, GitHub, the stack and ARC. Returns what was applied, and a sentence for each part that is not there."""
+    """Start nodes, GitHub, the stack and ARC; return the applied stack, and a sentence for each missing part."""
     with progress.step("plan"):
         graph = plan_graph(configured)
     with progress.step("nodes and autoscaler"):
@@ -129,7 +129,7 @@ def _next_steps(lab: Lab, started: bool, keep: bool) -> str:
 
 @_json_errors
 def status(name: str, *, as_json: bool = False) -> bool:
-    """Shows what runs where, and returns whether the lab is up and whole."""
+    """Show programs, nodes and jobs; return whether every process of the lab is running."""
     lab = servers.status(state.folder(name))
     if as_json:
         _print_json(document(lab))
@@ -144,7 +144,7 @@ def status(name: str, *, as_json: bool = False) -> bool:
 def show_demo(
     root: Path, name: str, *, runner: str = "", job_seconds: float = demo.JOB_SECONDS, as_json: bool = False
 ) -> bool:
-    """Runs one GPU job through the lab, and returns whether all of it happened. Raises LabError and FleetError."""
+    """Run one GPU job through the lab; return whether it completed every step. Raises LabError and FleetError."""
     configured = load(root, name)
     lab = servers.status(state.folder(name))
     story = demo.demo(lab, configured, job_seconds=job_seconds, out=None if as_json else sys.stdout, runner=runner)
@@ -155,7 +155,7 @@ def show_demo(
 
 @_json_errors
 def down(name: str, *, keep: bool = False, as_json: bool = False) -> None:
-    """Ends the lab. Raises LabInputError while another command applies its stack."""
+    """End the lab. Raises LabInputError while another command applies its stack."""
     started, folder = time.monotonic(), state.folder(name)
     with state.exclusive_command(folder):
         ended = servers.down(folder, keep=keep)

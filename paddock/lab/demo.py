@@ -1,4 +1,4 @@
-"""One GPU job, from its push to the node that is given back, told as it happens."""
+"""Demonstration of one GPU job, from its push to the removal of its node, printed step by step."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ _LONGEST_SECONDS = 24 * 3600
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """What became of the job."""
+    """Outcome of the demonstration."""
 
     runner: str
     job: JobTimeline
     pool: str
     nodes_left: int
     missing: str = ""
-    """The step that did not come in time."""
+    """The step that was not reached in time."""
     events: tuple[str, ...] = ()
-    """Its pod's events, where a step is missing."""
+    """Events of the job's pod, where a step is missing."""
     fix: str = ""
 
     @property
@@ -73,10 +73,10 @@ def demo(
     runner: str = "",
     bound: float | None = None,
 ) -> Story:
-    """Pushes a job for `runner`, the fleet's first by default, and follows it until its pool is empty again.
+    """Push a job for `runner`, the fleet's first by default, and follow it until its pool is empty again.
 
-    Every step is a line in `out` as it comes; without `out` nothing is printed. `bound`: seconds for all of it. A step
-    that does not come is told in the story, and its job is canceled. Raises LabError and LabInputError.
+    Every step is a line in `out` when it happens; without `out` nothing is printed. `bound`: seconds for all of it. A
+    missing step is part of the result, and its job is canceled. Raises LabError and LabInputError.
     """
     name = _runner(stack, runner)
     pool = stack.fleet.runners[name].pool
@@ -101,7 +101,7 @@ def demo(
                 return Story(name, job, pool, node_count)
             story = Story(name, job, pool, node_count, missing, _events(api, job), _fix(api, lab, job, missing, groups))
         finally:
-            printer.done()
+            printer.close()
             control.cancel(pushed["id"])  # nothing, where it is completed
     printer.say(f"{story.missing!r} did not come in time{f': {job.why}' if job.why else ''}")
     for line in story.events:
@@ -113,7 +113,7 @@ def demo(
 def _follow(
     api: Api, control: github.Control, job_id: int, pool: str, least: int, deadline: float, printer: _Printer
 ) -> tuple[JobTimeline, int]:
-    """Looks until the job is over and its pool as small as it gets, or the time is up."""
+    """Poll until the job is completed and its pool at its minimum, or the time is up."""
     job: JobTimeline | None = None
     printed: set[str] = set()
     while True:
@@ -140,7 +140,7 @@ def _follow(
 
 
 def _missing(job: JobTimeline, crowded: bool) -> str:
-    """The first step that did not come."""
+    """Return the first step that was not reached."""
     for step in job.steps:
         if step.at is None and step.name not in timeline.OPTIONAL | {"node gone"} and step.note != "unknown":
             return step.name
@@ -177,7 +177,7 @@ def _fix(api: Api, lab: Lab, job: JobTimeline, missing: str, groups: tuple[Group
 
 
 def refusal(pod: Object, group: Group) -> str:
-    """Why a node of a group could not take a pod even if it were empty; nothing where it could."""
+    """Return why even an empty node of a group could not take a pod; empty where it could."""
     node = group.template
     if not pods.selects(pod, node.labels):
         return "has not the labels that the pod asks for"
@@ -201,7 +201,7 @@ def _runner(stack: Stack, name: str) -> str:
 
 
 def _ready(lab: Lab) -> None:
-    """Raises LabError where no job could run, whichever it is."""
+    """Raises LabError where no job at all could run."""
     if not lab.up:
         problem = "is not whole" if lab.running else "is not up"
         raise LabError(f"the lab in {lab.folder} {problem}\n    fix: {inv('up', lab.folder)}")
@@ -210,7 +210,7 @@ def _ready(lab: Lab) -> None:
 
 
 def _not_applied(lab: Lab) -> LabError:
-    """Says what is missing: the lab is up without what applies a stack in it, or the last run did not come so far."""
+    """Name what is missing: the programs that apply a stack, or a complete run of them."""
     up = inv("up", lab.folder)
     try:
         problem = NO_PROVIDER if Programs.find().kubernetes is None else ""
@@ -225,7 +225,7 @@ def _not_applied(lab: Lab) -> LabError:
 
 
 def _groups(lab: Lab, pool: str) -> tuple[tuple[Group, ...], float]:
-    """The node groups of a pool, and the seconds that a boot and the wait of an idle node take."""
+    """Return the node groups of a pool, and the seconds of a boot and of the idle time together."""
     try:
         document: Mapping[str, Any] = json.loads((lab.folder / "groups.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -236,7 +236,7 @@ def _groups(lab: Lab, pool: str) -> tuple[tuple[Group, ...], float]:
 
 
 class _Printer:
-    """Lines as they come; on a terminal also what is waited for."""
+    """Printed lines; on a terminal also what the demonstration waits for."""
 
     def __init__(self, out: IO[str] | None) -> None:
         self._console: Console | None = None
@@ -260,7 +260,7 @@ class _Printer:
 
         self._status.update(escape(f"waits for: {text}"[: self._console.width - 4]))
 
-    def done(self) -> None:
+    def close(self) -> None:
         if self._status is not None:
             self._status.stop()
             self._status = None

@@ -1,4 +1,4 @@
-"""What a user is told when the lab cannot do what was asked."""
+"""Errors of the lab, whose text a user reads."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from paddock.errors import PaddockError
 
 
 class LabError(PaddockError):
-    """Something in the lab failed; the message says what and how to go on."""
+    """An operation of the lab failed."""
 
 
 class LabInputError(LabError):
-    """The lab was asked for what cannot be: a taken port, a wrong name, a missing program."""
+    """A request that cannot be fulfilled: a port in use, an unknown name, a missing program."""
 
     exit_code = 2

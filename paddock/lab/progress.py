@@ -1,4 +1,4 @@
-"""What a user sees while the lab comes up: on a terminal the step that is under way, elsewhere a line for each done."""
+"""Progress of a command: on a terminal the current step, elsewhere a line for each finished one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import IO
 
 
 class Progress:
-    """Steps with their times. `quiet` prints nothing, for those who ask for JSON."""
+    """Steps with their times. `quiet` prints nothing, for output in JSON."""
 
     def __init__(self, out: IO[str] | None = None, *, quiet: bool = False) -> None:
         self.out, self.quiet = out or sys.stderr, quiet
@@ -19,7 +19,7 @@ class Progress:
 
     @contextlib.contextmanager
     def step(self, name: str) -> Iterator[Callable[[str], None]]:
-        """One step; its line is written when it has worked. Gives what tells, on a terminal, how far it is."""
+        """Time one step and print its line on success. Yields a function that shows its progress on a terminal."""
         started = time.monotonic()
         live = not self.quiet and self.out.isatty()
 

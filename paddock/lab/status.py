@@ -1,4 +1,4 @@
-"""What runs where in a lab: for people, and as JSON."""
+"""State of a lab, for people and as JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from paddock.lab.simulators.timeline import JobTimeline
 
 
 def document(lab: Lab) -> dict[str, Any]:
-    """The lab as JSON. `jobs` is null where nobody could be asked."""
+    """Return the lab as JSON. `jobs` is null where they could not be read."""
     jobs = _job_timelines(lab)
     return {
         "up": lab.up,
@@ -30,7 +30,7 @@ def document(lab: Lab) -> dict[str, Any]:
 
 
 def show(lab: Lab) -> None:
-    """Programs, nodes with their pods, and the progress of jobs."""
+    """Print programs, nodes with their pods, and the progress of jobs."""
     from paddock.terminal import console
 
     out = console()
@@ -86,7 +86,7 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Collect
 
 
 def _cluster(lab: Lab) -> dict[str, Any]:
-    """Nodes, and pods that find none; `unknown` says why nothing is known of them."""
+    """Return nodes and unschedulable pods; `unknown` says why they could not be read."""
     document: dict[str, Any] = {"nodes": [], "waiting": [], "unknown": ""}
     if not lab.up:
         return document

@@ -1,10 +1,9 @@
-"""Processes of the lab that are modules of ours: how they are started, go on, and end."""
+"""Processes of the lab that run a module of this package: starting, repeating, logging and ending them."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from pathlib import Path
 from paddock.lab.control_plane import servers
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.errors import LabError
+from paddock.process import sigterm_as_interrupt
 
 
 def start(lab: Lab, name: str, module: str, *words: str) -> None:
@@ -32,30 +32,25 @@ def is_running(lab: Lab, name: str) -> bool:
 
 
 def repeat(step: Callable[[], None], wait: Callable[[], object]) -> None:
-    """Goes on for ever; what keeps a step from being done is said once and tried again."""
-    complained = ""
+    """Run `step` for ever. An error is logged once, and the step is tried again."""
+    last_error = ""
     while True:
         try:
             step()
-            complained = ""
+            last_error = ""
         except (LabError, OSError, ValueError) as error:
-            if str(error) != complained:
-                log(complained := str(error))
+            if str(error) != last_error:
+                log(last_error := str(error))
         wait()
 
 
 def log(text: str) -> None:
-    """A line of the process's log."""
+    """Write a line to the process's log."""
     sys.stdout.write(f"{time.strftime('%H:%M:%S')} {text}\n")
     sys.stdout.flush()
 
 
 def run_until_terminated(main: Callable[[], None]) -> None:
-    """Runs `main` until the process is told to end, and ends quietly."""
-    signal.signal(signal.SIGTERM, _end)
-    with contextlib.suppress(KeyboardInterrupt):
+    """Run `main` until SIGTERM or Ctrl-C, and end without a traceback."""
+    with contextlib.suppress(KeyboardInterrupt), sigterm_as_interrupt():
         main()
-
-
-def _end(_signal: int, _frame: object) -> None:
-    raise SystemExit(0)

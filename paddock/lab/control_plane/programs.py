@@ -1,7 +1,7 @@
-"""The programs of the lab's control plane: where they are, which versions they are, and how to get what is missing.
+"""Programs of the lab's control plane: their paths, their versions, and where to get the missing ones.
 
-They are looked for in the folders of `PADDOCK_LAB_BIN`, then on PATH, then where kwokctl has put those of its newest
-cluster. Nothing is ever downloaded.
+They are searched in the folders of `PADDOCK_LAB_BIN`, then on PATH, then in the newest cluster of kwokctl. Nothing is
+ever downloaded.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from pathlib import Path
 from paddock.lab.errors import LabInputError
 
 KUBERNETES = "1.35.4"
-"""The release that `missing` names; any of a minor version from `OLDEST` on will do, if all three are of one."""
+"""The release that `missing` names; any from `OLDEST` on works, if all three servers have one minor version."""
 KWOKCTL = (
     f"KWOK_KUBE_VERSION=v{KUBERNETES} kwokctl create cluster --runtime binary --name paddock"
     " && kwokctl stop cluster --name paddock"
 )
-"""Has kwokctl download the programs; the lab then runs them by itself."""
+"""Command by which kwokctl downloads the programs; the lab then runs them itself."""
 OLDEST = (1, 30)
 """ValidatingAdmissionPolicy is stable from here on."""
 
@@ -58,18 +58,18 @@ PROGRAMS: Mapping[str, Program] = {
 
 @dataclass(frozen=True, slots=True)
 class LocatedProgram:
-    """A program that is there."""
+    """A program of this machine."""
 
     path: Path
     version: str
-    """`1.35.4`, or empty where the program does not say."""
+    """`1.35.4`, or empty where the program prints none."""
 
 
 _AT_KWOKCTL = {"kwok": "kwok-controller"}
 
 
 def locate(names: Iterable[str] = PROGRAMS) -> dict[str, Path]:
-    """Paths of the programs that are there, by name."""
+    """Return the paths of the programs that exist, by name."""
     path = os.pathsep.join(filter(None, (os.environ.get("PADDOCK_LAB_BIN"), os.environ.get("PATH", os.defpath))))
     newest = _of_kwokctl()
     paths = {
@@ -79,14 +79,14 @@ def locate(names: Iterable[str] = PROGRAMS) -> dict[str, Path]:
 
 
 def _of_kwokctl() -> str:
-    """The folder with the programs of the newest cluster that kwokctl runs without containers; empty for none."""
+    """Return the folder with the programs of kwokctl's newest cluster without containers; the null device for none."""
     work = os.environ.get("KWOK_WORKDIR") or Path.home() / ".kwok"
     folders = [path for path in Path(work, "clusters").glob("*/bin") if path.is_dir()]
     return str(max(folders, key=lambda path: path.stat().st_mtime)) if folders else os.devnull
 
 
 def find(names: Iterable[str] = PROGRAMS) -> dict[str, LocatedProgram]:
-    """Every program with its version. Raises LabInputError, which names all that are missing or do not match."""
+    """Return every program with its version. Raises LabInputError, which names all that are missing or do not match."""
     names = tuple(names)
     paths = locate(names)
     absent = [name for name in names if name not in paths]
@@ -101,7 +101,7 @@ def find(names: Iterable[str] = PROGRAMS) -> dict[str, LocatedProgram]:
 
 
 def missing(absent: Iterable[str]) -> str:
-    """What a user reads when programs are not there: all of them, and where each comes from."""
+    """Return the message that names all missing programs and where each comes from."""
     system, machine = platform.system().lower(), platform.machine().lower()
     arch = {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
     absent = list(absent)
@@ -126,7 +126,7 @@ def missing(absent: Iterable[str]) -> str:
 
 
 def mismatch(versions: Mapping[str, str]) -> str:
-    """Why these versions cannot work together; empty where they can."""
+    """Return the reason why these versions cannot work together; empty where they can."""
     servers = {name: version for name, version in versions.items() if name.startswith("kube-") and version}
     minors = {name: tuple(int(part) for part in version.split(".")[:2]) for name, version in servers.items()}
     listing = ", ".join(f"{name} {version}" for name, version in sorted(servers.items()))

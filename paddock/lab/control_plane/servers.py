@@ -29,11 +29,11 @@ from paddock.process import Process, boot_id
 _PORT_RANGE = (20_000, 32_000)
 """Connections get ports from 32768 on Linux, and one of them may take a port between its choice and its use."""
 _PORTS_FREED_WITHIN = 5.0
-"""Seconds that the ports of last time are waited for."""
+"""Seconds to wait until the ports of the last run are free."""
 PORTS = ("kube-apiserver", "etcd", "etcd-peer", "kube-controller-manager", "kube-scheduler", "kwok")
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 DEADLINE_SECONDS = 60.0
-"""For one program to become ready. The slowest took 3 s on two cores."""
+"""For one program to become ready. The slowest takes 3 s on two cores."""
 
 _CLIENTS = {
     "kube-controller-manager": "system:kube-controller-manager",
@@ -44,16 +44,16 @@ _CLIENTS = {
 
 @dataclass(frozen=True, slots=True)
 class Lab:
-    """A lab, as far as it is there."""
+    """State of a lab: its ports and processes."""
 
     folder: Path
     ports: Mapping[str, int]
     running: Mapping[str, Process]
-    """Everything that it started and that still is what it was."""
+    """Processes that the lab started and that still run."""
     ended: tuple[str, ...]
-    """What it started and that is gone, without anyone having stopped it."""
+    """Names of processes that ended without having been stopped."""
     exists: bool = True
-    """Whether there is state of it at all."""
+    """False where the folder holds no lab."""
 
     @property
     def up(self) -> bool:
@@ -70,7 +70,7 @@ class Lab:
 
 
 def status(folder: Path) -> Lab:
-    """What runs now. Raises LabError where the state cannot be read."""
+    """Return the lab of a folder and what of it runs. Raises LabError where the state cannot be read."""
     saved = state.read(folder)
     if saved is None:
         return Lab(folder, {}, {}, (), exists=False)
@@ -79,10 +79,10 @@ def status(folder: Path) -> Lab:
 
 
 def up(folder: Path, *, first_port: int | None = None, progress: Progress | None = None) -> tuple[Lab, bool]:
-    """Starts the control plane, and returns it and whether it had to be started.
+    """Start the control plane; return it and whether it had to be started.
 
-    What a lab that was killed left behind is ended first; its objects are kept as long as the machine was not started
-    anew, because etcd here does not wait for the disk. Raises LabInputError and LabError.
+    Processes of a killed lab are ended first; its objects are kept unless the machine was rebooted since, because etcd
+    does not sync to disk here. Raises LabInputError and LabError.
     """
     progress = progress or Progress()
     state.prepare(folder)
@@ -110,7 +110,7 @@ def up(folder: Path, *, first_port: int | None = None, progress: Progress | None
 
 
 def down(folder: Path, *, keep: bool = False) -> tuple[str, ...]:
-    """Ends everything that the lab started and returns the names; `keep` keeps its objects for the next `up`."""
+    """End everything that the lab started and return the names; `keep` keeps its objects for the next `up`."""
     if not (folder / "lab.json").exists():
         return ()
     with state.locked(folder):
@@ -128,7 +128,7 @@ def down(folder: Path, *, keep: bool = False) -> tuple[str, ...]:
 
 
 def spawn(folder: Path, name: str, command: Sequence[str | Path], environment: Mapping[str, str]) -> Process:
-    """Starts one more program of the lab, which `down` ends with the rest. One of that name is ended first."""
+    """Start one more program of the lab, which `down` ends with the rest. One of the same name is ended first."""
     with state.locked(folder):
         saved = state.read(folder)
         if saved is None:
@@ -144,7 +144,7 @@ def spawn(folder: Path, name: str, command: Sequence[str | Path], environment: M
 
 
 def choose_ports(first: int | None, before: Mapping[str, int] | None = None) -> dict[str, int]:
-    """Six ports of loopback: from `first` on, or those of last time, or any. Raises LabInputError for a taken one."""
+    """Choose six ports of loopback: from `first` on, or those of the last run, or any. Raises LabInputError."""
     if first is not None:
         if not 1 <= first <= 65_535 - len(PORTS):
             raise LabInputError(f"{first} cannot be the first of {len(PORTS)} ports\n    fix: one from 1024 to 65529")
@@ -169,7 +169,7 @@ def choose_ports(first: int | None, before: Mapping[str, int] | None = None) -> 
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of loopback that are free, below those that systems give to connections. Raises LabError."""
+    """Return free ports of loopback, below the range that systems give to connections. Raises LabError."""
     ports = []
     for port in random.sample(range(*_PORT_RANGE), 1000):
         if not _refused(port):
@@ -226,7 +226,7 @@ def _start(folder: Path, paths: Mapping[str, Path], ports: Mapping[str, int], pr
 
 
 def wait_for(name: str, ready: Callable[[], bool], folder: Path, read_status: Callable[[], Lab]) -> None:
-    """Polls until it is ready. Raises LabError with the end of its log when it ends instead, or takes too long."""
+    """Poll until `ready`. Raises LabError with the end of the log when the process ends or takes too long."""
     log = folder / "logs" / f"{name}.log"
     deadline = time.monotonic() + DEADLINE_SECONDS
     while not ready():
@@ -238,7 +238,7 @@ def wait_for(name: str, ready: Callable[[], bool], folder: Path, read_status: Ca
 
 
 def clean_up(lab: Lab, progress: Progress) -> None:
-    """Makes way for a new start after a lab that was not ended by `down`."""
+    """End what runs of a lab that was not ended by `down`."""
     saved = state.read(lab.folder)
     if saved is None:
         return
@@ -253,7 +253,7 @@ def clean_up(lab: Lab, progress: Progress) -> None:
 
 
 def _stop(lab: Lab) -> None:
-    """Clients before the API server, and that before etcd, so that nobody waits for one that is gone."""
+    """Stop clients before the API server, and that before etcd, so that none waits for a server that has ended."""
     last = [lab.running[name] for name in ("kube-apiserver", "etcd") if name in lab.running]
     processes.stop(process for process in lab.running.values() if process not in last)
     # What those started, and a run of the engine whose command was killed, which may start more until it has ended.
@@ -275,7 +275,7 @@ def _answers(port: int, path: str, trust: ssl.SSLContext, token: str) -> bool:
 
 
 def _refused(port: int) -> str:
-    """Why nobody can listen on this port of loopback; empty if one can."""
+    """Return why no program can listen on this port of loopback; empty where it can."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # an ended lab's connections linger
         try:

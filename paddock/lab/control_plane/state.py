@@ -18,24 +18,24 @@ from paddock.lab.errors import LabError, LabInputError
 from paddock.process import Process
 
 VERSION = 1
-"""Of the file. A lab of another version is ended, not read."""
+"""Version of the file. A lab of another version can only be ended."""
 _LOCKS = ("lock", "command.lock")
 _ENTRIES = (
     *("lab.json", "pki", "etcd", "logs", "kubeconfigs", "kubeconfig", "groups.json", "run"),
     *("engine", "charts", "github"),
 )
-"""What `remove` takes away. The folder may hold other things of the user's."""
+"""Names that `remove` deletes. The folder may hold other files of the user's."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """One lab."""
+    """Ports and processes of one lab."""
 
     ports: Mapping[str, int] = field(default_factory=dict)
     processes: Mapping[str, Process] = field(default_factory=dict)
     """By name, in the order in which they were started."""
     boot: str = ""
-    """The start of the machine in which they run."""
+    """Boot id of the machine that they run on."""
 
     def with_process(self, name: str, process: Process) -> State:
         return replace(self, processes={**self.processes, name: process})
@@ -46,7 +46,7 @@ class State:
 
 
 def folder(name: str) -> Path:
-    """Where a lab's state is: a folder of its name in PADDOCK_LAB_STATE, or under XDG_STATE_HOME."""
+    """Return the folder of a lab's state, in PADDOCK_LAB_STATE or under XDG_STATE_HOME. Raises LabInputError."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", name):
         raise LabInputError(f"{name!r} cannot be a lab's name\n    fix: use letters, digits, dots and dashes")
     home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
@@ -55,12 +55,12 @@ def folder(name: str) -> Path:
 
 
 def inv(task: str, where: Path) -> str:
-    """The command for the lab in a folder, as its user types it."""
+    """Return the command for the lab in a folder, as a user types it."""
     return f"./inv lab.{task}" + ("" if where.name == "dev" else f" --stack {where.name}")
 
 
 def prepare(where: Path) -> None:
-    """Makes the folder, for its user alone. Raises LabError where it is another's."""
+    """Create the folder for its user alone. Raises LabError where it is another user's."""
     try:
         where.mkdir(mode=0o700, parents=True, exist_ok=True)
         if where.stat().st_uid != os.getuid():
@@ -73,7 +73,7 @@ def prepare(where: Path) -> None:
 
 
 def read(where: Path) -> State | None:
-    """The lab's state; None where there never was one. Raises LabError for a file that is none."""
+    """Return the lab's state; None where there is none. Raises LabError for an invalid file."""
     path = where / "lab.json"
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
@@ -95,7 +95,7 @@ def read(where: Path) -> State | None:
 
 
 def write(where: Path, state: State) -> None:
-    """Raises LabError."""
+    """Save the lab's state. Raises LabError."""
     write_private(where / "lab.json", f"{json.dumps(state.document(), indent=2)}\n")
 
 
@@ -110,7 +110,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 def remove(where: Path) -> None:
-    """Deletes what the lab put into the folder, and the folder if nothing else is in it."""
+    """Delete what the lab put into the folder, and the folder if nothing else is in it."""
     for name in _ENTRIES:
         path = where / name
         if path.is_dir() and not path.is_symlink():
@@ -125,9 +125,9 @@ def remove(where: Path) -> None:
 
 @contextlib.contextmanager
 def exclusive_command(where: Path) -> Iterator[None]:
-    """Keeps two of the user's commands from working on one lab at once, from their first step to their last.
+    """Keep two commands from working on one lab at once, from their first step to their last.
 
-    Where there is no lab there is nothing to keep. Raises LabInputError.
+    Without a lab there is nothing to lock. Raises LabInputError.
     """
     with _locked(where / _LOCKS[1]) if where.exists() else contextlib.nullcontext():
         yield
@@ -135,7 +135,7 @@ def exclusive_command(where: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def locked(where: Path) -> Iterator[None]:
-    """Keeps two processes from changing the state at once. Raises LabInputError."""
+    """Keep two processes from changing the state at once. Raises LabInputError."""
     with _locked(where / _LOCKS[0]):
         yield
 

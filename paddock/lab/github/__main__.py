@@ -12,7 +12,7 @@ from paddock.lab.github.server import Server
 
 
 def main() -> None:
-    """Answers until it is ended."""
+    """Serve until the process is ended."""
     parser = argparse.ArgumentParser(prog="paddock.lab.github")
     parser.add_argument("--port", type=int, required=True, help="of 127.0.0.1; 0 takes any that is free")
     parser.add_argument("--folder", type=Path, required=True, help="where its state is kept")

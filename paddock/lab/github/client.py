@@ -1,4 +1,4 @@
-"""A client of the Actions service, as ARC's controller and listener are: it logs in, keeps a token, and asks."""
+"""Client of the Actions service, which sends what ARC's controller and listener send."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ POLL_TIMEOUT_SECONDS = 60.0
 _SETS = "_apis/runtime/runnerscalesets"
 _AGENTS = "_apis/distributedtask/pools/0/agents"
 _EARLY_SECONDS = 60.0
-"""A token is taken anew before it ends."""
+"""A token is renewed this long before it expires."""
 
 
 class ActionsError(LabError):
-    """The service did not do what was asked. `status` is 0 where it did not answer at all."""
+    """The service refused a request. `status` is 0 where it did not answer at all."""
 
     def __init__(self, message: str, status: int = 0, retry_after: float | None = None) -> None:
         self.status, self.retry_after = status, retry_after
@@ -49,7 +49,7 @@ class Token:
 
 
 def credential(secret: Mapping[str, str]) -> App | Token:
-    """From the keys of a Kubernetes secret that ARC's chart looks for. Raises ActionsError."""
+    """Read the credential from the keys of a Kubernetes secret that ARC's chart expects. Raises ActionsError."""
     if token := secret.get("github_token"):
         return Token(token)
     names = ("github_app_id", "github_app_installation_id", "github_app_private_key")
@@ -70,30 +70,30 @@ class Actions:
     # Scale sets.
 
     def group(self, name: str) -> int:
-        """The number of a runner group."""
+        """Return the number of a runner group."""
         return int(self._listed("_apis/runtime/runnergroups/", groupName=name)[0]["id"])
 
     def find_set(self, name: str, group: int) -> Object | None:
         return next(iter(self._listed(_SETS, runnerGroupId=str(group), name=name)), None)
 
     def create_set(self, name: str, group: int, labels: Iterable[str]) -> Object:
-        """The labels count only now: the service keeps those that a set was made with."""
+        """Create a set; the service ignores later changes of its labels."""
         system = [{"name": label, "type": "System"} for label in dict.fromkeys((name, *labels))]
         body = {"name": name, "runnerGroupId": group, "labels": system, "RunnerSetting": {"disableUpdate": True}}
         return self._ask("POST", _SETS, body)
 
     def scale_set(self, number: int) -> Object:
-        """A set and its statistics."""
+        """Return a set with its statistics."""
         return self._ask("GET", f"{_SETS}/{number}")
 
     def delete_set(self, number: int) -> None:
-        """Does nothing where it is gone."""
+        """Delete a set; nothing happens where it does not exist."""
         self._delete(f"{_SETS}/{number}")
 
     # Runners.
 
     def register(self, number: int, name: str) -> int:
-        """Registers a runner for one job of a set, and returns its number."""
+        """Register a runner for one job of a set, and return its number."""
         body = {"name": name, "workFolder": "_work"}
         return int(self._ask("POST", f"{_SETS}/{number}/generatejitconfig", body)["runner"]["id"])
 
@@ -101,7 +101,7 @@ class Actions:
         return next((int(runner["id"]) for runner in self._listed(_AGENTS, agentName=name)), None)
 
     def remove_runner(self, number: int) -> bool:
-        """False where it is at work, and stays."""
+        """Remove a runner; False where it runs a job, and stays."""
         try:
             self._delete(f"{_AGENTS}/{number}")
         except ActionsError as error:
@@ -116,14 +116,14 @@ class Actions:
         return self._ask("POST", f"{_SETS}/{number}/sessions", {"ownerName": owner})
 
     def renew_session(self, number: int, session: Object) -> Object:
-        """A session with a fresh token."""
+        """Return the session with a new token."""
         return self._ask("PATCH", f"{_SETS}/{number}/sessions/{session['sessionId']}")
 
     def close_session(self, number: int, session: Object) -> None:
         self._delete(f"{_SETS}/{number}/sessions/{session['sessionId']}")
 
     def poll(self, session: Object, last: int, room: int) -> Object | None:
-        """Waits for the next message; None if there was none. `room`: how many jobs the set can have at once."""
+        """Wait for the next message; None if there was none. `room`: how many jobs the set can have at once."""
         url = session["messageQueueUrl"] + (f"?lastMessageId={last}" if last else "")
         headers = {"X-ScaleSetMaxCapacity": str(room)}
         status, answer = self._send(
@@ -135,7 +135,7 @@ class Actions:
         self._send("DELETE", f"{session['messageQueueUrl']}/{message}", f"Bearer {session['messageQueueAccessToken']}")
 
     def acquire(self, number: int, session: Object, jobs: list[int]) -> list[int]:
-        """Asks for these jobs, and returns those that the set has now."""
+        """Request these jobs, and return those that the set acquired."""
         url, token = f"{self._service()}{_SETS}/{number}/acquirejobs", f"Bearer {session['messageQueueAccessToken']}"
         _, answer = self._send("POST", url, token, jobs)
         return [int(job) for job in (answer or {}).get("value", [])]

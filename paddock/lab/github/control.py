@@ -1,4 +1,4 @@
-"""Starts the stand-in for GitHub, and asks it for jobs, faults, and what it has seen."""
+"""Control of the stand-in for GitHub: starting it, pushing jobs, injecting faults, reading its records."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from paddock.lab.errors import LabError, LabInputError
 
 Object = dict[str, Any]
 NAME = "github"
-"""Of the process, and of its folder in the lab's."""
+"""Name of the process, and of its folder in the lab's."""
 
 
 class Control:
-    """The lab's own side of the stand-in. Raises LabError where it does not answer, LabInputError where it refuses."""
+    """The lab's own interface of the stand-in. Raises LabError without an answer, LabInputError for a refusal."""
 
     def __init__(self, url: str, timeout: float = 10) -> None:
         self.url, self._timeout = url, timeout
 
     def push(self, labels: Sequence[str], seconds: float = 1.0, name: str = "job") -> Object:
-        """Queues a job that works for that long; `labels` is its runs-on."""
+        """Queue a job that runs for that long; `labels` is its runs-on."""
         return dict(self._ask("POST", "jobs", {"labels": list(labels), "seconds": seconds, "name": name}))
 
     def jobs(self) -> list[Object]:
-        """All jobs, each with its history."""
+        """Return all jobs, each with its history."""
         return list(self._ask("GET", "jobs"))
 
     def job(self, number: int) -> Object:
@@ -39,38 +39,38 @@ class Control:
         return dict(self._ask("DELETE", f"jobs/{number}"))
 
     def sets(self) -> list[Object]:
-        """The scale sets that are registered, with their statistics."""
+        """Return the registered scale sets with their statistics."""
         return list(self._ask("GET", "sets"))
 
     def runners(self) -> list[Object]:
-        """Runners that are registered: name, whether online, and their job's number."""
+        """Return the registered runners: name, online or not, and their job's number."""
         return list(self._ask("GET", "runners"))
 
     def online(self, runner: str, pod: Object) -> Object | None:
-        """Says that a runner's program runs in this pod; returns its job, None while there is none for it."""
+        """Report that a runner's program runs in this pod; return its job, None while there is none for it."""
         job = self._ask("POST", f"runners/{runner}/online", pod)
         return None if job is None else dict(job)
 
     def ended(self, runner: str, result: str) -> None:
-        """Says that a runner's program is over: succeeded or failed."""
+        """Report that a runner's program has ended: succeeded or failed."""
         self._ask("POST", f"runners/{runner}/ended", {"result": result})
 
     def requests(self) -> list[Object]:
-        """What was asked of it lately, without tokens: at, method, path, status, agent, body."""
+        """Return the latest requests without tokens: at, method, path, status, agent, body."""
         return list(self._ask("GET", "requests"))
 
     def forget_requests(self) -> None:
         self._ask("DELETE", "requests")
 
     def fault(self, path: str = "", *, status: int = 0, seconds: float = 0, times: int = 1, **more: Any) -> None:
-        """Has the next `times` requests whose path holds `path` wait `seconds`, then get `status` where it is given.
+        """Delay the next `times` requests whose path holds `path` by `seconds`, then answer with `status` if not 0.
 
         `retry_after` (seconds, a header) and `method` may be added.
         """
         self._ask("POST", "faults", {"path": path, "status": status, "seconds": seconds, "times": times, **more})
 
     def heal(self) -> None:
-        """Forgets all faults, and lets go of what hangs."""
+        """Remove all faults, and release requests that they delay."""
         self._ask("DELETE", "faults")
 
     @property
@@ -101,9 +101,9 @@ class Control:
 
 
 def start(lab: Lab) -> str:
-    """Starts the stand-in of a lab where it does not run, and returns its URL: a stack's is that and /<organisation>.
+    """Start the stand-in of a lab where it does not run; return its URL, to which a stack adds /<organisation>.
 
-    The port is that of last time, because it stands in the state of stacks. Raises LabError and LabInputError.
+    The port stays the same, because the state of stacks holds it. Raises LabError and LabInputError.
     """
     folder = lab.folder / NAME
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -119,7 +119,7 @@ def start(lab: Lab) -> str:
 
 
 def url_of(lab: Lab) -> str:
-    """Where a lab's stand-in listens, or did; empty where it never ran."""
+    """Return the URL of a lab's stand-in, whether it runs or not; empty where it never ran."""
     try:
         return (lab.folder / NAME / "url").read_text(encoding="utf-8")
     except OSError:

@@ -1,4 +1,4 @@
-"""Faults that a test asks the stand-in for GitHub to have, and the record of what was asked of it."""
+"""Faults that a test injects into the stand-in for GitHub, and the log of its requests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KEPT_REQUESTS = 2000
 
 @dataclass(slots=True)
 class Fault:
-    """What the next `times` requests meet whose path holds `path`: `seconds` of silence, and then `status` if any."""
+    """A fault of the next `times` requests whose path holds `path`: `seconds` of silence, and then `status` if any."""
 
     path: str = ""
     method: str = ""
@@ -27,7 +27,7 @@ class Fault:
 
 
 class Faults:
-    """Those that are still to come."""
+    """Faults that have not happened yet."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -35,7 +35,7 @@ class Faults:
         self._over = threading.Event()
 
     def add(self, order: Mapping[str, Any]) -> Object:
-        """Raises Refused."""
+        """Add a fault. Raises Refused for an invalid one."""
         try:
             fault = Fault(**order)
         except TypeError:
@@ -56,14 +56,14 @@ class Faults:
             return [asdict(fault) for fault in self._open]
 
     def clear(self) -> None:
-        """Forgets them, and lets go of who hangs."""
+        """Remove all faults, and release requests that they delay."""
         with self._lock:
             self._open.clear()
             self._over.set()
             self._over = threading.Event()
 
     def meet(self, method: str, path: str) -> Fault | None:
-        """Waits as long as a request must, and returns the fault that it has met."""
+        """Return the fault of a request, after its delay."""
         with self._lock:
             fault = next(
                 (candidate for candidate in self._open if candidate.path in path and candidate.method in ("", method)),
@@ -80,7 +80,7 @@ class Faults:
 
 
 class RequestLog:
-    """The last requests, without tokens: what was asked, and the answer's status."""
+    """The latest requests with the status of their answers, without tokens."""
 
     def __init__(self) -> None:
         self._requests: deque[Object] = deque(maxlen=KEPT_REQUESTS)

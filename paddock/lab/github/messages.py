@@ -1,4 +1,4 @@
-"""What a scale set's listener is told: statistics, and messages in the words of ARC's client."""
+"""Messages to the listener of a scale set, and records of the service, in the form that ARC's client reads."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from paddock.lab.github.model import (
 )
 
 OFFER_SECONDS = 5.0
-"""A job that was offered and not acquired is offered again."""
+"""Seconds until a job that was offered and not acquired is offered again."""
 
 
 def statistics(state: ServiceState, scale_set: ScaleSet) -> dict[str, int]:
-    """The figures that go with every message. ARC wants as many runners as there are assigned jobs."""
+    """Return the figures of every message. ARC creates as many runners as there are assigned jobs."""
     jobs = [job for job in state.jobs.values() if job.scale_set == scale_set.id]
     runners = [runner for runner in state.runners.values() if runner.scale_set == scale_set.id]
     waiting, running = (sum(job.state == state for job in jobs) for state in (ACQUIRED, RUNNING))
@@ -40,9 +40,9 @@ def statistics(state: ServiceState, scale_set: ScaleSet) -> dict[str, int]:
 
 
 def next_message(state: ServiceState, session: Session, last: int, capacity: int | None, now: float) -> Object | None:
-    """The first message after `last` that nobody acknowledged, or one of what has happened since; None if nothing has.
+    """Return the first unacknowledged message after `last`, or a new one of what happened since; None if nothing did.
 
-    A message that the listener has had and not acknowledged comes again when it asks for it. `now`: monotonic seconds.
+    A message that the listener received and did not acknowledge is sent again. `now`: monotonic seconds.
     """
     scale_set = state.sets[session.scale_set]
     waiting = next((entry for entry in scale_set.messages if entry[0] > last), None)
@@ -62,7 +62,7 @@ def next_message(state: ServiceState, session: Session, last: int, capacity: int
 
 
 def message(job: Job, kind: str, runner: Runner | None = None) -> Object:
-    """What is told of one job."""
+    """Return a message about one job."""
     entered: dict[str, float] = dict(job.history)
     times = {
         "queueTime": entered[QUEUED],
@@ -89,7 +89,7 @@ def message(job: Job, kind: str, runner: Runner | None = None) -> Object:
 
 
 def job_record(state: ServiceState, job: Job) -> Object:
-    """A job with its history, for the lab's own control."""
+    """Return a job with its history, for the lab's own control."""
     scale_set = state.sets.get(job.scale_set or 0)
     runner = state.runners.get(job.runner) or state.former.get(job.runner)
     return {
@@ -109,7 +109,7 @@ def job_record(state: ServiceState, job: Job) -> Object:
 
 
 def set_record(state: ServiceState, scale_set: ScaleSet) -> Object:
-    """A scale set as the service shows it."""
+    """Return a scale set in the service's form."""
     return {
         "id": scale_set.id,
         "name": scale_set.name,
@@ -123,12 +123,12 @@ def set_record(state: ServiceState, scale_set: ScaleSet) -> Object:
 
 
 def runner_record(runner: Runner) -> Object:
-    """A runner as the service shows it."""
+    """Return a runner in the service's form."""
     return {"id": runner.id, "name": runner.name, "runnerScaleSetId": runner.scale_set}
 
 
 def stamp(seconds: float) -> str:
-    """A time as the service writes it."""
+    """Return a time in the service's form."""
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{int(seconds % 1 * 1000):03d}Z"
 
 
@@ -139,7 +139,7 @@ def _available(state: ServiceState, scale_set: ScaleSet) -> list[Job]:
 def _offers(
     state: ServiceState, session: Session, scale_set: ScaleSet, capacity: int | None, now: float
 ) -> list[Object]:
-    """Jobs to offer now: no more than the listener has room for, and none twice within a short time."""
+    """Return the jobs to offer now: no more than the listener has room for, and none twice within a short time."""
     free = _available(state, scale_set)
     offered = {job.id for job in free if now - session.offers.get(job.id, -OFFER_SECONDS) < OFFER_SECONDS}
     fresh = [job for job in free if job.id not in offered]

@@ -1,4 +1,4 @@
-"""What GitHub knows: jobs, scale sets, runners and sessions, and how they are written into one file."""
+"""State of the stand-in for GitHub: jobs, scale sets, runners and sessions, kept in one file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LONGEST_JOB_SECONDS = 24 * 3600.0
 
 
 class Refused(Exception):
-    """An answer other than 2xx: its status, the service's name for the mistake, and what is said about it."""
+    """An answer other than 2xx: its status, the service's name for the error, and a message."""
 
     def __init__(self, status: int, kind: str, message: str) -> None:
         self.status, self.kind = status, kind
@@ -35,14 +35,14 @@ class Job:
     repository: str
     labels: tuple[str, ...]
     seconds: float
-    """How long it works."""
+    """Duration."""
     state: str = QUEUED
     result: str = ""
     """succeeded, failed or canceled, once it is completed."""
     scale_set: int | None = None
     runner: str = ""
     history: list[tuple[str, float]] = field(default_factory=list)
-    """Each state with the time at which it began, in seconds since 1970."""
+    """States, each with its start in seconds since 1970."""
 
     def enter(self, state: str, now: float) -> None:
         self.state = state
@@ -51,7 +51,7 @@ class Job:
 
 @dataclass(slots=True)
 class ScaleSet:
-    """A runner scale set, with the queue of what it is to be told."""
+    """A runner scale set, with the queue of its messages."""
 
     id: int
     name: str
@@ -60,13 +60,13 @@ class ScaleSet:
     created: float
     settings: Object = field(default_factory=dict)
     events: list[Object] = field(default_factory=list)
-    """What happened and is in no message yet."""
+    """Events that are in no message yet."""
     messages: list[tuple[int, list[Object]]] = field(default_factory=list)
-    """What was sent and is not acknowledged."""
+    """Messages without acknowledgement."""
     last_message: int = 0
 
     def serves(self, labels: Collection[str]) -> bool:
-        """Whether a job that asks for these labels may run here: all of them are the set's. Case does not count."""
+        """True where the set has all labels of a job; case does not count."""
         own = {label.casefold() for label in (*self.labels, self.name)}
         return bool(labels) and all(label.casefold() in own for label in labels)
 
@@ -82,7 +82,7 @@ class Runner:
     online: float | None = None
     job: int | None = None
     pod: Object = field(default_factory=dict)
-    """What was told of its pod: a job's life is asked for when the pod is gone."""
+    """Facts of its pod: a job's timeline needs them after the pod is deleted."""
 
 
 @dataclass(slots=True)
@@ -93,20 +93,20 @@ class Session:
     owner: str
     scale_set: int
     last_poll: float = 0.0
-    """When it last polled, in monotonic seconds."""
+    """Monotonic seconds."""
     offers: dict[int, float] = field(default_factory=dict)
-    """Jobs that it was told to be available, and when."""
+    """Jobs that were offered, and when."""
 
 
 @dataclass(slots=True)
 class ServiceState:
-    """All of it."""
+    """The whole state."""
 
     jobs: dict[int, Job] = field(default_factory=dict)
     sets: dict[int, ScaleSet] = field(default_factory=dict)
     runners: dict[str, Runner] = field(default_factory=dict)
     former: dict[str, Runner] = field(default_factory=dict)
-    """Runners that have done their job."""
+    """Runners that have ended."""
     sessions: dict[str, Session] = field(default_factory=dict)
     groups: list[str] = field(default_factory=lambda: ["Default"])
     last_id: int = 0
@@ -116,7 +116,7 @@ class ServiceState:
         return self.last_id
 
     def document(self) -> Object:
-        """As JSON. Sessions are as good as new when they are read again."""
+        """Return the state as JSON, with sessions that count as fresh when it is read again."""
         sessions = {
             session.id: {"id": session.id, "owner": session.owner, "scale_set": session.scale_set}
             for session in self.sessions.values()
@@ -125,7 +125,7 @@ class ServiceState:
 
 
 def read(file: Path) -> ServiceState:
-    """The world that a file keeps; an empty one where there is no file. Raises LabError for a file that is none."""
+    """Return the state in a file, an empty one without a file. Raises LabError for an invalid file."""
     try:
         return _state(json.loads(file.read_text(encoding="utf-8")), time.monotonic())
     except FileNotFoundError:
@@ -135,7 +135,7 @@ def read(file: Path) -> ServiceState:
 
 
 def _state(document: Mapping[str, Any], now: float) -> ServiceState:
-    """The reverse of `ServiceState.document`. `now`: monotonic seconds. Raises KeyError, TypeError and ValueError."""
+    """Reverse `ServiceState.document`. `now`: monotonic seconds. Raises KeyError, TypeError and ValueError."""
     if document["version"] != 1:
         raise ValueError(f"version {document['version']}, expected 1")
     jobs = [
@@ -164,7 +164,7 @@ def _state(document: Mapping[str, Any], now: float) -> ServiceState:
 
 
 def parse_job_order(order: Mapping[str, Any]) -> tuple[tuple[str, ...], float, str, str]:
-    """Labels, seconds, name and repository of a job that someone pushes. Raises Refused."""
+    """Return labels, seconds, name and repository of a pushed job. Raises Refused."""
 
     def invalid(problem: str) -> Refused:
         return Refused(400, "BadRequest", f"a job {problem}")

@@ -1,6 +1,6 @@
 """The Actions service over HTTP, as an Enterprise Server would: `githubConfigUrl` is http://127.0.0.1:PORT/<org>.
 
-Under `/_lab` is the lab's own control of it: jobs, runners, faults, and what was asked.
+Under `/_lab` is the lab's own control of it: jobs, runners, faults and the request log.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from paddock.lab.github.tokens import Tokens
 
 CONTROL = "/_lab"
 POLL_SECONDS = 20.0
-"""For an answer that nothing has happened. GitHub takes 50."""
+"""Until the answer that nothing has happened. GitHub takes 50."""
 _LARGEST_BODY = 1 << 20
 _LOOPBACK = ("127.0.0.1", "localhost")
 
@@ -115,7 +115,7 @@ class Handler(BaseHTTPRequestHandler):
         return self.headers.get("Authorization", "")
 
     def connected(self) -> bool:
-        """Whether who asked still waits for the answer."""
+        """Return whether the client still waits for the answer."""
         readable, _, _ = select.select([self.connection], [], [], 0)
         if not readable:
             return True
@@ -147,7 +147,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def _control(call: Handler) -> Answer:
-    """The lab's own: what a test or a demo asks."""
+    """Answer the lab's own control."""
     service, body = call.server.service, call.body or {}
     match call.command, call.route.removeprefix(CONTROL).strip("/").split("/"):
         case ["GET", [""]]:
@@ -184,7 +184,7 @@ def _control(call: Handler) -> Answer:
 
 
 def _actions(call: Handler) -> Answer:
-    """What ARC asks for: tokens under /api/v3, then the tenant's paths, then its message queue."""
+    """Answer ARC: tokens under /api/v3, then the tenant's paths, then its message queue."""
     if call.route.startswith("/tenant/_apis/"):
         return _tenant(call, call.route.removeprefix("/tenant/_apis/").strip("/"))
     if queue := re.fullmatch(r"/queue/([0-9a-f-]+)(?:/(\d+))?", call.route):

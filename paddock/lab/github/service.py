@@ -1,4 +1,4 @@
-"""What the Actions service does with jobs and scale sets: a job is offered, acquired, run once, and over.
+"""Behaviour of the Actions service: a job is offered to scale sets, acquired, run once, and completed.
 
 Follows what ARC's client (github.com/actions/scaleset) asks for and relies on. GitHub does not publish how it chooses
 between two sets that both serve a job; here the first that acquires it has it.

@@ -1,4 +1,7 @@
-"""A small client of the Kubernetes API: what the lab needs of it, over the standard library."""
+"""A small client of the Kubernetes API over the standard library.
+
+Own code, because lightkube has no strict field validation and no discovery of kinds, and takes two seconds to import.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ _STRICT = {"fieldValidation": "Strict"}
 
 
 class ApiError(LabError):
-    """The API server refused a request. `reason` is its own word, such as NotFound or Forbidden."""
+    """The API server refused a request. `reason` is Kubernetes' own, such as NotFound or Forbidden."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
         self.status, self.reason = status, reason
@@ -34,7 +37,7 @@ class Unreachable(LabError):
 
 
 class Api:
-    """One API server. Not for use by several threads at once: it keeps one connection open."""
+    """One API server over one connection, for one thread at a time."""
 
     def __init__(self, server: str, token: str, trust: ssl.SSLContext, timeout: float = 30) -> None:
         where = urlsplit(server)
@@ -74,12 +77,12 @@ class Api:
         return [{"apiVersion": version, "kind": kind, **item} for item in answer.get("items") or []]
 
     def create(self, object_: Object, *, dry_run: bool = False) -> Object:
-        """Makes an object. A field that its kind does not have is refused, not dropped."""
+        """Create an object. A field that its kind does not have is refused, not dropped."""
         query = {**_STRICT, **({"dryRun": "All"} if dry_run else {})}
         return self.request("POST", self._path_of(object_, named=False), object_, query=query)
 
     def apply(self, object_: Object, *, dry_run: bool = False) -> Object:
-        """Server-side apply: makes it or changes it, and takes over fields that another manager set."""
+        """Create or change an object by server-side apply, which also takes over fields of other managers."""
         query = {"fieldManager": MANAGER, "force": "true", **_STRICT, **({"dryRun": "All"} if dry_run else {})}
         return self.request("PATCH", self._path_of(object_), object_, query=query, content=_APPLY)
 
@@ -100,7 +103,7 @@ class Api:
         return True
 
     def evict(self, pod: Object) -> bool:
-        """Asks a pod to go, as a drain does, with its own grace period; False where a budget keeps it or it is gone."""
+        """Evict a pod, as a drain does, with its own grace period; False where a budget forbids it or it is gone."""
         meta = {"name": pod["metadata"]["name"], "namespace": pod["metadata"]["namespace"]}
         eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta}
         try:
@@ -112,7 +115,7 @@ class Api:
         return True
 
     def as_account(self, name: str, namespace: str) -> Api:
-        """The same server, met with the rights of a service account."""
+        """Return a client of the same server with the rights of a service account."""
         path = f"{self._path('v1', 'ServiceAccount', namespace, name)}/token"
         token = self.request("POST", path, {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"})
         return Api(self.server, token["status"]["token"], self._trust, self._timeout)

@@ -1,4 +1,8 @@
-"""What a scheduler and an autoscaler must know of a pod: what it asks for, and where it may go. Pure functions."""
+"""Requests of pods, and the nodes where they may run, as scheduler and autoscaler see them. Pure functions.
+
+Quantities are read here, because a cluster's objects hold every form of one (negative, exponents, thousandths of any
+unit), and `paddock.fleet.model.quantity` accepts only those that a stack file may use.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +45,7 @@ def total(parts: Iterable[Amounts]) -> dict[str, int]:
 
 
 def requests(pod: Object) -> dict[str, int]:
-    """What the scheduler counts for a pod: its containers and sidecars, or its hungriest moment before they run."""
+    """Return a pod's requests: of its containers and sidecars, or of its init containers where those need more."""
     spec = pod["spec"]
     sidecars: list[dict[str, int]] = []
     most: dict[str, int] = {}
@@ -62,14 +66,14 @@ def fits(requested: Amounts, free: Amounts) -> bool:
 
 
 def tolerates(pod: Object, taints: Iterable[Object]) -> bool:
-    """Whether none of these taints keeps the pod away."""
+    """Return whether a pod tolerates all of these taints that forbid scheduling."""
     tolerations = pod["spec"].get("tolerations") or []
     hard = (taint for taint in taints if taint["effect"] != "PreferNoSchedule")
     return all(any(_tolerated(taint, toleration) for toleration in tolerations) for taint in hard)
 
 
 def selects(pod: Object, labels: Mapping[str, str]) -> bool:
-    """Whether a node with these labels is one that the pod asks for."""
+    """Return whether a node with these labels matches the pod's selector and affinity."""
     spec = pod["spec"]
     if any(labels.get(name) != value for name, value in (spec.get("nodeSelector") or {}).items()):
         return False
@@ -86,7 +90,7 @@ def selects(pod: Object, labels: Mapping[str, str]) -> bool:
 
 
 def is_unschedulable(pod: Object) -> bool:
-    """Whether the scheduler found no node for it. Until it has tried, a pod is nobody's business."""
+    """Return whether the scheduler tried, and found no node for the pod."""
     if pod["spec"].get("nodeName") or pod["metadata"].get("deletionTimestamp"):
         return False
     conditions: Sequence[Object] = pod.get("status", {}).get("conditions") or []
@@ -99,18 +103,18 @@ def is_unschedulable(pod: Object) -> bool:
 
 
 def unschedulable_reason(pod: Object) -> str:
-    """Why the scheduler found no node for it, in the scheduler's words."""
+    """Return the scheduler's reason why no node fits the pod."""
     conditions: Sequence[Object] = pod["status"]["conditions"]
     return clause(next(condition.get("message", "") for condition in conditions if condition["type"] == "PodScheduled"))
 
 
 def clause(message: str) -> str:
-    """The part of a scheduler's message that says why."""
+    """Return the part of a scheduler's message that holds the reason."""
     return message.partition(" no new claims")[0].partition(" preemption:")[0].strip()
 
 
 def occupies_node(pod: Object) -> bool:
-    """Whether it is on a node and not over."""
+    """Return whether the pod is on a node and has not ended."""
     return bool(pod["spec"].get("nodeName")) and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")
 
 

@@ -106,7 +106,7 @@ class Aws(server.Provider):
         return result
 
     def _control_plane(self, name: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """What EKS tells of a cluster, or what the lab's own cluster is in its place."""
+        """Return the attributes of an EKS cluster, or those of the lab's own cluster in its place."""
         digest = hashlib.sha256(name.encode()).hexdigest()
         group = {"clusterSecurityGroupId": f"sg-{digest[:17]}", "vpcId": f"vpc-{digest[:17]}"}
         issuer = f"https://oidc.eks.us-west-2.amazonaws.com/id/{digest[:32].upper()}"

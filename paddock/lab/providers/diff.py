@@ -1,4 +1,4 @@
-"""What changed between two declarations of a resource, and what has to be made anew for it."""
+"""Changes between two declarations of a resource, and those that replace it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def changes(type_: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[
 
 
 def deletes_first(declared: Mapping[str, Any], changes: list[Change]) -> bool:
-    """Whether the old one must go before the new one comes: its name was chosen, and two cannot have it."""
+    """Return whether the old resource must be deleted before the new one is created: both would have a chosen name."""
     if not any(change.replaces for change in changes):
         return False
     chosen = {"name", "metadata"} - set(declared.get(DEFAULTS, ()))

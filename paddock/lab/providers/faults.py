@@ -1,4 +1,4 @@
-"""Errors and delays on purpose, told to a stand-in through its environment.
+"""Errors and delays on purpose, which a stand-in reads from its environment. A new kind of fault belongs here.
 
 PADDOCK_LAB_FAULTS is a JSON list, or the path of a file that holds one:
 `[{"resource": "*::cluster-system", "operation": "create", "error": "ThrottlingException", "delay": 2, "times": 1}]`.
@@ -19,7 +19,7 @@ VARIABLE = "PADDOCK_LAB_FAULTS"
 
 
 class FaultError(Exception):
-    """What the stand-in says in place of doing what it was asked."""
+    """The error that a stand-in returns instead of performing an operation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +30,11 @@ class Fault:
     """create, update, delete, read, invoke, or a pattern."""
     error: str = ""
     delay: float = 0
-    """Seconds before it is done."""
+    """Seconds before the operation."""
     lag: float = 0
-    """Seconds between the deed and the answer, in which the cloud has it and the engine does not know."""
+    """Seconds between the operation and the answer, in which the cloud has the resource and the engine does not."""
     times: int = 0
-    """How often in the life of a process; 0 for always."""
+    """How often per process; 0 for always."""
 
 
 class Faults:
@@ -54,7 +54,7 @@ class Faults:
         return cls([Fault(**fault) for fault in faults])
 
     def meet(self, operation: str, resource: str) -> float:
-        """Waits, or raises FaultError, where one was asked for; returns how long to wait with the answer."""
+        """Wait or raise FaultError for a matching fault; return how long to delay the answer."""
         lag = 0.0
         for index, fault in enumerate(self._faults):
             if not (fnmatchcase(operation, fault.operation) and fnmatchcase(resource, fault.resource)):

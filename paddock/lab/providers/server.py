@@ -1,6 +1,6 @@
 """A provider process: the part of Pulumi's provider protocol that is the same for every stand-in.
 
-What a provider makes is kept in one store for the stack. Previews make nothing and tell only what is sure.
+Created resources are kept in one store for the stack. Previews create nothing and return only certain values.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _MAX = 400 * 1024 * 1024
 
 
 class RefusedError(Exception):
-    """What a cloud would answer in place of doing what it was asked."""
+    """The refusal that a cloud would return."""
 
 
 class Provider(provider_pb2_grpc.ResourceProviderServicer):
-    """Serves one package. Subclasses say what its resources are like."""
+    """Serves one package. Subclasses describe its resources."""
 
     package: str
     version: str
@@ -44,38 +44,38 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         self.store = Store(Path(environment.get(STORE) or f"{self.package}.json"))
         self.faults = Faults.of(environment)
 
-    # What subclasses say.
+    # For subclasses.
 
     def check_inputs(self, type_: str, request: Any, inputs: dict[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
-        """The inputs with the provider's own defaults. Raises RefusedError for what cannot be."""
+        """Return the inputs with the provider's own defaults. Raises RefusedError for invalid ones."""
         return inputs
 
     def identity(self, type_: str, urn: str, inputs: Mapping[str, Any], state: Mapping[str, Any], serial: int) -> str:
-        """The id of a new resource; another one for every `serial` where AWS would make it up."""
+        """Return the id of a new resource; another one for every `serial` where AWS would choose it."""
         raise NotImplementedError
 
     def created(self, type_: str, id_: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """The whole state of a new resource."""
+        """Return the whole state of a new resource."""
         return dict(inputs)
 
     def updated(
         self, type_: str, inputs: Mapping[str, Any], computed: Mapping[str, Any], changes: list[Change]
     ) -> dict[str, Any]:
-        """The whole state after a change, of which `computed` did not come from inputs.
+        """Return the whole state after a change, of which `computed` did not come from inputs.
 
-        UNKNOWN where only the change itself tells a value.
+        UNKNOWN where only the change itself determines a value.
         """
         return {**computed, **inputs}
 
     def settled(self, after: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
-        """The state after an update that was made, where nothing is unknown any more."""
+        """Return the state after the update, without unknown values."""
         return dict(after)
 
     def may_delete(self, type_: str, state: Mapping[str, Any]) -> None:
-        """Raises RefusedError for what must not go yet."""
+        """Raises RefusedError for a resource that is protected from deletion."""
 
     def answer(self, token: str, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """The answer of a function; None for one that this stand-in does not know."""
+        """Return the result of a function; None for one that this stand-in does not know."""
         return None
 
     # The protocol.
@@ -194,7 +194,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
 
 
 def serve(servicer: provider_pb2_grpc.ResourceProviderServicer) -> None:
-    """Serves until the engine says goodbye, which it does with an interrupt, or dies, which it does without a word."""
+    """Serve until the engine interrupts this process, or dies without doing so."""
     signal.signal(signal.SIGINT, lambda *_: os._exit(0))
     threading.Thread(target=_leave_with, args=(os.getppid(),), daemon=True).start()
     server = grpc.server(
@@ -216,7 +216,7 @@ def _leave_with(parent: int) -> None:
 
 
 def _now(declared: Any, actual: Any) -> Any:
-    """What was declared as it is found now; what the cloud has filled in beside it is no declaration."""
+    """Return the actual values of declared properties; what the cloud filled in is no declaration."""
     if isinstance(declared, Mapping) and isinstance(actual, Mapping):
         return {
             key: value if key.startswith("__") else _now(value, actual[key])

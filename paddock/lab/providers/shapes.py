@@ -1,4 +1,4 @@
-"""What a resource of the AWS SDK takes and tells, read off its class: no resource is described by hand."""
+"""Inputs and outputs of the AWS SDK's resources, read off their classes: no resource is described by hand."""
 
 from __future__ import annotations
 

@@ -1,32 +1,31 @@
-"""What the stand-ins have made: one JSON file for a stack, which a test may edit to play drift.
+"""Resources that the stand-ins created: one JSON file for a stack, which a test may edit to simulate drift.
 
-Secrets are kept as digests with a salt of the store's own, so the file never tells one, and a resource that is read
+Secrets are kept as digests with a salt of the store's own, so the file never shows one, and a resource that is read
 back gets its secret from the engine, which keeps it encrypted.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
 import secrets
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from paddock import files
 from paddock.lab.providers.wire import unwrap_secrets
 from paddock.plan.engine.values import Secret
 
 _DIGEST = "secret:sha256"
 CHANGED = "<changed outside>"
-"""What a secret reads as when it is no longer the one that the engine knows."""
+"""Value of a secret that is no longer the one that the engine knows."""
 
 
 class Store:
-    """Resources by key, a type and an id. Safe among processes; a write that breaks off leaves the old file."""
+    """Resources by key, a type and an id. Safe among processes; an interrupted write leaves the old file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -35,8 +34,7 @@ class Store:
     def change(self) -> Iterator[dict[str, Any]]:
         """The resources, to be changed in place; written when the block ends without an error."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.with_suffix(".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with files.locked(self.path.with_suffix(".lock"), wait=True):
             content = self._content()
             before = json.dumps(content, sort_keys=True)
             yield content["resources"]
@@ -48,7 +46,7 @@ class Store:
         return resources
 
     def hash_secrets(self, value: Any) -> Any:
-        """The value as it may stand in the file."""
+        """Return the value with digests in place of secrets, for the file."""
         match value:
             case Secret(value=inner):
                 return {_DIGEST: self._digest(inner)}
@@ -59,18 +57,18 @@ class Store:
             case _:
                 return value
 
-    def restore_secrets(self, stored: Any, known: Any) -> Any:
-        """The kept value with secrets put back from what the engine knows of the resource."""
+    def restore_secrets(self, stored: Any, current: Any) -> Any:
+        """Return the stored value with secrets restored from what the engine knows of the resource."""
         match stored:
             case {"secret:sha256": str(digest)}:
-                if isinstance(known, Secret) and self._digest(known.value) == digest:
-                    return known
+                if isinstance(current, Secret) and self._digest(current.value) == digest:
+                    return current
                 return Secret(CHANGED)
             case Mapping():
-                within = known if isinstance(known, Mapping) else {}
+                within = current if isinstance(current, Mapping) else {}
                 return {key: self.restore_secrets(item, within.get(key)) for key, item in stored.items()}
             case list():
-                items = known if isinstance(known, list) and len(known) == len(stored) else [None] * len(stored)
+                items = current if isinstance(current, list) and len(current) == len(stored) else [None] * len(stored)
                 return [self.restore_secrets(item, old) for item, old in zip(stored, items, strict=True)]
             case _:
                 return stored
@@ -98,7 +96,4 @@ class Store:
         return content
 
     def _write(self, content: Mapping[str, Any]) -> None:
-        handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=self.path.name)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(content, file, indent=1, sort_keys=True)
-        os.replace(name, self.path)
+        files.write(self.path, json.dumps(content, indent=1, sort_keys=True), 0o600, sync=False)

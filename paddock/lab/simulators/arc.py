@@ -66,7 +66,7 @@ class Controller:
     logged: dict[str, str] = field(default_factory=dict)
 
     def step(self) -> None:
-        """Looks at every set once. What fails for one is told, and tried again with the next look."""
+        """Reconcile every set once. An error of one is logged and tried again in the next step."""
         sets = timeline.scale_sets(self.api)
         for uid in self.served.keys() - {runner_set["metadata"]["uid"] for runner_set in sets}:
             served = self.served.pop(uid)  # someone took its finalizer away
@@ -81,7 +81,7 @@ class Controller:
                 self.say_once(runner_set, f"it has not the form that ARC's chart gives it: {error!r}")
 
     def end(self) -> None:
-        """Gives the sessions back, so that the next process need not wait for them."""
+        """Close the sessions, so that the next process need not wait for them."""
         for served in self.served.values():
             served.listener.end(served.actions)
 
@@ -117,7 +117,7 @@ class Controller:
         return served
 
     def _number(self, runner_set: Object, actions: Actions) -> int:
-        """The set at GitHub: the one that it had, the one of its name, or a new one."""
+        """Return the number of the set at GitHub: the annotated one, the one of its name, or a new one."""
         spec, had = runner_set["spec"], (runner_set["metadata"].get("annotations") or {}).get(ID, "")
         if had.isdecimal():
             try:
@@ -159,7 +159,7 @@ class Controller:
             self.api.patch(runner_set, {"status": status}, "status")
 
     def _cleared(self, pod: Object, served: Served) -> bool:
-        """Deletes a pod that is over, as soon as GitHub has forgotten its runner; says whether it is gone."""
+        """Delete an ended pod as soon as GitHub has removed its runner; return whether it was deleted."""
         if pod["status"].get("phase") not in ("Succeeded", "Failed"):
             return False
         if served.actions.find_runner(pod["metadata"]["name"]) is not None:
@@ -213,7 +213,7 @@ class Controller:
             self._mark(runner_set, {"finalizers": finalizers})
 
     def _release(self, meta: Object) -> None:
-        """Lets go of what the real chart keeps until the controller is done with the set: roles, accounts, a secret."""
+        """Remove the real chart's finalizers from its roles, accounts and secret."""
         annotations = meta.get("annotations") or {}
         names = {name for key, name in annotations.items() if key.startswith("actions.github.com/cleanup-")}
         if not names:
@@ -237,7 +237,7 @@ class Controller:
         self.api.patch(runner_set, {"metadata": metadata})
 
     def _tell(self, runner_set: Object, why: str) -> None:
-        """An event, as controllers write it when a pod is refused."""
+        """Write the event of a controller whose pod was refused."""
         meta, now = runner_set["metadata"], time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         reference = {"apiVersion": VERSION, "kind": KIND, **{key: meta[key] for key in ("name", "namespace", "uid")}}
         self.api.apply(
@@ -256,7 +256,7 @@ class Controller:
 
 
 def main(folder: Path, url: str) -> None:
-    """Runs until it is ended."""
+    """Run until the process is ended."""
     controller = Controller(Api.of(folder / "kubeconfig", timeout=10), url)
 
     def wait() -> None:

@@ -55,7 +55,7 @@ GRACE_SECONDS = 5.0
 
 
 def unavailable_reason() -> str:
-    """Why the real ARC cannot run on this machine; empty where it can."""
+    """Return why the real ARC cannot run on this machine; empty where it can."""
     missing = sorted({MANAGER, LISTENER} - set(programs.locate((MANAGER, LISTENER))))
     if missing:
         return f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not here"
@@ -86,7 +86,7 @@ def start(lab: Lab, url: str) -> None:
 
 @dataclass
 class Kubelet:
-    """Runs what the pods of one cluster's ARC say."""
+    """Runs the programs of ARC's pods of one cluster."""
 
     api: Api
     folder: Path
@@ -98,7 +98,7 @@ class Kubelet:
     not_before: dict[str, float] = field(default_factory=dict)
 
     def step(self) -> None:
-        """Looks at every pod once: starts, starts again, and ends."""
+        """Check every pod once: start, restart and end its program."""
         pods = {pod["metadata"]["uid"]: pod for pod in self._pods()}
         for uid in self.running.keys() - pods.keys():
             self._end(uid)
@@ -143,7 +143,7 @@ class Kubelet:
         daemon.log(f"{name} runs {program}, process {self.running[uid].pid}")
 
     def _mounted(self, pod: Object, there: Path) -> None:
-        """What the kubelet would mount: the service account, and volumes that are secrets."""
+        """Write the files that the kubelet would mount: the service account, and volumes that are secrets."""
         meta, spec = pod["metadata"], pod["spec"]
         files = {
             "account/token": self._token(pod),
@@ -245,7 +245,7 @@ def _field(pod: Object, source: Mapping[str, Any]) -> str:
 
 
 def main(folder: Path, manager: Path, listener: Path) -> None:
-    """Runs until it is ended."""
+    """Run until the process is ended."""
     kubeconfig = folder / "kubeconfig"
     cluster = yaml.safe_load(kubeconfig.read_text(encoding="utf-8"))["clusters"][0]["cluster"]
     authority = base64.b64decode(cluster["certificate-authority-data"]).decode()

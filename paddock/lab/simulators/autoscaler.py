@@ -9,9 +9,7 @@ controller and the device plugins (`paddock.lab.simulators.boot`).
 
 from __future__ import annotations
 
-import contextlib
 import json
-import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -21,8 +19,9 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+from paddock.lab.control_plane import daemon
 from paddock.lab.kube import pods
-from paddock.lab.kube.client import Api, ApiError, Object, Unreachable
+from paddock.lab.kube.client import Api, ApiError, Object
 from paddock.lab.simulators import boot, nodes, scaling, spot
 from paddock.lab.simulators.scaling import Backoff, Group
 
@@ -35,7 +34,7 @@ BACKOFF, BACKOFF_MAX = 0.5, 3.0
 
 @dataclass(frozen=True, slots=True)
 class Booting:
-    """A node under way, since when and until when."""
+    """A booting node, with the times of its request and of its registration."""
 
     group: Group
     requested: float
@@ -50,7 +49,7 @@ class Autoscaler:
     groups: tuple[Group, ...] = ()
     idle_seconds: float = nodes.IDLE_SECONDS
     shortage: frozenset[str] = frozenset()
-    """Groups that get no capacity now."""
+    """Groups without capacity."""
     booting: list[Booting] = field(default_factory=list)
     backoffs: dict[str, Backoff] = field(default_factory=dict)
     here: dict[str, str] = field(default_factory=dict)
@@ -60,12 +59,12 @@ class Autoscaler:
     logged: dict[str, str] = field(default_factory=dict)
 
     def configure(self, document: Mapping[str, Any]) -> None:
-        """Takes these groups from now on."""
+        """Use these groups from now on."""
         self.groups = tuple(Group(**group) for group in document["groups"])
         self.idle_seconds = document["idle_seconds"]
 
     def step(self, now: float) -> None:
-        """Moves on what boots, then looks and decides once."""
+        """Advance booting nodes, then observe the cluster and decide once."""
         self._boot(now)
         all_nodes, all_pods = self.api.list("v1", "Node"), self.api.list("v1", "Pod")
         daemonsets = self.api.list("apps/v1", "DaemonSet")
@@ -85,7 +84,7 @@ class Autoscaler:
         )
         for name in decision.grow:
             self._request(nodes.group_named(self.groups, name), now)
-            _say(f"{name}: one node more")
+            daemon.log(f"{name}: one node more")
         for pod in all_pods:
             if (name := pods.name(pod)) in decision.served:
                 self._record_event(pod, f"pod triggered scale-up of {decision.served[name]}")
@@ -93,11 +92,11 @@ class Autoscaler:
             self._give_back(next(node for node in all_nodes if node["metadata"]["name"] == name))
         for name, why in decision.unserved.items():
             if self.logged.get(name) != why:
-                _say(f"{name} waits: {why}")
+                daemon.log(f"{name} waits: {why}")
         self.logged = dict(decision.unserved)
 
     def _record_event(self, pod: Object, message: str) -> None:
-        """The event that cluster-autoscaler writes of a pod that it buys a node for."""
+        """Write the event of cluster-autoscaler for a pod that a node is added for."""
         meta = pod["metadata"]
         self.api.create(
             {
@@ -123,22 +122,22 @@ class Autoscaler:
         self.booting.append(Booting(group, now, now + group.boot_seconds))
 
     def _boot(self, now: float) -> None:
-        """Registers what has booted, and gives up on groups that AWS has nothing for."""
+        """Register nodes that have booted, and back off from groups without capacity."""
         for name in {b.group.name for b in self.booting if b.requested + REFUSED_SECONDS <= now} & self.shortage:
             self.booting = [node for node in self.booting if node.group.name != name]
             first, longest = BACKOFF * self.idle_seconds, BACKOFF_MAX * self.idle_seconds
             self.backoffs[name] = Backoff.after(self.backoffs.get(name), now, first, longest)
-            _say(f"{name} gets no capacity and is passed over for {self.backoffs[name].seconds:.0f} s")
+            daemon.log(f"{name} gets no capacity and is passed over for {self.backoffs[name].seconds:.0f} s")
         for node in [b for b in self.booting if b.ready <= now and b.group.name not in self.shortage]:
             (name,) = nodes.grow(self.api, node.group)
             self.booting.remove(node)
             self.backoffs.pop(node.group.name, None)
-            _say(f"{name} has booted")
+            daemon.log(f"{name} has booted")
 
     def _start(
         self, all_nodes: Sequence[Object], all_pods: Sequence[Object], daemonsets: Sequence[Object], now: float
     ) -> None:
-        """Takes the cloud's taint from new nodes, and gives GPUs to those whose device plugin has found them."""
+        """Remove the cloud's taint from new nodes, and add GPUs to those whose device plugin runs."""
         for node in all_nodes:
             if change := boot.initialized(node):
                 self._change(node, change)
@@ -148,10 +147,10 @@ class Autoscaler:
             since = self.plugins.get(node["metadata"]["name"])
             if since is not None and since + plugin_seconds.get(scaling.group_of(node), 0.0) <= now:
                 self._change(node, boot.advertised(node), "status")
-                _say(f"{node['metadata']['name']} has its GPUs")
+                daemon.log(f"{node['metadata']['name']} has its GPUs")
 
     def _replace(self, all_nodes: Sequence[Object], now: float) -> None:
-        """An Auto Scaling group asks for an instance anew when one is gone that nobody gave back."""
+        """Replace nodes that disappeared without having been removed, as an Auto Scaling group does."""
         removed = {
             name: group for name, group in self.here.items() if name not in {n["metadata"]["name"] for n in all_nodes}
         }
@@ -160,10 +159,10 @@ class Autoscaler:
             for group in self.groups:
                 if group.name == group_name and group.managed:
                     self._request(group, now)
-                    _say(f"{name} is gone: {group_name} asks for another")
+                    daemon.log(f"{name} is gone: {group_name} asks for another")
 
     def _change(self, node: Object, change: Mapping[str, Any], subresource: str = "") -> None:
-        """What comes too late, as the node is gone or another one by now, is for the next look."""
+        """Patch a node; a conflict, or a node that is gone, is left to the next step."""
         try:
             self.api.patch(node, change, subresource)
         except ApiError as error:
@@ -180,38 +179,25 @@ class Autoscaler:
             return
         nodes.shrink(self.api, [name])
         self.here.pop(name, None)
-        _say(f"{name} was idle for {self.idle_seconds:.0f} s and is given back")
+        daemon.log(f"{name} was idle for {self.idle_seconds:.0f} s and is given back")
 
 
 def main(folder: Path) -> None:
-    """Runs until it is ended. An API server that is away for a while is waited for."""
+    """Run until the process is ended, also while the API server does not answer."""
     scaler = Autoscaler(Api.of(folder / "kubeconfig", timeout=10))
-    read, complained = 0, ""
-    while True:
-        try:
-            written = (folder / "groups.json").stat().st_mtime_ns
-            if written != read:
-                scaler.configure(json.loads((folder / "groups.json").read_text(encoding="utf-8")))
-                read = written
-            scaler.shortage = spot.shortage(folder)
-            scaler.step(time.monotonic())
-            complained = ""
-        except (ApiError, Unreachable, OSError, ValueError) as error:
-            if str(error) != complained:
-                _say(complained := str(error))
-        time.sleep(POLL_SECONDS)
+    configured = 0
 
+    def step() -> None:
+        nonlocal configured
+        written = (folder / "groups.json").stat().st_mtime_ns
+        if written != configured:
+            scaler.configure(json.loads((folder / "groups.json").read_text(encoding="utf-8")))
+            configured = written
+        scaler.shortage = spot.shortage(folder)
+        scaler.step(time.monotonic())
 
-def _say(text: str) -> None:
-    sys.stdout.write(f"{time.strftime('%H:%M:%S')} {text}\n")
-    sys.stdout.flush()
-
-
-def _end(_signal: int, _frame: object) -> None:
-    raise SystemExit(0)
+    daemon.repeat(step, lambda: time.sleep(POLL_SECONDS))
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, _end)
-    with contextlib.suppress(KeyboardInterrupt):
-        main(Path(sys.argv[1]))
+    daemon.run_until_terminated(lambda: main(Path(sys.argv[1])))

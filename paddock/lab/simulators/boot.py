@@ -39,7 +39,7 @@ def registered(node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def initialized(node: Object) -> dict[str, Any] | None:
-    """What the cloud's controller changes about a node that is new to it; None for one that it knows."""
+    """Return the change that the cloud's controller makes to a new node; None for a node that it has initialized."""
     taints = node["spec"].get("taints") or []
     remaining = [taint for taint in taints if taint["key"] != UNINITIALIZED["key"]]
     if len(remaining) == len(taints):
@@ -49,7 +49,7 @@ def initialized(node: Object) -> dict[str, Any] | None:
 
 
 def advertised(node: Object) -> dict[str, Any]:
-    """What the device plugin changes about a node's status."""
+    """Return the change that the device plugin makes to a node's status."""
     gpus = {nodes.GPU: (node["metadata"].get("annotations") or {})[GPUS]}
     return {"status": {"allocatable": gpus, "capacity": gpus}}
 
@@ -77,7 +77,7 @@ def plugin_since(
 
 
 def waits_for_gpus(node: Object) -> bool:
-    """Whether it will have GPUs and has none yet."""
+    """Return whether a node will have GPUs and has none yet."""
     advertised_gpus = pods.amounts(node["status"].get("allocatable")).get(nodes.GPU, 0)
     return GPUS in (node["metadata"].get("annotations") or {}) and not advertised_gpus
 

@@ -1,4 +1,4 @@
-"""What ARC's listener does for one scale set: holds its session, takes messages, and acquires the jobs they offer."""
+"""Listener of one scale set, as ARC's: it holds the session, receives messages, and acquires the offered jobs."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from paddock.lab.errors import LabError
 from paddock.lab.github.client import Actions, ActionsError, Object
 
 _PATIENCE_SECONDS = (0.5, 1.0, 2.0, 5.0)
-"""Between attempts, while GitHub does not do what it is asked."""
+"""Between attempts, while GitHub refuses or does not answer."""
 
 
 class Listener(threading.Thread):
-    """One scale set's. It goes on until `end`, whatever GitHub answers."""
+    """The thread of one scale set. It runs until `end`, whatever GitHub answers."""
 
     def __init__(self, actions: Actions, number: int, owner: str, room: int, changed: Callable[[], None]) -> None:
         """`room`: how many jobs the set can have at once. `changed` is called when there may be more or less to do."""
         super().__init__(name=f"listener-{number}", daemon=True)
         self.number, self.room = number, room
         self.assigned: int | None = None
-        """Jobs that the set has, as it was last told; None before."""
+        """Jobs of the set by the last message; None before the first."""
         self._actions, self._owner, self._changed = actions, owner, changed
         self._session: Object | None = None
         self._over = threading.Event()
@@ -48,7 +48,7 @@ class Listener(threading.Thread):
                 self._over.wait(max(wait, retry_after or 0.0))
 
     def end(self, actions: Actions) -> None:
-        """Stops, and gives the session back with a client of the caller's."""
+        """Stop, and close the session with a client of the caller's."""
         self._over.set()
         if self._session:
             with contextlib.suppress(LabError):
@@ -78,7 +78,7 @@ class Listener(threading.Thread):
         self._changed()
 
     def _renewed(self) -> Object | None:
-        """The session with a fresh token; None where there is none any more, and a new one must be opened."""
+        """Return the session with a new token; None where it has ended, and another must be opened."""
         if self._session is None:
             return None
         try:

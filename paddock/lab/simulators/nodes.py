@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import json
 import secrets
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from paddock import catalog
@@ -22,7 +20,7 @@ from paddock.fleet.model.pool import Bottlerocket
 from paddock.fleet.model.quantity import format_cpu, format_memory
 from paddock.fleet.nodes import CapacityName
 from paddock.fleet.sizing import capacity
-from paddock.lab.control_plane import servers
+from paddock.lab.control_plane import daemon
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.control_plane.state import write_private
 from paddock.lab.errors import LabInputError
@@ -48,7 +46,7 @@ _SYSTEM_PODS = 29
 def start(
     lab: Lab, stack: Stack, *, boot_seconds: float | None = BOOT_SECONDS, idle_seconds: float = IDLE_SECONDS
 ) -> None:
-    """System nodes, node groups and the autoscaler of a stack. What is there already stays.
+    """Create the system nodes of a stack and start its autoscaler. Existing nodes stay.
 
     `boot_seconds` of None takes the published figures for the pool's operating system.
     """
@@ -68,14 +66,11 @@ def start(
 
 
 def configure_autoscaler(lab: Lab, node_groups: Iterable[Group], idle_seconds: float = IDLE_SECONDS) -> None:
-    """Has the lab's autoscaler follow these groups; starts it where it does not run."""
+    """Configure the lab's autoscaler with these groups, and start it where it does not run."""
     document = {"idle_seconds": idle_seconds, "groups": scaling.document(node_groups)}
     write_private(lab.folder / "groups.json", f"{json.dumps(document, indent=2)}\n")
-    if AUTOSCALER not in servers.status(lab.folder).running:
-        # -P: the folder that it is started in is nobody's package.
-        command = [sys.executable, "-P", "-m", "paddock.lab.simulators.autoscaler", str(lab.folder)]
-        environment = {"PYTHONPATH": str(Path(__file__).resolve().parents[3]), "PYTHONUNBUFFERED": "1"}
-        servers.spawn(lab.folder, AUTOSCALER, command, environment)
+    if not daemon.is_running(lab, AUTOSCALER):
+        daemon.start(lab, AUTOSCALER, "paddock.lab.simulators.autoscaler", str(lab.folder))
 
 
 def groups(stack: Stack, graph: Graph | None = None) -> tuple[Group, ...]:

@@ -1,4 +1,4 @@
-"""What an AutoscalingRunnerSet asks for, and the runner pods that ARC makes of it. Pure functions."""
+"""Limits and names in an AutoscalingRunnerSet, and the runner pods that ARC creates from it. Pure functions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def limits(runner_set: Object) -> tuple[int, int]:
 
 
 def desired_runners(runner_set: Object, assigned: int) -> int:
-    """How many runners there should be when GitHub has given the set this many jobs: the warm ones come on top."""
+    """Return the number of runners for a set with this many assigned jobs: the warm ones are added."""
     least, most = limits(runner_set)
     return min(least + assigned, most)
 

@@ -1,4 +1,4 @@
-"""What runs in runner pods, since kwok executes nothing: each comes online, does its one job, and is over.
+"""The programs of runner pods, since kwok executes nothing: each comes online, runs its one job, and ends.
 
     python -m paddock.lab.simulators.runners FOLDER URL
 
@@ -43,10 +43,10 @@ class Programs:
     api: Api
     github: Control
     logged: dict[str, str] = field(default_factory=dict)
-    """What went wrong last with a runner."""
+    """Last error of each runner."""
 
     def step(self) -> None:
-        """Looks at every runner pod once, and tells GitHub what happened to it."""
+        """Check every runner pod once, and report its state to GitHub."""
         # GitHub's runners first: one that was online had a pod before, so that no pod now means that it was lost.
         registered = {runner["name"]: runner for runner in self.github.runners()}
         pods = self.api.list("v1", "Pod", labelSelector=f"{RUNNER_LABEL}=True")
@@ -60,7 +60,7 @@ class Programs:
                 self.github.ended(name, "failed")
 
     def _look_after(self, pod: Object, *, fresh: bool) -> None:
-        """What goes wrong with one pod is told, and keeps no other waiting."""
+        """Handle one pod. Its error is logged once and does not delay the others."""
         name = pod["metadata"]["name"]
         try:
             self._follow(pod, fresh=fresh)
@@ -89,7 +89,7 @@ class Programs:
                 self._end(pod)
 
     def _steer(self, runner: Object, template: str, job: Object) -> None:
-        """A runner whose job has a pod of its own makes that pod, and is over when it is."""
+        """Create the pod of a runner whose job has its own, and end the runner with it."""
         name, namespace = runner["metadata"]["name"], runner["metadata"]["namespace"]
         pod = self.api.find("v1", "Pod", workflow_pods.name_of(runner), namespace)
         if pod is None:
@@ -103,7 +103,7 @@ class Programs:
             self._end(runner)
 
     def _end(self, runner: Object) -> None:
-        """The runner's program is over, and takes the job's own pod along."""
+        """End the runner's program, and delete the job's own pod."""
         for pod in self.api.list("v1", "Pod", labelSelector=f"{workflow_pods.OF_RUNNER}={runner['metadata']['name']}"):
             self.api.delete(pod, grace_seconds=0)
         # kwok ends its containers too, which ARC looks at.
@@ -114,7 +114,7 @@ class Programs:
 
 
 def _since(job: Object) -> float:
-    """When a job began to run, in seconds since 1970."""
+    """Return the start of a job, in seconds since 1970."""
     return float(next(entry["at"] for entry in job["history"] if entry["state"] == "running"))
 
 
@@ -123,7 +123,7 @@ def _works(job: Object) -> dict[str, str]:
 
 
 def facts(pod: Object, node: Object | None) -> Object:
-    """What a job's life needs to know of its pod and node, when they are gone."""
+    """Return what a job's timeline needs of its pod and node after they are deleted."""
     conditions = {condition["type"]: condition for condition in pod["status"].get("conditions") or []}
     return {
         "name": pod["metadata"]["name"],
@@ -136,7 +136,7 @@ def facts(pod: Object, node: Object | None) -> Object:
 
 
 def main(folder: Path, url: str) -> None:
-    """Runs until it is ended."""
+    """Run until the process is ended."""
     programs = Programs(Api.of(folder / "kubeconfig", timeout=10), Control(url))
     daemon.repeat(programs.step, lambda: time.sleep(POLL_SECONDS))
 

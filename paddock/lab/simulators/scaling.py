@@ -1,4 +1,4 @@
-"""What an autoscaler decides: which group buys a node for the pods that wait, and which nodes are given back.
+"""Decisions of an autoscaler: which group adds a node for pending pods, and which nodes are removed.
 
 A small stand-in for cluster-autoscaler, which reads a node group that has no node yet from the tags of its Auto
 Scaling group: what a tag gets wrong here keeps a pod waiting here, as it would there. Pure functions.
@@ -63,7 +63,7 @@ class Group:
 
     @property
     def managed(self) -> bool:
-        """Whether the autoscaler may touch it."""
+        """Return whether the autoscaler may change the group's size."""
         return self.tags.get(f"{_TAG}enabled") == "true"
 
 
@@ -76,27 +76,27 @@ class Backoff:
 
     @classmethod
     def after(cls, before: Backoff | None, now: float, first: float, longest: float) -> Backoff:
-        """The one that begins now. `first`, `longest`: seconds."""
+        """Return the backoff that begins now. `first`, `longest`: seconds."""
         seconds = first if before is None else min(2 * before.seconds, longest)
         return cls(now + seconds, seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What to do now."""
+    """Nodes to add and to remove."""
 
     grow: tuple[str, ...] = ()
-    """Names of groups, once for each node that they buy."""
+    """Names of groups, once for each node to add."""
     served: Mapping[str, str] = field(default_factory=dict)
-    """Pods for which a node is bought -> its group."""
+    """Pods for which a node is added -> its group."""
     shrink: tuple[str, ...] = ()
-    """Nodes that are given back."""
+    """Nodes to remove."""
     unserved: Mapping[str, str] = field(default_factory=dict)
     """Pods that no group can help -> why."""
 
 
 def template(tags: Mapping[str, str]) -> Template:
-    """What the tags of an Auto Scaling group say of its nodes."""
+    """Return the node that the tags of an Auto Scaling group describe."""
 
     def under(part: str) -> dict[str, str]:
         prefix = f"{_TAG}node-template/{part}/"
@@ -121,7 +121,7 @@ def decide(
     now: float = 0.0,
     idle_seconds: float = 600.0,
 ) -> Decision:
-    """What to do for these pods.
+    """Decide which nodes to add and remove for these pods.
 
     `booting` names groups, once for each node under way; `without` those that got no capacity a moment ago; `idle`:
     node -> since when.
@@ -175,7 +175,7 @@ def decide(
 
 
 def priority(expander: str, scaling_group: str) -> int:
-    """What the priority expander's configuration gives an Auto Scaling group of this name; 0 where it names none."""
+    """Return the priority of an Auto Scaling group in the priority expander's configuration; 0 without one."""
     ranks = yaml.safe_load(expander) or {}
     return max(
         (int(rank) for rank, names in ranks.items() if any(re.search(n, scaling_group) for n in names)), default=0
@@ -193,7 +193,7 @@ def members(nodes: Iterable[Object], group: str) -> list[str]:
 
 
 def starting(node: Object) -> bool:
-    """Whether cluster-autoscaler takes a node for one that is still to come."""
+    """Return whether cluster-autoscaler counts a node as still starting."""
     taints = {taint["key"] for taint in node["spec"].get("taints") or []}
     has_gpus = pods.amounts(node["status"].get("allocatable")).get(GPU, 0) > 0
     return bool(taints & _TRANSIENT_TAINTS) or (ACCELERATOR in (node["metadata"].get("labels") or {}) and not has_gpus)
@@ -214,13 +214,13 @@ def document(groups: Iterable[Group]) -> list[dict[str, Any]]:
 
 
 class _NodeCapacity:
-    """A node, there or not, and what is left of it."""
+    """A node, real or planned, and its free resources."""
 
     def __init__(self, labels: Mapping[str, str], taints: Iterable[Object], free: Amounts) -> None:
         self.labels, self.taints, self.free = labels, tuple(taints), dict(free)
 
     def take(self, pod: Object, requested: Amounts) -> bool:
-        """Puts the pod there if it may go there and fits."""
+        """Reserve the pod's requests if it may run here and fits."""
         if not (
             pods.fits(requested, self.free) and pods.selects(pod, self.labels) and pods.tolerates(pod, self.taints)
         ):

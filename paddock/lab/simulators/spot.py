@@ -1,4 +1,4 @@
-"""What AWS does to spot capacity: it takes a node back with two minutes' notice, and has none to give."""
+"""Interruptions and shortages of spot capacity, as AWS causes them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SHORTAGE = "run/without-capacity.json"
 
 
 def reclaim(lab: Lab, name: str, *, notice_seconds: float = NOTICE_SECONDS) -> tuple[str, ...]:
-    """AWS takes a node back. Returns the pods that were asked to go, `namespace/name`, once the node is gone.
+    """Reclaim a node as AWS does. Return the evicted pods, `namespace/name`, once the node is gone.
 
     What a managed node group does with the notice: no new pod may come, and every pod that is no DaemonSet's is
     evicted with its own grace period; when the notice ends the instance does, whatever still runs there. Its Auto
@@ -39,7 +39,7 @@ def reclaim(lab: Lab, name: str, *, notice_seconds: float = NOTICE_SECONDS) -> t
 
 
 def set_shortage(lab: Lab, groups: Iterable[str]) -> None:
-    """From now on these node groups get no capacity, and all others do. Raises LabInputError for an unknown one."""
+    """Deny capacity to these node groups alone from now on. Raises LabInputError for an unknown group."""
     node_groups = json.loads((lab.folder / "groups.json").read_text(encoding="utf-8"))["groups"]
     names = sorted(groups)
     for name in names:
@@ -48,7 +48,7 @@ def set_shortage(lab: Lab, groups: Iterable[str]) -> None:
 
 
 def shortage(folder: Path) -> frozenset[str]:
-    """The node groups that get no capacity now."""
+    """Return the node groups without capacity."""
     try:
         return frozenset(json.loads((folder / _SHORTAGE).read_text(encoding="utf-8")))
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""The life of each job that was pushed into the lab: from the queue to the node that is given back, with times.
+"""The steps of each job that was pushed into the lab, from the queue to the removal of its node, with their times.
 
-Put together from what GitHub's stand-in remembers and what the API server still knows. Kubernetes writes most times in
-whole seconds: where the step before lies within that second, its instant is taken, so that no step is before another.
+Combined from the records of GitHub's stand-in and of the API server. Kubernetes writes most times in whole seconds:
+where the step before lies within that second, its instant is taken, so that the steps stay in order.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ STEPS = (
     "node gone",
 )
 OPTIONAL = frozenset({"pod waits", "node asked", "node ready"})
-"""What a job does not need when there is a node with room, or what nobody may have written down."""
+"""Steps that a job skips when a node has room, or that may have left no record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step. `at` is None while it has not come, and where it is unknown whether or when it did."""
+    """One step. `at` is None until it is reached, and where it is unknown."""
 
     name: str
     at: float | None = None
@@ -49,7 +49,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class JobTimeline:
-    """One job's."""
+    """The steps of one job, and its state now."""
 
     number: int
     name: str
@@ -62,18 +62,18 @@ class JobTimeline:
     node: str
     steps: tuple[Step, ...]
     why: str
-    """What it waits for, as far as someone said so."""
+    """What it waits for, where known."""
 
     def step(self, name: str) -> Step:
         return next(step for step in self.steps if step.name == name)
 
     def seconds(self, name: str) -> float | None:
-        """From the push to a step; None while that has not come, or where it is unknown."""
+        """Return the time from the push to a step; None until it is reached, or where it is unknown."""
         at, pushed = self.step(name).at, self.steps[0].at
         return None if at is None or pushed is None else round(at - pushed, 3)
 
     def after(self, earlier: JobTimeline | None) -> JobTimeline:
-        """This, with what an earlier look knew and this one cannot see any more."""
+        """Return this timeline with the steps of an earlier one that can no longer be read."""
         if earlier is None:
             return self
         pairs = zip(self.steps, earlier.steps, strict=True)
@@ -81,13 +81,13 @@ class JobTimeline:
         return replace(self, steps=steps, pod=self.pod or earlier.pod, node=self.node or earlier.node)
 
     def with_step(self, name: str, at: float) -> JobTimeline:
-        """This, with the time of a step that nobody wrote down and someone saw."""
+        """Return this timeline with the time of a step that was observed and not recorded."""
         return replace(
             self, steps=tuple(replace(s, at=at) if s.name == name and s.at is None else s for s in self.steps)
         )
 
     def document(self) -> dict[str, Any]:
-        """As JSON; `seconds` since the push are null where they are unknown."""
+        """Return the timeline as JSON; `seconds` since the push are null where they are unknown."""
         steps = [{"step": step.name, "seconds": self.seconds(step.name), "note": step.note} for step in self.steps]
         texts = {name: getattr(self, name) for name in ("name", "state", "result", "scale_set", "pod", "node")}
         return {"job": self.number, **texts, "labels": list(self.labels), "steps": steps, "waits_for": self.why}
@@ -95,7 +95,7 @@ class JobTimeline:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One look at the cluster and at GitHub."""
+    """State of the cluster and of GitHub at one time."""
 
     jobs: Sequence[Object]
     sets: Sequence[Object]
@@ -110,7 +110,7 @@ class Snapshot:
 
 
 def job_timelines(lab: Lab) -> tuple[JobTimeline, ...]:
-    """Every job's life so far, in the order of their pushes. Raises LabError where someone does not answer."""
+    """Return every job's timeline in the order of their pushes. Raises LabError where a server does not answer."""
     url = github.url_of(lab)
     if not url:
         raise LabError(f"this lab has no stand-in for GitHub\n    fix: {inv('up', lab.folder)}")
@@ -119,7 +119,7 @@ def job_timelines(lab: Lab) -> tuple[JobTimeline, ...]:
 
 
 def observe(api: Api, control: github.Control) -> Snapshot:
-    """Asks GitHub and the API server once each."""
+    """Query GitHub and the API server once each."""
     jobs, sets = control.jobs(), control.sets()
     runner_set_objects = scale_sets(api)
     # Before the pods: what is said of a pod is so by then.
@@ -141,7 +141,7 @@ def observe(api: Api, control: github.Control) -> Snapshot:
 
 
 def scale_sets(api: Api) -> list[Object]:
-    """The AutoscalingRunnerSets of a cluster; none where it does not know the kind yet."""
+    """Return the AutoscalingRunnerSets of a cluster; none where it does not know the kind yet."""
     try:
         return api.list(runner_sets.VERSION, runner_sets.KIND)
     except ApiError as error:
@@ -151,13 +151,13 @@ def scale_sets(api: Api) -> list[Object]:
 
 
 def from_snapshot(snapshot: Snapshot) -> tuple[JobTimeline, ...]:
-    """The lives of all jobs."""
+    """Return the timelines of all jobs."""
     expected = _expected(snapshot)
     return tuple(_job_timeline(job, expected.get(job["id"], ""), snapshot) for job in snapshot.jobs)
 
 
 def _expected(snapshot: Snapshot) -> dict[int, str]:
-    """The pod of each job. GitHub gives a job to a runner when that is online; until then the oldest are paired."""
+    """Return the pod of each job. GitHub gives a job to an online runner; until then the oldest are paired."""
     pod_names = {job["id"]: job["runner"] for job in snapshot.jobs if job["runner"]}
     names = {runner_set["metadata"]["name"]: runner_sets.set_name(runner_set) for runner_set in snapshot.runner_sets}
     free: dict[str, list[Object]] = {}
@@ -174,7 +174,7 @@ def _expected(snapshot: Snapshot) -> dict[int, str]:
 
 
 def _pod(runner: str, snapshot: Snapshot) -> Object | None:
-    """The pod that the job is to work in: its runner's, or its own."""
+    """Return the pod that the job runs in: its runner's, or its own."""
     runner_pod = snapshot.pods.get(runner)
     has_workflow_pod = runner_pod is not None and bool(template_map(runner_pod))
     return snapshot.workflow_pods.get(runner) or (None if has_workflow_pod else runner_pod)
@@ -246,7 +246,7 @@ def _ready(
 
 
 def node_facts(node: Object) -> dict[str, Any]:
-    """What a life tells of its node."""
+    """Return what a timeline needs of a node."""
     labels, conditions = node["metadata"].get("labels") or {}, node["status"].get("conditions") or []
     ready = (
         condition["lastTransitionTime"]
@@ -296,7 +296,7 @@ def _labels(scale_set: Object) -> set[str]:
 
 
 def _history(job: Object) -> dict[str, float]:
-    """When each state was entered, for the last time."""
+    """Return when each state was last entered."""
     return {entry["state"]: float(entry["at"]) for entry in job["history"]}
 
 
@@ -305,7 +305,7 @@ def _when(event: Object) -> str:
 
 
 def _instant(text: str | None, at_least: float | None) -> float | None:
-    """A time of Kubernetes'. One in whole seconds was cut off: within its second, it was not before `at_least`."""
+    """Parse a time of Kubernetes'. Whole seconds are rounded down: within its second, it is not before `at_least`."""
     if not text:
         return None
     at = datetime.datetime.fromisoformat(text).timestamp()
@@ -315,5 +315,5 @@ def _instant(text: str | None, at_least: float | None) -> float | None:
 
 
 def document(timelines: Iterable[JobTimeline]) -> list[dict[str, Any]]:
-    """Lives as JSON."""
+    """Return timelines as JSON."""
     return [timeline.document() for timeline in timelines]

@@ -1,6 +1,6 @@
 """The pod that the container hook makes for a job in kubernetes-novolume mode. Pure functions.
 
-There the runner only steers: the GPU belongs to this second pod, and only while a job uses it.
+There the runner only coordinates: the GPU belongs to this second pod, and only while a job uses it.
 """
 
 from __future__ import annotations

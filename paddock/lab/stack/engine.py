@@ -1,7 +1,8 @@
 """The real Pulumi engine, applied to our own program with stand-ins for the providers.
 
-Everything is in one state folder: project, backend, plugins, what the stand-ins made. Nothing asks the network, nothing
-is installed, and nothing of the user's own Pulumi or AWS settings is read.
+Everything is in one state folder: project, backend, plugins, the stand-ins' resources. No run uses the network or
+installs anything, and the user's own Pulumi and AWS settings are not read. Own code, because `pulumi.automation` can
+neither kill a run nor limit its time, merges this process's environment, and passes secrets as arguments.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ NO_PROVIDER = (
 LIMIT = 600.0
 """Seconds after which a run is interrupted."""
 _STREAM = {"PULUMI_ENABLE_STREAMING_JSON_PREVIEW": "true"}
-"""A preview as events, like every other run: the document that it is else tells of no policy."""
+"""Events instead of one document, like every other run: the document does not hold policies."""
 
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """What the engine is made of, by path."""
+    """Paths of the engine's programs."""
 
     pulumi: Path
     language_host: Path
@@ -58,7 +59,7 @@ class Programs:
 
     @classmethod
     def find(cls) -> Programs:
-        """On PATH, or in PADDOCK_LAB_BIN; the Kubernetes provider also where Pulumi installs plugins. LabInputError."""
+        """Search PATH and PADDOCK_LAB_BIN, and Pulumi's plugins for the Kubernetes provider. Raises LabInputError."""
         paths = programs.locate(("pulumi", "pulumi-language-python", KUBERNETES_PLUGIN))
         absent = [name for name in ("pulumi", "pulumi-language-python") if name not in paths]
         if absent:
@@ -94,13 +95,13 @@ class Engine:
         self.store = self.state / "cloud" / f"{stack}.json"
         self.stack_file = self.project / f"Pulumi.{stack}.yaml"
         self.faults: list[Mapping[str, Any]] = []
-        """Errors and delays that the stand-ins meet in the next runs; see `providers.faults`."""
+        """Errors and delays of the stand-ins in the next runs; see `providers.faults`."""
         self.takes_over = False
-        """Whether Kubernetes objects that are there already are taken over, and no error: for a run that goes on."""
+        """Adopt Kubernetes objects that exist already, instead of failing: for a run after an interrupted one."""
         self._running: subprocess.Popen[str] | None = None
 
     def prepare(self, config: Mapping[str, Any] | None = None, secret: Mapping[str, str] | None = None) -> None:
-        """Makes project and stack. `config` takes the place of the stack file's; `secret` values are encrypted."""
+        """Create project and stack. `config` replaces the stack file's; `secret` values are encrypted."""
         for folder in (self.project, self.state / "backend", self.state / "home", self.store.parent):
             folder.mkdir(parents=True, exist_ok=True)
         passphrase = self.state / "passphrase"
@@ -120,7 +121,7 @@ class Engine:
 
     @property
     def exists(self) -> bool:
-        """Whether the stack has been made."""
+        """Return whether the stack has been created."""
         return any(self.state.glob(f"backend/.pulumi/stacks/*/{self.stack}.json"))
 
     def configure(self, config: Mapping[str, Any]) -> None:
@@ -136,18 +137,18 @@ class Engine:
         return self._run("preview")
 
     def check_policies(self, pack: Path) -> Result:
-        """A preview held against a policy pack; it tells no states. Raises EngineError for a mandatory violation."""
+        """Preview with a policy pack; the result holds no states. Raises EngineError for a mandatory violation."""
         return self._run("preview", "--policy-pack", str(pack), more=_STREAM)
 
     def up(self, tell: Callable[[Step], None] | None = None) -> Result:
-        """`tell` gets each step when it is done, in a thread of its own."""
+        """Apply the program. `tell` is called with each finished step, in a thread of its own."""
         return self._run("up", "--yes", "--skip-preview", tell=tell)
 
     def refresh(self) -> Result:
         return self._run("refresh", "--yes", "--skip-preview")
 
     def destroy(self, *, protected: bool = False) -> Result:
-        """`protected` takes down what is protected too."""
+        """Delete every resource; `protected` includes protected ones."""
         result = self._run("destroy", "--yes", "--skip-preview", *(["--ignore-protect"] if protected else []))
         if remaining := len(self.export()):  # the engine calls it a success when it is interrupted
             raise EngineError(
@@ -171,7 +172,7 @@ class Engine:
         self._pulumi("stack", "import", "--stack", self.stack, stdin=exported)
 
     def created_resources(self) -> dict[str, str]:
-        """What the stand-ins have made: type and id, with a space between, -> URN."""
+        """Return what the stand-ins created: type and id, with a space between, -> URN."""
         return {key: stored["urn"] for key, stored in Store(self.store).resources().items()}
 
     def outputs(self, *, show_secrets: bool = False) -> dict[str, Any]:
@@ -180,17 +181,17 @@ class Engine:
         return outputs
 
     def interrupt(self) -> None:
-        """Asks a run that is under way to stop: what is being made is finished, the rest is not begun."""
+        """Interrupt the current run: operations in progress are finished, the rest is not begun."""
         if running := self._running:
             running.send_signal(signal.SIGINT)
 
     def kill(self) -> None:
-        """Ends a run that is under way at once, as a machine that loses its power does."""
+        """Kill the current run at once, as a power failure does."""
         if running := self._running:
             os.killpg(running.pid, signal.SIGKILL)
 
     def unlock(self) -> None:
-        """Frees the stack after a run that was killed. `recovery.recover` does more."""
+        """Release the lock of a killed run. `recovery.recover` does more."""
         self._pulumi("cancel", "--yes", self.stack)
 
     def _run(
@@ -203,11 +204,11 @@ class Engine:
         start = time.monotonic()
         command = [operation, "--json", "--non-interactive", "--stack", self.stack, *arguments]
 
-        def follow(line: str) -> None:
+        def report(line: str) -> None:
             if tell and isinstance(step := engine_result.event(line), Step):
                 tell(step)
 
-        completed = self._start(command, LIMIT, follow=follow, more=more)
+        completed = self._start(command, LIMIT, on_line=report, more=more)
         out, err = completed.stdout, completed.stderr
         seconds = time.monotonic() - start
         items = engine_result.preview(out) if operation == "preview" and not more else engine_result.events(out)
@@ -217,7 +218,7 @@ class Engine:
         return result
 
     def _reason(self, result: Result, err: str, status: int) -> str:
-        """In words, and with the way on."""
+        """Return an error message from the diagnostics of a run."""
         run = f"pulumi {result.operation} of {self.stack}"
         if status < 0:
             return f"{run} was killed"
@@ -243,7 +244,7 @@ class Engine:
         arguments: list[str],
         limit: float,
         stdin: str | None = None,
-        follow: Callable[[str], None] | None = None,
+        on_line: Callable[[str], None] | None = None,
         more: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
         command = [str(self.programs.pulumi), *arguments, "--cwd", str(self.project), "--color", "never"]
@@ -253,7 +254,7 @@ class Engine:
 
         try:
             environment = {**self._environment(), **(more or {})}
-            return engine_process.run(command, environment, limit, started, stdin=stdin, follow=follow)
+            return engine_process.run(command, environment, limit, started, stdin=stdin, on_line=on_line)
         except subprocess.TimeoutExpired as late:
             waited = ", ".join(urn.rpartition("::")[2] for urn in engine_result.unfinished(str(late.output)))
             took = f"pulumi {arguments[0]} took more than {limit:.0f} s and was interrupted"
@@ -339,7 +340,7 @@ def _installed(pulumi: Path) -> Path | None:
 
 
 def _script(path: Path, module: str) -> None:
-    """A program that runs a module of ours in this very interpreter."""
+    """Write a program that runs a module of this package in this interpreter."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = f"#!/bin/sh\nPYTHONPATH='{ROOT}' exec '{sys.executable}' -u -m {module} \"$@\"\n"
     if not path.exists() or path.read_text() != text:

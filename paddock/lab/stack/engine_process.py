@@ -1,4 +1,4 @@
-"""One run of the engine: a group of processes of its own, of which nothing stays whatever happens to it."""
+"""One run of the engine in a process group of its own, none of which outlives the run."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def run(
     started: Callable[[subprocess.Popen[str]], None],
     *,
     stdin: str | None = None,
-    follow: Callable[[str], None] | None = None,
+    on_line: Callable[[str], None] | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs to the end. `follow` gets each line of its output as it comes, in a thread of its own.
+    """Run to the end. `on_line` is called with each line of output, in a thread of its own.
 
     After `limit` seconds, or with this process, it is interrupted. Raises TimeoutExpired with its output.
     """
@@ -37,7 +37,7 @@ def run(
         start_new_session=True,
     )
     started(process)
-    out, err = _Output(process.stdout, follow), _Output(process.stderr)
+    out, err = _Output(process.stdout, on_line), _Output(process.stderr)
     try:
         _wait(process, limit, stdin)
     except subprocess.TimeoutExpired as late:
@@ -67,20 +67,20 @@ def _wait(process: subprocess.Popen[str], limit: float, stdin: str | None) -> No
 
 
 class _Output(Thread):
-    """What a process prints, read line by line as it comes."""
+    """Output of a process, read line by line while it runs."""
 
-    def __init__(self, stream: IO[str] | None, follow: Callable[[str], None] | None = None) -> None:
+    def __init__(self, stream: IO[str] | None, on_line: Callable[[str], None] | None = None) -> None:
         super().__init__(daemon=True)
         assert stream is not None  # noqa: S101 - the process was started with pipes
-        self._stream, self._follow, self._lines = stream, follow, list[str]()
+        self._stream, self._on_line, self._lines = stream, on_line, list[str]()
         self.start()
 
     def run(self) -> None:
         with self._stream:
             for line in self._stream:
                 self._lines.append(line)
-                if self._follow:
-                    self._follow(line)
+                if self._on_line:
+                    self._on_line(line)
 
     @property
     def text(self) -> str:
@@ -90,7 +90,10 @@ class _Output(Thread):
 
 
 def _end_session(session: int) -> None:
-    """Ends what an engine that was killed has left: language host and plugins are in process groups of their own."""
+    """Kill what a killed engine leaves: language host and plugins are in process groups of their own.
+
+    By `ps`, because the engine also runs on systems without /proc.
+    """
     listed = subprocess.run(["ps", "-A", "-o", "pid="], capture_output=True, text=True, check=False).stdout
     for pid in map(int, listed.split()):
         with suppress(ProcessLookupError, PermissionError):

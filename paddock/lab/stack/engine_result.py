@@ -1,4 +1,4 @@
-"""What the engine tells of a run, read from its output: steps, diagnostics, and resources as it knows them."""
+"""Steps, diagnostics and resources of one run, read from the engine's output."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What the engine does with a resource, or would do."""
+    """An operation of the engine on a resource, done or previewed."""
 
     operation: str
     """create, update, delete, replace, create-replacement, delete-replaced, same, read, refresh."""
     urn: str
     state: State | None = None
-    """As it is afterwards; only previews tell it."""
+    """State after the operation; only previews have it."""
     failed: bool = False
 
 
@@ -75,7 +75,7 @@ class Diagnostic:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """What a policy says of a resource."""
+    """A resource that violates a policy."""
 
     policy: str
     mandatory: bool
@@ -92,13 +92,13 @@ class Result:
     diagnostics: tuple[Diagnostic, ...]
     seconds: float
     log: str = field(repr=False)
-    """All that was printed."""
+    """The whole output."""
     violations: tuple[Violation, ...] = ()
-    """Of the policies that the run was held against."""
+    """Violations of the policies of the run."""
 
     @property
     def changes(self) -> dict[str, tuple[str, ...]]:
-        """URN -> what happened to it, in order, for those to which something happened."""
+        """Return the operations on each changed resource, in order, by URN."""
         operations: dict[str, tuple[str, ...]] = {}
         for step in self.steps:
             if step.operation not in ("same", "refresh", "read"):
@@ -111,7 +111,7 @@ class Result:
 
 
 class EngineError(LabError):
-    """The engine did not finish what it was told; the message is its own."""
+    """A run of the engine failed; the message is the engine's."""
 
     def __init__(self, message: str, result: Result | None = None) -> None:
         super().__init__(message)
@@ -119,7 +119,7 @@ class EngineError(LabError):
 
 
 def result(operation: Operation, items: Iterable[Step | Diagnostic | Violation], seconds: float, log: str) -> Result:
-    """All that a run told, sorted by what it is."""
+    """Return the result of a run, with its items sorted by kind."""
     items = list(items)
     return Result(
         operation,
@@ -132,7 +132,7 @@ def result(operation: Operation, items: Iterable[Step | Diagnostic | Violation],
 
 
 def preview(text: str) -> list[Step | Diagnostic | Violation]:
-    """What `pulumi preview --json` printed."""
+    """Parse the output of `pulumi preview --json`."""
     try:
         document = json.loads(text[text.index("{") :])
     except ValueError:
@@ -145,12 +145,12 @@ def preview(text: str) -> list[Step | Diagnostic | Violation]:
 
 
 def events(text: str) -> list[Step | Diagnostic | Violation]:
-    """What any other run printed with `--json`: a line for each event."""
+    """Parse the output of any other run with `--json`: a line for each event."""
     return [item for line in text.splitlines() if (item := event(line))]
 
 
 def event(line: str) -> Step | Diagnostic | Violation | None:
-    """What one line says; None for what nobody asks about."""
+    """Parse one line; None for an event that is not used."""
     document = _read(line)
     if body := document.get("resOutputsEvent"):
         return Step(body["metadata"]["op"], body["metadata"]["urn"])
@@ -165,7 +165,7 @@ def event(line: str) -> Step | Diagnostic | Violation | None:
 
 
 def unfinished(text: str) -> list[str]:
-    """URNs of resources that were begun and not brought to their end, in the output of a run that prints events."""
+    """Return the URNs of resources whose operation has begun and not ended, in the output of a run."""
     begun: dict[str, None] = {}
     for document in map(_read, text.splitlines()):
         if body := document.get("resourcePreEvent"):

@@ -1,8 +1,7 @@
-"""After a run of the engine that was killed: what it was making may be there without the engine knowing.
+"""Recovery after a killed run of the engine: a resource may exist that the engine's state does not hold.
 
-The engine's state names each such operation as pending. A plain `up` leaves it at that and makes the resource once
-more. The engine's own `refresh --import-pending-creates` forgets the operation and imports nothing (Pulumi 3.259), so
-the state is edited here.
+The state lists each such operation as pending. A plain `up` ignores it and creates the resource again. The engine's own
+`refresh --import-pending-creates` drops the operation and imports nothing (Pulumi 3.259), so the state is edited here.
 """
 
 from __future__ import annotations
@@ -21,21 +20,21 @@ from paddock.plan.diff.replacement import RELEASE
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What became of the operations that a run had under way when it was killed, by URN."""
+    """Operations that were pending when a run was killed, by URN."""
 
     adopted: tuple[str, ...] = ()
-    """Made, and now in the state."""
+    """Created, and now in the state."""
     doubled: tuple[str, ...] = ()
-    """Made once more by a later run; the next one deletes what is too much."""
+    """Created again by a later run; the next one deletes the surplus."""
     dropped: tuple[str, ...] = ()
-    """Not made, or of a cluster's objects, whose names are their own: the next run takes over what is there."""
+    """Not created, or objects of a cluster, which the next run adopts by their names."""
 
 
 def recover(engine: Engine) -> Recovered:
-    """Makes a stack whole again after a run that was killed, or that lost its cluster in the middle.
+    """Repair a stack after a run that was killed, or that lost its cluster in the middle.
 
-    What is left of the run is ended, the stack is freed, and the engine learns which resources exist
-    without a record. Without pending operations the state stays as it is. Raises EngineError and Unreachable.
+    Processes of the run are ended, the stack is unlocked, and the engine learns which resources exist without a
+    record. Without pending operations the state stays as it is. Raises EngineError and Unreachable.
     """
     processes.stop(processes.marked(engine.state))
     engine.unlock()
@@ -57,7 +56,7 @@ def recover(engine: Engine) -> Recovered:
 
 
 def unrecorded_ids(deployment: Mapping[str, Any], created: Mapping[str, str]) -> dict[str, list[str]]:
-    """URN -> ids of what was made (`created`: "type id" -> URN) and stands in no state."""
+    """Return the ids of resources in `created` ("type id" -> URN) that are in no state, by URN."""
     recorded = {f"{resource['type']} {resource.get('id')}" for resource in deployment.get("resources") or []}
     ids: dict[str, list[str]] = {}
     for key, urn in created.items():
@@ -67,7 +66,7 @@ def unrecorded_ids(deployment: Mapping[str, Any], created: Mapping[str, str]) ->
 
 
 def settled(deployment: Mapping[str, Any], unrecorded: Mapping[str, Sequence[str]]) -> tuple[dict[str, Any], Recovered]:
-    """The state with no operation pending. `unrecorded` has the ids of what was created without a record, by URN.
+    """Return the state without pending operations. `unrecorded`: ids of resources without a record, by URN.
 
     One of them takes the place that its URN has in the stack; where that is taken, and for every further one, it is
     marked for deletion, as the engine marks what it has replaced.
@@ -91,10 +90,10 @@ def settled(deployment: Mapping[str, Any], unrecorded: Mapping[str, Sequence[str
 
 
 def _releases(engine: Engine) -> set[str]:
-    """Ids of the releases in the cluster that Helm has finished.
+    """Return the ids of the releases in the cluster that Helm has finished.
 
-    One that it has not is in its own way for ever ("cannot re-use a name", "another operation is in progress"). Its
-    record is deleted, and the next run takes its objects over.
+    An unfinished one blocks itself for ever ("cannot re-use a name", "another operation is in progress"). Its record is
+    deleted, and the next run adopts its objects.
     """
     if engine.kubeconfig is None:
         return set()

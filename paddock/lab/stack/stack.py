@@ -1,4 +1,4 @@
-"""The stack of a lab: the user's own, with the few settings changed that lead out of this machine, and its `pulumi up`.
+"""The stack of a lab: the user's own with a few settings changed that lead out of this machine, and its `pulumi up`.
 
 The user's stack file is only read.
 """
@@ -37,11 +37,11 @@ class Outcome:
     """A stack that was applied."""
 
     result: Result
-    """What was done, with every diagnostic; its `seconds` are the run's alone."""
+    """The run with every diagnostic; its `seconds` are the run's alone."""
     resources: int
     """In the stack now."""
     objects: bool
-    """Whether Kubernetes objects and Helm releases are in the lab's cluster, and not with a stand-in."""
+    """True where Kubernetes objects and Helm releases are in the lab's cluster, False where a stand-in holds them."""
     charts: tuple[charts.Served, ...]
     outputs: Mapping[str, Any]
     """Of the stack; secrets are not shown."""
@@ -54,11 +54,11 @@ class Outcome:
 
 
 def overlay(stack: Stack, *, kubeconfig: Path, charts: Path | None = None, github: str | None = None) -> Stack:
-    """The stack as the lab applies it. `github` is the stand-in's address, without the organisation.
+    """Return the stack as the lab applies it. `github` is the stand-in's address, without the organisation.
 
-    A cluster that the user's kubeconfig reaches becomes the lab's, and a part that another stack holds is held here:
-    a lab stands alone. Encrypted values stay with the stack whose key they need, and a credential that is kept
-    elsewhere is one of the configuration, which the lab makes up. Raises FleetError.
+    A cluster of the user's kubeconfig becomes the lab's, and a layer of another stack becomes one of this stack.
+    Encrypted values are dropped, because they need the key of the user's stack, and a credential that is kept elsewhere
+    becomes one of the configuration, which the lab invents. Raises FleetError.
     """
     config = {key: value for key, value in stack.config.items() if key not in stack.secrets | {LAYERS}}
     fleet: dict[str, Any] = json.loads(config[FLEET])
@@ -87,10 +87,10 @@ def apply(
     github: str | None = None,
     progress: Progress | None = None,
 ) -> Outcome:
-    """`pulumi up` of the user's stack in the lab: what is there already is brought to what the stack file says now.
+    """Run `pulumi up` of the user's stack in the lab, also after an interrupted run.
 
-    Where the last one broke off this one goes on. `graph` is the plan of the stack where it is known already. Raises
-    LabInputError where Pulumi is not there or another command is at it, EngineError, FleetError.
+    `graph` is the plan of the stack, where the caller has it. Raises LabInputError where Pulumi is missing or another
+    command uses the lab, EngineError and FleetError.
     """
     progress = progress or Progress()
     graph = graph or plan_graph(stack)
@@ -122,14 +122,14 @@ def apply(
 def overlay_with_charts(
     lab: Lab, stack: Stack, graph: Graph, *, github: str | None = None
 ) -> tuple[Stack, tuple[charts.Served, ...]]:
-    """The stack as the lab applies it, and the charts that it takes from the lab's folder."""
+    """Return the stack as the lab applies it, and the charts that it takes from the lab's folder."""
     folder = lab.folder / CHARTS
     served = charts.serve(folder, charts.required_charts(graph), charts.real_folder())
     return overlay(stack, kubeconfig=lab.kubeconfig, charts=folder, github=github), served
 
 
 def lab_engine(lab: Lab, stack: Stack, *, root: Path = ROOT) -> Engine:
-    """The lab's engine, with the real Kubernetes provider where it is there. Raises LabInputError."""
+    """Return the lab's engine, with the real Kubernetes provider where it is installed. Raises LabInputError."""
     programs = Programs.find()
     real = programs.kubernetes is not None
     return Engine(
@@ -138,7 +138,7 @@ def lab_engine(lab: Lab, stack: Stack, *, root: Path = ROOT) -> Engine:
 
 
 def destroy(engine: Engine) -> Result:
-    """Takes everything down again, what is protected too."""
+    """Delete every resource of the stack, protected ones too."""
     config = engine.configuration()
     cluster = config[FLEET].setdefault("cluster", {})
     if not {"existing", "kubeconfig"} & set(cluster) and cluster.get("deletionProtection", True):
@@ -160,13 +160,13 @@ def _prepare(engine: Engine, stack: Stack) -> None:
 
 
 def _credential(stack: Stack) -> str:
-    """Key of the secret that the program reads from the configuration; empty where it is elsewhere."""
+    """Return the key of the secret that the program reads from the configuration; empty where it is elsewhere."""
     github = stack.fleet.github
     return CREDENTIALS[0 if github.app else 1] if github.secret_source == IN_CONFIG else ""
 
 
 def _made_up(key: str) -> str:
-    """A credential of the right form, which opens nothing but the stand-in of GitHub."""
+    """Return a credential of the right form, which only the stand-in for GitHub accepts."""
     if key != CREDENTIALS[0]:
         return f"ghp_{'lab' * 12}"
     return rsa_key()

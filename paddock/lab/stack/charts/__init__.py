@@ -1,7 +1,7 @@
-"""The charts of a fleet as files: real ones where they are at hand, else small ones of the lab's own.
+"""The charts of a fleet as files: real ones where available, else small ones of the lab's own.
 
 A chart of our own has the name and version of the real one and takes its values. It keeps them in the ConfigMap
-`<release>-values`, and makes what the lab looks at: scale sets with the custom resources they need, and workloads that
+`<release>-values`, and creates what the lab needs: scale sets with the custom resources they need, and workloads that
 go where the real ones would. No image in it can be pulled; the lab's nodes are simulated.
 """
 
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from paddock import files
 from paddock.fleet.model.mirror import chart_name
 from paddock.lab.errors import LabInputError
 
@@ -40,11 +41,11 @@ class Served:
     version: str
     path: Path
     real: bool
-    """Whether it is the upstream's, and not one of the lab's own."""
+    """True for the upstream's, False for the lab's own."""
 
 
 def required_charts(graph: Graph) -> tuple[tuple[str, str], ...]:
-    """Name and version of every chart that a program releases, wherever it takes them from; each once, sorted."""
+    """Return name and version of every chart that a program releases, sorted and without duplicates."""
     releases = set()
     for release in graph.of_type("kubernetes:helm.sh/v3:Release"):
         releases.add((chart_name(release.inputs["chart"]), release.inputs["version"]))
@@ -52,7 +53,7 @@ def required_charts(graph: Graph) -> tuple[tuple[str, str], ...]:
 
 
 def real_folder() -> Path | None:
-    """The folder that PADDOCK_LAB_CHARTS names. Raises LabInputError where it is none."""
+    """Return the folder that PADDOCK_LAB_CHARTS names. Raises LabInputError where it is none."""
     named = os.environ.get(REAL)
     if not named:
         return None
@@ -67,7 +68,7 @@ def real_folder() -> Path | None:
 
 
 def serve(folder: Path, required: Iterable[tuple[str, str]], real: Path | None) -> tuple[Served, ...]:
-    """Writes `<folder>/<name>-<version>.tgz` for each: the chart in `real` when it is there, else our own.
+    """Write `<folder>/<name>-<version>.tgz` for each: the chart in `real` where it exists, else the lab's own.
 
     The same charts give the same bytes. A real chart of another version or a broken one raises LabInputError, and then
     nothing is written.
@@ -78,7 +79,8 @@ def serve(folder: Path, required: Iterable[tuple[str, str]], real: Path | None) 
         served.append((Served(name, version, folder / f"{name}-{version}.tgz", content is not None), content))
     folder.mkdir(parents=True, exist_ok=True)
     for chart, content in served:
-        _replace(chart.path, content if content is not None else _archive(chart.name, _own(chart.name, chart.version)))
+        packed = content if content is not None else _archive(chart.name, _own(chart.name, chart.version))
+        files.write(chart.path, packed, sync=False)  # whole: an engine that was left running may be reading it
     return tuple(chart for chart, _ in served)
 
 
@@ -162,13 +164,6 @@ def _archive(name: str, files: Mapping[str, bytes]) -> bytes:
             member.size = len(files[path])
             archive.addfile(member, io.BytesIO(files[path]))
     return gzip.compress(packed.getvalue(), mtime=0)
-
-
-def _replace(path: Path, content: bytes) -> None:
-    # In one step: an engine that was left running may be reading it.
-    fresh = path.with_suffix(".new")
-    fresh.write_bytes(content)
-    fresh.replace(path)
 
 
 def _wrong_version(path: Path, name: str, actual: str, version: str) -> LabInputError:
