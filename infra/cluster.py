@@ -16,6 +16,7 @@ from infra.component import Component, assumed_by
 from infra.network import Network
 from infra.node import launch_template
 from paddock.fleet import ExistingCluster, Fleet, KubeconfigCluster, NewCluster, nodes
+from paddock.fleet.model.pool import GP3_IOPS, GP3_THROUGHPUT
 
 LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")
 
@@ -188,7 +189,7 @@ class Cluster(Component):
             self,
             f"{self.name}-system",
             self.fleet,
-            devices={"/dev/xvda": {"size": system.disk // 1024, "iops": 3000, "throughput": 125}},
+            devices={"/dev/xvda": {"size": system.disk // 1024, "iops": GP3_IOPS, "throughput": GP3_THROUGHPUT}},
         )
         self.system_nodes = aws.eks.NodeGroup(
             f"{self.name}-system",

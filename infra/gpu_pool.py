@@ -14,7 +14,16 @@ from infra.component import Component
 from infra.network import Network
 from infra.node import launch_template
 from paddock.fleet import Fleet, nodes
-from paddock.fleet.model.pool import Bottlerocket, CapacityBlock, Custom, EksManaged, Reserved
+from paddock.fleet.model.pool import (
+    BOTTLEROCKET_SYSTEM_GIB,
+    GP3_IOPS,
+    GP3_THROUGHPUT,
+    Bottlerocket,
+    CapacityBlock,
+    Custom,
+    EksManaged,
+    Reserved,
+)
 from paddock.fleet.model.pool import GpuPool as Pool
 from paddock.fleet.sizing.capacity import max_pods
 
@@ -45,7 +54,7 @@ class GpuPool(Component):
         pool, disk = self.pool, self.pool.root_disk
         volume = {"size": disk.size // 1024, "iops": disk.iops, "throughput": disk.throughput}
         bottlerocket = isinstance(self.fleet.ami(pool), Bottlerocket)
-        system = {"size": 20, "iops": 3000, "throughput": 125}
+        system = {"size": BOTTLEROCKET_SYSTEM_GIB, "iops": GP3_IOPS, "throughput": GP3_THROUGHPUT}
         return launch_template(
             self,
             self.name,

@@ -18,8 +18,9 @@ from paddock.fleet.model.mirror import is_folder
 from paddock.fleet.stackfile.loader import FLEET
 from paddock.plan.engine.graph import Graph
 from paddock.plan.engine.program import plan_graph
+from paddock.plan.engine.resource_types import RELEASE
 from paddock.plan.rules.base import Context
-from paddock.plan.rules.inputs.pods import RELEASE, chart
+from paddock.plan.rules.inputs.pods import chart
 from paddock.plan.rules.mirror import images as pulled
 
 

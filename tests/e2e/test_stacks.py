@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
+from paddock.plan.engine.resource_types import RELEASE
 
 from paddock.fleet import load
 from paddock.lab.control_plane.servers import Lab
@@ -21,7 +22,6 @@ from paddock.lab.progress import Progress
 from paddock.lab.simulators import nodes
 from paddock.lab.stack import charts, stack
 from paddock.lab.stack.engine import ROOT, Engine, EngineError, Programs
-from paddock.plan.diff.replacement import RELEASE
 from paddock.plan.engine.program import plan_graph
 from tests.support.engine import differences, is_default_provider, lab_in, releases
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from paddock.plan.engine.resource_types import RELEASE, SECRET
 
 from paddock.lab.control_plane import programs, servers
 from paddock.lab.control_plane.servers import Lab
@@ -18,7 +19,6 @@ from paddock.lab.kube.client import Api
 from paddock.lab.progress import Progress
 from paddock.lab.providers.diff import DEFAULTS
 from paddock.lab.stack.engine import Programs, State
-from paddock.plan.diff.replacement import RELEASE, SECRET
 from paddock.plan.engine.graph import Graph, Resource
 from paddock.plan.engine.values import UNKNOWN, Ref, Secret
 

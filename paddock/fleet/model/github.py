@@ -15,9 +15,9 @@ from paddock.fleet.model.base import Matching, Model, Version, mistake, refuse
 IN_CONFIG = "config"
 """The credential is a Pulumi secret of the stack."""
 
-CLEAR_TEXT = re.compile(
-    r"-----BEGIN [A-Z ]*PRIVATE KEY-----|\b(gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,})"
-)
+GITHUB_TOKEN = r"(?:gh[pousr]_\w{16,}|github_pat_\w{16,})"
+"""Pattern of GitHub's tokens."""
+CLEAR_TEXT = re.compile(rf"-----BEGIN [A-Z ]*PRIVATE KEY-----|\b{GITHUB_TOKEN}")
 """A private key or a GitHub token, as it would look if pasted into the stack file."""
 
 _SOURCE = re.compile(r"^(config|arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:\d{12}:secret:.+|kubernetes:[a-z0-9.-]+)$")

@@ -124,18 +124,24 @@ Sharing = Annotated[
 ]
 
 
+GP3_IOPS, GP3_THROUGHPUT = 3000, 125
+"""Operations a second and MiB/s of every gp3 volume, included in its price."""
+BOTTLEROCKET_SYSTEM_GIB = 20
+"""Size of the further volume that holds Bottlerocket itself."""
+
+
 class Disk(Model):
     """The encrypted gp3 root volume of each node."""
 
     size: Memory = 200 * 1024
     """Holds the system and, without local NVMe, every image and job: CUDA images are 10 GB and more."""
-    iops: Annotated[int, Field(ge=3000, le=80000)] = 6000
+    iops: Annotated[int, Field(ge=GP3_IOPS, le=80000)] = 6000
     """Operations a second; 3000 are free."""
-    throughput: Annotated[int, Field(ge=125, le=2000)] = 600
+    throughput: Annotated[int, Field(ge=GP3_THROUGHPUT, le=2000)] = 600
     """MiB/s; parallel image pull wants 600 and more."""
 
 
-LEAN_DISK = Disk.model_validate({"size": "50Gi", "iops": 3000, "throughput": 125})
+LEAN_DISK = Disk.model_validate({"size": "50Gi", "iops": GP3_IOPS, "throughput": GP3_THROUGHPUT})
 """Enough for the system, where images and jobs live on local NVMe; iops and throughput are what gp3 has for nothing."""
 
 _NAME = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"

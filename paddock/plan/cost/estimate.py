@@ -19,6 +19,7 @@ from paddock.plan.cost.money import HOURS_A_MONTH, Money, total
 from paddock.plan.cost.nodes import PoolCost, Range, RunnerCost
 from paddock.plan.cost.priced_types import Entry, census
 from paddock.plan.engine.graph import Graph
+from paddock.plan.engine.resource_types import NODE_GROUP
 from paddock.plan.finding import Finding
 from paddock.plan.fit import Fit
 
@@ -214,7 +215,7 @@ def _left_out(fleet: Fleet, graph: Graph, lines: tuple[Line, ...], pools: tuple[
         for group in pool.groups
         if not any(offer.price.known for offer in pool.offers if offer.capacity == group.capacity)
     }
-    for group in graph.of_type("aws:eks/nodeGroup:NodeGroup"):
+    for group in graph.of_type(NODE_GROUP):
         for (pool, capacity), names in unpriced.items():
             if group.name == f"{pool}-{capacity}":
                 reasons[group.urn] = f"no price: {names}"

@@ -13,6 +13,7 @@ from typing import Literal
 
 from paddock import catalog
 from paddock.catalog import InstanceType
+from paddock.fleet.model.pool import GP3_IOPS, GP3_THROUGHPUT
 
 HOURS_A_MONTH = 730
 """AWS's own convention: 8760 hours a year over 12."""
@@ -107,15 +108,15 @@ def spot(instance: InstanceType, region: str) -> Money:
 
 
 def volume(size_gib: float, iops: int, throughput: int, region: str) -> Money:
-    """USD/hour of a gp3 volume: its size, IOPS above 3000 and MB/s above 125.
+    """USD/hour of a gp3 volume: its size, and the IOPS and MiB/s beyond those included.
 
     AWS bills by the second, and counts a GiB as a GB.
     """
     parts = [fixed("ebs.gp3.storage", region).times(size_gib)]
-    if iops > 3000:
-        parts.append(fixed("ebs.gp3.iops", region).times(iops - 3000))
-    if throughput > 125:
-        parts.append(fixed("ebs.gp3.throughput", region).times(throughput - 125))
+    if iops > GP3_IOPS:
+        parts.append(fixed("ebs.gp3.iops", region).times(iops - GP3_IOPS))
+    if throughput > GP3_THROUGHPUT:
+        parts.append(fixed("ebs.gp3.throughput", region).times(throughput - GP3_THROUGHPUT))
     return total(parts, "USD/month").times(1 / HOURS_A_MONTH, "USD/hour")
 
 

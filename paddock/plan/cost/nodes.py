@@ -9,14 +9,12 @@ from paddock import catalog
 from paddock.catalog import InstanceType
 from paddock.catalog.nodes import cold_start
 from paddock.fleet import Fleet
-from paddock.fleet.model.pool import Bottlerocket, GpuPool
+from paddock.fleet.model.pool import BOTTLEROCKET_SYSTEM_GIB, GP3_IOPS, GP3_THROUGHPUT, Bottlerocket, GpuPool
 from paddock.fleet.nodes import CapacityName, capacities
 from paddock.plan.cost.money import Money, fixed, least, most, on_demand, spot, total, unknown, volume
 from paddock.plan.engine.graph import Graph
+from paddock.plan.engine.resource_types import RELEASE
 from paddock.plan.fit import Fit
-
-BOTTLEROCKET_SYSTEM = (20, 3000, 125)
-"""GiB, IOPS and MB/s of the further volume that holds Bottlerocket itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +130,7 @@ def root_volume(fleet: Fleet, pool: GpuPool) -> Money:
     disk = volume(pool.root_disk.size / 1024, pool.root_disk.iops, pool.root_disk.throughput, fleet.region)
     if not isinstance(fleet.ami(pool), Bottlerocket):
         return disk
-    return total((disk, volume(*BOTTLEROCKET_SYSTEM, fleet.region)), "USD/hour")
+    return total((disk, volume(BOTTLEROCKET_SYSTEM_GIB, GP3_IOPS, GP3_THROUGHPUT, fleet.region)), "USD/hour")
 
 
 def instance_price(instance: InstanceType, capacity: CapacityName, region: str) -> Money:
@@ -211,7 +209,7 @@ def start_seconds(fleet: Fleet, pool: GpuPool, image_gb: float) -> tuple[float, 
 
 def idle_seconds(graph: Graph) -> float | None:
     """Seconds that the autoscaler leaves an empty node running; None when the graph has no autoscaler that says."""
-    for release in graph.of_type("kubernetes:helm.sh/v3:Release"):
+    for release in graph.of_type(RELEASE):
         values = release.inputs.get("values") or {}
         arguments = values.get("extraArgs") if isinstance(values, Mapping) else None
         text = arguments.get("scale-down-unneeded-time") if isinstance(arguments, Mapping) else None

@@ -9,9 +9,10 @@ from typing import Literal
 from paddock.plan.diff import fields, impact, replacement
 from paddock.plan.diff.fields import clean
 from paddock.plan.diff.model import FieldChange
-from paddock.plan.diff.replacement import LAUNCH_TEMPLATE, NODE_GROUP, Effect
+from paddock.plan.diff.replacement import Effect
 from paddock.plan.document.model import Resource
 from paddock.plan.engine.fake_cloud import ACCOUNT
+from paddock.plan.engine.resource_types import LAUNCH_TEMPLATE, NODE_GROUP, SECRET
 
 STACK = "pulumi:pulumi:Stack"
 _URN = "urn:pulumi:"
@@ -50,7 +51,7 @@ def label(urn: str) -> str:
 def _draft(old: Resource, new: Resource) -> Draft:
     """What the inputs alone say."""
     type_ = new.type
-    hidden = ("data", "stringData") if type_ == replacement.SECRET else ()
+    hidden = ("data", "stringData") if type_ == SECRET else ()
     found = [
         each
         for each in fields.compare(old.inputs, new.inputs, hidden)

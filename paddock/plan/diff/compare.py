@@ -10,8 +10,9 @@ from paddock.plan.diff import fields, impact
 from paddock.plan.diff.changes import STACK, Draft, drafts, label
 from paddock.plan.diff.fields import clean
 from paddock.plan.diff.model import Action, Change, CostChange, Diff, FieldChange, FitChange, Verdict
-from paddock.plan.diff.replacement import AWS_PROVIDER, CLUSTER, SUBNET, Effect
+from paddock.plan.diff.replacement import AWS_PROVIDER, Effect
 from paddock.plan.document.model import PlanDocument, Resource
+from paddock.plan.engine.resource_types import CLUSTER, SUBNET
 from paddock.plan.finding import Finding, current_id
 
 Resources = Mapping[str, Resource]

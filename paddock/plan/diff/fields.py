@@ -20,6 +20,7 @@ from typing import Any
 
 import yaml
 
+from paddock.fleet.model.github import GITHUB_TOKEN
 from paddock.plan.diff.model import FieldChange
 from paddock.plan.engine.values import SECRET, shallow
 
@@ -39,7 +40,7 @@ _SENSITIVE = re.compile(
     r"(password|passwd|passphrase|token|credentials?|api_?key|access_?key|private_?key|client_?secret)$", re.I
 )
 _TOKENS = re.compile(
-    r"gh[pousr]_\w{16,}|github_pat_\w{16,}|\b(?:AKIA|ASIA)[A-Z0-9]{12,}|\bxox[abprs]-[\w-]{8,}|\bey[\w-]{16,}\.[\w-]{8,}\.[\w-]*"
+    GITHUB_TOKEN + r"|\b(?:AKIA|ASIA)[A-Z0-9]{12,}|\bxox[abprs]-[\w-]{8,}|\bey[\w-]{16,}\.[\w-]{8,}\.[\w-]*"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----(?:.*?-----END [A-Z ]*PRIVATE KEY-----|.*)",
     re.S,
 )

@@ -10,8 +10,9 @@ from paddock.fleet.model.mirror import chart_name
 from paddock.fleet.nodes import POOL
 from paddock.plan.diff.fields import clean
 from paddock.plan.diff.model import Interruption, Roll, ScaleSetChange
-from paddock.plan.diff.replacement import NODE_GROUP, RELEASE, ROLLING, Effect
+from paddock.plan.diff.replacement import ROLLING, Effect
 from paddock.plan.document.model import Fit, Resource
+from paddock.plan.engine.resource_types import NODE_GROUP, RELEASE
 
 _CHART = "gha-runner-scale-set"
 _NOT_TOLD = frozenset({"minRunners", "maxRunners"})

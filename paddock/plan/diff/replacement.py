@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Literal
 
+from paddock.plan.engine.resource_types import CLUSTER, LAUNCH_TEMPLATE, NODE_GROUP, RELEASE, SECRET, SUBNET, VPC
+
 AS_OF = date(2026, 7, 1)
 SOURCES = (
     "pulumi-aws 7.51.1, which wraps terraform-provider-aws 6: `ForceNew` and `RequiresReplace` of its schemas",
@@ -20,13 +22,6 @@ SOURCES = (
 
 Effect = Literal["replace", "update", "unknown"]
 
-NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
-LAUNCH_TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
-CLUSTER = "aws:eks/cluster:Cluster"
-SUBNET = "aws:ec2/subnet:Subnet"
-VPC = "aws:ec2/vpc:Vpc"
-RELEASE = "kubernetes:helm.sh/v3:Release"
-SECRET = "kubernetes:core/v1:Secret"  # noqa: S105 - a type
 AWS_PROVIDER = "pulumi:providers:aws"
 
 

@@ -6,24 +6,34 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from paddock import catalog
+from paddock.plan.engine.resource_types import (
+    ACCESS_ENTRY,
+    ACCESS_POLICY_ASSOCIATION,
+    BUCKET,
+    BUCKET_V2,
+    CLUSTER,
+    DYNAMODB_TABLE,
+    EFS_FILE_SYSTEM,
+    KMS_KEY,
+    LUSTRE_FILE_SYSTEM,
+    REPOSITORY,
+    SECRETS_MANAGER_SECRET,
+)
 from paddock.plan.finding import Severity
 from paddock.plan.rules.base import Context, Rule, Violation, example, resource, violation
 from paddock.plan.rules.inputs import fields
 
-CLUSTER = "aws:eks/cluster:Cluster"
-ENTRY = "aws:eks/accessEntry:AccessEntry"
-ASSOCIATION = "aws:eks/accessPolicyAssociation:AccessPolicyAssociation"
 LOG_TYPES = frozenset({"api", "audit", "authenticator", "controllerManager", "scheduler"})
 STATE = (
     CLUSTER,
-    "aws:kms/key:Key",
-    "aws:ecr/repository:Repository",
-    "aws:s3/bucket:Bucket",
-    "aws:s3/bucketV2:BucketV2",
-    "aws:efs/fileSystem:FileSystem",
-    "aws:fsx/lustreFileSystem:LustreFileSystem",
-    "aws:dynamodb/table:Table",
-    "aws:secretsmanager/secret:Secret",
+    KMS_KEY,
+    REPOSITORY,
+    BUCKET,
+    BUCKET_V2,
+    EFS_FILE_SYSTEM,
+    LUSTRE_FILE_SYSTEM,
+    DYNAMODB_TABLE,
+    SECRETS_MANAGER_SECRET,
 )
 """What cannot be made again with what was in it."""
 
@@ -161,7 +171,7 @@ class AccessByEntries(Rule):
             creator = fields.get(access, "bootstrapClusterCreatorAdminPermissions")
             if creator is not False and not fields.is_unknown(creator):
                 yield violation(cluster, "whoever creates the cluster becomes its admin")
-        for entry in context.all(ENTRY, ASSOCIATION):
+        for entry in context.all(ACCESS_ENTRY, ACCESS_POLICY_ASSOCIATION):
             who = fields.text(entry.inputs, "principalArn")
             if who == "*" or who.endswith(":root"):
                 yield violation(entry, f"{who} is everybody in an account")
@@ -200,7 +210,7 @@ class Protected(Rule):
         return _cluster(deletionProtection=True)
 
     def failing_example(self) -> Context:
-        return example(resource("aws:ecr/repository:Repository", "images", {}, protect=False))
+        return example(resource(REPOSITORY, "images", {}, protect=False))
 
 
 RULES = (SecretsEncrypted(), ControlPlaneLogs(), EndpointClosed(), SupportedVersion(), AccessByEntries(), Protected())

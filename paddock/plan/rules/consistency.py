@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+from infra.charts import CHARTS
 from paddock.plan.engine.graph import Resource
+from paddock.plan.engine.resource_types import AUTOSCALING_TAG, NAMESPACE, NODE_GROUP, QUEUE, RELEASE
 from paddock.plan.finding import Severity
 from paddock.plan.rules.base import Context, Rule, Violation, example, resource, violation
 from paddock.plan.rules.inputs import fields
@@ -20,11 +22,9 @@ from paddock.plan.rules.inputs.placement import (
     tolerates,
     workloads,
 )
-from paddock.plan.rules.inputs.pods import RELEASE, chart, scale_sets
-from paddock.plan.rules.kubernetes import NAMESPACE, SCALE_SET_CHART, runners
-from paddock.plan.rules.network import NODE_GROUP
+from paddock.plan.rules.inputs.pods import chart, scale_sets
+from paddock.plan.rules.kubernetes import SCALE_SET_CHART, runners
 
-TAG = "aws:autoscaling/tag:Tag"
 TEMPLATE = "k8s.io/cluster-autoscaler/node-template/"
 
 
@@ -110,7 +110,7 @@ class ScaleFromZero(Rule):
         for group in context.all(NODE_GROUP):
             tags = {
                 fields.text(t.inputs, "tag", "key"): fields.get(t.inputs, "tag", "value")
-                for t in context.refer(TAG, "autoscalingGroupName", group)
+                for t in context.refer(AUTOSCALING_TAG, "autoscalingGroupName", group)
             }
             empty = fields.get(group.inputs, "scalingConfig", "minSize") == 0
             if not tags and not (empty and taints(group)):
@@ -151,7 +151,9 @@ class ScaleFromZero(Rule):
         return example(
             group,
             *(
-                resource(TAG, key, {"tag": {"key": key, "value": value}}, uses={"autoscalingGroupName": group})
+                resource(
+                    AUTOSCALING_TAG, key, {"tag": {"key": key, "value": value}}, uses={"autoscalingGroupName": group}
+                )
                 for key, value in tags.items()
             ),
         )
@@ -214,7 +216,7 @@ class TaintSpelling(Rule):
                 effect = fields.get(toleration, "effect")
                 if str(effect or "") not in kubernetes and not fields.is_unknown(effect):
                     yield violation(work.resource, f"{work.what}: {effect} is no effect of a toleration in Kubernetes")
-        for tag in context.all(TAG):
+        for tag in context.all(AUTOSCALING_TAG):
             if fields.text(tag.inputs, "tag", "key").startswith(f"{TEMPLATE}taint/"):
                 value = fields.get(tag.inputs, "tag", "value")
                 if not fields.is_unknown(value) and str(value).rpartition(":")[2] not in EFFECTS.values():
@@ -225,9 +227,6 @@ class TaintSpelling(Rule):
 
     def failing_example(self) -> Context:
         return example(_gpu_group(taints=[{"key": GPU, "value": "true", "effect": "NoSchedule"}]))
-
-
-_CONTROLLER_CHART = "oci://ghcr.io/actions/actions-runner-controller-charts/gha-runner-scale-set-controller"
 
 
 class SameArc(Rule):
@@ -258,7 +257,7 @@ class SameArc(Rule):
     @staticmethod
     def _arc(version: str) -> Context:
         return example(
-            resource(RELEASE, "arc", {"chart": _CONTROLLER_CHART, "version": "0.14.2"}),
+            resource(RELEASE, "arc", {"chart": CHARTS["gha-runner-scale-set-controller"].source, "version": "0.14.2"}),
             resource(RELEASE, "gpu", {"chart": SCALE_SET_CHART, "version": version}),
         )
 
@@ -301,10 +300,10 @@ class NamedAccount(Rule):
                 yield violation(resource_, "it would go to the region of the day, without the fleet's tags")
 
     def passing_example(self) -> Context:
-        return example(resource("aws:sqs/queue:Queue", "queue"))
+        return example(resource(QUEUE, "queue"))
 
     def failing_example(self) -> Context:
-        return example(resource("aws:sqs/queue:Queue", "queue", provider=""))
+        return example(resource(QUEUE, "queue", provider=""))
 
 
 RULES = (

@@ -9,28 +9,36 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from paddock.plan.engine.graph import Resource
+from paddock.plan.engine.resource_types import (
+    GROUP_POLICY,
+    GROUP_POLICY_ATTACHMENT,
+    IAM_POLICY,
+    KMS_KEY,
+    NODE_GROUP,
+    OPEN_ID_CONNECT_PROVIDER,
+    POLICY_ATTACHMENT,
+    ROLE,
+    ROLE_POLICY,
+    ROLE_POLICY_ATTACHMENT,
+    USER_POLICY,
+    USER_POLICY_ATTACHMENT,
+)
 from paddock.plan.finding import Severity
 from paddock.plan.rules.base import Context, Rule, Violation, example, resource, violation
 from paddock.plan.rules.inputs import fields
-from paddock.plan.rules.network import NODE_GROUP
 
-ROLE = "aws:iam/role:Role"
-ROLE_POLICY = "aws:iam/rolePolicy:RolePolicy"
 POLICIES = (
     ROLE_POLICY,
-    "aws:iam/policy:Policy",
-    "aws:iam/userPolicy:UserPolicy",
-    "aws:iam/groupPolicy:GroupPolicy",
+    IAM_POLICY,
+    USER_POLICY,
+    GROUP_POLICY,
 )
-ATTACHMENT = "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
 ATTACHMENTS = (
-    ATTACHMENT,
-    "aws:iam/policyAttachment:PolicyAttachment",
-    "aws:iam/userPolicyAttachment:UserPolicyAttachment",
-    "aws:iam/groupPolicyAttachment:GroupPolicyAttachment",
+    ROLE_POLICY_ATTACHMENT,
+    POLICY_ATTACHMENT,
+    USER_POLICY_ATTACHMENT,
+    GROUP_POLICY_ATTACHMENT,
 )
-PROVIDER = "aws:iam/openIdConnectProvider:OpenIdConnectProvider"
-KEY = "aws:kms/key:Key"
 GITHUB = "token.actions.githubusercontent.com"
 ADMINS = frozenset({"AdministratorAccess", "IAMFullAccess", "PowerUserAccess"})
 
@@ -100,7 +108,9 @@ class PullOnly(Rule):
         return example(
             role,
             resource(NODE_GROUP, "gpu", {}, uses={"nodeRoleArn": role}),
-            resource(ATTACHMENT, "ecr", {"policyArn": f"arn:aws:iam::aws:policy/{policy}"}, uses={"role": role}),
+            resource(
+                ROLE_POLICY_ATTACHMENT, "ecr", {"policyArn": f"arn:aws:iam::aws:policy/{policy}"}, uses={"role": role}
+            ),
         )
 
 
@@ -113,7 +123,7 @@ class KeysRotate(Rule):
     equivalents = ("CKV_AWS_7", "CKV_AWS_33", "CKV2_AWS_64", "AWS-0065")
 
     def check(self, context: Context) -> Iterator[Violation]:
-        for key in context.all(KEY):
+        for key in context.all(KMS_KEY):
             symmetric = fields.text(key.inputs, "customerMasterKeySpec") in ("", "SYMMETRIC_DEFAULT")
             if symmetric and not fields.is_on(fields.get(key.inputs, "enableKeyRotation")):
                 yield violation(key, "it does not rotate")
@@ -134,7 +144,7 @@ class KeysRotate(Rule):
     def _key(who: str) -> Context:
         statement = {"Effect": "Allow", "Principal": {"AWS": who}, "Action": "kms:*", "Resource": "*"}
         return example(
-            resource(KEY, "key", {"enableKeyRotation": True, "policy": json.dumps({"Statement": [statement]})})
+            resource(KMS_KEY, "key", {"enableKeyRotation": True, "policy": json.dumps({"Statement": [statement]})})
         )
 
 
@@ -238,7 +248,7 @@ class GitHubTrust(Rule):
     equivalents = ("CKV_AWS_358", "CKV_AWS_393")
 
     def check(self, context: Context) -> Iterator[Violation]:
-        for provider in context.all(PROVIDER):
+        for provider in context.all(OPEN_ID_CONNECT_PROVIDER):
             audiences = fields.items(provider.inputs, "clientIdLists")
             if GITHUB in fields.text(provider.inputs, "url") and audiences != ["sts.amazonaws.com"]:
                 yield violation(provider, "its audience must be sts.amazonaws.com and nothing else")

@@ -6,28 +6,36 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
+from infra.charts import CHARTS
+from infra.component import PRIVILEGED_BECAUSE
 from paddock.plan.engine.graph import Resource
+from paddock.plan.engine.resource_types import (
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    KUBERNETES_ROLE,
+    NAMESPACE,
+    NETWORK_POLICY,
+    RELEASE,
+    ROLE_BINDING,
+    RUNNER_DEPLOYMENT,
+    SECRET,
+    VALIDATING_ADMISSION_POLICY,
+    VALIDATING_ADMISSION_POLICY_BINDING,
+)
 from paddock.plan.engine.values import Secret
 from paddock.plan.finding import Severity
 from paddock.plan.rules.base import Context, Rule, Violation, example, resource, violation
 from paddock.plan.rules.inputs import fields
-from paddock.plan.rules.inputs.pods import RELEASE, Pod, chart, is_in, name_of, pods, scale_sets
+from paddock.plan.rules.inputs.pods import Pod, chart, is_in, name_of, pods, scale_sets
 
-NAMESPACE = "kubernetes:core/v1:Namespace"
-POLICY = "kubernetes:networking.k8s.io/v1:NetworkPolicy"
-SECRET = "kubernetes:core/v1:Secret"  # noqa: S105 - a type
-ROLES = ("kubernetes:rbac.authorization.k8s.io/v1:Role", "kubernetes:rbac.authorization.k8s.io/v1:ClusterRole")
+ROLES = (KUBERNETES_ROLE, CLUSTER_ROLE)
 BINDINGS = (
-    "kubernetes:rbac.authorization.k8s.io/v1:RoleBinding",
-    "kubernetes:rbac.authorization.k8s.io/v1:ClusterRoleBinding",
+    ROLE_BINDING,
+    CLUSTER_ROLE_BINDING,
 )
-ADMISSION = "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy"
-ADMISSION_BINDING = f"{ADMISSION}Binding"
 LEVEL = "pod-security.kubernetes.io/enforce"
-BECAUSE = "paddock.dev/privileged-because"
-"""Annotation of a namespace that says why its pods may be privileged."""
 IMDS = "169.254.169.254"
-SCALE_SET_CHART = "oci://ghcr.io/actions/actions-runner-controller-charts/gha-runner-scale-set"
+SCALE_SET_CHART = CHARTS["gha-runner-scale-set"].source
 
 
 def runners(values: Mapping[str, Any], namespace: str = "arc-runners", name: str = "gpu") -> Resource:
@@ -57,7 +65,7 @@ class PodSecurity(Rule):
     severity: ClassVar[Severity] = "error"
     title = "Namespaces enforce a Pod Security level; privileged ones say why and hold nothing else"
     why = "A privileged pod is root on its node; in a namespace without a level any workflow can ask for one."
-    fix = f"label {LEVEL}: baseline or restricted; for privileged pods a namespace of their own, with {BECAUSE}"
+    fix = f"label {LEVEL}: baseline or restricted; for privileged pods a namespace of their own, with {PRIVILEGED_BECAUSE}"
     equivalents = (*(f"CIS 4.2.{n}" for n in range(1, 6)), "KSV-0001", "KSV-0012", "KSV-0017", "KSV-0118", "KSV-0104")
 
     def check(self, context: Context) -> Iterator[Violation]:
@@ -70,9 +78,9 @@ class PodSecurity(Rule):
             if level not in ("restricted", "baseline", "privileged"):
                 yield violation(namespace, "it enforces no Pod Security level")
             elif level == "privileged" and not fields.is_set(
-                fields.get(namespace.inputs, "metadata", "annotations", BECAUSE)
+                fields.get(namespace.inputs, "metadata", "annotations", PRIVILEGED_BECAUSE)
             ):
-                yield violation(namespace, f"it allows privileged pods and has no {BECAUSE}")
+                yield violation(namespace, f"it allows privileged pods and has no {PRIVILEGED_BECAUSE}")
         for pod in pods(context):
             needs = any(map(privileged, pod.containers)) or any(fields.is_on(pod.spec.get(key)) for key in _HOST)
             level = next((level for namespace, level in levels if is_in(pod.resource, namespace)), None)
@@ -152,10 +160,10 @@ class ServiceAccounts(Rule):
         """Conditions of the policies that deny, and that deny too where they cannot be judged."""
         enforced = [
             fields.get(binding.inputs, "spec", "policyName")
-            for binding in context.all(ADMISSION_BINDING)
+            for binding in context.all(VALIDATING_ADMISSION_POLICY_BINDING)
             if "Deny" in fields.items(binding.inputs, "spec", "validationActions")
         ]
-        for policy in context.all(ADMISSION):
+        for policy in context.all(VALIDATING_ADMISSION_POLICY):
             fails = fields.get(policy.inputs, "spec", "failurePolicy") in (None, "Fail")
             if fails and any(fields.is_unknown(name) or name == name_of(policy) for name in enforced):
                 for condition in fields.items(policy.inputs, "spec", "matchConditions"):
@@ -177,7 +185,7 @@ class Isolated(Rule):
     equivalents = ("CIS 4.3.1", "CIS 4.3.2", "non-isolated-pod")
 
     def check(self, context: Context) -> Iterator[Violation]:
-        policies = list(context.all(POLICY))
+        policies = list(context.all(NETWORK_POLICY))
         for policy in policies:
             for cidr, exceptions in self._open(policy):
                 if fields.contains(cidr, IMDS) and not any(
@@ -219,7 +227,7 @@ class Isolated(Rule):
             "egress": [{"to": [{"ipBlock": {"cidr": "0.0.0.0/0", "except": exceptions}}]}],
         }
         policy = resource(
-            POLICY, "default", {"metadata": {"name": "default", "namespace": "arc-runners"}, "spec": spec}
+            NETWORK_POLICY, "default", {"metadata": {"name": "default", "namespace": "arc-runners"}, "spec": spec}
         )
         return example(_namespace("baseline"), policy)
 
@@ -405,7 +413,7 @@ class Ephemeral(Rule):
 
     def failing_example(self) -> Context:
         spec = {"template": {"spec": {"ephemeral": False, "organization": "acme"}}}
-        return example(resource("kubernetes:actions.summerwind.dev/v1alpha1:RunnerDeployment", "old", {"spec": spec}))
+        return example(resource(RUNNER_DEPLOYMENT, "old", {"spec": spec}))
 
 
 RULES = (PodSecurity(), ServiceAccounts(), Isolated(), SecretsKept(), ModestPods(), Ephemeral())

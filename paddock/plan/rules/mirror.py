@@ -10,10 +10,11 @@ from infra.charts import CHARTS
 from paddock.fleet import Fleet
 from paddock.fleet.model.mirror import ALL, registry
 from paddock.plan.engine.graph import Resource
+from paddock.plan.engine.resource_types import RELEASE
 from paddock.plan.finding import Severity
 from paddock.plan.rules.base import Context, Rule, Violation, example, resource, violation
 from paddock.plan.rules.inputs import fields
-from paddock.plan.rules.inputs.pods import RELEASE, chart, pods
+from paddock.plan.rules.inputs.pods import chart, pods
 
 
 @dataclass(frozen=True, slots=True)

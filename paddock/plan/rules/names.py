@@ -6,30 +6,45 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from paddock.fleet.model.runner import SCALE_SET_NAME_MAX
+from paddock.plan.engine.resource_types import (
+    CLUSTER,
+    CONFIG_MAP,
+    CRON_JOB,
+    INSTANCE_PROFILE,
+    LAUNCH_TEMPLATE,
+    NAMESPACE,
+    NODE_GROUP,
+    RELEASE,
+    REPOSITORY,
+    ROLE,
+    ROLE_POLICY,
+    SECRET,
+    SECURITY_GROUP,
+    SERVICE,
+)
 from paddock.plan.finding import Severity
 from paddock.plan.rules.base import Context, Rule, Violation, example, resource, violation
 from paddock.plan.rules.inputs import fields
-from paddock.plan.rules.inputs.pods import CONFIG_MAP, RELEASE, name_of, namespace_of, pods, scale_sets
-from paddock.plan.rules.kubernetes import NAMESPACE, SECRET, runners
-from paddock.plan.rules.network import NODE_GROUP
+from paddock.plan.rules.inputs.pods import name_of, namespace_of, pods, scale_sets
+from paddock.plan.rules.kubernetes import runners
 
 _SUFFIX = 8
 """A dash and seven digits: what Pulumi appends to a name it chooses."""
 _LIMITS: Mapping[str, int] = {
     NODE_GROUP: 63,
-    "aws:iam/role:Role": 64,
-    "aws:iam/rolePolicy:RolePolicy": 128,
-    "aws:iam/instanceProfile:InstanceProfile": 128,
-    "aws:ec2/launchTemplate:LaunchTemplate": 128,
-    "aws:ec2/securityGroup:SecurityGroup": 255,
-    "aws:eks/cluster:Cluster": 100,
-    "aws:ecr/repository:Repository": 256,
+    ROLE: 64,
+    ROLE_POLICY: 128,
+    INSTANCE_PROFILE: 128,
+    LAUNCH_TEMPLATE: 128,
+    SECURITY_GROUP: 255,
+    CLUSTER: 100,
+    REPOSITORY: 256,
     RELEASE: 53,
 }
 _KUBERNETES_LIMITS: Mapping[str, int] = {
-    "kubernetes:batch/v1:CronJob": 52,
+    CRON_JOB: 52,
     NAMESPACE: 63,
-    "kubernetes:core/v1:Service": 63,
+    SERVICE: 63,
 }
 _AUTONAME_PROPERTIES = {NODE_GROUP: "nodeGroupName"}
 
@@ -61,10 +76,10 @@ class Names(Rule):
                 yield violation(release, f"a scale set's name of {extent}")
 
     def passing_example(self) -> Context:
-        return example(resource("aws:iam/role:Role", "node"))
+        return example(resource(ROLE, "node"))
 
     def failing_example(self) -> Context:
-        return example(resource("aws:iam/role:Role", "n" * 60))
+        return example(resource(ROLE, "n" * 60))
 
 
 class References(Rule):

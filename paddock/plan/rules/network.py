@@ -6,24 +6,28 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from paddock.plan.engine.graph import Resource
+from paddock.plan.engine.resource_types import (
+    DEFAULT_SECURITY_GROUP,
+    FLOW_LOG,
+    INSTANCE,
+    LAUNCH_TEMPLATE,
+    NODE_GROUP,
+    ROUTE,
+    ROUTE_TABLE_ASSOCIATION,
+    SECURITY_GROUP,
+    SECURITY_GROUP_EGRESS_RULE,
+    SECURITY_GROUP_INGRESS_RULE,
+    SECURITY_GROUP_RULE,
+    SUBNET,
+    VPC,
+)
 from paddock.plan.finding import Severity
 from paddock.plan.rules.base import Context, Rule, Violation, example, resource, violation
 from paddock.plan.rules.inputs import fields
 
-VPC = "aws:ec2/vpc:Vpc"
-SUBNET = "aws:ec2/subnet:Subnet"
-GROUP = "aws:ec2/securityGroup:SecurityGroup"
-DEFAULT_GROUP = "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup"
-FLOW_LOG = "aws:ec2/flowLog:FlowLog"
-ROUTE = "aws:ec2/route:Route"
-ASSOCIATION = "aws:ec2/routeTableAssociation:RouteTableAssociation"
-TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
-INSTANCE = "aws:ec2/instance:Instance"
-NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
-_OLD_RULE = "aws:ec2/securityGroupRule:SecurityGroupRule"
 _NEW_RULES = {
-    "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule": "ingress",
-    "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule": "egress",
+    SECURITY_GROUP_INGRESS_RULE: "ingress",
+    SECURITY_GROUP_EGRESS_RULE: "egress",
 }
 SSH = 22
 
@@ -37,7 +41,7 @@ class PrivateNodes(Rule):
     equivalents = ("CKV_AWS_88", "CKV_AWS_130", "AWS-0164", "CIS 5.4.3")
 
     def check(self, context: Context) -> Iterator[Violation]:
-        for item in context.all(TEMPLATE):
+        for item in context.all(LAUNCH_TEMPLATE):
             if any(
                 fields.get(interface, "associatePublicIpAddress") in (True, "true")
                 for interface in fields.items(item.inputs, "networkInterfaces")
@@ -62,7 +66,7 @@ class PrivateNodes(Rule):
             for route in context.all(ROUTE)
             if fields.text(route.inputs, "gatewayId").startswith("igw-")
         } - {""}
-        for association in context.all(ASSOCIATION):
+        for association in context.all(ROUTE_TABLE_ASSOCIATION):
             if fields.text(association.inputs, "routeTableId") in tables and fields.text(
                 association.inputs, "subnetId"
             ):
@@ -74,19 +78,19 @@ class PrivateNodes(Rule):
     def failing_example(self) -> Context:
         return example(
             resource(ROUTE, "out", {"routeTableId": "rtb-1", "gatewayId": "igw-1"}),
-            resource(ASSOCIATION, "public", {"routeTableId": "rtb-1", "subnetId": "subnet-1"}),
+            resource(ROUTE_TABLE_ASSOCIATION, "public", {"routeTableId": "rtb-1", "subnetId": "subnet-1"}),
             resource(NODE_GROUP, "gpu", {"subnetIds": ["subnet-1"]}),
         )
 
 
 def rules(context: Context) -> Iterator[tuple[Resource, str, Mapping[str, Any]]]:
     """Every rule of every security group: (where it is written, ingress or egress, the rule)."""
-    for group in context.all(GROUP, DEFAULT_GROUP):
+    for group in context.all(SECURITY_GROUP, DEFAULT_SECURITY_GROUP):
         for direction in ("ingress", "egress"):
             for rule in fields.items(group.inputs, direction):
                 if isinstance(rule, Mapping):
                     yield group, direction, rule
-    for rule in context.all(_OLD_RULE):
+    for rule in context.all(SECURITY_GROUP_RULE):
         yield rule, fields.text(rule.inputs, "type"), rule.inputs
     for type_, direction in _NEW_RULES.items():
         for rule in context.all(type_):
@@ -119,7 +123,7 @@ class NothingIn(Rule):
     )  # fmt: skip
 
     def check(self, context: Context) -> Iterator[Violation]:
-        for group in context.all(GROUP):
+        for group in context.all(SECURITY_GROUP):
             description = fields.get(group.inputs, "description")
             if description in (None, "", "Managed by Pulumi", "Managed by Terraform"):
                 yield violation(group, "it has no description")
@@ -138,7 +142,7 @@ class NothingIn(Rule):
     @staticmethod
     def _group(rule: Mapping[str, Any]) -> Context:
         https = {"protocol": "tcp", "fromPort": 443, "toPort": 443}
-        return example(resource(GROUP, "web", {"description": "HTTPS", "ingress": [{**https, **rule}]}))
+        return example(resource(SECURITY_GROUP, "web", {"description": "HTTPS", "ingress": [{**https, **rule}]}))
 
 
 class EgressNamed(Rule):
@@ -163,7 +167,7 @@ class EgressNamed(Rule):
     @staticmethod
     def _out(ports: Mapping[str, Any]) -> Context:
         rule = {**ports, "cidrBlocks": ["0.0.0.0/0"], "description": "Out"}
-        return example(resource(GROUP, "builder", {"description": "Builder", "egress": [rule]}))
+        return example(resource(SECURITY_GROUP, "builder", {"description": "Builder", "egress": [rule]}))
 
 
 class FlowLogs(Rule):
@@ -181,7 +185,7 @@ class FlowLogs(Rule):
                 for log in context.refer(FLOW_LOG, "vpcId", vpc)
             ):
                 yield violation(vpc, "it keeps no flow logs")
-            shut = list(context.refer(DEFAULT_GROUP, "vpcId", vpc))
+            shut = list(context.refer(DEFAULT_SECURITY_GROUP, "vpcId", vpc))
             if not shut:
                 yield violation(vpc, "its default security group is open among its members")
             for group in shut:
@@ -193,7 +197,7 @@ class FlowLogs(Rule):
         return example(
             vpc,
             resource(FLOW_LOG, "flow", {"trafficType": "ALL"}, uses={"vpcId": vpc}),
-            resource(DEFAULT_GROUP, "default", {"ingress": [], "egress": []}, uses={"vpcId": vpc}),
+            resource(DEFAULT_SECURITY_GROUP, "default", {"ingress": [], "egress": []}, uses={"vpcId": vpc}),
         )
 
     def failing_example(self) -> Context:

@@ -11,31 +11,39 @@ from typing import Any, ClassVar
 
 import yaml
 
+from paddock.fleet.model.github import GITHUB_TOKEN
 from paddock.plan.engine.graph import Resource
+from paddock.plan.engine.resource_types import (
+    AMI_COPY,
+    AMI_LAUNCH_PERMISSION,
+    DISTRIBUTION_CONFIGURATION,
+    EBS_VOLUME,
+    IMAGE_COMPONENT,
+    IMAGE_RECIPE,
+    INFRASTRUCTURE_CONFIGURATION,
+    INSTANCE,
+    KEY_PAIR,
+    LAUNCH_TEMPLATE,
+    NODE_GROUP,
+    STORAGE_CLASS,
+)
 from paddock.plan.engine.values import Secret
 from paddock.plan.finding import Severity
 from paddock.plan.rules.base import Context, Rule, Violation, example, resource, violation
 from paddock.plan.rules.inputs import fields
-from paddock.plan.rules.network import INSTANCE, NODE_GROUP, SSH, TEMPLATE, has_port, rules
-
-BUILDER = "aws:imagebuilder/infrastructureConfiguration:InfrastructureConfiguration"
-RECIPE = "aws:imagebuilder/imageRecipe:ImageRecipe"
-COMPONENT = "aws:imagebuilder/component:Component"
-DISTRIBUTION = "aws:imagebuilder/distributionConfiguration:DistributionConfiguration"
-STORAGE_CLASS = "kubernetes:storage.k8s.io/v1:StorageClass"
-VOLUME = "aws:ebs/volume:Volume"
+from paddock.plan.rules.network import SSH, has_port, rules
 
 
 def _metadata(context: Context) -> Iterator[tuple[Resource, Any]]:
     """IMDS settings of everything that starts instances."""
-    for item in context.all(TEMPLATE, INSTANCE):
+    for item in context.all(LAUNCH_TEMPLATE, INSTANCE):
         yield item, fields.get(item.inputs, "metadataOptions")
-    for item in context.all(BUILDER):
+    for item in context.all(INFRASTRUCTURE_CONFIGURATION):
         yield item, fields.get(item.inputs, "instanceMetadataOptions")
 
 
 def _template(**inputs: Any) -> Context:
-    return example(resource(TEMPLATE, "gpu", inputs))
+    return example(resource(LAUNCH_TEMPLATE, "gpu", inputs))
 
 
 class MetadataTokens(Rule):
@@ -96,14 +104,14 @@ class DisksEncrypted(Rule):
     equivalents = ("AWS-0008", "AWS-0131", "CKV_AWS_3", "CKV_AWS_189")
 
     def check(self, context: Context) -> Iterator[Violation]:
-        for item in context.all(TEMPLATE, RECIPE):
+        for item in context.all(LAUNCH_TEMPLATE, IMAGE_RECIPE):
             devices = fields.items(item.inputs, "blockDeviceMappings")
             if not devices and not fields.is_unknown(fields.get(item.inputs, "blockDeviceMappings")):
                 yield violation(item, "its disks are as the image says")
             for device in devices:
                 if fields.get(device, "ebs") is not None and not fields.is_on(fields.get(device, "ebs", "encrypted")):
                     yield violation(item, f"{fields.text(device, 'deviceName')} is not encrypted")
-        for item in context.all(VOLUME):
+        for item in context.all(EBS_VOLUME):
             if not fields.is_on(fields.get(item.inputs, "encrypted")):
                 yield violation(item, "it is not encrypted")
         for item in context.all(STORAGE_CLASS):
@@ -127,12 +135,17 @@ class NoSsh(Rule):
     equivalents = ("CKV_AWS_100", "CKV_AWS_24", "AWS-0107")
 
     def check(self, context: Context) -> Iterator[Violation]:
-        places = ((TEMPLATE, "keyName"), (INSTANCE, "keyName"), (NODE_GROUP, "remoteAccess"), (BUILDER, "keyPair"))
+        places = (
+            (LAUNCH_TEMPLATE, "keyName"),
+            (INSTANCE, "keyName"),
+            (NODE_GROUP, "remoteAccess"),
+            (INFRASTRUCTURE_CONFIGURATION, "keyPair"),
+        )
         for type_, key in places:
             for item in context.all(type_):
                 if fields.is_set(fields.get(item.inputs, key)):
                     yield violation(item, f"{key} lets somebody in over SSH")
-        for item in context.all("aws:ec2/keyPair:KeyPair"):
+        for item in context.all(KEY_PAIR):
             yield violation(item, "a key pair is for SSH, which nothing here uses")
         for where, direction, rule in rules(context):
             if direction == "ingress" and has_port(rule, SSH):
@@ -162,21 +175,21 @@ class ImagesPinned(Rule):
         for group in context.all(NODE_GROUP):
             if not fields.is_set(fields.get(group.inputs, "releaseVersion")) and not self._own_image(context, group):
                 yield violation(group, "no release is given, so nodes boot whatever is newest on the day")
-        for recipe in context.all(RECIPE):
+        for recipe in context.all(IMAGE_RECIPE):
             parent = fields.text(recipe.inputs, "parentImage")
             if parent and not re.match(r"(ssm:/aws/service/|ami-[0-9a-f]+$|arn:aws[a-z-]*:imagebuilder:)", parent):
                 yield violation(recipe, f"{parent} names neither an image nor a parameter of AWS")
-        for distribution in context.all(DISTRIBUTION):
+        for distribution in context.all(DISTRIBUTION_CONFIGURATION):
             for distribution_entry in fields.items(distribution.inputs, "distributions"):
                 settings = fields.get(distribution_entry, "amiDistributionConfiguration")
                 if settings is not None and not fields.is_set(fields.get(settings, "kmsKeyId")):
                     yield violation(distribution, "images are not encrypted with a key of ours")
                 if "all" in fields.items(settings, "launchPermission", "userGroups"):
                     yield violation(distribution, "everybody may launch the images")
-        for item in context.all("aws:ec2/amiCopy:AmiCopy"):
+        for item in context.all(AMI_COPY):
             if not fields.is_on(fields.get(item.inputs, "encrypted")):
                 yield violation(item, "the copy is not encrypted")
-        for item in context.all("aws:ec2/amiLaunchPermission:AmiLaunchPermission"):
+        for item in context.all(AMI_LAUNCH_PERMISSION):
             if fields.text(item.inputs, "group") == "all":
                 yield violation(item, "everybody may launch the image")
 
@@ -186,7 +199,7 @@ class ImagesPinned(Rule):
         used = set(group.property_dependencies.get("launchTemplate", ()))
         return any(
             template.urn in used and fields.is_set(fields.get(template.inputs, "imageId"))
-            for template in context.all(TEMPLATE)
+            for template in context.all(LAUNCH_TEMPLATE)
         )
 
     def passing_example(self) -> Context:
@@ -198,7 +211,7 @@ class ImagesPinned(Rule):
 
 _SECRETS = re.compile(
     r"\b(AKIA|ASIA)[A-Z0-9]{16}\b|-----BEGIN [A-Z ]*PRIVATE KEY-----"
-    r"|\bgh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}"
+    rf"|\b{GITHUB_TOKEN}"
     r"|(?i:(password|passwd|secret_access_key|api_?key|auth_?token)\s*[=:]\s*['\"]?[^\s'\"$<{]{8,})"
 )
 
@@ -206,8 +219,8 @@ _SECRETS = re.compile(
 def boot_texts(context: Context) -> Iterator[tuple[Resource, str, str]]:
     """What instances are told when they boot, in clear: (resource, property, text)."""
     for type_, key in (
-        (TEMPLATE, "userData"), (INSTANCE, "userData"), (INSTANCE, "userDataBase64"), (RECIPE, "userDataBase64"),
-        (COMPONENT, "data"),
+        (LAUNCH_TEMPLATE, "userData"), (INSTANCE, "userData"), (INSTANCE, "userDataBase64"),
+        (IMAGE_RECIPE, "userDataBase64"), (IMAGE_COMPONENT, "data"),
     ):  # fmt: skip
         for item in context.all(type_):
             if text := fields.decode_user_data(context.read(item, key)):
@@ -223,7 +236,7 @@ class NoSecretsAtBoot(Rule):
     equivalents = ("CKV_AWS_46", "AWS-0029")
 
     def check(self, context: Context) -> Iterator[Violation]:
-        for item in context.all(TEMPLATE, INSTANCE):
+        for item in context.all(LAUNCH_TEMPLATE, INSTANCE):
             if isinstance(item.inputs.get("userData"), Secret):
                 yield violation(item, "userData holds a value that Pulumi keeps secret; AWS would show it")
         for item, key, text in boot_texts(context):

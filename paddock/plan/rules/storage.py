@@ -7,14 +7,23 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from paddock.plan.engine.graph import Resource
+from paddock.plan.engine.resource_types import (
+    BUCKET,
+    BUCKET_V2,
+    LOG_GROUP,
+    PUBLIC_REPOSITORY,
+    QUEUE,
+    QUEUE_POLICY,
+    REPOSITORY,
+    REPOSITORY_POLICY,
+    TOPIC,
+    TOPIC_POLICY,
+)
 from paddock.plan.finding import Severity
 from paddock.plan.rules.base import Context, Rule, Violation, example, resource, violation
 from paddock.plan.rules.inputs import fields
 
-REPOSITORY = "aws:ecr/repository:Repository"
-LOG_GROUP = "aws:cloudwatch/logGroup:LogGroup"
-BUCKETS = ("aws:s3/bucket:Bucket", "aws:s3/bucketV2:BucketV2")
-QUEUE, TOPIC = "aws:sqs/queue:Queue", "aws:sns/topic:Topic"
+BUCKETS = (BUCKET, BUCKET_V2)
 AUDIT_DAYS = 365
 
 
@@ -42,9 +51,9 @@ class Repositories(Rule):
             )
             if not own_key and not fields.has_unknown(encryption):
                 yield violation(item, "it is not encrypted with a key of ours")
-        for item in context.all("aws:ecrpublic/repository:Repository"):
+        for item in context.all(PUBLIC_REPOSITORY):
             yield violation(item, "everybody can pull from it")
-        for item in context.all("aws:ecr/repositoryPolicy:RepositoryPolicy"):
+        for item in context.all(REPOSITORY_POLICY):
             yield from _open_to_all(context, item)
 
     def passing_example(self) -> Context:
@@ -172,7 +181,7 @@ class Queues(Rule):
             if not fields.is_set(fields.get(item.inputs, "kmsMasterKeyId")):
                 yield violation(item, "messages are not encrypted")
             yield from _open_to_all(context, item)
-        for item in context.all("aws:sqs/queuePolicy:QueuePolicy", "aws:sns/topicPolicy:TopicPolicy"):
+        for item in context.all(QUEUE_POLICY, TOPIC_POLICY):
             yield from _open_to_all(context, item)
 
     def passing_example(self) -> Context:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from paddock.plan.engine.graph import Resource
+from paddock.plan.engine.resource_types import DAEMON_SET, RELEASE
 from paddock.plan.rules.base import Context
 from paddock.plan.rules.inputs import fields
-from paddock.plan.rules.inputs.pods import DAEMON_SET, RELEASE, chart, pods
+from paddock.plan.rules.inputs.pods import chart, pods
 
 GPU = "nvidia.com/gpu"
 EFFECTS = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}

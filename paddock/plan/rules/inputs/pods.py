@@ -10,19 +10,25 @@ import yaml
 
 from paddock.fleet.model.mirror import chart_name
 from paddock.plan.engine.graph import Resource
+from paddock.plan.engine.resource_types import (
+    CONFIG_MAP,
+    CRON_JOB,
+    DAEMON_SET,
+    DEPLOYMENT,
+    JOB,
+    POD,
+    RELEASE,
+    STATEFUL_SET,
+)
 from paddock.plan.rules.base import Context
 from paddock.plan.rules.inputs import fields
 
-RELEASE = "kubernetes:helm.sh/v3:Release"
-CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
-DAEMON_SET = "kubernetes:apps/v1:DaemonSet"
-POD = "kubernetes:core/v1:Pod"
 _TEMPLATED = {
     DAEMON_SET: ("spec", "template", "spec"),
-    "kubernetes:apps/v1:Deployment": ("spec", "template", "spec"),
-    "kubernetes:apps/v1:StatefulSet": ("spec", "template", "spec"),
-    "kubernetes:batch/v1:Job": ("spec", "template", "spec"),
-    "kubernetes:batch/v1:CronJob": ("spec", "jobTemplate", "spec", "template", "spec"),
+    DEPLOYMENT: ("spec", "template", "spec"),
+    STATEFUL_SET: ("spec", "template", "spec"),
+    JOB: ("spec", "template", "spec"),
+    CRON_JOB: ("spec", "jobTemplate", "spec", "template", "spec"),
     POD: ("spec",),
 }
 
