@@ -15,7 +15,7 @@ from paddock.fleet.model.base import Matching, Model, Version, mistake, refuse
 IN_CONFIG = "config"
 """The credential is a Pulumi secret of the stack."""
 
-GITHUB_TOKEN = r"(?:gh[pousr]_\w{16,}|github_pat_\w{16,})"
+GITHUB_TOKEN = r"(?:gh[pousr]_\w{16,}|github_pat_\w{16,})"  # noqa: S105 - a pattern
 """Pattern of GitHub's tokens."""
 CLEAR_TEXT = re.compile(rf"-----BEGIN [A-Z ]*PRIVATE KEY-----|\b{GITHUB_TOKEN}")
 """A private key or a GitHub token, as it would look if pasted into the stack file."""

@@ -65,7 +65,10 @@ class PodSecurity(Rule):
     severity: ClassVar[Severity] = "error"
     title = "Namespaces enforce a Pod Security level; privileged ones say why and hold nothing else"
     why = "A privileged pod is root on its node; in a namespace without a level any workflow can ask for one."
-    fix = f"label {LEVEL}: baseline or restricted; for privileged pods a namespace of their own, with {PRIVILEGED_BECAUSE}"
+    fix = (
+        f"label {LEVEL}: baseline or restricted; for privileged pods a namespace of their own, with"
+        f" {PRIVILEGED_BECAUSE}"
+    )
     equivalents = (*(f"CIS 4.2.{n}" for n in range(1, 6)), "KSV-0001", "KSV-0012", "KSV-0017", "KSV-0118", "KSV-0104")
 
     def check(self, context: Context) -> Iterator[Violation]:
