@@ -17,6 +17,7 @@ from paddock.lab.providers.diff import Change
 from paddock.lab.providers.wire import unwrap_secrets
 from paddock.plan.diff import replacement
 from paddock.plan.engine import fake_cloud
+from paddock.plan.engine.resource_types import CLUSTER, LAUNCH_TEMPLATE
 from paddock.plan.engine.values import UNKNOWN
 
 KUBECONFIG = "PADDOCK_LAB_KUBECONFIG"
@@ -70,9 +71,9 @@ class Aws(server.Provider):
         computed = fake_cloud.outputs(type_, physical, unwrap_secrets(inputs), self.account)
         computed.pop("kubeconfig", None)  # the eks component's, which hands it on
         state = {**computed, **inputs}
-        if type_ == replacement.LAUNCH_TEMPLATE:
+        if type_ == LAUNCH_TEMPLATE:
             state |= {"defaultVersion": 1}
-        if type_ == replacement.CLUSTER:
+        if type_ == CLUSTER:
             state |= self._control_plane(physical, inputs)
         return state | shapes.filled(shape, id_, state)
 
@@ -80,9 +81,9 @@ class Aws(server.Provider):
         self, type_: str, inputs: Mapping[str, Any], computed: Mapping[str, Any], changes: list[Change]
     ) -> dict[str, Any]:
         after = {**computed, **inputs}
-        if type_ == replacement.LAUNCH_TEMPLATE and any(replacement.makes_version(c.path[0]) for c in changes):
+        if type_ == LAUNCH_TEMPLATE and any(replacement.makes_version(c.path[0]) for c in changes):
             after["latestVersion"] = UNKNOWN
-        if type_ == replacement.CLUSTER:
+        if type_ == CLUSTER:
             after |= self._control_plane(str(unwrap_secrets(inputs["name"])), inputs)
         return after
 
@@ -92,7 +93,7 @@ class Aws(server.Provider):
         return dict(after)
 
     def may_delete(self, type_: str, state: Mapping[str, Any]) -> None:
-        if type_ == replacement.CLUSTER and state.get("deletionProtection"):
+        if type_ == CLUSTER and state.get("deletionProtection"):
             raise server.RefusedError(
                 f"InvalidRequestException: cluster {state['name']} has deletion protection enabled"
                 "\n    fix: cluster: {deletionProtection: false} in the fleet, `pulumi up`, then destroy"

@@ -14,7 +14,7 @@ from typing import Any
 from paddock.lab.providers import names, server
 from paddock.lab.providers.diff import DEFAULTS, Change
 from paddock.lab.providers.wire import unwrap_secrets
-from paddock.plan.diff import replacement
+from paddock.plan.engine.resource_types import RELEASE
 
 
 class Kubernetes(server.Provider):
@@ -24,7 +24,7 @@ class Kubernetes(server.Provider):
     def check_inputs(self, type_: str, request: Any, inputs: dict[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
         seed = request.randomSeed or hashlib.sha256(request.urn.encode()).digest()
         logical = request.urn.rpartition("::")[2]
-        if type_ == replacement.RELEASE:
+        if type_ == RELEASE:
             return names.named(inputs, "name", logical, seed, old)
         metadata = names.named(inputs.get("metadata") or {}, "name", logical, seed, old.get("metadata") or {})
         if not metadata.pop(DEFAULTS):
@@ -32,16 +32,16 @@ class Kubernetes(server.Provider):
         return {**inputs, "metadata": metadata}
 
     def identity(self, type_: str, urn: str, inputs: Mapping[str, Any], state: Mapping[str, Any], serial: int) -> str:
-        where = unwrap_secrets(inputs if type_ == replacement.RELEASE else inputs["metadata"])
+        where = unwrap_secrets(inputs if type_ == RELEASE else inputs["metadata"])
         return f"{where['namespace']}/{where['name']}" if where.get("namespace") else str(where["name"])
 
     def created(self, type_: str, id_: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        return {**inputs, **(_status(inputs, 1) if type_ == replacement.RELEASE else {})}
+        return {**inputs, **(_status(inputs, 1) if type_ == RELEASE else {})}
 
     def updated(
         self, type_: str, inputs: Mapping[str, Any], computed: Mapping[str, Any], changes: list[Change]
     ) -> dict[str, Any]:
-        if type_ != replacement.RELEASE:
+        if type_ != RELEASE:
             return dict(inputs)
         return {**inputs, **_status(inputs, int(computed.get("status", {}).get("revision", 0)) + 1)}
 

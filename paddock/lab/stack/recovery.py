@@ -15,7 +15,7 @@ from typing import Any
 from paddock.lab import processes
 from paddock.lab.kube.client import Api
 from paddock.lab.stack.engine import Engine
-from paddock.plan.diff.replacement import RELEASE
+from paddock.plan.engine.resource_types import RELEASE
 
 
 @dataclass(frozen=True, slots=True)
