@@ -18,7 +18,6 @@ from typing import Any
 
 import pytest
 import yaml
-from paddock.plan.engine.resource_types import RELEASE
 
 from paddock.fleet import load
 from paddock.lab.control_plane import programs as lab_programs
@@ -29,6 +28,7 @@ from paddock.lab.simulators import nodes
 from paddock.lab.stack import charts, stack
 from paddock.lab.stack.engine import ROOT, Engine, EngineError, State
 from paddock.plan.engine.program import plan_graph
+from paddock.plan.engine.resource_types import RELEASE
 from tests.support.engine import differences, is_default_provider, lab_in, releases, short
 from tests.support.waiting import until
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 import yaml
-from paddock.plan.engine.resource_types import RELEASE
 
 from paddock.fleet import load
 from paddock.lab.control_plane.servers import Lab
@@ -23,6 +22,7 @@ from paddock.lab.simulators import nodes
 from paddock.lab.stack import charts, stack
 from paddock.lab.stack.engine import ROOT, Engine, EngineError, Programs
 from paddock.plan.engine.program import plan_graph
+from paddock.plan.engine.resource_types import RELEASE
 from tests.support.engine import differences, is_default_provider, lab_in, releases
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("applied")]

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from paddock.plan.engine.resource_types import RELEASE, SECRET
 
 from paddock.lab.control_plane import programs, servers
 from paddock.lab.control_plane.servers import Lab
@@ -20,6 +19,7 @@ from paddock.lab.progress import Progress
 from paddock.lab.providers.diff import DEFAULTS
 from paddock.lab.stack.engine import Programs, State
 from paddock.plan.engine.graph import Graph, Resource
+from paddock.plan.engine.resource_types import RELEASE, SECRET
 from paddock.plan.engine.values import UNKNOWN, Ref, Secret
 
 
