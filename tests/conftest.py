@@ -1,4 +1,4 @@
-"""What every test may rely on: no AWS account, no user's settings and no caller's folder leak into it."""
+"""Isolation of every test: no AWS account, no user's settings and no caller's folder leak into it."""
 
 from __future__ import annotations
 

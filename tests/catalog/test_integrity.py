@@ -99,15 +99,15 @@ def test_gpu_instances_agree_with_ec2(recorded):
     retired = {"p3.2xlarge", "p3.8xlarge", "p3.16xlarge"}
     assert described | retired | {"m7i-flex.large"} == set(catalog.instances())
     for name in sorted(described):
-        ours, theirs = catalog.instance(name), recorded[name]
-        assert ours.vcpus == theirs["VCpuInfo"]["DefaultVCpus"]
-        assert ours.memory_mib == theirs["MemoryInfo"]["SizeInMiB"]
-        assert ours.nvme_total_gb == theirs.get("InstanceStorageInfo", {}).get("TotalSizeInGB", 0)
-        assert ours.bare_metal == theirs["BareMetal"]
+        instance, theirs = catalog.instance(name), recorded[name]
+        assert instance.vcpus == theirs["VCpuInfo"]["DefaultVCpus"]
+        assert instance.memory_mib == theirs["MemoryInfo"]["SizeInMiB"]
+        assert instance.nvme_total_gb == theirs.get("InstanceStorageInfo", {}).get("TotalSizeInGB", 0)
+        assert instance.bare_metal == theirs["BareMetal"]
         for gpu in theirs.get("GpuInfo", {}).get("Gpus", []):
-            assert catalog.gpu(ours.gpu).ec2_name == gpu["Name"]
-            assert ours.gpu_memory_mib == gpu["MemoryInfo"]["SizeInMiB"]
-            assert ours.api_gpu_count == gpu["Count"]
+            assert catalog.gpu(instance.gpu).ec2_name == gpu["Name"]
+            assert instance.gpu_memory_mib == gpu["MemoryInfo"]["SizeInMiB"]
+            assert instance.api_gpu_count == gpu["Count"]
 
 
 def test_a_price_row_names_a_type_once_a_region():

@@ -73,23 +73,25 @@ def namespace(api: Api, stack: Stack) -> Iterator[str]:
     """A namespace with all that the fleet's runners have in theirs."""
     from paddock.plan.engine.program import plan_graph
 
-    declared = [each for each in objects(plan_graph(stack)) if "arc-runners" in _places(each)]
-    (made,) = (each for each in declared if each["kind"] == "Namespace")
-    made = api.create({**made, "metadata": {"generateName": "runners-", "labels": made["metadata"]["labels"]}})
-    name = str(made["metadata"]["name"])
-    for each in declared:
-        if each["kind"] in ("ConfigMap", "LimitRange", "ResourceQuota", "ServiceAccount"):
-            api.create({**each, "metadata": {**each["metadata"], "namespace": name}})
+    declared = [item for item in objects(plan_graph(stack)) if "arc-runners" in _places(item)]
+    (namespace_object,) = (item for item in declared if item["kind"] == "Namespace")
+    namespace_object = api.create(
+        {**namespace_object, "metadata": {"generateName": "runners-", "labels": namespace_object["metadata"]["labels"]}}
+    )
+    name = str(namespace_object["metadata"]["name"])
+    for item in declared:
+        if item["kind"] in ("ConfigMap", "LimitRange", "ResourceQuota", "ServiceAccount"):
+            api.create({**item, "metadata": {**item["metadata"], "namespace": name}})
     until(lambda: api.find("v1", "ServiceAccount", "default", name))
     until(lambda: api.get("v1", "ResourceQuota", "pools", name).get("status", {}).get("used"))
     yield name
     for pod in api.list("v1", "Pod", name):
         api.delete(pod, grace_seconds=0)
-    api.delete(made)
+    api.delete(namespace_object)
     until(lambda: not gpu_nodes(api), seconds=30)
 
 
-def _places(thing: dict[str, object]) -> set[object]:
-    meta = thing["metadata"]
+def _places(item: dict[str, object]) -> set[object]:
+    meta = item["metadata"]
     assert isinstance(meta, dict)
     return {meta.get("name"), meta.get("namespace")}

@@ -77,7 +77,7 @@ def in_order(wanted: list[str], calls: list[str]) -> bool:
 def test_an_image_is_built_validated_and_tested_and_a_second_build_changes_nothing(
     machine: Machine, fleet: Fleet
 ) -> None:
-    documents, values = ami_components.documents(fleet), {**ami_components.asked(fleet), "recipe": "1.2.3"}
+    documents, values = ami_components.documents(fleet), {**ami_components.parameters(fleet), "recipe": "1.2.3"}
     build = as_image_builder(documents, "build", values)
     ran = machine.run(
         build,

@@ -221,7 +221,7 @@ def test_up_makes_what_the_plan_shows(story: Story) -> None:
 
     assert set(made) == set(planned.resources)
     assert {step.operation for step in story.first.result.steps} == {"create"}
-    assert list(differences(planned, made, shown=plan_graph(held, preview=True))) == []
+    assert list(differences(planned, made, preview=plan_graph(held, preview=True))) == []
     assert story.first.objects
     assert story.first.resources == len(story.states)
     assert not [found for found in story.first.result.diagnostics if found.severity == "error"]

@@ -28,22 +28,24 @@ FIELDS = {
 
 
 def test_every_rendered_object_is_accepted_to_the_last_field(api: Api, tmp_path: Path) -> None:
-    known = machines(tmp_path)
-    made = [render("kubernetes", machine) for machine in known.values()]
-    made += [render("kubernetes", machine, {"Enabled": False}) for machine in known.values()]
+    inventories = machines(tmp_path)
+    rendered = [render("kubernetes", machine) for machine in inventories.values()]
+    rendered += [render("kubernetes", machine, {"Enabled": False}) for machine in inventories.values()]
     for sharing in ("time-slicing", "mps"):
-        made.append(render("kubernetes", known["8-h100"], Request(share=0.25), sharing=sharing))
-        made.append(render("kubernetes", known["8-h100"], FIELDS, request=Request(share=0.1), sharing=sharing))
+        rendered.append(render("kubernetes", inventories["8-h100"], Request(share=0.25), sharing=sharing))
+        rendered.append(
+            render("kubernetes", inventories["8-h100"], FIELDS, request=Request(share=0.1), sharing=sharing)
+        )
     for strategy in ("mixed", "single"):
-        made.append(render("kubernetes", known["mig"], Request(mig="1g.10gb"), mig=strategy))
+        rendered.append(render("kubernetes", inventories["mig"], Request(mig="1g.10gb"), mig=strategy))
     environ = {"NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
-    made.append(render("kubernetes", known["t4"], environ=environ))
+    rendered.append(render("kubernetes", inventories["t4"], environ=environ))
     kinds = set()
-    for each in (yaml.safe_load(file.text) for one in made for file in one.files):
-        answer = api.create(each, dry_run=True)
-        assert not [*lost(each, answer)], each
-        kinds.add(each["kind"])
-        if each["kind"] == "Pod":
+    for manifest in (yaml.safe_load(file.text) for output in rendered for file in output.files):
+        answer = api.create(manifest, dry_run=True)
+        assert not [*lost(manifest, answer)], manifest
+        kinds.add(manifest["kind"])
+        if manifest["kind"] == "Pod":
             resources = answer["spec"]["containers"][0]["resources"]
             assert resources.get("requests", {}) == resources.get("limits", {}), "the server demands both the same"
     assert kinds == {"Pod", "ConfigMap"}

@@ -51,18 +51,18 @@ def test_what_is_found_reaches_the_cluster_and_is_taken_away_again(cluster: Lab,
         ),
         kubernetes("away", "delete", "there", file="namespace.yaml", **at),
     ]  # fmt: skip
-    told = run(parse({"ID": "w", "Steps": steps[:-1]}, "w", tmp_path), journal=tmp_path / "first")
-    assert told["outcome"] == "succeeded", told
-    detected, _, nodes, _ = (step["result"] for step in told["steps"])
+    result = run(parse({"ID": "w", "Steps": steps[:-1]}, "w", tmp_path), journal=tmp_path / "first")
+    assert result["outcome"] == "succeeded", result
+    detected, _, nodes, _ = (step["result"] for step in result["steps"])
     assert nodes["objects"] == ["configmap/gpus"]
     there = api.get("v1", "ConfigMap", "gpus", NAME)
     assert there["data"] == {"backend": detected["backend"]}
-    assert {one["manager"] for one in there["metadata"]["managedFields"]} == {"paddock"}
+    assert {entry["manager"] for entry in there["metadata"]["managedFields"]} == {"paddock"}
 
     wrong = [kubernetes("wrong", "apply", manifest={**config_map("gpus"), "dta": {}}, **at)]
     failed = run(parse({"ID": "w", "Steps": wrong}, "w", tmp_path), journal=tmp_path / "second")
     assert failed["outcome"] == "failed"
     assert "dta" in failed["steps"][0]["error"]
 
-    told = run(parse({"ID": "w", "Steps": steps}, "w", tmp_path), journal=tmp_path / "third")
-    assert told["outcome"] == "succeeded", told
+    result = run(parse({"ID": "w", "Steps": steps}, "w", tmp_path), journal=tmp_path / "third")
+    assert result["outcome"] == "succeeded", result

@@ -1,4 +1,4 @@
-"""What a job's token can do to nodes on a real API server: mark its own, and nothing else.
+"""Rights of a job's token on a real API server: to mark its own node, and nothing else.
 
 The tokens are bound to pods, as the kubelet asks for them; the nodes are objects without a machine.
 """
@@ -39,10 +39,10 @@ REASON = "NVRM Xid 79: GPU · has fallen off the bus\n(GPU-1)"
 def admin(cluster: Lab) -> Iterator[Api]:
     """A cluster with what a fleet has for marks; its runners are privileged, which is where a token could do most."""
     with Api.of(cluster.kubeconfig) as api:
-        found = objects(fleets.graph("docker"))
-        mine = [each for each in found if each["metadata"]["name"] in (PRIVILEGED, MARKS_NODE_AS, node_mark.NAME)]
-        for each in sorted(mine, key=lambda each: ORDER.index(each["kind"])):
-            api.apply(each)
+        declared = objects(fleets.graph("docker"))
+        marks = [item for item in declared if item["metadata"]["name"] in (PRIVILEGED, MARKS_NODE_AS, node_mark.NAME)]
+        for item in sorted(marks, key=lambda item: ORDER.index(item["kind"])):
+            api.apply(item)
         yield api
 
 
@@ -51,12 +51,12 @@ def nodes(admin: Api) -> Iterator[Nodes]:
     """Three nodes; how one is now."""
     gpu = {"nvidia.com/gpu.present": "true"}
     for name, labels in ((OURS, gpu), (OTHERS, gpu), (SYSTEM, {})):
-        kept = {"example.com/kept": "yes"}
+        unrelated = {"example.com/kept": "yes"}
         admin.apply(
             {
                 "apiVersion": "v1",
                 "kind": "Node",
-                "metadata": {"name": name, "labels": labels, "annotations": kept},
+                "metadata": {"name": name, "labels": labels, "annotations": unrelated},
                 "spec": {"taints": [{"key": "example.com/kept", "effect": "NoSchedule"}]},
             }
         )
@@ -72,31 +72,35 @@ def nodes(admin: Api) -> Iterator[Nodes]:
 @pytest.fixture
 def pod(admin: Api, cluster: Lab, tmp_path: Path, nodes: Nodes) -> Iterator[Start]:
     """A runner's pod on a node."""
-    made: list[Job] = []
+    jobs: list[Job] = []
 
     def start(on: str = OURS, account: str = MARKS_NODE_AS) -> Job:
         where = {"nodeName": on, "serviceAccountName": account}
-        pod = admin.create(plain_pod(f"mark-{len(made)}", PRIVILEGED, **where))
-        made.append(Job(admin, cluster, pod, tmp_path))
-        return made[-1]
+        pod = admin.create(plain_pod(f"mark-{len(jobs)}", PRIVILEGED, **where))
+        jobs.append(Job(admin, cluster, pod, tmp_path))
+        return jobs[-1]
 
     until(lambda: admin.find("v1", "ServiceAccount", "default", PRIVILEGED))
     yield start
-    for each in made:
-        each.api.close()
-        admin.delete(each.pod, grace_seconds=0)
+    for job in jobs:
+        job.api.close()
+        admin.delete(job.pod, grace_seconds=0)
 
 
 class Job:
-    """What a job can do with the token in its pod."""
+    """A job, with the token in its pod."""
 
     def __init__(self, admin: Api, cluster: Lab, pod: Object, folder: Path) -> None:
         self.pod, spec, meta = pod, pod["spec"], pod["metadata"]
         self.node, self.folder, self.server = spec["nodeName"], folder, admin.server
         bound = {"apiVersion": "v1", "kind": "Pod", "name": meta["name"], "uid": meta["uid"]}
-        asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"boundObjectRef": bound}}
+        token_request = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"boundObjectRef": bound},
+        }
         account = f"/api/v1/namespaces/{meta['namespace']}/serviceaccounts/{spec['serviceAccountName']}"
-        token = admin.request("POST", f"{account}/token", asked)["status"]["token"]
+        token = admin.request("POST", f"{account}/token", token_request)["status"]["token"]
         config = yaml.safe_load(cluster.kubeconfig.read_text())["clusters"][0]["cluster"]
         authority = base64.b64decode(config["certificate-authority-data"]).decode()
         self.api = Api(admin.server, token, ssl.create_default_context(cadata=authority))
@@ -147,9 +151,9 @@ def test_a_mark_says_why_and_keeps_further_jobs_away(pod: Start, nodes: Nodes) -
     assert pod().mark() == f"node {OURS} is marked for replacement, and takes no more jobs"
     after = nodes(OURS)
     assert after["spec"]["unschedulable"] is True
-    said = after["metadata"]["annotations"]
-    assert said[node_mark.ANNOTATIONS[0]] == "NVRM Xid 79: GPU   has fallen off the bus (GPU-1)"
-    assert set(node_mark.ANNOTATIONS) == set(said) - set(before["metadata"]["annotations"])
+    annotations = after["metadata"]["annotations"]
+    assert annotations[node_mark.ANNOTATIONS[0]] == "NVRM Xid 79: GPU   has fallen off the bus (GPU-1)"
+    assert set(node_mark.ANNOTATIONS) == set(annotations) - set(before["metadata"]["annotations"])
     assert after["metadata"]["labels"] == before["metadata"]["labels"]
 
 
@@ -232,9 +236,9 @@ WAYS: Mapping[str, tuple[str, Any, str]] = {
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
-@pytest.mark.parametrize("way", WAYS)
-def test_nor_by_another_way_of_asking(way: str, dry_run: bool, pod: Start, nodes: Nodes) -> None:
-    content, change, message = WAYS[way]
+@pytest.mark.parametrize("method", WAYS)
+def test_nor_by_another_way_of_asking(method: str, dry_run: bool, pod: Start, nodes: Nodes) -> None:
+    content, change, message = WAYS[method]
     with pytest.raises(ApiError, match=message) as refused:
         pod().ask(content, change, dry_run=dry_run)
     assert refused.value.status == 403
@@ -256,7 +260,7 @@ def test_a_node_without_annotations_is_marked(admin: Api, pod: Start, nodes: Nod
     assert {REPLACE, SINCE} <= set(nodes(OURS)["metadata"]["annotations"])
 
 
-def test_the_status_of_the_own_node_is_not_the_jobs_to_write(pod: Start, nodes: Nodes) -> None:
+def test_a_job_may_not_write_its_nodes_status(pod: Start, nodes: Nodes) -> None:
     job = pod()
     status = {"status": {"capacity": {"nvidia.com/gpu": "8"}}}
     assert "nvidia.com/gpu" not in job.change(status)["status"].get("capacity", {})

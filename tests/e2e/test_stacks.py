@@ -80,7 +80,7 @@ def test_layers_build_on_each_other_and_go_in_reverse(lab: Lab, api: Api, tmp_pa
         planned = plan_graph(load(tmp_path, name))
         assert set(made) == set(planned.resources)
         shown = plan_graph(load(tmp_path, name), preview=True)
-        assert list(differences(planned, made, shown=shown)) == []
+        assert list(differences(planned, made, preview=shown)) == []
 
     told = engines["shared"].outputs()["kubeconfig"]
     (provider,) = [s for s in engines["team"].export().values() if s.type == "pulumi:providers:kubernetes"]
@@ -111,6 +111,6 @@ def test_the_large_stack_is_what_its_plan_shows(lab: Lab, api: Api) -> None:
     planned = plan_graph(held)
     assert set(made) == set(planned.resources)
     assert {step.operation for step in outcome.result.steps} == {"create"}
-    assert list(differences(planned, made, shown=plan_graph(held, preview=True))) == []
+    assert list(differences(planned, made, preview=plan_graph(held, preview=True))) == []
     assert set(releases(api)) == {state.inputs["name"] for state in made.values() if state.type == RELEASE}
     assert {each["metadata"]["name"] for each in api.list(*SET)} == set(prod.fleet.runners)

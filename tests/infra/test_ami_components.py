@@ -1,4 +1,4 @@
-"""What Image Builder is told: documents it takes, scripts that arrive whole, values and tags that can be trusted."""
+"""Input of Image Builder: documents it takes, scripts that arrive whole, values and tags that can be trusted."""
 
 from __future__ import annotations
 
@@ -113,13 +113,13 @@ FLEETS: dict[str, Callable[[], Fleet]] = {
 
 
 def steps(document: Document, phase: str = "") -> Iterator[dict[str, Any]]:
-    for each in yaml.safe_load(document.data)["phases"]:
-        if not phase or each["name"] == phase:
-            yield from each["steps"]
+    for part in yaml.safe_load(document.data)["phases"]:
+        if not phase or part["name"] == phase:
+            yield from part["steps"]
 
 
 def commands(document: Document) -> list[str]:
-    """What its steps do, once its files are there."""
+    """Commands of its steps, once its files are there."""
     return [line for step in steps(document) if step["name"] != "Files" for line in step["inputs"]["commands"]]
 
 
@@ -315,8 +315,8 @@ def test_the_drop_in_says_nothing_that_user_data_says_otherwise(runner: str | No
     drop_in = yaml.safe_load(brought(node_component, tmp_path)[DROP_IN].read_text())
     node = user_data.node_config(building(runner).pools["t4"], 110)
 
-    def differs(ours: dict[str, Any], theirs: dict[str, Any], at: str = "") -> Iterator[str]:
-        for key, value in ours.items():
+    def differs(drop_in: dict[str, Any], theirs: dict[str, Any], at: str = "") -> Iterator[str]:
+        for key, value in drop_in.items():
             other = theirs.get(key)
             if isinstance(value, dict) and isinstance(other, dict):
                 yield from differs(value, other, f"{at}.{key}")

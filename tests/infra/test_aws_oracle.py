@@ -39,7 +39,7 @@ class Call:
     """A last change where the API nests what Pulumi keeps flat, or the other way round."""
 
     def parameters(self, inputs: Inputs, name: str) -> dict[str, Any]:
-        chosen = {theirs: inputs[ours] for ours, theirs in self.takes.items() if ours in inputs}
+        chosen = {theirs: inputs[name] for name, theirs in self.takes.items() if name in inputs}
         filled = {
             key: value.replace("{name}", name) if isinstance(value, str) else value for key, value in self.given.items()
         }
@@ -53,16 +53,16 @@ def same(*names: str, **renamed: str) -> dict[str, str]:
 
 
 def _tags(kind: str) -> Callable[[dict[str, Any]], Inputs]:
-    def shaped(found: dict[str, Any]) -> Inputs:
-        tags = found.pop("tags", {})
-        return {**found, "TagSpecifications": [{"ResourceType": kind, "Tags": tags}]} if tags else found
+    def shaped(inputs: dict[str, Any]) -> Inputs:
+        tags = inputs.pop("tags", {})
+        return {**inputs, "TagSpecifications": [{"ResourceType": kind, "Tags": tags}]} if tags else inputs
 
     return shaped
 
 
-def _permissions(found: dict[str, Any]) -> Inputs:
+def _permissions(inputs: dict[str, Any]) -> Inputs:
     return {
-        "GroupId": found["GroupId"],
+        "GroupId": inputs["GroupId"],
         "IpPermissions": [
             {
                 "IpProtocol": rule["protocol"],
@@ -70,24 +70,24 @@ def _permissions(found: dict[str, Any]) -> Inputs:
                 "ToPort": rule["toPort"],
                 "IpRanges": [{"CidrIp": cidr, "Description": rule["description"]} for cidr in rule["cidrBlocks"]],
             }
-            for rule in found.get("rules", [])
+            for rule in inputs.get("rules", [])
         ],
     }
 
 
-def _recipe(found: dict[str, Any]) -> Inputs:
-    for component in found["components"]:
+def _recipe(inputs: dict[str, Any]) -> Inputs:
+    for component in inputs["components"]:
         for parameter in component.get("parameters", ()):
             parameter["value"] = [parameter["value"]]
     return {
-        **found,
-        "additionalInstanceConfiguration": {"systemsManagerAgent": found["additionalInstanceConfiguration"]},
+        **inputs,
+        "additionalInstanceConfiguration": {"systemsManagerAgent": inputs["additionalInstanceConfiguration"]},
     }
 
 
-def _template(found: dict[str, Any]) -> Inputs:
-    tags = found.pop("tags", {})
-    request_inputs = {"LaunchTemplateName": found.pop("LaunchTemplateName"), "LaunchTemplateData": found}
+def _template(inputs: dict[str, Any]) -> Inputs:
+    tags = inputs.pop("tags", {})
+    request_inputs = {"LaunchTemplateName": inputs.pop("LaunchTemplateName"), "LaunchTemplateData": inputs}
     return (
         request_inputs
         if not tags
@@ -95,15 +95,15 @@ def _template(found: dict[str, Any]) -> Inputs:
     )
 
 
-def _control_plane(found: dict[str, Any]) -> Inputs:
-    types = found.pop("types")
-    found["logging"] = {"clusterLogging": [{"types": types, "enabled": True}]}
-    found["encryptionConfig"] = [found["encryptionConfig"]]
-    return found
+def _control_plane(inputs: dict[str, Any]) -> Inputs:
+    types = inputs.pop("types")
+    inputs["logging"] = {"clusterLogging": [{"types": types, "enabled": True}]}
+    inputs["encryptionConfig"] = [inputs["encryptionConfig"]]
+    return inputs
 
 
-def _tag(found: dict[str, Any]) -> Inputs:
-    return {"Tags": [{**found["tag"], "ResourceId": found["ResourceId"], "ResourceType": "auto-scaling-group"}]}
+def _tag(inputs: dict[str, Any]) -> Inputs:
+    return {"Tags": [{**inputs["tag"], "ResourceId": inputs["ResourceId"], "ResourceType": "auto-scaling-group"}]}
 
 
 AUTONAME = "{name}-0123456"
@@ -400,12 +400,12 @@ WITHOUT_A_CALL = {
 
 
 def refusals(resource: Resource) -> Iterator[str]:
-    """What AWS would say to `resource`."""
+    """Refusals of AWS for `resource`."""
     inputs = _plain(resource.inputs)
     calls = CALLS[resource.type]
     if any("tags" in call.takes for call in calls):
         inputs["tags"] = {**inputs.get("tags", {}), "paddock:fleet": "sample"}  # the provider's default tag
-    unused = set(inputs) - {ours for call in calls for ours in call.takes}
+    unused = set(inputs) - {name for call in calls for name in call.takes}
     yield from (f"{resource.type}: no call takes {argument}" for argument in sorted(unused))
     for call in calls:
         if call.takes.keys() & inputs.keys() or not call.takes.keys() - {"tags"}:

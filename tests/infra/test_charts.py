@@ -40,18 +40,18 @@ def scale_sets(sample: str) -> list[Resource]:
 WITH_RUNNERS = [sample for sample in ALL if sample != "images-only"]
 
 
-def unknown_values(values: Mapping[str, Any], known: Mapping[str, Any], text: str, path: str = "") -> Iterator[str]:
+def unknown_values(values: Mapping[str, Any], defaults: Mapping[str, Any], text: str, path: str = "") -> Iterator[str]:
     """Paths of `values` that the chart does not know, or knows as something else."""
     for key, value in values.items():
         here = f"{path}{key}"
         if here in SUBCHART:
             continue
-        if key not in known:
+        if key not in defaults:
             # Keys without a default stand in a chart's values as comments.
             if not re.search(rf"^\s*#+\s*{re.escape(key)}:", text, re.MULTILINE):
                 yield f"{here}: no such value"
             continue
-        default = known[key]
+        default = defaults[key]
         if here in FREE or here.rpartition(".")[2] in FREE:
             continue
         if isinstance(value, Mapping) and isinstance(default, Mapping):

@@ -1,4 +1,4 @@
-"""What the workflows' roles may do, and that it is what their commands ask of AWS."""
+"""Rights of the workflows' roles, which are those that their commands need."""
 
 from __future__ import annotations
 

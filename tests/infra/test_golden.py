@@ -1,4 +1,4 @@
-"""What is handed to nodes, charts and people, word by word."""
+"""Text for nodes, charts and people, word by word."""
 
 from __future__ import annotations
 

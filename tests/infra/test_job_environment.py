@@ -1,4 +1,4 @@
-"""What a runner's pod tells its job hooks."""
+"""Environment of the job hooks in a runner's pod."""
 
 from __future__ import annotations
 

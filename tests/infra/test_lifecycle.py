@@ -1,4 +1,4 @@
-"""What must be there before something else is made, and stay until it is gone; and what keeps jobs alive between."""
+"""Dependencies between resources at creation and removal; and what keeps jobs alive between."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ WAYS_OUT = (
 )
 
 
-def needed(found: Graph, resource: Resource) -> set[str]:
+def needed(planned: Graph, resource: Resource) -> set[str]:
     """URNs of all that is made before a resource and goes after it."""
     visited: set[str] = set()
     pending = {resource.parent, resource.provider.rpartition("::")[0], *resource.dependencies}
     while pending:
         urn = pending.pop()
-        if urn in found.resources and urn not in visited:
+        if urn in planned.resources and urn not in visited:
             visited.add(urn)
-            other = found.resources[urn]
+            other = planned.resources[urn]
             pending |= {other.parent, other.provider.rpartition("::")[0], *other.dependencies}
     return visited
 

@@ -1,4 +1,4 @@
-"""Who gets a token that marks nodes, and what it is bounded by."""
+"""Tokens that mark nodes: who gets one, and its bounds."""
 
 from __future__ import annotations
 

@@ -30,33 +30,33 @@ def convert(value: Any, shape: Shape) -> Any:
     A key that the API does not have stays as it is, for `problems` to find.
     """
     match shape.type_name, value:
-        case "structure", Mapping():
+        case ["structure", Mapping()]:
             members = {name.lower(): name for name in shape.members}
-            found = {}
+            converted = {}
             for key, item in value.items():
                 name = members.get(key.lower())
-                found[name or key] = convert(item, shape.members[name]) if name else item
-            return found
-        case "list", Mapping() if _pair(shape.member):
+                converted[name or key] = convert(item, shape.members[name]) if name else item
+            return converted
+        case ["list", Mapping()] if _pair(shape.member):
             return [dict(zip(_pair(shape.member), entry, strict=True)) for entry in value.items()]
-        case "list", list() | tuple():
+        case ["list", list() | tuple()]:
             return [convert(item, shape.member) for item in value]
-        case "map", Mapping():
+        case ["map", Mapping()]:
             return {key: convert(item, shape.value) for key, item in value.items()}
-        case "boolean", "true" | "false":
+        case ["boolean", "true" | "false"]:
             return value == "true"
         case _:
             return value
 
 
 def _pair(shape: Shape) -> tuple[str, ...]:
-    """What a service calls the two parts of a tag."""
+    """Names of the two parts of a tag in a service."""
     names = set(shape.members) if shape.type_name == "structure" else set()
     return next((pair for pair in (("Key", "Value"), ("TagKey", "TagValue")) if set(pair) <= names), ())
 
 
 def problems(operation: str, parameters: Mapping[str, Any]) -> list[str]:
-    """What the API would refuse in `parameters`: names, types, enums, patterns, lengths and ranges."""
+    """Problems that the API would refuse in `parameters`: names, types, enums, patterns, lengths and ranges."""
     shape = request(operation)
     report = ParamValidator().validate(parameters, shape).generate_report()
     return [*filter(None, [report]), *_walk(parameters, shape, operation)]
@@ -64,25 +64,25 @@ def problems(operation: str, parameters: Mapping[str, Any]) -> list[str]:
 
 def _walk(value: Any, shape: Shape, path: str) -> Iterator[str]:
     match shape.type_name, value:
-        case "structure", Mapping():
+        case ["structure", Mapping()]:
             for key, item in value.items():
                 if key in shape.members:
                     yield from _walk(item, shape.members[key], f"{path}.{key}")
-        case "list", list():
+        case ["list", list()]:
             yield from _limits(len(value), shape, path, "items")
             for index, item in enumerate(value):
                 yield from _walk(item, shape.member, f"{path}[{index}]")
-        case "map", Mapping():
+        case ["map", Mapping()]:
             yield from _limits(len(value), shape, path, "entries")
             for key, item in value.items():
                 yield from _walk(key, shape.key, f"{path}.{key}")
                 yield from _walk(item, shape.value, f"{path}.{key}")
-        case "string", str():
+        case ["string", str()]:
             if getattr(shape, "enum", None) and value not in shape.enum:
                 yield f"{path}: {value!r} is none of {', '.join(shape.enum)}"
             yield from _limits(len(value), shape, path, "characters")
             yield from _pattern(value, shape, path)
-        case "integer" | "long" | "float" | "double", int() | float():
+        case ["integer" | "long" | "float" | "double", int() | float()]:
             yield from _limits(value, shape, path, "")
 
 

@@ -25,7 +25,7 @@ MODELS: dict[str, dict[str, Any]] = {
 def gpu(index: int, model: str = "h100", *, used: int = 0, **changes: Any) -> Gpu:
     about = MODELS[model]
     reserved = 500
-    made = Gpu(
+    device = Gpu(
         index,
         f"GPU-{index:08d}-aaaa",
         about["name"],
@@ -37,7 +37,7 @@ def gpu(index: int, model: str = "h100", *, used: int = 0, **changes: Any) -> Gp
         utilisation=Utilisation(0, 0),
         processes=(),
     )
-    return replace(made, **changes)
+    return replace(device, **changes)
 
 
 def box(gpus: Iterable[Gpu], pairs: Iterable[Pair] = (), **machine: Any) -> Inventory:

@@ -22,7 +22,7 @@ class StandIn:
         return f"{self.folder}{os.pathsep}{os.environ['PATH']}"
 
     def calls(self) -> list[dict[str, Any]]:
-        """What it was told, in order: `argv`, and the variables that the test asked for as `environ`."""
+        """Calls in order: `argv`, and the variables that the test asked for as `environ`."""
         return [json.loads(line) for line in (self.folder / "told").read_text().splitlines()]
 
 

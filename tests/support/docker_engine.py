@@ -95,11 +95,11 @@ def _debootstrap(docker: Docker) -> None:
     if program is None or os.geteuid() != 0:
         pytest.skip("no base image: debootstrap, run as root, makes one")
     with tempfile.TemporaryDirectory() as folder:
-        made = subprocess.run(
+        process = subprocess.run(
             [program, "--variant=minbase", "bookworm", folder], capture_output=True, text=True, check=False
         )
-        if made.returncode:
-            pytest.skip(f"debootstrap made no base image: {made.stdout.strip().splitlines()[-1:]}")
+        if process.returncode:
+            pytest.skip(f"debootstrap made no base image: {process.stdout.strip().splitlines()[-1:]}")
         shutil.rmtree(Path(folder) / "var/cache/apt/archives", ignore_errors=True)
         # Images are built on it: a packet that is lost on the way is no fault of theirs.
         (Path(folder) / "etc/apt/apt.conf.d/80-retries").write_text('Acquire::Retries "5";\n', encoding="utf-8")

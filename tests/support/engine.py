@@ -1,4 +1,4 @@
-"""What a plan and the real engine say of the same stack, side by side."""
+"""A plan and the real engine on the same stack, side by side."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def lab_in(folder: Path) -> Iterator[Lab]:
 
 def releases(api: Api) -> dict[str, dict[str, Any]]:
     """Helm releases by name, as Helm keeps them: the revision that is deployed."""
-    found = {}
+    decoded = {}
     for secret in api.list("v1", "Secret", labelSelector="owner=helm,status=deployed"):
-        kept = json.loads(gzip.decompress(base64.b64decode(base64.b64decode(secret["data"]["release"]))))
-        found[kept["name"]] = kept
-    return found
+        release = json.loads(gzip.decompress(base64.b64decode(base64.b64decode(secret["data"]["release"]))))
+        decoded[release["name"]] = release
+    return decoded
 
 
 def short(urn: str) -> str:
@@ -60,12 +60,12 @@ def is_default_provider(state: State) -> bool:
 
 
 def differences(
-    planned: Graph, engine: Mapping[str, State], *, values: bool = True, shown: Graph | None = None
+    planned: Graph, engine: Mapping[str, State], *, values: bool = True, preview: Graph | None = None
 ) -> Iterator[str]:
-    """Where the engine sees something else than the plan, resource by resource.
+    """Differences between the engine and the plan, resource by resource.
 
     Not told, because a plan cannot know them: names that a provider makes up, and what is made of them; what a provider
-    fills in; what is inside a secret; and, of AWS, what `shown`, the plan of a preview, says is not known yet.
+    fills in; what is inside a secret; and, of AWS, what `preview`, the plan of a preview, says is not known yet.
     """
     made_up = {str(state.inputs[key]) for state in engine.values() for key in state.inputs.get(DEFAULTS, ())}
     for urn, resource in planned.resources.items():
@@ -81,10 +81,10 @@ def differences(
             "provider": (_provider(resource.provider), _provider(state.provider)),
         }
         if values and resource.custom:
-            pairs |= _inputs(resource, state, made_up, shown.resources[urn] if shown else resource)
-        for what, (plan, found) in pairs.items():
-            if plan != found:
-                yield f"{short(urn)}: {what}: planned {plan!r}, the engine has {found!r}"
+            pairs |= _inputs(resource, state, made_up, preview.resources[urn] if preview else resource)
+        for subject, (plan, actual) in pairs.items():
+            if plan != actual:
+                yield f"{short(urn)}: {subject}: planned {plan!r}, the engine has {actual!r}"
 
 
 def _behind(resource: Resource) -> dict[str, tuple[str, ...]]:
@@ -97,40 +97,40 @@ def _provider(reference: str) -> str:
     return "" if "::pulumi:providers:pulumi::" in urn else urn
 
 
-def _inputs(resource: Resource, state: State, made_up: set[str], shown: Resource) -> dict[str, tuple[Any, Any]]:
-    found = {key: value for key, value in state.inputs.items() if not key.startswith("__")}
+def _inputs(resource: Resource, state: State, made_up: set[str], preview: Resource) -> dict[str, tuple[Any, Any]]:
+    actual = {key: value for key, value in state.inputs.items() if not key.startswith("__")}
     plan = dict(resource.inputs)
     for key in state.inputs.get(DEFAULTS, ()):
-        del found[key]
+        del actual[key]
     if resource.type.startswith("pulumi:providers:"):
-        found.pop("version", None)
+        actual.pop("version", None)
     if resource.type == RELEASE:
         plan.pop("compat", None)  # tells the provider which SDK asks, and is not kept
-        found = {key: value for key, value in found.items() if key in plan or value not in (False, "", "true")}
-    if resource.type == SECRET and "data" in found:
+        actual = {key: value for key, value in actual.items() if key in plan or value not in (False, "", "true")}
+    if resource.type == SECRET and "data" in actual:
         plan["data"] = plan.pop("stringData")
-    ours = resource.type.startswith("kubernetes:")
+    kubernetes = resource.type.startswith("kubernetes:")
     pairs = {}
-    for key in sorted({*plan, *found}):
-        said, is_ = _comparable(plan.get(key)), _comparable(_forget(found.get(key), made_up))
-        told = said if ours else _comparable(shown.inputs.get(key))
-        pairs[f"input {key}"] = (said, _known(is_, said, told))
+    for key in sorted({*plan, *actual}):
+        expected, is_ = _comparable(plan.get(key)), _comparable(_forget(actual.get(key), made_up))
+        previewed = expected if kubernetes else _comparable(preview.inputs.get(key))
+        pairs[f"input {key}"] = (expected, _with_planned(is_, expected, previewed))
     return pairs
 
 
-def _known(found: Any, planned: Any, shown: Any) -> Any:
-    """What was found, with what the plan says in each place where a preview knows nothing."""
-    match shown:
-        case str() if shown == UNKNOWN:
+def _with_planned(actual: Any, planned: Any, preview: Any) -> Any:
+    """Return the actual value, with the plan's in each place that a preview leaves unknown."""
+    match preview:
+        case str() if preview == UNKNOWN:
             return planned
-        case Mapping() if isinstance(found, Mapping) and isinstance(planned, Mapping):
-            return {key: _known(item, planned.get(key), shown.get(key)) for key, item in found.items()}
+        case Mapping() if isinstance(actual, Mapping) and isinstance(planned, Mapping):
+            return {key: _with_planned(item, planned.get(key), preview.get(key)) for key, item in actual.items()}
         case list() if (
-            isinstance(found, list) and isinstance(planned, list) and len(found) == len(planned) == len(shown)
+            isinstance(actual, list) and isinstance(planned, list) and len(actual) == len(planned) == len(preview)
         ):
-            return [_known(*items) for items in zip(found, planned, shown, strict=True)]
+            return [_with_planned(*items) for items in zip(actual, planned, preview, strict=True)]
         case _:
-            return found
+            return actual
 
 
 def _forget(value: Any, made_up: set[str]) -> Any:

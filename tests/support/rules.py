@@ -1,4 +1,4 @@
-"""What must hold of every graph, as a function of the fleet and its graph: each yields what is wrong."""
+"""Rules of every graph, as functions of the fleet and its graph: each yields what is wrong."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def launch_templates_are_safe(fleet: Fleet, graph: Graph) -> Iterator[str]:
             not fleet.tags.items() <= t.items() for t in tagged.values()
         ):
             yield f"{template.name}: tags {tagged}"
-        if found := {"keyName", "networkInterfaces", "vpcSecurityGroupIds"} & inputs.keys():
-            yield f"{template.name}: {found}"
+        if unsafe := {"keyName", "networkInterfaces", "vpcSecurityGroupIds"} & inputs.keys():
+            yield f"{template.name}: {unsafe}"
         if ("imageId" in inputs) != (template.name in fleet.pools and "custom" in repr(fleet.pools[template.name].ami)):
             yield f"{template.name}: an image in the template"
 
@@ -85,27 +85,27 @@ def scale_from_zero_is_told_everything(fleet: Fleet, graph: Graph) -> Iterator[s
         (group,) = [urn for urn in tag.dependencies if f"{NODE_GROUP}::" in urn]
         by_group.setdefault(group, {})[entry["key"]] = entry["value"]
     for name, _, made in gpu_groups(fleet, graph):
-        told = by_group.get(made.urn, {})
+        tags = by_group.get(made.urn, {})
         labels = {f"{AUTOSCALER}/node-template/label/{k}": v for k, v in made.inputs["labels"].items()}
         taints = {f"{AUTOSCALER}/node-template/taint/nvidia.com/gpu": "true:NoSchedule"}
-        found = {k: v for k, v in told.items() if "/node-template/label/" in k or "/node-template/taint/" in k}
-        if found != labels | taints:
-            yield f"{made.name}: {found} is not {labels | taints}"
-        if not {f"{AUTOSCALER}/enabled", f"{AUTOSCALER}/{fleet.cluster_name}"} <= told.keys():
+        derived = {k: v for k, v in tags.items() if "/node-template/label/" in k or "/node-template/taint/" in k}
+        if derived != labels | taints:
+            yield f"{made.name}: {derived} is not {labels | taints}"
+        if not {f"{AUTOSCALER}/enabled", f"{AUTOSCALER}/{fleet.cluster_name}"} <= tags.keys():
             yield f"{made.name}: the autoscaler would not find it"
         pool = fleet.pools[name]
-        offered = told.get(f"{AUTOSCALER}/node-template/resources/nvidia.com/gpu")
+        offered = tags.get(f"{AUTOSCALER}/node-template/resources/nvidia.com/gpu")
         if offered != str(min(pool.gpu_resources_per_node(instance) for instance in pool.types)):
             yield f"{made.name}: {offered} GPUs"
 
 
 def providers_are_explicit(fleet: Fleet, graph: Graph) -> Iterator[str]:
-    ours = {"aws": "pulumi:providers:aws::aws::", "kubernetes": "pulumi:providers:kubernetes::"}
+    providers = {"aws": "pulumi:providers:aws::aws::", "kubernetes": "pulumi:providers:kubernetes::"}
     for resource in graph.resources.values():
         package = resource.type.partition(":")[0]
-        if package in ours and (ours[package] not in resource.provider or "eks-k8s" in resource.provider):
+        if package in providers and (providers[package] not in resource.provider or "eks-k8s" in resource.provider):
             yield f"{resource.name}: provider {resource.provider!r}"
-        if package in ours and resource.provider.rpartition("::")[0] not in graph.resources:
+        if package in providers and resource.provider.rpartition("::")[0] not in graph.resources:
             yield f"{resource.name}: a provider that is not there"
 
 
@@ -144,11 +144,11 @@ def scale_sets(graph: Graph) -> dict[str, Resource]:
 
 
 def scale_sets_follow_the_controller(fleet: Fleet, graph: Graph) -> Iterator[str]:
-    made = scale_sets(graph)
-    if fleet.holds("runners") and made.keys() != fleet.runners.keys():
-        yield f"scale sets {set(made)}"
+    sets = scale_sets(graph)
+    if fleet.holds("runners") and sets.keys() != fleet.runners.keys():
+        yield f"scale sets {set(sets)}"
     controllers = [r for r in graph.of_type(RELEASE) if r.inputs["chart"].endswith("-controller")]
-    for release in made.values():
+    for release in sets.values():
         (controller,) = controllers
         if controller.urn not in behind(release, graph):
             yield f"{release.name}: made before the controller"
@@ -161,14 +161,14 @@ def scale_sets_follow_the_controller(fleet: Fleet, graph: Graph) -> Iterator[str
 
 def behind(resource: Resource, graph: Graph) -> set[str]:
     """All that a resource depends on, and what that depends on."""
-    found: set[str] = set()
+    names: set[str] = set()
     waiting = list(resource.dependencies)
     while waiting:
         urn = waiting.pop()
-        if urn not in found:
-            found.add(urn)
+        if urn not in names:
+            names.add(urn)
             waiting += graph.resources[urn].dependencies
-    return found
+    return names
 
 
 # Nothing but reading, and AWS gives these no resource to be held to: cluster-autoscaler looks at groups and types, ECR
@@ -217,9 +217,9 @@ def what_is_lost_for_ever_is_protected(fleet: Fleet, graph: Graph) -> Iterator[s
 
 
 def labels_are_unique(fleet: Fleet, graph: Graph) -> Iterator[str]:
-    seen = [frozenset(map(str.lower, r.inputs["values"]["scaleSetLabels"])) for r in scale_sets(graph).values()]
-    if len(set(seen)) != len(seen):
-        yield f"{seen}"
+    label_sets = [frozenset(map(str.lower, r.inputs["values"]["scaleSetLabels"])) for r in scale_sets(graph).values()]
+    if len(set(label_sets)) != len(label_sets):
+        yield f"{label_sets}"
 
 
 def runner_pods_find_a_node(fleet: Fleet, graph: Graph) -> Iterator[str]:
@@ -234,9 +234,9 @@ def runner_pods_find_a_node(fleet: Fleet, graph: Graph) -> Iterator[str]:
         # Other init containers run before, and ask for less.
         sidecars = [c for c in pod["spec"].get("initContainers", []) if c.get("restartPolicy") == "Always"]
         containers = [*pod["spec"]["containers"], *sidecars]
-        asks = [c["resources"]["requests"] for c in containers if "resources" in c]
-        cpu = sum(parse_cpu(request["cpu"]) for request in asks)
-        memory = sum(parse_memory(request["memory"]) for request in asks)
+        requests = [c["resources"]["requests"] for c in containers if "resources" in c]
+        cpu = sum(parse_cpu(request["cpu"]) for request in requests)
+        memory = sum(parse_memory(request["memory"]) for request in requests)
         disk = parse_memory(pod["spec"]["containers"][0]["resources"]["requests"]["ephemeral-storage"])
         pool = fleet.pools[runner.pool]
         for instance in pool.types:
@@ -261,12 +261,12 @@ def pods_are_whole(fleet: Fleet, graph: Graph) -> Iterator[str]:
 
 
 def system_pods_stay_off_gpu_nodes(fleet: Fleet, graph: Graph) -> Iterator[str]:
-    wanted = {"role": "system"} if isinstance(fleet.cluster, NewCluster) else {}
+    selector = {"role": "system"} if isinstance(fleet.cluster, NewCluster) else {}
     for release in graph.of_type(RELEASE):
         values = release.inputs["values"]
-        if release.name in ("arc", "autoscaler") and values["nodeSelector"] != wanted:
+        if release.name in ("arc", "autoscaler") and values["nodeSelector"] != selector:
             yield f"{release.name}: {values['nodeSelector']}"
-        if "listenerTemplate" in values and values["listenerTemplate"]["spec"]["nodeSelector"] != wanted:
+        if "listenerTemplate" in values and values["listenerTemplate"]["spec"]["nodeSelector"] != selector:
             yield f"{release.name}: its listener"
 
 

@@ -37,8 +37,8 @@ def pools(draw: st.DrawFn) -> dict[str, Any]:
         "reserved": {"capacity": {"reserved": _RESERVATION}},
         "block": {"capacity": {"capacityBlock": _RESERVATION} if block else "on-demand"},
     }
-    one = bought in ("reserved", "block")
-    instances = [model[0]] if one else draw(st.lists(st.sampled_from(model), min_size=1, max_size=2, unique=True))
+    reserved = bought in ("reserved", "block")
+    instances = [model[0]] if reserved else draw(st.lists(st.sampled_from(model), min_size=1, max_size=2, unique=True))
     least = draw(st.integers(0, 2))
     image = draw(st.sampled_from([{}, {}, {"ami": {"bottlerocket": "1.62.0-1e8d1a37"}}, _OWN_IMAGE]))
     shared: list[Any] = ["none", "none", {"timeSlicing": 2}, {"mps": 3}]
@@ -155,13 +155,13 @@ LAYERS = st.sampled_from(
 @st.composite
 def fleets(draw: st.DrawFn) -> dict[str, Any]:
     """A fleet as a stack file has it. Nearly all are valid; a few hold what only the cross-checks refuse."""
-    made = draw(st.dictionaries(NAMES, pools(), min_size=1, max_size=2))
+    pool_values = draw(st.dictionaries(NAMES, pools(), min_size=1, max_size=2))
     return {
         "github": draw(GITHUBS),
         "network": draw(NETWORKS),
         "cluster": draw(CLUSTERS),
-        "pools": made,
-        "runners": draw(st.dictionaries(NAMES, runners(sorted(made)), max_size=2)),
+        "pools": pool_values,
+        "runners": draw(st.dictionaries(NAMES, runners(sorted(pool_values)), max_size=2)),
         "images": {"repositories": ["runner"], "ami": {"enabled": draw(st.booleans())}},
         "monitoring": {
             "enabled": draw(st.booleans()),

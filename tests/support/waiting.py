@@ -10,7 +10,7 @@ from typing import Any
 def until(true: Callable[[], Any], seconds: float = 60) -> Any:
     """Waits for a condition and returns what it gave."""
     deadline = time.monotonic() + seconds
-    while not (found := true()):
+    while not (result := true()):
         assert time.monotonic() < deadline, f"not so after {seconds} s"
         time.sleep(0.05)
-    return found
+    return result
