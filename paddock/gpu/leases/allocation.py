@@ -1,4 +1,4 @@
-"""Allocate and deallocate GPUs, told as plain documents."""
+"""Allocate and release GPUs, with results as JSON documents."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from paddock.gpu.model import Inventory
 
 SCHEMA = 1
 LEASE = "PADDOCK_GPU_LEASE"
-"""The lease that a process lives on, for `deallocate` and for itself."""
+"""Environment variable with the id of a process's lease."""
 _ASKED_AGAIN = 1.0
 
 InventoryReader = Callable[[], Inventory]
@@ -36,9 +36,9 @@ def allocate(
     leases: Leases | None = None,
     read_inventory: InventoryReader | None = None,
 ) -> dict[str, Any]:
-    """Leases GPUs until `owner`, a pid, ends: with neither owner nor `ttl` (seconds), the process that called this one.
+    """Lease GPUs until `owner`, a pid, ends; with neither owner nor `ttl` (seconds), until the calling process ends.
 
-    Raises NoneFree when there are none within `wait` seconds, and GpuInputError.
+    Raises NoneFree when none are free within `wait` seconds, and GpuInputError.
     """
     leases = leases or Leases()
     if owner is not None:
@@ -54,7 +54,7 @@ def allocate(
 def deallocate(
     names: Sequence[str] = (), *, leases: Leases | None = None, environ: Mapping[str, str] = os.environ
 ) -> dict[str, Any]:
-    """Gives back leases, each named by its id or by a UUID that no other holds; by default that of the environment.
+    """Release leases, named by id or by a UUID that no other lease holds; by default the one in the environment.
 
     Raises GpuInputError.
     """
@@ -70,9 +70,9 @@ def renew(
     leases: Leases | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> dict[str, Any]:
-    """Counts the time to live of leases from now, or sets it to `ttl` seconds; named as for `deallocate`.
+    """Restart the time to live of leases, or set it to `ttl` seconds; named as for `deallocate`.
 
-    Raises GpuInputError for one that holds no more.
+    Raises GpuInputError for a lease that has ended.
     """
     leases = leases or Leases()
     names = _resolve_ids(which, leases, environ)
@@ -80,7 +80,7 @@ def renew(
 
 
 def list_leases(leases: Leases | None = None) -> dict[str, Any]:
-    """All leases with their state."""
+    """Return all leases with their state."""
     leases = leases or Leases()
     documents = [{**data(lease), "state": state} for lease, state in leases.all()]
     return {"schema": SCHEMA, "folder": str(leases.path), "leases": documents}
@@ -96,7 +96,7 @@ def obtain(
     wait: float = 0,
     command: str = "",
 ) -> Grant:
-    """Takes GPUs now, or as soon as others give them back within `wait` seconds. Raises NoneFree."""
+    """Lease GPUs now, or as soon as others release them within `wait` seconds. Raises NoneFree."""
     if not wait >= 0:
         raise GpuInputError(f"cannot wait for {wait:g} s\n    expected: seconds, 0 or more")
     until = time.monotonic() + wait
@@ -111,14 +111,14 @@ def obtain(
 
 
 def inventory_reader(request: Request) -> InventoryReader:
-    """What is read of this machine to choose for that request."""
+    """Return a reader of the details that the request needs for a choice."""
     from paddock.gpu.inventory import inventory
 
     return lambda: inventory(processes=True, topology=request.count > 1)
 
 
 def environment(grant: Grant) -> dict[str, str | None]:
-    """The variables that show a program what it was given, and nothing else; None is one to remove."""
+    """Return the variables that show a program its GPUs and no others; None is a variable to remove."""
     lease = grant.lease
     first = grant.inventory.gpu(lease.devices[0].gpu)
     return {
@@ -128,7 +128,7 @@ def environment(grant: Grant) -> dict[str, str | None]:
 
 
 def exports(variables: Mapping[str, str | None]) -> str:
-    """The same for a shell: `eval "$(paddock gpu.allocate)"`."""
+    """Return the variables as shell commands: `eval "$(paddock gpu.allocate)"`."""
     lines = (
         f"unset {name}" if value is None else f"export {name}={shlex.quote(value)}" for name, value in variables.items()
     )
@@ -136,7 +136,7 @@ def exports(variables: Mapping[str, str | None]) -> str:
 
 
 def grant_document(grant: Grant, leases: Leases) -> dict[str, Any]:
-    """A grant as JSON."""
+    """Return the grant as a JSON document."""
     return {
         "schema": SCHEMA,
         "lease": data(grant.lease),
@@ -160,7 +160,7 @@ def choice_document(choice: Choice) -> dict[str, Any]:
 
 
 def _resolve_ids(selectors: Sequence[str], leases: Leases, environ: Mapping[str, str]) -> list[str]:
-    """The ids of those leases, or of the environment's."""
+    """Return the ids of the named leases, or of the environment's."""
     names = tuple(selectors) or tuple(filter(None, [environ.get(LEASE)]))
     if not names:
         raise GpuInputError(
@@ -172,7 +172,7 @@ def _resolve_ids(selectors: Sequence[str], leases: Leases, environ: Mapping[str,
 
 
 def _id(name: str, existing: Sequence[Lease]) -> str:
-    """Of the lease that a name means; the name itself where it means none."""
+    """Return the id of the lease that holds this UUID; the name itself where it is none."""
     if not name.startswith(("GPU-", "MIG-")):
         return name
     holders = [lease for lease in existing if any(device.uuid == name for device in lease.devices)]

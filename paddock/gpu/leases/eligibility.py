@@ -1,4 +1,4 @@
-"""What a process can be given of a machine's GPUs, and why it may not have it."""
+"""Devices that can be leased, and the reasons why one does not fit a request."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from paddock.gpu.leases.request import ENOUGH, Request
 from paddock.gpu.model import Gpu, Inventory, Memory, MigDevice, Process
 
 _DISPLAY_MIB = 64
-"""What a display server keeps on every GPU of a machine, also on those that show nothing."""
+"""Memory that a display server uses on every GPU, also on those without a display."""
 _IN_USE = 0.1
-"""Where the processes cannot be read, memory and time in use above this are taken for somebody's work."""
+"""Fraction of memory or time above which a GPU counts as used where its processes cannot be read."""
 _UNTOLD_RESERVE = 0.03
-"""Of the memory, what a driver keeps for itself where it does not tell how much."""
+"""Fraction of the memory that a driver reserves where it does not report it."""
 _WHOLE = 1 + 1e-9
-"""All shares of one GPU; the rest is what adding decimal fractions costs."""
+"""All shares of one GPU, with a margin for rounding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A whole GPU, or a MIG part of one."""
+    """Whole GPU, or a MIG part of one."""
 
     uuid: str
     gpu: Gpu
@@ -36,7 +36,7 @@ class Device:
 
     @property
     def size(self) -> float:
-        """Of the whole GPU, by memory; 0 is a part whose memory is not known."""
+        """Fraction of the whole GPU, by memory; 0 for a part of unknown memory."""
         if self.part is None:
             return 1
         whole, own = self.gpu.memory, self.part.memory
@@ -44,14 +44,14 @@ class Device:
 
     @property
     def processes(self) -> tuple[Process, ...] | None:
-        """None where they are not known. One of which the driver does not tell the part counts for all."""
+        """Processes on the device, None if unknown. A process of an unknown part counts for all parts."""
         running = self.gpu.processes
         if running is None or self.part is None:
             return running
         return tuple(process for process in running if process.mig_uuid in {None, self.uuid})
 
     def leases(self, leases: Iterable[Lease]) -> tuple[Lease, ...]:
-        """Those that hold it, the whole of which it is a part, or a part of it."""
+        """Return the leases of the device, of the GPU that it is a part of, or of one of its parts."""
         whole = self.gpu.uuid
         return tuple(
             lease
@@ -65,7 +65,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """`uuid` is None for a GPU that did not tell it. `transient`: it may be had later, when others are done."""
+    """Refusal of a device. `uuid` is None if unknown. `transient`: it may become free without other changes."""
 
     index: int
     uuid: str | None
@@ -75,7 +75,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class SelectionContext:
-    """What else decides: see `paddock.gpu.leases.selection.choose`."""
+    """Further inputs of a choice: see `paddock.gpu.leases.selection.choose`."""
 
     leases: Sequence[Lease] = ()
     visible: Visible | None = None
@@ -83,7 +83,7 @@ class SelectionContext:
     own: int | None = None
 
     def foreign(self, device: Device, holders: Sequence[Lease]) -> tuple[Process, ...]:
-        """The processes on it that belong neither to its leases nor to the one who asks."""
+        """Return its processes that belong neither to its leases nor to the requesting process."""
         pids = {owner.pid for lease in holders for owner in lease.owners}
         above = self.descent or {}
         return tuple(
@@ -96,7 +96,7 @@ class SelectionContext:
 
 
 def devices(inventory: Inventory) -> tuple[list[Device], list[Refused]]:
-    """What can be given at all, in the order of the bus, and the GPUs that cannot be, among them all lost ones."""
+    """Return the devices that can be leased, in PCI order, and the GPUs that cannot, including all lost ones."""
     available, refused = [], []
     for gpu in inventory.gpus:
         if gpu.state != "ok" or not gpu.uuid:
@@ -113,7 +113,7 @@ def devices(inventory: Inventory) -> tuple[list[Device], list[Refused]]:
 
 
 def refusal(device: Device, request: Request, context: SelectionContext) -> Refused | None:
-    """None: it may be had."""
+    """Return the reason against the device; None where it is eligible."""
     gpu = device.gpu
     for reason in _permanent_reasons(device, request, context.visible):
         return Refused(gpu.index, device.uuid, reason)
@@ -123,13 +123,13 @@ def refusal(device: Device, request: Request, context: SelectionContext) -> Refu
 
 
 def share_left(device: Device, leases: Iterable[Lease]) -> float:
-    """Of its memory, what is not promised; 0 where it is leased to one alone."""
+    """Return the unleased fraction of its memory; 0 under an exclusive lease."""
     held = [1 if lease.share is None else lease.share for lease in device.leases(leases)]
     return max(0.0, 1 - math.fsum(held))
 
 
 def _permanent_reasons(device: Device, request: Request, visible: Visible | None) -> Iterable[str]:
-    """Why it does not fit, whoever uses it."""
+    """Yield the reasons that hold whoever uses the device."""
     gpu, part = device.gpu, device.part
     if visible and not visible.shows(device.uuid, gpu.uuid or ""):
         yield "the environment hides it"
@@ -183,7 +183,7 @@ def _too_small(device: Device, request: Request) -> Iterable[str]:
 
 
 def _transient_reasons(device: Device, request: Request, context: SelectionContext) -> Iterable[str]:
-    """Why it cannot be had now."""
+    """Yield the reasons that hold only now."""
     holders = device.leases(context.leases)
     exclusive = next((lease for lease in holders if lease.share is None), None)
     if exclusive:
@@ -207,7 +207,7 @@ def _transient_reasons(device: Device, request: Request, context: SelectionConte
 
 
 def _too_full(device: Device, request: Request, holders: Sequence[Lease], foreign: Sequence[Process]) -> Iterable[str]:
-    """The memory that is free, and not promised to leases that have not begun to use it."""
+    """Yield the reason where too little memory is free and not reserved by leases that do not use it yet."""
     memory = device.memory
     if memory is None:
         return
@@ -241,7 +241,7 @@ def _gib(mib: float) -> str:
 
 
 def _address(device: Device) -> tuple[str, int, int, int, str]:
-    """UUIDs are not in it but to tell apart what has no address."""
+    """Return the sort key: PCI order, and the UUID only for devices without an address."""
     part = device.part
     where = (part.gpu_instance, part.compute_instance) if part else (-1, -1)
     return (device.gpu.pci_address or "~", device.gpu.index, *where, device.uuid)

@@ -1,4 +1,4 @@
-"""A lease, and the same as JSON."""
+"""A lease and its JSON form."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SCHEMA = 1
 
 @dataclass(frozen=True, slots=True)
 class LeasedDevice:
-    """`gpu` is the UUID of the GPU that a MIG part belongs to, and `uuid` itself for a whole GPU."""
+    """Device of a lease. `gpu` is the UUID of the GPU of a MIG part, and equals `uuid` for a whole GPU."""
 
     uuid: str
     gpu: str
@@ -21,9 +21,9 @@ class LeasedDevice:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """`share` is None for GPUs that are leased to one alone.
+    """Lease of one or more devices. `share` is None for exclusive leases.
 
-    `ttl` and `renewed` are in seconds, `renewed` since boot; `created` is ISO 8601, UTC, and for people only.
+    `ttl` and `renewed` are in seconds, `renewed` since boot; `created` is ISO 8601, UTC, and informational.
     """
 
     id: str
@@ -43,7 +43,7 @@ class Lease:
 
     @property
     def holder(self) -> str:
-        """For a message: who has it."""
+        """Holder's name for messages."""
         pid = f"pid {self.owners[-1].pid}" if self.owners else f"for {self.ttl:g} s"
         return f"{self.user} ({f'{self.command}, ' if self.command else ''}{pid})"
 
@@ -66,7 +66,7 @@ def data(lease: Lease) -> dict[str, Any]:
 
 
 def parse(document: Any, name: str) -> Lease:
-    """Raises ValueError, KeyError or TypeError for anything but a lease of this schema and name."""
+    """Parse a lease of that name. Raises ValueError, KeyError or TypeError for anything else."""
     if document["schema"] != SCHEMA or document["id"] != name:
         raise ValueError
     devices = tuple(LeasedDevice(_text(device["uuid"]), _text(device["gpu"])) for device in document["devices"])

@@ -1,8 +1,8 @@
-"""GPUs lent to one process or shared by some, and got back from those that ended without a word.
+"""Leases of GPUs to one process or shared by several, reclaimed when their owners end without releasing them.
 
-A lease holds as long as one of its owners lives, whatever its time to live: no clock takes a GPU from work that runs.
-The time to live counts where there is no owner to look at: none was named, or it lives in another container. Clocks
-are counted from boot, so setting the time of day changes nothing, and a reboot ends every lease.
+A lease holds as long as one of its owners lives, whatever its time to live: no clock takes a GPU from running work.
+The time to live counts where no owner is visible: none was named, or it lives in another container. Clocks count from
+boot, so setting the time of day changes nothing, and a reboot ends every lease.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from paddock.gpu.leases.store import Changes, Folder, default_folder
 from paddock.gpu.model import Inventory
 
 State = Literal["held", "owner-ended", "expired", "before-reboot"]
-"""Only a lease that is held keeps its GPUs."""
+"""Only a held lease keeps its GPUs."""
 
 
 class NoneFree(NoGpu):
-    """`choice` says why of every GPU."""
+    """Raised when too few GPUs are free; `choice` has the reason for every GPU."""
 
     def __init__(self, choice: Choice) -> None:
         fix = "ask for less" if choice.hopeless else "wait for them (`--wait SECONDS`), or ask for less"
@@ -47,7 +47,7 @@ class Grant:
 
 
 class Leases:
-    """The leases of a folder, by default that of the machine or the user: see `default_folder`."""
+    """Leases of a folder, by default that of the machine or the user: see `default_folder`."""
 
     def __init__(
         self, folder: Path | None = None, *, host: Host | None = None, environ: Mapping[str, str] = os.environ
@@ -58,11 +58,11 @@ class Leases:
         self._environ = environ
 
     def all(self) -> tuple[tuple[Lease, State], ...]:
-        """Every lease that is written down, also those that no longer hold. Changes nothing."""
+        """Return every stored lease with its state, also ended ones. Changes nothing."""
         return tuple((lease, self.state(lease)) for lease in self._folder.leases())
 
     def held(self) -> tuple[Lease, ...]:
-        """Those that keep their GPUs."""
+        """Return the leases that keep their GPUs."""
         return tuple(lease for lease, state in self.all() if state == "held")
 
     def state(self, lease: Lease) -> State:
@@ -84,10 +84,9 @@ class Leases:
         ttl: float | None = None,
         command: str = "",
     ) -> Grant:
-        """Looks at the GPUs, chooses and leases in one step that no other take comes between.
+        """Read the GPUs, choose and lease in one step under the lock.
 
-        `ttl` in seconds is needed where there are no owners. What ended is cleared away. Raises NoneFree and
-        GpuInputError.
+        `ttl` in seconds is required without owners. Ended leases are removed. Raises NoneFree and GpuInputError.
         """
         within_limit(request, self._environ)
         _check(owners, ttl)
@@ -122,7 +121,7 @@ class Leases:
         return Grant(lease, choice, inventory)
 
     def release(self, *ids: str) -> tuple[Lease, ...]:
-        """Gives back leases, whoever has them. Raises GpuInputError, and gives back none, where one is not there."""
+        """Release leases, whoever holds them. Raises GpuInputError, and releases none, where one does not exist."""
         with self._folder.locked() as changes:
             released = self._find(changes, ids)
             for lease in released:
@@ -134,19 +133,19 @@ class Leases:
         return released
 
     def renew(self, id: str, ttl: float | None = None) -> Lease:
-        """Counts the time to live from now, and sets it where `ttl` is given. Raises GpuInputError."""
+        """Restart the time to live, and set it to `ttl` if given. Raises GpuInputError."""
         _check((), 1 if ttl is None else ttl)
         return self._change(
             id, lambda lease: replace(lease, renewed=self.host.clock(), ttl=lease.ttl if ttl is None else ttl)
         )
 
     def watch(self, id: str, pid: int) -> Lease:
-        """Adds an owner: the lease holds as long as this one lives, too. Raises GpuInputError."""
+        """Add an owner: the lease holds as long as this process lives, too. Raises GpuInputError."""
         owner = self.host.owner(pid)
         return self._change(id, lambda lease: replace(lease, owners=(*lease.owners, owner)))
 
     def reclaim(self) -> tuple[Lease, ...]:
-        """Clears away the leases that no longer hold. Taking does that by itself."""
+        """Remove ended leases, which `take` does as well."""
         with self._folder.locked() as changes:
             changes.tidy()
             return self._clear(changes, changes.leases())[1]
@@ -164,7 +163,7 @@ class Leases:
         return changed
 
     def _clear(self, changes: Changes, existing: Sequence[Lease]) -> tuple[tuple[Lease, ...], tuple[Lease, ...]]:
-        """The leases that hold, and those that were cleared away."""
+        """Remove ended leases. Return the held ones and the removed ones."""
         held, cleared = [], []
         for lease in existing:
             if self.state(lease) == "held":

@@ -1,4 +1,4 @@
-"""Which of the GPUs that may be had are the best for a request."""
+"""Rank eligible GPUs for a request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Part = Literal[
     "preferred", "well", "whole", "workload", "shared", "idle", "compute", "bf16", "narrow-types", "memory",
     "bandwidth", "efficiency", "smallness", "thrift", "graphics",
 ]  # fmt: skip
-"""What is counted of a GPU, 0 to 1000. `workload` sums up those after `idle`, by the weights of its kind."""
+"""Parts of a GPU's score, 0 to 1000. `workload` is the weighted sum of those after `idle`."""
 
 _WEIGHTS: Mapping[Workload, Mapping[Part, int]] = MappingProxyType(
     {
@@ -31,7 +31,7 @@ _WEIGHTS: Mapping[Workload, Mapping[Part, int]] = MappingProxyType(
         "graphics": {"graphics": 6, "memory": 2, "bandwidth": 2},
     }
 )
-"""Training lives on matrix work, inference on reading its weights; a build needs a GPU, but no good one."""
+"""Training is bound by matrix operations, inference by reading its weights; a build needs any GPU, best a small one."""
 _WITHOUT_GRAPHICS = frozenset({"7.0", "8.0", "9.0", "10.0", "10.3"})
 """Compute capabilities of chips without ray tracing, and mostly without video encoders."""
 _FULL = 1000
@@ -47,7 +47,7 @@ Score = Mapping[Part, int]
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """How every two GPUs reach each other, by UUID."""
+    """Connections of pairs of GPUs, by UUID."""
 
     pairs: Mapping[frozenset[str], tuple[int, int]]
 
@@ -62,15 +62,15 @@ class Links:
         )
 
     def between(self, a: Device, b: Device) -> tuple[int, int]:
-        """NVLinks, and how near on the bus; nothing is known of a pair that was not read."""
+        """Return the NVLinks and the closeness on the bus; zeros for an unknown pair."""
         return self.pairs.get(frozenset({a.uuid, b.uuid}), (0, 0))
 
     def unknown(self, devices: Sequence[Device]) -> bool:
-        """Whether it is not known how some two of them reach each other."""
+        """Return True where the connection of any pair is unknown."""
         return any(self.between(a, b) == (0, 0) for a, b in combinations(devices, 2))
 
     def joined(self, devices: Sequence[Device], near: Near) -> bool:
-        """Whether all are of one NVLink island, or below one PCIe switch."""
+        """Return True where all are in one NVLink island, or below one PCIe switch."""
         if near == "pcie-switch":
             return all(self.between(a, b)[1] >= _SAME_SWITCH for a, b in combinations(devices, 2))
         if near == "nvlink":
@@ -84,7 +84,7 @@ class Links:
 
 
 def scores(devices: Sequence[Device], request: Request, leases: Sequence[Lease]) -> dict[str, Score]:
-    """By UUID. Facts are measured by the best of `devices`; what is not known counts nothing."""
+    """Return scores by UUID, relative to the best of `devices`; unknown values count as 0."""
     facts = {device.uuid: catalog_entry(device.gpu) for device in devices} if request.workload else {}
     measured = {device.uuid: _measures(device, facts[device.uuid]) for device in devices} if request.workload else {}
     best = {
@@ -118,10 +118,9 @@ def scores(devices: Sequence[Device], request: Request, leases: Sequence[Lease])
 def best(
     devices: Sequence[Device], request: Request, scores_by_uuid: Mapping[str, Score], links: Links
 ) -> tuple[Device, ...] | None:
-    """The best `count` of `devices`, which come in the order of the bus; None where none are near enough.
+    """Return the best `count` of `devices`, given in PCI order; None where none are near enough.
 
-    Every subset is looked at, of 16 GPUs at most: of more, those that are best by themselves. Between equals the
-    first on the bus win.
+    All subsets are compared, of the 16 best GPUs if there are more. Ties go to the first in PCI order.
     """
     count, near = request.count, request.near
     if count > len(devices):
@@ -147,7 +146,7 @@ def best(
 def _candidates(
     devices: Sequence[Device], count: int, scores_by_uuid: Mapping[str, Score], links: Links
 ) -> Iterable[tuple[Device, ...]]:
-    """All subsets, or the first one where no other can be better."""
+    """Return all subsets, or only the first where no other can be better."""
     same_score = len({tuple(sorted(scores_by_uuid[device.uuid].items())) for device in devices}) == 1
     same_pairs = len({links.between(a, b) for a, b in combinations(devices, 2)}) <= 1
     one_model = len({device.gpu.name for device in devices}) == 1
@@ -163,7 +162,7 @@ def _own_rank(score: Score) -> tuple[int, ...]:
 def _worth(
     devices: Sequence[Device], near: Near, scores_by_uuid: Mapping[str, Score], links: Links
 ) -> Callable[[Sequence[Device]], tuple[int, ...]]:
-    """What decides between subsets, first things first. Looked up, since it is asked of thousands."""
+    """Return the sort key of subsets, most important part first. Precomputed, for thousands of subsets."""
     own_ranks = {device.uuid: _own_rank(scores_by_uuid[device.uuid]) for device in devices}
     between = {(a.uuid, b.uuid): links.between(a, b) for a, b in combinations(devices, 2)}
 
@@ -182,7 +181,7 @@ def _worth(
 
 
 def _groups(devices: Sequence[Device], near: Near, links: Links) -> list[list[Device]]:
-    """Those that can be reached from each other; all, where that does not matter."""
+    """Return the groups of connected devices; one group of all where connections do not matter."""
     if near == "none":
         return [list(devices)]
     remaining, groups = list(devices), []
@@ -199,13 +198,13 @@ def _groups(devices: Sequence[Device], near: Near, links: Links) -> list[list[De
 
 
 def _preferred(device: Device, models: Sequence[str]) -> int:
-    """More for a model that is named earlier."""
+    """Return a higher number for a model named earlier."""
     place = next((at for at, model in enumerate(models) if is_model(device.gpu, model)), len(models))
     return len(models) - place
 
 
 def _measures(device: Device, fact: Model | None) -> dict[Part, float]:
-    """What is known, in any unit: only the same of other GPUs is compared with it."""
+    """Return the known measures, in any unit: each is only compared with that of other GPUs."""
     measures: dict[Part, float] = {}
     memory = device.memory
     if memory and memory.total:

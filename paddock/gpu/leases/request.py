@@ -1,4 +1,4 @@
-"""What somebody wants of the GPUs."""
+"""Requests for GPUs."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _SEED_NAMES = {
     "WorkloadType": "workload",
     "PreferredModels": "prefer",
 }
-"""The names that agents of the older connector send. Its GB are those of GPU makers, which are GiB."""
+"""Names used by agents of the older connector. Its GB are GiB, as GPU makers use them."""
 _WORKLOADS = {"ml": "training"}
 _LISTS = ("prefer", "exclude", "uuids")
 _DEFAULT_MAX = 8
 ENOUGH = 0.92
-"""Of the memory asked for: no GPU has quite what its name says."""
+"""Sufficient fraction of the requested memory: no GPU has quite the nominal size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`count` GPUs, or MIG parts. Raises GpuInputError where it makes no sense.
+    """Request for `count` GPUs, or MIG parts. Raises GpuInputError where it is contradictory.
 
     `min_memory_gib` is of free memory; 8 % less is taken for the same.
     `max_utilisation` is in per cent, `max_power_w` the limit of one GPU in watt. `prefer` and `exclude` name models:
@@ -77,12 +77,12 @@ class Request:
 
     @property
     def min_memory_mib(self) -> float:
-        """What suffices."""
+        """Sufficient free memory."""
         return self.min_memory_gib * 1024 * ENOUGH
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Request:
-        """From names and values, as of JSON; MinMemoryGB, RequiredGPUs, WorkloadType and PreferredModels too."""
+        """Build from a JSON object, also with the names MinMemoryGB, RequiredGPUs, WorkloadType, PreferredModels."""
         names = [field.name for field in fields(cls)]
         arguments: dict[str, Any] = {}
         for key, value in values.items():
@@ -102,7 +102,7 @@ class Request:
 
 
 def max_per_task(environ: Mapping[str, str] = os.environ) -> int:
-    """How many GPUs one task may have, by PADDOCK_MAX_GPUS_PER_TASK. Raises GpuInputError."""
+    """Return the limit of GPUs per task, PADDOCK_MAX_GPUS_PER_TASK. Raises GpuInputError."""
     text = environ.get("PADDOCK_MAX_GPUS_PER_TASK") or str(_DEFAULT_MAX)
     if not text.isdecimal() or int(text) < 1:
         raise _wrong("PADDOCK_MAX_GPUS_PER_TASK", text, "a whole number, 1 or more")
@@ -110,7 +110,7 @@ def max_per_task(environ: Mapping[str, str] = os.environ) -> int:
 
 
 def within_limit(request: Request, environ: Mapping[str, str] = os.environ) -> None:
-    """Raises GpuInputError for more GPUs than one task may have."""
+    """Check the limit of GPUs per task. Raises GpuInputError."""
     limit = max_per_task(environ)
     if request.count > limit:
         raise GpuInputError(

@@ -1,4 +1,4 @@
-"""Run a program on GPUs that are its own until it ends."""
+"""Run a program on GPUs leased until it ends."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _FORWARDED = frozenset(
 )  # fmt: skip
 _WAITED_FOR = _FORWARDED | {signal.SIGCHLD}
 _BLOCKED = _WAITED_FOR | {signal.SIGTTOU}
-"""SIGTTOU too, which would stop a process of the background that hands the terminal on."""
+"""SIGTTOU too, which would stop a background process that passes on the terminal."""
 _POLL_SECONDS = 1.0
-"""Seconds between two looks at the program, where no signal tells of it."""
+"""Seconds between checks of the program, in case no signal arrives."""
 _TTL, _RENEWED_EVERY = 120.0, 30.0
-"""Seconds. In a container others cannot see whether this process lives, so it says so again and again."""
+"""Seconds. From outside a container this process is not visible, so its lease is renewed regularly."""
 _GO = b"1"
 
 Notify = Callable[[str], None]
@@ -43,11 +43,10 @@ def run(
     environ: Mapping[str, str] = os.environ,
     notify: Notify = lambda text: print(text, file=sys.stderr),  # noqa: T201 (beside the program's own output)
 ) -> int:
-    """The program's exit status, 128 and the signal's number where one ended it. Its GPUs are given back in any case.
+    """Return the program's exit status, 128 plus the signal's number where one ended it. The lease is always released.
 
-    The program runs in a process group of its own, which gets the signals that this process gets, and the terminal
-    where this one has it. Killing this process leaves the program its GPUs. Raises NoneFree and GpuInputError; then
-    nothing has run.
+    The program runs in its own process group, which gets the signals that this process gets, and its terminal. Killing
+    this process leaves the program its GPUs. Raises NoneFree and GpuInputError; then nothing has run.
     """
     _check(command, environ)
     leases = leases or Leases(environ=environ)
@@ -78,7 +77,7 @@ def run(
 
 
 def displayed_command(command: Sequence[str]) -> str:
-    """The program, and the script it runs, for others to see: other arguments may hold what they should not."""
+    """Return the program and its script, for display to others: further arguments may hold secrets."""
     words = [PurePath(command[0]).name, *command[1:2]]
     return " ".join(word for word in words if not word.startswith("-"))[:100]
 
@@ -108,7 +107,7 @@ def _start(
     mask: set[signal.Signals],
     terminal: _Terminal,
 ) -> int:
-    """The pid of the program, which becomes an owner of the lease before it runs."""
+    """Start the program and return its pid, which becomes an owner of the lease before the program runs."""
     go_read, go_write = os.pipe()
     failed_read, failed_write = os.pipe()
     sys.stdout.flush()
@@ -149,7 +148,7 @@ def _run_child(
     mask: set[signal.Signals],
     terminal: _Terminal,
 ) -> None:
-    """The program, in the child. Never returns."""
+    """Become the program, in the child. Never returns."""
     try:
         os.close(go_write)
         os.setpgid(0, 0)
@@ -172,7 +171,7 @@ def _supervise(child: int, terminal: _Terminal, renew: Callable[[], object] | No
         if received and received.si_signo != signal.SIGCHLD:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child, received.si_signo)
-        # Whatever woke us: SIGCHLD is lost where another thread of this process, which does not block it, takes it.
+        # After any wake-up: SIGCHLD is lost where another thread of this process, which does not block it, takes it.
         pid, status = os.waitpid(child, os.WNOHANG | os.WUNTRACED)
         if pid and os.WIFSTOPPED(status):
             terminal.stop_with(child)
@@ -189,7 +188,7 @@ def _supervise(child: int, terminal: _Terminal, renew: Callable[[], object] | No
 
 
 class _Terminal:
-    """The terminal, where this process has it: its keys signal the group that has it, and only that one may read."""
+    """Terminal of this process: its keys signal the foreground group, and only that group may read."""
 
     def __init__(self) -> None:
         self._ours = os.isatty(0) and os.tcgetpgrp(0) == os.getpgrp()
@@ -225,9 +224,9 @@ def _release(leases: Leases, grant: Grant, notify: Notify) -> None:
 
 @contextlib.contextmanager
 def _blocked(signals: frozenset[signal.Signals]) -> Iterator[set[signal.Signals]]:
-    """Those wait to be asked for. Yields what was blocked before."""
+    """Block the signals for sigtimedwait. Yields the previous mask."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
-    former = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # one who ignores it never learns how a child ended
+    former = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignoring it would discard the child's exit status
     try:
         yield {signal.Signals(number) for number in before}
     finally:

@@ -1,4 +1,4 @@
-"""Choose GPUs: a pure function, with a reason for every one that is taken or refused."""
+"""Choose GPUs: a pure function, with a reason for every selected or refused GPU."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _NEAR = {"nvlink": "of one NVLink island", "pcie-switch": "below one PCIe switch
 
 @dataclass(frozen=True, slots=True)
 class SelectedDevice:
-    """`gpu` is the UUID of the GPU that a MIG part belongs to, and `uuid` itself for a whole GPU.
+    """Selected device. `gpu` is the UUID of the GPU of a MIG part, and equals `uuid` for a whole GPU.
 
-    `score` are the parts of its rank, 0 to 1000 each; see `paddock.gpu.leases.ranking.Part`.
+    `score` holds the parts of its rank, 0 to 1000 each; see `paddock.gpu.leases.ranking.Part`.
     """
 
     index: int
@@ -32,7 +32,7 @@ class SelectedDevice:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """All that was asked for is in `taken`, or nothing is. `why` is one sentence on the whole."""
+    """Result of a choice: `taken` has all requested devices, or none. `why` is a one-sentence summary."""
 
     taken: tuple[SelectedDevice, ...]
     refused: tuple[Refused, ...]
@@ -43,7 +43,7 @@ class Choice:
     """No waiting helps: too few GPUs fit the request, whoever uses them."""
 
     def __str__(self) -> str:
-        """The sentence, and a line for each GPU."""
+        """Return the summary, and a line for each GPU."""
         lines = [f"GPU {device.index} ({device.uuid}): taken, {device.reason}" for device in self.taken]
         lines += [f"GPU {device.index} ({device.uuid or 'no UUID'}): {device.reason}" for device in self.refused]
         return "\n    ".join([self.why, *lines, *self.notes])
@@ -58,11 +58,11 @@ def choose(
     descent: Mapping[int, frozenset[int]] | None = None,
     own: int | None = None,
 ) -> Choice:
-    """The best GPUs for a request, of those that may be had.
+    """Return the best eligible GPUs for a request.
 
-    `leases` are those that hold. `visible` is what the environment leaves over. `descent` says of a process on a GPU
-    which owners of leases it is or descends from, and `own` is the pid that asks: its work on a GPU is not in its way,
-    and any other's is. The same arguments give the same choice, in whatever order GPUs and leases come.
+    `leases` are the held ones. `visible` holds the devices that the environment allows. `descent` maps a process on a
+    GPU to the lease owners it is or descends from. `own` is the requesting pid, whose processes are not in the way.
+    The same arguments give the same choice, in whatever order GPUs and leases come.
     """
     context = SelectionContext(leases, visible, descent, own)
     available, refused = devices(inventory)

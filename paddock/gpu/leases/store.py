@@ -1,6 +1,7 @@
-"""The folder that holds one file for each lease.
+"""The folder with one file for each lease.
 
-A file is written beside and renamed, so a reader sees a lease or none. Whoever changes something holds the lock.
+A file is written beside its place and renamed, so a reader sees a whole lease or none; every change holds the lock.
+Files are opened relative to the checked folder, which `paddock.files` does not do.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ _LOCK_SECONDS = 30.0
 
 
 def default_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """The machine's folder where this user may write it, else the user's own. Raises GpuInputError.
+    """Return the machine's folder where this user may write it, else the user's own. Raises GpuInputError.
 
-    In /run/paddock/gpu all who may write it share; `install -d -m 1777 /run/paddock/gpu` makes that everybody. Leases
-    in a user's own folder are not seen by other users: between them only the processes on a GPU say that it is busy.
+    All users who can write to /run/paddock/gpu share it; `install -d -m 1777 /run/paddock/gpu` opens it to everyone.
+    Leases in a user's own folder are not visible to other users: for them only its processes mark a GPU as busy.
     """
     if named := environ.get("PADDOCK_GPU_LEASES"):
         if not Path(named).is_absolute():  # each working directory would have leases of its own
@@ -47,13 +48,13 @@ def default_folder(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 class Folder:
-    """Raises GpuError where it cannot be used."""
+    """Folder of leases. Raises GpuError where it cannot be used."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def leases(self) -> tuple[Lease, ...]:
-        """All that are there, whether their owners live or not; a folder that is not there has none."""
+        """Return all leases, whether their owners live or not; none where the folder does not exist."""
         with self._translated_errors("read"):
             try:
                 fd = self._open()
@@ -64,12 +65,12 @@ class Folder:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[Changes]:
-        """Makes the folder where there is none. Nobody else changes a lease inside."""
+        """Hold the lock inside the block; the folder is created if needed."""
         with self._translated_errors("write"):
             try:
                 fd = self._open()
             except FileNotFoundError:
-                # Its owner's alone, except for the one of the machine, which anybody may look into.
+                # Private, except for the machine's folder, which everyone may read.
                 mode = 0o755 if self.path.is_relative_to("/run/paddock") else 0o700
                 self.path.mkdir(mode=mode, parents=True, exist_ok=True)
                 fd = self._open()
@@ -87,7 +88,7 @@ class Folder:
             return fd
         os.close(fd)
         problem = (
-            "anybody may remove what is in it" if world_writable else f"it belongs to another user (uid {about.st_uid})"
+            "any user may remove its files" if world_writable else f"it belongs to another user (uid {about.st_uid})"
         )
         raise GpuError(
             f"GPU leases in {self.path} cannot be trusted: {problem}\n    expected: a folder of yours or of root,"
@@ -105,7 +106,7 @@ class Folder:
                 if os.path.samestat(os.fstat(fd), os.stat(_LOCK, dir_fd=folder, follow_symlinks=False)):
                     return fd
             except FileNotFoundError:
-                pass  # removed by somebody, who may make another: the lock is only good on the one that is there
+                pass  # removed by another process, which may create a new one: only the current file's lock counts
             except BlockingIOError:
                 if time.monotonic() > until:
                     os.close(fd)
@@ -123,7 +124,7 @@ class Folder:
 
     @staticmethod
     def _lock_file(folder: int) -> int:
-        """Another user's too, which the kernel lets nobody open for creation in a folder like /tmp."""
+        """Open the lock file, also another user's, which cannot be opened with O_CREAT in a folder like /tmp."""
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
         while True:
             with contextlib.suppress(FileNotFoundError):
@@ -149,7 +150,7 @@ class Folder:
             lease = parse(json.loads(text), name.removesuffix(_ENDING))
         except (ValueError, KeyError, TypeError, RecursionError):
             raise GpuError(
-                f"{self.path / name} is not a lease that can be read, so nobody knows which GPUs are free\n"
+                f"{self.path / name} is not a lease that can be read, so the free GPUs are not known\n"
                 "    expected: only leases in that folder\n"
                 "    fix: remove the file, once `paddock gpu.processes` shows no work of its owner"
             ) from None
@@ -174,7 +175,7 @@ class Folder:
 
 
 class Changes:
-    """What may be done while the lock is held."""
+    """Changes to the leases while the lock is held."""
 
     def __init__(self, folder: Folder, fd: int) -> None:
         self._folder = folder
@@ -185,7 +186,7 @@ class Changes:
             return self._folder._read(self._fd)
 
     def write(self, lease: Lease) -> None:
-        """The whole lease, or none and GpuError."""
+        """Write the whole lease, or none and raise GpuError."""
         text = memoryview(json.dumps(data(lease)).encode())
         part = f".{lease.id}{_PART}"
         with self._folder._translated_errors("write"):
@@ -195,18 +196,18 @@ class Changes:
                     os.fchmod(fd, 0o644)
                     while text:
                         text = text[os.write(fd, text) :]
-                    os.fsync(fd)  # a file that a power failure emptied would say nothing of its boot
+                    os.fsync(fd)  # a power failure must not leave an empty file
                 os.rename(part, f"{lease.id}{_ENDING}", src_dir_fd=self._fd, dst_dir_fd=self._fd)
             except OSError:
                 self._unlink(part)
                 raise
 
     def remove(self, lease: Lease) -> bool:
-        """Whether it is gone: another user's stays in a folder with the sticky bit."""
+        """Return True where it no longer exists: another user's file stays in a folder with the sticky bit."""
         return self._unlink(f"{lease.id}{_ENDING}")
 
     def tidy(self) -> None:
-        """Removes what writers that were killed have left."""
+        """Remove the partial files of killed writers."""
         for name in os.listdir(self._fd):
             if name.endswith(_PART):
                 self._unlink(name)
@@ -222,7 +223,7 @@ class Changes:
 
 
 class _Descriptor:
-    """An open file for contextlib.closing."""
+    """Open file for contextlib.closing."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd

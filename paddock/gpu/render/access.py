@@ -1,4 +1,4 @@
-"""What a container is given, whatever writes it down."""
+"""A container's access to GPUs, independent of the output format."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from paddock.gpu.render.problems import matching, one_of, wrong
 from paddock.gpu.render.request import RenderRequest
 
 CAPABILITIES = ("compute", "compat32", "graphics", "utility", "video", "display", "ngx", "all")
-"""What a container may use the driver for."""
+"""Capabilities of NVIDIA's driver that a container can request."""
 _UNITS = {"": 1 / (1 << 20), "k": 1 / 1024, "m": 1, "g": 1024, "t": 1 << 20}
 _UNFILTERED = (
     "seccomp=unconfined lifts the filter of system calls, which ROCm's memory mapping wants; leave it out where the"
@@ -23,14 +23,14 @@ _UNFILTERED = (
 
 @dataclass(frozen=True, slots=True)
 class DeviceRequest:
-    """What Docker asks its NVIDIA driver for. Without `device_ids` it is every GPU."""
+    """Docker's request to its NVIDIA driver. Without `device_ids` it is every GPU."""
 
     device_ids: tuple[str, ...]
     capabilities: tuple[str, ...]
 
     @property
     def flags(self) -> list[str]:
-        """With the one that means a GPU at all."""
+        """Capabilities with `gpu`, which every request needs."""
         return ["gpu", *self.capabilities]
 
 
@@ -48,16 +48,16 @@ class Access:
 
 
 def access(request: RenderRequest) -> Access:
-    """Raises GpuInputError for what Docker cannot do."""
+    """Return the container's access. Raises GpuInputError for what Docker cannot do."""
     _refuse_memory(request)
     if not request.devices:
-        # An image of CUDA's asks for all of them where the NVIDIA runtime is the default one.
+        # CUDA images request all GPUs, which takes effect where the NVIDIA runtime is the default.
         return Access(environment=hidden(request), notes=request.notes, warnings=request.warnings)
     return _amd(request) if request.vendor == "amd" else _nvidia(request)
 
 
 def capabilities(request: RenderRequest) -> tuple[str, ...]:
-    """Of the field, else of the environment; none are the runtime's own, compute and utility. Raises GpuInputError."""
+    """Return those of the field, else of the environment; empty for the runtime's default. Raises GpuInputError."""
     own = request.fields.capabilities if isinstance(request.fields, Docker) else ()
     name = "Capabilities" if own else "NVIDIA_DRIVER_CAPABILITIES"
     requested = own or [
@@ -73,12 +73,12 @@ def capabilities(request: RenderRequest) -> tuple[str, ...]:
 
 
 def hidden(request: RenderRequest) -> dict[str, str]:
-    """The variables that keep every GPU from a container."""
+    """Return the variables that hide every GPU from a container."""
     return {} if request.vendor == "amd" else {"NVIDIA_VISIBLE_DEVICES": "void"}
 
 
 def wsl(request: RenderRequest) -> bool:
-    """Whether a container gets every GPU, whatever is named. Raises GpuInputError where that is not what is wanted."""
+    """Return True in WSL, where a container gets every GPU. Raises GpuInputError where only some are requested."""
     if not request.inventory.machine.wsl:
         return False
     if not request.whole:
@@ -89,7 +89,7 @@ def wsl(request: RenderRequest) -> bool:
 
 
 def render_nodes(devices: Iterable[Device]) -> tuple[str, ...]:
-    """The files of AMD's GPUs, without the one that all share. Raises GpuInputError."""
+    """Return the device files of AMD GPUs, without the shared /dev/kfd. Raises GpuInputError."""
     nodes = []
     for device in devices:
         if device.gpu.minor is None:
@@ -99,7 +99,7 @@ def render_nodes(devices: Iterable[Device]) -> tuple[str, ...]:
 
 
 def kfd_group(request: RenderRequest) -> int:
-    """The group that may open /dev/kfd. Raises GpuInputError."""
+    """Return the number of the group that may open /dev/kfd. Raises GpuInputError."""
     groups = {device.gpu.device_group for device in request.devices}
     group = groups.pop()
     if group is None:

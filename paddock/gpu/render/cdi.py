@@ -1,4 +1,4 @@
-"""Names of GPUs in the Container Device Interface, and what makes them known."""
+"""Device names of the Container Device Interface, and their specification."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BY_US = "amd.json is the whole specification: lay it in /etc/cdi."
 
 
 def render(request: RenderRequest) -> Rendered:
-    """By UUID: nvidia-ctk names each device by its index and by its UUID."""
+    """Render device names by UUID: nvidia-ctk names each device by its index and by its UUID."""
     if not request.devices:
         raise wrong("CDI has no name for no GPU", "a machine with GPUs, and Enabled", "render `docker` instead")
     granted = access(request)

@@ -13,8 +13,10 @@ from paddock.gpu.render.request import RenderRequest
 def render(
     request: RenderRequest, *, form: str = "deploy", service: str = "gpu", image: str = "ubuntu:24.04"
 ) -> Rendered:
-    """`form` is `deploy` (deploy.resources) or `gpus` (the short one of Compose 2.30). Without an image the file is
-    one to lay over another that has that service."""
+    """Render a file in the `form` `deploy` (deploy.resources) or `gpus` (the short one of Compose 2.30).
+
+    Without an image the file is an override for another one with that service.
+    """
     if form not in ("deploy", "gpus"):
         raise wrong(f"form is {form!r}", "deploy or gpus")
     matching("service", service, r"[A-Za-z0-9][A-Za-z0-9._-]*", "a name of letters, digits, dots and dashes")

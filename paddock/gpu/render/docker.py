@@ -13,7 +13,7 @@ NAME = "docker-run.args"
 
 
 def render(request: RenderRequest) -> Rendered:
-    """One line, quoted for a shell: `eval docker run --rm "$(cat docker-run.args)" IMAGE`."""
+    """Render one line, quoted for a shell: `eval docker run --rm "$(cat docker-run.args)" IMAGE`."""
     granted = access(request)
     return Rendered("docker", (File(NAME, line(arguments(granted))),), granted.notes, granted.warnings)
 
@@ -38,7 +38,7 @@ def arguments(granted: Access) -> list[str]:
 
 
 def _gpus(device_ids: Iterable[str], capabilities: Iterable[str]) -> str:
-    """Docker reads it as one line of CSV, so what holds commas is in quotes."""
+    """Return the value of --gpus, which Docker reads as CSV: values with commas are quoted."""
     ids, flags = list(device_ids), list(capabilities)
     if not ids and not flags:
         return "all"

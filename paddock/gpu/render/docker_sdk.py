@@ -11,7 +11,7 @@ from paddock.gpu.render.request import RenderRequest
 
 
 def render(request: RenderRequest) -> Rendered:
-    """DeviceRequests are in the form of the Engine's API, which the SDK takes too."""
+    """Render keyword arguments; device requests have the form of the Engine's API, which the SDK accepts."""
     granted = access(request)
     text = json.dumps(keywords(granted), indent=2) + "\n"
     return Rendered("docker-sdk", (File("docker-sdk.json", text),), granted.notes, granted.warnings)

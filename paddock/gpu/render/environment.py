@@ -1,4 +1,4 @@
-"""Variables that show a program the chosen GPUs and no others."""
+"""Environment variables that show a program the chosen GPUs and no others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from paddock.gpu.render.request import RenderRequest
 
 
 def render(request: RenderRequest) -> Rendered:
-    """`gpu.env` is for `docker run --env-file` and systemd's EnvironmentFile, `gpu.sh` to be sourced by a shell."""
+    """Render `gpu.env` for `docker run --env-file` and systemd's EnvironmentFile, and `gpu.sh` for a shell."""
     from paddock.gpu.leases.allocation import exports
 
     variables = visibility_variables(request.vendor, request.uuids)

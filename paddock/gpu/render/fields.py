@@ -1,4 +1,4 @@
-"""The fields of the older GPU connector, by the names that it gave them.
+"""Fields of the older GPU connector, by its names.
 
 `from_dict` reads them from JSON. docs/gpu-rendering.md documents the meaning of each field.
 """
@@ -64,7 +64,7 @@ def _named(name: str, read: _Read, default: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """As Kubernetes has it; None and "" are left out."""
+    """Toleration of Kubernetes; None and "" are left out."""
 
     key: str = _named("key", _text, "")
     operator: str = _named("operator", _text, "")
@@ -89,7 +89,7 @@ class Docker:
 
 @dataclass(frozen=True, slots=True)
 class Kubernetes:
-    """A Limit or Request of 0 is one that is not given."""
+    """Fields of a pod. A Limit or Request of 0 is not set."""
 
     enabled: bool = _named("Enabled", _flag, True)
     resource_name: str = _named("ResourceName", _text, "")
@@ -115,7 +115,7 @@ class Proxmox:
 
 @dataclass(frozen=True, slots=True)
 class Connector:
-    """What holds for every target. `max_gpus_per_task` 0 is the limit of the environment."""
+    """Settings for all targets. `max_gpus_per_task` 0 means the limit of the environment."""
 
     nvidia_smi_path: str = _named("NvidiaSMIPath", _text, "")
     docker_runtime: str = _named("DockerRuntime", _text, "")
@@ -129,12 +129,12 @@ _Kind = TypeVar("_Kind", bound=Fields | Connector | Toleration)
 
 
 def from_dict(kind: type[_Kind], values: Mapping[str, Any]) -> _Kind:
-    """From the older connector's names and values; null is a value that is not given. Raises GpuInputError."""
+    """Build from the older connector's names and values; null counts as absent. Raises GpuInputError."""
     return _read(kind, values, f"{kind.__name__} has")
 
 
 def names(kind: type[Any]) -> tuple[str, ...]:
-    """What the older connector calls the fields of one of these."""
+    """Return the older connector's names of the fields."""
     return tuple(entry.metadata["name"] for entry in fields(kind))
 
 

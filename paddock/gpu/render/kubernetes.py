@@ -1,4 +1,4 @@
-"""A pod that asks for GPUs, and what the device plugin must be told where they are shared or divided."""
+"""A pod that requests GPUs, and the device plugin's configuration where they are shared or divided."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def render(
     sharing: str = "time-slicing",
     mig: str = "mixed",
 ) -> Rendered:
-    """With a share of memory in the request, `sharing` is time-slicing or mps; `mig` is the plugin's strategy."""
+    """Render a pod. `sharing` (time-slicing or mps) applies to a share of memory; `mig` is the plugin's strategy."""
     for option, value in (("name", name), ("namespace", namespace)):
         matching(option, value, _NAME, "lower-case letters, digits and dashes, 63 at most")
     matching("image", image, r"\S+", "the name of an image")
@@ -98,7 +98,7 @@ def _resource(device: Device, domain: str, mig: str) -> str:
 
 
 def _replicas(request: RenderRequest) -> int | None:
-    """In how many the plugin divides a GPU, so that each is at least the share that is wanted."""
+    """Return the plugin's replicas per GPU, so that each is at least the requested share."""
     if request.share is None:
         return None
     replicas = int(1 / request.share + 1e-9)
@@ -146,7 +146,7 @@ def _placement(
 
 
 def _product(request: RenderRequest, mig: str, shared: bool, warnings: list[str]) -> dict[str, str]:
-    """The label by which feature discovery tells the model."""
+    """Return the node label with the model, set by feature discovery."""
     if request.vendor != "nvidia":
         return {}
     if len({gpu.name for gpu in request.inventory.gpus if gpu.name}) > 1:
@@ -203,7 +203,7 @@ def _yaml(body: Mapping[str, Any]) -> str:
     import yaml
 
     class Dumper(yaml.SafeDumper):
-        """Texts of several lines as they are read."""
+        """Dumper that writes multi-line texts as blocks."""
 
     def text(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
         return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)

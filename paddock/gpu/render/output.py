@@ -1,4 +1,4 @@
-"""Rendered files on disk: all of them or none, and never over what somebody else wrote."""
+"""Write rendered files: all of them or none, and never over a user's changes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from paddock.gpu.render.problems import wrong
 from paddock.gpu.render.rendered import File, Rendered, customised, unedited
 
 RECORD = ".paddock-rendered.json"
-"""Says of each file what was written last, for those that cannot hold a comment."""
+"""Records the last written content of each file, for formats without comments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +25,10 @@ class _Old:
 
 
 def write(rendered: Rendered, folder: Path, force: bool = False) -> tuple[Path, ...]:
-    """Writes what is not there already; the paths of it. `force` overwrites foreign and edited files too, but never one
-    with the line `# USER_CUSTOMIZED=true`.
+    """Write new and changed files, and return their paths.
 
-    Raises GpuInputError before anything is changed, and GpuError, with everything as it was, where writing fails.
+    `force` overwrites foreign and edited files too, but never one with the line `# USER_CUSTOMIZED=true`. Raises
+    GpuInputError before any change, and GpuError, with all files restored, where writing fails.
     """
     record = _record(folder / RECORD)
     old = {file.path: _old(folder / file.path, force) for file in rendered.files}
@@ -40,7 +40,7 @@ def write(rendered: Rendered, folder: Path, force: bool = False) -> tuple[Path, 
     if new_record != record:
         text = json.dumps({"schema": 1, "files": dict(sorted(new_record.items()))}, indent=2) + "\n"
         old[RECORD] = _old(folder / RECORD, force=True)
-        # Last: a file is ours only once it lies there.
+        # Last: a file is recorded only once it is in place.
         new.append(File(RECORD, text))
     _replace(new, old, folder)
     return tuple(folder / file.path for file in new if file.path != RECORD)
@@ -70,7 +70,7 @@ def _refuse(file: File, content: bytes, folder: Path, recorded: str | None, forc
 
 
 def _replace(files: list[File], old: Mapping[str, _Old | None], folder: Path) -> None:
-    """Everything lies beside its place before the first file is replaced."""
+    """Replace all files, or restore the old ones. All are written beside their places first."""
     parts: list[Path] = []
     replaced: list[File] = []
     new_folders: list[Path] = []
@@ -136,7 +136,7 @@ def _old(path: Path, force: bool) -> _Old | None:
 
 
 def _record(path: Path) -> dict[str, str]:
-    """A record that cannot be read says of no file that it is ours."""
+    """Return the recorded checksums; none where the record cannot be read."""
     try:
         files = json.loads(path.read_text(encoding="utf-8"))["files"]
         return {str(name): str(sum_) for name, sum_ in files.items()}

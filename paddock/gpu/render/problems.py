@@ -1,4 +1,4 @@
-"""How a renderer says that something cannot be had, and what to use instead."""
+"""Errors of renderers, with the expected value and the fix."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def one_of(value: str, allowed: Iterable[str]) -> str:
 
 
 def matching(name: str, value: object, pattern: str, expected: str) -> str:
-    """The value, where it is a text of that form. Raises GpuInputError."""
+    """Return the value if it is a text of that form. Raises GpuInputError."""
     if not isinstance(value, str) or not re.fullmatch(pattern, value):
         raise wrong(f"{name} is {value!r}", expected)
     return value
 
 
 def positive(name: str, value: object, most: int | None = None) -> int:
-    """Raises GpuInputError."""
+    """Return the value if it is a whole number from 1 to `most`. Raises GpuInputError."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1 or (most is not None and value > most):
         raise wrong(f"{name} is {value!r}", f"a whole number, 1 {'or more' if most is None else f'to {most}'}")
     return value

@@ -1,4 +1,4 @@
-"""The targets, and one function that renders for any of them."""
+"""Targets of rendering, and the function that renders for any of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _REQUEST = tuple(Request.__dataclass_fields__)
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`task`: it gives GPUs to one task, and not to a node that hands them on."""
+    """Target of rendering. `task`: its GPUs go to one task, not to a node that distributes them."""
 
     name: str
     about: str
@@ -64,11 +64,11 @@ def render(
     environ: Mapping[str, str] = _NOTHING,
     **options: Any,
 ) -> Rendered:
-    """The configuration that gives a machine's GPUs to that target; it reads nothing but the arguments.
+    """Return the configuration that passes a machine's GPUs to that target; it reads only the arguments.
 
     `selection` is a request, the older connector's fields of that target, or either as names and values; None is every
     GPU that works. `request` chooses for fields that do not say which GPUs. `options` are the target's own.
-    `proxmox` alone looks at files too, below its option `root`. Raises NoGpu, GpuInputError and GpuError.
+    Only `proxmox` reads files too, below its option `root`. Raises NoGpu, GpuInputError and GpuError.
     """
     entry = _target(target)
     module = import_module(entry.module)
@@ -97,7 +97,7 @@ def render(
 
 
 def options(target: str, texts: Iterable[str]) -> dict[str, Any]:
-    """Options written as `name=value`, for a command line. Raises GpuInputError."""
+    """Parse options written as `name=value` on a command line. Raises GpuInputError."""
     types = _options(_target(target))
     values: dict[str, Any] = {}
     for text in texts:
@@ -116,7 +116,7 @@ def _target(name: str) -> Target:
 
 
 def _options(target: Target) -> dict[str, str]:
-    """Names, and their types as they are written."""
+    """Return the names of the options and their annotations."""
     parameters = inspect.signature(import_module(target.module).render).parameters.values()
     return {
         parameter.name: str(parameter.annotation)

@@ -1,4 +1,4 @@
-"""What a renderer gives: files, and what must be known of them."""
+"""Result of a renderer: files, notes and warnings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CUSTOMISED = re.compile(r"^\s*#\s*USER_CUSTOMIZED\s*=\s*true\s*$", re.MULTILINE
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """`path` is relative to the folder that it is written into, `mode` its permissions."""
+    """Rendered file. `path` is relative to the output folder, `mode` its permissions."""
 
     path: str
     text: str
@@ -25,7 +25,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """`notes` say what was decided, `warnings` what may not do what was meant."""
+    """Result of a renderer. `notes` explain decisions, `warnings` possible surprises."""
 
     target: str
     files: tuple[File, ...]
@@ -33,12 +33,12 @@ class Rendered:
     warnings: tuple[str, ...] = ()
 
     def text(self, path: str) -> str:
-        """Of the file of that path. Raises KeyError."""
+        """Return the text of the file of that path. Raises KeyError."""
         return {file.path: file.text for file in self.files}[path]
 
 
 def headed(path: str, body: str, mode: int = 0o644) -> File:
-    """A file in a language with `#` comments, which says whose it is and tells whether it was edited since."""
+    """Return a file in a language with `#` comments, with a header that detects later edits."""
     line = _HEADER.format(_sum(body)) + "\n"
     first, newline, rest = body.partition("\n")
     text = f"{first}{newline}{line}{rest}" if first.startswith("#!") else line + body
@@ -46,18 +46,18 @@ def headed(path: str, body: str, mode: int = 0o644) -> File:
 
 
 def unedited(text: str) -> bool | None:
-    """Whether the text is as `headed` made it; None where it has no such header."""
+    """Return True where the text is unchanged since `headed`; None where it has no such header."""
     match = _HEADER_LINE.search(text)
     return None if match is None else match[1] == _sum(text[: match.start()] + text[match.end() :])
 
 
 def customised(text: str) -> bool:
-    """Whether somebody keeps the file: it has the line `# USER_CUSTOMIZED=true`."""
+    """Return True where the file has the line `# USER_CUSTOMIZED=true`."""
     return bool(_CUSTOMISED.search(text))
 
 
 def to_document(rendered: Rendered) -> dict[str, Any]:
-    """As JSON; `mode` is octal."""
+    """Return the JSON document; `mode` is octal."""
     return {
         "schema": SCHEMA,
         "target": rendered.target,

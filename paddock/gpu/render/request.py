@@ -1,4 +1,4 @@
-"""Which GPUs a renderer is to name, and what else it was told."""
+"""A renderer's input: the GPUs to name, and the settings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OTHER = "render on that machine, or from its inventory (`paddock gpu.list --jso
 
 @dataclass(frozen=True, slots=True)
 class RenderRequest:
-    """`devices` are what to name, in the order of the bus; none where no GPU is wanted or there is none."""
+    """Input of a renderer. `devices` are those to name, in PCI order; empty where there are none or none is enabled."""
 
     inventory: Inventory
     devices: tuple[Device, ...]
@@ -41,13 +41,13 @@ class RenderRequest:
 
     @property
     def vendor(self) -> Vendor | None:
-        """Of what is named, else of what there is."""
+        """Vendor of the named devices, else of the machine's GPUs."""
         vendors = [gpu.gpu.vendor for gpu in self.devices] or [gpu.vendor for gpu in self.inventory.gpus]
         return vendors[0] if vendors else None
 
     @property
     def whole(self) -> bool:
-        """Whether nothing of this machine is left out, so that `all` means the same."""
+        """True where the devices are all of the machine's, so that `all` means the same."""
         every, refused = devices(self.inventory)
         lost = [gpu for gpu in self.inventory.gpus if gpu.state != "ok" or not gpu.uuid]
         empty = [refusal for refusal in refused if refusal.index not in {device.gpu.index for device in every}]
@@ -55,7 +55,7 @@ class RenderRequest:
 
     @property
     def share(self) -> float | None:
-        """The part of each GPU's memory that is wanted beside others."""
+        """Requested fraction of each GPU's memory; None for exclusive use."""
         return self.request.share if self.request else None
 
 
@@ -69,9 +69,9 @@ def build_request(
     environ: Mapping[str, str],
     limited: bool,
 ) -> RenderRequest:
-    """With neither fields nor request, every GPU that works. `limited`: for one task, which may have only so many.
+    """Choose the devices: every working GPU without fields and request. `limited` applies the limit per task.
 
-    Raises NoGpu where too few can be had, and GpuInputError.
+    Raises NoGpu where too few are available, and GpuInputError.
     """
     if fields is not None and not fields.enabled:
         return RenderRequest(inventory, (), fields, None, connector, environ, ("Enabled is false: no GPU is given.",))
@@ -110,7 +110,7 @@ def build_request(
 
 
 def _request(fields: Fields | None, request: Request | None) -> Request | None:
-    """What chooses; None where the fields name the GPUs, or all are meant. Raises GpuInputError."""
+    """Return the request to choose by; None where the fields name the GPUs or mean all. Raises GpuInputError."""
     named, count = False, 0
     match fields:
         case Docker(gpu_ids=ids, all=every):
@@ -161,7 +161,7 @@ def _by_index(inventory: Inventory, indexes: Iterable[int], allowed: Visible | N
 
 
 def _working(inventory: Inventory, allowed: Visible | None, warnings: list[str]) -> Iterable[Device]:
-    """All that answer, are not sick and not hidden, whoever uses them now."""
+    """Yield the healthy and visible devices, whoever uses them now."""
     every, unavailable = devices(inventory)
     divided = {device.gpu.index for device in every if device.part}
     warnings += [
@@ -183,7 +183,7 @@ def _within(count: int, connector: Connector, environ: Mapping[str, str]) -> Non
 
 
 def _cuda(inventory: Inventory, gpus: Iterable[Gpu], connector: Connector) -> list[str]:
-    """What is to be said of CUDAVersion on these GPUs and their driver. Raises GpuError where it cannot run."""
+    """Return warnings about CUDAVersion on these GPUs and their driver. Raises GpuError where it cannot run."""
     version = connector.cuda_version
     if not version:
         return []

@@ -1,4 +1,4 @@
-"""PCI cards and their IOMMU groups, by sysfs below a `root`: whether a card can be given away by itself."""
+"""PCI cards and their IOMMU groups, by sysfs below a `root`: the check that a card can be passed through alone."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from paddock.gpu.render.problems import wrong
 
 _ADDRESS = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([0-9a-f]{2})(?:\.([0-7]))?", re.IGNORECASE)
 _BRIDGES = ("0600", "0604")
-"""Of a host and of PCIe: they stay with the host, and no group is shared by them."""
+"""Host bridges and PCIe bridges: they stay with the host, and do not count as sharing a group."""
 _VGA, _AUDIO = "0300", "0403"
 _GPU_CLASSES = ("03", "12")
-"""Displays, and what only computes."""
+"""Display controllers and processing accelerators."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Card:
 
     @property
     def path(self) -> str:
-        """As Proxmox names it: without a function it is all of them."""
+        """Proxmox's name; without a function number it means all functions."""
         return self.slot if len(self.functions) > 1 else self.gpu.address
 
     @property
@@ -61,7 +61,7 @@ class Card:
 
 
 def slot(address: str) -> str:
-    """`0000:01:00` of `01:00.0`, `0000:01:00.0` or `00000000:01:00`. Raises GpuInputError."""
+    """Return `0000:01:00` for `01:00.0`, `0000:01:00.0` or `00000000:01:00`. Raises GpuInputError."""
     match = _ADDRESS.fullmatch(address.strip())
     if not match:
         raise wrong(f"{address!r} is no PCI address", "such as 0000:01:00.0, or 01:00.0")
@@ -69,7 +69,7 @@ def slot(address: str) -> str:
 
 
 def functions(root: Path) -> tuple[Function, ...]:
-    """Every PCI function that is there, in the order of the bus. Raises GpuError where /sys tells of none."""
+    """Return all PCI functions in PCI order. Raises GpuError where /sys has none."""
     groups = {
         entry.name: int(entry.parent.parent.name)
         for entry in (root / "sys/kernel/iommu_groups").glob("*/devices/*")
@@ -85,7 +85,7 @@ def functions(root: Path) -> tuple[Function, ...]:
 
 
 def find_card(address: str, every: Sequence[Function]) -> Card:
-    """Raises GpuInputError where there is none, or it is no GPU."""
+    """Return the card at the address. Raises GpuInputError where there is none, or it is no GPU."""
     requested = slot(address)
     own = tuple(function for function in every if function.address.startswith(f"{requested}."))
     gpus = (
@@ -100,7 +100,7 @@ def find_card(address: str, every: Sequence[Function]) -> Card:
 
 
 def refuse_shared(cards: Iterable[Card], every: Sequence[Function]) -> None:
-    """Raises GpuError unless every IOMMU group of the cards holds nothing but these cards and bridges."""
+    """Check that the IOMMU groups of the cards hold only these cards and bridges. Raises GpuError."""
     cards = tuple(cards)
     if not any(function.group is not None for function in every):
         raise GpuError(

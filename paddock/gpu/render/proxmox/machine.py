@@ -1,4 +1,4 @@
-"""A virtual machine of Proxmox VE with a GPU of its own, by a resource mapping and VFIO."""
+"""A virtual machine of Proxmox VE with a passed-through GPU, by a resource mapping and VFIO."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ _LARGE_BAR_MIB = 32 * 1024
 
 
 def render(request: RenderRequest, *, root: Path = Path("/"), node: str = "", mapping: str = "") -> Rendered:
-    """`root` is where the host's /sys lies, `node` its name in the cluster, `mapping` the name of the resource.
+    """Render the mapping, the machine's settings and the host's files.
 
-    Raises GpuError where a card shares its IOMMU group with something else.
+    `root` holds the host's /sys, `node` is its name in the cluster, `mapping` the name of the resource. Raises GpuError
+    where a card shares its IOMMU group with another device.
     """
     if not request.enabled:
         return Rendered("proxmox", (), request.notes, request.warnings)
@@ -92,7 +93,7 @@ def _mapping_name(request: RenderRequest, card: Card, name: str, cards: Iterable
 
 
 def _entry(card: Card, node: str) -> str:
-    """What Proxmox compares with the hardware before it starts the machine, so each part must be there and right."""
+    """Return the mapping entry, which Proxmox compares with the hardware before it starts the machine."""
     parts = {"node": node, "path": card.path, "id": card.gpu.id, "iommugroup": str(card.gpu.group)}
     if card.gpu.subsystem:
         parts["subsystem-id"] = card.gpu.subsystem
@@ -154,7 +155,7 @@ def _notes(request: RenderRequest, cards: Sequence[Card], every: Sequence[Functi
 
 
 def _hole(mib: int) -> int:
-    """GiB, a power of two with as much again to spare."""
+    """Return GiB, a power of two, at least twice the memory."""
     return 1 << (2 * mib // 1024).bit_length()
 
 

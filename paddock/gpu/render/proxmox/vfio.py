@@ -1,4 +1,4 @@
-"""Files by which a host keeps its own drivers off the cards that it gives away."""
+"""Files that keep a host's own drivers off the cards that it passes through."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def host_files(cards: Sequence[Card], every: Sequence[Function]) -> tuple[File, 
 
 
 def _has_other_cards(own: Iterable[Function], every: Iterable[Function]) -> bool:
-    """Whether a line `ids=` would take cards of the same model from the host that it keeps."""
+    """Return True where a line `ids=` would also take cards of the same model that the host keeps."""
     models, addresses = {function.id for function in own}, {function.address for function in own}
     return any(function.id in models and function.address not in addresses for function in every)
 

@@ -1,4 +1,4 @@
-"""Generic resources of a Slurm node: their types, their lines in gres.conf, and what Slurm can find by itself."""
+"""Generic resources of a Slurm node: types, lines in gres.conf, and automatic detection."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from paddock.gpu.render.request import RenderRequest
 _MAKERS = ("nvidia_", "amd_", "tesla_", "geforce_", "instinct_", "radeon_", "quadro_")
 _FLAGS = {"nvidia": "nvidia_gpu_env", "amd": "amd_gpu_env"}
 _LIBRARY_FREE = (24, 11)
-"""The Slurm from which AutoDetect=nvidia needs no NVML."""
+"""The first Slurm version whose AutoDetect=nvidia needs no NVML."""
 
 
 def types(devices: Sequence[Device]) -> dict[str, str]:
-    """By UUID: what `--gres=gpu:TYPE` says. Slurm wants a piece of the name that it detects."""
+    """Return the TYPE of `--gres=gpu:TYPE` by UUID. Slurm requires a part of the name that it detects."""
     names = {_detected(device) for device in devices}
     return {device.uuid: device.part.profile if device.part else _short(_detected(device), names) for device in devices}
 
 
 def autodetect(request: RenderRequest, version: str, plugins: Iterable[str]) -> str | None:
-    """What Slurm can find by itself, where that is the same as what was chosen."""
+    """Return the AutoDetect mode that finds exactly the chosen devices, if any."""
     available = {plugin.strip().removeprefix("gpu_") for plugin in plugins}
     type_names = types(request.devices)
     clear = all(
@@ -46,20 +46,20 @@ def autodetect(request: RenderRequest, version: str, plugins: Iterable[str]) -> 
 
 
 def counts(devices: Sequence[Device], shards: int) -> str:
-    """The value of `Gres=` in slurm.conf."""
+    """Return the value of `Gres=` in slurm.conf."""
     counted = Counter(types(devices).values())
     gpus = [f"gpu:{kind}:{count}" for kind, count in counted.items()]
     return ",".join([*gpus, *([f"shard:{shards}"] if shards else [])])
 
 
 def lines(request: RenderRequest, node: str, detected: str | None, shards: int) -> list[str]:
-    """Of gres.conf. Raises GpuError where only Slurm itself could find the devices."""
+    """Return the lines of gres.conf. Raises GpuError where only Slurm itself could find the devices."""
     result = [f"NodeName={node} AutoDetect={detected}"] if detected else _explicit(request, node)
     return [*result, *([f"NodeName={node} Name=shard Count={shards}"] if shards else [])]
 
 
 def same_numbers(request: RenderRequest) -> bool:
-    """Whether CUDA numbers the GPUs of the machine as Slurm numbers those that are listed for it: from 0."""
+    """Return True where CUDA numbers the machine's GPUs as Slurm numbers the listed ones: from 0."""
     return [device.gpu.index for device in _numbered(request)] == list(range(len(request.devices)))
 
 
@@ -94,12 +94,12 @@ def _file(request: RenderRequest, device: Device) -> str:
 
 
 def _numbered(request: RenderRequest) -> list[Device]:
-    """In the order in which Slurm numbers them."""
+    """Return the devices in the order in which Slurm numbers them."""
     return sorted(request.devices, key=lambda device: (device.gpu.minor is None, device.gpu.minor or 0))
 
 
 def _links(request: RenderRequest, devices: Iterable[Device]) -> list[str]:
-    """NVLinks of each GPU to the others in their order, -1 to itself; empty where there are none."""
+    """Return each GPU's NVLinks to the others in their order, -1 to itself; empty where there are none."""
     nvlinks = {frozenset((pair.a, pair.b)): pair.nvlinks for pair in request.inventory.pairs}
     indexes = [device.gpu.index for device in devices]
     rows = [[-1 if a == b else nvlinks.get(frozenset((a, b)), 0) for b in indexes] for a in indexes]
@@ -107,7 +107,7 @@ def _links(request: RenderRequest, devices: Iterable[Device]) -> list[str]:
 
 
 def _ranged(paths: Sequence[str]) -> str:
-    """`/dev/nvidia[0-3,5]`."""
+    """Return the paths as one expression: `/dev/nvidia[0-3,5]`."""
     prefix = re.sub(r"\d+$", "", paths[0])
     numbers = sorted(int(path.removeprefix(prefix)) for path in paths if path != prefix)
     if len(numbers) < 2:
@@ -122,12 +122,12 @@ def _ranged(paths: Sequence[str]) -> str:
 
 
 def _detected(device: Device) -> str:
-    """The name of its type as Slurm writes it: `nvidia_h100_80gb_hbm3`."""
+    """Return the name of its type as Slurm detects it: `nvidia_h100_80gb_hbm3`."""
     return re.sub(r"[^a-z0-9.+-]+", "_", (device.gpu.name or "gpu").lower()).strip("_")
 
 
 def _short(detected: str, every: Iterable[str]) -> str:
-    """Up to its first word with a digit, if that tells it from the machine's other models."""
+    """Return the name up to its first word with a digit, if that is unique among the machine's models."""
     rest = detected
     while start := next((maker for maker in _MAKERS if rest.startswith(maker)), None):
         rest = rest.removeprefix(start)

@@ -1,4 +1,4 @@
-"""Slurm's configuration of this machine as a node."""
+"""Slurm configuration of this machine as a node."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from paddock.gpu.render.slurm import gres as slurm_gres
 
 _HARDWARE = ("CPUs", "Boards", "SocketsPerBoard", "CoresPerSocket", "ThreadsPerCore", "RealMemory")
 _ROUNDED = 0.95
-"""Of the memory that slurmd finds: a node with less than its configuration says is refused."""
+"""Fraction of the memory that slurmd finds: a node with less memory than configured is rejected."""
 _FOLDERS = (
     *("usr/lib/x86_64-linux-gnu/slurm-wlm", "usr/lib/aarch64-linux-gnu/slurm-wlm", "usr/lib64/slurm", "usr/lib/slurm"),
     *("usr/local/lib/slurm", "opt/slurm/lib/slurm"),
@@ -50,10 +50,10 @@ def render(
     hardware: str = "",
     cluster: str = "paddock",
 ) -> Rendered:
-    """A fragment to include, or with `whole` a smallest slurm.conf. `shards` is into how many jobs may share one GPU.
+    """Render a fragment to include, or with `whole` a minimal slurm.conf. `shards` is the number of jobs per GPU.
 
-    `version`, `plugins` (`gpu_nvml,gpu_rsmi`) and `hardware` (what `slurmd -C` prints) are of the Slurm that will read
-    it; `installed` tells them. Without them the device files are listed, which every Slurm reads.
+    `version`, `plugins` (`gpu_nvml,gpu_rsmi`) and `hardware` (the output of `slurmd -C`) describe the Slurm that will
+    read it; `installed` returns them. Without them the device files are listed, which every Slurm reads.
     """
     facts = _hardware(hardware)
     node = node or facts.pop("NodeName", "") or request.inventory.machine.name.partition(".")[0]
@@ -97,7 +97,7 @@ def render(
 
 
 def installed(root: Path = Path("/"), run: Run = run_program) -> dict[str, str]:
-    """The options `version`, `plugins` and `hardware` of the Slurm on this machine; empty where there is none."""
+    """Return the options `version`, `plugins` and `hardware` of this machine's Slurm; empty where there is none."""
     version = run(["slurmd", "-V"])
     if version is None:
         return {}
@@ -112,7 +112,7 @@ def installed(root: Path = Path("/"), run: Run = run_program) -> dict[str, str]:
 
 
 def _hardware(text: str) -> dict[str, str]:
-    """Of `slurmd -C`. Raises GpuInputError."""
+    """Parse the output of `slurmd -C`. Raises GpuInputError."""
     if not text.strip():
         return {}
     facts = dict(re.findall(r"(\w+)=(\S+)", text))
@@ -123,7 +123,7 @@ def _hardware(text: str) -> dict[str, str]:
 
 
 def _shards(request: RenderRequest, requested: int) -> int:
-    """Of all GPUs together. Raises GpuInputError."""
+    """Return the shards of all GPUs together. Raises GpuInputError."""
     if requested < 0:
         raise wrong(f"shards is {requested}", "a whole number, 0 for none")
     per_gpu = requested or (int(1 / request.share + 1e-9) if request.share else 0)
