@@ -2,184 +2,104 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import fields
+from inspect import Parameter, Signature, signature
+from pathlib import Path
+from typing import Any, cast
+
 from invoke.context import Context
 from invoke.exceptions import Exit
 
+from paddock.build.options import BuildOptions
 from paddock.tasks.common import ROOT, optional_path, task
 
 _JSON = {"json": "print JSON, and nothing else"}
 _STACK = {"stack": "the stack: Pulumi.<stack>.yaml"}
-_REGISTRY = {
-    "registry": "push to HOST[/PREFIX]; by default the stack's ECR, in the account of the AWS credentials",
-    "stack": "whose registry and CUDA are the defaults",
-}
-_PIN = {"pin": "the stack whose runners shall use it: pushes, then writes its digest there"}
-_BASE = {
-    "cuda": "the CUDA toolkit, such as 12.8",
-    "ubuntu": "the Ubuntu below it: 22.04 or 24.04",
-    "base": "any image of the Debian family, in place of NVIDIA's with --cuda on --ubuntu",
-    "platform": "linux/amd64 or linux/arm64; by default that of the stack's nodes, without a stack this machine's",
-}
-_BUILD = _BASE | {
-    "push": "push it, unless the registry has it",
-    "no-cache": "build every step again",
-    "progress": "auto, plain or quiet",
-    "build-arg": "NAME=VALUE for an argument of the Dockerfile; may be given again",
-}
+_FLAGS = {"as_json": "json", "build_args": "build_arg"}
+"""Flags that are not named as their option."""
 
 
-@task(name="build-runner", iterable=["build_arg"], help=_BUILD | _REGISTRY | _PIN | _JSON)
-def build_runner(
-    c: Context,
-    cuda: str = "",
-    ubuntu: str = "",
-    base: str = "",
-    platform: str = "",
-    push: bool = False,
-    registry: str = "",
-    stack: str = "",
-    pin: str = "",
-    no_cache: bool = False,
-    progress: str = "auto",
-    build_arg: list[str] | None = None,
-    json: bool = False,
-) -> None:
+def _build_task(
+    name: str, without: tuple[str, ...] = (), help: dict[str, str] | None = None, **settings: Any
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make a task of a function: its own parameters as flags, then the build options, which it takes as `**options`."""
+    options = {_FLAGS.get(field.name, field.name): field for field in fields(BuildOptions) if field.name not in without}
+    texts = {flag.replace("_", "-"): field.metadata["help"] for flag, field in options.items()}
+    flags = [Parameter(flag, Parameter.KEYWORD_ONLY, default=field.default) for flag, field in options.items()]
+
+    def decorate(body: Callable[..., None]) -> Callable[..., None]:
+        def run(*args: Any, **kwargs: Any) -> None:
+            chosen = {field.name: kwargs.pop(flag) for flag, field in options.items()}
+            body(*args, **kwargs, **chosen)
+
+        own = list(signature(body).parameters.values())[:-1]
+        run.__doc__ = body.__doc__
+        vars(run)["__signature__"] = Signature([*own, *flags])  # which Invoke reads
+        make: Callable[..., Any] = task(name=name, iterable=["build_arg"], help=texts | (help or {}), **settings)
+        return cast("Callable[..., None]", make(run))
+
+    return decorate
+
+
+@_build_task("build-runner")
+def build_runner(c: Context, **options: Any) -> None:
     """Build and try the CUDA runner image unless this content was built before; push it and pin its digest if asked."""
-    from paddock.build.cli import build as command
+    from paddock.build.cli import build
 
-    command.build_runner(
-        ROOT,
-        cuda=cuda,
-        ubuntu=ubuntu,
-        base=base,
-        platform=platform or None,
-        push=push,
-        registry=registry,
-        stack=stack,
-        pin=pin,
-        no_cache=no_cache,
-        progress=progress,
-        build_args=build_arg or (),
-        as_json=json,
-    )
+    build.build_runner(ROOT, **options)
 
 
-@task(
-    name="build-image",
+@_build_task(
+    "build-image",
+    without=("pin",),
     positional=["name"],
-    iterable=["build_arg"],
     help={
         "name": "a folder of images/",
         "run": "cuda-builder only: compile, and leave the programs and their manifest in cuda-build/",
         "architectures": "with --run: only these, with commas between, such as 75,90",
         "output": "with --run: the folder to leave them in",
-    }
-    | _BUILD
-    | _REGISTRY
-    | _JSON,
+    },
 )
 def build_image(
-    c: Context,
-    name: str,
-    run: bool = False,
-    architectures: str = "",
-    output: str | None = None,
-    cuda: str = "",
-    ubuntu: str = "",
-    base: str = "",
-    platform: str = "",
-    push: bool = False,
-    registry: str = "",
-    stack: str = "",
-    no_cache: bool = False,
-    progress: str = "auto",
-    build_arg: list[str] | None = None,
-    json: bool = False,
+    c: Context, name: str, run: bool = False, architectures: str = "", output: str | None = None, **options: Any
 ) -> None:
     """Build the image of a folder of images/ unless this content was built before."""
     folder = optional_path("output", output)
     if run:
-        _only_cuda_builder(name, push=push, registry=registry, stack=stack, build_arg=build_arg)
-        from paddock.build.cli import cuda as command_cuda
-
-        command_cuda.run(
-            ROOT,
-            cuda=cuda or None,
-            ubuntu=ubuntu or None,
-            base=base or None,
-            platform=platform or None,
-            architectures=[each.strip() for each in architectures.split(",") if each.strip()],
-            output=folder,
-            no_cache=no_cache,
-            progress=progress,
-            as_json=json,
-        )
+        _run_cuda_builder(name, architectures, folder, options)
         return
-    for flag, given in (("architectures", architectures), ("output", output)):
-        if given:
+    for flag, value in (("architectures", architectures), ("output", output)):
+        if value:
             raise Exit(f"--{flag} says what the image's run does\n    fix: add --run, or leave --{flag} out", code=2)
-    from paddock.build.cli import build as command
+    from paddock.build.cli import build
 
-    command.build_image(
-        ROOT,
-        name,
-        cuda=cuda,
-        ubuntu=ubuntu,
-        base=base,
-        platform=platform or None,
-        push=push,
-        registry=registry,
-        stack=stack,
-        no_cache=no_cache,
-        progress=progress,
-        build_args=build_arg or (),
-        as_json=json,
-    )
+    build.build_image(ROOT, name, **options)
 
 
-def _only_cuda_builder(name: str, **others: object) -> None:
+def _run_cuda_builder(name: str, architectures: str, output: Path | None, options: dict[str, Any]) -> None:
     if name != "cuda-builder":
         raise Exit(
             f"--run with {name}: it leaves nothing on the host\n    expected: build-image cuda-builder --run"
             "\n    fix: leave --run out",
             code=2,
         )
-    for flag, given in others.items():
-        if given:
-            flag = flag.replace("_", "-")
+    for option in ("push", "registry", "stack", "build_args"):
+        if options.pop(option):
+            flag = _FLAGS.get(option, option).replace("_", "-")
             raise Exit(f"--{flag} and --run exclude each other\n    fix: leave one of them out", code=2)
+    from paddock.build.cli import cuda
+
+    chosen = [part.strip() for part in architectures.split(",") if part.strip()]
+    cuda.run(ROOT, architectures=chosen, output=output, **options)
 
 
-@task(name="push-runner", iterable=["build_arg"], help=_BASE | {"build-arg": _BUILD["build-arg"]} | _REGISTRY | _PIN)
-def push_runner(
-    c: Context,
-    cuda: str = "",
-    ubuntu: str = "",
-    base: str = "",
-    platform: str = "",
-    registry: str = "",
-    stack: str = "",
-    pin: str = "",
-    progress: str = "auto",
-    build_arg: list[str] | None = None,
-    json: bool = False,
-) -> None:
+@_build_task("push-runner", without=("push", "no_cache"))
+def push_runner(c: Context, **options: Any) -> None:
     """Push the runner image that was built of what is here now."""
-    from paddock.build.cli import build as command
+    from paddock.build.cli import build
 
-    command.push_runner(
-        ROOT,
-        cuda=cuda,
-        ubuntu=ubuntu,
-        base=base,
-        platform=platform or None,
-        registry=registry,
-        stack=stack,
-        pin=pin,
-        progress=progress,
-        build_args=build_arg or (),
-        as_json=json,
-    )
+    build.push_runner(ROOT, **options)
 
 
 @task(name="list", help=_STACK | _JSON)

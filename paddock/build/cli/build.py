@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
 from paddock.build.cli.options import progress_of
 from paddock.build.cuda import artefacts, builder
@@ -17,6 +17,7 @@ from paddock.build.docker import Built, Docker
 from paddock.build.docker.names import Reference
 from paddock.build.errors import BuildInputError
 from paddock.build.images import delivery, ecr, image_inventory, runner, size
+from paddock.build.options import BuildOptions
 from paddock.build.pin import pin
 from paddock.build.recipes import bases, recipe
 from paddock.build.recipes.bases import Base
@@ -25,64 +26,31 @@ from paddock.fleet import Stack, load
 from paddock.terminal import json_errors, print_json
 
 
-class Flags(TypedDict, total=False):
-    """Of all three commands, each as if it were not there when it is None, False or empty."""
+@json_errors
+def build_runner(root: Path, **options: Any) -> None:
+    """Build the runner image unless this content was built before; push and pin it if asked. Raises BuildError.
 
-    cuda: str | None
-    ubuntu: str | None
-    base: str | None
-    """Any image of the Debian family, in place of NVIDIA's with `cuda` on `ubuntu`."""
-    platform: str | None
-    """linux/amd64 or linux/arm64; by default that of the stack's nodes, without a stack this machine's."""
-    push: bool
-    registry: str | None
-    """HOST[/PREFIX]; by default the fleet's, in the account of the AWS credentials."""
-    stack: str | None
-    """Whose registry and CUDA are the defaults."""
-    pin: str | None
-    """The stack whose runners shall use the image: pushes, then writes its digest there."""
-    no_cache: bool
-    progress: str
-    """auto, plain or quiet."""
-    build_args: Sequence[str]
-    """NAME=VALUE for arguments of the Dockerfile."""
-    as_json: bool
+    `options` are those of BuildOptions, here and below.
+    """
+    _deliver(_Request(root=root, name=runner.NAME, **options))
 
 
 @json_errors
-def build_runner(root: Path, **flags: Unpack[Flags]) -> None:
-    """Builds the runner image unless this content was built before; pushes and pins when asked. Raises BuildError."""
-    _deliver(_Request(root, runner.NAME, **flags))
+def build_image(root: Path, name: str, **options: Any) -> None:
+    """Build the image of any folder in `images/` unless this content was built before. Raises BuildError."""
+    _deliver(_Request(root=root, name=name, **options))
 
 
 @json_errors
-def build_image(root: Path, name: str, **flags: Unpack[Flags]) -> None:
-    """The same for the image of any folder in `images/`. Raises BuildError."""
-    _deliver(_Request(root, name, **flags))
+def push_runner(root: Path, **options: Any) -> None:
+    """Push the runner image that was built of this content, and pin it if asked. Raises BuildError."""
+    _deliver(_Request(root=root, name=runner.NAME, build=False, **options))
 
 
-@json_errors
-def push_runner(root: Path, **flags: Unpack[Flags]) -> None:
-    """Pushes the runner image that was built of this content, and pins it when asked. Raises BuildError."""
-    _deliver(_Request(root, runner.NAME, build=False, **flags))
-
-
-@dataclass(frozen=True, slots=True)
-class _Request:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request(BuildOptions):
     root: Path
     name: str
-    cuda: str | None = None
-    ubuntu: str | None = None
-    base: str | None = None
-    platform: str | None = None
-    push: bool = False
-    registry: str | None = None
-    stack: str | None = None
-    pin: str | None = None
-    no_cache: bool = False
-    progress: str = "auto"
-    build_args: Sequence[str] = ()
-    as_json: bool = False
     build: bool = True
 
     @property
@@ -132,18 +100,18 @@ def _prepare(request: _Request, base: Base, architecture: Architecture, scratch:
     parts = {".": recipe.folder(request.root, request.name)}
     match request.name:
         case runner.NAME:
-            plan = runner.make(request.root, base, architecture, request.build_args)
+            plan = runner.make(request.root, base, architecture, request.build_args or ())
             parts = runner.parts(request.root, architecture, scratch)
         case builder.NAME:
-            plan = builder.make(request.root, base, architecture, request.build_args)
+            plan = builder.make(request.root, base, architecture, request.build_args or ())
         case name:
-            plan = recipe.plain(request.root, name, base, architecture, request.build_args)
+            plan = recipe.plain(request.root, name, base, architecture, request.build_args or ())
     return recipe.prepare(plan, parts, scratch / request.name)
 
 
 def _check(request: _Request) -> None:
     """Raises BuildInputError for flags that are no sense together."""
-    recipe.arguments(recipe.folder(request.root, request.name) / "Dockerfile", {}, request.build_args)
+    recipe.arguments(recipe.folder(request.root, request.name) / "Dockerfile", {}, request.build_args or ())
     if request.pin and request.name != runner.NAME:
         raise BuildInputError(
             f"{request.name} cannot be pinned: a stack names the image of its runners alone"
@@ -176,10 +144,10 @@ def _cuda(request: _Request, stack: Stack | None) -> str | None:
 def _architecture(request: _Request, stack: Stack | None) -> Architecture:
     """As the flag says, else what the stack's nodes are. Raises BuildInputError for a pin that they cannot run."""
     if stack is None:
-        return recipe.architecture(request.platform)
+        return recipe.architecture(request.platform or None)
     runners = [name for name, runner in stack.fleet.runners.items() if not runner.image]
     nodes = image_inventory.processors(stack.fleet, runners)
-    chosen = recipe.architecture(request.platform, [processor for has in nodes.values() for processor in has])
+    chosen = recipe.architecture(request.platform or None, [processor for has in nodes.values() for processor in has])
     other = [pool for pool, has in nodes.items() if set(has) != {chosen}]
     if request.pin and other:
         required = " and ".join(dict.fromkeys(f"linux/{processor}" for processor in nodes[other[0]]))

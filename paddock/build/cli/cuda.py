@@ -37,7 +37,7 @@ def run(
     """
     folder, shown_progress = output or root / artefacts.FOLDER, progress_of(progress, as_json)
     recipe.check_writable(folder)
-    architecture = recipe.architecture(platform)
+    architecture = recipe.architecture(platform or None)
     named = bases.named(cuda, ubuntu, base)
     if named:
         builder.compiled(named, architectures)  # what it refuses is said before an engine is looked for

@@ -29,7 +29,7 @@ PROJECT = (
     "LICENSE",
     *(f"paddock/{name}.py" for name in ("__init__", "__main__", "cli")),
     *(f"paddock/{name}.py" for name in ("errors", "files", "process", "terminal", "validation")),
-    *(f"paddock/{name}" for name in ("tasks", "catalog", "gpu")),
+    *(f"paddock/{name}" for name in ("tasks", "catalog", "gpu", "build/__init__.py", "build/options.py")),
 )
 """What a job can run: the hooks, `paddock gpu.*` and the catalogue. With what plans and builds fleets beside it, each
 change of that would make another image."""
