@@ -68,9 +68,9 @@ def lab(tmp_path_factory: pytest.TempPathFactory, found: Programs) -> Iterator[L
         with Api.of(lab.kubeconfig) as api:
             for node in lab_nodes.system_nodes(fleet):
                 api.create(node)
-            for pool in fleet.pools:
+            for name, pool in fleet.pools.items():
                 node = lab_nodes.gpu_node(fleet, pool, "on-demand")
-                api.create({**node, "metadata": {**node["metadata"], "name": pool}})
+                api.create({**node, "metadata": {**node["metadata"], "name": name}})
         yield lab
     finally:
         servers.down(folder)

@@ -188,7 +188,8 @@ def test_the_fleets_daemonsets_land_on_every_gpu_node_and_system_ones_everywhere
     made += [daemonset(name, "kube-system", spec) for name, spec in places.items()]
     for each in made:
         api.apply(each)
-    bottlerocket = nodes.gpu_node(fleets.named("bottlerocket").fleet, "t4", "spot")
+    fleet = fleets.named("bottlerocket").fleet
+    bottlerocket = nodes.gpu_node(fleet, fleet.pools["t4"], "spot")
     ours = set(nodes.grow(api, groups["t4-spot"])) | set(nodes.grow(api, groups["t4-on-demand"]))
     (other,) = nodes.grow(api, replace(groups["t4-spot"], node=bottlerocket))
     system = {"system-0", "system-1"}

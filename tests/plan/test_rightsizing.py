@@ -55,7 +55,7 @@ def test_an_option_counts_as_fit_does() -> None:
         given = fleets.example(name).fleet
         for each in fit(given):
             if len(given.pools[each.pool].instances) == 1:
-                option = options.option(given, each.runner, catalog.instance(each.instance))
+                option = options.option(given, given.runners[each.runner], catalog.instance(each.instance))
                 assert option.per_node == each.per_node
 
 
@@ -96,7 +96,8 @@ def test_another_gpu_has_as_much_memory_and_is_marked(prices: Any) -> None:
 
 def test_a_type_that_the_image_cannot_drive_is_not_proposed(prices: Any) -> None:
     prices("g7.2xlarge", spot=0.01)  # needs driver R595
-    assert not any(instance.family == "g7" for instance in options.candidates(fleet(), "gpu"))
+    given = fleet()
+    assert not any(instance.family == "g7" for instance in options.candidates(given, given.runners["gpu"]))
     assert "RSZ002" not in found(fleet())
 
 

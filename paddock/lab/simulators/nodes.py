@@ -16,7 +16,7 @@ from paddock.catalog import InstanceType
 from paddock.catalog.nodes import cold_start
 from paddock.fleet import Fleet, Stack, nodes
 from paddock.fleet.model.cluster import NewCluster
-from paddock.fleet.model.pool import Bottlerocket
+from paddock.fleet.model.pool import Bottlerocket, GpuPool
 from paddock.fleet.model.quantity import format_cpu, format_memory
 from paddock.fleet.nodes import CapacityName
 from paddock.fleet.sizing import capacity
@@ -59,7 +59,7 @@ def start(
     def timed(group: Group) -> Group:
         if boot_seconds is not None:
             return replace(group, boot_seconds=boot_seconds, plugin_seconds=min(PLUGIN_SECONDS, boot_seconds))
-        node, plugin = boot_times(stack.fleet, group.pool)
+        node, plugin = boot_times(stack.fleet, stack.fleet.pools[group.pool])
         return replace(group, boot_seconds=node, plugin_seconds=plugin)
 
     configure_autoscaler(lab, map(timed, groups(stack)), idle_seconds)
@@ -92,7 +92,7 @@ def groups(stack: Stack, graph: Graph | None = None) -> tuple[Group, ...]:
                 capacity_name for capacity_name in nodes.EKS_CAPACITY if resource.name == f"{pool}-{capacity_name}"
             )
             size = resource.inputs["scalingConfig"]
-            body = gpu_node(stack.fleet, pool, bought)
+            body = gpu_node(stack.fleet, stack.fleet.pools[pool], bought)
             limits = (int(size["minSize"]), int(size["maxSize"]))
             # EKS names the Auto Scaling group after the node group, and Pulumi that after the resource.
             rank = scaling.priority(expander, f"eks-{resource.name}-0a1b2c3-5ac0d7b6-0000-0000-0000-000000000000")
@@ -100,15 +100,14 @@ def groups(stack: Stack, graph: Graph | None = None) -> tuple[Group, ...]:
     return tuple(node_groups)
 
 
-def gpu_node(fleet: Fleet, pool: str, bought: CapacityName, instance: str | None = None) -> Object:
+def gpu_node(fleet: Fleet, pool: GpuPool, bought: CapacityName, instance: str | None = None) -> Object:
     """The Node object of a pool's node, without a name; by default of the type that is asked for first."""
-    spec = fleet.pools[pool]
-    kind = next(type_ for type_ in spec.types if instance in (None, type_.name))
-    has = capacity.allocatable(fleet, spec, kind)
+    kind = next(type_ for type_ in pool.types if instance in (None, type_.name))
+    has = capacity.allocatable(fleet, pool, kind)
     disk = has.ephemeral_mib + has.reserved.ephemeral_mib + has.eviction_ephemeral_mib
     labels = {
-        **nodes.labels(fleet, spec),
-        NODE_GROUP: f"{pool}-{bought}",
+        **nodes.labels(fleet, pool),
+        NODE_GROUP: f"{pool.name}-{bought}",
         "eks.amazonaws.com/capacityType": nodes.EKS_CAPACITY[bought],
     }
     gpus = {nodes.GPU: str(has.gpus)}
@@ -172,9 +171,9 @@ def shrink(api: Api, names: Iterable[str]) -> None:
         api.delete({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
 
 
-def boot_times(fleet: Fleet, pool: str) -> tuple[float, float]:
+def boot_times(fleet: Fleet, pool: GpuPool) -> tuple[float, float]:
     """Published seconds from the request for a node to its being ready, and from there to its GPUs."""
-    system = "bottlerocket" if isinstance(fleet.ami(fleet.pools[pool]), Bottlerocket) else "al2023"
+    system = "bottlerocket" if isinstance(fleet.ami(pool), Bottlerocket) else "al2023"
     typical = {part.key: part.typical for part in cold_start(system)}
     return typical["node"], typical["plugin"]
 

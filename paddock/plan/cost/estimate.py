@@ -80,10 +80,12 @@ def estimate(
     """What `fleet` costs. `jobs_per_month` is by runner, or of each runner; `today` decides on extended support."""
     lines = cost_fixed.lines(fleet, graph, today)
     fixed_total = total((line.monthly for line in lines), "USD/month")
-    pools = tuple(cost_nodes.pool_cost(fleet, name) for name in fleet.pools)
+    pools = tuple(cost_nodes.pool_cost(fleet, pool) for pool in fleet.pools.values())
     idle_seconds = cost_nodes.idle_seconds(graph)
     idle = idle_seconds if idle_seconds is not None else 0.0
-    runners = tuple(cost_nodes.runner_cost(fleet, name, fits, job_minutes, image_gb, idle) for name in fleet.runners)
+    runners = tuple(
+        cost_nodes.runner_cost(fleet, runner, fits, job_minutes, image_gb, idle) for runner in fleet.runners.values()
+    )
     stated_jobs = _stated_jobs(fleet, jobs_per_month)
     jobs = stated_jobs if stated_jobs is not None else _assumed(fleet, job_minutes)
     return Cost(

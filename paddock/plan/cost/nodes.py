@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from paddock import catalog
 from paddock.catalog import InstanceType
 from paddock.catalog.nodes import cold_start
-from paddock.fleet import Fleet
-from paddock.fleet.model.pool import BOTTLEROCKET_SYSTEM_GIB, GP3_IOPS, GP3_THROUGHPUT, Bottlerocket, GpuPool
+from paddock.fleet import Fleet, GpuPool, Runner
+from paddock.fleet.model.pool import BOTTLEROCKET_SYSTEM_GIB, GP3_IOPS, GP3_THROUGHPUT, Bottlerocket
 from paddock.fleet.nodes import CapacityName, capacities
 from paddock.plan.cost.money import Money, fixed, least, most, on_demand, spot, total, unknown, volume
 from paddock.plan.engine.graph import Graph
@@ -105,9 +105,8 @@ class RunnerCost:
     hosted: Hosted
 
 
-def offers(fleet: Fleet, name: str) -> tuple[Offer, ...]:
+def offers(fleet: Fleet, pool: GpuPool) -> tuple[Offer, ...]:
     """Every way to buy a node of the pool, in the order they are tried; none where the nodes are there already."""
-    pool = fleet.pools[name]
     if not fleet.owns_nodes:
         return ()
     root = root_volume(fleet, pool)
@@ -142,9 +141,9 @@ def instance_price(instance: InstanceType, capacity: CapacityName, region: str) 
     return on_demand(instance, region)
 
 
-def pool_cost(fleet: Fleet, name: str) -> PoolCost:
+def pool_cost(fleet: Fleet, pool: GpuPool) -> PoolCost:
     """What a pool costs an hour."""
-    pool, pool_offers = fleet.pools[name], offers(fleet, name)
+    pool_offers = offers(fleet, pool)
     bought = fleet.owns_nodes and fleet.holds("cluster")
     groups = []
     for capacity in capacities(pool) if pool_offers else ():
@@ -172,22 +171,22 @@ def pool_cost(fleet: Fleet, name: str) -> PoolCost:
         notes.append("a reservation is billed whether nodes run in it or not; how many it holds is not in the stack")
     first = pool.types[0].price(fleet.region)
     ratio = first.spot / first.on_demand if first.spot and first.on_demand else None
-    return PoolCost(name, pool_offers, tuple(groups), at_min, at_max, ratio, "; ".join(notes))
+    return PoolCost(pool.name, pool_offers, tuple(groups), at_min, at_max, ratio, "; ".join(notes))
 
 
 def runner_cost(
-    fleet: Fleet, name: str, fits: Iterable[Fit], minutes: float, image_gb: float, idle: float
+    fleet: Fleet, runner: Runner, fits: Iterable[Fit], minutes: float, image_gb: float, idle: float
 ) -> RunnerCost:
     """What a runner and a job of `minutes` on it cost. `idle`: seconds until an empty node is removed."""
-    pool = fleet.runners[name].pool
-    per_node = {fit.instance: fit.per_node for fit in fits if fit.runner == name}
+    pool = fleet.pools[runner.pool]
+    per_node = {fit.instance: fit.per_node for fit in fits if fit.runner == runner.name}
     usable = [offer for offer in offers(fleet, pool) if per_node.get(offer.instance)]
     reason = "it fits on none of its pool's types" if fleet.owns_nodes else "its nodes are there already"
-    nothing = unknown(f"runner {name}: {reason}", "USD/hour")
+    nothing = unknown(f"runner {runner.name}: {reason}", "USD/hour")
     shares = [(offer.node, 1 / per_node[offer.instance]) for offer in usable]
     per_hour = spread(shares) if shares else Range(nothing, nothing, nothing)
     nodes = spread([(offer.node, 1) for offer in usable]) if usable else per_hour
-    start = start_seconds(fleet, fleet.pools[pool], image_gb)
+    start = start_seconds(fleet, pool, image_gb)
     run = minutes * 60
     job = Job(
         minutes=minutes,
@@ -197,7 +196,9 @@ def runner_cost(
         cold=_lasting(per_hour, [run + seconds for seconds in start]),
         alone=_lasting(nodes, [run + seconds + idle for seconds in start]),
     )
-    return RunnerCost(name, pool, per_node, per_hour, job, _hosted(fleet, name, minutes, job.warm.expected))
+    return RunnerCost(
+        runner.name, pool.name, per_node, per_hour, job, _hosted(fleet, runner, minutes, job.warm.expected)
+    )
 
 
 def start_seconds(fleet: Fleet, pool: GpuPool, image_gb: float) -> tuple[float, float, float]:
@@ -236,10 +237,10 @@ def _lasting(rate: Range, seconds: list[float]) -> Range:
     )
 
 
-def _hosted(fleet: Fleet, name: str, minutes: float, own_cost: Money) -> Hosted:
+def _hosted(fleet: Fleet, runner: Runner, minutes: float, own_cost: Money) -> Hosted:
     price = fixed("github.runner.linux-4-core-gpu", fleet.region)
     job = price.times(-(-minutes // 1), "USD/job")
-    runner, pool = fleet.runners[name], fleet.pools[fleet.runners[name].pool]
+    pool = fleet.pools[runner.pool]
     same = pool.gpu is catalog.gpu("t4") and runner.gpus == 1 and pool.replicas == 1
     times = job.value / own_cost.value if same and job.value is not None and own_cost.value else None
     return Hosted(price, job, same, times)

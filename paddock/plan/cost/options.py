@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from paddock import catalog
 from paddock.catalog import InstanceType
 from paddock.catalog.cuda_match import drives
-from paddock.fleet import Fleet
-from paddock.fleet.model.pool import GpuPool, Mig
+from paddock.fleet import Fleet, GpuPool, Runner
+from paddock.fleet.model.pool import Mig
 from paddock.fleet.nodes import capacities
 from paddock.fleet.sizing.capacity import Share, available, default_share, runner_request
 from paddock.fleet.software import driver
@@ -28,16 +28,15 @@ class Option:
     per_runner: Money
 
 
-def option(fleet: Fleet, runner: str, instance: InstanceType) -> Option:
+def option(fleet: Fleet, runner: Runner, instance: InstanceType) -> Option:
     """The runner as if its pool had this type alone. CPU and memory that are not written follow the type."""
-    spec = fleet.runners[runner]
-    pool = fleet.pools[spec.pool]
-    only = _only(fleet, spec.pool, instance)
-    if only.pools[spec.pool].gpu_resources_per_node(instance) < spec.gpus:
-        share, per_node = Share(spec.cpu or 0, spec.memory or 0), 0
+    pool = fleet.pools[runner.pool]
+    only = _only(fleet, pool, instance)
+    if only.pools[runner.pool].gpu_resources_per_node(instance) < runner.gpus:
+        share, per_node = Share(runner.cpu or 0, runner.memory or 0), 0
     else:
-        share, request = default_share(only, spec), runner_request(only, spec)
-        has = available(only, only.pools[spec.pool], instance)
+        share, request = default_share(only, runner), runner_request(only, runner)
+        has = available(only, only.pools[runner.pool], instance)
         per_node = max(0, min(h // r for h, r in zip(has.amounts(), request.amounts(), strict=True) if r))
     node = total((instance_price(instance, capacities(pool)[0], fleet.region), root_volume(fleet, pool)), "USD/hour")
     price = instance_price(instance, capacities(pool)[0], fleet.region)
@@ -46,17 +45,16 @@ def option(fleet: Fleet, runner: str, instance: InstanceType) -> Option:
     return Option(instance.name, instance.gpu or "", instance.gpu == pool.types[0].gpu, per_node, share, cost)
 
 
-def candidates(fleet: Fleet, runner: str) -> tuple[InstanceType, ...]:
+def candidates(fleet: Fleet, runner: Runner) -> tuple[InstanceType, ...]:
     """GPU types with GPUs for the runner, each with at least the memory of its pool's, that the pool's image drives."""
-    spec = fleet.runners[runner]
-    pool = fleet.pools[spec.pool]
+    pool = fleet.pools[runner.pool]
     memory = pool.types[0].gpu_memory_mib
     same_only = isinstance(pool.sharing, Mig)  # profiles are a model's own
     return tuple(
         instance
         for instance in catalog.gpu_instances()
         if instance.gpu_memory_mib >= memory
-        and instance.gpu_count * pool.replicas >= spec.gpus
+        and instance.gpu_count * pool.replicas >= runner.gpus
         and (instance.gpu == pool.types[0].gpu or not same_only)
         and driven(fleet, pool, instance)
     )
@@ -68,7 +66,7 @@ def driven(fleet: Fleet, pool: GpuPool, instance: InstanceType) -> bool:
     return has is None or drives(has, catalog.gpu(instance.gpu or ""), [instance.family]).outcome != "impossible"
 
 
-def _only(fleet: Fleet, name: str, instance: InstanceType) -> Fleet:
+def _only(fleet: Fleet, pool: GpuPool, instance: InstanceType) -> Fleet:
     """The fleet with a pool of one type; only for arithmetic, so nothing is validated anew."""
-    pool: GpuPool = fleet.pools[name].model_copy(update={"instances": (instance.name,), "max_pods": None})
-    return fleet.model_copy(update={"pools": {**fleet.pools, name: pool}})
+    uniform = pool.model_copy(update={"instances": (instance.name,), "max_pods": None})
+    return fleet.model_copy(update={"pools": {**fleet.pools, pool.name: uniform}})

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from paddock import catalog
 from paddock.catalog import InstanceType
 from paddock.catalog.table import sizes
-from paddock.fleet import Fleet
+from paddock.fleet import Fleet, GpuPool, Runner
 from paddock.fleet.model.pool import LEAN_DISK, Bottlerocket
 from paddock.fleet.model.quantity import format_cpu, format_memory
 from paddock.fleet.nodes import capacities
@@ -47,7 +47,7 @@ class RightSize:
 
 def right_size(fleet: Fleet) -> tuple[RightSize, ...]:
     """Every runner; none where the nodes are there already."""
-    return tuple(_right_size(fleet, name) for name in fleet.runners) if fleet.owns_nodes else ()
+    return tuple(_right_size(fleet, runner) for runner in fleet.runners.values()) if fleet.owns_nodes else ()
 
 
 def findings(fleet: Fleet, sized: tuple[RightSize, ...]) -> tuple[Finding, ...]:
@@ -55,35 +55,35 @@ def findings(fleet: Fleet, sized: tuple[RightSize, ...]) -> tuple[Finding, ...]:
     if not fleet.owns_nodes:
         return ()
     cheaper = [finding for size in sized for finding in _cheaper(fleet, size)]
-    for name in fleet.pools:
-        cheaper += _few_types(fleet, name)
-        cheaper += _no_discount(fleet, name)
-        cheaper += _interrupted(fleet, name)
+    for pool in fleet.pools.values():
+        cheaper += _few_types(fleet, pool)
+        cheaper += _no_discount(fleet, pool)
+        cheaper += _interrupted(fleet, pool)
     cheaper += _idle_disks(fleet)
     return tuple(cheaper)
 
 
-def _right_size(fleet: Fleet, name: str) -> RightSize:
-    pool = fleet.pools[fleet.runners[name].pool]
+def _right_size(fleet: Fleet, runner: Runner) -> RightSize:
+    pool = fleet.pools[runner.pool]
     first = pool.types[0]
-    chosen = _bought_before(fleet, fleet.runners[name].pool)
-    options = [] if chosen else [option(fleet, name, instance) for instance in candidates(fleet, name)]
+    chosen = _bought_before(pool)
+    options = [] if chosen else [option(fleet, runner, instance) for instance in candidates(fleet, runner)]
     smaller, larger = _neighbours(first)
     return RightSize(
-        runner=name,
-        pool=fleet.runners[name].pool,
-        current=option(fleet, name, first),
-        cheapest_in_pool=_cheapest([option(fleet, name, instance) for instance in pool.types]),
+        runner=runner.name,
+        pool=pool.name,
+        current=option(fleet, runner, first),
+        cheapest_in_pool=_cheapest([option(fleet, runner, instance) for instance in pool.types]),
         cheapest=_cheapest([candidate for candidate in options if candidate.same_gpu]),
         cheapest_any=_cheapest(options),
-        smaller=option(fleet, name, smaller) if smaller else None,
-        larger=option(fleet, name, larger) if larger else None,
+        smaller=option(fleet, runner, smaller) if smaller else None,
+        larger=option(fleet, runner, larger) if larger else None,
     )
 
 
-def _bought_before(fleet: Fleet, pool: str) -> bool:
+def _bought_before(pool: GpuPool) -> bool:
     """Whether the pool's type was chosen when its capacity was bought."""
-    return capacities(fleet.pools[pool])[0] in ("reserved", "capacity-block")
+    return capacities(pool)[0] in ("reserved", "capacity-block")
 
 
 def _cheapest(options: list[Option]) -> Option | None:
@@ -124,8 +124,7 @@ def _cheaper(fleet: Fleet, size: RightSize) -> Iterator[Finding]:
         )
 
 
-def _few_types(fleet: Fleet, name: str) -> Iterator[Finding]:
-    pool = fleet.pools[name]
+def _few_types(fleet: Fleet, pool: GpuPool) -> Iterator[Finding]:
     if pool.capacity != "spot" or len(pool.instances) >= SPOT_TYPES:
         return
     first = pool.types[0]
@@ -136,7 +135,7 @@ def _few_types(fleet: Fleet, name: str) -> Iterator[Finding]:
         and other.name not in pool.instances
         and not other.bare_metal
         and driven(fleet, pool, other)
-        and all(option(fleet, runner.name, other).per_node for runner in fleet.runners_on(pool))
+        and all(option(fleet, runner, other).per_node for runner in fleet.runners_on(pool))
     ]
     more.sort(
         key=lambda other: (other.price(fleet.region).spot is None, other.price(fleet.region).spot or 0.0, other.name)
@@ -145,13 +144,13 @@ def _few_types(fleet: Fleet, name: str) -> Iterator[Finding]:
     alike = f"{first.gpu_count} {catalog.gpu(first.gpu or '').name}"
     chosen = [other.name for other in more[: SPOT_TYPES - count]]
     if chosen:
-        fix = f"pools.{name}.instances: [{', '.join([*pool.instances, *chosen])}]"
+        fix = f"pools.{pool.name}.instances: [{', '.join([*pool.instances, *chosen])}]"
     else:
-        fix = "more zones" + ("" if pool.fallback == "on-demand" else f", and pools.{name}.fallback: on-demand")
+        fix = "more zones" + ("" if pool.fallback == "on-demand" else f", and pools.{pool.name}.fallback: on-demand")
     yield Finding(
         "RSZ003",
         "warning" if count == 1 and pool.fallback == "none" else "info",
-        f"pools.{name}.instances",
+        f"pools.{pool.name}.instances",
         ("a spot pool of one type: when AWS is short of it" if count == 1 else "a spot pool of two types: when AWS is")
         + ("" if count == 1 else " short of both")
         + ", jobs wait. "
@@ -160,8 +159,7 @@ def _few_types(fleet: Fleet, name: str) -> Iterator[Finding]:
     )
 
 
-def _no_discount(fleet: Fleet, name: str) -> Iterator[Finding]:
-    pool = fleet.pools[name]
+def _no_discount(fleet: Fleet, pool: GpuPool) -> Iterator[Finding]:
     if pool.capacity != "spot":
         return
     for instance in pool.types:
@@ -170,16 +168,15 @@ def _no_discount(fleet: Fleet, name: str) -> Iterator[Finding]:
             yield Finding(
                 "RSZ004",
                 "warning",
-                f"pools.{name}.instances",
+                f"pools.{pool.name}.instances",
                 f"do not place {instance.name} on spot: {price.spot:.3f} USD an hour is "
                 f"{price.spot / price.on_demand:.0%} of its on-demand price ({price.on_demand:.3f}), so it is scarce "
                 "and will be taken back",
-                f"pools.{name}.instances: without {instance.name}, or pools.{name}.capacity: on-demand",
+                f"pools.{pool.name}.instances: without {instance.name}, or pools.{pool.name}.capacity: on-demand",
             )
 
 
-def _interrupted(fleet: Fleet, name: str) -> Iterator[Finding]:
-    pool = fleet.pools[name]
+def _interrupted(fleet: Fleet, pool: GpuPool) -> Iterator[Finding]:
     often = [instance.name for instance in pool.types if instance.price(fleet.region).interruption_band == OFTEN]
     if pool.capacity != "spot" or not often:
         return
@@ -194,7 +191,7 @@ def _interrupted(fleet: Fleet, name: str) -> Iterator[Finding]:
     yield Finding(
         "RSZ005",
         "info",
-        f"pools.{name}.instances",
+        f"pools.{pool.name}.instances",
         f"more than 20 % of spot nodes of {', '.join(often)} were interrupted in the month that AWS last published",
         f"also list {', '.join(calm)}, interrupted less often" if calm else "keep jobs short, or save their progress",
     )

@@ -8,7 +8,7 @@ from typing import overload
 import paddock
 from paddock import catalog
 from paddock.catalog import InstanceType
-from paddock.fleet import Fleet, nodes
+from paddock.fleet import Fleet, Runner, nodes
 from paddock.fleet.model.pool import (
     Bottlerocket,
     CapacityBlock,
@@ -42,8 +42,8 @@ def build_document(plan: Plan) -> model.PlanDocument:
         project=plan.stack.project,
         fleet=model.FleetSummary(name=fleet.name, region=fleet.region, kubernetes=fleet.cluster.version),
         github=model.GitHub(url=fleet.github.url),
-        pools=[_pool(fleet, name) for name in fleet.pools],
-        runners=[_runner(fleet, name) for name in fleet.runners],
+        pools=[_pool(fleet, pool) for pool in fleet.pools.values()],
+        runners=[_runner(fleet, runner) for runner in fleet.runners.values()],
         resources=[_resource(resource) for resource in plan.graph.resources.values()],
         outputs=redact(plan.graph.outputs),
         lookups=[model.Lookup(token=token, arguments=redact(arguments)) for token, arguments in plan.graph.lookups],
@@ -68,15 +68,14 @@ def build_document(plan: Plan) -> model.PlanDocument:
     )
 
 
-def _pool(fleet: Fleet, name: str) -> model.Pool:
-    pool = fleet.pools[name]
+def _pool(fleet: Fleet, pool: GpuPool) -> model.Pool:
     match pool.capacity:
         case Reserved(reserved=reservation) | CapacityBlock(capacity_block=reservation):
             pass
         case _:
             reservation = ""
     return model.Pool(
-        name=name,
+        name=pool.name,
         gpu=model.Gpu(
             name=pool.gpu.name,
             architecture=pool.gpu.architecture,
@@ -134,11 +133,10 @@ def _instance(pool: GpuPool, instance: InstanceType) -> model.Instance:
     )
 
 
-def _runner(fleet: Fleet, name: str) -> model.Runner:
-    runner = fleet.runners[name]
+def _runner(fleet: Fleet, runner: Runner) -> model.Runner:
     request = runner_request(fleet, runner)
     return model.Runner(
-        name=name,
+        name=runner.name,
         scale_set=runner.scale_set,
         pool=runner.pool,
         labels=list(runner.effective_labels),
