@@ -1,1 +1,1 @@
-"""A small Kubernetes client and what pods ask for. It knows no fleet."""
+"""A small Kubernetes client, and the requests and constraints of pods. It knows no fleet and no lab."""

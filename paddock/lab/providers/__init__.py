@@ -1,1 +1,1 @@
-"""Stand-ins for Pulumi's providers: processes that speak the engine's protocol and make everything up."""
+"""Stand-ins for Pulumi's providers: processes that speak the engine's protocol and create nothing anywhere else."""

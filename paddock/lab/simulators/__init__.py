@@ -1,1 +1,1 @@
-"""Simulators of what a laptop lacks: nodes, boots, the autoscaler, spot capacity, ARC and runner pods."""
+"""Simulators of what one machine lacks: nodes, boots, the autoscaler, spot capacity, ARC and runner pods."""
