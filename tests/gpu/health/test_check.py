@@ -38,7 +38,7 @@ from paddock.gpu.model import (
     Temperature,
 )
 from tests.gpu.health.test_xid import BOOT, GSP, kernel
-from tests.gpu.test_document import any_of
+from tests.gpu.test_serialization import any_of
 from tests.support.nvml import Card, Driver, box
 
 GOOD = Gpu(

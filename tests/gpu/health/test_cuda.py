@@ -16,7 +16,7 @@ from paddock.gpu.errors import GpuInputError
 from paddock.gpu.health.cuda import Compatibility, evaluate
 from paddock.gpu.model import Driver as DriverModel
 from paddock.gpu.model import Gpu, Inventory, Machine, Toolkit
-from tests.gpu.test_document import any_of
+from tests.gpu.test_serialization import any_of
 from tests.support.nvml import Driver, box
 
 HOST = Machine("node", "linux", "x86_64")

@@ -27,7 +27,7 @@ from paddock.gpu.model import Gpu, Inventory, Machine, Memory, Mig, MigDevice
 from paddock.gpu.monitoring.metrics import METRICS, render
 from paddock.gpu.monitoring.prometheus import Exporter, Server, write
 from tests.gpu.health.test_xid import GSP, kernel
-from tests.gpu.test_document import any_of
+from tests.gpu.test_serialization import any_of
 from tests.support.nvml import Driver, box
 
 DASHBOARD = ["DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_GPU_UTIL",

@@ -25,7 +25,7 @@ from paddock.gpu.render.rendered import unedited
 from tests.support.golden import same_as_golden
 from tests.support.gpu_machines import host, machines
 
-GOLDEN = Path(__file__).with_name("golden") / "render"
+GOLDEN = Path(__file__).with_name("golden")
 MACHINES = ("8-h100", "t4", "t4-a10g", "mig", "one-lost", "2-mi300x", "none")
 SLURM = {
     "hardware": "NodeName=box CPUs=96 Boards=1 SocketsPerBoard=2 CoresPerSocket=48 ThreadsPerCore=1 RealMemory=2000"
