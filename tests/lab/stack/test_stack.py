@@ -14,7 +14,7 @@ from paddock.lab.control_plane.servers import Lab
 from paddock.lab.stack import stack as lab
 from paddock.plan.engine.program import plan_graph
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 KUBECONFIG, CHARTS, GITHUB = Path("/lab/kubeconfig"), Path("/lab/charts"), "http://127.0.0.1:4711"
 
 
