@@ -32,7 +32,7 @@ _LISTED: Mapping[str, tuple[tuple[str, str, str], ...]] = {
         ("CFG003", "info", "No runner uses a pool"),
         ("CAT001", "warning", "Facts of the catalog are older than they should be"),
     ),
-    "fit": (
+    "fit_findings": (
         ("FIT001", "error", "A runner fits on no instance type of its pool"),
         ("FIT002", "error or warning", "A runner fits on some instance types of its pool only"),
         ("FIT003", "warning or info", "A runner asks for more memory than an autoscaler expects of a new node"),

@@ -10,7 +10,7 @@ from pathlib import Path
 from paddock import catalog
 from paddock.fleet import NewNetwork, Stack
 from paddock.fleet.model.github import IN_CONFIG
-from paddock.plan import fit, quota, rules
+from paddock.plan import fit, fit_findings, quota, rules
 from paddock.plan.compatibility import software, verdict
 from paddock.plan.cost import estimate as cost
 from paddock.plan.cost import rightsizing
@@ -69,7 +69,7 @@ def build_plan(stack: Stack, today: date, *, root: Path | None = None, usage: Us
     sizes = rightsizing.right_size(fleet)
     needs = quota.quota_needs(fleet)
     findings = (
-        *fit.findings(fleet, fits),
+        *fit_findings.findings(fleet, fits),
         *verdict.findings(verdicts),
         *evaluation.findings,
         *cost.findings(costs),

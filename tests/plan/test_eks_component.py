@@ -13,7 +13,8 @@ import pulumi_eks as eks
 import pytest
 
 from paddock.plan.engine import eks_component
-from paddock.plan.engine.graph import Graph, PlanError, Resource, record
+from paddock.plan.engine.graph import Graph, PlanError, Resource
+from paddock.plan.engine.recorder import record
 from paddock.plan.engine.values import UNKNOWN, redact
 
 # Recorded with arguments that the fleet does not use. CoreDNS inside the component is left out of the comparison, and

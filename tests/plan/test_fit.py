@@ -18,7 +18,8 @@ from paddock.fleet.sizing import capacity
 from paddock.fleet.sizing import daemonsets as overhead
 from paddock.fleet.validation import check
 from paddock.plan.finding import Finding
-from paddock.plan.fit import Fit, findings, fit
+from paddock.plan.fit import Fit, fit
+from paddock.plan.fit_findings import findings
 
 Pools = dict[str, dict[str, Any]]
 

@@ -20,7 +20,8 @@ import pytest
 from pulumi.runtime import settings
 
 from paddock.plan.engine import program as run
-from paddock.plan.engine.graph import Graph, PlanError, Resource, record
+from paddock.plan.engine.graph import Graph, PlanError, Resource
+from paddock.plan.engine.recorder import record
 from paddock.plan.engine.values import SECRET, UNKNOWN, Secret, redact
 from tests.support.fleets import ALL, EXAMPLES, ROOT, SAMPLES, example, graph, named
 

@@ -14,6 +14,7 @@ from paddock.fleet.sizing.capacity import Share, available, default_share, runne
 from paddock.fleet.software import driver
 from paddock.plan.cost.money import Money, total
 from paddock.plan.cost.nodes import instance_price, root_volume
+from paddock.plan.fit import fit_counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ def option(fleet: Fleet, runner: Runner, instance: InstanceType) -> Option:
     else:
         share, request = default_share(only, runner), runner_request(only, runner)
         has = available(only, only.pools[runner.pool], instance)
-        per_node = max(0, min(h // r for h, r in zip(has.amounts(), request.amounts(), strict=True) if r))
+        per_node = min(fit_counts(has, request).values())
     node = total((instance_price(instance, capacities(pool)[0], fleet.region), root_volume(fleet, pool)), "USD/hour")
     price = instance_price(instance, capacities(pool)[0], fleet.region)
     unpriced = Money(None, "USD/hour", missing=price.missing)

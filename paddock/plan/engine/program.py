@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from paddock.fleet import Stack
 from paddock.plan.engine import fake_cloud
-from paddock.plan.engine.graph import Graph, record
+from paddock.plan.engine.graph import Graph
+from paddock.plan.engine.recorder import record
 
 
 def plan_graph(

@@ -20,6 +20,7 @@ from paddock.plan.rules import (
     names,
     network,
     nodes,
+    runner_pods,
     storage,
     supply_chain,
 )
@@ -32,7 +33,7 @@ BASELINE: tuple[Rule, ...] = tuple(
     sorted(
         (
             *cluster.RULES, *network.RULES, *nodes.RULES, *iam.RULES, *storage.RULES, *kubernetes.RULES,
-            *supply_chain.RULES,
+            *runner_pods.RULES, *supply_chain.RULES,
         ),
         key=lambda rule: rule.id,
     )

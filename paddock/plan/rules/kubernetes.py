@@ -1,8 +1,7 @@
-"""What runs in the cluster, and what it may do there."""
+"""Namespaces of the cluster: pod security, service accounts and network policies."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -17,16 +16,13 @@ from paddock.plan.engine.resource_types import (
     NETWORK_POLICY,
     RELEASE,
     ROLE_BINDING,
-    RUNNER_DEPLOYMENT,
-    SECRET,
     VALIDATING_ADMISSION_POLICY,
     VALIDATING_ADMISSION_POLICY_BINDING,
 )
-from paddock.plan.engine.values import Secret
 from paddock.plan.finding import Severity
 from paddock.plan.rules.base import Context, Rule, Violation, example, resource, violation
 from paddock.plan.rules.inputs import fields
-from paddock.plan.rules.inputs.pods import Pod, chart, is_in, name_of, pods, scale_sets
+from paddock.plan.rules.inputs.pods import Pod, is_in, name_of, pods
 
 ROLES = (KUBERNETES_ROLE, CLUSTER_ROLE)
 BINDINGS = (
@@ -45,7 +41,7 @@ def runners(values: Mapping[str, Any], namespace: str = "arc-runners", name: str
     )
 
 
-def _runner_pod(**spec: Any) -> Context:
+def runner_pod(**spec: Any) -> Context:
     return example(runners({"template": {"spec": {"automountServiceAccountToken": False, **spec}}}))
 
 
@@ -85,7 +81,9 @@ class PodSecurity(Rule):
             ):
                 yield violation(namespace, f"it allows privileged pods and has no {PRIVILEGED_BECAUSE}")
         for pod in pods(context):
-            needs = any(map(privileged, pod.containers)) or any(fields.is_on(pod.spec.get(key)) for key in _HOST)
+            needs = any(map(privileged, pod.containers)) or any(
+                fields.is_on(pod.spec.get(key)) for key in HOST_NAMESPACES
+            )
             level = next((level for namespace, level in levels if is_in(pod.resource, namespace)), None)
             if needs and level != "privileged":
                 yield violation(
@@ -101,7 +99,7 @@ class PodSecurity(Rule):
         return example(_namespace(None))
 
 
-_HOST = ("hostNetwork", "hostPID", "hostIPC")
+HOST_NAMESPACES = ("hostNetwork", "hostPID", "hostIPC")
 
 
 class ServiceAccounts(Rule):
@@ -173,10 +171,10 @@ class ServiceAccounts(Rule):
                     yield fields.text(condition, "expression")
 
     def passing_example(self) -> Context:
-        return _runner_pod()
+        return runner_pod()
 
     def failing_example(self) -> Context:
-        return _runner_pod(automountServiceAccountToken=True)
+        return runner_pod(automountServiceAccountToken=True)
 
 
 class Isolated(Rule):
@@ -235,188 +233,4 @@ class Isolated(Rule):
         return example(_namespace("baseline"), policy)
 
 
-_CREDENTIAL = re.compile(
-    r"(^|_)(TOKEN|PASSWORD|PASSWD|SECRET|SECRET_ACCESS_KEY|PRIVATE_KEY|API_?KEY|CREDENTIALS?)$", re.I
-)
-
-
-class SecretsKept(Rule):
-    id = "PAD031"
-    severity: ClassVar[Severity] = "error"
-    milder = True
-    title = "Secrets are encrypted, stay out of environments, and runners register as a GitHub App"
-    why = "An environment is printed by the first crash; a personal token has its owner's rights and leaves with them."
-    fix = "pulumi config set --secret, or a Secrets Manager ARN; github.app in place of github.token"
-    equivalents = ("CIS 4.4.1", "CIS 4.4.2", "env-var-secret")
-
-    def check(self, context: Context) -> Iterator[Violation]:
-        for secret in context.all(SECRET):
-            for key in ("data", "stringData"):
-                held = secret.inputs.get(key)
-                if context.marks_secrets and fields.is_set(fields.unwrap(held)) and not self._encrypted(held):
-                    yield violation(secret, f"{key} would be in the stack's state in clear")
-                if "github_token" in fields.mapping(held):
-                    yield violation(secret, "runners register with a personal token", "warning")
-        for release in scale_sets(context):
-            if isinstance(fields.get(release.inputs, "values", "githubConfigSecret"), Mapping):
-                yield violation(release, "the credential is among the chart's values, which Helm keeps in clear")
-        for pod in pods(context):
-            for container in pod.containers:
-                for variable in fields.items(container, "env"):
-                    name = fields.text(variable, "name")
-                    if fields.is_unknown(variable):
-                        continue
-                    if fields.is_set(fields.get(variable, "valueFrom", "secretKeyRef")):
-                        yield violation(pod.resource, f"{name} puts a secret into the environment of {pod.where}")
-                    elif _CREDENTIAL.search(name) and fields.is_set(fields.get(variable, "value")):
-                        yield violation(pod.resource, f"{name} looks like a credential in clear in {pod.where}")
-
-    @staticmethod
-    def _encrypted(held: Any) -> bool:
-        if isinstance(held, Mapping):
-            return all(isinstance(value, Secret) or fields.is_unknown(value) for value in held.values())
-        return isinstance(held, Secret) or fields.is_unknown(held)
-
-    def passing_example(self) -> Context:
-        return example(resource(SECRET, "credential", {"stringData": Secret({"github_app_private_key": "..."})}))
-
-    def failing_example(self) -> Context:
-        return example(resource(SECRET, "credential", {"stringData": {"github_app_private_key": "..."}}))
-
-
-_VALUES_WITH_RESOURCES: Mapping[str, tuple[tuple[str, ...], ...]] = {
-    "nvidia-device-plugin": (("resources",), ("nfd", "worker", "resources")),
-    "dcgm-exporter": (("resources",),),
-    "cluster-autoscaler": (("resources",),),
-    "gha-runner-scale-set-controller": (("resources",),),
-}
-
-
-class ModestPods(Rule):
-    id = "PAD032"
-    severity: ClassVar[Severity] = "warning"
-    title = "Pods say what they use, drop raw sockets, and touch neither the host nor its Docker"
-    why = "A pod without requests is placed as if it were nothing; with the host's socket it is root on the node."
-    fix = (
-        "requests for CPU and memory, a memory limit, capabilities.drop, a tag or digest, emptyDir in place of hostPath"
-    )
-    equivalents = (
-        "unset-cpu-requirements", "unset-memory-requirements", "no-read-only-root-fs", "latest-tag",
-        "drop-net-raw-capability", "host-network", "docker-sock", "KSV-0014", "KSV-0022", "KSV-0106", "KSV-0121",
-    )  # fmt: skip
-
-    def check(self, context: Context) -> Iterator[Violation]:
-        for pod in pods(context):
-            yield from (violation(pod.resource, f"{pod.where}: {message}") for message in self._pod(pod))
-        for release in context.all(RELEASE):
-            for path in _VALUES_WITH_RESOURCES.get(chart(release), ()):
-                if missing := _missing(fields.get(release.inputs, "values", *path)):
-                    yield violation(release, f"{'.'.join(path)} gives no {missing}")
-
-    def _pod(self, pod: Pod) -> Iterator[str]:
-        for volume in fields.items(pod.spec, "volumes"):
-            if path := fields.text(volume, "hostPath", "path"):
-                yield f"mounts the host's {path}"
-        for key in _HOST:
-            if fields.is_on(pod.spec.get(key)):
-                yield f"{key} is on"
-        for container in pod.containers:
-            yield from (f"{fields.text(container, 'name')} {message}" for message in self._container(pod, container))
-
-    @staticmethod
-    def _container(pod: Pod, container: Mapping[str, Any]) -> Iterator[str]:
-        if missing := _missing(container.get("resources"), cpu_only_requests=privileged(container)):
-            yield f"gives no {missing}"
-        if pod.kind == "listener":  # ARC gives the rest
-            return
-        image, is_known = fields.text(container, "image"), not fields.is_unknown(container.get("image"))
-        # A job's image is the workflow's own.
-        if pod.kind != "job" and is_known and not re.search(r"@sha256:|:(?!latest$)[^/:]+$", image):
-            yield "has an image that changes under its name"
-        if privileged(container):  # PAD028 asks why
-            return
-        drops = fields.get(container, "securityContext", "capabilities", "drop")
-        dropped = {str(capability).upper() for capability in fields.as_list(drops)}
-        if not fields.has_unknown(drops) and not dropped & {"ALL", "NET_RAW"}:
-            yield "keeps NET_RAW, with which it can forge packets of its neighbours"
-        if pod.kind == "object" and not fields.is_on(
-            fields.get(container, "securityContext", "readOnlyRootFilesystem")
-        ):
-            yield "can write to its own root file system"
-
-    def passing_example(self) -> Context:
-        return self._runner("ghcr.io/actions/actions-runner:2.336.0")
-
-    def failing_example(self) -> Context:
-        return self._runner("ghcr.io/actions/actions-runner:latest")
-
-    @staticmethod
-    def _runner(image: str) -> Context:
-        container = {
-            "name": "runner",
-            "image": image,
-            "resources": {"requests": {"cpu": "2", "memory": "8Gi"}, "limits": {"memory": "8Gi"}},
-            "securityContext": {"capabilities": {"drop": ["NET_RAW"]}},
-        }
-        return _runner_pod(containers=[container])
-
-
-def _missing(resources: Any, *, cpu_only_requests: bool = False) -> str:
-    """What a container does not say. A limit on CPU is not asked for: it would only slow builds down."""
-    if fields.is_unknown(resources):
-        return ""
-    expected = [("requests", "cpu"), ("requests", "memory")]
-    # A Docker daemon's limit would be that of all containers a job starts in it.
-    expected += [] if cpu_only_requests else [("limits", "memory")]
-    return ", ".join(f"{kind}.{key}" for kind, key in expected if not fields.is_set(fields.get(resources, kind, key)))
-
-
-_OLD_RUNNERS = ("RunnerDeployment", "RunnerSet", "RunnerReplicaSet", "Runner")
-
-
-class Ephemeral(Rule):
-    id = "PAD033"
-    severity: ClassVar[Severity] = "error"
-    milder = True
-    title = "A runner runs one job and is gone; its group says which repositories may use it"
-    why = "A runner that outlives a job carries the job's files and processes into somebody else's."
-    fix = "gha-runner-scale-set only; github.runnerGroup: a group with chosen private repositories, approval for forks"
-
-    def check(self, context: Context) -> Iterator[Violation]:
-        for release in scale_sets(context):
-            values = fields.get(release.inputs, "values")
-            if not fields.is_unknown(values):
-                group = fields.text(values, "runnerGroup").lower() or "default"
-                url = fields.text(values, "githubConfigUrl").rstrip("/")
-                if group == "default" and not re.search(r"^https?://[^/]+/(?!enterprises/)[^/]+/[^/]+$", url):
-                    yield violation(
-                        release, "runner group Default: every repository that the group is open to may use it", "info"
-                    )
-        for release in context.all(RELEASE):
-            if chart(release) == "actions-runner-controller":
-                yield violation(release, "the old controller's runners are not ephemeral unless each one says so")
-        for item in context.graph.resources.values():
-            if (
-                item.type.startswith("kubernetes:actions.summerwind.dev/")
-                and item.type.rpartition(":")[2] in _OLD_RUNNERS
-            ):
-                spec = fields.get(item.inputs, "spec")
-                own = fields.get(spec, "template", "spec", "ephemeral")
-                if own is False or fields.get(spec, "ephemeral") is False:
-                    yield violation(item, "its runners are used again for the next job")
-        for pod in pods(context):
-            for container in pod.containers:
-                for variable in fields.items(container, "env"):
-                    disabled = str(fields.get(variable, "value")).lower() in ("false", "0")
-                    if fields.text(variable, "name") in ("EPHEMERAL", "RUNNER_EPHEMERAL") and disabled:
-                        yield violation(pod.resource, f"{pod.where} are used again for the next job")
-
-    def passing_example(self) -> Context:
-        return example(runners({"runnerGroup": "gpu", "githubConfigUrl": "https://github.com/acme"}))
-
-    def failing_example(self) -> Context:
-        spec = {"template": {"spec": {"ephemeral": False, "organization": "acme"}}}
-        return example(resource(RUNNER_DEPLOYMENT, "old", {"spec": spec}))
-
-
-RULES = (PodSecurity(), ServiceAccounts(), Isolated(), SecretsKept(), ModestPods(), Ephemeral())
+RULES = (PodSecurity(), ServiceAccounts(), Isolated())
