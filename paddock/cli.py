@@ -99,10 +99,10 @@ def _report(e: Exception) -> int:
         return e.exit_code
     if os.environ.get("PADDOCK_DEBUG"):
         raise e
-    if isinstance(e, ModuleNotFoundError) and str(e.name).startswith("paddock."):
+    if isinstance(e, ModuleNotFoundError) and str(e.name).partition(".")[0] in {"paddock", "infra", "policy"}:
         _say(
-            f"this installation has no {e.name}\n    expected: a checkout; a runner image has gpu.* and catalog.* alone"
-            "\n    fix: ./inv in a checkout"
+            f"this installation has no {e.name}\n    expected: a checkout of the project; without one there are"
+            " gpu.* and catalog.*\n    fix: ./inv in a checkout"
         )
         return BAD_INPUT
     _say(f"{type(e).__name__}: {e}\nThis is a bug in paddock; PADDOCK_DEBUG=1 before the same command shows where.")

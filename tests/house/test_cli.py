@@ -37,6 +37,11 @@ def _raising(error: BaseException) -> Collection:
         (UserMistake("Pulumi.dev.yaml:3: no such key"), 2, "Pulumi.dev.yaml:3: no such key\n"),
         (Exit("not now", 4), 4, "not now\n"),
         (KeyboardInterrupt(), 130, "interrupted\n"),
+        (
+            ModuleNotFoundError(name="infra"),
+            2,
+            "this installation has no infra\n    expected: a checkout of the project",
+        ),
         (ZeroDivisionError("by zero"), 70, "ZeroDivisionError: by zero\nThis is a bug in paddock; PADDOCK_DEBUG=1"),
     ],
 )

@@ -26,6 +26,11 @@ def test_no_room_that_exists_is_still_called_later(root: Path) -> None:
     assert not there, f"move into the contract above the comment: {there}"
 
 
+def test_the_wheel_holds_the_library_alone(root: Path) -> None:
+    project = tomllib.loads((root / "pyproject.toml").read_text())
+    assert project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"] == ["paddock"]
+
+
 def test_no_file_names_a_machine_or_a_registry(root: Path) -> None:
     if not (root / ".git").exists():
         pytest.skip("not a git checkout: what is tracked cannot be told from what lies around")
