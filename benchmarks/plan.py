@@ -31,7 +31,7 @@ gc.disable()
 from pathlib import Path
 from paddock.plan import command
 sys.stdout = open("/dev/null", "w")
-command.run(Path(sys.argv[1]), sys.argv[2], command.Wanted())
+command.run(Path(sys.argv[1]), sys.argv[2], command.Options())
 """
 
 

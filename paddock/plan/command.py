@@ -1,32 +1,28 @@
-"""What `inv plan` does, without Invoke: read, plan, print, write."""
+"""The work of `inv plan`, without Invoke: read, plan, print, write."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 from paddock.fleet import load
 from paddock.plan.diff.compare import compare
-from paddock.plan.diff.model import Diff
 from paddock.plan.document import saved
 from paddock.plan.document.builder import build_document
-from paddock.plan.output import html as page
-from paddock.plan.output import markdown, pull_request
-from paddock.plan.output import terminal as report
-from paddock.plan.plan import DEFAULT_USAGE, Plan, Usage, build_plan
+from paddock.plan.document.model import PlanDocument
+from paddock.plan.output import html, markdown, pull_request, terminal
+from paddock.plan.plan import DEFAULT_USAGE, Usage, build_plan
 from paddock.terminal import BadFlag, console, write
 
 STANDARD_OUTPUT = Path("-")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a plan is printed as, and where. A `json` of `-` prints the document and nothing else."""
+class Options:
+    """Forms that a plan is printed in, and where. A `json` of `-` prints the document and nothing else."""
 
     json: Path | None = None
     markdown: Path | None = None
@@ -43,8 +39,8 @@ LONGEST_JOB = 5 * 24 * 60
 MOST_JOBS = 10_000_000
 
 
-def use(job_minutes: float, jobs_per_month: str | None) -> Usage:
-    """What a month is reckoned with, from the flags. Raises BadFlag."""
+def usage(job_minutes: float, jobs_per_month: str | None) -> Usage:
+    """Return the use that a month's cost is estimated for, from the flags. Raises BadFlag."""
     if not 0 < job_minutes <= LONGEST_JOB:  # also false of nan
         raise BadFlag(
             f"--job-minutes {job_minutes:g} is no length of a job\n    expected: more than 0, at most {LONGEST_JOB}"
@@ -60,45 +56,40 @@ def use(job_minutes: float, jobs_per_month: str | None) -> Usage:
     return Usage(job_minutes, jobs)
 
 
-def run(root: Path, stack: str, wanted: Wanted, use: Usage = DEFAULT_USAGE) -> int:
-    """Plans `stack` and returns how many findings fail it.
+def run(root: Path, stack: str, options: Options, usage: Usage = DEFAULT_USAGE) -> int:
+    """Plan `stack`, print and write the plan, and return how many findings fail it.
 
     Raises FleetError, PlanError, PlanFileError, BadFlag and OutputError.
     """
-    if wanted.comment and not wanted.against:
+    if options.comment and not options.against:
         raise BadFlag(
             "--comment needs a plan to compare with\n    fix: add --against PLAN.json, a plan that --json saved"
         )
-    read = load(root, stack)
-    # Read first: a saved plan that is no use should not cost the time of a new one.
-    before = saved.read(wanted.against, stack, read.project) if wanted.against else None
-    plan = build_plan(read, date.today(), root=root, usage=use)
-    document = build_document(plan)
-    told = document.data()
-    if wanted.json is not None and wanted.json != STANDARD_OUTPUT:
-        write(wanted.json, f"{json.dumps(told, indent=2)}\n")
-    if wanted.markdown is not None:
-        write(wanted.markdown, markdown.render(document))
-    if wanted.html is not None:
-        write(wanted.html, page.render(document))
-    changes = compare(before, document) if before is not None else None
-    if changes is not None and wanted.comment is not None:
-        write(wanted.comment, pull_request.markdown(changes, document))
-    if wanted.json == STANDARD_OUTPUT:
-        sys.stdout.write(f"{json.dumps(_with_changes(told, changes), indent=2)}\n")
-    else:
-        report.show(document, console(), everything=wanted.everything)
-        if changes is not None:
-            sys.stdout.write(f"\n{pull_request.text(changes)}\n")
-    refused = wanted.strict and changes is not None and changes.verdict == "refused"
-    return failing(plan, strict=wanted.strict) + refused
+    loaded = load(root, stack)
+    # Read first: a saved plan that cannot be used should not cost the time of a new one.
+    before = saved.read(options.against, stack, loaded.project) if options.against else None
+    document = build_document(build_plan(loaded, date.today(), root=root, usage=usage))
+    diff = compare(before, document) if before else None
+    if options.json == STANDARD_OUTPUT:
+        data = document.data() | ({"diff": diff.data()} if diff else {})
+        sys.stdout.write(f"{json.dumps(data, indent=2)}\n")
+    elif options.json is not None:
+        write(options.json, f"{json.dumps(document.data(), indent=2)}\n")
+    if options.markdown is not None:
+        write(options.markdown, markdown.render(document))
+    if options.html is not None:
+        write(options.html, html.render(document))
+    if options.comment is not None and diff:
+        write(options.comment, pull_request.markdown(diff, document))
+    if options.json != STANDARD_OUTPUT:
+        terminal.show(document, console(), everything=options.everything)
+        if diff:
+            sys.stdout.write(f"\n{pull_request.text(diff)}\n")
+    refused = options.strict and diff is not None and diff.verdict == "refused"
+    return failing(document, strict=options.strict) + refused
 
 
-def failing(plan: Plan, *, strict: bool) -> int:
-    """Findings that fail a plan: errors, and warnings where they count."""
-    counted = {"error", "warning"} if strict else {"error"}
-    return sum(finding.severity in counted for finding in plan.findings)
-
-
-def _with_changes(told: dict[str, Any], changes: Diff | None) -> Mapping[str, Any]:
-    return told if changes is None else {**told, "diff": changes.model_dump(by_alias=True)}
+def failing(document: PlanDocument, *, strict: bool) -> int:
+    """Return the number of findings that fail a plan: errors, and warnings with `strict`."""
+    severities = {"error", "warning"} if strict else {"error"}
+    return sum(finding.severity in severities for finding in document.findings)

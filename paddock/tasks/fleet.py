@@ -40,9 +40,9 @@ def plan(
     import gc
 
     gc.disable()  # one short process that makes much and drops little: collecting would cost a fifth of its time
-    from paddock.plan.command import STANDARD_OUTPUT, Wanted, run, use
+    from paddock.plan.command import STANDARD_OUTPUT, Options, run, usage
 
-    wanted = Wanted(
+    options = Options(
         json=STANDARD_OUTPUT if json == "-" else optional_path("json", json),
         markdown=optional_path("markdown", markdown),
         html=optional_path("html", html),
@@ -51,7 +51,7 @@ def plan(
         everything=all,
         strict=strict,
     )
-    if run(ROOT, stack, wanted, use(job_minutes, jobs_per_month)):
+    if run(ROOT, stack, options, usage(job_minutes, jobs_per_month)):
         raise Exit(code=1)
 
 

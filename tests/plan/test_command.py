@@ -18,10 +18,10 @@ import yaml
 
 from paddock import cli
 from paddock.fleet import load
-from paddock.plan.command import STANDARD_OUTPUT, Wanted, run
+from paddock.plan.command import STANDARD_OUTPUT, Options, run
 from paddock.plan.document.builder import build_document
 from paddock.plan.document.model import PlanDocument
-from paddock.plan.output import terminal as report
+from paddock.plan.output import terminal
 from paddock.plan.plan import build_plan
 from paddock.terminal import console
 
@@ -60,7 +60,7 @@ def test_the_dev_fleet_is_clean_and_shown(root: Path) -> None:
 def test_json_on_standard_output_is_one_document_and_nothing_else(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(root, "prod", Wanted(json=STANDARD_OUTPUT)) == 0
+    assert run(root, "prod", Options(json=STANDARD_OUTPUT)) == 0
     plan = json.loads(capsys.readouterr().out)
     assert {"schema", "stack", "resources", "fit", "findings"} <= set(plan)
     assert plan["stack"] == "prod"
@@ -110,10 +110,10 @@ def test_bad_arguments_are_told_in_words_and_end_with_2(
 def test_a_terminal_gets_colours_unless_it_asks_for_none(
     root: Path, environment: dict[str, str], coloured: bool
 ) -> None:
-    reader, terminal = pty.openpty()
+    reader, writer = pty.openpty()
     env = {**os.environ, "TERM": "xterm-256color", **environment}
-    process = subprocess.Popen([sys.executable, "-m", "paddock", "plan"], cwd=root, env=env, stdout=terminal)
-    os.close(terminal)
+    process = subprocess.Popen([sys.executable, "-m", "paddock", "plan"], cwd=root, env=env, stdout=writer)
+    os.close(writer)
     shown = b""
     while True:
         try:
@@ -152,7 +152,7 @@ def printed(
 ) -> list[str]:
     monkeypatch.setenv("COLUMNS", str(columns))
     out = io.StringIO()
-    report.show(document, console(out), everything=everything)
+    terminal.show(document, console(out), everything=everything)
     return out.getvalue().splitlines()
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
+from paddock.plan.diff.compare import compare
 from paddock.plan.document.model import PlanDocument
+from paddock.plan.schema import PATH, schema, text
 from tests.support import fleets
 from tests.support.documents import NAMES, of
 
@@ -36,3 +40,19 @@ def test_every_number_names_its_source(name: str) -> None:
                 check(item)
 
     check(cost)
+
+
+def test_the_published_schema_is_current(root: Path) -> None:
+    assert (root / PATH).read_text(encoding="utf-8") == text(), "run: python -m paddock.plan.schema > " + PATH
+
+
+@pytest.mark.parametrize("name", fleets.EXAMPLES)
+def test_what_is_printed_keeps_to_the_schema(name: str) -> None:
+    plan = of(name)
+    data = plan.data() | {"diff": compare(plan, of("mig")).data()}
+    Draft202012Validator.check_schema(schema())
+    assert list(Draft202012Validator(schema()).iter_errors(json.loads(json.dumps(data)))) == []
+
+
+def test_a_new_plan_has_every_part() -> None:
+    assert set(schema()["required"]) == set(of("dev").data())

@@ -152,6 +152,6 @@ class Diff(Model):
 
 
 class ComparedPlan(PlanDocument):
-    """A plan's document with its difference from a saved one."""
+    """Output of `--json=- --against`: a plan and its difference from a saved one."""
 
     diff: Diff

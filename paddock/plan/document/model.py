@@ -56,6 +56,10 @@ class Model(BaseModel):
 
     model_config = ConfigDict(frozen=True, strict=True, allow_inf_nan=False, populate_by_name=True)
 
+    def data(self) -> dict[str, Any]:
+        """Return plain data for JSON, with its keys in order."""
+        return self.model_dump(by_alias=True)
+
 
 class FleetSummary(Model):
     name: str = ""
@@ -422,6 +426,8 @@ class CatalogFile(Model):
 
 
 class PlanDocument(Model):
+    """Everything that a plan says. `fit`, `cost`, `quota` and `findings` are what `inv plan` prints."""
+
     schema_version: Literal["paddock.plan/1"] = Field(alias="schema")
     stack: str
     project: str
@@ -442,7 +448,3 @@ class PlanDocument(Model):
     planned: Day = ""
     paddock: str = ""
     catalog: list[CatalogFile] = []
-
-    def data(self) -> dict[str, Any]:
-        """Return the document as plain data for JSON, with its keys in order."""
-        return self.model_dump(by_alias=True)
