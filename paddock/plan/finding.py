@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 Severity = Literal["error", "warning", "info"]
 
@@ -21,6 +21,9 @@ class Finding:
     subject: str
     message: str
     fix: str = ""
+
+    # The document's model reads a saved finding, which is an object of JSON and no instance of this class.
+    __pydantic_config__: ClassVar[dict[str, bool]] = {"strict": False}
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,13 @@ Day = Annotated[str, WithJsonSchema({"type": "string", "format": "date"})]
 class Model(BaseModel):
     """Base of all parts. Keys that a newer version added are ignored."""
 
-    model_config = ConfigDict(frozen=True, strict=True, allow_inf_nan=False, populate_by_name=True)
+    model_config = ConfigDict(
+        frozen=True,
+        strict=True,
+        allow_inf_nan=False,
+        populate_by_name=True,
+        json_schema_serialization_defaults_required=True,
+    )
 
     def data(self) -> dict[str, Any]:
         """Return plain data for JSON, with its keys in order."""
