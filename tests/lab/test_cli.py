@@ -34,7 +34,7 @@ def test_a_failure_is_json_too(capsys: pytest.CaptureFixture[str]) -> None:
     assert "cannot be a lab's name" in json.loads(capsys.readouterr().out)["error"]
 
 
-def test_a_lab_is_not_ended_while_a_command_is_at_work_on_it(lab: Lab) -> None:
+def test_a_lab_is_not_ended_during_another_command(lab: Lab) -> None:
     with state.exclusive_command(lab.folder), pytest.raises(LabInputError, match="at work"):
         cli.down("prod")
 
@@ -55,9 +55,9 @@ def test_a_narrow_screen_cuts_no_pods_name_off(
 
     status.show(lab)
 
-    told = capsys.readouterr().out
-    assert POD in told
-    assert "default/big: 2 Insufficient nvidia.com/gpu" in told
+    output = capsys.readouterr().out
+    assert POD in output
+    assert "default/big: 2 Insufficient nvidia.com/gpu" in output
 
 
 def test_a_demo_says_which_program_is_missing_and_for_which_stack(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

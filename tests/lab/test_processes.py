@@ -26,7 +26,7 @@ def start(tmp_path: Path, command: list[str], lab: Path | None = None) -> Proces
     return process
 
 
-def test_a_process_is_started_in_a_session_of_its_own_and_ended(tmp_path: Path) -> None:
+def test_a_process_has_its_own_session_and_is_ended(tmp_path: Path) -> None:
     process = start(tmp_path, SLEEP)
     assert process.alive
     assert os.getsid(process.pid) == process.pid
@@ -47,14 +47,14 @@ def test_a_program_that_cannot_start_is_a_sentence(tmp_path: Path) -> None:
 
 
 def test_state_survives_writing_and_reading(tmp_path: Path) -> None:
-    known = State({"kube-apiserver": 1234}, {"etcd": Process(1, "a:2")}, "a")
-    state.write(tmp_path, known)
-    assert state.read(tmp_path) == known
+    state_ = State({"kube-apiserver": 1234}, {"etcd": Process(1, "a:2")}, "a")
+    state.write(tmp_path, state_)
+    assert state.read(tmp_path) == state_
     assert (tmp_path / "lab.json").stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "Expecting value"),
         ('{"version": 1, "ports": {"etcd', "Unterminated string"),
@@ -64,9 +64,9 @@ def test_state_survives_writing_and_reading(tmp_path: Path) -> None:
         ('{"version": 9, "processes": {}, "ports": {}, "boot": ""}', "of version 9, and this is of version 1"),
     ],
 )
-def test_a_state_that_cannot_be_read_says_so_and_how_to_be_rid_of_it(tmp_path: Path, text: str, said: str) -> None:
+def test_an_unreadable_state_says_how_to_remove_it(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "lab.json").write_text(text)
-    with pytest.raises(LabError, match=rf"is no lab's state: .*{said}.*\n    fix: ./inv lab.down"):
+    with pytest.raises(LabError, match=rf"is no lab's state: .*{message}.*\n    fix: ./inv lab.down"):
         servers.status(tmp_path)
     process = start(tmp_path, SLEEP, lab=tmp_path)
     assert servers.down(tmp_path) == (str(process.pid),)
@@ -94,7 +94,7 @@ def test_what_others_keep_in_the_folder_stays(tmp_path: Path) -> None:
     (tmp_path / "etcd").mkdir()
     (tmp_path / "mine.txt").touch()
     state.remove(tmp_path)
-    assert [each.name for each in tmp_path.iterdir()] == ["mine.txt"]
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "-x", "x" * 70])
@@ -121,13 +121,13 @@ def test_a_state_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
         state.write(tmp_path / "file", State())
 
 
-@pytest.mark.parametrize(("boot", "kept"), [(boot_id(), True), ("another", False)])
-def test_objects_outlive_a_kill_but_not_a_start_of_the_machine(tmp_path: Path, boot: str, kept: bool) -> None:
+@pytest.mark.parametrize(("boot", "survives"), [(boot_id(), True), ("another", False)])
+def test_objects_outlive_a_kill_but_not_a_start_of_the_machine(tmp_path: Path, boot: str, survives: bool) -> None:
     state.write(tmp_path, State({}, {"etcd": Process(1, "long ago")}, boot))
     (tmp_path / "etcd").mkdir()
     (tmp_path / "kubeconfig").touch()
     servers.clean_up(servers.status(tmp_path), Progress(quiet=True))
-    assert (tmp_path / "etcd").exists() == kept
+    assert (tmp_path / "etcd").exists() == survives
     assert not (tmp_path / "kubeconfig").exists(), "who waits for it would take the lab for ready"
 
 

@@ -23,20 +23,20 @@ def test_free_ports_are_different_ones() -> None:
     assert len(set(ports.values())) == len(ports)
 
 
-def test_the_ports_of_last_time_are_taken_again_while_they_are_free() -> None:
+def test_free_ports_of_the_last_run_are_used_again() -> None:
     before = servers.choose_ports(None)
     assert servers.choose_ports(None, before) == before
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", before["etcd"]))
-        taken.listen()
+    with socket.socket() as in_use:
+        in_use.bind(("127.0.0.1", before["etcd"]))
+        in_use.listen()
         assert servers.choose_ports(None, before) != before
 
 
 def test_a_taken_port_is_one_clear_message() -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
+    with socket.socket() as in_use:
+        in_use.bind(("127.0.0.1", 0))
+        in_use.listen()
+        port = in_use.getsockname()[1]
         first = max(1024, port - 2)
         with pytest.raises(LabInputError, match=rf"{port} \(in use\)"):
             servers.choose_ports(first)
@@ -54,10 +54,10 @@ def test_everything_listens_on_loopback_only() -> None:
     lines = command_lines(Path("/lab"), programs, ports, Identity(Path("/lab/pki")))
     assert set(lines) == set(servers.PROGRAMS)
     for name, line in lines.items():
-        said = " ".join(line)
-        assert "127.0.0.1" in said, name
-        assert "=0.0.0.0" not in said
-        assert "http://" not in said, f"{name} talks or listens without TLS"
+        text_ = " ".join(line)
+        assert "127.0.0.1" in text_, name
+        assert "=0.0.0.0" not in text_
+        assert "http://" not in text_, f"{name} talks or listens without TLS"
         bound = [word for word in line if word.split("=")[0] in ("--bind-address", "--listen-client-urls")]
         assert all("127.0.0.1" in word for word in bound)
     assert "--client-cert-auth=true" in lines["etcd"], "secrets would be open to every user of the machine"
@@ -90,15 +90,15 @@ def test_the_certificate_is_trusted_under_the_strictest_rules(identity: Identity
     client = ssl.create_default_context(cafile=str(identity.authority))
     client.verify_flags |= ssl.VERIFY_X509_STRICT  # what Python 3.13 does by default
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    ours = client.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+    client_side = client.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
     theirs = server.wrap_bio(outgoing, incoming, server_side=True)
     for _ in range(3):
-        for side in (ours, theirs):
+        for side in (client_side, theirs):
             try:
                 side.do_handshake()
             except ssl.SSLWantReadError:
                 continue
-    assert ours.getpeercert()
+    assert client_side.getpeercert()
 
 
 def test_a_kubeconfig_holds_everything_and_is_yaml(identity: Identity) -> None:

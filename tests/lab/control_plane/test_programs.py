@@ -1,4 +1,4 @@
-"""Which programs the lab takes, and what it says of those that are missing."""
+"""Selection of the programs of the lab, and the message about missing ones."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from paddock.lab.errors import LabInputError
 from paddock.lab.stack.engine import KUBERNETES_PLUGIN, Programs
 
 
-def program(folder: Path, name: str, says: str = "Kubernetes v1.35.4") -> Path:
+def program(folder: Path, name: str, text: str = "Kubernetes v1.35.4") -> Path:
     path = folder / name
-    path.write_text(f"#!/bin/sh\necho '{says}'\n")
+    path.write_text(f"#!/bin/sh\necho '{text}'\n")
     path.chmod(0o755)
     return path
 
@@ -31,12 +31,12 @@ def test_one_message_names_every_missing_program_and_where_it_comes_from(empty_p
     program(empty_path, "etcd")
     with pytest.raises(LabInputError) as refused:
         programs.find()
-    told = str(refused.value)
-    assert told.startswith("the lab needs 4 more programs:")
+    message = str(refused.value)
+    assert message.startswith("the lab needs 4 more programs:")
     for name in set(programs.PROGRAMS) - {"etcd"}:
-        assert f"\n    {name} " in told
-    assert "etcd " not in told
-    assert "PADDOCK_LAB_BIN" in told
+        assert f"\n    {name} " in message
+    assert "etcd " not in message
+    assert "PADDOCK_LAB_BIN" in message
     assert refused.value.exit_code == 2
 
 
@@ -44,8 +44,8 @@ def test_the_folder_of_the_lab_goes_before_path(empty_path: Path, monkeypatch: p
     on_path = empty_path / "path"
     on_path.mkdir()
     program(on_path, "etcd", "etcd Version: 3.5.0")
-    ours = program(empty_path, "etcd", "etcd Version: 3.6.16\nGo Version: go1.26.8")
-    assert programs.find(["etcd"])["etcd"] == programs.LocatedProgram(ours, "3.6.16")
+    own_etcd = program(empty_path, "etcd", "etcd Version: 3.6.16\nGo Version: go1.26.8")
+    assert programs.find(["etcd"])["etcd"] == programs.LocatedProgram(own_etcd, "3.6.16")
 
 
 def test_a_program_that_does_not_run_is_named(empty_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_a_program_that_does_not_run_is_named(empty_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("versions", "said"),
+    ("versions", "message"),
     [
         ({"kube-apiserver": "1.35.4", "kube-scheduler": "1.35.1", "etcd": "3.6.16"}, ""),
         ({"kube-apiserver": "1.35.4", "kube-scheduler": "1.34.4"}, "of different minor versions"),
@@ -65,9 +65,9 @@ def test_a_program_that_does_not_run_is_named(empty_path: Path) -> None:
         ({"kube-apiserver": "", "kwok": "0.8.0"}, ""),
     ],
 )
-def test_versions_that_cannot_work_together(versions: dict[str, str], said: str) -> None:
-    assert said in programs.mismatch(versions)
-    assert bool(programs.mismatch(versions)) == bool(said)
+def test_versions_that_cannot_work_together(versions: dict[str, str], message: str) -> None:
+    assert message in programs.mismatch(versions)
+    assert bool(programs.mismatch(versions)) == bool(message)
 
 
 def test_the_newest_kubernetes_provider_in_pulumis_own_cache_will_do(
@@ -82,9 +82,9 @@ def test_the_newest_kubernetes_provider_in_pulumis_own_cache_will_do(
         folder.mkdir(parents=True)
         program(folder, KUBERNETES_PLUGIN)
 
-    found = Programs.find().kubernetes
-    assert found
-    assert found.parent.name == "resource-kubernetes-v4.30.0"
+    provider = Programs.find().kubernetes
+    assert provider
+    assert provider.parent.name == "resource-kubernetes-v4.30.0"
 
 
 def test_a_folder_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -100,9 +100,9 @@ def test_what_kwokctl_has_fetched_will_do(empty_path: Path) -> None:
             (folder / program).touch(mode=0o755)
         os.utime(folder, (age, age))
 
-    found = programs.locate(["etcd", "kwok", "kube-apiserver"])
+    paths = programs.locate(["etcd", "kwok", "kube-apiserver"])
 
-    assert found == {"etcd": folder / "etcd", "kwok": folder / "kwok-controller"}
+    assert paths == {"etcd": folder / "etcd", "kwok": folder / "kwok-controller"}
 
 
 def test_kwokctl_is_offered_where_it_is(empty_path: Path) -> None:

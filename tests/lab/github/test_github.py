@@ -63,9 +63,9 @@ def key() -> str:
     return rsa_key()
 
 
-def told(message: Object | None, kind: str) -> list[Object]:
+def job_messages(message: Object | None, kind: str) -> list[Object]:
     assert message is not None, f"no message, expected one with {kind}"
-    return [each for each in json.loads(message["body"]) if each["messageType"] == kind]
+    return [message_ for message_ in json.loads(message["body"]) if message_["messageType"] == kind]
 
 
 class AScaleSet:
@@ -86,7 +86,7 @@ class AScaleSet:
 
     def acquire(self, room: int = 10) -> list[int]:
         """Polls once and takes what is offered."""
-        offered = [job["runnerRequestId"] for job in told(self.poll(room), "JobAvailable")]
+        offered = [job["runnerRequestId"] for job in job_messages(self.poll(room), "JobAvailable")]
         return self.actions.acquire(self.id, self.session, offered)
 
     def statistics(self) -> Object:
@@ -111,15 +111,15 @@ def test_a_set_gets_the_jobs_all_of_whose_labels_it_has(name: str, own: list[str
     has = {label.lower() for label in (*own, name)}
     fitting = [job for job, labels in jobs.items() if all(label.lower() in has for label in labels)]
     message = github.poll(session, 0, None, 0, lambda: True)
-    assert [each["runnerRequestId"] for each in (told(message, "JobAvailable") if message else [])] == fitting
+    assert [job["runnerRequestId"] for job in (job_messages(message, "JobAvailable") if message else [])] == fitting
     assert github.acquire(number, jobs) == fitting
 
 
-def test_a_job_that_two_sets_serve_goes_to_the_first_that_acquires_it(actions: Actions, control: Control) -> None:
-    one, other = AScaleSet(actions, "one"), AScaleSet(actions, "other")
+def test_the_first_set_that_acquires_a_job_gets_it(actions: Actions, control: Control) -> None:
+    first, other = AScaleSet(actions, "one"), AScaleSet(actions, "other")
     job = control.push(LABELS)["id"]
-    assert told(other.poll(), "JobAvailable")
-    assert one.acquire() == [job]
+    assert job_messages(other.poll(), "JobAvailable")
+    assert first.acquire() == [job]
     assert other.actions.acquire(other.id, other.session, [job]) == []
     assert control.job(job)["scale_set"] == "one"
 
@@ -127,19 +127,19 @@ def test_a_job_that_two_sets_serve_goes_to_the_first_that_acquires_it(actions: A
 def test_a_job_whose_labels_nobody_serves_stays_queued(actions: Actions, control: Control) -> None:
     job = control.push(["self-hosted", "tpu"])["id"]
     assert AScaleSet(actions).poll() is None
-    assert [each["state"] for each in control.job(job)["history"]] == ["queued"]
+    assert [entry["state"] for entry in control.job(job)["history"]] == ["queued"]
 
 
-def test_a_set_is_offered_no_more_jobs_than_it_has_room_for(actions: Actions, control: Control) -> None:
+def test_offers_stop_at_the_capacity_of_a_set(actions: Actions, control: Control) -> None:
     pushed = [control.push(LABELS)["id"] for _ in range(20)]
-    ours = AScaleSet(actions)
-    assert ours.acquire(room=5) == pushed[:5]
-    assert told(ours.poll(room=5), "JobAssigned")
-    assert ours.poll(room=5) is None
-    actions.register(ours.id, "runner")
+    scale_set = AScaleSet(actions)
+    assert scale_set.acquire(room=5) == pushed[:5]
+    assert job_messages(scale_set.poll(room=5), "JobAssigned")
+    assert scale_set.poll(room=5) is None
+    actions.register(scale_set.id, "runner")
     control.online("runner", {})
     control.ended("runner", "succeeded")
-    assert [job["runnerRequestId"] for job in told(ours.poll(room=5), "JobAvailable")] == [pushed[5]]
+    assert [job["runnerRequestId"] for job in job_messages(scale_set.poll(room=5), "JobAvailable")] == [pushed[5]]
 
 
 def test_a_job_that_was_offered_and_not_taken_is_offered_again(
@@ -147,9 +147,9 @@ def test_a_job_that_was_offered_and_not_taken_is_offered_again(
 ) -> None:
     monkeypatch.setattr("paddock.lab.github.messages.OFFER_SECONDS", 0.1)
     job = control.push(LABELS)["id"]
-    ours = AScaleSet(actions)
+    scale_set = AScaleSet(actions)
     for _ in range(2):
-        assert [each["runnerRequestId"] for each in told(ours.poll(), "JobAvailable")] == [job]
+        assert [job["runnerRequestId"] for job in job_messages(scale_set.poll(), "JobAvailable")] == [job]
         time.sleep(0.15)
 
 
@@ -157,103 +157,103 @@ def test_a_job_that_was_offered_and_not_taken_is_offered_again(
 
 
 def test_a_job_is_offered_acquired_run_and_over(actions: Actions, control: Control) -> None:
-    ours = AScaleSet(actions)
+    scale_set = AScaleSet(actions)
     job = control.push(LABELS, 7.5, "train")["id"]
-    assert ours.statistics()["totalAvailableJobs"] == 1
-    assert ours.acquire() == [job]
-    assert ours.statistics()["totalAssignedJobs"] == 1
-    (assigned,) = told(ours.poll(), "JobAssigned")
+    assert scale_set.statistics()["totalAvailableJobs"] == 1
+    assert scale_set.acquire() == [job]
+    assert scale_set.statistics()["totalAssignedJobs"] == 1
+    (assigned,) = job_messages(scale_set.poll(), "JobAssigned")
     assert assigned["jobDisplayName"] == "train"
     assert assigned["requestLabels"] == LABELS
 
-    runner = actions.register(ours.id, "gpu-runner-abcde")
+    runner = actions.register(scale_set.id, "gpu-runner-abcde")
     assert actions.find_runner("gpu-runner-abcde") == runner
     begun = control.online("gpu-runner-abcde", {"node": "t4-1"})
     assert begun is not None
     assert (begun["id"], begun["seconds"]) == (job, 7.5)
-    (started,) = told(ours.poll(), "JobStarted")
+    (started,) = job_messages(scale_set.poll(), "JobStarted")
     assert started["runnerName"] == "gpu-runner-abcde"
-    assert ours.statistics()["totalBusyRunners"] == 1
+    assert scale_set.statistics()["totalBusyRunners"] == 1
     assert not actions.remove_runner(runner), "a runner at work was taken away"
 
     control.ended("gpu-runner-abcde", "succeeded")
-    (completed,) = told(ours.poll(), "JobCompleted")
+    (completed,) = job_messages(scale_set.poll(), "JobCompleted")
     assert completed["result"] == "succeeded"
     assert actions.find_runner("gpu-runner-abcde") is None, "a runner has one job"
-    assert ours.statistics()["totalAssignedJobs"] == 0
+    assert scale_set.statistics()["totalAssignedJobs"] == 0
     over = control.job(job)
-    assert [each["state"] for each in over["history"]] == ["queued", "acquired", "running", "completed"]
-    times = [each["at"] for each in over["history"]]
+    assert [entry["state"] for entry in over["history"]] == ["queued", "acquired", "running", "completed"]
+    times = [entry["at"] for entry in over["history"]]
     assert times == sorted(times)
     assert over["pod"] == {"node": "t4-1"}
 
 
 def test_an_idle_runner_gets_the_next_job(actions: Actions, control: Control) -> None:
-    ours = AScaleSet(actions)
-    actions.register(ours.id, "warm")
+    scale_set = AScaleSet(actions)
+    actions.register(scale_set.id, "warm")
     assert control.online("warm", {}) is None
     job = control.push(LABELS)["id"]
-    assert ours.acquire() == [job]
+    assert scale_set.acquire() == [job]
     begun = control.online("warm", {})
     assert begun is not None
     assert begun["id"] == job
 
 
 def test_a_message_comes_until_it_is_acknowledged(actions: Actions, control: Control) -> None:
-    ours = AScaleSet(actions)
+    scale_set = AScaleSet(actions)
     control.push(LABELS)
-    first = actions.poll(ours.session, 0, 10)
+    first = actions.poll(scale_set.session, 0, 10)
     assert first is not None
-    again = actions.poll(ours.session, 0, 10)
-    assert again is not None
-    assert (again["messageId"], again["body"]) == (first["messageId"], first["body"])
-    actions.acknowledge(ours.session, first["messageId"])
-    assert actions.poll(ours.session, 0, 10) is None
+    second = actions.poll(scale_set.session, 0, 10)
+    assert second is not None
+    assert (second["messageId"], second["body"]) == (first["messageId"], first["body"])
+    actions.acknowledge(scale_set.session, first["messageId"])
+    assert actions.poll(scale_set.session, 0, 10) is None
 
 
 def test_a_poll_ends_as_soon_as_there_is_something(server: Server, actions: Actions, control: Control) -> None:
     server.poll_seconds = 30
-    ours = AScaleSet(actions)
+    scale_set = AScaleSet(actions)
     timer = threading.Timer(0.2, control.push, [LABELS])
     timer.start()
-    began = time.monotonic()
-    assert told(ours.poll(), "JobAvailable")
-    assert time.monotonic() - began < 25
+    started = time.monotonic()
+    assert job_messages(scale_set.poll(), "JobAvailable")
+    assert time.monotonic() - started < 25
     timer.join()
 
 
 @pytest.mark.parametrize("begun", [False, True])
 def test_a_canceled_job_is_over_for_its_set(actions: Actions, control: Control, begun: bool) -> None:
-    ours = AScaleSet(actions)
+    scale_set = AScaleSet(actions)
     job = control.push(LABELS)["id"]
-    ours.acquire()
-    ours.poll()
-    runner = actions.register(ours.id, "runner")
+    scale_set.acquire()
+    scale_set.poll()
+    runner = actions.register(scale_set.id, "runner")
     if begun:
         control.online("runner", {})
-        ours.poll()
+        scale_set.poll()
     assert control.cancel(job)["result"] == "canceled"
-    (completed,) = told(ours.poll(), "JobCompleted")
+    (completed,) = job_messages(scale_set.poll(), "JobCompleted")
     assert completed["result"] == "canceled"
-    assert ours.statistics()["totalAssignedJobs"] == 0
+    assert scale_set.statistics()["totalAssignedJobs"] == 0
     assert actions.remove_runner(runner)
 
 
 def test_a_set_that_goes_gives_its_waiting_jobs_back(actions: Actions, control: Control) -> None:
-    ours = AScaleSet(actions, "one")
+    scale_set = AScaleSet(actions, "one")
     job = control.push(LABELS)["id"]
-    ours.acquire()
-    actions.delete_set(ours.id)
+    scale_set.acquire()
+    actions.delete_set(scale_set.id)
     assert control.job(job)["state"] == "queued"
     assert AScaleSet(actions, "other").acquire() == [job]
-    actions.delete_set(ours.id)  # once more is no mistake
+    actions.delete_set(scale_set.id)  # once more is no mistake
 
 
-def test_a_set_keeps_the_labels_that_it_was_made_with_and_its_name(actions: Actions) -> None:
+def test_a_set_keeps_its_first_labels_and_its_name(actions: Actions) -> None:
     actions.create_set("gpu", 1, LABELS)
-    found = actions.find_set("gpu", 1)
-    assert found is not None
-    assert [label["name"] for label in found["labels"]] == ["gpu", "self-hosted", "linux"]
+    scale_set = actions.find_set("gpu", 1)
+    assert scale_set is not None
+    assert [label["name"] for label in scale_set["labels"]] == ["gpu", "self-hosted", "linux"]
     assert actions.find_set("gpu", actions.group("other")) is None
     with pytest.raises(ActionsError, match="already exists") as refused:
         actions.create_set("gpu", 1, ["more"])
@@ -264,18 +264,18 @@ def test_a_set_keeps_the_labels_that_it_was_made_with_and_its_name(actions: Acti
 
 
 def test_one_listener_at_a_time(actions: Actions, monkeypatch: pytest.MonkeyPatch) -> None:
-    ours = AScaleSet(actions)
+    scale_set = AScaleSet(actions)
     with pytest.raises(ActionsError, match="active session for owner gpu-listener") as refused:
-        actions.open_session(ours.id, "another")
+        actions.open_session(scale_set.id, "another")
     assert refused.value.status == 409
-    actions.close_session(ours.id, ours.session)
-    second = actions.open_session(ours.id, "another")
+    actions.close_session(scale_set.id, scale_set.session)
+    second = actions.open_session(scale_set.id, "another")
     monkeypatch.setattr(service, "SESSION_SECONDS", 0.1)
     time.sleep(0.15)  # it was killed: nobody polls
-    assert actions.open_session(ours.id, "third")["sessionId"] != second["sessionId"]
-    with pytest.raises(ActionsError) as gone:
+    assert actions.open_session(scale_set.id, "third")["sessionId"] != second["sessionId"]
+    with pytest.raises(ActionsError) as ended:
         actions.poll(second, 0, 1)
-    assert gone.value.status == 404
+    assert ended.value.status == 404
 
 
 def opened(actions: Actions, number: int) -> Any:
@@ -285,18 +285,18 @@ def opened(actions: Actions, number: int) -> Any:
     return None
 
 
-def test_a_listener_that_was_killed_holds_its_session_no_longer_than_it_lived(
+def test_the_session_of_a_killed_listener_expires(
     server: Server, actions: Actions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service, "SESSION_SECONDS", 0.5)
     server.poll_seconds = 60
-    ours = AScaleSet(actions)
+    scale_set = AScaleSet(actions)
     connection = http.client.HTTPConnection("127.0.0.1", server.server_port)
-    path = ours.session["messageQueueUrl"].removeprefix(server.url)
-    connection.request("GET", path, headers={"Authorization": f"Bearer {ours.session['messageQueueAccessToken']}"})
+    path = scale_set.session["messageQueueUrl"].removeprefix(server.url)
+    connection.request("GET", path, headers={"Authorization": f"Bearer {scale_set.session['messageQueueAccessToken']}"})
     time.sleep(0.3)
     connection.close()  # in the middle of a poll
-    assert until(lambda: opened(actions, ours.id))["ownerName"] == "next"
+    assert until(lambda: opened(actions, scale_set.id))["ownerName"] == "next"
 
 
 # Tokens.
@@ -307,8 +307,8 @@ def test_an_app_logs_in_with_its_key(server: Server, control: Control, key: str)
     actions = Actions(f"{server.url}/acme", credential(secret))
     job = control.push(LABELS)["id"]
     assert AScaleSet(actions).acquire() == [job]
-    asked = [f"{each['method']} {each['path'].partition('?')[0]}" for each in control.requests()]
-    assert asked[:3] == [
+    requests = [f"{request['method']} {request['path'].partition('?')[0]}" for request in control.requests()]
+    assert requests[:3] == [
         "POST /api/v3/app/installations/678/access_tokens",
         "POST /api/v3/orgs/acme/actions/runners/registration-token",
         "POST /api/v3/actions/runner-registration",
@@ -317,8 +317,8 @@ def test_an_app_logs_in_with_its_key(server: Server, control: Control, key: str)
 
 def test_what_was_asked_is_recorded_without_secrets(server: Server, control: Control, key: str) -> None:
     app = App("12345", "678", key)
-    ours = AScaleSet(Actions(f"{server.url}/acme", app))
-    ours.actions.register(ours.id, "runner")
+    scale_set = AScaleSet(Actions(f"{server.url}/acme", app))
+    scale_set.actions.register(scale_set.id, "runner")
     record = json.dumps(control.requests())
     assert "runnerscalesets" in record
     assert '"ownerName": "gpu-listener"' in record
@@ -337,7 +337,7 @@ RS256 = {"alg": "RS256", "typ": "JWT"}
 
 
 @pytest.mark.parametrize(
-    ("token", "said"),
+    ("token", "message"),
     [
         ("", "expected: Authorization"),
         ("ghp_personal", "could not be decoded"),
@@ -350,10 +350,10 @@ RS256 = {"alg": "RS256", "typ": "JWT"}
     ],
     ids=["none", "personal", "no-jwt", "algorithm", "issuer", "expiry", "past", "too-long"],
 )
-def test_an_app_token_that_github_would_refuse_is_refused(server: Server, token: str, said: str) -> None:
+def test_an_app_token_that_github_would_refuse_is_refused(server: Server, token: str, message: str) -> None:
     status, answer = ask(server, "POST", "/api/v3/app/installations/1/access_tokens", Authorization=f"Bearer {token}")
     assert status == 401
-    assert said in answer["message"]
+    assert message in answer["message"]
 
 
 def test_a_key_that_is_none_is_a_sentence(key: str) -> None:
@@ -370,24 +370,24 @@ def test_tokens_end_and_are_taken_anew(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"paddock.lab.github.{module}.time", clock)
     with serving(token_seconds=600) as server:
         actions, control = Actions(f"{server.url}/acme", PERSONAL), Control(server.url)
-        ours = AScaleSet(actions)
+        scale_set = AScaleSet(actions)
         late[0] = 601
         with pytest.raises(ActionsError, match="expired") as ended:
-            actions.poll(ours.session, 0, 1)
+            actions.poll(scale_set.session, 0, 1)
         assert ended.value.status == 401
-        ours.session = actions.renew_session(ours.id, ours.session)
+        scale_set.session = actions.renew_session(scale_set.id, scale_set.session)
         job = control.push(LABELS)["id"]
-        assert ours.acquire() == [job]
-        logins = [each for each in control.requests() if each["path"] == "/api/v3/actions/runner-registration"]
+        assert scale_set.acquire() == [job]
+        logins = [request for request in control.requests() if request["path"] == "/api/v3/actions/runner-registration"]
         assert len(logins) == 2
 
 
 def test_a_token_opens_only_what_it_is_for(server: Server, actions: Actions) -> None:
-    one, other = AScaleSet(actions, "one"), AScaleSet(actions, "other")
-    path = f"/tenant/_apis/runtime/runnerscalesets/{one.id}/acquirejobs"
+    first, other = AScaleSet(actions, "one"), AScaleSet(actions, "other")
+    path = f"/tenant/_apis/runtime/runnerscalesets/{first.id}/acquirejobs"
     for token in ("made-up", "a.b.c", other.session["messageQueueAccessToken"]):
         assert ask(server, "POST", path, [1], Authorization=f"Bearer {token}")[0] == 401
-    token = one.session["messageQueueAccessToken"]
+    token = first.session["messageQueueAccessToken"]
     assert ask(server, "POST", path, [1], Authorization=f"Bearer {token}")[0] == 200
     assert ask(server, "GET", "/tenant/_apis/runtime/runnerscalesets", Authorization=f"Bearer {token}")[0] == 401
 
@@ -414,14 +414,14 @@ def test_too_many_requests_say_when_to_come_back(actions: Actions, control: Cont
 def test_who_hangs_is_let_go(server: Server, actions: Actions, control: Control) -> None:
     actions.group("default")
     control.fault("/runnergroups", seconds=60, times=2)
-    done: list[int] = []
-    asking = threading.Thread(target=lambda: done.append(actions.group("default")))
+    statuses: list[int] = []
+    asking = threading.Thread(target=lambda: statuses.append(actions.group("default")))
     asking.start()
     until(lambda: server.faults.pending()[0]["times"] == 1)
-    assert not done
+    assert not statuses
     control.heal()
     asking.join(30)
-    assert done == [1]
+    assert statuses == [1]
 
 
 def test_the_labs_own_control_has_no_faults(control: Control) -> None:
@@ -441,7 +441,7 @@ def test_a_fault_that_is_none_is_refused(control: Control, fault: Object) -> Non
 
 
 @pytest.mark.parametrize(
-    ("order", "said"),
+    ("order", "message"),
     [
         ({}, "needs labels"),
         ({"labels": "gpu"}, "a list"),
@@ -453,10 +453,10 @@ def test_a_fault_that_is_none_is_refused(control: Control, fault: Object) -> Non
         ({"labels": ["gpu"], "runs_on": 1}, "has no runs_on"),
     ],
 )
-def test_a_job_that_is_none_is_refused(server: Server, control: Control, order: Object, said: str) -> None:
+def test_a_job_that_is_none_is_refused(server: Server, control: Control, order: Object, message: str) -> None:
     status, answer = ask(server, "POST", "/_lab/jobs", order)
     assert status == 400
-    assert said in answer["message"]
+    assert message in answer["message"]
     assert control.jobs() == []
 
 
@@ -493,20 +493,20 @@ def ask(server: Server, method: str, path: str, body: object = None, **headers: 
 def test_a_restart_forgets_nothing(tmp_path: Path, key: str) -> None:
     with serving(tmp_path) as first:
         actions, control = Actions(f"{first.url}/acme", PERSONAL), Control(first.url)
-        ours = AScaleSet(actions)
+        scale_set = AScaleSet(actions)
         running, waiting = control.push(LABELS)["id"], control.push(LABELS, 3.0)["id"]
-        assert ours.acquire(room=1) == [running]
-        actions.register(ours.id, "runner")
+        assert scale_set.acquire(room=1) == [running]
+        actions.register(scale_set.id, "runner")
         control.online("runner", {"node": "t4-1"})
         before, port = control.jobs(), first.server_port
     with serving(tmp_path, port):
         assert control.jobs() == before
-        assert {each["messageType"] for each in json.loads((ours.poll(room=2) or {})["body"])} == {
+        assert {message_["messageType"] for message_ in json.loads((scale_set.poll(room=2) or {})["body"])} == {
             "JobAssigned",
             "JobStarted",
             "JobAvailable",
         }, "the session and its token are good after the restart"
-        assert ours.actions.acquire(ours.id, ours.session, [waiting]) == [waiting]
+        assert scale_set.actions.acquire(scale_set.id, scale_set.session, [waiting]) == [waiting]
         control.ended("runner", "succeeded")
         assert control.job(running)["result"] == "succeeded"
     for file in tmp_path.iterdir():

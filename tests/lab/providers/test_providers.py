@@ -53,9 +53,9 @@ def test_a_name_is_made_up_once() -> None:
     assert later["name"] == first["name"]
 
 
-@pytest.mark.parametrize("given", [{"name": "mine"}, {"namePrefix": "mine-"}])
-def test_a_given_name_is_kept(given: dict[str, str]) -> None:
-    assert names.named(given, "name", "node", SEED, {}) == {**given, DEFAULTS: []}
+@pytest.mark.parametrize("inputs", [{"name": "mine"}, {"namePrefix": "mine-"}])
+def test_a_given_name_is_kept(inputs: dict[str, str]) -> None:
+    assert names.named(inputs, "name", "node", SEED, {}) == {**inputs, DEFAULTS: []}
 
 
 def test_a_name_that_is_no_longer_given_is_made_up_anew() -> None:
@@ -81,12 +81,12 @@ def test_a_name_that_is_no_longer_given_is_made_up_anew() -> None:
     ],
 )
 def test_what_differs(type_: str, old: dict[str, Any], new: dict[str, Any], expected: list[Any]) -> None:
-    found = changes(type_, old, new)
+    differences = changes(type_, old, new)
 
     if expected and isinstance(expected[0], tuple):
-        assert [(change.kind, change.replaces) for change in found] == expected
+        assert [(change.kind, change.replaces) for change in differences] == expected
     else:
-        assert found == expected
+        assert differences == expected
 
 
 @given(objects)
@@ -113,16 +113,16 @@ def test_another_name_needs_no_place_freed() -> None:
 
 def test_the_store_tells_no_secret(tmp_path: Path) -> None:
     store = Store(tmp_path / "cloud" / "dev.json")
-    known = {"data": {"key": Secret("hush-hush")}, "open": 1}
+    values = {"data": {"key": Secret("hush-hush")}, "open": 1}
     with store.change() as resources:
-        resources["a"] = store.hash_secrets(known)
+        resources["a"] = store.hash_secrets(values)
 
-    kept = store.resources()["a"]
+    stored = store.resources()["a"]
 
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and "hush" in path.read_text()]
-    assert store.restore_secrets(kept, known) == known
-    assert store.restore_secrets(kept, {"data": {"key": Secret("other")}})["data"]["key"] == Secret(CHANGED)
-    assert store.restore_secrets(kept, {})["data"]["key"] == Secret(CHANGED)
+    assert store.restore_secrets(stored, values) == values
+    assert store.restore_secrets(stored, {"data": {"key": Secret("other")}})["data"]["key"] == Secret(CHANGED)
+    assert store.restore_secrets(stored, {})["data"]["key"] == Secret(CHANGED)
 
 
 def test_what_is_adopted_keeps_its_secrets(tmp_path: Path) -> None:
@@ -131,9 +131,9 @@ def test_what_is_adopted_keeps_its_secrets(tmp_path: Path) -> None:
     type_, inputs = "kubernetes:core/v1:Secret", {"metadata": {"name": "a"}, "stringData": {"key": Secret("hush-hush")}}
     urn = f"urn:pulumi:dev::paddock::{type_}::a"
     sent = wire.encode_struct(inputs)
-    made = cloud.Create(provider_pb2.CreateRequest(urn=urn, properties=sent), None)
+    created = cloud.Create(provider_pb2.CreateRequest(urn=urn, properties=sent), None)
 
-    read = cloud.Read(provider_pb2.ReadRequest(id=made.id, urn=urn, inputs=sent), None)
+    read = cloud.Read(provider_pb2.ReadRequest(id=created.id, urn=urn, inputs=sent), None)
 
     assert wire.decode_struct(read.inputs) == inputs
 
@@ -166,9 +166,9 @@ def test_many_may_change_the_store_at_once(tmp_path: Path) -> None:
 
 
 def test_a_fault_is_met_as_often_as_it_says(tmp_path: Path) -> None:
-    asked = tmp_path / "faults.json"
-    asked.write_text(json.dumps([{"resource": "*::node", "operation": "create", "error": "Throttling", "times": 2}]))
-    faults = Faults.of({"PADDOCK_LAB_FAULTS": str(asked)})
+    file = tmp_path / "faults.json"
+    file.write_text(json.dumps([{"resource": "*::node", "operation": "create", "error": "Throttling", "times": 2}]))
+    faults = Faults.of({"PADDOCK_LAB_FAULTS": str(file)})
 
     faults.meet("create", "urn::other")
     faults.meet("delete", "urn::node")
@@ -188,20 +188,20 @@ def test_no_fault_is_met_where_none_was_asked_for() -> None:
     [(ROLE, "name"), (NODE_GROUP, "nodeGroupName"), ("aws:ec2/vpc:Vpc", None), (LAUNCH_TEMPLATE, "name")],
 )
 def test_which_property_gets_a_name(type_: str, name: str | None) -> None:
-    found = shapes.shape(type_)
+    shape = shapes.shape(type_)
 
-    assert found is not None
-    assert found.name == name
+    assert shape is not None
+    assert shape.name == name
 
 
 def test_outputs_have_their_declared_types() -> None:
-    found = shapes.shape(LAUNCH_TEMPLATE)
-    assert found is not None
+    shape = shapes.shape(LAUNCH_TEMPLATE)
+    assert shape is not None
 
-    made = shapes.filled(found, "lt-1", {"arn": "arn"})
+    created = shapes.filled(shape, "lt-1", {"arn": "arn"})
 
-    assert isinstance(made["latestVersion"], int)
-    assert "arn" not in made
+    assert isinstance(created["latestVersion"], int)
+    assert "arn" not in created
     assert shapes.shape("aws:ec2/nothing:Nothing") is None
 
 
@@ -210,24 +210,24 @@ def provider(tmp_path: Path) -> aws.Aws:
     return aws.Aws({"PADDOCK_LAB_STORE": str(tmp_path / "dev.json")})
 
 
-def test_a_change_of_a_template_makes_a_version_and_a_change_of_its_tags_none(provider: aws.Aws) -> None:
-    made = provider.created(LAUNCH_TEMPLATE, "lt-1", {"name": "t4"})
+def test_a_changed_template_gets_a_version_unless_only_tags_changed(provider: aws.Aws) -> None:
+    created = provider.created(LAUNCH_TEMPLATE, "lt-1", {"name": "t4"})
     image, tags = Change(("imageId",), "update", False), Change(("tags",), "update", False)
 
-    rolled = provider.updated(LAUNCH_TEMPLATE, {"name": "t4", "imageId": "ami-2"}, made, [image])
-    tagged = provider.updated(LAUNCH_TEMPLATE, {"name": "t4"}, made, [tags])
+    rolled = provider.updated(LAUNCH_TEMPLATE, {"name": "t4", "imageId": "ami-2"}, created, [image])
+    tagged = provider.updated(LAUNCH_TEMPLATE, {"name": "t4"}, created, [tags])
 
-    assert made["latestVersion"] == 1
+    assert created["latestVersion"] == 1
     assert rolled["latestVersion"] == UNKNOWN  # which is what a preview says
-    assert provider.settled(rolled, made)["latestVersion"] == 2
-    assert provider.settled(tagged, made)["latestVersion"] == 1
+    assert provider.settled(rolled, created)["latestVersion"] == 2
+    assert provider.settled(tagged, created)["latestVersion"] == 1
 
 
 def test_a_node_group_tells_its_scaling_group_and_everything_its_account(provider: aws.Aws) -> None:
-    made = provider.created(NODE_GROUP, "fleet:t4", {"nodeGroupName": "t4-spot-0123456", "clusterName": "fleet"})
+    created = provider.created(NODE_GROUP, "fleet:t4", {"nodeGroupName": "t4-spot-0123456", "clusterName": "fleet"})
 
-    assert made["resources"][0]["autoscalingGroups"][0]["name"].startswith("eks-t4-spot-0123456-")
-    assert ":000000000000:" in made["arn"]
+    assert created["resources"][0]["autoscalingGroups"][0]["name"].startswith("eks-t4-spot-0123456-")
+    assert ":000000000000:" in created["arn"]
 
 
 def test_ids_are_unlike_unless_aws_knows_the_thing_by_name(provider: aws.Aws) -> None:
@@ -254,10 +254,10 @@ def test_an_eks_cluster_is_the_labs_own_where_there_is_one(tmp_path: Path) -> No
     kubeconfig.write_text(json.dumps({"clusters": [{"name": "lab", "cluster": cluster}]}))
     provider = aws.Aws({"PADDOCK_LAB_STORE": str(tmp_path / "dev.json"), "PADDOCK_LAB_KUBECONFIG": str(kubeconfig)})
 
-    made = provider.created("aws:eks/cluster:Cluster", "fleet", {"name": "fleet"})
+    created = provider.created("aws:eks/cluster:Cluster", "fleet", {"name": "fleet"})
     told = provider.answer("aws:eks/getCluster:getCluster", {"name": "fleet"})
 
-    assert (made["endpoint"], made["certificateAuthority"]) == ("https://127.0.0.1:6443", {"data": "Q0E="})
+    assert (created["endpoint"], created["certificateAuthority"]) == ("https://127.0.0.1:6443", {"data": "Q0E="})
     assert told is not None
     assert told["endpoint"] == "https://127.0.0.1:6443"
     assert provider.answer("aws:ec2/getAmi:getAmi", {}) is None

@@ -30,20 +30,20 @@ LABELS = ["self-hosted", "gpu"]
 
 
 def a_set(**spec: Any) -> Object:
-    made = kubernetes.runner_set(fleets.example("dev").fleet, "gpu")
-    made["metadata"] |= {"uid": "1-2-3", "labels": {"app.kubernetes.io/version": "0.14.2"}}
-    made["spec"] |= spec
-    return made
+    runner_set = kubernetes.runner_set(fleets.example("dev").fleet, "gpu")
+    runner_set["metadata"] |= {"uid": "1-2-3", "labels": {"app.kubernetes.io/version": "0.14.2"}}
+    runner_set["spec"] |= spec
+    return runner_set
 
 
 # Pods of a scale set.
 
 
 def test_a_runner_pod_is_the_template_with_arcs_labels() -> None:
-    asked = a_set()
-    template = asked["spec"]["template"]
+    runner_set = a_set()
+    template = runner_set["spec"]["template"]
     template["metadata"]["labels"] = {"team": "ml", "actions-ephemeral-runner": "no"}
-    pod = runner_sets.runner_pod(asked, "gpu-runner-abcde")
+    pod = runner_sets.runner_pod(runner_set, "gpu-runner-abcde")
     assert pod["spec"] == template["spec"]
     assert pod["metadata"]["annotations"] == template["metadata"]["annotations"]
     assert pod["metadata"]["labels"] == {
@@ -63,33 +63,33 @@ def test_a_runner_pod_is_the_template_with_arcs_labels() -> None:
 
 @given(st.integers(0, 50), st.integers(0, 50), st.integers(0, 100))
 def test_the_warm_runners_come_on_top_and_the_maximum_holds(least: int, more: int, assigned: int) -> None:
-    wanted = runner_sets.desired_runners(a_set(minRunners=least, maxRunners=least + more), assigned)
-    assert least <= wanted <= least + more
-    assert wanted == least + assigned or wanted == least + more
+    desired = runner_sets.desired_runners(a_set(minRunners=least, maxRunners=least + more), assigned)
+    assert least <= desired <= least + more
+    assert desired == least + assigned or desired == least + more
 
 
 def test_a_set_without_a_maximum_has_none() -> None:
-    asked = a_set()
-    del asked["spec"]["maxRunners"], asked["spec"]["minRunners"]
-    assert runner_sets.desired_runners(asked, 5000) == 5000
+    runner_set = a_set()
+    del runner_set["spec"]["maxRunners"], runner_set["spec"]["minRunners"]
+    assert runner_sets.desired_runners(runner_set, 5000) == 5000
 
 
-def test_who_waits_goes_before_who_works_and_the_young_before_the_old() -> None:
+def test_pending_and_young_runners_are_removed_first() -> None:
     def pod(name: str, created: str, node: str, phase: str) -> Object:
         meta = {"name": name, "creationTimestamp": created}
         return {"metadata": meta, "spec": {"nodeName": node}, "status": {"phase": phase}}
 
-    found = [
+    runner_pods = [
         pod("works", "2026-01-01T00:00:09Z", "n1", "Running"),
         pod("old", "2026-01-01T00:00:01Z", "", "Pending"),
         pod("starts", "2026-01-01T00:00:05Z", "n2", "Pending"),
         pod("young", "2026-01-01T00:00:03Z", "", "Pending"),
     ]
-    order = [each["metadata"]["name"] for each in runner_sets.surplus(found)]
+    order = [pod["metadata"]["name"] for pod in runner_sets.surplus(runner_pods)]
     assert order == ["young", "old", "starts", "works"]
 
 
-def test_only_jobs_with_pods_of_their_own_have_a_template_for_them() -> None:
+def test_only_jobs_with_their_own_pods_have_a_template() -> None:
     for stack in ("dev", "prod"):
         fleet = fleets.example(stack).fleet
         for name, runner in fleet.runners.items():
@@ -148,11 +148,11 @@ def test_a_listener_acquires_a_job_whatever_github_answers_first(
 
 # The life of a job.
 
-BEGAN = 1_800_000_000.0  # 2027-01-15T08:00:00Z
+START = 1_800_000_000.0  # 2027-01-15T08:00:00Z
 
 
 def a_job(*states: str, runner: str = "", labels: list[str] | None = None, number: int = 1) -> Object:
-    history = [{"state": state, "at": BEGAN + 0.25 * step} for step, state in enumerate(states)]
+    history = [{"state": state, "at": START + 0.25 * step} for step, state in enumerate(states)]
     return {
         "id": number,
         "name": "job",
@@ -161,7 +161,7 @@ def a_job(*states: str, runner: str = "", labels: list[str] | None = None, numbe
         "result": "succeeded" if states[-1] == "completed" else "",
         "scale_set": "gpu" if len(states) > 1 else "",
         "runner": runner,
-        "registered": BEGAN + 0.3 if runner else None,
+        "registered": START + 0.3 if runner else None,
         "pod": {},
         "history": history,
     }
@@ -179,45 +179,50 @@ def a_pod(name: str, created: str = "2027-01-15T08:00:00Z", node: str = "", mess
     }
 
 
-def seen(
-    *found: Object, pods: tuple[Object, ...] = (), nodes: tuple[Object, ...] = (), **events: list[Object]
+def snapshot(
+    *jobs: Object, pods: tuple[Object, ...] = (), nodes: tuple[Object, ...] = (), **events: list[Object]
 ) -> Snapshot:
     sets = [{"name": "gpu", "labels": [{"name": label} for label in LABELS]}]
     by_name = {pod["metadata"]["name"]: pod for pod in pods}
-    told = {("Pod", name.replace("_", "-")): told for name, told in events.items()}
-    return Snapshot(found, sets, by_name, {}, {node["metadata"]["name"]: node for node in nodes}, told, [a_set()])
+    by_object = {("Pod", name.replace("_", "-")): named for name, named in events.items()}
+    return Snapshot(jobs, sets, by_name, {}, {node["metadata"]["name"]: node for node in nodes}, by_object, [a_set()])
 
 
-def one(look: Snapshot) -> JobTimeline:
-    (life,) = timeline.from_snapshot(look)
+def only_timeline(snapshot_: Snapshot) -> JobTimeline:
+    (life,) = timeline.from_snapshot(snapshot_)
     return life
 
 
 def test_what_has_not_come_has_no_time() -> None:
-    life = one(seen(a_job("queued", labels=["self-hosted", "tpu"])))
+    life = only_timeline(snapshot(a_job("queued", labels=["self-hosted", "tpu"])))
     assert life.seconds("queued") == 0.0
     assert {life.seconds(step) for step in timeline.STEPS[1:]} == {None}
     assert life.why == "no scale set has all of its labels: self-hosted, tpu"
-    assert one(seen(a_job("queued"))).why == "scale set gpu has not acquired it"
+    assert only_timeline(snapshot(a_job("queued"))).why == "scale set gpu has not acquired it"
 
 
-def test_a_time_in_whole_seconds_is_not_before_the_step_before_it() -> None:
-    life = one(seen(a_job("queued", "acquired", "running", runner="r"), pods=(a_pod("r"),)))
+def test_whole_seconds_keep_the_order_of_steps() -> None:
+    life = only_timeline(snapshot(a_job("queued", "acquired", "running", runner="r"), pods=(a_pod("r"),)))
     assert life.seconds("pod made") == 0.3, "08:00:00 is anything up to 08:00:01"
     late = a_pod("r", created="2027-01-15T08:00:04Z")
-    assert one(seen(a_job("queued", "acquired", "running", runner="r"), pods=(late,))).seconds("pod made") == 4.0
+    assert (
+        only_timeline(snapshot(a_job("queued", "acquired", "running", runner="r"), pods=(late,))).seconds("pod made")
+        == 4.0
+    )
 
 
 def test_an_event_says_to_the_microsecond_when_a_pod_was_scheduled() -> None:
     scheduled = {"reason": "Scheduled", "eventTime": "2027-01-15T08:00:02.500000Z", "message": ""}
-    life = one(seen(a_job("queued", "acquired", "running", runner="r"), pods=(a_pod("r", node="n"),), r=[scheduled]))
+    life = only_timeline(
+        snapshot(a_job("queued", "acquired", "running", runner="r"), pods=(a_pod("r", node="n"),), r=[scheduled])
+    )
     assert life.seconds("scheduled") == 2.5
     assert life.step("pod waits").note == "not at all"
     assert life.step("node ready").note == "unknown"
 
 
 def test_what_nobody_wrote_down_is_unknown() -> None:
-    life = one(seen(a_job("queued", "acquired", "running", "completed", runner="gone")))
+    life = only_timeline(snapshot(a_job("queued", "acquired", "running", "completed", runner="gone")))
     assert life.step("pod made") == timeline.Step("pod made", None, "unknown")
     assert life.seconds("scheduled") is None
     assert (life.pod, life.node) == ("", "")
@@ -229,7 +234,7 @@ def test_a_node_that_was_there_before_is_not_waited_for() -> None:
         "status": {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2027-01-15T07:00:00Z"}]},
     }
     job = a_job("queued", "acquired", "running", runner="r")
-    life = one(seen(job, pods=(a_pod("r", node="n"),), nodes=(node,)))
+    life = only_timeline(snapshot(job, pods=(a_pod("r", node="n"),), nodes=(node,)))
     assert life.step("node ready") == timeline.Step("node ready", None, "it was there before")
 
 
@@ -238,25 +243,25 @@ def test_the_oldest_waiting_pod_is_that_of_the_oldest_job() -> None:
     second["history"][1]["at"] += 1
     young = a_pod("a", created="2027-01-15T08:00:03Z", message="0/1 nodes are available: why. preemption: none.")
     old = a_pod("z", created="2027-01-15T08:00:02Z", message="other")
-    lives = timeline.from_snapshot(seen(second, first, pods=(young, old)))
+    lives = timeline.from_snapshot(snapshot(second, first, pods=(young, old)))
     assert [(life.number, life.pod) for life in lives] == [(2, "arc-runners/a"), (1, "arc-runners/z")]
     assert lives[0].why == "0/1 nodes are available: why."
 
 
 def test_a_later_look_keeps_what_an_earlier_one_knew() -> None:
     job = a_job("queued", "acquired", "running", runner="r")
-    before = one(seen(job, pods=(a_pod("r", node="n"),)))
-    after = one(seen(a_job("queued", "acquired", "running", "completed", runner="r"))).after(before)
+    before = only_timeline(snapshot(job, pods=(a_pod("r", node="n"),)))
+    after = only_timeline(snapshot(a_job("queued", "acquired", "running", "completed", runner="r"))).after(before)
     assert after.seconds("pod made") == 0.3
     assert (after.state, after.node, after.pod) == ("completed", "n", "arc-runners/r")
-    assert after.with_step("node gone", BEGAN + 9).seconds("node gone") == 9.0
+    assert after.with_step("node gone", START + 9).seconds("node gone") == 9.0
 
 
 # Bad input of the demo.
 
 
 @pytest.mark.parametrize(
-    ("runner", "seconds", "said"),
+    ("runner", "seconds", "message"),
     [
         ("gpuu", 1.0, "did you mean gpu"),
         ("cpu-large", 1.0, "expected: one of gpu"),
@@ -265,9 +270,9 @@ def test_a_later_look_keeps_what_an_earlier_one_knew() -> None:
         ("gpu", 1e9, "at most a day"),
     ],
 )
-def test_a_demo_of_what_is_not_there_starts_nothing(tmp_path: Path, runner: str, seconds: float, said: str) -> None:
+def test_a_demo_of_what_is_not_there_starts_nothing(tmp_path: Path, runner: str, seconds: float, message: str) -> None:
     out = io.StringIO()
-    with pytest.raises(LabInputError, match=said):
+    with pytest.raises(LabInputError, match=message):
         demo(Lab(tmp_path, {}, {}, ()), fleets.example("dev"), runner=runner, job_seconds=seconds, out=out)
     assert out.getvalue() == ""
 

@@ -1,4 +1,4 @@
-"""Whether a lab can run the real ARC, and what it says where it cannot."""
+"""Requirements of the real ARC, and the message where one is missing."""
 
 from __future__ import annotations
 

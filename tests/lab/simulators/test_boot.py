@@ -1,4 +1,4 @@
-"""What a simulated node comes with, and what must be there before it has GPUs."""
+"""Registration of a simulated node, and the conditions for its GPUs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def since(fresh: dict[str, Any], pods: list[dict[str, Any]], *daemonsets: str) -
     return boot.plugin_since([fresh], pods, [{"metadata": {"name": name}} for name in daemonsets], {}, 5.0)
 
 
-def test_a_node_registers_uninitialized_and_without_gpus_and_gets_back_what_it_was_made_of() -> None:
+def test_a_node_registers_without_gpus_and_gets_them_back() -> None:
     whole = node()
     fresh = boot.registered(whole)
     assert fresh["spec"]["taints"] == [TAINT, boot.UNINITIALIZED]
@@ -54,7 +54,7 @@ def test_a_node_without_gpus_registers_as_it_is() -> None:
     assert not boot.waits_for_gpus(plain)
 
 
-def test_gpus_wait_for_the_pod_of_the_device_plugin_where_there_is_one() -> None:
+def test_gpus_wait_for_an_existing_device_plugin() -> None:
     fresh = boot.registered(node())
     assert since(fresh, []) == {"a": 5.0}, "without a DaemonSet they come by themselves"
     assert since(fresh, [], "agent") == {"a": 5.0}
@@ -70,7 +70,7 @@ def test_an_image_with_a_plugin_of_its_own_needs_no_pod() -> None:
     assert since(fresh, [], "nvidia-device-plugin") == {"a": 5.0}
 
 
-def test_a_node_that_is_not_ready_or_has_its_gpus_waits_for_nothing() -> None:
+def test_only_a_ready_node_without_its_gpus_waits() -> None:
     fresh = boot.registered(node())
     fresh["status"] = {**fresh["status"], "conditions": []}
     assert since(fresh, []) == {}

@@ -1,4 +1,4 @@
-"""When the stand-in for the autoscaler buys a node, and when it gives one back."""
+"""Decisions of the simulated autoscaler to add and to remove nodes."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def group(name: str = "t4-spot", priority: int = 50, low: int = 0, high: int = 2
 
 def pod(name: str = "job", *, waits: bool = True, node: str = "", **spec: Any) -> dict[str, Any]:
     unschedulable = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-    asked = {"cpu": "3", "memory": "12Gi", "nvidia.com/gpu": "1"}
+    requests = {"cpu": "3", "memory": "12Gi", "nvidia.com/gpu": "1"}
     return {
         "metadata": {"name": name, "namespace": "arc-runners"},
         "spec": {
-            "containers": [{"name": "runner", "resources": {"requests": asked}}],
+            "containers": [{"name": "runner", "resources": {"requests": requests}}],
             "nodeSelector": {"paddock.dev/pool": "t4"},
             "tolerations": [{**TAINT, "operator": "Equal"}],
             **({"nodeName": node} if node else {}),
@@ -79,14 +79,14 @@ def test_a_node_in_use_or_cordoned_is_no_room() -> None:
 
 
 def test_a_finished_pod_takes_no_room() -> None:
-    done = pod("done", waits=False, node="a")
-    done["status"]["phase"] = "Succeeded"
-    assert decide([group()], [node("a")], [pod(), done]).grow == ()
+    finished = pod("done", waits=False, node="a")
+    finished["status"]["phase"] = "Succeeded"
+    assert decide([group()], [node("a")], [pod(), finished]).grow == ()
 
 
 def test_many_pods_share_a_node_as_the_template_allows() -> None:
-    asked = {"cpu": "500m", "memory": "1Gi", "nvidia.com/gpu": "1"}
-    small = [pod(str(n), containers=[{"name": "x", "resources": {"requests": asked}}]) for n in range(8)]
+    requests = {"cpu": "500m", "memory": "1Gi", "nvidia.com/gpu": "1"}
+    small = [pod(str(n), containers=[{"name": "x", "resources": {"requests": requests}}]) for n in range(8)]
     assert decide([group(gpus=4, high=9)], [], small).grow == ("t4-spot", "t4-spot")
 
 
@@ -123,12 +123,12 @@ def test_a_node_without_its_gpus_yet_is_waited_for() -> None:
 
 @pytest.mark.parametrize("name", [*fleets.EXAMPLES, "mig", "bottlerocket", "custom-image"])
 def test_the_autoscaler_waits_for_the_gpus_of_every_group(name: str) -> None:
-    for each in nodes.groups(fleets.named(name), fleets.graph(name)):
-        fresh = boot.registered(nodes.named(each.node, "a"))
-        assert scaling.starting(fresh), each.name
-        booted = {**fresh, "spec": each.node["spec"]}
-        assert scaling.starting(booted), f"{each.name} would be bought twice for one pod"
-        assert not scaling.starting({**booted, "status": each.node["status"]})
+    for group in nodes.groups(fleets.named(name), fleets.graph(name)):
+        fresh = boot.registered(nodes.named(group.node, "a"))
+        assert scaling.starting(fresh), group.name
+        booted = {**fresh, "spec": group.node["spec"]}
+        assert scaling.starting(booted), f"{group.name} would be bought twice for one pod"
+        assert not scaling.starting({**booted, "status": group.node["status"]})
 
 
 def test_the_order_of_groups_is_what_the_autoscaler_is_told() -> None:
@@ -138,8 +138,8 @@ def test_the_order_of_groups_is_what_the_autoscaler_is_told() -> None:
         "kept": {"instances": ["g6.xlarge"], "capacity": {"reserved": "cr-0123456789abcdef0"}, "nodes": {"max": 2}},
     }
     runners = {pool: {"pool": pool} for pool in pools}
-    found = nodes.groups(fleets.stack(fleets.fleet_data(pools=pools, runners=runners)))
-    assert {each.name: each.priority for each in found} == {
+    groups = nodes.groups(fleets.stack(fleets.fleet_data(pools=pools, runners=runners)))
+    assert {group.name: group.priority for group in groups} == {
         "kept-reserved": 100,
         "big-spot-spot": 50,
         "big-spot-on-demand": 10,
@@ -170,7 +170,7 @@ def test_a_pod_that_fits_no_template_buys_nothing(change: dict[str, Any]) -> Non
     assert decision.unserved == {"arc-runners/job": "it fits no node group"}
 
 
-def test_daemonsets_take_their_part_of_a_node_that_is_not_there_yet() -> None:
+def test_daemonsets_take_their_part_of_a_planned_node() -> None:
     agent = {"spec": {"template": {"metadata": {}, "spec": copy.deepcopy(pod()["spec"])}}}
     agent["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "600m"}}
     assert decide([group()], [], [pod()], daemonsets=[agent]).grow == ()
@@ -178,7 +178,7 @@ def test_daemonsets_take_their_part_of_a_node_that_is_not_there_yet() -> None:
     assert decide([group()], [], [pod()], daemonsets=[agent]).grow == ("t4-spot",)
 
 
-def test_a_group_that_is_not_tagged_for_the_autoscaler_is_left_alone() -> None:
+def test_a_group_without_the_autoscaler_tag_is_ignored() -> None:
     untagged = Group("t4-spot", "t4", "spot", 1, 2, {})
     assert decide([untagged], [], [pod()]).grow == ()
 
@@ -190,7 +190,7 @@ def test_the_minimum_is_kept() -> None:
     assert decision.shrink == ("a",)
 
 
-def test_an_idle_node_is_given_back_after_its_time_and_not_while_pods_wait() -> None:
+def test_an_idle_node_is_removed_unless_pods_wait() -> None:
     idle = {"a": 40.0}
     assert decide([group()], [node("a")], [], idle=idle, now=99, idle_seconds=60).shrink == ()
     assert decide([group()], [node("a")], [], idle=idle, now=100, idle_seconds=60).shrink == ("a",)
@@ -202,8 +202,8 @@ def test_an_idle_node_is_given_back_after_its_time_and_not_while_pods_wait() -> 
 def test_idle_means_without_pods_but_those_of_daemonsets() -> None:
     agent = pod("agent", waits=False, node="a")
     agent["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "name": "agent"}]
-    seen = [node("a"), node("b"), node("c")]
-    assert scaling.idle_since(seen, [agent, pod("x", waits=False, node="b")], {"a": 1.0, "b": 1.0}, 5.0) == {
+    all_nodes = [node("a"), node("b"), node("c")]
+    assert scaling.idle_since(all_nodes, [agent, pod("x", waits=False, node="b")], {"a": 1.0, "b": 1.0}, 5.0) == {
         "a": 1.0,
         "c": 5.0,
     }
@@ -219,17 +219,17 @@ def test_idle_means_without_pods_but_those_of_daemonsets() -> None:
 )
 def test_no_decision_leaves_the_limits(waiting: int, there: int, booting: int, low: int, more: int, gpus: int) -> None:
     groups = [group(low=low, high=low + more, gpus=gpus), group("t4-on-demand", 10, 0, more, gpus)]
-    seen = [node(str(n), gpus=gpus) for n in range(there)]
+    all_nodes = [node(str(n), gpus=gpus) for n in range(there)]
     decision = decide(
         groups,
-        seen,
+        all_nodes,
         [pod(str(n)) for n in range(waiting)],
         booting=["t4-spot"] * booting,
         idle={str(n): 0.0 for n in range(there)},
         now=1000,
     )
     for each in groups:
-        size = len(scaling.members(seen, each.name)) + (booting if each.name == "t4-spot" else 0)
+        size = len(scaling.members(all_nodes, each.name)) + (booting if each.name == "t4-spot" else 0)
         after = size + decision.grow.count(each.name)
         assert after <= max(each.max, size)
         assert after >= min(each.min, each.max)
@@ -275,13 +275,13 @@ def test_a_pod_asks_for_its_sidecars_and_for_its_hungriest_moment() -> None:
 @pytest.mark.parametrize("name", fleets.EXAMPLES)
 def test_the_tags_of_a_stack_describe_the_nodes_that_boot(name: str) -> None:
     stack = fleets.example(name)
-    found = nodes.groups(stack, fleets.graph(name))
-    assert {each.name for each in found} == {
+    groups = nodes.groups(stack, fleets.graph(name))
+    assert {group.name for group in groups} == {
         f"{pool}-{bought}" for pool, spec in stack.fleet.pools.items() for bought in fleet_nodes.capacities(spec)
     }
-    for each in found:
-        assert each.managed, each.name
-        described, real = each.template, each.node
+    for group in groups:
+        assert group.managed, group.name
+        described, real = group.template, group.node
         assert described.labels.items() <= real["metadata"]["labels"].items()
         assert list(described.taints) == real["spec"]["taints"]
         allocatable = pods.amounts(real["status"]["allocatable"])
@@ -292,14 +292,14 @@ def test_the_tags_of_a_stack_describe_the_nodes_that_boot(name: str) -> None:
 @pytest.mark.parametrize("name", fleets.EXAMPLES)
 def test_every_runner_of_a_stack_buys_a_node_of_its_pool(name: str) -> None:
     stack = fleets.example(name)
-    found = nodes.groups(stack, fleets.graph(name))
+    groups = nodes.groups(stack, fleets.graph(name))
     for runner, spec in stack.fleet.runners.items():
         if spec.container == "kubernetes-novolume":
             continue  # its pod steers, from a system node
-        made = runner_template(stack.fleet, spec)
-        waiting = {"metadata": {"name": runner}, "spec": made["spec"], "status": pod()["status"]}
-        bought = decide(found, [], [waiting]).grow
-        assert len(bought) == 1 + sum(each.min for each in found), runner
+        pod_ = runner_template(stack.fleet, spec)
+        waiting = {"metadata": {"name": runner}, "spec": pod_["spec"], "status": pod()["status"]}
+        bought = decide(groups, [], [waiting]).grow
+        assert len(bought) == 1 + sum(group.min for group in groups), runner
         assert bought[-1].startswith(f"{spec.pool}-"), runner
-        waiting["spec"] = {**made["spec"], "tolerations": []}
-        assert decide(found, [], [waiting]).unserved, f"{runner} would be placed without its toleration"
+        waiting["spec"] = {**pod_["spec"], "tolerations": []}
+        assert decide(groups, [], [waiting]).unserved, f"{runner} would be placed without its toleration"

@@ -47,7 +47,7 @@ def unpacked(folder: Path, name: str, version: str, **more: Any) -> None:
     (folder / name / "templates" / "x.yaml").write_text("{}")
 
 
-def test_every_chart_of_a_stack_is_wanted_once_wherever_it_comes_from(tmp_path: Path) -> None:
+def test_every_chart_of_a_stack_is_required_once(tmp_path: Path) -> None:
     data = fleet_data(runners={"gpu": {"pool": "t4"}, "other": {"pool": "t4", "labels": ["other"]}})
     anywhere = charts.required_charts(plan_graph(stack_of(data)))
     charts.serve(tmp_path, anywhere, None)
@@ -60,22 +60,22 @@ def test_every_chart_of_a_stack_is_wanted_once_wherever_it_comes_from(tmp_path: 
 
 def test_the_same_charts_are_the_same_bytes(tmp_path: Path) -> None:
     unpacked(tmp_path / "real", PLUGIN, PLUGIN_VERSION)
-    wanted = charts.required_charts(graph("prod"))
-    first = charts.serve(tmp_path / "a", wanted, tmp_path / "real")
+    required = charts.required_charts(graph("prod"))
+    first = charts.serve(tmp_path / "a", required, tmp_path / "real")
     for path in (tmp_path / "real").rglob("*"):
         os.utime(path, (1, 1))
-    second = charts.serve(tmp_path / "b", wanted, tmp_path / "real")
+    second = charts.serve(tmp_path / "b", required, tmp_path / "real")
 
-    assert [each.path.read_bytes() for each in first] == [each.path.read_bytes() for each in second]
-    for each in first:
-        assert each.path.name == f"{each.name}-{each.version}.tgz"
-        with tarfile.open(each.path) as archive:
+    assert [chart.path.read_bytes() for chart in first] == [chart.path.read_bytes() for chart in second]
+    for chart in first:
+        assert chart.path.name == f"{chart.name}-{chart.version}.tgz"
+        with tarfile.open(chart.path) as archive:
             members = archive.getmembers()
         assert {(member.mtime, member.uid, member.uname) for member in members} == {(0, 0, "")}
-        assert gzip.decompress(each.path.read_bytes())
+        assert gzip.decompress(chart.path.read_bytes())
 
 
-def test_a_real_chart_goes_before_our_own_and_is_served_as_it_is(tmp_path: Path) -> None:
+def test_a_real_chart_is_served_unchanged_before_our_own(tmp_path: Path) -> None:
     real = tmp_path / "real"
     real.mkdir()
     archive = packed(PLUGIN, PLUGIN_VERSION)
@@ -85,10 +85,10 @@ def test_a_real_chart_goes_before_our_own_and_is_served_as_it_is(tmp_path: Path)
         packed("gha-runner-scale-set-controller", "0.14.2")
     )
     unpacked(real, "dcgm-exporter", "4.8.2")
-    wanted = [(PLUGIN, PLUGIN_VERSION), ("gha-runner-scale-set", "0.14.2"), ("dcgm-exporter", "4.8.2")]
-    served = charts.serve(tmp_path / "served", wanted, real)
+    required = [(PLUGIN, PLUGIN_VERSION), ("gha-runner-scale-set", "0.14.2"), ("dcgm-exporter", "4.8.2")]
+    served = charts.serve(tmp_path / "served", required, real)
 
-    assert [each.real for each in served] == [True, False, True]
+    assert [chart.real for chart in served] == [True, False, True]
     assert served[0].path.read_bytes() == archive
     with tarfile.open(served[2].path) as found:
         assert found.getnames() == ["dcgm-exporter/Chart.yaml", "dcgm-exporter/templates/x.yaml"]
@@ -102,7 +102,7 @@ def _put(content: bytes, name: str = f"{PLUGIN}-{PLUGIN_VERSION}.tgz") -> Callab
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "fragments"),
     [
         (_put(b"", f"{PLUGIN}-0.19.0.tgz"), [f"{PLUGIN}-0.19.0.tgz", f"{PLUGIN} 0.19.0", PLUGIN_VERSION, "helm pull"]),
         (_put(packed(PLUGIN, "0.19.0")), [f"{PLUGIN} 0.19.0, the fleet releases {PLUGIN_VERSION}"]),
@@ -118,8 +118,8 @@ def _put(content: bytes, name: str = f"{PLUGIN}-{PLUGIN_VERSION}.tgz") -> Callab
     ],
     ids=["other-file", "other-version", "other-chart", "no-archive", "cut-off", "empty", "other-folder", "no-subchart"],
 )
-def test_a_real_chart_that_cannot_be_used_is_told_and_nothing_is_served(
-    make: Callable[[Path], None], said: list[str], tmp_path: Path
+def test_an_unusable_real_chart_is_an_error_and_nothing_is_served(
+    make: Callable[[Path], None], fragments: list[str], tmp_path: Path
 ) -> None:
     real = tmp_path / "real"
     real.mkdir()
@@ -127,7 +127,7 @@ def test_a_real_chart_that_cannot_be_used_is_told_and_nothing_is_served(
     with pytest.raises(LabInputError) as refused:
         charts.serve(tmp_path / "served", [("dcgm-exporter", "4.8.2"), (PLUGIN, PLUGIN_VERSION)], real)
 
-    assert all(part in str(refused.value) for part in said)
+    assert all(part in str(refused.value) for part in fragments)
     assert not (tmp_path / "served").exists()
 
 
@@ -145,10 +145,10 @@ def test_the_folder_of_real_charts_must_be_one(tmp_path: Path, monkeypatch: pyte
 
 @pytest.fixture(scope="module")
 def helm() -> str:
-    found = programs.locate(("helm",))
-    if not found:
+    paths = programs.locate(("helm",))
+    if not paths:
         pytest.skip("helm is not here (on PATH, or in PADDOCK_LAB_BIN)")
-    return str(found["helm"])
+    return str(paths["helm"])
 
 
 class Renderer:
@@ -169,11 +169,11 @@ class Renderer:
 
     def render(self, release: Resource) -> list[dict[str, Any]]:
         chart, name, namespace = self.chart(release), release.inputs["name"], str(release.inputs["namespace"])
-        told = self.run("template", name, chart, "-n", namespace, "-f", self.values(release))
-        return [document for document in yaml.safe_load_all(told) if document]
+        output = self.run("template", name, chart, "-n", namespace, "-f", self.values(release))
+        return [document for document in yaml.safe_load_all(output) if document]
 
     def run(self, *arguments: str | Path) -> str:
-        done = subprocess.run(
+        completed = subprocess.run(
             [self.helm, *arguments],
             capture_output=True,
             text=True,
@@ -181,8 +181,8 @@ class Renderer:
             check=False,
             env={"HOME": str(self.folder)},
         )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        assert completed.returncode == 0, completed.stdout + completed.stderr
+        return completed.stdout
 
 
 @pytest.fixture
@@ -209,21 +209,25 @@ def of_kind(documents: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("stack", EXAMPLES)
-def test_our_own_charts_are_ones_that_helm_takes_and_keep_the_values_they_were_given(own: Renderer, stack: str) -> None:
+def test_helm_accepts_our_charts_and_they_keep_their_values(own: Renderer, stack: str) -> None:
     for release in releases(stack):
         own.run("lint", "--quiet", own.chart(release), "-f", own.values(release))
-        kept = [
-            each for each in of_kind(own.render(release), "ConfigMap") if each["metadata"]["name"].endswith("-values")
+        config_maps = [
+            object_
+            for object_ in of_kind(own.render(release), "ConfigMap")
+            if object_["metadata"]["name"].endswith("-values")
         ]
 
-        assert [yaml.safe_load(each["data"]["values.yaml"]) for each in kept] == [release.inputs["values"]]
+        assert [yaml.safe_load(config_map["data"]["values.yaml"]) for config_map in config_maps] == [
+            release.inputs["values"]
+        ]
 
 
 def test_workloads_go_where_their_values_say(own: Renderer) -> None:
     (plugin,), (exporter,) = releases("prod", PLUGIN), releases("prod", "dcgm-exporter")
     values = plugin.inputs["values"]
-    made = of_kind(own.render(plugin), "DaemonSet")
-    pods = {each["metadata"]["name"]: each["spec"]["template"]["spec"] for each in made}
+    daemonsets = of_kind(own.render(plugin), "DaemonSet")
+    pods = {daemonset["metadata"]["name"]: daemonset["spec"]["template"]["spec"] for daemonset in daemonsets}
 
     assert len(pods) == 3, "the device plugin, and what finds out about GPUs and about nodes"
     for pod in pods.values():
@@ -238,23 +242,23 @@ def test_workloads_go_where_their_values_say(own: Renderer) -> None:
 
 def test_a_chart_that_the_lab_does_not_know_keeps_its_values(own: Renderer) -> None:
     (served,) = charts.serve(own.folder, [("new-one", "1.2.3")], None)
-    (made,) = yaml.safe_load_all(own.run("template", "x", served.path, "--set", "a.b=1"))
+    (config_map,) = yaml.safe_load_all(own.run("template", "x", served.path, "--set", "a.b=1"))
 
-    assert yaml.safe_load(made["data"]["values.yaml"]) == {"a": {"b": 1}}
+    assert yaml.safe_load(config_map["data"]["values.yaml"]) == {"a": {"b": 1}}
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ("containerMode.type=dind", "does not know containerMode dind"),
         ("githubServerTLS.runnerMountPath=/certs", "does not know githubServerTLS"),
         ("minRunners=9", "maxRunners is less than minRunners"),
     ],
 )
-def test_our_own_scale_set_refuses_what_it_would_render_otherwise(own: Renderer, values: str, said: str) -> None:
+def test_our_own_scale_set_refuses_what_it_would_render_otherwise(own: Renderer, values: str, message: str) -> None:
     (release,) = releases("dev", "gha-runner-scale-set")
 
-    with pytest.raises(AssertionError, match=said):
+    with pytest.raises(AssertionError, match=message):
         own.run("template", "gpu", own.chart(release), "-f", own.values(release), "--set", values)
 
 
@@ -264,32 +268,32 @@ def test_our_own_scale_set_refuses_what_it_would_render_otherwise(own: Renderer,
 def without_empty(value: Any) -> Any:
     """As the API server reads it: an empty list or map is one that is not there."""
     if isinstance(value, dict):
-        return {key: without_empty(each) for key, each in value.items() if each not in (None, [], {})}
-    return [without_empty(each) for each in value] if isinstance(value, list) else value
+        return {key: without_empty(value) for key, value in value.items() if value not in (None, [], {})}
+    return [without_empty(item) for item in value] if isinstance(value, list) else value
 
 
 @pytest.mark.parametrize("stack", [*EXAMPLES, "docker", "job-pods", "every-volume"])
-def test_our_own_scale_set_is_the_one_that_the_real_chart_makes(own: Renderer, real: Renderer, stack: str) -> None:
+def test_our_own_scale_set_equals_the_real_charts(own: Renderer, real: Renderer, stack: str) -> None:
     for release in releases(stack, "gha-runner-scale-set"):
-        (ours,) = of_kind(own.render(release), "AutoscalingRunnerSet")
+        (own_set,) = of_kind(own.render(release), "AutoscalingRunnerSet")
         (theirs,) = of_kind(real.render(release), "AutoscalingRunnerSet")
 
-        assert without_empty(ours["spec"]) == without_empty(theirs["spec"])
-        assert ours["metadata"]["labels"] == theirs["metadata"]["labels"]
+        assert without_empty(own_set["spec"]) == without_empty(theirs["spec"])
+        assert own_set["metadata"]["labels"] == theirs["metadata"]["labels"]
 
 
 @pytest.mark.parametrize("stack", EXAMPLES)
-def test_real_charts_take_our_values_and_reach_the_nodes_that_our_own_reach(
-    own: Renderer, real: Renderer, stack: str
-) -> None:
+def test_real_charts_accept_our_values_and_reach_the_same_nodes(own: Renderer, real: Renderer, stack: str) -> None:
     for release in releases(stack):
-        ours, theirs = own.render(release), real.render(release)
+        own_objects, theirs = own.render(release), real.render(release)
         for kind in ("DaemonSet", "Deployment"):
-            for made in of_kind(ours, kind):
-                name, pod = made["metadata"]["name"], made["spec"]["template"]["spec"]
+            for object_ in of_kind(own_objects, kind):
+                name, pod = object_["metadata"]["name"], object_["spec"]["template"]["spec"]
                 # The autoscaler's chart names its Deployment after the cloud too.
                 like = [
-                    each for each in of_kind(theirs, kind) if each["metadata"]["name"] in (name, f"{name}-aws-{name}")
+                    candidate
+                    for candidate in of_kind(theirs, kind)
+                    if candidate["metadata"]["name"] in (name, f"{name}-aws-{name}")
                 ]
                 assert like, f"{kind} {name}"
                 there = like[0]["spec"]["template"]["spec"]

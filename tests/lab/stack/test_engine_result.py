@@ -1,4 +1,4 @@
-"""What is read from the engine's output."""
+"""Parsing of the engine's output."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from paddock.lab.stack.engine_result import Diagnostic, Step, Violation
 NETWORK, SUBNET = (f"urn:pulumi:dev::paddock::aws:ec2/x:X::{name}" for name in ("network", "subnet"))
 
 
-def line(event: str, **told: object) -> str:
-    return json.dumps({"sequence": 1, event: told})
+def line(event: str, **fields: object) -> str:
+    return json.dumps({"sequence": 1, event: fields})
 
 
 def about(urn: str, operation: str = "create", *, custom: bool = True) -> dict[str, object]:

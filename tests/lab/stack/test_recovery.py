@@ -1,4 +1,4 @@
-"""What a killed run leaves pending is settled by what is really there."""
+"""Pending operations of a killed run are resolved by the resources that exist."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def pending(*urns: str, type_: str = "creating") -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("resources", "operations", "found", "after", "recovered"),
+    ("resources", "operations", "unrecorded", "after", "recovered"),
     [
         ([], pending(VPC), {}, [], Recovered(dropped=(VPC,))),
         ([], pending(VPC), {VPC: ["v1"]}, [resource(VPC, "v1", inputs={"x": 1})], Recovered(adopted=(VPC,))),
@@ -51,11 +51,15 @@ def pending(*urns: str, type_: str = "creating") -> list[dict[str, Any]]:
     ],
 )
 def test_what_was_made_unseen_takes_its_place(
-    resources: list[Any], operations: list[Any], found: dict[str, list[str]], after: list[Any], recovered: Recovered
+    resources: list[Any],
+    operations: list[Any],
+    unrecorded: dict[str, list[str]],
+    after: list[Any],
+    recovered: Recovered,
 ) -> None:
     before = {"resources": resources, "pending_operations": operations}
-    settled_, said = settled(before, found)
-    assert said == recovered
+    settled_, outcome = settled(before, unrecorded)
+    assert outcome == recovered
     assert "pending_operations" not in settled_
     assert before == {"resources": resources, "pending_operations": operations}, "its argument was changed"
     if after is not None:
@@ -64,5 +68,5 @@ def test_what_was_made_unseen_takes_its_place(
 
 def test_unseen_is_what_stands_in_no_state() -> None:
     state = {"resources": [resource(VPC, "v1")]}
-    made = {"aws:ec2/vpc:Vpc v1": VPC, "aws:ec2/vpc:Vpc v2": VPC, "aws:ec2/subnet:Subnet s 1": SUBNET}
-    assert unrecorded_ids(state, made) == {VPC: ["v2"], SUBNET: ["s 1"]}
+    created = {"aws:ec2/vpc:Vpc v1": VPC, "aws:ec2/vpc:Vpc v2": VPC, "aws:ec2/subnet:Subnet s 1": SUBNET}
+    assert unrecorded_ids(state, created) == {VPC: ["v2"], SUBNET: ["s 1"]}

@@ -1,4 +1,4 @@
-"""What the lab changes in the user's stack, and what it leaves alone."""
+"""Settings of the user's stack that the lab changes, and those that it keeps."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ KUBECONFIG, CHARTS, GITHUB = Path("/lab/kubeconfig"), Path("/lab/charts"), "http
 def stack(folder: Path, **changes: Any) -> Stack:
     """Dev with settings of the fleet, and keys beside it, of the caller's."""
     written = yaml.safe_load((ROOT / "Pulumi.dev.yaml").read_text(encoding="utf-8"))
-    beside = {key: changes.pop(key) for key in list(changes) if ":" in key}
-    written["config"] |= beside
+    settings = {key: changes.pop(key) for key in list(changes) if ":" in key}
+    written["config"] |= settings
     written["config"]["paddock:fleet"] |= changes
     (folder / "Pulumi.yaml").write_text((ROOT / "Pulumi.yaml").read_text(encoding="utf-8"), encoding="utf-8")
     (folder / "Pulumi.mine.yaml").write_text(yaml.safe_dump(written), encoding="utf-8")
@@ -35,7 +35,7 @@ def overlaid(read: Stack) -> Stack:
 
 def test_only_charts_and_github_are_others_in_an_ordinary_stack(tmp_path: Path) -> None:
     read = stack(tmp_path)
-    before, after = (json.loads(each.config["paddock:fleet"]) for each in (read, overlaid(read)))
+    before, after = (json.loads(stack_.config["paddock:fleet"]) for stack_ in (read, overlaid(read)))
 
     assert after.pop("mirror") == {"charts": "/lab/charts"}
     assert after["github"].pop("serverVersion")
@@ -64,8 +64,8 @@ def test_what_github_is_asked_for_stays(path: str, tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("kind", ["app", "token"])
 def test_a_credential_that_is_kept_elsewhere_is_made_up(kind: str, source: str, tmp_path: Path) -> None:
-    given = {"app": {"id": "12345", "installation": "678", "key": source}, "token": source}[kind]
-    held = overlaid(stack(tmp_path, github={"url": "https://github.com/acme", kind: given})).fleet.github
+    credentials = {"app": {"id": "12345", "installation": "678", "key": source}, "token": source}[kind]
+    held = overlaid(stack(tmp_path, github={"url": "https://github.com/acme", kind: credentials})).fleet.github
     assert held.secret_source == "config"
     assert (held.app is None) == (kind == "token")
 
@@ -104,5 +104,5 @@ def test_objects_are_applied_where_the_real_provider_is_there(
         (tmp_path / name).touch(mode=0o755)
     monkeypatch.setenv("PADDOCK_LAB_BIN", str(tmp_path))
     monkeypatch.setenv("PATH", "/nowhere")
-    made = lab.lab_engine(Lab(tmp_path / "lab", {}, {}, ()), stack(tmp_path))
-    assert made.real_kubernetes is there
+    engine = lab.lab_engine(Lab(tmp_path / "lab", {}, {}, ()), stack(tmp_path))
+    assert engine.real_kubernetes is there
