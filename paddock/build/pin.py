@@ -14,7 +14,7 @@ from paddock.build import yaml_edit
 from paddock.build.errors import BuildInputError
 from paddock.fleet import FleetError, load
 from paddock.fleet.errors import dotted
-from paddock.fleet.stackfile.loader import FLEET
+from paddock.fleet.stackfile.configuration import FLEET
 from paddock.fleet.stackfile.yaml_document import Document
 
 _ROOT = ("config", FLEET)

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from infra.charts import CHARTS, Chart
 from paddock.fleet import Mirror, Stack, load
 from paddock.fleet.model.mirror import is_folder
-from paddock.fleet.stackfile.loader import FLEET
+from paddock.fleet.stackfile.configuration import FLEET
 from paddock.plan.engine.graph import Graph
 from paddock.plan.engine.program import plan_graph
 from paddock.plan.engine.resource_types import RELEASE

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from paddock.fleet import Stack, load, parse
-from paddock.fleet.stackfile.loader import FLEET
+from paddock.fleet.stackfile.configuration import FLEET
 from paddock.plan import mirror
 from paddock.plan.engine.program import plan_graph
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,24 +13,32 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from paddock import validation
-from paddock.fleet.errors import FleetError, Key, Problem, did_you_mean, without_config
+from paddock.fleet.errors import FleetError, Key, Problem, did_you_mean
 from paddock.fleet.model.cluster import NewCluster
 from paddock.fleet.model.fleet import Fleet
-from paddock.fleet.model.github import CLEAR_TEXT
+from paddock.fleet.stackfile.configuration import (
+    EXAMPLE_FLEET,
+    FLEET,
+    LAYERS,
+    REGION,
+    configuration,
+    decoded,
+    full_keys,
+    in_file_order,
+    kind_of,
+    one_of,
+    project_configuration,
+    project_name,
+    read_document,
+    stray_keys,
+    unquoted_dates,
+)
+from paddock.fleet.stackfile.credentials import ciphertext, clear_text_credentials, holds_secret, secret_parts
 from paddock.fleet.stackfile.examples import EXAMPLES
 from paddock.fleet.stackfile.scalars import go_text
 from paddock.fleet.stackfile.yaml_document import Document
 from paddock.fleet.validation import check
 from paddock.fleet.validation.cluster import support
-
-FLEET = "paddock:fleet"
-LAYERS = "paddock:layers"
-REGION = "aws:region"
-CREDENTIALS = ("paddock:githubAppKey", "paddock:githubToken")
-SUPPRESSIONS = "paddock:suppressions"
-KNOWN_KEYS = (FLEET, LAYERS, SUPPRESSIONS, *CREDENTIALS)
-
-EXAMPLE_FLEET = "paddock:fleet: with github, pools and runners"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +64,16 @@ def load(root: Path, name: str, today: date | None = None, content: bytes | None
     holds, to try a change before it is made. Raises FleetError, naming file and line.
     """
     path = _find(root, name)
-    document = _document(path) if content is None else Document(path.name, content)
-    project_file = _document(root / "Pulumi.yaml")
-    project = _project_name(root, project_file)
-    raw, lenient = _configuration(document), _project_configuration(project_file, project)
+    document = read_document(path) if content is None else Document(path.name, content)
+    project_file = read_document(root / "Pulumi.yaml")
+    project = project_name(root, project_file)
+    raw, lenient = configuration(document), project_configuration(project_file, project)
     try:
-        config = {**lenient, **_full_keys(raw, project)}
-        problems = [*_clear_text(document.data), *_stray_keys(raw), *_dates(document)]
+        config = {**lenient, **full_keys(raw, project)}
+        problems = [*clear_text_credentials(document.data), *stray_keys(raw), *unquoted_dates(document)]
         if problems:
             raise FleetError(problems)
-        text = {key: go_text(_ciphertext(value)) for key, value in config.items()}
+        text = {key: go_text(ciphertext(value)) for key, value in config.items()}
         values = {key: config[key] for key in (FLEET, LAYERS, REGION) if key in config}
         unsupported = list(_unsupported(values, today or date.today()))
         try:
@@ -76,9 +83,9 @@ def load(root: Path, name: str, today: date | None = None, content: bytes | None
         if wrong := [*unsupported, *(_placed(problem, {}) for problem in fleet.mirror.not_here(root))]:
             raise FleetError(wrong)
     except FleetError as error:
-        raise FleetError(_in_file_order(document, error.problems)) from None
-    secrets = frozenset(key for key, value in config.items() if _holds_secret(value))
-    return Stack(project, name, path, fleet, text, secrets, partial(_in_file_order, document))
+        raise FleetError(in_file_order(document, error.problems)) from None
+    secrets = frozenset(key for key, value in config.items() if holds_secret(value))
+    return Stack(project, name, path, fleet, text, secrets, partial(in_file_order, document))
 
 
 def parse(config: Mapping[str, str], project: str, stack: str) -> Fleet:
@@ -86,7 +93,7 @@ def parse(config: Mapping[str, str], project: str, stack: str) -> Fleet:
 
     Raises FleetError whose keys start with `config`.
     """
-    values = {key: _decoded(config[key]) for key in (FLEET, LAYERS, REGION) if key in config}
+    values = {key: decoded(config[key]) for key in (FLEET, LAYERS, REGION) if key in config}
     return _fleet(values, project, stack)
 
 
@@ -105,9 +112,9 @@ def _fleet(values: Mapping[str, Any], project: str, stack: str, document: Docume
     if not isinstance(data, dict):
         expected = "settings by name: github, pools and runners"
         raise FleetError(
-            [Problem(("config", FLEET), f"{_kind(data)} is no fleet", expected, "indent the settings below it")]
+            [Problem(("config", FLEET), f"{kind_of(data)} is no fleet", expected, "indent the settings below it")]
         )
-    problems = [*_region(values, data), *_secret_parts(data)]
+    problems = [*_region(values, data), *secret_parts(data)]
     elsewhere = {"region": REGION, "layers": LAYERS}
     elsewhere = {part: key for part, key in elsewhere.items() if part not in data and values.get(key) is not None}
     merged = {"name": f"{project}-{stack}", **{part: values[key] for part, key in elsewhere.items()}, **data}
@@ -141,20 +148,6 @@ def _region(values: Mapping[str, Any], data: Mapping[str, Any]) -> Iterator[Prob
         )
 
 
-def _secret_parts(data: Any, key: Key = ("config", FLEET)) -> Iterator[Problem]:
-    match data:
-        case {"secure": str(), **rest} if not rest:
-            message = "an encrypted value, which the plan could not read"
-            fix = "write it in clear text; credentials go to paddock:githubAppKey or paddock:githubToken"
-            yield Problem(key, message, "a value in clear text", fix)
-        case dict():
-            for name, item in data.items():
-                yield from _secret_parts(item, (*key, name))
-        case list():
-            for index, item in enumerate(data):
-                yield from _secret_parts(item, (*key, index))
-
-
 def _written(document: Document | None) -> Callable[[Key], str | None]:
     """Return a function that gives a value's text in the file: `1.30`, which is the number 1.3."""
     return lambda key: document.written.get(("config", FLEET, *key)) if document else None
@@ -165,18 +158,6 @@ def _placed(problem: Problem, places: Mapping[str, Key]) -> Problem:
     head = str(problem.key[0]) if problem.key else ""
     key = (*places[head], *problem.key[1:]) if head in places else ("config", FLEET, *problem.key)
     return replace(problem, key=key)
-
-
-def _in_file_order(document: Document, problems: Iterable[Problem]) -> list[Problem]:
-    """Each problem once, with file and line, and its key without the `config` that all share."""
-    located = []
-    for problem in problems:
-        if not problem.line:
-            problem = replace(
-                problem, key=without_config(problem.key), file=document.file, line=document.line(problem.key)
-            )
-        located.append(problem)
-    return sorted(dict.fromkeys(located), key=lambda problem: problem.line)
 
 
 def _unsupported(values: Mapping[str, Any], today: date) -> Iterator[Problem]:
@@ -207,195 +188,4 @@ def _find(root: Path, name: str) -> Path:
         fix = "make it; the top of docs/configuration.md is a whole one to copy"
         raise FleetError([Problem((), f"there is no stack file in {root}", f"a file Pulumi.{name}.yaml", fix)])
     hint = did_you_mean(name, stacks) or "choose one of these with --stack, or make a file for it"
-    raise FleetError([Problem((), f'there is no stack "{name}" in {root}', _one_of(stacks), hint)])
-
-
-def _document(path: Path) -> Document:
-    try:
-        return Document(path.name, path.read_bytes())
-    except IsADirectoryError:
-        problem = Problem((), "this is a folder", "a file", f"move the folder away: {path}", path.name)
-    except FileNotFoundError:
-        fix = "run from the project's folder, or bring Pulumi.yaml back from git"
-        problem = Problem((), f"there is no {path.name} in {path.parent}", "the Pulumi project file", fix)
-    except OSError as error:
-        problem = Problem((), f"cannot be read: {error.strerror}", "a readable file", f"chmod u+r {path}", path.name)
-    raise FleetError([problem])
-
-
-def _configuration(document: Document) -> dict[str, Any]:
-    """Return the mapping under `config:` of a stack file."""
-    data = document.data
-    expected = f"config: with {REGION} and {FLEET} in it"
-    fix = "the top of docs/configuration.md is a whole one to copy"
-    if data is None:
-        problem = Problem((), "the file is empty", expected, fix)
-    elif not isinstance(data, dict):
-        problem = Problem((), f"{_kind(data)} is no stack file", expected, fix)
-    elif "config" not in data:
-        problem = Problem(
-            (), "the key config is missing", expected, (did_you_mean("config", data) and _rename("config", data)) or fix
-        )
-    elif data["config"] is None:
-        problem = Problem(("config",), "there is nothing under it", expected, fix)
-    elif not isinstance(data["config"], dict):
-        problem = Problem(("config",), f"{_kind(data['config'])} is no configuration", expected, fix)
-    else:
-        config: dict[str, Any] = data["config"]
-        return config
-    raise FleetError(_in_file_order(document, [problem]))
-
-
-def _rename(name: str, data: Mapping[str, Any]) -> str:
-    near = did_you_mean(name, data).removeprefix("did you mean ").removesuffix("?")
-    return f"rename {near} to {name}"
-
-
-def _project_name(root: Path, document: Document) -> str:
-    data = document.data
-    if not isinstance(data, dict) or not isinstance(data.get("name"), str):
-        fix = "write name: paddock"
-        raise FleetError(
-            [Problem((), "the project has no name", "name: and the project's name", fix, document.file, 1)]
-        )
-    for key in ("stackConfigDir", "config"):
-        if isinstance(data.get(key), str):
-            message = "stack files in another folder are not supported"
-            fix = f"move them beside Pulumi.yaml and remove {key}"
-            raise FleetError(
-                [Problem((key,), message, "stack files beside Pulumi.yaml", fix, document.file, document.line((key,)))]
-            )
-    return str(data["name"])
-
-
-def _project_configuration(document: Document, project: str) -> dict[str, Any]:
-    """Values that `Pulumi.yaml` gives every stack: plain, as `value:`, or as the `default:` of a declared key."""
-    config = document.data.get("config") or {}
-    values: dict[str, Any] = {}
-    for key, value in _full_keys(config, project).items() if isinstance(config, dict) else ():
-        if not isinstance(value, dict):
-            values[key] = value
-        elif "value" in value or "default" in value:
-            values[key] = value.get("value", value.get("default"))
-    return values
-
-
-def _full_keys(config: Mapping[str, Any], project: str) -> dict[str, Any]:
-    """`region` is `PROJECT:region`; `aws:config:region` is an old way to write `aws:region`."""
-    return {_full_key(key, project): value for key, value in config.items()}
-
-
-def _full_key(key: str, project: str) -> str:
-    parts = key.split(":")
-    return (
-        f"{project}:{key}"
-        if len(parts) == 1
-        else f"{parts[0]}:{parts[2]}"
-        if parts[1:2] == ["config"] and len(parts) == 3
-        else key
-    )
-
-
-def _ciphertext(value: Any) -> Any:
-    match value:
-        case {"secure": str(ciphertext), **rest} if not rest:
-            return ciphertext
-        case _:
-            return value
-
-
-def _holds_secret(value: Any) -> bool:
-    match value:
-        case {"secure": str(), **rest} if not rest:
-            return True
-        case dict():
-            return any(_holds_secret(item) for item in value.values())
-        case list():
-            return any(_holds_secret(item) for item in value)
-        case _:
-            return False
-
-
-def _decoded(text: str) -> Any:
-    """The value behind a configuration's text. A map or list comes as JSON; text that only looks like it is text."""
-    try:
-        return json.loads(text) if text[:1] in ("{", "[") else text
-    except (ValueError, RecursionError):
-        return text
-
-
-def _stray_keys(config: Mapping[str, Any]) -> Iterator[Problem]:
-    """Keys that nothing reads. Other namespaces belong to Pulumi's providers."""
-    for key in config:
-        parts = key.split(":")
-        namespace = parts[0] if len(parts) > 1 else ""
-        if len(parts) > 2 and parts[1] != "config":
-            yield Problem(
-                ("config", key), "a key with more than one colon", "NAMESPACE:NAME", did_you_mean(key, KNOWN_KEYS)
-            )
-        elif key not in KNOWN_KEYS and (namespace == "paddock" or did_you_mean(key, KNOWN_KEYS, 0.85)):
-            yield Problem(("config", key), f'unknown key "{key}"', _one_of(KNOWN_KEYS), did_you_mean(key, KNOWN_KEYS))
-        elif key in {"fleet", "layers"}:
-            yield Problem(("config", key), f'unknown key "{key}"', _one_of(KNOWN_KEYS), f'write "paddock:{key}"')
-
-
-def _dates(document: Document) -> Iterator[Problem]:
-    """Pulumi turns 2026-01-31 into `2026-01-31 00:00:00 +0000 UTC`, which nobody means."""
-    for key in document.dates:
-        if key[:1] == ("config",) and len(key) > 1 and str(key[1]).startswith("paddock:"):
-            text = document.written[key]
-            yield Problem(key, f"{text} is a date, which Pulumi would rewrite", "text", f'write it in quotes: "{text}"')
-
-
-def _clear_text(data: Any) -> Iterator[Problem]:
-    """Find credentials in clear text. Messages never repeat them."""
-    for key, value in _texts(data, ()):
-        own = str(key[1]) if len(key) == 2 and key[0] == "config" else ""
-        if not (CLEAR_TEXT.search(value) or (own in CREDENTIALS and value)):
-            continue
-        credential = own if own in CREDENTIALS else CREDENTIALS[0 if "PRIVATE KEY" in value else 1]
-        kind = "private key" if credential == CREDENTIALS[0] else "token"
-        how = " < app.private-key.pem" if credential == CREDENTIALS[0] else ""
-        yield Problem(
-            key,
-            f"a {kind} in clear text: whoever can read this file can use it",
-            "an encrypted value (secure: ...)",
-            f"take it out, revoke it if it was ever committed, and run: pulumi config set --secret {credential}{how}",
-        )
-
-
-def _texts(value: Any, key: Key) -> Iterator[tuple[Key, str]]:
-    match value:
-        case str():
-            yield key, value
-        case {"secure": str(), **rest} if not rest:
-            return
-        case dict():
-            for name, item in value.items():
-                if CLEAR_TEXT.search(name):
-                    yield key, name
-                    continue
-                yield from _texts(item, (*key, name))
-        case list():
-            for index, item in enumerate(value):
-                yield from _texts(item, (*key, index))
-
-
-def _one_of(names: Iterable[str]) -> str:
-    return f"one of {', '.join(names)}"
-
-
-def _kind(value: Any) -> str:
-    match value:
-        case None:
-            return "nothing"
-        case bool():
-            return "true or false"
-        case int() | float():
-            return "a number"
-        case str():
-            return "text"
-        case list():
-            return "a list"
-        case _:
-            return "a set of settings"
+    raise FleetError([Problem((), f'there is no stack "{name}" in {root}', one_of(stacks), hint)])

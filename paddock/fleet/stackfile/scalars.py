@@ -1,4 +1,4 @@
-"""What a YAML scalar is to Go, and how Go writes it as JSON: the text that Pulumi hands to a program.
+"""YAML scalars as Go reads them and writes them as JSON: the text that Pulumi hands to a program.
 
 The rules are resolve.go of gopkg.in/yaml.v3 and encoding/json.
 """

@@ -1,7 +1,7 @@
 """A YAML file read as Pulumi's engine reads it (gopkg.in/yaml.v3), remembering where everything is written.
 
 PyYAML resolves YAML 1.1: there `on` is true and `1e3` is text. Only its parser is used here; what a scalar means is
-decided by Go's rules, which `tests/fleet/test_loader.py` holds against the real engine's answers.
+decided by Go's rules, which `tests/fleet/stackfile/test_loader.py` holds against the real engine's answers.
 """
 
 from __future__ import annotations

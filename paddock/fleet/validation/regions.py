@@ -1,4 +1,4 @@
-"""The region, and the zones that the network takes there."""
+"""Checks of the region, and of the zones that the network takes there."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from paddock.fleet.model.network import NewNetwork
 
 
 def problems(fleet: Fleet) -> Iterator[Problem]:
-    """Problems of a region that the catalogue does not list, or that lacks the zones counted on."""
-    known = catalog.regions()
-    if fleet.region not in known:
+    """Yield problems of a region that the catalogue does not list, or that lacks the zones counted on."""
+    regions = catalog.regions()
+    if fleet.region not in regions:
         expected = "a region of AWS, such as us-west-2"
         yield Problem(
             ("region",),
             f"the catalogue has no AWS region {fleet.region}",
             expected,
-            did_you_mean(fleet.region, known) or "one that AWS added since goes into paddock/catalog/data/regions.json",
+            did_you_mean(fleet.region, regions)
+            or "one that AWS added since goes into paddock/catalog/data/regions.json",
         )
         return
-    zones, letters = getattr(fleet.network, "zones", None), known[fleet.region]
+    zones, letters = getattr(fleet.network, "zones", None), regions[fleet.region]
     if not isinstance(fleet.network, NewNetwork) or isinstance(fleet.cluster, KubeconfigCluster):
         return
     command = f"aws ec2 describe-availability-zones --region {fleet.region}"

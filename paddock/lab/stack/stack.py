@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from paddock.fleet import KubeconfigCluster, Stack, parse
 from paddock.fleet.model.github import IN_CONFIG
-from paddock.fleet.stackfile.loader import CREDENTIALS, FLEET, LAYERS
+from paddock.fleet.stackfile.configuration import CREDENTIALS, FLEET, LAYERS
 from paddock.lab.control_plane import state
 from paddock.lab.control_plane.certificates import rsa_key
 from paddock.lab.control_plane.servers import Lab

@@ -8,7 +8,7 @@ from datetime import date
 from pathlib import Path
 
 from paddock.fleet import Fleet, FleetError, Problem
-from paddock.fleet.stackfile.loader import SUPPRESSIONS
+from paddock.fleet.stackfile.configuration import SUPPRESSIONS
 from paddock.plan.engine.graph import Graph
 from paddock.plan.finding import Finding, Severity
 from paddock.plan.rules import (

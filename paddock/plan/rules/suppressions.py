@@ -10,7 +10,7 @@ from datetime import date
 from typing import Any
 
 from paddock.fleet.errors import FleetError, Key, Problem, did_you_mean
-from paddock.fleet.stackfile.loader import SUPPRESSIONS
+from paddock.fleet.stackfile.configuration import SUPPRESSIONS
 from paddock.plan.finding import current_id
 from paddock.plan.rules.base import Violation
 

@@ -94,6 +94,25 @@ def test_a_runner_without_labels_is_found_by_its_name(
     assert spec.runners["gpu"].effective_labels == labels
 
 
+def test_parts_know_their_names_which_are_no_setting() -> None:
+    spec = fleet(runners={"gpu": {"pool": "t4", "name": "big"}})
+    pool, runner = spec.pools["t4"], spec.runners["gpu"]
+    assert (pool.name, runner.name, runner.scale_set) == ("t4", "gpu", "big")
+    assert list(spec.runners_on(pool)) == [runner]
+    assert "name" not in pool.model_dump(by_alias=True)
+    assert runner.model_dump(by_alias=True)["name"] == "big"
+    assert 'unknown key "name"' in refusal(
+        pools={"t4": {"instances": ["g4dn.xlarge"], "nodes": {"max": 1}, "name": "x"}}
+    )
+
+
+def test_a_part_keeps_its_name_in_another_fleet() -> None:
+    spec = fleet()
+    copied = spec.model_copy(update={"pools": {"t4": spec.pools["t4"].model_copy(update={"max_pods": 9})}})
+    renamed = Fleet.model_validate({**dict(copied), "pools": {"other": copied.pools["t4"]}, "runners": {}})
+    assert (copied.pools["t4"].name, renamed.pools["other"].name) == ("t4", "other")
+
+
 @pytest.mark.parametrize(
     ("pool", "runner", "jobs"),
     [

@@ -15,12 +15,12 @@ from jsonschema import Draft202012Validator
 
 from paddock import catalog
 from paddock.fleet import Fleet, FleetError, load
-from paddock.fleet.docs import json_schema, reference
-from paddock.fleet.stackfile.loader import KNOWN_KEYS
+from paddock.fleet.docs import introduction, json_schema, reference
+from paddock.fleet.stackfile.configuration import KNOWN_KEYS
 from paddock.fleet.stackfile.yaml_document import Document
 from paddock.fleet.validation import check
 
-BAD_INPUT = Path(__file__).resolve().parent.parent / "bad_input"
+BAD_INPUT = Path(__file__).resolve().parents[2] / "bad_input"
 FLEET = Draft202012Validator(json_schema.schema())
 STACK = Draft202012Validator(json_schema.stack_schema())
 
@@ -194,9 +194,9 @@ def test_the_reference_is_what_the_model_says(root: Path) -> None:
 
 def test_the_example_in_the_reference_loads_and_validates(tmp_path: Path) -> None:
     (tmp_path / "Pulumi.yaml").write_text("name: paddock\n")
-    (tmp_path / "Pulumi.dev.yaml").write_text(reference.EXAMPLE)
+    (tmp_path / "Pulumi.dev.yaml").write_text(introduction.EXAMPLE)
     assert load(tmp_path, "dev", today=date(2026, 8, 1)).fleet.name == "paddock-dev"
-    assert errors(STACK, Document("", reference.EXAMPLE.encode()).data) == []
+    assert errors(STACK, Document("", introduction.EXAMPLE.encode()).data) == []
 
 
 def test_the_reference_holds_every_part_and_link() -> None:

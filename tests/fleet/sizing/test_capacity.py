@@ -173,8 +173,8 @@ def test_nodes_that_are_not_ours_have_the_kubelets_default() -> None:
 # --- DaemonSets
 
 
-def names(found: Fleet) -> set[str]:
-    return {daemonset.name for daemonset in daemonsets.gpu_node_daemonsets(found, found.pools["gpu"])}
+def names(spec: Fleet) -> set[str]:
+    return {daemonset.name for daemonset in daemonsets.gpu_node_daemonsets(spec, spec.pools["gpu"])}
 
 
 AWS = {"aws-node", "kube-proxy", "eks-pod-identity-agent", "eks-node-monitoring-agent", "dcgm-server"}

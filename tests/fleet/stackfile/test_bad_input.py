@@ -18,7 +18,7 @@ import pytest
 
 from paddock.fleet import FleetError, load
 
-BAD_INPUT = Path(__file__).resolve().parent.parent / "bad_input"
+BAD_INPUT = Path(__file__).resolve().parents[2] / "bad_input"
 CASES = sorted(path.stem for path in BAD_INPUT.glob("*.yaml"))
 TODAY = date(2026, 8, 1)
 UPDATE = bool(os.environ.get("PADDOCK_UPDATE_GOLDEN"))
