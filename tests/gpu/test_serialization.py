@@ -1,4 +1,4 @@
-"""A saved inventory: what was written is read back, and what is wrong is said with its key."""
+"""Saved inventories: written ones are read back, and mistakes are reported with their key."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def any_of(kind: Any) -> st.SearchStrategy[Any]:
 
 
 def distinct(inventory: Inventory) -> bool:
-    known = [gpu.uuid for gpu in inventory.gpus if gpu.uuid]
-    return len(known) == len(set(known))
+    uuids = [gpu.uuid for gpu in inventory.gpus if gpu.uuid]
+    return len(uuids) == len(set(uuids))
 
 
 @settings(max_examples=60, deadline=None)
-@given(any_of(Inventory).map(lambda made: replace(made, schema=model.SCHEMA)).filter(distinct))
+@given(any_of(Inventory).map(lambda inventory: replace(inventory, schema=model.SCHEMA)).filter(distinct))
 def test_every_inventory_is_read_back_as_it_was_written(inventory: Inventory) -> None:
     assert serialization.loads(serialization.dumps(inventory)) == inventory
 
@@ -52,27 +52,27 @@ def test_every_inventory_is_read_back_as_it_was_written(inventory: Inventory) ->
 @pytest.fixture
 def saved(driver: Callable[[str], Driver]) -> dict[str, Any]:
     driver("mig")
-    found: dict[str, Any] = json.loads(serialization.dumps(detect.inventory(processes=True, topology=True)))
-    return found
+    document: dict[str, Any] = json.loads(serialization.dumps(detect.inventory(processes=True, topology=True)))
+    return document
 
 
-def test_the_schema_comes_first_and_the_keys_in_the_order_of_the_model(saved: dict[str, Any]) -> None:
+def test_schema_comes_first_and_keys_follow_the_model(saved: dict[str, Any]) -> None:
     assert list(saved)[:3] == ["schema", "taken_at", "machine"]
     assert list(saved["gpus"][0]) == [field.name for field in fields(model.Gpu)]
 
 
 def change(place: str, value: Any) -> Callable[[dict[str, Any]], None]:
-    def apply(found: Any) -> None:
+    def apply(document: Any) -> None:
         *above, last = [int(key) if key.isdigit() else key for key in place.split(".")]
         for key in above:
-            found = found[key]
-        found[last] = value
+            document = document[key]
+        document[last] = value
 
     return apply
 
 
 @pytest.mark.parametrize(
-    ("place", "value", "what", "expected"),
+    ("place", "value", "problem", "expected"),
     [
         ("gpus.0.memroy", 1, 'gpus[0].memroy: unknown key "memroy"', "memory"),
         ("gpus.0.mig.devices.0.profle", "1g", 'gpus[0].mig.devices[0].profle: unknown key "profle"', "profile"),
@@ -88,7 +88,7 @@ def change(place: str, value: Any) -> Callable[[dict[str, Any]], None]:
     ],
 )
 def test_a_wrong_file_is_refused_with_its_key(
-    saved: dict[str, Any], tmp_path: Path, place: str, value: Any, what: str, expected: str
+    saved: dict[str, Any], tmp_path: Path, place: str, value: Any, problem: str, expected: str
 ) -> None:
     change(place, value)(saved)
     file = tmp_path / "box.json"
@@ -97,7 +97,7 @@ def test_a_wrong_file_is_refused_with_its_key(
         serialization.load(file)
     message = str(refused.value)
     assert message.startswith(f"{file}: ")
-    assert what in message
+    assert problem in message
     assert "\n    expected: " in message
     assert expected in message
     assert "\n    fix: " in message
@@ -130,5 +130,5 @@ def test_writing_one_loads_neither_pydantic_nor_rich_nor_the_driver_library() ->
         "document.dumps(detect.inventory());"
         "print(*{'pydantic', 'rich', 'yaml', 'platform'} & set(sys.modules))"
     )
-    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env={})
-    assert told.stdout.strip() == ""
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env={})
+    assert result.stdout.strip() == ""

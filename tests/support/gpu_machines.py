@@ -24,7 +24,7 @@ def machines(folder: Path) -> dict[str, Inventory]:
     """By name; the AMD one is read from a tree that is written into the folder."""
     eight = [gpu(index, minor=index) for index in range(8)]
     meshed = [Pair(a, b, "system", 18) for a, b in combinations(range(8), 2)]
-    lost = [replace(one, state="lost", reason="GPU is lost") if one.index == 2 else one for one in eight]
+    lost = [replace(gpu, state="lost", reason="GPU is lost") if gpu.index == 2 else gpu for gpu in eight]
     driver = Driver("580.95.05", "13.0")
     return {
         "8-h100": replace(box(eight, meshed), driver=driver),
@@ -42,11 +42,11 @@ def instincts(folder: Path) -> Inventory:
     for number, bus in enumerate((0x05, 0x65)):
         address = f"0000:{bus:02x}:00.0"
         device = folder / f"sys/devices/pci0000:00/{address}"
-        told = {"vendor": "0x1002", "device": "0x74a1", "unique_id": f"{number + 1:016x}",
+        files = {"vendor": "0x1002", "device": "0x74a1", "unique_id": f"{number + 1:016x}",
                 "product_name": "AMD Instinct MI300X OAM", "mem_info_vram_total": "206141652992",
                 "mem_info_vram_used": "297795584"}  # fmt: skip
         (device / f"drm/renderD{128 + number}").mkdir(parents=True)
-        for name, text in told.items():
+        for name, text in files.items():
             (device / name).write_text(text + "\n")
         card = device / f"drm/card{number}"
         card.mkdir()
@@ -56,10 +56,10 @@ def instincts(folder: Path) -> Inventory:
     (folder / "dev").mkdir()
     (folder / "dev/kfd").touch()
     gpus: tuple[Gpu, ...] = Amd(folder).read().gpus
-    assert {one.device_group for one in gpus} == {(folder / "dev/kfd").stat().st_gid}
+    assert {gpu.device_group for gpu in gpus} == {(folder / "dev/kfd").stat().st_gid}
     machine = Machine("box", "linux", "x86_64")
     return Inventory(
-        "2026-11-20T10:00:00Z", machine, "amd-sysfs", tuple(replace(one, device_group=109) for one in gpus)
+        "2026-11-20T10:00:00Z", machine, "amd-sysfs", tuple(replace(gpu, device_group=109) for gpu in gpus)
     )
 
 
@@ -70,9 +70,9 @@ def pci(root: Path, functions: Mapping[str, Mapping[str, Any]]) -> Path:
         folder = root / "sys/bus/pci/devices" / address
         folder.mkdir(parents=True)
         vendor, _, device = str(about["id"]).partition(":")
-        told = {"vendor": f"0x{vendor}", "device": f"0x{device}", "class": f"0x{about.get('kind', '0302')}00"}
-        told |= {name: about[name] for name in ("subsystem_vendor", "subsystem_device", "boot_vga") if name in about}
-        for name, text in told.items():
+        files = {"vendor": f"0x{vendor}", "device": f"0x{device}", "class": f"0x{about.get('kind', '0302')}00"}
+        files |= {name: about[name] for name in ("subsystem_vendor", "subsystem_device", "boot_vga") if name in about}
+        for name, text in files.items():
             (folder / name).write_text(f"{text}\n")
         if "driver" in about:
             (root / "sys/bus/pci/drivers" / about["driver"]).mkdir(parents=True, exist_ok=True)
@@ -88,12 +88,12 @@ def host(root: Path, gpus: Iterable[Gpu]) -> Path:
         "0000:00:00.0": {"id": "8086:09a2", "kind": "0600", "group": 0},
         "0000:01:00.0": {"id": "144d:a80a", "kind": "0108", "group": 1, "driver": "nvme"},
     }
-    for number, one in enumerate(gpus):
-        address = str(one.pci_address)
+    for number, device in enumerate(gpus):
+        address = str(device.pci_address)
         bridge = address.replace(":00.0", ":1f.0")
         functions[bridge] = {"id": "10b5:8747", "kind": "0604", "group": 20 + number}
         functions[address] = {
-            "id": one.pci_device_id, "group": 20 + number, "driver": "nvidia",
+            "id": device.pci_device_id, "group": 20 + number, "driver": "nvidia",
             "subsystem_vendor": "0x10de", "subsystem_device": "0x16c1",
         }  # fmt: skip
     return pci(root, functions)

@@ -28,7 +28,7 @@ LOST = pynvml.NVML_ERROR_GPU_IS_LOST
 
 
 class Driver:
-    """What stands in the place of the loaded library. `calls` counts by C name."""
+    """Stand-in for the loaded library. `calls` counts by C name."""
 
     def __init__(self, cards: list[Card], version: str = "580.95.05", cuda: int = 13000) -> None:
         self.cards = cards
@@ -41,28 +41,28 @@ class Driver:
         self.calls: Counter[str] = Counter()
         self._handles: dict[int, Card | Part] = {}
         self._structures: dict[int, Any] = {}
-        for number, one in enumerate(cards):
-            one.uuid = one.uuid or f"GPU-{number:08d}-aaaa-bbbb-cccc-{one.device_id:012x}"
-            one.minor = number if one.minor is None else one.minor
-            self._give(one)
-            for part in one.parts:
+        for number, gpu_card in enumerate(cards):
+            gpu_card.uuid = gpu_card.uuid or f"GPU-{number:08d}-aaaa-bbbb-cccc-{gpu_card.device_id:012x}"
+            gpu_card.minor = number if gpu_card.minor is None else gpu_card.minor
+            self._give(gpu_card)
+            for part in gpu_card.parts:
                 part.uuid = part.uuid or f"MIG-{number:08d}-aaaa-bbbb-cccc-{part.gpu_instance:012d}"
                 self._give(part)
 
-    def _give(self, thing: Card | Part) -> None:
+    def _give(self, device: Card | Part) -> None:
         structure = pynvml.struct_c_nvmlDevice_t()
-        self._structures[id(thing)] = structure
-        self._handles[ctypes.addressof(structure)] = thing
+        self._structures[id(device)] = structure
+        self._handles[ctypes.addressof(structure)] = device
 
-    def _hand(self, thing: Card | Part, out: Any) -> int:
-        out._obj.contents = self._structures[id(thing)]
+    def _hand(self, device: Card | Part, out: Any) -> int:
+        out._obj.contents = self._structures[id(device)]
         return 0
 
     def _behind(self, handle: Any) -> Card | Part:
         return self._handles[ctypes.addressof(handle.contents)]
 
     def _owner(self, part: Part) -> Card:
-        return next(card for card in self.cards if any(one is part for one in card.parts))
+        return next(card for card in self.cards if any(own is part for own in card.parts))
 
     def __getattr__(self, name: str) -> Callable[..., int]:
         if not name.startswith("nvml") or name in self.missing:
@@ -77,8 +77,8 @@ class Driver:
                 return fault.code
             if not arguments or not isinstance(arguments[0], pynvml.c_nvmlDevice_t):
                 return NOT_SUPPORTED if own is None else own(self, *arguments) or 0
-            thing = self._behind(arguments[0])
-            card = thing if isinstance(thing, Card) else self._owner(thing)
+            device = self._behind(arguments[0])
+            card = device if isinstance(device, Card) else self._owner(device)
             if card.lost_after is not None:
                 card.lost_after -= 1
                 card.lost = card.lost or card.lost_after < 0
@@ -87,9 +87,9 @@ class Driver:
             if card.faults and (fault := card.faults.get(name)) and fault.due():
                 return fault.code
             if own is not None:
-                return own(self, thing, *arguments[1:]) or 0
-            found = of_card if thing is card else of_part
-            return NOT_SUPPORTED if found is None else found(thing, *arguments[1:])
+                return own(self, device, *arguments[1:]) or 0
+            answers = of_card if device is card else of_part
+            return NOT_SUPPORTED if answers is None else answers(device, *arguments[1:])
 
         return call
 
@@ -125,20 +125,20 @@ class Driver:
         return LOST if card.lost else self._hand(card, out)
 
     def do_nvmlDeviceGetHandleByUUID(self, uuid: Any, out: Any) -> int:
-        for thing in self._handles.values():
-            if thing.uuid.encode() == uuid.value:
-                return self._hand(thing, out)
+        for device in self._handles.values():
+            if device.uuid.encode() == uuid.value:
+                return self._hand(device, out)
         return int(pynvml.NVML_ERROR_NOT_FOUND)
 
     def do_nvmlDeviceGetHandleByPciBusId_v2(self, address: Any, out: Any) -> int:
         bus = int(address.value.decode().split(":")[1], 16)
-        for one in self.cards:
-            if one.bus == bus:
-                return self._hand(one, out)
+        for candidate in self.cards:
+            if candidate.bus == bus:
+                return self._hand(candidate, out)
         return int(pynvml.NVML_ERROR_NOT_FOUND)
 
     def do_nvmlDeviceGetIndex(self, card: Card, out: Any) -> None:
-        put(out, next(number for number, one in enumerate(self.cards) if one is card))
+        put(out, next(number for number, candidate in enumerate(self.cards) if candidate is card))
 
     def do_nvmlDeviceGetMigDeviceHandleByIndex(self, card: Card, index: Any, out: Any) -> int:
         if not card.mig or not card.mig[0]:
@@ -149,8 +149,8 @@ class Driver:
     def do_nvmlDeviceGetDeviceHandleFromMigDeviceHandle(self, part: Part, out: Any) -> int:
         return self._hand(self._owner(part), out)
 
-    def do_nvmlDeviceIsMigDeviceHandle(self, thing: Card | Part, out: Any) -> None:
-        put(out, int(isinstance(thing, Part)))
+    def do_nvmlDeviceIsMigDeviceHandle(self, device: Card | Part, out: Any) -> None:
+        put(out, int(isinstance(device, Part)))
 
     def do_nvmlDeviceGetNvLinkRemotePciInfo_v2(self, card: Card, link: int, out: Any) -> int:
         if link >= card.links:
@@ -190,9 +190,9 @@ def library(folder: Path, compiler: str = "cc") -> Path:
     """Compiles libnvml.c into `folder`, which goes into LD_LIBRARY_PATH of a program that shall see its GPUs."""
     source = Path(__file__).with_name("libnvml.c")
     written = set(re.findall(r"\b(nvml\w+)[(,]", source.read_text()))
-    known = set(re.findall(r'_nvmlGetFunctionPointer\("(nvml\w+)"\)', Path(pynvml.__file__).read_text()))
+    names = set(re.findall(r'_nvmlGetFunctionPointer\("(nvml\w+)"\)', Path(pynvml.__file__).read_text()))
     rest = folder / "rest.c"
-    rest.write_text("".join(f"int {name}(void) {{ return {NOT_SUPPORTED}; }}\n" for name in sorted(known - written)))
+    rest.write_text("".join(f"int {name}(void) {{ return {NOT_SUPPORTED}; }}\n" for name in sorted(names - written)))
     built = folder / "libnvidia-ml.so.1"
     command = [compiler, "-O2", "-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1", "-o", built, source, rest]
     subprocess.run(command, check=True)

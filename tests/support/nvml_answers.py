@@ -102,9 +102,9 @@ def _ids(part: Part | None) -> tuple[int, int]:
 
 
 def _fill(processes: Any, count: Any, infos: Any, part: Part | None = None) -> int:
-    given = count._obj.value
+    capacity = count._obj.value
     count._obj.value = len(processes)
-    if infos is None or given < len(processes):
+    if infos is None or capacity < len(processes):
         return int(pynvml.NVML_ERROR_INSUFFICIENT_SIZE) if processes else 0
     for slot, (pid, mib) in zip(infos, processes, strict=False):
         slot.pid = pid
@@ -117,13 +117,13 @@ def _field_values(card: Card, count: Any, values: Any) -> int:
     known = card.fields()
     for value in values._obj:
         number = value.fieldId
-        found = card.scoped(number, value.scopeId) if 161 <= number <= 165 else known.get(number)
-        if found is None or number in card.fields_missing:
+        answer = card.scoped(number, value.scopeId) if 161 <= number <= 165 else known.get(number)
+        if answer is None or number in card.fields_missing:
             value.nvmlReturn = NOT_SUPPORTED
         else:
             value.nvmlReturn = 0
             value.valueType = pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG
-            value.value.ullVal = found
+            value.value.ullVal = answer
     return 0
 
 

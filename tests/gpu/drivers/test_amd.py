@@ -72,10 +72,10 @@ def plant(root: Path) -> Path:
 
 
 def test_everything_that_sysfs_tells_of_a_gpu(tree: Path) -> None:
-    found = detect.inventory(root=tree, topology=True)
-    assert found.backend == "amd-sysfs"
-    assert found.reason is None
-    gpu, other = found.gpus
+    inventory = detect.inventory(root=tree, topology=True)
+    assert inventory.backend == "amd-sysfs"
+    assert inventory.reason is None
+    gpu, other = inventory.gpus
     assert (gpu.uuid, gpu.name, gpu.vendor, gpu.minor) == (
         "GPU-9f1c2d3e4b5a6978", "AMD Instinct MI300X OAM", "amd", 128,
     )  # fmt: skip
@@ -90,11 +90,11 @@ def test_everything_that_sysfs_tells_of_a_gpu(tree: Path) -> None:
     assert (gpu.pcie.generation, gpu.pcie.width, gpu.pcie.max_generation) == (5, 16, 5)
     assert (gpu.numa_node, gpu.cpus) == (1, (48, 49, 144))
     assert (other.index, other.pci_address) == (1, "0000:65:00.0")
-    assert [(pair.a, pair.b, pair.closeness) for pair in found.pairs] == [(0, 1, "pcie-switch")]
-    assert found.driver
-    assert found.driver.version == "6.14.14"
-    assert found.notes == ()
-    assert serialization.loads(serialization.dumps(found)) == found
+    assert [(pair.a, pair.b, pair.closeness) for pair in inventory.pairs] == [(0, 1, "pcie-switch")]
+    assert inventory.driver
+    assert inventory.driver.version == "6.14.14"
+    assert inventory.notes == ()
+    assert serialization.loads(serialization.dumps(inventory)) == inventory
 
 
 def test_processes_of_the_compute_driver(tree: Path) -> None:
@@ -102,7 +102,7 @@ def test_processes_of_the_compute_driver(tree: Path) -> None:
     used.parent.mkdir(parents=True)
     used.write_text("1073741824\n")
     first, second = Amd(tree).read(processes=True).gpus
-    assert [(one.pid, one.memory) for one in first.processes or ()] == [(77, 1024)]
+    assert [(process.pid, process.memory) for process in first.processes or ()] == [(77, 1024)]
     assert second.processes == ()
 
 
@@ -110,16 +110,19 @@ def test_a_gpu_that_another_driver_holds_is_never_usable(tree: Path) -> None:
     device = add(tree, 2, 0x85, dict.fromkeys(MI300X) | {"vendor": "0x1002", "device": "0x74a1"})
     (tree / "vfio-pci").mkdir()
     (device / "driver").symlink_to(tree / "vfio-pci")
-    found = detect.inventory(root=tree)
-    assert (found.gpus[2].state, found.gpus[2].reason) == ("unreadable", "its driver reports no memory (vfio-pci)")
-    assert [gpu.index for gpu in found.usable] == [0, 1]
+    inventory = detect.inventory(root=tree)
+    assert (inventory.gpus[2].state, inventory.gpus[2].reason) == (
+        "unreadable",
+        "its driver reports no memory (vfio-pci)",
+    )
+    assert [gpu.index for gpu in inventory.usable] == [0, 1]
 
 
 def test_a_gpu_without_an_identity_is_never_usable(tree: Path) -> None:
     add(tree, 2, 0x85, {"unique_id": None})
-    found = detect.inventory(root=tree)
-    assert len(found.usable) == 2
-    assert any("no unique_id" in note for note in found.notes)
+    inventory = detect.inventory(root=tree)
+    assert len(inventory.usable) == 2
+    assert any("no unique_id" in note for note in inventory.notes)
 
 
 def test_a_machine_where_nothing_can_be_computed_says_why(tree: Path) -> None:
@@ -128,7 +131,7 @@ def test_a_machine_where_nothing_can_be_computed_says_why(tree: Path) -> None:
 
 
 @pytest.fixture
-def nobody() -> Iterator[None]:
+def as_nobody() -> Iterator[None]:
     """Without root's rights for a while, which would read everything."""
     if os.geteuid():
         yield
@@ -142,7 +145,7 @@ def nobody() -> Iterator[None]:
 
 @pytest.fixture
 def open_tree() -> Iterator[Path]:
-    """Where everybody may look: every start of pytest closes the folder of all tests to others."""
+    """Folder that every user may read: pytest closes its own to other users."""
     with TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         tree = plant(Path(folder))
@@ -158,23 +161,21 @@ def test_a_tree_without_permissions_is_read_as_far_as_may_be(open_tree: Path, re
     for name in ("mem_info_vram_used", "serial_number", "hwmon/hwmon4/power1_average"):
         (device / name).chmod(0)
     (device / "ras").chmod(0)
-    request.getfixturevalue("nobody")
-    found = Amd(tree).read(processes=True, topology=True)
-    gpu = found.gpus[0]
+    request.getfixturevalue("as_nobody")
+    reading = Amd(tree).read(processes=True, topology=True)
+    gpu = reading.gpus[0]
     assert (gpu.state, gpu.memory, gpu.serial, gpu.power.draw) == ("ok", None, None, None)
     assert gpu.utilisation.gpu == 97
-    assert sum("cannot be read" in note for note in found.notes) == 3
+    assert sum("cannot be read" in note for note in reading.notes) == 3
 
 
 def test_a_tree_that_nobody_may_look_into_has_no_gpus(open_tree: Path, request: pytest.FixtureRequest) -> None:
     (open_tree / "sys/class").chmod(0)
-    request.getfixturevalue("nobody")
+    request.getfixturevalue("as_nobody")
     assert Amd(open_tree).read(processes=True, topology=True).gpus == ()
 
 
-def test_amdsmi_adds_what_sysfs_does_not_know_where_it_works_here_a_stand_in(
-    tree: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_amdsmi_adds_what_sysfs_lacks(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     smi = SimpleNamespace(
         amdsmi_init=lambda: None,
         amdsmi_shut_down=lambda: None,

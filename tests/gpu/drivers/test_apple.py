@@ -30,19 +30,19 @@ PLATFORM = [{"IOPlatformUUID": "0F1E2D3C-4B5A-6978-8796-A5B4C3D2E1F0"}]
 
 
 def recorded(**changes: str | None) -> Callable[[Sequence[str]], str | None]:
-    told = {
+    outputs = {
         "SPDisplaysDataType": json.dumps(DISPLAYS),
         "IOAccelerator": plistlib.dumps(ACCELERATOR).decode(),
         "IOPlatformExpertDevice": plistlib.dumps(PLATFORM).decode(),
         "hw.memsize": f"{64 << 30}\n",
     } | changes
-    return lambda command: next(text for name, text in told.items() if name in command)
+    return lambda command: next(text for name, text in outputs.items() if name in command)
 
 
 def test_an_apple_chip_in_a_recorded_form() -> None:
-    found = detect.inventory(reader=Apple(recorded()))
-    (gpu,) = found.gpus
-    assert (found.backend, gpu.vendor, gpu.name, gpu.cores) == ("apple", "apple", "Apple M2 Max", 38)
+    inventory = detect.inventory(reader=Apple(recorded()))
+    (gpu,) = inventory.gpus
+    assert (inventory.backend, gpu.vendor, gpu.name, gpu.cores) == ("apple", "apple", "Apple M2 Max", 38)
     assert gpu.uuid == "APPLE-0F1E2D3C-4B5A-6978-8796-A5B4C3D2E1F0-0"
     assert (gpu.compute_capability, gpu.unified_memory) == ("metal3", True)
     assert gpu.memory == Memory(65536, 3072, 62464)
@@ -57,6 +57,6 @@ def test_programs_that_print_nothing_of_use_in_a_recorded_form(text: str | None)
 
 
 @pytest.mark.parametrize("text", [None, "{", "{}", json.dumps({"SPDisplaysDataType": [{"sppci_model": "AMD 5500M"}]})])
-def test_a_mac_without_an_apple_gpu_says_so_in_a_recorded_form(text: str | None) -> None:
-    found = detect.inventory(reader=Apple(recorded(SPDisplaysDataType=text)))
-    assert found.reason == "macOS lists no GPU of an Apple chip (`system_profiler SPDisplaysDataType`)."
+def test_a_mac_without_an_apple_gpu_gives_the_reason(text: str | None) -> None:
+    inventory = detect.inventory(reader=Apple(recorded(SPDisplaysDataType=text)))
+    assert inventory.reason == "macOS lists no GPU of an Apple chip (`system_profiler SPDisplaysDataType`)."

@@ -21,8 +21,8 @@ Install = Callable[[str | Driver], Driver]
 CODES = [*range(1, 31), 77, 999]
 
 
-def read(**wanted: bool) -> tuple[Gpu, ...]:
-    return Nvml().read(**wanted).gpus
+def read(**options: bool) -> tuple[Gpu, ...]:
+    return Nvml().read(**options).gpus
 
 
 def test_everything_that_the_driver_tells_of_a_gpu(driver: Install) -> None:
@@ -51,9 +51,9 @@ def test_everything_that_the_driver_tells_of_a_gpu(driver: Install) -> None:
 def test_models_are_those_of_the_catalogue(driver: Install, model: str) -> None:
     driver(model)
     (gpu,) = read()
-    known = next(one for one in catalogue().values() if one.pci_device_id == gpu.pci_device_id)
-    assert gpu.name == known.product
-    assert (gpu.architecture, gpu.compute_capability) == (known.architecture, known.compute_capability)
+    entry = next(entry for entry in catalogue().values() if entry.pci_device_id == gpu.pci_device_id)
+    assert gpu.name == entry.product
+    assert (gpu.architecture, gpu.compute_capability) == (entry.architecture, entry.compute_capability)
 
 
 def test_a_model_nobody_knows_is_read_all_the_same(driver: Install) -> None:
@@ -83,11 +83,11 @@ def test_trouble_that_the_driver_reports(driver: Install) -> None:
 
 def test_one_lost_gpu_hides_no_other(driver: Install) -> None:
     driver("lost")
-    found = detect.inventory(processes=True, topology=True)
-    assert [gpu.state for gpu in found.gpus] == ["ok", "ok", "lost", "ok", "ok", "ok", "ok", "ok"]
-    assert "fell off the bus" in (found.gpus[2].reason or "")
-    assert len(found.usable) == 7
-    assert len(found.pairs) == 21
+    inventory = detect.inventory(processes=True, topology=True)
+    assert [gpu.state for gpu in inventory.gpus] == ["ok", "ok", "lost", "ok", "ok", "ok", "ok", "ok"]
+    assert "fell off the bus" in (inventory.gpus[2].reason or "")
+    assert len(inventory.usable) == 7
+    assert len(inventory.pairs) == 21
 
 
 def test_a_gpu_that_needs_a_reset_says_so(driver: Install) -> None:
@@ -123,32 +123,32 @@ def test_a_release_of_nvidia_ml_py_that_lacks_a_function(driver: Install, monkey
 
 
 def test_calls_to_the_driver_for_eight_gpus(driver: Install) -> None:
-    made = driver("8xh100")
+    fake = driver("8xh100")
     first = Nvml().read()
-    assert made.calls.total() == 5 + 8 * 34
-    made.calls.clear()
+    assert fake.calls.total() == 5 + 8 * 34
+    fake.calls.clear()
     assert Nvml().read() == first
-    assert made.calls.total() == 1 + 8 * 17, "what never changes is read once"
+    assert fake.calls.total() == 1 + 8 * 17, "what never changes is read once"
     sampler = NvmlSampler()
     sampler.gpus()
-    made.calls.clear()
+    fake.calls.clear()
     sampler.gpus()
-    assert made.calls.total() == 8 * 7
+    assert fake.calls.total() == 8 * 7
 
 
 def test_what_a_gpu_does_not_support_is_asked_once(driver: Install) -> None:
-    made = driver("mixed")
+    fake = driver("mixed")
     read()
-    made.calls.clear()
+    fake.calls.clear()
     read()
-    assert not {"nvmlDeviceGetMarginTemperature", "nvmlDeviceGetMigMode"} & set(made.calls)
+    assert not {"nvmlDeviceGetMarginTemperature", "nvmlDeviceGetMigMode"} & set(fake.calls)
 
 
 def test_a_sample_has_what_changed_and_only_that_is_read(driver: Install) -> None:
-    made = driver("8xh100")
+    fake = driver("8xh100")
     sampler = NvmlSampler()
     before = sampler.gpus()
-    hot = made.cards[3]
+    hot = fake.cards[3]
     hot.temperature, hot.utilisation, hot.draw_mw, hot.uncorrected, hot.recovery = 88, (100, 50), 690_000, 1, 1
     after = sampler.gpus()
     assert (after[3].temperature.gpu, after[3].utilisation.gpu, after[3].power.draw) == (88, 100, 690)
@@ -156,28 +156,28 @@ def test_a_sample_has_what_changed_and_only_that_is_read(driver: Install) -> Non
     assert after[:3] == sampler.gpus()[:3]
     assert (after[3].serial, after[3].nvlinks) == (before[3].serial, before[3].nvlinks)
     assert after[3].pcie.generation is None
-    assert "nvmlDeviceGetPcieThroughput" not in made.calls
+    assert "nvmlDeviceGetPcieThroughput" not in fake.calls
     assert NvmlSampler(pcie=True).gpus()[0].pcie.generation == 5
 
 
 @pytest.mark.parametrize("profile", sorted(PROFILES))
 def test_kept_calls_tell_what_the_careful_ones_did(driver: Install, profile: str) -> None:
-    made = driver(profile)
+    fake = driver(profile)
     sampler = NvmlSampler()
     with_care = sampler.gpus()
-    made.calls.clear()
+    fake.calls.clear()
     assert sampler.gpus() == with_care == sampler.gpus()
-    assert made.calls.total() <= 2 * 8 * len(made.cards) or profile in ("lost", "mig")
+    assert fake.calls.total() <= 2 * 8 * len(fake.cards) or profile in ("lost", "mig")
 
 
 def test_what_a_kept_call_no_longer_answers_is_asked_with_care(driver: Install) -> None:
-    made = driver("8xh100")
+    fake = driver("8xh100")
     sampler = NvmlSampler()
     sampler.gpus()
-    made.cards[0].fields_missing = frozenset({82})
-    made.cards[1].memory_temperature = 60
-    made.cards[2].faults["nvmlDeviceGetUtilizationRates"] = Fault(pynvml.NVML_ERROR_NOT_SUPPORTED)
-    made.cards[3].faults["nvmlDeviceGetClockInfo"] = Fault(pynvml.NVML_ERROR_UNKNOWN, times=1)
+    fake.cards[0].fields_missing = frozenset({82})
+    fake.cards[1].memory_temperature = 60
+    fake.cards[2].faults["nvmlDeviceGetUtilizationRates"] = Fault(pynvml.NVML_ERROR_NOT_SUPPORTED)
+    fake.cards[3].faults["nvmlDeviceGetClockInfo"] = Fault(pynvml.NVML_ERROR_UNKNOWN, times=1)
     for _ in range(2):
         gpus = sampler.gpus()
         assert [gpu.temperature.memory for gpu in gpus[:3]] == [None, 60, 41]
@@ -194,45 +194,45 @@ def test_throughput_is_measured_on_demand(driver: Install) -> None:
 
 
 def test_a_gpu_lost_between_samples_keeps_its_name_and_may_return(driver: Install) -> None:
-    made = driver("8xh100")
+    fake = driver("8xh100")
     sampler = NvmlSampler()
-    known = sampler.gpus()[5]
-    made.cards[5].lost = True
+    lost_gpu = sampler.gpus()[5]
+    fake.cards[5].lost = True
     lost = sampler.gpus()[5]
-    assert (lost.state, lost.uuid, lost.serial, lost.memory) == ("lost", known.uuid, known.serial, None)
+    assert (lost.state, lost.uuid, lost.serial, lost.memory) == ("lost", lost_gpu.uuid, lost_gpu.serial, None)
     assert [gpu.state for gpu in sampler.gpus()].count("ok") == 7
-    made.cards[5].lost = False
+    fake.cards[5].lost = False
     assert sampler.gpus()[5].state == "ok"
 
 
-def test_a_driver_that_goes_away_while_it_is_watched_is_one_clear_error(driver: Install) -> None:
-    made = driver("8xh100")
+def test_a_driver_unloaded_while_sampling_is_one_clear_error(driver: Install) -> None:
+    fake = driver("8xh100")
     sampler = detect.sampler()
-    made.faults["nvmlDeviceGetUtilizationRates"] = Fault(pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH)
+    fake.faults["nvmlDeviceGetUtilizationRates"] = Fault(pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH)
     with pytest.raises(GpuError, match="different versions"):
         sampler.read()
-    made.faults.clear()
+    fake.faults.clear()
     assert len(sampler.read().gpus) == 8, "it came back, and is watched again"
 
 
-def test_another_gpu_in_the_place_of_one_is_not_taken_for_it(driver: Install) -> None:
-    made = driver("mixed")
+def test_a_replaced_gpu_is_recognised_by_its_uuid(driver: Install) -> None:
+    fake = driver("mixed")
     assert read()[1].name == "NVIDIA A10G"
     changed = card("L4", uuid="GPU-other", minor=1)
-    made.cards[1].__dict__.update(changed.__dict__)
+    fake.cards[1].__dict__.update(changed.__dict__)
     assert (read()[1].uuid, read()[1].name) == ("GPU-other", "NVIDIA L4")
 
 
 def test_mig_devices(driver: Install) -> None:
-    made = driver("mig")
-    made.cards[0].parts[2].processes = ((4242, 512),)
+    fake = driver("mig")
+    fake.cards[0].parts[2].processes = ((4242, 512),)
     (gpu,) = read(processes=True)
     assert gpu.mig is not None
     assert [part.profile for part in gpu.mig.devices] == ["1g.10gb"] * 7
     assert len({part.uuid for part in gpu.mig.devices}) == 7
     assert gpu.processes
     assert (gpu.processes[0].pid, gpu.processes[0].mig_uuid) == (4242, gpu.mig.devices[2].uuid)
-    made.cards[0].parts.pop()
+    fake.cards[0].parts.pop()
     assert len(NvmlSampler().gpus()[0].mig.devices) == 6, "made anew by somebody since"  # type: ignore[union-attr]
 
 
@@ -270,21 +270,21 @@ def host(root: Path, *, own_pids: bool = False) -> Path:
 
 def test_processes_have_names_and_appear_once(driver: Install, tmp_path: Path) -> None:
     driver(Driver([card("T4", processes=[(4242, 900)], graphics=[(4242, 900), (7, None)], mps=[(8, 1)])]))
-    found = detect.inventory(processes=True, root=host(tmp_path))
-    running = {one.pid: one for one in found.gpus[0].processes or ()}
+    inventory = detect.inventory(processes=True, root=host(tmp_path))
+    running = {process.pid: process for process in inventory.gpus[0].processes or ()}
     assert (running[4242].kind, running[4242].memory, running[4242].name) == ("compute", 900, "python3")
     assert running[4242].user
     assert (running[7].kind, running[7].memory, running[7].name) == ("graphics", None, None)
     assert running[8].kind == "mps"
-    assert len(found.gpus[0].processes or ()) == 3
+    assert len(inventory.gpus[0].processes or ()) == 3
 
 
-def test_a_host_pid_is_not_taken_for_a_process_of_the_container(driver: Install, tmp_path: Path) -> None:
+def test_host_pids_are_not_named_after_container_processes(driver: Install, tmp_path: Path) -> None:
     driver(Driver([card("T4", processes=[(4242, 900)])]))
-    found = detect.inventory(processes=True, root=host(tmp_path, own_pids=True))
-    (one,) = found.gpus[0].processes or ()
-    assert (one.pid, one.name, one.user) == (4242, None, None)
-    assert any("--pid=host" in note for note in found.notes)
+    inventory = detect.inventory(processes=True, root=host(tmp_path, own_pids=True))
+    (process,) = inventory.gpus[0].processes or ()
+    assert (process.pid, process.name, process.user) == (4242, None, None)
+    assert any("--pid=host" in note for note in inventory.notes)
 
 
 def test_processes_that_may_not_be_read_are_not_none(driver: Install) -> None:
@@ -314,8 +314,8 @@ def test_a_switch_joins_every_pair(driver: Install) -> None:
 
 
 def test_a_driver_that_tells_no_topology_leaves_it_to_sysfs(driver: Install, tmp_path: Path) -> None:
-    made = driver("mixed")
-    made.faults["nvmlDeviceGetTopologyCommonAncestor"] = Fault(3)
+    fake = driver("mixed")
+    fake.faults["nvmlDeviceGetTopologyCommonAncestor"] = Fault(3)
     bus = tmp_path / "sys/bus/pci/devices"
     bus.mkdir(parents=True)
     assert Nvml(tmp_path).read(topology=True).pairs[0].closeness is None

@@ -29,11 +29,11 @@ Install = Callable[[str | Driver], Driver]
 CODES = [*range(1, 31), 77, 999]
 
 
-def judged(found: Inventory) -> None:
-    """What must be true of an inventory whatever the driver did."""
-    assert found.gpus or found.reason
-    assert not found.reason or found.reason.endswith((".", ")")), found.reason
-    for gpu in found.gpus:
+def check_consistent(inventory: Inventory) -> None:
+    """Check the invariants of an inventory, whatever the driver did."""
+    assert inventory.gpus or inventory.reason
+    assert not inventory.reason or inventory.reason.endswith((".", ")")), inventory.reason
+    for gpu in inventory.gpus:
         assert (gpu.state == "ok") == (gpu.reason is None)
         assert gpu.state != "ok" or gpu.uuid
 
@@ -45,21 +45,21 @@ def small() -> Driver:
 
 
 def functions() -> list[str]:
-    with installed(small()) as made:
+    with installed(small()) as fake:
         detect.inventory(processes=True, topology=True)
-        return sorted({*made.calls, "nvmlDeviceGetPowerUsage", "nvmlDeviceGetNvLinkState"})
+        return sorted({*fake.calls, "nvmlDeviceGetPowerUsage", "nvmlDeviceGetNvLinkState"})
 
 
 @pytest.mark.parametrize("code", CODES)
 def test_every_call_failing_in_turn_leaves_an_inventory(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
     for name in functions():
-        with installed(small()) as made:
+        with installed(small()) as fake:
             of_a_gpu = name.startswith("nvmlDevice") and name != "nvmlDeviceGetCount_v2"
-            (made.cards[0].faults if of_a_gpu else made.faults)[name] = Fault(code)
-            found = detect.inventory(processes=True, topology=True)
-            judged(found)
-            assert not found.gpus or code in (1, 9, 12, 18) or found.gpus[1].state == "ok", name
+            (fake.cards[0].faults if of_a_gpu else fake.faults)[name] = Fault(code)
+            inventory = detect.inventory(processes=True, topology=True)
+            check_consistent(inventory)
+            assert not inventory.gpus or code in (1, 9, 12, 18) or inventory.gpus[1].state == "ok", name
 
 
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -73,39 +73,39 @@ def test_any_calls_failing_on_any_machine_leave_an_inventory(
     profile: str, faults: dict[str, Fault], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
-    with installed(PROFILES[profile]()) as made:
-        made.faults.update(faults)
-        found = detect.inventory(processes=True, topology=True)
-        judged(found)
-        assert serialization.loads(serialization.dumps(found)) == found
+    with installed(PROFILES[profile]()) as fake:
+        fake.faults.update(faults)
+        inventory = detect.inventory(processes=True, topology=True)
+        check_consistent(inventory)
+        assert serialization.loads(serialization.dumps(inventory)) == inventory
         with suppress(GpuError):
             sampler = detect.sampler()
-            judged(sampler.read())
-            judged(sampler.read())
+            check_consistent(sampler.read())
+            check_consistent(sampler.read())
 
 
-def test_a_gpu_lost_at_any_moment_of_a_reading_takes_no_other_with_it() -> None:
-    with installed(small()) as made:
+def test_a_gpu_lost_during_a_reading_affects_no_other() -> None:
+    with installed(small()) as fake:
         detect.inventory(processes=True, topology=True)
-        most = made.calls.total()
-    seen = set()
+        most = fake.calls.total()
+    states = set()
     for moment in range(most):
-        with installed(small()) as made:
-            made.cards[0].lost_after = moment
-            found = detect.inventory(processes=True, topology=True)
-            judged(found)
-            assert found.gpus[1].state == "ok"
-            seen.add((found.gpus[0].state, found.gpus[0].uuid is None))
-    assert seen == {("lost", True), ("lost", False), ("ok", False)}
+        with installed(small()) as fake:
+            fake.cards[0].lost_after = moment
+            inventory = detect.inventory(processes=True, topology=True)
+            check_consistent(inventory)
+            assert inventory.gpus[1].state == "ok"
+            states.add((inventory.gpus[0].state, inventory.gpus[0].uuid is None))
+    assert states == {("lost", True), ("lost", False), ("ok", False)}
 
 
 @pytest.mark.parametrize(("name", "count"), [("none", 0), ("h100", 1), ("8xh100", 8), ("16xa100", 16)])
 def test_machines_of_all_sizes(driver: Install, name: str, count: int) -> None:
     driver(name)
-    found = detect.inventory(topology=True)
-    judged(found)
-    assert (len(found.gpus), len(found.pairs)) == (count, count * (count - 1) // 2)
-    assert bool(found.reason) == (count == 0)
+    inventory = detect.inventory(topology=True)
+    check_consistent(inventory)
+    assert (len(inventory.gpus), len(inventory.pairs)) == (count, count * (count - 1) // 2)
+    assert bool(inventory.reason) == (count == 0)
 
 
 def test_a_driver_that_is_still_starting_is_waited_for(driver: Install, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,9 +115,9 @@ def test_a_driver_that_is_still_starting_is_waited_for(driver: Install, monkeypa
 
 
 def test_what_failed_is_told_once_for_all_gpus(driver: Install) -> None:
-    made = driver("8xh100")
-    made.faults["nvmlDeviceGetComputeMode"] = Fault(4)
-    made.cards[1].faults["nvmlDeviceGetVbiosVersion"] = Fault(10)
+    fake = driver("8xh100")
+    fake.faults["nvmlDeviceGetComputeMode"] = Fault(4)
+    fake.cards[1].faults["nvmlDeviceGetVbiosVersion"] = Fault(10)
     assert set(Nvml().read().notes) == {
         "GPU 0, 1, 2, 3, 4, 5, 6, 7: nvmlDeviceGetComputeMode did not answer: no permission; root may read it",
         "GPU 1: nvmlDeviceGetVbiosVersion did not answer: Timeout (10)",
@@ -125,21 +125,21 @@ def test_what_failed_is_told_once_for_all_gpus(driver: Install) -> None:
 
 
 def test_nvml_is_started_once_and_another_user_of_it_keeps_it(driver: Install) -> None:
-    made = driver("h100")
+    fake = driver("h100")
     pynvml.nvmlInit()
     for _ in range(3):
         Nvml().read()
-    assert made.calls["nvmlInitWithFlags"] == 2
+    assert fake.calls["nvmlInitWithFlags"] == 2
     nvml.close()
     assert pynvml._nvmlLib_refcount == 1
-    assert made.calls["nvmlShutdown"] == 1
+    assert fake.calls["nvmlShutdown"] == 1
     Nvml().read()
-    assert made.calls["nvmlInitWithFlags"] == 3
+    assert fake.calls["nvmlInitWithFlags"] == 3
 
 
 def test_a_start_that_fails_is_tried_again_by_the_next_reading(driver: Install) -> None:
-    made = driver("h100")
-    made.faults["nvmlInitWithFlags"] = Fault(9, times=1)
+    fake = driver("h100")
+    fake.faults["nvmlInitWithFlags"] = Fault(9, times=1)
     with pytest.raises(DriverUnavailable):
         Nvml().read()
     assert Nvml().read().gpus[0].state == "ok"
@@ -159,8 +159,8 @@ with installed(PROFILES["h100"]()) as driver:
         os._exit(0 if (same, starts, stops) == (True, 2, 1) else 1)
     print(os.waitpid(child, 0)[1], Nvml().read() == before, driver.calls["nvmlInitWithFlags"])
 """
-    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=root, check=True)
-    assert told.stdout.split() == ["0", "True", "1"], told.stderr
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=root, check=True)
+    assert result.stdout.split() == ["0", "True", "1"], result.stderr
 
 
 def test_a_program_reads_the_same_from_a_compiled_driver_library(nvml_library: Path, root: Path) -> None:
@@ -169,7 +169,7 @@ def test_a_program_reads_the_same_from_a_compiled_driver_library(nvml_library: P
         "from paddock.gpu import inventory as detect, serialization as document;"
         "print(document.dumps(detect.inventory(processes=True, topology=True)))"
     )
-    told = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", script],
         capture_output=True,
         text=True,
@@ -177,16 +177,16 @@ def test_a_program_reads_the_same_from_a_compiled_driver_library(nvml_library: P
         check=True,
         env={"LD_LIBRARY_PATH": str(nvml_library), **settings},
     )
-    found = serialization.loads(told.stdout)
+    inventory = serialization.loads(result.stdout)
     cards = box("H100", 8, used_mib=0)
     cards[2].lost = True
     cards[0].utilisation, cards[0].used_mib = (87, 41), 2049
     with installed(Driver(cards)):
         expected = detect.inventory(topology=True)
-    assert [gpu.state for gpu in found.gpus].count("lost") == 1
-    assert {pair.nvlinks for pair in found.pairs} == {18}
-    for mine, theirs in zip(found.gpus, expected.gpus, strict=True):
+    assert [gpu.state for gpu in inventory.gpus].count("lost") == 1
+    assert {pair.nvlinks for pair in inventory.pairs} == {18}
+    for actual, reference in zip(inventory.gpus, expected.gpus, strict=True):
         alike = ("uuid", "name", "memory", "power", "clocks", "temperature", "utilisation", "ecc", "pcie", "nvlinks")
-        assert [getattr(mine, name) for name in alike] == [getattr(theirs, name) for name in alike]
-    assert {one.pid: one.memory for one in found.gpus[0].processes or ()} == {os.getpid(): 2048, 1: 1}
-    assert json.loads(told.stdout)["backend"] == "nvml"
+        assert [getattr(actual, name) for name in alike] == [getattr(reference, name) for name in alike]
+    assert {process.pid: process.memory for process in inventory.gpus[0].processes or ()} == {os.getpid(): 2048, 1: 1}
+    assert json.loads(result.stdout)["backend"] == "nvml"

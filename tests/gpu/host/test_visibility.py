@@ -1,4 +1,4 @@
-"""What NVIDIA_, CUDA_, ROCR_ and HIP_VISIBLE_DEVICES leave over, in every form that their makers read."""
+"""NVIDIA_, CUDA_, ROCR_ and HIP_VISIBLE_DEVICES, in every form that their makers accept."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from tests.support.boxes import box, divided, gpu, h100s
 
 FOUR = h100s(4)
 PARTS = box([gpu(0), divided(1, 2)])
-AMD = box([replace(one, vendor="amd") for one in h100s(4).gpus])
+AMD = box([replace(amd_gpu, vendor="amd") for amd_gpu in h100s(4).gpus])
 
 
-def shown(machine: Inventory, **environ: str) -> str | None:
+def visible_indexes(machine: Inventory, **environ: str) -> str | None:
     """Indexes of the GPUs that may be used, and UUIDs of parts; None where nothing was narrowed."""
-    found = visible(machine, environ)
-    if found is None:
+    selection = visible(machine, environ)
+    if selection is None:
         return None
-    whole = [str(one.index) for one in machine.gpus if one.uuid and found.shows(one.uuid, one.uuid)]
-    return " ".join([*whole, *sorted(uuid for uuid in found.uuids if uuid.startswith("MIG-"))])
+    whole = [str(gpu.index) for gpu in machine.gpus if gpu.uuid and selection.shows(gpu.uuid, gpu.uuid)]
+    return " ".join([*whole, *sorted(uuid for uuid in selection.uuids if uuid.startswith("MIG-"))])
 
 
 @pytest.mark.parametrize(
-    ("value", "left"),
+    ("value", "indexes"),
     [
         ("all", None),
         ("", None),
@@ -38,12 +38,12 @@ def shown(machine: Inventory, **environ: str) -> str | None:
         ("GPU-00000002-aaaa, 0", "0 2"),
     ],
 )
-def test_as_the_container_toolkit_reads_it(value: str, left: str | None) -> None:
-    assert shown(FOUR, NVIDIA_VISIBLE_DEVICES=value) == left
+def test_as_the_container_toolkit_reads_it(value: str, indexes: str | None) -> None:
+    assert visible_indexes(FOUR, NVIDIA_VISIBLE_DEVICES=value) == indexes
 
 
 @pytest.mark.parametrize(
-    ("value", "left"),
+    ("value", "indexes"),
     [
         ("", ""),
         ("-1", ""),
@@ -58,8 +58,8 @@ def test_as_the_container_toolkit_reads_it(value: str, left: str | None) -> None
         ("nonsense", ""),
     ],
 )
-def test_as_cuda_reads_it(value: str, left: str) -> None:
-    assert shown(FOUR, CUDA_VISIBLE_DEVICES=value) == left
+def test_as_cuda_reads_it(value: str, indexes: str) -> None:
+    assert visible_indexes(FOUR, CUDA_VISIBLE_DEVICES=value) == indexes
 
 
 @pytest.mark.parametrize(
@@ -73,25 +73,25 @@ def test_as_cuda_reads_it(value: str, left: str) -> None:
     ],
 )
 def test_parts_of_a_gpu(environ: dict[str, str]) -> None:
-    found = visible(PARTS, environ)
-    assert found is not None
-    assert found.shows("MIG-1-1", "GPU-00000001-aaaa")
-    assert not found.shows("MIG-1-0", "GPU-00000001-aaaa")
-    assert not found.shows("GPU-00000000-aaaa", "GPU-00000000-aaaa")
+    selection = visible(PARTS, environ)
+    assert selection is not None
+    assert selection.shows("MIG-1-1", "GPU-00000001-aaaa")
+    assert not selection.shows("MIG-1-0", "GPU-00000001-aaaa")
+    assert not selection.shows("GPU-00000000-aaaa", "GPU-00000000-aaaa")
 
 
 def test_a_gpu_stands_for_its_parts() -> None:
-    found = visible(PARTS, {"CUDA_VISIBLE_DEVICES": "1"})
-    assert found is not None
-    assert found.shows("MIG-1-0", "GPU-00000001-aaaa")
+    selection = visible(PARTS, {"CUDA_VISIBLE_DEVICES": "1"})
+    assert selection is not None
+    assert selection.shows("MIG-1-0", "GPU-00000001-aaaa")
 
 
 def test_the_variables_narrow_each_other_and_each_is_said() -> None:
     environ = {"NVIDIA_VISIBLE_DEVICES": "0,1", "CUDA_VISIBLE_DEVICES": "1,2"}
-    found = visible(FOUR, environ)
-    assert found is not None
-    assert found.uuids == {"GPU-00000001-aaaa"}
-    assert found.notes == ("NVIDIA_VISIBLE_DEVICES=0,1 leaves 2 GPUs.", "CUDA_VISIBLE_DEVICES=1,2 leaves 2 GPUs.")
+    selection = visible(FOUR, environ)
+    assert selection is not None
+    assert selection.uuids == {"GPU-00000001-aaaa"}
+    assert selection.notes == ("NVIDIA_VISIBLE_DEVICES=0,1 leaves 2 GPUs.", "CUDA_VISIBLE_DEVICES=1,2 leaves 2 GPUs.")
 
 
 def test_what_is_not_here_is_said() -> None:
@@ -104,10 +104,10 @@ def test_in_a_container_the_runtime_has_acted_already() -> None:
     inside = box(h100s(2).gpus, container=True)
     for value in ("2,3", "void"):
         assert visible(inside, {"NVIDIA_VISIBLE_DEVICES": value}) is None
-    assert shown(inside, NVIDIA_VISIBLE_DEVICES="2,3", CUDA_VISIBLE_DEVICES="1") == "1"
+    assert visible_indexes(inside, NVIDIA_VISIBLE_DEVICES="2,3", CUDA_VISIBLE_DEVICES="1") == "1"
 
 
-def test_a_number_among_unlike_gpus_is_said_to_be_that_of_the_bus() -> None:
+def test_indexes_among_different_models_follow_the_bus_order() -> None:
     mixed = box([gpu(0, "t4"), gpu(1, "h100")])
     assert "the fastest first" in str(visible(mixed, {"CUDA_VISIBLE_DEVICES": "0"}))
     for more in ({"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, {"CUDA_VISIBLE_DEVICES": "GPU-00000000"}):
@@ -115,7 +115,7 @@ def test_a_number_among_unlike_gpus_is_said_to_be_that_of_the_bus() -> None:
 
 
 @pytest.mark.parametrize(
-    ("environ", "left"),
+    ("environ", "indexes"),
     [
         ({"ROCR_VISIBLE_DEVICES": "1,GPU-00000003-aaaa"}, "1 3"),
         ({"HIP_VISIBLE_DEVICES": "2"}, "2"),
@@ -125,10 +125,10 @@ def test_a_number_among_unlike_gpus_is_said_to_be_that_of_the_bus() -> None:
         ({"NVIDIA_VISIBLE_DEVICES": "none"}, None),
     ],
 )
-def test_amd_s_own(environ: dict[str, str], left: str | None) -> None:
-    assert shown(AMD, **environ) == left
+def test_amd_s_own(environ: dict[str, str], indexes: str | None) -> None:
+    assert visible_indexes(AMD, **environ) == indexes
 
 
 def test_a_lost_gpu_keeps_its_number() -> None:
     lost = replace(gpu(1), state="lost", uuid=None, pci_address=None)
-    assert shown(box([gpu(0), lost, gpu(2)]), NVIDIA_VISIBLE_DEVICES="2") == "2"
+    assert visible_indexes(box([gpu(0), lost, gpu(2)]), NVIDIA_VISIBLE_DEVICES="2") == "2"

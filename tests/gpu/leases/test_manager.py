@@ -79,7 +79,7 @@ def held(leases: Leases) -> set[str]:
 # How long a lease holds.
 
 
-def test_what_is_leased_is_not_leased_again_until_it_is_given_back(machine: Machine) -> None:
+def test_a_leased_gpu_is_not_leased_again_before_release(machine: Machine) -> None:
     owner = machine.process(11)
     first = machine.take(Request(count=3), owner)
     with pytest.raises(NoneFree, match="2 GPUs wanted, and 1 can be had"):
@@ -110,14 +110,14 @@ def test_a_later_process_of_the_same_pid_is_another(machine: Machine) -> None:
     assert len(machine.take(Request(count=4), machine.process(12)).devices) == 4
 
 
-def test_no_time_to_live_takes_a_gpu_from_a_process_that_lives(machine: Machine) -> None:
+def test_no_time_to_live_ends_the_lease_of_a_living_process(machine: Machine) -> None:
     lease = machine.take(Request(count=4), machine.process(11), ttl=5)
     machine.now += 1e6
     assert machine.leases.all() == ((lease, "held"),)
     assert machine.leases.reclaim() == ()
 
 
-def test_a_lease_without_an_owner_lives_as_long_as_was_said_and_renewed(machine: Machine) -> None:
+def test_a_lease_without_an_owner_lasts_for_its_time_to_live(machine: Machine) -> None:
     lease = machine.take(ttl=60)
     machine.now += 59
     machine.leases.renew(lease.id)
@@ -128,10 +128,10 @@ def test_a_lease_without_an_owner_lives_as_long_as_was_said_and_renewed(machine:
     assert [state for _, state in machine.leases.all()] == ["expired"]
     with pytest.raises(GpuInputError, match="holds no more"):
         machine.leases.renew(lease.id)
-    assert [one.id for one in machine.leases.reclaim()] == [lease.id]
+    assert [lease.id for lease in machine.leases.reclaim()] == [lease.id]
 
 
-def test_an_owner_in_another_pid_namespace_counts_as_living_until_its_time_is_over(machine: Machine) -> None:
+def test_an_owner_in_another_pid_namespace_lives_until_its_deadline(machine: Machine) -> None:
     far = Owner(11, 5, "pid:[4026532999]")
     lasting, timed = machine.take(None, far), machine.take(None, far, ttl=60)
     machine.now += 61
@@ -239,8 +239,8 @@ class Book(RuleBasedStateMachine):
     @precondition(lambda self: self.machine.living)
     @rule(data=st.data())
     def die(self, data: st.DataObject) -> None:
-        pid = data.draw(st.sampled_from(sorted(one.pid for one in self.machine.living)))
-        self.machine.living = {one for one in self.machine.living if one.pid != pid}
+        pid = data.draw(st.sampled_from(sorted(process.pid for process in self.machine.living)))
+        self.machine.living = {process for process in self.machine.living if process.pid != pid}
 
     @rule(seconds=st.sampled_from([1, 20, 60]))
     def pass_time(self, seconds: int) -> None:
@@ -270,7 +270,7 @@ class Book(RuleBasedStateMachine):
         there = [lease for lease, state in self.machine.leases.all() if state == "held"]
         assert {lease.id for lease in there} == {lease.id for lease in self.living()}
         for uuid in {device.uuid for lease in there for device in lease.devices}:
-            parts = [lease.share or 1 for lease in there if any(one.uuid == uuid for one in lease.devices)]
+            parts = [lease.share or 1 for lease in there if any(device.uuid == uuid for device in lease.devices)]
             assert math.fsum(parts) <= 1 + 1e-9
 
 
@@ -321,16 +321,16 @@ def test_the_caller_is_the_shell_and_no_passing_copy_of_it(tmp_path: Path) -> No
     say = f"{sys.executable} -c 'from paddock.gpu.host.processes import this_host; print(this_host().caller().pid)'"
     script = tmp_path / "job.sh"
     script.write_text(f"echo $$\n{say}\necho $({say})\n{say} | cat\n({say}; true) | cat\ntimeout 60 {say}\n")
-    told = subprocess.run(["bash", str(script)], capture_output=True, text=True, check=True, env=_environment())
-    assert len(set(told.stdout.split())) == 1, told.stdout
+    result = subprocess.run(["bash", str(script)], capture_output=True, text=True, check=True, env=_environment())
+    assert len(set(result.stdout.split())) == 1, result.stdout
 
 
 def test_processes_of_a_lease_are_known_by_their_descent() -> None:
     host = replace(this_host(), namespace=NAMESPACE)
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    found = host.descent([child.pid, os.getpid(), 1], [os.getpid()])
+    descent = host.descent([child.pid, os.getpid(), 1], [os.getpid()])
     child.communicate(b"\n")
-    assert found == {child.pid: frozenset({os.getpid()}), os.getpid(): frozenset({os.getpid()}), 1: frozenset()}
+    assert descent == {child.pid: frozenset({os.getpid()}), os.getpid(): frozenset({os.getpid()}), 1: frozenset()}
     assert replace(host, namespace="pid:[7]").descent([1], [1]) == {}
 
 
@@ -345,7 +345,7 @@ def test_where_proc_tells_nothing_it_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", "null", '{"schema": 2}', "[" * 5000, '{"schema": 1, "id": "other"}', "\xff"]
 )
-def test_a_file_that_is_no_lease_stops_all_taking_with_its_name(machine: Machine, text: str) -> None:
+def test_an_unreadable_lease_file_blocks_leasing_and_is_named(machine: Machine, text: str) -> None:
     machine.take(None, machine.process(11))
     (machine.folder / "aaaa0001.json").write_text(text, encoding="latin-1")
     with pytest.raises(GpuError, match=r"aaaa0001\.json is not a lease that can be read.*\n.*\n    fix: remove"):
@@ -362,12 +362,12 @@ def test_a_lease_with_any_value_broken_is_refused_or_right(data: st.DataObject) 
     key = data.draw(st.sampled_from(sorted(whole)))
     whole[key] = data.draw(st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.just([{}]))
     try:
-        found = leased.parse(json.loads(json.dumps(whole)), "aaaa0001")
+        parsed = leased.parse(json.loads(json.dumps(whole)), "aaaa0001")
     except (ValueError, TypeError, KeyError):
         return
-    assert leased.data(found).keys() == whole.keys()
-    assert found.devices
-    assert found.owners or found.ttl is not None
+    assert leased.data(parsed).keys() == whole.keys()
+    assert parsed.devices
+    assert parsed.owners or parsed.ttl is not None
 
 
 def test_a_folder_that_others_can_change_at_will_is_not_trusted(machine: Machine) -> None:
@@ -388,7 +388,7 @@ def test_a_folder_of_another_user_is_not_trusted(machine: Machine) -> None:
         machine.leases.all()
 
 
-def test_links_and_pipes_in_a_shared_folder_are_neither_followed_nor_waited_for(machine: Machine) -> None:
+def test_links_and_pipes_in_a_shared_folder_are_not_opened(machine: Machine) -> None:
     machine.take(None, machine.process(11))
     secret = machine.folder.parent / "secret"
     secret.write_text("{}")
@@ -416,7 +416,7 @@ def test_looking_at_leases_makes_nothing(machine: Machine) -> None:
         ("open", errno.EROFS),
     ],
 )
-def test_a_folder_that_takes_no_more_is_one_message_and_nothing_leased(
+def test_a_full_folder_is_one_message_and_leases_nothing(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, call: str, code: int
 ) -> None:
     machine.take(None, machine.process(11))
@@ -432,9 +432,9 @@ def test_a_folder_that_takes_no_more_is_one_message_and_nothing_leased(
         patched.setattr(os, call, fails)
         with pytest.raises(
             GpuError, match=f"cannot write the GPU leases in .*{os.strerror(code)}\n.*\n    fix: "
-        ) as told:
+        ) as raised:
             machine.take(None, machine.process(12))
-    assert told.value.__suppress_context__
+    assert raised.value.__suppress_context__
     assert sorted(machine.folder.iterdir()) == before
     assert len(machine.take(Request(count=3), machine.process(12)).devices) == 3
 
@@ -447,15 +447,15 @@ def test_a_full_disk_of_the_kernel_s_own_making(machine: Machine) -> None:
         "resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))\n"
         "Leases(Path(sys.argv[1]), environ={}).take(Request(), lambda: h100s(1), ttl=60)\n"
     )
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", code, str(machine.folder)],
         capture_output=True,
         text=True,
         check=False,
         env=_environment(),
     )
-    assert "GpuError: cannot write the GPU leases" in done.stderr
-    assert "File too large" in done.stderr
+    assert "GpuError: cannot write the GPU leases" in result.stderr
+    assert "File too large" in result.stderr
     assert [file.name for file in machine.folder.iterdir()] == [".lock"]
 
 
@@ -469,9 +469,7 @@ def test_a_lock_that_is_held_for_too_long_is_said(machine: Machine, monkeypatch:
     machine.take(None, machine.process(11))
 
 
-def test_a_lock_on_a_file_that_was_replaced_meanwhile_is_not_taken_for_the_lock(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lock_on_a_replaced_file_does_not_count(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     machine.take(None, machine.process(11))
     real, lock = fcntl.flock, machine.folder / ".lock"
 
@@ -499,23 +497,23 @@ def test_the_default_folder(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_allocate_and_deallocate_are_plain_documents(machine: Machine) -> None:
-    told = allocate(Request(count=2), ttl=60, leases=machine.leases, read_inventory=machine.look)
-    assert json.loads(json.dumps(told)) == told
+    document = allocate(Request(count=2), ttl=60, leases=machine.leases, read_inventory=machine.look)
+    assert json.loads(json.dumps(document)) == document
     uuids = "GPU-00000000-aaaa,GPU-00000001-aaaa"
-    assert told["environment"] == {
-        "PADDOCK_GPU_LEASE": told["lease"]["id"],
+    assert document["environment"] == {
+        "PADDOCK_GPU_LEASE": document["lease"]["id"],
         "CUDA_VISIBLE_DEVICES": uuids,
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "NVIDIA_VISIBLE_DEVICES": uuids,
     }
-    assert f"export CUDA_VISIBLE_DEVICES={uuids}\n" in exports(told["environment"])
-    assert [one["state"] for one in list_leases(machine.leases)["leases"]] == ["held"]
-    back = deallocate(leases=machine.leases, environ=told["environment"])
-    assert [one["id"] for one in back["released"]] == [told["lease"]["id"]]
+    assert f"export CUDA_VISIBLE_DEVICES={uuids}\n" in exports(document["environment"])
+    assert [entry["state"] for entry in list_leases(machine.leases)["leases"]] == ["held"]
+    back = deallocate(leases=machine.leases, environ=document["environment"])
+    assert [entry["id"] for entry in back["released"]] == [document["lease"]["id"]]
     assert list_leases(machine.leases)["leases"] == []
 
 
-def test_a_lease_is_given_back_by_the_uuid_that_it_alone_holds(machine: Machine) -> None:
+def test_a_lease_is_released_by_its_exclusive_uuid(machine: Machine) -> None:
     first = machine.take(Request(share=0.5), machine.process(11))
     assert deallocate(["GPU-00000000-aaaa"], leases=machine.leases)["released"][0]["id"] == first.id
     for _ in range(2):
@@ -534,20 +532,20 @@ def test_what_is_not_leased_cannot_be_given_back(machine: Machine, which: list[s
 
 def test_the_environment_narrows_the_choice_and_that_is_told(machine: Machine) -> None:
     leases = Leases(machine.folder, host=machine.leases.host, environ={"CUDA_VISIBLE_DEVICES": "2"})
-    told = allocate(Request(), ttl=60, leases=leases, read_inventory=machine.look)
-    assert [one["index"] for one in told["taken"]] == [2]
-    assert told["notes"] == ["CUDA_VISIBLE_DEVICES=2 leaves 1 GPU."]
+    document = allocate(Request(), ttl=60, leases=leases, read_inventory=machine.look)
+    assert [device["index"] for device in document["taken"]] == [2]
+    assert document["notes"] == ["CUDA_VISIBLE_DEVICES=2 leaves 1 GPU."]
     with pytest.raises(NoneFree, match="the environment hides it"):
         allocate(Request(), ttl=60, leases=leases, read_inventory=machine.look)
 
 
 def test_waiting_ends_at_once_where_it_helps_nothing(machine: Machine) -> None:
     machine.take(Request(count=4), machine.process(11))
-    began = time.monotonic()
-    with pytest.raises(NoneFree, match="ask for less") as told:
+    start = time.monotonic()
+    with pytest.raises(NoneFree, match="ask for less") as raised:
         allocate(Request(count=5), ttl=60, wait=60, leases=machine.leases, read_inventory=machine.look)
-    assert "--wait" not in str(told.value)
-    assert time.monotonic() - began < 30
+    assert "--wait" not in str(raised.value)
+    assert time.monotonic() - start < 30
 
 
 def test_a_lease_needs_something_that_ends_it(machine: Machine) -> None:
@@ -557,7 +555,7 @@ def test_a_lease_needs_something_that_ends_it(machine: Machine) -> None:
     assert not machine.folder.exists()
 
 
-def test_work_of_strangers_makes_a_gpu_busy_and_work_of_the_holders_does_not_count_twice(machine: Machine) -> None:
+def test_foreign_work_makes_a_gpu_busy_and_holders_count_once(machine: Machine) -> None:
     machine.look = lambda: box([gpu(0, processes=(process(1),)), gpu(1)])
     assert machine.take(None, machine.process(11)).devices[0].uuid == "GPU-00000001-aaaa"
     with pytest.raises(NoneFree, match="in use by pid 1"):
@@ -568,12 +566,10 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
-def test_gpus_that_the_driver_tells_are_leased_and_the_lost_one_never(
-    machine: Machine, driver: Callable[[str], object]
-) -> None:
+def test_gpus_of_the_driver_are_leased_except_the_lost_one(machine: Machine, driver: Callable[[str], object]) -> None:
     """nvidia-ml-py is the real one, the driver below it made up."""
     driver("lost")
     every = allocate(Request(count=7), ttl=60, leases=machine.leases)
-    assert [one["reason"] for one in every["refused"] if one["reason"].startswith("it is lost")]
+    assert [refused["reason"] for refused in every["refused"] if refused["reason"].startswith("it is lost")]
     with pytest.raises(NoneFree, match="1 GPU wanted, and none can be had"):
         allocate(Request(), ttl=60, leases=machine.leases)

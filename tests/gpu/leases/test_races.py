@@ -87,10 +87,10 @@ def test_processes_that_race_for_fewer_gpus_never_get_the_same_one(tmp_path: Pat
         assert racer.stdin is not None
         racer.stdin.write("go\n")
         racer.stdin.flush()
-    told = [racer.communicate() for racer in racers]
-    assert [racer.returncode for racer in racers] == [0] * RACERS, told
-    assert sum(int(out.split()[0]) for out, _ in told) == TAKES
-    assert sum(int(out.split()[1]) for out, _ in told) > 0, "they did race"
+    outputs = [racer.communicate() for racer in racers]
+    assert [racer.returncode for racer in racers] == [0] * RACERS, outputs
+    assert sum(int(out.split()[0]) for out, _ in outputs) == TAKES
+    assert sum(int(out.split()[1]) for out, _ in outputs) > 0, "they did race"
     leases = Leases(folder, environ={})
     assert leases.all() == ()
     assert len(leases.take(Request(count=GPUS), lambda: h100s(GPUS), ttl=60).lease.devices) == GPUS
@@ -146,24 +146,24 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "leases"
 
 
-def test_killed_at_any_step_a_lease_is_there_or_not_and_no_gpu_is_lent_twice(folder: Path) -> None:
+def test_killed_at_any_step_no_gpu_is_leased_twice(folder: Path) -> None:
     """Its owner, this process, lives on."""
     leases = Leases(folder, environ={})
-    ((mine, _),) = leases.all()
+    ((own, _),) = leases.all()
     victims = _python(KILLED, folder, os.getpid())
     outcomes, call, status = set(), 0, -signal.SIGKILL
     while status == -signal.SIGKILL:
         call += 1
         status = _live(victims, call)
         there = [lease for lease, state in leases.all() if state == "held"]
-        others = [lease for lease in there if lease != mine]
-        assert len(there) == len(others) + 1
-        taken = leases.take(Request(count=3 - 2 * len(others)), lambda: h100s(4), ttl=60).lease
-        lent = [device.uuid for lease in (*there, taken) for device in lease.devices]
-        assert len(lent) == len(set(lent)) == 4
-        assert {file.name for file in folder.iterdir()} == {".lock", *(f"{one.id}.json" for one in (*there, taken))}
-        leases.release(taken.id, *(one.id for one in others))
-        outcomes.add(len(others))
+        foreign = [lease for lease in there if lease != own]
+        assert len(there) == len(foreign) + 1
+        new = leases.take(Request(count=3 - 2 * len(foreign)), lambda: h100s(4), ttl=60).lease
+        uuids = [device.uuid for lease in (*there, new) for device in lease.devices]
+        assert len(uuids) == len(set(uuids)) == 4
+        assert {file.name for file in folder.iterdir()} == {".lock", *(f"{lease.id}.json" for lease in (*there, new))}
+        leases.release(new.id, *(lease.id for lease in foreign))
+        outcomes.add(len(foreign))
     victims.communicate()
     assert status == 0
     assert call > 60, "every call was met"
@@ -172,13 +172,13 @@ def test_killed_at_any_step_a_lease_is_there_or_not_and_no_gpu_is_lent_twice(fol
 
 def test_whoever_dies_with_a_lease_loses_it_and_nothing_leaks(folder: Path) -> None:
     leases = Leases(folder, environ={})
-    gone = _python("input()")
-    victims = _python(KILLED, folder, gone.pid)
+    ended = _python("input()")
+    victims = _python(KILLED, folder, ended.pid)
     assert _live(victims, 0) == 0
     victims.communicate()
     assert [state for _, state in leases.all()] == ["held", "held"]
-    gone.kill()
-    gone.communicate()
+    ended.kill()
+    ended.communicate()
     assert sorted(state for _, state in leases.all()) == ["held", "owner-ended"]
     assert len(leases.take(Request(count=3), lambda: h100s(4), ttl=60).lease.devices) == 3
     assert len(leases.all()) == 2

@@ -72,9 +72,9 @@ def start(leases: Leases) -> Iterator[Start]:
     started = []
 
     def go(*command: str, stdin: int = subprocess.DEVNULL, **about: object) -> subprocess.Popen[str]:
-        told = json.dumps({"folder": str(leases.path), "command": command, **about})
+        result = json.dumps({"folder": str(leases.path), "command": command, **about})
         child = subprocess.Popen(
-            [sys.executable, "-c", RUN, told],
+            [sys.executable, "-c", RUN, result],
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -98,19 +98,19 @@ def up(child: subprocess.Popen[str]) -> int:
     return int(line[1])
 
 
-def gone(leases: Leases) -> bool:
+def has_ended(leases: Leases) -> bool:
     return leases.all() == ()
 
 
 def test_the_program_sees_its_gpus_and_no_others(start: Start, leases: Leases) -> None:
     child = start("env", request={"count": 2, "uuids": ["GPU-00000001", "GPU-00000003"]})
-    told = dict(line.partition("=")[::2] for line in child.communicate()[0].splitlines())
+    output = dict(line.partition("=")[::2] for line in child.communicate()[0].splitlines())
     assert child.returncode == 0
     uuids = "GPU-00000001-aaaa,GPU-00000003-aaaa"
-    assert told["CUDA_VISIBLE_DEVICES"] == told["NVIDIA_VISIBLE_DEVICES"] == uuids
-    assert told["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
-    assert len(told["PADDOCK_GPU_LEASE"]) == 8
-    assert gone(leases)
+    assert output["CUDA_VISIBLE_DEVICES"] == output["NVIDIA_VISIBLE_DEVICES"] == uuids
+    assert output["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+    assert len(output["PADDOCK_GPU_LEASE"]) == 8
+    assert has_ended(leases)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_the_exit_status_is_the_program_s(start: Start, leases: Leases, program:
     child = start("sh", "-c", program)
     child.communicate()
     assert child.returncode == status
-    assert gone(leases)
+    assert has_ended(leases)
 
 
 @pytest.mark.parametrize("sent", ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGWINCH"])
@@ -131,7 +131,7 @@ def test_a_signal_is_forwarded_once(start: Start, leases: Leases, sent: str) -> 
     child.send_signal(getattr(signal, sent))
     assert child.communicate()[0] == f"{sent}\n"
     assert child.returncode == 23
-    assert gone(leases)
+    assert has_ended(leases)
 
 
 def test_a_signal_reaches_what_the_program_started_too(start: Start, leases: Leases) -> None:
@@ -140,35 +140,35 @@ def test_a_signal_reaches_what_the_program_started_too(start: Start, leases: Lea
     child.send_signal(signal.SIGTERM)
     child.wait()
     assert child.returncode == 128 + signal.SIGTERM
-    assert gone(leases)
+    assert has_ended(leases)
 
 
-def test_at_a_terminal_ctrl_c_reaches_the_program_once_and_it_may_read(leases: Leases) -> None:
+def test_at_a_terminal_ctrl_c_reaches_the_program_once(leases: Leases) -> None:
     program = "import sys; print('read', input(), flush=True)\n" + WITNESS
-    told = json.dumps({"folder": str(leases.path), "command": [sys.executable, "-c", program, "SIGINT"]})
+    process = json.dumps({"folder": str(leases.path), "command": [sys.executable, "-c", program, "SIGINT"]})
     pid, terminal = pty.fork()
     if pid == 0:
         os.environ["PYTHONPATH"] = str(ROOT)
-        os.execv(sys.executable, [sys.executable, "-c", RUN, told])
+        os.execv(sys.executable, [sys.executable, "-c", RUN, process])
     with os.fdopen(terminal, "rb", buffering=0) as screen:
         os.write(terminal, b"typed\n")
-        seen = _until(screen.fileno(), b"up ")
-        assert b"read typed" in seen, seen
+        output = _until(screen.fileno(), b"up ")
+        assert b"read typed" in output, output
         os.write(terminal, b"\x03")
-        seen = _until(screen.fileno(), b"SIGINT")
+        output = _until(screen.fileno(), b"SIGINT")
         status = os.waitpid(pid, 0)[1]
-        seen += _rest(screen.fileno())
-    assert seen.count(b"SIGINT") == 1, seen
+        output += _rest(screen.fileno())
+    assert output.count(b"SIGINT") == 1, output
     assert os.waitstatus_to_exitcode(status) == 23
-    assert gone(leases)
+    assert has_ended(leases)
 
 
 def test_at_a_terminal_ctrl_z_stops_and_fg_continues(leases: Leases) -> None:
     """The shell is a real one, with job control."""
-    told = json.dumps({"folder": str(leases.path), "command": [sys.executable, "-c", WITNESS, "SIGINT"]})
+    process = json.dumps({"folder": str(leases.path), "command": [sys.executable, "-c", WITNESS, "SIGINT"]})
     pid, terminal = pty.fork()
     if pid == 0:
-        os.environ.update(PYTHONPATH=str(ROOT), PS1="$ ", CODE=RUN, TOLD=told, HISTFILE="")
+        os.environ.update(PYTHONPATH=str(ROOT), PS1="$ ", CODE=RUN, TOLD=process, HISTFILE="")
         os.execvp("bash", ["bash", "--norc", "--noprofile", "-i"])
     with os.fdopen(terminal, "rb", buffering=0):
         os.write(terminal, f'{sys.executable} -c "$CODE" "$TOLD"\n'.encode())
@@ -186,28 +186,28 @@ def test_at_a_terminal_ctrl_z_stops_and_fg_continues(leases: Leases) -> None:
         _until(terminal, b"status 23")
         os.write(terminal, b"exit\n")
         os.waitpid(pid, 0)
-    assert gone(leases)
+    assert has_ended(leases)
 
 
-def _until(terminal: int, wanted: bytes, seconds: float = 30) -> bytes:
+def _until(terminal: int, expected: bytes, seconds: float = 30) -> bytes:
     import select
 
-    seen, end = b"", time.monotonic() + seconds
-    while wanted not in seen:
+    output, end = b"", time.monotonic() + seconds
+    while expected not in output:
         ready, _, _ = select.select([terminal], [], [], max(0, end - time.monotonic()))
-        assert ready, f"no {wanted!r} in {seen!r}"
-        seen += os.read(terminal, 4096)
-    return seen
+        assert ready, f"no {expected!r} in {output!r}"
+        output += os.read(terminal, 4096)
+    return output
 
 
 def _rest(terminal: int) -> bytes:
-    seen = b""
+    output = b""
     try:
         while more := os.read(terminal, 4096):
-            seen += more
+            output += more
     except OSError:  # the other end is closed
         pass
-    return seen
+    return output
 
 
 def test_killing_the_runner_leaves_the_program_its_gpus(start: Start, leases: Leases) -> None:
@@ -233,7 +233,7 @@ def test_waiting_gets_the_gpus_that_another_gives_back(start: Start, leases: Lea
         child.wait(1)
     leases.release(first.id)
     assert child.communicate()[0] == "done\n"
-    assert gone(leases)
+    assert has_ended(leases)
 
 
 def test_where_nothing_is_free_nothing_runs(start: Start, leases: Leases, tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ def test_a_file_that_cannot_be_run_gives_its_gpu_back(start: Start, leases: Leas
     child = start(str(broken))
     error = child.communicate()[1]
     assert (child.returncode, "Exec format error" in error) == (2, True), error
-    assert gone(leases)
+    assert has_ended(leases)
 
 
 def test_a_lease_that_cannot_be_kept_up_runs_nothing(
@@ -276,7 +276,7 @@ def test_a_lease_that_cannot_be_kept_up_runs_nothing(
     with pytest.raises(GpuInputError, match="no room"):
         run(["touch", str(tmp_path / "ran")], Request(), leases=leases, read_inventory=lambda: h100s(1))
     assert not (tmp_path / "ran").exists()
-    assert gone(leases)
+    assert has_ended(leases)
 
 
 def test_only_the_program_and_its_script_are_shown_to_others() -> None:
@@ -303,12 +303,10 @@ def test_in_a_container_the_lease_is_renewed_while_the_program_runs(
     waits = ["sh", "-c", f"until [ -e '{twice}' ]; do sleep 0.02; done"]
     assert run(waits, Request(), leases=leases, read_inventory=lambda: h100s(1)) == 0
     assert renewed[0].ttl == 120
-    assert gone(leases)
+    assert has_ended(leases)
 
 
-def test_a_program_whose_end_another_thread_was_told_of_is_not_waited_for_for_ever(
-    leases: Leases, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_end_signalled_to_another_thread_is_noticed(leases: Leases, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("paddock.gpu.leases.run._RENEWED_EVERY", 0.0)
     monkeypatch.setattr(type(leases.host), "sees_driver_pids", property(lambda self: False))
     renewed: list[str] = []

@@ -1,4 +1,4 @@
-"""Which GPUs a request gets, and what is said of each of them."""
+"""GPUs selected for a request, and the reason for each."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tests.support.boxes import MODELS, box, divided, gpu, h100s, lease, pair, p
 
 
 def indexes(choice: Choice) -> list[int]:
-    return [one.index for one in choice.taken]
+    return [device.index for device in choice.taken]
 
 
 def reason(choice: Choice, index: int) -> str:
-    return next(one.reason for one in choice.refused if one.index == index)
+    return next(refused.reason for refused in choice.refused if refused.index == index)
 
 
 # What holds for every machine and request.
@@ -44,10 +44,10 @@ _gpus = st.builds(
 @st.composite
 def _machines(draw: st.DrawFn) -> Inventory:
     gpus = []
-    for index, one in enumerate(draw(st.lists(_gpus, max_size=6))):
-        named = replace(gpu(index), name=one.name, pci_device_id=one.pci_device_id, memory=one.memory)
-        changes = {"state": one.state, "processes": one.processes, "recovery_action": one.recovery_action}
-        gpus.append(replace(named, utilisation=one.utilisation, **changes))
+    for index, card in enumerate(draw(st.lists(_gpus, max_size=6))):
+        named = replace(gpu(index), name=card.name, pci_device_id=card.pci_device_id, memory=card.memory)
+        changes = {"state": card.state, "processes": card.processes, "recovery_action": card.recovery_action}
+        gpus.append(replace(named, utilisation=card.utilisation, **changes))
     if gpus and draw(st.booleans()):
         gpus[-1] = divided(len(gpus) - 1, parts=draw(st.integers(0, 3)))
     closeness = st.sampled_from([None, "pcie-switch", "host-bridge", "system"])
@@ -79,24 +79,26 @@ def _leases(draw: st.DrawFn) -> tuple[Lease, ...]:
 
 @settings(max_examples=250, deadline=None)
 @given(_machines(), _requests, _leases())
-def test_nothing_is_taken_that_is_lost_sick_leased_to_another_or_in_use(
+def test_no_lost_faulty_leased_or_busy_gpu_is_selected(
     machine: Inventory, request: Request, leases: tuple[Lease, ...]
 ) -> None:
     choice = choose(machine, request, leases)
     assert len(choice.taken) == (request.count if choice.satisfied else 0)
-    assert len({one.uuid for one in choice.taken}) == len(choice.taken)
-    for one in choice.taken:
-        owner = machine.gpu(one.uuid)
+    assert len({device.uuid for device in choice.taken}) == len(choice.taken)
+    for selected in choice.taken:
+        owner = machine.gpu(selected.uuid)
         assert owner is not None
         assert owner.state == "ok"
         assert owner.recovery_action in {None, "none"}
-        held = [each for each in leases if any(device.uuid in {one.uuid, one.gpu} for device in each.devices)]
+        held = [
+            lease for lease in leases if any(device.uuid in {selected.uuid, selected.gpu} for device in lease.devices)
+        ]
         if request.share is None:
             assert not held
-            assert one.uuid != one.gpu or not owner.processes
-        assert math.fsum([each.share or 1 for each in held] + [request.share or 1]) <= 1 + 1e-9
-    told = {(one.index, one.uuid) for one in (*choice.taken, *choice.refused)}
-    assert {(each.index, each.uuid) for each in machine.gpus} <= told, "every GPU has its reason"
+            assert selected.uuid != selected.gpu or not owner.processes
+        assert math.fsum([lease.share or 1 for lease in held] + [request.share or 1]) <= 1 + 1e-9
+    mentioned = {(entry.index, entry.uuid) for entry in (*choice.taken, *choice.refused)}
+    assert {(gpu.index, gpu.uuid) for gpu in machine.gpus} <= mentioned, "every GPU has its reason"
 
 
 @settings(max_examples=120, deadline=None)
@@ -107,19 +109,19 @@ def test_the_order_in_which_gpus_and_leases_come_changes_nothing(
     gpus, mixed = list(machine.gpus), list(leases)
     shuffle.shuffle(gpus)
     shuffle.shuffle(mixed)
-    pairs = tuple(Pair(one.b, one.a, one.closeness, one.nvlinks) for one in reversed(machine.pairs))
-    again = choose(replace(machine, gpus=tuple(gpus), pairs=pairs), request, mixed)
-    assert again.taken == choose(machine, request, leases).taken
+    pairs = tuple(Pair(gpu.b, gpu.a, gpu.closeness, gpu.nvlinks) for gpu in reversed(machine.pairs))
+    reordered = choose(replace(machine, gpus=tuple(gpus), pairs=pairs), request, mixed)
+    assert reordered.taken == choose(machine, request, leases).taken
 
 
 @settings(max_examples=120, deadline=None)
 @given(_machines(), _requests, _leases())
-def test_waiting_is_called_hopeless_only_where_an_empty_machine_would_not_do_either(
+def test_waiting_is_hopeless_only_if_an_idle_machine_fails_too(
     machine: Inventory, request: Request, leases: tuple[Lease, ...]
 ) -> None:
     choice = choose(machine, request, leases)
-    free = [replace(one, processes=()) for one in machine.gpus]
-    free = [one if one.mig else replace(one, utilisation=Utilisation(0), memory=_empty(one)) for one in free]
+    free = [replace(gpu, processes=()) for gpu in machine.gpus]
+    free = [gpu if gpu.mig else replace(gpu, utilisation=Utilisation(0), memory=_empty(gpu)) for gpu in free]
     at_best = choose(replace(machine, gpus=tuple(free)), request)
     assert not (choice.hopeless and choice.satisfied)
     if choice.hopeless:
@@ -128,9 +130,9 @@ def test_waiting_is_called_hopeless_only_where_an_empty_machine_would_not_do_eit
         assert at_best.satisfied
 
 
-def _empty(one: Gpu) -> object:
-    assert one.memory is not None
-    return replace(one.memory, used=0, free=one.memory.total - (one.memory.reserved or 0))
+def _empty(gpu: Gpu) -> object:
+    assert gpu.memory is not None
+    return replace(gpu.memory, used=0, free=gpu.memory.total - (gpu.memory.reserved or 0))
 
 
 # What is refused, and how that is said.
@@ -145,7 +147,7 @@ def test_a_lost_gpu_does_not_come_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sick", "said"),
+    ("sick", "expected"),
     [
         ({"recovery_action": "drain-and-reset"}, "the driver asks for drain-and-reset"),
         ({"remapped": RemappedRows(0, 1, True, False)}, "needs a reset"),
@@ -163,12 +165,12 @@ def test_a_lost_gpu_does_not_come_first() -> None:
         ({"used": 9_000, "processes": None}, "its processes cannot be read, and 8.8 GiB"),
     ],
 )
-def test_why_a_gpu_may_not_be_had(sick: dict[str, object], said: str) -> None:
+def test_why_a_gpu_may_not_be_had(sick: dict[str, object], expected: str) -> None:
     request = Request(min_memory_gib=55, max_utilisation=30, max_power_w=500)
     whole = {"power": Power(limit=400), **sick}
     choice = choose(box([gpu(0, **whole), gpu(1, power=Power(limit=400))]), request)  # type: ignore[arg-type]
     assert indexes(choice) == [1]
-    assert said in reason(choice, 0)
+    assert expected in reason(choice, 0)
 
 
 def test_eight_per_cent_less_than_asked_for_is_the_same() -> None:
@@ -177,8 +179,8 @@ def test_eight_per_cent_less_than_asked_for_is_the_same() -> None:
 
 
 def test_an_idle_display_server_does_not_make_a_gpu_busy() -> None:
-    shown = (process(900, 4, kind="graphics"),)
-    assert choose(box([gpu(0, processes=shown)]), Request()).satisfied
+    processes = (process(900, 4, kind="graphics"),)
+    assert choose(box([gpu(0, processes=processes)]), Request()).satisfied
     assert not choose(box([gpu(0, processes=(process(900, 900, kind="graphics"),))]), Request()).satisfied
 
 
@@ -212,12 +214,12 @@ def test_shares_of_a_gpu_add_up_to_one_and_no_more() -> None:
     assert reason(choose(h100s(1), Request(share=0.01), full), 0).endswith("of it is left, less than 0.01")
 
 
-def test_a_share_goes_where_others_share_so_that_whole_gpus_stay_free() -> None:
+def test_a_share_goes_to_an_already_shared_gpu() -> None:
     assert indexes(choose(h100s(3), Request(share=0.25), [lease("GPU-00000002-aaaa", share=0.5)])) == [2]
     assert indexes(choose(h100s(3), Request(), [lease("GPU-00000000-aaaa", share=0.5)])) == [1]
 
 
-def test_a_share_is_not_given_of_memory_that_strangers_use_or_leases_are_still_to_use() -> None:
+def test_a_share_excludes_memory_in_use_or_promised_to_leases() -> None:
     stranger = gpu(0, used=30_000, processes=(process(77, 30_000),))
     half = lease("GPU-00000000-aaaa", share=0.5)
     assert choose(box([stranger]), Request(share=0.5)).satisfied
@@ -237,7 +239,7 @@ def test_the_share_itself_must_hold_the_memory_asked_for() -> None:
 def test_a_divided_gpu_gives_its_parts_and_not_itself() -> None:
     machine = box([divided(0), gpu(1)])
     choice = choose(machine, Request(mig="1g.10gb"))
-    assert [(one.uuid, one.gpu) for one in choice.taken] == [("MIG-0-0", "GPU-00000000-aaaa")]
+    assert [(device.uuid, device.gpu) for device in choice.taken] == [("MIG-0-0", "GPU-00000000-aaaa")]
     assert reason(choice, 0) == "MIG divides it: its parts are given out"
     assert indexes(choose(machine, Request())) == [1], "a whole one before a part"
     assert choose(machine, Request(workload="build")).taken[0].uuid == "MIG-0-0", "the smallest that suffices"
@@ -289,7 +291,7 @@ def test_a_model_is_meant_by_whole_words() -> None:
     assert choice.notes == ("exclude A10: there is no such GPU here.",)
 
 
-def test_a_model_that_the_catalogue_does_not_hold_is_said_and_ranks_by_what_is_known() -> None:
+def test_an_uncatalogued_model_is_mentioned_and_ranked_by_known_values() -> None:
     choice = choose(box([gpu(0, "odd"), gpu(1, "t4")]), Request(workload="training"))
     assert indexes(choice) == [1]
     only = choose(box([gpu(0, "odd")]), Request(workload="training"))
@@ -325,7 +327,7 @@ MESH = box(map(gpu, range(8)), mesh())
 
 def links(choice: Choice, pairs: list[Pair]) -> int:
     chosen = set(indexes(choice))
-    return sum(one.nvlinks for one in pairs if {one.a, one.b} <= chosen)
+    return sum(pair.nvlinks for pair in pairs if {pair.a, pair.b} <= chosen)
 
 
 @settings(max_examples=60, deadline=None)
@@ -336,7 +338,7 @@ def test_no_other_subset_has_more_links(free: set[int], count: int, near: str) -
     if not choice.satisfied:
         return
     most = max(
-        sum(one.nvlinks for one in MESH.pairs if {one.a, one.b} <= set(some))
+        sum(device.nvlinks for device in MESH.pairs if {device.a, device.b} <= set(some))
         for some in combinations(sorted(free), count)
     )
     assert links(choice, mesh()) == most
@@ -364,7 +366,7 @@ def test_an_unknown_topology_is_said_and_satisfies_no_wish_for_nearness() -> Non
     )
 
 
-def test_those_with_the_most_links_are_not_taken_where_they_do_not_reach_each_other() -> None:
+def test_gpus_with_most_links_must_be_connected_to_each_other() -> None:
     chain = {(0, 1): 4, (1, 2): 1, (2, 3): 1, (3, 4): 4}
     pairs = [pair(a, b, "system", chain.get((a, b), 0)) for a, b in combinations(range(5), 2)]
     assert indexes(choose(box(map(gpu, range(5)), pairs), Request(count=4, near="nvlink"))) == [0, 1, 2, 3]
@@ -375,7 +377,7 @@ def test_an_island_that_is_too_small_is_passed_over() -> None:
     assert indexes(choose(box(map(gpu, range(5)), islands), Request(count=3, near="nvlink"))) == [2, 3, 4]
 
 
-def test_a_choice_among_more_gpus_than_are_searched_keeps_to_an_island() -> None:
+def test_a_choice_among_very_many_gpus_stays_on_one_island() -> None:
     islands = [pair(a, b, "system", 18 if a // 4 == b // 4 else 0) for a, b in combinations(range(20), 2)]
     held = [lease(f"GPU-{n:08d}-aaaa", id=str(n)) for n in range(0, 16, 4)]
     assert indexes(choose(box(map(gpu, range(20)), islands), Request(count=4, near="nvlink"), held)) == [16, 17, 18, 19]

@@ -29,23 +29,23 @@ APPLE = Inventory(
 )
 
 
-def words(wanted: Any, inventory: Inventory = TWO, **more: Any) -> list[str]:
-    return shlex.split(render("docker", inventory, wanted, **more).text("docker-run.args"))
+def words(selection: Any, inventory: Inventory = TWO, **more: Any) -> list[str]:
+    return shlex.split(render("docker", inventory, selection, **more).text("docker-run.args"))
 
 
-def pod(wanted: Any, inventory: Inventory = TWO, **more: Any) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load(render("kubernetes", inventory, wanted, **more).text("pod.yaml"))
-    return found["spec"]
+def pod(selection: Any, inventory: Inventory = TWO, **more: Any) -> dict[str, Any]:
+    document: dict[str, Any] = yaml.safe_load(render("kubernetes", inventory, selection, **more).text("pod.yaml"))
+    return document["spec"]
 
 
-def limits(wanted: Any, inventory: Inventory = TWO, **more: Any) -> dict[str, int]:
-    found: dict[str, int] = pod(wanted, inventory, **more)["containers"][0]["resources"]["limits"]
-    return found
+def limits(selection: Any, inventory: Inventory = TWO, **more: Any) -> dict[str, int]:
+    resources: dict[str, int] = pod(selection, inventory, **more)["containers"][0]["resources"]["limits"]
+    return resources
 
 
-def refusal(target: str, wanted: Any, inventory: Inventory = TWO, **more: Any) -> str:
+def refusal(target: str, selection: Any, inventory: Inventory = TWO, **more: Any) -> str:
     with pytest.raises(GpuError) as caught:
-        render(target, inventory, wanted, **more)
+        render(target, inventory, selection, **more)
     return str(caught.value)
 
 
@@ -59,7 +59,7 @@ def test_no_field_of_the_older_connector_is_unknown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "given", "said"),
+    ("target", "fields", "expected"),
     [
         ("docker", {"Enabeld": True}, "did you mean Enabled?"),
         ("docker", {"All": True, "GPUIds": [0]}, "did you mean GPUIDs?"),
@@ -89,11 +89,11 @@ def test_no_field_of_the_older_connector_is_unknown() -> None:
         ("slurm", {"All": True}, "a request for GPUs has no 'All'"),
     ],
 )
-def test_what_is_wrong_with_a_field_is_said(target: str, given: dict[str, Any], said: str, tmp_path: Path) -> None:
+def test_what_is_wrong_with_a_field_is_said(target: str, fields: dict[str, Any], expected: str, tmp_path: Path) -> None:
     more = {"root": host(tmp_path, TWO.gpus)} if target == "proxmox" else {}
     with pytest.raises(GpuInputError) as caught:
-        render(target, TWO, given, **more)
-    assert said in str(caught.value)
+        render(target, TWO, fields, **more)
+    assert expected in str(caught.value)
     assert caught.value.exit_code == 2
 
 
@@ -101,12 +101,12 @@ def test_what_is_wrong_with_a_field_is_said(target: str, given: dict[str, Any], 
 
 
 def test_indexes_become_uuids_and_it_is_said_that_they_are_indexes() -> None:
-    made = render("docker", TWO, {"Enabled": True, "GPUIDs": [1]})
-    assert shlex.split(made.text("docker-run.args"))[:2] == ["--gpus", '"device=GPU-00000001-aaaa"']
-    assert made.notes == ("GPUIDs are indexes, which change with cards and drivers; here 1 is GPU-00000001-aaaa.",)
+    rendered = render("docker", TWO, {"Enabled": True, "GPUIDs": [1]})
+    assert shlex.split(rendered.text("docker-run.args"))[:2] == ["--gpus", '"device=GPU-00000001-aaaa"']
+    assert rendered.notes == ("GPUIDs are indexes, which change with cards and drivers; here 1 is GPU-00000001-aaaa.",)
 
 
-def test_a_lost_or_divided_or_hidden_gpu_is_not_given_by_its_index() -> None:
+def test_a_lost_divided_or_hidden_gpu_is_refused_by_index() -> None:
     lost = box([gpu(0), gpu(1, state="lost", reason="GPU is lost"), divided(2)])
     assert "GPU 1 cannot be given: it is lost (GPU is lost)" in refusal("docker", {"GPUIDs": [1]}, lost)
     assert "GPU 2 is divided by MIG" in refusal("docker", {"GPUIDs": [2]}, lost)
@@ -128,12 +128,12 @@ def test_one_gpu_is_given_where_no_field_says_which() -> None:
     assert "both the fields and the request" in refusal("docker", {"All": True}, request=Request())
 
 
-def test_a_disabled_container_sees_no_gpu_even_where_the_nvidia_runtime_is_the_default() -> None:
+def test_a_disabled_container_sees_no_gpu_under_the_nvidia_runtime() -> None:
     assert words({"Enabled": False, "All": True}) == ["--env", "NVIDIA_VISIBLE_DEVICES=void"]
 
 
 @pytest.mark.parametrize(
-    ("wanted", "environ", "connector"),
+    ("selection", "environ", "connector"),
     [
         ({"All": True, "Runtime": "nvidia", "Capabilities": ["compute", "utility"]}, {}, {}),
         ({"All": True, "Capabilities": "compute,utility"}, {"DOCKER_RUNTIME": "nvidia"}, {}),
@@ -141,13 +141,13 @@ def test_a_disabled_container_sees_no_gpu_even_where_the_nvidia_runtime_is_the_d
         ({"All": True}, {"DOCKER_RUNTIME": "nvidia", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}, {}),
     ],
 )
-def test_the_nvidia_runtime_is_told_by_variables_and_not_by_gpus_as_well(
-    wanted: dict[str, Any], environ: dict[str, str], connector: dict[str, Any]
+def test_the_nvidia_runtime_uses_variables_instead_of_the_gpus_flag(
+    selection: dict[str, Any], environ: dict[str, str], connector: dict[str, Any]
 ) -> None:
-    found = words(wanted, environ=environ, connector=connector)
-    assert found[0] == "--runtime=nvidia"
-    assert "--gpus" not in found
-    assert {"NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_DRIVER_CAPABILITIES=compute,utility"} <= set(found)
+    arguments = words(selection, environ=environ, connector=connector)
+    assert arguments[0] == "--runtime=nvidia"
+    assert "--gpus" not in arguments
+    assert {"NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_DRIVER_CAPABILITIES=compute,utility"} <= set(arguments)
 
 
 def test_a_runtime_that_the_engine_does_not_have_is_warned_of() -> None:
@@ -159,11 +159,11 @@ def test_a_runtime_that_the_engine_does_not_have_is_warned_of() -> None:
 @pytest.mark.parametrize("memory", ["8G", "8GiB", "8192m", "8388608K", "8589934592"])
 def test_a_memory_limit_is_refused_with_each_way_to_have_one(memory: str) -> None:
     for target in ("docker", "docker-sdk", "compose", "cdi"):
-        said = refusal(target, {"Memory": memory}, h100s(1))
-        assert "it would be ignored" in said
-        assert "a MIG part, enforced by the GPU: 1g.10gb" in said
-        assert "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=8192M" in said
-        assert "torch.cuda.set_per_process_memory_fraction(0.10)" in said
+        message = refusal(target, {"Memory": memory}, h100s(1))
+        assert "it would be ignored" in message
+        assert "a MIG part, enforced by the GPU: 1g.10gb" in message
+        assert "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=8192M" in message
+        assert "torch.cuda.set_per_process_memory_fraction(0.10)" in message
     assert "MIG" not in refusal("docker", {"Memory": memory}, TWO), "a T4 cannot be divided"
 
 
@@ -174,37 +174,39 @@ def test_in_wsl_a_container_is_given_all_or_refused() -> None:
     assert "WSL gives a container every GPU or none" in refusal("docker", {"GPUIDs": [0]}, machine)
 
 
-def service(wanted: Any, **more: Any) -> dict[str, Any]:
-    (file,) = render("compose", TWO, wanted, **more).files
-    found: dict[str, Any] = yaml.safe_load(file.text)["services"]["gpu"]
-    return found
+def service(selection: Any, **more: Any) -> dict[str, Any]:
+    (file,) = render("compose", TWO, selection, **more).files
+    document: dict[str, Any] = yaml.safe_load(file.text)["services"]["gpu"]
+    return document
 
 
 def test_compose_says_all_and_capabilities_in_both_forms() -> None:
     every = {"driver": "nvidia", "count": "all", "capabilities": ["gpu", "compute", "video"]}
-    wanted = {"All": True, "Capabilities": ["compute", "video"]}
-    assert service(wanted)["deploy"] == {"resources": {"reservations": {"devices": [every]}}}
-    assert service(wanted, form="gpus")["gpus"] == [every]
+    selection = {"All": True, "Capabilities": ["compute", "video"]}
+    assert service(selection)["deploy"] == {"resources": {"reservations": {"devices": [every]}}}
+    assert service(selection, form="gpus")["gpus"] == [every]
     assert service({"All": True}, form="gpus")["gpus"] == "all"
-    legacy = service(wanted | {"Runtime": "nvidia"})
+    legacy = service(selection | {"Runtime": "nvidia"})
     assert legacy["runtime"] == "nvidia"
     assert legacy["environment"]["NVIDIA_DRIVER_CAPABILITIES"] == "compute,video"
     assert not {"deploy", "gpus"} & set(legacy)
-    assert "deploy or gpus" in refusal("compose", wanted, form="short")
+    assert "deploy or gpus" in refusal("compose", selection, form="short")
 
 
 def test_a_compose_file_without_an_image_lies_over_another() -> None:
-    made = render("compose", TWO, {"All": True}, image="", service="train")
-    assert [one.path for one in made.files] == ["compose.gpu.yaml"]
-    assert "image" not in made.files[0].text
-    assert any("-f compose.yaml -f compose.gpu.yaml" in one for one in made.notes)
+    rendered = render("compose", TWO, {"All": True}, image="", service="train")
+    assert [note.path for note in rendered.files] == ["compose.gpu.yaml"]
+    assert "image" not in rendered.files[0].text
+    assert any("-f compose.yaml -f compose.gpu.yaml" in note for note in rendered.notes)
 
 
 def test_an_amd_gpu_is_never_given_by_nvidia_s_runtime(tmp_path: Path) -> None:
     machine = instincts(tmp_path)
     assert "gives no AMD GPU" in refusal("docker", {"All": True, "Runtime": "nvidia"}, machine)
-    assert not any("runtime" in one for one in words({"All": True}, machine, environ={"DOCKER_RUNTIME": "nvidia"}))
-    unknown = replace(machine, gpus=tuple(replace(one, device_group=None) for one in machine.gpus))
+    assert not any(
+        "runtime" in warning for warning in words({"All": True}, machine, environ={"DOCKER_RUNTIME": "nvidia"})
+    )
+    unknown = replace(machine, gpus=tuple(replace(card, device_group=None) for card in machine.gpus))
     assert "the group of /dev/kfd is not known" in refusal("docker", {"All": True}, unknown)
 
 
@@ -212,12 +214,12 @@ def test_an_amd_gpu_is_never_given_by_nvidia_s_runtime(tmp_path: Path) -> None:
 
 
 def test_limit_and_request_are_one_number_and_either_will_do() -> None:
-    for wanted in ({"Limit": 2, "Request": 2}, {"Limit": 2, "Request": 0}, {"Request": 2}):
-        assert limits(wanted) == {"nvidia.com/gpu": 2}
+    for selection in ({"Limit": 2, "Request": 2}, {"Limit": 2, "Request": 0}, {"Request": 2}):
+        assert limits(selection) == {"nvidia.com/gpu": 2}
     assert "3 GPUs wanted, and 2 can be had" in refusal("kubernetes", {"Limit": 3})
 
 
-def test_the_resource_s_name_is_the_field_s_else_the_environment_s() -> None:
+def test_the_field_overrides_the_environment_s_resource_name() -> None:
     environ = {"KUBE_GPU_RESOURCE": "nvidia.com/a10g"}
     assert limits({"Limit": 1}, environ=environ) == {"nvidia.com/a10g": 1}
     assert limits({"Limit": 1, "ResourceName": "nvidia.com/gpu"}, environ=environ) == {"nvidia.com/gpu": 1}
@@ -225,42 +227,45 @@ def test_the_resource_s_name_is_the_field_s_else_the_environment_s() -> None:
 
 
 def test_a_pod_has_every_field() -> None:
-    wanted = {
+    selection = {
         "Enabled": True, "Limit": 1, "RuntimeClass": "nvidia", "NodeSelector": {"zone": "a"},
         "Tolerations": [{"Key": "team", "Operator": "Equal", "Value": "ml", "Effect": "NoExecute",
                          "TolerationSeconds": 60}],
     }  # fmt: skip
-    found = pod(wanted, h100s(2))
-    assert found["runtimeClassName"] == "nvidia"
-    assert found["nodeSelector"] == {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "zone": "a"}
-    assert found["tolerations"] == [
+    document = pod(selection, h100s(2))
+    assert document["runtimeClassName"] == "nvidia"
+    assert document["nodeSelector"] == {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "zone": "a"}
+    assert document["tolerations"] == [
         {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
         {"key": "team", "operator": "Equal", "value": "ml", "effect": "NoExecute", "tolerationSeconds": 60},
     ]
 
 
 def test_the_selector_that_no_node_has_is_kept_and_warned_of() -> None:
-    made = render("kubernetes", h100s(1), {"Limit": 1, "NodeSelector": {"accelerator": "nvidia-tesla-gpu"}})
-    assert "accelerator: nvidia-tesla-gpu" in made.text("pod.yaml")
-    assert any("no label that anything sets" in one and "nvidia.com/gpu.present" in one for one in made.warnings)
+    rendered = render("kubernetes", h100s(1), {"Limit": 1, "NodeSelector": {"accelerator": "nvidia-tesla-gpu"}})
+    assert "accelerator: nvidia-tesla-gpu" in rendered.text("pod.yaml")
+    assert any(
+        "no label that anything sets" in warning and "nvidia.com/gpu.present" in warning
+        for warning in rendered.warnings
+    )
 
 
 def test_a_share_becomes_replicas_of_the_device_plugin() -> None:
     for sharing, key in (("time-slicing", "timeSlicing"), ("mps", "mps")):
-        made = render("kubernetes", h100s(1), Request(share=0.3), sharing=sharing)
-        config = yaml.safe_load(yaml.safe_load(made.text("device-plugin.yaml"))["data"]["default"])
+        rendered = render("kubernetes", h100s(1), Request(share=0.3), sharing=sharing)
+        config = yaml.safe_load(yaml.safe_load(rendered.text("device-plugin.yaml"))["data"]["default"])
         assert config["sharing"][key]["resources"] == [{"name": "nvidia.com/gpu", "replicas": 3}]
-        assert "HBM3-SHARED" in made.text("pod.yaml")
+        assert "HBM3-SHARED" in rendered.text("pod.yaml")
     fields = {"Limit": 1, "ResourceName": "nvidia.com/gpu.shared"}
-    made = render("kubernetes", h100s(1), fields, request=Request(share=0.3))
-    assert "nvidia.com/gpu.shared: 1" in made.text("pod.yaml")
-    assert "renameByDefault: true" in made.text("device-plugin.yaml")
-    assert "SHARED" not in made.text("pod.yaml")
+    rendered = render("kubernetes", h100s(1), fields, request=Request(share=0.3))
+    assert "nvidia.com/gpu.shared: 1" in rendered.text("pod.yaml")
+    assert "renameByDefault: true" in rendered.text("device-plugin.yaml")
+    assert "SHARED" not in rendered.text("pod.yaml")
     assert "leaves nothing to another pod" in refusal("kubernetes", Request(share=0.6), h100s(1))
     assert "two shares may be of the same GPU" in refusal("kubernetes", Request(count=2, share=0.3), h100s(2))
 
 
-def test_a_mig_part_is_asked_for_as_the_plugin_s_strategy_names_it() -> None:
+def test_a_mig_part_has_the_resource_name_of_the_strategy() -> None:
     machine, part = box([divided(0)]), Request(mig="1g.10gb")
     assert limits(part, machine) == {"nvidia.com/mig-1g.10gb": 1}
     assert limits(part, machine, mig="single") == {"nvidia.com/gpu": 1}
@@ -282,13 +287,13 @@ def test_one_task_is_given_no_more_gpus_than_the_limit() -> None:
     assert "gpu:h100:12" in render("slurm", many).text("slurm-gpu.conf"), "a node is no task"
 
 
-def test_a_cuda_that_cannot_run_is_refused_and_one_with_limits_is_warned_of() -> None:
+def test_an_impossible_cuda_is_refused_and_a_limited_one_warned() -> None:
     machine = replace(TWO, driver=Driver("525.85.12", "12.0"))
     volta = box([replace(gpu(0), name="Tesla V100-SXM2-16GB", pci_device_id="10de:1db1")])
     volta = replace(volta, driver=Driver("580.95.05", "13.0"))
     assert "CUDA 13.0 cannot run here" in refusal("docker", {"GPUIDs": [0]}, volta, connector={"CUDAVersion": "13.0"})
-    made = render("docker", machine, {"GPUIDs": [0]}, connector={"CUDAVersion": "12.8"})
-    assert any("CUDA 12.8" in one for one in made.warnings)
+    rendered = render("docker", machine, {"GPUIDs": [0]}, connector={"CUDAVersion": "12.8"})
+    assert any("CUDA 12.8" in warning for warning in rendered.warnings)
     assert not render("docker", machine, {"GPUIDs": [0]}, connector={"CUDAVersion": "12.0"}).warnings
     assert "'new' is not a CUDA version" in refusal(
         "docker", {"GPUIDs": [0]}, machine, connector={"CUDAVersion": "new"}
@@ -316,7 +321,7 @@ def test_a_machine_without_gpus_has_a_configuration_unless_one_is_wanted() -> No
             render(target, NO_GPU, Request())
 
 
-def test_a_node_s_gpus_are_all_rendered_though_others_use_one_now() -> None:
+def test_a_node_gets_all_gpus_even_if_one_is_busy() -> None:
     busy = box([gpu(0, minor=0, processes=(gpu(0).processes or ())), gpu(1, minor=1, used=70_000)])
     assert "gpu:h100:2" in render("slurm", busy).text("slurm-gpu.conf")
 
@@ -325,7 +330,7 @@ def test_a_node_s_gpus_are_all_rendered_though_others_use_one_now() -> None:
 
 
 @pytest.mark.parametrize(
-    ("machine", "given", "line"),
+    ("machine", "options", "line"),
     [
         (h100s(2), {"plugins": "gpu_nvml,gpu_generic"}, "AutoDetect=nvml"),
         (h100s(2), {"plugins": "gpu_nvidia", "version": "24.11.3"}, "AutoDetect=nvidia"),
@@ -337,15 +342,15 @@ def test_a_node_s_gpus_are_all_rendered_though_others_use_one_now() -> None:
     ],
 )
 def test_slurm_detects_only_what_it_can_and_only_the_whole(
-    machine: Inventory, given: dict[str, str], line: str | None
+    machine: Inventory, options: dict[str, str], line: str | None
 ) -> None:
-    numbered = replace(machine, gpus=tuple(replace(one, minor=one.index) for one in machine.gpus))
-    text = render("slurm", numbered, **given).text("gres.conf")
+    numbered = replace(machine, gpus=tuple(replace(line, minor=line.index) for line in machine.gpus))
+    text = render("slurm", numbered, **options).text("gres.conf")
     assert (line in text) if line else ("AutoDetect" not in text and "File=/dev/nvidia" in text)
     assert "divided" not in text
 
 
-def test_in_wsl_slurm_knows_one_gpu_by_its_file_and_more_by_nvml() -> None:
+def test_in_wsl_slurm_lists_one_gpu_and_detects_several() -> None:
     machine = replace(TWO, machine=replace(TWO.machine, wsl=True))
     assert "File=/dev/dxg " in render("slurm", replace(machine, gpus=machine.gpus[:1])).text("gres.conf")
     assert "AutoDetect=nvml" in render("slurm", machine, plugins="gpu_nvml").text("gres.conf")
@@ -358,18 +363,18 @@ def test_slurm_tells_its_own_version_plugins_and_hardware(tmp_path: Path) -> Non
     for name in ("gpu_generic.so", "gpu_rsmi.so", "gres_gpu.so"):
         (folder / name).touch()
     line = "NodeName=vm CPUs=2 Boards=1 SocketsPerBoard=1 CoresPerSocket=2 ThreadsPerCore=1 RealMemory=24105"
-    said = {"-V": "slurm-wlm 22.05.8\n", "-C": f"{line}\nUpTime=0-04:25:06\n"}
-    found = installed(tmp_path, lambda command: said[command[1]])
-    assert found == {"version": "22.05.8", "plugins": "gpu_generic,gpu_rsmi", "hardware": line}
-    text = render("slurm", TWO, **found).text("slurm-gpu.conf")
+    outputs = {"-V": "slurm-wlm 22.05.8\n", "-C": f"{line}\nUpTime=0-04:25:06\n"}
+    options = installed(tmp_path, lambda command: outputs[command[1]])
+    assert options == {"version": "22.05.8", "plugins": "gpu_generic,gpu_rsmi", "hardware": line}
+    text = render("slurm", TWO, **options).text("slurm-gpu.conf")
     assert "NodeName=vm CPUs=2 Boards=1" in text
     assert "RealMemory=22899 " in text, "less than slurmd finds, or it refuses the node"
     assert installed(tmp_path, lambda _: None) == {}
 
 
 def test_slurm_needs_nvml_for_mig_parts() -> None:
-    said = refusal("slurm", None, box([divided(0)]), plugins="gpu_nvidia", version="25.05.0")
-    assert "a Slurm with gpu_nvml.so" in said
+    message = refusal("slurm", None, box([divided(0)]), plugins="gpu_nvidia", version="25.05.0")
+    assert "a Slurm with gpu_nvml.so" in message
 
 
 def test_slurm_names_a_type_by_what_tells_it_from_the_others() -> None:
@@ -380,34 +385,34 @@ def test_slurm_names_a_type_by_what_tells_it_from_the_others() -> None:
     }  # fmt: skip
     machine = box([replace(gpu(index, minor=index), name=name) for index, name in enumerate(models)])
     gres = render("slurm", machine, plugins="gpu_nvml")
-    assert [one.split(":")[1] for one in gres.text("slurm-gpu.conf").split("Gres=")[1].split()[0].split(",")] == list(
-        models.values()
-    )
+    assert [
+        entry.split(":")[1] for entry in gres.text("slurm-gpu.conf").split("Gres=")[1].split()[0].split(",")
+    ] == list(models.values())
     assert "AutoDetect" not in gres.text("gres.conf"), "a10 is a piece of nvidia_a100 too"
 
 
 def test_a_share_and_shards_are_slurm_s_sharing() -> None:
     machine = box([gpu(0, minor=0), gpu(1, minor=1)])
-    for made in (render("slurm", machine, shards=4), render("slurm", machine, Request(count=2, share=0.25))):
-        assert "Gres=gpu:h100:2,shard:8" in made.text("slurm-gpu.conf")
-        assert "GresTypes=gpu,shard" in made.text("slurm-gpu.conf")
-        assert "Name=shard Count=8" in made.text("gres.conf")
+    for rendered in (render("slurm", machine, shards=4), render("slurm", machine, Request(count=2, share=0.25))):
+        assert "Gres=gpu:h100:2,shard:8" in rendered.text("slurm-gpu.conf")
+        assert "GresTypes=gpu,shard" in rendered.text("slurm-gpu.conf")
+        assert "Name=shard Count=8" in rendered.text("gres.conf")
     assert "one shard is the whole GPU" in refusal("slurm", None, machine, shards=1)
 
 
-def test_a_part_of_a_machine_s_gpus_needs_device_cgroups_since_slurm_counts_anew() -> None:
+def test_some_of_a_machine_s_gpus_need_device_cgroups() -> None:
     """A job on /dev/nvidia[2-3] is told CUDA_VISIBLE_DEVICES=0,1 by the real Slurm."""
     machine, some = h100s(4), Request(count=2, uuids=("GPU-00000002", "GPU-00000003"))
-    machine = replace(machine, gpus=tuple(replace(one, minor=one.index) for one in machine.gpus))
-    assert any("ConstrainDevices=yes" in one for one in render("slurm", machine, some).warnings)
+    machine = replace(machine, gpus=tuple(replace(gpu, minor=gpu.index) for gpu in machine.gpus))
+    assert any("ConstrainDevices=yes" in warning for warning in render("slurm", machine, some).warnings)
     whole = render("slurm", machine, some, whole=True)
     assert "ConstrainDevices=yes" in whole.text("cgroup.conf")
     assert "TaskPlugin=task/cgroup" in whole.text("slurm.conf")
     contained = replace(machine, machine=replace(machine.machine, container=True))
     assert "give the container these GPUs alone" in refusal("slurm", some, contained, whole=True)
-    assert not any("ConstrainDevices" in one for one in render("slurm", machine, Request(count=2)).warnings)
-    turned = replace(machine, gpus=tuple(replace(one, minor=3 - one.index) for one in machine.gpus))
-    assert any("ConstrainDevices=yes" in one for one in render("slurm", turned).warnings)
+    assert not any("ConstrainDevices" in warning for warning in render("slurm", machine, Request(count=2)).warnings)
+    turned = replace(machine, gpus=tuple(replace(gpu, minor=3 - gpu.index) for gpu in machine.gpus))
+    assert any("ConstrainDevices=yes" in warning for warning in render("slurm", turned).warnings)
 
 
 # Options.
@@ -416,7 +421,7 @@ def test_a_part_of_a_machine_s_gpus_needs_device_cgroups_since_slurm_counts_anew
 def test_options_are_read_as_what_they_are() -> None:
     assert options("slurm", ["shards=4", "whole=true", "node=gpu-1"]) == {"shards": 4, "whole": True, "node": "gpu-1"}
     assert options("proxmox", ["root=/tmp"]) == {"root": Path("/tmp")}
-    for target, text, said in (
+    for target, text, expected in (
         ("slurm", "shrds=4", "did you mean shards=…?"),
         ("slurm", "shards=four", "a whole number"),
         ("slurm", "whole=yes", "true or false"),
@@ -425,16 +430,16 @@ def test_options_are_read_as_what_they_are() -> None:
     ):
         with pytest.raises(GpuInputError) as caught:
             options(target, [text])
-        assert said in str(caught.value)
+        assert expected in str(caught.value)
     assert "compose has no option 'imge'\n    expected: did you mean image?" in refusal("compose", None, imge="x")
 
 
 def test_what_is_told_as_json_is_what_is_rendered() -> None:
     from paddock.gpu.render import to_document
 
-    made = render("cdi", TWO)
-    found = json.loads(json.dumps(to_document(made)))
-    assert (found["schema"], found["target"]) == (1, "cdi")
-    assert {one["path"]: (one["mode"], one["text"]) for one in found["files"]} == {
-        one.path: (f"{one.mode:04o}", one.text) for one in made.files
+    rendered = render("cdi", TWO)
+    document = json.loads(json.dumps(to_document(rendered)))
+    assert (document["schema"], document["target"]) == (1, "cdi")
+    assert {file["path"]: (file["mode"], file["text"]) for file in document["files"]} == {
+        file.path: (f"{file.mode:04o}", file.text) for file in rendered.files
     }

@@ -1,4 +1,4 @@
-"""What is written for each machine, whole, and that the targets' own parsers take it."""
+"""All files for each machine, compared with golden files and read by the targets' own parsers."""
 
 from __future__ import annotations
 
@@ -33,60 +33,60 @@ SLURM = {
 
 
 @pytest.fixture(scope="module")
-def known(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Inventory]:
+def inventories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Inventory]:
     return machines(tmp_path_factory.mktemp("machines"))
 
 
 @pytest.fixture(params=MACHINES)
-def machine(request: pytest.FixtureRequest, known: dict[str, Inventory]) -> tuple[str, Inventory]:
-    return request.param, known[request.param]
+def machine(request: pytest.FixtureRequest, inventories: dict[str, Inventory]) -> tuple[str, Inventory]:
+    return request.param, inventories[request.param]
 
 
-def everything(name: str, inventory: Inventory, folder: Path) -> Iterator[tuple[str, Rendered | GpuError]]:
+def all_renderings(name: str, inventory: Inventory, folder: Path) -> Iterator[tuple[str, Rendered | GpuError]]:
     """All that is rendered of a machine's GPUs, with what each target was asked."""
     few: dict[str, Any] = {"mig": {"mig": "1g.10gb"}, "8-h100": {"count": 2}}.get(name, {"count": 1})
     shared = {"mig": few}.get(name, {"share": 0.25})
-    asked: list[tuple[str, str, Any, dict[str, Any]]] = [
+    cases: list[tuple[str, str, Any, dict[str, Any]]] = [
         (target, "", None, {}) for target in TARGETS if target != "proxmox"
     ]
-    asked += [("docker", "a request", few, {}), ("slurm", "a request", few, {})]
-    asked += [("docker", "fields", {"Enabled": True, "Runtime": "nvidia", "Capabilities": ["compute", "utility"]}, {})]
-    asked += [("docker", "All", {"All": True, "Capabilities": ["compute", "utility"]}, {})]
-    asked += [("compose", "the short form", {"All": True}, {"form": "gpus"})]
-    asked += [("kubernetes", "shared", shared, {}), ("kubernetes", "Enabled is false", {"Enabled": False}, {})]
-    asked += [("slurm", "whole, with NVML", None, {"whole": True, "plugins": "gpu_nvml", **SLURM})]
-    asked += [("slurm", "shards", None, {"shards": 4})]
-    asked += [("proxmox", "", few, {"root": folder, "node": "pve1"})]
-    for target, what, wanted, options in asked:
+    cases += [("docker", "a request", few, {}), ("slurm", "a request", few, {})]
+    cases += [("docker", "fields", {"Enabled": True, "Runtime": "nvidia", "Capabilities": ["compute", "utility"]}, {})]
+    cases += [("docker", "All", {"All": True, "Capabilities": ["compute", "utility"]}, {})]
+    cases += [("compose", "the short form", {"All": True}, {"form": "gpus"})]
+    cases += [("kubernetes", "shared", shared, {}), ("kubernetes", "Enabled is false", {"Enabled": False}, {})]
+    cases += [("slurm", "whole, with NVML", None, {"whole": True, "plugins": "gpu_nvml", **SLURM})]
+    cases += [("slurm", "shards", None, {"shards": 4})]
+    cases += [("proxmox", "", few, {"root": folder, "node": "pve1"})]
+    for target, title, selection, options in cases:
         try:
-            yield f"{target}{f' ({what})' if what else ''}", render(target, inventory, wanted, **options)
+            yield f"{target}{f' ({title})' if title else ''}", render(target, inventory, selection, **options)
         except GpuError as error:
-            yield f"{target}{f' ({what})' if what else ''}", error
+            yield f"{target}{f' ({title})' if title else ''}", error
 
 
 @pytest.fixture
 def rendered(machine: tuple[str, Inventory], tmp_path: Path) -> dict[str, Rendered | GpuError]:
     name, inventory = machine
-    return dict(everything(name, inventory, host(tmp_path, inventory.gpus)))
+    return dict(all_renderings(name, inventory, host(tmp_path, inventory.gpus)))
 
 
 def files(rendered: dict[str, Rendered | GpuError], path: str) -> Iterator[str]:
-    for one in rendered.values():
-        if isinstance(one, Rendered):
-            yield from (file.text for file in one.files if file.path.endswith(path))
+    for result in rendered.values():
+        if isinstance(result, Rendered):
+            yield from (file.text for file in result.files if file.path.endswith(path))
 
 
 def test_everything_of_a_machine_is_as_it_was_reviewed(
     machine: tuple[str, Inventory], rendered: dict[str, Rendered | GpuError]
 ) -> None:
     lines = []
-    for what, one in rendered.items():
-        lines.append(f"######## {what}\n")
-        if isinstance(one, GpuError):
-            lines.append(f"refused: {one}\n")
+    for title, result in rendered.items():
+        lines.append(f"######## {title}\n")
+        if isinstance(result, GpuError):
+            lines.append(f"refused: {result}\n")
             continue
-        lines += [f"note: {note}\n" for note in one.notes] + [f"warning: {warning}\n" for warning in one.warnings]
-        for file in one.files:
+        lines += [f"note: {note}\n" for note in result.notes] + [f"warning: {warning}\n" for warning in result.warnings]
+        for file in result.files:
             mark = f" {file.mode:o}" if file.mode != 0o644 else ""
             text = re.sub(r"(?<=rest: )[0-9a-f]{64}", "…", file.text)
             lines.append(f"==== {file.path}{mark}\n{text}")
@@ -100,8 +100,8 @@ def test_a_shell_reads_every_script(rendered: dict[str, Rendered | GpuError], tm
     scripts = [text for end in (".sh", "init-top/paddock-vfio", "gpu.env") for text in files(rendered, end)]
     assert scripts
     for text in scripts:
-        done = subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
+        result = subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True, check=False)
+        assert result.returncode == 0, result.stderr
         assert unedited(text)
 
 
@@ -112,52 +112,53 @@ def test_a_shell_makes_one_word_of_each_docker_argument(rendered: dict[str, Rend
         assert words == shlex.split(text)
 
 
-def test_the_docker_cli_asks_its_engine_for_the_same_gpus_as_the_sdk(
-    known: dict[str, Inventory], tmp_path: Path
-) -> None:
+def test_the_docker_cli_and_the_sdk_request_the_same_gpus(inventories: dict[str, Inventory], tmp_path: Path) -> None:
     """The real command line; what the engine would be asked is written down by a stand-in of it."""
     docker = shutil.which("docker")
     if docker is None:
         pytest.skip("docker is not on PATH")
     # Each run of the program costs a tenth of a second.
     for name in ("8-h100", "mig", "2-mi300x", "none"):
-        for wanted in (None, {"All": True, "Capabilities": ["compute", "video"]}, {"Enabled": False}):
-            if name == "none" and wanted and "All" in wanted:
+        for selection in (None, {"All": True, "Capabilities": ["compute", "video"]}, {"Enabled": False}):
+            if name == "none" and selection and "All" in selection:
                 continue
-            line = render("docker", known[name], wanted).text("docker-run.args")
-            asked = json.loads(render("docker-sdk", known[name], wanted).text("docker-sdk.json"))
+            line = render("docker", inventories[name], selection).text("docker-run.args")
+            device_request = json.loads(render("docker-sdk", inventories[name], selection).text("docker-sdk.json"))
             with engine() as (address, bodies):
                 words = [docker, "-H", address, "create", *shlex.split(line), "image"]
-                done = subprocess.run(words, capture_output=True, text=True, check=False)
-            assert done.returncode == 0, done.stderr
+                result = subprocess.run(words, capture_output=True, text=True, check=False)
+            assert result.returncode == 0, result.stderr
             (body,) = bodies
             config = body["HostConfig"]
             requests = [
-                (one.get("Count", 0), one.get("DeviceIDs") or None, sorted(one["Capabilities"][0]))
-                for one in config["DeviceRequests"] or []
+                (entry.get("Count", 0), entry.get("DeviceIDs") or None, sorted(entry["Capabilities"][0]))
+                for entry in config["DeviceRequests"] or []
             ]
             assert requests == [
-                (one.get("Count", 0), one.get("DeviceIDs"), sorted(one["Capabilities"][0]))
-                for one in asked.get("device_requests", [])
+                (entry.get("Count", 0), entry.get("DeviceIDs"), sorted(entry["Capabilities"][0]))
+                for entry in device_request.get("device_requests", [])
             ]
-            assert [f"{one['PathOnHost']}:{one['PathInContainer']}:rwm" for one in config["Devices"]] == asked.get(
-                "devices", []
+            assert [
+                f"{device['PathOnHost']}:{device['PathInContainer']}:rwm" for device in config["Devices"]
+            ] == device_request.get("devices", [])
+            assert (config["GroupAdd"] or []) == device_request.get("group_add", [])
+            assert (
+                body["Env"] == [f"{name}={value}" for name, value in device_request["environment"].items()]
+                or not body["Env"]
             )
-            assert (config["GroupAdd"] or []) == asked.get("group_add", [])
-            assert body["Env"] == [f"{name}={value}" for name, value in asked["environment"].items()] or not body["Env"]
 
 
-def test_the_docker_cli_takes_cdi_names_for_cdi_devices(known: dict[str, Inventory]) -> None:
+def test_the_docker_cli_takes_cdi_names_for_cdi_devices(inventories: dict[str, Inventory]) -> None:
     docker = shutil.which("docker")
     if docker is None:
         pytest.skip("docker is not on PATH")
-    made = render("cdi", known["t4-a10g"])
+    rendered = render("cdi", inventories["t4-a10g"])
     with engine() as (address, bodies):
-        words = [docker, "-H", address, "create", *shlex.split(made.text("docker-run.args")), "image"]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    (asked,) = bodies[0]["HostConfig"]["DeviceRequests"]
-    assert (asked["Driver"], asked["DeviceIDs"]) == ("cdi", made.text("devices.txt").split())
+        words = [docker, "-H", address, "create", *shlex.split(rendered.text("docker-run.args")), "image"]
+        result = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    (device_request,) = bodies[0]["HostConfig"]["DeviceRequests"]
+    assert (device_request["Driver"], device_request["DeviceIDs"]) == ("cdi", rendered.text("devices.txt").split())
 
 
 @contextmanager
@@ -206,13 +207,13 @@ def test_docker_compose_reads_every_file(rendered: dict[str, Rendered | GpuError
     for number, text in enumerate(files(rendered, "compose.yaml")):
         file = tmp_path / f"{number}.yaml"
         file.write_text(text)
-        done = subprocess.run(
+        result = subprocess.run(
             [docker, "compose", "-f", file, "config", "-q"], capture_output=True, text=True, check=False
         )
-        assert done.returncode == 0, done.stderr
+        assert result.returncode == 0, result.stderr
 
 
-def test_every_compose_file_has_the_specification_s_shape_as_written_down_here(
+def test_every_compose_file_has_the_specified_shape(
     rendered: dict[str, Rendered | GpuError],
 ) -> None:
     """Our own reading of the Compose specification, for machines without its parser."""
@@ -220,14 +221,14 @@ def test_every_compose_file_has_the_specification_s_shape_as_written_down_here(
     for text in files(rendered, "compose.yaml"):
         (service,) = yaml.safe_load(text)["services"].values()
         assert set(service) <= allowed
-        assert all(isinstance(one, str) for one in service.get("environment", {}).values())
+        assert all(isinstance(value, str) for value in service.get("environment", {}).values())
         reserved = service.get("deploy", {}).get("resources", {}).get("reservations", {}).get("devices", [])
         short = service.get("gpus", [])
-        for one in [*reserved, *([] if short == "all" else short)]:
-            assert set(one) <= {"driver", "count", "device_ids", "capabilities", "options"}
-            assert ("count" in one) != ("device_ids" in one), "one or the other"
-            assert one["capabilities"], "it is demanded"
-            assert one["capabilities"][0] == "gpu"
+        for device in [*reserved, *([] if short == "all" else short)]:
+            assert set(device) <= {"driver", "count", "device_ids", "capabilities", "options"}
+            assert ("count" in device) != ("device_ids" in device), "one or the other"
+            assert device["capabilities"], "it is demanded"
+            assert device["capabilities"][0] == "gpu"
 
 
 def test_every_object_of_kubernetes_has_limits_in_whole_gpus(rendered: dict[str, Rendered | GpuError]) -> None:
@@ -251,21 +252,21 @@ def test_slurm_reads_every_file(machine: tuple[str, Inventory], tmp_path: Path) 
     name, inventory = machine
     if name == "mig":
         pytest.skip("only NVML tells Slurm of MIG parts")
-    made = render("slurm", inventory, whole=True, shards=4, **SLURM)
-    gres = made.text("gres.conf").replace("renderD[128-129]", "renderD[0-1]")
+    rendered = render("slurm", inventory, whole=True, shards=4, **SLURM)
+    gres = rendered.text("gres.conf").replace("renderD[128-129]", "renderD[0-1]")
     (tmp_path / "gres.conf").write_text(re.sub(r"/dev/(nvidia|dri/renderD)", "/dev/tty", gres))
-    conf = made.text("slurm.conf").replace("auth/munge", "auth/none").replace("SlurmUser=slurm", "SlurmUser=root")
+    conf = rendered.text("slurm.conf").replace("auth/munge", "auth/none").replace("SlurmUser=slurm", "SlurmUser=root")
     (tmp_path / "slurm.conf").write_text(conf.replace("/var/spool", str(tmp_path)))
     command = [slurmd, "-N", "box", "-f", tmp_path / "slurm.conf", "-G"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    found = re.findall(r"Gres Name=(\w+) Type=\S+ Count=(\d+)", done.stdout + done.stderr)
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    counts = re.findall(r"Gres Name=(\w+) Type=\S+ Count=(\d+)", result.stdout + result.stderr)
     count = len(inventory.usable)
-    assert sum(int(number) for kind, number in found if kind == "gpu") == count
-    assert sum(int(number) for kind, number in found if kind == "shard") == 4 * count
+    assert sum(int(number) for kind, number in counts if kind == "gpu") == count
+    assert sum(int(number) for kind, number in counts if kind == "shard") == 4 * count
 
 
-def test_a_request_of_the_wrong_size_is_no_file(known: dict[str, Inventory]) -> None:
+def test_a_request_of_the_wrong_size_is_no_file(inventories: dict[str, Inventory]) -> None:
     for target in TARGETS:
         with pytest.raises(GpuError, match="9 GPUs wanted, and 8 can be had"):
-            render(target, known["8-h100"], Request(count=9))
+            render(target, inventories["8-h100"], Request(count=9))

@@ -25,22 +25,24 @@ def content(folder: Path) -> dict[str, tuple[str, int]]:
     }
 
 
-def test_files_lie_where_they_should_with_their_modes_and_again_nothing_is_written(tmp_path: Path) -> None:
-    made = Rendered("docker", (File("a.json", "{}\n"), headed("host/run.sh", "#!/bin/sh\ntrue\n", 0o755)))
-    assert write(made, tmp_path / "new" / "folder") == tuple(tmp_path / "new/folder" / one.path for one in made.files)
-    found = content(tmp_path / "new/folder")
-    assert found.pop(RECORD)
-    assert found == {one.path: (one.text, one.mode) for one in made.files}
-    assert write(made, tmp_path / "new" / "folder") == ()
+def test_files_are_written_once_with_their_modes(tmp_path: Path) -> None:
+    rendered = Rendered("docker", (File("a.json", "{}\n"), headed("host/run.sh", "#!/bin/sh\ntrue\n", 0o755)))
+    assert write(rendered, tmp_path / "new" / "folder") == tuple(
+        tmp_path / "new/folder" / file.path for file in rendered.files
+    )
+    files = content(tmp_path / "new/folder")
+    assert files.pop(RECORD)
+    assert files == {file.path: (file.text, file.mode) for file in rendered.files}
+    assert write(rendered, tmp_path / "new" / "folder") == ()
 
 
 @pytest.mark.parametrize("target", ["docker", "docker-sdk", "compose", "cdi", "kubernetes", "slurm", "environment"])
 def test_what_is_ours_is_replaced_when_the_gpus_change(tmp_path: Path, target: str) -> None:
     write(render(target, ONE), tmp_path)
-    made = render(target, TWO)
-    assert write(made, tmp_path)
+    rendered = render(target, TWO)
+    assert write(rendered, tmp_path)
     assert {name: text for name, (text, _) in content(tmp_path).items() if name != RECORD} == {
-        one.path: one.text for one in made.files
+        file.path: file.text for file in rendered.files
     }
 
 
@@ -58,17 +60,17 @@ def test_a_file_that_was_changed_by_hand_is_kept_unless_forced(tmp_path: Path, t
 
 @pytest.mark.parametrize("target", ["docker", "slurm"])
 def test_a_foreign_file_is_kept_unless_forced(tmp_path: Path, target: str) -> None:
-    made = render(target, ONE)
-    path = tmp_path / made.files[-1].path
+    rendered = render(target, ONE)
+    path = tmp_path / rendered.files[-1].path
     path.write_text("NodeName=prod Gres=gpu:4\n")
     with pytest.raises(GpuInputError, match="not written by Paddock"):
-        write(made, tmp_path)
+        write(rendered, tmp_path)
     assert content(tmp_path) == {path.name: ("NodeName=prod Gres=gpu:4\n", path.stat().st_mode & 0o777)}
-    write(made, tmp_path, force=True)
-    assert path.read_text() == made.files[-1].text
+    write(rendered, tmp_path, force=True)
+    assert path.read_text() == rendered.files[-1].text
 
 
-def test_a_header_is_enough_to_know_a_file_by_where_the_record_is_gone(tmp_path: Path) -> None:
+def test_a_header_identifies_a_file_without_the_record(tmp_path: Path) -> None:
     write(render("slurm", ONE), tmp_path)
     (tmp_path / RECORD).unlink()
     write(render("slurm", TWO), tmp_path)
@@ -91,28 +93,28 @@ def test_a_customised_file_is_kept_even_when_forced(tmp_path: Path, line: str) -
 
 
 def test_the_header_tells_any_edit(tmp_path: Path) -> None:
-    for made in (*render("slurm", TWO).files, *render("cdi", TWO).files[2:]):
-        assert unedited(made.text)
-        for place in (0, len(made.text) // 2, len(made.text)):
-            assert not unedited(made.text[:place] + "x" + made.text[place:])
+    for file in (*render("slurm", TWO).files, *render("cdi", TWO).files[2:]):
+        assert unedited(file.text)
+        for place in (0, len(file.text) // 2, len(file.text)):
+            assert not unedited(file.text[:place] + "x" + file.text[place:])
     assert unedited("a file\n") is None
 
 
 @pytest.mark.parametrize("step", range(6))
-def test_a_disk_that_fails_at_any_step_leaves_everything_as_it_was(
+def test_a_disk_failure_at_any_step_restores_all_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
     """Three files are laid beside their places and then three are replaced; each of these fails once."""
     folder = tmp_path / "folder"
     write(render("slurm", ONE), folder)
     before = content(folder)
-    left = step
+    remaining = step
 
     def failing(real):  # type: ignore[no-untyped-def]
         def call(*arguments, **named):  # type: ignore[no-untyped-def]
-            nonlocal left
-            left -= 1
-            if left == -1:
+            nonlocal remaining
+            remaining -= 1
+            if remaining == -1:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             return real(*arguments, **named)
 

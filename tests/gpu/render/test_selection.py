@@ -61,7 +61,7 @@ def test_every_target_names_exactly_the_chosen_gpus(
     machine: Inventory, request: Request | None, environ: dict[str, str]
 ) -> None:
     try:
-        wanted = chosen(machine, request, environ)
+        uuids = chosen(machine, request, environ)
     except GpuError:
         for target in set(TARGETS) - {"proxmox"}:
             try:
@@ -71,20 +71,22 @@ def test_every_target_names_exactly_the_chosen_gpus(
             except GpuError:
                 continue
         return
-    assert wanted is not None
-    gpus = [machine.gpu(uuid) for uuid in wanted]
-    assert all(one is not None and one.state == "ok" and one.recovery_action in {None, "none"} for one in gpus)
+    assert uuids is not None
+    gpus = [machine.gpu(uuid) for uuid in uuids]
+    assert all(
+        device is not None and device.state == "ok" and device.recovery_action in {None, "none"} for device in gpus
+    )
     if request:
-        assert len(wanted) == request.count
+        assert len(uuids) == request.count
         if not environ:
-            assert wanted == {one.uuid for one in choose(machine, request, visible=None).taken}
+            assert uuids == {device.uuid for device in choose(machine, request, visible=None).taken}
 
     words = shlex.split(render("docker", machine, request, environ=environ).text("docker-run.args"))
     named = re.findall(r"(?:GPU|MIG)-[\w-]+", words[words.index("--gpus") + 1]) if "--gpus" in words else []
-    assert Counter(named) == Counter(wanted)
+    assert Counter(named) == Counter(uuids)
 
     sdk = json.loads(render("docker-sdk", machine, request, environ=environ).text("docker-sdk.json"))
-    assert Counter(uuid for one in sdk.get("device_requests", []) for uuid in one["DeviceIDs"]) == Counter(wanted)
+    assert Counter(uuid for device in sdk.get("device_requests", []) for uuid in device["DeviceIDs"]) == Counter(uuids)
 
     service = yaml.safe_load(render("compose", machine, request, environ=environ).text("compose.yaml"))["services"][
         "gpu"
@@ -92,17 +94,17 @@ def test_every_target_names_exactly_the_chosen_gpus(
     devices = service.get("deploy", {"resources": {"reservations": {"devices": []}}})["resources"]["reservations"][
         "devices"
     ]
-    assert Counter(uuid for one in devices for uuid in one["device_ids"]) == Counter(wanted)
+    assert Counter(uuid for device in devices for uuid in device["device_ids"]) == Counter(uuids)
 
-    if wanted:
+    if uuids:
         names = render("cdi", machine, request, environ=environ).text("devices.txt").split()
-        assert Counter(names) == Counter(f"nvidia.com/gpu={uuid}" for uuid in wanted)
+        assert Counter(names) == Counter(f"nvidia.com/gpu={uuid}" for uuid in uuids)
 
     pod = yaml.safe_load(render("kubernetes", machine, request, environ=environ).text("pod.yaml"))["spec"]
     (container,) = pod["containers"]
-    assert sum(container.get("resources", {}).get("limits", {}).values()) == len(wanted)
+    assert sum(container.get("resources", {}).get("limits", {}).values()) == len(uuids)
     product = pod.get("nodeSelector", {}).get("nvidia.com/gpu.product")
-    assert product is None or {str(one and one.name).replace(" ", "-") for one in gpus} == {product}
+    assert product is None or {str(device and device.name).replace(" ", "-") for device in gpus} == {product}
 
 
 @settings(max_examples=250, deadline=None)
@@ -111,14 +113,14 @@ def test_slurm_is_given_the_device_files_of_the_chosen_gpus(
     machine: Inventory, request: Request | None, environ: dict[str, str]
 ) -> None:
     try:
-        wanted = chosen(machine, request, environ) or set()
-        made = render("slurm", machine, request, environ=environ)
+        uuids = chosen(machine, request, environ) or set()
+        rendered = render("slurm", machine, request, environ=environ)
     except GpuError:
         return
-    minors = {one.minor for one in machine.gpus if one.uuid in wanted}
+    minors = {device.minor for device in machine.gpus if device.uuid in uuids}
     files: list[int] = []
     kinds: Counter[str] = Counter()
-    lines = [line for line in made.text("gres.conf").splitlines() if not line.startswith("#")]
+    lines = [line for line in rendered.text("gres.conf").splitlines() if not line.startswith("#")]
     assert len(set(lines)) == len(lines), "Slurm refuses two lines that are the same"
     for line in lines:
         said = dict(word.split("=", 1) for word in line.split())
@@ -127,22 +129,22 @@ def test_slurm_is_given_the_device_files_of_the_chosen_gpus(
         kinds[said["Type"]] += len(found)
         if "Links" in said:
             links = said["Links"].split(",")
-            assert len(links) == len(wanted)
+            assert len(links) == len(uuids)
             assert links.count("-1") == 1
     assert Counter(files) == Counter(minors)
-    gres = re.findall(r"gpu:([^:,\s]+):(\d+)", made.text("slurm-gpu.conf"))
+    gres = re.findall(r"gpu:([^:,\s]+):(\d+)", rendered.text("slurm-gpu.conf"))
     assert {kind: int(count) for kind, count in gres} == dict(kinds)
 
 
 def _numbers(text: str) -> list[int]:
-    found: list[int] = []
+    numbers: list[int] = []
     for part in text.strip("[]").split(","):
         first, _, last = part.partition("-")
-        found += range(int(first), int(last or first) + 1)
-    return found
+        numbers += range(int(first), int(last or first) + 1)
+    return numbers
 
 
-def test_a_gpu_that_is_lost_later_is_not_in_what_is_rendered_anew() -> None:
+def test_a_gpu_lost_later_is_not_rendered_again() -> None:
     eight = [gpu(index, minor=index, utilisation=Utilisation()) for index in range(8)]
     before = render("docker", box(eight), {"All": True}).text("docker-run.args")
     assert "--gpus all" in before
