@@ -120,6 +120,18 @@ def test_a_lost_gpu_makes_the_machine_unhealthy(eight: Inv) -> None:
     assert [(one["id"], one["index"]) for one in told["findings"]] == [("lost", LOST)]
 
 
+def test_a_reset_has_one_document_for_console_and_agents(eight: Inv, root: Path, nvml_library: Path) -> None:
+    shown = json.loads(eight("gpu.reset", "--gpu", "0", "--soft", "--json").stdout)
+    done = subprocess.run(
+        [sys.executable, "-m", "paddock.gpu.actions.registry", "reset"],
+        input='{"gpu": "0", "kind": "soft", "dry_run": true}',
+        env={**os.environ, **EIGHT, "LD_LIBRARY_PATH": str(nvml_library)},
+        cwd=root, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert json.loads(done.stdout) == shown
+    assert shown["done"] is False
+
+
 def test_a_lost_gpu_cannot_be_reset_and_the_message_says_why(eight: Inv) -> None:
     done = eight("gpu.reset", "--gpu", str(LOST))
     assert done.returncode == 1

@@ -133,6 +133,17 @@ def test_leases_end_with_the_session_unless_they_have_a_time_to_live(
     assert held == [600]
 
 
+def test_an_agent_renews_a_lease(agent: Any, four: dict[str, str]) -> None:
+    async def talk(client: Any) -> None:
+        lease = (await good(client, "gpu_allocate", ttl=600))["lease"]
+        (renewed,) = (await good(client, "gpu_renew", leases=[lease["id"]], ttl=900))["renewed"]
+        assert (renewed["id"], renewed["ttl"]) == (lease["id"], 900)
+        assert renewed["renewed"] > lease["renewed"]
+        assert "there is no lease 'nope'" in await bad(client, "gpu_renew", leases=["nope"])
+
+    agent(talk, **four)
+
+
 def test_nothing_is_destroyed_without_a_word(agent: Any, four: dict[str, str], tmp_path: Path) -> None:
     other = subprocess.run(
         [sys.executable, "-m", "paddock.gpu.actions.registry", "allocate"],

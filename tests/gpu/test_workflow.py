@@ -572,6 +572,27 @@ class TestContainersByAStandInForDocker:
         (call,) = docker.calls()
         assert any("GPU-00000001" in word for word in call["argv"])
 
+    def test_steps_whose_ids_differ_in_case_have_containers_of_their_own(
+        self, go: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        docker = stand_in(tmp_path / "bin")
+        monkeypatch.setenv("PATH", docker.path)
+        go(flow(self.container(), {**self.container(), "id": "A"}))
+        names = {call["argv"][call["argv"].index("--name") + 1] for call in docker.calls()}
+        assert len(names) == 2
+
+    def test_a_lease_is_released_when_its_arguments_fail(
+        self, go: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fail(*_: Any, **__: Any) -> None:
+            raise GpuError("no such target")
+
+        monkeypatch.setenv("PATH", stand_in(tmp_path / "bin").path)
+        monkeypatch.setattr("paddock.gpu.render.render", fail)
+        told = go(flow(self.container(gpus=1)))
+        assert "no such target" in told["steps"][0]["error"]
+        assert Leases(tmp_path / "leases").all() == ()
+
     def test_one_that_stays_keeps_its_lease_until_the_workflow_ends(
         self, go: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -79,6 +79,11 @@ def test_a_typo_is_bad_input_and_gets_a_suggestion(
     assert capsys.readouterr().err.strip() == said
 
 
+def test_the_words_after_the_dashes_are_those_of_the_argument(capfd: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["inv", "gpu.run", "--", "no such program", "x"]) == 2
+    assert "there is no program 'no such program'" in capfd.readouterr().err
+
+
 def test_no_task_lists_the_tasks(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["inv"]) == 0
     assert "lint" in capsys.readouterr().out

@@ -60,11 +60,11 @@ def run(
         wait=wait,
         command=displayed_command(command),
     )
-    for note in grant.choice.notes:
-        notify(note)
     with _blocked(_BLOCKED) as mask:
-        terminal = _Terminal()
         try:
+            for note in grant.choice.notes:
+                notify(note)
+            terminal = _Terminal()
             child = _start(command, _variables(grant, environ), leases, grant, mask, terminal)
         except BaseException:
             _release(leases, grant, notify)

@@ -7,6 +7,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -72,17 +73,15 @@ def environment(
     _check(framework, target, image, start)
     gpu_request = request or Request(count=gpus, min_memory_gib=min_memory_gib)
     leases = leases or (None if sys.platform == "darwin" else Leases())
-    reserved = _reserve(gpu_request, target, read_inventory or inventory_reader(gpu_request), leases, owner, ttl, wait)
-    try:
+    reader = read_inventory or inventory_reader(gpu_request)
+    with ExitStack() as cleanup:
+        reserved = _reserve(gpu_request, target, reader, leases, owner, ttl, wait, cleanup)
         picked = pick(framework, reserved.inventory, contained=target != "venv", cuda=cuda, image=image)
         folder = path or Path(f".venv-{framework}")
         document = _document(framework, target, gpu_request, reserved, picked, folder)
         if start:
             document |= _start(framework, target, reserved, document, folder)
-    except BaseException:
-        if reserved.grant and leases:
-            leases.release(reserved.grant.lease.id)
-        raise
+        cleanup.pop_all()
     return document
 
 
@@ -123,6 +122,7 @@ def _reserve(
     owner: int | None,
     ttl: float | None,
     wait: float,
+    cleanup: ExitStack,
 ) -> _Reserved:
     if target == "kubernetes" or leases is None:
         inventory = read_inventory()
@@ -136,6 +136,7 @@ def _reserve(
     if owner is not None:
         owners = (leases.host.owner(owner),)
     grant = obtain(leases, request, read_inventory, owners=owners, ttl=ttl, wait=wait, command="ml-env")
+    cleanup.callback(leases.release, grant.lease.id)
     uuids = tuple(device.uuid for device in grant.lease.devices)
     return _Reserved(_restrict(grant.inventory, uuids), uuids, variables_of(grant), grant.choice.notes, grant)
 

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -166,24 +166,25 @@ class _Run:
                     raise programs.Cancelled(f"{step.id} was not tried again") from None
 
     def _attempt(self, step: Step) -> Document:
-        """What the step answered. Raises GpuError."""
+        """Return the result of the step. Raises GpuError."""
         task, where = step.task, f"step {step.id!r}"
         results = {id: state.result for id, state in self.states.items() if state.result is not None}
-        asked = check(task.type, task.action, resolve(task.parameters, results), where)
-        job = find(task.type, task.action, where).prepare(asked, self._context(step))
-        try:
-            done = self._run(job, step)
-            if done.code:
-                message = _last(done.errors) or _last(done.output) or "it said nothing"
-                # The actions on GPUs say so when what they were told is wrong, which no retry mends.
-                wrong = task.type == "gpu" and task.action != "run" and done.code == GpuInputError.exit_code
-                raise (GpuInputError if wrong else GpuError)(f"{where}: exit status {done.code}: {message}")
-        except BaseException:
-            _give_back(job)
-            raise
-        if not job.keeps:
-            _give_back(job)
-        return job.result(done)
+        parameters = check(task.type, task.action, resolve(task.parameters, results), where)
+        with ExitStack() as cleanup:
+            # Case counts in the name, as it does in ids: steps may be called Train and train.
+            name = f"paddock-{self._workflow.id}-{step.id}-{os.getpid()}"
+            context = Context(self._workflow.folder, name, os.getpid(), cleanup)
+            job = find(task.type, task.action, where).prepare(parameters, context)
+            finished = self._run(job, step)
+            if finished.code:
+                message = _last(finished.errors) or _last(finished.output) or "it printed nothing"
+                # An action on GPUs ends so when its parameters are wrong, which no retry fixes.
+                wrong = task.type == "gpu" and task.action != "run" and finished.code == GpuInputError.exit_code
+                raise (GpuInputError if wrong else GpuError)(f"{where}: exit status {finished.code}: {message}")
+            result = job.result(finished)
+            if job.keeps:
+                cleanup.pop_all()
+        return result
 
     def _run(self, job: Job, step: Step) -> programs.Finished:
         environ = {**os.environ, **job.environ}
@@ -195,10 +196,6 @@ class _Run:
             if job.undo:
                 programs.run(job.undo, timeout=programs.GRACE)
             raise
-
-    def _context(self, step: Step) -> Context:
-        name = f"paddock-{self._workflow.id}-{step.id}-{os.getpid()}".lower()
-        return Context(self._workflow.folder, name, os.getpid())
 
     def _finish(self) -> Outcome:
         outcomes = {state.outcome for state in self.states.values()}
@@ -228,10 +225,11 @@ def _planned(step: Step, *, reused: bool) -> Document:
     task = step.task
     spec = find(task.type, task.action, step.id)
     try:
-        asked = check(task.type, task.action, task.parameters, step.id)
+        parameters = check(task.type, task.action, task.parameters, step.id)
     except GpuInputError:
-        asked = None  # what stands for earlier answers has not their type yet
-    would = spec.describe(asked) if asked else f"{task.type} {task.action} {json.dumps(task.parameters, default=str)}"
+        parameters = None  # a reference does not have the type of the result that replaces it
+    written = f"{task.type} {task.action} {json.dumps(task.parameters, default=str)}"
+    would = spec.describe(parameters) if parameters else written
     return {
         "id": step.id,
         "name": step.name,
@@ -266,14 +264,6 @@ def _settle(running: Mapping[Future[None], str]) -> None:
             continue
     for future in running:
         future.result()
-
-
-def _give_back(job: Job) -> None:
-    if job.lease:
-        from paddock.gpu.leases.manager import Leases
-
-        with suppress(GpuInputError):  # somebody has given it back
-            Leases().release(job.lease)
 
 
 def _last(text: str) -> str:

@@ -7,6 +7,7 @@ import os
 import shlex
 import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,27 +23,30 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """`environ` is added to this process's own. `undo` ends what outlives the program, when it had to be ended.
+    """A program to run: `environ` is added to this process's own, `undo` ends what outlives a program that was ended.
 
-    `lease` is the id of one that was taken for it; `keeps` says that it is used on after the program's good end.
+    `keeps` tells that its lease is used on after it succeeded.
     """
 
     command: Sequence[str]
     stdin: str = ""
     environ: Mapping[str, str] = field(default_factory=dict)
     undo: Sequence[str] = ()
-    lease: str | None = None
     keeps: bool = False
     result: Callable[[Finished], Document] = lambda finished: _output(finished)
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """`name` is one that nothing else of this machine has; `owner` is the pid that leases live as long as."""
+    """Surroundings of a job: `name` is unique on this machine, `owner` is the pid that leases live as long as.
+
+    `cleanup` is unwound when the job ends, unless it keeps what it took.
+    """
 
     folder: Path
     name: str
     owner: int
+    cleanup: ExitStack
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +124,7 @@ def _gpu(action: registry.Action) -> TaskSpec:
 def _container_run(parameters: ContainerRun, context: Context) -> Job:
     name = parameters.name or context.name
     command = [_program("docker"), "run", "--rm", "--name", name, *(["--detach"] if parameters.detach else [])]
-    arguments, lease = docker_gpus(parameters.gpus, context.owner)
+    arguments, lease = docker_gpus(parameters.gpus, context)
     command += arguments
     for variable in parameters.environment:
         command += ["--env", variable]  # the value travels in the environment, where other users do not see it
@@ -130,27 +134,26 @@ def _container_run(parameters: ContainerRun, context: Context) -> Job:
         [*command, parameters.image, *parameters.command],
         environ=parameters.environment,
         undo=["docker", "rm", "--force", name],
-        lease=lease["id"] if lease else None,
         keeps=parameters.detach,
         result=lambda finished: {**_output(finished), "name": name, "lease": lease if parameters.detach else None},
     )
 
 
 def docker_gpus(
-    gpus: int | str | Sequence[str] | Mapping[str, Any] | None, owner: int
+    gpus: int | str | Sequence[str] | Mapping[str, Any] | None, context: Context
 ) -> tuple[list[str], Document | None]:
-    """The arguments that give GPUs to `docker run`, and the lease that a number takes until the owner ends.
+    """Return the arguments that give GPUs to `docker run`, and the lease that a number of GPUs takes.
 
     Raises NoGpu and GpuInputError.
     """
     if gpus is None or gpus == 0:
         return [], None
-    from paddock.gpu import inventory as detect
+    from paddock.gpu import inventory
     from paddock.gpu.leases import allocation
     from paddock.gpu.leases.request import Request
     from paddock.gpu.render import render
 
-    wanted: Any = None
+    request: Any = None
     lease = None
     match gpus:
         case "all":
@@ -158,14 +161,22 @@ def docker_gpus(
         case str():
             raise GpuInputError(f'gpus is {gpus!r}\n    expected: a number, "all", or a list of UUIDs')
         case int():
-            lease = allocation.allocate(Request(count=gpus), owner=owner)["lease"]
+            lease = allocation.allocate(Request(count=gpus), owner=context.owner)["lease"]
+            context.cleanup.callback(_release, lease["id"])
             uuids = tuple(device["uuid"] for device in lease["devices"])
-            wanted = Request(count=gpus, uuids=uuids)
+            request = Request(count=gpus, uuids=uuids)
         case Mapping():
-            wanted = gpus
+            request = gpus
         case _:
-            wanted = Request(count=len(gpus), uuids=tuple(gpus))
-    return shlex.split(render("docker", detect.inventory(), wanted, environ=os.environ).files[0].text), lease
+            request = Request(count=len(gpus), uuids=tuple(gpus))
+    return shlex.split(render("docker", inventory.inventory(), request, environ=os.environ).files[0].text), lease
+
+
+def _release(id: str) -> None:
+    from paddock.gpu.leases.manager import Leases
+
+    with suppress(GpuInputError):  # a later step, or a user, has released it
+        Leases().release(id)
 
 
 def _stop(parameters: ContainerStop, _: Context) -> Job:
