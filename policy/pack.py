@@ -56,7 +56,7 @@ def policies(config: Config | None = None, today: date | None = None, root: Path
 
 @dataclass(frozen=True, slots=True)
 class _Pack:
-    """What the policies have in common."""
+    """State that all policies share."""
 
     config: Config
     day: date | None
@@ -173,7 +173,7 @@ def _suppressions(pack: _Pack) -> list[Policy]:
 
 
 def graph(resources: Sequence[PolicyResource], declared: Mapping[str, Any]) -> Graph:
-    """What the engine tells a policy, in the form that rules look at. `declared`: inputs by URN, where known."""
+    """Return what the engine sends to a policy as the graph that rules read. `declared`: inputs by URN, where known."""
     by_urn = {item.urn: _resource(item, declared) for item in resources}
     urn = next(iter(by_urn), "urn:pulumi:stack::project::type::name")
     stack, project = urn.split("::")[0].removeprefix("urn:pulumi:"), urn.split("::")[1]

@@ -81,7 +81,7 @@ def fit_runner(fleet: Fleet, runner: Runner, instance: InstanceType) -> Fit:
 
 
 def fit_counts(has: Resources, request: Resources) -> dict[Dimension, int]:
-    """How many times `request` goes into each thing a node has. GPUs first: with all else equal they are the limit."""
+    """Return how many times `request` fits into each resource of a node. GPUs are first: they win ties."""
     pairs: dict[Dimension, tuple[int, int]] = {
         "gpu": (has.gpus, request.gpus),
         "cpu": (has.cpu_m, request.cpu_m),

@@ -32,7 +32,7 @@ LISTENER = Resources(cpu_m=50, memory_mib=64, pods=1)
 
 
 def findings(fleet: Fleet, fits: tuple[Fit, ...]) -> tuple[Finding, ...]:
-    """What the user has to know or change, runner by runner, then pool by pool."""
+    """Return the findings runner by runner, then pool by pool."""
     results: list[Finding] = []
     for runner in fleet.runners.values():
         of_runner = tuple(fit_ for fit_ in fits if fit_.runner == runner.name)
@@ -233,7 +233,7 @@ def _coordinators(fleet: Fleet, fits: tuple[Fit, ...]) -> Iterator[Finding]:
 
 
 def _system_node(fleet: Fleet, instance: InstanceType) -> Resources:
-    """What a system node has for pods. It keeps EKS's own maxPods."""
+    """Return what a system node has for pods. It keeps EKS's own maxPods."""
     has, keeps, own = capacity(instance), reserved(instance, instance.max_pods), node_daemonsets(fleet)
     return Resources(
         cpu_m=has.cpu_m - keeps.cpu_m - sum(daemonset.cpu_m for daemonset in own),

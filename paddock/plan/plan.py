@@ -23,7 +23,7 @@ _ORDER = {"error": 0, "warning": 1, "info": 2}
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a month is reckoned with. `jobs_per_month` is of each runner; None: half of them busy in working hours."""
+    """Use of runners in a month. `jobs_per_month` is of each runner; None: half are busy in working hours."""
 
     job_minutes: float = 30
     jobs_per_month: float | None = None

@@ -1,4 +1,4 @@
-"""What a fleet needs of an AWS account's quotas when every pool is at its maximum.
+"""Quotas of an AWS account that a fleet needs when every pool is at its maximum.
 
 A new account may run no GPU at all, and nobody is told: the autoscaler asks, EC2 refuses, the job waits. What is
 compared here is the default of a new account; only AWS knows what this one has.
@@ -23,7 +23,7 @@ EIP, VPC, NAT, INTERFACES, GP3 = "L-0263D0A3", "L-F678F1CE", "L-FE5A380F", "L-DF
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one thing contributes. `fallback`: only when there is no spot capacity."""
+    """Contribution of a pool or a part of the network. `fallback`: only when there is no spot capacity."""
 
     who: str
     amount: float
@@ -52,7 +52,7 @@ class QuotaNeed:
 
     @property
     def shortfall(self) -> float:
-        """What is lacking against the default; 0 when nothing is, or the default is not known."""
+        """Return what is lacking against the default; 0 when nothing is, or the default is not known."""
         return 0.0 if self.default is None else max(0.0, self.need - self.default)
 
     @property
@@ -103,7 +103,7 @@ def _subnet(fleet: Fleet, subnet: SubnetNeed) -> QuotaNeed:
 
 
 def findings(needs: Iterable[QuotaNeed]) -> tuple[Finding, ...]:
-    """What a new account lacks, what nobody knows, and subnets that are too small."""
+    """Return what a new account lacks, unknown defaults, and subnets that are too small."""
     return tuple(finding for need in needs if (finding := _finding(need)))
 
 

@@ -45,8 +45,8 @@ def page() -> str:
     """Return the text of docs/rules.md."""
     head = _HEAD.format(example=EXAMPLE, least=LEAST_REASON, stale=STALE, renamed=RENAMED)
     rules = f"\n## {FAMILIES['PAD']}\n\n{_table(BASELINE)}\n## {FAMILIES['CON']}\n\n{_table(CONSISTENCY)}"
-    others = (f"\n## {title}\n\n{_list(family)}" for family, title in FAMILIES.items() if family not in ("PAD", "CON"))
-    return head + rules + "".join(others)
+    lists = (f"\n## {title}\n\n{_list(family)}" for family, title in FAMILIES.items() if family not in ("PAD", "CON"))
+    return head + rules + "".join(lists)
 
 
 def _list(family: str) -> str:

@@ -1,1 +1,1 @@
-"""What runs on what: CUDA on drivers and GPUs, images on Kubernetes, ARC beside GitHub; and what ages."""
+"""Compatibility: CUDA on drivers and GPUs, images on Kubernetes, ARC beside GitHub; and what ages."""

@@ -1,4 +1,4 @@
-"""What ages: Kubernetes versions, node images, driver branches, the runner, and ARC beside GitHub's server."""
+"""Ages and ends of support: Kubernetes versions, node images, drivers, the runner, and ARC with GitHub's server."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def drivers(of_pools: Mapping[str, str | None], today: date) -> Iterator[Verdict
 
 
 def kubernetes(fleet: Fleet, today: date) -> Iterator[Verdict]:
-    """How long EKS still supports the cluster's Kubernetes."""
+    """Check how long EKS still supports the cluster's Kubernetes."""
     if isinstance(fleet.cluster, KubeconfigCluster):
         return  # not necessarily EKS
     minor, support = fleet.cluster.version, fleet.cluster.support

@@ -1,4 +1,4 @@
-"""What runs on what: CUDA on drivers and GPUs, drivers on instances, images on Kubernetes, ARC with GitHub.
+"""Compatibility of software: CUDA on drivers and GPUs, drivers on instances, images on Kubernetes, ARC with GitHub.
 
 `check` compares the stack with the catalogue and says for each pair what it rests on. It never guesses: a fact that
 neither the stack nor the catalogue states makes the verdict unknown.
@@ -106,7 +106,7 @@ def _unknown_cuda(fleet: Fleet, runners: list[Runner]) -> Iterator[Verdict]:
 
 
 def _pool(fleet: Fleet, pool: GpuPool) -> Iterator[Verdict]:
-    """Whether the driver drives the pool's GPUs and instance families."""
+    """Check that the driver drives the pool's GPUs and instance families."""
     has = driver(fleet, pool)
     gpu, subject = pool.gpu, f"pools.{pool.name}"
     families = sorted({instance.family for instance in pool.types})

@@ -1,4 +1,4 @@
-"""What a compatibility check says: a verdict with the numbers it rests on."""
+"""Verdict of a compatibility check, with the numbers it rests on."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Verdict:
 
 
 def findings(verdicts: Iterable[Verdict]) -> tuple[Finding, ...]:
-    """What the user has to know or change; verdicts that are fine stay silent."""
+    """Return the findings of verdicts that need attention."""
     return tuple(
         Finding(verdict.id, verdict.severity, verdict.subject, verdict.message, verdict.fix)
         for verdict in verdicts

@@ -1,4 +1,4 @@
-"""What a fleet costs: fixed by the month, by the hour a pool, by the job a runner, and a month of stated use.
+"""Cost of a fleet: fixed by the month, by the hour a pool, by the job a runner, and a month of stated use.
 
 Every amount carries its source and date. A price that the catalogue does not have is missing by name and makes the sum
 a lower bound; it is never taken for zero.
@@ -54,10 +54,10 @@ class Cost:
     @property
     def counts(self) -> dict[str, int]:
         """Resources by kind: priced, free, unpriced."""
-        found = {"priced": 0, "free": 0, "unpriced": 0}
+        by_kind = {"priced": 0, "free": 0, "unpriced": 0}
         for entry in self.census:
-            found[entry.kind] += entry.count
-        return found
+            by_kind[entry.kind] += entry.count
+        return by_kind
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -77,7 +77,7 @@ def estimate(
     image_gb: float = IMAGE_GB,
     today: date | None = None,
 ) -> Cost:
-    """What `fleet` costs. `jobs_per_month` is by runner, or of each runner; `today` decides on extended support."""
+    """Estimate the cost. `jobs_per_month` is by runner, or the same for all; `today` decides on extended support."""
     lines = cost_fixed.lines(fleet, graph, today)
     fixed_total = total((line.monthly for line in lines), "USD/month")
     pools = tuple(cost_nodes.pool_cost(fleet, pool) for pool in fleet.pools.values())
@@ -152,7 +152,7 @@ def _month(
 
 
 def _floor(at_min: Range, idle: list[Range]) -> Range:
-    """What is kept running: the pool's fewest nodes or the idle runners' share of nodes, whichever is more."""
+    """Return the cost of what always runs: the pool's fewest nodes or the idle runners' share, whichever is more."""
     nodes = at_min.times(HOURS_A_MONTH, "USD/month")
     columns = zip(*((amounts.low, amounts.expected, amounts.high) for amounts in idle), strict=True)
     waiting = [total(column, "USD/month") for column in columns]

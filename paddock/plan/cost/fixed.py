@@ -1,4 +1,4 @@
-"""What a fleet costs while nothing runs on it, item by item, and what it pays for by use."""
+"""Cost of a fleet without jobs, item by item, and the prices of what is paid by use."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def lines(fleet: Fleet, graph: Graph, today: date | None) -> tuple[Line, ...]:
 
 
 def by_use(fleet: Fleet, graph: Graph) -> tuple[Line, ...]:
-    """What is paid for by use: the price where it is known, and no amount."""
+    """Return what is paid by use: its price where that is known, and no amount."""
     region = fleet.region
     kinds = (
         (NAT_GATEWAY, "NAT traffic", "GB carried", "vpc.nat-gateway.data"),
@@ -129,7 +129,7 @@ def _system_nodes(fleet: Fleet, graph: Graph) -> Iterator[Line]:
 
 
 def is_system(group: Resource) -> bool:
-    """Whether a node group holds controllers rather than jobs."""
+    """Return whether a node group holds controllers rather than jobs."""
     return bool((group.inputs.get("labels") or {}).get("role") == "system")
 
 

@@ -37,7 +37,7 @@ class Money:
 
     @property
     def known(self) -> bool:
-        """Whether the value is all of it."""
+        """Return whether nothing is missing from the value."""
         return self.value is not None and not self.missing
 
     def __add__(self, other: Money) -> Money:

@@ -1,4 +1,4 @@
-"""What nodes, runners and jobs cost: node prices with their volumes, shared among the runners that fit."""
+"""Cost of nodes, runners and jobs: node prices with their volumes, shared among the runners that fit."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def instance_price(instance: InstanceType, capacity: CapacityName, region: str) 
 
 
 def pool_cost(fleet: Fleet, pool: GpuPool) -> PoolCost:
-    """What a pool costs an hour."""
+    """Return what a pool costs an hour."""
     pool_offers = offers(fleet, pool)
     bought = fleet.owns_nodes and fleet.holds("cluster")
     groups = []
@@ -177,7 +177,7 @@ def pool_cost(fleet: Fleet, pool: GpuPool) -> PoolCost:
 def runner_cost(
     fleet: Fleet, runner: Runner, fits: Iterable[Fit], minutes: float, image_gb: float, idle: float
 ) -> RunnerCost:
-    """What a runner and a job of `minutes` on it cost. `idle`: seconds until an empty node is removed."""
+    """Return the cost of a runner, and of a job of `minutes` on it. `idle`: seconds until an empty node is removed."""
     pool = fleet.pools[runner.pool]
     per_node = {fit.instance: fit.per_node for fit in fits if fit.runner == runner.name}
     usable = [offer for offer in offers(fleet, pool) if per_node.get(offer.instance)]

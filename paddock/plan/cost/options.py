@@ -1,4 +1,4 @@
-"""What a runner would get and cost on another instance type, and which types could replace its pool's."""
+"""Instance types that could replace those of a pool: what a runner would get and cost on each."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def candidates(fleet: Fleet, runner: Runner) -> tuple[InstanceType, ...]:
 
 
 def driven(fleet: Fleet, pool: GpuPool, instance: InstanceType) -> bool:
-    """Whether the driver of the pool's image drives an instance type; an unknown driver might."""
+    """Return whether the driver of the pool's image drives an instance type; an unknown driver might."""
     has = driver(fleet, pool).version
     return has is None or drives(has, catalog.gpu(instance.gpu or ""), [instance.family]).outcome != "impossible"
 

@@ -1,4 +1,4 @@
-"""Which resource types of a graph cost money of their own, and which of them are priced here."""
+"""Resource types by cost: priced in the estimate, paid by use, or free."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Entry:
 
 
 def classify(type_: str) -> tuple[Kind, str]:
-    """Whether a type costs money of its own, and why. A type that nobody has looked at is unpriced, and says so."""
+    """Return whether a type costs money of its own, and why. An unlisted type is unpriced, and says so."""
     if type_ in PRICED:
         return "priced", PRICED[type_]
     if type_ in UNPRICED:

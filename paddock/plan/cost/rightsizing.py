@@ -1,4 +1,4 @@
-"""Which instance types a fleet would do better with: cheaper ones, more of them for spot, smaller disks."""
+"""Better instance types and disks for a fleet: cheaper ones, more of them for spot, smaller disks."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def right_size(fleet: Fleet) -> tuple[RightSize, ...]:
 
 
 def findings(fleet: Fleet, sized: tuple[RightSize, ...]) -> tuple[Finding, ...]:
-    """What would cost less or be lost less often."""
+    """Return what would cost less, or be interrupted less often."""
     if not fleet.owns_nodes:
         return ()
     cheaper = [finding for size in sized for finding in _cheaper(fleet, size)]
@@ -82,7 +82,7 @@ def _right_size(fleet: Fleet, runner: Runner) -> RightSize:
 
 
 def _bought_before(pool: GpuPool) -> bool:
-    """Whether the pool's type was chosen when its capacity was bought."""
+    """Return whether the pool's type was chosen when its capacity was bought."""
     return capacities(pool)[0] in ("reserved", "capacity-block")
 
 

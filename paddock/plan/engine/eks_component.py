@@ -1,4 +1,4 @@
-"""What `pulumi_eks.Cluster` registers under itself.
+"""Resources that `pulumi_eks.Cluster` registers under itself.
 
 The component runs in a process of its own, which a plan does not have. Its children are written down here as
 recordings of the real one show them; a test compares the two, for the arguments that the fleet uses.

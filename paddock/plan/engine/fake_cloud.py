@@ -95,11 +95,11 @@ def outputs(type_: str, name: str, inputs: Mapping[str, Any], account: str) -> d
 
 
 def read(type_: str, id_: str, preview: bool) -> dict[str, Any]:
-    """What another stack tells this one."""
+    """Return the outputs of another stack."""
     if type_ != "pulumi:pulumi:StackReference":
         return {}
-    outputs_read = {"kubeconfig": UNKNOWN if preview else f"<kubeconfig of {id_}>", "registry": UNKNOWN}
-    return {"name": id_, "outputs": outputs_read, "secretOutputNames": []}
+    stack_outputs = {"kubeconfig": UNKNOWN if preview else f"<kubeconfig of {id_}>", "registry": UNKNOWN}
+    return {"name": id_, "outputs": stack_outputs, "secretOutputNames": []}
 
 
 def lookup(token: str, arguments: Mapping[str, Any], account: str) -> Mapping[str, Any] | None:

@@ -123,12 +123,12 @@ class Monitor(mocks.MockMonitor):
         return urn
 
     def _unreached(self, type_: str, provider: str) -> bool:
-        """Whether it goes into a cluster that is not there yet: its provider then knows nothing, not even a name."""
+        """Return whether its cluster does not exist yet: the provider then answers nothing, not even a name."""
         behind = self.declared.get(provider.rpartition("::")[0])
         return type_.startswith("kubernetes:") and behind is not None and UNKNOWN in behind.inputs.values()
 
     def _expand(self, urn: str, request: Any, response: Any) -> None:
-        """What a component in another process would register under itself."""
+        """Register the children of a component that runs in another process."""
         if request.type != eks_component.TYPE:
             raise PlanError(f"{request.name}: components of type {request.type} cannot be planned without an engine")
         component = self.declared[urn]

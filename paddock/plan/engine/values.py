@@ -44,7 +44,7 @@ def redact(value: Any) -> Any:
 
 
 def shallow(value: Any, deepest: int) -> bool:
-    """Whether lists and maps are nested in it at most so deep; asked of a stranger's document before recursing."""
+    """Return whether lists and maps are nested at most `deepest` levels."""
     level, depth = [value], 0
     while level:
         depth += 1

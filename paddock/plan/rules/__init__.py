@@ -83,7 +83,7 @@ class Unseen:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What the rules have to say about a graph."""
+    """Result of evaluating rules on a graph."""
 
     evaluated: tuple[str, ...]
     """Ids of the rules that looked."""

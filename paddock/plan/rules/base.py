@@ -1,4 +1,4 @@
-"""What a rule is: one small class with its reason, its remedy, and an example on each side of the line."""
+"""Base of all rules: one small class with its reason, its remedy, and an example on each side of the line."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Violation:
 
 @dataclass(frozen=True)
 class Context:
-    """What rules look at."""
+    """Input of rules."""
 
     graph: Graph
     files: Mapping[str, str] = field(default_factory=dict)

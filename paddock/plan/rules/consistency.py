@@ -1,4 +1,4 @@
-"""What two resources say about each other must agree: the mistakes that each of them alone does not show."""
+"""Consistency between resources: mistakes that neither of two resources shows by itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may do what: policies, trust and keys."""
+"""Rights in AWS: policies, trust and keys."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ _DATA = (
 
 
 def _matches_any(action: str, patterns: Sequence[str]) -> bool:
-    """Whether an action of a policy, which may have wildcards of its own, can be one of `patterns`."""
+    """Return whether an action of a policy, which may have wildcards of its own, can be one of `patterns`."""
     low = action.lower()
     return any(
         fnmatch.fnmatchcase(low, pattern.lower()) or fnmatch.fnmatchcase(pattern.lower(), low) for pattern in patterns

@@ -1,4 +1,4 @@
-"""Which charts and images a program pulls, and that they come from the mirror where there is one."""
+"""Charts and images that a program pulls, which come from the mirror where there is one."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ class References(Rule):
     why = "A pod that names a ConfigMap of another namespace never starts, and ARC tries again for ever."
     fix = "declare the ConfigMap in the pod's namespace, and take names from the object that is referred to"
 
-    _GIVEN = frozenset({"kube-system", "default", "kube-public", ""})
+    _BUILT_IN = frozenset({"kube-system", "default", "kube-public", ""})
 
     def check(self, context: Context) -> Iterator[Violation]:
         namespaces = {name_of(item) for item in context.all(NAMESPACE)}
@@ -99,7 +99,7 @@ class References(Rule):
         maps = {(namespace_of(item), name_of(item)) for item in context.all(CONFIG_MAP)}
         for item in context.graph.resources.values():
             namespace = namespace_of(item) if item.type.startswith("kubernetes:") and item.type != NAMESPACE else ""
-            if namespace not in namespaces | self._GIVEN:
+            if namespace not in namespaces | self._BUILT_IN:
                 yield violation(item, f"there is no namespace {namespace}")
         for pod in pods(context):
             if pod.namespace in namespaces:

@@ -1,4 +1,4 @@
-"""What nodes boot with, and the images they boot."""
+"""Boot of nodes: launch templates, user data and machine images."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ class ImagesPinned(Rule):
 
     @staticmethod
     def _own_image(context: Context, group: Resource) -> bool:
-        """Whether the group's launch template names an image."""
+        """Return whether the group's launch template names an image."""
         used = set(group.property_dependencies.get("launchTemplate", ()))
         return any(
             template.urn in used and fields.is_set(fields.get(template.inputs, "imageId"))
@@ -217,7 +217,7 @@ _SECRETS = re.compile(
 
 
 def boot_texts(context: Context) -> Iterator[tuple[Resource, str, str]]:
-    """What instances are told when they boot, in clear: (resource, property, text)."""
+    """Yield the boot scripts of instances as text: (resource, property, text)."""
     for type_, key in (
         (LAUNCH_TEMPLATE, "userData"), (INSTANCE, "userData"), (INSTANCE, "userDataBase64"),
         (IMAGE_RECIPE, "userDataBase64"), (IMAGE_COMPONENT, "data"),

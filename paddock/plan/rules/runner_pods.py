@@ -145,7 +145,7 @@ class ModestPods(Rule):
 
 
 def _missing(resources: Any, *, cpu_only_requests: bool = False) -> str:
-    """What a container does not say. A limit on CPU is not asked for: it would only slow builds down."""
+    """Return the requests and limits that a container lacks. A limit on CPU would only slow builds down."""
     if fields.is_unknown(resources):
         return ""
     expected = [("requests", "cpu"), ("requests", "memory")]

@@ -1,4 +1,4 @@
-"""What keeps things: registries, logs, buckets and queues."""
+"""Storage: registries, logs, buckets and queues."""
 
 from __future__ import annotations
 
@@ -111,27 +111,27 @@ class Buckets(Rule):
 
     def check(self, context: Context) -> Iterator[Violation]:
         for bucket in context.all(*BUCKETS):
-            block = self._beside(context, bucket, "PublicAccessBlock")
+            block = self._companion(context, bucket, "PublicAccessBlock")
             shut = ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets")
             if block is None or not all(fields.is_on(fields.get(block.inputs, key)) for key in shut):
                 yield violation(bucket, "public access is not blocked")
-            versioning = self._beside(context, bucket, "Versioning")
+            versioning = self._companion(context, bucket, "Versioning")
             status = fields.get(versioning.inputs, "versioningConfiguration", "status") if versioning else None
             if status != "Enabled" and not fields.is_unknown(status):
                 yield violation(bucket, "it keeps no versions")
-            encryption = self._beside(context, bucket, "ServerSideEncryptionConfiguration")
+            encryption = self._companion(context, bucket, "ServerSideEncryptionConfiguration")
             rule = (
                 fields.get(encryption.inputs, "rules", 0, "applyServerSideEncryptionByDefault") if encryption else None
             )
             if fields.get(rule, "sseAlgorithm") not in ("aws:kms", "aws:kms:dsse") and not fields.is_unknown(rule):
                 yield violation(bucket, "it is not encrypted with a key of ours")
-            if self._beside(context, bucket, "Logging") is None:
+            if self._companion(context, bucket, "Logging") is None:
                 yield violation(bucket, "access to it is not logged")
-            if fields.is_set(fields.get(bucket.inputs, "acl")) or self._beside(context, bucket, "Acl"):
+            if fields.is_set(fields.get(bucket.inputs, "acl")) or self._companion(context, bucket, "Acl"):
                 yield violation(bucket, "an ACL opens it where no policy shows")
 
     @staticmethod
-    def _beside(context: Context, bucket: Resource, part: str) -> Resource | None:
+    def _companion(context: Context, bucket: Resource, part: str) -> Resource | None:
         """The resource that sets one thing about a bucket, in either generation of the API."""
         for name in (f"Bucket{part}", f"Bucket{part}V2"):
             type_ = f"aws:s3/{name[0].lower()}{name[1:]}:{name}"

@@ -1,4 +1,4 @@
-"""How images come to be, and what builds them."""
+"""Supply chain: Dockerfiles, signatures of images, and workflows."""
 
 from __future__ import annotations
 

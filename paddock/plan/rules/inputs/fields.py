@@ -1,4 +1,4 @@
-"""Looking into a resource's inputs: absent, unknown and secret values met in one place."""
+"""Reading of a resource's inputs: absent, unknown and secret values are handled here only."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def is_unknown(value: Any) -> bool:
 
 
 def has_unknown(value: Any) -> bool:
-    """Whether anything in a value is not known yet."""
+    """Return whether anything in a value is not known yet."""
     value = unwrap(value)
     match value:
         case Mapping():
@@ -34,7 +34,7 @@ def has_unknown(value: Any) -> bool:
 
 
 def get(value: Any, *path: str | int) -> Any:
-    """What stands at `path`: None where nothing does, UNKNOWN where a part of the way is not known yet."""
+    """Return the value at `path`: None where there is none, UNKNOWN where a part of the path is not known yet."""
     for step in path:
         value = unwrap(value)
         if is_unknown(value):
@@ -50,14 +50,14 @@ def get(value: Any, *path: str | int) -> Any:
 
 def items(value: Any, *path: str | int) -> list[Any]:
     """Elements of the list at `path`; none where there is no list."""
-    value_found = get(value, *path)
-    return [unwrap(item) for item in value_found] if isinstance(value_found, list | tuple) else []
+    values = get(value, *path)
+    return [unwrap(item) for item in values] if isinstance(values, list | tuple) else []
 
 
 def mapping(value: Any, *path: str | int) -> dict[str, Any]:
     """The map at `path`; an empty one where there is none."""
-    value_found = get(value, *path)
-    return dict(value_found) if isinstance(value_found, Mapping) else {}
+    item = get(value, *path)
+    return dict(item) if isinstance(item, Mapping) else {}
 
 
 def as_list(value: Any) -> list[Any]:
@@ -67,19 +67,19 @@ def as_list(value: Any) -> list[Any]:
 
 
 def is_on(value: Any) -> bool:
-    """Whether a switch is on. AWS spells some of them as text; an unknown one is taken to be set on purpose."""
+    """Return whether a switch is on. AWS spells some of them as text; an unknown one is taken to be set on purpose."""
     return value is True or is_unknown(value) or (isinstance(value, str) and value.lower() == "true")
 
 
 def is_set(value: Any) -> bool:
-    """Whether anything is written there."""
+    """Return whether a value is set."""
     return value is not None and value != "" and value != [] and value != {}
 
 
 def text(value: Any, *path: str | int) -> str:
     """Text at `path`; empty where there is none, or where it is not known yet."""
-    value_found = get(value, *path)
-    return value_found if isinstance(value_found, str) and not is_unknown(value_found) else ""
+    item = get(value, *path)
+    return item if isinstance(item, str) and not is_unknown(item) else ""
 
 
 def json_document(value: Any) -> Mapping[str, Any]:
@@ -109,7 +109,7 @@ def principals(statement: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def is_internet(cidr: Any) -> bool:
-    """Whether a network is the internet, or so much of it that it makes no difference."""
+    """Return whether a network is the internet, or so much of it that it makes no difference."""
     try:
         return isinstance(cidr, str) and ipaddress.ip_network(cidr, strict=False).prefixlen < 8
     except ValueError:
@@ -117,7 +117,7 @@ def is_internet(cidr: Any) -> bool:
 
 
 def contains(cidr: Any, address: str) -> bool:
-    """Whether an address lies in a network."""
+    """Return whether an address lies in a network."""
     try:
         return isinstance(cidr, str) and ipaddress.ip_address(address) in ipaddress.ip_network(cidr, strict=False)
     except ValueError:
@@ -126,8 +126,8 @@ def contains(cidr: Any, address: str) -> bool:
 
 def decode_user_data(value: Any) -> str:
     """User data in clear; EC2 takes it in base64."""
-    value_found = text(value)
+    encoded = text(value)
     try:
-        return base64.b64decode(value_found, validate=True).decode()
+        return base64.b64decode(encoded, validate=True).decode()
     except (binascii.Error, UnicodeDecodeError, ValueError):
-        return value_found
+        return encoded

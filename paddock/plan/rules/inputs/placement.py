@@ -1,4 +1,4 @@
-"""Which workloads get onto which nodes, as far as a plan tells."""
+"""Placement of workloads on nodes, as far as a plan shows it."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def repelling(group: Resource) -> list[dict[str, Any]]:
 
 
 def fits(work: Workload, node_labels: Mapping[str, Any]) -> bool | None:
-    """Whether a node with these labels is one that the workload selects; None where that is not known yet."""
+    """Return whether a node with these labels is one that the workload selects; None where that is not known yet."""
     if fields.has_unknown(work.selector) or fields.has_unknown(work.terms) or fields.has_unknown(node_labels):
         return None
     if any(node_labels.get(key) != value for key, value in work.selector.items()):
@@ -136,7 +136,7 @@ def _matches(expression: Any, node_labels: Mapping[str, Any]) -> bool:
 
 
 def left_out(work: Workload, node_labels: Mapping[str, Any]) -> bool:
-    """Whether a daemon leaves these nodes out on purpose: a NotIn or DoesNotExist says so."""
+    """Return whether a daemon leaves these nodes out on purpose: a NotIn or DoesNotExist says so."""
     return any(
         fields.get(e, "operator") in ("NotIn", "DoesNotExist") and not _matches(e, node_labels)
         for term in work.terms

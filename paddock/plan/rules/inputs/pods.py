@@ -47,8 +47,8 @@ class Pod:
 
     @property
     def containers(self) -> list[Mapping[str, Any]]:
-        found = [*fields.items(self.spec, "initContainers"), *fields.items(self.spec, "containers")]
-        return [container for container in found if isinstance(container, Mapping)]
+        written = [*fields.items(self.spec, "initContainers"), *fields.items(self.spec, "containers")]
+        return [container for container in written if isinstance(container, Mapping)]
 
     @property
     def where(self) -> str:
@@ -76,7 +76,7 @@ def namespace_of(item: Resource) -> str:
 
 
 def is_in(item: Resource, namespace: Resource) -> bool:
-    """Whether an object is in a namespace: by its name, or as it takes the name from the namespace itself."""
+    """Return whether an object is in a namespace: by its name, or as it takes the name from the namespace itself."""
     name = namespace_of(item)
     if name and name_of(namespace):
         return name == name_of(namespace)
