@@ -33,8 +33,8 @@ def custom(driver: str) -> dict[str, Any]:
     return {"ami": {"custom": "ami-0123456789abcdef0", "driver": driver, "kubernetes": "1.35"}}
 
 
-def verdicts(given: Fleet, today: date = TODAY) -> dict[str, Verdict]:
-    return {each.id: each for each in software.check(given, today)}
+def verdicts(fleet_: Fleet, today: date = TODAY) -> dict[str, Verdict]:
+    return {item.id: item for item in software.check(fleet_, today)}
 
 
 # --- CUDA on drivers and GPUs
@@ -112,70 +112,70 @@ def test_a_newer_driver_is_never_worse(toolkit: str, gpu: str, data: st.DataObje
 
 
 def test_what_the_stack_says_of_its_image_is_what_counts() -> None:
-    found = verdicts(fleet(images={"repositories": [], "runner": "registry/runner:7", "cuda": "13.0"}))
-    assert found["CMP001"].verdict == "ok"
-    assert found["CMP001"].numbers["cuda_read_from"] == "images.cuda"
-    assert found["CMP001"].numbers["driver"] == "580.159.03"
+    result = verdicts(fleet(images={"repositories": [], "runner": "registry/runner:7", "cuda": "13.0"}))
+    assert result["CMP001"].verdict == "ok"
+    assert result["CMP001"].numbers["cuda_read_from"] == "images.cuda"
+    assert result["CMP001"].numbers["driver"] == "580.159.03"
 
 
 def test_a_driver_that_is_too_old_says_which_edit_is_cheapest() -> None:
-    given = fleet(custom("570.124.06"), {"image": "nvidia/cuda:13.0.1-runtime-ubuntu24.04"})
-    found = verdicts(given)["CMP001"]
-    assert (found.verdict, found.severity, found.subject) == ("needs-compat", "warning", "runners.gpu")
-    assert "580.65.06" in found.message
-    assert "tag of runners.gpu.image" in found.message
-    assert found.fix.startswith("pools.t4.ami: {release: 1.35.")
-    assert found.numbers["newest_cuda"] == "12.8"
+    fleet_ = fleet(custom("570.124.06"), {"image": "nvidia/cuda:13.0.1-runtime-ubuntu24.04"})
+    result = verdicts(fleet_)["CMP001"]
+    assert (result.verdict, result.severity, result.subject) == ("needs-compat", "warning", "runners.gpu")
+    assert "580.65.06" in result.message
+    assert "tag of runners.gpu.image" in result.message
+    assert result.fix.startswith("pools.t4.ami: {release: 1.35.")
+    assert result.numbers["newest_cuda"] == "12.8"
 
 
 def test_a_v100_has_no_cuda_13() -> None:
     pool = {"instances": ["p3.2xlarge"]}
-    found = verdicts(fleet(pool, {"image": "nvidia/cuda:13.0.1-runtime-ubuntu24.04"}))
-    assert found["CMP002"].verdict == "impossible"
-    assert found["CMP002"].fix == "runners.gpu.image: an image with CUDA 12.9 or older"
-    assert found["CMP003"].verdict == "ok"
-    gone = verdicts(fleet(pool | custom("595.58.03")))["CMP003"]
-    assert gone.verdict == "impossible"
-    assert "R580 is the last driver for p3" in gone.message
-    assert "release: 1.35." in gone.fix
+    result = verdicts(fleet(pool, {"image": "nvidia/cuda:13.0.1-runtime-ubuntu24.04"}))
+    assert result["CMP002"].verdict == "impossible"
+    assert result["CMP002"].fix == "runners.gpu.image: an image with CUDA 12.9 or older"
+    assert result["CMP003"].verdict == "ok"
+    removed = verdicts(fleet(pool | custom("595.58.03")))["CMP003"]
+    assert removed.verdict == "impossible"
+    assert "R580 is the last driver for p3" in removed.message
+    assert "release: 1.35." in removed.fix
 
 
 def test_an_instance_that_needs_a_newer_driver_than_any_image_has() -> None:
-    found = verdicts(fleet({"instances": ["g7.2xlarge"]}))["CMP003"]
-    assert found.verdict == "impossible"
-    assert "g7 needs driver R595 or newer, and its image has 580.159.03" in found.message
+    result = verdicts(fleet({"instances": ["g7.2xlarge"]}))["CMP003"]
+    assert result.verdict == "impossible"
+    assert "g7 needs driver R595 or newer, and its image has 580.159.03" in result.message
     assert verdicts(fleet({"instances": ["g7.2xlarge"]} | custom("595.58.03")))["CMP003"].verdict == "ok"
     assert verdicts(fleet({"instances": ["g6f.large"]} | custom("595.58.03")))["CMP003"].verdict == "impossible"
 
 
 def test_nobody_states_cuda_and_one_finding_says_so() -> None:
-    given = fleets.example("prod").fleet
-    found = [each for each in software.check(given, TODAY) if each.id == "CMP001"]
-    assert [each.verdict for each in found] == ["unknown"]
-    assert "gpu-h100-x8" in found[0].message
+    fleet_ = fleets.example("prod").fleet
+    result = [item for item in software.check(fleet_, TODAY) if item.id == "CMP001"]
+    assert [item.verdict for item in result] == ["unknown"]
+    assert "gpu-h100-x8" in result[0].message
 
 
 def test_an_image_without_cuda_is_not_one_whose_cuda_nobody_states() -> None:
     bare = "registry/runner-gpu:nocuda-runner2.338.0-0123456789ab@sha256:" + "a" * 64
-    found = verdicts(fleet(images={"repositories": [], "runner": bare}))["CMP001"]
-    assert (found.verdict, found.subject) == ("unknown", "images.cuda")
-    assert "the image of images.runner brings no CUDA: jobs bring it themselves" in found.message
+    result = verdicts(fleet(images={"repositories": [], "runner": bare}))["CMP001"]
+    assert (result.verdict, result.subject) == ("unknown", "images.cuda")
+    assert "the image of images.runner brings no CUDA: jobs bring it themselves" in result.message
     own = fleet(None, {"image": bare})
     assert stated.image_cuda(own, own.runners["gpu"]).where.startswith("the image of runners.gpu.image brings no CUDA")
 
 
 def test_a_bottlerocket_image_has_the_driver_of_its_version() -> None:
-    given = fleet({"ami": {"bottlerocket": "1.62.0-1e8d1a37"}})
-    assert stated.driver(given, given.pools["t4"]).version == "580.159.03"
-    assert verdicts(given)["CMP006"].verdict == "unknown"
+    fleet_ = fleet({"ami": {"bottlerocket": "1.62.0-1e8d1a37"}})
+    assert stated.driver(fleet_, fleet_.pools["t4"]).version == "580.159.03"
+    assert verdicts(fleet_)["CMP006"].verdict == "unknown"
     unheard_of = fleet({"ami": {"bottlerocket": "1.99.0-1e8d1a37"}})
     assert verdicts(unheard_of)["CMP003"].verdict == "unknown"
 
 
 def test_nodes_that_are_there_already_are_unknown() -> None:
-    found = software.check(fleets.named("any-cluster").fleet, TODAY)
-    assert not [each for each in found if each.id in {"CMP003", "CMP004", "CMP005", "CMP006", "CMP007"}]
-    assert {each.verdict for each in found if each.id == "CMP001"} == {"unknown"}
+    result = software.check(fleets.named("any-cluster").fleet, TODAY)
+    assert not [item for item in result if item.id in {"CMP003", "CMP004", "CMP005", "CMP006", "CMP007"}]
+    assert {item.verdict for item in result if item.id == "CMP001"} == {"unknown"}
 
 
 # --- what ages
@@ -189,9 +189,9 @@ def test_nodes_that_are_there_already_are_unknown() -> None:
     (date(2027, 3, 27), "impossible", "error"),
 ])  # fmt: skip
 def test_the_end_of_kubernetes_support(today: date, verdict: str, severity: str | None) -> None:
-    found = verdicts(fleet(), today)["CMP007"]
-    assert (found.verdict, found.severity) == (verdict, severity)
-    assert found.numbers["days_left"] == (date(2027, 3, 27) - today).days
+    result = verdicts(fleet(), today)["CMP007"]
+    assert (result.verdict, result.severity) == (verdict, severity)
+    assert result.numbers["days_left"] == (date(2027, 3, 27) - today).days
 
 
 def test_the_age_of_an_image_and_of_the_runner() -> None:
@@ -204,7 +204,7 @@ def test_the_age_of_an_image_and_of_the_runner() -> None:
     assert verdicts(fleet(), date(2026, 11, 6))["CMP010"].verdict == "unknown"
 
 
-def test_a_runner_that_was_followed_by_another_is_served_30_days_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_superseded_runner_is_served_for_30_days(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(versions, "ACTIONS_RUNNER", "2.335.1")
     assert verdicts(fleet(), date(2026, 8, 19))["CMP010"].severity == "warning"
     assert verdicts(fleet(), date(2026, 8, 20))["CMP010"].severity == "error"
@@ -224,10 +224,10 @@ def test_a_driver_branch_near_its_end() -> None:
 ])  # fmt: skip
 def test_labels_on_github_enterprise_server(server: str, verdict: str, severity: str | None) -> None:
     github = {"url": "https://git.acme.example/acme", "token": "config", "serverVersion": server}
-    found = verdicts(fleet(github=github))["CMP009"]
-    assert (found.verdict, found.severity) == (verdict, severity)
+    result = verdicts(fleet(github=github))["CMP009"]
+    assert (result.verdict, result.severity) == (verdict, severity)
     if server == "3.19":
-        assert "arc-4443" in found.message
+        assert "arc-4443" in result.message
 
 
 def test_an_arc_without_labels(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,13 +237,13 @@ def test_an_arc_without_labels(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", fleets.EXAMPLES)
 def test_the_examples_have_no_error(name: str) -> None:
-    found = software.findings(software.check(fleets.example(name).fleet, date(2026, 11, 21)))
-    assert [finding for finding in found if finding.severity == "error"] == []
-    assert all(finding.fix for finding in found)
+    result = software.findings(software.check(fleets.example(name).fleet, date(2026, 11, 21)))
+    assert [finding for finding in result if finding.severity == "error"] == []
+    assert all(finding.fix for finding in result)
 
 
 @pytest.mark.parametrize("name", fleets.ALL)
 def test_every_verdict_says_what_it_rests_on(name: str) -> None:
-    for each in software.check(fleets.named(name).fleet, TODAY):
-        assert each.numbers
-        assert each.message
+    for item in software.check(fleets.named(name).fleet, TODAY):
+        assert item.numbers
+        assert item.message

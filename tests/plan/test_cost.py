@@ -63,11 +63,11 @@ def test_the_fixed_month_of_dev() -> None:
 
 
 def test_the_fixed_month_of_prod() -> None:
-    found = {line.item: line.monthly.value for line in of("prod").fixed}
-    assert found["NAT gateways"] == pytest.approx(3 * 32.85)
-    assert found["public IPv4 addresses"] == pytest.approx(3 * 3.65)
-    assert found["interface endpoints"] == pytest.approx(4 * 3 * 0.01 * HOURS)  # four services in three zones
-    assert found["KMS keys"] == 5
+    result = {line.item: line.monthly.value for line in of("prod").fixed}
+    assert result["NAT gateways"] == pytest.approx(3 * 32.85)
+    assert result["public IPv4 addresses"] == pytest.approx(3 * 3.65)
+    assert result["interface endpoints"] == pytest.approx(4 * 3 * 0.01 * HOURS)  # four services in three zones
+    assert result["KMS keys"] == 5
     assert of("prod").fixed_total.value == pytest.approx(73 + 98.55 + 10.95 + 87.60 + 5 + 155.168)
 
 
@@ -89,7 +89,7 @@ def test_a_spot_node_of_dev_with_its_volume() -> None:
     assert pool.at_max.high.value == pytest.approx(5 * (spot("g4dn.2xlarge") + ROOT))
 
 
-def test_a_fallback_reaches_from_the_cheapest_spot_to_the_dearest_on_demand() -> None:
+def test_a_fallback_ranges_from_cheapest_spot_to_dearest_on_demand() -> None:
     t4 = next(pool for pool in of("prod").pools if pool.pool == "t4")
     assert [group.capacity for group in t4.groups] == ["spot", "on-demand"]
     assert t4.at_max.low.value == pytest.approx(20 * (spot("g4dn.xlarge") + ROOT))
@@ -143,28 +143,28 @@ def test_a_capacity_block_has_no_price_and_no_lower_bound() -> None:
 
 
 def test_the_month_of_dev_where_nobody_states_its_jobs() -> None:
-    found, job = of("dev"), of("dev").runners[0].job
+    result, job = of("dev"), of("dev").runners[0].job
     # Five runners, half of them busy in 40 x 52 / 12 = 173.3 hours, jobs of half an hour: 866.7 jobs.
     jobs = 5 * 0.5 * (40 * 52 / 12) * 60 / 30
-    assert found.jobs["gpu"] == pytest.approx(jobs)
+    assert result.jobs["gpu"] == pytest.approx(jobs)
     warm, cold = job.warm.expected.value, job.cold.expected.value
     assert warm is not None
     assert cold is not None
-    assert found.month.low.value == pytest.approx(268.668)
-    assert found.month.expected.value == pytest.approx(268.668 + jobs * (0.7 * warm + 0.3 * cold))
-    assert found.month.high.value == pytest.approx(268.668 + 5 * (spot("g4dn.2xlarge") + ROOT) * HOURS)
+    assert result.month.low.value == pytest.approx(268.668)
+    assert result.month.expected.value == pytest.approx(268.668 + jobs * (0.7 * warm + 0.3 * cold))
+    assert result.month.high.value == pytest.approx(268.668 + 5 * (spot("g4dn.2xlarge") + ROOT) * HOURS)
 
 
 def test_a_month_of_stated_jobs() -> None:
     fleet = fleets.named("dev").fleet
     graph = fleets.graph("dev")
-    found = cost.estimate(fleet, graph, fit(fleet), jobs_per_month={"gpu": 1000})
-    job = found.runners[0].job
+    result = cost.estimate(fleet, graph, fit(fleet), jobs_per_month={"gpu": 1000})
+    job = result.runners[0].job
     assert job.alone.high.value is not None
-    assert found.month.low.value == pytest.approx(268.668 + 1000 * (spot("g4dn.xlarge") + ROOT) / 2)
-    assert found.month.high.value == pytest.approx(268.668 + 1000 * job.alone.high.value)
+    assert result.month.low.value == pytest.approx(268.668 + 1000 * (spot("g4dn.xlarge") + ROOT) / 2)
+    assert result.month.high.value == pytest.approx(268.668 + 1000 * job.alone.high.value)
     same = cost.estimate(fleet, graph, fit(fleet), jobs_per_month=1000)
-    assert same.month == found.month
+    assert same.month == result.month
 
 
 def test_warm_capacity_is_paid_for_while_it_waits() -> None:
@@ -196,20 +196,20 @@ def test_a_region_without_prices_is_planned_and_says_so() -> None:
     config = {"aws:region": "eu-north-1", "paddock:fleet": json.dumps(fleets.fleet_data())}
     fleet = parse(config, "paddock", "sample")
     stack = Stack("paddock", "sample", Path("Pulumi.sample.yaml"), fleet, config, frozenset())
-    found = cost.estimate(fleet, plan_graph(stack), fit(fleet))
-    assert found.pools[0].at_max.expected.value is None
-    assert found.runners[0].job.warm.expected.value is None
-    assert "EKS control plane" in {line.item for line in found.fixed}
-    assert all(line.monthly.value is None for line in found.fixed if line.item not in {"KMS keys"})
-    assert found.month.expected.missing
-    assert found.counts["priced"] == 4  # the keys, whose price is one everywhere
-    (finding,) = cost.findings(found)
+    result = cost.estimate(fleet, plan_graph(stack), fit(fleet))
+    assert result.pools[0].at_max.expected.value is None
+    assert result.runners[0].job.warm.expected.value is None
+    assert "EKS control plane" in {line.item for line in result.fixed}
+    assert all(line.monthly.value is None for line in result.fixed if line.item not in {"KMS keys"})
+    assert result.month.expected.missing
+    assert result.counts["priced"] == 4  # the keys, whose price is one everywhere
+    (finding,) = cost.findings(result)
     assert (finding.severity, finding.fix) == ("warning", "inv catalog.refresh --region eu-north-1")
 
 
 def test_a_sum_with_a_missing_part_is_a_lower_bound() -> None:
-    known = money.Money(2.0, "USD/hour", ("a",))
-    both = known + money.unknown("b", "USD/hour")
+    priced = money.Money(2.0, "USD/hour", ("a",))
+    both = priced + money.unknown("b", "USD/hour")
     assert (both.value, both.missing, both.known) == (2.0, ("b",), False)
     assert money.total([money.unknown("b", "USD")], "USD").value is None
     assert money.unknown("b", "USD").times(0).value == 0
@@ -217,11 +217,11 @@ def test_a_sum_with_a_missing_part_is_a_lower_bound() -> None:
 
 @pytest.mark.parametrize("name", fleets.ALL)
 def test_every_resource_is_counted_and_every_type_classified(name: str) -> None:
-    found, graph = of(name), fleets.graph(name)
+    result, graph = of(name), fleets.graph(name)
     # Providers and stack references are nothing that anybody could charge for.
-    made = [each for each in graph.resources.values() if each.custom and not each.type.startswith("pulumi:")]
-    assert sum(found.counts.values()) == len(made)
-    for resource in made:
+    resources = [item for item in graph.resources.values() if item.custom and not item.type.startswith("pulumi:")]
+    assert sum(result.counts.values()) == len(resources)
+    for resource in resources:
         assert priced_types.classify(resource.type)[1] != "nobody has looked at what it costs", resource.type
 
 
@@ -248,7 +248,7 @@ def test_more_nodes_are_never_cheaper(most: int, more: int, fallback: str, types
         return estimate(small(pools={"t4": pool}, runners={"gpu": {"pool": "t4", "max": 1}}))
 
     few, many = at(most, 0), at(most + more, min(more, 1))
-    for one, other in (
+    for fewer, other in (
         (few.pools[0].at_min.high, many.pools[0].at_min.high),
         (few.pools[0].at_max.low, many.pools[0].at_max.low),
         (few.pools[0].at_max.high, many.pools[0].at_max.high),
@@ -256,9 +256,9 @@ def test_more_nodes_are_never_cheaper(most: int, more: int, fallback: str, types
         (few.month.expected, many.month.expected),
         (few.month.high, many.month.high),
     ):
-        assert one.value is not None
+        assert fewer.value is not None
         assert other.value is not None
-        assert one.value <= other.value + 1e-9
+        assert fewer.value <= other.value + 1e-9
     assert few.month.low.value is not None
     assert few.month.expected.value is not None
     assert few.month.low.value <= few.month.expected.value + 1e-9

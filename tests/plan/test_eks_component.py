@@ -67,12 +67,12 @@ def _plan(variant: dict[str, Any], kind: str | None, *, preview: bool) -> Graph:
 
     def program() -> None:
         cloud = aws.Provider("awsmain", region="us-east-1")
-        made = pulumi.ResourceOptions(provider=cloud)
-        vpc = aws.ec2.Vpc("vpc", cidr_block="10.0.0.0/16", opts=made)
+        built = pulumi.ResourceOptions(provider=cloud)
+        vpc = aws.ec2.Vpc("vpc", cidr_block="10.0.0.0/16", opts=built)
         subnets = [
-            aws.ec2.Subnet(f"private-{n}", vpc_id=vpc.id, cidr_block=f"10.0.{n}.0/24", opts=made) for n in range(3)
+            aws.ec2.Subnet(f"private-{n}", vpc_id=vpc.id, cidr_block=f"10.0.{n}.0/24", opts=built) for n in range(3)
         ]
-        key = aws.kms.Key("secrets", opts=made)
+        key = aws.kms.Key("secrets", opts=built)
         eks.Cluster(
             "cluster",
             **arguments | {"access_entries": _entries(arguments["access_entries"])},
@@ -92,7 +92,7 @@ def _short(urn: str) -> str:
     return f"{types.rpartition('$')[2]}::{name}"
 
 
-def _ours(resource: Resource) -> dict[str, Any]:
+def _normalised(resource: Resource) -> dict[str, Any]:
     inputs = {key: _normal(redact(value)) for key, value in resource.inputs.items()}
     if resource.type == "pulumi:providers:kubernetes":
         inputs = {}  # the component writes the kubeconfig itself; nobody uses that provider
@@ -151,8 +151,8 @@ def _normal(value: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def recordings(reference_data: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((reference_data / "eks_cluster_children.json").read_text(encoding="utf-8"))
-    return found
+    result: dict[str, Any] = json.loads((reference_data / "eks_cluster_children.json").read_text(encoding="utf-8"))
+    return result
 
 
 @pytest.mark.parametrize("run", ["preview", "up"])
@@ -164,22 +164,22 @@ def test_children_are_those_of_the_real_component(recordings: dict[str, Any], na
     children = variant.get("children_preview" if run == "preview" else "children_after_up")
     if children is None:
         pytest.skip("the recording has no preview")
-    found = _plan(variant, VARIANTS[name], preview=run == "preview")
-    ours = {f"{r.type}::{r.name}": _ours(r) for r in found.resources.values() if r.expanded}
+    result = _plan(variant, VARIANTS[name], preview=run == "preview")
+    own = {f"{r.type}::{r.name}": _normalised(r) for r in result.resources.values() if r.expanded}
     theirs = {
         f"{child['type']}::{child['name']}": _recorded(child, named="name" in variant["cluster_args"])
         for child in children
         if child["name"] != "cluster-coredns"
     }
 
-    assert ours == theirs
+    assert own == theirs
 
 
 def test_children_are_marked_as_taken_from_recordings() -> None:
-    found = _plan({"cluster_args": {**_ARGUMENTS, "name": "c"}}, None, preview=False)
+    result = _plan({"cluster_args": {**_ARGUMENTS, "name": "c"}}, None, preview=False)
 
-    assert {r.name for r in found.resources.values() if not r.expanded} >= {"cluster", "vpc", "secrets", "awsmain"}
-    assert len([r for r in found.resources.values() if r.expanded]) == 10
+    assert {r.name for r in result.resources.values() if not r.expanded} >= {"cluster", "vpc", "secrets", "awsmain"}
+    assert len([r for r in result.resources.values() if r.expanded]) == 10
 
 
 _ARGUMENTS: dict[str, Any] = {
@@ -195,7 +195,7 @@ _ARGUMENTS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"authentication_mode": "CONFIG_MAP"}, "authenticationMode"),
         ({"skip_default_node_group": False}, "skipDefaultNodeGroup"),
@@ -205,8 +205,8 @@ _ARGUMENTS: dict[str, Any] = {
         ({"kube_proxy_addon_options": {"enabled": False}}, "kubeProxyAddonOptions.enabled"),
     ],
 )
-def test_argument_whose_effect_is_not_written_down_is_refused(changed: dict[str, Any], said: str) -> None:
-    with pytest.raises(PlanError, match=said):
+def test_argument_whose_effect_is_not_written_down_is_refused(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(PlanError, match=message):
         _plan({"cluster_args": _ARGUMENTS | changed}, None, preview=False)
 
 
@@ -231,7 +231,7 @@ def test_options_arrive_where_the_component_puts_them(
         "skipDefaultNodeGroup": True,
         "skipDefaultSecurityGroups": True,
     }
-    found = {c.key: c for c in eks_component.children("cluster", required | arguments, {})}
+    result = {c.key: c for c in eks_component.children("cluster", required | arguments, {})}
 
-    text = repr(found[child].inputs).replace('"', "'").replace(" ", "")
+    text = repr(result[child].inputs).replace('"', "'").replace(" ", "")
     assert f"'{key}':'{expected}'" in text

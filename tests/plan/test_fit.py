@@ -36,25 +36,25 @@ def fleet(pools: Pools, runners: Pools, **more: Any) -> Fleet:
     return check(Fleet.model_validate_json(json.dumps(content), strict=True))
 
 
-def one(pool: dict[str, Any], runner: dict[str, Any], **more: Any) -> Fleet:
+def fleet_of(pool: dict[str, Any], runner: dict[str, Any], **more: Any) -> Fleet:
     """One pool `p`, one runner `gpu`."""
     return fleet({"p": pool}, {"gpu": {"pool": "p", **runner}}, **more)
 
 
-def found(given: Fleet) -> dict[str, Finding]:
-    return {finding.id: finding for finding in findings(given, fit(given)) if finding.id != "FIT008"}
+def findings_by_id(fleet_: Fleet) -> dict[str, Finding]:
+    return {finding.id: finding for finding in findings(fleet_, fit(fleet_)) if finding.id != "FIT008"}
 
 
 # --- the seed case: a runner as large as its node
 
 
 def test_a_runner_of_its_nodes_nominal_size_is_an_error() -> None:
-    asked = one({"instances": ["g4dn.xlarge"]}, {"cpu": 4, "memory": "16Gi"})
-    (only,) = fit(asked)
+    nominal = fleet_of({"instances": ["g4dn.xlarge"]}, {"cpu": 4, "memory": "16Gi"})
+    (only,) = fit(nominal)
     assert only.per_node == 0
     # 4000 - 80 - 185 = 3735m; 15785 - 431 - 100 - 222 = 15032 MiB.
     assert (only.deficit.cpu_m, only.deficit.memory_mib) == (265, 16384 - 15032)
-    finding = found(asked)["FIT001"]
+    finding = findings_by_id(nominal)["FIT001"]
     assert (finding.severity, finding.subject) == ("error", "runners.gpu")
     assert "g4dn.xlarge lacks 265m CPU of 4, 1352Mi memory of 16Gi" in finding.message
     assert "The largest that fits is cpu 3500m, memory 14Gi on g4dn.xlarge" in finding.message
@@ -63,24 +63,24 @@ def test_a_runner_of_its_nodes_nominal_size_is_an_error() -> None:
 
 @pytest.mark.parametrize("runner", [{"cpu": "3500m", "memory": "14Gi"}, {}])
 def test_the_proposed_edit_ends_every_finding(runner: dict[str, Any]) -> None:
-    assert found(one({"instances": ["g4dn.xlarge"]}, runner)) == {}
-    assert found(one({"instances": ["g4dn.2xlarge"]}, {"cpu": 4, "memory": "16Gi"})) == {}
+    assert findings_by_id(fleet_of({"instances": ["g4dn.xlarge"]}, runner)) == {}
+    assert findings_by_id(fleet_of({"instances": ["g4dn.2xlarge"]}, {"cpu": 4, "memory": "16Gi"})) == {}
 
 
 def test_only_what_is_lacking_is_named() -> None:
-    finding = found(one({"instances": ["g4dn.xlarge"]}, {"cpu": 4}))["FIT001"]
+    finding = findings_by_id(fleet_of({"instances": ["g4dn.xlarge"]}, {"cpu": 4}))["FIT001"]
     assert "memory of" not in finding.message
     assert finding.fix.startswith("runners.gpu.cpu: 3500m;")
 
 
 def test_no_instance_is_proposed_where_none_is_large_enough() -> None:
-    finding = found(one({"instances": ["p4d.24xlarge"]}, {"gpus": 8, "cpu": 96}))["FIT001"]
+    finding = findings_by_id(fleet_of({"instances": ["p4d.24xlarge"]}, {"gpus": 8, "cpu": 96}))["FIT001"]
     assert finding.fix == "runners.gpu.cpu: 95500m"
 
 
 def test_scratch_space_larger_than_the_disk() -> None:
     volumes = {"cache": {"scratch": "500Gi", "mount": "/cache"}}
-    finding = found(one({"instances": ["g4dn.xlarge"]}, {"volumes": volumes}))["FIT001"]
+    finding = findings_by_id(fleet_of({"instances": ["g4dn.xlarge"]}, {"volumes": volumes}))["FIT001"]
     assert "disk of" in finding.message
     assert "pools.p.disk.size" in finding.fix
 
@@ -90,16 +90,16 @@ def test_scratch_space_larger_than_the_disk() -> None:
 
 def test_a_runner_for_some_types_only_is_never_bought_from_zero() -> None:
     pool = {"instances": ["g4dn.xlarge", "g4dn.2xlarge"]}
-    cold = found(one(pool, {"cpu": 6}))["FIT002"]
+    cold = findings_by_id(fleet_of(pool, {"cpu": 6}))["FIT002"]
     assert cold.severity == "error"
     assert "fits on g4dn.2xlarge only" in cold.message
     assert cold.fix == "give it a pool with pools.<name>.instances: [g4dn.2xlarge], or runners.gpu.cpu: 3500m"
-    kept = found(one({**pool, "nodes": {"min": 1, "max": 4}}, {"cpu": 6}))["FIT002"]
-    assert kept.severity == "warning"
+    findings_ = findings_by_id(fleet_of({**pool, "nodes": {"min": 1, "max": 4}}, {"cpu": 6}))["FIT002"]
+    assert findings_.severity == "warning"
 
 
 def test_types_without_enough_gpus_are_named() -> None:
-    finding = found(one({"instances": ["g5.xlarge", "g5.12xlarge"]}, {"gpus": 4}))["FIT002"]
+    finding = findings_by_id(fleet_of({"instances": ["g5.xlarge", "g5.12xlarge"]}, {"gpus": 4}))["FIT002"]
     assert "g5.xlarge lacks 3 GPUs of 4" in finding.message
     assert finding.fix == "give it a pool with pools.<name>.instances: [g5.12xlarge]"
 
@@ -120,7 +120,7 @@ def test_memory_that_karpenter_would_refuse(instance: str, memory: str, cluster:
         }
     }
     more = {"cluster": cluster, "network": network} if cluster else {}
-    finding = found(one({"instances": [instance]}, {"memory": memory}, **more))["FIT003"]
+    finding = findings_by_id(fleet_of({"instances": [instance]}, {"memory": memory}, **more))["FIT003"]
     assert finding.severity == severity
     assert "14402Mi" in finding.message  # 15155 - 431 - 100 - 222
     assert ("15032Mi" if instance == "g4dn.xlarge" else "14724Mi") in finding.message
@@ -128,14 +128,14 @@ def test_memory_that_karpenter_would_refuse(instance: str, memory: str, cluster:
 
 
 def test_gpus_that_no_job_can_reach_for_lack_of_cpu() -> None:
-    finding = found(one({"instances": ["g5.12xlarge"]}, {"cpu": 20}))["FIT004"]
+    finding = findings_by_id(fleet_of({"instances": ["g5.12xlarge"]}, {"cpu": 20}))["FIT004"]
     assert finding.severity == "warning"
     assert "2 of its jobs fill a g5.12xlarge by cpu: 2 of its 4 GPUs cannot be used" in finding.message
     assert finding.fix == "runners.gpu.cpu: 11500m, its share of the node"
 
 
 def test_gpus_that_do_not_divide() -> None:
-    finding = found(one({"instances": ["p4d.24xlarge"]}, {"gpus": 3}))["FIT004"]
+    finding = findings_by_id(fleet_of({"instances": ["p4d.24xlarge"]}, {"gpus": 3}))["FIT004"]
     assert "2 of its 8 GPUs" in finding.message
     assert finding.fix == "runners.gpu.gpus: one of 1, 2, 4, 8"
 
@@ -145,20 +145,20 @@ def test_gpus_left_to_another_runner_are_no_waste() -> None:
         {"p": {"instances": ["p4d.24xlarge"]}},
         {"three": {"pool": "p", "gpus": 3}, "one": {"pool": "p"}},
     )
-    finding = found(both)["FIT004"]
+    finding = findings_by_id(both)["FIT004"]
     assert (finding.severity, "left to jobs of one" in finding.message) == ("info", True)
 
 
 def test_shares_without_addresses_are_stranded_as_parts_of_a_gpu() -> None:
-    (only,) = fit(one({"instances": ["g4dn.xlarge"], "sharing": {"timeSlicing": 48}}, {}))
+    (only,) = fit(fleet_of({"instances": ["g4dn.xlarge"], "sharing": {"timeSlicing": 48}}, {}))
     assert (only.limiting, only.per_node) == ("pods", 29 - 8)
     assert only.stranded_gpus == pytest.approx((48 - 21) / 48)
 
 
 def test_a_maximum_that_the_pool_cannot_hold() -> None:
-    finding = found(one({"instances": ["g4dn.xlarge"], "nodes": {"max": 3}}, {"max": 5}))["FIT005"]
+    finding = findings_by_id(fleet_of({"instances": ["g4dn.xlarge"], "nodes": {"max": 3}}, {"max": 5}))["FIT005"]
     assert finding.fix == "runners.gpu.max: 3, or pools.p.nodes.max: 5"
-    assert found(one({"instances": ["g4dn.xlarge"], "nodes": {"max": 5}}, {"max": 5})) == {}
+    assert findings_by_id(fleet_of({"instances": ["g4dn.xlarge"], "nodes": {"max": 5}}, {"max": 5})) == {}
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_a_maximum_that_the_pool_cannot_hold() -> None:
     [{"min": 5}, {"warm": [{"at": "0 8 * * 1-5", "min": 5}]}, {"min": 1, "warm": [{"at": "0 8 * * *", "min": 5}]}],
 )
 def test_idle_runners_beyond_the_pool(runner: dict[str, Any]) -> None:
-    finding = found(one({"instances": ["g4dn.xlarge"]}, runner))["FIT006"]
+    finding = findings_by_id(fleet_of({"instances": ["g4dn.xlarge"]}, runner))["FIT006"]
     assert finding.severity == "error"
     assert finding.fix.startswith("pools.p.nodes.max: 5")
 
@@ -174,31 +174,34 @@ def test_idle_runners_beyond_the_pool(runner: dict[str, Any]) -> None:
 def test_idle_runners_of_two_kinds_add_up() -> None:
     pool = {"p": {"instances": ["g5.12xlarge"], "nodes": {"max": 2}}}
     runners = {"a": {"pool": "p", "gpus": 2, "min": 2}, "b": {"pool": "p", "gpus": 2, "min": 3}}
-    assert "hold 3 nodes" in found(fleet(pool, runners))["FIT006"].message
+    assert "hold 3 nodes" in findings_by_id(fleet(pool, runners))["FIT006"].message
 
 
 def test_idle_coordinators_hold_no_gpu_node() -> None:
-    assert "FIT006" not in found(
-        one({"instances": ["g4dn.xlarge"]}, {"container": "kubernetes-novolume", "min": 5, "max": 5})
+    assert "FIT006" not in findings_by_id(
+        fleet_of({"instances": ["g4dn.xlarge"]}, {"container": "kubernetes-novolume", "min": 5, "max": 5})
     )
 
 
 def test_coordinators_beyond_the_system_nodes() -> None:
     # An m7i.large has (1930 - 160)m: two of 750m; the controllers and the listener take two of the eight.
     pool = {"instances": ["g4dn.xlarge"], "nodes": {"max": 40}}
-    finding = found(one(pool, {"container": "kubernetes-novolume", "max": 40}))["FIT007"]
+    finding = findings_by_id(fleet_of(pool, {"container": "kubernetes-novolume", "max": 40}))["FIT007"]
     assert "4 of m7i.large hold" in finding.message
-    assert found(one(pool, {"container": "kubernetes-novolume", "max": 4})) == {}
+    assert findings_by_id(fleet_of(pool, {"container": "kubernetes-novolume", "max": 4})) == {}
 
 
 def test_a_pod_limit_beyond_the_addresses() -> None:
-    assert "g4dn.xlarge 29" in found(one({"instances": ["g4dn.xlarge"], "maxPods": 110}, {}))["FIT009"].message
+    assert (
+        "g4dn.xlarge 29"
+        in findings_by_id(fleet_of({"instances": ["g4dn.xlarge"], "maxPods": 110}, {}))["FIT009"].message
+    )
 
 
 def test_a_pod_limit_below_the_daemonsets() -> None:
-    limited = one({"instances": ["g4dn.xlarge"], "maxPods": 8}, {})
-    assert found(limited)["FIT001"].severity == "error"
-    assert found(limited)["FIT009"].fix == "leave pools.p.maxPods out, or write at least 9"
+    limited = fleet_of({"instances": ["g4dn.xlarge"], "maxPods": 8}, {})
+    assert findings_by_id(limited)["FIT001"].severity == "error"
+    assert findings_by_id(limited)["FIT009"].fix == "leave pools.p.maxPods out, or write at least 9"
 
 
 def test_estimates_are_said_once() -> None:
@@ -206,8 +209,8 @@ def test_estimates_are_said_once() -> None:
         {"p": {"instances": ["g5.xlarge", "g4dn.xlarge"][:1]}},
         {"a": {"pool": "p"}, "b": {"pool": "p", "memory": "4Gi"}},
     )
-    estimated = [each for each in findings(two, fit(two)) if each.id == "FIT008"]
-    assert [each.severity for each in estimated] == ["info"]
+    estimated = [item for item in findings(two, fit(two)) if item.id == "FIT008"]
+    assert [item.severity for item in estimated] == ["info"]
     assert "g5.xlarge" in estimated[0].message
 
 
@@ -270,90 +273,94 @@ often = settings(
 
 @often
 @given(fleets())
-def test_per_node_is_exactly_what_fits(given: Fleet) -> None:
-    for each in fit(given):
-        has = capacity.available(given, given.pools[each.pool], catalog.instance(each.instance))
-        if each.per_node:
-            assert min((has - each.request * each.per_node).amounts()) >= 0
-            assert not any(each.deficit.amounts())
+def test_per_node_is_exactly_what_fits(fleet_: Fleet) -> None:
+    for item in fit(fleet_):
+        has = capacity.available(fleet_, fleet_.pools[item.pool], catalog.instance(item.instance))
+        if item.per_node:
+            assert min((has - item.request * item.per_node).amounts()) >= 0
+            assert not any(item.deficit.amounts())
         else:
-            assert any(each.deficit.amounts())
-        assert min((has - each.request * (each.per_node + 1)).amounts()) < 0
-        assert has - each.request * each.per_node == each.slack
-        assert each.cautious_per_node <= each.per_node
+            assert any(item.deficit.amounts())
+        assert min((has - item.request * (item.per_node + 1)).amounts()) < 0
+        assert has - item.request * item.per_node == item.slack
+        assert item.cautious_per_node <= item.per_node
 
 
 @often
 @given(fleets())
-def test_every_valid_fleet_gets_findings_that_can_be_read(given: Fleet) -> None:
-    fits = fit(given)
-    for finding in findings(given, fits):
+def test_every_valid_fleet_gets_findings_that_can_be_read(fleet_: Fleet) -> None:
+    fits = fit(fleet_)
+    for finding in findings(fleet_, fits):
         assert finding.message
         assert finding.fix or finding.id == "FIT008"
         assert "None" not in finding.message + finding.fix
         # A negative amount would be a size that nobody can write.
         assert not re.search(r"\s-\d", finding.fix)
-    unfit = {each.runner for each in fits} - {each.runner for each in fits if each.per_node}
-    errors = {finding.subject for finding in findings(given, fits) if finding.id == "FIT001"}
+    unfit = {item.runner for item in fits} - {item.runner for item in fits if item.per_node}
+    errors = {finding.subject for finding in findings(fleet_, fits) if finding.id == "FIT001"}
     assert errors == {f"runners.{name}" for name in unfit}
 
 
 @often
 @given(fleets(sized=False))
-def test_the_default_share_fits_as_often_as_the_gpus_allow(given: Fleet) -> None:
-    for each in fit(given):
-        gpus = each.available.gpus // each.request.gpus
-        assert each.cautious_per_node >= min(gpus, each.available.pods), each
+def test_the_default_share_fits_as_often_as_the_gpus_allow(fleet_: Fleet) -> None:
+    for item in fit(fleet_):
+        gpus = item.available.gpus // item.request.gpus
+        assert item.cautious_per_node >= min(gpus, item.available.pods), item
 
 
 @often
 @given(fleets(sized=False))
-def test_nothing_written_means_nothing_to_complain_of(given: Fleet) -> None:
-    everywhere = all(each.available.gpus >= each.request.gpus for each in fit(given))
+def test_nothing_written_means_nothing_to_complain_of(fleet_: Fleet) -> None:
+    everywhere = all(item.available.gpus >= item.request.gpus for item in fit(fleet_))
     complaints = {"FIT001", "FIT003", "FIT009"} | ({"FIT002"} if everywhere else set())
-    assert not complaints & set(found(given))
+    assert not complaints & set(findings_by_id(fleet_))
 
 
 @often
 @given(fleets(sized=False))
-def test_the_derived_pod_limit_never_limits_before_addresses_do(given: Fleet) -> None:
-    daemonsets = len(overhead.gpu_node_daemonsets(given, given.pools["p"]))
-    for each in fit(given):
-        limit = capacity.max_pods(given, given.pools["p"])
-        assert limit >= each.per_node + daemonsets
-        smallest = min(min(t.max_pods, 110 if t.vcpus < 30 else 250) for t in given.pools["p"].types)
+def test_the_derived_pod_limit_never_limits_before_addresses_do(fleet_: Fleet) -> None:
+    daemonsets = len(overhead.gpu_node_daemonsets(fleet_, fleet_.pools["p"]))
+    for item in fit(fleet_):
+        limit = capacity.max_pods(fleet_, fleet_.pools["p"])
+        assert limit >= item.per_node + daemonsets
+        smallest = min(min(t.max_pods, 110 if t.vcpus < 30 else 250) for t in fleet_.pools["p"].types)
         assert limit <= smallest
-        if each.limiting == "pods":
+        if item.limiting == "pods":
             assert limit == smallest
 
 
 @often
 @given(fleets(), st.integers(0, 2**21))
-def test_more_memory_never_holds_fewer(given: Fleet, more: int) -> None:
-    for runner in given.runners.values():
-        for instance in given.pools[runner.pool].types:
+def test_more_memory_never_holds_fewer(fleet_: Fleet, more: int) -> None:
+    for runner in fleet_.runners.values():
+        for instance in fleet_.pools[runner.pool].types:
             small = replace(instance, name="x.small")  # a name without a measurement
             large = replace(small, name="x.large", memory_mib=instance.memory_mib + more)
-            request = capacity.runner_request(given, runner)
-            assert goes_into(given, small, request) <= goes_into(given, large, request)
+            request = capacity.runner_request(fleet_, runner)
+            assert goes_into(fleet_, small, request) <= goes_into(fleet_, large, request)
 
 
-def goes_into(given: Fleet, instance: catalog.InstanceType, request: capacity.Resources) -> int:
-    has = capacity.available(given, given.pools["p"], instance)
-    return max(0, min(there // asked for there, asked in zip(has.amounts(), request.amounts(), strict=True) if asked))
+def goes_into(fleet_: Fleet, instance: catalog.InstanceType, request: capacity.Resources) -> int:
+    has = capacity.available(fleet_, fleet_.pools["p"], instance)
+    return max(
+        0, min(there // needed for there, needed in zip(has.amounts(), request.amounts(), strict=True) if needed)
+    )
 
 
 @pytest.mark.parametrize("name", GPU_TYPES)
 @pytest.mark.parametrize("container", ["none", "dind", "kubernetes-novolume"])
 def test_the_whole_of_every_gpu_type_can_be_asked_for(name: str, container: str) -> None:
-    whole = one({"instances": [name]}, {"gpus": catalog.instance(name).gpu_count, "container": container, "max": 1})
+    whole = fleet_of(
+        {"instances": [name]}, {"gpus": catalog.instance(name).gpu_count, "container": container, "max": 1}
+    )
     (only,) = fit(whole)
     assert (only.per_node, only.stranded_gpus) == (1, 0)
-    assert not {"FIT001", "FIT002", "FIT003", "FIT004"} & set(found(whole))
+    assert not {"FIT001", "FIT002", "FIT003", "FIT004"} & set(findings_by_id(whole))
 
 
 def test_fits_are_plain_values() -> None:
-    (only,) = fit(one({"instances": ["g4dn.xlarge"]}, {}))
+    (only,) = fit(fleet_of({"instances": ["g4dn.xlarge"]}, {}))
     assert isinstance(only, Fit)
     assert only == replace(only)
     assert hash(only) == hash(replace(only))

@@ -42,8 +42,8 @@ def plan(program: Callable[[], Any], *, preview: bool = False, **config: str) ->
     )
 
 
-def one(found: Graph, name: str, type_: str | None = None) -> Resource:
-    (resource,) = [r for r in found.resources.values() if r.name == name and type_ in (None, r.type)]
+def one(result: Graph, name: str, type_: str | None = None) -> Resource:
+    (resource,) = [r for r in result.resources.values() if r.name == name and type_ in (None, r.type)]
     return resource
 
 
@@ -127,32 +127,33 @@ def test_creation_knows_every_input(name: str) -> None:
 
 @pytest.mark.parametrize("name", ALL)
 def test_urns_are_pulumis_own(name: str) -> None:
-    found = graph(name)
-    for urn, resource in found.resources.items():
+    result = graph(name)
+    for urn, resource in result.resources.items():
         types = []
         above: Resource | None = resource
         while above and above.type != "pulumi:pulumi:Stack":
             types.append(above.type)
-            above = found.resources[above.parent] if above.parent else None
+            above = result.resources[above.parent] if above.parent else None
         if resource.type == "pulumi:pulumi:Stack":
             assert (
-                urn == f"urn:pulumi:{found.stack}::{found.project}::pulumi:pulumi:Stack::{found.project}-{found.stack}"
+                urn
+                == f"urn:pulumi:{result.stack}::{result.project}::pulumi:pulumi:Stack::{result.project}-{result.stack}"
             )
         else:
-            assert urn == f"urn:pulumi:{found.stack}::{found.project}::{'$'.join(reversed(types))}::{resource.name}"
-            assert resource.parent in found.resources
+            assert urn == f"urn:pulumi:{result.stack}::{result.project}::{'$'.join(reversed(types))}::{resource.name}"
+            assert resource.parent in result.resources
 
 
 def test_parents_dependencies_and_options_are_kept() -> None:
-    found = graph("dev").resources
-    subnet = found[URN + "paddock:infra:Network$aws:ec2/subnet:Subnet::network-private-us-west-2a"]
-    pool = found[URN + "paddock:infra:GpuPool$aws:eks/nodeGroup:NodeGroup::t4-spot"]
+    result = graph("dev").resources
+    subnet = result[URN + "paddock:infra:Network$aws:ec2/subnet:Subnet::network-private-us-west-2a"]
+    pool = result[URN + "paddock:infra:GpuPool$aws:eks/nodeGroup:NodeGroup::t4-spot"]
 
     assert subnet.parent == URN + "paddock:infra:Network::network"
     assert subnet.dependencies == (VPC,)
     assert subnet.property_dependencies["vpcId"] == (VPC,)
     assert subnet.provider.startswith(URN + "pulumi:providers:aws::aws::")
-    assert found[VPC].protect
+    assert result[VPC].protect
     assert not subnet.protect
     assert pool.ignore_changes == ("scalingConfig.desiredSize",)
     assert any(urn.endswith("::cluster-coredns") for urn in pool.dependencies)
@@ -164,11 +165,11 @@ def test_delete_before_replace_is_kept() -> None:
 
 @pytest.mark.parametrize("name", ALL)
 def test_dependencies_are_declared_before_what_needs_them(name: str) -> None:
-    seen: set[str] = set()
+    declared: set[str] = set()
     for urn, resource in graph(name).resources.items():
-        assert set(resource.dependencies) <= seen
+        assert set(resource.dependencies) <= declared
         assert {u for urns in resource.property_dependencies.values() for u in urns} <= set(resource.dependencies)
-        seen.add(urn)
+        declared.add(urn)
 
 
 def test_numbers_and_flags_keep_their_kind() -> None:
@@ -188,9 +189,9 @@ def test_outputs_of_the_stack_are_kept() -> None:
 
 
 def test_questions_to_the_cloud_are_listed() -> None:
-    asked = {token for token, _ in graph("prod").lookups}
+    tokens = {token for token, _ in graph("prod").lookups}
 
-    assert asked == {
+    assert tokens == {
         "aws:index/getCallerIdentity:getCallerIdentity",
         "aws:secretsmanager/getSecretVersion:getSecretVersion",
     }
@@ -207,16 +208,16 @@ def test_secrets_are_never_shown(preview: bool) -> None:
         pulumi.export("token", token)
         pulumi.export("echo", secret.string_data)
 
-    found = plan(program, preview=preview, token="hunter2")
+    result = plan(program, preview=preview, token="hunter2")
 
-    assert one(found, "secret").inputs["stringData"] == Secret({"token": "hunter2", "plain": "seen"}) or (
-        one(found, "secret").inputs["stringData"]["token"] == Secret("hunter2")
+    assert one(result, "secret").inputs["stringData"] == Secret({"token": "hunter2", "plain": "seen"}) or (
+        one(result, "secret").inputs["stringData"]["token"] == Secret("hunter2")
     )
-    assert "hunter2" not in repr(found)
+    assert "hunter2" not in repr(result)
     assert "hunter2" not in json.dumps(
-        redact({"resources": [r.inputs for r in found.resources.values()], "outputs": found.outputs})
+        redact({"resources": [r.inputs for r in result.resources.values()], "outputs": result.outputs})
     )
-    assert redact(found.outputs["token"]) == SECRET
+    assert redact(result.outputs["token"]) == SECRET
 
 
 @pytest.mark.parametrize("name", [n for n in ALL if n not in ("any-cluster", "images-only", "foreign-secret")])
@@ -326,12 +327,12 @@ def test_transform_reaches_what_lies_below_its_resource() -> None:
         bucket("inside", parent=Group("inner", pulumi.ResourceOptions(parent=group)))
         bucket("outside")
 
-    found = plan(program)
+    result = plan(program)
 
-    assert one(found, "inside").inputs == {"tags": {"by": "inside"}}
-    assert one(found, "inside").protect
-    assert one(found, "outside").inputs == {}
-    assert not one(found, "outside").protect
+    assert one(result, "inside").inputs == {"tags": {"by": "inside"}}
+    assert one(result, "inside").protect
+    assert one(result, "outside").inputs == {}
+    assert not one(result, "outside").protect
 
 
 def test_transform_of_another_option_is_refused() -> None:

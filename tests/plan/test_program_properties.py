@@ -38,11 +38,11 @@ def test_every_rule_holds(name: str) -> None:
 def planned(data: dict[str, Any]) -> None:
     """Plans the fleet and checks the graph, or the fleet is refused in words. Nothing else may happen."""
     try:
-        made = stack(data)
+        stack_ = stack(data)
     except FleetError:
         return
     graph("smallest")  # loads the SDKs for good
-    assert broken(made.fleet, plan_graph(made)) == {}
+    assert broken(stack_.fleet, plan_graph(stack_)) == {}
 
 
 @made_up
@@ -67,10 +67,10 @@ def test_any_fleet_of_one_container_mode_plans_or_is_refused(data: dict[str, Any
 @given(fleets().map(lambda data: {**data, "images": {"repositories": []}}))
 def test_any_first_preview_declares_what_creation_does(data: dict[str, Any]) -> None:
     try:
-        made = stack(data)
+        stack_ = stack(data)
     except FleetError:
         return
-    previewed, created = plan_graph(made, preview=True), plan_graph(made)
+    previewed, created = plan_graph(stack_, preview=True), plan_graph(stack_)
 
     assert set(previewed.resources) == set(created.resources)
 
@@ -101,11 +101,11 @@ def changed(before: Graph, after: Graph) -> set[str]:
     return {
         f"{urn.split('::')[2].split('$')[-1].rpartition(':')[2]} {urn.split('::')[3]}"
         for urn in before.resources.keys() | after.resources.keys()
-        if _seen(before.resources.get(urn)) != _seen(after.resources.get(urn))
+        if _comparable(before.resources.get(urn)) != _comparable(after.resources.get(urn))
     }
 
 
-def _seen(resource: Resource | None) -> Any:
+def _comparable(resource: Resource | None) -> Any:
     return resource and (redact(resource.inputs), resource.dependencies, resource.provider)
 
 
@@ -130,29 +130,29 @@ def test_labels_of_a_runner_change_that_runner_only() -> None:
 
 def test_another_pool_touches_no_other_pool() -> None:
     pool = {"instances": ["g5.xlarge"], "nodes": {"max": 1}}
-    found = _edited(lambda data: data["pools"].update(a10g=pool))
+    result = _edited(lambda data: data["pools"].update(a10g=pool))
 
-    assert found
-    assert {name for name in found if not re.match(r"\w+ a10g($|-)", name)} == set()
+    assert result
+    assert {name for name in result if not re.match(r"\w+ a10g($|-)", name)} == set()
 
 
 def test_another_shared_pool_also_changes_how_gpus_are_shared() -> None:
     pool = {"instances": ["g5.xlarge"], "nodes": {"max": 1}, "sharing": {"timeSlicing": 2}}
-    found = _edited(lambda data: data["pools"].update(a10g=pool))
+    result = _edited(lambda data: data["pools"].update(a10g=pool))
 
-    assert {name for name in found if not re.match(r"\w+ a10g($|-)", name)} == {"Release device-plugin"}
+    assert {name for name in result if not re.match(r"\w+ a10g($|-)", name)} == {"Release device-plugin"}
 
 
 def test_another_runner_changes_the_quota_and_nothing_of_the_others() -> None:
-    found = _edited(lambda data: data["runners"].update(third={"pool": "t4", "max": 1}))
+    result = _edited(lambda data: data["runners"].update(third={"pool": "t4", "max": 1}))
 
-    assert {name for name in found if " third" not in name} == {"ResourceQuota arc-arc-runners-quota"}
+    assert {name for name in result if " third" not in name} == {"ResourceQuota arc-arc-runners-quota"}
 
 
 def test_size_of_a_pool_changes_its_node_group_and_the_quota() -> None:
-    found = _edited(lambda data: data["pools"]["t4"]["nodes"].update(max=3))
+    result = _edited(lambda data: data["pools"]["t4"]["nodes"].update(max=3))
 
-    assert found == {"NodeGroup t4-spot", "ResourceQuota arc-arc-runners-quota"}
+    assert result == {"NodeGroup t4-spot", "ResourceQuota arc-arc-runners-quota"}
 
 
 # ---- the rules themselves ----
@@ -216,11 +216,11 @@ BREAKS: dict[str, tuple[str, str, Callable[[dict[str, Any]], dict[str, Any] | No
 
 def test_program_reads_on_one_screen_and_knows_no_test() -> None:
     program = (ROOT / "infra/program.py").read_text(encoding="utf-8")
-    everything = "\n".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "infra").glob("*.py")))
+    source = "\n".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "infra").glob("*.py")))
 
     assert len(program.splitlines()) <= 80
     for branch in ("is_dry_run", "dry_run", "os.environ", "getenv", "PADDOCK_", "pytest", "mock"):
-        assert branch not in everything.replace('"PADDOCK_GPUS"', "").replace('"PADDOCK_GPU_SHARING"', ""), branch
+        assert branch not in source.replace('"PADDOCK_GPUS"', "").replace('"PADDOCK_GPU_SHARING"', ""), branch
 
 
 def test_every_sample_is_a_fleet() -> None:

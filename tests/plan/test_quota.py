@@ -25,34 +25,34 @@ def fleet(pool: dict[str, Any] | None = None, **parts: Any) -> Fleet:
     return fleets.stack(data).fleet
 
 
-def by_code(given: Fleet) -> dict[str, QuotaNeed]:
-    return {each.code: each for each in quota.quota_needs(given) if each.code}
+def by_code(fleet_: Fleet) -> dict[str, QuotaNeed]:
+    return {item.code: item for item in quota.quota_needs(fleet_) if item.code}
 
 
 def test_dev() -> None:
-    found = by_code(fleets.example("dev").fleet)
-    assert found[G_SPOT].need == 5 * 8  # five nodes, the larger type is g4dn.2xlarge
-    assert found[STANDARD].need == 4 * 2  # four system nodes of 2 vCPU
-    assert G not in found
-    assert (found["L-0263D0A3"].need, found["L-F678F1CE"].need) == (1, 1)
-    assert found["L-7A658B76"].need == pytest.approx((5 * 50 + 4 * 50) / 1024)
+    result = by_code(fleets.example("dev").fleet)
+    assert result[G_SPOT].need == 5 * 8  # five nodes, the larger type is g4dn.2xlarge
+    assert result[STANDARD].need == 4 * 2  # four system nodes of 2 vCPU
+    assert G not in result
+    assert (result["L-0263D0A3"].need, result["L-F678F1CE"].need) == (1, 1)
+    assert result["L-7A658B76"].need == pytest.approx((5 * 50 + 4 * 50) / 1024)
 
 
 def test_prod() -> None:
-    found = by_code(fleets.example("prod").fleet)
+    result = by_code(fleets.example("prod").fleet)
     spot = 20 * 16 + 8 * 96 + 10 * 16  # g4dn.4xlarge, g5.24xlarge, g6.4xlarge
-    assert found[G_SPOT].need == spot == 1248
-    assert found[G].need == spot + 4  # as a fallback, and the instance that builds images
-    assert found[G].without_fallback == 4
-    assert found[P].need == 2 * 96
-    assert found[STANDARD].need == 6 * 2
-    assert found["L-0263D0A3"].need == 3  # a NAT gateway in each zone
-    block = next(each for each in quota.quota_needs(fleets.example("prod").fleet) if "Capacity Blocks" in each.name)
+    assert result[G_SPOT].need == spot == 1248
+    assert result[G].need == spot + 4  # as a fallback, and the instance that builds images
+    assert result[G].without_fallback == 4
+    assert result[P].need == 2 * 96
+    assert result[STANDARD].need == 6 * 2
+    assert result["L-0263D0A3"].need == 3  # a NAT gateway in each zone
+    block = next(item for item in quota.quota_needs(fleets.example("prod").fleet) if "Capacity Blocks" in item.name)
     assert (block.need, block.default, block.shortfall) == (192, None, 0)
 
 
 def test_the_subnets_of_prod() -> None:
-    (first, second, third) = (each for each in quota.quota_needs(fleets.example("prod").fleet) if each.zones)
+    (first, second, third) = (item for item in quota.quota_needs(fleets.example("prod").fleet) if item.zones)
     assert first.default == 2**14 - 5  # /18
     pods = {part.who: part.what for part in first.parts}
     # Seven of twenty nodes in a zone of three, three of eight, four of ten, one of two, two of six; each takes its
@@ -64,13 +64,13 @@ def test_the_subnets_of_prod() -> None:
 
 
 def test_a_shortfall_names_the_command() -> None:
-    found = {finding.subject: finding for finding in quota.findings(quota.quota_needs(fleets.example("dev").fleet))}
-    assert found["pools.t4"].severity == "warning"
-    assert found["pools.t4"].fix == (
+    result = {finding.subject: finding for finding in quota.findings(quota.quota_needs(fleets.example("dev").fleet))}
+    assert result["pools.t4"].severity == "warning"
+    assert result["pools.t4"].fix == (
         "aws service-quotas request-service-quota-increase --region us-west-2 --service-code ec2 "
         f"--quota-code {G_SPOT} --desired-value 40"
     )
-    assert "cluster.system" in found
+    assert "cluster.system" in result
 
 
 @pytest.mark.parametrize(("pool", "code"), [
@@ -86,7 +86,7 @@ def test_which_quota_counts(pool: dict[str, Any], code: str) -> None:
 
 def test_a_quota_that_nobody_names_is_unknown() -> None:
     needs = quota.quota_needs(fleet({"instances": ["p6-b200.48xlarge"]}))
-    (unknown,) = (each for each in needs if each.default is None)
+    (unknown,) = (item for item in needs if item.default is None)
     assert (unknown.need, unknown.note) == (2 * 192, "AWS's table names no quota for it")
     assert {finding.id for finding in quota.findings(needs)} == {"QUO001", "QUO002"}
 
@@ -94,38 +94,38 @@ def test_a_quota_that_nobody_names_is_unknown() -> None:
 def test_small_subnets() -> None:
     network = {"cidr": "10.0.0.0/22", "zones": 2}  # private subnets of 256 addresses
     tight = fleet({"nodes": {"max": 20}}, network=network)
-    found = [each for each in quota.findings(quota.quota_needs(tight)) if each.id == "QUO003"]
-    assert {each.severity for each in found} == {"warning"}  # 20 x 17 + 4 x 30 + 4 are more than 251, half are not
+    result = [item for item in quota.findings(quota.quota_needs(tight)) if item.id == "QUO003"]
+    assert {item.severity for item in result} == {"warning"}  # 20 x 17 + 4 x 30 + 4 are more than 251, half are not
     # The loader refuses more, so the fleet is made without it.
     pool = tight.pools["t4"].model_copy(update={"nodes": Scale(max=40)})
-    found = [
-        each
-        for each in quota.findings(quota.quota_needs(tight.model_copy(update={"pools": {"t4": pool}})))
-        if each.id == "QUO003"
+    result = [
+        item
+        for item in quota.findings(quota.quota_needs(tight.model_copy(update={"pools": {"t4": pool}})))
+        if item.id == "QUO003"
     ]
-    assert {each.severity for each in found} == {"error"}
-    assert found[0].subject == "network.cidr"
+    assert {item.severity for item in result} == {"error"}
+    assert result[0].subject == "network.cidr"
 
 
 def test_an_adopted_network_has_subnets_of_unknown_size() -> None:
     needs = quota.quota_needs(fleets.named("existing-network").fleet)
-    assert [each.default for each in needs if each.zones] == [None, None]
+    assert [item.default for item in needs if item.zones] == [None, None]
     assert "QUO004" in {finding.id for finding in quota.findings(needs)}
 
 
 def test_nodes_that_are_not_bought_here_need_nothing() -> None:
     for name in ("any-cluster", "runners-only"):
-        assert not [each for each in quota.quota_needs(fleets.named(name).fleet) if each.code in {G, G_SPOT}]
+        assert not [item for item in quota.quota_needs(fleets.named(name).fleet) if item.code in {G, G_SPOT}]
 
 
 @pytest.mark.parametrize("name", fleets.ALL)
 def test_no_fleet_of_the_samples_is_an_error(name: str) -> None:
     needs = quota.quota_needs(fleets.named(name).fleet)
-    found = quota.findings(needs)
-    assert not [finding for finding in found if finding.severity == "error"]
-    assert all(finding.fix for finding in found)
-    for each in needs:
-        assert each.need >= each.without_fallback or each.zones
+    result = quota.findings(needs)
+    assert not [finding for finding in result if finding.severity == "error"]
+    assert all(finding.fix for finding in result)
+    for item in needs:
+        assert item.need >= item.without_fallback or item.zones
 
 
 @settings(max_examples=25, deadline=None)
@@ -133,5 +133,5 @@ def test_no_fleet_of_the_samples_is_an_error(name: str) -> None:
 def test_more_nodes_never_need_less(nodes: int, more: int, fallback: str) -> None:
     few, many = (by_code(fleet({"fallback": fallback, "nodes": {"max": most}})) for most in (nodes, nodes + more))
     assert few.keys() == many.keys()
-    for code, one in few.items():
-        assert one.need <= many[code].need
+    for code, fewer in few.items():
+        assert fewer.need <= many[code].need

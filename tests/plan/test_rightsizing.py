@@ -28,8 +28,8 @@ def fleet(pool: dict[str, Any] | None = None, runner: dict[str, Any] | None = No
     return fleets.stack(data).fleet
 
 
-def found(given: Fleet) -> dict[str, Finding]:
-    return {finding.id: finding for finding in rightsizing.findings(given, rightsizing.right_size(given))}
+def findings_by_id(fleet_: Fleet) -> dict[str, Finding]:
+    return {finding.id: finding for finding in rightsizing.findings(fleet_, rightsizing.right_size(fleet_))}
 
 
 @pytest.fixture
@@ -37,12 +37,12 @@ def prices(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Sets the price of a type in us-west-2."""
 
     def put(name: str, **price: Any) -> None:
-        known: dict[str, InstanceType] = dict(catalog.instances())
-        old = known[name].price("us-west-2")
+        instances: dict[str, InstanceType] = dict(catalog.instances())
+        old = instances[name].price("us-west-2")
         prices: dict[str, RegionPrice] = {"us-west-2": dataclasses.replace(old, **price)}
-        known[name] = dataclasses.replace(known[name], prices=prices)
+        instances[name] = dataclasses.replace(instances[name], prices=prices)
         # The package's function of the same name hides the module.
-        monkeypatch.setattr(sys.modules["paddock.catalog.instances"], "instances", lambda: known)
+        monkeypatch.setattr(sys.modules["paddock.catalog.instances"], "instances", lambda: instances)
 
     return put
 
@@ -52,11 +52,11 @@ def prices(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_an_option_counts_as_fit_does() -> None:
     for name in fleets.EXAMPLES:
-        given = fleets.example(name).fleet
-        for each in fit(given):
-            if len(given.pools[each.pool].instances) == 1:
-                option = options.option(given, given.runners[each.runner], catalog.instance(each.instance))
-                assert option.per_node == each.per_node
+        fleet_ = fleets.example(name).fleet
+        for item in fit(fleet_):
+            if len(fleet_.pools[item.pool].instances) == 1:
+                option = options.option(fleet_, fleet_.runners[item.runner], catalog.instance(item.instance))
+                assert option.per_node == item.per_node
 
 
 def test_one_size_up_and_down_of_a_g4dn() -> None:
@@ -74,18 +74,18 @@ def test_a_runner_that_writes_its_size_keeps_it() -> None:
     assert sized.cheapest is not None
     assert sized.cheapest.instance == "g4dn.2xlarge"
     assert sized.cheapest.share.cpu_m == 6000
-    assert found(fleet({"instances": ["g4dn.4xlarge"]}, {"cpu": 6, "memory": "20Gi"}))["RSZ001"].fix == (
+    assert findings_by_id(fleet({"instances": ["g4dn.4xlarge"]}, {"cpu": 6, "memory": "20Gi"}))["RSZ001"].fix == (
         "pools.t4.instances: [g4dn.2xlarge, ...]"
     )
 
 
 def test_the_cheapest_of_the_pool_is_no_finding() -> None:
-    assert not {"RSZ001", "RSZ002"} & set(found(fleet({"instances": ["g4dn.xlarge", "g4dn.2xlarge"]})))
+    assert not {"RSZ001", "RSZ002"} & set(findings_by_id(fleet({"instances": ["g4dn.xlarge", "g4dn.2xlarge"]})))
 
 
 def test_another_gpu_has_as_much_memory_and_is_marked(prices: Any) -> None:
     prices("g6.xlarge", spot=0.01)
-    finding = found(fleet())["RSZ002"]
+    finding = findings_by_id(fleet())["RSZ002"]
     assert "another GPU with as much memory, NVIDIA L4 of g6.xlarge" in finding.message
     (sized,) = rightsizing.right_size(fleet())
     assert sized.cheapest_any is not None
@@ -96,9 +96,9 @@ def test_another_gpu_has_as_much_memory_and_is_marked(prices: Any) -> None:
 
 def test_a_type_that_the_image_cannot_drive_is_not_proposed(prices: Any) -> None:
     prices("g7.2xlarge", spot=0.01)  # needs driver R595
-    given = fleet()
-    assert not any(instance.family == "g7" for instance in options.candidates(given, given.runners["gpu"]))
-    assert "RSZ002" not in found(fleet())
+    fleet_ = fleet()
+    assert not any(instance.family == "g7" for instance in options.candidates(fleet_, fleet_.runners["gpu"]))
+    assert "RSZ002" not in findings_by_id(fleet())
 
 
 def test_bought_capacity_is_not_second_guessed() -> None:
@@ -117,50 +117,50 @@ def test_bought_capacity_is_not_second_guessed() -> None:
     (["g4dn.xlarge", "g4dn.2xlarge", "g4dn.4xlarge"], "none", None),
 ])  # fmt: skip
 def test_spot_wants_three_types(types: list[str], fallback: str, severity: str | None) -> None:
-    finding = found(fleet({"instances": types, "fallback": fallback})).get("RSZ003")
+    finding = findings_by_id(fleet({"instances": types, "fallback": fallback})).get("RSZ003")
     assert (finding.severity if finding else None) == severity
     if finding:
         assert finding.fix == "pools.t4.instances: [g4dn.xlarge, g4dn.2xlarge, g4dn.4xlarge]"
 
 
 def test_a_model_that_only_one_type_has() -> None:
-    finding = found(fleet({"instances": ["p4d.24xlarge"]}, {"gpus": 8}))["RSZ003"]
+    finding = findings_by_id(fleet({"instances": ["p4d.24xlarge"]}, {"gpus": 8}))["RSZ003"]
     assert "No other type has 8 NVIDIA A100" in finding.message
     assert finding.fix == "more zones, and pools.t4.fallback: on-demand"
 
 
 def test_spot_without_a_discount_is_not_placed(prices: Any) -> None:
     prices("g4dn.xlarge", spot=0.90 * 0.526, on_demand=0.526)
-    assert "RSZ004" not in found(fleet())
+    assert "RSZ004" not in findings_by_id(fleet())
     prices("g4dn.xlarge", spot=0.91 * 0.526, on_demand=0.526)
-    finding = found(fleet())["RSZ004"]
+    finding = findings_by_id(fleet())["RSZ004"]
     assert finding.severity == "warning"
     assert finding.message.startswith("do not place g4dn.xlarge on spot")
-    assert "RSZ004" not in found(fleet({"capacity": "on-demand"}))
+    assert "RSZ004" not in findings_by_id(fleet({"capacity": "on-demand"}))
 
 
 def test_often_interrupted_types_are_named(prices: Any) -> None:
     prices("g4dn.xlarge", interruption_band=3)
-    assert "RSZ005" not in found(fleet())
+    assert "RSZ005" not in findings_by_id(fleet())
     prices("g4dn.xlarge", interruption_band=4)
-    assert "g4dn.xlarge" in found(fleet())["RSZ005"].message
+    assert "g4dn.xlarge" in findings_by_id(fleet())["RSZ005"].message
 
 
 def test_a_fast_root_volume_beside_nvme() -> None:
     fast = {"size": "200Gi", "iops": 6000, "throughput": 600}
-    finding = found(fleet({"nodes": {"max": 2}, "disk": fast}))["RSZ006"]
+    finding = findings_by_id(fleet({"nodes": {"max": 2}, "disk": fast}))["RSZ006"]
     # (16 + 15 + 19) - 50 x 0.08 = 46 USD a month and node
     assert "92 USD a month with 2 nodes" in finding.message
-    assert "RSZ006" not in found(fleet({"nodes": {"max": 2}}))  # the default is lean there
-    assert "RSZ006" not in found(fleet({"nvme": "none", "disk": fast}))
-    assert "RSZ006" not in found(fleet({"instances": ["p3.2xlarge"]}))  # has no local disk
+    assert "RSZ006" not in findings_by_id(fleet({"nodes": {"max": 2}}))  # the default is lean there
+    assert "RSZ006" not in findings_by_id(fleet({"nvme": "none", "disk": fast}))
+    assert "RSZ006" not in findings_by_id(fleet({"instances": ["p3.2xlarge"]}))  # has no local disk
 
 
 @pytest.mark.parametrize("name", fleets.ALL)
 def test_no_fleet_is_an_error(name: str) -> None:
-    given = fleets.named(name).fleet
-    sized = rightsizing.right_size(given)
-    assert not [f for f in rightsizing.findings(given, sized) if f.severity == "error" or not f.fix]
+    fleet_ = fleets.named(name).fleet
+    sized = rightsizing.right_size(fleet_)
+    assert not [f for f in rightsizing.findings(fleet_, sized) if f.severity == "error" or not f.fix]
 
 
 # --- the table
@@ -174,8 +174,13 @@ def test_the_table_of_the_guide_comes_out_of_the_catalogue() -> None:
         ("p3.2xlarge", "v100-16gb", 1, 8, 61),
         ("p4d.24xlarge", "a100-40gb", 8, 96, 1152),
     ):
-        one = rows[name].instance
-        assert (one.gpu, one.gpu_count, one.vcpus, one.memory_mib // 1024) == (gpu, gpus, vcpus, memory)
+        instance = rows[name].instance
+        assert (instance.gpu, instance.gpu_count, instance.vcpus, instance.memory_mib // 1024) == (
+            gpu,
+            gpus,
+            vcpus,
+            memory,
+        )
 
 
 def test_a_24_gb_card_answers_to_24() -> None:
@@ -187,9 +192,9 @@ def test_a_24_gb_card_answers_to_24() -> None:
 
 def test_unknown_prices_are_shown_as_such_and_last() -> None:
     rows = table.choose(gpus=8, region="us-east-1", sort="price")
-    known = [row.on_demand for row in rows if row.on_demand is not None]
-    assert known == sorted(known)
-    assert rows[len(known) :] == tuple(row for row in rows if row.on_demand is None)
+    priced = [row.on_demand for row in rows if row.on_demand is not None]
+    assert priced == sorted(priced)
+    assert rows[len(priced) :] == tuple(row for row in rows if row.on_demand is None)
     text = table.table(rows, limit=3)
     assert f"Shown 3 of {len(rows)}. --all shows the rest." in text
     assert "karpenter of 2026-07-20" in text

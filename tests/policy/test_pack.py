@@ -40,9 +40,9 @@ def _wire(value: Any) -> Any:
         case Secret(value=inner):
             return _wire(inner)
         case Mapping():
-            return {key: _wire(each) for key, each in value.items()}
+            return {key: _wire(item) for key, item in value.items()}
         case list() | tuple():
-            return [_wire(each) for each in value]
+            return [_wire(item) for item in value]
         case bool() | str() | None:
             return UNKNOWN_STRING_VALUE if value == UNKNOWN else value
         case int():
@@ -51,50 +51,51 @@ def _wire(value: Any) -> Any:
             return value
 
 
-def _told(graph: Graph) -> StackValidationArgs:
-    found = {urn: _one(each) for urn, each in graph.resources.items()}
-    for urn, each in graph.resources.items():
-        found[urn].parent = found.get(each.parent)
-        found[urn].dependencies = [found[other] for other in each.dependencies if other in found]
-        found[urn].property_dependencies = {
-            key: [found[other] for other in urns if other in found] for key, urns in each.property_dependencies.items()
+def _arguments(graph: Graph) -> StackValidationArgs:
+    by_urn = {urn: _policy_resource(item) for urn, item in graph.resources.items()}
+    for urn, item in graph.resources.items():
+        by_urn[urn].parent = by_urn.get(item.parent)
+        by_urn[urn].dependencies = [by_urn[other] for other in item.dependencies if other in by_urn]
+        by_urn[urn].property_dependencies = {
+            key: [by_urn[other] for other in urns if other in by_urn]
+            for key, urns in item.property_dependencies.items()
         }
-    return StackValidationArgs(list(found.values()))
+    return StackValidationArgs(list(by_urn.values()))
 
 
-def _one(each: Resource) -> PolicyResource:
+def _policy_resource(item: Resource) -> PolicyResource:
     provider = None
-    if each.provider:
-        urn = each.provider.rpartition("::")[0]
+    if item.provider:
+        urn = item.provider.rpartition("::")[0]
         provider = PolicyProviderResource(urn.split("::")[2], {}, urn, urn.rpartition("::")[2])
     timeouts = pulumi_policy.PolicyCustomTimeouts(0, 0, 0)
-    options = PolicyResourceOptions(each.protect, list(each.ignore_changes), False, [], timeouts, [])
+    options = PolicyResourceOptions(item.protect, list(item.ignore_changes), False, [], timeouts, [])
     return PolicyResource(
-        each.type, unknown_checking_proxy(_wire(each.inputs)), each.urn, each.name, options, provider, None, [], {}
+        item.type, unknown_checking_proxy(_wire(item.inputs)), item.urn, item.name, options, provider, None, [], {}
     )
 
 
 def _violations(
     graph: Graph, config: Mapping[str, str] | None = None, root: Path = fleets.ROOT, *, unreached: bool = False
 ) -> dict[str, list[tuple[str, str | None]]]:
-    listens, *judge = pack.policies(lambda: config or {}, TODAY, root)
-    args, found = _told(graph), {}
-    for each in args.resources:
-        asked = ResourceValidationArgs(
-            each.resource_type, each.props, each.urn, each.name, each.opts, each.provider, {}, {}
+    listens, *policies = pack.policies(lambda: config or {}, TODAY, root)
+    args, by_policy = _arguments(graph), {}
+    for item in args.resources:
+        request = ResourceValidationArgs(
+            item.resource_type, item.props, item.urn, item.name, item.opts, item.provider, {}, {}
         )
-        listens.validate(asked, lambda message, urn=None: pytest.fail("it only listens"))
-        if unreached and each.resource_type.startswith("kubernetes:"):
-            each.props = unknown_checking_proxy({})
-    for policy in judge:
-        said: list[tuple[str, str | None]] = []
-        policy.validate(args, lambda message, urn=None, said=said: said.append((message, urn)))
-        if said:
-            found[policy.name] = said
-    return found
+        listens.validate(request, lambda message, urn=None: pytest.fail("it only listens"))
+        if unreached and item.resource_type.startswith("kubernetes:"):
+            item.props = unknown_checking_proxy({})
+    for policy in policies:
+        reports: list[tuple[str, str | None]] = []
+        policy.validate(args, lambda message, urn=None, reports=reports: reports.append((message, urn)))
+        if reports:
+            by_policy[policy.name] = reports
+    return by_policy
 
 
-def test_there_is_a_policy_for_every_rule_as_strict_as_the_rule() -> None:
+def test_every_rule_has_a_policy_as_strict_as_itself() -> None:
     levels = {policy.name: policy.enforcement_level for policy in pack.policies(dict, TODAY)}
     assert set(RULES) | {STALE} <= set(levels)
     for rule in RULES.values():
@@ -109,7 +110,7 @@ def test_an_example_stack_breaks_no_policy(preview: bool) -> None:
     assert set(_violations(fleets.graph("dev", preview=preview))) <= {"PAD033-advice"}
 
 
-def test_what_a_cluster_that_is_not_there_yet_cannot_tell_is_judged_by_its_declaration() -> None:
+def test_objects_of_a_missing_cluster_are_judged_by_their_declaration() -> None:
     assert set(_violations(fleets.graph("dev", preview=True), unreached=True)) == {"PAD033-advice"}
 
 
@@ -129,7 +130,7 @@ def test_suppressions_of_the_stack_hold_in_the_pack() -> None:
     assert STALE in _violations(fleets.graph("dev"), config)
 
 
-def test_suppressions_are_read_from_the_stack_file_where_the_engine_does_not_tell(tmp_path: Path) -> None:
+def test_suppressions_come_from_the_stack_file_without_engine_configuration(tmp_path: Path) -> None:
     for name in ("Pulumi.yaml", "Pulumi.dev.yaml"):
         (tmp_path / name).write_text((fleets.ROOT / name).read_text(encoding="utf-8"), encoding="utf-8")
     with (tmp_path / "Pulumi.dev.yaml").open("a", encoding="utf-8") as file:
@@ -140,18 +141,18 @@ def test_suppressions_are_read_from_the_stack_file_where_the_engine_does_not_tel
     assert set(_violations(BROKEN(fleets.graph("dev")), root=tmp_path)) <= {"PAD033-advice"}
 
 
-def test_wrong_suppressions_excuse_nothing_and_are_told() -> None:
-    found = _violations(BROKEN(fleets.graph("dev")), {"paddock:suppressions": '[{"rule": "PAD8"}]'})
-    assert {"PAD008", STALE} <= set(found)
+def test_wrong_suppressions_excuse_nothing_and_are_reported() -> None:
+    result = _violations(BROKEN(fleets.graph("dev")), {"paddock:suppressions": '[{"rule": "PAD8"}]'})
+    assert {"PAD008", STALE} <= set(result)
 
 
-def test_what_an_engine_tells_becomes_the_graph_it_came_from() -> None:
+def test_resources_of_an_engine_become_the_original_graph() -> None:
     graph = fleets.graph("dev")
-    again = pack.graph(_told(graph).resources, {})
-    for urn, each in graph.resources.items():
-        found = again.resources[urn]
-        assert (found.type, found.name, found.protect, found.property_dependencies.keys()) == (
-            each.type, each.name, each.protect, each.property_dependencies.keys()
+    rebuilt = pack.graph(_arguments(graph).resources, {})
+    for urn, item in graph.resources.items():
+        result = rebuilt.resources[urn]
+        assert (result.type, result.name, result.protect, result.property_dependencies.keys()) == (
+            item.type, item.name, item.protect, item.property_dependencies.keys()
         )  # fmt: skip
-        assert found.provider.rpartition("::")[0] == each.provider.rpartition("::")[0]
-        assert "Secret" in each.type or found.inputs == each.inputs
+        assert result.provider.rpartition("::")[0] == item.provider.rpartition("::")[0]
+        assert "Secret" in item.type or result.inputs == item.inputs

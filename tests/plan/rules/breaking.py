@@ -11,32 +11,32 @@ from typing import Any
 
 from paddock.plan.engine.graph import Graph, Resource
 
-GONE = object()
+REMOVED = object()
 """As a value: take the key away."""
 
 
 def find(graph: Graph, kind: str, name: str) -> Resource:
     """The resource whose type ends in `kind`, by name."""
-    (found,) = (each for each in graph.resources.values() if each.type.endswith(f":{kind}") and each.name == name)
-    return found
+    (match,) = (item for item in graph.resources.values() if item.type.endswith(f":{kind}") and item.name == name)
+    return match
 
 
 def put(kind: str, name: str, path: str, value: Any) -> Callable[[Graph], Graph]:
     """Sets, or with a function changes, what stands at a dotted path of a resource's inputs."""
 
     def change(graph: Graph) -> Graph:
-        found = find(graph, kind, name)
-        inputs = copy.deepcopy(dict(found.inputs))
-        *way, last = [int(s) if s.isdigit() else s.replace("~", "/") for s in path.split("/")]
+        target = find(graph, kind, name)
+        inputs = copy.deepcopy(dict(target.inputs))
+        *parents, last = [int(s) if s.isdigit() else s.replace("~", "/") for s in path.split("/")]
         place: Any = inputs
-        for step in way:
+        for step in parents:
             place = place[step]
-        if value is GONE:
+        if value is REMOVED:
             del place[last]
         else:
             place[last] = value(place[last]) if callable(value) else value
-        depends = {key: urns for key, urns in found.property_dependencies.items() if key in inputs}
-        return _with(graph, [replace(found, inputs=inputs, property_dependencies=depends)])
+        depends = {key: urns for key, urns in target.property_dependencies.items() if key in inputs}
+        return _with(graph, [replace(target, inputs=inputs, property_dependencies=depends)])
 
     return change
 
@@ -45,8 +45,8 @@ def drop(kind: str, name: str) -> Callable[[Graph], Graph]:
     """Takes a resource away."""
 
     def change(graph: Graph) -> Graph:
-        gone = find(graph, kind, name).urn
-        return replace(graph, resources={urn: each for urn, each in graph.resources.items() if urn != gone})
+        removed = find(graph, kind, name).urn
+        return replace(graph, resources={urn: item for urn, item in graph.resources.items() if urn != removed})
 
     return change
 
@@ -65,7 +65,7 @@ def look_up(token: str, arguments: Mapping[str, Any]) -> Callable[[Graph], Graph
 
 
 def _with(graph: Graph, resources: Iterable[Resource]) -> Graph:
-    return replace(graph, resources={**graph.resources, **{each.urn: each for each in resources}})
+    return replace(graph, resources={**graph.resources, **{item.urn: item for item in resources}})
 
 
 def statement(**parts: Any) -> Callable[[str], str]:

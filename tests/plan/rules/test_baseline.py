@@ -14,7 +14,7 @@ from paddock.plan.engine.values import Secret
 from paddock.plan.rules import BASELINE, RULES, check_context
 from paddock.plan.rules.base import Context, resource
 from paddock.plan.rules.inputs import files
-from tests.plan.rules.breaking import GONE, add, boot, drop, look_up, option, put, statement
+from tests.plan.rules.breaking import REMOVED, add, boot, drop, look_up, option, put, statement
 from tests.support import fleets
 
 TODAY = date(2026, 11, 21)
@@ -41,7 +41,7 @@ def _dockerfile(text: str) -> dict[str, str]:
 
 _FROM = f"FROM ubuntu@sha256:{'0' * 64}\n"
 _GITHUB = "token.actions.githubusercontent.com"
-_EVERYBODY = '{"Statement": [{"Effect": "Allow", "Principal": "*", "Action": "*", "Resource": "*"}]}'
+_PUBLIC = '{"Statement": [{"Effect": "Allow", "Principal": "*", "Action": "*", "Resource": "*"}]}'
 
 
 def _trust(**conditions: Any) -> Callable[[str], str]:
@@ -50,7 +50,7 @@ def _trust(**conditions: Any) -> Callable[[str], str]:
 
 
 BROKEN: list[tuple[str, str, Breaking]] = [
-    ("PAD001", "no key", put(CLUSTER, EKS, "encryptionConfig", GONE)),
+    ("PAD001", "no key", put(CLUSTER, EKS, "encryptionConfig", REMOVED)),
     ("PAD001", "not for secrets", put(CLUSTER, EKS, "encryptionConfig/resources", [])),
     (
         "PAD002",
@@ -58,7 +58,7 @@ BROKEN: list[tuple[str, str, Breaking]] = [
         put(CLUSTER, EKS, "enabledClusterLogTypes", ["api", "authenticator", "controllerManager", "scheduler"]),
     ),
     ("PAD003", "open to the world", put(CLUSTER, EKS, "vpcConfig/publicAccessCidrs", ["203.0.113.0/24", "0.0.0.0/0"])),
-    ("PAD003", "open by default", put(CLUSTER, EKS, "vpcConfig/publicAccessCidrs", GONE)),
+    ("PAD003", "open by default", put(CLUSTER, EKS, "vpcConfig/publicAccessCidrs", REMOVED)),
     (
         "PAD003",
         "two halves of the world",
@@ -66,10 +66,10 @@ BROKEN: list[tuple[str, str, Breaking]] = [
     ),
     ("PAD003", "no private endpoint", put(CLUSTER, EKS, "vpcConfig/endpointPrivateAccess", False)),
     ("PAD004", "extended support", put(CLUSTER, EKS, "upgradePolicy/supportType", "EXTENDED")),
-    ("PAD004", "extended by default", put(CLUSTER, EKS, "upgradePolicy", GONE)),
+    ("PAD004", "extended by default", put(CLUSTER, EKS, "upgradePolicy", REMOVED)),
     ("PAD004", "out of support", put(CLUSTER, EKS, "version", "1.33")),
     ("PAD005", "aws-auth", put(CLUSTER, EKS, "accessConfig/authenticationMode", "API_AND_CONFIG_MAP")),
-    ("PAD005", "creator is admin", put(CLUSTER, EKS, "accessConfig/bootstrapClusterCreatorAdminPermissions", GONE)),
+    ("PAD005", "creator is admin", put(CLUSTER, EKS, "accessConfig/bootstrapClusterCreatorAdminPermissions", REMOVED)),
     (
         "PAD005",
         "a whole account",
@@ -90,14 +90,14 @@ BROKEN: list[tuple[str, str, Breaking]] = [
     (
         "PAD008",
         "image builder",
-        put("InfrastructureConfiguration", "gpu-ami-builder", "instanceMetadataOptions/httpTokens", GONE),
+        put("InfrastructureConfiguration", "gpu-ami-builder", "instanceMetadataOptions/httpTokens", REMOVED),
     ),
-    ("PAD008", "no template", put("NodeGroup", "cluster-system", "launchTemplate", GONE)),
+    ("PAD008", "no template", put("NodeGroup", "cluster-system", "launchTemplate", REMOVED)),
     ("PAD009", "two hops", put(LAUNCH, "a100", "metadataOptions/httpPutResponseHopLimit", 2)),
-    ("PAD009", "as the image says", put(LAUNCH, "a100", "metadataOptions/httpPutResponseHopLimit", GONE)),
+    ("PAD009", "as the image says", put(LAUNCH, "a100", "metadataOptions/httpPutResponseHopLimit", REMOVED)),
     ("PAD010", "off", put(LAUNCH, "l4", "blockDeviceMappings/0/ebs/encrypted", "false")),
-    ("PAD010", "as the image says", put(LAUNCH, "l4", "blockDeviceMappings", GONE)),
-    ("PAD010", "recipe", put("ImageRecipe", "gpu-ami-recipe", "blockDeviceMappings/0/ebs/encrypted", GONE)),
+    ("PAD010", "as the image says", put(LAUNCH, "l4", "blockDeviceMappings", REMOVED)),
+    ("PAD010", "recipe", put("ImageRecipe", "gpu-ami-recipe", "blockDeviceMappings/0/ebs/encrypted", REMOVED)),
     (
         "PAD010",
         "storage class",
@@ -108,8 +108,8 @@ BROKEN: list[tuple[str, str, Breaking]] = [
     ("PAD011", "port", put(GROUP, "network-endpoints", "ingress/0/fromPort", 20)),
     ("PAD012", "the internet", put(GROUP, "network-endpoints", "ingress/0/cidrBlocks", ["0.0.0.0/0"])),
     ("PAD012", "the other internet", put(GROUP, "network-endpoints", "ingress/0/ipv6CidrBlocks", ["::/0"])),
-    ("PAD012", "no words", put(GROUP, "network-endpoints", "ingress/0/description", GONE)),
-    ("PAD012", "no words at all", put(GROUP, "gpu-ami-builder", "description", GONE)),
+    ("PAD012", "no words", put(GROUP, "network-endpoints", "ingress/0/description", REMOVED)),
+    ("PAD012", "no words at all", put(GROUP, "gpu-ami-builder", "description", REMOVED)),
     ("PAD013", "all protocols", put(GROUP, "gpu-ami-builder", "egress/0/protocol", "-1")),
     (
         "PAD013",
@@ -122,14 +122,18 @@ BROKEN: list[tuple[str, str, Breaking]] = [
     ("PAD014", "only what is accepted", put("FlowLog", "network-flow", "trafficType", "ACCEPT")),
     ("PAD014", "default group", drop("DefaultSecurityGroup", "network-default-sg")),
     ("PAD015", "tags move", put("Repository", "registry-runner-gpu", "imageTagMutability", "MUTABLE")),
-    ("PAD015", "tags move by default", put("Repository", "registry-runner-gpu", "imageTagMutability", GONE)),
+    ("PAD015", "tags move by default", put("Repository", "registry-runner-gpu", "imageTagMutability", REMOVED)),
     ("PAD015", "no scan", put("Repository", "registry-runner-gpu", "imageScanningConfiguration/scanOnPush", False)),
     (
         "PAD015",
         "AWS's key",
         put("Repository", "registry-runner-gpu", "encryptionConfigurations/0", {"encryptionType": "AES256"}),
     ),
-    ("PAD015", "public", add(resource("aws:ecr/repositoryPolicy:RepositoryPolicy", "open", {"policy": _EVERYBODY}))),
+    (
+        "PAD015",
+        "public",
+        add(resource("aws:ecr/repositoryPolicy:RepositoryPolicy", "open", {"policy": _PUBLIC})),
+    ),
     (
         "PAD016",
         "may push",
@@ -142,7 +146,7 @@ BROKEN: list[tuple[str, str, Breaking]] = [
     ),
     ("PAD017", "no rotation", put("Key", "registry", "enableKeyRotation", False)),
     ("PAD017", "everybody", put("Key", "registry", "policy", statement(Principal={"AWS": "*"}))),
-    ("PAD017", "no policy", put("Key", "registry", "policy", GONE)),
+    ("PAD017", "no policy", put("Key", "registry", "policy", REMOVED)),
     ("PAD018", "everything", put("RolePolicy", "autoscaler-policy", "policy", statement(Action="*", Resource="*"))),
     (
         "PAD018",
@@ -236,14 +240,18 @@ BROKEN: list[tuple[str, str, Breaking]] = [
         put(ROLE, "autoscaler", "assumeRolePolicy", statement(Principal={"AWS": "arn:aws:iam::210987654321:root"})),
     ),
     ("PAD022", "a month", put("LogGroup", "cluster-logs", "retentionInDays", 30)),
-    ("PAD022", "for ever", put("LogGroup", "cluster-logs", "retentionInDays", GONE)),
-    ("PAD022", "in clear", put("LogGroup", "cluster-logs", "kmsKeyId", GONE)),
+    ("PAD022", "for ever", put("LogGroup", "cluster-logs", "retentionInDays", REMOVED)),
+    ("PAD022", "in clear", put("LogGroup", "cluster-logs", "kmsKeyId", REMOVED)),
     ("PAD023", "bucket", add(resource("aws:s3/bucket:Bucket", "state", {}, protect=True))),
     ("PAD024", "queue", add(resource("aws:sqs/queue:Queue", "interruptions", {}))),
     ("PAD024", "topic", add(resource("aws:sns/topic:Topic", "interruptions", {}))),
-    ("PAD024", "everybody", add(resource("aws:sqs/queuePolicy:QueuePolicy", "interruptions", {"policy": _EVERYBODY}))),
+    (
+        "PAD024",
+        "everybody",
+        add(resource("aws:sqs/queuePolicy:QueuePolicy", "interruptions", {"policy": _PUBLIC})),
+    ),
     ("PAD025", "any owner", look_up("aws:ec2/getAmi:getAmi", {"nameRegex": "gpu", "mostRecent": True})),
-    ("PAD025", "release of the day", put("NodeGroup", "t4-spot", "releaseVersion", GONE)),
+    ("PAD025", "release of the day", put("NodeGroup", "t4-spot", "releaseVersion", REMOVED)),
     (
         "PAD025",
         "not encrypted",
@@ -251,7 +259,7 @@ BROKEN: list[tuple[str, str, Breaking]] = [
             "DistributionConfiguration",
             "gpu-ami-distribution",
             "distributions/0/amiDistributionConfiguration/kmsKeyId",
-            GONE,
+            REMOVED,
         ),
     ),
     (
@@ -298,7 +306,7 @@ BROKEN: list[tuple[str, str, Breaking]] = [
         "privileged runner",
         put(RELEASE, "gpu", "values/template/spec/containers/0/securityContext/privileged", True),
     ),
-    ("PAD029", "token", put(RELEASE, "gpu", "values/template/spec/automountServiceAccountToken", GONE)),
+    ("PAD029", "token", put(RELEASE, "gpu", "values/template/spec/automountServiceAccountToken", REMOVED)),
     ("PAD029", "token without a policy", drop("ValidatingAdmissionPolicy", "arc-node-mark")),
     (
         "PAD029",
@@ -328,7 +336,7 @@ BROKEN: list[tuple[str, str, Breaking]] = [
     (
         "PAD029",
         "default account",
-        put("CronJob", "gpu-gpu-warm0", "spec/jobTemplate/spec/template/spec/serviceAccountName", GONE),
+        put("CronJob", "gpu-gpu-warm0", "spec/jobTemplate/spec/template/spec/serviceAccountName", REMOVED),
     ),
     ("PAD029", "every verb", put(ROLE, "arc-arc-runners-warm", "rules/0/verbs", ["*"])),
     ("PAD029", "secrets", put(ROLE, "arc-arc-runners-warm", "rules/0/resources", ["secrets"])),
@@ -361,8 +369,12 @@ BROKEN: list[tuple[str, str, Breaking]] = [
         "no tag",
         put(RELEASE, "gpu", "values/template/spec/containers/0/image", "registry.example:5000/runner"),
     ),
-    ("PAD032", "no requests", put(RELEASE, "gpu", "values/template/spec/containers/0/resources/requests/memory", GONE)),
-    ("PAD032", "raw sockets", put(RELEASE, "gpu", "values/template/spec/containers/0/securityContext", GONE)),
+    (
+        "PAD032",
+        "no requests",
+        put(RELEASE, "gpu", "values/template/spec/containers/0/resources/requests/memory", REMOVED),
+    ),
+    ("PAD032", "raw sockets", put(RELEASE, "gpu", "values/template/spec/containers/0/securityContext", REMOVED)),
     (
         "PAD032",
         "the host's Docker",
@@ -373,7 +385,7 @@ BROKEN: list[tuple[str, str, Breaking]] = [
             lambda volumes: [*volumes, {"name": "docker", "hostPath": {"path": "/var/run/docker.sock"}}],
         ),
     ),
-    ("PAD032", "chart without limits", put(RELEASE, "monitoring", "values/resources", GONE)),
+    ("PAD032", "chart without limits", put(RELEASE, "monitoring", "values/resources", REMOVED)),
     (
         "PAD032",
         "writes its root",
@@ -442,20 +454,20 @@ def test_there_are_36_settings_and_each_is_broken() -> None:
 
 @pytest.mark.parametrize("name", fleets.EXAMPLES)
 def test_examples_keep_every_rule(name: str) -> None:
-    judged = check_context(_context(name))
-    assert judged.evaluated == tuple(RULES)
-    assert [finding for finding in judged.findings if finding.severity != "info"] == []
-    assert judged.unseen == ()
+    evaluation = check_context(_context(name))
+    assert evaluation.evaluated == tuple(RULES)
+    assert [finding for finding in evaluation.findings if finding.severity != "info"] == []
+    assert evaluation.unseen == ()
 
 
 @pytest.mark.parametrize("name", fleets.SAMPLES)
 def test_every_form_of_a_fleet_keeps_every_rule(name: str) -> None:
-    found = [finding for finding in check_context(_context(name)).findings if finding.severity != "info"]
-    assert {finding.id for finding in found} <= ({"PAD031"} if name == "token" else set()), found
+    result = [finding for finding in check_context(_context(name)).findings if finding.severity != "info"]
+    assert {finding.id for finding in result} <= ({"PAD031"} if name == "token" else set()), result
 
 
-@pytest.mark.parametrize(("rule", "how", "breaking"), BROKEN, ids=lambda each: each if isinstance(each, str) else "")
-def test_a_broken_setting_is_told_by_its_rule_alone(rule: str, how: str, breaking: Breaking) -> None:
+@pytest.mark.parametrize(("rule", "how", "breaking"), BROKEN, ids=lambda item: item if isinstance(item, str) else "")
+def test_a_broken_setting_violates_its_rule_alone(rule: str, how: str, breaking: Breaking) -> None:
     whole = _context("prod")
     broken = (
         replace(whole, files={**whole.files, **breaking})

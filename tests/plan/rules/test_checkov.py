@@ -16,7 +16,7 @@ import pytest
 from paddock.plan.engine.graph import Graph
 from paddock.plan.output import terraform
 from paddock.plan.rules import RULES
-from tests.plan.rules.breaking import GONE, drop, put, statement
+from tests.plan.rules.breaking import REMOVED, drop, put, statement
 from tests.support import fleets
 
 CHECKOV = os.environ.get("PADDOCK_CHECKOV") or shutil.which("checkov")  # before the environment is cleaned
@@ -31,7 +31,7 @@ ACCEPTED: Mapping[tuple[str, str], tuple[str, str]] = {
 """(check, resource) -> the rule of ours that looks at the same, and why checkov's answer is accepted."""
 
 BROKEN: list[tuple[set[str], Callable[[Graph], Graph]]] = [
-    ({"CKV_AWS_58"}, put("Cluster", "cluster-eksCluster", "encryptionConfig", GONE)),
+    ({"CKV_AWS_58"}, put("Cluster", "cluster-eksCluster", "encryptionConfig", REMOVED)),
     ({"CKV_AWS_37"}, put("Cluster", "cluster-eksCluster", "enabledClusterLogTypes", ["api"])),
     ({"CKV_AWS_38"}, put("Cluster", "cluster-eksCluster", "vpcConfig/publicAccessCidrs", ["0.0.0.0/0"])),
     ({"CKV_AWS_130"}, put("Subnet", "network-private-us-west-2a", "mapPublicIpOnLaunch", True)),
@@ -68,9 +68,9 @@ BROKEN: list[tuple[set[str], Callable[[Graph], Graph]]] = [
     ({"CKV_AWS_33"}, put("Key", "gpu-ami", "policy", statement(Principal={"AWS": "*"}))),
     ({"CKV_AWS_63"}, put("RolePolicy", "autoscaler-policy", "policy", statement(Action="*", Resource="*"))),
     ({"CKV_AWS_60"}, put("Role", "autoscaler", "assumeRolePolicy", statement(Principal={"AWS": "*"}))),
-    ({"CKV_AWS_66"}, put("LogGroup", "network-flow", "retentionInDays", GONE)),
+    ({"CKV_AWS_66"}, put("LogGroup", "network-flow", "retentionInDays", REMOVED)),
     ({"CKV_AWS_338"}, put("LogGroup", "cluster-logs", "retentionInDays", 30)),
-    ({"CKV_AWS_158"}, put("LogGroup", "network-flow", "kmsKeyId", GONE)),
+    ({"CKV_AWS_158"}, put("LogGroup", "network-flow", "kmsKeyId", REMOVED)),
 ]
 
 
@@ -90,8 +90,8 @@ def _checkov(graph: Graph, folder: Path) -> tuple[int, set[tuple[str, str]]]:
         "--output",
         "json",
     ]
-    told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180).stdout
-    report: dict[str, Any] = json.loads(told)
+    output = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180).stdout
+    report: dict[str, Any] = json.loads(output)
     failed = report.get("results", {}).get("failed_checks", [])
     return report["summary"]["resource_count"] if "summary" in report else report["resource_count"], {
         (check["check_id"], check["resource"]) for check in failed
@@ -103,15 +103,15 @@ def _checkov(graph: Graph, folder: Path) -> tuple[int, set[tuple[str, str]]]:
 @pytest.mark.parametrize("name", fleets.EXAMPLES)
 def test_checkov_agrees(name: str, tmp_path: Path) -> None:
     graph = fleets.graph(name)
-    seen, failed = _checkov(graph, tmp_path)
-    assert seen == len(terraform.convertible(graph)) > 0
+    checked, failed = _checkov(graph, tmp_path)
+    assert checked == len(terraform.convertible(graph)) > 0
     assert failed == set(ACCEPTED)
 
 
 @pytest.mark.e2e
 @needs_checkov
 def test_checkov_sees_what_is_broken(tmp_path: Path) -> None:
-    graph = reduce(lambda made, breaking: breaking[1](made), BROKEN, fleets.graph("prod"))
+    graph = reduce(lambda graph_, breaking: breaking[1](graph_), BROKEN, fleets.graph("prod"))
     _, failed = _checkov(graph, tmp_path)
     assert set().union(*(checks for checks, _ in BROKEN)) <= {check for check, _ in failed}
 
@@ -122,15 +122,15 @@ def test_what_is_accepted_is_a_rule_of_ours_too() -> None:
         assert len(why) > 20
 
 
-def test_every_check_that_is_broken_on_purpose_is_a_rule_of_ours_too() -> None:
-    ours = {equivalent for rule in RULES.values() for equivalent in rule.equivalents}
-    assert set().union(*(checks for checks, _ in BROKEN)) <= ours
+def test_every_check_broken_here_has_a_rule() -> None:
+    covered = {equivalent for rule in RULES.values() for equivalent in rule.equivalents}
+    assert set().union(*(checks for checks, _ in BROKEN)) <= covered
 
 
 def test_a_plan_names_every_aws_resource_once() -> None:
     graph = fleets.graph("prod")
     plan = terraform.plan(graph)
-    addresses = [each["address"] for each in plan["planned_values"]["root_module"]["resources"]]
+    addresses = [item["address"] for item in plan["planned_values"]["root_module"]["resources"]]
     assert len(set(addresses)) == len(addresses) == len(terraform.convertible(graph)) > 100
 
 

@@ -23,7 +23,7 @@ from tests.plan.rules.breaking import add, option, put
 from tests.support import fleets, strategies
 
 TODAY = date(2026, 11, 21)
-EACH = pytest.mark.parametrize("rule", RULES.values(), ids=list(RULES))
+EACH_RULE = pytest.mark.parametrize("rule", RULES.values(), ids=list(RULES))
 NASTY = (
     UNKNOWN,
     None,
@@ -44,13 +44,13 @@ NASTY = (
 )
 
 
-@EACH
+@EACH_RULE
 def test_a_rule_passes_its_good_example_and_fails_its_bad_one(rule: Rule) -> None:
     assert list(rule.check(rule.passing_example())) == []
     assert list(rule.check(rule.failing_example()))
 
 
-@EACH
+@EACH_RULE
 def test_a_rule_says_what_why_and_how(rule: Rule) -> None:
     assert re.fullmatch(r"(PAD|CON)\d{3}", rule.id)
     for words in (rule.title, rule.why, rule.fix):
@@ -78,12 +78,12 @@ def test_secrets_are_not_asked_for_where_an_engine_has_opened_them() -> None:
     assert "PAD031" not in {v.rule.id for v in check_context(Context(opened, marks_secrets=False)).violations}
 
 
-def test_the_preview_of_a_new_stack_breaks_no_rule_and_says_what_it_cannot_see() -> None:
+def test_preview_of_a_new_stack_lists_what_is_not_judged() -> None:
     graph = fleets.graph("dev", preview=True)
-    judged = check_context(Context(graph, fleet=fleets.named("dev").fleet, today=TODAY))
-    assert [finding for finding in judged.findings if finding.severity != "info"] == []
+    evaluation = check_context(Context(graph, fleet=fleets.named("dev").fleet, today=TODAY))
+    assert [finding for finding in evaluation.findings if finding.severity != "info"] == []
     assert ("PAD018", "network-flow-policy", "policy") in {
-        (each.rule, each.subject, each.property) for each in judged.unseen
+        (item.rule, item.subject, item.property) for item in evaluation.unseen
     }
 
 
@@ -126,8 +126,8 @@ CONSISTENCY = [
 ]
 
 
-@pytest.mark.parametrize(("rule", "breaking"), CONSISTENCY, ids=lambda each: each if isinstance(each, str) else "")
-def test_two_resources_that_disagree_are_told(rule: str, breaking: Any) -> None:
+@pytest.mark.parametrize(("rule", "breaking"), CONSISTENCY, ids=lambda item: item if isinstance(item, str) else "")
+def test_resources_that_disagree_violate_their_rule(rule: str, breaking: Any) -> None:
     stack = fleets.named("prod")
     violated = {
         v.rule.id
@@ -139,20 +139,20 @@ def test_two_resources_that_disagree_are_told(rule: str, breaking: Any) -> None:
 
 @given(data=strategies.fleets())
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
-def test_whatever_fleet_is_written_only_what_was_asked_for_is_told(data: dict[str, Any]) -> None:
+def test_any_fleet_violates_only_what_it_asks_for(data: dict[str, Any]) -> None:
     try:
         stack = fleets.stack(data)
     except FleetError:
         assume(False)
         raise
-    judged = check_context(Context(plan_graph(stack), fleet=stack.fleet, today=TODAY))
-    asked = {"PAD031", "PAD033"} | ({"PAD003"} if data["cluster"].get("endpoint") == {"allow": "any"} else set())
-    assert {finding.id for finding in judged.findings} <= asked, judged.findings
+    evaluation = check_context(Context(plan_graph(stack), fleet=stack.fleet, today=TODAY))
+    expected = {"PAD031", "PAD033"} | ({"PAD003"} if data["cluster"].get("endpoint") == {"allow": "any"} else set())
+    assert {finding.id for finding in evaluation.findings} <= expected, evaluation.findings
 
 
 @given(data=st.data())
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-def test_no_value_makes_a_rule_crash_and_none_unknown_breaks_one(data: st.DataObject) -> None:
+def test_no_value_crashes_a_rule_and_unknown_violates_none(data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(("dev", "monitoring", "docker", "images")))
     graph, fleet = fleets.graph(name), fleets.named(name).fleet
     broken, value = _disturbed(graph, data)
@@ -163,7 +163,7 @@ def test_no_value_makes_a_rule_crash_and_none_unknown_breaks_one(data: st.DataOb
 
 def _disturbed(graph: Graph, data: st.DataObject) -> tuple[Graph, Any]:
     """One value somewhere in the graph, replaced by one that does not belong there."""
-    urn = data.draw(st.sampled_from([urn for urn, each in graph.resources.items() if each.inputs]))
+    urn = data.draw(st.sampled_from([urn for urn, item in graph.resources.items() if item.inputs]))
     inputs = copy.deepcopy(dict(graph.resources[urn].inputs))
     place: Any = inputs
     while True:

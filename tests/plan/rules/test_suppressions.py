@@ -23,7 +23,7 @@ def _read(*entries: Any) -> Any:
     return suppressions({"paddock:suppressions": json.dumps(entries)}, TODAY)
 
 
-def _judged(*entries: Any) -> Any:
+def _evaluated(*entries: Any) -> Any:
     graph = put("LaunchTemplate", "t4", "metadataOptions/httpTokens", "optional")(fleets.graph("dev"))
     return check_context(Context(graph, fleet=fleets.named("dev").fleet, today=TODAY), _read(*entries))
 
@@ -37,27 +37,27 @@ def test_a_stack_without_suppressions_has_none() -> None:
     ["t4", "t*", "*", "urn:pulumi:dev::paddock::paddock:infra:GpuPool$aws:ec2/launchTemplate:LaunchTemplate::t4"],
 )
 def test_an_accepted_violation_is_no_finding_and_stays_listed(resource: str) -> None:
-    judged = _judged(GOOD | {"resource": resource})
-    assert {finding.severity for finding in judged.findings} <= {"info"}
-    (suppressed,) = judged.suppressed
+    evaluation = _evaluated(GOOD | {"resource": resource})
+    assert {finding.severity for finding in evaluation.findings} <= {"info"}
+    (suppressed,) = evaluation.suppressed
     assert (suppressed.violation.rule.id, suppressed.suppression.reason) == ("PAD008", GOOD["reason"])
 
 
 def test_a_suppression_excuses_its_own_rule_and_resource_only() -> None:
     for other in (GOOD | {"rule": "PAD009"}, GOOD | {"resource": "a100"}):
-        judged = _judged(other)
-        assert {"PAD008", STALE} <= {finding.id for finding in judged.findings if finding.severity == "error"}
-        assert judged.suppressed == ()
+        evaluation = _evaluated(other)
+        assert {"PAD008", STALE} <= {finding.id for finding in evaluation.findings if finding.severity == "error"}
+        assert evaluation.suppressed == ()
 
 
 def test_a_suppression_that_excuses_nothing_is_an_error() -> None:
-    judged = check_context(Context(fleets.graph("dev"), today=TODAY), _read(GOOD))
-    (stale,) = (finding for finding in judged.findings if finding.id == STALE)
+    evaluation = check_context(Context(fleets.graph("dev"), today=TODAY), _read(GOOD))
+    (stale,) = (finding for finding in evaluation.findings if finding.id == STALE)
     assert (stale.severity, stale.subject) == ("error", "paddock:suppressions[0]")
 
 
 def test_an_old_id_is_understood_with_a_warning() -> None:
-    result = _judged(GOOD | {"rule": "PAD-08"})
+    result = _evaluated(GOOD | {"rule": "PAD-08"})
     (renamed,) = (finding for finding in result.findings if finding.severity != "info")
     assert (renamed.id, renamed.severity, renamed.fix) == (RENAMED, "warning", "rule: PAD008")
     assert [suppressed.violation.rule.id for suppressed in result.suppressed] == ["PAD008"]
@@ -87,7 +87,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(
-    ("entry", "key", "message", "fix"), WRONG, ids=lambda each: each if isinstance(each, str) else ""
+    ("entry", "key", "message", "fix"), WRONG, ids=lambda item: item if isinstance(item, str) else ""
 )
 def test_a_wrong_suppression_says_where_and_how_to_mend_it(entry: Any, key: str | None, message: str, fix: str) -> None:
     with pytest.raises(FleetError) as raised:
@@ -104,7 +104,7 @@ def test_something_else_than_a_list_is_refused(text: str) -> None:
         suppressions({"paddock:suppressions": text}, TODAY)
 
 
-def test_every_mistake_is_told_at_once_with_its_line(tmp_path: Path) -> None:
+def test_every_mistake_is_reported_with_its_line(tmp_path: Path) -> None:
     written = (fleets.ROOT / "Pulumi.dev.yaml").read_text(encoding="utf-8")
     for name in ("Pulumi.yaml",):
         (tmp_path / name).write_text((fleets.ROOT / name).read_text(encoding="utf-8"), encoding="utf-8")
