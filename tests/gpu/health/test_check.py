@@ -57,14 +57,14 @@ def event(code: int, text: str = "", place: str = "0000:04:00.0") -> XidEvent:
     return XidEvent(code, place, WHEN, f"NVRM: Xid (PCI:{place[:-2]}): {code}, {text}")
 
 
-def said(found: Health) -> tuple[str, str, list[str]]:
-    return found.verdict, found.action, [one.id for one in found.findings if one.severity != "note"]
+def verdict_of(health: Health) -> tuple[str, str, list[str]]:
+    return health.verdict, health.action, [finding.id for finding in health.findings if finding.severity != "note"]
 
 
-def test_a_machine_that_has_nothing_is_healthy() -> None:
-    found = evaluate(machine(GOOD, replace(GOOD, index=1, uuid="GPU-1")), context=HealthContext(expect=2, uptime=60.0))
-    assert (said(found), found.node_action, found.exit_code) == (("healthy", "none", []), "none", 0)
-    assert found.findings == ()
+def test_a_machine_without_faults_is_healthy() -> None:
+    health = evaluate(machine(GOOD, replace(GOOD, index=1, uuid="GPU-1")), context=HealthContext(expect=2, uptime=60.0))
+    assert (verdict_of(health), health.node_action, health.exit_code) == (("healthy", "none", []), "none", 0)
+    assert health.findings == ()
 
 
 @pytest.mark.parametrize(("change", "verdict", "action", "rule"), [
@@ -107,14 +107,14 @@ def test_a_machine_that_has_nothing_is_healthy() -> None:
     ({"pcie": Pcie(1, 16, 5, 16, 311)}, "degraded", "replace-node", "pcie-replays"),
     ({"processes": (Process(77, "compute", 400, "python3"),)}, "degraded", "restart-app", "leftover"),
 ])  # fmt: skip
-def test_what_a_fault_makes_of_it(change: dict[str, Any], verdict: str, action: str, rule: str | None) -> None:
-    found = evaluate(machine(replace(GOOD, **change)), context=HealthContext(uptime=600.0, idle=True))
-    assert said(found) == (verdict, action, [rule] if rule else [])
-    (gpu,) = found.gpus
+def test_each_fault_has_a_verdict(change: dict[str, Any], verdict: str, action: str, rule: str | None) -> None:
+    health = evaluate(machine(replace(GOOD, **change)), context=HealthContext(uptime=600.0, idle=True))
+    assert verdict_of(health) == (verdict, action, [rule] if rule else [])
+    (gpu,) = health.gpus
     assert (gpu.verdict, gpu.action) == (verdict, action)
     if rule:
-        assert found.findings[0].gpu == "GPU-0"
-        assert found.findings[0].evidence.startswith("GPU 0: ")
+        assert health.findings[0].gpu == "GPU-0"
+        assert health.findings[0].evidence.startswith("GPU 0: ")
 
 
 def test_processes_are_leftovers_only_where_none_should_run() -> None:
@@ -132,13 +132,13 @@ def test_processes_are_leftovers_only_where_none_should_run() -> None:
     (79, "unhealthy", "reboot"), (54, "unhealthy", "replace-node"), (58, "unhealthy", "replace-node"),
     (9999, "degraded", "none"),
 ])  # fmt: skip
-def test_an_xid_where_the_driver_says_nothing_of_its_own(code: int, verdict: str, action: str) -> None:
-    found = evaluate(machine(replace(GOOD, recovery_action=None)), [event(code)])
-    assert (found.verdict, found.action) == (verdict, action)
-    assert f"Xid {code} at 2026-11-20T09:30:00+0000" in found.findings[0].evidence
+def test_an_xid_counts_where_the_driver_reports_no_action(code: int, verdict: str, action: str) -> None:
+    health = evaluate(machine(replace(GOOD, recovery_action=None)), [event(code)])
+    assert (health.verdict, health.action) == (verdict, action)
+    assert f"Xid {code} at 2026-11-20T09:30:00+0000" in health.findings[0].evidence
 
 
-@pytest.mark.parametrize(("asks", "code", "verdict", "action"), [
+@pytest.mark.parametrize(("requested", "code", "verdict", "action"), [
     # the driver's own word comes first: since that Xid, somebody reset the GPU
     ("none", 119, "degraded", "restart-app"),
     ("none", 79, "degraded", "restart-app"),
@@ -147,12 +147,12 @@ def test_an_xid_where_the_driver_says_nothing_of_its_own(code: int, verdict: str
     # but it knows nothing of the vendor's support
     ("none", 54, "unhealthy", "replace-node"),
 ])  # fmt: skip
-def test_the_drivers_own_word_comes_before_an_xid(asks: Any, code: int, verdict: str, action: str) -> None:
-    found = evaluate(machine(replace(GOOD, recovery_action=asks)), [event(code)])
-    assert (found.verdict, found.action) == (verdict, action)
+def test_the_drivers_requested_action_overrides_an_xid(requested: Any, code: int, verdict: str, action: str) -> None:
+    health = evaluate(machine(replace(GOOD, recovery_action=requested)), [event(code)])
+    assert (health.verdict, health.action) == (verdict, action)
 
 
-def test_xid_154_counts_only_where_the_driver_cannot_be_asked_any_more() -> None:
+def test_xid_154_counts_only_where_the_driver_reports_no_action() -> None:
     changed = event(154, "GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)")
     old = replace(GOOD, recovery_action=None)
     assert evaluate(machine(GOOD), [changed]).verdict == "healthy"
@@ -162,21 +162,21 @@ def test_xid_154_counts_only_where_the_driver_cannot_be_asked_any_more() -> None
 
 
 def test_an_xid_of_a_gpu_that_is_gone_still_counts() -> None:
-    found = evaluate(machine(GOOD), [event(79, place="0000:29:00.0")])
-    assert (found.verdict, found.action) == ("unhealthy", "reboot")
-    assert found.gpus[0].verdict == "healthy"
-    assert found.findings[0].gpu is None
+    health = evaluate(machine(GOOD), [event(79, place="0000:29:00.0")])
+    assert (health.verdict, health.action) == ("unhealthy", "reboot")
+    assert health.gpus[0].verdict == "healthy"
+    assert health.findings[0].gpu is None
 
 
-def test_the_same_xid_again_and_again_is_one_finding() -> None:
-    found = evaluate(machine(GOOD), [event(31)] * 40)
-    assert len(found.findings) == 1
-    assert "Xid 31, 40 times" in found.findings[0].evidence
+def test_a_repeated_xid_is_one_finding() -> None:
+    health = evaluate(machine(GOOD), [event(31)] * 40)
+    assert len(health.findings) == 1
+    assert "Xid 31, 40 times" in health.findings[0].evidence
 
 
 @given(st.sampled_from(list(xids())), st.sampled_from([None, "none", "gpu-reset", "node-reboot"]))
-def test_an_xid_never_makes_a_verdict_better(code: int, asks: Any) -> None:
-    gpu = replace(GOOD, recovery_action=asks, remapped=RemappedRows(0, 1, True, False))
+def test_an_xid_never_makes_a_verdict_better(code: int, requested: Any) -> None:
+    gpu = replace(GOOD, recovery_action=requested, remapped=RemappedRows(0, 1, True, False))
     before, after = evaluate(machine(gpu)), evaluate(machine(gpu), [event(code)])
     assert VERDICTS.index(after.verdict) >= VERDICTS.index(before.verdict)
     assert ACTIONS.index(after.action) >= ACTIONS.index(before.action)
@@ -185,45 +185,45 @@ def test_an_xid_never_makes_a_verdict_better(code: int, asks: Any) -> None:
 # --- the machine
 
 
-def test_nvlinks_are_held_against_those_of_its_like() -> None:
+def test_nvlinks_are_compared_within_a_model() -> None:
     up = tuple(NvLink(n, True, "switch", errors=0) for n in range(18))
     down = (*up[:17], NvLink(17, False))
     peers = [replace(GOOD, index=n, uuid=f"GPU-{n}", nvlinks=up) for n in range(3)]
-    found = evaluate(machine(*peers, replace(GOOD, index=3, uuid="GPU-3", nvlinks=down)))
-    assert said(found) == ("degraded", "reset", ["nvlink-inactive"])
-    assert (found.findings[0].gpu, "(17)" in found.findings[0].evidence) == ("GPU-3", True)
+    health = evaluate(machine(*peers, replace(GOOD, index=3, uuid="GPU-3", nvlinks=down)))
+    assert verdict_of(health) == ("degraded", "reset", ["nvlink-inactive"])
+    assert (health.findings[0].gpu, "(17)" in health.findings[0].evidence) == ("GPU-3", True)
     assert evaluate(machine(replace(GOOD, nvlinks=tuple(NvLink(n, False) for n in range(18))))).verdict == "healthy"
     worn = (replace(up[0], errors=100), *up[1:])
-    assert said(evaluate(machine(replace(GOOD, nvlinks=worn))))[2] == ["nvlink-errors"]
+    assert verdict_of(evaluate(machine(replace(GOOD, nvlinks=worn))))[2] == ["nvlink-errors"]
 
 
-def test_a_card_of_no_catalogue_needs_the_lanes_that_its_like_have() -> None:
+def test_a_card_outside_the_catalogue_needs_its_models_usual_lanes() -> None:
     wide = replace(GOOD, pci_device_id="10de:2684", name="RTX 4090", pcie=Pcie(1, 16, 4, 16, 0))
     narrow = replace(wide, index=1, uuid="GPU-1", pcie=Pcie(1, 8, 4, 16, 0))
-    assert said(evaluate(machine(wide, narrow))) == ("degraded", "reboot", ["pcie-width"])
+    assert verdict_of(evaluate(machine(wide, narrow))) == ("degraded", "reboot", ["pcie-width"])
     assert evaluate(machine(replace(narrow, uuid="GPU-2"), narrow)).verdict == "healthy"
 
 
 def test_a_gpu_that_is_missing_is_a_fault_of_the_machine() -> None:
-    found = evaluate(machine(GOOD), context=HealthContext(expect=8))
-    assert said(found) == ("unhealthy", "reboot", ["count"])
-    assert "1 of 8 GPUs" in found.findings[0].evidence
+    health = evaluate(machine(GOOD), context=HealthContext(expect=8))
+    assert verdict_of(health) == ("unhealthy", "reboot", ["count"])
+    assert "1 of 8 GPUs" in health.findings[0].evidence
     assert evaluate(machine(GOOD), context=HealthContext(expect=0)).verdict == "healthy"
     lost = replace(GOOD, state="lost", reason="off the bus", recovery_action=None)
-    assert said(evaluate(machine(lost), context=HealthContext(expect=1)))[2] == ["lost"]
+    assert verdict_of(evaluate(machine(lost), context=HealthContext(expect=1)))[2] == ["lost"]
 
 
-def test_a_machine_without_gpus_is_unknown_unless_it_should_have_some_or_none() -> None:
+def test_a_machine_without_gpus_is_unknown_unless_a_count_is_expected() -> None:
     nothing = machine(backend="none", reason="There is no GPU here.")
-    assert said(evaluate(nothing)) == ("unknown", "none", ["no-gpu"])
+    assert verdict_of(evaluate(nothing)) == ("unknown", "none", ["no-gpu"])
     assert evaluate(nothing).exit_code == 2
     assert evaluate(nothing, context=HealthContext(expect=0)).verdict == "healthy"
-    assert said(evaluate(nothing, context=HealthContext(expect=1))) == ("unhealthy", "reboot", ["count"])
+    assert verdict_of(evaluate(nothing, context=HealthContext(expect=1))) == ("unhealthy", "reboot", ["count"])
 
 
 def test_the_gpus_of_an_instance_type_are_known() -> None:
     assert health.expected("p5.48xlarge") == HealthContext(expect=8, expect_model="h100")
-    assert said(evaluate(machine(GOOD), context=health.expected("g5.xlarge")))[2] == ["model"]
+    assert verdict_of(evaluate(machine(GOOD), context=health.expected("g5.xlarge")))[2] == ["model"]
     with pytest.raises(GpuInputError, match=r"did you mean .*g5\.xlarge") as caught:
         health.expected("g5.xlarg")
     assert caught.value.exit_code == 2
@@ -239,11 +239,11 @@ def test_a_node_of_a_cloud_is_not_mended() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(any_of(Inventory), st.lists(st.sampled_from([13, 79, 154, 9999]).map(event), max_size=3))
-def test_every_inventory_gets_a_verdict_that_json_can_tell(inventory: Inventory, events: list[XidEvent]) -> None:
-    found = evaluate(inventory, events)
-    told = json.loads(json.dumps(serialization.data(found)))
-    assert (told["schema"], told["verdict"]) == (1, found.verdict)
-    assert (found.exit_code == 0) == (found.verdict == "healthy")
+def test_every_inventory_gets_a_verdict_in_json(inventory: Inventory, events: list[XidEvent]) -> None:
+    health = evaluate(inventory, events)
+    document = json.loads(json.dumps(serialization.data(health)))
+    assert (document["schema"], document["verdict"]) == (1, health.verdict)
+    assert (health.exit_code == 0) == (health.verdict == "healthy")
 
 
 # --- read from a machine
@@ -259,17 +259,17 @@ def test_made_up_drivers(
     driver: Callable[[str], Driver], tmp_path: Path, profile: str, verdict: str, action: str
 ) -> None:
     driver(profile)
-    found = check(read_log=False, context=HealthContext(fabric_manager=True), root=tmp_path)
-    assert (found.verdict, found.action) == (verdict, action), found.findings
+    health = check(read_log=False, context=HealthContext(fabric_manager=True), root=tmp_path)
+    assert (health.verdict, health.action) == (verdict, action), health.findings
 
 
-def test_the_kernel_log_is_part_of_it(driver: Callable[[Driver], Driver], tmp_path: Path) -> None:
+def test_the_kernel_log_is_part_of_the_check(driver: Callable[[Driver], Driver], tmp_path: Path) -> None:
     driver(Driver([Card(recovery=None)]))
     root = kernel(tmp_path, (100, GSP))
-    found = check(root=root, context=HealthContext(fabric_manager=True))
-    assert said(found) == ("unhealthy", "reset", ["xid-119"])
+    health = check(root=root, context=HealthContext(fabric_manager=True))
+    assert verdict_of(health) == ("unhealthy", "reset", ["xid-119"])
     stamp = datetime.fromtimestamp(BOOT + 100, UTC)
-    assert f"{stamp:%Y-%m-%dT%H:%M:%S}" in found.findings[0].evidence
+    assert f"{stamp:%Y-%m-%dT%H:%M:%S}" in health.findings[0].evidence
     (root / "dev/kmsg").unlink()
     blind = check(root=root, context=HealthContext(fabric_manager=True), run=lambda command: None)
     assert blind.verdict == "healthy"
@@ -283,11 +283,11 @@ def test_gpus_on_switches_need_the_fabric_manager(driver: Callable[[str], Driver
     assert health.fabric_manager_runs(tmp_path)
     (tmp_path / "proc/4711/comm").write_text("sshd\n")
     assert health.fabric_manager_runs(tmp_path) is False
-    assert "fabric-manager" in said(evaluate(detect.inventory(), context=HealthContext(fabric_manager=False)))[2]
+    assert "fabric-manager" in verdict_of(evaluate(detect.inventory(), context=HealthContext(fabric_manager=False)))[2]
     assert health.fabric_manager_runs(tmp_path / "nowhere") is None
 
 
-def test_a_verdict_on_eight_gpus_takes_less_than_a_tenth_of_a_second(driver: Callable[[Driver], Driver]) -> None:
+def test_eight_gpus_are_evaluated_within_a_tenth_of_a_second(driver: Callable[[Driver], Driver]) -> None:
     driver(Driver(box("H100", 8)))
     check(read_log=False)
     took = []
@@ -302,14 +302,16 @@ def test_a_verdict_on_eight_gpus_takes_less_than_a_tenth_of_a_second(driver: Cal
 
 
 class _Metadata(BaseHTTPRequestHandler):
-    told = "p5.48xlarge"
+    instance_type = "p5.48xlarge"
 
     def do_PUT(self) -> None:
         self._say("a-token" if self.path == "/latest/api/token" else "")
 
     def do_GET(self) -> None:
-        asked = self.path == "/latest/meta-data/instance-type" and self.headers["X-aws-ec2-metadata-token"] == "a-token"
-        self._say(self.told if asked else "")
+        authorised = (
+            self.path == "/latest/meta-data/instance-type" and self.headers["X-aws-ec2-metadata-token"] == "a-token"
+        )
+        self._say(self.instance_type if authorised else "")
 
     def _say(self, text: str) -> None:
         self.send_response(200 if text else 401)
@@ -330,7 +332,7 @@ def metadata() -> Iterator[str]:
 
 def test_an_instance_is_asked_for_its_type(metadata: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert imds.instance_type(metadata) == "p5.48xlarge"
-    monkeypatch.setattr(_Metadata, "told", "<html>a proxy's page</html>")
+    monkeypatch.setattr(_Metadata, "instance_type", "<html>a proxy's page</html>")
     with pytest.raises(GpuError, match="is no instance type"):
         imds.instance_type(metadata)
 

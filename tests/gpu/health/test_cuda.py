@@ -48,8 +48,8 @@ def card(which: str) -> Gpu:
     return Gpu(0, f"GPU-{which}", name, "nvidia", pci_device_id=device, compute_capability=capability)
 
 
-def kinds(found: Compatibility) -> list[str]:
-    return [fix.kind for fix in found.fixes]
+def kinds(result: Compatibility) -> list[str]:
+    return [fix.kind for fix in result.fixes]
 
 
 @pytest.mark.parametrize(("driver", "gpu", "toolkit", "verdict", "fixes"), [
@@ -69,9 +69,9 @@ def kinds(found: Compatibility) -> list[str]:
     ("580.95.05", "t4", "99.0", "unknown", ["toolkit"]),
 ])  # fmt: skip
 def test_a_verdict_and_its_fixes(driver: str, gpu: str, toolkit: str, verdict: str, fixes: list[str]) -> None:
-    found = evaluate(machine(driver, card(gpu)), toolkit)
-    assert (found.verdict, kinds(found)) == (verdict, fixes), found.why
-    assert found.why
+    result = evaluate(machine(driver, card(gpu)), toolkit)
+    assert (result.verdict, kinds(result)) == (verdict, fixes), result.why
+    assert result.why
 
 
 @pytest.mark.parametrize(("driver", "gpu", "newest"), [
@@ -81,10 +81,10 @@ def test_a_verdict_and_its_fixes(driver: str, gpu: str, toolkit: str, verdict: s
     ("580.95.05", "4090", "13.0"),
     ("580.95.05", "z9", None),
 ])  # fmt: skip
-def test_the_newest_toolkit_is_told_without_one(driver: str, gpu: str, newest: str | None) -> None:
-    found = evaluate(machine(driver, card(gpu)))
-    assert (found.verdict, found.newest) == ("unknown", newest)
-    assert "no CUDA toolkit" in found.why
+def test_the_newest_toolkit_is_named_without_an_installed_one(driver: str, gpu: str, newest: str | None) -> None:
+    result = evaluate(machine(driver, card(gpu)))
+    assert (result.verdict, result.newest) == ("unknown", newest)
+    assert "no CUDA toolkit" in result.why
 
 
 def test_the_cheapest_fix_comes_first_and_names_what_to_use() -> None:
@@ -94,33 +94,33 @@ def test_the_cheapest_fix_comes_first_and_names_what_to_use() -> None:
     assert "580.65.06" in third.text
 
 
-def test_a_container_is_told_that_the_driver_is_the_hosts() -> None:
+def test_in_a_container_the_driver_fix_names_the_host() -> None:
     fixes = evaluate(machine("570.124.06", container=True), "13.0").fixes
     assert "host, not of this container" in fixes[-1].text
 
 
-def test_a_package_that_is_there_only_has_to_be_used() -> None:
+def test_an_installed_compatibility_package_only_needs_its_path() -> None:
     toolkit = Toolkit("13.0.1", "/usr/local/cuda", compat="580.95.05")
-    found = evaluate(machine("570.124.06", toolkit=toolkit))
-    assert (found.verdict, found.path) == ("needs-compat", "/usr/local/cuda")
-    assert "/usr/local/cuda/compat first in LD_LIBRARY_PATH" in found.fixes[0].text
+    result = evaluate(machine("570.124.06", toolkit=toolkit))
+    assert (result.verdict, result.path) == ("needs-compat", "/usr/local/cuda")
+    assert "/usr/local/cuda/compat first in LD_LIBRARY_PATH" in result.fixes[0].text
     old = evaluate(machine("570.124.06", toolkit=replace(toolkit, compat="560.35.05")))
     assert "install cuda-compat-13-0" in old.fixes[0].text
 
 
-def test_of_several_gpus_the_worst_counts_and_the_newest_toolkit_is_one_for_all() -> None:
-    found = evaluate(machine("580.95.05", card("t4"), card("v100"), card("b200")), "13.0")
-    assert found.verdict == "impossible"
-    assert [one.verdict for one in found.gpus] == ["ok", "impossible", "ok"]
-    assert found.newest == "12.9"
-    assert "12.9" in found.fixes[0].text
+def test_the_worst_of_several_gpus_decides() -> None:
+    result = evaluate(machine("580.95.05", card("t4"), card("v100"), card("b200")), "13.0")
+    assert result.verdict == "impossible"
+    assert [match.verdict for match in result.gpus] == ["ok", "impossible", "ok"]
+    assert result.newest == "12.9"
+    assert "12.9" in result.fixes[0].text
 
 
-def test_other_makers_know_no_cuda() -> None:
+def test_other_vendors_do_not_run_cuda() -> None:
     amd = Gpu(0, "GPU-1", "AMD Instinct MI300X", "amd", compute_capability="gfx942")
-    asked = evaluate(machine(None, amd), "12.8")
-    assert (asked.verdict, kinds(asked)) == ("impossible", ["toolkit"])
-    assert "ROCm" in asked.fixes[0].text
+    requested = evaluate(machine(None, amd), "12.8")
+    assert (requested.verdict, kinds(requested)) == ("impossible", ["toolkit"])
+    assert "ROCm" in requested.fixes[0].text
     own = evaluate(machine(None, amd, toolkit=Toolkit("6.4.1", "/opt/rocm")))
     assert (own.verdict, own.toolkit) == ("unknown", "6.4.1")
 
@@ -138,13 +138,13 @@ def test_what_is_no_version_is_refused(toolkit: str) -> None:
     assert caught.value.exit_code == 2
 
 
-def test_the_made_up_driver_is_judged_whole(driver: Callable[[Driver], Driver]) -> None:
+def test_the_simulated_driver_is_evaluated(driver: Callable[[Driver], Driver]) -> None:
     driver(Driver(box("H100", 8)))
-    found = evaluate(detect.inventory(), "13.0")
-    assert found.verdict == "ok"
-    told = json.loads(json.dumps(serialization.data(found)))
-    assert told["schema"] == 1
-    assert len(told["gpus"]) == 8
+    result = evaluate(detect.inventory(), "13.0")
+    assert result.verdict == "ok"
+    document = json.loads(json.dumps(serialization.data(result)))
+    assert document["schema"] == 1
+    assert len(document["gpus"]) == 8
 
 
 @settings(max_examples=60, deadline=None)

@@ -35,8 +35,8 @@ def linked(count: int, to: Any = "switch", **changes: Any) -> tuple[Gpu, ...]:
     )
 
 
-def commands(made: Plan) -> list[str]:
-    return [" ".join(step.command) for step in made.steps]
+def commands(reset_plan: Plan) -> list[str]:
+    return [" ".join(step.command) for step in reset_plan.steps]
 
 
 class Runner:
@@ -54,31 +54,31 @@ class Runner:
 
 
 def test_one_gpu_is_reset_with_persistence_off_and_on_again() -> None:
-    made = plan(machine(ALONE, replace(ALONE, index=1, uuid="GPU-1")), "GPU-0")
-    assert commands(made) == ["nvidia-smi -i GPU-0 -pm 0", "nvidia-smi -i GPU-0 -r", "nvidia-smi -i GPU-0 -pm 1"]
-    assert (made.refused, made.gpus) == ((), ("GPU-0",))
+    reset_plan = plan(machine(ALONE, replace(ALONE, index=1, uuid="GPU-1")), "GPU-0")
+    assert commands(reset_plan) == ["nvidia-smi -i GPU-0 -pm 0", "nvidia-smi -i GPU-0 -r", "nvidia-smi -i GPU-0 -pm 1"]
+    assert (reset_plan.refused, reset_plan.gpus) == ((), ("GPU-0",))
 
 
 def test_persistence_that_is_off_stays_off() -> None:
     assert commands(plan(machine(replace(ALONE, persistence=False)), "GPU-0")) == ["nvidia-smi -i GPU-0 -r"]
 
 
-def test_a_board_of_switches_is_reset_as_one_and_the_fabric_manager_follows() -> None:
+def test_gpus_on_nvswitches_are_reset_together_with_the_fabric_manager() -> None:
     pairs = tuple(Pair(a, b, "numa-node", 18) for a in range(8) for b in range(a + 1, 8))
-    made = plan(machine(*linked(8), pairs=pairs), "GPU-3")
-    assert len(made.gpus) == 8
-    assert [line.split("GPU-")[0] for line in commands(made)] == [
+    reset_plan = plan(machine(*linked(8), pairs=pairs), "GPU-3")
+    assert len(reset_plan.gpus) == 8
+    assert [line.split("GPU-")[0] for line in commands(reset_plan)] == [
         "nvidia-smi -i ", "nvidia-smi -r", "systemctl restart nvidia-fabricmanager", "nvidia-smi -i ",
     ]  # fmt: skip
-    assert "are reset together" in made.notes[0]
+    assert "are reset together" in reset_plan.notes[0]
 
 
 def test_only_gpus_that_links_join_go_together() -> None:
     pairs = (Pair(0, 1, "system", 4), Pair(1, 2, "system", 4), Pair(0, 3, "system", 0), Pair(2, 3, "system", 0))
     gpus = (*linked(3, "gpu"), replace(ALONE, index=3, uuid="GPU-3"))
-    made = plan(machine(*gpus, pairs=pairs), "GPU-0")
-    assert made.gpus == ("GPU-0", "GPU-1", "GPU-2")
-    assert "nvidia-smi -i GPU-0,GPU-1,GPU-2 -r" in commands(made)
+    reset_plan = plan(machine(*gpus, pairs=pairs), "GPU-0")
+    assert reset_plan.gpus == ("GPU-0", "GPU-1", "GPU-2")
+    assert "nvidia-smi -i GPU-0,GPU-1,GPU-2 -r" in commands(reset_plan)
     assert plan(machine(*gpus, pairs=pairs), "GPU-3").gpus == ("GPU-3",)
 
 
@@ -103,10 +103,10 @@ LEASE = Lease(
     (machine(replace(ALONE, vendor="apple")), (), "restart the machine"),
 ])  # fmt: skip
 def test_it_is_refused(inventory: Inventory, leases: tuple[Lease, ...], why: str) -> None:
-    made = plan(inventory, "GPU-0", leases)
-    assert made.steps == ()
+    reset_plan = plan(inventory, "GPU-0", leases)
+    assert reset_plan.steps == ()
     with pytest.raises(GpuError, match=why):
-        execute(made, lambda: inventory, lambda: leases, run=Runner(), root=True)
+        execute(reset_plan, lambda: inventory, lambda: leases, run=Runner(), root=True)
 
 
 def test_work_on_one_gpu_of_a_board_keeps_all_of_it() -> None:
@@ -117,17 +117,17 @@ def test_work_on_one_gpu_of_a_board_keeps_all_of_it() -> None:
     assert "GPU 1 is leased" in plan(machine(*linked(2)), "GPU-0", [lease]).refused[0]
 
 
-def test_a_gpu_that_the_driver_wants_reset_is_reset_though_it_does_not_answer() -> None:
+def test_an_unreadable_gpu_is_reset_if_the_driver_requests_it() -> None:
     asking = replace(ALONE, state="unreadable", reason="it needs a reset", recovery_action="gpu-reset", processes=None)
     assert "nvidia-smi -i GPU-0 -r" in commands(plan(machine(asking), "GPU-0"))
 
 
-def test_a_mig_part_stands_for_its_gpu() -> None:
+def test_a_mig_part_resets_its_gpu() -> None:
     parts = Mig(True, True, (MigDevice("MIG-1", "1g.10gb", 7, 0),))
-    made = plan(machine(replace(ALONE, mig=parts)), "MIG-1")
-    assert made.uuid == "GPU-0"
-    assert "the whole GPU is reset" in made.notes[0]
-    assert "must be created again" in made.notes[1]
+    reset_plan = plan(machine(replace(ALONE, mig=parts)), "MIG-1")
+    assert reset_plan.uuid == "GPU-0"
+    assert "the whole GPU is reset" in reset_plan.notes[0]
+    assert "must be created again" in reset_plan.notes[1]
 
 
 def test_a_gpu_that_is_not_here_is_bad_input() -> None:
@@ -141,20 +141,20 @@ def test_a_gpu_that_is_not_here_is_bad_input() -> None:
 # --- doing it
 
 
-def test_the_steps_are_done_in_order_and_the_gpus_are_looked_at_again() -> None:
+def test_steps_run_in_order_and_the_gpus_are_read_again() -> None:
     run, inventory = Runner(), machine(ALONE)
-    found = execute(plan(inventory, "GPU-0"), lambda: inventory, run=run, root=True)
-    assert run.ran == commands(found.plan)
-    assert (found.ok, found.after) == (True, (("GPU-0", "ok"),))
-    assert json.loads(json.dumps(serialization.data(found)))["schema"] == 1
+    result = execute(plan(inventory, "GPU-0"), lambda: inventory, run=run, root=True)
+    assert run.ran == commands(result.plan)
+    assert (result.ok, result.after) == (True, (("GPU-0", "ok"),))
+    assert json.loads(json.dumps(serialization.data(result)))["schema"] == 1
 
 
-def test_a_reset_that_fails_leaves_persistence_as_it_was_and_restarts_nothing() -> None:
+def test_a_failed_reset_restores_persistence_and_restarts_nothing() -> None:
     run, inventory = Runner("-r"), machine(*linked(2))
-    found = execute(plan(inventory, "GPU-0"), lambda: inventory, run=run, root=True)
+    result = execute(plan(inventory, "GPU-0"), lambda: inventory, run=run, root=True)
     assert run.ran == ["nvidia-smi -i GPU-0,GPU-1 -pm 0", "nvidia-smi -r", "nvidia-smi -i GPU-0,GPU-1 -pm 1"]
-    assert not found.ok
-    assert found.outcomes[1].output == "Unable to reset GPU: in use by another client"
+    assert not result.ok
+    assert result.outcomes[1].output == "Unable to reset GPU: in use by another client"
 
 
 def test_ctrl_c_puts_back_what_was_changed() -> None:
@@ -190,49 +190,49 @@ def test_it_needs_root_and_says_so() -> None:
     assert run.ran == []
 
 
-def test_a_gpu_that_does_not_come_back_is_no_success() -> None:
+def test_a_gpu_that_stays_lost_is_a_failed_reset() -> None:
     looks = iter([machine(ALONE), machine(replace(ALONE, state="lost"))])
-    found = execute(plan(machine(ALONE), "GPU-0"), lambda: next(looks), run=Runner(), root=True)
-    assert (found.ok, found.after) == (False, (("GPU-0", "lost"),))
+    result = execute(plan(machine(ALONE), "GPU-0"), lambda: next(looks), run=Runner(), root=True)
+    assert (result.ok, result.after) == (False, (("GPU-0", "lost"),))
 
 
-def test_without_nvidia_smi_it_says_where_that_comes_from(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_nvidia_smi_names_its_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = execute(plan(machine(ALONE), "GPU-0"), lambda: machine(ALONE), root=True)
-    assert not found.ok
-    assert "comes with the driver's utilities" in found.outcomes[0].output
+    result = execute(plan(machine(ALONE), "GPU-0"), lambda: machine(ALONE), root=True)
+    assert not result.ok
+    assert "comes with the driver's utilities" in result.outcomes[0].output
 
 
-def test_a_program_of_that_name_is_run_and_heard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_nvidia_smi_is_run_and_its_output_returned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A script in nvidia-smi's place."""
     script = tmp_path / "nvidia-smi"
     script.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/ran\n[ "$3" = -r ] && echo "GPU was reset"\nexit 0\n')
     script.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/usr/bin{os.pathsep}/bin")
-    found = execute(plan(machine(ALONE), "GPU-0"), lambda: machine(ALONE), root=True)
+    result = execute(plan(machine(ALONE), "GPU-0"), lambda: machine(ALONE), root=True)
     assert (tmp_path / "ran").read_text() == "-i GPU-0 -pm 0\n-i GPU-0 -r\n-i GPU-0 -pm 1\n"
-    assert (found.ok, found.outcomes[1].output) == (True, "GPU was reset")
+    assert (result.ok, result.outcomes[1].output) == (True, "GPU was reset")
 
 
 # --- soft
 
 
-def test_a_soft_reset_is_nvmls_own_and_touches_that_gpu_alone(driver: Callable[[Driver], Driver]) -> None:
+def test_a_soft_reset_uses_nvml_for_one_gpu_only(driver: Callable[[Driver], Driver]) -> None:
     made_up = driver(Driver(box("A100", 2)))
 
-    def look() -> Inventory:
+    def read_inventory() -> Inventory:
         return replace(detect.inventory(processes=True, topology=True), machine=HOST)
 
-    uuid = look().gpus[1].uuid or ""
-    made = plan(look(), uuid, kind="soft")
-    assert (made.gpus, made.refused) == ((uuid,), ())
-    found = execute(made, look, root=True)
-    assert found.ok
-    assert [outcome.code for outcome in found.outcomes] == [0] * 5
-    for step in made.steps:
+    uuid = read_inventory().gpus[1].uuid or ""
+    reset_plan = plan(read_inventory(), uuid, kind="soft")
+    assert (reset_plan.gpus, reset_plan.refused) == ((uuid,), ())
+    result = execute(reset_plan, read_inventory, root=True)
+    assert result.ok
+    assert [outcome.code for outcome in result.outcomes] == [0] * 5
+    for step in reset_plan.steps:
         assert made_up.calls[step.command[0]] == 1, step
     made_up.cards[1].faults["nvmlDeviceSetComputeMode"] = Fault(pynvml.NVML_ERROR_NO_PERMISSION)
-    failed = execute(plan(look(), uuid, kind="soft"), look, root=True)
+    failed = execute(plan(read_inventory(), uuid, kind="soft"), read_inventory, root=True)
     assert (failed.ok, failed.outcomes[-1].code) == (False, pynvml.NVML_ERROR_NO_PERMISSION)
 
 

@@ -55,36 +55,36 @@ def kernel(folder: Path, *records: tuple[float, str]) -> Path:
     (["audit: comm=\"NVRM: Xid (PCI:0000:04:00): 79, \""], None, None),
     (["oom-kill: task=NVRM: Xid (PCI:0000:04:00): 95, x"], None, None),
 ])  # fmt: skip
-def test_what_the_driver_writes(lines: list[str], code: int | None, where: str | None) -> None:
-    found = events(Line(None, text) for text in lines)
-    assert [(one.code, one.pci_address) for one in found] == ([(code, where)] if code else [])
+def test_each_form_of_the_drivers_lines_is_parsed(lines: list[str], code: int | None, where: str | None) -> None:
+    xids = events(Line(None, text) for text in lines)
+    assert [(xid.code, xid.pci_address) for xid in xids] == ([(code, where)] if code else [])
 
 
-def test_a_gpu_off_the_bus_is_told_once_however_often_the_driver_says_so() -> None:
+def test_a_gpu_off_the_bus_is_reported_once() -> None:
     lines = ["NVRM: Xid (PCI:0000:29:00): 79, GPU has fallen off the bus.",
              "NVRM: GPU 0000:29:00.0: GPU has fallen off the bus.",
              "NVRM: GPU 0000:29:00.0: GPU serial number is 165."]  # fmt: skip
-    assert [one.code for one in events(Line(None, text) for text in lines)] == [79]
+    assert [xid.code for xid in events(Line(None, text) for text in lines)] == [79]
 
 
-@pytest.mark.parametrize(("text", "asks"), [
+@pytest.mark.parametrize(("text", "requested"), [
     ("recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)", "gpu-reset"),
     ("recovery action changed from 0x4 (Drain and Reset) to 0x0 (None)", "none"),
     ("recovery action changed from 0x0 (None) to 0x7f (?)", None),
     ("recovery action", None),
 ])  # fmt: skip
-def test_xid_154_says_what_the_driver_asks_for(text: str, asks: str | None) -> None:
-    (found,) = events([Line(None, f"NVRM: Xid (PCI:0000:04:00): 154, GPU {text}")])
-    assert found.recovery_action == asks
+def test_xid_154_carries_the_requested_action(text: str, requested: str | None) -> None:
+    (xids,) = events([Line(None, f"NVRM: Xid (PCI:0000:04:00): 154, GPU {text}")])
+    assert xids.recovery_action == requested
 
 
 @example("NVRM: Xid (.): 0,")
 @example("NVRM: Xid (a::b): 0,")
 @given(st.text(max_size=200) | st.from_regex(r"NVRM: Xid \(.{0,20}\).{0,9}: [0-9]{1,9},.{0,20}", fullmatch=True))
-def test_no_line_of_a_log_is_too_strange(text: str) -> None:
-    for found in events([Line(None, text)]):
-        assert found.code >= 0
-        assert found.pci_address
+def test_any_line_of_a_log_is_accepted(text: str) -> None:
+    for xids in events([Line(None, text)]):
+        assert xids.code >= 0
+        assert xids.pci_address
 
 
 def test_addresses_are_written_as_the_inventory_writes_them() -> None:
@@ -99,20 +99,20 @@ def test_addresses_are_written_as_the_inventory_writes_them() -> None:
 def test_kmsg_gives_every_record_with_the_time_it_was_written(tmp_path: Path) -> None:
     log = kernel_log.read(root=kernel(tmp_path, (12.5, "nvidia: loading"), (3600, MMU), (3601, GSP)))
     assert (log.source, log.reason) == ("kmsg", None)
-    assert [(one.code, one.at) for one in events(log.lines)] == [
+    assert [(xid.code, xid.at) for xid in events(log.lines)] == [
         (31, datetime.fromtimestamp(BOOT + 3600, UTC)),
         (119, datetime.fromtimestamp(BOOT + 3601, UTC)),
     ]
 
 
-def test_what_was_before_is_left_out(tmp_path: Path) -> None:
+def test_older_events_are_skipped(tmp_path: Path) -> None:
     now = datetime.now(UTC).timestamp() - BOOT
     root = kernel(tmp_path, (now - 7300, MMU), (now - 10, GSP))
-    assert [one.code for one in events(kernel_log.read(since=timedelta(hours=2), root=root).lines)] == [119]
+    assert [xid.code for xid in events(kernel_log.read(since=timedelta(hours=2), root=root).lines)] == [119]
     assert len(events(kernel_log.read(root=root).lines)) == 2
 
 
-def test_a_log_that_goes_on_is_read_to_where_it_is_now(tmp_path: Path) -> None:
+def test_a_growing_log_is_read_to_its_current_end(tmp_path: Path) -> None:
     """/dev/kmsg has no end: a read beyond it waits, or says EAGAIN where it may not. So does this pipe."""
     (tmp_path / "dev").mkdir()
     pipe = tmp_path / "dev/kmsg"
@@ -120,12 +120,12 @@ def test_a_log_that_goes_on_is_read_to_where_it_is_now(tmp_path: Path) -> None:
     writer = os.open(pipe, os.O_RDWR)
     try:
         os.write(writer, f"4,1,7000000,-;{GSP}\n".encode())
-        found: list[kernel_log.KernelLog] = []
-        reading = threading.Thread(target=lambda: found.append(kernel_log.read(root=tmp_path)), daemon=True)
+        xids: list[kernel_log.KernelLog] = []
+        reading = threading.Thread(target=lambda: xids.append(kernel_log.read(root=tmp_path)), daemon=True)
         reading.start()
         reading.join(20)
-        assert [line.text for line in found[0].lines] == [GSP]
-        assert found[0].lines[0].at is None
+        assert [line.text for line in xids[0].lines] == [GSP]
+        assert xids[0].lines[0].at is None
     finally:
         os.close(writer)
 
@@ -137,24 +137,24 @@ JOURNAL = f"""-- Boot 5c1d --
 DMESG = f"2026-11-20T10:00:00,123456+01:00 {MMU}\n2026-11-20T12:00:01,123456+01:00 {GSP}\n"
 
 
-@pytest.mark.parametrize(("program", "told"), [("journalctl", JOURNAL), ("dmesg", DMESG)])
-def test_without_kmsg_the_programs_are_asked(tmp_path: Path, program: str, told: str) -> None:
+@pytest.mark.parametrize(("program", "output"), [("journalctl", JOURNAL), ("dmesg", DMESG)])
+def test_without_kmsg_journalctl_and_dmesg_are_run(tmp_path: Path, program: str, output: str) -> None:
     def run(command: Sequence[str]) -> str | None:
-        return told if command[0] == program else None
+        return output if command[0] == program else None
 
     log = kernel_log.read(root=tmp_path, run=run)
     assert log.source == program
-    found = events(log.lines)
-    assert [one.code for one in found] == [31, 119]
-    assert found[0].at is not None
-    assert found[0].at.astimezone(UTC).replace(microsecond=0) == datetime(2026, 11, 20, 9, tzinfo=UTC)
+    xids = events(log.lines)
+    assert [xid.code for xid in xids] == [31, 119]
+    assert xids[0].at is not None
+    assert xids[0].at.astimezone(UTC).replace(microsecond=0) == datetime(2026, 11, 20, 9, tzinfo=UTC)
 
 
-def test_journalctl_is_asked_for_no_more_than_is_wanted(tmp_path: Path) -> None:
-    asked: list[Sequence[str]] = []
-    kernel_log.read(since=timedelta(hours=2), root=tmp_path, run=lambda command: asked.append(command))
-    assert asked[0][:2] == ["journalctl", "-k"]
-    assert "--since" in asked[0]
+def test_journalctl_reads_only_the_requested_time(tmp_path: Path) -> None:
+    commands: list[Sequence[str]] = []
+    kernel_log.read(since=timedelta(hours=2), root=tmp_path, run=lambda command: commands.append(command))
+    assert commands[0][:2] == ["journalctl", "-k"]
+    assert "--since" in commands[0]
 
 
 def test_a_log_that_nobody_may_read_says_who_may(tmp_path: Path) -> None:

@@ -60,21 +60,21 @@ def alive(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
 
 
-def test_a_process_that_the_driver_tells_of_is_ended(
+def test_a_process_listed_by_the_driver_is_ended(
     driver: Install, work: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ours, others = work(), work(tracking="github_of_another_job")
-    root = machine(tmp_path / "root", HOSTS, ours, others)
-    driver(Driver([card("H100", used_mib=900, processes=[(ours, 512), (others, 388)])]))
+    own, foreign = work(), work(tracking="github_of_another_job")
+    root = machine(tmp_path / "root", HOSTS, own, foreign)
+    driver(Driver([card("H100", used_mib=900, processes=[(own, 512), (foreign, 388)])]))
     completed.run(environ={"PADDOCK_GPUS": "1", "RUNNER_TRACKING_ID": TRACKING}, root=root)
-    told = capsys.readouterr().out
-    assert (alive(ours), alive(others)) == (False, True)
-    assert f"(pid {ours}, 512 MiB of GPU memory) was ended" in told
-    assert str(others) not in told
-    assert "GPU 0: 900 MiB of its memory is still in use" in told
+    output = capsys.readouterr().out
+    assert (alive(own), alive(foreign)) == (False, True)
+    assert f"(pid {own}, 512 MiB of GPU memory) was ended" in output
+    assert str(foreign) not in output
+    assert "GPU 0: 900 MiB of its memory is still in use" in output
 
 
-def test_in_a_container_a_process_on_the_device_is_ended_whatever_its_mark(
+def test_a_process_on_the_device_is_ended_in_a_container(
     driver: Install, work: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pid, idle = work(tracking=""), work()
@@ -87,16 +87,16 @@ def test_in_a_container_a_process_on_the_device_is_ended_whatever_its_mark(
     assert f"(pid {pid}, its GPU memory is not known) was ended" in capsys.readouterr().out
 
 
-def test_of_many_processes_some_are_told_and_all_are_ended(
+def test_all_of_many_processes_are_ended_and_some_are_listed(
     driver: Install, work: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pids = [work() for _ in range(11)]
     driver("h100")
     completed.run(environ={"PADDOCK_GPUS": "1"}, root=machine(tmp_path, OWN, *pids, device="/dev/nvidia0"))
-    told = capsys.readouterr().out.splitlines()
+    output = capsys.readouterr().out.splitlines()
     assert not any(map(alive, pids))
-    assert len(told) == 10
-    assert told[-1].endswith("::and 2 processes more")
+    assert len(output) == 10
+    assert output[-1].endswith("::and 2 processes more")
 
 
 def test_one_that_will_not_end_is_killed(work: Callable[..., int], tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_neither_the_hook_nor_what_it_descends_from_is_a_leftover(tmp_path: Path
     assert leftovers.find({os.getpid(): 1, os.getppid(): 1}, None, root) == ()
 
 
-def test_all_bounds_together_are_as_written_down_and_below_the_time_that_the_script_gives(root: Path) -> None:
+def test_all_time_limits_together_fit_into_the_scripts_limit(root: Path) -> None:
     together, of = re.findall(r"together are ([\d.]+) of the (\d+)", Path(completed.__file__).read_text())[0]
     looks, wipes = 2 * (completed._READ_SECONDS + bounded._KILLED_WITHIN), 2 * completed._WIPE_SECONDS
     assert float(together) == pytest.approx(3.5 + 5.5 + 1 + looks + wipes)
@@ -120,7 +120,7 @@ def test_all_bounds_together_are_as_written_down_and_below_the_time_that_the_scr
     assert float(of) - float(together) > 1.5, "to start Python, and to be late"
 
 
-def test_a_driver_that_went_away_meanwhile_is_told(
+def test_a_driver_that_failed_during_the_job_is_reported(
     driver: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     driver("h100").faults["nvmlInitWithFlags"] = Fault(9)
@@ -153,8 +153,8 @@ IDLE = Insight("idle", "info", "GPU 0 was idle 92 % of the time", "GPU-0")
 
 
 def summed(*gpus: GpuSummary, **changes: Any) -> Record:
-    made = Summary("2026-11-20T10:00:00Z", 2460.0, 2461, 0, gpus, (IDLE,) if BUSY in gpus else ())
-    return Record(replace(made, **changes), 1.0, 5000.0)
+    summary = Summary("2026-11-20T10:00:00Z", 2460.0, 2461, 0, gpus, (IDLE,) if BUSY in gpus else ())
+    return Record(replace(summary, **changes), 1.0, 5000.0)
 
 
 STORIES = {
@@ -171,22 +171,22 @@ STORIES = {
 }  # fmt: skip
 
 
-def test_the_summary_in_words() -> None:
-    text = "\n".join(f"<!-- {name} -->\n{markdown(told)}" for name, told in STORIES.items())
+def test_the_summary_matches_its_golden_file() -> None:
+    text = "\n".join(f"<!-- {name} -->\n{markdown(usage)}" for name, usage in STORIES.items())
     same_as_golden(GOLDEN, "job-summary.md", text)
 
 
 def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
-    made = summed(BUSY, PART)
-    record.write(tmp_path, made)
-    assert record.read(tmp_path) == made
+    original = summed(BUSY, PART)
+    record.write(tmp_path, original)
+    assert record.read(tmp_path) == original
     assert [path.name for path in tmp_path.iterdir()] == [record.NAME]
 
 
 def altered(**changes: Any) -> str:
     """A record as JSON, with other values in its summary."""
-    made = serialization.data(summed(BUSY))
-    return json.dumps(made | {"summary": made["summary"] | changes})
+    document = serialization.data(summed(BUSY))
+    return json.dumps(document | {"summary": document["summary"] | changes})
 
 
 @pytest.mark.parametrize("text", [
@@ -198,19 +198,17 @@ def test_a_record_that_makes_no_sense_is_none(tmp_path: Path, text: str) -> None
     assert record.read(tmp_path) is None
 
 
-def test_a_record_of_sense_is_read(tmp_path: Path) -> None:
+def test_a_valid_record_is_read(tmp_path: Path) -> None:
     (tmp_path / record.NAME).write_text(altered(seconds=7))
-    found = record.read(tmp_path)
-    assert found is not None
-    assert found.summary.seconds == 7
+    restored = record.read(tmp_path)
+    assert restored is not None
+    assert restored.summary.seconds == 7
 
 
 @pytest.mark.parametrize("make", [
     os.mkfifo, Path.mkdir, lambda path: path.symlink_to("/dev/zero"), lambda path: path.symlink_to("kept"),
 ], ids=["pipe", "folder", "endless", "link"])  # fmt: skip
-def test_what_a_job_puts_in_the_place_of_a_file_is_neither_waited_for_nor_followed(
-    tmp_path: Path, make: Callable[[Path], None]
-) -> None:
+def test_a_pipe_or_link_in_place_of_a_file_is_refused(tmp_path: Path, make: Callable[[Path], None]) -> None:
     (tmp_path / "kept").write_text("x")
     make(tmp_path / "file")
     with pytest.raises(OSError, match="file"):
@@ -239,9 +237,9 @@ def test_compilations_since_the_job_began(tmp_path: Path, monkeypatch: pytest.Mo
     assert ccache.since(tmp_path) is None
 
     def print_stats(direct: int, preprocessed: int, misses: int) -> None:
-        told = {"cache_miss": misses, "cache_size_kibibyte": 40, "direct_cache_hit": direct,
+        answer = {"cache_miss": misses, "cache_size_kibibyte": 40, "direct_cache_hit": direct,
                 "preprocessed_cache_hit": preprocessed}  # fmt: skip
-        counters.write_text("".join(f"{name}\t{value}\n" for name, value in told.items()))
+        counters.write_text("".join(f"{name}\t{value}\n" for name, value in answer.items()))
 
     print_stats(1000, 10, 500)
     ccache.begin(tmp_path)

@@ -72,9 +72,9 @@ def identity(tmp_path_factory: pytest.TempPathFactory) -> Identity:
 
 @pytest.fixture
 def stand(identity: Identity) -> Iterator[Stand]:
-    made = Stand(identity)
-    yield made
-    made.close()
+    server = Stand(identity)
+    yield server
+    server.close()
 
 
 @pytest.fixture
@@ -86,21 +86,21 @@ def root(tmp_path: Path, identity: Identity) -> Path:
     return tmp_path
 
 
-def test_a_node_is_looked_at_and_then_marked(stand: Stand, root: Path) -> None:
-    said = node.mark("Xid 79 · lost", environ=stand.environ, root=root, timeout_s=60)
-    assert said == "node n is marked for replacement, and takes no more jobs"
-    (path, token, looked), (_, _, marked) = stand.asked
-    assert (path, token, looked) == ("/api/v1/nodes/n", "Bearer t0ken", {})
+def test_a_node_is_read_and_then_marked(stand: Stand, root: Path) -> None:
+    message = node.mark("Xid 79 · lost", environ=stand.environ, root=root, timeout_s=60)
+    assert message == "node n is marked for replacement, and takes no more jobs"
+    (path, token, read_request), (_, _, marked) = stand.asked
+    assert (path, token, read_request) == ("/api/v1/nodes/n", "Bearer t0ken", {})
     assert marked["spec"] == {"unschedulable": True}
     assert marked["metadata"]["annotations"].pop(node.SINCE).endswith("+00:00")
     assert marked["metadata"]["annotations"] == {node.REPLACE: "Xid 79   lost"}
 
 
-def test_what_stands_there_already_stays(stand: Stand, root: Path) -> None:
+def test_an_existing_mark_is_kept(stand: Stand, root: Path) -> None:
     there = {"metadata": {"annotations": {node.REPLACE: "Xid 48"}}, "spec": {"unschedulable": True}}
     stand.answer = lambda handler: send(handler, 200, there)
-    said = node.mark("again", environ=stand.environ, root=root, timeout_s=60)
-    assert said == "node n was marked for replacement already (Xid 48)"
+    message = node.mark("again", environ=stand.environ, root=root, timeout_s=60)
+    assert message == "node n was marked for replacement already (Xid 48)"
     assert len(stand.asked) == 1
 
 
@@ -124,7 +124,7 @@ def test_a_proxy_of_the_job_does_not_see_the_token(stand: Stand, root: Path, mon
 
 
 @pytest.mark.parametrize(
-    ("status", "answer", "said"),
+    ("status", "answer", "expected"),
     [
         (403, {"message": "nodes is forbidden"}, "the Kubernetes API refused: nodes is forbidden"),
         (502, b"<html>", "the Kubernetes API refused: 502 Bad Gateway"),
@@ -134,11 +134,11 @@ def test_a_proxy_of_the_job_does_not_see_the_token(stand: Stand, root: Path, mon
         (200, {}, "KeyError"),
     ],
 )
-def test_another_answer_is_told(status: int, answer: object, said: str, stand: Stand, root: Path) -> None:
+def test_other_answers_are_reported(status: int, answer: object, expected: str, stand: Stand, root: Path) -> None:
     stand.answer = lambda handler: send(handler, status, answer)
-    told = node.mark("x", environ=stand.environ, root=root, timeout_s=60)
-    assert told.startswith("the node was not marked for replacement: ")
-    assert said in told
+    message = node.mark("x", environ=stand.environ, root=root, timeout_s=60)
+    assert message.startswith("the node was not marked for replacement: ")
+    assert expected in message
     assert len(stand.asked) == 1
 
 
@@ -149,33 +149,33 @@ def test_a_server_with_another_certificate_gets_no_token(stand: Stand, root: Pat
     assert not stand.asked
 
 
-def test_a_server_that_trickles_is_waited_for_no_longer(stand: Stand, root: Path) -> None:
+def test_a_slow_server_does_not_extend_the_time_limit(stand: Stand, root: Path) -> None:
     ended = threading.Event()
 
     def trickle(handler: http.server.BaseHTTPRequestHandler) -> None:
         handler.send_response(200)
         handler.end_headers()
-        while not ended.wait(0.05) and time.monotonic() - began < 60:
+        while not ended.wait(0.05) and time.monotonic() - start < 60:
             handler.wfile.write(b" ")
             handler.wfile.flush()
         handler.wfile.write(json.dumps(NODE).encode())
 
     stand.answer = trickle
     before = set(threading.enumerate())
-    began = time.monotonic()
+    start = time.monotonic()
     try:
-        told = node.mark("x", environ=stand.environ, root=root, timeout_s=3)
+        message = node.mark("x", environ=stand.environ, root=root, timeout_s=3)
     finally:
         ended.set()
-    assert time.monotonic() - began < 30
-    assert told == "the node was not marked for replacement: the Kubernetes API did not answer within 3 s"
-    for left in set(threading.enumerate()) - before:
-        left.join(10)
+    assert time.monotonic() - start < 30
+    assert message == "the node was not marked for replacement: the Kubernetes API did not answer within 3 s"
+    for thread in set(threading.enumerate()) - before:
+        thread.join(10)
     assert len(stand.asked) == 1, "what was told is true later on, too"
 
 
 @pytest.mark.parametrize(
-    ("missing", "said"),
+    ("missing", "expected"),
     [
         ("NODE_NAME", "NODE_NAME is not set in this pod"),
         ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_HOST is not set in this pod"),
@@ -183,14 +183,14 @@ def test_a_server_that_trickles_is_waited_for_no_longer(stand: Stand, root: Path
         ("ca.crt", "this pod has no token for it"),
     ],
 )
-def test_a_pod_that_may_not_says_so(missing: str, said: str, root: Path) -> None:
+def test_a_pod_without_permission_reports_it(missing: str, expected: str, root: Path) -> None:
     environ = {"NODE_NAME": "n", "KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "9"}
     environ.pop(missing, None)
     (root / node.SECRETS / missing).unlink(missing_ok=True)
-    assert said in node.mark("x", environ=environ, root=root, timeout_s=60)
+    assert expected in node.mark("x", environ=environ, root=root, timeout_s=60)
 
 
-def test_an_api_that_is_not_there_is_told(root: Path) -> None:
+def test_an_unreachable_api_is_reported(root: Path) -> None:
     environ = {"NODE_NAME": "n", "KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "9"}
-    told = node.mark("x", environ=environ, root=root, timeout_s=60)
-    assert told.startswith("the node was not marked for replacement: the Kubernetes API cannot be reached: ")
+    message = node.mark("x", environ=environ, root=root, timeout_s=60)
+    assert message.startswith("the node was not marked for replacement: the Kubernetes API cannot be reached: ")

@@ -40,17 +40,17 @@ def pid_of(folder: Path) -> int:
     return sampler.pid
 
 
-def test_a_last_sample_when_it_is_told_to_end(sampler: Path) -> None:
+def test_a_last_sample_is_taken_at_sigterm(sampler: Path) -> None:
     stopped = sampling.stop(sampler)
     assert stopped is not None
     assert not stopped.early
-    found = record.read(sampler)
-    assert found is not None
-    assert found.summary.samples >= 2
-    assert found.summary.gpus[0].memory_total == 81559
+    recorded = record.read(sampler)
+    assert recorded is not None
+    assert recorded.summary.samples >= 2
+    assert recorded.summary.gpus[0].memory_total == 81559
 
 
-def test_a_job_that_is_over_before_the_sampler_has_begun_has_one_sample(
+def test_a_job_shorter_than_the_samplers_start_has_one_sample(
     tmp_path: Path, nvml_library: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LD_LIBRARY_PATH", str(nvml_library))
@@ -58,23 +58,23 @@ def test_a_job_that_is_over_before_the_sampler_has_begun_has_one_sample(
     stopped = sampling.stop(tmp_path, patience=20)
     assert stopped is not None
     assert not stopped.early
-    found = record.read(tmp_path)
-    assert found is not None
-    assert found.summary.samples >= 1
+    recorded = record.read(tmp_path)
+    assert recorded is not None
+    assert recorded.summary.samples >= 1
 
 
-def test_killed_it_leaves_what_it_had_written(sampler: Path) -> None:
+def test_a_killed_sampler_leaves_its_record(sampler: Path) -> None:
     os.kill(pid_of(sampler), signal.SIGKILL)
     until(lambda: not sampling.running(sampler))
     stopped = sampling.stop(sampler)
     assert stopped is not None
     assert stopped.early
-    found = record.read(sampler)
-    assert found is not None
-    assert found.summary.samples >= 1
+    recorded = record.read(sampler)
+    assert recorded is not None
+    assert recorded.summary.samples >= 1
 
 
-def test_a_job_that_cleans_up_keeps_its_record_and_leaves_no_sampler(sampler: Path) -> None:
+def test_a_job_that_deletes_files_keeps_its_record(sampler: Path) -> None:
     for file in sampler.iterdir():
         file.unlink()
     sampler.rmdir()
@@ -90,16 +90,16 @@ def test_no_other_jobs_sampler_is_ended(sampler: Path) -> None:
     assert sampling.running(sampler)
 
 
-def test_gpus_of_others_are_not_the_jobs(tmp_path: Path, nvml_library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_of_others_are_not_sampled(tmp_path: Path, nvml_library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LD_LIBRARY_PATH", str(nvml_library))
     monkeypatch.setenv("FAKE_NVML_COUNT", "2")
-    for given, seen in (("all", 2), ("GPU-of-another", 0)):
-        monkeypatch.setenv("NVIDIA_VISIBLE_DEVICES", given)
+    for devices, count in (("all", 2), ("GPU-of-another", 0)):
+        monkeypatch.setenv("NVIDIA_VISIBLE_DEVICES", devices)
         begin(tmp_path)
         sampling.stop(tmp_path, patience=20)
-        found = record.read(tmp_path)
-        assert found is not None
-        assert len(found.summary.gpus) == seen
+        recorded = record.read(tmp_path)
+        assert recorded is not None
+        assert len(recorded.summary.gpus) == count
 
 
 def test_it_ends_with_its_runner(tmp_path: Path, nvml_library: Path) -> None:

@@ -25,7 +25,7 @@ SCRIPTS = sorted(HOOKS.glob("*.sh"))
 @dataclass(frozen=True)
 class Ended:
     code: int
-    told: str
+    output: str
     seconds: float
 
 
@@ -43,14 +43,14 @@ class Runner:
         """Again where this machine was too busy for the hook before a job to look at anything, or to be in time."""
         for _ in range(10):
             ended = self._run(hook, shell, more)
-            in_time = ended.seconds < 5 and not any(text in ended.told for text in busy)
+            in_time = ended.seconds < 5 and not any(text in ended.output for text in busy)
             if in_time or hook != "job-started.sh":
                 break
         return ended
 
     def _run(self, hook: str, shell: str, more: dict[str, str]) -> Ended:
         start = time.monotonic()
-        done = subprocess.run(
+        result = subprocess.run(
             [shell, "-e", str(HOOKS / hook)],
             env=self.environ | more,
             cwd=self.folder,
@@ -60,7 +60,7 @@ class Runner:
             timeout=60,
             check=False,
         )
-        return Ended(done.returncode, done.stdout + done.stderr, time.monotonic() - start)
+        return Ended(result.returncode, result.stdout + result.stderr, time.monotonic() - start)
 
     @property
     def summary(self) -> str:
@@ -81,9 +81,9 @@ def runner(tmp_path: Path, nvml_library: Path) -> Iterator[Runner]:
         "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"),
         "RUNNER_TRACKING_ID": f"github_{tmp_path.name}",
     }
-    made = Runner(tmp_path, environ)
-    yield made
-    made.run("job-completed.sh")
+    started = Runner(tmp_path, environ)
+    yield started
+    started.run("job-completed.sh")
 
 
 def program(folder: Path, name: str, text: str) -> str:
@@ -98,13 +98,13 @@ def test_a_job_on_a_healthy_gpu(runner: Runner, shell: str) -> None:
     if shutil.which(shell) is None:
         pytest.skip(f"no {shell} on PATH")
     started = runner.run("job-started.sh", shell)
-    assert (started.code, started.told.count("::")) == (0, 0)
-    assert "GPU check: 1 x NVIDIA H100 80GB HBM3, driver 580.95.05; healthy and free" in started.told
+    assert (started.code, started.output.count("::")) == (0, 0)
+    assert "GPU check: 1 x NVIDIA H100 80GB HBM3, driver 580.95.05; healthy and free" in started.output
     assert started.seconds < 5
     (runner.folder / "_temp/left").write_text("x")
     completed = runner.run("job-completed.sh", shell)
     assert completed.code == 0
-    assert "::warning" not in completed.told
+    assert "::warning" not in completed.output
     assert "| 0 NVIDIA H100 80GB HBM3 | 0 MiB of 79.6 GiB (0 %) |" in runner.summary
     assert [path.name for path in (runner.folder / "_temp").iterdir()] == ["_paddock"]
 
@@ -119,8 +119,8 @@ def test_a_job_on_a_healthy_gpu(runner: Runner, shell: str) -> None:
 def test_a_broken_gpu_fails_the_job_in_under_five_seconds(runner: Runner, driver: dict[str, str], text: str) -> None:
     ended = runner.run("job-started.sh", **driver)
     assert ended.code == 1
-    assert ended.told.startswith("::error title=GPU not usable on node ip-10-0-1-5::")
-    assert text in ended.told.splitlines()[0]
+    assert ended.output.startswith("::error title=GPU not usable on node ip-10-0-1-5::")
+    assert text in ended.output.splitlines()[0]
     assert ended.seconds < 5
     assert text in runner.summary
     assert not (runner.folder / "_temp/_paddock/sampler.log").exists()
@@ -139,7 +139,7 @@ FAULTS: dict[str, Callable[[Path], dict[str, str]]] = {
 def test_a_fault_of_the_hook_fails_no_job(runner: Runner, fault: str) -> None:
     ended = runner.run("job-started.sh", busy=(), **FAULTS[fault](runner.folder))
     assert ended.code == 0
-    assert "::warning title=Job hook failed::" in ended.told
+    assert "::warning title=Job hook failed::" in ended.output
     assert ended.seconds < 5
 
 
@@ -147,7 +147,7 @@ def test_a_fault_of_the_hook_fails_no_job(runner: Runner, fault: str) -> None:
 def test_nor_does_one_after_it(runner: Runner, fault: str) -> None:
     ended = runner.run("job-completed.sh", **FAULTS[fault](runner.folder))
     assert ended.code == 0
-    assert "::warning title=Job hook failed::" in ended.told
+    assert "::warning title=Job hook failed::" in ended.output
 
 
 @pytest.mark.parametrize("code", [2, 9, 10, 11, 124])
@@ -167,8 +167,8 @@ def test_what_cannot_be_written_or_is_odd_fails_nothing(runner: Runner, more: di
     for hook in ("job-started.sh", "job-completed.sh"):
         ended = runner.run(hook, **more)
         assert ended.code == 0
-        assert "Job hook failed" not in ended.told
-        assert "Traceback" not in ended.told
+        assert "Job hook failed" not in ended.output
+        assert "Traceback" not in ended.output
 
 
 @pytest.mark.parametrize("environ", [
@@ -177,16 +177,16 @@ def test_what_cannot_be_written_or_is_odd_fails_nothing(runner: Runner, more: di
 def test_switched_off_nothing_is_looked_at(runner: Runner, environ: dict[str, str]) -> None:
     for hook in SCRIPTS:
         ended = runner.run(hook.name, PADDOCK_PYTHON=program(runner.folder, "python", "exit 10"), **environ)
-        assert (ended.code, ended.told) == (0, "")
+        assert (ended.code, ended.output) == (0, "")
 
 
 @pytest.mark.skipif(not sees_host_processes(), reason="the driver's pids are another namespace's here")
-def test_a_process_that_the_job_left_on_its_gpu_is_ended(runner: Runner) -> None:
-    left = subprocess.Popen(["sleep", "60"], env=runner.environ)
-    ended = runner.run("job-completed.sh", FAKE_NVML_PROCESSES=f"0:{left.pid}:2048")
-    assert left.wait(timeout=10) == -15
+def test_a_leftover_gpu_process_is_ended(runner: Runner) -> None:
+    leftover = subprocess.Popen(["sleep", "60"], env=runner.environ)
+    ended = runner.run("job-completed.sh", FAKE_NVML_PROCESSES=f"0:{leftover.pid}:2048")
+    assert leftover.wait(timeout=10) == -15
     assert ended.code == 0
-    assert f"sleep (pid {left.pid}, 2.0 GiB of GPU memory) was ended" in ended.told
+    assert f"sleep (pid {leftover.pid}, 2.0 GiB of GPU memory) was ended" in ended.output
 
 
 # --- an image without Paddock
@@ -202,15 +202,15 @@ SMI: dict[str, tuple[str, str, int, str]] = {
 
 
 @pytest.mark.parametrize("smi", SMI)
-def test_without_paddock_nvidia_smi_is_asked(runner: Runner, smi: str) -> None:
+def test_without_paddock_nvidia_smi_is_run(runner: Runner, smi: str) -> None:
     """A script takes nvidia-smi's place."""
-    text, gpus, code, told = SMI[smi]
+    text, gpus, code, expected = SMI[smi]
     program(runner.folder, "nvidia-smi", text)
     path = f"{runner.folder}:{os.environ['PATH']}"
     ended = runner.run("job-started.sh", PADDOCK_PYTHON="/proc/none", PATH=path, PADDOCK_GPUS=gpus)
     assert ended.code == code
-    assert told in ended.told
-    assert ended.told.startswith("::error") == bool(code)
+    assert expected in ended.output
+    assert ended.output.startswith("::error") == bool(code)
     assert ended.seconds < 5
 
 
@@ -219,29 +219,29 @@ def test_without_paddock_and_without_nvidia_smi_the_job_goes_on(runner: Runner) 
         pytest.skip("this machine has nvidia-smi")
     ended = runner.run("job-started.sh", PADDOCK_PYTHON="/proc/none")
     assert ended.code == 0
-    assert ended.told.startswith("::warning title=GPU not checked::")
+    assert ended.output.startswith("::warning title=GPU not checked::")
 
 
-def test_programs_that_a_job_put_first_on_path_are_not_taken_for_the_systems_after_it(runner: Runner) -> None:
+def test_programs_on_the_jobs_path_do_not_replace_the_systems(runner: Runner) -> None:
     (runner.folder / "bin").mkdir()
     program(runner.folder / "bin", "timeout", "echo taken")
-    assert "taken" not in runner.run("job-completed.sh", PATH=f"{runner.folder}/bin:{os.environ['PATH']}").told
+    assert "taken" not in runner.run("job-completed.sh", PATH=f"{runner.folder}/bin:{os.environ['PATH']}").output
 
 
-def test_without_paddock_what_is_left_is_told(runner: Runner) -> None:
+def test_without_paddock_leftover_processes_are_listed(runner: Runner) -> None:
     """A script takes nvidia-smi's place."""
     program(runner.folder, "nvidia-smi", "echo '71, python, 512 MiB'; echo '72, python, 9 MiB'")
     path = f"{runner.folder}:{os.environ['PATH']}"
     ended = runner.run("job-completed.sh", PADDOCK_PYTHON="/proc/none", PATH=path)
     assert ended.code == 0
-    assert "::warning title=GPU still in use::" in ended.told
-    assert "71, python, 512 MiB;72" in ended.told
+    assert "::warning title=GPU still in use::" in ended.output
+    assert "71, python, 512 MiB;72" in ended.output
     (runner.folder / "nvidia-smi").unlink()
-    assert runner.run("job-completed.sh", PADDOCK_PYTHON="/proc/none").told == ""
+    assert runner.run("job-completed.sh", PADDOCK_PYTHON="/proc/none").output == ""
 
 
-def test_shellcheck_has_no_complaint() -> None:
+def test_shellcheck_passes() -> None:
     if shutil.which("shellcheck") is None:
         pytest.skip("no shellcheck on PATH")
-    done = subprocess.run(["shellcheck", *map(str, SCRIPTS)], capture_output=True, text=True, check=False)
-    assert done.stdout == ""
+    result = subprocess.run(["shellcheck", *map(str, SCRIPTS)], capture_output=True, text=True, check=False)
+    assert result.stdout == ""

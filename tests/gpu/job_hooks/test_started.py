@@ -56,10 +56,10 @@ def held(**changes: Any) -> Driver:
 
 def test_healthy_and_free(driver: Install, start: Start) -> None:
     driver("8xh100")
-    code, told = start(8)
+    code, output = start(8)
     assert code == 0
-    assert "8 x NVIDIA H100 80GB HBM3, driver 580.95.05; healthy and free" in told
-    assert "::" not in told
+    assert "8 x NVIDIA H100 80GB HBM3, driver 580.95.05; healthy and free" in output
+    assert "::" not in output
 
 
 def test_no_gpus_nothing_done(driver: Install, start: Start, tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_no_gpus_nothing_done(driver: Install, start: Start, tmp_path: Path) -> 
     assert not (tmp_path / "_temp").exists()
 
 
-def handed(root: Path, gpus: int, library: str = "580.95.05", mounted: str = "580.95.05") -> None:
+def create_devices(root: Path, gpus: int, library: str = "580.95.05", mounted: str = "580.95.05") -> None:
     """What a container runtime leaves in a pod: `library` is the file in the image, or where one is mounted."""
     for name in ("nvidiactl", *(f"nvidia{number}" for number in range(gpus))):
         (root / "dev").mkdir(exist_ok=True)
@@ -105,24 +105,24 @@ BROKEN: dict[str, tuple[Callable[[], Driver], int, str]] = {
 
 
 @pytest.mark.parametrize("why", [*REFUSALS, *BROKEN])
-def test_what_refuses_a_job(why: str, driver: Install, start: Start, tmp_path: Path) -> None:
-    made, gpus, text = (REFUSALS | BROKEN)[why]
-    driver(made())
+def test_broken_gpus_refuse_a_job(why: str, driver: Install, start: Start, tmp_path: Path) -> None:
+    driver_made, gpus, text = (REFUSALS | BROKEN)[why]
+    driver(driver_made())
     summary = tmp_path / "summary.md"
-    given = {"NVIDIA_VISIBLE_DEVICES": "GPU-z"} if why == "others than given" else {}
-    code, told = start(gpus, GITHUB_STEP_SUMMARY=str(summary), **given)
-    error = told.splitlines()[0]
+    environ = {"NVIDIA_VISIBLE_DEVICES": "GPU-z"} if why == "others than given" else {}
+    code, output = start(gpus, GITHUB_STEP_SUMMARY=str(summary), **environ)
+    error = output.splitlines()[0]
     assert code == REFUSED
     assert error.startswith("::error title=GPU not usable on node ip-10-0-1-5::")
     assert text in error
     assert "It is not your code" in error
     assert "Re-run it" in error
     assert (NOT_MARKED in error) == (why in BROKEN)
-    assert told.count("::group::") == told.count("::endgroup::") == 1
+    assert output.count("::group::") == output.count("::endgroup::") == 1
     assert text in summary.read_text()
 
 
-GONE: dict[str, tuple[dict[str, Any], bool]] = {
+MISSING_GPUS: dict[str, tuple[dict[str, Any], bool]] = {
     "as many as were handed in": ({"gpus": 4}, False),
     "fewer than were handed in": ({"gpus": 8}, True),
     "no GPU was handed in": ({"gpus": 0}, False),
@@ -131,34 +131,34 @@ GONE: dict[str, tuple[dict[str, Any], bool]] = {
 }
 
 
-@pytest.mark.parametrize("why", GONE)
-def test_gpus_that_are_missing_are_the_nodes_fault_where_they_were_handed_in(
+@pytest.mark.parametrize("why", MISSING_GPUS)
+def test_missing_gpus_mark_the_node_if_the_runtime_assigned_them(
     why: str, driver: Install, start: Start, machine: Path
 ) -> None:
-    what, node = GONE[why]
+    files, node = MISSING_GPUS[why]
     driver(Driver(box("H100", 4)))
-    handed(machine, **what)
-    code, told = start(8)
+    create_devices(machine, **files)
+    code, output = start(8)
     assert code == REFUSED
-    assert "4 of the 8 GPUs of this job are here" in told
-    assert (NOT_MARKED in told) == node
+    assert "4 of the 8 GPUs of this job are here" in output
+    assert (NOT_MARKED in output) == node
 
 
 @pytest.mark.parametrize("error", [9, 18, 999])
-def test_a_driver_that_fails_where_gpus_were_handed_in_is_the_nodes_fault(
+def test_a_failing_driver_marks_the_node_if_gpus_were_assigned(
     error: int, driver: Install, start: Start, machine: Path
 ) -> None:
     driver("h100").faults["nvmlInitWithFlags"] = Fault(error)
-    code, told = start()
-    assert (code, NOT_MARKED in told) == (REFUSED, False)
-    handed(machine, 1)
-    code, told = start()
-    assert (code, NOT_MARKED in told) == (REFUSED, True)
+    code, output = start()
+    assert (code, NOT_MARKED in output) == (REFUSED, False)
+    create_devices(machine, 1)
+    code, output = start()
+    assert (code, NOT_MARKED in output) == (REFUSED, True)
 
 
 @pytest.mark.parametrize("stuck", [False, True])
 @pytest.mark.parametrize("daemon", [False, True])
-def test_a_driver_that_hangs_in_the_kernel_although_it_was_started_is_the_nodes_fault(
+def test_a_started_driver_that_hangs_marks_the_node(
     daemon: bool, stuck: bool, driver: Install, start: Start, machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`stuck` is made up: SIGKILL does not end a call inside such a kernel. One that is busy only may be slow."""
@@ -167,32 +167,32 @@ def test_a_driver_that_hangs_in_the_kernel_although_it_was_started_is_the_nodes_
     monkeypatch.setattr("paddock.gpu.job_hooks.bounded._KILLED_WITHIN", 30)
     if stuck:
         monkeypatch.setattr("paddock.gpu.job_hooks.bounded._end", lambda child: False)
-    handed(machine, 1)
+    create_devices(machine, 1)
     if daemon:
         (machine / "run/nvidia-persistenced").mkdir(parents=True)
         (machine / "run/nvidia-persistenced/socket").touch()
-    code, told = start()
+    code, output = start()
     assert code == REFUSED
-    assert "the GPU driver does not answer" in told
-    assert (NOT_MARKED in told) == (daemon and stuck)
+    assert "the GPU driver does not answer" in output
+    assert (NOT_MARKED in output) == (daemon and stuck)
 
 
-def test_a_hook_that_began_late_blames_no_driver(
+def test_a_hook_that_started_late_does_not_blame_the_driver(
     driver: Install, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver("h100")
     monkeypatch.setattr("paddock.gpu.inventory.inventory", lambda **_: time.sleep(60))
     monkeypatch.setattr(started, "_MIN_SECONDS", 1.6)
-    code, told = start()
+    code, output = start()
     assert code == 0
-    assert told.startswith("::warning title=GPU not checked::")
+    assert output.startswith("::warning title=GPU not checked::")
 
 
-def test_a_driver_that_does_not_fit_its_library_is_told_in_one_sentence(driver: Install, start: Start) -> None:
+def test_a_driver_and_library_mismatch_is_one_sentence(driver: Install, start: Start) -> None:
     driver("h100").faults["nvmlInitWithFlags"] = Fault(18)
-    code, told = start()
+    code, output = start()
     assert code == REFUSED
-    error, *details = told.splitlines()
+    error, *details = output.splitlines()
     assert "The NVIDIA library and the loaded driver are of different versions" in error
     assert "modprobe" not in error
     assert "modprobe" in "\n".join(details)
@@ -202,20 +202,20 @@ def test_a_container_that_lost_its_gpus_does_not_blame_the_node(
     driver: Install, start: Start, machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (machine / ".dockerenv").touch()
-    handed(machine, 1)
+    create_devices(machine, 1)
     driver("h100").faults["nvmlInitWithFlags"] = Fault(999)
     opened = os.open
 
-    def denied(path: Any, *more: Any, **others: Any) -> int:
+    def denied(path: Any, *more: Any, **options: Any) -> int:
         if "dev/nvidia" in str(path):
             raise PermissionError(1, "Operation not permitted", str(path))
-        return opened(path, *more, **others)
+        return opened(path, *more, **options)
 
     monkeypatch.setattr(os, "open", denied)
-    code, told = start()
+    code, output = start()
     assert code == REFUSED
-    assert "This container has lost its GPUs" in told
-    assert NOT_MARKED not in told
+    assert "This container has lost its GPUs" in output
+    assert NOT_MARKED not in output
 
 
 ADMITTED: dict[str, tuple[Callable[[], Driver], int, dict[str, str], str]] = {
@@ -248,13 +248,13 @@ ADMITTED: dict[str, tuple[Callable[[], Driver], int, dict[str, str], str]] = {
 
 
 @pytest.mark.parametrize("why", ADMITTED)
-def test_what_does_not(why: str, driver: Install, start: Start) -> None:
-    made, gpus, environ, text = ADMITTED[why]
-    driver(made())
-    code, told = start(gpus, **environ)
+def test_usable_gpus_admit_a_job(why: str, driver: Install, start: Start) -> None:
+    driver_made, gpus, environ, text = ADMITTED[why]
+    driver(driver_made())
+    code, output = start(gpus, **environ)
     assert code == 0
-    assert [text in line for line in told.splitlines() if line.startswith("::warning")] == [True] * bool(text)
-    assert NOT_MARKED not in told
+    assert [text in line for line in output.splitlines() if line.startswith("::warning")] == [True] * bool(text)
+    assert NOT_MARKED not in output
 
 
 def test_a_shared_gpu_at_its_hardware_limit_refuses(driver: Install, start: Start) -> None:
@@ -262,31 +262,30 @@ def test_a_shared_gpu_at_its_hardware_limit_refuses(driver: Install, start: Star
     assert start(PADDOCK_GPU_SHARING="mps")[0] == REFUSED
 
 
-def test_a_slow_start_of_the_hook_is_not_the_drivers(
-    driver: Install, start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slow_hook_is_not_a_slow_driver(driver: Install, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     driver("lost")
     monkeypatch.setattr(started, "CHECK_UNTIL", 0.05)
-    code, told = start(8)
+    code, output = start(8)
     assert code == 0
-    assert told.startswith("::warning title=GPU not checked::")
+    assert output.startswith("::warning title=GPU not checked::")
 
 
-def test_a_node_that_should_go_is_marked_though_the_job_goes_on(driver: Install, start: Start) -> None:
+def test_a_degraded_node_is_marked_while_the_job_continues(driver: Install, start: Start) -> None:
     driver("remap-pending")
-    code, told = start(2)
+    code, output = start(2)
     assert code == 0
     assert (
-        "::warning title=GPU::On node ip-10-0-1-5: GPU 0: a faulty row of memory is replaced at the next reset" in told
+        "::warning title=GPU::On node ip-10-0-1-5: GPU 0: a faulty row of memory is replaced at the next reset"
+        in output
     )
-    assert f"This job goes on: the {NOT_MARKED}" in told
+    assert f"This job goes on: the {NOT_MARKED}" in output
 
 
-def test_memory_that_the_last_job_gives_back_meanwhile_is_waited_for(driver: Install, machine: Path) -> None:
-    made = driver(held(used_mib=3000))
+def test_memory_of_the_last_job_is_waited_for(driver: Install, machine: Path) -> None:
+    driver_made = driver(held(used_mib=3000))
     job = Job.from_environ({"PADDOCK_GPUS": "1"})
     assert check_gpus(job, 0.5, machine).refused
-    threading.Timer(0.3, lambda: setattr(made.cards[0], "used_mib", 0)).start()
+    threading.Timer(0.3, lambda: setattr(driver_made.cards[0], "used_mib", 0)).start()
     assert check_gpus(job, 3.0, machine).refused is None
 
 
@@ -321,11 +320,11 @@ def test_a_job_that_names_itself_a_command_gives_none(capsys: pytest.CaptureFixt
     ]
 
 
-def test_what_an_earlier_job_left_is_not_this_ones(driver: Install, start: Start, tmp_path: Path) -> None:
-    left = [tmp_path / "_temp/_paddock" / name for name in ("sampler.log", "gpu-use.json")]
-    left[0].parent.mkdir(parents=True)
-    for file in left:
+def test_files_of_an_earlier_job_are_removed(driver: Install, start: Start, tmp_path: Path) -> None:
+    leftovers = [tmp_path / "_temp/_paddock" / name for name in ("sampler.log", "gpu-use.json")]
+    leftovers[0].parent.mkdir(parents=True)
+    for file in leftovers:
         file.write_text("{}")
     driver("h100")
     start()
-    assert not any(file.exists() for file in left)
+    assert not any(file.exists() for file in leftovers)

@@ -17,7 +17,7 @@ from tests.support.job_machine import HOSTS, OWN, machine
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="runners are Linux")
 
 
-def test_wiping_takes_what_is_there_and_follows_nothing(tmp_path: Path) -> None:
+def test_wiping_removes_files_and_follows_no_link(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "kept").write_text("x")
@@ -27,10 +27,10 @@ def test_wiping_takes_what_is_there_and_follows_nothing(tmp_path: Path) -> None:
         (temp / name / "file").write_text("x" * 5000)
     (temp / "go/pkg/mod").chmod(0o555)
     (temp / "link").symlink_to(outside)
-    done = wipe.temporary(temp, temp / "_paddock", 5)
-    assert done is not None
-    assert (done.files, done.remaining) == (2, 0)
-    assert done.size >= 5000
+    wiped = wipe.temporary(temp, temp / "_paddock", 5)
+    assert wiped is not None
+    assert (wiped.files, wiped.remaining) == (2, 0)
+    assert wiped.size >= 5000
     assert sorted(path.name for path in temp.iterdir()) == ["_paddock", "_runner_file_commands"]
     assert (outside / "kept").exists()
 
@@ -73,12 +73,12 @@ def nest(folder: Path, name: str, depth: int) -> None:
     os.close(here)
 
 
-def test_folders_without_an_end_are_left_and_told(tmp_path: Path) -> None:
+def test_deeply_nested_folders_are_reported(tmp_path: Path) -> None:
     nest(tmp_path, "a", 1100)
     try:
-        done = wipe.wipe(tmp_path, 5)
-        assert done.remaining == 1
-        assert "deep" in done.why
+        wiped = wipe.wipe(tmp_path, 5)
+        assert wiped.remaining == 1
+        assert "deep" in wiped.why
     finally:
         subprocess.run(["rm", "-rf", str(tmp_path / "a")], check=True)
 
@@ -99,9 +99,9 @@ def test_a_name_that_a_job_gave_a_file_is_no_command(tmp_path: Path, capsys: pyt
 
 def test_wiping_ends_in_time(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
-    done = wipe.wipe(tmp_path, -1)
+    wiped = wipe.wipe(tmp_path, -1)
     assert (tmp_path / "a").exists()
-    assert done.remaining == 1
+    assert wiped.remaining == 1
 
 
 @pytest.mark.parametrize(

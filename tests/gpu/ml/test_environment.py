@@ -41,12 +41,12 @@ def leases(tmp_path: Path) -> Leases:
 
 
 @pytest.fixture
-def made(leases: Leases) -> Callable[..., dict[str, Any]]:
+def create(leases: Leases) -> Callable[..., dict[str, Any]]:
     """An environment on four H100s, whose lease lives as long as this test."""
 
-    def make(framework: str = "pytorch", /, *, look: Inventory | None = None, **more: Any) -> dict[str, Any]:
-        found = look or replace(h100s(4), driver=Driver("580.95.05"))
-        return ml.environment(framework, leases=leases, read_inventory=lambda: found, owner=os.getpid(), **more)
+    def make(framework: str = "pytorch", /, *, machine: Inventory | None = None, **more: Any) -> dict[str, Any]:
+        inventory = machine or replace(h100s(4), driver=Driver("580.95.05"))
+        return ml.environment(framework, leases=leases, read_inventory=lambda: inventory, owner=os.getpid(), **more)
 
     return make
 
@@ -66,22 +66,22 @@ def made(leases: Leases) -> Callable[..., dict[str, Any]]:
 def test_the_newest_image_that_the_driver_runs_with_every_feature(
     driver: str, model: str, cuda: str, verdict: str
 ) -> None:
-    found = pick("pytorch", on(driver, model), contained=True)
-    assert (found.cuda, found.verdict) == (cuda, verdict)
-    assert f"cuda{cuda}-" in str(found.image)
+    picked = pick("pytorch", on(driver, model), contained=True)
+    assert (picked.cuda, picked.verdict) == (cuda, verdict)
+    assert f"cuda{cuda}-" in str(picked.image)
 
 
 def test_wheels_and_images_follow_their_own_tables() -> None:
     assert pick("pytorch", on("595.58.03"), contained=False).cuda == "13.2"
-    found = pick("pytorch", on("570.124.06"), contained=False).build
-    assert found is not None
-    assert getattr(found, "index", None) == "https://download.pytorch.org/whl/cu128"
+    picked = pick("pytorch", on("570.124.06"), contained=False).build
+    assert picked is not None
+    assert getattr(picked, "index", None) == "https://download.pytorch.org/whl/cu128"
 
 
-def test_a_gpu_that_a_build_holds_nothing_for_gets_an_older_build() -> None:
+def test_a_gpu_without_support_in_a_build_gets_an_older_one() -> None:
     v100 = replace(gpu(0, "odd"), name="Tesla V100-SXM2-16GB", compute_capability="7.0", pci_device_id="10de:1db1")
-    found = pick("pytorch", replace(box([v100]), driver=Driver("580.95.05")), contained=True)
-    assert found.cuda == "12.6"
+    picked = pick("pytorch", replace(box([v100]), driver=Driver("580.95.05")), contained=True)
+    assert picked.cuda == "12.6"
 
 
 def test_the_worst_of_mixed_gpus_counts() -> None:
@@ -100,7 +100,7 @@ def test_none_runs_and_the_cheapest_fix_is_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         ({"image": "pytorch/pytorch:latest"}, "fix: pytorch/pytorch:2.13.0-cuda13.0-cudnn9-runtime"),
         ({"image": "pytorch/pytorch"}, "a tag that names versions"),
@@ -113,14 +113,14 @@ def test_none_runs_and_the_cheapest_fix_is_said() -> None:
         ({"target": "kubernetes", "start": True}, "kubectl apply"),
     ],
 )
-def test_what_cannot_be_is_said_and_nothing_stays_leased(made: Any, leases: Leases, more: Any, said: str) -> None:
+def test_an_impossible_environment_leases_nothing(create: Any, leases: Leases, more: Any, message: str) -> None:
     with pytest.raises(GpuInputError) as caught:
-        made(**more)
-    assert said in str(caught.value)
+        create(**more)
+    assert message in str(caught.value)
     assert leases.all() == ()
 
 
-def test_cuda_that_was_asked_for_and_does_not_run_names_one_that_does(leases: Leases) -> None:
+def test_a_requested_cuda_that_cannot_run_suggests_another(leases: Leases) -> None:
     with pytest.raises(GpuError, match=r"fix: --cuda 12\.8, which runs here"):
         ml.environment(
             "pytorch", cuda="13.0", leases=leases, read_inventory=lambda: on("570.124.06"), owner=os.getpid()
@@ -128,72 +128,72 @@ def test_cuda_that_was_asked_for_and_does_not_run_names_one_that_does(leases: Le
     assert leases.all() == ()
 
 
-def test_an_image_whose_tag_says_nothing_is_not_judged(made: Any) -> None:
-    told = made(image="registry.example/ours:1.4")
-    assert told["verdict"] == "unknown"
-    assert any("does not name its CUDA" in note for note in told["notes"])
+def test_an_image_without_a_cuda_version_is_not_evaluated(create: Any) -> None:
+    document = create(image="registry.example/ours:1.4")
+    assert document["verdict"] == "unknown"
+    assert any("does not name its CUDA" in note for note in document["notes"])
 
 
-def test_docker_gets_the_leased_gpus_by_uuid(made: Any, leases: Leases) -> None:
-    told = made(gpus=2, min_memory_gib=40)
-    (command,) = told["commands"]
+def test_docker_gets_the_leased_gpus_by_uuid(create: Any, leases: Leases) -> None:
+    document = create(gpus=2, min_memory_gib=40)
+    (command,) = document["commands"]
     assert command[:3] == ["docker", "run", "--rm"]
-    assert any(f'"device={",".join(told["gpus"])}"' in word for word in command)
-    assert [lease.id for lease, _ in leases.all()] == [told["lease"]["id"]]
-    assert told["lease"]["id"] in command[command.index("--name") + 1]
-    compile(told["verification"]["program"], "verification", "exec")
-    json.dumps(told)
+    assert any(f'"device={",".join(document["gpus"])}"' in word for word in command)
+    assert [lease.id for lease, _ in leases.all()] == [document["lease"]["id"]]
+    assert document["lease"]["id"] in command[command.index("--name") + 1]
+    compile(document["verification"]["program"], "verification", "exec")
+    json.dumps(document)
 
 
-def test_kubernetes_chooses_itself_so_nothing_is_leased(made: Any, leases: Leases) -> None:
-    told = made(target="kubernetes", gpus=2)
-    (file,) = told["files"]
+def test_kubernetes_chooses_itself_so_nothing_is_leased(create: Any, leases: Leases) -> None:
+    document = create(target="kubernetes", gpus=2)
+    (file,) = document["files"]
     pod = yaml.safe_load(file["text"])
     (container,) = pod["spec"]["containers"]
     assert container["resources"]["limits"] == {"nvidia.com/gpu": 2}
-    assert container["image"] == told["image"]
-    assert told["lease"] is None
+    assert container["image"] == document["image"]
+    assert document["lease"] is None
     assert leases.all() == ()
 
 
-def test_a_venv_is_pip_and_an_index(made: Any) -> None:
-    told = made(target="venv", cuda="12.8", path=Path("env"))
-    assert told["commands"][1] == [
+def test_a_venv_is_pip_and_an_index(create: Any) -> None:
+    document = create(target="venv", cuda="12.8", path=Path("env"))
+    assert document["commands"][1] == [
         "env/bin/python", "-m", "pip", "install", "--index-url", "https://download.pytorch.org/whl/cu128",
         "torch==2.11.0",
     ]  # fmt: skip
-    assert told["environment"]["CUDA_VISIBLE_DEVICES"] == ",".join(told["gpus"])
+    assert document["environment"]["CUDA_VISIBLE_DEVICES"] == ",".join(document["gpus"])
 
 
-def test_limited_is_said(made: Any) -> None:
-    told = made(look=on("450.80.02", "t4"))
-    assert any(note.startswith("Limited: ") for note in told["notes"])
+def test_limited_support_is_a_note(create: Any) -> None:
+    document = create(machine=on("450.80.02", "t4"))
+    assert any(note.startswith("Limited: ") for note in document["notes"])
 
 
-def test_other_makers() -> None:
+def test_gpus_of_other_vendors_get_their_own_builds() -> None:
     amd = replace(gpu(0), vendor="amd", name="AMD Instinct MI300X", compute_capability="gfx942")
-    found = pick("pytorch", replace(box([amd]), driver=None, backend="amd-sysfs"), contained=True)
-    assert str(found.image).startswith("rocm/pytorch:")
-    assert found.verdict == "unknown"
+    picked = pick("pytorch", replace(box([amd]), driver=None, backend="amd-sysfs"), contained=True)
+    assert str(picked.image).startswith("rocm/pytorch:")
+    assert picked.verdict == "unknown"
     apple = replace(gpu(0), vendor="apple", name="Apple M4", compute_capability=None)
     inventory = replace(box([apple]), driver=None, backend="apple")
     with pytest.raises(GpuError, match="fix: --target venv"):
         pick("pytorch", inventory, contained=True)
-    assert pick("pytorch", inventory, contained=False).build == next(one for one in wheels() if one.metal)
+    assert pick("pytorch", inventory, contained=False).build == next(build for build in wheels() if build.metal)
     with pytest.raises(GpuInputError, match="no wheels of jax for apple GPUs\n    expected: pytorch"):
         pick("jax", inventory, contained=False)
 
 
-def test_without_gpus_and_with_all_taken(made: Any, leases: Leases) -> None:
+def test_no_gpu_and_no_free_gpu_are_different_errors(create: Any, leases: Leases) -> None:
     with pytest.raises(NoGpu):
-        made(look=replace(box([]), reason="This machine has no GPU."))
-    made(gpus=4)
+        create(machine=replace(box([]), reason="This machine has no GPU."))
+    create(gpus=4)
     with pytest.raises(NoneFree, match="leased"):
-        made()
+        create()
 
 
-def test_the_older_connectors_configuration_is_accepted(made: Any) -> None:
-    given = ml.from_dict(
+def test_the_older_connectors_configuration_is_accepted(create: Any) -> None:
+    arguments = ml.from_dict(
         {
             "GPURequirements": {
                 "MinMemoryGB": 8.0,
@@ -206,8 +206,8 @@ def test_the_older_connectors_configuration_is_accepted(made: Any) -> None:
             "RequiredCUDAVersion": "12.8",
         }
     )
-    assert given["request"] == Request(count=1, min_memory_gib=8.0, workload="training", prefer=("RTX",))
-    assert made(given.pop("framework"), **given)["cuda"] == "12.8"
+    assert arguments["request"] == Request(count=1, min_memory_gib=8.0, workload="training", prefer=("RTX",))
+    assert create(arguments.pop("framework"), **arguments)["cuda"] == "12.8"
     with pytest.raises(GpuInputError, match="did you mean Framework"):
         ml.from_dict({"Framwork": "pytorch"})
 
@@ -217,17 +217,17 @@ def test_the_catalogues_images_state_the_cuda_that_their_row_does() -> None:
 
     for image in images():
         assert image.image.rpartition(":")[2] not in ("", "latest")
-        stated = tag_cuda(image.image)
-        if stated and image.cuda:
-            assert stated.split(".")[:2] == image.cuda.split("."), image
+        version = tag_cuda(image.image)
+        if version and image.cuda:
+            assert version.split(".")[:2] == image.cuda.split("."), image
         assert (image.cuda is None) != (image.rocm is None), image
-    for one in wheels():
-        assert [one.cuda is not None, one.rocm is not None, one.metal].count(True) == 1, one
-        assert all("==" in package for package in one.packages), one
+    for build in wheels():
+        assert [build.cuda is not None, build.rocm is not None, build.metal].count(True) == 1, build
+        assert all("==" in package for package in build.packages), build
 
 
 @pytest.mark.parametrize(
-    ("told", "ok", "why"),
+    ("document", "ok", "why"),
     [
         ({"uuids": ["AAAA-1", "bbbb-2"], "count": 2}, True, "these and no others"),
         ({"uuids": ["aaaa-1"], "count": 1}, False, "does not see GPU-bbbb-2"),
@@ -239,10 +239,10 @@ def test_the_catalogues_images_state_the_cuda_that_their_row_does() -> None:
         ({"error": "ImportError: libcudnn", "uuids": None, "count": None}, False, "libcudnn"),
     ],
 )
-def test_what_is_seen_is_held_against_what_was_leased(told: dict[str, Any], ok: bool, why: str) -> None:
-    seen = ml_start.compare(["GPU-aaaa-1", "GPU-bbbb-2"], told)
-    assert seen.ok is ok
-    assert why in seen.why
+def test_visible_gpus_are_compared_with_the_leased_ones(document: dict[str, Any], ok: bool, why: str) -> None:
+    visibility = ml_start.compare(["GPU-aaaa-1", "GPU-bbbb-2"], document)
+    assert visibility.ok is ok
+    assert why in visibility.why
 
 
 def test_mig_parts_stand_for_the_gpus_they_are_of() -> None:
@@ -282,43 +282,43 @@ def wheel(folder: Path, version: str, wrong: str = "") -> None:
 
 
 class TestStartedWithAStandInForTorch:
-    """A real virtual environment, filled by a real pip from a folder in which a made-up torch lies."""
+    """A real virtual environment, filled by a real pip from a folder in which a create-up torch lies."""
 
     @pytest.fixture(autouse=True)
     def _index(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PIP_NO_INDEX", "1")
         monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
 
-    def test_it_sees_just_the_leased_gpus_and_the_lease_stays(self, made: Any, leases: Leases, tmp_path: Path) -> None:
+    def test_it_sees_the_leased_gpus_and_keeps_the_lease(self, create: Any, leases: Leases, tmp_path: Path) -> None:
         wheel(tmp_path / "wheels", "2.11.0")
-        told = made(target="venv", cuda="12.8", gpus=2, start=True, path=tmp_path / "env")
-        assert told["started"]
-        assert told["seen"]["ok"]
-        assert sorted(told["seen"]["seen"]) == sorted(told["gpus"])
-        assert told["seen"]["version"] == "2.11.0"
-        assert [lease.id for lease, _ in leases.all()] == [told["lease"]["id"]]
+        document = create(target="venv", cuda="12.8", gpus=2, start=True, path=tmp_path / "env")
+        assert document["started"]
+        assert document["seen"]["ok"]
+        assert sorted(document["seen"]["seen"]) == sorted(document["gpus"])
+        assert document["seen"]["version"] == "2.11.0"
+        assert [lease.id for lease, _ in leases.all()] == [document["lease"]["id"]]
 
     @pytest.mark.parametrize("wrong", [" + ['00000003-aaaa']", "[1:]", "; raise OSError('libcudnn.so.9')"])
-    def test_a_mismatch_is_said_and_leaves_neither_lease_nor_folder(
-        self, made: Any, leases: Leases, tmp_path: Path, wrong: str
+    def test_a_mismatch_leaves_neither_lease_nor_folder(
+        self, create: Any, leases: Leases, tmp_path: Path, wrong: str
     ) -> None:
         wheel(tmp_path / "wheels", "2.11.0", wrong)
         with pytest.raises(GpuError, match=r"pytorch does not see the GPUs.*: (it|OSError)"):
-            made(target="venv", cuda="12.8", gpus=2, start=True, path=tmp_path / "env")
+            create(target="venv", cuda="12.8", gpus=2, start=True, path=tmp_path / "env")
         assert leases.all() == ()
         assert not (tmp_path / "env").exists()
 
-    def test_what_pip_cannot_find_leaves_nothing(self, made: Any, leases: Leases, tmp_path: Path) -> None:
+    def test_what_pip_cannot_find_leaves_nothing(self, create: Any, leases: Leases, tmp_path: Path) -> None:
         with pytest.raises(GpuError, match="pip install"):
-            made(target="venv", cuda="12.8", start=True, path=tmp_path / "env")
+            create(target="venv", cuda="12.8", start=True, path=tmp_path / "env")
         assert leases.all() == ()
         assert not (tmp_path / "env").exists()
 
-    def test_a_folder_that_is_there_is_left_alone(self, made: Any, tmp_path: Path) -> None:
+    def test_an_existing_folder_is_refused(self, create: Any, tmp_path: Path) -> None:
         (tmp_path / "env").mkdir()
         (tmp_path / "env" / "thesis.txt").touch()
         with pytest.raises(GpuInputError, match="already exists"):
-            made(target="venv", start=True, path=tmp_path / "env")
+            create(target="venv", start=True, path=tmp_path / "env")
         assert (tmp_path / "env" / "thesis.txt").exists()
 
 
@@ -336,50 +336,50 @@ class TestStartedWithAStandInForDocker:
     @pytest.fixture
     def engine(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], StandIn]:
         def make(body: str) -> StandIn:
-            found = stand_in(tmp_path / "bin", body)
-            monkeypatch.setenv("PATH", found.path)
-            return found
+            program = stand_in(tmp_path / "bin", body)
+            monkeypatch.setenv("PATH", program.path)
+            return program
 
         return make
 
-    def test_it_is_looked_at_from_inside_and_the_lease_stays(self, made: Any, leases: Leases, engine: Any) -> None:
+    def test_it_is_probed_from_inside_and_keeps_the_lease(self, create: Any, leases: Leases, engine: Any) -> None:
         docker = engine(INSIDE.format(besides=[]))
-        told = made(gpus=2, start=True)
-        assert told["started"]
-        assert told["seen"]["ok"]
+        document = create(gpus=2, start=True)
+        assert document["started"]
+        assert document["seen"]["ok"]
         assert [call["argv"][0] for call in docker.calls()] == ["version", "run", "exec"]
         assert len(leases.all()) == 1
 
-    def test_one_that_shows_too_much_is_removed(self, made: Any, leases: Leases, engine: Any) -> None:
+    def test_a_container_with_other_gpus_is_removed(self, create: Any, leases: Leases, engine: Any) -> None:
         docker = engine(INSIDE.format(besides=["x"]))
         with pytest.raises(GpuError, match="it also sees x"):
-            made(gpus=2, start=True)
+            create(gpus=2, start=True)
         assert docker.calls()[-1]["argv"][:2] == ["rm", "--force"]
         assert leases.all() == ()
 
-    def test_without_an_engine_it_is_rendered_and_said(self, made: Any, engine: Any) -> None:
+    def test_without_an_engine_it_is_only_rendered(self, create: Any, engine: Any) -> None:
         engine("sys.exit('Cannot connect to the Docker daemon')")
-        told = made(start=True)
-        assert not told["started"]
-        assert told["commands"]
-        assert any("Nothing was started: Cannot connect" in note for note in told["notes"])
+        document = create(start=True)
+        assert not document["started"]
+        assert document["commands"]
+        assert any("Nothing was started: Cannot connect" in note for note in document["notes"])
 
 
-def test_what_looks_from_inside_runs_alone_and_says_when_there_is_no_driver(tmp_path: Path) -> None:
-    done = subprocess.run(
+def test_the_probe_runs_alone_and_reports_a_missing_driver(tmp_path: Path) -> None:
+    result = subprocess.run(
         [sys.executable, "-I", "-S", "-", "none"], input=ml_start.probe_program(), text=True, capture_output=True,
         check=True, cwd=tmp_path,
     )  # fmt: skip
-    told = json.loads(done.stdout)
-    assert told["error"] or told["uuids"]
-    done = subprocess.run(
+    document = json.loads(result.stdout)
+    assert document["error"] or document["uuids"]
+    result = subprocess.run(
         [sys.executable, "-I", "-S", "-", "jax"],
         input=ml_start.probe_program(),
         text=True,
         capture_output=True,
         check=True,
     )
-    assert json.loads(done.stdout)["error"].startswith("ModuleNotFoundError")
+    assert json.loads(result.stdout)["error"].startswith("ModuleNotFoundError")
 
 
 def test_the_command_prints_what_can_be_run(

@@ -43,26 +43,26 @@ def eight(driver: Callable[[Driver], Driver]) -> Driver:
     return driver(Driver(box("H100", 8, utilisation=(90, 40))))
 
 
-def test_a_sample_now_and_with_every_beat_to_the_end(eight: Driver) -> None:
+def test_one_sample_per_interval_up_to_the_duration(eight: Driver) -> None:
     clock = Clock()
-    found = list(monitor(0.5, 2.0, clock=clock, sleep=clock.sleep))
-    assert [sample.at for sample in found] == [0.0, 0.5, 1.0, 1.5, 2.0]
-    assert {len(sample.gpus) for sample in found} == {8}
+    samples = list(monitor(0.5, 2.0, clock=clock, sleep=clock.sleep))
+    assert [sample.at for sample in samples] == [0.0, 0.5, 1.0, 1.5, 2.0]
+    assert {len(sample.gpus) for sample in samples} == {8}
 
 
-def test_a_late_sample_moves_no_later_one(eight: Driver) -> None:
+def test_a_late_sample_does_not_shift_later_ones(eight: Driver) -> None:
     clock = Clock(late={1: 0.3, 3: 2.5})
-    found = list(monitor(1.0, 9.0, clock=clock, sleep=clock.sleep))
-    assert [round(sample.at, 6) for sample in found] == [0, 1, 2.3, 3, 6.5, 7, 8, 9]
-    assert [sample.missed for sample in found] == [0, 0, 0, 0, 0, 2, 0, 0]
-    assert watch(found, select_metrics(())).missed == 2
+    samples = list(monitor(1.0, 9.0, clock=clock, sleep=clock.sleep))
+    assert [round(sample.at, 6) for sample in samples] == [0, 1, 2.3, 3, 6.5, 7, 8, 9]
+    assert [sample.missed for sample in samples] == [0, 0, 0, 0, 0, 2, 0, 0]
+    assert watch(samples, select_metrics(())).missed == 2
 
 
-def test_real_time_keeps_the_beat(eight: Driver) -> None:
+def test_samples_keep_the_interval_in_real_time(eight: Driver) -> None:
     start = time.monotonic()
-    found = list(monitor(0.1, 0.5))
-    beats = list(accumulate((1 + sample.missed for sample in found), initial=-1))[1:]
-    assert all(sample.at >= beat * 0.1 - 1e-6 for beat, sample in zip(beats, found, strict=True))
+    samples = list(monitor(0.1, 0.5))
+    beats = list(accumulate((1 + sample.missed for sample in samples), initial=-1))[1:]
+    assert all(sample.at >= beat * 0.1 - 1e-6 for beat, sample in zip(beats, samples, strict=True))
     assert 0 <= beats[-1] <= 5
     assert time.monotonic() - start >= 0.5
 
@@ -97,12 +97,12 @@ def test_slow_metrics_are_read_only_when_asked_for(eight: Driver) -> None:
     assert METRICS["pcie_sent"].of(sample.gpus[0]) == 250.0
 
 
-def test_a_line_of_json_has_the_metrics_that_were_asked_for(eight: Driver) -> None:
+def test_a_line_of_json_has_the_requested_metrics(eight: Driver) -> None:
     (sample,) = monitor(1.0, 0.0)
-    told = json.loads(json.dumps(record(sample, select_metrics(["power", "utilisation", "power"]))))
-    assert list(told) == ["schema", "taken_at", "at", "gpus"]
-    assert list(told["gpus"][3]) == ["index", "uuid", "state", "power", "utilisation", "throttle"]
-    assert (told["gpus"][3]["power"], told["gpus"][3]["utilisation"]) == (71.432, 90)
+    document = json.loads(json.dumps(record(sample, select_metrics(["power", "utilisation", "power"]))))
+    assert list(document) == ["schema", "taken_at", "at", "gpus"]
+    assert list(document["gpus"][3]) == ["index", "uuid", "state", "power", "utilisation", "throttle"]
+    assert (document["gpus"][3]["power"], document["gpus"][3]["utilisation"]) == (71.432, 90)
 
 
 # --- the summary
@@ -126,22 +126,22 @@ def busy(percent: int, **changes: Any) -> Gpu:
     return replace(GPU, utilisation=Utilisation(percent, 0), **changes)
 
 
-def texts(found: Summary) -> dict[str, str]:
-    return {insight.id: insight.text for insight in found.insights}
+def texts(summary: Summary) -> dict[str, str]:
+    return {insight.id: insight.text for insight in summary.insights}
 
 
-def test_a_value_counts_for_as_long_as_it_stood() -> None:
-    found = summed((0, busy(0)), (9, busy(100)), (10, busy(100)))
-    spread = next(one for one in found.gpus[0].metrics if one.metric == "utilisation")
+def test_values_are_weighted_by_their_duration() -> None:
+    summary = summed((0, busy(0)), (9, busy(100)), (10, busy(100)))
+    spread = next(item for item in summary.gpus[0].metrics if item.metric == "utilisation")
     assert (spread.mean, spread.median, spread.p95, spread.max) == (10.0, 0, 100, 100)
-    assert (found.samples, found.seconds) == (3, 10)
+    assert (summary.samples, summary.seconds) == (3, 10)
 
 
 def test_one_sample_is_its_own_summary() -> None:
-    found = summed((0, busy(42)))
-    spread = found.gpus[0].metrics[0]
+    summary = summed((0, busy(42)))
+    spread = summary.gpus[0].metrics[0]
     assert (spread.mean, spread.median, spread.p95, spread.max) == (42, 42, 42, 42)
-    assert (found.gpus[0].energy, found.insights) == (None, ())
+    assert (summary.gpus[0].energy, summary.insights) == (None, ())
 
 
 @given(st.lists(st.tuples(st.integers(0, 100), st.integers(1, 50)), min_size=1, max_size=40))
@@ -158,7 +158,7 @@ def test_the_spread_is_that_of_the_values_written_out(pairs: list[tuple[int, int
     assert spread.max == every[-1]
 
 
-def test_energy_is_the_counters_where_there_is_one_else_power_over_time() -> None:
+def test_energy_is_the_counter_or_power_over_time() -> None:
     def at(watt: float, joule: float | None) -> Gpu:
         return replace(GPU, power=Power(watt, 700.0, energy=joule))
 
@@ -180,10 +180,10 @@ def test_energy_is_the_counters_where_there_is_one_else_power_over_time() -> Non
     (busy(90, throttle=("software-power-cap",)), "power-limit", "limit of 700 W 90 % of the time, which is usual"),
     (busy(90, memory=Memory(80_000, 79_000, 1000)), "memory-pressure", "full 90 % of the time, at most 99 %"),
 ])  # fmt: skip
-def test_what_is_worth_a_word(gpu: Gpu, insight: str, text: str) -> None:
-    found = texts(summed((0, busy(90)), (10, gpu), (100, gpu)))
-    assert list(found) == [insight]
-    assert text in found[insight]
+def test_each_insight_has_its_condition(gpu: Gpu, insight: str, text: str) -> None:
+    insights = texts(summed((0, busy(90)), (10, gpu), (100, gpu)))
+    assert list(insights) == [insight]
+    assert text in insights[insight]
 
 
 def test_what_was_short_or_usual_is_not() -> None:
@@ -193,24 +193,24 @@ def test_what_was_short_or_usual_is_not() -> None:
     assert summed((0, busy(3)), (40, capped), (80, hot), (84, full), (100, full)).insights == ()
 
 
-def test_an_uneven_load_is_between_the_gpus_of_one_job() -> None:
+def test_imbalance_compares_the_gpus_of_one_job() -> None:
     gpus = [busy(percent, index=n, uuid=f"GPU-{n}") for n, percent in enumerate((95, 60, 95, 0))]
-    found = texts(summed((0, *gpus), (60, *gpus)))
-    assert "GPU 1 worked 60 % and GPU 0 95 %" in found["imbalance"]
+    insights = texts(summed((0, *gpus), (60, *gpus)))
+    assert "GPU 1 worked 60 % and GPU 0 95 %" in insights["imbalance"]
     assert list(texts(summed((0, *gpus), (60, *gpus), job=("GPU-0", "GPU-2")))) == ["idle"]
     assert "GPU 3 worked 0 %" in texts(summed((0, *gpus), (60, *gpus), job=("GPU-0", "GPU-3")))["imbalance"]
 
 
-def test_a_gpu_that_is_lost_meanwhile_is_said_and_keeps_what_was_seen_of_it() -> None:
+def test_a_lost_gpu_is_reported_and_keeps_its_samples() -> None:
     lost = Gpu(0, "GPU-0", GPU.name, "nvidia", "lost", "it fell off the bus")
-    found = summed((0, GPU), (10, GPU), (20, lost), (30, lost))
-    assert "did not answer from 20 s on: it fell off the bus" in texts(found)["lost"]
-    assert found.gpus[0].metrics[0].mean == 90
+    summary = summed((0, GPU), (10, GPU), (20, lost), (30, lost))
+    assert "did not answer from 20 s on: it fell off the bus" in texts(summary)["lost"]
+    assert summary.gpus[0].metrics[0].mean == 90
     back = summed((0, GPU), (10, lost), (20, GPU), (30, GPU))
     assert "came back after 20 s" in texts(back)["lost"]
 
 
-def test_a_driver_that_loses_a_gpu_meanwhile(eight: Driver) -> None:
+def test_a_gpu_lost_while_sampling_is_a_warning(eight: Driver) -> None:
     clock = Clock()
 
     def losing() -> Iterator[Sample]:
@@ -218,40 +218,42 @@ def test_a_driver_that_loses_a_gpu_meanwhile(eight: Driver) -> None:
             yield sample
             eight.cards[2].lost = sample.at >= 2
 
-    found = watch(losing(), select_metrics(()))
-    assert found.samples == 6
-    assert [(one.id, one.gpu) for one in found.insights if one.severity == "warning"] == [("lost", found.gpus[2].uuid)]
+    summary = watch(losing(), select_metrics(()))
+    assert summary.samples == 6
+    assert [(item.id, item.gpu) for item in summary.insights if item.severity == "warning"] == [
+        ("lost", summary.gpus[2].uuid)
+    ]
 
 
-def test_errors_that_came_meanwhile_are_told() -> None:
+def test_new_errors_are_reported() -> None:
     worse = replace(GPU, ecc=Ecc(True, 0, 2), pcie=Pcie(5, 16, 5, 16, 400))
-    found = texts(summed((0, GPU), (60, worse)))
-    assert "2 uncorrectable memory errors" in found["ecc"]
-    assert "repeated 400 PCIe packets, more than 31 a minute" in found["pcie-replays"]
+    insights = texts(summed((0, GPU), (60, worse)))
+    assert "2 uncorrectable memory errors" in insights["ecc"]
+    assert "repeated 400 PCIe packets, more than 31 a minute" in insights["pcie-replays"]
     assert texts(summed((0, worse), (60, worse))) == {}
 
 
-def test_nvlinks_are_looked_at_before_and_after() -> None:
+def test_nvlinks_are_compared_before_and_after() -> None:
     def links(*pairs: tuple[bool, int]) -> Inventory:
-        told = tuple(NvLink(n, active, "switch", errors=errors) for n, (active, errors) in enumerate(pairs))
-        return Inventory("", Machine("node", "linux", "x86_64"), "nvml", (replace(GPU, nvlinks=told),))
+        document = tuple(NvLink(n, active, "switch", errors=errors) for n, (active, errors) in enumerate(pairs))
+        return Inventory("", Machine("node", "linux", "x86_64"), "nvml", (replace(GPU, nvlinks=document),))
 
     looks = iter([links((True, 5), (True, 0), (False, 0)), links((True, 9), (False, 0), (False, 0))])
-    found = texts(watch(series((0, GPU), (60, GPU)), select_metrics(()), read_inventory=lambda: next(looks)))
-    assert found == {"nvlink-down": "GPU 0 lost NVLinks 1", "nvlink-errors": "GPU 0 had 4 errors on its NVLinks"}
+    insights = texts(watch(series((0, GPU), (60, GPU)), select_metrics(()), read_inventory=lambda: next(looks)))
+    assert insights == {"nvlink-down": "GPU 0 lost NVLinks 1", "nvlink-errors": "GPU 0 had 4 errors on its NVLinks"}
 
 
-def test_ctrl_c_ends_with_what_was_seen() -> None:
+def test_ctrl_c_ends_with_a_summary() -> None:
     def until_interrupted() -> Iterator[Sample]:
         yield from series((0, GPU), (1, GPU))
         raise KeyboardInterrupt
 
-    found = watch(until_interrupted(), select_metrics(()))
-    assert (found.samples, found.ended) == (2, "interrupted")
-    assert found.gpus[0].metrics[0].mean == 90
+    summary = watch(until_interrupted(), select_metrics(()))
+    assert (summary.samples, summary.ended) == (2, "interrupted")
+    assert summary.gpus[0].metrics[0].mean == 90
 
 
-def test_a_driver_that_goes_away_ends_with_what_was_seen(eight: Driver) -> None:
+def test_a_driver_that_fails_ends_with_a_summary(eight: Driver) -> None:
     clock = Clock()
 
     def vanishing() -> Iterator[Sample]:
@@ -260,24 +262,24 @@ def test_a_driver_that_goes_away_ends_with_what_was_seen(eight: Driver) -> None:
             if sample.at >= 3:
                 raise GpuError("the driver is gone")
 
-    found = watch(vanishing(), select_metrics(()))
-    assert (found.samples, found.ended) == (4, "the driver is gone")
+    summary = watch(vanishing(), select_metrics(()))
+    assert (summary.samples, summary.ended) == (4, "the driver is gone")
 
 
 def test_the_summary_is_json(eight: Driver) -> None:
     clock = Clock()
-    found = watch(monitor(1.0, 3.0, clock=clock, sleep=clock.sleep), select_metrics(()))
-    told = json.loads(json.dumps(serialization.data(found)))
-    assert told["schema"] == 1
-    assert [one["metric"] for one in told["gpus"][7]["metrics"]] == [one.name for one in select_metrics(())]
+    summary = watch(monitor(1.0, 3.0, clock=clock, sleep=clock.sleep), select_metrics(()))
+    document = json.loads(json.dumps(serialization.data(summary)))
+    assert document["schema"] == 1
+    assert [item["metric"] for item in document["gpus"][7]["metrics"]] == [item.name for item in select_metrics(())]
 
 
-def test_a_call_that_fails_is_a_gap_and_no_end(eight: Driver) -> None:
+def test_a_failed_call_is_a_gap(eight: Driver) -> None:
     eight.cards[0].faults["nvmlDeviceGetUtilizationRates"] = Fault(3)
     (sample,) = monitor(1.0, 0.0)
-    found = watch([sample], select_metrics(()))
-    assert "utilisation" not in [one.metric for one in found.gpus[0].metrics]
-    assert "utilisation" in [one.metric for one in found.gpus[1].metrics]
+    summary = watch([sample], select_metrics(()))
+    assert "utilisation" not in [item.metric for item in summary.gpus[0].metrics]
+    assert "utilisation" in [item.metric for item in summary.gpus[1].metrics]
 
 
 # --- on a terminal
@@ -303,11 +305,11 @@ def test_the_table_shows_every_gpu_and_the_lost_one_in_red(eight: Driver) -> Non
     assert "\x1b[31m" in file.getvalue()
 
 
-def test_eight_gpus_once_a_second_cost_under_half_a_per_cent_of_a_core(eight: Driver) -> None:
+def test_sampling_eight_gpus_costs_under_half_a_percent_of_a_core(eight: Driver) -> None:
     clock = Clock()
     metrics = select_metrics(())
     samples = monitor(1.0, 400.0, clock=clock, sleep=clock.sleep)
     next(samples)
     start = time.process_time()
-    found = watch(samples, metrics, show=lambda sample: None)
-    assert (time.process_time() - start) / found.samples < 0.005
+    summary = watch(samples, metrics, show=lambda sample: None)
+    assert (time.process_time() - start) / summary.samples < 0.005

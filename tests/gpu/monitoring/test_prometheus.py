@@ -51,18 +51,18 @@ def parse(text: str) -> dict[str, Family]:
     samples stand together, no label set comes twice, and the last line ends.
     """
     assert text == "" or text.endswith("\n")
-    found: dict[str, Family] = {}
+    families: dict[str, Family] = {}
     current = None
     for line in text.split("\n")[:-1]:
         if match := re.fullmatch(rf"# HELP ({_NAME}) (.+)", line):
             current = match[1]
-            assert current not in found, f"{current} comes twice"
-            found[current] = Family(help=match[2])
+            assert current not in families, f"{current} comes twice"
+            families[current] = Family(help=match[2])
         elif match := re.fullmatch(rf"# TYPE ({_NAME}) (counter|gauge|histogram|summary|untyped)", line):
             assert match[1] == current
-            assert not found[match[1]].samples
-            assert found[match[1]].kind == "untyped"
-            found[match[1]].kind = match[2]
+            assert not families[match[1]].samples
+            assert families[match[1]].kind == "untyped"
+            families[match[1]].kind = match[2]
         else:
             match = _SAMPLE.fullmatch(line)
             assert match, line
@@ -76,13 +76,13 @@ def parse(text: str) -> dict[str, Family]:
                 rest = rest[label.end() :]
             value = float(match[3])
             assert not math.isnan(value)
-            family = found[match[1]]
-            assert labels not in [known for known, _ in family.samples]
+            family = families[match[1]]
+            assert labels not in [name for name, _ in family.samples]
             family.samples.append((labels, value))
-    for name, family in found.items():
+    for name, family in families.items():
         assert family.samples, f"{name} has no samples"
         assert family.kind != "untyped"
-    return found
+    return families
 
 
 @pytest.fixture
@@ -90,11 +90,11 @@ def eight(driver: Callable[[Driver], Driver]) -> Driver:
     return driver(Driver(box("H100", 8, utilisation=(87, 40), used_mib=40_000)))
 
 
-def test_a_dashboard_made_for_dcgm_exporter_finds_what_it_asks_for(eight: Driver) -> None:
-    found = parse(render(detect.inventory()))
+def test_dashboards_of_dcgm_exporter_find_their_metrics(eight: Driver) -> None:
+    families = parse(render(detect.inventory()))
     for name in DASHBOARD:
-        assert len(found[name].samples) == 8
-    labels, value = found["DCGM_FI_DEV_GPU_UTIL"].samples[1]
+        assert len(families[name].samples) == 8
+    labels, value = families["DCGM_FI_DEV_GPU_UTIL"].samples[1]
     gpu = detect.inventory().gpus[1]
     assert value == 87
     assert labels == {
@@ -103,53 +103,53 @@ def test_a_dashboard_made_for_dcgm_exporter_finds_what_it_asks_for(eight: Driver
     }  # fmt: skip
 
 
-def test_values_are_in_the_units_that_the_names_promise(eight: Driver) -> None:
-    found = parse(render(detect.inventory()))
-    values = {name: family.samples[0][1] for name, family in found.items()}
+def test_values_have_the_units_of_their_names(eight: Driver) -> None:
+    families = parse(render(detect.inventory()))
+    values = {name: family.samples[0][1] for name, family in families.items()}
     assert values["DCGM_FI_DEV_POWER_USAGE"] == pytest.approx(71.432)
     assert values["DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"] == 5_400_000_123
     assert values["DCGM_FI_DEV_FB_USED"] == 40_000
     assert values["DCGM_FI_DEV_FB_TOTAL"] == 81_559
     assert values["DCGM_FI_DEV_CLOCKS_EVENT_REASONS"] == 1
-    assert {name for name, family in found.items() if family.kind == "counter"} == {
+    assert {name for name, family in families.items() if family.kind == "counter"} == {
         "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL",
         "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL", "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS",
         "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS",
     }  # fmt: skip
 
 
-def test_health_is_a_state_set_of_each_gpu_and_of_the_machine(driver: Callable[[str], Driver]) -> None:
+def test_health_is_a_state_set_per_gpu_and_machine(driver: Callable[[str], Driver]) -> None:
     driver("lost")
     inventory = detect.inventory()
-    found = parse(render(inventory, evaluate(inventory)))
+    families = parse(render(inventory, evaluate(inventory)))
     states = {
-        int(labels["gpu"]): labels["state"] for labels, value in found["paddock_gpu_health"].samples if value == 1
+        int(labels["gpu"]): labels["state"] for labels, value in families["paddock_gpu_health"].samples if value == 1
     }
     assert states == {n: "unhealthy" if n == 2 else "healthy" for n in range(8)}
-    assert len(found["paddock_gpu_health"].samples) == 8 * len(VERDICTS)
-    assert {labels["state"]: value for labels, value in found["paddock_node_health"].samples} == {
+    assert len(families["paddock_gpu_health"].samples) == 8 * len(VERDICTS)
+    assert {labels["state"]: value for labels, value in families["paddock_node_health"].samples} == {
         "healthy": 0, "degraded": 0, "unknown": 0, "unhealthy": 1,
     }  # fmt: skip
-    assert len(found["DCGM_FI_DEV_GPU_UTIL"].samples) == 7
+    assert len(families["DCGM_FI_DEV_GPU_UTIL"].samples) == 7
 
 
-def test_what_is_not_known_is_not_told(driver: Callable[[str], Driver]) -> None:
+def test_unknown_values_are_left_out(driver: Callable[[str], Driver]) -> None:
     driver("t4")
-    found = parse(render(detect.inventory()))
-    assert "DCGM_FI_DEV_MEMORY_TEMP" not in found
-    assert "DCGM_FI_DEV_ROW_REMAP_FAILURE" not in found
+    families = parse(render(detect.inventory()))
+    assert "DCGM_FI_DEV_MEMORY_TEMP" not in families
+    assert "DCGM_FI_DEV_ROW_REMAP_FAILURE" not in families
 
 
-def test_the_memory_of_mig_parts_is_told_under_the_labels_of_dcgm(driver: Callable[[str], Driver]) -> None:
+def test_memory_of_mig_parts_has_the_labels_of_dcgm(driver: Callable[[str], Driver]) -> None:
     driver("mig")
-    found = parse(render(detect.inventory()))
-    parts = [labels for labels, _ in found["DCGM_FI_DEV_FB_USED"].samples if "GPU_I_ID" in labels]
+    families = parse(render(detect.inventory()))
+    parts = [labels for labels, _ in families["DCGM_FI_DEV_FB_USED"].samples if "GPU_I_ID" in labels]
     assert len(parts) == 7
-    assert {one["GPU_I_PROFILE"] for one in parts} == {"1g.10gb"}
-    assert len(found["DCGM_FI_DEV_GPU_UTIL"].samples) == 1
+    assert {labels["GPU_I_PROFILE"] for labels in parts} == {"1g.10gb"}
+    assert len(families["DCGM_FI_DEV_GPU_UTIL"].samples) == 1
 
 
-def test_the_last_xid_is_told(eight: Driver) -> None:
+def test_the_last_xid_is_exported(eight: Driver) -> None:
     when = datetime(2026, 11, 20, tzinfo=UTC)
     events = [XidEvent(code, "0000:0c:00.0", when, "") for code in (31, 119)]
     (sample,) = parse(render(detect.inventory(), xids=events))["DCGM_FI_DEV_XID_ERRORS"].samples
@@ -170,7 +170,7 @@ def test_names_are_escaped(name: str) -> None:
     assert (labels["modelName"], labels["Hostname"]) == (name, name)
 
 
-def test_compute_instances_of_one_mig_part_are_told_once() -> None:
+def test_compute_instances_of_one_mig_part_are_exported_once() -> None:
     memory = Memory(20096, 10, 20000, 86)
     halves = tuple(MigDevice(f"MIG-{number}", "1c.3g.20gb", 1, number, memory) for number in range(2))
     gpu = Gpu(0, "GPU-0", "NVIDIA A100", "nvidia", mig=Mig(True, False, halves))
@@ -180,15 +180,15 @@ def test_compute_instances_of_one_mig_part_are_told_once() -> None:
 
 
 @settings(max_examples=40, deadline=None)
-@given(any_of(Inventory).filter(lambda made: len({gpu.index for gpu in made.gpus}) == len(made.gpus)))
-def test_every_inventory_is_told_in_the_format(inventory: Inventory) -> None:
+@given(any_of(Inventory).filter(lambda inventory: len({gpu.index for gpu in inventory.gpus}) == len(inventory.gpus)))
+def test_every_inventory_renders_in_the_text_format(inventory: Inventory) -> None:
     parse(render(inventory, evaluate(inventory)))
 
 
 # --- the file
 
 
-def test_the_file_is_replaced_in_one_step_and_everybody_may_read_it(tmp_path: Path) -> None:
+def test_the_file_is_replaced_in_one_step_and_world_readable(tmp_path: Path) -> None:
     path = tmp_path / "paddock.prom"
     write(path, "old 1\n")
     before = path.stat().st_ino
@@ -206,7 +206,7 @@ def test_the_file_is_replaced_in_one_step_and_everybody_may_read_it(tmp_path: Pa
     ("nowhere/paddock.prom", r"cannot write .*: No such file or directory"),
     ("folder.prom", r"cannot write .*: Is a directory"),
 ])  # fmt: skip
-def test_a_file_that_cannot_be_written_is_said(tmp_path: Path, where: str, message: str) -> None:
+def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path, where: str, message: str) -> None:
     (tmp_path / "folder.prom").mkdir()
     with pytest.raises(GpuInputError, match=message):
         write(tmp_path / where, "x 1\n")
@@ -259,24 +259,24 @@ def test_prometheus_scrapes_it(eight: Driver, serving: Callable[[], Server]) -> 
     assert server.server_address[0] == "127.0.0.1"
 
 
-def test_however_many_scrape_the_driver_is_asked_once_a_second(eight: Driver) -> None:
+def test_concurrent_scrapes_read_the_driver_once_a_second(eight: Driver) -> None:
     clock = Clock()
     exporter = Exporter(log=False, clock=clock)
     exporter.text()
-    asked = sum(eight.calls.values())
+    calls = sum(eight.calls.values())
     threads = [threading.Thread(target=exporter.text) for _ in range(20)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sum(eight.calls.values()) == asked
+    assert sum(eight.calls.values()) == calls
     clock.now = 1.0
     eight.cards[0].utilisation = (3, 0)
     assert parse(exporter.text())["DCGM_FI_DEV_GPU_UTIL"].samples[0][1] == 3
-    assert asked < sum(eight.calls.values()) < asked + 8 * 20
+    assert calls < sum(eight.calls.values()) < calls + 8 * 20
 
 
-def test_what_changes_in_days_is_looked_at_again_within_minutes(eight: Driver, tmp_path: Path) -> None:
+def test_slow_values_are_read_again_within_minutes(eight: Driver, tmp_path: Path) -> None:
     clock = Clock()
     exporter = Exporter(clock=clock, root=kernel(tmp_path))
     assert parse(exporter.text())["DCGM_FI_DEV_ROW_REMAP_PENDING"].samples[5][1] == 0
@@ -286,10 +286,10 @@ def test_what_changes_in_days_is_looked_at_again_within_minutes(eight: Driver, t
     eight.cards[0].recovery = None
     (tmp_path / "dev/kmsg").write_text(f"4,1,7000000,-;{GSP}\n")
     clock.now = 61.0
-    found = parse(exporter.text())
-    assert found["DCGM_FI_DEV_ROW_REMAP_PENDING"].samples[5][1] == 1
-    assert found["DCGM_FI_DEV_XID_ERRORS"].samples[0][1] == 119
-    states = [(labels["gpu"], labels["state"]) for labels, value in found["paddock_gpu_health"].samples if value]
+    families = parse(exporter.text())
+    assert families["DCGM_FI_DEV_ROW_REMAP_PENDING"].samples[5][1] == 1
+    assert families["DCGM_FI_DEV_XID_ERRORS"].samples[0][1] == 119
+    states = [(labels["gpu"], labels["state"]) for labels, value in families["paddock_gpu_health"].samples if value]
     assert {("3", "degraded"), ("4", "degraded"), ("5", "degraded"), ("6", "healthy")} < set(states)
     assert ("0", "unhealthy") in states
 
@@ -303,9 +303,9 @@ def test_without_gpus_it_goes_on_and_says_so(driver: Callable[[str], Driver], se
     assert get(server)[0] == 200
 
 
-def test_a_port_that_is_taken_or_is_none_is_refused() -> None:
-    taken = r"cannot listen on 127\.0\.0\.1:\d+: Address already in use"
-    with Server(Exporter(), port=0) as server, pytest.raises(GpuInputError, match=taken):
+def test_an_occupied_or_invalid_port_is_refused() -> None:
+    message = r"cannot listen on 127\.0\.0\.1:\d+: Address already in use"
+    with Server(Exporter(), port=0) as server, pytest.raises(GpuInputError, match=message):
         Server(Exporter(), port=server.server_port)
     with pytest.raises(GpuInputError, match=r"cannot listen on 127\.0\.0\.1:99999"):
         Server(Exporter(), port=99999)
