@@ -36,14 +36,14 @@ class GpuPool(Component):
     def __init__(
         self,
         name: str,
+        pool: Pool,
         fleet: Fleet,
         cluster: Cluster,
         network: Network,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__(name, opts)
-        self.fleet, self.cluster, self.network = fleet, cluster, network
-        self.pool = fleet.pools[name]
+        self.pool, self.fleet, self.cluster, self.network = pool, fleet, cluster, network
         template = self._template()
         self.node_groups = {capacity: self._node_group(capacity, template) for capacity in nodes.capacities(self.pool)}
         for capacity, group in self.node_groups.items():

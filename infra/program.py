@@ -44,8 +44,8 @@ def build(fleet: Fleet) -> None:
         in_cluster = pulumi.ResourceOptions(providers=[cloud, cluster.provider])
         if network:
             addons = AddOns("addons", fleet, cluster, opts=in_cluster)
-            for name in fleet.pools:
-                GpuPool(name, fleet, cluster, network, opts=in_aws)
+            for pool in fleet.pools.values():
+                GpuPool(pool.name, pool, fleet, cluster, network, opts=in_aws)
             Autoscaler("autoscaler", fleet, cluster, addons, opts=in_cluster)
         DevicePlugin("device-plugin", fleet, cluster, opts=in_cluster)
         if fleet.monitoring.enabled:
@@ -56,6 +56,6 @@ def build(fleet: Fleet) -> None:
         kubernetes = cluster.provider if cluster else kubernetes_elsewhere(fleet)
         in_arc = pulumi.ResourceOptions(providers=[cloud, kubernetes])
         controller = RunnerController("arc", fleet, cluster.ready if cluster else [], opts=in_arc)
-        for name in fleet.runners:
-            RunnerScaleSet(name, fleet, controller, opts=in_arc)
+        for runner in fleet.runners.values():
+            RunnerScaleSet(runner.name, runner, fleet, controller, opts=in_arc)
         outputs.runners(fleet)

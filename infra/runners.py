@@ -236,10 +236,14 @@ class RunnerScaleSet(Component):
     """One scale set: a Helm release, and a CronJob for each change of its warm capacity."""
 
     def __init__(
-        self, name: str, fleet: Fleet, controller: RunnerController, opts: pulumi.ResourceOptions | None = None
+        self,
+        name: str,
+        runner: Runner,
+        fleet: Fleet,
+        controller: RunnerController,
+        opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__(name, opts)
-        runner = fleet.runners[name]
         namespace = runner_pod.namespace(runner)
         needs: list[pulumi.Resource] = [controller.release, *controller.needs[namespace]]
         if runner.priority:
