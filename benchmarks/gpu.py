@@ -36,7 +36,7 @@ METRICS = (
 
 # Each makes `take`, which reads all GPUs, and `values`, which makes the twelve metrics of what it returns.
 OURS = """
-from paddock.gpu import detect
+from paddock.gpu import inventory as detect
 sampler = detect.sampler()
 take = sampler.read
 def values(found):
@@ -103,7 +103,7 @@ print((time.process_time() - began[0]) / (time.monotonic() - began[1]))
 LEASES = """
 import json, os, statistics, sys, time
 from pathlib import Path
-from paddock.gpu import detect
+from paddock.gpu import inventory as detect
 from paddock.gpu.leases.manager import Leases
 from paddock.gpu.host.processes import this_host
 from paddock.gpu.leases.request import Request
