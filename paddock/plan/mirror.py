@@ -1,4 +1,4 @@
-"""What to copy into a mirror: `inv mirror` writes the commands.
+"""Charts and images to copy into a mirror: `inv mirror` writes the commands.
 
 It needs what `inv plan` needs: neither credentials nor a network.
 """
@@ -29,7 +29,7 @@ def images(graph: Graph) -> tuple[str, ...]:
 
     Without those of EKS's add-ons and AMIs, and those that workflows name.
     """
-    return tuple(sorted({found.image for found in pulled(Context(graph))}))
+    return tuple(sorted({pull.image for pull in pulled(Context(graph))}))
 
 
 def charts(graph: Graph) -> tuple[Chart, ...]:
@@ -43,22 +43,22 @@ def commands(stack: Stack) -> Iterator[str]:
     Raises PlanError.
     """
     mirror, graph = stack.fleet.mirror, plan_graph(_without_mirror(stack))
-    for known in charts(graph):
-        yield _chart(known, mirror)
+    for chart_ in charts(graph):
+        yield _chart(chart_, mirror)
     for name in images(graph):
         copy = mirror.image(name)
         yield f"crane copy {name} {copy}" if copy != name else f"# {name}: not from a mirror"
 
 
-def _chart(known: Chart, mirror: Mirror) -> str:
-    target = mirror.chart(known.name, known.version)
+def _chart(chart: Chart, mirror: Mirror) -> str:
+    target = mirror.chart(chart.name, chart.version)
     if target is None:
-        return f"# {known.pull}: not from a mirror"
+        return f"# {chart.pull}: not from a mirror"
     if is_folder(target):
-        return f"{known.pull} --destination {shlex.quote(str(PurePosixPath(target).parent))}"
+        return f"{chart.pull} --destination {shlex.quote(str(PurePosixPath(target).parent))}"
     if target.startswith("oci://"):
-        return f"{known.pull} && helm push {known.name}-{known.version}.tgz {target.rpartition('/')[0]}"
-    return f"{known.pull}  # and add it to the repository {target}"
+        return f"{chart.pull} && helm push {chart.name}-{chart.version}.tgz {target.rpartition('/')[0]}"
+    return f"{chart.pull}  # and add it to the repository {target}"
 
 
 def _without_mirror(stack: Stack) -> Stack:
@@ -67,19 +67,20 @@ def _without_mirror(stack: Stack) -> Stack:
 
 
 def show(root: Path, name: str, *, as_json: bool = False) -> None:
-    """Prints the commands, or what they copy and where to. Raises FleetError and PlanError."""
+    """Print the commands, or what they copy and where to. Raises FleetError and PlanError."""
     stack = load(root, name)
     if not as_json:
         sys.stdout.writelines(f"{command}\n" for command in commands(stack))
         return
     mirror, graph = stack.fleet.mirror, plan_graph(_without_mirror(stack))
-    told = {
+    copies = {
         "charts": [
-            {"name": each.name, "version": each.version, "to": mirror.chart(each.name, each.version)}
-            for each in charts(graph)
+            {"name": chart.name, "version": chart.version, "to": mirror.chart(chart.name, chart.version)}
+            for chart in charts(graph)
         ],
         "images": [
-            {"from": each, "to": None if mirror.image(each) == each else mirror.image(each)} for each in images(graph)
+            {"from": image, "to": None if mirror.image(image) == image else mirror.image(image)}
+            for image in images(graph)
         ],
     }
-    sys.stdout.write(f"{json.dumps(told, indent=2)}\n")
+    sys.stdout.write(f"{json.dumps(copies, indent=2)}\n")

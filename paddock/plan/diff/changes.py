@@ -1,4 +1,4 @@
-"""What becomes of each resource that two plans of a stack share."""
+"""Effect of a change on each resource that two plans of a stack share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _URN = "urn:pulumi:"
 
 @dataclass(slots=True)
 class Draft:
-    """What is known so far of one resource."""
+    """Effect on a resource, as far as it has been worked out."""
 
     fields: list[FieldChange]
     effect: Effect | Literal["none"]
@@ -34,9 +34,9 @@ _RANK = {"none": 0, "update": 1, "unknown": 2, "replace": 3}
 
 def drafts(before: Mapping[str, Resource], after: Mapping[str, Resource]) -> dict[str, Draft]:
     """URN -> what becomes of it; `before` and `after` are the plans' resources by URN."""
-    found = {urn: _draft(before[urn], after[urn]) for urn in after if urn in before}
-    _spread(after, found)
-    return found
+    drafts_by_urn = {urn: _draft(before[urn], after[urn]) for urn in after if urn in before}
+    _spread(after, drafts_by_urn)
+    return drafts_by_urn
 
 
 def label(urn: str) -> str:
@@ -49,20 +49,20 @@ def label(urn: str) -> str:
 
 
 def _draft(old: Resource, new: Resource) -> Draft:
-    """What the inputs alone say."""
+    """Return the effect of the inputs alone."""
     type_ = new.type
     hidden = ("data", "stringData") if type_ == SECRET else ()
-    found = [
-        each
-        for each in fields.compare(old.inputs, new.inputs, hidden)
-        if not _ignored(each, new.ignore_changes) and not _made_up(each, old, new)
+    changed = [
+        field
+        for field in fields.compare(old.inputs, new.inputs, hidden)
+        if not _ignored(field, new.ignore_changes) and not _only_stand_in(field, old, new)
     ]
     if not new.custom:
         # A component's own inputs show in what it makes; only its children are made and cost something.
         return Draft([], "none", [])
-    draft = Draft(found, "none", [], frozenset(f.keys[0] for f in found))
-    for each in found:
-        _learn(draft, _effect(old, new, each), each)
+    draft = Draft(changed, "none", [], frozenset(f.keys[0] for f in changed))
+    for field in changed:
+        _apply(draft, _effect(old, new, field), field)
     if _provider(old) != _provider(new):
         was, becomes = (label(_provider(resource)) or "the default one" for resource in (old, new))
         draft.fields.append(FieldChange("(provider)", was, becomes))
@@ -88,7 +88,7 @@ def _effect(old: Resource, new: Resource, changed: FieldChange) -> Effect:
     return replacement.effect(new.type, changed.keys)
 
 
-def _learn(draft: Draft, effect: Effect, changed: FieldChange) -> None:
+def _apply(draft: Draft, effect: Effect, changed: FieldChange) -> None:
     match effect:
         case "replace":
             _raise(draft, effect, f"{changed.path} forces it")
@@ -111,11 +111,11 @@ def _raise(draft: Draft, effect: Effect, why: str) -> bool:
 
 def _ignored(changed: FieldChange, ignore: list[str]) -> bool:
     path = ".".join(changed.keys)
-    return any(path == each or path.startswith((f"{each}.", f"{each}[")) for each in ignore)
+    return any(path == ignored or path.startswith((f"{ignored}.", f"{ignored}[")) for ignored in ignore)
 
 
-def _made_up(changed: FieldChange, old: Resource, new: Resource) -> bool:
-    """Whether only a stand-in differs: the same resource's ARN, as two versions of Paddock make it up."""
+def _only_stand_in(changed: FieldChange, old: Resource, new: Resource) -> bool:
+    """Return whether only a stand-in differs: the same resource's ARN, as two versions of Paddock invent it."""
     before, after = (resource.property_dependencies.get(changed.keys[0]) for resource in (old, new))
     return bool(before) and before == after and all(ACCOUNT in (text or "") for text in (changed.old, changed.new))
 
@@ -153,10 +153,10 @@ def _follow(after: Mapping[str, Resource], drafts: dict[str, Draft], source: str
     if level == "none":
         return False
     if not key:
-        gone = (
+        reason = (
             f"the provider {name} is{'' if level == 'replace' else ' perhaps'} replaced, and all that it made with it"
         )
-        return _raise(draft, level, gone)
+        return _raise(draft, level, reason)
     forces = replacement.effect(type_, replacement.reference(type_, key))
     becomes = "is replaced" if level == "replace" else "may be replaced"
     if forces == "replace":

@@ -1,4 +1,4 @@
-"""What changes between two plans of a stack, what that does to what runs, and what a reviewer must know of it."""
+"""Comparison of two plans of a stack: changes, their effect on running jobs, and notes for a reviewer."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Resources = Mapping[str, Resource]
 def compare(old: PlanDocument, new: PlanDocument) -> Diff:
     """Return the difference of two plans."""
     before, after = _resources(old), _resources(new)
-    found = drafts(before, after)
-    changes = [*_gone(before, after), *_kept(before, after, found), *_come(before, after)]
+    drafts_by_urn = drafts(before, after)
+    changes = [*_removed(before, after), *_changed(before, after, drafts_by_urn), *_added(before, after)]
     changes.sort(key=lambda change: (_risk(change), change.follows, change.owner, change.type, change.name))
     levels: dict[str, impact.Level] = {
-        urn: impact.Level(draft.effect, tuple(draft.why), draft.roots) for urn, draft in found.items()
+        urn: impact.Level(draft.effect, tuple(draft.why), draft.roots) for urn, draft in drafts_by_urn.items()
     }
     rolls = impact.rolls(before, after, levels)
     fixed, appeared = _findings(old, new)
@@ -35,7 +35,7 @@ def compare(old: PlanDocument, new: PlanDocument) -> Diff:
         stack=clean(new.stack),
         project=clean(new.project),
         changes=tuple(changes),
-        refused=tuple(_refused(changes, before, after, found)),
+        refused=tuple(_refused(changes, before, after, drafts_by_urn)),
         rolls=rolls,
         interruptions=impact.interruptions(old.fit, before, rolls),
         scale_sets=impact.scale_sets(before, after, levels),
@@ -74,20 +74,20 @@ def _resources(document: PlanDocument) -> Resources:
     return {resource.urn: resource for resource in document.resources if resource.type != STACK}
 
 
-def _gone(before: Resources, after: Resources) -> Iterator[Change]:
+def _removed(before: Resources, after: Resources) -> Iterator[Change]:
     for urn, resource in before.items():
         if urn not in after and resource.custom:
             yield _change(resource, "remove", "update", (), (), resource.protect)
 
 
-def _come(before: Resources, after: Resources) -> Iterator[Change]:
+def _added(before: Resources, after: Resources) -> Iterator[Change]:
     for urn, resource in after.items():
         if urn not in before and resource.custom:
             yield _change(resource, "add", "update", (), (), False)
 
 
-def _kept(before: Resources, after: Resources, found: Mapping[str, Draft]) -> Iterator[Change]:
-    for urn, draft in found.items():
+def _changed(before: Resources, after: Resources, drafts: Mapping[str, Draft]) -> Iterator[Change]:
+    for urn, draft in drafts.items():
         if draft.effect == "none":
             continue
         action: Action = "replace" if draft.effect == "replace" else "change"
@@ -122,21 +122,21 @@ def _risk(change: Change) -> int:
     return 2 if change.replaced == "unknown" else 3 if change.action == "change" else 4
 
 
-def _refused(changes: list[Change], before: Resources, after: Resources, found: Mapping[str, Draft]) -> Iterator[str]:
-    """What `pulumi up` would stop at."""
+def _refused(changes: list[Change], before: Resources, after: Resources, drafts: Mapping[str, Draft]) -> Iterator[str]:
+    """Return the changes that would stop `pulumi up`."""
     for change in changes:
         if change.protected and change.action in ("remove", "replace"):
-            done = "removed" if change.action == "remove" else "replaced"
+            action = "removed" if change.action == "remove" else "replaced"
             yield (
-                f"{change.type.rpartition(':')[2]} {change.name} is protected and would be {done}: Pulumi refuses, "
+                f"{change.type.rpartition(':')[2]} {change.name} is protected and would be {action}: Pulumi refuses, "
                 f"and what it holds would be lost"
             )
-    for urn, draft in found.items():
+    for urn, draft in drafts.items():
         resource = after[urn]
         if resource.type != CLUSTER or draft.effect == "replace":
             continue
         subnets = resource.property_dependencies.get("vpcConfig", ())
-        if any(_moves(after, found, each) for each in subnets):
+        if any(_moves(after, drafts, subnet) for subnet in subnets):
             yield (
                 f"EKS cannot move cluster {clean(resource.name)} into another VPC, and its network is replaced: "
                 f"the update fails. Leave the network as it is, or build a new stack beside this one and move the "
@@ -148,12 +148,12 @@ def _refused(changes: list[Change], before: Resources, after: Resources, found: 
             yield f"EKS cannot {step}: {was[0]}.{was[1]} to {becomes[0]}.{becomes[1]}"
 
 
-def _moves(after: Resources, found: Mapping[str, Draft], urn: str) -> bool:
-    """Whether a subnet ends up in another VPC."""
-    if urn not in after or after[urn].type != SUBNET or urn not in found:
+def _moves(after: Resources, drafts: Mapping[str, Draft], urn: str) -> bool:
+    """Return whether a subnet ends up in another VPC."""
+    if urn not in after or after[urn].type != SUBNET or urn not in drafts:
         return False
     vpcs = after[urn].property_dependencies.get("vpcId", ())
-    return any(each in found and found[each].effect == "replace" for each in vpcs)
+    return any(vpc in drafts and drafts[vpc].effect == "replace" for vpc in vpcs)
 
 
 def _version(value: Any) -> tuple[int, int] | None:

@@ -1,4 +1,4 @@
-"""What changed between two values of a resource's input, looked at from inside: JSON, YAML, MIME and base64 too.
+"""Differences between two values of a resource's input, inside JSON, YAML, MIME and base64 too.
 
 Everything that comes out is text for people: short, in one piece, and without a secret.
 """
@@ -55,11 +55,11 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2
 
 def compare(old: Mapping[str, Any], new: Mapping[str, Any], secret: Sequence[str] = ()) -> tuple[FieldChange, ...]:
     """Every difference of two sets of inputs. All below the names in `secret` is told to differ, never how."""
-    found: list[FieldChange] = []
+    changes: list[FieldChange] = []
     for key in sorted({*old, *new}):
         hidden = key in secret or bool(_SENSITIVE.search(key))
-        found += _walk(_Place((key,), _key(key), hidden=hidden), old.get(key, _ABSENT), new.get(key, _ABSENT))
-    return tuple(found)
+        changes += _walk(_Place((key,), _key(key), hidden=hidden), old.get(key, _ABSENT), new.get(key, _ABSENT))
+    return tuple(changes)
 
 
 def clean(text: str) -> str:
@@ -107,25 +107,25 @@ def _walk(place: _Place, old: Any, new: Any) -> Iterator[FieldChange]:
         yield FieldChange(place.path, _secret(old), _secret(new), place.keys)
         return
     match _opened(old, new), _opened(new, old):
-        case dict() as before, dict() as after:
+        case [dict() as before, dict() as after]:
             for key in sorted({*before, *after}, key=str):
                 yield from _walk(place.below(str(key)), before.get(key, _ABSENT), after.get(key, _ABSENT))
-        case list() as before, list() as after if (named := _named(before, after)) is not None:
+        case [list() as before, list() as after] if (named := _named(before, after)) is not None:
             for key in named[0] | named[1]:
                 yield from _walk(place.below(key, item=True), named[0].get(key, _ABSENT), named[1].get(key, _ABSENT))
-        case list() as before, list() as after if len(before) == len(after) and not _scalars(before + after):
+        case [list() as before, list() as after] if len(before) == len(after) and not _scalars(before + after):
             for index, (was, becomes) in enumerate(zip(before, after, strict=True)):
                 yield from _walk(place.below(str(index), item=True), was, becomes)
-        case list() as before, list() as after if len(_text(before + after)) > LONGEST:
+        case [list() as before, list() as after] if len(_text(before + after)) > LONGEST:
             yield _items(place, before, after)
-        case str() as before, str() as after:
+        case [str() as before, str() as after]:
             yield from _texts(place, before, after)
         case _:
             yield _leaf(place, old, new)
 
 
 def _plain(value: Any) -> bool:
-    """What cannot hold a secret even under a name that says so: `automountServiceAccountToken: false`."""
+    """Return whether a value holds no secret even under such a name: `automountServiceAccountToken: false`."""
     return value is None or isinstance(value, bool | int | float | _Absent) or value == ""
 
 
@@ -163,30 +163,30 @@ def _named(old: list[Any], new: list[Any]) -> tuple[dict[str, Any], dict[str, An
     for key in _IDENTITY:
         if not all(isinstance(item.get(key), str) and item[key] for item in items):
             continue
-        before, after = ({item[key]: item for item in each} for each in (old, new))
+        before, after = ({item[key]: item for item in items_} for items_ in (old, new))
         if len(before) == len(old) and len(after) == len(new):
             return before, after
     return None
 
 
 def _items(place: _Place, old: list[Any], new: list[Any]) -> FieldChange:
-    """What is in one list and not in the other; the whole lists where only their order differs."""
+    """Return the items of one list that the other lacks; the whole lists where only their order differs."""
 
-    def beyond(these: list[Any], those: list[Any]) -> list[Any]:
-        left = Counter(map(_text, those))
-        found = []
-        for item in these:
-            if left[_text(item)]:
-                left[_text(item)] -= 1
+    def beyond(items: list[Any], others: list[Any]) -> list[Any]:
+        unmatched = Counter(map(_text, others))
+        extra = []
+        for item in items:
+            if unmatched[_text(item)]:
+                unmatched[_text(item)] -= 1
             else:
-                found.append(item)
-        return found
+                extra.append(item)
+        return extra
 
-    gone, come = beyond(old, new), beyond(new, old)
-    if len(gone) == len(old) or len(come) == len(new) or not (gone or come):
+    removed, added = beyond(old, new), beyond(new, old)
+    if len(removed) == len(old) or len(added) == len(new) or not (removed or added):
         return _leaf(place, old, new)
     within = _Place(place.keys, f"{place.path}[]")
-    return _leaf(within, gone or _ABSENT, come or _ABSENT)
+    return _leaf(within, removed or _ABSENT, added or _ABSENT)
 
 
 def _scalars(items: list[Any]) -> bool:
@@ -198,10 +198,10 @@ def _texts(place: _Place, old: str, new: str) -> Iterator[FieldChange]:
     if place.documents < _NESTED and max(len(old), len(new)) <= _LARGEST:
         before, after = _document(old), _document(new)
         if before and after and before[0] == after[0]:
-            found = list(_walk(place.inside(before[0]), before[1], after[1]))
+            changes = list(_walk(place.inside(before[0]), before[1], after[1]))
             # A field that takes a JSON document reads it; further in, its text may be what counts.
-            if found or (before[0] == "json" and len(place.keys) == 1 and place.exact and not place.documents):
-                yield from found
+            if changes or (before[0] == "json" and len(place.keys) == 1 and place.exact and not place.documents):
+                yield from changes
                 return
     if "\n" not in old and "\n" not in new:
         yield _leaf(place, old, new)
@@ -222,13 +222,13 @@ def _lines(place: _Place, old: list[str], new: list[str]) -> FieldChange:
 
 def _few(lines: list[str]) -> str | None:
     """The first of some lines; None where there are none."""
-    kept = [_cut(line) for line in lines[:LINES]]
+    first = [_cut(line) for line in lines[:LINES]]
     more = [f"… {len(lines) - LINES} more lines"] if len(lines) > LINES else []
-    return "\n".join(kept + more) if lines else None
+    return "\n".join(first + more) if lines else None
 
 
 def _leaf(place: _Place, old: Any, new: Any) -> FieldChange:
-    before, after = (None if isinstance(each, _Absent) else clean(_text(_redacted(each))) for each in (old, new))
+    before, after = (None if isinstance(value, _Absent) else clean(_text(_redacted(value))) for value in (old, new))
     if before is not None and after is not None:
         before, after = _window(before, after)
     return FieldChange(place.path, before and _cut(before), after and _cut(after), place.keys)
@@ -261,15 +261,15 @@ def _key(key: str) -> str:
 
 
 def _document(text: str) -> tuple[str, Any] | None:
-    """What a text holds, and how it is written; None for mere text."""
+    """Return the document in a text and its format; None for plain text."""
     decoded = _base64(text)
     if decoded is not None:
         held = _document(decoded)
         return held or ("base64", decoded)
     for form, read in (("json", _json), ("mime", _mime), ("toml", _toml), ("yaml", _yaml)):
-        found = read(text)
-        if isinstance(found, dict | list) and found and shallow(found, _DEEPEST):
-            return form, found
+        value = read(text)
+        if isinstance(value, dict | list) and value and shallow(value, _DEEPEST):
+            return form, value
     return None
 
 
@@ -303,11 +303,11 @@ def _mime(text: str) -> Any:
         bodies = [(part.get_content_type(), str(part.get_payload())) for part in parts]
     except (MessageError, ValueError, LookupError, RecursionError):
         return None
-    found: dict[str, Any] = {}
+    body_by_kind: dict[str, Any] = {}
     for kind, body in bodies:
-        same = sum(name.startswith(kind) for name in found)
-        found[f"{kind} {same + 1}" if same else kind] = body
-    return found if message.is_multipart() else None
+        same = sum(name.startswith(kind) for name in body_by_kind)
+        body_by_kind[f"{kind} {same + 1}" if same else kind] = body
+    return body_by_kind if message.is_multipart() else None
 
 
 def _toml(text: str) -> Any:

@@ -1,4 +1,4 @@
-"""What a change of the infrastructure does to what runs on it: nodes that go, jobs that end, labels nobody serves."""
+"""Impact of a change on what runs: nodes that are replaced, jobs that end, labels without a runner."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from paddock.plan.document.model import Fit, Resource
 from paddock.plan.engine.resource_types import NODE_GROUP, RELEASE
 
 _CHART = "gha-runner-scale-set"
-_NOT_TOLD = frozenset({"minRunners", "maxRunners"})
+_RESIZING = frozenset({"minRunners", "maxRunners"})
 _SYSTEM = "system"
 
 Resources = Mapping[str, Resource]
@@ -23,7 +23,7 @@ Resources = Mapping[str, Resource]
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """How much one resource changes."""
+    """Effect of the change on one resource."""
 
     effect: Effect | Literal["none"]
     why: tuple[str, ...]
@@ -32,7 +32,7 @@ class Level:
 
 def rolls(before: Resources, after: Resources, levels: Mapping[str, Level]) -> tuple[Roll, ...]:
     """Node groups of the old plan that lose their nodes."""
-    found = []
+    groups = []
     for urn, group in before.items():
         if group.type != NODE_GROUP:
             continue
@@ -41,7 +41,7 @@ def rolls(before: Resources, after: Resources, levels: Mapping[str, Level]) -> t
         if kind:
             scaling = inputs.get("scalingConfig")
             nodes = scaling.get("maxSize") if isinstance(scaling, Mapping) else 0
-            found.append(
+            groups.append(
                 Roll(
                     group=clean(group.name),
                     pool=clean(_pool(group)),
@@ -51,7 +51,7 @@ def rolls(before: Resources, after: Resources, levels: Mapping[str, Level]) -> t
                     why=why,
                 )
             )
-    return tuple(sorted(found, key=lambda roll: (roll.pool == _SYSTEM, roll.pool, roll.group)))
+    return tuple(sorted(groups, key=lambda roll: (roll.pool == _SYSTEM, roll.pool, roll.group)))
 
 
 def _roll(
@@ -65,10 +65,10 @@ def _roll(
     new, ignored = after[urn].inputs, after[urn].ignore_changes
     read = [key for key in ("version", "releaseVersion") if key not in ignored]
     why = [f"{key} changes" for key in read if inputs.get(key) != new.get(key)]
-    versions = [each.get("launchTemplate") for each in (inputs, new)]
+    versions = [values.get("launchTemplate") for values in (inputs, new)]
     if versions[0] != versions[1]:
         why.append("launchTemplate.version changes")
-    why += [each for each in level.why if each.split(" ", 1)[0] in ROLLING]
+    why += [reason for reason in level.why if reason.split(" ", 1)[0] in ROLLING]
     if why:
         return "roll", tuple(why)
     return ("unknown", level.why) if level.effect == "unknown" else ("", ())
@@ -84,7 +84,7 @@ def _pool(group: Resource) -> str:
 
 def interruptions(all_fits: Sequence[Fit], before: Resources, rolled: tuple[Roll, ...]) -> tuple[Interruption, ...]:
     """Jobs that can run on those nodes: of each runner no more than it may have, nor than the nodes hold."""
-    found = []
+    interrupted = []
     for release in _scale_sets(before).values():
         runner, values = release.name, _values(release)
         most = _count(values.get("maxRunners"))
@@ -99,70 +99,74 @@ def interruptions(all_fits: Sequence[Fit], before: Resources, rolled: tuple[Roll
             jobs = min(most, sum(roll.nodes for roll in pool_rolls) * per_node)
             if pool_rolls and jobs:
                 certain = any(roll.kind != "unknown" for roll in pool_rolls)
-                found.append(Interruption(clean(runner), jobs, clean(pool), certain))
-    return tuple(sorted(_worst(found), key=lambda each: each.runner))
+                interrupted.append(Interruption(clean(runner), jobs, clean(pool), certain))
+    return tuple(sorted(_worst(interrupted), key=lambda interruption: interruption.runner))
 
 
-def _worst(found: list[Interruption]) -> Iterator[Interruption]:
+def _worst(interruptions_: list[Interruption]) -> Iterator[Interruption]:
     """One for each runner: a job that is steered from one node and runs on another ends once."""
     by_runner: dict[str, Interruption] = {}
-    for each in found:
-        known = by_runner.get(each.runner)
-        if known is None or (each.certain, each.jobs) > (known.certain, known.jobs):
-            by_runner[each.runner] = each
+    for interruption in interruptions_:
+        worst = by_runner.get(interruption.runner)
+        if worst is None or (interruption.certain, interruption.jobs) > (worst.certain, worst.jobs):
+            by_runner[interruption.runner] = interruption
     yield from by_runner.values()
 
 
 def scale_sets(before: Resources, after: Resources, levels: Mapping[str, Level]) -> tuple[ScaleSetChange, ...]:
     """Scale sets that come, go, are made anew or start again."""
     old, new = _scale_sets(before), _scale_sets(after)
-    served = [labels(each) for each in new.values()]
-    found = []
+    served = [labels(release) for release in new.values()]
+    changes = []
     for urn in sorted({*old, *new}):
         if urn not in old:
-            asked = labels(new[urn])
-            found.append(ScaleSetChange(clean(new[urn].name), "add", asked, f"jobs may ask for {_shown(asked)}"))
+            new_labels = labels(new[urn])
+            changes.append(
+                ScaleSetChange(clean(new[urn].name), "add", new_labels, f"jobs may ask for {_bracketed(new_labels)}")
+            )
             continue
-        asked, runner = labels(old[urn]), clean(old[urn].name)
+        old_labels, runner = labels(old[urn]), clean(old[urn].name)
         if urn not in new:
-            says = f"jobs that run are let finish; {_unserved(asked, served)}"
-            found.append(ScaleSetChange(runner, "remove", asked, says))
+            consequence = f"jobs that run are let finish; {_unserved(old_labels, served)}"
+            changes.append(ScaleSetChange(runner, "remove", old_labels, consequence))
             continue
         level = levels[urn].effect
         if level in ("replace", "unknown"):
             becomes = labels(new[urn])
             # ARC keeps a deleted set until its last job is done, and its name with it.
-            says = "queued jobs wait for the new one, which waits for jobs that still run: do it while it is idle"
-            if becomes != asked:
-                says += f". Its labels become {_shown(becomes)}; {_unserved(asked, served)}"
+            consequence = (
+                "queued jobs wait for the new one, which waits for jobs that still run: do it while it is idle"
+            )
+            if becomes != old_labels:
+                consequence += f". Its labels become {_bracketed(becomes)}; {_unserved(old_labels, served)}"
             if level == "replace":
-                found.append(ScaleSetChange(runner, "replace", asked, says))
+                changes.append(ScaleSetChange(runner, "replace", old_labels, consequence))
             else:
-                found.append(ScaleSetChange(runner, "unknown", asked, f"if it is replaced, {says}"))
+                changes.append(ScaleSetChange(runner, "unknown", old_labels, f"if it is replaced, {consequence}"))
         elif level == "update":
-            found.append(_updated(runner, asked, old[urn], new[urn]))
-    return tuple(found)
+            changes.append(_updated(runner, old_labels, old[urn], new[urn]))
+    return tuple(changes)
 
 
-def _updated(runner: str, asked: tuple[str, ...], old: Resource, new: Resource) -> ScaleSetChange:
+def _updated(runner: str, labels_: tuple[str, ...], old: Resource, new: Resource) -> ScaleSetChange:
     was, becomes = _values(old), _values(new)
     touched = {key for key in {*was, *becomes} if was.get(key) != becomes.get(key)}
     others = {k: v for k, v in old.inputs.items() if k != "values"} != {
         k: v for k, v in new.inputs.items() if k != "values"
     }
-    if touched <= _NOT_TOLD and not others:
+    if touched <= _RESIZING and not others:
         numbers = (was.get("minRunners"), was.get("maxRunners"), becomes.get("minRunners"), becomes.get("maxRunners"))
         low, high, new_low, new_high = map(_count, numbers)
         return ScaleSetChange(
-            runner, "resize", asked, f"{low} to {high} runners become {new_low} to {new_high}; no job ends"
+            runner, "resize", labels_, f"{low} to {high} runners become {new_low} to {new_high}; no job ends"
         )
     return ScaleSetChange(
-        runner, "restart", asked, "its listener starts again and idle runners are made anew; jobs that run go on"
+        runner, "restart", labels_, "its listener starts again and idle runners are made anew; jobs that run go on"
     )
 
 
 def is_scale_set(resource: Resource) -> bool:
-    """Whether this is the Helm release of a runner scale set."""
+    """Return whether this is the Helm release of a runner scale set."""
     chart = resource.inputs.get("chart")
     return resource.type == RELEASE and isinstance(chart, str) and chart_name(chart) == _CHART
 
@@ -177,9 +181,9 @@ def _values(release: Resource) -> Mapping[str, Any]:
 
 
 def labels(release: Resource) -> tuple[str, ...]:
-    """What jobs ask for to get a runner of this scale set."""
-    found = _values(release).get("scaleSetLabels")
-    return tuple(clean(label) for label in found if isinstance(label, str)) if isinstance(found, list) else ()
+    """Return the labels that jobs request to get a runner of this scale set."""
+    values = _values(release).get("scaleSetLabels")
+    return tuple(clean(label) for label in values if isinstance(label, str)) if isinstance(values, list) else ()
 
 
 def _steers_elsewhere(values: Mapping[str, Any]) -> bool:
@@ -187,15 +191,15 @@ def _steers_elsewhere(values: Mapping[str, Any]) -> bool:
     return isinstance(mode, Mapping) and mode.get("type") == "kubernetes-novolume"
 
 
-def _unserved(asked: tuple[str, ...], served: list[tuple[str, ...]]) -> str:
-    """What becomes of workflows that ask for these labels."""
-    if any(set(asked) <= set(each) for each in served):
-        return f"jobs that ask for {_shown(asked)} still find a runner"
-    return f"jobs that ask for {_shown(asked)} wait for ever: no scale set has these labels any more"
+def _unserved(labels_: tuple[str, ...], served: list[tuple[str, ...]]) -> str:
+    """Return what happens to workflows that request these labels."""
+    if any(set(labels_) <= set(set_labels) for set_labels in served):
+        return f"jobs that ask for {_bracketed(labels_)} still find a runner"
+    return f"jobs that ask for {_bracketed(labels_)} wait for ever: no scale set has these labels any more"
 
 
-def _shown(asked: tuple[str, ...]) -> str:
-    return f"[{', '.join(asked)}]"
+def _bracketed(labels_: tuple[str, ...]) -> str:
+    return f"[{', '.join(labels_)}]"
 
 
 def _count(value: Any) -> int:

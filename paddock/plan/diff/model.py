@@ -47,13 +47,13 @@ class Change:
 
     @property
     def follows(self) -> bool:
-        """Whether it changes only because another resource does."""
+        """Return whether it changes only because another resource does."""
         return self.action in ("replace", "change") and not self.fields
 
 
 @dataclass(frozen=True, slots=True)
 class FitChange:
-    """How many of a runner's jobs a node holds; None where the pairing is not in that plan."""
+    """Number of a runner's jobs that a node holds; None where the pairing is not in that plan."""
 
     runner: str
     pool: str
@@ -102,7 +102,7 @@ class Interruption:
 
 @dataclass(frozen=True, slots=True)
 class ScaleSetChange:
-    """What happens to a runner scale set, and to jobs that wait for it."""
+    """A change of a runner scale set, and its consequence for waiting jobs."""
 
     runner: str
     kind: Literal["add", "remove", "replace", "unknown", "restart", "resize"]

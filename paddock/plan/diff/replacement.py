@@ -1,4 +1,4 @@
-"""What a change of a field does to the resource that has it: a new one in its place, an update, or nobody's guess.
+"""Effect of a changed field on its resource: replacement, update in place, or unknown.
 
 Facts, dated, for the types that the program declares. A field that stands nowhere here is `unknown`, and is said to
 be: a reviewer who is told "unknown" looks, one who is told "in place" does not.
@@ -214,15 +214,15 @@ SCALE_SET_LABELS = "values.scaleSetLabels"
 
 
 def effect(type_: str, keys: Sequence[str]) -> Effect:
-    """What a change at this path does. The longest path that is listed decides."""
-    known = TYPES.get(type_, _KUBERNETES_OBJECT if type_.startswith("kubernetes:") else None)
-    if known is None:
+    """Return the effect of a change at this path. The longest path that is listed decides."""
+    type_fields = TYPES.get(type_, _KUBERNETES_OBJECT if type_.startswith("kubernetes:") else None)
+    if type_fields is None:
         return "unknown"
     for length in range(len(keys), 0, -1):
         path = ".".join(keys[:length])
-        if path in known.replace:
+        if path in type_fields.replace:
             return "replace"
-        if path in known.update:
+        if path in type_fields.update:
             return "update"
     return "unknown"
 
@@ -235,7 +235,7 @@ def reference(type_: str, field: str) -> tuple[str, ...]:
 
 
 def makes_version(field: str) -> bool:
-    """Whether a change of this field of a launch template makes a new version of it."""
+    """Return whether a change of this field of a launch template makes a new version of it."""
     return field in _VERSIONED
 
 

@@ -160,7 +160,7 @@ class Resource(Model):
 
     @property
     def exists_in_cloud(self) -> bool:
-        """Whether a provider creates it; components and providers only organise the others."""
+        """Return whether a provider creates it; components and providers only organise the others."""
         return self.custom and not self.type.startswith("pulumi:")
 
 
@@ -172,7 +172,7 @@ class Lookup(Model):
 
 
 class Amounts(Model):
-    """What a pod requests or a node offers."""
+    """Resources that a pod requests or a node offers."""
 
     cpu: Cpu = 0
     memory: Memory = 0
@@ -402,7 +402,7 @@ class QuotaPart(Model):
 
 
 class Quota(Model):
-    """What the fleet at its largest needs of a quota, beside the default of a new account."""
+    """Need of the fleet at its largest, beside the default of a new account."""
 
     code: str | None = None
     service: str = ""

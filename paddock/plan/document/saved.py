@@ -80,8 +80,10 @@ def _decode(path: Path, data: bytes, stack: str) -> dict[str, Any]:
         raise _wrong(path, stack, f"byte {error.start} is no UTF-8", expected) from None
     except json.JSONDecodeError as error:
         ends = error.pos >= len(error.doc.rstrip()) or error.msg.startswith("Unterminated")
-        what = "it ends too early" if ends else "it is no JSON"
-        raise _wrong(path, stack, f"{what}: line {error.lineno}, column {error.colno}: {error.msg}", expected) from None
+        problem = "it ends too early" if ends else "it is no JSON"
+        raise _wrong(
+            path, stack, f"{problem}: line {error.lineno}, column {error.colno}: {error.msg}", expected
+        ) from None
     except RecursionError:
         raise _wrong(path, stack, "it is nested too deeply", f"at most {DEEPEST} levels") from None
     except ValueError as error:
@@ -138,9 +140,9 @@ def _quoted(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:60]}…"
 
 
-def _wrong(path: Path, stack: str, what: str, expected: str) -> PlanFileError:
+def _wrong(path: Path, stack: str, problem: str, expected: str) -> PlanFileError:
     return PlanFileError(
-        f"cannot compare with {str(path)!r}: {what}\n"
+        f"cannot compare with {str(path)!r}: {problem}\n"
         f"    expected: {expected}\n"
         f"    fix: check out the state to compare with and run `./inv plan --stack {stack} --json {path}` there"
     )

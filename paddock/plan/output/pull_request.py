@@ -66,7 +66,7 @@ def headline(diff: Diff) -> str:
     sure = [roll for roll in diff.rolls if roll.kind != "unknown"]
     if sure:
         parts.append(f"rolls {counted(len(sure), 'node group')}")
-    jobs = sum(each.jobs for each in diff.interruptions)
+    jobs = sum(interruption.jobs for interruption in diff.interruptions)
     if jobs:
         parts.append(f"interrupts at most {counted(jobs, 'job')}")
     changed = ", ".join(parts) or "no resource changes"
@@ -94,22 +94,22 @@ def _text(diff: Diff) -> Iterator[str]:
         yield from (f"  {roll.group}: {_roll(roll)}" for roll in diff.rolls)
     if diff.interruptions:
         yield from ("", "Jobs that end, if they run at that time")
-        for each in diff.interruptions:
-            perhaps = "" if each.certain else ", perhaps"
-            yield f"  {each.runner}: at most {each.jobs}, on nodes of pool {each.pool}{perhaps}"
+        for interruption in diff.interruptions:
+            perhaps = "" if interruption.certain else ", perhaps"
+            yield f"  {interruption.runner}: at most {interruption.jobs}, on nodes of pool {interruption.pool}{perhaps}"
     if diff.scale_sets:
         yield from ("", "Scale sets")
-        yield from (f"  {each.runner} {_SET[each.kind]}: {each.says}" for each in diff.scale_sets)
+        yield from (f"  {scale_set.runner} {_SET[scale_set.kind]}: {scale_set.says}" for scale_set in diff.scale_sets)
     for title, findings in (("New findings", diff.new_findings), ("Fixed findings", diff.fixed_findings)):
         if findings:
             yield from ("", title)
             yield from (f"  {f.severity} {f.id} {f.subject}: {f.message}" for f in findings)
     if diff.fits:
         yield from ("", "Fits")
-        yield from (f"  {each.runner} on {each.instance}: {_fit(each)}" for each in diff.fits)
+        yield from (f"  {fit.runner} on {fit.instance}: {_fit(fit)}" for fit in diff.fits)
     if diff.outputs:
         yield from ("", "Outputs")
-        yield from (f"  {line}" for each in diff.outputs for line in _field(each))
+        yield from (f"  {line}" for output in diff.outputs for line in _field(output))
     costs = list(_costs(diff.cost))
     if costs:
         yield from ("", "Cost a month", *(f"  {line}" for line in costs))
@@ -119,11 +119,11 @@ def _text(diff: Diff) -> Iterator[str]:
 
 def _together(changes: Sequence[Change]) -> list[tuple[Change, int]]:
     """Resources that follow another one in the same way, as one of them and how many; each other one by itself."""
-    found: dict[object, list[Change]] = {}
+    groups: dict[object, list[Change]] = {}
     for change in changes:
         key = (change.type, change.owner, change.action, change.why) if change.follows else change.urn
-        found.setdefault(key, []).append(change)
-    return [(each[0], len(each)) for each in found.values()]
+        groups.setdefault(key, []).append(change)
+    return [(group[0], len(group)) for group in groups.values()]
 
 
 def _titled(change: Change, count: int) -> str:
@@ -136,23 +136,23 @@ def _resource(change: Change, count: int) -> Iterator[str]:
     yield f"  {_MARK[change.action]:>3} {_titled(change, count)}"
     for why in change.why:
         yield f"        because {why}" if change.action == "replace" else f"        {why}"
-    for each in change.fields:
-        yield from (f"        {line}" for line in _field(each))
+    for field in change.fields:
+        yield from (f"        {line}" for line in _field(field))
 
 
-def _field(each: FieldChange) -> Iterator[str]:
+def _field(change: FieldChange) -> Iterator[str]:
     """One difference: on one line where both sides are short, else a line for each line."""
-    if "\n" not in f"{each.old}{each.new}" and len(f"{each.old}{each.new}") <= 100:
-        if each.old is None:
-            yield f"+ {each.path}: {each.new}"
-        elif each.new is None:
-            yield f"- {each.path}: {each.old}"
+    if "\n" not in f"{change.old}{change.new}" and len(f"{change.old}{change.new}") <= 100:
+        if change.old is None:
+            yield f"+ {change.path}: {change.new}"
+        elif change.new is None:
+            yield f"- {change.path}: {change.old}"
         else:
-            same = " (another one)" if each.old == each.new else ""
-            yield f"~ {each.path}: {each.old} -> {each.new}{same}"
+            same = " (another one)" if change.old == change.new else ""
+            yield f"~ {change.path}: {change.old} -> {change.new}{same}"
         return
-    yield f"~ {each.path}:"
-    for sign, value in (("-", each.old), ("+", each.new)):
+    yield f"~ {change.path}:"
+    for sign, value in (("-", change.old), ("+", change.new)):
         if value is not None:
             yield from (f"{sign}   {line}" for line in value.split("\n"))
 
@@ -162,15 +162,15 @@ def _roll(roll: Roll) -> str:
     return f"pool {roll.pool}, {roll.capacity}, at most {counted(roll.nodes, 'node')}: {_ROLLED[roll.kind]}{why}"
 
 
-def _fit(each: FitChange) -> str:
+def _fit(change: FitChange) -> str:
     def side(count: int | None, limit: str) -> str:
         return "none" if count is None else f"{count} a node (limit: {limit})"
 
-    if each.old is None:
-        return f"new, {side(each.new, each.new_limit)}"
-    if each.new is None:
+    if change.old is None:
+        return f"new, {side(change.new, change.new_limit)}"
+    if change.new is None:
         return "no longer"
-    return f"{side(each.old, each.old_limit)} -> {side(each.new, each.new_limit)}"
+    return f"{side(change.old, change.old_limit)} -> {side(change.new, change.new_limit)}"
 
 
 def _costs(cost: CostChange) -> Iterator[str]:
@@ -262,9 +262,13 @@ def _risks(diff: Diff) -> Iterator[tuple[str, str, str]]:
             f"{code(roll.group)} {roll.capacity}: {_ROLLED[roll.kind]}",
             f"at most {counted(roll.nodes, 'node')}",
         )
-    for each in diff.interruptions:
-        perhaps = "" if each.certain else ", perhaps"
-        yield "jobs", f"running jobs of {code(each.runner)} end", f"at most {counted(each.jobs, 'job')}{perhaps}"
+    for interruption in diff.interruptions:
+        perhaps = "" if interruption.certain else ", perhaps"
+        yield (
+            "jobs",
+            f"running jobs of {code(interruption.runner)} end",
+            f"at most {counted(interruption.jobs, 'job')}{perhaps}",
+        )
     for scale_set in diff.scale_sets:
         if scale_set.kind in ("remove", "replace", "unknown"):
             yield "queue", f"scale set {code(scale_set.runner)} {_SET[scale_set.kind]}", escape(scale_set.says)
@@ -296,17 +300,19 @@ def _details(diff: Diff) -> Iterator[tuple[str, _Content]]:
         ]
         yield f"Nodes that go ({len(rows)})", (("node group", "pool", "capacity", "at most", "what", "why"), rows)
     if diff.scale_sets:
-        sets = [(code(each.runner), _SET[each.kind], escape(each.says)) for each in diff.scale_sets]
+        sets = [(code(scale_set.runner), _SET[scale_set.kind], escape(scale_set.says)) for scale_set in diff.scale_sets]
         yield f"Scale sets ({len(sets)})", (("runner", "what", "so"), sets)
     for title, findings in (("New findings", diff.new_findings), ("Fixed findings", diff.fixed_findings)):
         if findings:
-            told = [(f.severity, code(f.id), code(f.subject), escape(f.message), escape(f.fix)) for f in findings]
-            yield f"{title} ({len(told)})", (("severity", "id", "subject", "message", "fix"), told)
+            finding_rows = [
+                (f.severity, code(f.id), code(f.subject), escape(f.message), escape(f.fix)) for f in findings
+            ]
+            yield f"{title} ({len(finding_rows)})", (("severity", "id", "subject", "message", "fix"), finding_rows)
     if diff.fits:
-        fits = [(code(each.runner), escape(each.pool), code(each.instance), escape(_fit(each))) for each in diff.fits]
+        fits = [(code(fit.runner), escape(fit.pool), code(fit.instance), escape(_fit(fit))) for fit in diff.fits]
         yield f"Fits ({len(fits)})", (("runner", "pool", "instance", "jobs of it"), fits)
     if diff.outputs:
-        yield f"Outputs ({len(diff.outputs)})", [_signed(_field(each)) for each in diff.outputs]
+        yield f"Outputs ({len(diff.outputs)})", [_signed(_field(output)) for output in diff.outputs]
 
 
 def _section(title: str, content: _Content, limit: int) -> str:
@@ -318,7 +324,11 @@ def _section(title: str, content: _Content, limit: int) -> str:
 def _block(change: Change, count: int) -> list[str]:
     sign = {"add": "+", "remove": "-"}.get(change.action, "!")
     why = [f"#   {line}" for line in change.why]
-    return [f"{sign} {_titled(change, count)}", *why, *_signed(line for each in change.fields for line in _field(each))]
+    return [
+        f"{sign} {_titled(change, count)}",
+        *why,
+        *_signed(line for field in change.fields for line in _field(field)),
+    ]
 
 
 def _signed(lines: Iterable[str]) -> list[str]:
@@ -327,17 +337,17 @@ def _signed(lines: Iterable[str]) -> list[str]:
 
 
 def _diff_block(blocks: list[list[str]], limit: int) -> Iterator[str]:
-    kept = blocks[:limit]
-    if kept:
+    shown_blocks = blocks[:limit]
+    if shown_blocks:
         lines = [
             line
-            for block in kept
+            for block in shown_blocks
             for line in (block if len(block) <= 40 else [*block[:40], f"#   … {len(block) - 40} more lines"])
         ]
         fence = "`" * max(3, 1 + max((len(run) for line in lines for run in re.findall("`+", line)), default=0))
         yield from (f"{fence}diff", *lines, fence)
-    if len(blocks) > len(kept):
-        yield f"… {len(blocks) - len(kept)} more are not shown."
+    if len(blocks) > len(shown_blocks):
+        yield f"… {len(blocks) - len(shown_blocks)} more are not shown."
     yield ""
 
 
@@ -363,7 +373,7 @@ def code(value: str) -> str:
 def escape(value: str) -> str:
     """A sentence of ours with values in it, on one line, with nothing that Markdown, HTML or GitHub would act on."""
     value = re.sub(r"([\\`*_{}\[\]<>|~#!])", r"\\\1", _line(value).replace("&", "&amp;"))
-    return re.sub(r"(@|://|www\.|(?<=\w)#(?=\d))", lambda found: f"{found[1][0]}<!-- -->{found[1][1:]}", value)
+    return re.sub(r"(@|://|www\.|(?<=\w)#(?=\d))", lambda match: f"{match[1][0]}<!-- -->{match[1][1:]}", value)
 
 
 def _line(value: str) -> str:

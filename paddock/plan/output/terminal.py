@@ -18,7 +18,7 @@ from paddock.plan.output.view import cloud_resources, largest_gpus, owns_nodes
 
 ROWS = 15
 """Rows of a table before it is cut; --all shows every one."""
-_LEFT = {
+_TEXT_COLUMNS = {
     *("pool", "GPU", "instances", "capacity", "nodes", "image"),
     *("runs-on", "a node holds", "kind", "of which", "runner"),
 }
@@ -74,7 +74,7 @@ def _print(
         return
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
     for column, width in zip(columns, _widths([columns, *listed[:limit]], out.width), strict=True):
-        table.add_column(column, justify="left" if column in _LEFT else "right", overflow="fold", width=width)
+        table.add_column(column, justify="left" if column in _TEXT_COLUMNS else "right", overflow="fold", width=width)
     for row in listed[:limit]:
         table.add_row(*row)
     out.print()

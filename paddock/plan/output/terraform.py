@@ -35,18 +35,20 @@ _SINGULAR = {
 
 def convertible(graph: Graph) -> tuple[Resource, ...]:
     """The resources that a Terraform plan can say: those of the AWS provider."""
-    return tuple(each for each in graph.resources.values() if each.custom and each.type.startswith("aws:"))
+    return tuple(
+        resource for resource in graph.resources.values() if resource.custom and resource.type.startswith("aws:")
+    )
 
 
 def plan(graph: Graph) -> dict[str, Any]:
     """The document that `terraform show -json` would print for a plan that makes everything new."""
-    found = convertible(graph)
-    addresses = _addresses(found)
+    resources = convertible(graph)
+    addresses = _addresses(resources)
     planned, changes, configured = [], [], []
-    for each in found:
-        type_, name = addresses[each.urn].split(".", 1)
-        head = {"address": addresses[each.urn], "mode": "managed", "type": type_, "name": name}
-        values = _block(each.inputs, type_)
+    for resource in resources:
+        type_, name = addresses[resource.urn].split(".", 1)
+        head = {"address": addresses[resource.urn], "mode": "managed", "type": type_, "name": name}
+        values = _block(resource.inputs, type_)
         planned.append({**head, "provider_name": _PROVIDER, "schema_version": 0, "values": values})
         change = {"actions": ["create"], "before": None, "after": values, "after_unknown": {}}
         changes.append({**head, "provider_name": _PROVIDER, "change": change})
@@ -55,7 +57,7 @@ def plan(graph: Graph) -> dict[str, Any]:
                 **head,
                 "provider_config_key": "aws",
                 "schema_version": 0,
-                "expressions": _references(each, type_, addresses),
+                "expressions": _references(resource, type_, addresses),
             }
         )
     return {
@@ -78,28 +80,28 @@ def terraform_type(type_: str) -> str:
 
 def _addresses(resources: tuple[Resource, ...]) -> dict[str, str]:
     """An address for each resource: Terraform's names know neither dots nor slashes, so they may need a number."""
-    found: dict[str, str] = {}
-    taken: set[str] = set()
-    for each in resources:
-        base = f"{terraform_type(each.type)}.{re.sub(r'[^A-Za-z0-9_-]', '_', each.name)}"
+    address_by_urn: dict[str, str] = {}
+    used: set[str] = set()
+    for resource in resources:
+        base = f"{terraform_type(resource.type)}.{re.sub(r'[^A-Za-z0-9_-]', '_', resource.name)}"
         address, number = base, 1
-        while address in taken:
+        while address in used:
             number += 1
             address = f"{base}_{number}"
-        taken.add(address)
-        found[each.urn] = address
-    return found
+        used.add(address)
+        address_by_urn[resource.urn] = address
+    return address_by_urn
 
 
-def _references(each: Resource, type_: str, addresses: Mapping[str, str]) -> dict[str, Any]:
-    """What each argument is computed from: tools follow these to see which resources belong together."""
-    found = {}
-    for key, urns in each.property_dependencies.items():
+def _references(resource: Resource, type_: str, addresses: Mapping[str, str]) -> dict[str, Any]:
+    """Return the resources that each argument is computed from, by which tools see what belongs together."""
+    references_by_argument = {}
+    for key, urns in resource.property_dependencies.items():
         named = [addresses[urn] for urn in urns if urn in addresses]
         if named:
             references = [reference for address in named for reference in (f"{address}.id", address)]
-            found[_name(type_, key)] = {"references": references}
-    return found
+            references_by_argument[_name(type_, key)] = {"references": references}
+    return references_by_argument
 
 
 def _name(type_: str, key: str) -> str:
@@ -109,22 +111,22 @@ def _name(type_: str, key: str) -> str:
 
 def _block(inputs: Mapping[str, Any], type_: str) -> dict[str, Any]:
     """A block's arguments. What is not known yet is left out, as Terraform does."""
-    found = {}
+    arguments = {}
     for key, value in inputs.items():
         value = fields.unwrap(value) if not isinstance(value, Secret) else SECRET
         if value is not None and value != UNKNOWN:
-            found[_name(type_, key)] = _value(value, _snake(key), type_)
-    return found
+            arguments[_name(type_, key)] = _value(value, _snake(key), type_)
+    return arguments
 
 
 def _value(value: Any, name: str, type_: str) -> Any:
     match value:
         case Mapping() if name in _MAPS:
-            return {key: each for key, each in value.items() if each != UNKNOWN}
+            return {key: item for key, item in value.items() if item != UNKNOWN}
         case Mapping():
             return [_block(value, type_)]
         case list() | tuple():
-            return [_block(each, type_) if isinstance(each, Mapping) else each for each in value if each != UNKNOWN]
+            return [_block(item, type_) if isinstance(item, Mapping) else item for item in value if item != UNKNOWN]
         case Secret():
             return SECRET
         case Ref(urn=urn):

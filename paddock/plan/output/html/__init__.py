@@ -32,14 +32,14 @@ def render(document: PlanDocument) -> str:
     ]
     used = sum(len(part) for part in parts if part)
     parts.insert(-1, tree(document, used))
-    shown = [part for part in parts if part is not None]
+    sections_ = [part for part in parts if part is not None]
     body = tag(
         "body",
         tag("a", "Skip to the fleet", href="#fleet", class_="skip"),
         shapes(document),
         sections.header(document),
-        sections.contents(shown),
-        tag("main", shown),
+        sections.contents(sections_),
+        tag("main", sections_),
         sections.footer(document),
         tag("script", _asset("filter.js")),
     )
@@ -70,5 +70,5 @@ def _asset(name: str) -> Html:
 
 
 def _digest(source: str) -> str:
-    """How a content security policy names the one script, or style sheet, that it allows."""
+    """Return the hash by which a content security policy names the one script, or style sheet, that it allows."""
     return "sha256-" + base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()

@@ -1,4 +1,4 @@
-"""What the fleet costs, each amount with its source; what is not known is said to be unknown."""
+"""Cost of the fleet, each amount with its source; unknown prices are shown as unknown."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _month(cost: Cost, notes: _Footnotes) -> Html:
 
 
 def _range(low: Money, expected: Money, high: Money) -> Html:
-    """Where the expected month lies between the least and the most; by the square root, or the least would not show."""
+    """Draw where the expected month lies between the least and the most, on a square-root scale."""
     values = [amount.value for amount in (low, expected, high)]
     if any(value is None or value < 0 for value in values) or not values[2]:
         return tag("p", f"least {money(low)}, most {money(high)}", class_="note")

@@ -49,7 +49,7 @@ def picture(document: PlanDocument, palette: Mapping[str, int]) -> Html:
 
 
 def shapes(document: PlanDocument) -> Html:
-    """What the drawings repeat, once a page: the hatching of stranded GPUs, and nodes at a glance."""
+    """Return the shapes that drawings share: the hatching of stranded GPUs, and nodes at a glance."""
     stripe = tag("path", d="M-1 7 7 -1M-1 1 1 -1M5 7 7 5", class_="stripe")
     pattern = tag("pattern", stripe, id="hatch", width=6, height=6, patternUnits="userSpaceOnUse")
     sizes = sorted({max((instance.gpus for instance in pool.instances), default=1) for pool in document.pools})
@@ -216,8 +216,8 @@ def _lane(instance: Instance, fit: Fit, colour: int) -> Html:
 def _jobs(jobs: int, stranded: float) -> Html:
     if not jobs:
         return tag("strong", "\u2717 does not fit", class_="bad")
-    left = tag("span", f" \u00b7 {stranded:g} stranded", class_="warn") if stranded else None
-    return tag("span", count(jobs, "job"), left)
+    stranded_text = tag("span", f" \u00b7 {stranded:g} stranded", class_="warn") if stranded else None
+    return tag("span", count(jobs, "job"), stranded_text)
 
 
 def _ratio(used: float, has: float) -> float:
@@ -225,7 +225,7 @@ def _ratio(used: float, has: float) -> float:
 
 
 class _Grid:
-    """Where the GPUs of a node and their shares stand: in rows, so that no share is too narrow to see."""
+    """Places of the GPUs of a node and their shares: in rows, so that no share is too narrow to see."""
 
     def __init__(self, instance: Instance) -> None:
         self.gpus = max(1, instance.gpus)
@@ -247,8 +247,8 @@ class _Grid:
             stop = min(end, (gpu // self.across + 1) * self.across * self.shares)
             last_gpu, last_share = divmod(stop - 1, self.shares)
             (x, y), (last_x, _) = self.gpu(gpu), self.gpu(last_gpu)
-            left = x + share * step
-            yield left, y, last_x + (last_share + 1) * step - left
+            start = x + share * step
+            yield start, y, last_x + (last_share + 1) * step - start
             at = stop
 
 
@@ -262,18 +262,18 @@ def _empty(instance: Instance, class_: str = "gpu") -> Iterator[Html]:
         yield rect(x + 0.5, y + 0.5, grid.width - 1, _ROW - 1, class_, 4)
 
 
-def _filled(grid: _Grid, colour: int, jobs: int, asks: int) -> Iterator[Html]:
+def _filled(grid: _Grid, colour: int, jobs: int, gpus_per_job: int) -> Iterator[Html]:
     for index in range(grid.gpus):
         x, y = grid.gpu(index)
         yield rect(x + 0.5, y + 0.5, grid.width - 1, _ROW - 1, "gpu", 4)
-    if jobs > _MOST_SHARES or jobs * asks > grid.gpus * grid.shares:
-        yield from _summed(grid, colour, jobs, asks)
+    if jobs > _MOST_SHARES or jobs * gpus_per_job > grid.gpus * grid.shares:
+        yield from _summed(grid, colour, jobs, gpus_per_job)
         return
     inset = 2.5 if grid.width / grid.shares > 8 else 1.5
     for job in range(jobs):
-        boxes = list(grid.span(job * asks, asks))
-        if grid.shares == 1 and asks > 1:
-            yield from _chained(grid, colour, job * asks, asks)
+        boxes = list(grid.span(job * gpus_per_job, gpus_per_job))
+        if grid.shares == 1 and gpus_per_job > 1:
+            yield from _chained(grid, colour, job * gpus_per_job, gpus_per_job)
         else:
             for x, y, width in boxes:
                 yield rect(x + inset, y + 2.5, width - 2 * inset, _ROW - 5, f"job c{colour}", 3)
@@ -281,11 +281,11 @@ def _filled(grid: _Grid, colour: int, jobs: int, asks: int) -> Iterator[Html]:
         width = min(width, grid.width) if grid.shares == 1 else width
         if width - 2 * inset >= 7 * len(str(job + 1)) + 2:
             yield _number(x + width / 2, y + _ROW / 2 + 4, str(job + 1))
-    left = grid.gpus * grid.shares - jobs * asks
-    for first in range(jobs * asks, jobs * asks + left) if grid.shares == 1 else ():
+    unused = grid.gpus * grid.shares - jobs * gpus_per_job
+    for first in range(jobs * gpus_per_job, jobs * gpus_per_job + unused) if grid.shares == 1 else ():
         x, y = grid.gpu(first)
         yield rect(x + 2.5, y + 2.5, grid.width - 5, _ROW - 5, "stranded", 3)
-    for x, y, width in grid.span(jobs * asks, left) if grid.shares > 1 else ():
+    for x, y, width in grid.span(jobs * gpus_per_job, unused) if grid.shares > 1 else ():
         yield rect(x + inset, y + 2.5, width - 2 * inset, _ROW - 5, "stranded", 3)
 
 
@@ -298,9 +298,9 @@ def _chained(grid: _Grid, colour: int, first: int, gpus: int) -> Iterator[Html]:
         yield rect(x + 2.5, y + 2.5, grid.width - 5, _ROW - 5, f"job c{colour}", 3)
 
 
-def _summed(grid: _Grid, colour: int, jobs: int, asks: int) -> Iterator[Html]:
+def _summed(grid: _Grid, colour: int, jobs: int, gpus_per_job: int) -> Iterator[Html]:
     """Too many to draw one by one: how much of the node is taken."""
-    share = min(1.0, jobs * asks / (grid.gpus * grid.shares))
+    share = min(1.0, jobs * gpus_per_job / (grid.gpus * grid.shares))
     height = grid.rows * (_ROW + _GAP) - _GAP
     yield rect(0, 0, WIDTH, height, "stranded", 4)
     yield rect(0, 0, WIDTH * share, height, f"job c{colour}", 4)
@@ -312,10 +312,10 @@ def _number(x: float, y: float, words: str) -> Html:
 
 
 def _meter(y: float, name: str, share: float, label: str, colour: int) -> list[Html]:
-    left, width = 30, 104
+    x, width = 30, 104
     return [
         tag("text", name, x=0, y=y + 9, class_="small"),
-        rect(left, y + 3, width, 6, "track", 3),
-        rect(left, y + 3, width * share, 6, f"job c{colour}", 3),
+        rect(x, y + 3, width, 6, "track", 3),
+        rect(x, y + 3, width * share, 6, f"job c{colour}", 3),
         tag("text", label, x=WIDTH, y=y + 9, text_anchor="end", class_="small"),
     ]

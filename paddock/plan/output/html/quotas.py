@@ -1,4 +1,4 @@
-"""What the fleet at its largest needs of the account, beside what a new account is given."""
+"""Quotas that the fleet needs at its largest, beside the defaults of a new account."""
 
 from __future__ import annotations
 

@@ -57,8 +57,8 @@ def header(document: PlanDocument) -> Html:
 
 def contents(parts: Iterable[Html]) -> Html:
     """Links to the sections, as their headings name them."""
-    found = (re.search(r'<h2 id="([\w-]+)">(.*?)</h2>', part_) for part_ in parts)
-    links = [tag("li", tag("a", Html(match[2]), href=f"#{match[1]}")) for match in found if match]
+    headings = (re.search(r'<h2 id="([\w-]+)">(.*?)</h2>', part_) for part_ in parts)
+    links = [tag("li", tag("a", Html(match[2]), href=f"#{match[1]}")) for match in headings if match]
     return tag("nav", tag("ul", links), aria_label="Sections", class_="contents")
 
 

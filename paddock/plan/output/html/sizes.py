@@ -1,4 +1,4 @@
-"""What each runner would cost on other instance types, by the hour."""
+"""Cost of each runner on other instance types, by the hour."""
 
 from __future__ import annotations
 

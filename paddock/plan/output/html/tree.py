@@ -56,13 +56,13 @@ def _children(resources: list[Resource]) -> dict[str, list[Resource]]:
 
 
 def _nested(urn: str, parents: Mapping[str, str]) -> bool:
-    """Whether the way up ends, at every few levels: a browser nests no deeper than some hundred elements."""
-    seen: set[str] = set()
+    """Return whether the way up ends, at every few levels: a browser nests no deeper than some hundred elements."""
+    ancestors: set[str] = set()
     here = urn
-    while here in parents and here not in seen:
-        seen.add(here)
+    while here in parents and here not in ancestors:
+        ancestors.add(here)
         here = parents[here]
-    return here not in seen and len(seen) % _DEEPEST != 1
+    return here not in ancestors and len(ancestors) % _DEEPEST != 1
 
 
 def _branch(children: dict[str, list[Resource]], parent: str, depth: int, length: int) -> Iterator[Html]:
@@ -85,12 +85,12 @@ def _branch(children: dict[str, list[Resource]], parent: str, depth: int, length
 
 
 def _size(children: dict[str, list[Resource]], urn: str) -> int:
-    seen, queue, size = {urn}, [urn], 0
+    visited, queue, size = {urn}, [urn], 0
     while queue:
         for child in children.get(queue.pop(), []):
             size += 1
-            if child.urn not in seen:
-                seen.add(child.urn)
+            if child.urn not in visited:
+                visited.add(child.urn)
                 queue.append(child.urn)
     return size
 
@@ -111,17 +111,17 @@ def _inputs(inputs: Mapping[str, Any], length: int) -> Html | None:
     if not inputs or not length:
         return None
     lines = [line for key, value in inputs.items() for line in _lines(str(key), value, 0)]
-    shown: list[Html] = []
-    left = length
+    output: list[Html] = []
+    budget = length
     for index, (label, value) in enumerate(lines):
-        if left <= 0:
-            shown.append(tag("i", f"\u2026 {count(len(lines) - index, 'further line')}"))
+        if budget <= 0:
+            output.append(tag("i", f"\u2026 {count(len(lines) - index, 'further line')}"))
             break
         value = clean(value)
-        cut = value if len(value) <= left else f"{value[:left]}\u2026 {len(value) - left} characters more"
-        left -= len(label) + len(cut)
-        shown.append(join(label, tag("mark", value) if value in (SECRET, UNKNOWN) else cut))
-    return Html("\n".join(shown))
+        cut = value if len(value) <= budget else f"{value[:budget]}\u2026 {len(value) - budget} characters more"
+        budget -= len(label) + len(cut)
+        output.append(join(label, tag("mark", value) if value in (SECRET, UNKNOWN) else cut))
+    return Html("\n".join(output))
 
 
 def _lines(label: str, value: Any, depth: int) -> Iterator[tuple[str, str]]:
@@ -134,8 +134,8 @@ def _lines(label: str, value: Any, depth: int) -> Iterator[tuple[str, str]]:
         for key, item in value.items():
             yield from _lines(str(key), item, depth + 1)
     elif isinstance(value, list) and value and all(not isinstance(item, Mapping | list) for item in value):
-        shown = ", ".join(str(item) for item in value)
-        yield f"{pad}{label}: ", f"[{shown}]"
+        items = ", ".join(str(item) for item in value)
+        yield f"{pad}{label}: ", f"[{items}]"
     elif isinstance(value, list) and value:
         yield f"{pad}{label}:", ""
         for item in value:
