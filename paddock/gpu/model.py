@@ -10,7 +10,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 SCHEMA = 1
-"""Incremented when a field is removed or changes its meaning; not for new fields."""
+"""Version of the documents that `--json` and the actions print; files have their own.
+
+It rises when a field changes its meaning or goes, not with new fields.
+"""
 
 Vendor = Literal["nvidia", "amd", "apple"]
 State = Literal["ok", "lost", "unreadable"]

@@ -15,9 +15,8 @@ from paddock.gpu.health.rules import ACTIONS, NO_CONTEXT, Action, Finding, Healt
 from paddock.gpu.health.xid import XidEvent, events
 from paddock.gpu.host import kernel_log
 from paddock.gpu.host.machine import Run
-from paddock.gpu.model import Inventory
+from paddock.gpu.model import SCHEMA, Inventory
 
-SCHEMA = 1
 Verdict = Literal["healthy", "degraded", "unknown", "unhealthy"]
 VERDICTS: tuple[Verdict, ...] = ("healthy", "degraded", "unknown", "unhealthy")
 """From good to bad. A GPU about which nothing is known may be unhealthy, so unknown is worse than degraded."""

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Literal
 
 from paddock.gpu.catalog_match import catalog_entry
 from paddock.gpu.errors import GpuInputError
-from paddock.gpu.model import Gpu, Inventory
+from paddock.gpu.model import SCHEMA, Gpu, Inventory
 
 if TYPE_CHECKING:
     from paddock.catalog.cuda_match import Outcome
 
-SCHEMA = 1
 _WORST_LAST: tuple[Outcome, ...] = ("ok", "minor-version", "unknown", "needs-compat", "impossible")
 _VERSION = re.compile(r"\d{1,2}\.\d{1,2}(\.\d{1,3})*", re.ASCII)
 _DRIVER = re.compile(r"\d{1,9}(\.\d{1,9})+", re.ASCII)

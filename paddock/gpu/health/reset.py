@@ -15,9 +15,8 @@ from typing import Literal
 from paddock.errors import did_you_mean
 from paddock.gpu.errors import GpuError, GpuInputError
 from paddock.gpu.leases.lease import Lease
-from paddock.gpu.model import Gpu, Inventory
+from paddock.gpu.model import SCHEMA, Gpu, Inventory
 
-SCHEMA = 1
 Kind = Literal["full", "soft"]
 _TIMEOUT = 180
 """Seconds: a reset of eight GPUs on NVSwitches, which retrains all links, takes up to two minutes."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 NAME = "gpu-use.json"
 SCHEMA = 1
+"""Version of the file's format."""
 
 
 @dataclass(frozen=True, slots=True)

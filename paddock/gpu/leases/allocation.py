@@ -16,9 +16,8 @@ from paddock.gpu.leases.lease import Lease, data
 from paddock.gpu.leases.manager import Grant, Leases, NoneFree
 from paddock.gpu.leases.request import Request
 from paddock.gpu.leases.selection import Choice
-from paddock.gpu.model import Inventory
+from paddock.gpu.model import SCHEMA, Inventory
 
-SCHEMA = 1
 LEASE = "PADDOCK_GPU_LEASE"
 """Environment variable with the id of a process's lease."""
 _ASKED_AGAIN = 1.0

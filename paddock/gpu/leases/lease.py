@@ -9,6 +9,7 @@ from typing import Any, Literal
 from paddock.gpu.host.processes import Owner
 
 SCHEMA = 1
+"""Version of the file's format."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,8 @@ from paddock.gpu.leases.manager import Grant, Leases, NoneFree
 from paddock.gpu.leases.request import Request
 from paddock.gpu.ml import start as ml_start
 from paddock.gpu.ml.choice import FRAMEWORKS, Pick, pick
-from paddock.gpu.model import Inventory, Vendor
+from paddock.gpu.model import SCHEMA, Inventory, Vendor
 
-SCHEMA = 1
 Target = Literal["docker", "kubernetes", "venv"]
 Document = dict[str, Any]
 _SEED_ARGUMENTS = {"Framework": "framework", "ContainerImage": "image", "RequiredCUDAVersion": "cuda"}

@@ -14,9 +14,8 @@ from paddock.errors import did_you_mean
 from paddock.gpu import inventory
 from paddock.gpu.drivers.base import Reader
 from paddock.gpu.errors import GpuInputError, NoGpu
-from paddock.gpu.model import Gpu
+from paddock.gpu.model import SCHEMA, Gpu
 
-SCHEMA = 1
 LEAST_INTERVAL = 0.1
 """Seconds: the driver itself samples no faster."""
 

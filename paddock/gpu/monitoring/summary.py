@@ -12,9 +12,9 @@ from typing import Literal
 
 from paddock.gpu.errors import GpuError
 from paddock.gpu.health import thresholds
-from paddock.gpu.model import Gpu, Inventory, Throttle
+from paddock.gpu.model import SCHEMA, Gpu, Inventory, Throttle
 from paddock.gpu.monitoring.insights import GpuObservation, Insight, insights
-from paddock.gpu.monitoring.sampling import SCHEMA, Metric, Sample
+from paddock.gpu.monitoring.sampling import Metric, Sample
 
 EnergySource = Literal["counter", "integrated"]
 

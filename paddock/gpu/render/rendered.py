@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-SCHEMA = 1
+from paddock.gpu.model import SCHEMA
 
 _HEADER = "# Written by Paddock (sha256 of the rest: {}); an edited file is not overwritten."
 _HEADER_LINE = re.compile(rf"^{re.escape(_HEADER).replace(re.escape('{}'), '([0-9a-f]{64})')}\n", re.MULTILINE)

@@ -19,12 +19,12 @@ from typing import Any, Literal
 
 from paddock.gpu.errors import GpuError, GpuInputError
 from paddock.gpu.host import programs
+from paddock.gpu.model import SCHEMA
 from paddock.gpu.workflow.journal import Event, Journal, default_path, keys, reusable
 from paddock.gpu.workflow.model import Step, Workflow
 from paddock.gpu.workflow.references import resolve
 from paddock.gpu.workflow.tasks import Context, Document, Job, check, find
 
-SCHEMA = 1
 AT_ONCE = 8
 """Steps that run at one time, at most."""
 _EXIT = {"succeeded": 0, "failed": 1, "interrupted": 130}

@@ -18,6 +18,7 @@ from paddock.gpu.workflow.model import Step, Workflow
 from paddock.gpu.workflow.tasks import find
 
 SCHEMA = 1
+"""Version of the file's format."""
 Event = Literal["begun", "started", "succeeded", "failed", "interrupted", "ended"]
 
 
