@@ -94,13 +94,13 @@ class Story:
         return base64.b64decode(data["github_app_private_key"]).decode()
 
     @cached_property
-    def again(self) -> Mapping[str, tuple[str, ...]]:
+    def applied_again(self) -> Mapping[str, tuple[str, ...]]:
         self._after(self.credential)
         return self._up().result.changes
 
     @cached_property
     def refreshed(self) -> Mapping[str, tuple[str, ...]]:
-        self._after(self.again)
+        self._after(self.applied_again)
         result = self.engine.refresh()
         self.told.append(result.log)
         return result.changes
@@ -135,8 +135,8 @@ class Story:
         there = charts.required_charts(plan_graph(load(self.root, "dev")))
         for version in {version for _, version in there}:
             self._edit("versions.py", f'"{version}"', f'"{newer(version)}"')
-        wanted = [(name, newer(version)) for name, version in there]
-        charts.serve(self.lab.folder / stack.CHARTS, wanted, None)
+        releases_ = [(name, newer(version)) for name, version in there]
+        charts.serve(self.lab.folder / stack.CHARTS, releases_, None)
         return self._change()
 
     @cached_property
@@ -208,23 +208,23 @@ def newer(version: str) -> str:
 
 
 def names(changes: Mapping[str, tuple[str, ...]]) -> dict[str, set[str]]:
-    return {short(urn): set(done) for urn, done in changes.items()}
+    return {short(urn): set(operations) for urn, operations in changes.items()}
 
 
 # What `up` makes.
 
 
 def test_up_makes_what_the_plan_shows(story: Story) -> None:
-    made = {urn: state for urn, state in story.states.items() if not is_default_provider(state)}
+    created = {urn: state for urn, state in story.states.items() if not is_default_provider(state)}
     held = stack.overlay(load(ROOT, "dev"), kubeconfig=story.lab.kubeconfig, charts=story.lab.folder / stack.CHARTS)
     planned = plan_graph(held)
 
-    assert set(made) == set(planned.resources)
+    assert set(created) == set(planned.resources)
     assert {step.operation for step in story.first.result.steps} == {"create"}
-    assert list(differences(planned, made, preview=plan_graph(held, preview=True))) == []
+    assert list(differences(planned, created, preview=plan_graph(held, preview=True))) == []
     assert story.first.objects
     assert story.first.resources == len(story.states)
-    assert not [found for found in story.first.result.diagnostics if found.severity == "error"]
+    assert not [diagnostic for diagnostic in story.first.result.diagnostics if diagnostic.severity == "error"]
     assert "runners" in story.first.outputs
 
 
@@ -237,21 +237,21 @@ def test_every_object_is_in_the_api_server(story: Story, api: Api) -> None:
     objects = [s for s in story.states.values() if s.type.startswith("kubernetes:") and s.type != RELEASE]
     assert len(objects) > 8
     for state in objects:
-        made, meta = state.outputs, state.outputs["metadata"]
-        found = api.get(made["apiVersion"], made["kind"], meta["name"], meta.get("namespace", ""))
-        assert found["metadata"]["uid"] == meta["uid"]
+        stored, meta = state.outputs, state.outputs["metadata"]
+        live = api.get(stored["apiVersion"], stored["kind"], meta["name"], meta.get("namespace", ""))
+        assert live["metadata"]["uid"] == meta["uid"]
 
 
 def test_every_release_is_one_of_helm(story: Story, api: Api) -> None:
     declared = {s.inputs["name"]: s for s in story.states.values() if s.type == RELEASE}
-    found = releases(api)
-    assert set(found) == set(declared)
-    for name, kept in found.items():
-        assert kept["version"] == 1
-        assert kept["namespace"] == declared[name].inputs["namespace"]
-        assert kept["chart"]["metadata"]["version"] == declared[name].inputs["version"]
-        assert kept["config"] == declared[name].inputs["values"]
-        values = api.get("v1", "ConfigMap", f"{name}-values", kept["namespace"])["data"]["values.yaml"]
+    releases_ = releases(api)
+    assert set(releases_) == set(declared)
+    for name, release in releases_.items():
+        assert release["version"] == 1
+        assert release["namespace"] == declared[name].inputs["namespace"]
+        assert release["chart"]["metadata"]["version"] == declared[name].inputs["version"]
+        assert release["config"] == declared[name].inputs["values"]
+        values = api.get("v1", "ConfigMap", f"{name}-values", release["namespace"])["data"]["values.yaml"]
         assert declared[name].inputs["values"].items() <= yaml.safe_load(values).items()
 
 
@@ -263,15 +263,17 @@ def test_helm_lists_them(story: Story, lab: Lab) -> None:
     listed = subprocess.check_output(
         [helm, "list", "--all-namespaces", "--output", "json", "--kubeconfig", lab.kubeconfig], text=True
     )
-    assert {(each["name"], each["status"]) for each in json.loads(listed)} == {(name, "deployed") for name in declared}
+    assert {(release["name"], release["status"]) for release in json.loads(listed)} == {
+        (name, "deployed") for name in declared
+    }
 
 
 def test_the_scale_set_has_our_labels(story: Story, api: Api) -> None:
     assert story.states
-    made = api.get(*SET, "gpu", RUNNERS)
-    assert made["spec"]["runnerScaleSetLabels"] == ["self-hosted", "linux", "x64", "gpu", "cuda"]
-    assert (made["spec"]["minRunners"], made["spec"]["maxRunners"]) == (0, 5)
-    assert made["spec"]["githubConfigUrl"] == "https://github.com/acme"
+    scale_set = api.get(*SET, "gpu", RUNNERS)
+    assert scale_set["spec"]["runnerScaleSetLabels"] == ["self-hosted", "linux", "x64", "gpu", "cuda"]
+    assert (scale_set["spec"]["minRunners"], scale_set["spec"]["maxRunners"]) == (0, 5)
+    assert scale_set["spec"]["githubConfigUrl"] == "https://github.com/acme"
 
 
 def test_the_runners_namespace_refuses_what_it_should(story: Story, api: Api) -> None:
@@ -295,7 +297,7 @@ def test_the_runners_namespace_refuses_what_it_should(story: Story, api: Api) ->
 
 
 def test_a_second_up_changes_nothing(story: Story) -> None:
-    assert story.again == {}
+    assert story.applied_again == {}
 
 
 def test_a_refresh_finds_nothing(story: Story) -> None:
@@ -304,11 +306,11 @@ def test_a_refresh_finds_nothing(story: Story) -> None:
 
 def test_another_maximum_and_monitoring_touch_nothing_else(story: Story, api: Api) -> None:
     changes = story.resized
-    made = {urn for urn, done in changes.items() if done == ("create",)}
+    created = {urn for urn, operations in changes.items() if operations == ("create",)}
 
-    assert any("Release::monitoring" in urn for urn in made)
-    assert all("Monitoring" in urn or "monitoring" in urn or "metrics" in urn for urn in made)
-    assert names({urn: done for urn, done in changes.items() if urn not in made}) == {
+    assert any("Release::monitoring" in urn for urn in created)
+    assert all("Monitoring" in urn or "monitoring" in urn or "metrics" in urn for urn in created)
+    assert names({urn: operations for urn, operations in changes.items() if urn not in created}) == {
         "Release::gpu": {"update"},
         "ResourceQuota::arc-arc-runners-quota": {"update"},
     }
@@ -316,12 +318,12 @@ def test_another_maximum_and_monitoring_touch_nothing_else(story: Story, api: Ap
 
 def test_a_new_pool_touches_no_other(story: Story) -> None:
     touched = names(story.pool_added)
-    made = {name for name, done in touched.items() if done == {"create"}}
+    created = {name for name, operations in touched.items() if operations == {"create"}}
 
-    assert {"NodeGroup::l4-on-demand", "LaunchTemplate::l4", "Release::gpu-l4"} <= made
-    assert all("l4" in name for name in made)
+    assert {"NodeGroup::l4-on-demand", "LaunchTemplate::l4", "Release::gpu-l4"} <= created
+    assert all("l4" in name for name in created)
     # The namespace's quota is the sum of its pools.
-    assert {name: done for name, done in touched.items() if name not in made} == {
+    assert {name: operations for name, operations in touched.items() if name not in created} == {
         "ResourceQuota::arc-arc-runners-quota": {"update"}
     }
 
@@ -337,18 +339,18 @@ def test_a_change_of_labels_replaces_one_scale_set(story: Story) -> None:
 
 
 def test_a_version_upgrades_the_controller_before_the_sets(story: Story, api: Api) -> None:
-    changes, found = story.upgraded, releases(api)
+    changes, releases_ = story.upgraded, releases(api)
 
     assert names(changes) == {
         f"Release::{name}": {"update"} for name in ("arc", "autoscaler", "device-plugin", "gpu", "gpu-l4", "monitoring")
     }
     order = [short(urn) for urn in changes]
     assert min(order.index("Release::gpu"), order.index("Release::gpu-l4")) > order.index("Release::arc")
-    assert {name: kept["version"] for name, kept in found.items()} == {
+    assert {name: release["version"] for name, release in releases_.items()} == {
         "arc": 2, "cluster-autoscaler": 2, "nvidia-device-plugin": 2, "dcgm-exporter": 2, "gpu": 2, "gpu-l4": 2,
     }  # fmt: skip
     before = {state.inputs["name"]: state.inputs["version"] for state in story.states.values() if state.type == RELEASE}
-    assert all(found[name]["chart"]["metadata"]["version"] == newer(version) for name, version in before.items())
+    assert all(releases_[name]["chart"]["metadata"]["version"] == newer(version) for name, version in before.items())
 
 
 def test_another_image_rolls_one_pool(story: Story) -> None:
@@ -371,7 +373,7 @@ def test_a_runner_that_is_gone_goes_alone(story: Story, api: Api) -> None:
         "Release::gpu-l4": {"delete"},
         "ResourceQuota::arc-arc-runners-quota": {"update"},
     }
-    assert [each["metadata"]["name"] for each in api.list(*SET)] == ["gpu"]
+    assert [scale_set["metadata"]["name"] for scale_set in api.list(*SET)] == ["gpu"]
     assert "gpu-l4" not in releases(api)
 
 
@@ -383,11 +385,11 @@ def test_destroy_leaves_nothing(story: Story, api: Api) -> None:
     assert story.destroyed
     assert story.engine.export() == {}
     assert json.loads(story.engine.store.read_text())["resources"] == {}
-    assert not {RUNNERS, SYSTEM} & {each["metadata"]["name"] for each in api.list("v1", "Namespace")}
+    assert not {RUNNERS, SYSTEM} & {namespace["metadata"]["name"] for namespace in api.list("v1", "Namespace")}
     assert not api.list("v1", "Secret", labelSelector="owner=helm")
     kinds = (("v1", "ConfigMap"), ("v1", "Pod"), ("apps/v1", "DaemonSet"), ("apps/v1", "Deployment"))
     # Kubernetes takes the pods away a moment after their owners.
-    until(lambda: {each["metadata"]["name"] for kind in kinds for each in api.list(*kind)} <= KUBERNETES_OWN)
+    until(lambda: {object_["metadata"]["name"] for kind in kinds for object_ in api.list(*kind)} <= KUBERNETES_OWN)
     managed = "app.kubernetes.io/managed-by=Helm"
     for kind in ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"):
         assert not api.list("rbac.authorization.k8s.io/v1", kind, labelSelector=managed)

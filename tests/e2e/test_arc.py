@@ -35,12 +35,12 @@ PATIENCE_SECONDS = 90.0
 """A listener hears of a change with its next message, which GitHub's stand-in may hold back for 20 s."""
 
 
-def until(true: Callable[[], Any], what: str, seconds: float = PATIENCE_SECONDS) -> Any:
+def until(true: Callable[[], Any], description: str, seconds: float = PATIENCE_SECONDS) -> Any:
     deadline = time.monotonic() + seconds
-    while not (found := true()):
-        assert time.monotonic() < deadline, f"{what}: not so after {seconds:.0f} s"
+    while not (value := true()):
+        assert time.monotonic() < deadline, f"{description}: not so after {seconds:.0f} s"
         time.sleep(0.2)
-    return found
+    return value
 
 
 class World:
@@ -55,8 +55,8 @@ class World:
 
     def completed(self, job: int) -> Object:
         def over() -> Object | None:
-            found = self.github.job(job)
-            return found if found["state"] == "completed" else None
+            job_ = self.github.job(job)
+            return job_ if job_["state"] == "completed" else None
 
         return dict(until(over, f"job {job} is completed"))
 
@@ -70,8 +70,8 @@ class World:
         return self.api.list(VERSION, "EphemeralRunner", RUNNERS)
 
     def gpu_nodes(self) -> list[str]:
-        found = self.api.list("v1", "Node", labelSelector="nvidia.com/gpu.present=true")
-        return [node["metadata"]["name"] for node in found]
+        nodes_ = self.api.list("v1", "Node", labelSelector="nvidia.com/gpu.present=true")
+        return [node["metadata"]["name"] for node in nodes_]
 
     def listener(self) -> Object | None:
         """The pod of the set's listener, once GitHub has its session."""
@@ -82,13 +82,13 @@ class World:
     def program(self, name: str) -> list[int]:
         """Ids of the processes that run one of ARC's programs."""
         keeper = servers.status(self.lab.folder).running[arc_programs.NAME].pid
-        found = Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()
-        return [int(pid) for pid in found if Path(f"/proc/{pid}/exe").readlink().name == name]
+        children = Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()
+        return [int(pid) for pid in children if Path(f"/proc/{pid}/exe").readlink().name == name]
 
     def keep(self, least: int) -> None:
         """What the CronJobs of warm capacity do."""
-        made = self.api.get(VERSION, KIND, "gpu", RUNNERS)
-        self.api.patch(made, {"spec": {"minRunners": least}})
+        runner_set = self.api.get(VERSION, KIND, "gpu", RUNNERS)
+        self.api.patch(runner_set, {"spec": {"minRunners": least}})
 
     def empty(self) -> bool:
         return not (self.runner_pods() or self.ephemeral_runners() or self.gpu_nodes())
@@ -118,10 +118,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         world.api.close()
     finally:
         servers.down(lab.folder)
-        assert not _left(lab), "processes of ARC outlived the lab"
+        assert not _leftovers(lab), "processes of ARC outlived the lab"
 
 
-def _left(lab: Lab) -> list[str]:
+def _leftovers(lab: Lab) -> list[str]:
     return [path.name for path in Path("/proc").glob("[0-9]*") if str(lab.folder) in _words(path)]
 
 
@@ -146,13 +146,13 @@ def test_a_job_is_acquired_runs_on_a_gpu_node_from_zero_and_leaves_none(idle: Wo
     pod = until(idle.runner_pods, "the controller makes a runner's pod")[0]
     assert [runner["metadata"]["name"] for runner in idle.ephemeral_runners()] == [pod["metadata"]["name"]]
 
-    done = idle.completed(job)
-    assert [each["state"] for each in done["history"]] == ["queued", "acquired", "running", "completed"]
-    assert (done["result"], done["runner"]) == ("succeeded", pod["metadata"]["name"])
-    assert done["pod"]["node"] in idle.gpu_nodes()
+    job_ = idle.completed(job)
+    assert [entry["state"] for entry in job_["history"]] == ["queued", "acquired", "running", "completed"]
+    assert (job_["result"], job_["runner"]) == ("succeeded", pod["metadata"]["name"])
+    assert job_["pod"]["node"] in idle.gpu_nodes()
 
     until(idle.empty, "the pool returns to zero")
-    assert [each["state"] for each in idle.github.job(unserved)["history"]] == ["queued"], "nobody serves its labels"
+    assert [entry["state"] for entry in idle.github.job(unserved)["history"]] == ["queued"], "nobody serves its labels"
     idle.github.cancel(unserved)
 
 
@@ -176,9 +176,9 @@ def test_a_minimum_is_kept_without_jobs_and_given_up_again(idle: World) -> None:
     warm = until(lambda: [pod for pod in idle.runner_pods() if pod["status"].get("phase") == "Running"], "it is warm")
     assert warm[0]["spec"]["nodeName"] in idle.gpu_nodes()
 
-    done = idle.completed(idle.push())
-    assert done["runner"] == warm[0]["metadata"]["name"], "a warm runner takes the job at once"
-    until(lambda: [pod for pod in idle.at_work() if pod["metadata"]["name"] != done["runner"]], "the next one is warm")
+    job_ = idle.completed(idle.push())
+    assert job_["runner"] == warm[0]["metadata"]["name"], "a warm runner takes the job at once"
+    until(lambda: [pod for pod in idle.at_work() if pod["metadata"]["name"] != job_["runner"]], "the next one is warm")
     idle.keep(0)
     until(idle.empty, "the pool returns to zero")
 

@@ -26,7 +26,7 @@ from paddock.lab.progress import Progress
 from paddock.lab.simulators import boot, nodes, scaling
 from paddock.lab.simulators.scaling import Group
 from tests.support import fleets
-from tests.support.kubernetes import ENDS_AFTER, again, gpu_nodes, of_kind, runner, runners, waits
+from tests.support.kubernetes import ENDS_AFTER, gpu_nodes, of_kind, reread, runner, runners, waits
 from tests.support.terraform_run import MOTO, moto
 from tests.support.waiting import until
 
@@ -54,7 +54,7 @@ class Ec2:
         """Groups whose instances never become nodes."""
         ec2 = boto3.client("ec2", endpoint_url=url, **keys)
         image = ec2.describe_images()["Images"][0]["ImageId"]
-        subnets = [each["SubnetId"] for each in ec2.describe_subnets()["Subnets"]]
+        subnets = [subnet["SubnetId"] for subnet in ec2.describe_subnets()["Subnets"]]
         for name, group in groups.items():
             template = ec2.create_launch_template(LaunchTemplateName=name, LaunchTemplateData={"ImageId": image})
             tag = {"ResourceId": name, "ResourceType": "auto-scaling-group", "PropagateAtLaunch": False}
@@ -70,7 +70,7 @@ class Ec2:
                             "LaunchTemplateId": template["LaunchTemplate"]["LaunchTemplateId"],
                             "Version": "1",
                         },
-                        "Overrides": [{"InstanceType": each} for each in types[group.pool]],
+                        "Overrides": [{"InstanceType": type_} for type_ in types[group.pool]],
                     }
                 },
                 Tags=[{"Key": key, "Value": value, **tag} for key, value in group.tags.items()],
@@ -78,8 +78,10 @@ class Ec2:
 
     def step(self, api: Api) -> None:
         """Makes nodes of new instances, and takes away those of ended ones."""
-        found = self.scaling.describe_auto_scaling_groups()["AutoScalingGroups"]
-        instances = {i["InstanceId"]: (each["AutoScalingGroupName"], i) for each in found for i in each["Instances"]}
+        groups = self.scaling.describe_auto_scaling_groups()["AutoScalingGroups"]
+        instances = {
+            i["InstanceId"]: (group_["AutoScalingGroupName"], i) for group_ in groups for i in group_["Instances"]
+        }
         there = {node["metadata"]["name"] for node in gpu_nodes(api)}
         nodes.shrink(api, there - set(instances))
         for name, (group, instance) in instances.items():
@@ -110,7 +112,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, control_plane_programs: None
     if not MOTO:
         pytest.skip("no moto server is here (moto_server on PATH, or PADDOCK_MOTO_SERVER)")
     fleet, graph = fleets.example("prod").fleet, fleets.graph("prod")
-    groups = {f"eks-{each.name}-0a1b2c3-5ac0d7b6": each for each in nodes.groups(fleets.example("prod"), graph)}
+    groups = {f"eks-{group.name}-0a1b2c3-5ac0d7b6": group for group in nodes.groups(fleets.example("prod"), graph)}
     folder = tmp_path_factory.mktemp("lab")
     with ExitStack() as stack:
         stack.callback(servers.down, folder)
@@ -121,11 +123,11 @@ def world(tmp_path_factory: pytest.TempPathFactory, control_plane_programs: None
         for node in nodes.system_nodes(fleet):
             api.create(node)
         # Without their tags the stand-in leaves the groups alone, and still plays cloud and device plugin.
-        nodes.configure_autoscaler(lab, [replace(each, tags={}, plugin_seconds=2.0) for each in groups.values()])
-        for each in (*of_kind(graph, "Namespace"), *of_kind(graph, "PriorityClass"), *_model_cache()):
-            api.apply(each)
+        nodes.configure_autoscaler(lab, [replace(group, tags={}, plugin_seconds=2.0) for group in groups.values()])
+        for object_ in (*of_kind(graph, "Namespace"), *of_kind(graph, "PriorityClass"), *_model_cache()):
+            api.apply(object_)
         until(lambda: api.find("v1", "ServiceAccount", "default", NAMESPACE))
-        stack.enter_context(_beside(ec2, lab))
+        stack.enter_context(_running(ec2, lab))
         release = next(r for r in graph.of_type("kubernetes:helm.sh/v3:Release") if r.name == "autoscaler")
         log = folder / "cluster-autoscaler.log"
         stack.enter_context(_autoscaler(binary, lab, release.inputs["values"], url, log))
@@ -134,21 +136,21 @@ def world(tmp_path_factory: pytest.TempPathFactory, control_plane_programs: None
 
 def test_every_runner_gets_the_nodes_that_the_stand_in_would_buy_and_none_stays(world: World) -> None:
     fleet = fleets.example("prod").fleet
-    api, made = world.api, []
+    api, created = world.api, []
     for pod in runners(fleet):
         if pod["spec"].get("tolerations"):  # not those that only steer
             pod["metadata"]["annotations"][ENDS_AFTER] = "5s"
-            made.append(pod)
-    seen = [{**pod, "status": {"conditions": [_UNSCHEDULABLE]}} for pod in made]
-    expected = Counter(scaling.decide(tuple(world.ec2.groups.values()), [], seen).grow)
-    for pod in made:
+            created.append(pod)
+    pending = [{**pod, "status": {"conditions": [_UNSCHEDULABLE]}} for pod in created]
+    expected = Counter(scaling.decide(tuple(world.ec2.groups.values()), [], pending).grow)
+    for pod in created:
         api.create(pod)
     most: Counter[str] = Counter()
 
     def all_done() -> bool:
         nonlocal most
         most |= world.groups_of_nodes()
-        return all(again(api, pod)["status"]["phase"] == "Succeeded" for pod in made)
+        return all(reread(api, pod)["status"]["phase"] == "Succeeded" for pod in created)
 
     until(all_done, seconds=120)
     assert most == expected, "the stand-in buys something else, or the tags promise something else"
@@ -170,7 +172,7 @@ def test_a_runner_without_its_toleration_buys_nothing(world: World) -> None:
 def test_spot_that_does_not_come_is_replaced_by_on_demand(world: World) -> None:
     world.ec2.mute = {name for name, group in world.ec2.groups.items() if group.name == "t4-spot"}
     pod = world.api.create(runner(fleets.example("prod").fleet, "gpu", "late"))
-    name = until(lambda: again(world.api, pod)["spec"].get("nodeName"), seconds=300)
+    name = until(lambda: reread(world.api, pod)["spec"].get("nodeName"), seconds=300)
     assert scaling.group_of(world.api.get("v1", "Node", name)) == "t4-on-demand"
     assert re.search(r"eks-t4-spot-\S+ is not ready for scaleup - backoff", world.log.read_text())
 
@@ -200,7 +202,7 @@ def _model_cache() -> list[Object]:
 
 
 @contextmanager
-def _beside(ec2: Ec2, lab: Lab) -> Iterator[None]:
+def _running(ec2: Ec2, lab: Lab) -> Iterator[None]:
     """Plays EC2 while the tests run."""
     ended = threading.Event()
 
@@ -226,7 +228,7 @@ def _autoscaler(binary: Path, lab: Lab, values: Mapping[str, Any], url: str, log
         data = {"priorities": values["expanderPriorities"]}
         api.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": priorities, "data": data})
     cloud = log.with_suffix(".conf")
-    cloud.write_text("".join(_OVERRIDE.format(service=each, url=url) for each in ("autoscaling", "ec2", "eks")))
+    cloud.write_text("".join(_OVERRIDE.format(service=service, url=url) for service in ("autoscaling", "ec2", "eks")))
     tags = f"k8s.io/cluster-autoscaler/enabled,k8s.io/cluster-autoscaler/{values['autoDiscovery']['clusterName']}"
     options = {
         "cloud-provider": "aws",

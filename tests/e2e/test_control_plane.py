@@ -37,9 +37,9 @@ def test_an_up_and_a_down_leave_no_process_and_no_file(tmp_path: Path) -> None:
     assert time.monotonic() - began < 90
     assert folder.stat().st_mode & 0o777 == 0o700
     assert lab.up
-    again, started = servers.up(folder)
+    second, started = servers.up(folder)
     assert not started
-    assert again == lab
+    assert second == lab
     assert set(servers.down(folder)) == set(servers.PROGRAMS)
     assert not folder.exists()
     assert not any(process.alive for process in lab.running.values())
@@ -73,10 +73,10 @@ def test_a_lab_that_was_killed_comes_up_again_with_its_objects(tmp_path: Path) -
 
 
 def test_a_taken_port_starts_nothing(tmp_path: Path) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        first = taken.getsockname()[1] - 1
+    with socket.socket() as in_use:
+        in_use.bind(("127.0.0.1", 0))
+        in_use.listen()
+        first = in_use.getsockname()[1] - 1
         with pytest.raises(LabInputError, match="in use"):
             servers.up(tmp_path, first_port=first, progress=Progress(quiet=True))
     assert not servers.status(tmp_path).running
@@ -114,10 +114,10 @@ def test_an_interrupted_up_leaves_no_process(tmp_path: Path, after: float) -> No
 
 
 def test_the_state_is_told_as_json(cluster: Lab) -> None:
-    told = status.document(cluster)
-    assert told["up"]
-    assert {"system-0", "system-1"} <= {node["name"] for node in told["nodes"]}
-    assert told["processes"]["etcd"] == cluster.running["etcd"].pid
+    document = status.document(cluster)
+    assert document["up"]
+    assert {"system-0", "system-1"} <= {node["name"] for node in document["nodes"]}
+    assert document["processes"]["etcd"] == cluster.running["etcd"].pid
 
 
 def test_an_answer_that_refuses_is_a_sentence(api: Api, cluster: Lab, tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def cloud(engine: Engine) -> list[str]:
     """What the stand-ins have made."""
     if not engine.store.exists():
         return []
-    return sorted(short(kept["urn"]) for kept in json.loads(engine.store.read_text())["resources"].values())
+    return sorted(short(stored["urn"]) for stored in json.loads(engine.store.read_text())["resources"].values())
 
 
 def once_some_are_made(engine: Engine, action: Callable[[], None]) -> None:
@@ -97,7 +97,7 @@ def recorded(engine: Engine) -> set[str]:
     """What a run that is under way has written down; the engine can be asked for nothing else meanwhile."""
     files = [*engine.state.glob("backend/.pulumi/stacks/*/*.json")]
     latest = [json.loads(file.read_text())["checkpoint"]["latest"] or {} for file in files]
-    return {short(each["urn"]) for state in latest for each in state.get("resources", [])}
+    return {short(resource["urn"]) for state in latest for resource in state.get("resources", [])}
 
 
 def test_after_an_error_of_the_cloud_the_next_up_makes_the_rest(small: Engine) -> None:
@@ -105,13 +105,13 @@ def test_after_an_error_of_the_cloud_the_next_up_makes_the_rest(small: Engine) -
     with pytest.raises(EngineError, match=r"private: .*ThrottlingException: slow down") as error:
         small.up()
     assert "Traceback" not in str(error.value)
-    made = {short(urn) for urn in small.export()}
+    created = {short(urn) for urn in small.export()}
     small.faults = []
 
     resumed = small.up()
 
     assert resumed.changes[next(urn for urn in resumed.changes if short(urn) == "Subnet::private")] == ("create",)
-    assert not [urn for urn in resumed.changes if short(urn) in made]
+    assert not [urn for urn in resumed.changes if short(urn) in created]
     assert cloud(small) == SMALL
 
 
@@ -139,19 +139,19 @@ def test_after_a_run_that_broke_off_the_next_makes_the_rest_and_nothing_twice(ho
 
 def test_what_was_changed_outside_is_found_and_put_back(small: Engine) -> None:
     small.up()
-    kept = json.loads(small.store.read_text())
-    by_name = {short(one["urn"]): key for key, one in kept["resources"].items()}
-    kept["resources"][by_name["Vpc::network"]]["state"]["tags"] = {"Name": "mine now"}
-    del kept["resources"][by_name["Subnet::private"]]
-    small.store.write_text(json.dumps(kept))
+    store = json.loads(small.store.read_text())
+    by_name = {short(resource["urn"]): key for key, resource in store["resources"].items()}
+    store["resources"][by_name["Vpc::network"]]["state"]["tags"] = {"Name": "mine now"}
+    del store["resources"][by_name["Subnet::private"]]
+    small.store.write_text(json.dumps(store))
 
-    found, repaired = small.refresh(), small.up()
+    refreshed, repaired = small.refresh(), small.up()
 
-    assert {short(urn): done for urn, done in found.changes.items()} == {
+    assert {short(urn): operations for urn, operations in refreshed.changes.items()} == {
         "Vpc::network": ("update",),
         "Subnet::private": ("delete",),
     }
-    assert {short(urn): done for urn, done in repaired.changes.items()} == {
+    assert {short(urn): operations for urn, operations in repaired.changes.items()} == {
         "Vpc::network": ("update",),
         "Subnet::private": ("create",),
     }
@@ -164,10 +164,10 @@ def test_what_must_be_made_anew_comes_before_the_old_one_goes(small: Engine) -> 
     (before,) = [state for urn, state in small.export().items() if short(urn) == "Role::node"]
     small.configure({"small:path": "/nodes/"})
 
-    done = {short(urn): steps for urn, steps in small.up().changes.items()}
+    operations_ = {short(urn): steps for urn, steps in small.up().changes.items()}
 
     (after,) = [state for urn, state in small.export().items() if short(urn) == "Role::node"]
-    assert done["Role::node"] == ("create-replacement", "replace", "delete-replaced")
-    assert done["InstanceProfile::node"] == ("update",)
+    assert operations_["Role::node"] == ("create-replacement", "replace", "delete-replaced")
+    assert operations_["InstanceProfile::node"] == ("update",)
     assert before.id != after.id
     assert cloud(small) == SMALL

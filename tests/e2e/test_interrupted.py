@@ -61,10 +61,10 @@ class Walk:
         logging.getLogger(__name__).warning("PADDOCK_SEED=%s", SEED)
         self.interrupted(self.engine.up, partial(operator.le, 5))
         moments = sorted(self.random.sample(range(8, self.total - 8), KILLS))
-        found = [self.killed(self.engine.up, partial(operator.le, moment)) for moment in moments]
+        recovered = [self.killed(self.engine.up, partial(operator.le, moment)) for moment in moments]
         self.engine.faults = []
         self.engine.up()
-        return found
+        return recovered
 
     @cached_property
     def destroyed(self) -> list[Recovered]:
@@ -74,9 +74,9 @@ class Walk:
         self.engine.faults = [*SLOW]
         self.interrupted(destroy, partial(operator.ge, self.total - 5))
         moments = sorted(self.random.sample(range(8, self.total - 8), KILLS), reverse=True)
-        found = [self.killed(destroy, partial(operator.ge, moment)) for moment in moments]
+        recovered = [self.killed(destroy, partial(operator.ge, moment)) for moment in moments]
         destroy()
-        return found
+        return recovered
 
     def killed(self, run: Callable[[], Result], reached: Callable[[int], bool]) -> Recovered:
         """Lets a run be killed, and looks at what is there before and after the recovery."""
@@ -89,20 +89,22 @@ class Walk:
                 self.engine.kill()
             return False  # until it is dead: it may not have begun
 
-        with pytest.raises(EngineError, match="was killed"), beside(kill_when_reached):
+        with pytest.raises(EngineError, match="was killed"), in_background(kill_when_reached):
             run()
-        left, made = deployment(self.engine), self.engine.created_resources()
-        pending = {one["resource"]["urn"]: one["type"] for one in left.get("pending_operations", [])}
-        known = consistent(left)
-        gone = known.keys() - made.keys()
-        assert {pending.get(made[key]) for key in made.keys() - known.keys()} <= {"creating"}
-        assert {pending.get(known[key]) for key in gone} <= {"deleting"}
+        deployment_, created = deployment(self.engine), self.engine.created_resources()
+        pending = {
+            operation["resource"]["urn"]: operation["type"] for operation in deployment_.get("pending_operations", [])
+        }
+        recorded = consistent(deployment_)
+        missing = recorded.keys() - created.keys()
+        assert {pending.get(created[key]) for key in created.keys() - recorded.keys()} <= {"creating"}
+        assert {pending.get(recorded[key]) for key in missing} <= {"deleting"}
 
         recovered = recover(self.engine)
 
         after = deployment(self.engine)
         assert not after.get("pending_operations")
-        assert consistent(after) == made
+        assert consistent(after) == created
         assert not recovered.doubled
         return recovered
 
@@ -110,15 +112,15 @@ class Walk:
         """Lets a run be interrupted, which loses nothing."""
 
         def interrupt_once_reached() -> bool:
-            if found := reached(len(self.engine.created_resources())):
+            if reached_state := reached(len(self.engine.created_resources())):
                 self.engine.interrupt()
-            return found
+            return reached_state
 
-        with pytest.raises(EngineError, match=r"cancel|interrupted"), beside(interrupt_once_reached):
+        with pytest.raises(EngineError, match=r"cancel|interrupted"), in_background(interrupt_once_reached):
             run()
-        left = deployment(self.engine)
-        assert not left.get("pending_operations")
-        assert consistent(left).keys() == self.engine.created_resources().keys()
+        deployment_ = deployment(self.engine)
+        assert not deployment_.get("pending_operations")
+        assert consistent(deployment_).keys() == self.engine.created_resources().keys()
 
 
 @pytest.fixture(scope="module")
@@ -128,9 +130,11 @@ def walk(programs: Programs, tmp_path_factory: pytest.TempPathFactory) -> Walk:
 
 def test_an_up_that_is_killed_again_and_again_makes_everything_once(walk: Walk) -> None:
     assert len(walk.made) == KILLS
-    made = consistent(deployment(walk.engine))
-    assert made == walk.engine.created_resources()
-    assert sorted(made.values()) == sorted(u for u, one in walk.planned.items() if in_a_cloud(one.custom, one.type))
+    created = consistent(deployment(walk.engine))
+    assert created == walk.engine.created_resources()
+    assert sorted(created.values()) == sorted(
+        u for u, resource in walk.planned.items() if in_a_cloud(resource.custom, resource.type)
+    )
     assert walk.engine.up().changes == {}
     assert walk.engine.refresh().changes == {}
 
@@ -171,14 +175,14 @@ def test_what_a_killed_up_made_unseen_is_adopted_and_what_it_did_not_make_is_dro
     ]
 
     def kill_between_deed_and_answer() -> bool:
-        left = deployment(small)
-        known = names(resource["urn"] for resource in left.get("resources") or [])
-        pending = names(one["resource"]["urn"] for one in left.get("pending_operations") or [])
-        if {"c", "d"} <= known and pending == {"a", "b"} and len(small.created_resources()) == 3:
+        deployment_ = deployment(small)
+        recorded = names(resource["urn"] for resource in deployment_.get("resources") or [])
+        pending = names(operation["resource"]["urn"] for operation in deployment_.get("pending_operations") or [])
+        if {"c", "d"} <= recorded and pending == {"a", "b"} and len(small.created_resources()) == 3:
             small.kill()
         return False
 
-    with pytest.raises(EngineError, match="was killed"), beside(kill_between_deed_and_answer):
+    with pytest.raises(EngineError, match="was killed"), in_background(kill_between_deed_and_answer):
         small.up()
     small.faults = []
 
@@ -195,12 +199,12 @@ def test_what_was_made_twice_after_a_kill_goes_once_it_is_recovered(small: Engin
     small.faults = [{"resource": "*::[ab]", "operation": "create", "lag": 60}]
 
     def kill_when_made() -> bool:
-        known = names(resource["urn"] for resource in deployment(small).get("resources") or [])
-        if {"c", "d"} <= known and len(small.created_resources()) == 4:
+        recorded = names(resource["urn"] for resource in deployment(small).get("resources") or [])
+        if {"c", "d"} <= recorded and len(small.created_resources()) == 4:
             small.kill()
         return False
 
-    with pytest.raises(EngineError, match="was killed"), beside(kill_when_made):
+    with pytest.raises(EngineError, match="was killed"), in_background(kill_when_made):
         small.up()
     small.faults = []
     small.unlock()
@@ -210,7 +214,7 @@ def test_what_was_made_twice_after_a_kill_goes_once_it_is_recovered(small: Engin
 
     recovered = recover(small)
     assert names(recovered.doubled) == {"a", "b"}
-    assert {done for operations in small.up().changes.values() for done in operations} == {"delete-replaced"}
+    assert {operation for operations in small.up().changes.values() for operation in operations} == {"delete-replaced"}
 
     assert small.created_resources() == consistent(deployment(small))
     assert len(small.created_resources()) == 4
@@ -238,8 +242,8 @@ def names(urns: Iterable[str]) -> set[str]:
 def deployment(engine: Engine) -> dict[str, Any]:
     """The state as it lies on the disk, without asking the engine."""
     path = engine.state / "backend/.pulumi/stacks/paddock" / f"{engine.stack}.json"
-    found: dict[str, Any] = json.loads(path.read_text())["checkpoint"]["latest"]
-    return found
+    latest: dict[str, Any] = json.loads(path.read_text())["checkpoint"]["latest"]
+    return latest
 
 
 def consistent(deployment: Mapping[str, Any]) -> dict[str, str]:
@@ -263,7 +267,7 @@ def in_a_cloud(custom: bool, type_: str) -> bool:
 
 
 @contextmanager
-def beside(action: Callable[[], bool]) -> Iterator[None]:
+def in_background(action: Callable[[], bool]) -> Iterator[None]:
     """Calls it again and again, until it returns true or the block ends."""
     over = Event()
 

@@ -61,31 +61,31 @@ def make_set(hub: github.Control, api: Api, stack: Stack, namespace: str, key: s
     app = {"github_app_id": "12345", "github_app_installation_id": "678", "github_app_private_key": key}
     credential = {"name": "credential", "namespace": namespace}
     api.apply({"apiVersion": "v1", "kind": "Secret", "metadata": credential, "stringData": app})
-    made: list[Object] = []
+    created: list[Object] = []
 
     def make(**changes: Any) -> Object:
-        asked = runner_set(stack.fleet, "gpu")
-        asked["metadata"]["namespace"] = namespace
-        asked["spec"] |= {"githubConfigUrl": f"{hub.url}/acme", **changes}
-        made.append(until(lambda: _applied(api, asked)))
-        until(lambda: [each for each in hub.sets() if each["name"] == asked["spec"]["runnerScaleSetName"]])
+        runner_set_ = runner_set(stack.fleet, "gpu")
+        runner_set_["metadata"]["namespace"] = namespace
+        runner_set_["spec"] |= {"githubConfigUrl": f"{hub.url}/acme", **changes}
+        created.append(until(lambda: _applied(api, runner_set_)))
+        until(lambda: [set_ for set_ in hub.sets() if set_["name"] == runner_set_["spec"]["runnerScaleSetName"]])
         hub.forget_requests()
-        return made[-1]
+        return created[-1]
 
     yield make
     hub.heal()
     for job in hub.jobs():
         hub.cancel(job["id"])
-    for each in made:
-        api.delete(each)
+    for object_ in created:
+        api.delete(object_)
     until(lambda: not hub.sets())
     until(lambda: not api.list(runner_sets.VERSION, runner_sets.KIND))
     until(lambda: not api.list("v1", "Pod", namespace))
 
 
-def _applied(api: Api, thing: Object) -> Object | None:
+def _applied(api: Api, object_: Object) -> Object | None:
     with contextlib.suppress(ApiError):  # its kind is established, but not yet served
-        return api.apply(thing)
+        return api.apply(object_)
     return None
 
 
@@ -94,7 +94,7 @@ def over(hub: github.Control, *numbers: int) -> Callable[[], bool]:
 
 
 def job_timeline(lab: Lab, number: int) -> JobTimeline:
-    return next(each for each in timeline.job_timelines(lab) if each.number == number)
+    return next(entry for entry in timeline.job_timelines(lab) if entry.number == number)
 
 
 def started(hub: github.Control, number: int) -> Object | None:
@@ -140,19 +140,19 @@ def test_a_job_grows_a_node_from_zero_runs_there_and_leaves_an_empty_pool(
 
 
 def test_its_pod_is_the_one_of_the_template(hub: github.Control, api: Api, namespace: str, make_set: MakeSet) -> None:
-    asked = make_set()
+    runner_set_ = make_set()
     job = hub.push(LABELS, 3600)["id"]
     until(lambda: started(hub, job))
     (pod,) = api.list("v1", "Pod", namespace)
-    template = asked["spec"]["template"]
+    template = runner_set_["spec"]["template"]
     same = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "same", "namespace": namespace}}
-    wanted = api.create({**same, "spec": template["spec"]}, dry_run=True)
+    expected = api.create({**same, "spec": template["spec"]}, dry_run=True)
     pod["spec"].pop("nodeName")
-    assert pod["spec"] == wanted["spec"]
+    assert pod["spec"] == expected["spec"]
     annotations = pod["metadata"]["annotations"]
     assert template["metadata"]["annotations"].items() <= annotations.items()
     assert pod["metadata"]["labels"]["actions-ephemeral-runner"] == "True"
-    assert pod["metadata"]["labels"]["actions.github.com/scale-set-name"] == asked["metadata"]["name"]
+    assert pod["metadata"]["labels"]["actions.github.com/scale-set-name"] == runner_set_["metadata"]["name"]
 
 
 def test_a_job_with_a_pod_of_its_own_takes_the_gpu_and_its_runner_none(
@@ -184,11 +184,11 @@ def test_a_job_whose_labels_nobody_serves_is_never_acquired(
     cluster: Lab, hub: github.Control, api: Api, make_set: MakeSet
 ) -> None:
     make_set()
-    nobodys, ours = hub.push([*LABELS, "tpu"])["id"], hub.push(LABELS)["id"]
-    until(over(hub, ours), seconds=40)
-    assert [each["state"] for each in hub.job(nobodys)["history"]] == ["queued"]
-    acquired = [each["body"] for each in hub.requests() if "acquirejobs" in each["path"]]
-    assert acquired == [[ours]]
+    nobodys, served = hub.push([*LABELS, "tpu"])["id"], hub.push(LABELS)["id"]
+    until(over(hub, served), seconds=40)
+    assert [entry["state"] for entry in hub.job(nobodys)["history"]] == ["queued"]
+    acquired = [request["body"] for request in hub.requests() if "acquirejobs" in request["path"]]
+    assert acquired == [[served]]
     waiting = job_timeline(cluster, nobodys)
     assert waiting.why == "no scale set has all of its labels: self-hosted, gpu, tpu"
     assert waiting.seconds("acquired") is None
@@ -233,7 +233,7 @@ def test_many_jobs_at_once_stay_within(
     pushed = [hub.push(LABELS, 1.0)["id"] for _ in range(count)]
     most = {"runners": 0, "on nodes": 0, "nodes": 0, "acquired": 0}
 
-    def done() -> bool:
+    def all_completed() -> bool:
         there = [pod for pod in api.list("v1", "Pod", namespace) if pod["status"]["phase"] != "Succeeded"]
         now = {
             "runners": len(there),
@@ -244,7 +244,7 @@ def test_many_jobs_at_once_stay_within(
         most.update({name: max(most[name], amount) for name, amount in now.items()})
         return over(hub, *pushed)()
 
-    until(done, seconds=120)
+    until(all_completed, seconds=120)
     assert {hub.job(number)["result"] for number in pushed} == {"succeeded"}
     assert most["on nodes"] == at_work
     assert most["nodes"] <= stack.fleet.pools["t4"].nodes.max
@@ -255,10 +255,10 @@ def test_many_jobs_at_once_stay_within(
 
 def test_a_warm_runner_takes_a_job_at_once_and_is_replaced(hub: github.Control, api: Api, make_set: MakeSet) -> None:
     make_set(minRunners=1)
-    (warm,) = until(lambda: [each for each in hub.runners() if each["online"]])
+    (warm,) = until(lambda: [runner for runner in hub.runners() if runner["online"]])
     job = hub.push(LABELS, 30.0)["id"]
     assert until(lambda: started(hub, job))["runner"] == warm["name"]
-    until(lambda: [each for each in hub.runners() if each["online"] and each["name"] != warm["name"]])
+    until(lambda: [runner for runner in hub.runners() if runner["online"] and runner["name"] != warm["name"]])
 
 
 # What goes wrong.
@@ -286,13 +286,13 @@ def test_a_pod_that_is_refused_is_told_with_the_reason(
 ) -> None:
     template = runner_set(stack.fleet, "gpu")["spec"]["template"]
     template["spec"]["containers"][0]["securityContext"] = {"privileged": True}
-    made = make_set(template=template)
+    runner_set_ = make_set(template=template)
     story = demo(cluster, stack, bound=12.0)
     assert story.missing == "pod made"
     assert "violates PodSecurity" in story.job.why
     until(lambda: not hub.runners())  # those that it registered and made no pod for
     fine = runner_set(stack.fleet, "gpu")["spec"]["template"]
-    api.patch(made, {"spec": {"template": fine}})
+    api.patch(runner_set_, {"spec": {"template": fine}})
     job = hub.push(LABELS)["id"]
     until(over(hub, job), seconds=40)
 
@@ -319,7 +319,7 @@ def test_a_job_whose_spot_node_is_taken_back_fails_and_is_not_run_again(
     spot.reclaim(cluster, running["pod"]["node"], notice_seconds=0.5)
     until(over(hub, job))
     assert hub.job(job)["result"] == "failed"
-    assert [each["state"] for each in hub.job(job)["history"]].count("running") == 1
+    assert [entry["state"] for entry in hub.job(job)["history"]].count("running") == 1
 
 
 def test_arc_goes_on_after_a_kill_without_doubling_pods(
@@ -333,7 +333,7 @@ def test_arc_goes_on_after_a_kill_without_doubling_pods(
     late = hub.push(LABELS, 1.0)["id"]
     arc.start(cluster, hub.url)
     until(over(hub, *pushed, late), seconds=60)
-    registered = [each for each in hub.requests() if "generatejitconfig" in each["path"]]
+    registered = [entry for entry in hub.requests() if "generatejitconfig" in entry["path"]]
     assert len(registered) == 4, "a runner for each job"
     until(lambda: not api.list("v1", "Pod", namespace))
 
@@ -382,14 +382,14 @@ def test_a_set_of_another_form_keeps_no_other_waiting(
 
 
 def test_a_set_of_another_github_is_left_alone(hub: github.Control, api: Api, stack: Stack, namespace: str) -> None:
-    asked = runner_set(stack.fleet, "gpu")
-    asked["metadata"]["namespace"] = namespace
-    assert asked["spec"]["githubConfigUrl"].startswith("https://github.com/")
-    made = until(lambda: _applied(api, asked))
+    runner_set_ = runner_set(stack.fleet, "gpu")
+    runner_set_["metadata"]["namespace"] = namespace
+    assert runner_set_["spec"]["githubConfigUrl"].startswith("https://github.com/")
+    applied = until(lambda: _applied(api, runner_set_))
     time.sleep(2 * arc.POLL_SECONDS)
     assert hub.sets() == []
     assert "finalizers" not in api.get(runner_sets.VERSION, runner_sets.KIND, "gpu", namespace)["metadata"]
-    api.delete(made)
+    api.delete(applied)
 
 
 def test_a_group_that_could_take_the_pod_is_not_blamed(stack: Stack, groups: dict[str, Group]) -> None:

@@ -18,7 +18,7 @@ from infra.runner_pod import CONTROLLER_NAMESPACE, PRIVILEGED, RUNNERS
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.kube.client import Api, ApiError, Object
 from tests.support import fleets
-from tests.support.kubernetes import again, lost, objects, of_kind, plain_pod, runner, runner_set, runners
+from tests.support.kubernetes import lost, objects, of_kind, plain_pod, reread, runner, runner_set, runners
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("cluster")]
@@ -38,12 +38,12 @@ FOREIGN = {"PrometheusRule"}
 def settled(cluster: Lab) -> Iterator[Api]:
     """A cluster with everything that prod's program puts there, and the namespaces of the other fleets."""
     with Api.of(cluster.kubeconfig) as api:
-        made = [each for name in FLEETS for each in of_kind(fleets.graph(name), "Namespace")]
-        made += [each for each in objects(fleets.graph("prod")) if each["kind"] != "Namespace"]
+        prepared = [namespace for name in FLEETS for namespace in of_kind(fleets.graph(name), "Namespace")]
+        prepared += [object_ for object_ in objects(fleets.graph("prod")) if object_["kind"] != "Namespace"]
         kinds = ("PriorityClass", "ServiceAccount")
-        made += [each for name in FLEETS for kind in kinds for each in of_kind(fleets.graph(name), kind)]
-        for each in made:
-            api.apply(each)
+        prepared += [object_ for name in FLEETS for kind in kinds for object_ in of_kind(fleets.graph(name), kind)]
+        for object_ in prepared:
+            api.apply(object_)
         until(lambda: all(api.find("v1", "ServiceAccount", "default", name) for name in NAMESPACES))
         yield api
 
@@ -51,10 +51,10 @@ def settled(cluster: Lab) -> Iterator[Api]:
 @pytest.fixture(scope="module")
 def with_arc(settled: Api, reference_data: Path) -> Iterator[Api]:
     """The same with ARC's own CRDs, and without runner sets afterwards, which other tests would find."""
-    found = sorted((reference_data / "crds").glob("actions.github.com_*.yaml"))
-    if not found:
+    definitions = sorted((reference_data / "crds").glob("actions.github.com_*.yaml"))
+    if not definitions:
         pytest.skip(f"no CRDs of ARC in {reference_data / 'crds'}")
-    for path in found:
+    for path in definitions:
         settled.apply(yaml.load(path.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
     probe = runner_set(fleets.example("dev").fleet, "gpu")
 
@@ -68,8 +68,8 @@ def with_arc(settled: Api, reference_data: Path) -> Iterator[Api]:
 
     until(served)
     yield settled
-    for each in settled.list(_SET[0], _SET[1]):
-        settled.delete(each)
+    for runner_set_ in settled.list(_SET[0], _SET[1]):
+        settled.delete(runner_set_)
 
 
 # Everything is accepted.
@@ -78,12 +78,12 @@ def with_arc(settled: Api, reference_data: Path) -> Iterator[Api]:
 def test_every_object_of_a_fleet_is_accepted_to_the_last_field(settled: Api) -> None:
     foreign = set()
     for name in FLEETS:
-        for each in objects(fleets.graph(name)):
-            if each["kind"] in FOREIGN:
-                foreign.add(each["kind"])
+        for object_ in objects(fleets.graph(name)):
+            if object_["kind"] in FOREIGN:
+                foreign.add(object_["kind"])
                 continue
-            made = settled.apply(each, dry_run=True)
-            assert not [*lost(each, made)], f"{name}: {each['kind']} {each['metadata']['name']}"
+            created = settled.apply(object_, dry_run=True)
+            assert not [*lost(object_, created)], f"{name}: {object_['kind']} {object_['metadata']['name']}"
     assert foreign == FOREIGN
 
 
@@ -94,24 +94,24 @@ def test_every_pod_of_a_fleet_is_admitted(settled: Api) -> None:
     for name in FLEETS:
         fleet = fleets.named(name).fleet
         for pod in runners(fleet):
-            made = settled.create(pod, dry_run=True)
-            assert not [*lost(pod, made)], f"{name}: {pod['metadata']['name']}"
+            created = settled.create(pod, dry_run=True)
+            assert not [*lost(pod, created)], f"{name}: {pod['metadata']['name']}"
 
 
 def test_every_scale_set_of_a_fleet_is_one(with_arc: Api) -> None:
     for name in FLEETS:
         fleet = fleets.named(name).fleet
-        for each in fleet.runners:
-            asked = runner_set(fleet, each)
-            made = with_arc.create(asked, dry_run=True)
-            assert not [*lost(asked, made)], f"{name}: {each}"
+        for runner_ in fleet.runners:
+            runner_set_ = runner_set(fleet, runner_)
+            created = with_arc.create(runner_set_, dry_run=True)
+            assert not [*lost(runner_set_, created)], f"{name}: {runner_}"
 
 
 def test_a_scale_set_of_another_form_is_none(with_arc: Api) -> None:
-    asked = runner_set(fleets.example("dev").fleet, "gpu")
+    runner_set_ = runner_set(fleets.example("dev").fleet, "gpu")
     for change, message in (({"maxRunners": "five"}, r"spec\.maxRunners"), ({"maxRunner": 5}, r'"spec\.maxRunner"')):
         with pytest.raises(ApiError, match=message):
-            with_arc.create({**asked, "spec": {**asked["spec"], **change}}, dry_run=True)
+            with_arc.create({**runner_set_, "spec": {**runner_set_["spec"], **change}}, dry_run=True)
 
 
 # What is refused, and what is given.
@@ -155,20 +155,26 @@ def test_a_job_does_not_mount(settled: Api, volume: dict[str, Any]) -> None:
 
 def test_a_container_that_asks_for_nothing_gets_a_little(settled: Api) -> None:
     def resources(namespace: str) -> dict[str, Any]:
-        made = settled.create(plain_pod("x", namespace), dry_run=True)
-        return dict(made["spec"]["containers"][0]["resources"])
+        created = settled.create(plain_pod("x", namespace), dry_run=True)
+        return dict(created["spec"]["containers"][0]["resources"])
 
-    settled.apply(next(each for each in of_kind(fleets.graph("docker"), "LimitRange") if _in(each, PRIVILEGED)))
+    settled.apply(
+        next(
+            limit_range for limit_range in of_kind(fleets.graph("docker"), "LimitRange") if _in(limit_range, PRIVILEGED)
+        )
+    )
     for namespace in (RUNNERS, PRIVILEGED):
         until(lambda namespace=namespace: resources(namespace))  # what admits hears of it a moment later
-    asked = {"cpu": "100m", "memory": "128Mi"}
-    assert resources(RUNNERS) == {"limits": {"memory": "512Mi"}, "requests": asked}
-    assert resources(PRIVILEGED) == {"requests": asked}, "a limit on the Docker daemon is one on every container in it"
+    expected = {"cpu": "100m", "memory": "128Mi"}
+    assert resources(RUNNERS) == {"limits": {"memory": "512Mi"}, "requests": expected}
+    assert resources(PRIVILEGED) == {"requests": expected}, (
+        "a limit on the Docker daemon is one on every container in it"
+    )
 
 
 def test_a_priority_orders_waiting_jobs_and_stops_none(settled: Api) -> None:
-    made = settled.create(runner(fleets.example("prod").fleet, "gpu-a100"), dry_run=True)
-    assert (made["spec"]["priority"], made["spec"]["preemptionPolicy"]) == (-10, "Never")
+    created = settled.create(runner(fleets.example("prod").fleet, "gpu-a100"), dry_run=True)
+    assert (created["spec"]["priority"], created["spec"]["preemptionPolicy"]) == (-10, "Never")
 
 
 # Who may do what.
@@ -211,14 +217,14 @@ def test_warm_capacity_may_change_its_sets_and_nothing_else(with_arc: Api) -> No
 def test_the_jobs_of_warm_capacity_are_admitted_and_run_on_system_nodes(settled: Api) -> None:
     (first, *_) = of_kind(fleets.graph("prod"), "CronJob")
     meta = {"generateName": "warm-", "namespace": first["metadata"]["namespace"]}
-    made = settled.create(
+    created = settled.create(
         {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": first["spec"]["jobTemplate"]["spec"]}
     )
-    done = until(lambda: (now := again(settled, made)).get("status", {}).get("succeeded") and now)
-    (pod,) = settled.list("v1", "Pod", meta["namespace"], labelSelector=f"job-name={done['metadata']['name']}")
+    completed = until(lambda: (now := reread(settled, created)).get("status", {}).get("succeeded") and now)
+    (pod,) = settled.list("v1", "Pod", meta["namespace"], labelSelector=f"job-name={completed['metadata']['name']}")
     assert pod["spec"]["nodeName"].startswith("system-")
     assert pod["spec"]["serviceAccountName"] == "warm-capacity"
-    settled.delete(done)
+    settled.delete(completed)
 
 
 def test_the_command_of_warm_capacity_changes_its_set(with_arc: Api, cluster: Lab) -> None:
@@ -247,9 +253,9 @@ def _set(name: str) -> Object:
 
 def _unbounded(api: Api, namespace: str) -> bool:
     """Whether a pod may ask for more GPUs than any quota has; what admits hears of a quota's end a moment later."""
-    asked = {"nvidia.com/gpu": "1000000"}
+    limits = {"nvidia.com/gpu": "1000000"}
     pod = plain_pod("x", namespace)
-    pod["spec"]["containers"][0]["resources"] = {"requests": asked, "limits": asked}
+    pod["spec"]["containers"][0]["resources"] = {"requests": limits, "limits": limits}
     try:
         return bool(api.create(pod, dry_run=True))
     except ApiError as error:
@@ -258,8 +264,8 @@ def _unbounded(api: Api, namespace: str) -> bool:
         raise
 
 
-def _in(thing: Object, namespace: str) -> bool:
-    return bool(thing["metadata"].get("namespace") == namespace)
+def _in(object_: Object, namespace: str) -> bool:
+    return bool(object_["metadata"].get("namespace") == namespace)
 
 
 def _allowed(api: Api, account: str, namespace: str, where: str = "") -> list[dict[str, Any]]:
@@ -270,8 +276,8 @@ def _allowed(api: Api, account: str, namespace: str, where: str = "") -> list[di
         "metadata": {},
         "spec": {"namespace": where or namespace},
     }
-    with api.as_account(account, namespace) as asked:
-        return list(asked.create(review)["status"]["resourceRules"])
+    with api.as_account(account, namespace) as account_api:
+        return list(account_api.create(review)["status"]["resourceRules"])
 
 
 def _about_arc(rule: dict[str, Any]) -> bool:

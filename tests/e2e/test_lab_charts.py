@@ -46,21 +46,21 @@ for each in config.require_object("releases"):
 
 
 @pytest.fixture(scope="module")
-def found() -> Programs:
+def engine_programs() -> Programs:
     absent = sorted(set(programs.PROGRAMS) - set(programs.locate()))
     if absent:
         pytest.skip(f"the lab's programs are not here: {', '.join(absent)} (on PATH, or in PADDOCK_LAB_BIN)")
     try:
-        found = Programs.find()
+        result = Programs.find()
     except LabInputError as error:
         pytest.skip(str(error))
-    if found.kubernetes is None:
+    if result.kubernetes is None:
         pytest.skip("pulumi-resource-kubernetes is not there: pulumi plugin install resource kubernetes")
-    return found
+    return result
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory, found: Programs) -> Iterator[Lab]:
+def lab(tmp_path_factory: pytest.TempPathFactory, engine_programs: Programs) -> Iterator[Lab]:
     """A control plane with prod's system nodes, which releases wait for, and a node of each of its pools."""
     folder, fleet = tmp_path_factory.mktemp("lab"), load(ROOT, "prod").fleet
     lab, _ = servers.up(folder, progress=Progress(quiet=True))
@@ -79,12 +79,12 @@ def lab(tmp_path_factory: pytest.TempPathFactory, found: Programs) -> Iterator[L
 class Story:
     """A stack of nothing but prod's releases. Each step runs once, after the one before it."""
 
-    def __init__(self, lab: Lab, found: Programs, folder: Path) -> None:
+    def __init__(self, lab: Lab, result: Programs, folder: Path) -> None:
         self.api = Api.of(lab.kubeconfig)
         graph = plan_graph(load(ROOT, "prod"))
-        accounts = [each["metadata"] for each in of_kind(graph, "ServiceAccount")]
-        self.accounts = {(each["name"], each["namespace"]) for each in accounts}
-        served = {each.name: each for each in charts.serve(folder / "charts", charts.required_charts(graph), None)}
+        accounts = [account["metadata"] for account in of_kind(graph, "ServiceAccount")]
+        self.accounts = {(account["name"], account["namespace"]) for account in accounts}
+        served = {chart.name: chart for chart in charts.serve(folder / "charts", charts.required_charts(graph), None)}
         releases = [
             {
                 "name": release.inputs["name"],
@@ -96,13 +96,13 @@ class Story:
             for release in graph.of_type("kubernetes:helm.sh/v3:Release")
         ]
         # The controller brings what sets are made of.
-        self.releases = sorted(releases, key=lambda each: "scaleSetLabels" in each["values"])
+        self.releases = sorted(releases, key=lambda release: "scaleSetLabels" in release["values"])
         root = folder / "root"
         (root / "program").mkdir(parents=True)
         (root / "program" / "__main__.py").write_text(PROGRAM)
         (root / "Pulumi.yaml").write_text("{name: releases, runtime: {name: python}, main: program}\n")
         self.config: dict[str, Any] = {"releases:kubeconfig": str(lab.kubeconfig)}
-        self.engine = Engine(folder / "engine", found, stack="lab", root=root, kubeconfig=lab.kubeconfig)
+        self.engine = Engine(folder / "engine", result, stack="lab", root=root, kubeconfig=lab.kubeconfig)
         (root / "Pulumi.lab.yaml").write_text("config: {}\n")
         self.engine.prepare(self._config())
 
@@ -112,25 +112,25 @@ class Story:
     def up(self) -> dict[str, str]:
         """Release -> what was done to it; only those that were not as they should be."""
         self.engine.configure(self._config())
-        return {urn.rpartition("::")[2]: done[-1] for urn, done in self.engine.up().changes.items()}
+        return {urn.rpartition("::")[2]: operations[-1] for urn, operations in self.engine.up().changes.items()}
 
     def values(self, release: str) -> Any:
         """What the chart keeps of the values it was given."""
         namespace = self.of(release)["namespace"]
-        kept = self.api.find("v1", "ConfigMap", f"{release}-values", namespace)
-        return kept and yaml.safe_load(kept["data"]["values.yaml"])
+        config_map = self.api.find("v1", "ConfigMap", f"{release}-values", namespace)
+        return config_map and yaml.safe_load(config_map["data"]["values.yaml"])
 
     def of(self, release: str) -> dict[str, Any]:
-        (found,) = [each for each in self.releases if each["name"] == release]
-        return found
+        (release_,) = [candidate for candidate in self.releases if candidate["name"] == release]
+        return release_
 
 
 @pytest.fixture(scope="module")
-def story(lab: Lab, found: Programs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
-    story = Story(lab, found, tmp_path_factory.mktemp("charts"))
-    began = time.monotonic()
+def story(lab: Lab, engine_programs: Programs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    story = Story(lab, engine_programs, tmp_path_factory.mktemp("charts"))
+    started = time.monotonic()
     story.up()
-    assert time.monotonic() - began < 5 * SECONDS, "a release waited for what never comes"
+    assert time.monotonic() - started < 5 * SECONDS, "a release waited for what never comes"
     yield story
     story.api.close()
 
@@ -141,15 +141,17 @@ def test_values_arrive_as_the_program_gives_them(story: Story) -> None:
 
 
 def test_a_scale_set_is_there_under_its_name_and_labels(story: Story) -> None:
-    made = {each["metadata"]["name"]: each["spec"] for each in story.api.list(ARC, "AutoscalingRunnerSet")}
+    specs = {
+        scale_set["metadata"]["name"]: scale_set["spec"] for scale_set in story.api.list(ARC, "AutoscalingRunnerSet")
+    }
 
-    sets = [each for each in story.releases if "scaleSetLabels" in each["values"]]
-    assert set(made) == {each["values"]["runnerScaleSetName"] for each in sets}
-    for each in sets:
-        spec = made[each["values"]["runnerScaleSetName"]]
-        assert spec["runnerScaleSetLabels"] == each["values"]["scaleSetLabels"]
-        assert spec["maxRunners"] == each["values"]["maxRunners"]
-        account = (spec["template"]["spec"]["serviceAccountName"], each["namespace"])
+    sets = [release for release in story.releases if "scaleSetLabels" in release["values"]]
+    assert set(specs) == {release["values"]["runnerScaleSetName"] for release in sets}
+    for release in sets:
+        spec = specs[release["values"]["runnerScaleSetName"]]
+        assert spec["runnerScaleSetLabels"] == release["values"]["scaleSetLabels"]
+        assert spec["maxRunners"] == release["values"]["maxRunners"]
+        account = (spec["template"]["spec"]["serviceAccountName"], release["namespace"])
         # The program's own, or one that comes with the chart.
         assert account in story.accounts or story.api.find("v1", "ServiceAccount", *account), (
             "its pods would be refused"
@@ -158,12 +160,12 @@ def test_a_scale_set_is_there_under_its_name_and_labels(story: Story) -> None:
 
 def test_a_gpu_daemonset_lands_on_each_gpu_node_and_no_other(story: Story) -> None:
     gpu_nodes = {
-        each["metadata"]["name"] for each in story.api.list("v1", "Node", labelSelector=f"{nodes.GPU}.present")
+        node["metadata"]["name"] for node in story.api.list("v1", "Node", labelSelector=f"{nodes.GPU}.present")
     }
 
     def on(name: str) -> set[str]:
-        found = story.api.list("v1", "Pod", labelSelector=f"lab.paddock.dev/workload={name}")
-        return {pod["spec"].get("nodeName", "") for pod in found if pod["status"]["phase"] == "Running"}
+        pods = story.api.list("v1", "Pod", labelSelector=f"lab.paddock.dev/workload={name}")
+        return {pod["spec"].get("nodeName", "") for pod in pods if pod["status"]["phase"] == "Running"}
 
     assert gpu_nodes
     for name in ("nvidia-device-plugin", "nvidia-device-plugin-gpu-feature-discovery", "dcgm-exporter"):
@@ -182,16 +184,18 @@ def test_a_change_upgrades_one_release_in_place(story: Story) -> None:
     changed = story.up()
 
     assert changed == {"gpu": "update"}
-    made = story.api.get(ARC, "AutoscalingRunnerSet", "gpu", "arc-runners")
-    assert made["spec"]["maxRunners"] == story.values("gpu")["maxRunners"] == story.of("gpu")["values"]["maxRunners"]
-    assert made["metadata"]["uid"] == uid
+    scale_set = story.api.get(ARC, "AutoscalingRunnerSet", "gpu", "arc-runners")
+    assert (
+        scale_set["spec"]["maxRunners"] == story.values("gpu")["maxRunners"] == story.of("gpu")["values"]["maxRunners"]
+    )
+    assert scale_set["metadata"]["uid"] == uid
 
 
 def test_a_destroy_takes_all_away_but_the_definitions_that_helm_keeps(story: Story) -> None:
     story.engine.destroy()
 
     assert story.api.list(ARC, "AutoscalingRunnerSet") == []
-    assert all(story.values(each["name"]) is None for each in story.releases)
+    assert all(story.values(release["name"]) is None for release in story.releases)
     helms = {"labelSelector": "app.kubernetes.io/managed-by=Helm"}
     for version, kind in (
         ("apps/v1", "DaemonSet"),

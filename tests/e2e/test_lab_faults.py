@@ -51,14 +51,14 @@ def starting(folder: Path, before: str = "pass", after: str = "pass") -> subproc
 
 def left_of(folder: Path) -> dict[int, str]:
     """What runs with the folder in its command line, its environment or as its working directory."""
-    found, named = {}, re.compile(re.escape(str(folder)).encode() + rb"[/\0]")
+    processes, named = {}, re.compile(re.escape(str(folder)).encode() + rb"[/\0]")
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             place = os.readlink(process / "cwd").encode()
-            said = b"\0".join([*((process / part).read_bytes() for part in ("cmdline", "environ")), place, b""])
-            if named.search(said):
-                found[int(process.name)] = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-    return found
+            text = b"\0".join([*((process / part).read_bytes() for part in ("cmdline", "environ")), place, b""])
+            if named.search(text):
+                processes[int(process.name)] = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+    return processes
 
 
 def killed_in_part(folder: Path) -> None:
@@ -129,11 +129,11 @@ def test_a_lab_that_was_killed_as_a_whole_comes_up_again_with_its_objects(folder
     broken = servers.status(folder)
     assert (broken.up, set(broken.ended)) == (False, set(before.running))
 
-    again, started = servers.up(folder, progress=QUIET)
+    second, started = servers.up(folder, progress=QUIET)
 
     assert started
-    assert again.ports == before.ports
-    with Api.of(again.kubeconfig) as api:
+    assert second.ports == before.ports
+    with Api.of(second.kubeconfig) as api:
         assert {"system-0", "system-1"} <= {node["metadata"]["name"] for node in api.list("v1", "Node")}
 
 
@@ -154,9 +154,9 @@ def test_two_labs_stand_beside_each_other(tmp_path: Path) -> None:
     folders = [tmp_path / "one", tmp_path / "two"]
     try:
         with ThreadPoolExecutor() as pool:
-            one, two = (lab for lab, _ in pool.map(lambda each: servers.up(each, progress=QUIET), folders))
-        assert not set(one.ports.values()) & set(two.ports.values())
-        with Api.of(one.kubeconfig) as api, Api.of(two.kubeconfig) as other:
+            first, two = (lab for lab, _ in pool.map(lambda folder_: servers.up(folder_, progress=QUIET), folders))
+        assert not set(first.ports.values()) & set(two.ports.values())
+        with Api.of(first.kubeconfig) as api, Api.of(two.kubeconfig) as other:
             api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "mine"}})
             assert other.find("v1", "Namespace", "mine") is None
             servers.down(folders[0])
@@ -164,19 +164,19 @@ def test_two_labs_stand_beside_each_other(tmp_path: Path) -> None:
             assert servers.status(folders[1]).up
             assert other.list("v1", "Namespace")
     finally:
-        for each in folders:
-            servers.down(each)
+        for folder in folders:
+            servers.down(folder)
 
 
-@pytest.mark.parametrize(("bytes_", "said"), [(1 << 20, "etcd ended while it started"), (1, "make room there")])
-def test_a_disk_that_takes_no_more_is_told_and_nothing_runs_on(folder: Path, bytes_: int, said: str) -> None:
+@pytest.mark.parametrize(("bytes_", "message"), [(1 << 20, "etcd ended while it started"), (1, "make room there")])
+def test_a_disk_that_takes_no_more_is_told_and_nothing_runs_on(folder: Path, bytes_: int, message: str) -> None:
     """A limit on the size of files stands for a full disk: to those who write it is the same."""
     limit = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({bytes_}, {bytes_}))"
     with starting(folder, before=limit) as up:
-        _, told = up.communicate()
+        _, errors = up.communicate()
     assert up.returncode != 0
-    assert said in told
-    assert "file too large" in told.lower()
+    assert message in errors
+    assert "file too large" in errors.lower()
     assert left_of(folder) == {}
     assert servers.up(folder, progress=QUIET)[1]
 
@@ -184,12 +184,12 @@ def test_a_disk_that_takes_no_more_is_told_and_nothing_runs_on(folder: Path, byt
 @pytest.fixture(scope="module")
 def engine_programs() -> Programs:
     try:
-        found = Programs.find()
+        programs_ = Programs.find()
     except LabInputError as error:
         pytest.skip(str(error))
-    if found.kubernetes is None:
+    if programs_.kubernetes is None:
         pytest.skip("pulumi-resource-kubernetes is not there: pulumi plugin install resource kubernetes")
-    return found
+    return programs_
 
 
 def helm(lab: Lab) -> dict[str, str]:
@@ -246,6 +246,6 @@ def test_an_up_that_loses_its_engine_and_then_its_api_server_is_made_whole(
 
     assert set(helm(lab).values()) == {"deployed"}
     assert set(helm(lab)) == {"arc", "gpu", "cluster-autoscaler", "nvidia-device-plugin"}
-    made = engine.created_resources()
-    assert len(set(made.values())) == len(made)
+    created = engine.created_resources()
+    assert len(set(created.values())) == len(created)
     assert set(graph.resources) <= set(engine.export())

@@ -28,10 +28,10 @@ from tests.support import fleets
 from tests.support.kubernetes import (
     ENDS_AFTER,
     STARTS_AFTER,
-    again,
     daemonset,
     gpu_nodes,
     plain_pod,
+    reread,
     runner,
     waits,
 )
@@ -43,12 +43,12 @@ EVERYWHERE = {"tolerations": [{"operator": "Exists"}]}
 
 
 @pytest.fixture
-def made(api: Api) -> Iterator[list[Object]]:
+def created(api: Api) -> Iterator[list[Object]]:
     """What a test puts outside its namespace, and is taken away after it."""
-    things: list[Object] = []
-    yield things
-    for each in things:
-        api.delete(each)
+    objects: list[Object] = []
+    yield objects
+    for object_ in objects:
+        api.delete(object_)
 
 
 def job(api: Api, stack: Stack, namespace: str, name: str = "runner", **annotations: str) -> Object:
@@ -60,7 +60,7 @@ def job(api: Api, stack: Stack, namespace: str, name: str = "runner", **annotati
 
 def node_of(api: Api, pod: Object) -> Object:
     """The node on which the scheduler puts a pod."""
-    name = until(lambda: again(api, pod)["spec"].get("nodeName"))
+    name = until(lambda: reread(api, pod)["spec"].get("nodeName"))
     return api.get("v1", "Node", name)
 
 
@@ -68,8 +68,8 @@ def group_of(node: Object) -> str:
     return str(node["metadata"]["labels"]["eks.amazonaws.com/nodegroup"])
 
 
-def names(found: list[Object]) -> set[str]:
-    return {each["metadata"]["name"] for each in found}
+def names(objects: list[Object]) -> set[str]:
+    return {object_["metadata"]["name"] for object_ in objects}
 
 
 def gpus(node: Object) -> str:
@@ -88,36 +88,36 @@ def test_a_runner_waits_until_a_node_has_booted_and_leaves_none_behind(api: Api,
     assert node["metadata"]["labels"]["eks.amazonaws.com/capacityType"] == "SPOT"
     assert node["metadata"]["labels"]["node.kubernetes.io/instance-type"] == "g4dn.xlarge"
     assert [taint["key"] for taint in node["spec"]["taints"]] == ["nvidia.com/gpu"], "a start-up taint that stays"
-    until(lambda: again(api, pod)["status"]["phase"] == "Succeeded")
+    until(lambda: reread(api, pod)["status"]["phase"] == "Succeeded")
     api.delete(pod, grace_seconds=0)
     until(lambda: not gpu_nodes(api))
 
 
 def test_a_runner_waits_for_the_device_plugin_and_no_second_node_is_bought(
-    api: Api, namespace: str, stack: Stack, made: list[Object]
+    api: Api, namespace: str, stack: Stack, created: list[Object]
 ) -> None:
     spec = {**_plugin_places(stack), "priorityClassName": "system-node-critical"}
-    made.append(daemonset("nvidia-device-plugin", "kube-system", spec, **{STARTS_AFTER: "3s"}))
-    api.apply(made[0])
+    created.append(daemonset("nvidia-device-plugin", "kube-system", spec, **{STARTS_AFTER: "3s"}))
+    api.apply(created[0])
     pod = job(api, stack, namespace)
     (node,) = until(lambda: gpu_nodes(api))
-    until(lambda: _ready(again(api, node)))
-    assert gpus(again(api, node)) == "0"
-    seen = set()
+    until(lambda: _ready(reread(api, node)))
+    assert gpus(reread(api, node)) == "0"
+    phases = set()
     waited = waits(api, pod)
-    while gpus(again(api, node)) == "0":
+    while gpus(reread(api, node)) == "0":
         assert waited
-        seen |= names(gpu_nodes(api))
+        phases |= names(gpu_nodes(api))
         waited = waits(api, pod)
     assert node_of(api, pod)["metadata"]["name"] == node["metadata"]["name"]
-    assert seen == {node["metadata"]["name"]}
+    assert phases == {node["metadata"]["name"]}
 
 
 def test_a_device_plugin_that_may_not_go_there_leaves_the_runner_waiting(
-    api: Api, namespace: str, stack: Stack, made: list[Object], groups: dict[str, Group]
+    api: Api, namespace: str, stack: Stack, created: list[Object], groups: dict[str, Group]
 ) -> None:
-    made.append(daemonset("nvidia-device-plugin", "kube-system", {**_plugin_places(stack), "tolerations": []}))
-    api.apply(made[0])
+    created.append(daemonset("nvidia-device-plugin", "kube-system", {**_plugin_places(stack), "tolerations": []}))
+    api.apply(created[0])
     (name,) = nodes.grow(api, groups["t4-spot"])
     pod = job(api, stack, namespace)
     until(lambda: _ready(api.get("v1", "Node", name)))
@@ -125,7 +125,7 @@ def test_a_device_plugin_that_may_not_go_there_leaves_the_runner_waiting(
     time.sleep(1)  # several looks of the autoscaler
     assert gpus(api.get("v1", "Node", name)) == "0"
     assert names(gpu_nodes(api)) == {name}
-    api.delete(made[0])
+    api.delete(created[0])
     assert node_of(api, pod)["metadata"]["name"] == name
 
 
@@ -163,7 +163,7 @@ def test_a_runner_without_its_toleration_waits_for_ever(
     pod["metadata"]["namespace"], pod["spec"]["tolerations"] = namespace, []
     pod = api.create(pod)
     until(lambda: waits(api, pod))
-    conditions = again(api, pod)["status"]["conditions"]
+    conditions = reread(api, pod)["status"]["conditions"]
     assert any("untolerated taint" in condition.get("message", "") for condition in conditions)
     time.sleep(1.5)  # longer than a boot
     assert names(gpu_nodes(api)) <= {name}, "a node was bought for it"
@@ -171,12 +171,12 @@ def test_a_runner_without_its_toleration_waits_for_ever(
 
 def test_a_pod_without_a_toleration_lands_on_a_system_node(api: Api, namespace: str, groups: dict[str, Group]) -> None:
     nodes.grow(api, groups["t4-spot"])
-    made = [api.create(plain_pod(f"plain-{number}", namespace)) for number in range(6)]
-    assert {node_of(api, pod)["metadata"]["name"] for pod in made} <= {"system-0", "system-1"}
+    created = [api.create(plain_pod(f"plain-{number}", namespace)) for number in range(6)]
+    assert {node_of(api, pod)["metadata"]["name"] for pod in created} <= {"system-0", "system-1"}
 
 
 def test_the_fleets_daemonsets_land_on_every_gpu_node_and_system_ones_everywhere(
-    api: Api, stack: Stack, made: list[Object], groups: dict[str, Group]
+    api: Api, stack: Stack, created: list[Object], groups: dict[str, Group]
 ) -> None:
     plugin, exporter = device_plugin.values(stack.fleet), monitoring.values(stack.fleet)
     places = {
@@ -185,9 +185,9 @@ def test_the_fleets_daemonsets_land_on_every_gpu_node_and_system_ones_everywhere
         "dcgm": {key: exporter[key] for key in ("tolerations", "nodeSelector")},
         "system": EVERYWHERE,
     }
-    made += [daemonset(name, "kube-system", spec) for name, spec in places.items()]
-    for each in made:
-        api.apply(each)
+    created += [daemonset(name, "kube-system", spec) for name, spec in places.items()]
+    for object_ in created:
+        api.apply(object_)
     fleet = fleets.named("bottlerocket").fleet
     bottlerocket = nodes.gpu_node(fleet, fleet.pools["t4"], "spot")
     ours = set(nodes.grow(api, groups["t4-spot"])) | set(nodes.grow(api, groups["t4-on-demand"]))
@@ -195,17 +195,17 @@ def test_the_fleets_daemonsets_land_on_every_gpu_node_and_system_ones_everywhere
     system = {"system-0", "system-1"}
     every = {*ours, other, *system}
     expected = {"plugin": ours, "nfd": ours, "dcgm": {*ours, other}, "system": every}
-    seen: dict[str, set[str]] = {name: set() for name in places}
+    nodes_: dict[str, set[str]] = {name: set() for name in places}
 
     def everywhere() -> bool:  # idle nodes go again soon: what counts is where the pods were seen
         for pod in api.list("v1", "Pod", "kube-system"):
             app, node = pod["metadata"]["labels"].get("app"), pod["spec"].get("nodeName")
-            if app in seen and node in every:
-                seen[app].add(node)
-        return all(nodes <= seen[name] for name, nodes in expected.items())
+            if app in nodes_ and node in every:
+                nodes_[app].add(node)
+        return all(nodes <= nodes_[name] for name, nodes in expected.items())
 
     until(everywhere)
-    assert seen == expected
+    assert nodes_ == expected
     # They keep no node: the pool goes back to zero with them on it.
     until(lambda: not gpu_nodes(api))
 
@@ -238,19 +238,19 @@ def test_without_spot_capacity_on_demand_takes_over_until_there_is_some_again(
 
 
 def test_a_reclaimed_node_takes_its_job_with_it_and_nobody_makes_it_anew(
-    api: Api, namespace: str, stack: Stack, cluster: Lab, made: list[Object]
+    api: Api, namespace: str, stack: Stack, cluster: Lab, created: list[Object]
 ) -> None:
-    made.append(daemonset("agent", "kube-system", EVERYWHERE))
-    api.apply(made[0])
+    created.append(daemonset("agent", "kube-system", EVERYWHERE))
+    api.apply(created[0])
     pod = job(api, stack, namespace)
-    until(lambda: again(api, pod)["status"]["phase"] == "Running")
+    until(lambda: reread(api, pod)["status"]["phase"] == "Running")
     lost = node_of(api, pod)
-    grace = again(api, pod)["spec"]["terminationGracePeriodSeconds"]
+    grace = reread(api, pod)["spec"]["terminationGracePeriodSeconds"]
     assert grace < 120, "longer than the notice: the job would be killed in the middle of its end"
 
-    told: list[tuple[str, ...]] = []
+    evicted: list[tuple[str, ...]] = []
     name = lost["metadata"]["name"]
-    reclaim = threading.Thread(target=lambda: told.append(spot.reclaim(cluster, name, notice_seconds=8)))
+    reclaim = threading.Thread(target=lambda: evicted.append(spot.reclaim(cluster, name, notice_seconds=8)))
     with autoscaler_asleep(cluster):  # it would give the empty node back before the notice is over
         reclaim.start()
         until(lambda: api.get("v1", "Node", name)["spec"].get("unschedulable"))
@@ -259,7 +259,7 @@ def test_a_reclaimed_node_takes_its_job_with_it_and_nobody_makes_it_anew(
         assert _pods_on(api, name) == {"agent"}, "a drain leaves DaemonSets alone"
         after = job(api, stack, namespace, "after")
         reclaim.join()
-    assert told == [(f"{namespace}/runner",)]
+    assert evicted == [(f"{namespace}/runner",)]
     assert not api.find("v1", "Node", name)
     assert node_of(api, after)["metadata"]["name"] != name
     assert names(api.list("v1", "Pod", namespace)) == {"after"}
@@ -293,7 +293,7 @@ def _plugin_places(stack: Stack) -> dict[str, object]:
 
 def _ready(node: Object) -> bool:
     conditions = node["status"].get("conditions") or []
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
 
 
 def _pods_on(api: Api, node: str) -> set[str]:

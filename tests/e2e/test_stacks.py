@@ -76,16 +76,16 @@ def test_layers_build_on_each_other_and_go_in_reverse(lab: Lab, api: Api, tmp_pa
 
     for name, engine in engines.items():
         assert engine.up().changes
-        made = {urn: state for urn, state in engine.export().items() if not is_default_provider(state)}
+        created = {urn: state for urn, state in engine.export().items() if not is_default_provider(state)}
         planned = plan_graph(load(tmp_path, name))
-        assert set(made) == set(planned.resources)
+        assert set(created) == set(planned.resources)
         shown = plan_graph(load(tmp_path, name), preview=True)
-        assert list(differences(planned, made, preview=shown)) == []
+        assert list(differences(planned, created, preview=shown)) == []
 
-    told = engines["shared"].outputs()["kubeconfig"]
+    kubeconfig = engines["shared"].outputs()["kubeconfig"]
     (provider,) = [s for s in engines["team"].export().values() if s.type == "pulumi:providers:kubernetes"]
-    assert provider.inputs["kubeconfig"] == told
-    assert [each["metadata"]["name"] for each in api.list(*SET)] == ["gpu"]
+    assert provider.inputs["kubeconfig"] == kubeconfig
+    assert [scale_set["metadata"]["name"] for scale_set in api.list(*SET)] == ["gpu"]
     assert engines["team"].up().changes == {}
 
     before = engines["shared"].exported()
@@ -106,11 +106,11 @@ def test_the_large_stack_is_what_its_plan_shows(lab: Lab, api: Api) -> None:
     outcome = stack.apply(lab, prod, progress=Progress(quiet=True))
 
     engine = stack.lab_engine(lab, prod)
-    made = {urn: state for urn, state in engine.export().items() if not is_default_provider(state)}
+    created = {urn: state for urn, state in engine.export().items() if not is_default_provider(state)}
     held = stack.overlay(prod, kubeconfig=lab.kubeconfig, charts=lab.folder / stack.CHARTS)
     planned = plan_graph(held)
-    assert set(made) == set(planned.resources)
+    assert set(created) == set(planned.resources)
     assert {step.operation for step in outcome.result.steps} == {"create"}
-    assert list(differences(planned, made, preview=plan_graph(held, preview=True))) == []
-    assert set(releases(api)) == {state.inputs["name"] for state in made.values() if state.type == RELEASE}
-    assert {each["metadata"]["name"] for each in api.list(*SET)} == set(prod.fleet.runners)
+    assert list(differences(planned, created, preview=plan_graph(held, preview=True))) == []
+    assert set(releases(api)) == {state.inputs["name"] for state in created.values() if state.type == RELEASE}
+    assert {scale_set["metadata"]["name"] for scale_set in api.list(*SET)} == set(prod.fleet.runners)

@@ -53,10 +53,10 @@ def inv(labs: Path) -> Iterator[Inv]:
 
 @pytest.fixture(scope="module")
 def up(inv: Inv) -> dict[str, Any]:
-    done = inv("lab.up", "--json")
-    assert done.returncode == 0, done.stderr
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+    completed = inv("lab.up", "--json")
+    assert completed.returncode == 0, completed.stderr
+    document: dict[str, Any] = json.loads(completed.stdout)
+    return document
 
 
 def test_up_applies_the_stack(up: dict[str, Any]) -> None:
@@ -67,27 +67,27 @@ def test_up_applies_the_stack(up: dict[str, Any]) -> None:
 
 
 def test_a_gpu_job_lands_on_a_gpu_node_and_the_screen_tells_of_it(up: dict[str, Any], inv: Inv) -> None:
-    done = inv("lab.demo", "--job-seconds", "2", "--json")
+    completed = inv("lab.demo", "--job-seconds", "2", "--json")
 
-    assert done.returncode == 0, done.stdout + done.stderr
-    told = json.loads(done.stdout)
-    reached = [step["step"] for step in told["steps"] if step["seconds"] is not None]
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    document = json.loads(completed.stdout)
+    reached = [step["step"] for step in document["steps"] if step["seconds"] is not None]
     assert reached[:3] == ["queued", "acquired", "pod made"]
     assert reached[-4:] == ["scheduled", "started", "completed", "node gone"]
-    assert told["node"].startswith("t4-")
-    shown = inv("lab.status")
-    assert shown.returncode == 0
+    assert document["node"].startswith("t4-")
+    displayed = inv("lab.status")
+    assert displayed.returncode == 0
     for text in ("kube-scheduler", "system-0", "nvidia-device-plugin", "runs-on", "succeeded"):
-        assert text in shown.stdout
+        assert text in displayed.stdout
 
 
 def test_down_leaves_no_process_and_no_file(up: dict[str, Any], inv: Inv, labs: Path) -> None:
-    done = inv("lab.down")
+    completed = inv("lab.down")
 
-    assert done.returncode == 0
-    assert f"ended {len(up['processes'])} processes" in done.stdout
+    assert completed.returncode == 0
+    assert f"ended {len(up['processes'])} processes" in completed.stdout
     assert list(labs.iterdir()) == []
-    assert [each for each in _command_lines() if str(labs) in each] == []
+    assert [line for line in _command_lines() if str(labs) in line] == []
     assert inv("lab.status").returncode == 1
 
 

@@ -24,12 +24,12 @@ from tests.support.terraform_run import MOTO, PLUGINS, TERRAFORM, Terraform, mot
 
 MISSING = [
     name
-    for name, found in (
+    for name, path in (
         ("terraform on PATH", TERRAFORM),
         ("a folder with its AWS provider in PADDOCK_TF_PLUGINS", PLUGINS),
         ("moto_server on PATH or in PADDOCK_MOTO_SERVER", MOTO),
     )
-    if not found
+    if not path
 ]
 pytestmark = [
     pytest.mark.e2e,
@@ -110,8 +110,8 @@ SECRET = "arn:aws:secretsmanager:us-west-2:123456789012:secret:paddock/github-ap
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with moto(tmp_path_factory.mktemp("moto")) as found:
-        yield found
+    with moto(tmp_path_factory.mktemp("moto")) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")
@@ -131,16 +131,16 @@ def written(terraform: Terraform, client: Callable[[str], Any]) -> Mapping[str, 
     """The configuration of every fleet, with what it expects to find in the account there."""
     client("eks").create_cluster(name="shared", roleArn="arn:aws:iam::123456789012:role/eks", resourcesVpcConfig={})
     arn = client("secretsmanager").create_secret(Name="paddock/github-app", SecretString="{}")["ARN"]
-    found = {name: configuration(fleets.named(name), terraform.schema) for name in fleets.ALL}
+    configurations = {name: configuration(fleets.named(name), terraform.schema) for name in fleets.ALL}
     # moto makes up the end of a secret's ARN.
     return {
-        name: replace(each, document=json.loads(json.dumps(each.document).replace(SECRET, arn)))
-        for name, each in found.items()
+        name: replace(configuration_, document=json.loads(json.dumps(configuration_.document).replace(SECRET, arn)))
+        for name, configuration_ in configurations.items()
     }
 
 
 def test_what_the_program_sets_the_provider_knows(written: Mapping[str, Configuration]) -> None:
-    assert {argument for each in written.values() for argument in each.unsaid} == set(UNSAID)
+    assert {argument for configuration_ in written.values() for argument in configuration_.unsaid} == set(UNSAID)
 
 
 @pytest.mark.parametrize("name", fleets.EXAMPLES)
@@ -152,7 +152,7 @@ def test_every_aws_resource_is_in_the_configuration(name: str, written: Mapping[
 def test_the_provider_accepts_every_fleet(terraform: Terraform, written: Mapping[str, Configuration]) -> None:
     """The examples whole; of every other fleet what none before it had, and what that refers to."""
     seen: set[str] = set()
-    documents = {name: _only_new(name, each.document, seen) for name, each in written.items()}
+    documents = {name: _only_new(name, configuration_.document, seen) for name, configuration_ in written.items()}
     for name in fleets.EXAMPLES:
         documents[name] = written[name].document
     expected = {f"module.{name}.{at}": "create" for name, document in documents.items() for at in _resources(document)}
@@ -199,7 +199,7 @@ class Story:
         terraform.use(_forgiving(self.document))
         self.planned_else = terraform.plan()
         self.kept = terraform.destroy()
-        self.left = {kind: gone for kind, found in inventory(client).items() if (gone := found - before[kind])}
+        self.left = {kind: gone for kind, present in inventory(client).items() if (gone := present - before[kind])}
 
 
 @pytest.fixture(scope="module")
@@ -248,62 +248,70 @@ def inventory(client: Callable[[str], Any]) -> dict[str, set[str]]:
     alive = [{"Name": "state", "Values": ["pending", "available"]}]
     return {
         "clusters": set(client("eks").list_clusters()["clusters"]),
-        "addresses": {each["AllocationId"] for each in ec2.describe_addresses()["Addresses"]},
+        "addresses": {address["AllocationId"] for address in ec2.describe_addresses()["Addresses"]},
         "endpoints": {
-            each["VpcEndpointId"]
-            for each in ec2.describe_vpc_endpoints()["VpcEndpoints"]
-            if each["State"].lower() != "deleted"
+            endpoint["VpcEndpointId"]
+            for endpoint in ec2.describe_vpc_endpoints()["VpcEndpoints"]
+            if endpoint["State"].lower() != "deleted"
         },
-        "flow logs": {each["FlowLogId"] for each in ec2.describe_flow_logs()["FlowLogs"]},
+        "flow logs": {log["FlowLogId"] for log in ec2.describe_flow_logs()["FlowLogs"]},
         "internet gateways": {
-            each["InternetGatewayId"] for each in ec2.describe_internet_gateways()["InternetGateways"]
+            gateway["InternetGatewayId"] for gateway in ec2.describe_internet_gateways()["InternetGateways"]
         },
-        "launch templates": {each["LaunchTemplateId"] for each in ec2.describe_launch_templates()["LaunchTemplates"]},
-        "NAT gateways": {each["NatGatewayId"] for each in ec2.describe_nat_gateways(Filter=alive)["NatGateways"]},
-        "route tables": {each["RouteTableId"] for each in ec2.describe_route_tables()["RouteTables"]},
-        "security groups": {each["GroupId"] for each in ec2.describe_security_groups()["SecurityGroups"]},
-        "subnets": {each["SubnetId"] for each in ec2.describe_subnets()["Subnets"]},
-        "VPCs": {each["VpcId"] for each in ec2.describe_vpcs()["Vpcs"]},
-        "repositories": {each["repositoryName"] for each in client("ecr").describe_repositories()["repositories"]},
+        "launch templates": {
+            template["LaunchTemplateId"] for template in ec2.describe_launch_templates()["LaunchTemplates"]
+        },
+        "NAT gateways": {gateway["NatGatewayId"] for gateway in ec2.describe_nat_gateways(Filter=alive)["NatGateways"]},
+        "route tables": {table["RouteTableId"] for table in ec2.describe_route_tables()["RouteTables"]},
+        "security groups": {group["GroupId"] for group in ec2.describe_security_groups()["SecurityGroups"]},
+        "subnets": {subnet["SubnetId"] for subnet in ec2.describe_subnets()["Subnets"]},
+        "VPCs": {vpc["VpcId"] for vpc in ec2.describe_vpcs()["Vpcs"]},
+        "repositories": {
+            repository["repositoryName"] for repository in client("ecr").describe_repositories()["repositories"]
+        },
         "instance profiles": {
-            each["InstanceProfileName"] for each in client("iam").list_instance_profiles()["InstanceProfiles"]
+            profile["InstanceProfileName"] for profile in client("iam").list_instance_profiles()["InstanceProfiles"]
         },
         "identity providers": {
-            each["Arn"] for each in client("iam").list_open_id_connect_providers()["OpenIDConnectProviderList"]
+            provider["Arn"] for provider in client("iam").list_open_id_connect_providers()["OpenIDConnectProviderList"]
         },
-        "roles": {each["RoleName"] for each in client("iam").list_roles()["Roles"]},
+        "roles": {role["RoleName"] for role in client("iam").list_roles()["Roles"]},
         # AWS deletes a key weeks after it is asked to.
         "keys": {
-            each["KeyId"]
-            for each in client("kms").list_keys()["Keys"]
-            if client("kms").describe_key(KeyId=each["KeyId"])["KeyMetadata"]["KeyState"] != "PendingDeletion"
+            key["KeyId"]
+            for key in client("kms").list_keys()["Keys"]
+            if client("kms").describe_key(KeyId=key["KeyId"])["KeyMetadata"]["KeyState"] != "PendingDeletion"
         },
-        "log groups": {each["logGroupName"] for each in client("logs").describe_log_groups()["logGroups"]},
+        "log groups": {group["logGroupName"] for group in client("logs").describe_log_groups()["logGroups"]},
     }
 
 
 def _resources(document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Arguments by address."""
-    made = document.get("resource", {})
-    return {f"{type_}.{name}": body for type_, named in made.items() for name, body in named.items()}
+    resources = document.get("resource", {})
+    return {f"{type_}.{name}": body for type_, named in resources.items() for name, body in named.items()}
 
 
-def _only_new(fleet: str, document: Mapping[str, Any], seen: set[str]) -> dict[str, Any]:
-    """The configuration with those resources alone that are not `seen` yet, and those they refer to."""
+def _only_new(fleet: str, document: Mapping[str, Any], earlier: set[str]) -> dict[str, Any]:
+    """The configuration with those resources alone that are not `earlier` yet, and those they refer to."""
     there = _resources(document)
-    said = {
+    renamed = {
         at: json.dumps([at.split(".")[0], body]).replace(f"paddock-{fleet}", "paddock") for at, body in there.items()
     }
-    pending = [at for at in there if said[at] not in seen]
-    seen |= set(said.values())
-    kept: dict[str, dict[str, Any]] = {}
+    pending = [at for at in there if renamed[at] not in earlier]
+    earlier |= set(renamed.values())
+    new: dict[str, dict[str, Any]] = {}
     while pending:
         at = pending.pop()
         type_, name = at.split(".")
-        body = kept.setdefault(type_, {})[name] = {key: each for key, each in there[at].items() if key != "depends_on"}
-        found = re.findall(r"\$\{(aws_\w+\.[\w-]+)", json.dumps(body))
-        pending += [each for each in found if each.split(".")[1] not in kept.get(each.split(".")[0], {})]
-    return {**document, "resource": kept} if kept else {}
+        body = new.setdefault(type_, {})[name] = {
+            key: argument for key, argument in there[at].items() if key != "depends_on"
+        }
+        references = re.findall(r"\$\{(aws_\w+\.[\w-]+)", json.dumps(body))
+        pending += [
+            reference for reference in references if reference.split(".")[1] not in new.get(reference.split(".")[0], {})
+        ]
+    return {**document, "resource": new} if new else {}
 
 
 def _forgiving(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,10 +29,10 @@ def lab_in(folder: Path) -> Iterator[Lab]:
     if absent:
         pytest.skip(f"the lab's programs are not here: {', '.join(absent)} (on PATH, or in PADDOCK_LAB_BIN)")
     try:
-        found = Programs.find()
+        programs_ = Programs.find()
     except LabInputError as error:
         pytest.skip(str(error))
-    if found.kubernetes is None:
+    if programs_.kubernetes is None:
         pytest.skip("pulumi-resource-kubernetes is not there: pulumi plugin install resource kubernetes")
     lab, _ = servers.up(folder, progress=Progress(quiet=True))
     try:

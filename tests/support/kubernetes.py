@@ -18,12 +18,12 @@ ENDS_AFTER, STARTS_AFTER = "lab.paddock.dev/ends-after", "lab.paddock.dev/starts
 
 def objects(graph: Graph) -> list[Object]:
     """What the program puts into the cluster by itself, in order; Helm releases are none of it."""
-    found = (each.inputs for each in graph.resources.values() if each.type.startswith("kubernetes:"))
+    found = (resource.inputs for resource in graph.resources.values() if resource.type.startswith("kubernetes:"))
     return [_plain(inputs) for inputs in found if "kind" in inputs]
 
 
 def of_kind(graph: Graph, kind: str) -> list[Object]:
-    return [each for each in objects(graph) if each["kind"] == kind]
+    return [object_ for object_ in objects(graph) if object_["kind"] == kind]
 
 
 def runner(fleet: Fleet, name: str, pod_name: str = "runner", **annotations: str) -> Object:
@@ -45,13 +45,13 @@ def runner_set(fleet: Fleet, name: str) -> Object:
     """The AutoscalingRunnerSet that ARC's chart renders from the values of a scale set: its fields that are values."""
     spec = fleet.runners[name]
     values = runner_pod.scale_set_values(fleet, spec, "credential")
-    kept = ("githubConfigUrl", "githubConfigSecret", "runnerGroup", "runnerScaleSetName", "minRunners", "maxRunners")
+    fields = ("githubConfigUrl", "githubConfigSecret", "runnerGroup", "runnerScaleSetName", "minRunners", "maxRunners")
     return {
         "apiVersion": "actions.github.com/v1alpha1",
         "kind": "AutoscalingRunnerSet",
         "metadata": {"name": spec.scale_set, "namespace": runner_pod.namespace(spec)},
         "spec": {
-            **{key: values[key] for key in kept},
+            **{key: values[key] for key in fields},
             "runnerScaleSetLabels": values["scaleSetLabels"],
             "listenerTemplate": values["listenerTemplate"],
             "template": values["template"],
@@ -93,34 +93,34 @@ def gpu_nodes(api: Api) -> list[Object]:
 
 def waits(api: Api, pod: Object) -> bool:
     """Whether the scheduler found no node for it."""
-    return pods.is_unschedulable(again(api, pod))
+    return pods.is_unschedulable(reread(api, pod))
 
 
-def again(api: Api, thing: Object) -> Object:
+def reread(api: Api, object_: Object) -> Object:
     """The object as it is now."""
-    meta = thing["metadata"]
-    return api.get(thing["apiVersion"], thing["kind"], meta["name"], meta.get("namespace", ""))
+    meta = object_["metadata"]
+    return api.get(object_["apiVersion"], object_["kind"], meta["name"], meta.get("namespace", ""))
 
 
-def lost(asked: Any, made: Any, at: str = "") -> Iterator[str]:
+def lost(requested: Any, created: Any, at: str = "") -> Iterator[str]:
     """Fields that were asked for and that the server dropped; it may add some, and write amounts in its own way."""
-    if isinstance(asked, dict):
-        for key, value in asked.items():
-            if key in made:
-                yield from lost(value, made[key], f"{at}.{key}")
+    if isinstance(requested, dict):
+        for key, value in requested.items():
+            if key in created:
+                yield from lost(value, created[key], f"{at}.{key}")
             elif value and key != "stringData":
                 yield f"{at}.{key}"
-    elif isinstance(asked, list):
-        if len(made) < len(asked):
+    elif isinstance(requested, list):
+        if len(created) < len(requested):
             yield at
-        for number, (value, kept) in enumerate(zip(asked, made, strict=False)):
-            yield from lost(value, kept, f"{at}[{number}]")
+        for number, (value, stored) in enumerate(zip(requested, created, strict=False)):
+            yield from lost(value, stored, f"{at}[{number}]")
 
 
 def _pod(fleet: Fleet, name: str, pod_name: str, template: Object, annotations: Mapping[str, str]) -> Object:
-    made = copy.deepcopy(template)
-    meta = made.get("metadata", {})
-    for container in made["spec"]["containers"]:
+    pod = copy.deepcopy(template)
+    meta = pod.get("metadata", {})
+    for container in pod["spec"]["containers"]:
         container.setdefault("image", "any")
     return {
         "apiVersion": "v1",
@@ -131,7 +131,7 @@ def _pod(fleet: Fleet, name: str, pod_name: str, template: Object, annotations: 
             "labels": meta.get("labels", {}),
             "annotations": {**meta.get("annotations", {}), **annotations},
         },
-        "spec": made["spec"],
+        "spec": pod["spec"],
     }
 
 

@@ -70,9 +70,9 @@ class Markers:
     def _marked(self, shape: Any, at: Reference) -> Any:
         match shape:
             case Mapping():
-                return {key: self._marked(each, Reference(at.block, (*at.path, key))) for key, each in shape.items()}
+                return {key: self._marked(item, Reference(at.block, (*at.path, key))) for key, item in shape.items()}
             case list():
-                return [self._marked(each, Reference(at.block, (*at.path, i))) for i, each in enumerate(shape)]
+                return [self._marked(item, Reference(at.block, (*at.path, i))) for i, item in enumerate(shape)]
             case Secret(value=inner):
                 return Secret(self._marked(inner, at))
             case _ if shape == UNKNOWN:
@@ -114,12 +114,12 @@ def address(type_: str, name: str) -> str:
 
 def without(document: Mapping[str, Any], types: Collection[str]) -> dict[str, Any]:
     """The configuration less all resources of these types, and less those that speak of one rather than wait for it."""
-    kept = {
+    remaining = {
         type_: {name: less for name, body in named.items() if not _refers(less := _less(body, types), types)}
         for type_, named in document["resource"].items()
         if type_ not in types
     }
-    return {**document, "resource": kept}
+    return {**document, "resource": remaining}
 
 
 def _less(body: Mapping[str, Any], types: Collection[str]) -> dict[str, Any]:
@@ -143,32 +143,34 @@ def _digest(*parts: str) -> str:
 class _Writer:
     def __init__(self, markers: Markers, schema: Mapping[str, Any], graph: Graph) -> None:
         self.markers, self.schema = markers, schema
-        self.resources = {urn: each for urn, each in graph.resources.items() if each.custom and _of_aws(each.type)}
-        self.provider = next(each for each in graph.resources.values() if each.type == AWS_PROVIDER)
+        self.resources = {
+            urn: resource for urn, resource in graph.resources.items() if resource.custom and _of_aws(resource.type)
+        }
+        self.provider = next(resource for resource in graph.resources.values() if resource.type == AWS_PROVIDER)
         self.blocks: dict[tuple[str, str], Block] = {}
         self.unsaid: set[str] = set()
         self.used: set[str] = set()
         """Blocks that the resource now being written refers to."""
 
     def write(self) -> Configuration:
-        made: dict[str, dict[str, Any]] = {}
+        created: dict[str, dict[str, Any]] = {}
         names: dict[str, str] = {}
-        for urn, each in self.resources.items():
-            at = address(each.type, each.name)
+        for urn, resource in self.resources.items():
+            at = address(resource.type, resource.name)
             if at in names:
                 raise ValueError(f"{urn} and {names[at]} would both be {at}")
             names[at] = urn
             type_, name = at.split(".")
-            made.setdefault(type_, {})[name] = self._resource(each, type_)
-        asked: dict[str, dict[str, Any]] = {}
+            created.setdefault(type_, {})[name] = self._resource(resource, type_)
+        lookups: dict[str, dict[str, Any]] = {}
         for at, (type_, arguments) in self.markers.lookups.items():
             block = self._schema("data_source_schemas", type_)
-            asked.setdefault(type_, {})[at.split(".")[2]] = self._block(arguments, block, type_)
+            lookups.setdefault(type_, {})[at.split(".")[2]] = self._block(arguments, block, type_)
         document = {
             "terraform": {"required_providers": {"aws": {"source": "hashicorp/aws"}}},
             "provider": {"aws": self._provider()},
-            **({"resource": made} if made else {}),  # Terraform refuses empty ones
-            **({"data": asked} if asked else {}),
+            **({"resource": created} if created else {}),  # Terraform refuses empty ones
+            **({"data": lookups} if lookups else {}),
         }
         return Configuration(document, tuple(sorted(self.unsaid)), names)
 
@@ -186,25 +188,27 @@ class _Writer:
             self.blocks[kind, type_] = Block.of(self.schema[kind][type_]["block"])
         return self.blocks[kind, type_]
 
-    def _resource(self, each: Resource, type_: str) -> dict[str, Any]:
+    def _resource(self, resource: Resource, type_: str) -> dict[str, Any]:
         self.used = set()
         block = self._schema("resource_schemas", type_)
-        body = self._block(each.inputs, block, type_)
+        body = self._block(resource.inputs, block, type_)
         own = _AUTO_NAMED.get(type_, "name")
         if own in block.arguments and block.arguments[own].writable and own not in body:
-            body[own] = f"{each.name}-{_digest(each.type, each.name)}"
-        behind = {address(found.type, found.name) for urn in each.dependencies if (found := self.resources.get(urn))}
+            body[own] = f"{resource.name}-{_digest(resource.type, resource.name)}"
+        behind = {
+            address(found.type, found.name) for urn in resource.dependencies if (found := self.resources.get(urn))
+        }
         if explicit := sorted(behind - self.used):
             body["depends_on"] = explicit
         ignored = [
-            path for ignored in each.ignore_changes if (path := _attribute_path(tuple(ignored.split(".")), block))
+            path for ignored in resource.ignore_changes if (path := _attribute_path(tuple(ignored.split(".")), block))
         ]
         if ignored:
             body["lifecycle"] = {"ignore_changes": ignored}
         return body
 
     def _block(self, inputs: Mapping[str, Any], block: Block, where: str) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        arguments: dict[str, Any] = {}
         for key, value in inputs.items():
             argument = block.find(key)
             if value is None:
@@ -212,35 +216,35 @@ class _Writer:
             if argument is None or not argument.writable:
                 self.unsaid.add(f"{where}.{snake(key)}")
                 continue
-            found[argument.name] = self._value(value, argument, f"{where}.{argument.name}")
-        return found
+            arguments[argument.name] = self._value(value, argument, f"{where}.{argument.name}")
+        return arguments
 
     def _value(self, value: Any, argument: Argument, where: str) -> Any:
         if isinstance(value, Secret):
             value = value.value
         match argument.block, value:
             case Block() as block, list() | tuple():
-                return [self._object(each, block, argument, where) for each in value]
+                return [self._object(item, block, argument, where) for item in value]
             case Block() as block, Mapping():
                 return [self._object(value, block, argument, where)]
             case None, list() | tuple():
-                return [self._plain(each) for each in value]
+                return [self._plain(item) for item in value]
             case None, _ if argument.type[0] in ("list", "set"):
                 return [self._plain(value)]
             case _:
                 return self._plain(value)
 
     def _object(self, value: Mapping[str, Any], block: Block, argument: Argument, where: str) -> dict[str, Any]:
-        said = self._block(value, block, where)
+        body = self._block(value, block, where)
         # In an attribute that is a list of objects every field must stand; in a block only what is set.
-        return said if argument.type is None else {**dict.fromkeys(block.arguments), **said}
+        return body if argument.type is None else {**dict.fromkeys(block.arguments), **body}
 
     def _plain(self, value: Any) -> Any:
         match value:
             case Mapping():
-                return {key: self._plain(each) for key, each in value.items()}
+                return {key: self._plain(value) for key, value in value.items()}
             case list() | tuple():
-                return [self._plain(each) for each in value]
+                return [self._plain(item) for item in value]
             case str():
                 return self._text(value)
             case _:

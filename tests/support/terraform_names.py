@@ -35,25 +35,25 @@ class Block:
     @classmethod
     def of(cls, schema: Mapping[str, Any]) -> Block:
         """From a `block` of `terraform providers schema -json`."""
-        found = {
+        arguments = {
             name: Argument(
                 name,
-                each["type"],
-                cls._objects(each["type"]),
-                writable=bool(each.get("required") or each.get("optional")),
+                attribute["type"],
+                cls._objects(attribute["type"]),
+                writable=bool(attribute.get("required") or attribute.get("optional")),
             )
-            for name, each in schema.get("attributes", {}).items()
+            for name, attribute in schema.get("attributes", {}).items()
         }
-        for name, each in schema.get("block_types", {}).items():
-            single = each["nesting_mode"] in ("single", "group") or each.get("max_items") == 1
-            found[name] = Argument(name, None, cls.of(each["block"]), single)
-        return cls(found)
+        for name, nested in schema.get("block_types", {}).items():
+            single = nested["nesting_mode"] in ("single", "group") or nested.get("max_items") == 1
+            arguments[name] = Argument(name, None, cls.of(nested["block"]), single)
+        return cls(arguments)
 
     @classmethod
     def _objects(cls, type_: Any) -> Block | None:
         match type_:
             case [_, ["object", fields]] | ["object", fields]:
-                return cls({name: Argument(name, each, cls._objects(each)) for name, each in fields.items()})
+                return cls({name: Argument(name, type_, cls._objects(type_)) for name, type_ in fields.items()})
             case _:
                 return None
 
@@ -65,7 +65,7 @@ class Block:
 
     @cached_property
     def _by_key(self) -> dict[str, Argument]:
-        return {camel(self._plural(each)): each for each in self.arguments.values()}
+        return {camel(self._plural(argument)): argument for argument in self.arguments.values()}
 
     def _plural(self, argument: Argument) -> str:
         plural = _pluralize(argument.name)

@@ -76,19 +76,19 @@ class Terraform:
         (folder / "main.tf.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
 
     def validate(self) -> list[Problem]:
-        told = json.loads(self._run("validate", "-json", refused=True))
-        return [_problem(each) for each in told["diagnostics"]]
+        document = json.loads(self._run("validate", "-json", refused=True))
+        return [_problem(diagnostic) for diagnostic in document["diagnostics"]]
 
     def plan(self) -> tuple[dict[str, str], list[Problem]]:
         """What `apply` would do, by address; nothing where there are problems."""
-        told = self._watch("plan", "-out=plan.bin", f"-parallelism={PARALLEL}")
-        changes = [each["change"] for each in told if each["type"] == "planned_change"]
-        return {each["resource"]["addr"]: each["action"] for each in changes}, _problems(told)
+        events = self._watch("plan", "-out=plan.bin", f"-parallelism={PARALLEL}")
+        changes = [event["change"] for event in events if event["type"] == "planned_change"]
+        return {change["resource"]["addr"]: change["action"] for change in changes}, _problems(events)
 
     def differences(self) -> set[tuple[str, str]]:
         """(type, attribute) that the last plan changes, of what it does not make anew, where the value is known."""
-        told = json.loads(self._run("show", "-json", "plan.bin"))
-        return {(each["type"], key) for each in told["resource_changes"] for key in _changed(each["change"])}
+        document = json.loads(self._run("show", "-json", "plan.bin"))
+        return {(change["type"], key) for change in document["resource_changes"] for key in _changed(change["change"])}
 
     def apply(self) -> list[Problem]:
         """Makes all that can be made, and says what could not."""
@@ -102,11 +102,11 @@ class Terraform:
         return {line for line in self._run("state", "list", refused=True).splitlines() if not line.startswith("data.")}
 
     def _watch(self, *command: str) -> list[dict[str, Any]]:
-        told = self._run(*command, "-json", "-input=false", refused=True)
-        return [json.loads(line) for line in told.splitlines()]
+        events = self._run(*command, "-json", "-input=false", refused=True)
+        return [json.loads(line) for line in events.splitlines()]
 
     def _run(self, *command: str, refused: bool = False) -> str:
-        done = subprocess.run(
+        completed = subprocess.run(
             [str(TERRAFORM), *command],
             cwd=self.folder,
             env=self.environment,
@@ -115,19 +115,19 @@ class Terraform:
             check=False,
             timeout=300,
         )
-        if done.returncode and not (refused and done.returncode == 1):
-            raise AssertionError(f"terraform {command[0]}: {done.stderr or done.stdout}")
-        return done.stdout
+        if completed.returncode and not (refused and completed.returncode == 1):
+            raise AssertionError(f"terraform {command[0]}: {completed.stderr or completed.stdout}")
+        return completed.stdout
 
 
 def _problem(diagnostic: Mapping[str, Any]) -> Problem:
-    said = " ".join(f"{diagnostic['summary']} {diagnostic.get('detail', '')}".split())
-    return Problem(diagnostic.get("address", ""), said)
+    message = " ".join(f"{diagnostic['summary']} {diagnostic.get('detail', '')}".split())
+    return Problem(diagnostic.get("address", ""), message)
 
 
-def _problems(told: list[dict[str, Any]]) -> list[Problem]:
-    diagnostics = [each["diagnostic"] for each in told if each["type"] == "diagnostic"]
-    return [_problem(each) for each in diagnostics if each["severity"] == "error"]
+def _problems(events: list[dict[str, Any]]) -> list[Problem]:
+    diagnostics = [event["diagnostic"] for event in events if event["type"] == "diagnostic"]
+    return [_problem(diagnostic) for diagnostic in diagnostics if diagnostic["severity"] == "error"]
 
 
 def _changed(change: Mapping[str, Any]) -> list[str]:
@@ -146,8 +146,8 @@ def _same(before: Any, after: Any, unknown: Any) -> bool:
             parts = unknown if isinstance(unknown, Mapping) else {}
             return all(_same(before.get(key), after.get(key), parts.get(key)) for key in {*before, *after})
         case list(), list(), _ if len(before) == len(after):
-            known = unknown if isinstance(unknown, list) else []
-            return all(_same(*each) for each in zip_longest(before, after, known))
+            unknowns = unknown if isinstance(unknown, list) else []
+            return all(_same(*triple) for triple in zip_longest(before, after, unknowns))
         case _:
             return bool(before == after)
 

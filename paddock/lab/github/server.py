@@ -150,34 +150,34 @@ def _control(call: Handler) -> Answer:
     """Answer the lab's own control."""
     service, body = call.server.service, call.body or {}
     match call.command, call.route.removeprefix(CONTROL).strip("/").split("/"):
-        case ["GET", [""]]:
+        case "GET", [""]:
             return 200, {"name": "paddock lab: stand-in for GitHub's Actions service"}
-        case ["POST", ["jobs"]]:
+        case "POST", ["jobs"]:
             return 201, service.push(body)
-        case ["GET", ["jobs"]]:
+        case "GET", ["jobs"]:
             return 200, service.jobs()
-        case ["GET", ["jobs", number]] if number.isdecimal():
+        case "GET", ["jobs", number] if number.isdecimal():
             return 200, service.job(int(number))
-        case ["DELETE", ["jobs", number]] if number.isdecimal():
+        case "DELETE", ["jobs", number] if number.isdecimal():
             return 200, service.cancel(int(number))
-        case ["GET", ["sets"]]:
+        case "GET", ["sets"]:
             return 200, service.sets()
-        case ["GET", ["runners"]]:
+        case "GET", ["runners"]:
             return 200, service.known_runners()
-        case ["POST", ["runners", name, "online"]]:
+        case "POST", ["runners", name, "online"]:
             return 200, service.online(name, body)
-        case ["POST", ["runners", name, "ended"]]:
+        case "POST", ["runners", name, "ended"]:
             return 200, service.ended(name, str(body["result"]))
-        case ["GET", ["requests"]]:
+        case "GET", ["requests"]:
             return 200, call.server.record.requests()
-        case ["DELETE", ["requests"]]:
+        case "DELETE", ["requests"]:
             call.server.record.clear()
             return 204, None
-        case ["GET", ["faults"]]:
+        case "GET", ["faults"]:
             return 200, call.server.faults.pending()
-        case ["POST", ["faults"]]:
+        case "POST", ["faults"]:
             return 201, call.server.faults.add(body)
-        case ["DELETE", ["faults"]]:
+        case "DELETE", ["faults"]:
             call.server.faults.clear()
             return 204, None
     raise Refused(404, "NotFound", f"no {call.command} {call.route}")
@@ -191,15 +191,15 @@ def _actions(call: Handler) -> Answer:
         return _queue(call, queue[1], queue[2])
     issuer, ends = call.server.tokens, stamp(time.time() + call.server.tokens.lifetime)
     match call.command, call.route.removeprefix("/api/v3"):
-        case ["POST", path] if re.fullmatch(r"/app/installations/\d+/access_tokens", path):
+        case "POST", path if re.fullmatch(r"/app/installations/\d+/access_tokens", path):
             tokens.check_app_token(call.authorization)
             return 201, {"token": issuer.make("installation"), "expires_at": ends}
-        case ["POST", path] if path.endswith("/actions/runners/registration-token"):
+        case "POST", path if path.endswith("/actions/runners/registration-token"):
             # A personal token is as good as an installation's; what has the form of ours must be ours.
             if tokens.bearer(call.authorization).count(".") == 2:
                 issuer.check(call.authorization, "installation")
             return 201, {"token": issuer.make("registration"), "expires_at": ends}
-        case ["POST", "/actions/runner-registration"]:
+        case "POST", "/actions/runner-registration":
             issuer.check(call.authorization, "registration", scheme="RemoteAuth")
             return 200, {"url": f"{call.server.url}/tenant/", "token": issuer.make("tenant")}
     raise Refused(404, "NotFound", f"no {call.command} {call.route}")
@@ -214,36 +214,36 @@ def _tenant(call: Handler, path: str) -> Answer:
         return 200, {"count": len(got), "value": got}
     issuer.check(call.authorization, "tenant")
     match call.command, path.split("/"):
-        case ["GET", ["runtime", "runnergroups"]]:
+        case "GET", ["runtime", "runnergroups"]:
             return 200, _listed([service.group(call.query["groupName"])])
-        case ["GET", ["runtime", "runnerscalesets"]]:
+        case "GET", ["runtime", "runnerscalesets"]:
             group = call.query.get("runnerGroupId")
             return 200, _listed(service.sets(call.query.get("name"), int(group) if group else None))
-        case ["POST", ["runtime", "runnerscalesets"]]:
+        case "POST", ["runtime", "runnerscalesets"]:
             return 200, service.create_set(body)
-        case ["GET", ["runtime", "runnerscalesets", number]]:
+        case "GET", ["runtime", "runnerscalesets", number]:
             return 200, service.scale_set(int(number))
-        case ["PATCH", ["runtime", "runnerscalesets", number]]:
+        case "PATCH", ["runtime", "runnerscalesets", number]:
             return 200, service.update_set(int(number), body)
-        case ["DELETE", ["runtime", "runnerscalesets", number]]:
+        case "DELETE", ["runtime", "runnerscalesets", number]:
             service.delete_set(int(number))
             return 204, None
-        case ["POST", ["runtime", "runnerscalesets", number, "generatejitconfig"]]:
+        case "POST", ["runtime", "runnerscalesets", number, "generatejitconfig"]:
             runner = service.register(int(number), str(body["name"]))
             encoded = base64.b64encode(json.dumps({".runner": runner["name"]}).encode()).decode()
             return 200, {"runner": runner, "encodedJITConfig": encoded}
-        case ["POST", ["runtime", "runnerscalesets", number, "sessions"]]:
+        case "POST", ["runtime", "runnerscalesets", number, "sessions"]:
             return 200, _opened(call, service.open_session(int(number), str(body["ownerName"])), number)
-        case ["PATCH", ["runtime", "runnerscalesets", number, "sessions", session]]:
+        case "PATCH", ["runtime", "runnerscalesets", number, "sessions", session]:
             return 200, _opened(call, service.renew_session(session), number)
-        case ["DELETE", ["runtime", "runnerscalesets", _, "sessions", session]]:
+        case "DELETE", ["runtime", "runnerscalesets", _, "sessions", session]:
             service.close_session(session)
             return 204, None
-        case ["GET", ["distributedtask", "pools", "0", "agents"]]:
+        case "GET", ["distributedtask", "pools", "0", "agents"]:
             return 200, _listed(service.runners(call.query.get("agentName")))
-        case ["GET", ["distributedtask", "pools", "0", "agents", number]]:
+        case "GET", ["distributedtask", "pools", "0", "agents", number]:
             return 200, service.runner(int(number))
-        case ["DELETE", ["distributedtask", "pools", "0", "agents", number]]:
+        case "DELETE", ["distributedtask", "pools", "0", "agents", number]:
             service.remove_runner(int(number))
             return 204, None
     raise Refused(404, "NotFound", f"no {call.command} {call.route}")
