@@ -94,7 +94,7 @@ def _refused_by_estimate(fleet: Fleet, runner: Runner, fits: tuple[Fit, ...]) ->
         f"an autoscaler that has seen none expects {format_memory(_cautious_memory(fit_))}"
         for fit_ in refused
     )
-    # Paddock's own autoscaler is told the first number, so a measured one settles it.
+    # Paddock's own autoscaler gets the first number, so a measured one is enough.
     is_settled = isinstance(fleet.cluster, NewCluster) and all(fit_.source == "measured" for fit_ in refused)
     severity: Severity = "info" if is_settled else "warning"
     safe = min(

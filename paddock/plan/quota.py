@@ -1,6 +1,6 @@
 """Quotas of an AWS account that a fleet needs when every pool is at its maximum.
 
-A new account may run no GPU at all, and nobody is told: the autoscaler asks, EC2 refuses, the job waits. What is
+A new account may run no GPU at all, without a message: the autoscaler asks, EC2 refuses, the job waits. What is
 compared here is the default of a new account; only AWS knows what this one has.
 """
 
@@ -209,7 +209,7 @@ def _market(capacity: CapacityName) -> Literal["spot", "on-demand"]:
 
 
 def _blocks(fleet: Fleet) -> Iterator[QuotaNeed]:
-    """Capacity Blocks: the vCPUs are needed, and whether they count nobody says."""
+    """Return the vCPUs of Capacity Blocks. AWS does not document whether a quota counts them."""
     for name, pool in fleet.pools.items():
         if capacities(pool) != ("capacity-block",):
             continue

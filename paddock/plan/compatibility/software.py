@@ -83,7 +83,7 @@ def _runner(fleet: Fleet, runner: Runner) -> Iterator[Verdict]:
 
 
 def _unknown_cuda(fleet: Fleet, runners: list[Runner]) -> Iterator[Verdict]:
-    """Runners whose CUDA nobody states, together where the reason is the same."""
+    """Report runners whose CUDA version is not stated, together where the reason is the same."""
     reasons: dict[str, list[Runner]] = {}
     for runner in runners:
         reasons.setdefault(image_cuda(fleet, runner).where, []).append(runner)

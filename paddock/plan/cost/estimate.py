@@ -24,7 +24,7 @@ from paddock.plan.finding import Finding
 from paddock.plan.fit import Fit
 
 IMAGE_GB = 10.0
-"""A CUDA image with a framework, compressed, where nobody says: those of PyTorch and vLLM are 8 to 12 GB."""
+"""Compressed size of a CUDA image with a framework, where none is stated: those of PyTorch and vLLM are 8 to 12 GB."""
 WORKING_HOURS = 40 * 52 / 12
 """Hours a month that people work, and start jobs."""
 BUSY_SHARE = 0.5
@@ -61,7 +61,7 @@ class Cost:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Prices that nobody has read, by name."""
+        """Names of the prices that the catalogue lacks."""
         lines = [line.price for line in self.fixed]
         ranges = [amount for pool in self.pools for offer in pool.offers for amount in (offer.price, offer.volume)]
         return tuple(dict.fromkeys(name for amount in [*lines, *ranges] for name in amount.missing))

@@ -26,7 +26,7 @@ from paddock.plan.engine.resource_types import (
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One item. `quantity` counts `what`; None where it follows use that nobody has stated, and then so does `monthly`.
+    """One item. `quantity` counts `what`; None where it follows use that is not stated, and then so is `monthly`.
 
     `urns` are the resources that it prices.
     """

@@ -1,7 +1,7 @@
 """An amount of US dollars that knows where it came from, and what it leaves out.
 
-A price that nobody has read is not zero: it is missing by name. A sum keeps the names of what is missing, and is then a
-lower bound.
+A price that the catalogue lacks is not zero: it is missing by name. A sum keeps the names of what is
+missing, and is then a lower bound.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def total(amounts: Iterable[Money], unit: str) -> Money:
 
 
 def unknown(name: str, unit: str) -> Money:
-    """A price that nobody has read."""
+    """Return an amount for a price that the catalogue lacks."""
     return Money(None, unit, missing=(name,))
 
 

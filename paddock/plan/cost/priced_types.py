@@ -30,7 +30,7 @@ UNPRICED: Mapping[str, str] = {
     "aws:sqs/queue:Queue": "by the request",
     "aws:sns/topic:Topic": "by the message",
 }
-"""Types whose cost follows use, which nobody has stated."""
+"""Types whose cost follows use, which is not stated."""
 
 FREE: Mapping[str, str] = {
     "aws:autoscaling/tag:Tag": "tags",

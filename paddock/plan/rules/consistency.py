@@ -245,7 +245,7 @@ class SameArc(Rule):
                 if version != expected and not fields.is_unknown(version) and not fields.is_unknown(expected):
                     yield violation(
                         release,
-                        f"version {version or 'of the day'}, but {controller.name} is {expected or 'of the day'}",
+                        f"version {version or 'not pinned'}, but {controller.name} is {expected or 'not pinned'}",
                     )
 
     def passing_example(self) -> Context:
@@ -278,7 +278,7 @@ class NamedCluster(Rule):
     def check(self, context: Context) -> Iterator[Violation]:
         for resource_ in context.graph.resources.values():
             if _made_by_default(resource_, "kubernetes"):
-                yield violation(resource_, "it would go to the cluster of the day")
+                yield violation(resource_, "it would go to the current cluster of the kubeconfig")
 
     def passing_example(self) -> Context:
         return example(resource(NAMESPACE, "runners", {"metadata": {"name": "arc-runners"}}))
@@ -297,7 +297,7 @@ class NamedAccount(Rule):
     def check(self, context: Context) -> Iterator[Violation]:
         for resource_ in context.graph.resources.values():
             if _made_by_default(resource_, "aws"):
-                yield violation(resource_, "it would go to the region of the day, without the fleet's tags")
+                yield violation(resource_, "it would go to the region of the shell, without the fleet's tags")
 
     def passing_example(self) -> Context:
         return example(resource(QUEUE, "queue"))

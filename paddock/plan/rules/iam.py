@@ -220,7 +220,7 @@ class NamedResources(Rule):
 
     @staticmethod
     def _too_wide(action: str) -> bool:
-        if action in ("*", "*:*", "iam:*", "iam:PassRole"):  # told by PAD018
+        if action in ("*", "*:*", "iam:*", "iam:PassRole"):  # PAD018 reports these
             return False
         reads = any(fnmatch.fnmatchcase(action.lower(), pattern.lower()) for pattern in _READS)
         return not reads or _matches_any(action, _DATA)
