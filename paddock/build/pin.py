@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
+import stat
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+from paddock import files
 from paddock.build import yaml_edit
 from paddock.build.errors import BuildInputError
 from paddock.fleet import FleetError, load
@@ -131,20 +131,12 @@ def _replace(stack_file: Path, before: bytes, after: bytes) -> None:
     """Whole or not at all, with the file's mode; a link stays a link."""
     file = stack_file.resolve()
     try:
-        descriptor, made = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-        try:
-            with os.fdopen(descriptor, "wb") as part:
-                os.fchmod(descriptor, file.stat().st_mode & 0o7777)
-                part.write(after)
-                part.flush()
-                os.fsync(descriptor)
+        with files.replacing(file, stat.S_IMODE(file.stat().st_mode)) as part:
+            part.write(after)
             if file.read_bytes() != before:
                 raise BuildInputError(
                     f"nothing is pinned in {file.name}: somebody changed it meanwhile\n    fix: run the command again"
                 )
-            Path(made).replace(file)
-        finally:
-            Path(made).unlink(missing_ok=True)
     except OSError as error:
         raise BuildInputError(
             f"cannot write {file}: {error.strerror}\n    fix: a folder and a file that are yours"

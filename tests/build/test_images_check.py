@@ -330,7 +330,7 @@ def test_the_layers_of_an_image_by_size(capsys: pytest.CaptureFixture[str]) -> N
     shown = json.loads(capsys.readouterr().out)
     assert [row["size_bytes"] for row in shown["layers"]] == [3_000_000_000, 200_000, 0]
     assert shown["size_bytes"] == 3_000_200_000  # not what the store says, which may be packed
-    with pytest.raises(BuildInputError, match='did you mean "cuda-builder"'):
+    with pytest.raises(BuildInputError, match="did you mean cuda-builder"):
         command_images.show_size("cuda-buildr", engine=engine)
     with pytest.raises(BuildInputError, match="docker pull"):
         command_images.show_size("nobody/has:this", engine=engine)

@@ -15,8 +15,8 @@ from paddock.build.ami.fit import Fit
 from paddock.build.ami.images import MachineImage
 from paddock.build.aws import Aws
 from paddock.build.errors import BuildInputError
+from paddock.errors import did_you_mean
 from paddock.fleet import Stack
-from paddock.fleet.errors import did_you_mean
 from paddock.fleet.model.pool import Bottlerocket, Custom
 
 _AMI_ID = re.compile(r"ami-[0-9a-f]{8,17}")

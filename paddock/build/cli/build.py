@@ -13,8 +13,7 @@ from typing import Any
 
 from paddock.build.cli.options import progress_of
 from paddock.build.cuda import artefacts, builder
-from paddock.build.docker import Built, Docker
-from paddock.build.docker.names import Reference
+from paddock.build.docker import Built, Docker, Reference
 from paddock.build.errors import BuildInputError
 from paddock.build.images import delivery, ecr, image_inventory, runner, size
 from paddock.build.options import BuildOptions

@@ -10,15 +10,14 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from paddock.build.docker import Docker
-from paddock.build.docker.names import Reference
+from paddock.build.docker import Docker, Reference
 from paddock.build.errors import BuildError, BuildInputError
 from paddock.build.images import check as image_check
 from paddock.build.images import image_inventory, size
 from paddock.build.images.image_inventory import Engine, ImageRecord
 from paddock.build.recipes import labels
+from paddock.errors import did_you_mean
 from paddock.fleet import load
-from paddock.fleet.errors import did_you_mean
 from paddock.terminal import console, json_errors, print_json
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 
 from paddock import catalog
 from paddock.build.errors import BuildInputError
+from paddock.errors import did_you_mean, nearest
 
 _WRITTEN = re.compile(r"(?:sm_|compute_)?(\d{1,2})\.?(\d)", re.ASCII)
 
@@ -19,10 +19,9 @@ def architectures(toolkit: str, requested: Sequence[str] = ()) -> tuple[str, ...
     that the catalogue does not hold, and for one that the toolkit dropped or does not know yet.
     """
     if toolkit.split(".")[:2] not in [version.split(".") for version in catalog.cuda_toolkits()]:
-        near = get_close_matches(toolkit, catalog.cuda_toolkits(), 1)
         raise BuildInputError(
             f"there is no CUDA {toolkit}\n    expected: one of {', '.join(catalog.cuda_toolkits())}"
-            f"\n    fix: {f'did you mean {near[0]}?' if near else 'choose one of these'}"
+            f"\n    fix: {did_you_mean(toolkit, catalog.cuda_toolkits(), 'choose one of these')}"
         )
     chosen = numbers(requested) or tuple(number for number in _catalogued() if _has(toolkit, number))
     for number in chosen:
@@ -54,10 +53,10 @@ def _number(text: str) -> str:
     number = "".join(written.groups()) if written else text
     if number in _catalogued():
         return number
-    near = get_close_matches(number, _catalogued(), 1, 0.5)
+    near = nearest(number, _catalogued(), 0.5)
     raise BuildInputError(
         f"no GPU of the catalogue has the architecture {text}\n    expected: of {_sm_list(_catalogued())}"
-        f"\n    fix: {f'did you mean sm_{near[0]}?' if near else 'leave it out for all of them'}"
+        f"\n    fix: {f'did you mean sm_{near}?' if near else 'leave it out for all of them'}"
     )
 
 

@@ -1,7 +1,11 @@
-"""The Docker engine: found, asked, told to build and to push, with progress that a person can follow."""
+"""The Docker engine: find it, build, push and run images with it, and explain its failures.
+
+Other packages use `Docker` and the values here, and know no other module but `folders`.
+"""
 
 from paddock.build.docker.engine import ROOM, Docker
 from paddock.build.docker.model import Built, Finished, Layer, Local
+from paddock.build.docker.names import Reference
 from paddock.build.docker.show import Progress
 
-__all__ = ["ROOM", "Built", "Docker", "Finished", "Layer", "Local", "Progress"]
+__all__ = ["ROOM", "Built", "Docker", "Finished", "Layer", "Local", "Progress", "Reference"]

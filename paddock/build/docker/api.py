@@ -1,4 +1,7 @@
-"""The engine's HTTP interface over the client's own connection, for what no command of the client tells.
+"""The engine's HTTP interface over the client's own connection, for what no command of the client answers.
+
+A digest is looked up by the engine, not by `docker buildx imagetools inspect`: the engine may be on another machine,
+with its own network, mirrors and certificates, and it is what will pull.
 
 `docker system dial-stdio` speaks to whatever the client is set to (a socket, TLS, ssh), so no setting is read twice.
 """

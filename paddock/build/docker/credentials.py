@@ -1,4 +1,7 @@
-"""Where docker keeps what it logs in with, and a copy of that for a login which shall not outlive this process."""
+"""Docker's stored logins, and a copy of them for a login that ends with this process.
+
+The engine, which looks digests up, has no logins: the client sends them with each request, and so does this module.
+"""
 
 from __future__ import annotations
 

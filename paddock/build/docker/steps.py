@@ -1,4 +1,7 @@
-"""BuildKit's plain progress, read back into steps."""
+"""Steps of a build, read from BuildKit's plain progress.
+
+An own reader: `--progress rawjson` needs a recent buildx, and the docker 20.10 of Debian builds without any.
+"""
 
 from __future__ import annotations
 

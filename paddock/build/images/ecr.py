@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import base64
-import difflib
 
 from paddock.build.aws import Aws, AwsError, Clients
 from paddock.build.docker import Docker
 from paddock.build.errors import BuildError, BuildInputError
+from paddock.errors import did_you_mean
 from paddock.fleet.model.mirror import PRIVATE_ECR
 
 
@@ -59,5 +59,5 @@ def _misspelt(region: str) -> str:
     ]
     if region in regions:
         return ""
-    close = difflib.get_close_matches(region, regions, n=1)
-    return f"    boto3 knows no region {region}{f'; did you mean {close[0]}?' if close else ''}"
+    hint = did_you_mean(region, regions)
+    return f"    boto3 knows no region {region}{f'; {hint}' if hint else ''}"

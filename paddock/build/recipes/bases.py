@@ -8,8 +8,7 @@ from typing import Protocol
 
 from infra.versions import CUDA_BASES
 from paddock import catalog
-from paddock.build.docker import Local, Progress
-from paddock.build.docker.names import Reference
+from paddock.build.docker import Local, Progress, Reference
 from paddock.build.errors import BuildInputError
 
 DEFAULT_CUDA = "12.8"

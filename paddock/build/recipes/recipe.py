@@ -9,13 +9,13 @@ import subprocess
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal
 
 from paddock.build.errors import BuildInputError
 from paddock.build.recipes import context, labels
 from paddock.build.recipes.bases import Base
+from paddock.errors import did_you_mean
 
 Architecture = Literal["amd64", "arm64"]
 _NAMES: Mapping[str, Architecture] = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
@@ -81,12 +81,11 @@ def folder(root: Path, name: str) -> Path:
     if "/" not in name and (path / "Dockerfile").is_file():
         return path
     names = sorted(dockerfile.parent.name for dockerfile in (root / IMAGES).glob("*/Dockerfile"))
-    near = get_close_matches(name, names, 1)
     bare = name and "/" not in name and path.is_dir()
     mistake = f"{IMAGES}/{name} has no Dockerfile" if bare else f"there is no image {name or '(no name)'}"
     raise BuildInputError(
         f"{mistake}\n    expected: one of {', '.join(names) or 'images/, which is empty'}"
-        f"\n    fix: {f'did you mean {near[0]}?' if near else 'build-image NAME, or a folder with a Dockerfile'}"
+        f"\n    fix: {did_you_mean(name, names, 'build-image NAME, or a folder with a Dockerfile')}"
     )
 
 
@@ -120,10 +119,9 @@ def arguments(dockerfile: Path, defaults: Mapping[str, str], build_args: Sequenc
                 f"\n    fix: --base {value or 'IMAGE'}"
             )
         if name not in declared:
-            near = get_close_matches(name, declared, 1)
             raise BuildInputError(
                 f"the image has no argument {name}\n    expected: one of {', '.join(declared)}"
-                f"\n    fix: {f'did you mean {near[0]}?' if near else 'leave it out'}"
+                f"\n    fix: {did_you_mean(name, declared, 'leave it out')}"
             )
         chosen[name] = value
     return chosen
