@@ -19,9 +19,9 @@ if [ -x "$python" ]; then
 fi
 
 # An image without Paddock: does the job still hold a GPU? No signal ends a program that hangs in the driver.
-asked=--query-compute-apps=pid,process_name,used_memory
+query=--query-compute-apps=pid,process_name,used_memory
 busy=
-IFS= read -r -d '' -t 19 busy < <(exec 2> /dev/null; nvidia-smi "$asked" --format=csv,noheader; printf '\0') || true
+IFS= read -r -d '' -t 19 busy < <(exec 2> /dev/null; nvidia-smi "$query" --format=csv,noheader; printf '\0') || true
 busy=$(printf '%s' "$busy" | tr '\r\n' ' ;' | sed 's/%/%25/g; s/;$//')
 [ -z "$busy" ] || echo "::warning title=GPU still in use::processes left after the job: $busy"
 exit 0

@@ -29,14 +29,14 @@ if ! command -v nvidia-smi > /dev/null; then
   exit 0
 fi
 where=${NODE_NAME:-$(hostname)}
-told=
+output=
 # No signal ends a program that hangs in the driver, so nobody waits for it, and it holds no output of this script.
-IFS= read -r -d '' -t 4.5 told < <(
+IFS= read -r -d '' -t 4.5 output < <(
   exec 2>&1
   nvidia-smi -L || echo "failed with code $?"
   printf '\0'
-) || told="failed: it does not answer"
-listed=$(printf '%s' "$told" | tr '\n' ';')
+) || output="failed: it does not answer"
+listed=$(printf '%s' "$output" | tr '\n' ';')
 case $listed in
   *"failed with code "* | "failed: "*)
     echo "::error title=GPU not usable::nvidia-smi on $where: $listed. It is not your code: re-run the job"
@@ -44,12 +44,12 @@ case $listed in
     ;;
 esac
 # A part of a GPU counts as one, and not the GPU that it is a part of.
-parts=$(printf '%s\n' "$told" | grep -c '^ *MIG ') || true
-seen=$(printf '%s\n' "$told" | grep -c '^GPU ') || true
-[ "$parts" -eq 0 ] || seen=$parts
-if [ "$seen" -lt "$PADDOCK_GPUS" ]; then
-  echo "::error title=GPU missing::this job was given $seen of $PADDOCK_GPUS GPUs on $where." \
+parts=$(printf '%s\n' "$output" | grep -c '^ *MIG ') || true
+count=$(printf '%s\n' "$output" | grep -c '^GPU ') || true
+[ "$parts" -eq 0 ] || count=$parts
+if [ "$count" -lt "$PADDOCK_GPUS" ]; then
+  echo "::error title=GPU missing::this job was given $count of $PADDOCK_GPUS GPUs on $where." \
     "It is not your code: re-run the job"
   exit 1
 fi
-printf '%s' "$told"
+printf '%s' "$output"
