@@ -14,7 +14,7 @@ from infra import versions
 from paddock import catalog
 from paddock.catalog import cuda_match
 from paddock.fleet import Fleet
-from paddock.fleet import software as stated
+from paddock.fleet import software as claims
 from paddock.plan.compatibility import software
 from paddock.plan.compatibility.verdict import Verdict
 from tests.support import fleets
@@ -161,12 +161,12 @@ def test_an_image_without_cuda_is_not_one_whose_cuda_nobody_states() -> None:
     assert (result.verdict, result.subject) == ("unknown", "images.cuda")
     assert "the image of images.runner brings no CUDA: jobs bring it themselves" in result.message
     own = fleet(None, {"image": bare})
-    assert stated.image_cuda(own, own.runners["gpu"]).where.startswith("the image of runners.gpu.image brings no CUDA")
+    assert claims.image_cuda(own, own.runners["gpu"]).where.startswith("the image of runners.gpu.image brings no CUDA")
 
 
 def test_a_bottlerocket_image_has_the_driver_of_its_version() -> None:
     fleet_ = fleet({"ami": {"bottlerocket": "1.62.0-1e8d1a37"}})
-    assert stated.driver(fleet_, fleet_.pools["t4"]).version == "580.159.03"
+    assert claims.driver(fleet_, fleet_.pools["t4"]).version == "580.159.03"
     assert verdicts(fleet_)["CMP006"].verdict == "unknown"
     unheard_of = fleet({"ami": {"bottlerocket": "1.99.0-1e8d1a37"}})
     assert verdicts(unheard_of)["CMP003"].verdict == "unknown"

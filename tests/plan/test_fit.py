@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from paddock import catalog
 from paddock.fleet import Fleet, FleetError
 from paddock.fleet.sizing import capacity
-from paddock.fleet.sizing import daemonsets as overhead
+from paddock.fleet.sizing.daemonsets import gpu_node_daemonsets
 from paddock.fleet.validation import check
 from paddock.plan.finding import Finding
 from paddock.plan.fit import Fit, fit
@@ -320,7 +320,7 @@ def test_nothing_written_means_nothing_to_complain_of(fleet_: Fleet) -> None:
 @often
 @given(fleets(sized=False))
 def test_the_derived_pod_limit_never_limits_before_addresses_do(fleet_: Fleet) -> None:
-    daemonsets = len(overhead.gpu_node_daemonsets(fleet_, fleet_.pools["p"]))
+    daemonsets = len(gpu_node_daemonsets(fleet_, fleet_.pools["p"]))
     for item in fit(fleet_):
         limit = capacity.max_pods(fleet_, fleet_.pools["p"])
         assert limit >= item.per_node + daemonsets
