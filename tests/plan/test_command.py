@@ -50,11 +50,11 @@ def checkout(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_dev_fleet_is_clean_and_shown(root: Path) -> None:
-    shown = inv(root, "plan")
-    assert shown.returncode == 0, shown.stderr
+    result = inv(root, "plan")
+    assert result.returncode == 0, result.stderr
     for word in ("g4dn.xlarge", "[self-hosted, linux, x64, gpu, cuda]", "spot", "Pools", "Runners", "Resources"):
-        assert word in shown.stdout
-    assert "\x1b" not in shown.stdout
+        assert word in result.stdout
+    assert "\x1b" not in result.stdout
 
 
 def test_json_on_standard_output_is_one_document_and_nothing_else(
@@ -68,42 +68,42 @@ def test_json_on_standard_output_is_one_document_and_nothing_else(
         assert {"type", "name", "urn", "parent", "inputs"} <= set(resource)
     for fit in plan["fit"]:
         assert {"runner", "pool", "instance", "per_node", "limiting", "slack"} <= set(fit)
-    assert {each["runner"] for each in plan["fit"]} == {
+    assert {fit["runner"] for fit in plan["fit"]} == {
         "gpu", "gpu-a10g-x4", "gpu-l4", "gpu-a100", "gpu-a100-x8", "gpu-h100-x8"
     }  # fmt: skip
     assert not [finding for finding in plan["findings"] if finding["severity"] == "error"]
 
 
-def test_a_runner_that_fits_nowhere_is_told_with_its_deficit_and_ends_with_1(checkout: Path) -> None:
-    shown = inv(checkout, "plan", "--stack", "seed", "--all")
-    assert shown.returncode == 1
-    told = " ".join(shown.stdout.split())
-    assert re.search(r"g4dn\.xlarge lacks 265m CPU of 4, 1352Mi memory of 16Gi", told)
-    assert "The largest that fits is cpu 3500m, memory 14Gi" in told
-    assert "Traceback" not in shown.stdout + shown.stderr
+def test_a_runner_without_a_node_shows_its_deficit_and_fails(checkout: Path) -> None:
+    result = inv(checkout, "plan", "--stack", "seed", "--all")
+    assert result.returncode == 1
+    output = " ".join(result.stdout.split())
+    assert re.search(r"g4dn\.xlarge lacks 265m CPU of 4, 1352Mi memory of 16Gi", output)
+    assert "The largest that fits is cpu 3500m, memory 14Gi" in output
+    assert "Traceback" not in result.stdout + result.stderr
 
 
 def test_a_json_file_stands_where_the_caller_stands(root: Path, tmp_path: Path) -> None:
-    shown = inv(root, "plan", "--json", "out.json", cwd=tmp_path)
-    assert shown.returncode == 0
+    result = inv(root, "plan", "--json", "out.json", cwd=tmp_path)
+    assert result.returncode == 0
     assert json.loads((tmp_path / "out.json").read_text())["stack"] == "dev"
     assert [path.name for path in tmp_path.iterdir()] == ["out.json"]
-    assert "Pools" in shown.stdout
+    assert "Pools" in result.stdout
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("--stack", "pord"), 'did you mean "prod"?'),
         (("--json", "/nosuch/folder/plan.json"), "cannot write /nosuch/folder/plan.json: No such file or directory"),
     ],
 )
-def test_bad_arguments_are_told_in_words_and_end_with_2(
-    arguments: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+def test_bad_arguments_are_explained_and_end_with_2(
+    arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["inv", "plan", *arguments]) == 2
     gc.enable()  # the task switches it off for its own short process
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("environment", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
@@ -114,7 +114,7 @@ def test_a_terminal_gets_colours_unless_it_asks_for_none(
     env = {**os.environ, "TERM": "xterm-256color", **environment}
     process = subprocess.Popen([sys.executable, "-m", "paddock", "plan"], cwd=root, env=env, stdout=writer)
     os.close(writer)
-    shown = b""
+    output = b""
     while True:
         try:
             chunk = os.read(reader, 65536)
@@ -122,10 +122,10 @@ def test_a_terminal_gets_colours_unless_it_asks_for_none(
             break
         if not chunk:
             break
-        shown += chunk
+        output += chunk
     os.close(reader)
     assert process.wait(SECONDS) == 0
-    assert (b"\x1b[" in shown) is coloured
+    assert (b"\x1b[" in output) is coloured
 
 
 def test_long_tables_are_cut_and_say_so(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,20 +167,18 @@ def test_a_report_keeps_to_the_width_but_for_what_is_copied(
 
 
 def test_at_eighty_columns_no_instance_type_is_torn(prod_plan: PlanDocument, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = "\n".join(printed(prod_plan, monkeypatch, 80))
-    words = set(re.split(r"[\s,:]+", told))
+    output = "\n".join(printed(prod_plan, monkeypatch, 80))
+    words = set(re.split(r"[\s,:]+", output))
     assert {instance.name for pool in prod_plan.pools for instance in pool.instances} <= words
 
 
-def test_the_resources_that_have_a_price_or_none_are_those_that_are_made(
-    prod_plan: PlanDocument, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told = "\n".join(printed(prod_plan, monkeypatch, 200))
-    made = re.search(r"^(\d+) resources, 5 pools, 6 runners; ", told, re.M)
-    priced = re.search(r"\[(\d+) resources? priced, (\d+) free, (\d+) unpriced", told)
-    assert made
+def test_every_resource_is_priced_free_or_unpriced(prod_plan: PlanDocument, monkeypatch: pytest.MonkeyPatch) -> None:
+    output = "\n".join(printed(prod_plan, monkeypatch, 200))
+    resources = re.search(r"^(\d+) resources, 5 pools, 6 runners; ", output, re.M)
+    priced = re.search(r"\[(\d+) resources? priced, (\d+) free, (\d+) unpriced", output)
+    assert resources
     assert priced
-    assert int(made[1]) == sum(map(int, priced.groups()))
+    assert int(resources[1]) == sum(map(int, priced.groups()))
 
 
 def test_a_fleet_without_runners_says_so(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,6 +186,6 @@ def test_a_fleet_without_runners_says_so(checkout: Path, monkeypatch: pytest.Mon
     del stack["config"]["paddock:fleet"]["runners"]
     (checkout / "Pulumi.none.yaml").write_text(yaml.safe_dump(stack))
     plan = build_document(build_plan(load(checkout, "none"), date.today(), root=checkout))
-    told = printed(plan, monkeypatch, 200)
-    assert "Runners" not in told
-    assert "info    CFG003  pools.t4: no runner uses this pool" in told
+    lines = printed(plan, monkeypatch, 200)
+    assert "Runners" not in lines
+    assert "info    CFG003  pools.t4: no runner uses this pool" in lines

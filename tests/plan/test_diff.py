@@ -59,27 +59,27 @@ def compare(old: dict[str, Any], new: dict[str, Any]) -> Diff:
     return comparison.compare(PlanDocument.model_validate(old), PlanDocument.model_validate(new))
 
 
-def comment(found: Diff, new: dict[str, Any]) -> str:
-    return pull_request.markdown(found, PlanDocument.model_validate(new))
+def comment(difference: Diff, new: dict[str, Any]) -> str:
+    return pull_request.markdown(difference, PlanDocument.model_validate(new))
 
 
 def edited(edit: Edit) -> Diff:
     return compare(plan(), plan(edit))
 
 
-def names(found: Diff, action: str, kind: str = "") -> set[str]:
-    return {c.name for c in found.changes if c.action == action and c.type.endswith(f":{kind}" if kind else "")}
+def names(difference: Diff, action: str, kind: str = "") -> set[str]:
+    return {c.name for c in difference.changes if c.action == action and c.type.endswith(f":{kind}" if kind else "")}
 
 
 # What an edit of the stack file does.
 
 
 def test_nothing_changes_between_equal_plans() -> None:
-    found = edited(lambda fleet: None)
-    assert found.empty
-    assert found.verdict == "none"
-    assert pull_request.text(found) == "Changes of sample: nothing changes\n"
-    assert "leaves every resource, fit, finding and price of the stack as it is" in comment(found, plan())
+    difference = edited(lambda fleet: None)
+    assert difference.empty
+    assert difference.verdict == "none"
+    assert pull_request.text(difference) == "Changes of sample: nothing changes\n"
+    assert "leaves every resource, fit, finding and price of the stack as it is" in comment(difference, plan())
 
 
 @pytest.mark.parametrize(
@@ -91,21 +91,21 @@ def test_nothing_changes_between_equal_plans() -> None:
     ],
 )
 def test_what_a_node_boots_with_rolls_its_pool_and_no_other(edit: Edit) -> None:
-    found = edited(edit)
-    assert {roll.pool for roll in found.rolls} == {"t4"}
-    assert {(roll.group, roll.capacity, roll.nodes, roll.kind) for roll in found.rolls} == {
+    difference = edited(edit)
+    assert {roll.pool for roll in difference.rolls} == {"t4"}
+    assert {(roll.group, roll.capacity, roll.nodes, roll.kind) for roll in difference.rolls} == {
         ("t4-spot", "SPOT", 3, "roll"),
         ("t4-on-demand", "ON_DEMAND", 3, "roll"),
     }
-    assert [(each.runner, each.jobs, each.pool) for each in found.interruptions] == [("gpu", 5, "t4")]
-    assert not names(found, "replace")
-    assert not names(found, "remove")
-    assert found.verdict == "interrupts"
+    assert [(each.runner, each.jobs, each.pool) for each in difference.interruptions] == [("gpu", 5, "t4")]
+    assert not names(difference, "replace")
+    assert not names(difference, "remove")
+    assert difference.verdict == "interrupts"
 
 
 def test_user_data_is_compared_inside() -> None:
-    found = edited(lambda f: f["pools"]["t4"].update(maxPods=20))
-    template = next(change for change in found.changes if change.type == replacement.LAUNCH_TEMPLATE)
+    difference = edited(lambda f: f["pools"]["t4"].update(maxPods=20))
+    template = next(change for change in difference.changes if change.type == replacement.LAUNCH_TEMPLATE)
     assert {field.path.rpartition(".")[2]: (field.old, field.new) for field in template.fields} == {
         "maxPods": ("16", "20"),
         "maxPodsExpression": ("16", "20"),
@@ -113,27 +113,27 @@ def test_user_data_is_compared_inside() -> None:
 
 
 def test_a_new_pool_only_adds_nodes() -> None:
-    found = edited(
+    difference = edited(
         lambda f: (
             f["pools"].update(a10g={"instances": ["g5.xlarge"], "nodes": {"max": 1}})
             or f["runners"].update({"gpu-a10g": {"pool": "a10g"}})
         )
     )
-    assert not names(found, "remove")
-    assert not found.rolls
-    assert not found.interruptions
-    assert names(found, "add", "NodeGroup") == {"a10g-spot"}
-    assert [(each.runner, each.kind) for each in found.scale_sets] == [("gpu-a10g", "add")]
-    assert [(fit.runner, fit.old, fit.new) for fit in found.fits] == [("gpu-a10g", None, 1)]
+    assert not names(difference, "remove")
+    assert not difference.rolls
+    assert not difference.interruptions
+    assert names(difference, "add", "NodeGroup") == {"a10g-spot"}
+    assert [(each.runner, each.kind) for each in difference.scale_sets] == [("gpu-a10g", "add")]
+    assert [(fit.runner, fit.old, fit.new) for fit in difference.fits] == [("gpu-a10g", None, 1)]
 
 
 def test_other_labels_replace_one_scale_set() -> None:
-    found = edited(lambda f: f["runners"]["gpu"].update(labels=["self-hosted", "gpu", "new"]))
-    assert names(found, "replace") == {"gpu"}
-    (scale_set,) = found.scale_sets
+    difference = edited(lambda f: f["runners"]["gpu"].update(labels=["self-hosted", "gpu", "new"]))
+    assert names(difference, "replace") == {"gpu"}
+    (scale_set,) = difference.scale_sets
     assert (scale_set.runner, scale_set.kind) == ("gpu", "replace")
     assert "jobs that ask for [self-hosted, linux, x64, gpu] wait for ever" in scale_set.says
-    assert not found.rolls
+    assert not difference.rolls
 
 
 def test_the_same_labels_in_another_order_replace_nothing() -> None:
@@ -143,50 +143,50 @@ def test_the_same_labels_in_another_order_replace_nothing() -> None:
 
 
 def test_more_runners_resize_a_scale_set() -> None:
-    found = edited(lambda f: f["runners"]["gpu"].update(max=6))
-    assert [(each.runner, each.kind) for each in found.scale_sets] == [("gpu", "resize")]
-    assert "0 to 5 runners become 0 to 6" in found.scale_sets[0].says
+    difference = edited(lambda f: f["runners"]["gpu"].update(max=6))
+    assert [(each.runner, each.kind) for each in difference.scale_sets] == [("gpu", "resize")]
+    assert "0 to 5 runners become 0 to 6" in difference.scale_sets[0].says
 
 
 def test_another_pod_restarts_a_scale_set_and_ends_no_job() -> None:
-    found = edited(lambda f: f["runners"]["gpu"].update(environment={"A": "b"}))
-    assert [(each.runner, each.kind) for each in found.scale_sets] == [("gpu", "restart")]
-    assert not found.interruptions
+    difference = edited(lambda f: f["runners"]["gpu"].update(environment={"A": "b"}))
+    assert [(each.runner, each.kind) for each in difference.scale_sets] == [("gpu", "restart")]
+    assert not difference.interruptions
 
 
 def test_a_runner_that_goes_leaves_its_labels_without_one() -> None:
-    found = edited(lambda f: f["runners"].pop("gpu-l4"))
-    assert names(found, "remove") == {"gpu-l4"}
-    assert [(each.runner, each.kind) for each in found.scale_sets] == [("gpu-l4", "remove")]
-    assert "wait for ever" in found.scale_sets[0].says
-    assert [(fit.runner, fit.old, fit.new) for fit in found.fits] == [("gpu-l4", 1, None)]
-    assert found.verdict == "replaces"
+    difference = edited(lambda f: f["runners"].pop("gpu-l4"))
+    assert names(difference, "remove") == {"gpu-l4"}
+    assert [(each.runner, each.kind) for each in difference.scale_sets] == [("gpu-l4", "remove")]
+    assert "wait for ever" in difference.scale_sets[0].says
+    assert [(fit.runner, fit.old, fit.new) for fit in difference.fits] == [("gpu-l4", 1, None)]
+    assert difference.verdict == "replaces"
 
 
 def test_another_network_replaces_all_that_stands_in_it_and_is_refused() -> None:
-    found = edited(lambda f: f["network"].update(cidr="10.99.0.0/16"))
-    assert names(found, "replace", "Vpc") == {"network-vpc"}
-    assert names(found, "replace", "NodeGroup") == {"t4-spot", "t4-on-demand", "l4-spot", "cluster-system"}
-    assert {roll.kind for roll in found.rolls} == {"replace"}
-    assert found.verdict == "refused"
-    assert any("protected" in line for line in found.refused)
-    assert any("EKS cannot move cluster" in line for line in found.refused)
-    assert "**Refused**" in comment(found, plan())
-    assert found.following > 20
+    difference = edited(lambda f: f["network"].update(cidr="10.99.0.0/16"))
+    assert names(difference, "replace", "Vpc") == {"network-vpc"}
+    assert names(difference, "replace", "NodeGroup") == {"t4-spot", "t4-on-demand", "l4-spot", "cluster-system"}
+    assert {roll.kind for roll in difference.rolls} == {"replace"}
+    assert difference.verdict == "refused"
+    assert any("protected" in line for line in difference.refused)
+    assert any("EKS cannot move cluster" in line for line in difference.refused)
+    assert "**Refused**" in comment(difference, plan())
+    assert difference.following > 20
 
 
 def test_other_instance_types_replace_the_node_groups() -> None:
-    found = edited(lambda f: f["pools"]["t4"].update(instances=["g4dn.xlarge", "g4dn.2xlarge"]))
-    firsts = {change.name for change in found.changes if change.action == "replace" and not change.follows}
+    difference = edited(lambda f: f["pools"]["t4"].update(instances=["g4dn.xlarge", "g4dn.2xlarge"]))
+    firsts = {change.name for change in difference.changes if change.action == "replace" and not change.follows}
     assert firsts == {"t4-spot", "t4-on-demand"}
-    assert all(change.type == "aws:autoscaling/tag:Tag" for change in found.changes if change.follows)
+    assert all(change.type == "aws:autoscaling/tag:Tag" for change in difference.changes if change.follows)
 
 
 def test_tags_roll_every_node_for_they_stand_in_the_launch_template() -> None:
-    found = edited(lambda f: f.update(tags={"team": "x"}))
-    assert {roll.pool for roll in found.rolls} == {"t4", "l4", "system"}
-    assert any("default tags" in note for note in found.notes)
-    assert not names(found, "replace")
+    difference = edited(lambda f: f.update(tags={"team": "x"}))
+    assert {roll.pool for roll in difference.rolls} == {"t4", "l4", "system"}
+    assert any("default tags" in note for note in difference.notes)
+    assert not names(difference, "replace")
 
 
 def test_kubernetes_goes_one_minor_version_at_a_time_and_never_back() -> None:
@@ -206,16 +206,16 @@ def test_what_the_program_ignores_is_no_change() -> None:
     assert compare(plan(), new).empty
 
 
-def test_a_field_that_nobody_knows_is_said_to_be_unknown() -> None:
+def test_a_field_without_a_fact_is_unknown() -> None:
     new = copy.deepcopy(plan())
     group = next(resource for resource in new["resources"] if resource["name"] == "t4-spot")
     group["inputs"]["brandNew"] = True
-    found = compare(plan(), new)
-    assert [change.name for change in found.unsure if not change.follows] == ["t4-spot"]
-    assert pull_request.headline(found).startswith("may replace 1, may replace in consequence 12")
-    assert found.rolls[0].kind == "unknown"
-    assert [(each.runner, each.certain) for each in found.interruptions] == [("gpu", False)]
-    assert "what a change of brandNew does is unknown" in pull_request.text(found)
+    difference = compare(plan(), new)
+    assert [change.name for change in difference.unsure if not change.follows] == ["t4-spot"]
+    assert pull_request.headline(difference).startswith("may replace 1, may replace in consequence 12")
+    assert difference.rolls[0].kind == "unknown"
+    assert [(each.runner, each.certain) for each in difference.interruptions] == [("gpu", False)]
+    assert "what a change of brandNew does is unknown" in pull_request.text(difference)
 
 
 def test_a_removed_protection_is_shown() -> None:
@@ -229,8 +229,8 @@ def test_a_replaced_provider_takes_all_it_made_with_it() -> None:
     new = copy.deepcopy(plan())
     provider = next(resource for resource in new["resources"] if resource["name"] == "cluster-kubernetes")
     provider["inputs"]["clusterIdentifier"] = "another"
-    found = compare(plan(), new)
-    assert {"gpu", "gpu-l4", "arc"} <= names(found, "replace")
+    difference = compare(plan(), new)
+    assert {"gpu", "gpu-l4", "arc"} <= names(difference, "replace")
 
 
 def test_another_stand_in_for_the_same_resource_is_no_change() -> None:
@@ -241,7 +241,7 @@ def test_another_stand_in_for_the_same_resource_is_no_change() -> None:
     assert compare(old, new).empty
 
 
-def test_a_policy_in_another_order_is_no_change_and_one_more_statement_is_one() -> None:
+def test_a_policy_changes_by_its_statements_not_their_order() -> None:
     def key(*statements: Mapping[str, str]) -> dict[str, Any]:
         return _document([_resource("aws:kms/key:Key", "a", {"policy": json.dumps({"Statement": statements})})])
 
@@ -257,9 +257,9 @@ def test_findings_that_come_and_go() -> None:
     here = {"id": "FIT002", "severity": "warning", "subject": "runners.gpu", "message": "old words", "fix": ""}
     old["findings"] = [here, {**here, "id": "FIT009"}]
     new["findings"] = [{**here, "message": "new words"}, {**here, "id": "FIT001", "severity": "error"}]
-    found = compare(old, new)
-    assert [finding.id for finding in found.new_findings] == ["FIT001"]
-    assert [finding.id for finding in found.fixed_findings] == ["FIT009"]
+    difference = compare(old, new)
+    assert [finding.id for finding in difference.new_findings] == ["FIT001"]
+    assert [finding.id for finding in difference.fixed_findings] == ["FIT009"]
 
 
 # Cost.
@@ -279,12 +279,12 @@ def _cost(low: float | None, high: float | None, fixed: float | None) -> dict[st
         (None, None, None),
     ],
 )
-def test_the_cost_of_a_month_is_a_range_and_what_is_fixed(
+def test_the_cost_of_a_month_is_a_range(
     cost: dict[str, Any] | None, month: tuple[float, float] | None, fixed: float | None
 ) -> None:
-    found = compare(_document([]), _document([], cost=cost)).cost
-    assert (found.old, found.old_fixed) == (None, None)
-    assert (found.new, found.new_fixed) == (month, fixed)
+    change = compare(_document([]), _document([], cost=cost)).cost
+    assert (change.old, change.old_fixed) == (None, None)
+    assert (change.new, change.new_fixed) == (month, fixed)
 
 
 # The comment.
@@ -357,12 +357,12 @@ def test_the_comment_is_the_same_every_time() -> None:
     assert comment(compare(old, new), new) == comment(compare(copy.deepcopy(old), new), new)
 
 
-def test_a_huge_change_fits_into_a_comment_and_says_what_it_leaves_out() -> None:
+def test_a_huge_comment_is_cut_and_counts_what_is_missing() -> None:
     old = _document([])
     name = "-\N{GRINNING FACE}" + "x" * 900
     new = _document([_resource("aws:kms/key:Key", f"key-{n}{name}", {"policy": "y" * 900}) for n in range(900)])
-    for found, document_ in ((compare(old, new), new), (compare(new, old), old)):
-        body = comment(found, document_)
+    for difference, document_ in ((compare(old, new), new), (compare(new, old), old)):
+        body = comment(difference, document_)
         assert len(body.encode()) <= pull_request.LIMIT
         assert "more are not shown" in body or "too long" in body
         assert body.count("```") % 2 == 0
@@ -372,11 +372,11 @@ def test_a_huge_change_fits_into_a_comment_and_says_what_it_leaves_out() -> None
     "value", ["`", "``` ```", "a|b", "@octocat", "<script>", "#12", "\n", "a\x1b[31mb", "\u202e", "\ud800"]
 )
 def test_values_stay_values_in_markdown(value: str) -> None:
-    for shown in (pull_request.code(value), pull_request.escape(value)):
-        shown.encode()
-        assert "\n" not in shown
-        assert "\x1b" not in shown
-        assert not re.search(r"(?<!\\)\|", shown)
+    for text in (pull_request.code(value), pull_request.escape(value)):
+        text.encode()
+        assert "\n" not in text
+        assert "\x1b" not in text
+        assert not re.search(r"(?<!\\)\|", text)
     assert "@o" not in pull_request.escape(value)
     assert "<s" not in pull_request.escape(value).replace("\\<", "")
 
@@ -399,11 +399,11 @@ def test_a_secret_is_never_shown(secret: str, reverse: bool) -> None:
     ]
     for type_, before, after in inputs:
         pair = [_document([_resource(type_, "x", each)]) for each in ((after, before) if reverse else (before, after))]
-        found = compare(*pair)
-        said = pull_request.text(found) + comment(found, pair[1]) + json.dumps(found.model_dump())
-        assert found.changes
-        assert secret not in said, (type_, before)
-        assert secret[::-1] not in said
+        difference = compare(*pair)
+        output = pull_request.text(difference) + comment(difference, pair[1]) + json.dumps(difference.model_dump())
+        assert difference.changes
+        assert secret not in output, (type_, before)
+        assert secret[::-1] not in output
 
 
 # Properties.
@@ -471,8 +471,8 @@ def test_back_is_the_mirror_of_forth(old: dict[str, Any], new: dict[str, Any]) -
 @given(_values, _values)
 @settings(max_examples=150, deadline=None)
 def test_any_two_values_differ_or_do_not(old: Any, new: Any) -> None:
-    found = fields.compare({"x": old}, {"x": new})
-    assert bool(found) == (json.dumps(old, sort_keys=True) != json.dumps(new, sort_keys=True)) or isinstance(old, str)
+    changes = fields.compare({"x": old}, {"x": new})
+    assert bool(changes) == (json.dumps(old, sort_keys=True) != json.dumps(new, sort_keys=True)) or isinstance(old, str)
     assert not fields.compare({"x": old}, {"x": old})
 
 
@@ -482,27 +482,27 @@ def test_any_two_values_differ_or_do_not(old: Any, new: Any) -> None:
 def _arguments(type_: str) -> type | None:
     package, module, kind = type_.split(":")
     if package == "aws":
-        found = importlib.import_module(f"pulumi_aws.{module.split('/')[0]}")
+        module_ = importlib.import_module(f"pulumi_aws.{module.split('/')[0]}")
     elif package == "kubernetes":
         group, _, version = module.partition("/")
         path = {"helm.sh": "helm", "networking.k8s.io": "networking", "rbac.authorization.k8s.io": "rbac"}
         folder = path.get(group, group.split(".")[0])
-        found = importlib.import_module(f"pulumi_kubernetes.{folder}.{version}")
+        module_ = importlib.import_module(f"pulumi_kubernetes.{folder}.{version}")
     else:
         return getattr(importlib.import_module(f"pulumi_{kind}"), "ProviderArgs", None)
-    return getattr(found, f"{kind}Args", None) or getattr(found, f"{kind}InitArgs", None)
+    return getattr(module_, f"{kind}Args", None) or getattr(module_, f"{kind}InitArgs", None)
 
 
 @pytest.mark.parametrize("type_", replacement.TYPES)
 def test_every_field_of_the_facts_is_an_argument_of_the_sdk(type_: str) -> None:
     arguments = _arguments(type_)
     assert arguments is not None
-    known: Mapping[str, Any] = vars(arguments)["__init__"].__annotations__
-    names_ = {re.sub(r"_(\w)", lambda part: part[1].upper(), name): hint for name, hint in known.items()}
+    hints: Mapping[str, Any] = vars(arguments)["__init__"].__annotations__
+    names_ = {re.sub(r"_(\w)", lambda part: part[1].upper(), name): hint for name, hint in hints.items()}
     names_ |= {name.replace("Crds", "CRDs").replace("Ip", "IP"): hint for name, hint in names_.items()}
-    told = replacement.TYPES[type_]
-    assert not told.replace & told.update
-    for path in told.replace | told.update:
+    type_fields = replacement.TYPES[type_]
+    assert not type_fields.replace & type_fields.update
+    for path in type_fields.replace | type_fields.update:
         first, _, rest = path.partition(".")
         assert first in names_ or first in {"disableCRDHooks"}, f"{type_} has no {first}"
         nested = re.search(r"['\"](?:[\w.]*\.)?(\w+Args)['\"]", str(names_.get(first, "")))
@@ -523,8 +523,8 @@ def test_the_longest_path_decides() -> None:
 
 
 def test_every_type_of_the_program_is_known() -> None:
-    made = {resource["type"] for name in fleets.EXAMPLES for resource in _resources(name)}
-    assert {type_ for type_ in made if type_.startswith("aws:")} <= set(replacement.TYPES)
+    types = {resource["type"] for name in fleets.EXAMPLES for resource in _resources(name)}
+    assert {type_ for type_ in types if type_.startswith("aws:")} <= set(replacement.TYPES)
 
 
 def _resources(name: str) -> list[dict[str, Any]]:

@@ -40,7 +40,7 @@ def test_the_small_example_reads_as_agreed() -> None:
 def small() -> PlanDocument:
     """The dev stack without what changes with each refresh of the catalogue, and with a rule for show."""
     data = of("dev").data()
-    kept = ("schema", "stack", "fleet", "github", "pools", "runners", "fit")
+    keys = ("schema", "stack", "fleet", "github", "pools", "runners", "fit")
     finding = {
         "id": "CFG001", "severity": "warning", "subject": "paddock:githubAppKey", "message": "not set yet",
         "fix": "pulumi config set --secret paddock:githubAppKey",
@@ -48,7 +48,7 @@ def small() -> PlanDocument:
     cost = {"value": 123.4, "unit": "USD/month", "sources": [], "as_of": None, "missing": ["a price"]}
     month = {"low": cost, "expected": cost, "high": cost}
     return document(
-        **{key: data[key] for key in kept},
+        **{key: data[key] for key in keys},
         findings=[finding],
         resources=[resource(custom=True, type="aws:ec2/vpc:Vpc", name="network_vpc")],
         cost={"month": month, "fixed": {"total": cost}, "runners": [], "assumptions": ["a month has 730 hours"]},

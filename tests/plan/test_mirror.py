@@ -39,8 +39,8 @@ def test_without_a_mirror_every_line_is_a_comment(capsys: pytest.CaptureFixture[
     mirror.show(ROOT, "dev")
     written = capsys.readouterr().out.splitlines()
     mirror.show(ROOT, "dev", as_json=True)
-    told = json.loads(capsys.readouterr().out)
+    copies = json.loads(capsys.readouterr().out)
 
     assert all(line.startswith("# ") for line in written)
-    assert len(written) == len(told["charts"]) + len(told["images"])
-    assert {each["to"] for each in (*told["charts"], *told["images"])} == {None}
+    assert len(written) == len(copies["charts"]) + len(copies["images"])
+    assert {each["to"] for each in (*copies["charts"], *copies["images"])} == {None}

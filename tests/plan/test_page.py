@@ -160,8 +160,8 @@ def test_findings_come_worst_first_with_their_fix() -> None:
 
 def test_costs_say_what_they_leave_out_and_where_they_are_from() -> None:
     words = check(render(of("prod"))).words
-    for told in ("a month expected", "GitHub-hosted", "unpriced", "as of 20", "unknown", "What this assumes"):
-        assert told in words
+    for phrase in ("a month expected", "GitHub-hosted", "unpriced", "as of 20", "unknown", "What this assumes"):
+        assert phrase in words
 
 
 def test_quotas_are_held_against_what_a_new_account_has() -> None:
@@ -178,8 +178,8 @@ def test_quotas_are_held_against_what_a_new_account_has() -> None:
         {"name": "P", "need": 1, "default": None},
     ]
     words = check(render(document(quota=rows))).words
-    for told in ("\u2717 ask for more", "40 without fallback", "aws ask", "within it", "nat 3", "unknown"):
-        assert told in words
+    for phrase in ("\u2717 ask for more", "40 without fallback", "aws ask", "within it", "nat 3", "unknown"):
+        assert phrase in words
 
 
 def test_a_suppressed_rule_gives_its_reason_and_end() -> None:
@@ -191,8 +191,8 @@ def test_a_suppressed_rule_gives_its_reason_and_end() -> None:
     findings = [{"id": "PAD002", "severity": "error", "subject": "x", "message": "y", "fix": "z"}]
     words = check(render(document(rules=rules, findings=findings))).words
     assert "2 rules evaluated, 1 hold, 1 broken, 1 suppression." in words
-    for told in ("gpu-ami", "odd mirrors", "2027-01-31", "Not judged before the cloud has answered (1)"):
-        assert told in words
+    for phrase in ("gpu-ami", "odd mirrors", "2027-01-31", "Not judged before the cloud has answered (1)"):
+        assert phrase in words
 
 
 def test_a_size_says_what_it_would_change() -> None:

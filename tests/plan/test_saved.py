@@ -55,17 +55,17 @@ def _file(folder: Path, content: object) -> Path:
     return path
 
 
-def _said(folder: Path, content: object) -> str:
+def _refusal(folder: Path, content: object) -> str:
     path = _file(folder, content)
     with pytest.raises(PlanFileError) as caught:
         read(path, "dev", "paddock")
-    said = str(caught.value)
+    message = str(caught.value)
     assert caught.value.exit_code == 2
-    assert str(path) in said
-    assert "expected: " in said
-    assert "fix: " in said
-    assert "--stack dev" in said
-    return said
+    assert str(path) in message
+    assert "expected: " in message
+    assert "fix: " in message
+    assert "--stack dev" in message
+    return message
 
 
 @pytest.mark.parametrize("more", [{}, {"quota": [], "github": {"url": "u", "new": 1}, "new": 1}])
@@ -121,7 +121,7 @@ def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_file_is_said(tmp_path: Path, content: object, words: str) -> None:
-    assert words in _said(tmp_path, content)
+    assert words in _refusal(tmp_path, content)
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_a_name_that_no_file_can_have() -> None:
 
 def test_a_file_that_no_plan_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(saved, "LARGEST", 10)
-    assert "more than 64 MiB" in _said(tmp_path, PLAN)
+    assert "more than 64 MiB" in _refusal(tmp_path, PLAN)
 
 
 _json = st.recursive(
@@ -173,9 +173,9 @@ def test_no_bytes_make_it_crash(tmp_path: Path, noise: bytes, at: int) -> None:
 def _compared(path: Path) -> None:
     """Refused with words, or good enough to be compared."""
     try:
-        found = read(path, "dev")
+        document = read(path, "dev")
     except PlanFileError:
         return
     plan = PlanDocument.model_validate(PLAN)
-    compare(found, plan)
-    compare(plan, found)
+    compare(document, plan)
+    compare(plan, document)

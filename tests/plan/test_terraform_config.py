@@ -94,8 +94,8 @@ def written(markers: Markers, *resources: Resource) -> tuple[dict[str, Any], tup
 def template(inputs: Mapping[str, Any], markers: Markers | None = None, **more: Any) -> dict[str, Any]:
     document, unsaid = written(markers or Markers(), resource(TEMPLATE, "t", inputs, **more))
     assert not unsaid
-    found: dict[str, Any] = document["resource"]["aws_launch_template"]["t"]
-    return found
+    block: dict[str, Any] = document["resource"]["aws_launch_template"]["t"]
+    return block
 
 
 @pytest.mark.parametrize(
@@ -109,8 +109,8 @@ def template(inputs: Mapping[str, Any], markers: Markers | None = None, **more: 
     ],
 )
 def test_names_come_from_the_schema(key: str, name: str | None) -> None:
-    found = Block.of(SCHEMA["resource_schemas"]["aws_launch_template"]["block"]).find(key)
-    assert (found.name if found else None) == name
+    block = Block.of(SCHEMA["resource_schemas"]["aws_launch_template"]["block"]).find(key)
+    assert (block.name if block else None) == name
 
 
 def test_a_list_that_a_computed_name_would_double_keeps_its_own() -> None:
@@ -119,7 +119,7 @@ def test_a_list_that_a_computed_name_would_double_keeps_its_own() -> None:
 
 
 def test_values_take_the_shape_of_their_argument() -> None:
-    found = template(
+    block = template(
         {
             "licenseSpecifications": [{"licenseArn": "a"}],
             "securityGroupNames": "one",
@@ -127,10 +127,10 @@ def test_values_take_the_shape_of_their_argument() -> None:
             "tags": {"camelCase": "kept"},
         }
     )
-    assert found["license_specification"] == [{"license_arn": "a"}]
-    assert found["security_group_names"] == ["one"]
-    assert found["rules"] == [{"port": 443, "why": None}]
-    assert found["tags"] == {"camelCase": "kept"}
+    assert block["license_specification"] == [{"license_arn": "a"}]
+    assert block["security_group_names"] == ["one"]
+    assert block["rules"] == [{"port": 443, "why": None}]
+    assert block["tags"] == {"camelCase": "kept"}
 
 
 def test_a_resource_without_a_name_gets_one_as_from_pulumi() -> None:
@@ -144,17 +144,17 @@ def test_what_looks_like_a_template_is_text() -> None:
 
 def test_references_survive_json_lists_and_base64() -> None:
     markers = Markers()
-    made = markers.outputs(CLUSTER, "c", {}, "0")
-    script = f'join "{made["endpoint"]}" \\\n{made["certificateAuthority"]["data"]}'
-    found = template(
+    outputs = markers.outputs(CLUSTER, "c", {}, "0")
+    script = f'join "{outputs["endpoint"]}" \\\n{outputs["certificateAuthority"]["data"]}'
+    block = template(
         {
-            "tags": {"policy": json.dumps({"Resource": f"{made['arn']}/*"})},
+            "tags": {"policy": json.dumps({"Resource": f"{outputs['arn']}/*"})},
             "userData": base64.b64encode(script.encode()).decode(),
         },
         markers,
     )
-    assert found["tags"]["policy"] == '{"Resource": "${aws_eks_cluster.c.arn}/*"}'
-    assert found["user_data"] == (
+    assert block["tags"]["policy"] == '{"Resource": "${aws_eks_cluster.c.arn}/*"}'
+    assert block["user_data"] == (
         '${base64encode("join \\"${aws_eks_cluster.c.endpoint}\\" \\\\\\n'
         '${aws_eks_cluster.c.certificate_authority[0].data}")}'
     )

@@ -16,8 +16,8 @@ from paddock.plan.output import pull_request
 
 @pytest.fixture(scope="module")
 def workflow(root: Path) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.load((root / ".github/workflows/plan.yml").read_text(), Loader=yaml.BaseLoader)
-    return found
+    data: dict[str, Any] = yaml.load((root / ".github/workflows/plan.yml").read_text(), Loader=yaml.BaseLoader)
+    return data
 
 
 def test_only_the_job_that_runs_no_code_of_the_pull_request_may_write(workflow: dict[str, Any]) -> None:
