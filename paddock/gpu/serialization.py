@@ -110,10 +110,10 @@ def _wrong(source: str, problem: str, expected: str) -> GpuInputError:
 def _refused(source: str, details: list[ErrorDetails]) -> GpuInputError:
     from paddock.validation import problems
 
-    found = problems(details, Inventory, json=True)
-    texts = [str(dataclasses.replace(problem, file=source)) for problem in found[:_MAX_PROBLEMS]]
-    if len(found) > _MAX_PROBLEMS:
-        texts.append(f"and {len(found) - _MAX_PROBLEMS} more")
-    if not any(problem.fix for problem in found):
+    translated = problems(details, Inventory, json=True)
+    texts = [str(dataclasses.replace(problem, file=source)) for problem in translated[:_MAX_PROBLEMS]]
+    if len(translated) > _MAX_PROBLEMS:
+        texts.append(f"and {len(translated) - _MAX_PROBLEMS} more")
+    if not any(problem.fix for problem in translated):
         texts.append(f"    fix: {_FIX}")
     return GpuInputError("\n".join(texts))

@@ -157,7 +157,7 @@ def test_leases_of_three_processes_of_which_one_is_killed(
     refused = allocate(third.pid, 5)
     assert refused.returncode == 1
     told = json.loads(refused.stdout)
-    assert (told["lease"], told["why"]) == (None, "5 GPUs wanted, and 3 can be had.")
+    assert (told["lease"], told["why"]) == (None, "5 GPUs requested, and 3 available.")
     reasons = {gpu["uuid"]: gpu["reason"] for gpu in told["refused"]}
     assert all(f"(pid {first.pid})" in reasons[uuid] for uuid in one)
     assert all(f"(pid {second.pid})" in reasons[uuid] for uuid in two)

@@ -98,7 +98,7 @@ def test_an_agent_looks_leases_and_gives_back(agent: Any, four: dict[str, str], 
         uuids = [device["uuid"] for device in lease["lease"]["devices"]]
         assert lease["environment"]["CUDA_VISIBLE_DEVICES"] == ",".join(uuids)
         refused = await bad(client, "gpu_allocate", count=2)
-        assert "2 GPUs wanted, and 1 can be had" in refused
+        assert "2 GPUs requested, and 1 available" in refused
         assert "leased" in refused
         assert "lost" in refused
         held = await good(client, "gpu_leases")
@@ -194,7 +194,7 @@ def test_a_program_runs_on_gpus_of_its_own_and_its_output_comes_back(agent: Any,
         assert told["exit_code"] == 0
         assert told["output"].count("GPU-") == 2
         assert (await good(client, "gpu_leases"))["leases"] == []
-        assert "5 GPUs wanted" in await bad(client, "gpu_run", command=["true"], count=5, confirm=True)
+        assert "5 GPUs requested" in await bad(client, "gpu_run", command=["true"], count=5, confirm=True)
 
     agent(talk, **four)
 

@@ -537,7 +537,7 @@ class TestOnGpus:
 
     def test_none_free_is_a_reason(self, go: Any) -> None:
         told = go(flow(step(action="allocate", parameters={"count": 5})))
-        assert "5 GPUs wanted, and 4 can be had" in told["steps"][0]["error"]
+        assert "5 GPUs requested, and 4 available" in told["steps"][0]["error"]
 
 
 class TestContainersByAStandInForDocker:

@@ -32,19 +32,19 @@ def names(root: Path) -> Names:
 def read_processes(calls: Calls, device: Device, name_process: Names) -> tuple[Process, ...] | None:
     """Return each process once, with the first kind that applies: compute, MPS, graphics."""
     processes: dict[tuple[int, str | None], Process] = {}
-    answered = False
+    any_answer = False
     targets: list[tuple[Any, str | None]] = [(handle, part.uuid) for handle, part in device.parts] or [(None, None)]
     for handle, part in targets:
         for kind, name in _KINDS:
             records = calls.first(device, (f"{name}_v3",), (f"{name}_v2",), handle=handle)
             if records is None:
                 continue
-            answered = True
+            any_answer = True
             for record in records:
                 memory = None if record.usedGpuMemory is None else record.usedGpuMemory // _MIB
                 if (record.pid, part) not in processes:
                     processes[record.pid, part] = Process(record.pid, kind, memory, *name_process(record.pid), part)
-    return tuple(processes.values()) if answered else None
+    return tuple(processes.values()) if any_answer else None
 
 
 def read_mig(calls: Calls, device: Device) -> Mig | None:

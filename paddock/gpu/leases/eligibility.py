@@ -105,7 +105,7 @@ def devices(inventory: Inventory) -> tuple[list[Device], list[Refused]]:
         elif gpu.mig and gpu.mig.enabled:
             parts = [Device(part.uuid, gpu, part) for part in gpu.mig.devices]
             available += parts
-            reason = "MIG divides it: its parts are given out" if parts else "MIG is on, but it has no parts"
+            reason = "MIG divides it: its parts are leased instead" if parts else "MIG is on, but it has no parts"
             refused.append(Refused(gpu.index, gpu.uuid, reason))
         else:
             available.append(Device(gpu.uuid, gpu))
@@ -134,7 +134,7 @@ def _permanent_reasons(device: Device, request: Request, visible: Visible | None
     if visible and not visible.shows(device.uuid, gpu.uuid or ""):
         yield "the environment hides it"
     if request.uuids and not any(device.uuid.lower().startswith(prefix.lower()) for prefix in request.uuids):
-        yield "it is not among the UUIDs asked for"
+        yield "it is not among the requested UUIDs"
     excluded = [model for model in request.exclude if is_model(gpu, model)]
     if excluded:
         yield f"{excluded[0]} is excluded"

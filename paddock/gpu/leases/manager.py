@@ -155,8 +155,8 @@ class Leases:
             (lease,) = self._find(changes, (id,))
             if (state := self.state(lease)) != "held":
                 raise GpuInputError(
-                    f"the lease {id} holds no more ({state}), so its GPUs may be somebody else's\n"
-                    "    expected: one that holds\n    fix: take a new one"
+                    f"the lease {id} has ended ({state}), so its GPUs may be leased to others\n"
+                    "    expected: one that is held\n    fix: take a new one"
                 )
             changed = new(lease)
             changes.write(changed)

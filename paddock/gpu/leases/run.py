@@ -217,7 +217,7 @@ def _release(leases: Leases, grant: Grant, notify: Notify) -> None:
     try:
         leases.release(grant.lease.id)
     except GpuInputError:
-        pass  # somebody has given it back
+        pass  # already released
     except GpuError as error:
         notify(str(error))  # its owners have ended, so the next who asks gets the GPUs
 

@@ -130,11 +130,11 @@ def _why(
     if not inventory.gpus:
         return inventory.reason or "This machine has no GPU."
     if satisfied:
-        return f"{count} taken, {len(refused)} left or refused."
+        return f"{count} selected, {len(refused)} not needed or refused."
     if len(fitting) < request.count:
-        return f"{count} wanted, and {len(fitting) or 'none'} can be had."
+        return f"{count} requested, and {len(fitting) or 'none'} available."
     unknown = ": how they are connected is not known here" if links.unknown(fitting) else ""
-    return f"No {count} {_NEAR[request.near]} can be had{unknown}."
+    return f"No {count} {_NEAR[request.near]} are available{unknown}."
 
 
 def _notes(

@@ -96,7 +96,7 @@ def build_request(
     else:
         chosen = list(_working(inventory, allowed, warnings))
         if fields is not None and not chosen:
-            raise NoGpu("\n    ".join([inventory.reason or "no GPU can be had", *warnings, f"fix: {_OTHER}"]))
+            raise NoGpu("\n    ".join([inventory.reason or "no GPU is available", *warnings, f"fix: {_OTHER}"]))
     if len({device.gpu.vendor for device in chosen}) > 1:
         raise wrong("GPUs of two makers", "of one", "name those of one maker by their UUIDs in a request")
     if limited and (fields is not None or request is not None):

@@ -82,7 +82,7 @@ def held(leases: Leases) -> set[str]:
 def test_a_leased_gpu_is_not_leased_again_before_release(machine: Machine) -> None:
     owner = machine.process(11)
     first = machine.take(Request(count=3), owner)
-    with pytest.raises(NoneFree, match="2 GPUs wanted, and 1 can be had"):
+    with pytest.raises(NoneFree, match="2 GPUs requested, and 1 available"):
         machine.take(Request(count=2), owner)
     assert machine.leases.release(first.id) == (first,)
     assert len(machine.take(Request(count=4), owner).devices) == 4
@@ -126,7 +126,7 @@ def test_a_lease_without_an_owner_lasts_for_its_time_to_live(machine: Machine) -
     machine.leases.renew(lease.id, ttl=10)
     machine.now += 11
     assert [state for _, state in machine.leases.all()] == ["expired"]
-    with pytest.raises(GpuInputError, match="holds no more"):
+    with pytest.raises(GpuInputError, match="has ended"):
         machine.leases.renew(lease.id)
     assert [lease.id for lease in machine.leases.reclaim()] == [lease.id]
 
@@ -571,5 +571,5 @@ def test_gpus_of_the_driver_are_leased_except_the_lost_one(machine: Machine, dri
     driver("lost")
     every = allocate(Request(count=7), ttl=60, leases=machine.leases)
     assert [refused["reason"] for refused in every["refused"] if refused["reason"].startswith("it is lost")]
-    with pytest.raises(NoneFree, match="1 GPU wanted, and none can be had"):
+    with pytest.raises(NoneFree, match="1 GPU requested, and none available"):
         allocate(Request(), ttl=60, leases=machine.leases)

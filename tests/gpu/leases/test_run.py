@@ -241,7 +241,7 @@ def test_where_nothing_is_free_nothing_runs(start: Start, leases: Leases, tmp_pa
     child = start("touch", str(tmp_path / "ran"), wait=0)
     error = child.communicate()[1]
     assert child.returncode == 1
-    assert "1 GPU wanted, and none can be had." in error
+    assert "1 GPU requested, and none available." in error
     assert error.count("leased to") == 4
     assert not (tmp_path / "ran").exists()
 

@@ -193,7 +193,7 @@ def test_ones_own_work_on_a_gpu_is_not_in_the_way() -> None:
 def test_too_few_gpus_give_none_and_tell_the_free_ones_apart() -> None:
     choice = choose(h100s(3), Request(count=3), [lease("GPU-00000001-aaaa")])
     assert choice.taken == ()
-    assert choice.why == "3 GPUs wanted, and 2 can be had."
+    assert choice.why == "3 GPUs requested, and 2 available."
     assert reason(choice, 1) == "leased to ci (python train.py, pid 4242)"
     assert reason(choice, 0) == "free, but not enough with it"
 
@@ -240,7 +240,7 @@ def test_a_divided_gpu_gives_its_parts_and_not_itself() -> None:
     machine = box([divided(0), gpu(1)])
     choice = choose(machine, Request(mig="1g.10gb"))
     assert [(device.uuid, device.gpu) for device in choice.taken] == [("MIG-0-0", "GPU-00000000-aaaa")]
-    assert reason(choice, 0) == "MIG divides it: its parts are given out"
+    assert reason(choice, 0) == "MIG divides it: its parts are leased instead"
     assert indexes(choose(machine, Request())) == [1], "a whole one before a part"
     assert choose(machine, Request(workload="build")).taken[0].uuid == "MIG-0-0", "the smallest that suffices"
     assert choose(machine, Request(count=2)).taken == (), "a process can use one part only"
@@ -348,7 +348,7 @@ def test_near_pcie_switch_takes_two_below_one_switch_or_none() -> None:
     held = [lease("GPU-00000000-aaaa"), lease("GPU-00000002-aaaa", id="b")]
     assert indexes(choose(MESH, Request(count=2, near="pcie-switch"), held)) == [6, 7], "with two links"
     choice = choose(MESH, Request(count=3, near="pcie-switch"))
-    assert choice.why == "No 3 GPUs below one PCIe switch can be had."
+    assert choice.why == "No 3 GPUs below one PCIe switch are available."
     assert choice.hopeless
 
 
@@ -360,7 +360,7 @@ def test_waiting_for_a_switch_helps_where_somebody_has_half_of_it() -> None:
 
 def test_an_unknown_topology_is_said_and_satisfies_no_wish_for_nearness() -> None:
     choice = choose(h100s(4), Request(count=2, near="nvlink"))
-    assert choice.why == "No 2 GPUs of one NVLink island can be had: how they are connected is not known here."
+    assert choice.why == "No 2 GPUs of one NVLink island are available: how they are connected is not known here."
     assert choose(h100s(4), Request(count=2)).notes == (
         "How the GPUs are connected is not known here, so it did not count.",
     )

@@ -216,7 +216,7 @@ def test_an_amd_gpu_is_never_given_by_nvidia_s_runtime(tmp_path: Path) -> None:
 def test_limit_and_request_are_one_number_and_either_will_do() -> None:
     for selection in ({"Limit": 2, "Request": 2}, {"Limit": 2, "Request": 0}, {"Request": 2}):
         assert limits(selection) == {"nvidia.com/gpu": 2}
-    assert "3 GPUs wanted, and 2 can be had" in refusal("kubernetes", {"Limit": 3})
+    assert "3 GPUs requested, and 2 available" in refusal("kubernetes", {"Limit": 3})
 
 
 def test_the_field_overrides_the_environment_s_resource_name() -> None:

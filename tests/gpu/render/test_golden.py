@@ -268,5 +268,5 @@ def test_slurm_reads_every_file(machine: tuple[str, Inventory], tmp_path: Path) 
 
 def test_a_request_of_the_wrong_size_is_no_file(inventories: dict[str, Inventory]) -> None:
     for target in TARGETS:
-        with pytest.raises(GpuError, match="9 GPUs wanted, and 8 can be had"):
+        with pytest.raises(GpuError, match="9 GPUs requested, and 8 available"):
             render(target, inventories["8-h100"], Request(count=9))
