@@ -21,9 +21,9 @@ ELSEWHERE = {
     "./inv lab.": "tests/e2e/test_story.py runs these, in their order",
     "./inv build-runner": "needs Docker: tests/e2e/test_runner_image.py",
     "./inv build-image": "needs Docker: tests/e2e/test_cuda_builder.py",
-    "./inv build-ami": "needs AWS: tests/build/test_ami_build.py, on recorded models",
-    "./inv images.check": "its answer depends on the day: tests/build/test_images_check.py",
-    "./inv ami.": "needs AWS: tests/build/test_ami_{list,promote,prune}.py, on stand-ins",
+    "./inv build-ami": "needs AWS: tests/build/ami/test_ami_build.py, on recorded models",
+    "./inv images.check": "its answer depends on the day: tests/build/images/test_images_check.py",
+    "./inv ami.": "needs AWS: tests/build/ami/test_ami_{list,promote,prune}.py, on stand-ins",
 }
 
 

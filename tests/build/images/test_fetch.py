@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "images" / "runner-gpu" / "fetch.sh"
+SCRIPT = Path(__file__).parents[3] / "images" / "runner-gpu" / "fetch.sh"
 
 
 def fetch(url: str, sha256: str, file: Path) -> subprocess.CompletedProcess[str]:

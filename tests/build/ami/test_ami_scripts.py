@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPTS = sorted((Path(__file__).parents[2] / "ami" / "scripts").glob("*.sh"))
+SCRIPTS = sorted((Path(__file__).parents[3] / "ami" / "scripts").glob("*.sh"))
 
 
 def test_shellcheck_has_nothing_to_say() -> None:
