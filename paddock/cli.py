@@ -110,18 +110,20 @@ def _report(e: Exception) -> int:
 
 
 def _misuse(e: ParseError, program: Program) -> str:
-    """What is wrong with the command line, without Invoke's names for its own objects."""
+    """Explain what is wrong with the command line, without Invoke's names for its own objects."""
     bare = re.match(r"Flag <Argument: ([\w-]+).*> needed value", str(e))
     return f"--{bare[1]} needs a value" if bare else f"{e}{_suggestion(e, program)}"
 
 
-def _no_number(told: str, argv: list[str]) -> str:
-    value = (re.search(r": '(.*)'$", told) or ["", ""])[1]
+def _no_number(message: str, argv: list[str]) -> str:
+    value = (re.search(r": '(.*)'$", message) or ["", ""])[1]
     for flag, word in pairwise([*argv, ""]):
         if flag.startswith("--") and (word == value or flag.endswith(f"={value}")):
-            whole = "a whole number, such as 2" if "invalid literal for int()" in told else "a number, such as 2 or 1.5"
+            whole = (
+                "a whole number, such as 2" if "invalid literal for int()" in message else "a number, such as 2 or 1.5"
+            )
             return f"{flag.partition('=')[0]}: {value!r} is not a number\n    expected: {whole}"
-    return told
+    return message
 
 
 def _suggestion(e: ParseError, program: Program) -> str:
@@ -133,12 +135,12 @@ def _suggestion(e: ParseError, program: Program) -> str:
         return " The program to run stands after --: gpu.run --gpus 1 -- python train.py"
     if e.context and "--stack" in e.context.flags and Path(f"Pulumi.{word}.yaml").exists():
         return f" Did you mean '--stack {word}'?"
-    known: list[str] = list(program.collection.task_names) if program.collection else []
+    candidates: list[str] = list(program.collection.task_names) if program.collection else []
     if word.startswith("-"):
-        known = list(e.context.flags) if e.context else []
+        candidates = list(e.context.flags) if e.context else []
     from difflib import get_close_matches
 
-    close = get_close_matches(word, known, n=1)
+    close = get_close_matches(word, candidates, n=1)
     return f" Did you mean '{close[0]}'?" if close else f" '{program.binary} --list' shows the tasks."
 
 

@@ -21,7 +21,7 @@ _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
 
 NARROWEST = 40
-"""Columns below which nothing can be laid out: a terminal that says less has not been asked."""
+"""Columns below which nothing can be laid out: a terminal that reports fewer is not believed."""
 
 
 class BadFlag(PaddockError):
@@ -40,7 +40,7 @@ def console(file: IO[str] | None = None) -> Console:
     """A console without any escape codes where the output is no terminal or NO_COLOR is set."""
     from rich.console import Console
 
-    class Ours(Console):
+    class _Console(Console):
         def on_broken_pipe(self) -> None:
             raise  # rich would end with 1, which says that the plan has errors
 
@@ -49,9 +49,9 @@ def console(file: IO[str] | None = None) -> Console:
     plain = bool(os.environ.get("NO_COLOR")) or not terminal
     columns = os.environ.get("COLUMNS", "")
     width = None if terminal else int(columns) if columns.isdecimal() and int(columns) else 120
-    made = Ours(file=file, color_system=None if plain else "auto", width=width, highlight=False)
-    made.width = max(made.width, NARROWEST)
-    return made
+    result = _Console(file=file, color_system=None if plain else "auto", width=width, highlight=False)
+    result.width = max(result.width, NARROWEST)
+    return result
 
 
 def print_json(document: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What every task is made with."""
+"""The task decorator, and paths as the user meant them."""
 
 from __future__ import annotations
 

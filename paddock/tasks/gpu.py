@@ -28,11 +28,11 @@ def _action_task(action: Action) -> Task[Any]:
     def perform(c: Context, **values: Any) -> None:
         from paddock.gpu.cli import program
 
-        given = {name: values[_argument(flag)] for name, flag in flags.items()}
-        given |= {name: optional_path(flags[name].name, given[name]) for name in {*paths, "source"} & flags.keys()}
-        source, as_json = given.pop("source", None), given.pop("as_json", False)
+        chosen = {name: values[_argument(flag)] for name, flag in flags.items()}
+        chosen |= {name: optional_path(flags[name].name, chosen[name]) for name in {*paths, "source"} & flags.keys()}
+        source, as_json = chosen.pop("source", None), chosen.pop("as_json", False)
         command = c.config.get("command_line", []) if action.separate else ()
-        code = program.perform(action, given, source=source, as_json=as_json, command=command)
+        code = program.perform(action, chosen, source=source, as_json=as_json, command=command)
         if code:
             raise Exit(code=code)
 

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from paddock.gpu.health.cuda import Compatibility
 
 
-def info(found: Inventory, gpus: tuple[Gpu, ...]) -> dict[str, Any]:
+def info(inventory: Inventory, gpus: tuple[Gpu, ...]) -> dict[str, Any]:
     """All that is known of those GPUs."""
-    return {"schema": SCHEMA, "reason": found.reason, "gpus": serialization.data(gpus)}
+    return {"schema": SCHEMA, "reason": inventory.reason, "gpus": serialization.data(gpus)}
 
 
-def memory(found: Inventory) -> dict[str, Any]:
+def memory(inventory: Inventory) -> dict[str, Any]:
     gpus = [
         {
             **_named(gpu),
@@ -29,44 +29,44 @@ def memory(found: Inventory) -> dict[str, Any]:
                 for part in (gpu.mig.devices if gpu.mig else ())
             ],
         }
-        for gpu in found.gpus
+        for gpu in inventory.gpus
     ]
-    return {"schema": SCHEMA, "unit": "MiB", "reason": found.reason, "gpus": gpus}
+    return {"schema": SCHEMA, "unit": "MiB", "reason": inventory.reason, "gpus": gpus}
 
 
-def processes(found: Inventory) -> dict[str, Any]:
-    gpus = [{**_named(gpu), "processes": serialization.data(gpu.processes)} for gpu in found.gpus]
-    return {"schema": SCHEMA, "reason": found.reason, "notes": list(found.notes), "gpus": gpus}
+def processes(inventory: Inventory) -> dict[str, Any]:
+    gpus = [{**_named(gpu), "processes": serialization.data(gpu.processes)} for gpu in inventory.gpus]
+    return {"schema": SCHEMA, "reason": inventory.reason, "notes": list(inventory.notes), "gpus": gpus}
 
 
-def topology(found: Inventory) -> dict[str, Any]:
-    gpus = [{**_named(gpu), "numa_node": gpu.numa_node, "cpus": list(gpu.cpus)} for gpu in found.gpus]
-    return {"schema": SCHEMA, "reason": found.reason, "gpus": gpus, "pairs": serialization.data(found.pairs)}
+def topology(inventory: Inventory) -> dict[str, Any]:
+    gpus = [{**_named(gpu), "numa_node": gpu.numa_node, "cpus": list(gpu.cpus)} for gpu in inventory.gpus]
+    return {"schema": SCHEMA, "reason": inventory.reason, "gpus": gpus, "pairs": serialization.data(inventory.pairs)}
 
 
-def cuda(found: Inventory, judged: Compatibility) -> dict[str, Any]:
+def cuda(inventory: Inventory, compatibility: Compatibility) -> dict[str, Any]:
     return {
-        **serialization.data(judged),
-        "driver_cuda": found.driver.cuda if found.driver else None,
-        "installed": serialization.data(found.toolkit),
-        "runtime": serialization.data(found.runtime),
-        "reason": found.reason,
+        **serialization.data(compatibility),
+        "driver_cuda": inventory.driver.cuda if inventory.driver else None,
+        "installed": serialization.data(inventory.toolkit),
+        "runtime": serialization.data(inventory.runtime),
+        "reason": inventory.reason,
     }
 
 
-def pick(found: Inventory, which: str) -> Gpu:
+def pick(inventory: Inventory, selector: str) -> Gpu:
     """The GPU of that index, or of the UUID that starts so. Raises NoGpu and GpuInputError."""
-    if not found.gpus:
-        raise NoGpu(found.reason or "no GPU was found")
-    if which.isdecimal():
-        fitting = [gpu for gpu in found.gpus if gpu.index == int(which)]
+    if not inventory.gpus:
+        raise NoGpu(inventory.reason or "no GPU was found")
+    if selector.isdecimal():
+        matching = [gpu for gpu in inventory.gpus if gpu.index == int(selector)]
     else:
-        fitting = [gpu for gpu in found.gpus if gpu.uuid and gpu.uuid.casefold().startswith(which.casefold())]
-    if len(fitting) != 1:
-        there = ", ".join(f"{gpu.index} ({gpu.uuid or gpu.state})" for gpu in found.gpus)
-        many = "more than one GPU is" if fitting else "no GPU is"
-        raise GpuInputError(f"{many} {which!r}\n    expected: an index, or how a UUID starts, of {there}")
-    return fitting[0]
+        matching = [gpu for gpu in inventory.gpus if gpu.uuid and gpu.uuid.casefold().startswith(selector.casefold())]
+    if len(matching) != 1:
+        available = ", ".join(f"{gpu.index} ({gpu.uuid or gpu.state})" for gpu in inventory.gpus)
+        many = "more than one GPU is" if matching else "no GPU is"
+        raise GpuInputError(f"{many} {selector!r}\n    expected: an index, or how a UUID starts, of {available}")
+    return matching[0]
 
 
 def read_object(path: Path, expected: str) -> dict[str, Any]:

@@ -290,15 +290,15 @@ def _rendered(parameters: p.Render, fields: dict[str, Any], options: dict[str, A
         from paddock.gpu.render.slurm import node
 
         options = {**node.installed(), **options}
-    mine = {os.getpid(), os.getppid()}
-    others = [
+    own_pids = {os.getpid(), os.getppid()}
+    foreign = [
         lease
         for lease in Leases().held()
-        if lease.id != os.environ.get(LEASE) and not any(owner.pid in mine for owner in lease.owners)
+        if lease.id != os.environ.get(LEASE) and not any(owner.pid in own_pids for owner in lease.owners)
     ]
     inventory = call.inventory(processes=True, topology=True, programs=True)
     return render.render(
-        parameters.target, inventory, subject, request=request, leases=others, environ=os.environ, **options
+        parameters.target, inventory, subject, request=request, leases=foreign, environ=os.environ, **options
     )
 
 

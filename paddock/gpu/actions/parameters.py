@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Criteria(Parameters):
-    """Which GPUs to choose: see `paddock.gpu.leases.request.Request`."""
+    """Criteria for choosing GPUs: see `paddock.gpu.leases.request.Request`."""
 
     count: int = parameter(1, "how many", flag="gpus", aliases=("RequiredGPUs",), ge=1)
     min_memory_gib: float = parameter(

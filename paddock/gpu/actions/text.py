@@ -43,7 +43,7 @@ def listing(inventory: Inventory) -> Iterator[str]:
 
 
 def head(inventory: Inventory) -> str:
-    """How many, and what drives them."""
+    """Count of the GPUs, and their driver."""
     count, driver = len(inventory.gpus), inventory.driver
     lost = sum(gpu.state != "ok" for gpu in inventory.gpus)
     parts = [f"{count} GPU{'' if count == 1 else 's'}{f', {lost} of them not usable' if lost else ''}"]
@@ -61,13 +61,13 @@ def left_out(inventory: Inventory) -> Iterator[str]:
     """The GPUs of which a table of the usable ones says nothing."""
     for gpu in inventory.gpus:
         if gpu.state != "ok":
-            yield f"GPU {gpu.index} is not usable: {gpu.state}: {gpu.reason or 'nobody said why'}"
+            yield f"GPU {gpu.index} is not usable: {gpu.state}: {gpu.reason or 'no reason is known'}"
 
 
 def _row(gpu: Gpu) -> tuple[str, ...]:
     name = gpu.name or gpu.pci_address or "unknown"
     if gpu.state != "ok":
-        return (str(gpu.index), f"{name}: {gpu.state}: {gpu.reason or 'nobody said why'}")
+        return (str(gpu.index), f"{name}: {gpu.state}: {gpu.reason or 'no reason is known'}")
     memory = f"{gpu.memory.used} / {gpu.memory.total}" if gpu.memory else UNKNOWN
     watt = f"{_of(gpu.power.draw)} / {_of(gpu.power.limit)}"
     use, degrees = _of(gpu.utilisation.gpu, " %"), _of(gpu.temperature.gpu)
@@ -78,7 +78,7 @@ def details(gpu: Gpu) -> Iterator[str]:
     """All that is known of one GPU; what is not is left out."""
     yield f"GPU {gpu.index}: {gpu.name or 'unknown'}"
     if gpu.state != "ok":
-        yield f"  {gpu.state}: {gpu.reason or 'nobody said why'}"
+        yield f"  {gpu.state}: {gpu.reason or 'no reason is known'}"
     for label, value in _facts(gpu):
         if value:
             yield f"  {label:<22}{value}"
@@ -89,7 +89,7 @@ def _facts(gpu: Gpu) -> Iterator[tuple[str, str]]:
     yield "PCI", " ".join(filter(None, (gpu.pci_address, gpu.pci_device_id)))
     yield "serial", gpu.serial or ""
     yield "architecture", " ".join(filter(None, (gpu.architecture, gpu.compute_capability)))
-    yield "cores", _known(gpu.cores)
+    yield "cores", _optional(gpu.cores)
     if gpu.memory:
         reserved = f", {gpu.memory.reserved} reserved" if gpu.memory.reserved is not None else ""
         yield "memory", f"{gpu.memory.used} of {gpu.memory.total} MiB used, {gpu.memory.free} free{reserved}"
@@ -102,10 +102,10 @@ def _facts(gpu: Gpu) -> Iterator[tuple[str, str]]:
     yield "memory clock", _pair(gpu.clocks.memory, gpu.clocks.max_memory, "MHz")
     if gpu.throttle is not None:
         yield "slowed by", ", ".join(gpu.throttle) or "nothing"
-    yield "temperature", _known(gpu.temperature.gpu, " °C")
-    yield "memory temperature", _known(gpu.temperature.memory, " °C")
-    yield "until it slows down", _known(gpu.temperature.margin, " °C")
-    yield "in use", _known(gpu.utilisation.gpu, " % of the time")
+    yield "temperature", _optional(gpu.temperature.gpu, " °C")
+    yield "memory temperature", _optional(gpu.temperature.memory, " °C")
+    yield "until it slows down", _optional(gpu.temperature.margin, " °C")
+    yield "in use", _optional(gpu.utilisation.gpu, " % of the time")
     ecc = gpu.ecc
     if ecc.enabled is not None:
         errors = f", {_of(ecc.uncorrected)} uncorrected since the driver's start, {_of(ecc.aggregate_uncorrected)} ever"
@@ -120,7 +120,7 @@ def _facts(gpu: Gpu) -> Iterator[tuple[str, str]]:
         yield "PCIe", f"{now}, at best generation {_of(pcie.max_generation)} x{pcie.max_width}"
     if gpu.nvlinks:
         yield "NVLink", f"{sum(link.active for link in gpu.nvlinks)} of {len(gpu.nvlinks)} links active"
-    yield "NUMA node", _known(gpu.numa_node)
+    yield "NUMA node", _optional(gpu.numa_node)
     yield "near CPUs", ranges(gpu.cpus)
     yield "compute mode", gpu.compute_mode or ""
     yield "persistence", "" if gpu.persistence is None else "on" if gpu.persistence else "off"
@@ -148,11 +148,11 @@ def memory(inventory: Inventory) -> Iterator[str]:
     rows: list[tuple[str, ...]] = [("#", "GPU", "total", "used", "free", "reserved")]
     for gpu in inventory.usable:
         parts = gpu.mig.devices if gpu.mig else ()
-        for number, name, found in (
+        for number, name, sizes_of in (
             (str(gpu.index), gpu.name or "", gpu.memory),
             *(("", f"{part.profile} {part.uuid}", part.memory) for part in parts),
         ):
-            sizes = (found.total, found.used, found.free, found.reserved) if found else (None,) * 4
+            sizes = (sizes_of.total, sizes_of.used, sizes_of.free, sizes_of.reserved) if sizes_of else (None,) * 4
             rows.append((number, name, *(_of(size) for size in sizes)))
     yield from columns(rows, right=(2, 3, 4, 5))
     yield "MiB. What the driver keeps for itself is reserved, not used."
@@ -166,9 +166,16 @@ def processes(inventory: Inventory) -> Iterator[str]:
         return
     unread = [gpu.index for gpu in inventory.usable if gpu.processes is None]
     rows = [
-        (str(gpu.index), str(one.pid), one.kind, _of(one.memory), one.user or UNKNOWN, one.name or UNKNOWN)
+        (
+            str(gpu.index),
+            str(process.pid),
+            process.kind,
+            _of(process.memory),
+            process.user or UNKNOWN,
+            process.name or UNKNOWN,
+        )
         for gpu in inventory.usable
-        for one in gpu.processes or ()
+        for process in gpu.processes or ()
     ]
     if rows:
         yield from columns([("#", "pid", "kind", "MiB", "user", "name"), *rows], right=(1, 3))
@@ -270,7 +277,7 @@ def topology(inventory: Inventory) -> Iterator[str]:
     ways = {(pair.a, pair.b): pair for pair in inventory.pairs} | {(pair.b, pair.a): pair for pair in inventory.pairs}
     rows = [("", *(f"GPU{gpu.index}" for gpu in gpus), "NUMA", "near CPUs")]
     for gpu in gpus:
-        cells = ("X" if gpu is other else way(ways.get((gpu.index, other.index))) for other in gpus)
+        cells = ("X" if gpu is other else connection(ways.get((gpu.index, other.index))) for other in gpus)
         rows.append((f"GPU{gpu.index}", *cells, _of(gpu.numa_node), ranges(gpu.cpus) or UNKNOWN))
     yield from columns(rows)
     yield ""
@@ -281,7 +288,7 @@ def topology(inventory: Inventory) -> Iterator[str]:
     yield from notes(inventory)
 
 
-def way(pair: Pair | None) -> str:
+def connection(pair: Pair | None) -> str:
     """`NV18`, `PHB`; `?` where nobody knows."""
     if pair is None:
         return "?"
@@ -292,14 +299,14 @@ def picture(gpus: Sequence[Gpu], ways: Ways) -> Iterator[str]:
     """NUMA nodes, what shares a PCIe switch in them, and islands of NVLink."""
     numbers = [gpu.index for gpu in gpus]
     at = {gpu.index: gpu.numa_node for gpu in gpus}
-    for node in sorted(set(at.values()), key=lambda each: -1 if each is None else each):
+    for node in sorted(set(at.values()), key=lambda number: -1 if number is None else number):
         here = [number for number in numbers if at[number] == node]
         yield f"NUMA node {node}" if node is not None else "NUMA node unknown"
         switches = _groups(here, ways, lambda pair: pair.closeness in ("same-board", "pcie-switch"))
         for switch in switches:
             joined = " ── ".join(f"[GPU{number}]" for number in switch)
             yield f"  {'└' if switch is switches[-1] else '├'}─ {'switch ' if len(switch) > 1 else ''}{joined}"
-    islands = [each for each in _groups(numbers, ways, lambda pair: pair.nvlinks > 0) if len(each) > 1]
+    islands = [group for group in _groups(numbers, ways, lambda pair: pair.nvlinks > 0) if len(group) > 1]
     for island in islands:
         yield f"NVLink island: GPU {', '.join(map(str, island))}"
     if not islands and len(numbers) > 1:
@@ -333,20 +340,20 @@ def columns(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> Iterato
 
 def ranges(numbers: Sequence[int]) -> str:
     """`0-23,48-71`."""
-    found: list[list[int]] = []
+    spans: list[list[int]] = []
     for number in sorted(numbers):
-        if found and number == found[-1][1] + 1:
-            found[-1][1] = number
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
         else:
-            found.append([number, number])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
+            spans.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
 
 
 def _of(value: float | None, unit: str = "") -> str:
     return UNKNOWN if value is None else f"{value:.0f}{unit}"
 
 
-def _known(value: float | None, unit: str = "") -> str:
+def _optional(value: float | None, unit: str = "") -> str:
     return "" if value is None else f"{value:.0f}{unit}"
 
 

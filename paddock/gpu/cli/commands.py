@@ -44,9 +44,9 @@ def _plan(document: dict[str, Any]) -> str:
     lines = [f"{document['name']} ({document['workflow']}), journal {document['journal']}"]
     for number, wave in enumerate(document["waves"], 1):
         for step in wave:
-            done = " (done already)" if step["reused"] else ""
+            suffix = " (done already)" if step["reused"] else ""
             after = f", after {', '.join(step['depends_on'])}" if step["depends_on"] else ""
-            lines.append(f"{number}. {step['id']}{done}{after}: {step['would']}")
+            lines.append(f"{number}. {step['id']}{suffix}{after}: {step['would']}")
     return "\n".join(lines) + "\n"
 
 

@@ -56,41 +56,41 @@ Watch = Callable[[Happened], None]
 
 
 def plan(workflow: Workflow, *, journal: Path | None = None, fresh: bool = False) -> Document:
-    """What a run would do, in order; nothing is done. The steps of one wave run at the same time."""
+    """Return what a run would do, in order, and do nothing. The steps of one wave run at the same time."""
     path = journal or default_path(workflow)
-    done = {}
+    finished = {}
     if not fresh and path.exists():
         with Journal(path) as there:
-            done = reusable(workflow, there.done)
-    waves = [[_planned(step, reused=step.id in done) for step in wave] for wave in workflow.waves()]
+            finished = reusable(workflow, there.done)
+    waves = [[_planned(step, reused=step.id in finished) for step in wave] for wave in workflow.waves()]
     return {"schema": SCHEMA, "workflow": workflow.id, "name": workflow.name, "journal": str(path), "waves": waves}
 
 
 def run(
     workflow: Workflow, *, journal: Path | None = None, fresh: bool = False, watch: Watch = lambda _: None
 ) -> Document:
-    """How it went, step by step; a rerun goes on after the last good steps unless `fresh`.
+    """Run the steps and return how each ended; a rerun goes on after the last good steps unless `fresh`.
 
     A step that fails keeps those from running that wait for it, and no others. Ctrl-C and SIGTERM end what runs and
     give the outcome interrupted. Leases that steps took end with this process, unless they have a time to live. Raises
     GpuError where there can be no journal.
     """
     with Journal(journal or default_path(workflow)) as book:
-        one = _Run(workflow, book, {} if fresh else reusable(workflow, book.done), watch)
+        execution = _Run(workflow, book, {} if fresh else reusable(workflow, book.done), watch)
         with _terminated_as_interrupted():
-            outcome = one.go()
-    steps = [_told(step, one.states[step.id]) for step in workflow.steps]
+            outcome = execution.go()
+    steps = [_step_document(step, execution.states[step.id]) for step in workflow.steps]
     return {"schema": SCHEMA, "workflow": workflow.id, "outcome": outcome, "journal": str(book.path), "steps": steps}
 
 
-def exit_code(told: Document) -> int:
+def exit_code(document: Document) -> int:
     """Of a run: 0, 1 for a step that failed, 130 for one that was interrupted."""
-    return _EXIT[told["outcome"]]
+    return _EXIT[document["outcome"]]
 
 
 class _Run:
-    def __init__(self, workflow: Workflow, journal: Journal, done: Mapping[str, Any], watch: Watch) -> None:
-        self._workflow, self._journal, self._done, self._watch = workflow, journal, done, watch
+    def __init__(self, workflow: Workflow, journal: Journal, finished: Mapping[str, Any], watch: Watch) -> None:
+        self._workflow, self._journal, self._done, self._watch = workflow, journal, finished, watch
         self._cancel = threading.Event()
         self._writing = threading.Lock()
         self._keys = keys(workflow)
@@ -132,7 +132,7 @@ class _Run:
                     running[pool.submit(self._step, self._steps[id])] = id
 
     def _step(self, step: Step) -> None:
-        state, began = self.states[step.id], time.monotonic()
+        state, start = self.states[step.id], time.monotonic()
         try:
             state.result = self._attempts(step, state)
             state.outcome = "succeeded"
@@ -144,7 +144,7 @@ class _Run:
             state.outcome, state.error = "failed", str(error)
             self._write("failed", step=step.id, attempt=state.attempts, error=str(error))
         finally:
-            state.seconds = time.monotonic() - began
+            state.seconds = time.monotonic() - start
         self._watch(Happened(step, state.outcome, state.error or "", state.seconds))
 
     def _attempts(self, step: Step, state: _State) -> Document:
@@ -243,7 +243,7 @@ def _planned(step: Step, *, reused: bool) -> Document:
     }
 
 
-def _told(step: Step, state: _State) -> Document:
+def _step_document(step: Step, state: _State) -> Document:
     return {
         "id": step.id,
         "name": step.name,

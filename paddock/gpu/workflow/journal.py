@@ -74,7 +74,7 @@ class Journal:
 
     def _read(self) -> dict[str, Done]:
         """The steps that a run after the last good one left done."""
-        done: dict[str, Done] = {}
+        finished: dict[str, Done] = {}
         text = b"".join(iter(lambda: os.read(self._file, 1 << 20), b""))
         whole, newline, torn = text.rpartition(b"\n")
         if torn:  # a run that was killed while it wrote
@@ -86,17 +86,17 @@ class Journal:
                 if record["schema"] != SCHEMA:
                     raise ValueError
                 if event == "succeeded":
-                    done[step] = Done(record["key"], record["result"])
+                    finished[step] = Done(record["key"], record["result"])
                 elif event in ("started", "failed", "interrupted"):
-                    done.pop(step, None)
+                    finished.pop(step, None)
                 elif event == "ended" and record["outcome"] == "succeeded":
-                    done.clear()
+                    finished.clear()
             except (ValueError, KeyError, TypeError):
                 raise GpuInputError(
                     f"{self.path}, line {number}: not a line of a journal\n    expected: what this version writes"
                     "\n    fix: delete the file; the workflow then runs from its beginning"
                 ) from None
-        return done
+        return finished
 
 
 def default_path(workflow: Workflow, environ: Mapping[str, str] = os.environ) -> Path:
@@ -107,29 +107,29 @@ def default_path(workflow: Workflow, environ: Mapping[str, str] = os.environ) ->
 
 
 def keys(workflow: Workflow) -> dict[str, str]:
-    """What tells by step whether it is still the same: its task, its files' content, and all that it waits for."""
-    found: dict[str, str] = {}
+    """Return a hash by step of what makes it the same step: its task, its files' content, and all that it waits for."""
+    result: dict[str, str] = {}
     for step in (step for wave in workflow.waves() for step in wave):
         task = step.task
         content = [task.type, task.action, task.parameters, _files(step, workflow.folder)]
-        before = {id: found[id] for id in sorted(step.depends_on)}
+        before = {id: result[id] for id in sorted(step.depends_on)}
         text = json.dumps([content, before], sort_keys=True, default=str)
-        found[step.id] = hashlib.sha256(text.encode()).hexdigest()
-    return found
+        result[step.id] = hashlib.sha256(text.encode()).hexdigest()
+    return result
 
 
-def reusable(workflow: Workflow, done: Mapping[str, Done]) -> dict[str, Done]:
+def reusable(workflow: Workflow, finished: Mapping[str, Done]) -> dict[str, Done]:
     """The steps that need not run again: done, the same, nothing before them runs again, and what they said holds."""
-    found: dict[str, Done] = {}
+    result: dict[str, Done] = {}
     now = keys(workflow)
     for step in (step for wave in workflow.waves() for step in wave):
-        one = done.get(step.id)
-        if one is None or one.key != now[step.id] or not all(id in found for id in step.depends_on):
+        record = finished.get(step.id)
+        if record is None or record.key != now[step.id] or not all(id in result for id in step.depends_on):
             continue
         is_valid = find(step.task.type, step.task.action, step.id).is_valid
-        if is_valid is None or is_valid(one.result):
-            found[step.id] = one
-    return found
+        if is_valid is None or is_valid(record.result):
+            result[step.id] = record
+    return result
 
 
 def _files(step: Step, folder: Path) -> list[str]:

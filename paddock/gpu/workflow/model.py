@@ -100,13 +100,13 @@ def load(path: Path) -> Workflow:
     return parse(_json(text, path) if path.suffix == ".json" else _yaml(text, path), str(path), path.parent, path.stem)
 
 
-def parse(found: Any, source: str, folder: Path = Path(), id: str = "workflow") -> Workflow:
+def parse(document: Any, source: str, folder: Path = Path(), id: str = "workflow") -> Workflow:
     """`id` is taken where the workflow has none. Raises GpuInputError."""
-    about = _fields(found, _WORKFLOW, source, "a workflow")
-    given = about.get("steps")
-    if not isinstance(given, list) or not given:
+    about = _fields(document, _WORKFLOW, source, "a workflow")
+    items = about.get("steps")
+    if not isinstance(items, list) or not items:
         raise GpuInputError(f"{source}: it has no steps\n    expected: a list of one step or more")
-    steps = tuple(_step(one, f"{source}: step {number}", number) for number, one in enumerate(given, 1))
+    steps = tuple(_step(item, f"{source}: step {number}", number) for number, item in enumerate(items, 1))
     ids = [step.id for step in steps]
     twice = sorted({id for id in ids if ids.count(id) > 1})
     if twice:
@@ -119,8 +119,8 @@ def parse(found: Any, source: str, folder: Path = Path(), id: str = "workflow") 
     return workflow
 
 
-def _step(found: Any, where: str, number: int) -> Step:
-    about = _fields(found, _STEP, where, "a step")
+def _step(item: Any, where: str, number: int) -> Step:
+    about = _fields(item, _STEP, where, "a step")
     id = _id(about.get("id", f"step-{number}"), where)
     where = f"{where.rpartition(':')[0]}: step {id!r}"
     if "task" in about:
@@ -142,7 +142,7 @@ def _step(found: Any, where: str, number: int) -> Step:
         raise GpuInputError(f"{where}: it has no action\n    expected: what the {type} task is to do")
     depends_on = about.get("depends_on") or []
     depends_on = [depends_on] if isinstance(depends_on, str) else depends_on
-    if not isinstance(depends_on, list) or not all(isinstance(one, str) for one in depends_on):
+    if not isinstance(depends_on, list) or not all(isinstance(id, str) for id in depends_on):
         raise GpuInputError(f"{where}: depends_on is {_short(depends_on)}\n    expected: a list of ids of steps")
     return Step(
         id,
@@ -159,10 +159,10 @@ def _check_order(workflow: Workflow, source: str) -> None:
     for step in workflow.steps:
         for needed in step.depends_on:
             if needed not in ids:
-                others = [id for id in ids if id != step.id]
+                candidates = [id for id in ids if id != step.id]
                 raise GpuInputError(
                     f"{source}: step {step.id!r} depends on {needed!r}, which there is not\n"
-                    f"    expected: {one_of(needed, others) if others else 'nothing: it is the only step'}"
+                    f"    expected: {one_of(needed, candidates) if candidates else 'nothing: it is the only step'}"
                 )
     try:
         workflow.graph().prepare()
@@ -176,18 +176,18 @@ def _check_order(workflow: Workflow, source: str) -> None:
 
 def _check_task(step: Step, workflow: Workflow, source: str) -> None:
     where = f"{source}: step {step.id!r}"
-    before = _before(step, {one.id: one for one in workflow.steps})
+    before = _before(step, {other.id: other for other in workflow.steps})
     try:
         named = {name: list(references(value)) for name, value in step.task.parameters.items()}
     except GpuInputError as error:
         raise GpuInputError(f"{where}: {error}") from None
-    for one in [one for found in named.values() for one in found]:
-        if one.step not in before:
-            there = any(step.id == one.step for step in workflow.steps)
-            fix = f"add {one.step} to depends_on" if there and one.step != step.id else ""
-            expected = one_of(one.step, sorted(before)) if before else "a step that it depends on"
+    for reference in [one for found in named.values() for one in found]:
+        if reference.step not in before:
+            there = any(step.id == reference.step for step in workflow.steps)
+            fix = f"add {reference.step} to depends_on" if there and reference.step != step.id else ""
+            expected = one_of(reference.step, sorted(before)) if before else "a step that it depends on"
             raise GpuInputError(
-                f"{where}: {one.text} is of a step that it does not wait for\n    expected: {expected}"
+                f"{where}: {reference.text} is of a step that it does not wait for\n    expected: {expected}"
                 + (f"\n    fix: {fix}" if fix else "")
             )
     later = [name for name, found in named.items() if found]
@@ -196,64 +196,64 @@ def _check_task(step: Step, workflow: Workflow, source: str) -> None:
 
 def _before(step: Step, steps: Mapping[str, Step]) -> set[str]:
     """All that end before it starts."""
-    found: set[str] = set()
+    result: set[str] = set()
     waiting = list(step.depends_on)
     while waiting:
         id = waiting.pop()
-        if id not in found:
-            found.add(id)
+        if id not in result:
+            result.add(id)
             waiting += steps[id].depends_on
-    return found
+    return result
 
 
-def _fields(found: Any, known: Mapping[str, str], where: str, what: str) -> dict[str, Any]:
+def _fields(found: Any, known: Mapping[str, str], where: str, kind: str) -> dict[str, Any]:
     """By their own names, however they are spelled: depends_on, dependsOn, DependsOn."""
     if not isinstance(found, dict):
-        raise GpuInputError(f"{where}: {_short(found)} is not {what}\n    expected: names and values")
+        raise GpuInputError(f"{where}: {_short(found)} is not {kind}\n    expected: names and values")
     about: dict[str, Any] = {}
     for given, value in found.items():
         name = known.get(str(given).replace("_", "").replace("-", "").lower())
         if name is None:
             names = list(dict.fromkeys(known.values()))
-            raise GpuInputError(f"{where}: {what} has no {given!r}\n    expected: {one_of(str(given), names)}")
+            raise GpuInputError(f"{where}: {kind} has no {given!r}\n    expected: {one_of(str(given), names)}")
         if name in about:
             raise GpuInputError(f"{where}: {name} stands there twice\n    expected: each once")
         about[name] = value
     return about
 
 
-def _retry(found: Any, where: str) -> Retry:
-    if found is None:
+def _retry(value: Any, where: str) -> Retry:
+    if value is None:
         return Retry()
-    about = {"times": found} if isinstance(found, int) else _fields(found, _RETRY, where, "a retry")
+    about = {"times": value} if isinstance(value, int) else _fields(value, _RETRY, where, "a retry")
     times = about.get("times", 1)
     if not isinstance(times, int) or isinstance(times, bool) or not 0 <= times <= 100:
         raise GpuInputError(f"{where} is {_short(times)}\n    expected: how many times more, 0 to 100")
     return Retry(times, _seconds(about.get("backoff"), f"{where}.backoff") or 1.0)
 
 
-def _seconds(found: Any, where: str) -> float | None:
-    if found is None:
+def _seconds(value: Any, where: str) -> float | None:
+    if value is None:
         return None
-    seconds = found
-    if isinstance(found, str) and (text := _DURATION.fullmatch(found.strip())):
+    seconds = value
+    if isinstance(value, str) and (text := _DURATION.fullmatch(value.strip())):
         seconds = float(text[1]) * _UNITS[text[2]]
     number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
     if not number or not 0 < seconds < 1e9:
-        raise GpuInputError(f"{where} is {_short(found)}\n    expected: seconds, more than 0, or 30s, 5m, 2h")
+        raise GpuInputError(f"{where} is {_short(value)}\n    expected: seconds, more than 0, or 30s, 5m, 2h")
     return float(seconds)
 
 
-def _id(found: Any, where: str) -> str:
-    if not isinstance(found, str) or not _ID.fullmatch(found):
-        raise GpuInputError(f"{where}: id is {_short(found)}\n    expected: letters, digits, - and _, at most 63")
-    return found
+def _id(value: Any, where: str) -> str:
+    if not isinstance(value, str) or not _ID.fullmatch(value):
+        raise GpuInputError(f"{where}: id is {_short(value)}\n    expected: letters, digits, - and _, at most 63")
+    return value
 
 
-def _text(found: Any, where: str) -> str:
-    if not isinstance(found, str) or not found.strip():
-        raise GpuInputError(f"{where} is {_short(found)}\n    expected: text")
-    return found.strip()
+def _text(value: Any, where: str) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise GpuInputError(f"{where} is {_short(value)}\n    expected: text")
+    return value.strip()
 
 
 def _json(text: str, path: Path) -> Any:

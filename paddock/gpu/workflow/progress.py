@@ -27,13 +27,13 @@ def watching(workflow: Workflow, file: IO[str] | None = None) -> Iterator[Watch]
         with _moving(workflow, file) as watch:
             yield watch
     else:
-        yield lambda one: _line(one, file)
+        yield lambda event: _line(event, file)
 
 
-def _line(one: Happened, file: IO[str]) -> None:
-    took = f" after {one.seconds:.1f} s" if one.seconds else ""
-    detail = f": {one.detail}" if one.detail else ""
-    file.write(f"{time.strftime('%H:%M:%S')} {one.step.id} {one.what}{took}{detail}\n")
+def _line(event: Happened, file: IO[str]) -> None:
+    took = f" after {event.seconds:.1f} s" if event.seconds else ""
+    detail = f": {event.detail}" if event.detail else ""
+    file.write(f"{time.strftime('%H:%M:%S')} {event.step.id} {event.what}{took}{detail}\n")
     file.flush()
 
 
@@ -44,9 +44,9 @@ def _moving(workflow: Workflow, file: IO[str]) -> Iterator[Watch]:
     last: dict[str, tuple[Happened, float]] = {}
     changing = threading.Lock()
 
-    def watch(one: Happened) -> None:
+    def watch(event: Happened) -> None:
         with changing:
-            last[one.step.id] = (one, time.monotonic())
+            last[event.step.id] = (event, time.monotonic())
 
     def table() -> Table:
         with changing:
@@ -65,10 +65,10 @@ def _table(workflow: Workflow, last: dict[str, tuple[Happened, float]]) -> Table
         if step.id not in last:
             table.add_row(escape(step.name), "[dim]waits[/]", "", "")
             continue
-        one, at = last[step.id]
-        seconds = one.seconds or (time.monotonic() - at if one.what == "started" else 0)
-        colour = _COLOURS.get(one.what, "yellow")
+        event, at = last[step.id]
+        seconds = event.seconds or (time.monotonic() - at if event.what == "started" else 0)
+        colour = _COLOURS.get(event.what, "yellow")
         took = f"{seconds:.0f} s" if seconds else ""
-        reason = one.detail.splitlines()[0] if one.detail else ""
-        table.add_row(escape(step.name), f"[{colour}]{one.what}[/]", took, escape(reason))
+        reason = event.detail.splitlines()[0] if event.detail else ""
+        table.add_row(escape(step.name), f"[{colour}]{event.what}[/]", took, escape(reason))
     return table

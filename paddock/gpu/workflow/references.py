@@ -30,9 +30,9 @@ class Reference:
 def references(value: Any) -> Iterator[Reference]:
     """All in a value, however deep. Raises GpuInputError for one that is written wrong."""
     if isinstance(value, str):
-        for found in _FOUND.finditer(value):
-            if (one := _reference(found)) is not None:
-                yield one
+        for match in _FOUND.finditer(value):
+            if (reference := _reference(match)) is not None:
+                yield reference
     elif isinstance(value, Mapping):
         for inner in value.values():
             yield from references(inner)
@@ -45,9 +45,9 @@ def resolve(value: Any, results: Mapping[str, Any]) -> Any:
     """The value with what the steps answered in its references' places. Raises GpuInputError."""
     if isinstance(value, str):
         whole = _FOUND.fullmatch(value)
-        if whole and (one := _reference(whole)) is not None:
-            return _look_up(one, results)
-        return _FOUND.sub(lambda found: _text(found, results), value)
+        if whole and (reference := _reference(whole)) is not None:
+            return _look_up(reference, results)
+        return _FOUND.sub(lambda match: _text(match, results), value)
     if isinstance(value, Mapping):
         return {key: resolve(inner, results) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -55,53 +55,53 @@ def resolve(value: Any, results: Mapping[str, Any]) -> Any:
     return value
 
 
-def _reference(found: re.Match[str]) -> Reference | None:
+def _reference(match: re.Match[str]) -> Reference | None:
     """None for what is no reference, such as a shell's `${HOME}`."""
-    inner = found[1]
+    inner = match[1]
     if inner is None or not _MEANT.match(inner):
         return None
     step = _STEP.fullmatch(inner)
     if step is None:
         raise GpuInputError(
-            f"{found[0]} is no reference\n    expected: ${{steps.ID.key}}, with .key and [0] for what lies deeper"
+            f"{match[0]} is no reference\n    expected: ${{steps.ID.key}}, with .key and [0] for what lies deeper"
             "\n    fix: write $${ where ${ itself is meant"
         )
     path = tuple(int(index) if index else key for key, index in _KEY.findall(step[2]))
-    return Reference(found[0], step[1], path)
+    return Reference(match[0], step[1], path)
 
 
-def _text(found: re.Match[str], results: Mapping[str, Any]) -> str:
-    if found[1] is None:
+def _text(match: re.Match[str], results: Mapping[str, Any]) -> str:
+    if match[1] is None:
         return "${"
-    one = _reference(found)
-    if one is None:
-        return found[0]
-    value = _look_up(one, results)
+    reference = _reference(match)
+    if reference is None:
+        return match[0]
+    value = _look_up(reference, results)
     if isinstance(value, bool):
         return "true" if value else "false"
     if not isinstance(value, str | int | float):
         raise GpuInputError(
-            f"{one.text} is {_kind(value)}\n    expected: text or a number within other text"
+            f"{reference.text} is {_kind(value)}\n    expected: text or a number within other text"
             "\n    fix: name a part of it, or let the reference be all of the value"
         )
     return str(value)
 
 
-def _look_up(one: Reference, results: Mapping[str, Any]) -> Any:
-    value = results[one.step]
-    for key in one.path:
+def _look_up(reference: Reference, results: Mapping[str, Any]) -> Any:
+    value = results[reference.step]
+    for key in reference.path:
         if isinstance(key, int) and isinstance(value, list):
             if key >= len(value):
-                raise GpuInputError(f"{one.text}: there is no [{key}]\n    expected: one of {len(value)} values")
+                raise GpuInputError(f"{reference.text}: there is no [{key}]\n    expected: one of {len(value)} values")
             value = value[key]
         elif isinstance(key, str) and isinstance(value, Mapping):
             if key not in value:
                 expected = one_of(key, list(value)) if value else "nothing, since it is empty"
-                raise GpuInputError(f"{one.text}: there is no {key!r}\n    expected: {expected}")
+                raise GpuInputError(f"{reference.text}: there is no {key!r}\n    expected: {expected}")
             value = value[key]
         else:
-            wanted = f"[{key}]" if isinstance(key, int) else f".{key}"
-            raise GpuInputError(f"{one.text}: {_kind(value)} has no {wanted}\n    expected: a key that is there")
+            part = f"[{key}]" if isinstance(key, int) else f".{key}"
+            raise GpuInputError(f"{reference.text}: {_kind(value)} has no {part}\n    expected: a key that is there")
     return value
 
 

@@ -222,25 +222,27 @@ def _manifest(parameters: Manifest, folder: Path) -> str:
     if isinstance(parameters.manifest, str):
         return parameters.manifest
     objects = [parameters.manifest] if isinstance(parameters.manifest, dict) else list(parameters.manifest or ())
-    return "\n---\n".join(json.dumps(one) for one in objects)
+    return "\n---\n".join(json.dumps(item) for item in objects)
 
 
 def _named(parameters: Manifest) -> str:
-    """What the manifests are, as far as that is known without the cluster."""
+    """Name the objects of the manifests, as far as possible without the cluster."""
     if parameters.file is not None:
         return parameters.file
     import yaml
 
     try:
-        found = (
+        items = (
             list(yaml.safe_load_all(parameters.manifest))
             if isinstance(parameters.manifest, str)
             else parameters.manifest
         )
     except yaml.YAMLError as error:
         raise GpuInputError(f"the manifest is not YAML: {getattr(error, 'problem', error)}") from None
-    objects = [found] if isinstance(found, dict) else list(found or ())
-    names = [f"{one.get('kind')} {(one.get('metadata') or {}).get('name')}" for one in objects if isinstance(one, dict)]
+    objects = [items] if isinstance(items, dict) else list(items or ())
+    names = [
+        f"{item.get('kind')} {(item.get('metadata') or {}).get('name')}" for item in objects if isinstance(item, dict)
+    ]
     return ", ".join(names) or "nothing"
 
 
@@ -270,8 +272,8 @@ TYPES: Mapping[str, Mapping[str, TaskSpec]] = {
 
 def default_action(type: str) -> str | None:
     """Of a type that has one action alone."""
-    known = TYPES.get(type, {})
-    return next(iter(known)) if len(known) == 1 else None
+    actions = TYPES.get(type, {})
+    return next(iter(actions)) if len(actions) == 1 else None
 
 
 def find(type: str, action: str, where: str) -> TaskSpec:
@@ -285,10 +287,10 @@ def find(type: str, action: str, where: str) -> TaskSpec:
 
 
 def check(
-    type: str, action: str, given: Mapping[str, Any], where: str, later: Collection[str] = ()
+    type: str, action: str, values: Mapping[str, Any], where: str, later: Collection[str] = ()
 ) -> Parameters | None:
     """The parameters; None while references stand in `later`. Raises GpuInputError."""
-    return parse(find(type, action, where).parameters, given, where, later=later, prefix="parameters")
+    return parse(find(type, action, where).parameters, values, where, later=later, prefix="parameters")
 
 
 def _output(finished: Finished) -> Document:
@@ -301,10 +303,10 @@ def _objects(finished: Finished) -> Document:
 
 def _document(finished: Finished) -> Document:
     try:
-        found: Document = json.loads(finished.output)
+        document: Document = json.loads(finished.output)
     except json.JSONDecodeError:
         return _output(finished)
-    return {**found, "output": finished.errors} if "exit_code" in found else found
+    return {**document, "output": finished.errors} if "exit_code" in document else document
 
 
 def _program(name: str) -> str:
