@@ -56,7 +56,7 @@ class QuotaNeed:
         return 0.0 if self.default is None else max(0.0, self.need - self.default)
 
     @property
-    def without_fallback(self) -> float:
+    def need_without_fallback(self) -> float:
         """`need` as long as there is spot capacity."""
         return sum(part.amount for part in self.parts if not part.fallback)
 
@@ -121,7 +121,7 @@ def _finding(need: QuotaNeed) -> Finding | None:
 def _lacking(need: QuotaNeed) -> Finding | None:
     if not need.shortfall:
         return None
-    spot = f" ({need.without_fallback:g} without fallback)" if need.without_fallback < need.need else ""
+    spot = f" ({need.need_without_fallback:g} without fallback)" if need.need_without_fallback < need.need else ""
     return Finding(
         "QUO001",
         "warning",

@@ -83,7 +83,7 @@ def test_extended_support_costs_six_times_as_much() -> None:
 
 def test_a_spot_node_of_dev_with_its_volume() -> None:
     pool = of("dev").pools[0]
-    assert pool.offers[0].node.value == pytest.approx(spot("g4dn.xlarge") + ROOT)
+    assert pool.offers[0].node_hour.value == pytest.approx(spot("g4dn.xlarge") + ROOT)
     assert pool.at_min.expected.value == 0
     assert pool.at_max.expected.value == pytest.approx(5 * (spot("g4dn.xlarge") + ROOT))
     assert pool.at_max.high.value == pytest.approx(5 * (spot("g4dn.2xlarge") + ROOT))
@@ -123,11 +123,11 @@ def test_a_job_of_half_an_hour_warm_cold_and_alone() -> None:
 
 
 def test_githubs_own_t4_beside_ours() -> None:
-    hosted = of("dev").runners[0].hosted
+    hosted = of("dev").runners[0].github_hosted
     assert hosted.job.value == pytest.approx(30 * 0.052)  # 1.56 USD
     assert hosted.comparable
     assert hosted.times_ours == pytest.approx(1.56 / ((spot("g4dn.xlarge") + ROOT) / 2))
-    others = {r.runner: r.hosted.comparable for r in of("prod").runners}
+    others = {r.runner: r.github_hosted.comparable for r in of("prod").runners}
     assert [name for name, same in others.items() if same] == ["gpu"]
 
 
@@ -135,7 +135,7 @@ def test_a_capacity_block_has_no_price_and_no_lower_bound() -> None:
     h100 = next(runner for runner in of("prod").runners if runner.pool == "h100")
     assert h100.per_hour.expected.value is None
     assert "Capacity Block" in h100.per_hour.expected.missing[0]
-    assert h100.hosted.times_ours is None
+    assert h100.github_hosted.times_ours is None
     assert any("Capacity Block" in name for name in of("prod").month.expected.missing)
 
 

@@ -66,14 +66,14 @@ def test_one_size_up_and_down_of_a_g4dn() -> None:
     assert sized.larger is not None
     assert (sized.smaller.instance, sized.larger.instance) == ("g4dn.xlarge", "g4dn.4xlarge")
     # 8 vCPU without 90m of the kubelet and 185m of DaemonSets, in steps of half a CPU
-    assert [option.share.cpu_m for option in (sized.smaller, sized.current, sized.larger)] == [3500, 7500, 15500]
+    assert [option.cpu_m for option in (sized.smaller, sized.current, sized.larger)] == [3500, 7500, 15500]
 
 
 def test_a_runner_that_writes_its_size_keeps_it() -> None:
     (sized,) = rightsizing.right_size(fleet({"instances": ["g4dn.4xlarge"]}, {"cpu": 6, "memory": "20Gi"}))
     assert sized.cheapest is not None
     assert sized.cheapest.instance == "g4dn.2xlarge"
-    assert sized.cheapest.share.cpu_m == 6000
+    assert sized.cheapest.cpu_m == 6000
     assert findings_by_id(fleet({"instances": ["g4dn.4xlarge"]}, {"cpu": 6, "memory": "20Gi"}))["RSZ001"].fix == (
         "pools.t4.instances: [g4dn.2xlarge, ...]"
     )

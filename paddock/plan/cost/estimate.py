@@ -63,7 +63,8 @@ class Cost:
     def missing(self) -> tuple[str, ...]:
         """Names of the prices that the catalogue lacks."""
         lines = [line.price for line in self.fixed]
-        ranges = [amount for pool in self.pools for offer in pool.offers for amount in (offer.price, offer.volume)]
+        offers = [offer for pool in self.pools for offer in pool.offers]
+        ranges = [amount for offer in offers for amount in (offer.instance_hour, offer.volume_hour)]
         return tuple(dict.fromkeys(name for amount in [*lines, *ranges] for name in amount.missing))
 
 
@@ -108,7 +109,7 @@ def findings(cost: Cost) -> tuple[Finding, ...]:
         return ()
     names = ", ".join(cost.missing[:5]) + (f" and {len(cost.missing) - 5} more" if len(cost.missing) > 5 else "")
     offers = [offer for pool in cost.pools for offer in pool.offers]
-    nothing = bool(offers) and not any(offer.price.known for offer in offers)
+    nothing = bool(offers) and not any(offer.instance_hour.known for offer in offers)
     refreshable = any("Capacity Block" not in name for name in cost.missing)
     count = len(cost.missing)
     return (
@@ -212,10 +213,10 @@ def _left_out(fleet: Fleet, graph: Graph, lines: tuple[Line, ...], pools: tuple[
         for urn in line.urns
     }
     unpriced = {
-        (pool.pool, group.capacity): ", ".join(group.node.low.missing)
+        (pool.pool, group.capacity): ", ".join(group.node_hour.low.missing)
         for pool in pools
         for group in pool.groups
-        if not any(offer.price.known for offer in pool.offers if offer.capacity == group.capacity)
+        if not any(offer.instance_hour.known for offer in pool.offers if offer.capacity == group.capacity)
     }
     for group in graph.of_type(NODE_GROUP):
         for (pool, capacity), names in unpriced.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from paddock import catalog
 from paddock.catalog import InstanceType
@@ -35,9 +36,9 @@ class Offer:
 
     instance: str
     capacity: CapacityName
-    price: Money
-    volume: Money
-    node: Money
+    instance_hour: Money
+    volume_hour: Money
+    node_hour: Money
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class Group:
     capacity: CapacityName
     min_nodes: int
     max_nodes: int
-    node: Range
+    node_hour: Range
     at_min: Range
     at_max: Range
 
@@ -66,16 +67,22 @@ class PoolCost:
     note: str = ""
 
 
+class StartSeconds(NamedTuple):
+    """Seconds that a cold start takes."""
+
+    low: float
+    typical: float
+    high: float
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """A job of so many minutes, USD. `warm` finds its runner; `cold` pays its share of the node's start as well;
     `alone` has a node to itself, from its start until the autoscaler removes it.
-
-    `start_seconds` are low, typical, high.
     """
 
     minutes: float
-    start_seconds: tuple[float, float, float]
+    start_seconds: StartSeconds
     idle_seconds: float
     warm: Range
     cold: Range
@@ -102,7 +109,7 @@ class RunnerCost:
     per_node: Mapping[str, int]
     per_hour: Range
     job: Job
-    hosted: Hosted
+    github_hosted: Hosted
 
 
 def offers(fleet: Fleet, pool: GpuPool) -> tuple[Offer, ...]:
@@ -147,7 +154,7 @@ def pool_cost(fleet: Fleet, pool: GpuPool) -> PoolCost:
     bought = fleet.owns_nodes and fleet.holds("cluster")
     groups = []
     for capacity in capacities(pool) if pool_offers else ():
-        node = spread([(offer.node, 1) for offer in pool_offers if offer.capacity == capacity])
+        node = spread([(offer.node_hour, 1) for offer in pool_offers if offer.capacity == capacity])
         low, high = (pool.nodes.min, pool.nodes.max) if bought else (0, 0)
         groups.append(Group(capacity, low, high, node, node.times(low), node.times(high)))
     nothing = Money(0.0, "USD/hour")
@@ -183,9 +190,9 @@ def runner_cost(
     usable = [offer for offer in offers(fleet, pool) if per_node.get(offer.instance)]
     reason = "it fits on none of its pool's types" if fleet.owns_nodes else "its nodes are there already"
     nothing = unknown(f"runner {runner.name}: {reason}", "USD/hour")
-    shares = [(offer.node, 1 / per_node[offer.instance]) for offer in usable]
+    shares = [(offer.node_hour, 1 / per_node[offer.instance]) for offer in usable]
     per_hour = spread(shares) if shares else Range(nothing, nothing, nothing)
-    nodes = spread([(offer.node, 1) for offer in usable]) if usable else per_hour
+    nodes = spread([(offer.node_hour, 1) for offer in usable]) if usable else per_hour
     start = start_seconds(fleet, pool, image_gb)
     run = minutes * 60
     job = Job(
@@ -201,11 +208,11 @@ def runner_cost(
     )
 
 
-def start_seconds(fleet: Fleet, pool: GpuPool, image_gb: float) -> tuple[float, float, float]:
+def start_seconds(fleet: Fleet, pool: GpuPool, image_gb: float) -> StartSeconds:
     """Seconds from nothing to a running job: low, typical, high of the published parts."""
     parts = cold_start("bottlerocket" if isinstance(fleet.ami(pool), Bottlerocket) else "al2023")
     low, typical, high = zip(*(part.for_image(image_gb) for part in parts), strict=True)
-    return sum(low), sum(typical), sum(high)
+    return StartSeconds(sum(low), sum(typical), sum(high))
 
 
 def idle_seconds(graph: Graph) -> float | None:

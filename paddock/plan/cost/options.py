@@ -25,8 +25,9 @@ class Option:
     gpu: str
     same_gpu: bool
     per_node: int
-    share: Share
-    per_runner: Money
+    cpu_m: int
+    memory_mib: int
+    per_runner_hour: Money
 
 
 def option(fleet: Fleet, runner: Runner, instance: InstanceType) -> Option:
@@ -43,7 +44,8 @@ def option(fleet: Fleet, runner: Runner, instance: InstanceType) -> Option:
     price = instance_price(instance, capacities(pool)[0], fleet.region)
     unpriced = Money(None, "USD/hour", missing=price.missing)
     cost = node.times(1 / per_node) if per_node and price.value is not None else unpriced
-    return Option(instance.name, instance.gpu or "", instance.gpu == pool.types[0].gpu, per_node, share, cost)
+    same_gpu = instance.gpu == pool.types[0].gpu
+    return Option(instance.name, instance.gpu or "", same_gpu, per_node, share.cpu_m, share.memory_mib, cost)
 
 
 def candidates(fleet: Fleet, runner: Runner) -> tuple[InstanceType, ...]:

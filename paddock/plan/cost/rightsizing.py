@@ -87,8 +87,8 @@ def _bought_before(pool: GpuPool) -> bool:
 
 
 def _cheapest(options: list[Option]) -> Option | None:
-    priced = [candidate for candidate in options if candidate.per_node and candidate.per_runner.value is not None]
-    return min(priced, key=lambda candidate: (candidate.per_runner.value or 0.0, candidate.instance), default=None)
+    priced = [candidate for candidate in options if candidate.per_node and candidate.per_runner_hour.value is not None]
+    return min(priced, key=lambda candidate: (candidate.per_runner_hour.value or 0.0, candidate.instance), default=None)
 
 
 def _neighbours(instance: InstanceType) -> tuple[InstanceType | None, InstanceType | None]:
@@ -108,8 +108,8 @@ def _cheaper(fleet: Fleet, size: RightSize) -> Iterator[Finding]:
             "RSZ001",
             "info",
             f"pools.{size.pool}.instances",
-            f"runner {size.runner} would cost {_usd(best.per_runner)} an hour on {best.instance}, {saved:.0%} less "
-            f"than {_usd(now.per_runner)} on {now.instance}; it would have {_share(best)}",
+            f"runner {size.runner} would cost {_usd(best.per_runner_hour)} an hour on {best.instance}, {saved:.0%} "
+            f"less than {_usd(now.per_runner_hour)} on {now.instance}; it would have {_share(best)}",
             f"pools.{size.pool}.instances: [{best.instance}, ...]",
         )
     if other and not other.same_gpu and (saved := _saves(best or now, other)) >= WORTH_OTHER:
@@ -118,8 +118,8 @@ def _cheaper(fleet: Fleet, size: RightSize) -> Iterator[Finding]:
             "info",
             f"pools.{size.pool}.instances",
             f"another GPU with as much memory, {catalog.gpu(other.gpu).name} of {other.instance}, would cost runner "
-            f"{size.runner} {_usd(other.per_runner)} an hour, {saved:.0%} less than {_usd((best or now).per_runner)}; "
-            "whether it is fast enough only your jobs can say",
+            f"{size.runner} {_usd(other.per_runner_hour)} an hour, {saved:.0%} less than "
+            f"{_usd((best or now).per_runner_hour)}; whether it is fast enough only your jobs can say",
             f"a pool of its own with instances: [{other.instance}], and one runner to try it",
         )
 
@@ -231,13 +231,13 @@ def _listed(fleet: Fleet, types: list[InstanceType]) -> str:
 
 
 def _saves(now: Option, best: Option) -> float:
-    if not now.per_runner.value or best.per_runner.value is None:
+    if not now.per_runner_hour.value or best.per_runner_hour.value is None:
         return 0.0
-    return 1 - best.per_runner.value / now.per_runner.value
+    return 1 - best.per_runner_hour.value / now.per_runner_hour.value
 
 
 def _share(candidate: Option) -> str:
-    return f"{format_cpu(candidate.share.cpu_m)} CPU and {format_memory(candidate.share.memory_mib)}"
+    return f"{format_cpu(candidate.cpu_m)} CPU and {format_memory(candidate.memory_mib)}"
 
 
 def _usd(amount: Money) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date
-from typing import overload
+from typing import Any, TypeVar
 
 import paddock
 from paddock import catalog
@@ -20,16 +19,15 @@ from paddock.fleet.model.pool import (
     Reserved,
     TimeSlicing,
 )
-from paddock.fleet.sizing.capacity import Resources, runner_request
-from paddock.plan import fit, quota, rules
-from paddock.plan.compatibility import verdict
-from paddock.plan.cost import estimate, fixed, money, options, rightsizing
-from paddock.plan.cost import nodes as cost_nodes
+from paddock.fleet.sizing.capacity import runner_request
+from paddock.plan import rules
+from paddock.plan.cost import estimate, money
 from paddock.plan.document import model
 from paddock.plan.engine import graph
 from paddock.plan.engine.values import redact
 from paddock.plan.plan import Plan
 
+Part = TypeVar("Part", bound=model.Model)
 _PRICE_FILES = {"fixed_prices.json", "instance_prices.json"}
 
 
@@ -47,25 +45,23 @@ def build_document(plan: Plan) -> model.PlanDocument:
         resources=[_resource(resource) for resource in plan.graph.resources.values()],
         outputs=redact(plan.graph.outputs),
         lookups=[model.Lookup(token=token, arguments=redact(arguments)) for token, arguments in plan.graph.lookups],
-        fit=[_fit(fit) for fit in plan.fits],
-        compatibility=[_verdict(verdict) for verdict in plan.compatibility],
+        fit=[_copy(model.Fit, fit, memory=fit.source) for fit in plan.fits],
+        compatibility=[_copy(model.Verdict, verdict) for verdict in plan.compatibility],
         rules=_rules(plan.rules),
         cost=_cost(plan.cost),
-        right_size=[_right_size(size) for size in plan.sizes],
-        quota=[_quota(need) for need in plan.quota],
+        right_size=[_copy(model.RightSize, size) for size in plan.sizes],
+        quota=[_copy(model.Quota, need) for need in plan.quota],
         findings=list(plan.findings),
         planned=plan.today.isoformat(),
         paddock=paddock.__version__,
-        catalog=[
-            model.CatalogFile(
-                file=stamp.file,
-                as_of=stamp.as_of.isoformat(),
-                max_age_days=stamp.max_age_days,
-                sources=[model.CatalogSource(name=source.name, url=source.url) for source in stamp.sources],
-            )
-            for stamp in catalog.stamps()
-        ],
+        catalog=[_copy(model.CatalogFile, stamp) for stamp in catalog.stamps()],
     )
+
+
+def _copy(part: type[Part], source: object, **values: Any) -> Part:
+    """Return a part of the document: `values`, and the attributes of `source` by the names of its other fields."""
+    copied = {name: getattr(source, name) for name in part.model_fields if name not in values and hasattr(source, name)}
+    return part.model_validate(copied | values, strict=False, from_attributes=True)
 
 
 def _pool(fleet: Fleet, pool: GpuPool) -> model.Pool:
@@ -76,15 +72,11 @@ def _pool(fleet: Fleet, pool: GpuPool) -> model.Pool:
             reservation = ""
     return model.Pool(
         name=pool.name,
-        gpu=model.Gpu(
-            name=pool.gpu.name,
-            architecture=pool.gpu.architecture,
-            compute_capability=pool.gpu.compute_capability,
-        ),
+        gpu=_copy(model.Gpu, pool.gpu),
         instances=[_instance(pool, instance) for instance in pool.types],
         capacity=list(nodes.capacities(pool)) if fleet.owns_nodes else [],
         reservation=reservation,
-        nodes=model.NodeCount(min=pool.nodes.min, max=pool.nodes.max),
+        nodes=_copy(model.NodeCount, pool.nodes),
         zones=list(pool.zones),
         sharing=_sharing(pool),
         shares=pool.replicas,
@@ -135,78 +127,20 @@ def _instance(pool: GpuPool, instance: InstanceType) -> model.Instance:
 
 def _runner(fleet: Fleet, runner: Runner) -> model.Runner:
     request = runner_request(fleet, runner)
-    return model.Runner(
-        name=runner.name,
-        scale_set=runner.scale_set,
-        pool=runner.pool,
-        labels=list(runner.effective_labels),
-        gpus=runner.gpus,
+    return _copy(
+        model.Runner,
+        runner,
+        labels=runner.effective_labels,
         cpu=request.cpu_m,
         memory=request.memory_mib,
-        min=runner.min,
         max=fleet.max_runners(runner),
-        warm=[model.Warm(at=entry.at, min=entry.min, time_zone=entry.time_zone) for entry in runner.warm],
-        container=runner.container,
         image=runner.image or fleet.images.runner or "",
-        priority=runner.priority,
         volumes={key: volume.mount for key, volume in runner.volumes.items()},
     )
 
 
 def _resource(resource: graph.Resource) -> model.Resource:
-    return model.Resource(
-        urn=resource.urn,
-        type=resource.type,
-        name=resource.name,
-        parent=resource.parent,
-        custom=resource.custom,
-        inputs=redact(resource.inputs),
-        dependencies=list(resource.dependencies),
-        property_dependencies={key: list(urns) for key, urns in resource.property_dependencies.items()},
-        provider=resource.provider,
-        protect=resource.protect,
-        ignore_changes=list(resource.ignore_changes),
-        delete_before_replace=resource.delete_before_replace,
-        expanded=resource.expanded,
-    )
-
-
-def _fit(fit: fit.Fit) -> model.Fit:
-    return model.Fit(
-        runner=fit.runner,
-        pool=fit.pool,
-        instance=fit.instance,
-        per_node=fit.per_node,
-        limiting=fit.limiting,
-        slack=_amounts(fit.slack),
-        stranded_gpus=fit.stranded_gpus,
-        request=_amounts(fit.request),
-        available=_amounts(fit.available),
-        deficit=_amounts(fit.deficit),
-        memory=fit.source,
-        cautious_per_node=fit.cautious_per_node,
-    )
-
-
-def _amounts(amount: Resources) -> model.Amounts:
-    return model.Amounts(
-        cpu=amount.cpu_m,
-        memory=amount.memory_mib,
-        gpus=amount.gpus,
-        pods=amount.pods,
-        ephemeral_storage=amount.ephemeral_mib,
-    )
-
-
-def _verdict(verdict: verdict.Verdict) -> model.Verdict:
-    return model.Verdict(
-        id=verdict.id,
-        subject=verdict.subject,
-        verdict=verdict.verdict,
-        message=verdict.message,
-        numbers=dict(verdict.numbers),
-        fix=verdict.fix,
-    )
+    return _copy(model.Resource, resource, inputs=redact(resource.inputs))
 
 
 def _rules(evaluation: rules.Evaluation) -> model.Rules:
@@ -221,183 +155,22 @@ def _rules(evaluation: rules.Evaluation) -> model.Rules:
             )
             for suppressed in evaluation.suppressed
         ],
-        unseen=[
-            model.Unseen(rule=unseen.rule, subject=unseen.subject, property=unseen.property)
-            for unseen in evaluation.unseen
-        ],
+        unseen=[_copy(model.Unseen, unseen) for unseen in evaluation.unseen],
     )
 
 
 def _cost(cost: estimate.Cost) -> model.Cost:
-    month = cost.month
-    return model.Cost(
-        region=cost.region,
+    return _copy(
+        model.Cost,
+        cost,
         hours_a_month=money.HOURS_A_MONTH,
-        fixed=model.FixedCost(items=[_cost_line(line) for line in cost.fixed], total=_money(cost.fixed_total)),
-        by_use=[_cost_line(line) for line in cost.by_use],
-        pools=[_pool_cost(pool) for pool in cost.pools],
-        runners=[_runner_cost(runner) for runner in cost.runners],
-        month=model.Month(
-            low=_money(month.low),
-            expected=_money(month.expected),
-            high=_money(month.high),
-            jobs={name: round(count, 1) for name, count in cost.jobs.items()},
-        ),
-        assumptions=list(cost.assumptions),
-        resources=model.PricedResources(
-            priced=cost.counts["priced"],
-            free=cost.counts["free"],
-            unpriced=cost.counts["unpriced"],
-            types=[
-                model.PricedType(
-                    type=entry.type, count=entry.count, kind=entry.kind, why=entry.why, names=list(entry.names)
-                )
-                for entry in cost.census
-            ],
-        ),
-        missing=list(cost.missing),
+        fixed={"items": cost.fixed, "total": cost.fixed_total},
+        month=_copy(model.Month, cost.month, jobs={name: round(count, 1) for name, count in cost.jobs.items()}),
+        resources=model.PricedResources(**cost.counts, types=[_copy(model.PricedType, entry) for entry in cost.census]),
         sources={
-            source.key: model.PriceSource(name=source.name, url=source.url, as_of=_day(source.as_of))
+            source.key: _copy(model.PriceSource, source)
             for stamp in catalog.stamps()
             if stamp.file in _PRICE_FILES
             for source in stamp.sources
         },
-    )
-
-
-def _cost_line(line: fixed.Line) -> model.CostLine:
-    return model.CostLine(
-        item=line.item,
-        quantity=line.quantity,
-        what=line.what,
-        price=_money(line.price),
-        monthly=_money(line.monthly),
-        note=line.note,
-    )
-
-
-def _pool_cost(pool: cost_nodes.PoolCost) -> model.PoolCost:
-    return model.PoolCost(
-        pool=pool.pool,
-        offers=[
-            model.Offer(
-                instance=offer.instance,
-                capacity=offer.capacity,
-                instance_hour=_money(offer.price),
-                volume_hour=_money(offer.volume),
-                node_hour=_money(offer.node),
-            )
-            for offer in pool.offers
-        ],
-        groups=[
-            model.NodeGroupCost(
-                capacity=group.capacity,
-                min_nodes=group.min_nodes,
-                max_nodes=group.max_nodes,
-                node_hour=_range(group.node),
-                at_min=_range(group.at_min),
-                at_max=_range(group.at_max),
-            )
-            for group in pool.groups
-        ],
-        at_min=_range(pool.at_min),
-        at_max=_range(pool.at_max),
-        spot_ratio=pool.spot_ratio,
-        note=pool.note,
-    )
-
-
-def _runner_cost(runner: cost_nodes.RunnerCost) -> model.RunnerCost:
-    job, hosted = runner.job, runner.hosted
-    low, typical, high = job.start_seconds
-    return model.RunnerCost(
-        runner=runner.runner,
-        pool=runner.pool,
-        per_node=dict(runner.per_node),
-        per_hour=_range(runner.per_hour),
-        job=model.JobCost(
-            minutes=job.minutes,
-            start_seconds=model.StartSeconds(low=low, typical=typical, high=high),
-            idle_seconds=job.idle_seconds,
-            warm=_range(job.warm),
-            cold=_range(job.cold),
-            alone=_range(job.alone),
-        ),
-        github_hosted=model.HostedCost(
-            price=_money(hosted.price),
-            job=_money(hosted.job),
-            comparable=hosted.comparable,
-            times_ours=hosted.times_ours,
-        ),
-    )
-
-
-def _range(amounts: cost_nodes.Range) -> model.Range:
-    return model.Range(low=_money(amounts.low), expected=_money(amounts.expected), high=_money(amounts.high))
-
-
-def _money(amount: money.Money) -> model.Money:
-    """Return an amount to a millionth of a dollar."""
-    return model.Money(
-        value=None if amount.value is None else round(amount.value, 6),
-        unit=amount.unit,
-        sources=list(amount.sources),
-        as_of=_day(amount.as_of),
-        missing=list(amount.missing),
-    )
-
-
-def _day(day: date | None) -> str | None:
-    return day.isoformat() if day else None
-
-
-def _right_size(size: rightsizing.RightSize) -> model.RightSize:
-    return model.RightSize(
-        runner=size.runner,
-        pool=size.pool,
-        current=_size_option(size.current),
-        cheapest_in_pool=_size_option(size.cheapest_in_pool),
-        cheapest=_size_option(size.cheapest),
-        cheapest_any=_size_option(size.cheapest_any),
-        smaller=_size_option(size.smaller),
-        larger=_size_option(size.larger),
-    )
-
-
-@overload
-def _size_option(option: options.Option) -> model.SizeOption: ...
-@overload
-def _size_option(option: None) -> None: ...
-def _size_option(option: options.Option | None) -> model.SizeOption | None:
-    return (
-        None
-        if option is None
-        else model.SizeOption(
-            instance=option.instance,
-            gpu=option.gpu,
-            same_gpu=option.same_gpu,
-            per_node=option.per_node,
-            cpu_m=option.share.cpu_m,
-            memory_mib=option.share.memory_mib,
-            per_runner_hour=_money(option.per_runner),
-        )
-    )
-
-
-def _quota(need: quota.QuotaNeed) -> model.Quota:
-    return model.Quota(
-        code=need.code,
-        service=need.service,
-        name=need.name,
-        unit=need.unit,
-        need=need.need,
-        need_without_fallback=need.without_fallback,
-        default=need.default,
-        shortfall=need.shortfall,
-        parts=[
-            model.QuotaPart(who=part.who, amount=part.amount, what=part.what, fallback=part.fallback)
-            for part in need.parts
-        ],
-        note=need.note,
-        request=need.request,
     )

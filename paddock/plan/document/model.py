@@ -7,9 +7,10 @@ saved may lack them; a new plan has them all, and `docs/plan.schema.json` says s
 from __future__ import annotations
 
 import re
+from datetime import date
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
 from paddock.catalog.cuda_match import Outcome
 from paddock.fleet.model.quantity import format_cpu, format_memory
@@ -46,9 +47,19 @@ Memory = Annotated[
     WithJsonSchema({"type": "string", "pattern": _MEMORY.pattern}),
 ]
 """MiB; written as a Kubernetes quantity, such as `12Gi`."""
+
+
+def _to_a_millionth(value: Any) -> Any:
+    return round(value, 6) if isinstance(value, float) else value
+
+
 Number = Annotated[int | float, WithJsonSchema({"type": "number"})]
 """A number that is written as it is: 4 and 4.0 stay apart."""
-Day = Annotated[str, WithJsonSchema({"type": "string", "format": "date"})]
+Day = Annotated[
+    str,
+    BeforeValidator(lambda value: value.isoformat() if isinstance(value, date) else value),
+    WithJsonSchema({"type": "string", "format": "date"}),
+]
 
 
 class Model(BaseModel):
@@ -174,11 +185,11 @@ class Lookup(Model):
 class Amounts(Model):
     """Resources that a pod requests or a node offers."""
 
-    cpu: Cpu = 0
-    memory: Memory = 0
+    cpu: Cpu = Field(0, validation_alias=AliasChoices("cpu", "cpu_m"))
+    memory: Memory = Field(0, validation_alias=AliasChoices("memory", "memory_mib"))
     gpus: int = 0
     pods: int = 0
-    ephemeral_storage: Memory = 0
+    ephemeral_storage: Memory = Field(0, validation_alias=AliasChoices("ephemeral_storage", "ephemeral_mib"))
 
 
 class Fit(Model):
@@ -238,7 +249,9 @@ class Rules(Model):
 class Money(Model):
     """An amount. `value` is a lower bound where prices are `missing`, and null where nothing is known."""
 
-    value: Number | None
+    value: Annotated[
+        Number | None, BeforeValidator(lambda value: round(value, 6) if isinstance(value, float) else value)
+    ]
     unit: str
     sources: list[str] = []
     as_of: Day | None = None
