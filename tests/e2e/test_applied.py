@@ -398,7 +398,7 @@ def test_destroy_leaves_nothing(story: Story, api: Api) -> None:
 def test_the_credential_is_told_to_nobody(story: Story) -> None:
     key, destroyed = story.credential, story.destroyed
     assert destroyed
-    assert key.startswith("-----BEGIN PRIVATE KEY-----")
+    assert key.startswith("-----BEGIN RSA PRIVATE KEY-----")
     lines = [line for line in key.splitlines() if len(line) > 40 and "-" not in line]
     hidden = [*lines[2:], base64.b64encode(key.encode()).decode()[200:300]]
 

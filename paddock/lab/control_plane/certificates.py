@@ -124,7 +124,7 @@ def _pem(certificate: x509.Certificate) -> str:
 
 def _private_pem(key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey) -> str:
     # kube-apiserver reads no key of service accounts in PKCS #8; GitHub gives an App its key in this form too.
-    encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL
     return key.private_bytes(encoding, form, serialization.NoEncryption()).decode()
 
 
