@@ -102,11 +102,7 @@ def _translated(service: str, operation: str, region: str) -> Iterator[None]:
         yield
     except raised.ClientError as error:
         raise _refused(error.response.get("Error", {}), action, region) from error
-    except (
-        raised.NoCredentialsError,
-        raised.PartialCredentialsError,
-        raised.ProfileNotFound,
-    ) as error:
+    except (raised.NoCredentialsError, raised.PartialCredentialsError, raised.ProfileNotFound) as error:
         raise BuildInputError(
             f"there are no credentials for AWS: {_sentence(str(error))}\n"
             "    expected: credentials where boto3 looks: the environment, a profile, or the machine's role\n"

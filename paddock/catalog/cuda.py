@@ -64,7 +64,7 @@ def cuda_toolkits() -> Mapping[str, CudaToolkit]:
     return MappingProxyType(
         {
             row["version"]: CudaToolkit(
-                **row | {"updates": tuple(row["updates"]), "minimum_driver": floors[_data.version(row["version"])[0]]},
+                **row | {"updates": tuple(row["updates"]), "minimum_driver": floors[_data.version(row["version"])[0]]}
             )
             for row in _data.rows("cuda.json", "toolkits")
         }

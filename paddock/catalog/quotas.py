@@ -43,7 +43,4 @@ def quota_for(family: str, capacity: Literal["on-demand", "spot"]) -> Quota | No
 
     None when AWS's table does not say (P6 Spot) or the catalogue does not hold the family: report it as unknown.
     """
-    return next(
-        (quota for quota in quotas().values() if quota.capacity == capacity and family in quota.families),
-        None,
-    )
+    return next((quota for quota in quotas().values() if quota.capacity == capacity and family in quota.families), None)

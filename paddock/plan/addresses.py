@@ -6,12 +6,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from paddock.fleet import Fleet, NewCluster, NewNetwork
-from paddock.fleet.sizing.addresses import (
-    RESERVED_ADDRESSES,
-    node_addresses,
-    system_node_addresses,
-    usable_addresses,
-)
+from paddock.fleet.sizing.addresses import RESERVED_ADDRESSES, node_addresses, system_node_addresses, usable_addresses
 
 CONTROL_PLANE = 4
 """Interfaces that EKS puts into the cluster's subnets, at most: two to four."""

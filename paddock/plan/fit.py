@@ -12,13 +12,7 @@ from typing import Literal
 from paddock.catalog import InstanceType
 from paddock.fleet import Fleet
 from paddock.fleet.model.runner import Runner
-from paddock.fleet.sizing.capacity import (
-    Allocatable,
-    Resources,
-    allocatable,
-    available,
-    runner_request,
-)
+from paddock.fleet.sizing.capacity import Allocatable, Resources, allocatable, available, runner_request
 
 Dimension = Literal["gpu", "cpu", "memory", "pods", "disk"]
 

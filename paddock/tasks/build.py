@@ -202,12 +202,7 @@ def ami_promote(c: Context, id: str, stack: str = "dev", pool: list[str] | None 
     | _JSON,
 )
 def ami_prune(
-    c: Context,
-    stack: str = "dev",
-    keep: int = 2,
-    image: list[str] | None = None,
-    yes: bool = False,
-    json: bool = False,
+    c: Context, stack: str = "dev", keep: int = 2, image: list[str] | None = None, yes: bool = False, json: bool = False
 ) -> None:
     """Show which machine images and snapshots nothing uses; --yes removes them."""
     from paddock.build.cli import ami

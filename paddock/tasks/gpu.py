@@ -39,9 +39,7 @@ def _action_task(action: Action) -> Task[Any]:
     perform.__doc__ = action.help
     arguments = [
         Parameter(
-            _argument(flag),
-            Parameter.KEYWORD_ONLY,
-            default=Parameter.empty if flag.default is ... else flag.default,
+            _argument(flag), Parameter.KEYWORD_ONLY, default=Parameter.empty if flag.default is ... else flag.default
         )
         for flag in flags.values()
     ]

@@ -30,11 +30,7 @@ def build_document(
         "reason": build.reason,
         "steps": [_step(step) for step in finished.steps],
         "images": [
-            {
-                "id": built.id,
-                "region": built.region,
-                "facts": facts(images[built.id]) if built.id in images else None,
-            }
+            {"id": built.id, "region": built.region, "facts": facts(images[built.id]) if built.id in images else None}
             for built in build.images
         ],
         **({"failed_step": failure.step.name if failure.step else None, "log": failure.log} if failure else {}),

@@ -19,8 +19,7 @@ from paddock.fleet.model.pool import Ami, EksManaged, GpuPool
 from paddock.fleet.model.runner import Runner, Volume
 
 Holder = Annotated[
-    str,
-    Matching(r"^(here|none|[\w.-]+(/[\w.-]+){1,2})$", "here, none, or the stack that holds it: ORG/PROJECT/STACK"),
+    str, Matching(r"^(here|none|[\w.-]+(/[\w.-]+){1,2})$", "here, none, or the stack that holds it: ORG/PROJECT/STACK")
 ]
 
 

@@ -48,10 +48,7 @@ class AmiBuild(Model):
 class Images(Model):
     """Registry and image builds."""
 
-    repositories: tuple[Name, ...] = (
-        "runner-gpu",
-        "cuda-builder",
-    )
+    repositories: tuple[Name, ...] = ("runner-gpu", "cuda-builder")
     """ECR repositories to make, each under the fleet's name."""
     keep: Annotated[int, Field(ge=1, le=1000)] = 20
     """Tagged images that a repository keeps."""

@@ -19,11 +19,7 @@ class Criteria(Parameters):
 
     count: int = parameter(1, "how many", flag="gpus", aliases=("RequiredGPUs",), ge=1)
     min_memory_gib: float = parameter(
-        0,
-        "GiB of free memory of each, at least",
-        flag="min-memory",
-        aliases=("MinMemoryGB",),
-        ge=0,
+        0, "GiB of free memory of each, at least", flag="min-memory", aliases=("MinMemoryGB",), ge=0
     )
     max_utilisation: float | None = parameter(
         None, "per cent in use, at most", flag=Flag("max-utilisation", 100.0, 100)
@@ -145,10 +141,7 @@ class Render(Criteria):
         {}, "the older connector's fields of that target: Enabled, GPUIDs, Limit, ...", only="json"
     )
     fields_file: Path | None = parameter(
-        None,
-        "a JSON file of the target's own fields, in place of these flags",
-        flag="fields",
-        only="flags",
+        None, "a JSON file of the target's own fields, in place of these flags", flag="fields", only="flags"
     )
     options: dict[str, str | int | bool] = parameter(
         {}, "the target's own options, such as image and name", only="json"

@@ -43,10 +43,7 @@ def stream(parameters: Any, *, as_json: bool) -> int:
         sys.stdout.flush()
 
     summary = watch(
-        samples,
-        metrics,
-        show=write if plain else None,
-        read_inventory=lambda: inventory.inventory(topology=True),
+        samples, metrics, show=write if plain else None, read_inventory=lambda: inventory.inventory(topology=True)
     )
     if plain:
         sys.stdout.write(f"{json.dumps({'summary': serialization.data(summary)})}\n")

@@ -88,10 +88,7 @@ def read_static(calls: Calls, device: Device) -> None:
         query(device, "nvmlDeviceGetMaxClockInfo", calls.nvml.NVML_CLOCK_SM),
         query(device, "nvmlDeviceGetMaxClockInfo", calls.nvml.NVML_CLOCK_MEM),
     )
-    device.pcie = (
-        query(device, "nvmlDeviceGetMaxPcieLinkGeneration"),
-        query(device, "nvmlDeviceGetMaxPcieLinkWidth"),
-    )
+    device.pcie = (query(device, "nvmlDeviceGetMaxPcieLinkGeneration"), query(device, "nvmlDeviceGetMaxPcieLinkWidth"))
     calls.fields(device, (_LINKS,))
     device.links = device.fields[_LINKS] or 0
     device.static_read = True

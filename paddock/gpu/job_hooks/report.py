@@ -21,10 +21,7 @@ _REASON_TEXT = {
     "software-thermal": "heat",
 }
 UNKNOWN = "unknown"
-_HEAD = (
-    "| GPU | peak memory | mean utilisation | idle | energy | slowed down by |",
-    "|:--|--:|--:|--:|--:|:--|",
-)
+_HEAD = ("| GPU | peak memory | mean utilisation | idle | energy | slowed down by |", "|:--|--:|--:|--:|--:|:--|")
 
 
 @dataclass(frozen=True, slots=True)

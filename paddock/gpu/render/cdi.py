@@ -54,10 +54,7 @@ def _specification(request: RenderRequest) -> dict[str, Any]:
         # additionalGids came with 0.7.
         "cdiVersion": "0.7.0" if group else "0.6.0",
         "kind": "amd.com/gpu",
-        "containerEdits": {
-            "deviceNodes": [{"path": "/dev/kfd"}],
-            **({"additionalGids": [group]} if group else {}),
-        },
+        "containerEdits": {"deviceNodes": [{"path": "/dev/kfd"}], **({"additionalGids": [group]} if group else {})},
         "devices": [
             {"name": device.uuid, "containerEdits": {"deviceNodes": [{"path": path}]}} for device, path in nodes
         ],

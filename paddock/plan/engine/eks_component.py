@@ -76,11 +76,7 @@ def children(
         "aws:iam/role:Role",
         f"{name}-eksRole-role",
         parent="service-role",
-        inputs={
-            "assumeRolePolicy": _TRUST,
-            "description": "Allows EKS to manage clusters on your behalf.",
-            **tags,
-        },
+        inputs={"assumeRolePolicy": _TRUST, "description": "Allows EKS to manage clusters on your behalf.", **tags},
     )
     yield Child(
         "attachment",

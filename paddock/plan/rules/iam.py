@@ -27,18 +27,8 @@ from paddock.plan.finding import Severity
 from paddock.plan.rules.base import Context, Rule, Violation, example, resource, violation
 from paddock.plan.rules.inputs import fields
 
-POLICIES = (
-    ROLE_POLICY,
-    IAM_POLICY,
-    USER_POLICY,
-    GROUP_POLICY,
-)
-ATTACHMENTS = (
-    ROLE_POLICY_ATTACHMENT,
-    POLICY_ATTACHMENT,
-    USER_POLICY_ATTACHMENT,
-    GROUP_POLICY_ATTACHMENT,
-)
+POLICIES = (ROLE_POLICY, IAM_POLICY, USER_POLICY, GROUP_POLICY)
+ATTACHMENTS = (ROLE_POLICY_ATTACHMENT, POLICY_ATTACHMENT, USER_POLICY_ATTACHMENT, GROUP_POLICY_ATTACHMENT)
 GITHUB = "token.actions.githubusercontent.com"
 ADMINS = frozenset({"AdministratorAccess", "IAMFullAccess", "PowerUserAccess"})
 

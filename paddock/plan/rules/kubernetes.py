@@ -25,10 +25,7 @@ from paddock.plan.rules.inputs import fields
 from paddock.plan.rules.inputs.pods import Pod, is_in, name_of, pods
 
 ROLES = (KUBERNETES_ROLE, CLUSTER_ROLE)
-BINDINGS = (
-    ROLE_BINDING,
-    CLUSTER_ROLE_BINDING,
-)
+BINDINGS = (ROLE_BINDING, CLUSTER_ROLE_BINDING)
 LEVEL = "pod-security.kubernetes.io/enforce"
 IMDS = "169.254.169.254"
 SCALE_SET_CHART = CHARTS["gha-runner-scale-set"].source

@@ -41,11 +41,7 @@ _LIMITS: Mapping[str, int] = {
     REPOSITORY: 256,
     RELEASE: 53,
 }
-_KUBERNETES_LIMITS: Mapping[str, int] = {
-    CRON_JOB: 52,
-    NAMESPACE: 63,
-    SERVICE: 63,
-}
+_KUBERNETES_LIMITS: Mapping[str, int] = {CRON_JOB: 52, NAMESPACE: 63, SERVICE: 63}
 _AUTONAME_PROPERTIES = {NODE_GROUP: "nodeGroupName"}
 
 

@@ -25,10 +25,7 @@ from paddock.plan.finding import Severity
 from paddock.plan.rules.base import Context, Rule, Violation, example, resource, violation
 from paddock.plan.rules.inputs import fields
 
-_NEW_RULES = {
-    SECURITY_GROUP_INGRESS_RULE: "ingress",
-    SECURITY_GROUP_EGRESS_RULE: "egress",
-}
+_NEW_RULES = {SECURITY_GROUP_INGRESS_RULE: "ingress", SECURITY_GROUP_EGRESS_RULE: "egress"}
 SSH = 22
 
 

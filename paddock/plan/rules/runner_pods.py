@@ -6,11 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from paddock.plan.engine.resource_types import (
-    RELEASE,
-    RUNNER_DEPLOYMENT,
-    SECRET,
-)
+from paddock.plan.engine.resource_types import RELEASE, RUNNER_DEPLOYMENT, SECRET
 from paddock.plan.engine.values import Secret
 from paddock.plan.finding import Severity
 from paddock.plan.rules.base import Context, Rule, Violation, example, resource, violation

@@ -40,10 +40,7 @@ def host_files(cards: Sequence[Card], every: Sequence[Function]) -> tuple[File, 
     own = [function for card in cards for function in card.functions]
     addresses = [function.address for function in own]
     ids = list(dict.fromkeys(function.id for function in own))
-    files = [
-        headed(_MODPROBE, _modprobe(cards, [] if _has_other_cards(own, every) else ids)),
-        headed(_LOAD, _MODULES),
-    ]
+    files = [headed(_MODPROBE, _modprobe(cards, [] if _has_other_cards(own, every) else ids)), headed(_LOAD, _MODULES)]
     if _has_other_cards(own, every):
         files.append(headed(_OVERRIDE, _HOOK.format(addresses=" ".join(addresses)), 0o755))
     installs = "\n".join(f"install -D -m {file.mode:04o} {file.path} /{file.path}" for file in files)

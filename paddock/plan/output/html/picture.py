@@ -20,12 +20,7 @@ _MOST_SHARES = 96
 """More shares of a node than this are told by number."""
 _MOST_NODES = 48
 """More nodes of a pool than this are told by number."""
-_CAPACITY = {
-    "spot": "spot",
-    "on-demand": "on-demand",
-    "reserved": "reserved",
-    "capacity-block": "capacity block",
-}
+_CAPACITY = {"spot": "spot", "on-demand": "on-demand", "reserved": "reserved", "capacity-block": "capacity block"}
 
 
 def colours(document: PlanDocument) -> dict[str, int]:
@@ -195,11 +190,7 @@ def _lane(instance: Instance, fit: Fit, colour: int) -> Html:
             top + 32,
             *_filled(grid, colour, jobs, max(1, request.gpus)),
             *_meter(
-                top + 4,
-                "CPU",
-                _ratio(cpu, available.cpu),
-                f"{cores(cpu, 1)} of {cores(available.cpu, 1)}",
-                colour,
+                top + 4, "CPU", _ratio(cpu, available.cpu), f"{cores(cpu, 1)} of {cores(available.cpu, 1)}", colour
             ),
             *_meter(
                 top + 19,

@@ -19,11 +19,7 @@ PICTURE_NOTE = (
     "CPU and RAM are what a booted node has for jobs."
 )
 _MARKS = {"error": "\u2717", "warning": "!", "info": "i", "ready": "\u2713"}
-_CONTAINERS = {
-    "none": "",
-    "dind": "Docker in the pod",
-    "kubernetes-novolume": "job containers in pods of their own",
-}
+_CONTAINERS = {"none": "", "dind": "Docker in the pod", "kubernetes-novolume": "job containers in pods of their own"}
 
 
 def header(document: PlanDocument) -> Html:
