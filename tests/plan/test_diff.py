@@ -22,6 +22,7 @@ from paddock.plan.diff import fields, replacement
 from paddock.plan.diff.model import Diff
 from paddock.plan.document.builder import build_document
 from paddock.plan.document.model import PlanDocument
+from paddock.plan.engine import resource_types
 from paddock.plan.engine.values import SECRET
 from paddock.plan.output import pull_request
 from paddock.plan.plan import build_plan
@@ -105,7 +106,7 @@ def test_what_a_node_boots_with_rolls_its_pool_and_no_other(edit: Edit) -> None:
 
 def test_user_data_is_compared_inside() -> None:
     difference = edited(lambda f: f["pools"]["t4"].update(maxPods=20))
-    template = next(change for change in difference.changes if change.type == replacement.LAUNCH_TEMPLATE)
+    template = next(change for change in difference.changes if change.type == resource_types.LAUNCH_TEMPLATE)
     assert {field.path.rpartition(".")[2]: (field.old, field.new) for field in template.fields} == {
         "maxPods": ("16", "20"),
         "maxPodsExpression": ("16", "20"),
@@ -191,7 +192,7 @@ def test_tags_roll_every_node_for_they_stand_in_the_launch_template() -> None:
 
 def test_kubernetes_goes_one_minor_version_at_a_time_and_never_back() -> None:
     new = copy.deepcopy(plan())
-    cluster = next(resource for resource in new["resources"] if resource["type"] == replacement.CLUSTER)
+    cluster = next(resource for resource in new["resources"] if resource["type"] == resource_types.CLUSTER)
     for version, words in (("1.37", "skip a Kubernetes minor version"), ("1.34", "go back")):
         cluster["inputs"]["version"] = version
         assert any(words in line for line in compare(plan(), new).refused)
@@ -220,7 +221,7 @@ def test_a_field_without_a_fact_is_unknown() -> None:
 
 def test_a_removed_protection_is_shown() -> None:
     new = copy.deepcopy(plan())
-    next(resource for resource in new["resources"] if resource["type"] == replacement.VPC)["protect"] = False
+    next(resource for resource in new["resources"] if resource["type"] == resource_types.VPC)["protect"] = False
     (change,) = compare(plan(), new).changes
     assert [(field.path, field.old, field.new) for field in change.fields] == [("(protect)", "true", "false")]
 
@@ -311,13 +312,13 @@ def _example() -> tuple[dict[str, Any], dict[str, Any]]:
     def documents(new: bool) -> dict[str, Any]:
         user_data = f"[settings.kubernetes]\nmax-pods = {8 + new}\n"
         template = _resource(
-            replacement.LAUNCH_TEMPLATE, "t4", {"userData": base64.b64encode(user_data.encode()).decode()}
+            resource_types.LAUNCH_TEMPLATE, "t4", {"userData": base64.b64encode(user_data.encode()).decode()}
         )
         labels = {"paddock.dev/pool": "t4"}
         types = ["g4dn.xlarge", "g4dn.2xlarge"][: 1 + new]
         groups = [
             _resource(
-                replacement.NODE_GROUP,
+                resource_types.NODE_GROUP,
                 f"t4-{kind.lower().replace('_', '-')}",
                 {"capacityType": kind, "labels": labels, "scalingConfig": {"maxSize": 4}, **more},
                 propertyDependencies={"launchTemplate": [template["urn"]]},
@@ -328,7 +329,7 @@ def _example() -> tuple[dict[str, Any], dict[str, Any]]:
         tag = _resource("aws:autoscaling/tag:Tag", "t4-enabled", {}, propertyDependencies=follows)
         chart = "oci://ghcr.io/actions/actions-runner-controller-charts/gha-runner-scale-set"
         release = _resource(
-            replacement.RELEASE,
+            resource_types.RELEASE,
             "gpu",
             {"chart": chart, "values": {"scaleSetLabels": ["gpu", "a|b"[: 1 + 2 * new]], "maxRunners": 6}},
             parent="urn:pulumi:prod::paddock::paddock:infra:RunnerScaleSet::gpu",
@@ -387,15 +388,23 @@ def test_values_stay_values_in_markdown(value: str) -> None:
 @given(st.text(alphabet="abcdefghijkl", min_size=12, max_size=20), st.booleans())
 def test_a_secret_is_never_shown(secret: str, reverse: bool) -> None:
     inputs: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
-        (replacement.SECRET, {"stringData": {"a": secret}}, {"stringData": {"a": SECRET}}),
-        (replacement.SECRET, {"data": {"a": secret}}, {}),
-        (replacement.RELEASE, {"values": {"password": secret}}, {"values": {"password": secret[::-1] + "x"}}),
-        (replacement.RELEASE, {"values": {"env": [{"name": "API_TOKEN", "value": secret}]}}, {"values": {"env": []}}),
-        (replacement.RELEASE, {"values": {"env": [[{"name": "API_TOKEN", "value": secret}]]}}, {"values": {}}),
-        (replacement.RELEASE, {"values": {"a": json.dumps({"token": secret})}}, {"values": {"a": "{}"}}),
-        (replacement.RELEASE, {"values": {"a": SECRET}}, {"values": {"a": secret}}),
-        (replacement.LAUNCH_TEMPLATE, {"userData": f"#!/bin/sh\nTOKEN={secret}\n"}, {"userData": "#!/bin/sh\ntrue\n"}),
-        (replacement.LAUNCH_TEMPLATE, {"userData": f"x ghp_{secret}{secret}"}, {"userData": "x"}),
+        (resource_types.SECRET, {"stringData": {"a": secret}}, {"stringData": {"a": SECRET}}),
+        (resource_types.SECRET, {"data": {"a": secret}}, {}),
+        (resource_types.RELEASE, {"values": {"password": secret}}, {"values": {"password": secret[::-1] + "x"}}),
+        (
+            resource_types.RELEASE,
+            {"values": {"env": [{"name": "API_TOKEN", "value": secret}]}},
+            {"values": {"env": []}},
+        ),
+        (resource_types.RELEASE, {"values": {"env": [[{"name": "API_TOKEN", "value": secret}]]}}, {"values": {}}),
+        (resource_types.RELEASE, {"values": {"a": json.dumps({"token": secret})}}, {"values": {"a": "{}"}}),
+        (resource_types.RELEASE, {"values": {"a": SECRET}}, {"values": {"a": secret}}),
+        (
+            resource_types.LAUNCH_TEMPLATE,
+            {"userData": f"#!/bin/sh\nTOKEN={secret}\n"},
+            {"userData": "#!/bin/sh\ntrue\n"},
+        ),
+        (resource_types.LAUNCH_TEMPLATE, {"userData": f"x ghp_{secret}{secret}"}, {"userData": "x"}),
     ]
     for type_, before, after in inputs:
         pair = [_document([_resource(type_, "x", each)]) for each in ((after, before) if reverse else (before, after))]
@@ -515,9 +524,9 @@ def test_every_field_of_the_facts_is_an_argument_of_the_sdk(type_: str) -> None:
 
 
 def test_the_longest_path_decides() -> None:
-    assert replacement.effect(replacement.NODE_GROUP, ("launchTemplate", "id")) == "replace"
-    assert replacement.effect(replacement.NODE_GROUP, ("launchTemplate", "version")) == "update"
-    assert replacement.effect(replacement.NODE_GROUP, ("launchTemplate",)) == "unknown"
+    assert replacement.effect(resource_types.NODE_GROUP, ("launchTemplate", "id")) == "replace"
+    assert replacement.effect(resource_types.NODE_GROUP, ("launchTemplate", "version")) == "update"
+    assert replacement.effect(resource_types.NODE_GROUP, ("launchTemplate",)) == "unknown"
     assert replacement.effect("kubernetes:example.com/v1:Any", ("metadata", "name")) == "replace"
     assert replacement.effect("made:up:Type", ("a",)) == "unknown"
 

@@ -10,18 +10,8 @@ from paddock import catalog
 from paddock.fleet import Fleet, NewCluster
 from paddock.fleet.model.pool import GP3_IOPS, GP3_THROUGHPUT
 from paddock.plan.cost.money import HOURS_A_MONTH, Money, fixed, on_demand, total, unknown, volume
+from paddock.plan.engine import resource_types as types
 from paddock.plan.engine.graph import Graph, Resource
-from paddock.plan.engine.resource_types import (
-    CLUSTER,
-    ELASTIC_IP,
-    IMAGE_PIPELINE,
-    KMS_KEY,
-    LOG_GROUP,
-    NAT_GATEWAY,
-    NODE_GROUP,
-    REPOSITORY,
-    VPC_ENDPOINT,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +33,11 @@ class Line:
 def lines(fleet: Fleet, graph: Graph, today: date | None) -> tuple[Line, ...]:
     """Everything that is paid for by the hour or month however little runs."""
     region = fleet.region
-    gateways = graph.of_type(NAT_GATEWAY)
+    gateways = graph.of_type(types.NAT_GATEWAY)
     endpoints = tuple(
-        endpoint for endpoint in graph.of_type(VPC_ENDPOINT) if endpoint.inputs.get("vpcEndpointType") == "Interface"
+        endpoint
+        for endpoint in graph.of_type(types.VPC_ENDPOINT)
+        if endpoint.inputs.get("vpcEndpointType") == "Interface"
     )
     attachments = sum(len(endpoint.inputs.get("subnetIds") or ()) for endpoint in endpoints)
     candidates = [
@@ -54,8 +46,8 @@ def lines(fleet: Fleet, graph: Graph, today: date | None) -> tuple[Line, ...]:
         _hourly(
             "public IPv4 addresses",
             "vpc.public-ipv4",
-            graph.of_type(ELASTIC_IP),
-            len(graph.of_type(ELASTIC_IP)),
+            graph.of_type(types.ELASTIC_IP),
+            len(graph.of_type(types.ELASTIC_IP)),
             "addresses",
             region,
         ),
@@ -78,11 +70,11 @@ def by_use(fleet: Fleet, graph: Graph) -> tuple[Line, ...]:
     """Return what is paid by use: its price where that is known, and no amount."""
     region = fleet.region
     kinds = (
-        (NAT_GATEWAY, "NAT traffic", "GB carried", "vpc.nat-gateway.data"),
-        (VPC_ENDPOINT, "endpoint traffic", "GB carried", "vpc.interface-endpoint.data"),
-        (LOG_GROUP, "logs", "GB taken in", "cloudwatch.logs.ingest"),
-        (REPOSITORY, "images in ECR", "GB-months kept", "ecr.storage"),
-        (IMAGE_PIPELINE, "AMI snapshots", "GB-months kept", "ebs.snapshot"),
+        (types.NAT_GATEWAY, "NAT traffic", "GB carried", "vpc.nat-gateway.data"),
+        (types.VPC_ENDPOINT, "endpoint traffic", "GB carried", "vpc.interface-endpoint.data"),
+        (types.LOG_GROUP, "logs", "GB taken in", "cloudwatch.logs.ingest"),
+        (types.REPOSITORY, "images in ECR", "GB-months kept", "ecr.storage"),
+        (types.IMAGE_PIPELINE, "AMI snapshots", "GB-months kept", "ebs.snapshot"),
     )
     return tuple(
         Line(item, None, unit_name, fixed(key, region), unknown(f"{item}: use not stated", "USD/month"))
@@ -92,7 +84,7 @@ def by_use(fleet: Fleet, graph: Graph) -> tuple[Line, ...]:
 
 
 def _control_plane(fleet: Fleet, graph: Graph, today: date | None) -> Iterator[Line]:
-    clusters = graph.of_type(CLUSTER)
+    clusters = graph.of_type(types.CLUSTER)
     eks_version = catalog.eks_versions().get(fleet.cluster.version)
     extended = bool(today and eks_version and eks_version.support_on(today) == "extended")
     key = "eks.control-plane.extended" if extended else "eks.control-plane"
@@ -101,7 +93,7 @@ def _control_plane(fleet: Fleet, graph: Graph, today: date | None) -> Iterator[L
 
 
 def _keys(graph: Graph, region: str) -> Line:
-    keys = graph.of_type(KMS_KEY)
+    keys = graph.of_type(types.KMS_KEY)
     price = fixed("kms.key", region)
     note = "each of the first two yearly rotations adds as much again"
     return Line("KMS keys", len(keys), "keys", price, price.times(len(keys)), note, _urns(keys))
@@ -109,7 +101,7 @@ def _keys(graph: Graph, region: str) -> Line:
 
 def _system_nodes(fleet: Fleet, graph: Graph) -> Iterator[Line]:
     """System nodes at their minimum, of their first instance type."""
-    groups = tuple(group for group in graph.of_type(NODE_GROUP) if is_system(group))
+    groups = tuple(group for group in graph.of_type(types.NODE_GROUP) if is_system(group))
     if not groups or not isinstance(fleet.cluster, NewCluster):
         return
     system = fleet.cluster.system

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Literal
 
-from paddock.plan.engine.resource_types import CLUSTER, LAUNCH_TEMPLATE, NODE_GROUP, RELEASE, SECRET, SUBNET, VPC
+from paddock.plan.engine import resource_types as types
 
 AS_OF = date(2026, 7, 1)
 SOURCES = (
@@ -62,7 +62,7 @@ TYPES: Mapping[str, Fields] = {
         "tags",
     ),
     "aws:ec2/internetGateway:InternetGateway": _fields("", "vpcId tags"),
-    LAUNCH_TEMPLATE: _fields(
+    types.LAUNCH_TEMPLATE: _fields(
         "name namePrefix", f"{_LAUNCH_TEMPLATE_VERSIONED} defaultVersion updateDefaultVersion tags"
     ),
     "aws:ec2/natGateway:NatGateway": _fields("allocationId connectivityType privateIp subnetId", "tags"),
@@ -75,12 +75,12 @@ TYPES: Mapping[str, Fields] = {
     "aws:ec2/securityGroup:SecurityGroup": _fields(
         "name namePrefix description vpcId", "ingress egress revokeRulesOnDelete tags"
     ),
-    SUBNET: _fields(
+    types.SUBNET: _fields(
         "vpcId cidrBlock availabilityZone availabilityZoneId ipv6Native outpostArn",
         "mapPublicIpOnLaunch assignIpv6AddressOnCreation enableDns64 enableResourceNameDnsARecordOnLaunch"
         " enableResourceNameDnsAaaaRecordOnLaunch privateDnsHostnameTypeOnLaunch tags",
     ),
-    VPC: _fields(
+    types.VPC: _fields(
         "cidrBlock ipv4IpamPoolId ipv4NetmaskLength",
         "enableDnsHostnames enableDnsSupport enableNetworkAddressUsageMetrics assignGeneratedIpv6CidrBlock tags",
     ),
@@ -101,13 +101,13 @@ TYPES: Mapping[str, Fields] = {
         "addonVersion configurationValues podIdentityAssociations preserve resolveConflictsOnCreate"
         " resolveConflictsOnUpdate serviceAccountRoleArn tags",
     ),
-    CLUSTER: _fields(
+    types.CLUSTER: _fields(
         "name roleArn bootstrapSelfManagedAddons accessConfig.bootstrapClusterCreatorAdminPermissions"
         " kubernetesNetworkConfig.ipFamily kubernetesNetworkConfig.serviceIpv4Cidr",
         "accessConfig.authenticationMode deletionProtection enabledClusterLogTypes upgradePolicy version vpcConfig"
         " kubernetesNetworkConfig.elasticLoadBalancing zonalShiftConfig tags",
     ),
-    NODE_GROUP: _fields(
+    types.NODE_GROUP: _fields(
         "amiType capacityType clusterName diskSize instanceTypes launchTemplate.id launchTemplate.name nodeGroupName"
         " nodeGroupNamePrefix nodeRoleArn remoteAccess subnetIds",
         "forceUpdateVersion labels launchTemplate.version nodeRepairConfig releaseVersion scalingConfig tags taints"
@@ -160,7 +160,7 @@ TYPES: Mapping[str, Fields] = {
     ),
     # A provider without `enableConfigMapMutable` and `enableSecretMutable` makes these anew.
     "kubernetes:core/v1:ConfigMap": _fields(f"{_NAMED} data binaryData", _METADATA),
-    SECRET: _fields(f"{_NAMED} data stringData type", _METADATA),
+    types.SECRET: _fields(f"{_NAMED} data stringData type", _METADATA),
     "kubernetes:apps/v1:DaemonSet": _fields(
         f"{_NAMED} spec.selector", f"{_METADATA} spec.template spec.updateStrategy spec.minReadySeconds"
     ),
@@ -189,7 +189,7 @@ TYPES: Mapping[str, Fields] = {
     "kubernetes:storage.k8s.io/v1:StorageClass": _fields(
         "metadata.name parameters provisioner", f"{_METADATA} allowVolumeExpansion"
     ),
-    RELEASE: _fields(
+    types.RELEASE: _fields(
         "name namespace",
         "allowNullValues atomic chart cleanupOnFail createNamespace dependencyUpdate description disableCRDHooks"
         " disableOpenapiValidation disableWebhooks forceUpdate keyring lint maxHistory postrender recreatePods"
@@ -201,8 +201,8 @@ TYPES: Mapping[str, Fields] = {
 }
 
 _REFERENCES: Mapping[tuple[str, str], str] = {
-    (NODE_GROUP, "launchTemplate"): "launchTemplate.id",
-    (CLUSTER, "kubernetesNetworkConfig"): "kubernetesNetworkConfig.elasticLoadBalancing",
+    (types.NODE_GROUP, "launchTemplate"): "launchTemplate.id",
+    (types.CLUSTER, "kubernetesNetworkConfig"): "kubernetesNetworkConfig.elasticLoadBalancing",
 }
 """Where in a field with parts the id of another resource stands."""
 

@@ -6,40 +6,28 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from paddock import catalog
-from paddock.plan.engine.resource_types import (
-    ACCESS_ENTRY,
-    ACCESS_POLICY_ASSOCIATION,
-    BUCKET,
-    BUCKET_V2,
-    CLUSTER,
-    DYNAMODB_TABLE,
-    EFS_FILE_SYSTEM,
-    KMS_KEY,
-    LUSTRE_FILE_SYSTEM,
-    REPOSITORY,
-    SECRETS_MANAGER_SECRET,
-)
+from paddock.plan.engine import resource_types as types
 from paddock.plan.finding import Severity
 from paddock.plan.rules.base import Context, Rule, Violation, example, resource, violation
 from paddock.plan.rules.inputs import fields
 
 LOG_TYPES = frozenset({"api", "audit", "authenticator", "controllerManager", "scheduler"})
 STATE = (
-    CLUSTER,
-    KMS_KEY,
-    REPOSITORY,
-    BUCKET,
-    BUCKET_V2,
-    EFS_FILE_SYSTEM,
-    LUSTRE_FILE_SYSTEM,
-    DYNAMODB_TABLE,
-    SECRETS_MANAGER_SECRET,
+    types.CLUSTER,
+    types.KMS_KEY,
+    types.REPOSITORY,
+    types.BUCKET,
+    types.BUCKET_V2,
+    types.EFS_FILE_SYSTEM,
+    types.LUSTRE_FILE_SYSTEM,
+    types.DYNAMODB_TABLE,
+    types.SECRETS_MANAGER_SECRET,
 )
 """What cannot be made again with what was in it."""
 
 
 def _cluster(**inputs: Any) -> Context:
-    return example(resource(CLUSTER, "cluster", inputs, protect=True))
+    return example(resource(types.CLUSTER, "cluster", inputs, protect=True))
 
 
 class SecretsEncrypted(Rule):
@@ -51,7 +39,7 @@ class SecretsEncrypted(Rule):
     equivalents = ("CKV_AWS_58", "AWS-0039", "CIS 5.3.1")
 
     def check(self, context: Context) -> Iterator[Violation]:
-        for cluster in context.all(CLUSTER):
+        for cluster in context.all(types.CLUSTER):
             config = context.read(cluster, "encryptionConfig")
             if fields.is_unknown(config) or fields.has_unknown(fields.get(config, "resources")):
                 continue
@@ -75,7 +63,7 @@ class ControlPlaneLogs(Rule):
     equivalents = ("CKV_AWS_37", "AWS-0038", "CIS 2.1.1")
 
     def check(self, context: Context) -> Iterator[Violation]:
-        for cluster in context.all(CLUSTER):
+        for cluster in context.all(types.CLUSTER):
             enabled = context.read(cluster, "enabledClusterLogTypes")
             if fields.is_unknown(enabled) or any(map(fields.is_unknown, fields.as_list(enabled))):
                 continue
@@ -100,7 +88,7 @@ class EndpointClosed(Rule):
     equivalents = ("CKV_AWS_39", "CKV_AWS_38", "AWS-0040", "AWS-0041", "CIS 5.4.1", "CIS 5.4.2")
 
     def check(self, context: Context) -> Iterator[Violation]:
-        for cluster in context.all(CLUSTER):
+        for cluster in context.all(types.CLUSTER):
             network = context.read(cluster, "vpcConfig")
             if fields.is_unknown(network):
                 continue
@@ -132,7 +120,7 @@ class SupportedVersion(Rule):
     equivalents = ("CKV_AWS_339",)
 
     def check(self, context: Context) -> Iterator[Violation]:
-        for cluster in context.all(CLUSTER):
+        for cluster in context.all(types.CLUSTER):
             version, support = (
                 context.read(cluster, "version"),
                 fields.get(cluster.inputs, "upgradePolicy", "supportType"),
@@ -161,7 +149,7 @@ class AccessByEntries(Rule):
     equivalents = ("CIS 4.1.7", "CIS 5.5.1")
 
     def check(self, context: Context) -> Iterator[Violation]:
-        for cluster in context.all(CLUSTER):
+        for cluster in context.all(types.CLUSTER):
             access = context.read(cluster, "accessConfig")
             if fields.is_unknown(access):
                 continue
@@ -171,7 +159,7 @@ class AccessByEntries(Rule):
             creator = fields.get(access, "bootstrapClusterCreatorAdminPermissions")
             if creator is not False and not fields.is_unknown(creator):
                 yield violation(cluster, "whoever creates the cluster becomes its admin")
-        for entry in context.all(ACCESS_ENTRY, ACCESS_POLICY_ASSOCIATION):
+        for entry in context.all(types.ACCESS_ENTRY, types.ACCESS_POLICY_ASSOCIATION):
             who = fields.text(entry.inputs, "principalArn")
             if who == "*" or who.endswith(":root"):
                 yield violation(entry, f"{who} is everybody in an account")
@@ -199,7 +187,7 @@ class Protected(Rule):
     fix = "cluster.deletionProtection: true; ResourceOptions(protect=True)"
 
     def check(self, context: Context) -> Iterator[Violation]:
-        for cluster in context.all(CLUSTER):
+        for cluster in context.all(types.CLUSTER):
             if not fields.is_on(fields.get(cluster.inputs, "deletionProtection")):
                 yield violation(cluster, "EKS would delete it when asked to")
         for held in context.all(*STATE):
@@ -210,7 +198,7 @@ class Protected(Rule):
         return _cluster(deletionProtection=True)
 
     def failing_example(self) -> Context:
-        return example(resource(REPOSITORY, "images", {}, protect=False))
+        return example(resource(types.REPOSITORY, "images", {}, protect=False))
 
 
 RULES = (SecretsEncrypted(), ControlPlaneLogs(), EndpointClosed(), SupportedVersion(), AccessByEntries(), Protected())

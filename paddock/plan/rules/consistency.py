@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from infra.charts import CHARTS
+from paddock.plan.engine import resource_types as types
 from paddock.plan.engine.graph import Resource
-from paddock.plan.engine.resource_types import AUTOSCALING_TAG, NAMESPACE, NODE_GROUP, QUEUE, RELEASE
 from paddock.plan.finding import Severity
 from paddock.plan.rules.base import Context, Rule, Violation, example, resource, violation
 from paddock.plan.rules.inputs import fields
@@ -30,7 +30,7 @@ TEMPLATE = "k8s.io/cluster-autoscaler/node-template/"
 
 def _gpu_group(**inputs: Any) -> Resource:
     taint = {"key": GPU, "value": "true", "effect": "NO_SCHEDULE"}
-    return resource(NODE_GROUP, "t4-spot", {"labels": {"paddock.dev/pool": "t4"}, "taints": [taint], **inputs})
+    return resource(types.NODE_GROUP, "t4-spot", {"labels": {"paddock.dev/pool": "t4"}, "taints": [taint], **inputs})
 
 
 _TOLERATION = {"key": GPU, "operator": "Equal", "value": "true", "effect": "NoSchedule"}
@@ -52,7 +52,7 @@ class Tolerated(Rule):
     fix = "give it nodes.TAINT.toleration()"
 
     def check(self, context: Context) -> Iterator[Violation]:
-        groups = list(context.all(NODE_GROUP))
+        groups = list(context.all(types.NODE_GROUP))
         gpus = [group for group in groups if any(taint.get("key") == GPU for taint in taints(group))]
         for work in workloads(context):
             if work.daemon:
@@ -79,7 +79,7 @@ class Selected(Rule):
     fix = "give the pool the label, or take the selector from nodes.gpu_selector()"
 
     def check(self, context: Context) -> Iterator[Violation]:
-        groups = list(context.all(NODE_GROUP))
+        groups = list(context.all(types.NODE_GROUP))
         if any(fields.is_unknown(fields.get(group.inputs, "labels")) for group in groups):
             return
         gpus = [group for group in groups if any(taint.get("key") == GPU for taint in taints(group))]
@@ -107,10 +107,10 @@ class ScaleFromZero(Rule):
     fix = "write the tags from nodes.labels() and nodes.TAINT, as infra/gpu_pool.py does"
 
     def check(self, context: Context) -> Iterator[Violation]:
-        for group in context.all(NODE_GROUP):
+        for group in context.all(types.NODE_GROUP):
             tags = {
                 fields.text(t.inputs, "tag", "key"): fields.get(t.inputs, "tag", "value")
-                for t in context.refer(AUTOSCALING_TAG, "autoscalingGroupName", group)
+                for t in context.refer(types.AUTOSCALING_TAG, "autoscalingGroupName", group)
             }
             empty = fields.get(group.inputs, "scalingConfig", "minSize") == 0
             if not tags and not (empty and taints(group)):
@@ -152,7 +152,10 @@ class ScaleFromZero(Rule):
             group,
             *(
                 resource(
-                    AUTOSCALING_TAG, key, {"tag": {"key": key, "value": value}}, uses={"autoscalingGroupName": group}
+                    types.AUTOSCALING_TAG,
+                    key,
+                    {"tag": {"key": key, "value": value}},
+                    uses={"autoscalingGroupName": group},
                 )
                 for key, value in tags.items()
             ),
@@ -206,7 +209,7 @@ class TaintSpelling(Rule):
 
     def check(self, context: Context) -> Iterator[Violation]:
         kubernetes = (*EFFECTS.values(), "")
-        for group in context.all(NODE_GROUP):
+        for group in context.all(types.NODE_GROUP):
             for taint in fields.items(group.inputs, "taints"):
                 effect = fields.get(taint, "effect")
                 if str(effect) not in EFFECTS and not fields.is_unknown(effect):
@@ -216,7 +219,7 @@ class TaintSpelling(Rule):
                 effect = fields.get(toleration, "effect")
                 if str(effect or "") not in kubernetes and not fields.is_unknown(effect):
                     yield violation(work.resource, f"{work.what}: {effect} is no effect of a toleration in Kubernetes")
-        for tag in context.all(AUTOSCALING_TAG):
+        for tag in context.all(types.AUTOSCALING_TAG):
             if fields.text(tag.inputs, "tag", "key").startswith(f"{TEMPLATE}taint/"):
                 value = fields.get(tag.inputs, "tag", "value")
                 if not fields.is_unknown(value) and str(value).rpartition(":")[2] not in EFFECTS.values():
@@ -237,7 +240,7 @@ class SameArc(Rule):
     fix = "take both from versions.ARC"
 
     def check(self, context: Context) -> Iterator[Violation]:
-        controllers = [r for r in context.all(RELEASE) if chart(r) == "gha-runner-scale-set-controller"]
+        controllers = [r for r in context.all(types.RELEASE) if chart(r) == "gha-runner-scale-set-controller"]
         for controller in controllers:
             expected = fields.get(controller.inputs, "version")
             for release in scale_sets(context):
@@ -257,8 +260,10 @@ class SameArc(Rule):
     @staticmethod
     def _arc(version: str) -> Context:
         return example(
-            resource(RELEASE, "arc", {"chart": CHARTS["gha-runner-scale-set-controller"].source, "version": "0.14.2"}),
-            resource(RELEASE, "gpu", {"chart": SCALE_SET_CHART, "version": version}),
+            resource(
+                types.RELEASE, "arc", {"chart": CHARTS["gha-runner-scale-set-controller"].source, "version": "0.14.2"}
+            ),
+            resource(types.RELEASE, "gpu", {"chart": SCALE_SET_CHART, "version": version}),
         )
 
 
@@ -281,10 +286,10 @@ class NamedCluster(Rule):
                 yield violation(resource_, "it would go to the current cluster of the kubeconfig")
 
     def passing_example(self) -> Context:
-        return example(resource(NAMESPACE, "runners", {"metadata": {"name": "arc-runners"}}))
+        return example(resource(types.NAMESPACE, "runners", {"metadata": {"name": "arc-runners"}}))
 
     def failing_example(self) -> Context:
-        return example(resource(NAMESPACE, "runners", {"metadata": {"name": "arc-runners"}}, provider=""))
+        return example(resource(types.NAMESPACE, "runners", {"metadata": {"name": "arc-runners"}}, provider=""))
 
 
 class NamedAccount(Rule):
@@ -300,10 +305,10 @@ class NamedAccount(Rule):
                 yield violation(resource_, "it would go to the region of the shell, without the fleet's tags")
 
     def passing_example(self) -> Context:
-        return example(resource(QUEUE, "queue"))
+        return example(resource(types.QUEUE, "queue"))
 
     def failing_example(self) -> Context:
-        return example(resource(QUEUE, "queue", provider=""))
+        return example(resource(types.QUEUE, "queue", provider=""))
 
 
 RULES = (

@@ -8,27 +8,19 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
+from paddock.plan.engine import resource_types as types
 from paddock.plan.engine.graph import Resource
-from paddock.plan.engine.resource_types import (
-    GROUP_POLICY,
-    GROUP_POLICY_ATTACHMENT,
-    IAM_POLICY,
-    KMS_KEY,
-    NODE_GROUP,
-    OPEN_ID_CONNECT_PROVIDER,
-    POLICY_ATTACHMENT,
-    ROLE,
-    ROLE_POLICY,
-    ROLE_POLICY_ATTACHMENT,
-    USER_POLICY,
-    USER_POLICY_ATTACHMENT,
-)
 from paddock.plan.finding import Severity
 from paddock.plan.rules.base import Context, Rule, Violation, example, resource, violation
 from paddock.plan.rules.inputs import fields
 
-POLICIES = (ROLE_POLICY, IAM_POLICY, USER_POLICY, GROUP_POLICY)
-ATTACHMENTS = (ROLE_POLICY_ATTACHMENT, POLICY_ATTACHMENT, USER_POLICY_ATTACHMENT, GROUP_POLICY_ATTACHMENT)
+POLICIES = (types.ROLE_POLICY, types.IAM_POLICY, types.USER_POLICY, types.GROUP_POLICY)
+ATTACHMENTS = (
+    types.ROLE_POLICY_ATTACHMENT,
+    types.POLICY_ATTACHMENT,
+    types.USER_POLICY_ATTACHMENT,
+    types.GROUP_POLICY_ATTACHMENT,
+)
 GITHUB = "token.actions.githubusercontent.com"
 ADMINS = frozenset({"AdministratorAccess", "IAMFullAccess", "PowerUserAccess"})
 
@@ -38,7 +30,7 @@ def granted(context: Context) -> Iterator[tuple[Resource, Mapping[str, Any]]]:
     for item in context.all(*POLICIES):
         for statement in fields.allow_statements(context.read(item, "policy")):
             yield item, statement
-    for role in context.all(ROLE):
+    for role in context.all(types.ROLE):
         for inline in fields.items(role.inputs, "inlinePolicies"):
             for statement in fields.allow_statements(fields.get(inline, "policy")):
                 yield role, statement
@@ -49,14 +41,14 @@ def attached(context: Context) -> Iterator[tuple[Resource, str]]:
     for item in context.all(*ATTACHMENTS):
         if arn := fields.text(item.inputs, "policyArn"):
             yield item, arn
-    for role in context.all(ROLE):
+    for role in context.all(types.ROLE):
         for arn in fields.items(role.inputs, "managedPolicyArns"):
             yield role, str(arn)
 
 
 def _policy(action: str | Sequence[str], resources: str | Sequence[str], **more: Any) -> Context:
     statement = {"Effect": "Allow", "Action": action, "Resource": resources, **more}
-    return example(resource(ROLE_POLICY, "policy", {"policy": json.dumps({"Statement": [statement]})}))
+    return example(resource(types.ROLE_POLICY, "policy", {"policy": json.dumps({"Statement": [statement]})}))
 
 
 class PullOnly(Rule):
@@ -68,7 +60,9 @@ class PullOnly(Rule):
     equivalents = ("CIS 5.1.3",)
 
     def check(self, context: Context) -> Iterator[Violation]:
-        nodes = {urn for group in context.all(NODE_GROUP) for urn in group.property_dependencies.get("nodeRoleArn", ())}
+        nodes = {
+            urn for group in context.all(types.NODE_GROUP) for urn in group.property_dependencies.get("nodeRoleArn", ())
+        }
         for item, arn in attached(context):
             name = arn.rpartition("/")[2]
             if self._of(item, nodes) and "ContainerRegistry" in name and not name.endswith("PullOnly"):
@@ -94,12 +88,15 @@ class PullOnly(Rule):
 
     @staticmethod
     def _node(policy: str) -> Context:
-        role = resource(ROLE, "node")
+        role = resource(types.ROLE, "node")
         return example(
             role,
-            resource(NODE_GROUP, "gpu", {}, uses={"nodeRoleArn": role}),
+            resource(types.NODE_GROUP, "gpu", {}, uses={"nodeRoleArn": role}),
             resource(
-                ROLE_POLICY_ATTACHMENT, "ecr", {"policyArn": f"arn:aws:iam::aws:policy/{policy}"}, uses={"role": role}
+                types.ROLE_POLICY_ATTACHMENT,
+                "ecr",
+                {"policyArn": f"arn:aws:iam::aws:policy/{policy}"},
+                uses={"role": role},
             ),
         )
 
@@ -113,7 +110,7 @@ class KeysRotate(Rule):
     equivalents = ("CKV_AWS_7", "CKV_AWS_33", "CKV2_AWS_64", "AWS-0065")
 
     def check(self, context: Context) -> Iterator[Violation]:
-        for key in context.all(KMS_KEY):
+        for key in context.all(types.KMS_KEY):
             symmetric = fields.text(key.inputs, "customerMasterKeySpec") in ("", "SYMMETRIC_DEFAULT")
             if symmetric and not fields.is_on(fields.get(key.inputs, "enableKeyRotation")):
                 yield violation(key, "it does not rotate")
@@ -134,7 +131,9 @@ class KeysRotate(Rule):
     def _key(who: str) -> Context:
         statement = {"Effect": "Allow", "Principal": {"AWS": who}, "Action": "kms:*", "Resource": "*"}
         return example(
-            resource(KMS_KEY, "key", {"enableKeyRotation": True, "policy": json.dumps({"Statement": [statement]})})
+            resource(
+                types.KMS_KEY, "key", {"enableKeyRotation": True, "policy": json.dumps({"Statement": [statement]})}
+            )
         )
 
 
@@ -224,7 +223,7 @@ class NamedResources(Rule):
 
 def trusts(context: Context) -> Iterator[tuple[Resource, Mapping[str, Any]]]:
     """Every statement by which a role lets somebody in."""
-    for role in context.all(ROLE):
+    for role in context.all(types.ROLE):
         for statement in fields.allow_statements(context.read(role, "assumeRolePolicy")):
             yield role, statement
 
@@ -238,7 +237,7 @@ class GitHubTrust(Rule):
     equivalents = ("CKV_AWS_358", "CKV_AWS_393")
 
     def check(self, context: Context) -> Iterator[Violation]:
-        for provider in context.all(OPEN_ID_CONNECT_PROVIDER):
+        for provider in context.all(types.OPEN_ID_CONNECT_PROVIDER):
             audiences = fields.items(provider.inputs, "clientIdLists")
             if GITHUB in fields.text(provider.inputs, "url") and audiences != ["sts.amazonaws.com"]:
                 yield violation(provider, "its audience must be sts.amazonaws.com and nothing else")
@@ -279,7 +278,7 @@ class GitHubTrust(Rule):
             "Action": "sts:AssumeRoleWithWebIdentity",
             "Condition": {"StringEquals": {f"{GITHUB}:aud": "sts.amazonaws.com", f"{GITHUB}:sub": subject}},
         }
-        return example(resource(ROLE, "push", {"assumeRolePolicy": json.dumps({"Statement": [statement]})}))
+        return example(resource(types.ROLE, "push", {"assumeRolePolicy": json.dumps({"Statement": [statement]})}))
 
 
 class NamedPrincipals(Rule):
@@ -306,7 +305,7 @@ class NamedPrincipals(Rule):
     @staticmethod
     def _role(who: Mapping[str, str]) -> Context:
         statement = {"Effect": "Allow", "Principal": who, "Action": "sts:AssumeRole"}
-        return example(resource(ROLE, "role", {"assumeRolePolicy": json.dumps({"Statement": [statement]})}))
+        return example(resource(types.ROLE, "role", {"assumeRolePolicy": json.dumps({"Statement": [statement]})}))
 
 
 RULES = (PullOnly(), KeysRotate(), NoAdministrators(), NamedResources(), GitHubTrust(), NamedPrincipals())

@@ -6,22 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from paddock.fleet.model.runner import SCALE_SET_NAME_MAX
-from paddock.plan.engine.resource_types import (
-    CLUSTER,
-    CONFIG_MAP,
-    CRON_JOB,
-    INSTANCE_PROFILE,
-    LAUNCH_TEMPLATE,
-    NAMESPACE,
-    NODE_GROUP,
-    RELEASE,
-    REPOSITORY,
-    ROLE,
-    ROLE_POLICY,
-    SECRET,
-    SECURITY_GROUP,
-    SERVICE,
-)
+from paddock.plan.engine import resource_types as types
 from paddock.plan.finding import Severity
 from paddock.plan.rules.base import Context, Rule, Violation, example, resource, violation
 from paddock.plan.rules.inputs import fields
@@ -31,18 +16,18 @@ from paddock.plan.rules.kubernetes import runners
 _SUFFIX = 8
 """A dash and seven digits: what Pulumi appends to a name it chooses."""
 _LIMITS: Mapping[str, int] = {
-    NODE_GROUP: 63,
-    ROLE: 64,
-    ROLE_POLICY: 128,
-    INSTANCE_PROFILE: 128,
-    LAUNCH_TEMPLATE: 128,
-    SECURITY_GROUP: 255,
-    CLUSTER: 100,
-    REPOSITORY: 256,
-    RELEASE: 53,
+    types.NODE_GROUP: 63,
+    types.ROLE: 64,
+    types.ROLE_POLICY: 128,
+    types.INSTANCE_PROFILE: 128,
+    types.LAUNCH_TEMPLATE: 128,
+    types.SECURITY_GROUP: 255,
+    types.CLUSTER: 100,
+    types.REPOSITORY: 256,
+    types.RELEASE: 53,
 }
-_KUBERNETES_LIMITS: Mapping[str, int] = {CRON_JOB: 52, NAMESPACE: 63, SERVICE: 63}
-_AUTONAME_PROPERTIES = {NODE_GROUP: "nodeGroupName"}
+_KUBERNETES_LIMITS: Mapping[str, int] = {types.CRON_JOB: 52, types.NAMESPACE: 63, types.SERVICE: 63}
+_AUTONAME_PROPERTIES = {types.NODE_GROUP: "nodeGroupName"}
 
 
 class Names(Rule):
@@ -61,7 +46,7 @@ class Names(Rule):
                 if not fields.is_unknown(name) and length > limit:
                     yield violation(item, f"a name of {length} characters, where {limit} fit")
         for item in context.graph.resources.values():
-            if item.type.startswith("kubernetes:") and item.type != RELEASE:
+            if item.type.startswith("kubernetes:") and item.type != types.RELEASE:
                 limit, name = _KUBERNETES_LIMITS.get(item.type, 253), name_of(item)
                 if len(name) > limit:
                     yield violation(item, f"{name} has {len(name)} characters, where {limit} fit")
@@ -72,10 +57,10 @@ class Names(Rule):
                 yield violation(release, f"a scale set's name of {extent}")
 
     def passing_example(self) -> Context:
-        return example(resource(ROLE, "node"))
+        return example(resource(types.ROLE, "node"))
 
     def failing_example(self) -> Context:
-        return example(resource(ROLE, "n" * 60))
+        return example(resource(types.ROLE, "n" * 60))
 
 
 class References(Rule):
@@ -88,13 +73,15 @@ class References(Rule):
     _BUILT_IN = frozenset({"kube-system", "default", "kube-public", ""})
 
     def check(self, context: Context) -> Iterator[Violation]:
-        namespaces = {name_of(item) for item in context.all(NAMESPACE)}
-        named = {name_of(item) and namespace_of(item) for item in context.all(CONFIG_MAP, SECRET)}
+        namespaces = {name_of(item) for item in context.all(types.NAMESPACE)}
+        named = {name_of(item) and namespace_of(item) for item in context.all(types.CONFIG_MAP, types.SECRET)}
         if not namespaces or "" in namespaces | named:  # a name that is not known yet may be any
             return
-        maps = {(namespace_of(item), name_of(item)) for item in context.all(CONFIG_MAP)}
+        maps = {(namespace_of(item), name_of(item)) for item in context.all(types.CONFIG_MAP)}
         for item in context.graph.resources.values():
-            namespace = namespace_of(item) if item.type.startswith("kubernetes:") and item.type != NAMESPACE else ""
+            namespace = (
+                namespace_of(item) if item.type.startswith("kubernetes:") and item.type != types.NAMESPACE else ""
+            )
             if namespace not in namespaces | self._BUILT_IN:
                 yield violation(item, f"there is no namespace {namespace}")
         for pod in pods(context):
@@ -103,7 +90,7 @@ class References(Rule):
                     name = fields.text(volume, "configMap", "name")
                     if name and (pod.namespace, name) not in maps:
                         yield violation(pod.resource, f"there is no ConfigMap {name} in {pod.namespace}")
-        secrets = {(namespace_of(item), name_of(item)) for item in context.all(SECRET)}
+        secrets = {(namespace_of(item), name_of(item)) for item in context.all(types.SECRET)}
         foreign = context.fleet.github.kubernetes_secret if context.fleet else None
         for release in scale_sets(context):
             name, namespace = fields.text(release.inputs, "values", "githubConfigSecret"), namespace_of(release)
@@ -119,9 +106,9 @@ class References(Rule):
     @staticmethod
     def _mounting(namespace: str) -> Context:
         return example(
-            resource(NAMESPACE, "runners", {"metadata": {"name": "arc-runners"}}),
-            resource(NAMESPACE, "systems", {"metadata": {"name": "arc-systems"}}),
-            resource(CONFIG_MAP, "hooks", {"metadata": {"name": "hooks", "namespace": namespace}}),
+            resource(types.NAMESPACE, "runners", {"metadata": {"name": "arc-runners"}}),
+            resource(types.NAMESPACE, "systems", {"metadata": {"name": "arc-systems"}}),
+            resource(types.CONFIG_MAP, "hooks", {"metadata": {"name": "hooks", "namespace": namespace}}),
             runners({"template": {"spec": {"volumes": [{"name": "hooks", "configMap": {"name": "hooks"}}]}}}),
         )
 

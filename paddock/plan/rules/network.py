@@ -5,27 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
+from paddock.plan.engine import resource_types as types
 from paddock.plan.engine.graph import Resource
-from paddock.plan.engine.resource_types import (
-    DEFAULT_SECURITY_GROUP,
-    FLOW_LOG,
-    INSTANCE,
-    LAUNCH_TEMPLATE,
-    NODE_GROUP,
-    ROUTE,
-    ROUTE_TABLE_ASSOCIATION,
-    SECURITY_GROUP,
-    SECURITY_GROUP_EGRESS_RULE,
-    SECURITY_GROUP_INGRESS_RULE,
-    SECURITY_GROUP_RULE,
-    SUBNET,
-    VPC,
-)
 from paddock.plan.finding import Severity
 from paddock.plan.rules.base import Context, Rule, Violation, example, resource, violation
 from paddock.plan.rules.inputs import fields
 
-_NEW_RULES = {SECURITY_GROUP_INGRESS_RULE: "ingress", SECURITY_GROUP_EGRESS_RULE: "egress"}
+_NEW_RULES = {types.SECURITY_GROUP_INGRESS_RULE: "ingress", types.SECURITY_GROUP_EGRESS_RULE: "egress"}
 SSH = 22
 
 
@@ -38,20 +24,20 @@ class PrivateNodes(Rule):
     equivalents = ("CKV_AWS_88", "CKV_AWS_130", "AWS-0164", "CIS 5.4.3")
 
     def check(self, context: Context) -> Iterator[Violation]:
-        for item in context.all(LAUNCH_TEMPLATE):
+        for item in context.all(types.LAUNCH_TEMPLATE):
             if any(
                 fields.get(interface, "associatePublicIpAddress") in (True, "true")
                 for interface in fields.items(item.inputs, "networkInterfaces")
             ):
                 yield violation(item, "instances get a public address")
-        for item in context.all(INSTANCE):
+        for item in context.all(types.INSTANCE):
             if fields.get(item.inputs, "associatePublicIpAddress") is True:
                 yield violation(item, "the instance gets a public address")
-        for item in context.all(SUBNET):
+        for item in context.all(types.SUBNET):
             if fields.get(item.inputs, "mapPublicIpOnLaunch") is True:
                 yield violation(item, "whatever starts here gets a public address")
         public = set(self._public(context))
-        for item in context.all(NODE_GROUP):
+        for item in context.all(types.NODE_GROUP):
             if public & set(map(str, fields.items(item.inputs, "subnetIds"))):
                 yield violation(item, "nodes stand in a subnet that the internet gateway serves")
 
@@ -60,34 +46,34 @@ class PrivateNodes(Rule):
         """Ids of the subnets whose route table leads to an internet gateway."""
         tables = {
             fields.text(route.inputs, "routeTableId")
-            for route in context.all(ROUTE)
+            for route in context.all(types.ROUTE)
             if fields.text(route.inputs, "gatewayId").startswith("igw-")
         } - {""}
-        for association in context.all(ROUTE_TABLE_ASSOCIATION):
+        for association in context.all(types.ROUTE_TABLE_ASSOCIATION):
             if fields.text(association.inputs, "routeTableId") in tables and fields.text(
                 association.inputs, "subnetId"
             ):
                 yield fields.text(association.inputs, "subnetId")
 
     def passing_example(self) -> Context:
-        return example(resource(SUBNET, "private", {"mapPublicIpOnLaunch": False}))
+        return example(resource(types.SUBNET, "private", {"mapPublicIpOnLaunch": False}))
 
     def failing_example(self) -> Context:
         return example(
-            resource(ROUTE, "out", {"routeTableId": "rtb-1", "gatewayId": "igw-1"}),
-            resource(ROUTE_TABLE_ASSOCIATION, "public", {"routeTableId": "rtb-1", "subnetId": "subnet-1"}),
-            resource(NODE_GROUP, "gpu", {"subnetIds": ["subnet-1"]}),
+            resource(types.ROUTE, "out", {"routeTableId": "rtb-1", "gatewayId": "igw-1"}),
+            resource(types.ROUTE_TABLE_ASSOCIATION, "public", {"routeTableId": "rtb-1", "subnetId": "subnet-1"}),
+            resource(types.NODE_GROUP, "gpu", {"subnetIds": ["subnet-1"]}),
         )
 
 
 def rules(context: Context) -> Iterator[tuple[Resource, str, Mapping[str, Any]]]:
     """Every rule of every security group: (where it is written, ingress or egress, the rule)."""
-    for group in context.all(SECURITY_GROUP, DEFAULT_SECURITY_GROUP):
+    for group in context.all(types.SECURITY_GROUP, types.DEFAULT_SECURITY_GROUP):
         for direction in ("ingress", "egress"):
             for rule in fields.items(group.inputs, direction):
                 if isinstance(rule, Mapping):
                     yield group, direction, rule
-    for rule in context.all(SECURITY_GROUP_RULE):
+    for rule in context.all(types.SECURITY_GROUP_RULE):
         yield rule, fields.text(rule.inputs, "type"), rule.inputs
     for type_, direction in _NEW_RULES.items():
         for rule in context.all(type_):
@@ -120,7 +106,7 @@ class NothingIn(Rule):
     )  # fmt: skip
 
     def check(self, context: Context) -> Iterator[Violation]:
-        for group in context.all(SECURITY_GROUP):
+        for group in context.all(types.SECURITY_GROUP):
             description = fields.get(group.inputs, "description")
             if description in (None, "", "Managed by Pulumi", "Managed by Terraform"):
                 yield violation(group, "it has no description")
@@ -139,7 +125,7 @@ class NothingIn(Rule):
     @staticmethod
     def _group(rule: Mapping[str, Any]) -> Context:
         https = {"protocol": "tcp", "fromPort": 443, "toPort": 443}
-        return example(resource(SECURITY_GROUP, "web", {"description": "HTTPS", "ingress": [{**https, **rule}]}))
+        return example(resource(types.SECURITY_GROUP, "web", {"description": "HTTPS", "ingress": [{**https, **rule}]}))
 
 
 class EgressNamed(Rule):
@@ -164,7 +150,7 @@ class EgressNamed(Rule):
     @staticmethod
     def _out(ports: Mapping[str, Any]) -> Context:
         rule = {**ports, "cidrBlocks": ["0.0.0.0/0"], "description": "Out"}
-        return example(resource(SECURITY_GROUP, "builder", {"description": "Builder", "egress": [rule]}))
+        return example(resource(types.SECURITY_GROUP, "builder", {"description": "Builder", "egress": [rule]}))
 
 
 class FlowLogs(Rule):
@@ -176,13 +162,13 @@ class FlowLogs(Rule):
     equivalents = ("CKV2_AWS_11", "CKV2_AWS_12", "AWS-0178", "AWS-0173")
 
     def check(self, context: Context) -> Iterator[Violation]:
-        for vpc in context.all(VPC):
+        for vpc in context.all(types.VPC):
             if not any(
                 fields.text(log.inputs, "trafficType") in ("", "ALL", "REJECT")
-                for log in context.refer(FLOW_LOG, "vpcId", vpc)
+                for log in context.refer(types.FLOW_LOG, "vpcId", vpc)
             ):
                 yield violation(vpc, "it keeps no flow logs")
-            shut = list(context.refer(DEFAULT_SECURITY_GROUP, "vpcId", vpc))
+            shut = list(context.refer(types.DEFAULT_SECURITY_GROUP, "vpcId", vpc))
             if not shut:
                 yield violation(vpc, "its default security group is open among its members")
             for group in shut:
@@ -190,15 +176,15 @@ class FlowLogs(Rule):
                     yield violation(group, "the default security group lets traffic through")
 
     def passing_example(self) -> Context:
-        vpc = resource(VPC, "vpc")
+        vpc = resource(types.VPC, "vpc")
         return example(
             vpc,
-            resource(FLOW_LOG, "flow", {"trafficType": "ALL"}, uses={"vpcId": vpc}),
-            resource(DEFAULT_SECURITY_GROUP, "default", {"ingress": [], "egress": []}, uses={"vpcId": vpc}),
+            resource(types.FLOW_LOG, "flow", {"trafficType": "ALL"}, uses={"vpcId": vpc}),
+            resource(types.DEFAULT_SECURITY_GROUP, "default", {"ingress": [], "egress": []}, uses={"vpcId": vpc}),
         )
 
     def failing_example(self) -> Context:
-        return example(resource(VPC, "vpc"))
+        return example(resource(types.VPC, "vpc"))
 
 
 RULES = (PrivateNodes(), NothingIn(), EgressNamed(), FlowLogs())

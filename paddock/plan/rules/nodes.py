@@ -12,21 +12,8 @@ from typing import Any, ClassVar
 import yaml
 
 from paddock.fleet.model.github import GITHUB_TOKEN
+from paddock.plan.engine import resource_types as types
 from paddock.plan.engine.graph import Resource
-from paddock.plan.engine.resource_types import (
-    AMI_COPY,
-    AMI_LAUNCH_PERMISSION,
-    DISTRIBUTION_CONFIGURATION,
-    EBS_VOLUME,
-    IMAGE_COMPONENT,
-    IMAGE_RECIPE,
-    INFRASTRUCTURE_CONFIGURATION,
-    INSTANCE,
-    KEY_PAIR,
-    LAUNCH_TEMPLATE,
-    NODE_GROUP,
-    STORAGE_CLASS,
-)
 from paddock.plan.engine.values import Secret
 from paddock.plan.finding import Severity
 from paddock.plan.rules.base import Context, Rule, Violation, example, resource, violation
@@ -36,14 +23,14 @@ from paddock.plan.rules.network import SSH, has_port, rules
 
 def _metadata(context: Context) -> Iterator[tuple[Resource, Any]]:
     """IMDS settings of everything that starts instances."""
-    for item in context.all(LAUNCH_TEMPLATE, INSTANCE):
+    for item in context.all(types.LAUNCH_TEMPLATE, types.INSTANCE):
         yield item, fields.get(item.inputs, "metadataOptions")
-    for item in context.all(INFRASTRUCTURE_CONFIGURATION):
+    for item in context.all(types.INFRASTRUCTURE_CONFIGURATION):
         yield item, fields.get(item.inputs, "instanceMetadataOptions")
 
 
 def _template(**inputs: Any) -> Context:
-    return example(resource(LAUNCH_TEMPLATE, "gpu", inputs))
+    return example(resource(types.LAUNCH_TEMPLATE, "gpu", inputs))
 
 
 class MetadataTokens(Rule):
@@ -63,7 +50,7 @@ class MetadataTokens(Rule):
                 and fields.get(options, "httpEndpoint") != "disabled"
             ):
                 yield violation(item, f"httpTokens is {tokens or 'not set'}")
-        for group in context.all(NODE_GROUP):
+        for group in context.all(types.NODE_GROUP):
             if not fields.is_set(fields.get(group.inputs, "launchTemplate")):
                 yield violation(group, "without a launch template of ours EKS leaves IMDSv1 on")
 
@@ -104,17 +91,17 @@ class DisksEncrypted(Rule):
     equivalents = ("AWS-0008", "AWS-0131", "CKV_AWS_3", "CKV_AWS_189")
 
     def check(self, context: Context) -> Iterator[Violation]:
-        for item in context.all(LAUNCH_TEMPLATE, IMAGE_RECIPE):
+        for item in context.all(types.LAUNCH_TEMPLATE, types.IMAGE_RECIPE):
             devices = fields.items(item.inputs, "blockDeviceMappings")
             if not devices and not fields.is_unknown(fields.get(item.inputs, "blockDeviceMappings")):
                 yield violation(item, "its disks are as the image says")
             for device in devices:
                 if fields.get(device, "ebs") is not None and not fields.is_on(fields.get(device, "ebs", "encrypted")):
                     yield violation(item, f"{fields.text(device, 'deviceName')} is not encrypted")
-        for item in context.all(EBS_VOLUME):
+        for item in context.all(types.EBS_VOLUME):
             if not fields.is_on(fields.get(item.inputs, "encrypted")):
                 yield violation(item, "it is not encrypted")
-        for item in context.all(STORAGE_CLASS):
+        for item in context.all(types.STORAGE_CLASS):
             ebs = fields.text(item.inputs, "provisioner") == "ebs.csi.aws.com"
             if ebs and not fields.is_on(fields.get(item.inputs, "parameters", "encrypted")):
                 yield violation(item, "its volumes are not encrypted")
@@ -136,16 +123,16 @@ class NoSsh(Rule):
 
     def check(self, context: Context) -> Iterator[Violation]:
         places = (
-            (LAUNCH_TEMPLATE, "keyName"),
-            (INSTANCE, "keyName"),
-            (NODE_GROUP, "remoteAccess"),
-            (INFRASTRUCTURE_CONFIGURATION, "keyPair"),
+            (types.LAUNCH_TEMPLATE, "keyName"),
+            (types.INSTANCE, "keyName"),
+            (types.NODE_GROUP, "remoteAccess"),
+            (types.INFRASTRUCTURE_CONFIGURATION, "keyPair"),
         )
         for type_, key in places:
             for item in context.all(type_):
                 if fields.is_set(fields.get(item.inputs, key)):
                     yield violation(item, f"{key} lets somebody in over SSH")
-        for item in context.all(KEY_PAIR):
+        for item in context.all(types.KEY_PAIR):
             yield violation(item, "a key pair is for SSH, which nothing here uses")
         for where, direction, rule in rules(context):
             if direction == "ingress" and has_port(rule, SSH):
@@ -172,24 +159,24 @@ class ImagesPinned(Rule):
                 owners = fields.items(arguments, "owners")
                 if not owners or "*" in owners:
                     yield Violation(token.rpartition(":")[2], "an image is looked up without naming its owner")
-        for group in context.all(NODE_GROUP):
+        for group in context.all(types.NODE_GROUP):
             if not fields.is_set(fields.get(group.inputs, "releaseVersion")) and not self._own_image(context, group):
                 yield violation(group, "no release is given, so nodes boot whatever is newest on the day")
-        for recipe in context.all(IMAGE_RECIPE):
+        for recipe in context.all(types.IMAGE_RECIPE):
             parent = fields.text(recipe.inputs, "parentImage")
             if parent and not re.match(r"(ssm:/aws/service/|ami-[0-9a-f]+$|arn:aws[a-z-]*:imagebuilder:)", parent):
                 yield violation(recipe, f"{parent} names neither an image nor a parameter of AWS")
-        for distribution in context.all(DISTRIBUTION_CONFIGURATION):
+        for distribution in context.all(types.DISTRIBUTION_CONFIGURATION):
             for distribution_entry in fields.items(distribution.inputs, "distributions"):
                 settings = fields.get(distribution_entry, "amiDistributionConfiguration")
                 if settings is not None and not fields.is_set(fields.get(settings, "kmsKeyId")):
                     yield violation(distribution, "images are not encrypted with a key of ours")
                 if "all" in fields.items(settings, "launchPermission", "userGroups"):
                     yield violation(distribution, "everybody may launch the images")
-        for item in context.all(AMI_COPY):
+        for item in context.all(types.AMI_COPY):
             if not fields.is_on(fields.get(item.inputs, "encrypted")):
                 yield violation(item, "the copy is not encrypted")
-        for item in context.all(AMI_LAUNCH_PERMISSION):
+        for item in context.all(types.AMI_LAUNCH_PERMISSION):
             if fields.text(item.inputs, "group") == "all":
                 yield violation(item, "everybody may launch the image")
 
@@ -199,11 +186,11 @@ class ImagesPinned(Rule):
         used = set(group.property_dependencies.get("launchTemplate", ()))
         return any(
             template.urn in used and fields.is_set(fields.get(template.inputs, "imageId"))
-            for template in context.all(LAUNCH_TEMPLATE)
+            for template in context.all(types.LAUNCH_TEMPLATE)
         )
 
     def passing_example(self) -> Context:
-        return example(resource(NODE_GROUP, "gpu", {"releaseVersion": "1.35.6-20260714"}))
+        return example(resource(types.NODE_GROUP, "gpu", {"releaseVersion": "1.35.6-20260714"}))
 
     def failing_example(self) -> Context:
         return example(lookups=(("aws:ec2/getAmi:getAmi", {"mostRecent": True, "owners": []}),))
@@ -219,8 +206,8 @@ _SECRETS = re.compile(
 def boot_texts(context: Context) -> Iterator[tuple[Resource, str, str]]:
     """Yield the boot scripts of instances as text: (resource, property, text)."""
     for type_, key in (
-        (LAUNCH_TEMPLATE, "userData"), (INSTANCE, "userData"), (INSTANCE, "userDataBase64"),
-        (IMAGE_RECIPE, "userDataBase64"), (IMAGE_COMPONENT, "data"),
+        (types.LAUNCH_TEMPLATE, "userData"), (types.INSTANCE, "userData"), (types.INSTANCE, "userDataBase64"),
+        (types.IMAGE_RECIPE, "userDataBase64"), (types.IMAGE_COMPONENT, "data"),
     ):  # fmt: skip
         for item in context.all(type_):
             if text := fields.decode_user_data(context.read(item, key)):
@@ -236,7 +223,7 @@ class NoSecretsAtBoot(Rule):
     equivalents = ("CKV_AWS_46", "AWS-0029")
 
     def check(self, context: Context) -> Iterator[Violation]:
-        for item in context.all(LAUNCH_TEMPLATE, INSTANCE):
+        for item in context.all(types.LAUNCH_TEMPLATE, types.INSTANCE):
             if isinstance(item.inputs.get("userData"), Secret):
                 yield violation(item, "userData holds a value that Pulumi keeps secret; AWS would show it")
         for item, key, text in boot_texts(context):

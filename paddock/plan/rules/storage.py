@@ -6,24 +6,13 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
+from paddock.plan.engine import resource_types as types
 from paddock.plan.engine.graph import Resource
-from paddock.plan.engine.resource_types import (
-    BUCKET,
-    BUCKET_V2,
-    LOG_GROUP,
-    PUBLIC_REPOSITORY,
-    QUEUE,
-    QUEUE_POLICY,
-    REPOSITORY,
-    REPOSITORY_POLICY,
-    TOPIC,
-    TOPIC_POLICY,
-)
 from paddock.plan.finding import Severity
 from paddock.plan.rules.base import Context, Rule, Violation, example, resource, violation
 from paddock.plan.rules.inputs import fields
 
-BUCKETS = (BUCKET, BUCKET_V2)
+BUCKETS = (types.BUCKET, types.BUCKET_V2)
 AUDIT_DAYS = 365
 
 
@@ -39,7 +28,7 @@ class Repositories(Rule):
     )  # fmt: skip
 
     def check(self, context: Context) -> Iterator[Violation]:
-        for item in context.all(REPOSITORY):
+        for item in context.all(types.REPOSITORY):
             mutability = fields.get(item.inputs, "imageTagMutability")
             if mutability != "IMMUTABLE" and not fields.is_unknown(mutability):
                 yield violation(item, "its tags can move")
@@ -51,9 +40,9 @@ class Repositories(Rule):
             )
             if not own_key and not fields.has_unknown(encryption):
                 yield violation(item, "it is not encrypted with a key of ours")
-        for item in context.all(PUBLIC_REPOSITORY):
+        for item in context.all(types.PUBLIC_REPOSITORY):
             yield violation(item, "everybody can pull from it")
-        for item in context.all(REPOSITORY_POLICY):
+        for item in context.all(types.REPOSITORY_POLICY):
             yield from _open_to_all(context, item)
 
     def passing_example(self) -> Context:
@@ -69,7 +58,7 @@ class Repositories(Rule):
             "imageScanningConfiguration": {"scanOnPush": True},
             "encryptionConfigurations": [{"encryptionType": "KMS", "kmsKey": "arn:aws:kms:::key/k"}],
         }
-        return example(resource(REPOSITORY, "images", inputs, protect=True))
+        return example(resource(types.REPOSITORY, "images", inputs, protect=True))
 
 
 class LogsKept(Rule):
@@ -81,7 +70,7 @@ class LogsKept(Rule):
     equivalents = ("CKV_AWS_66", "CKV_AWS_338", "CKV_AWS_158", "AWS-0017")
 
     def check(self, context: Context) -> Iterator[Violation]:
-        for item in context.all(LOG_GROUP):
+        for item in context.all(types.LOG_GROUP):
             days = context.read(item, "retentionInDays")
             if not isinstance(days, int | float):
                 if not fields.is_unknown(days):
@@ -92,10 +81,10 @@ class LogsKept(Rule):
                 yield violation(item, "it is not encrypted with a key of ours")
 
     def passing_example(self) -> Context:
-        return example(resource(LOG_GROUP, "logs", {"retentionInDays": 365, "kmsKeyId": "arn:aws:kms:::key/k"}))
+        return example(resource(types.LOG_GROUP, "logs", {"retentionInDays": 365, "kmsKeyId": "arn:aws:kms:::key/k"}))
 
     def failing_example(self) -> Context:
-        return example(resource(LOG_GROUP, "logs", {"retentionInDays": 30, "kmsKeyId": "arn:aws:kms:::key/k"}))
+        return example(resource(types.LOG_GROUP, "logs", {"retentionInDays": 30, "kmsKeyId": "arn:aws:kms:::key/k"}))
 
 
 class Buckets(Rule):
@@ -172,25 +161,25 @@ class Queues(Rule):
     equivalents = ("CKV_AWS_27", "CKV_AWS_168", "CKV_AWS_26", "AWS-0096", "AWS-0135", "AWS-0095")
 
     def check(self, context: Context) -> Iterator[Violation]:
-        for item in context.all(QUEUE):
+        for item in context.all(types.QUEUE):
             key = fields.is_set(fields.get(item.inputs, "kmsMasterKeyId"))
             if not key and not fields.is_on(fields.get(item.inputs, "sqsManagedSseEnabled")):
                 yield violation(item, "messages are not encrypted")
             yield from _open_to_all(context, item)
-        for item in context.all(TOPIC):
+        for item in context.all(types.TOPIC):
             if not fields.is_set(fields.get(item.inputs, "kmsMasterKeyId")):
                 yield violation(item, "messages are not encrypted")
             yield from _open_to_all(context, item)
-        for item in context.all(QUEUE_POLICY, TOPIC_POLICY):
+        for item in context.all(types.QUEUE_POLICY, types.TOPIC_POLICY):
             yield from _open_to_all(context, item)
 
     def passing_example(self) -> Context:
-        return example(resource(QUEUE, "interruptions", {"sqsManagedSseEnabled": True}))
+        return example(resource(types.QUEUE, "interruptions", {"sqsManagedSseEnabled": True}))
 
     def failing_example(self) -> Context:
         statement = {"Effect": "Allow", "Principal": "*", "Action": "sqs:SendMessage", "Resource": "*"}
         policy = json.dumps({"Statement": [statement]})
-        return example(resource(QUEUE, "interruptions", {"sqsManagedSseEnabled": True, "policy": policy}))
+        return example(resource(types.QUEUE, "interruptions", {"sqsManagedSseEnabled": True, "policy": policy}))
 
 
 def _open_to_all(context: Context, item: Resource) -> Iterator[Violation]:

@@ -9,27 +9,18 @@ from typing import Any, Literal
 import yaml
 
 from paddock.fleet.model.mirror import chart_name
+from paddock.plan.engine import resource_types as types
 from paddock.plan.engine.graph import Resource
-from paddock.plan.engine.resource_types import (
-    CONFIG_MAP,
-    CRON_JOB,
-    DAEMON_SET,
-    DEPLOYMENT,
-    JOB,
-    POD,
-    RELEASE,
-    STATEFUL_SET,
-)
 from paddock.plan.rules.base import Context
 from paddock.plan.rules.inputs import fields
 
 _TEMPLATED = {
-    DAEMON_SET: ("spec", "template", "spec"),
-    DEPLOYMENT: ("spec", "template", "spec"),
-    STATEFUL_SET: ("spec", "template", "spec"),
-    JOB: ("spec", "template", "spec"),
-    CRON_JOB: ("spec", "jobTemplate", "spec", "template", "spec"),
-    POD: ("spec",),
+    types.DAEMON_SET: ("spec", "template", "spec"),
+    types.DEPLOYMENT: ("spec", "template", "spec"),
+    types.STATEFUL_SET: ("spec", "template", "spec"),
+    types.JOB: ("spec", "template", "spec"),
+    types.CRON_JOB: ("spec", "jobTemplate", "spec", "template", "spec"),
+    types.POD: ("spec",),
 }
 
 Kind = Literal["runner", "job", "listener", "object"]
@@ -63,7 +54,7 @@ def chart(release: Resource) -> str:
 
 
 def scale_sets(context: Context) -> Iterator[Resource]:
-    return (release for release in context.all(RELEASE) if chart(release) == "gha-runner-scale-set")
+    return (release for release in context.all(types.RELEASE) if chart(release) == "gha-runner-scale-set")
 
 
 def name_of(item: Resource) -> str:
@@ -90,7 +81,7 @@ def pods(context: Context) -> Iterator[Pod]:
             spec = fields.get(release.inputs, "values", key, "spec")
             if isinstance(spec, Mapping):
                 yield Pod(release, "runner" if kind == "runner" else "listener", spec, namespace)
-    for item in context.all(CONFIG_MAP):
+    for item in context.all(types.CONFIG_MAP):
         spec = fields.get(_yaml(fields.get(item.inputs, "data", "pod.yaml")), "spec")
         if isinstance(spec, Mapping):
             yield Pod(item, "job", spec, namespace_of(item))
