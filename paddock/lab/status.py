@@ -51,7 +51,7 @@ def show(lab: Lab) -> None:
         rows = [tuple(str(node[key]) for key in columns) for node in node_rows]
         out.print()
         out.print(_table(heads, rows, right={"GPUs", "in use"}))
-        # Below the table: beside it their names, which are long, would be cut off.
+        # Below the table, whose cells would cut off their long names.
         for node in node_rows:
             if node["pods"]:
                 out.print("\n    ".join((f"\npods on {node['name']}", *node["pods"])), soft_wrap=True, markup=False)

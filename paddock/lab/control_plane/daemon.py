@@ -17,7 +17,7 @@ from paddock.process import sigterm_as_interrupt
 
 def start(lab: Lab, name: str, module: str, *words: str) -> None:
     """Starts `python -m module words...` as the lab's process of that name; one that runs is ended first."""
-    # -P: the folder that it is started in is nobody's package.
+    # -P: modules in the current folder are not imported.
     command = [sys.executable, "-P", "-m", module, *words]
     environment = {
         "PYTHONPATH": str(Path(__file__).resolve().parents[3]),

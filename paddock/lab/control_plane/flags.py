@@ -58,7 +58,7 @@ def command_lines(
             "bind-address": "127.0.0.1",
             "secure-port": ports["kube-apiserver"],
             **tls,
-            # Stands in an Endpoints object, which may not name loopback; nobody dials it.
+            # Part of an Endpoints object, which may not name loopback; never dialled.
             "advertise-address": f"{_NODES}.1",
             **services,
             "token-auth-file": identity.tokens,

@@ -156,7 +156,7 @@ def choose_ports(first: int | None, before: Mapping[str, int] | None = None) -> 
                 "    fix: another --port, or none, and the lab takes ports that are free"
             )
         return ports
-    # The same as last time if they are free: a kubeconfig in someone's hands, or in a stack's state, stays right.
+    # The ports of the last run if they are free: copies of the kubeconfig, also in a stack's state, stay valid.
     # A killed server's connections may hold its port for a moment.
     until = time.monotonic() + _PORTS_FREED_WITHIN
     while before and set(before) == set(PORTS):
@@ -196,7 +196,7 @@ def _start(folder: Path, paths: Mapping[str, Path], ports: Mapping[str, int], pr
             saved = state.read(folder) or State(ports)
             state.write(folder, saved.with_process(name, process))
 
-        # HOME and the caches that programs make there stay out of it; proxies would be asked for loopback.
+        # Without the user's HOME, where programs keep caches, and without proxies, which would be used for loopback.
         environment = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(folder / "run")}
         environment[processes.MARK] = str(folder)
         processes.start(lines[name], folder / "logs" / f"{name}.log", record, environment)
@@ -221,7 +221,7 @@ def _start(folder: Path, paths: Mapping[str, Path], ports: Mapping[str, int], pr
     with progress.step("first service account"):
         account, token = "/api/v1/namespaces/default/serviceaccounts/default", identity.token("admin")
         ready("kube-apiserver", account, token)
-    # Last, because who waits for this file may take the lab for ready.
+    # Last: a program that waits for this file takes the lab for ready.
     state.write_private(folder / "kubeconfig", kubeconfig(identity, server, "admin"))
 
 
@@ -256,7 +256,7 @@ def _stop(lab: Lab) -> None:
     """Stop clients before the API server, and that before etcd, so that none waits for a server that has ended."""
     last = [lab.running[name] for name in ("kube-apiserver", "etcd") if name in lab.running]
     processes.stop(process for process in lab.running.values() if process not in last)
-    # What those started, and a run of the engine whose command was killed, which may start more until it has ended.
+    # Their children, and a run of the engine whose command was killed, which may start more until it has ended.
     while remaining := [process for process in processes.marked(lab.folder) if process not in last]:
         processes.stop(remaining)
     for process in last:

@@ -124,7 +124,7 @@ class Handler(BaseHTTPRequestHandler):
         return False
 
     def _read(self) -> Any:
-        # A page in a browser can be led to any address of this machine, but not under our name or with this type.
+        # A web page can send requests to any address of this machine, but not with this host name or content type.
         if urlsplit(f"//{self.headers.get('Host', '')}").hostname not in _LOOPBACK:
             raise Refused(403, "Forbidden", f"expected: Host: {_LOOPBACK[0]}")
         length = int(self.headers.get("Content-Length") or 0)
@@ -195,7 +195,7 @@ def _actions(call: Handler) -> Answer:
             tokens.check_app_token(call.authorization)
             return 201, {"token": issuer.make("installation"), "expires_at": ends}
         case "POST", path if path.endswith("/actions/runners/registration-token"):
-            # A personal token is as good as an installation's; what has the form of ours must be ours.
+            # A personal token works like an installation's; one in the form of this service must be of this service.
             if tokens.bearer(call.authorization).count(".") == 2:
                 issuer.check(call.authorization, "installation")
             return 201, {"token": issuer.make("registration"), "expires_at": ends}

@@ -284,7 +284,7 @@ class Service:
                 for runner in self._state.runners.values()
             ]
 
-    # The rest is within.
+    # Internals.
 
     def _for(self, runner: Runner) -> Job | None:
         jobs = (job for job in self._state.jobs.values() if job.scale_set == runner.scale_set)

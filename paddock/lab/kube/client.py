@@ -73,7 +73,7 @@ class Api:
     def list(self, version: str, kind: str, namespace: str = "", **query: str) -> list[Object]:
         """All objects of a kind, of all namespaces where none is given. `labelSelector`, `fieldSelector` narrow it."""
         answer = self.request("GET", self._path(version, kind, namespace, every=True), query=query)
-        # Items of a list do not say what they are.
+        # Items of a list have neither version nor kind.
         return [{"apiVersion": version, "kind": kind, **item} for item in answer.get("items") or []]
 
     def create(self, object_: Object, *, dry_run: bool = False) -> Object:
@@ -159,8 +159,8 @@ class Api:
                 return response.status, response.read()
             except (OSError, http.client.HTTPException) as error:
                 self._connection.close()
-                # A connection that was kept may have been closed by the other side, which says nothing about it.
-                # Only what changes nothing when it arrives twice is sent again.
+                # The server may have closed a kept connection without notice.
+                # Only requests that may safely arrive twice are sent again.
                 if fresh or (method == "POST" and not isinstance(error, http.client.RemoteDisconnected)):
                     raise Unreachable(
                         f"{self.server} does not answer: {error}\n    fix: ./inv lab.status, then ./inv lab.up"

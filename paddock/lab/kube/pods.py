@@ -128,7 +128,7 @@ def name(pod: Object) -> str:
 
 def _requests(container: Object) -> dict[str, int]:
     resources = container.get("resources") or {}
-    # The API server does this for what it is given; a template has not been there yet.
+    # The API server does this for pods that it stores, but not for templates.
     return amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
 
 

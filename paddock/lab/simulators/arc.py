@@ -141,7 +141,7 @@ class Controller:
         if served.listener.assigned is None:  # GitHub has not said yet what it wants
             return
         meta = runner_set["metadata"]
-        # The pods before the figures: a job that is over by then has no pod here that another would be made beside.
+        # The pods before the figures: else a job that ends in between would get a surplus pod.
         there = self.api.list("v1", "Pod", meta["namespace"], labelSelector=runner_sets.selector(runner_set))
         there = [pod for pod in there if not self._cleared(pod, served)]
         self._forget(served, {pod["metadata"]["name"] for pod in there})

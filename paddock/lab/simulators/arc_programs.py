@@ -249,7 +249,7 @@ def main(folder: Path, manager: Path, listener: Path) -> None:
     kubeconfig = folder / "kubeconfig"
     cluster = yaml.safe_load(kubeconfig.read_text(encoding="utf-8"))["clusters"][0]["cluster"]
     authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
-    # What one that was killed left behind.
+    # Files of an earlier process that was killed.
     shutil.rmtree(folder / "run" / NAME, ignore_errors=True)
     kubelet = Kubelet(Api.of(kubeconfig, timeout=10), folder, authority, {MANAGER: manager, LISTENER: listener})
     try:

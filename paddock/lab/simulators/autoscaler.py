@@ -170,7 +170,7 @@ class Autoscaler:
                 raise
 
     def _give_back(self, node: Object) -> None:
-        # The taint first: a pod that came between the look and this would else lose its node.
+        # The taint first: else a pod that is scheduled in the meantime would lose its node.
         name, before = node["metadata"]["name"], node["spec"].get("taints") or []
         self.api.patch(node, {"spec": {"taints": [*before, scaling.TO_BE_DELETED]}})
         here = self.api.list("v1", "Pod", fieldSelector=f"spec.nodeName={name}")

@@ -44,7 +44,7 @@ def initialized(node: Object) -> dict[str, Any] | None:
     remaining = [taint for taint in taints if taint["key"] != UNINITIALIZED["key"]]
     if len(remaining) == len(taints):
         return None
-    # The node life-cycle controller changes the same list at the same time: whoever is late looks again.
+    # The node life-cycle controller changes the same list at the same time: the later one is refused and tried again.
     return {"metadata": {"resourceVersion": node["metadata"]["resourceVersion"]}, "spec": {"taints": remaining}}
 
 

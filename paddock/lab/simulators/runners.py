@@ -47,7 +47,7 @@ class Programs:
 
     def step(self) -> None:
         """Check every runner pod once, and report its state to GitHub."""
-        # GitHub's runners first: one that was online had a pod before, so that no pod now means that it was lost.
+        # GitHub's runners first: one that was online had a pod before, so a missing pod is a lost one.
         registered = {runner["name"]: runner for runner in self.github.runners()}
         pods = self.api.list("v1", "Pod", labelSelector=f"{RUNNER_LABEL}=True")
         for pod in pods:
@@ -84,7 +84,7 @@ class Programs:
             elif job and fresh:
                 daemon.log(f"{name} has job {job['id']}, for {job['seconds']:g} s")
             elif job and time.time() >= _since(job) + job["seconds"]:
-                # GitHub first: ARC puts another runner in the place of one that ends while its job still counts.
+                # GitHub first: ARC replaces a runner that ends while its job still counts.
                 self.github.ended(name, "succeeded")
                 self._end(pod)
 
@@ -106,7 +106,7 @@ class Programs:
         """End the runner's program, and delete the job's own pod."""
         for pod in self.api.list("v1", "Pod", labelSelector=f"{workflow_pods.OF_RUNNER}={runner['metadata']['name']}"):
             self.api.delete(pod, grace_seconds=0)
-        # kwok ends its containers too, which ARC looks at.
+        # kwok ends its containers too, which ARC checks.
         self.api.patch(runner, {"metadata": {"annotations": {ENDS_AFTER: f"{GOODBYE_SECONDS}s"}}})
 
     def _facts(self, pod: Object) -> Object:

@@ -129,7 +129,7 @@ def decide(
     managed = sorted((group for group in groups if group.managed), key=lambda group: (-group.priority, group.name))
     sizes = {group.name: booting.count(group.name) + len(members(nodes, group.name)) for group in managed}
     by_name = {group.name: group for group in managed}
-    # A node without its GPUs yet is taken for what its group's tags promise, like one that is still booting.
+    # A node without its GPUs yet counts with what its group's tags promise, like one that is still booting.
     here = [node for node in nodes if not node["spec"].get("unschedulable")]
     coming = [group for node in here if starting(node) and (group := by_name.get(group_of(node)))]
     room = [_remaining_capacity(node, all_pods) for node in here if not (starting(node) and group_of(node) in by_name)]
@@ -170,7 +170,7 @@ def decide(
             reasons = ", ".join(f"{name} {reason}" for name, reason in why.items())
             unserved[pods.name(pod)] = reasons or "it fits no node group"
     shrink = _idle_for(managed, nodes, idle or {}, now - idle_seconds, sizes)
-    # While pods wait for nodes that are about to come, none is given back.
+    # While pods wait for nodes that are booting, none is removed.
     return Decision(tuple(grow), served, () if grow else shrink, unserved)
 
 

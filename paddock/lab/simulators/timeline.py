@@ -122,7 +122,7 @@ def observe(api: Api, control: github.Control) -> Snapshot:
     """Query GitHub and the API server once each."""
     jobs, sets = control.jobs(), control.sets()
     runner_set_objects = scale_sets(api)
-    # Before the pods: what is said of a pod is so by then.
+    # Events before the pods: a pod read later is at least as new as its events.
     events: dict[tuple[str, str], list[Object]] = {}
     for event in sorted(api.list("v1", "Event"), key=_when):
         about = event["involvedObject"]

@@ -39,9 +39,9 @@ def workflow_pod(runner: Object, template: str, annotations: dict[str, str]) -> 
     """The job's pod, of the template's text; `$job` is the container that the workflow brings."""
     extension: dict[str, Any] = yaml.safe_load(template) or {}
     meta, spec = extension.get("metadata") or {}, extension.get("spec") or {}
-    # ARC takes the pod away with its runner, which an owner does here.
+    # ARC deletes the pod with its runner; here the owner reference does.
     owner = {"apiVersion": "v1", "kind": "Pod", **{key: runner["metadata"][key] for key in ("name", "uid")}}
-    # The image is the workflow's, which nobody here knows and nobody here pulls.
+    # The image is the workflow's, which is unknown here and never pulled.
     containers = [
         {"image": "workflow", **container, "name": container["name"].lstrip("$")} for container in spec["containers"]
     ]
