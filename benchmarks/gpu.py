@@ -35,7 +35,7 @@ METRICS = (
 """Compared before they are timed. Ours keeps the limit and the highest clock, and reads more besides."""
 
 # Each makes `take`, which reads all GPUs, and `values`, which makes the twelve metrics of what it returns.
-OURS = """
+PADDOCK = """
 from paddock.gpu import inventory as detect
 sampler = detect.sampler()
 take = sampler.read
@@ -153,7 +153,7 @@ class Warm:
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         self._process = stack.enter_context(subprocess.Popen(command, cwd=ROOT, env=env, **pipes))
         self._count = count
-        self.values = json.loads(self._told())
+        self.values = json.loads(self._read_line())
 
     def works(self) -> float:
         """Seconds of the processor a sample, in which no other program on the machine counts."""
@@ -167,9 +167,9 @@ class Warm:
         assert self._process.stdin
         self._process.stdin.write(f"{clock} {self._count}\n")
         self._process.stdin.flush()
-        return float(self._told())
+        return float(self._read_line())
 
-    def _told(self) -> str:
+    def _read_line(self) -> str:
         assert self._process.stdout
         line: str = self._process.stdout.readline()
         return line
@@ -178,7 +178,7 @@ class Warm:
 def samples(peers: Path, env: Mapping[str, str], runs: int) -> list[dict[str, object]]:
     """Time of one more reading of all GPUs."""
     with ExitStack() as stack:
-        paddock = Warm(stack, Path(sys.executable), OURS, env, 300)
+        paddock = Warm(stack, Path(sys.executable), PADDOCK, env, 300)
         nvitop, twelve = (Warm(stack, peers, code, env, 50) for code in (NVITOP, NVITOP_TWELVE))
         gpustat = Warm(stack, peers, GPUSTAT, env, 1)
         if paddock.values != twelve.values:
@@ -197,7 +197,7 @@ def calls(peers: Path, env: Mapping[str, str]) -> dict[str, object]:
         script = COUNT.format(code="".join(f"    {line}\n" for line in code.splitlines()))
         return int(output([python, "-c", script], env))
 
-    paddock = counted(sys.executable, OURS)
+    paddock = counted(sys.executable, PADDOCK)
     theirs = {"nvitop's as_snapshot": counted(peers, NVITOP), "nvitop, twelve metrics": counted(peers, NVITOP_TWELVE)}
     theirs["gpustat"] = counted(peers, GPUSTAT)
     return {

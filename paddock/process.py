@@ -21,7 +21,7 @@ STOP_SIGNALS = frozenset({signal.SIGINT, signal.SIGTERM})
 
 @dataclass(frozen=True, slots=True)
 class ProcessStat:
-    """What Linux says of a process in /proc/PID/stat."""
+    """Fields of a process in /proc/PID/stat."""
 
     name: str
     state: str
@@ -89,8 +89,8 @@ def start_time(pid: int) -> str | None:
         stat = read_stat(pid)
         return f"{boot_id()}:{stat.start}" if stat and not stat.ended else None
     listing = subprocess.run(["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
-    state, _, began = listing.stdout.strip().partition(" ")
-    return began.strip() if began and not state.startswith("Z") else None
+    state, _, started = listing.stdout.strip().partition(" ")
+    return started.strip() if started and not state.startswith("Z") else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,17 +150,17 @@ def end(
 
     Another user's processes cannot be signalled, and stay.
     """
-    left = living()
+    remaining = living()
     for number, patience in signals:
-        if not left:
+        if not remaining:
             break
         deadline = time.monotonic() + patience
-        for pid in left:
+        for pid in remaining:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, number)
-        while (left := living()) and time.monotonic() < deadline:
+        while (remaining := living()) and time.monotonic() < deadline:
             time.sleep(interval)
-    return left
+    return remaining
 
 
 @contextlib.contextmanager

@@ -1,1 +1,1 @@
-"""What a fleet would do and cost, before it does: graph, fit, compatibility, rules, quota, price."""
+"""Forecast of a fleet and its cost, before anything is created: graph, fit, compatibility, rules, quota, price."""

@@ -29,7 +29,7 @@ class Options:
     html: Path | None = None
     against: Path | None = None
     comment: Path | None = None
-    everything: bool = False
+    all_rows: bool = False
     strict: bool = False
     """Warnings count as errors."""
 
@@ -82,7 +82,7 @@ def run(root: Path, stack: str, options: Options, usage: Usage = DEFAULT_USAGE) 
     if options.comment is not None and diff:
         write(options.comment, pull_request.markdown(diff, document))
     if options.json != STANDARD_OUTPUT:
-        terminal.show(document, console(), everything=options.everything)
+        terminal.show(document, console(), all_rows=options.all_rows)
         if diff:
             sys.stdout.write(f"\n{pull_request.text(diff)}\n")
     refused = options.strict and diff is not None and diff.verdict == "refused"

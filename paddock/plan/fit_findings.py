@@ -116,8 +116,10 @@ def _stranded(fleet: Fleet, runner: Runner, fits: tuple[Fit, ...]) -> Iterator[F
         if not fit_.per_node or not fit_.stranded_gpus:
             continue
         pool = fleet.pools[fit_.pool]
-        others = [other for other in fleet.runners_on(pool) if other.name != runner.name]
-        takers = [other.name for other in others if min(fit_counts(fit_.slack, runner_request(fleet, other)).values())]
+        neighbors = [other for other in fleet.runners_on(pool) if other.name != runner.name]
+        takers = [
+            other.name for other in neighbors if min(fit_counts(fit_.slack, runner_request(fleet, other)).values())
+        ]
         yield Finding(
             "FIT004",
             "info" if takers else "warning",

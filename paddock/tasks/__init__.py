@@ -1,6 +1,6 @@
-"""What Paddock can do, as a table of contents: one line of help a task, the work in the room that the task names.
+"""Table of contents of Paddock: one line of help a task, the work in the package that the task names.
 
-A task imports its room inside the function, so that `inv --list` starts in a moment and a runner needs no Pulumi.
+A task imports its package inside the function, so that `inv --list` starts in a moment and a runner needs no Pulumi.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def plan(
         html=optional_path("html", html),
         against=optional_path("against", against),
         comment=optional_path("comment", comment),
-        everything=all,
+        all_rows=all,
         strict=strict,
     )
     if run(ROOT, stack, options, usage(job_minutes, jobs_per_month)):

@@ -122,7 +122,7 @@ class Story:
 
     @cached_property
     def relabelled(self) -> tuple[Mapping[str, tuple[str, ...]], Object, Object]:
-        """What was done, and the scale set before and after."""
+        """Return the operations, and the scale set before and after."""
         self._after(self.pool_added)
         before = self._scale_set("gpu")
         self.fleet["runners"]["gpu"]["labels"].append("cuda-12")
@@ -162,7 +162,7 @@ class Story:
 
     @cached_property
     def refused(self) -> str:
-        """What the engine says to a destroy of things that are protected."""
+        """Return the engine's message about a destroy of protected resources."""
         self._after(self.removed)
         with pytest.raises(EngineError) as error:
             self.engine.destroy()

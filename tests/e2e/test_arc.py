@@ -86,7 +86,7 @@ class World:
         return [int(pid) for pid in children if Path(f"/proc/{pid}/exe").readlink().name == name]
 
     def keep(self, least: int) -> None:
-        """What the CronJobs of warm capacity do."""
+        """Set `minRunners` as the CronJobs of warm capacity do."""
         runner_set = self.api.get(VERSION, KIND, "gpu", RUNNERS)
         self.api.patch(runner_set, {"spec": {"minRunners": least}})
 
@@ -140,7 +140,7 @@ def idle(world: World) -> World:
     return world
 
 
-def test_a_job_is_acquired_runs_on_a_gpu_node_from_zero_and_leaves_none(idle: World) -> None:
+def test_a_job_scales_gpu_nodes_from_zero_and_back(idle: World) -> None:
     unserved = idle.push("self-hosted", "tpu")
     job = idle.push(seconds=2)
     pod = until(idle.runner_pods, "the controller makes a runner's pod")[0]
@@ -159,16 +159,16 @@ def test_a_job_is_acquired_runs_on_a_gpu_node_from_zero_and_leaves_none(idle: Wo
 def test_more_jobs_than_runners_wait_for_their_turn(idle: World) -> None:
     most = idle.stack.fleet.max_runners(idle.stack.fleet.runners["gpu"])
     jobs = [idle.push(seconds=1) for _ in range(most + 2)]
-    seen = 0
+    busiest = 0
 
     def over() -> bool:
-        nonlocal seen
-        seen = max(seen, len(idle.at_work()))
+        nonlocal busiest
+        busiest = max(busiest, len(idle.at_work()))
         return all(idle.github.job(job)["state"] == "completed" for job in jobs)
 
     until(over, "all jobs are completed", 2 * PATIENCE_SECONDS)
     assert {idle.github.job(job)["result"] for job in jobs} == {"succeeded"}
-    assert seen == most
+    assert busiest == most
 
 
 def test_a_minimum_is_kept_without_jobs_and_given_up_again(idle: World) -> None:
@@ -196,7 +196,7 @@ def test_a_listener_that_was_killed_has_a_successor_that_goes_on(idle: World) ->
 
 
 def test_a_listener_of_runners_that_are_gone_is_made_anew(idle: World) -> None:
-    """What a race in ARC itself leaves behind now and then."""
+    """Recreate the state that a race in ARC itself sometimes leaves behind."""
     pod = idle.listener()
     assert pod
     listener = idle.api.get(VERSION, "AutoscalingListener", pod["metadata"]["name"], SYSTEM)

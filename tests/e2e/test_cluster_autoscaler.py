@@ -92,7 +92,7 @@ class Ec2:
 
 
 class World:
-    """What the tests see."""
+    """Cluster, EC2 simulator and log, as the tests read them."""
 
     def __init__(self, api: Api, ec2: Ec2, log: Path) -> None:
         self.api, self.ec2, self.log = api, ec2, log
@@ -134,7 +134,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, control_plane_programs: None
         yield World(api, ec2, log)
 
 
-def test_every_runner_gets_the_nodes_that_the_stand_in_would_buy_and_none_stays(world: World) -> None:
+def test_every_runner_gets_the_nodes_of_the_simulator(world: World) -> None:
     fleet = fleets.example("prod").fleet
     api, created = world.api, []
     for pod in runners(fleet):

@@ -31,10 +31,10 @@ pytestmark = [
 
 def test_an_up_and_a_down_leave_no_process_and_no_file(tmp_path: Path) -> None:
     folder = tmp_path / "lab"
-    began = time.monotonic()
+    started_at = time.monotonic()
     lab, started = servers.up(folder, progress=Progress(quiet=True))
     assert started
-    assert time.monotonic() - began < 90
+    assert time.monotonic() - started_at < 90
     assert folder.stat().st_mode & 0o777 == 0o700
     assert lab.up
     second, started = servers.up(folder)

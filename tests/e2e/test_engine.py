@@ -78,7 +78,7 @@ def small(programs: Programs, tmp_path: Path) -> Engine:
 
 
 def cloud(engine: Engine) -> list[str]:
-    """What the stand-ins have made."""
+    """Return the resources that the stand-ins have created."""
     if not engine.store.exists():
         return []
     return sorted(short(stored["urn"]) for stored in json.loads(engine.store.read_text())["resources"].values())
@@ -94,13 +94,13 @@ def once_some_are_made(engine: Engine, action: Callable[[], None]) -> None:
 
 
 def recorded(engine: Engine) -> set[str]:
-    """What a run that is under way has written down; the engine can be asked for nothing else meanwhile."""
+    """Return the resources that a run in progress has recorded; the engine answers no other request meanwhile."""
     files = [*engine.state.glob("backend/.pulumi/stacks/*/*.json")]
     latest = [json.loads(file.read_text())["checkpoint"]["latest"] or {} for file in files]
     return {short(resource["urn"]) for state in latest for resource in state.get("resources", [])}
 
 
-def test_after_an_error_of_the_cloud_the_next_up_makes_the_rest(small: Engine) -> None:
+def test_the_next_up_after_a_cloud_error_creates_the_rest(small: Engine) -> None:
     small.faults = [{"resource": "*::private", "operation": "create", "error": "ThrottlingException: slow down"}]
     with pytest.raises(EngineError, match=r"private: .*ThrottlingException: slow down") as error:
         small.up()
@@ -116,7 +116,7 @@ def test_after_an_error_of_the_cloud_the_next_up_makes_the_rest(small: Engine) -
 
 
 @pytest.mark.parametrize("how", ["interrupted", "killed"])
-def test_after_a_run_that_broke_off_the_next_makes_the_rest_and_nothing_twice(how: str, small: Engine) -> None:
+def test_the_next_run_after_an_abort_creates_nothing_twice(how: str, small: Engine) -> None:
     small.faults = [{"resource": "*::network", "operation": "create", "delay": 60 if how == "killed" else 25}]
     breaking = Thread(target=once_some_are_made, args=(small, small.kill if how == "killed" else small.interrupt))
     breaking.start()

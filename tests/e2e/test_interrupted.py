@@ -168,7 +168,7 @@ def small(programs: Programs, tmp_path: Path) -> Engine:
     return engine
 
 
-def test_what_a_killed_up_made_unseen_is_adopted_and_what_it_did_not_make_is_dropped(small: Engine) -> None:
+def test_recovery_adopts_unrecorded_resources_and_drops_uncreated_ones(small: Engine) -> None:
     small.faults = [
         {"resource": "*::a", "operation": "create", "lag": 60},
         {"resource": "*::b", "operation": "create", "delay": 60},
@@ -195,7 +195,7 @@ def test_what_a_killed_up_made_unseen_is_adopted_and_what_it_did_not_make_is_dro
     assert len(small.created_resources()) == 4
 
 
-def test_what_was_made_twice_after_a_kill_goes_once_it_is_recovered(small: Engine) -> None:
+def test_resources_created_twice_after_a_kill_are_deleted_by_recovery(small: Engine) -> None:
     small.faults = [{"resource": "*::[ab]", "operation": "create", "lag": 60}]
 
     def kill_when_made() -> bool:
@@ -247,16 +247,16 @@ def deployment(engine: Engine) -> dict[str, Any]:
 
 
 def consistent(deployment: Mapping[str, Any]) -> dict[str, str]:
-    """What the state says is in the clouds: type and id -> URN. Fails where the state contradicts itself."""
-    seen: set[str] = set()
+    """Return the cloud resources of the state: type and id -> URN. Fails where the state contradicts itself."""
+    seen_urns: set[str] = set()
     clouds: dict[str, str] = {}
     for resource in deployment.get("resources") or []:
         behind = {resource.get("parent"), *resource.get("dependencies", ())}
         behind |= {urn for urns in resource.get("propertyDependencies", {}).values() for urn in urns}
         behind |= {resource.get("provider", "").rpartition("::")[0]}
-        assert {urn for urn in behind if urn} <= seen, resource["urn"]
-        assert resource["urn"] not in seen
-        seen.add(resource["urn"])
+        assert {urn for urn in behind if urn} <= seen_urns, resource["urn"]
+        assert resource["urn"] not in seen_urns
+        seen_urns.add(resource["urn"])
         if in_a_cloud(resource.get("custom", False), resource["type"]):
             clouds[f"{resource['type']} {resource['id']}"] = resource["urn"]
     return clouds

@@ -105,7 +105,7 @@ def started(hub: github.Control, number: int) -> Object | None:
 # One job.
 
 
-def test_a_job_grows_a_node_from_zero_runs_there_and_leaves_an_empty_pool(
+def test_a_job_scales_a_pool_from_zero_and_back(
     cluster: Lab, hub: github.Control, api: Api, stack: Stack, make_set: MakeSet
 ) -> None:
     make_set()
@@ -155,7 +155,7 @@ def test_its_pod_is_the_one_of_the_template(hub: github.Control, api: Api, names
     assert pod["metadata"]["labels"]["actions.github.com/scale-set-name"] == runner_set_["metadata"]["name"]
 
 
-def test_a_job_with_a_pod_of_its_own_takes_the_gpu_and_its_runner_none(
+def test_a_job_in_its_own_pod_holds_the_gpu_alone(
     cluster: Lab, hub: github.Control, api: Api, stack: Stack, namespace: str, make_set: MakeSet
 ) -> None:
     runner = stack.fleet.runners["gpu"].model_copy(update={"container": "kubernetes-novolume"})
@@ -199,7 +199,7 @@ def test_a_job_whose_labels_nobody_serves_is_never_acquired(
 
 @pytest.fixture
 def no_fallback(cluster: Lab, groups: dict[str, Group]) -> Iterator[None]:
-    """There are spot nodes only."""
+    """Allow spot nodes only."""
     spot.set_shortage(cluster, [name for name, group in groups.items() if group.capacity != "spot"])
     yield
     spot.set_shortage(cluster, [])
@@ -310,7 +310,7 @@ def test_a_canceled_job_takes_its_waiting_pod_along(
     assert hub.runners() == []
 
 
-def test_a_job_whose_spot_node_is_taken_back_fails_and_is_not_run_again(
+def test_a_job_on_a_reclaimed_spot_node_fails_without_a_rerun(
     cluster: Lab, hub: github.Control, make_set: MakeSet
 ) -> None:
     make_set()

@@ -1,4 +1,4 @@
-"""What a real API server says to the fleet's own objects: all are accepted, and each permits what it should.
+"""Answers of a real API server to the fleet's own objects: all are accepted, and each permits what it should.
 
 ARC's CRDs are the real ones; its controller and its chart are not here.
 """
@@ -126,7 +126,7 @@ def test_a_scale_set_of_another_form_is_none(with_arc: Api) -> None:
     ],
     ids=["privileged", "SYS_ADMIN", "host port"],
 )
-def test_a_job_that_asks_for_the_node_is_refused_among_the_runners(settled: Api, change: dict[str, Any]) -> None:
+def test_a_privileged_job_is_refused_among_the_runners(settled: Api, change: dict[str, Any]) -> None:
     pod = runner(fleets.example("dev").fleet, "gpu")
     pod["spec"]["containers"][0].update(change)
     with pytest.raises(ApiError, match="violates PodSecurity") as refused:
@@ -214,7 +214,7 @@ def test_warm_capacity_may_change_its_sets_and_nothing_else(with_arc: Api) -> No
                 forbidden()
 
 
-def test_the_jobs_of_warm_capacity_are_admitted_and_run_on_system_nodes(settled: Api) -> None:
+def test_warm_capacity_jobs_run_on_system_nodes(settled: Api) -> None:
     (first, *_) = of_kind(fleets.graph("prod"), "CronJob")
     meta = {"generateName": "warm-", "namespace": first["metadata"]["namespace"]}
     created = settled.create(
@@ -252,7 +252,7 @@ def _set(name: str) -> Object:
 
 
 def _unbounded(api: Api, namespace: str) -> bool:
-    """Whether a pod may ask for more GPUs than any quota has; what admits hears of a quota's end a moment later."""
+    """Return whether a pod may request more GPUs than any quota has; admission learns of its end a moment later."""
     limits = {"nvidia.com/gpu": "1000000"}
     pod = plain_pod("x", namespace)
     pod["spec"]["containers"][0]["resources"] = {"requests": limits, "limits": limits}
@@ -269,7 +269,7 @@ def _in(object_: Object, namespace: str) -> bool:
 
 
 def _allowed(api: Api, account: str, namespace: str, where: str = "") -> list[dict[str, Any]]:
-    """What a service account may do in a namespace."""
+    """Return the permissions of a service account in a namespace."""
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectRulesReview",

@@ -115,7 +115,7 @@ class Story:
         return {urn.rpartition("::")[2]: operations[-1] for urn, operations in self.engine.up().changes.items()}
 
     def values(self, release: str) -> Any:
-        """What the chart keeps of the values it was given."""
+        """Return the values that the chart has stored."""
         namespace = self.of(release)["namespace"]
         config_map = self.api.find("v1", "ConfigMap", f"{release}-values", namespace)
         return config_map and yaml.safe_load(config_map["data"]["values.yaml"])

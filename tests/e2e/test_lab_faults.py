@@ -1,4 +1,4 @@
-"""What goes wrong with the lab itself ends in one message and a way on, and nothing of a lab outlives its end."""
+"""Failures of the lab itself: each ends in one message and a next step, and nothing of a lab outlives its end."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def starting(folder: Path, before: str = "pass", after: str = "pass") -> subproc
 
 
 def left_of(folder: Path) -> dict[int, str]:
-    """What runs with the folder in its command line, its environment or as its working directory."""
+    """Return the processes with the folder in their command line or environment, or as working directory."""
     processes, named = {}, re.compile(re.escape(str(folder)).encode() + rb"[/\0]")
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -119,7 +119,7 @@ def test_after_a_down_no_process_is_left_of_a_lab(broken: Callable[[Path], None]
     assert not folder.exists()
 
 
-def test_a_lab_that_was_killed_as_a_whole_comes_up_again_with_its_objects(folder: Path) -> None:
+def test_a_killed_lab_restarts_with_its_objects(folder: Path) -> None:
     lab, _ = servers.up(folder, progress=QUIET)
     nodes.start(lab, load(ROOT, "dev"))
     before = servers.status(folder)
@@ -169,7 +169,7 @@ def test_two_labs_stand_beside_each_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("bytes_", "message"), [(1 << 20, "etcd ended while it started"), (1, "make room there")])
-def test_a_disk_that_takes_no_more_is_told_and_nothing_runs_on(folder: Path, bytes_: int, message: str) -> None:
+def test_a_full_disk_is_reported_and_no_process_stays(folder: Path, bytes_: int, message: str) -> None:
     """A limit on the size of files stands for a full disk: to those who write it is the same."""
     limit = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({bytes_}, {bytes_}))"
     with starting(folder, before=limit) as up:
@@ -195,14 +195,12 @@ def engine_programs() -> Programs:
 def helm(lab: Lab) -> dict[str, str]:
     """Releases in the cluster, with their status."""
     with Api.of(lab.kubeconfig) as api:
-        found = [record["metadata"]["labels"] for record in api.list("v1", "Secret", labelSelector="owner=helm")]
-    assert len({labels["name"] for labels in found}) == len(found)
-    return {labels["name"]: labels["status"] for labels in found}
+        releases = [record["metadata"]["labels"] for record in api.list("v1", "Secret", labelSelector="owner=helm")]
+    assert len({labels["name"] for labels in releases}) == len(releases)
+    return {labels["name"]: labels["status"] for labels in releases}
 
 
-def test_an_up_that_loses_its_engine_and_then_its_api_server_is_made_whole(
-    folder: Path, engine_programs: Programs
-) -> None:
+def test_an_up_recovers_after_losing_engine_and_api_server(folder: Path, engine_programs: Programs) -> None:
     dev = load(ROOT, "dev")
     graph = plan_graph(dev)
     lab, _ = servers.up(folder, progress=QUIET)

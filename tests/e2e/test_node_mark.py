@@ -207,9 +207,9 @@ REFUSED: Mapping[str, tuple[Mapping[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("asked", REFUSED)
-def test_nothing_else_of_the_own_node_is_changed(asked: str, pod: Start, nodes: Nodes) -> None:
-    change, message = REFUSED[asked]
+@pytest.mark.parametrize("attempt", REFUSED)
+def test_nothing_else_of_the_own_node_is_changed(attempt: str, pod: Start, nodes: Nodes) -> None:
+    change, message = REFUSED[attempt]
     job = pod()
     job.mark()
     with pytest.raises(ApiError, match=message) as refused:

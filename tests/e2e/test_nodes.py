@@ -44,7 +44,7 @@ EVERYWHERE = {"tolerations": [{"operator": "Exists"}]}
 
 @pytest.fixture
 def created(api: Api) -> Iterator[list[Object]]:
-    """What a test puts outside its namespace, and is taken away after it."""
+    """Yield the list of objects that a test creates outside its namespace; delete them after it."""
     objects: list[Object] = []
     yield objects
     for object_ in objects:
@@ -79,7 +79,7 @@ def gpus(node: Object) -> str:
 # They come and go.
 
 
-def test_a_runner_waits_until_a_node_has_booted_and_leaves_none_behind(api: Api, namespace: str, stack: Stack) -> None:
+def test_a_runner_waits_for_a_node_that_is_later_removed(api: Api, namespace: str, stack: Stack) -> None:
     assert not gpu_nodes(api)
     pod = job(api, stack, namespace, **{ENDS_AFTER: "1s"})
     until(lambda: waits(api, pod) or gpu_nodes(api))
@@ -93,7 +93,7 @@ def test_a_runner_waits_until_a_node_has_booted_and_leaves_none_behind(api: Api,
     until(lambda: not gpu_nodes(api))
 
 
-def test_a_runner_waits_for_the_device_plugin_and_no_second_node_is_bought(
+def test_a_runner_waiting_for_the_device_plugin_buys_no_second_node(
     api: Api, namespace: str, stack: Stack, created: list[Object]
 ) -> None:
     spec = {**_plugin_places(stack), "priorityClassName": "system-node-critical"}
@@ -113,7 +113,7 @@ def test_a_runner_waits_for_the_device_plugin_and_no_second_node_is_bought(
     assert phases == {node["metadata"]["name"]}
 
 
-def test_a_device_plugin_that_may_not_go_there_leaves_the_runner_waiting(
+def test_a_runner_waits_where_the_device_plugin_cannot_be_placed(
     api: Api, namespace: str, stack: Stack, created: list[Object], groups: dict[str, Group]
 ) -> None:
     created.append(daemonset("nvidia-device-plugin", "kube-system", {**_plugin_places(stack), "tolerations": []}))
@@ -175,7 +175,7 @@ def test_a_pod_without_a_toleration_lands_on_a_system_node(api: Api, namespace: 
     assert {node_of(api, pod)["metadata"]["name"] for pod in created} <= {"system-0", "system-1"}
 
 
-def test_the_fleets_daemonsets_land_on_every_gpu_node_and_system_ones_everywhere(
+def test_daemonsets_land_on_every_gpu_node_and_system_ones_everywhere(
     api: Api, stack: Stack, created: list[Object], groups: dict[str, Group]
 ) -> None:
     plugin, exporter = device_plugin.values(stack.fleet), monitoring.values(stack.fleet)
@@ -190,11 +190,11 @@ def test_the_fleets_daemonsets_land_on_every_gpu_node_and_system_ones_everywhere
         api.apply(object_)
     fleet = fleets.named("bottlerocket").fleet
     bottlerocket = nodes.gpu_node(fleet, fleet.pools["t4"], "spot")
-    ours = set(nodes.grow(api, groups["t4-spot"])) | set(nodes.grow(api, groups["t4-on-demand"]))
+    fleet_nodes = set(nodes.grow(api, groups["t4-spot"])) | set(nodes.grow(api, groups["t4-on-demand"]))
     (other,) = nodes.grow(api, replace(groups["t4-spot"], node=bottlerocket))
     system = {"system-0", "system-1"}
-    every = {*ours, other, *system}
-    expected = {"plugin": ours, "nfd": ours, "dcgm": {*ours, other}, "system": every}
+    every = {*fleet_nodes, other, *system}
+    expected = {"plugin": fleet_nodes, "nfd": fleet_nodes, "dcgm": {*fleet_nodes, other}, "system": every}
     nodes_: dict[str, set[str]] = {name: set() for name in places}
 
     def everywhere() -> bool:  # idle nodes go again soon: what counts is where the pods were seen
@@ -213,9 +213,7 @@ def test_the_fleets_daemonsets_land_on_every_gpu_node_and_system_ones_everywhere
 # What becomes of spot.
 
 
-def test_without_spot_capacity_on_demand_takes_over_until_there_is_some_again(
-    api: Api, namespace: str, stack: Stack, cluster: Lab
-) -> None:
+def test_on_demand_nodes_replace_spot_during_a_shortage(api: Api, namespace: str, stack: Stack, cluster: Lab) -> None:
     spot.set_shortage(cluster, ["t4-spot"])
     try:
         first = job(api, stack, namespace, "first")
@@ -237,7 +235,7 @@ def test_without_spot_capacity_on_demand_takes_over_until_there_is_some_again(
     until(back_on_spot)
 
 
-def test_a_reclaimed_node_takes_its_job_with_it_and_nobody_makes_it_anew(
+def test_a_job_ends_with_its_reclaimed_node_and_is_not_recreated(
     api: Api, namespace: str, stack: Stack, cluster: Lab, created: list[Object]
 ) -> None:
     created.append(daemonset("agent", "kube-system", EVERYWHERE))
@@ -286,7 +284,7 @@ def test_only_a_spot_node_can_be_reclaimed(cluster: Lab, api: Api, groups: dict[
 
 
 def _plugin_places(stack: Stack) -> dict[str, object]:
-    """Where the pods of the device plugin may go."""
+    """Return the placement values of the device plugin's pods."""
     values = device_plugin.values(stack.fleet)
     return {key: values[key] for key in ("tolerations", "affinity")}
 

@@ -72,16 +72,16 @@ def test_a_preview_breaks_the_rules_that_the_plan_says_are_broken(
     if broken:
         with pytest.raises(EngineError, match="PAD003: The Kubernetes API is not open") as error_info:
             engine.check_policies(root / "policy")
-        found = error_info.value.result
-        assert found is not None
+        result = error_info.value.result
+        assert result is not None
     else:
-        found = engine.check_policies(root / "policy")
+        result = engine.check_policies(root / "policy")
 
     read = load(root, stack)
     accepted = rules.suppressions(read.config, date.today())
     planned = rules.evaluate(plan_graph(read), read.fleet, accepted, date.today(), root=ROOT).violations
     assert {violation.rule.id for violation in planned if violation.severity == "error"} == broken
-    assert reported(found) == {
+    assert reported(result) == {
         (
             violation.rule.id if violation.severity == violation.rule.severity else f"{violation.rule.id}-advice",
             violation.severity == "error",
@@ -94,7 +94,10 @@ def test_a_preview_breaks_the_rules_that_the_plan_says_are_broken(
 
 def reported(result: Result) -> set[tuple[str, bool, str, str]]:
     """Policy, whether it is mandatory, the resource, and what is wrong with it."""
-    return {(found.policy, found.mandatory, found.urn, found.message.splitlines()[1]) for found in result.violations}
+    return {
+        (violation.policy, violation.mandatory, violation.urn, violation.message.splitlines()[1])
+        for violation in result.violations
+    }
 
 
 def _project(root: Path, stack: str, change: Callable[[dict[str, Any]], None]) -> Path:

@@ -79,8 +79,8 @@ def test_layers_build_on_each_other_and_go_in_reverse(lab: Lab, api: Api, tmp_pa
         created = {urn: state for urn, state in engine.export().items() if not is_default_provider(state)}
         planned = plan_graph(load(tmp_path, name))
         assert set(created) == set(planned.resources)
-        shown = plan_graph(load(tmp_path, name), preview=True)
-        assert list(differences(planned, created, preview=shown)) == []
+        preview = plan_graph(load(tmp_path, name), preview=True)
+        assert list(differences(planned, created, preview=preview)) == []
 
     kubeconfig = engines["shared"].outputs()["kubeconfig"]
     (provider,) = [s for s in engines["team"].export().values() if s.type == "pulumi:providers:kubernetes"]

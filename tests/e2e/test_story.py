@@ -66,7 +66,7 @@ def test_up_applies_the_stack(up: dict[str, Any]) -> None:
     assert {node["pool"] for node in up["nodes"]} == {""}  # the system's; the GPU pools start at zero
 
 
-def test_a_gpu_job_lands_on_a_gpu_node_and_the_screen_tells_of_it(up: dict[str, Any], inv: Inv) -> None:
+def test_a_gpu_job_runs_and_the_status_shows_it(up: dict[str, Any], inv: Inv) -> None:
     completed = inv("lab.demo", "--job-seconds", "2", "--json")
 
     assert completed.returncode == 0, completed.stdout + completed.stderr

@@ -151,12 +151,12 @@ def test_every_aws_resource_is_in_the_configuration(name: str, written: Mapping[
 
 def test_the_provider_accepts_every_fleet(terraform: Terraform, written: Mapping[str, Configuration]) -> None:
     """The examples whole; of every other fleet what none before it had, and what that refers to."""
-    seen: set[str] = set()
-    documents = {name: _only_new(name, configuration_.document, seen) for name, configuration_ in written.items()}
+    covered: set[str] = set()
+    documents = {name: _only_new(name, configuration_.document, covered) for name, configuration_ in written.items()}
     for name in fleets.EXAMPLES:
         documents[name] = written[name].document
     expected = {f"module.{name}.{at}": "create" for name, document in documents.items() for at in _resources(document)}
-    assert len(expected) > len(seen) > 280
+    assert len(expected) > len(covered) > 280
     terraform.use_together({name: document for name, document in documents.items() if _resources(document)})
 
     assert terraform.validate() == []
@@ -191,7 +191,7 @@ class Story:
         before = inventory(client)
         terraform.use(self.document)
         self.refused = terraform.apply()
-        self.made = terraform.made()
+        self.made = terraform.managed_addresses()
         self.planned = terraform.plan()
         self.differences = terraform.differences()
         self.groups = client("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
@@ -199,7 +199,7 @@ class Story:
         terraform.use(_forgiving(self.document))
         self.planned_else = terraform.plan()
         self.kept = terraform.destroy()
-        self.left = {kind: gone for kind, present in inventory(client).items() if (gone := present - before[kind])}
+        self.left = {kind: added for kind, present in inventory(client).items() if (added := present - before[kind])}
 
 
 @pytest.fixture(scope="module")
@@ -243,7 +243,7 @@ def test_moto_still_makes_no_groups_for_its_nodes(story: Story) -> None:
 
 
 def inventory(client: Callable[[str], Any]) -> dict[str, set[str]]:
-    """What is there of each kind that the fleet makes, asked of the services themselves."""
+    """Return the existing objects of each kind that the fleet creates, as the services list them."""
     ec2 = client("ec2")
     alive = [{"Name": "state", "Values": ["pending", "available"]}]
     return {
@@ -320,11 +320,11 @@ def _forgiving(document: Mapping[str, Any]) -> dict[str, Any]:
         type_: {
             name: {
                 **body,
-                "lifecycle": {"ignore_changes": [*body.get("lifecycle", {}).get("ignore_changes", ()), *gone]},
+                "lifecycle": {"ignore_changes": [*body.get("lifecycle", {}).get("ignore_changes", ()), *ignored]},
             }
             for name, body in named.items()
         }
         for type_, named in document["resource"].items()
-        if (gone := [attribute for of, attribute in FORGOTTEN if of == type_])
+        if (ignored := [attribute for of, attribute in FORGOTTEN if of == type_])
     }
     return {**document, "resource": {**document["resource"], **blind}}

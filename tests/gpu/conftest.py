@@ -1,4 +1,4 @@
-"""What tests of the GPU library share: made-up drivers."""
+"""Fixtures that tests of the GPU library share: simulated drivers."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def driver() -> Iterator[Callable[[str | Driver], Driver]]:
     """Makes a driver answer in this test, by name of a profile or as given; the last one made answers."""
     with ExitStack() as open_drivers:
 
-        def install(wanted: str | Driver) -> Driver:
-            made = PROFILES[wanted]() if isinstance(wanted, str) else wanted
-            return open_drivers.enter_context(installed(made))
+        def install(profile: str | Driver) -> Driver:
+            simulated = PROFILES[profile]() if isinstance(profile, str) else profile
+            return open_drivers.enter_context(installed(simulated))
 
         yield install
 

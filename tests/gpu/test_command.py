@@ -26,10 +26,10 @@ def starter(root: Path, folder: Path, **variables: str) -> Inv:
 
     def inv(*words: str, **more: str) -> Ran:
         command = [sys.executable, "-m", "paddock", *words]
-        done = subprocess.run(command, cwd=root, env=environ | more, capture_output=True, text=True, timeout=60)
-        assert "Traceback" not in done.stderr, done.stderr
-        assert done.returncode != 70, done.stderr
-        return done
+        completed = subprocess.run(command, cwd=root, env=environ | more, capture_output=True, text=True, timeout=60)
+        assert "Traceback" not in completed.stderr, completed.stderr
+        assert completed.returncode != 70, completed.stderr
+        return completed
 
     return inv
 
@@ -56,9 +56,9 @@ def shells() -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
         return started[-1]
 
     yield start
-    for each in started:
-        each.kill()
-        each.wait()
+    for process in started:
+        process.kill()
+        process.wait()
 
 
 @pytest.mark.parametrize(("task", "code"), [("list", 0), ("info", 0), ("topology", 0), ("health", 2)])
@@ -66,9 +66,9 @@ def test_a_machine_without_gpus_says_so_and_why(bare: Inv, task: str, code: int)
     plain, machine = bare(f"gpu.{task}"), bare(f"gpu.{task}", "--json")
     assert (plain.returncode, machine.returncode) == (code, code)
     assert "This machine has no GPU: no NVIDIA driver" in plain.stdout
-    told = json.loads(machine.stdout)
-    assert told["schema"] == 1
-    assert "no NVIDIA driver" in (told["findings"][0]["evidence"] if task == "health" else told["reason"])
+    report = json.loads(machine.stdout)
+    assert report["schema"] == 1
+    assert "no NVIDIA driver" in (report["findings"][0]["evidence"] if task == "health" else report["reason"])
 
 
 @pytest.mark.parametrize(
@@ -81,11 +81,11 @@ def test_a_machine_without_gpus_says_so_and_why(bare: Inv, task: str, code: int)
         ("gpu.ml-env", "--framework", "pytorch"),
     ],
 )
-def test_what_needs_a_gpu_says_in_json_too_that_there_is_none(bare: Inv, words: tuple[str, ...]) -> None:
-    done = bare(*words, "--json")
-    assert done.returncode == 1
-    assert "no NVIDIA driver" in json.loads(done.stdout)["reason"]
-    assert "This machine has no GPU" in done.stderr
+def test_a_missing_gpu_is_reported_in_json_too(bare: Inv, words: tuple[str, ...]) -> None:
+    completed = bare(*words, "--json")
+    assert completed.returncode == 1
+    assert "no NVIDIA driver" in json.loads(completed.stdout)["reason"]
+    assert "This machine has no GPU" in completed.stderr
 
 
 def test_eight_are_listed_and_the_lost_one_as_lost(eight: Inv) -> None:
@@ -93,15 +93,15 @@ def test_eight_are_listed_and_the_lost_one_as_lost(eight: Inv) -> None:
     assert (plain.returncode, machine.returncode) == (0, 0)
     assert plain.stdout.startswith("8 GPUs, 1 of them not usable   driver 580.95.05   CUDA 13.0")
     assert plain.stdout.count("NVIDIA H100 80GB HBM3") == 7
-    told = json.loads(machine.stdout)
-    assert [gpu["state"] for gpu in told["gpus"]] == ["lost" if index == LOST else "ok" for index in range(8)]
+    report = json.loads(machine.stdout)
+    assert [gpu["state"] for gpu in report["gpus"]] == ["lost" if index == LOST else "ok" for index in range(8)]
 
 
 @pytest.mark.parametrize("task", ["info", "topology", "memory-info", "processes"])
 def test_no_task_forgets_the_lost_one(eight: Inv, task: str) -> None:
     assert "lost: the driver has lost it" in eight(f"gpu.{task}").stdout
-    told = json.loads(eight(f"gpu.{task}", "--json").stdout)
-    assert [(gpu["index"], gpu["state"]) for gpu in told["gpus"]][LOST] == (LOST, "lost")
+    report = json.loads(eight(f"gpu.{task}", "--json").stdout)
+    assert [(gpu["index"], gpu["state"]) for gpu in report["gpus"]][LOST] == (LOST, "lost")
 
 
 def test_the_topology_is_a_matrix_and_a_picture(eight: Inv) -> None:
@@ -115,27 +115,27 @@ def test_a_lost_gpu_makes_the_machine_unhealthy(eight: Inv) -> None:
     plain, machine = eight("gpu.health"), eight("gpu.health", "--json")
     assert (plain.returncode, machine.returncode) == (2, 2)
     assert "is unhealthy: reboot" in plain.stdout
-    told = json.loads(machine.stdout)
-    assert (told["verdict"], told["action"]) == ("unhealthy", "reboot")
-    assert [(one["id"], one["index"]) for one in told["findings"]] == [("lost", LOST)]
+    report = json.loads(machine.stdout)
+    assert (report["verdict"], report["action"]) == ("unhealthy", "reboot")
+    assert [(finding["id"], finding["index"]) for finding in report["findings"]] == [("lost", LOST)]
 
 
 def test_a_reset_has_one_document_for_console_and_agents(eight: Inv, root: Path, nvml_library: Path) -> None:
-    shown = json.loads(eight("gpu.reset", "--gpu", "0", "--soft", "--json").stdout)
-    done = subprocess.run(
+    printed = json.loads(eight("gpu.reset", "--gpu", "0", "--soft", "--json").stdout)
+    completed = subprocess.run(
         [sys.executable, "-m", "paddock.gpu.actions.registry", "reset"],
         input='{"gpu": "0", "kind": "soft", "dry_run": true}',
         env={**os.environ, **EIGHT, "LD_LIBRARY_PATH": str(nvml_library)},
         cwd=root, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert json.loads(done.stdout) == shown
-    assert shown["done"] is False
+    assert json.loads(completed.stdout) == printed
+    assert printed["done"] is False
 
 
 def test_a_lost_gpu_cannot_be_reset_and_the_message_says_why(eight: Inv) -> None:
-    done = eight("gpu.reset", "--gpu", str(LOST))
-    assert done.returncode == 1
-    assert f"GPU {LOST} cannot be reset: it is lost" in done.stderr
+    completed = eight("gpu.reset", "--gpu", str(LOST))
+    assert completed.returncode == 1
+    assert f"GPU {LOST} cannot be reset: it is lost" in completed.stderr
 
 
 def test_leases_of_three_processes_of_which_one_is_killed(
@@ -144,56 +144,56 @@ def test_leases_of_three_processes_of_which_one_is_killed(
     first, second, third = shells(), shells(), shells()
 
     def allocate(owner: int, count: int) -> Ran:
-        wanted = ("--gpus", str(count), "--min-memory", "20", "--owner", str(owner))
-        return eight("gpu.allocate", *wanted, "--json")
+        request = ("--gpus", str(count), "--min-memory", "20", "--owner", str(owner))
+        return eight("gpu.allocate", *request, "--json")
 
-    def given(done: Ran) -> set[str]:
-        assert done.returncode == 0, done.stderr
-        return {device["uuid"] for device in json.loads(done.stdout)["lease"]["devices"]}
+    def leased_uuids(completed: Ran) -> set[str]:
+        assert completed.returncode == 0, completed.stderr
+        return {device["uuid"] for device in json.loads(completed.stdout)["lease"]["devices"]}
 
-    one, two = given(allocate(first.pid, 2)), given(allocate(second.pid, 2))
-    assert (len(one), len(two), one & two) == (2, 2, set())
+    first_uuids, second_uuids = leased_uuids(allocate(first.pid, 2)), leased_uuids(allocate(second.pid, 2))
+    assert (len(first_uuids), len(second_uuids), first_uuids & second_uuids) == (2, 2, set())
 
     refused = allocate(third.pid, 5)
     assert refused.returncode == 1
-    told = json.loads(refused.stdout)
-    assert (told["lease"], told["why"]) == (None, "5 GPUs requested, and 3 available.")
-    reasons = {gpu["uuid"]: gpu["reason"] for gpu in told["refused"]}
-    assert all(f"(pid {first.pid})" in reasons[uuid] for uuid in one)
-    assert all(f"(pid {second.pid})" in reasons[uuid] for uuid in two)
+    report = json.loads(refused.stdout)
+    assert (report["lease"], report["why"]) == (None, "5 GPUs requested, and 3 available.")
+    reasons = {gpu["uuid"]: gpu["reason"] for gpu in report["refused"]}
+    assert all(f"(pid {first.pid})" in reasons[uuid] for uuid in first_uuids)
+    assert all(f"(pid {second.pid})" in reasons[uuid] for uuid in second_uuids)
     assert "it is lost" in reasons[None]
 
     first.send_signal(signal.SIGKILL)
     first.wait()
-    assert one < given(allocate(third.pid, 5))
+    assert first_uuids < leased_uuids(allocate(third.pid, 5))
     states = {lease["state"] for lease in json.loads(eight("gpu.leases", "--json").stdout)["leases"]}
     assert states == {"held"}
 
 
-def test_a_lease_without_an_owner_is_renewed_by_its_id_or_the_shell_s(eight: Inv) -> None:
+def test_a_lease_without_an_owner_is_renewed_by_its_id(eight: Inv) -> None:
     lease = json.loads(eight("gpu.allocate", "--ttl", "600", "--json").stdout)["lease"]
-    told = json.loads(eight("gpu.renew", "--ttl", "900", "--json", PADDOCK_GPU_LEASE=lease["id"]).stdout)
-    assert [(one["id"], one["ttl"]) for one in told["renewed"]] == [(lease["id"], 900)]
-    assert told["renewed"][0]["renewed"] > lease["renewed"]
+    report = json.loads(eight("gpu.renew", "--ttl", "900", "--json", PADDOCK_GPU_LEASE=lease["id"]).stdout)
+    assert [(renewed["id"], renewed["ttl"]) for renewed in report["renewed"]] == [(lease["id"], 900)]
+    assert report["renewed"][0]["renewed"] > lease["renewed"]
     assert eight("gpu.renew", "--leases", lease["devices"][0]["uuid"]).stdout == f"{lease['id']} is renewed\n"
     assert eight("gpu.renew", "--leases", "nobody's").returncode == 2
 
 
 def test_run_hands_words_and_the_exit_status_on(eight: Inv) -> None:
     program = "import os, sys; print(sys.argv[1:], os.environ['CUDA_VISIBLE_DEVICES']); sys.exit(7)"
-    done = eight("gpu.run", "--gpus", "2", "--", sys.executable, "-c", program, "two words", "", "--gpus", "it's")
-    assert done.returncode == 7
-    words, _, uuids = done.stdout.strip().rpartition(" ")
+    completed = eight("gpu.run", "--gpus", "2", "--", sys.executable, "-c", program, "two words", "", "--gpus", "it's")
+    assert completed.returncode == 7
+    words, _, uuids = completed.stdout.strip().rpartition(" ")
     assert words == str(["two words", "", "--gpus", "it's"])
     assert len(set(uuids.split(","))) == 2
     assert json.loads(eight("gpu.leases", "--json").stdout)["leases"] == []
 
 
 def test_a_lease_of_ones_own_is_no_obstacle_to_its_configuration(eight: Inv) -> None:
-    told = json.loads(eight("gpu.allocate", "--gpus", "2", "--owner", str(os.getpid()), "--json").stdout)
-    uuids = [device["uuid"] for device in told["lease"]["devices"]]
+    report = json.loads(eight("gpu.allocate", "--gpus", "2", "--owner", str(os.getpid()), "--json").stdout)
+    uuids = [device["uuid"] for device in report["lease"]["devices"]]
     named = ("gpu.render", "docker", "--gpus", "2", "--uuids", ",".join(uuids))
-    assert eight(*named, PADDOCK_GPU_LEASE=told["lease"]["id"]).returncode == 0
+    assert eight(*named, PADDOCK_GPU_LEASE=report["lease"]["id"]).returncode == 0
 
     stranger = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
     try:
@@ -214,8 +214,8 @@ def test_everything_that_reads_runs_on_a_saved_inventory(eight: Inv, bare: Inv, 
     for task in ("info", "memory-info", "processes", "topology"):
         assert len(json.loads(bare(f"gpu.{task}", *saved, "--json").stdout)["gpus"]) == 8, task
     assert json.loads(bare("gpu.cuda-info", "--toolkit", "12.8", *saved, "--json").stdout)["verdict"] == "ok"
-    judged = bare("gpu.health", *saved, "--json")
-    assert (judged.returncode, json.loads(judged.stdout)["verdict"]) == (2, "unhealthy")
+    health = bare("gpu.health", *saved, "--json")
+    assert (health.returncode, json.loads(health.stdout)["verdict"]) == (2, "unhealthy")
     chosen = json.loads(bare("gpu.allocate", "--gpus", "2", *saved, "--json").stdout)
     assert (chosen["lease"], len(chosen["taken"])) == (None, 2)
     assert "Gres=gpu" in bare("gpu.render", "slurm", *saved).stdout
@@ -223,7 +223,7 @@ def test_everything_that_reads_runs_on_a_saved_inventory(eight: Inv, bare: Inv, 
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("gpu.list", "--from", "nowhere.json"), "cannot read"),
         (("gpu.list", "--form", "x"), "Did you mean '--from'?"),
@@ -242,16 +242,16 @@ def test_everything_that_reads_runs_on_a_saved_inventory(eight: Inv, bare: Inv, 
         (("gpu.workflow", "nowhere.yaml"), "cannot read"),
     ],
 )
-def test_bad_input_is_refused_in_words_and_changes_nothing(eight: Inv, words: tuple[str, ...], said: str) -> None:
-    done = eight(*words)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
+def test_bad_input_is_refused_in_words_and_changes_nothing(eight: Inv, words: tuple[str, ...], message: str) -> None:
+    completed = eight(*words)
+    assert (completed.returncode, completed.stdout) == (2, "")
+    assert message in completed.stderr
 
 
-def test_a_folder_of_leases_that_moves_with_the_working_directory_is_refused(eight: Inv) -> None:
-    done = eight("gpu.leases", PADDOCK_GPU_LEASES="leases")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "PADDOCK_GPU_LEASES is 'leases'" in done.stderr
+def test_a_relative_folder_of_leases_is_refused(eight: Inv) -> None:
+    completed = eight("gpu.leases", PADDOCK_GPU_LEASES="leases")
+    assert (completed.returncode, completed.stdout) == (2, "")
+    assert "PADDOCK_GPU_LEASES is 'leases'" in completed.stderr
 
 
 def test_ctrl_c_ends_a_monitor_with_its_summary(eight: Inv, root: Path, nvml_library: Path) -> None:

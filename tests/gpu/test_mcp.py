@@ -52,21 +52,21 @@ def four(nvml_library: Path) -> dict[str, str]:
     return {"LD_LIBRARY_PATH": str(nvml_library), "FAKE_NVML_COUNT": "4", "FAKE_NVML_LOST": "2"}
 
 
-async def call(client: Any, tool: str, /, **given: Any) -> Any:
-    return await client.call_tool(tool, given)
+async def call(client: Any, tool: str, /, **arguments: Any) -> Any:
+    return await client.call_tool(tool, arguments)
 
 
-async def good(client: Any, tool: str, /, **given: Any) -> dict[str, Any]:
-    found = await call(client, tool, **given)
-    assert not found.is_error, found.content
-    content: dict[str, Any] = found.structured_content
+async def good(client: Any, tool: str, /, **arguments: Any) -> dict[str, Any]:
+    result = await call(client, tool, **arguments)
+    assert not result.is_error, result.content
+    content: dict[str, Any] = result.structured_content
     return content
 
 
-async def bad(client: Any, tool: str, /, **given: Any) -> str:
-    found = await call(client, tool, **given)
-    assert found.is_error
-    return str(found.content[0].text)
+async def bad(client: Any, tool: str, /, **arguments: Any) -> str:
+    result = await call(client, tool, **arguments)
+    assert result.is_error
+    return str(result.content[0].text)
 
 
 def test_every_action_is_a_tool_whose_input_is_typed(agent: Any) -> None:
@@ -90,9 +90,9 @@ def test_every_action_is_a_tool_whose_input_is_typed(agent: Any) -> None:
 
 def test_an_agent_looks_leases_and_gives_back(agent: Any, four: dict[str, str], tmp_path: Path) -> None:
     async def talk(client: Any) -> None:
-        found = await call(client, "gpu_list")
-        assert [gpu["state"] for gpu in found.structured_content["gpus"]] == ["ok", "ok", "lost", "ok"]
-        assert "4 GPUs, 1 of them not usable" in found.content[0].text
+        result = await call(client, "gpu_list")
+        assert [gpu["state"] for gpu in result.structured_content["gpus"]] == ["ok", "ok", "lost", "ok"]
+        assert "4 GPUs, 1 of them not usable" in result.content[0].text
 
         lease = await good(client, "gpu_allocate", count=2, min_memory_gib=20)
         uuids = [device["uuid"] for device in lease["lease"]["devices"]]
@@ -102,7 +102,7 @@ def test_an_agent_looks_leases_and_gives_back(agent: Any, four: dict[str, str], 
         assert "leased" in refused
         assert "lost" in refused
         held = await good(client, "gpu_leases")
-        assert [one["id"] for one in held["leases"]] == [lease["lease"]["id"]]
+        assert [entry["id"] for entry in held["leases"]] == [lease["lease"]["id"]]
 
         await good(client, "gpu_deallocate", leases=[lease["lease"]["id"]])
         assert (await good(client, "gpu_leases"))["leases"] == []
@@ -121,9 +121,7 @@ def test_an_agent_looks_leases_and_gives_back(agent: Any, four: dict[str, str], 
     assert Leases(tmp_path / "leases").all() == ()
 
 
-def test_leases_end_with_the_session_unless_they_have_a_time_to_live(
-    agent: Any, four: dict[str, str], tmp_path: Path
-) -> None:
+def test_leases_without_a_time_to_live_end_with_the_session(agent: Any, four: dict[str, str], tmp_path: Path) -> None:
     async def talk(client: Any) -> None:
         await good(client, "gpu_allocate")
         await good(client, "gpu_allocate", ttl=600)
@@ -158,14 +156,14 @@ def test_nothing_is_destroyed_without_a_word(agent: Any, four: dict[str, str], t
 
     async def talk(client: Any) -> None:
         (lease,) = (await good(client, "gpu_leases"))["leases"]
-        for tool, given in (
+        for tool, arguments in (
             ("gpu_deallocate", {"leases": [lease["id"]]}),
             ("gpu_reset", {"gpu": "1"}),
             ("gpu_run", {"command": ["touch", str(tmp_path / "touched")]}),
         ):
-            told = await good(client, tool, **given)
-            assert told["confirmation_needed"]
-            assert told["would"]
+            report = await good(client, tool, **arguments)
+            assert report["confirmation_needed"]
+            assert report["would"]
         plan = (await good(client, "gpu_reset", gpu="1"))["plan"]
         assert plan["steps"] == [], "on this board all are reset together"
         assert f"leased to {lease['user']} (pid {os.getpid()})" in str(plan["refused"])
@@ -188,20 +186,20 @@ SLOW = textwrap.dedent("""
 """)
 
 
-def test_a_program_runs_on_gpus_of_its_own_and_its_output_comes_back(agent: Any, four: dict[str, str]) -> None:
+def test_a_program_runs_on_leased_gpus_and_its_output_is_returned(agent: Any, four: dict[str, str]) -> None:
     async def talk(client: Any) -> None:
-        told = await good(client, "gpu_run", command=[sys.executable, "-c", SLOW], count=2, confirm=True)
-        assert told["exit_code"] == 0
-        assert told["output"].count("GPU-") == 2
+        report = await good(client, "gpu_run", command=[sys.executable, "-c", SLOW], count=2, confirm=True)
+        assert report["exit_code"] == 0
+        assert report["output"].count("GPU-") == 2
         assert (await good(client, "gpu_leases"))["leases"] == []
         assert "5 GPUs requested" in await bad(client, "gpu_run", command=["true"], count=5, confirm=True)
 
     agent(talk, **four)
 
 
-@pytest.mark.parametrize("way", ["timeout", "goes"])
+@pytest.mark.parametrize("cause", ["timeout", "goes"])
 def test_a_program_does_not_outlive_its_time_or_its_agent(
-    agent: Any, four: dict[str, str], tmp_path: Path, way: str
+    agent: Any, four: dict[str, str], tmp_path: Path, cause: str
 ) -> None:
     import anyio
 
@@ -209,7 +207,7 @@ def test_a_program_does_not_outlive_its_time_or_its_agent(
     program = [sys.executable, "-c", SLOW, str(pid)]
 
     async def talk(client: Any) -> None:
-        if way == "timeout":
+        if cause == "timeout":
             assert "did not end within 20 s" in await bad(client, "gpu_run", command=program, confirm=True, timeout=20)
             return
         async with anyio.create_task_group() as tasks:
@@ -237,9 +235,9 @@ MISTAKES: tuple[tuple[str, dict[str, Any], str], ...] = (
 
 def test_a_mistake_is_an_error_that_says_how_to_go_on(agent: Any, four: dict[str, str]) -> None:
     async def talk(client: Any) -> None:
-        for tool, given, said in MISTAKES:
-            message = await bad(client, tool, **given)
-            assert said in message
+        for tool, arguments, expected in MISTAKES:
+            message = await bad(client, tool, **arguments)
+            assert expected in message
             assert "expected: " in message
 
     agent(talk, **four)
@@ -247,9 +245,9 @@ def test_a_mistake_is_an_error_that_says_how_to_go_on(agent: Any, four: dict[str
 
 def test_a_machine_without_gpus_says_why(agent: Any) -> None:
     async def talk(client: Any) -> None:
-        found = await call(client, "gpu_list")
-        assert found.structured_content["gpus"] == []
-        assert "no GPU" in found.content[0].text
+        result = await call(client, "gpu_list")
+        assert result.structured_content["gpus"] == []
+        assert "no GPU" in result.content[0].text
         assert "no GPU" in await bad(client, "gpu_allocate")
 
     agent(talk)
@@ -259,9 +257,9 @@ def test_without_the_package_one_sentence_says_how_to_install_it(tmp_path: Path)
     hide = (
         "import sys; sys.modules['mcp'] = None; import runpy; runpy.run_module('paddock.gpu.mcp', run_name='__main__')"
     )
-    done = subprocess.run([sys.executable, "-c", hide], capture_output=True, text=True, check=False, cwd=ROOT)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == (
+    completed = subprocess.run([sys.executable, "-c", hide], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (completed.returncode, completed.stdout) == (1, "")
+    assert completed.stderr == (
         "the MCP server needs the package mcp, which is not installed\n    fix: pip install 'paddock[mcp]'\n"
     )
 

@@ -70,8 +70,8 @@ def flow(*steps: dict[str, Any], folder: Path = Path()) -> Workflow:
     return parse({"id": "w", "steps": list(steps)}, "w.yaml", folder)
 
 
-def outcomes(told: dict[str, Any]) -> dict[str, str]:
-    return {step["id"]: step["outcome"] for step in told["steps"]}
+def outcomes(report: dict[str, Any]) -> dict[str, str]:
+    return {step["id"]: step["outcome"] for step in report["steps"]}
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def step(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("steps", "said"),
+    ("steps", "expected"),
     [
         ([], "no steps"),
         ([step(), step()], "two steps are called 'a'"),
@@ -140,12 +140,12 @@ def step(**changes: Any) -> dict[str, Any]:
         ([command("a", ""), command("b", "${steps.a[x]}", "a")], "${steps.a[x]} is no reference"),
     ],
 )
-def test_what_is_wrong_is_said_in_a_sentence(steps: Sequence[Any], said: str) -> None:
+def test_what_is_wrong_is_said_in_a_sentence(steps: Sequence[Any], expected: str) -> None:
     with pytest.raises(GpuInputError) as caught:
         parse({"id": "w", "steps": list(steps)}, "w.yaml")
     message = str(caught.value)
     assert message.startswith("w.yaml: ")
-    assert said in message
+    assert expected in message
     assert "\n    expected: " in message
 
 
@@ -169,16 +169,16 @@ def test_no_file_ends_in_a_traceback(tmp_path: Path, text: str) -> None:
         ),
     )
 )
-def test_whatever_is_read_gives_a_workflow_or_a_sentence(found: Any) -> None:
+def test_whatever_is_read_gives_a_workflow_or_a_sentence(document: Any) -> None:
     with contextlib.suppress(GpuInputError):
-        parse(found, "w.yaml")
+        parse(document, "w.yaml")
 
 
 class TestReferences:
     RESULTS: ClassVar = {"a": {"gpus": [{"uuid": "GPU-1", "free": 3.5}], "n": 2, "yes": True, "none": None}}
 
     @pytest.mark.parametrize(
-        ("given", "expected"),
+        ("value", "expected"),
         [
             ("${steps.a.gpus}", [{"uuid": "GPU-1", "free": 3.5}]),
             ("${steps.a.gpus[0].uuid}", "GPU-1"),
@@ -189,11 +189,11 @@ class TestReferences:
             (7, 7),
         ],
     )
-    def test_a_value_stands_in_its_place(self, given: Any, expected: Any) -> None:
-        assert references.resolve(given, self.RESULTS) == expected
+    def test_a_value_stands_in_its_place(self, value: Any, expected: Any) -> None:
+        assert references.resolve(value, self.RESULTS) == expected
 
     @pytest.mark.parametrize(
-        ("given", "said"),
+        ("text", "message"),
         [
             ("${steps.a.gpu}", "did you mean gpus?"),
             ("${steps.a.gpus[3]}", r"no \[3\]"),
@@ -204,9 +204,9 @@ class TestReferences:
             ("${steps.a.n + 1}", "is no reference"),
         ],
     )
-    def test_and_nothing_else_does(self, given: str, said: str) -> None:
-        with pytest.raises(GpuInputError, match=said):
-            references.resolve(given, self.RESULTS)
+    def test_and_nothing_else_does(self, text: str, message: str) -> None:
+        with pytest.raises(GpuInputError, match=message):
+            references.resolve(text, self.RESULTS)
 
 
 def test_independent_steps_run_at_the_same_time_and_others_in_order(go: Any, tmp_path: Path) -> None:
@@ -219,19 +219,19 @@ def test_independent_steps_run_at_the_same_time_and_others_in_order(go: Any, tmp
             time.sleep(0.01)
         sys.exit(not other.exists())
     """)
-    left, right = str(tmp_path / "left"), str(tmp_path / "right")
-    told = go(
+    first, second = str(tmp_path / "left"), str(tmp_path / "right")
+    report = go(
         flow(
-            command("left", meet.format([left, right])),
-            command("right", meet.format([right, left])),
-            command("last", f"import os, sys; sys.exit(not os.path.exists({left!r}))", "left", "right"),
+            command("left", meet.format([first, second])),
+            command("right", meet.format([second, first])),
+            command("last", f"import os, sys; sys.exit(not os.path.exists({first!r}))", "left", "right"),
         )
     )
-    assert outcomes(told) == {"left": "succeeded", "right": "succeeded", "last": "succeeded"}
+    assert outcomes(report) == {"left": "succeeded", "right": "succeeded", "last": "succeeded"}
 
 
 def test_what_a_step_answers_is_known_to_those_after_it(go: Any) -> None:
-    told = go(
+    report = go(
         flow(
             command("a", "print('GPU-7', end='')"),
             {
@@ -242,11 +242,11 @@ def test_what_a_step_answers_is_known_to_those_after_it(go: Any) -> None:
             },
         )
     )
-    assert told["steps"][1]["result"]["output"] == "see GPU-7\n"
+    assert report["steps"][1]["result"]["output"] == "see GPU-7\n"
 
 
 def test_a_failure_keeps_only_those_back_that_wait_for_it(go: Any) -> None:
-    told = go(
+    report = go(
         flow(
             command("bad", "import sys; sys.exit('the disk is full')"),
             command("after", "", "bad"),
@@ -254,9 +254,9 @@ def test_a_failure_keeps_only_those_back_that_wait_for_it(go: Any) -> None:
             command("beside", ""),
         )
     )
-    assert outcomes(told) == {"bad": "failed", "after": "skipped", "end": "skipped", "beside": "succeeded"}
-    assert "the disk is full" in told["steps"][0]["error"]
-    assert exit_code(told) == 1
+    assert outcomes(report) == {"bad": "failed", "after": "skipped", "end": "skipped", "beside": "succeeded"}
+    assert "the disk is full" in report["steps"][0]["error"]
+    assert exit_code(report) == 1
 
 
 def test_a_step_is_tried_again_and_later_each_time(go: Any, tmp_path: Path) -> None:
@@ -267,17 +267,17 @@ def test_a_step_is_tried_again_and_later_each_time(go: Any, tmp_path: Path) -> N
         sys.exit(len(file.read_text()) < 3)
     """)
     happened: list[str] = []
-    told = go(
+    report = go(
         flow(command("a", count, retry={"times": 5, "backoff": "10ms"})),
-        watch=lambda one: happened.append(f"{one.what} {one.detail[:9]}".strip()),
+        watch=lambda event: happened.append(f"{event.status} {event.detail[:9]}".strip()),
     )
-    assert (outcomes(told), told["steps"][0]["attempts"]) == ({"a": "succeeded"}, 3)
+    assert (outcomes(report), report["steps"][0]["attempts"]) == ({"a": "succeeded"}, 3)
     assert happened == ["started", "retried in 0.01 s", "started", "retried in 0.02 s", "started", "succeeded"]
 
 
 def test_what_is_wrong_with_the_words_is_not_tried_again(go: Any) -> None:
-    told = go(flow({"id": "a", "type": "command", "parameters": {"argv": ["/no/such"]}, "retry": 3}))
-    assert told["steps"][0]["attempts"] == 1
+    report = go(flow({"id": "a", "type": "command", "parameters": {"argv": ["/no/such"]}, "retry": 3}))
+    assert report["steps"][0]["attempts"] == 1
 
 
 STUBBORN = """
@@ -305,8 +305,8 @@ def test_a_program_that_is_ended_takes_all_it_started_with_it(tmp_path: Path) ->
 
 
 def test_a_step_that_is_too_slow_fails_and_says_so(go: Any) -> None:
-    told = go(flow(command("a", "import time; time.sleep(600)", timeout=0.3)))
-    assert "did not end within 0.3 s" in told["steps"][0]["error"]
+    report = go(flow(command("a", "import time; time.sleep(600)", timeout=0.3)))
+    assert "did not end within 0.3 s" in report["steps"][0]["error"]
 
 
 class TestResuming:
@@ -323,7 +323,7 @@ class TestResuming:
         assert outcomes(go(workflow)) == {"a": "succeeded", "b": "succeeded"}, "after a good end it begins anew"
 
     def test_a_changed_step_and_all_after_it_run_again(self, go: Any) -> None:
-        def made(middle: str, timeout: float = 60) -> Workflow:
+        def workflow(middle: str, timeout: float = 60) -> Workflow:
             return flow(
                 command("a", ""),
                 command("b", middle, "a", timeout=timeout),
@@ -332,11 +332,11 @@ class TestResuming:
                 command("bad", "import sys; sys.exit(1)"),
             )
 
-        go(made("1"))
-        assert outcomes(go(made("1", timeout=61))) == {
+        go(workflow("1"))
+        assert outcomes(go(workflow("1", timeout=61))) == {
             "a": "reused", "b": "reused", "c": "reused", "beside": "reused", "bad": "failed",
         }  # fmt: skip
-        assert outcomes(go(made("2"))) == {
+        assert outcomes(go(workflow("2"))) == {
             "a": "reused", "b": "succeeded", "c": "succeeded", "beside": "reused", "bad": "failed",
         }  # fmt: skip
 
@@ -401,7 +401,9 @@ os.rename({str(pid)!r} + '.part', {str(pid)!r}); time.sleep(600)"
     assert runner.returncode == 130
     assert outcomes(json.loads(out)) == {"a": "succeeded", "slow": "interrupted", "b": "skipped"}
     assert not _alive(pid.read_text())
-    events = [(one["event"], one.get("step")) for one in map(json.loads, (tmp_path / "j").read_text().splitlines())]
+    events = [
+        (record["event"], record.get("step")) for record in map(json.loads, (tmp_path / "j").read_text().splitlines())
+    ]
     assert events[-2:] == [("interrupted", "slow"), ("ended", None)]
 
 
@@ -421,14 +423,14 @@ if not os.path.exists({str(pid)!r}):
     runner.kill()
     runner.wait()
     os.kill(int(pid.read_text()), signal.SIGKILL)
-    told = run(parse(document, "w"), journal=tmp_path / "j")
-    assert outcomes(told) == {"a": "reused", "slow": "succeeded"}
+    report = run(parse(document, "w"), journal=tmp_path / "j")
+    assert outcomes(report) == {"a": "reused", "slow": "succeeded"}
 
 
 def test_the_plan_shows_the_order_and_does_nothing(tmp_path: Path) -> None:
     workflow = parse(SEED, "seed", tmp_path)
-    told = plan(workflow, journal=tmp_path / "j")
-    assert [[one["would"] for one in wave] for wave in told["waves"]] == [
+    report = plan(workflow, journal=tmp_path / "j")
+    assert [[entry["would"] for entry in wave] for wave in report["waves"]] == [
         ["list the GPUs"], ["apply ConfigMap nodes"], ["apply Pod gpu-workload"],
     ]  # fmt: skip
     assert list(tmp_path.iterdir()) == []
@@ -487,7 +489,7 @@ class TestOnGpus:
         monkeypatch.delenv("NVIDIA_VISIBLE_DEVICES", raising=False)
 
     def test_what_was_leased_is_what_the_next_step_uses(self, go: Any) -> None:
-        told = go(
+        report = go(
             flow(
                 step(id="lease", action="allocate", parameters={"count": 2}),
                 {
@@ -505,9 +507,9 @@ class TestOnGpus:
                 step(id="left", action="leases", depends_on="back"),
             )
         )
-        lease, use, _, left = (one["result"] for one in told["steps"])
-        assert use["output"].strip() == ",".join(one["uuid"] for one in lease["lease"]["devices"])
-        assert left["leases"] == []
+        lease, use, _, remaining = (entry["result"] for entry in report["steps"])
+        assert use["output"].strip() == ",".join(device["uuid"] for device in lease["lease"]["devices"])
+        assert remaining["leases"] == []
 
     def test_a_lease_that_ended_with_its_run_is_taken_anew(self, tmp_path: Path) -> None:
         document = {
@@ -522,22 +524,22 @@ class TestOnGpus:
             json.loads(subprocess.run(arguments, capture_output=True, cwd=ROOT, check=False).stdout) for _ in range(2)
         )
         assert outcomes(first) == outcomes(second) == {"lease": "succeeded", "bad": "failed"}
-        ids = {told["steps"][0]["result"]["lease"]["id"] for told in (first, second)}
+        ids = {report["steps"][0]["result"]["lease"]["id"] for report in (first, second)}
         assert len(ids) == 2
 
     def test_a_program_runs_on_gpus_of_its_own(self, go: Any) -> None:
         code = "import os, sys; print(os.environ['CUDA_VISIBLE_DEVICES']); sys.exit(5)"
-        told = go(flow(step(action="run", parameters={"command": [PYTHON, "-c", code]})))
-        assert "exit status 5: GPU-" in told["steps"][0]["error"]
+        report = go(flow(step(action="run", parameters={"command": [PYTHON, "-c", code]})))
+        assert "exit status 5: GPU-" in report["steps"][0]["error"]
 
     def test_a_gpu_that_is_not_there_is_not_looked_for_twice(self, go: Any) -> None:
-        told = go(flow(step(action="info", parameters={"gpu": "9"}, retry=3)))
-        assert told["steps"][0]["attempts"] == 1
-        assert "no GPU is '9'" in told["steps"][0]["error"]
+        report = go(flow(step(action="info", parameters={"gpu": "9"}, retry=3)))
+        assert report["steps"][0]["attempts"] == 1
+        assert "no GPU is '9'" in report["steps"][0]["error"]
 
     def test_none_free_is_a_reason(self, go: Any) -> None:
-        told = go(flow(step(action="allocate", parameters={"count": 5})))
-        assert "5 GPUs requested, and 4 available" in told["steps"][0]["error"]
+        report = go(flow(step(action="allocate", parameters={"count": 5})))
+        assert "5 GPUs requested, and 4 available" in report["steps"][0]["error"]
 
 
 class TestContainersByAStandInForDocker:
@@ -549,13 +551,13 @@ class TestContainersByAStandInForDocker:
     def container(self, **parameters: Any) -> dict[str, Any]:
         return {"id": "a", "type": "container", "parameters": {"action": "run", "image": "x:1"} | parameters}
 
-    def test_gpus_are_leased_for_it_and_no_secret_is_on_its_command_line(
+    def test_its_gpus_are_leased_and_secrets_stay_off_its_command_line(
         self, go: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         docker = stand_in(tmp_path / "bin", environ=("TOKEN",))
         monkeypatch.setenv("PATH", docker.path)
-        told = go(flow(self.container(gpus=2, environment={"TOKEN": "s3cret"}, command=["nvidia-smi"], name="n")))
-        assert told["outcome"] == "succeeded"
+        report = go(flow(self.container(gpus=2, environment={"TOKEN": "s3cret"}, command=["nvidia-smi"], name="n")))
+        assert report["outcome"] == "succeeded"
         (call,) = docker.calls()
         assert call["environ"] == {"TOKEN": "s3cret"}
         assert "s3cret" not in " ".join(call["argv"])
@@ -589,25 +591,25 @@ class TestContainersByAStandInForDocker:
 
         monkeypatch.setenv("PATH", stand_in(tmp_path / "bin").path)
         monkeypatch.setattr("paddock.gpu.render.render", fail)
-        told = go(flow(self.container(gpus=1)))
-        assert "no such target" in told["steps"][0]["error"]
+        report = go(flow(self.container(gpus=1)))
+        assert "no such target" in report["steps"][0]["error"]
         assert Leases(tmp_path / "leases").all() == ()
 
     def test_one_that_stays_keeps_its_lease_until_the_workflow_ends(
         self, go: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("PATH", stand_in(tmp_path / "bin").path)
-        told = go(flow(self.container(gpus=1, detach=True)))
+        report = go(flow(self.container(gpus=1, detach=True)))
         held = [lease.id for lease, _ in Leases(tmp_path / "leases").all()]
-        assert held == [told["steps"][0]["result"]["lease"]["id"]]
+        assert held == [report["steps"][0]["result"]["lease"]["id"]]
 
-    def test_one_that_is_too_slow_is_removed_and_each_attempt_gives_its_gpus_back(
+    def test_a_slow_container_is_removed_and_its_gpus_are_released(
         self, go: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         docker = stand_in(tmp_path / "bin", "if argv[0] == 'run': time.sleep(600)")
         monkeypatch.setenv("PATH", docker.path)
-        told = go(flow({**self.container(gpus=3, name="n"), "timeout": 3, "retry": {"times": 1, "backoff": "1ms"}}))
-        assert "did not end within 3 s" in told["steps"][0]["error"]
+        report = go(flow({**self.container(gpus=3, name="n"), "timeout": 3, "retry": {"times": 1, "backoff": "1ms"}}))
+        assert "did not end within 3 s" in report["steps"][0]["error"]
         assert [call["argv"][0] for call in docker.calls()] == ["run", "rm"] * 2
         assert Leases(tmp_path / "leases").all() == ()
 

@@ -88,6 +88,6 @@ class Checkout:
 
 @pytest.fixture
 def checkout(tmp_path: Path, root: Path) -> Checkout:
-    made = Checkout(tmp_path / "project", root / "inv")
-    made.lock("1.0", "base", "infra", "dev")
-    return made
+    result = Checkout(tmp_path / "project", root / "inv")
+    result.lock("1.0", "base", "infra", "dev")
+    return result

@@ -54,9 +54,9 @@ def test_the_first_run_installs_and_the_second_touches_nothing(checkout: Checkou
     assert (second.returncode, second.stderr) == (0, "")
 
 
-def test_the_tasks_run_in_the_project_and_know_where_the_user_stands(checkout: Checkout, tmp_path: Path) -> None:
-    done = checkout.run("list", cwd=tmp_path)
-    assert f"caller {tmp_path} in {checkout.root}" in done.stdout
+def test_tasks_run_in_the_project_and_know_the_users_directory(checkout: Checkout, tmp_path: Path) -> None:
+    completed = checkout.run("list", cwd=tmp_path)
+    assert f"caller {tmp_path} in {checkout.root}" in completed.stdout
 
 
 def test_a_changed_lock_is_installed_again(checkout: Checkout) -> None:
@@ -90,9 +90,9 @@ def test_a_checkout_that_was_moved_makes_its_environment_anew(checkout: Checkout
     moved = checkout.root.with_name("elsewhere")
     checkout.root.rename(moved)
     checkout.root = moved
-    done = checkout.run("list")
-    assert f"in {moved}" in done.stdout
-    assert "making" in done.stderr
+    completed = checkout.run("list")
+    assert f"in {moved}" in completed.stdout
+    assert "making" in completed.stderr
 
 
 @pytest.mark.parametrize("damage", ["no stamp", "no interpreter", "no folder"])
@@ -112,9 +112,9 @@ def test_a_damaged_environment_is_repaired(checkout: Checkout, damage: str) -> N
 def test_an_environment_that_somebody_else_made_is_left_alone(checkout: Checkout) -> None:
     checkout.venv.mkdir()
     (checkout.venv / "pyvenv.cfg").write_text("")
-    done = checkout.run("list")
-    assert done.returncode == 1
-    assert "was not made by ./inv" in done.stderr
+    completed = checkout.run("list")
+    assert completed.returncode == 1
+    assert "was not made by ./inv" in completed.stderr
     assert (checkout.venv / "pyvenv.cfg").exists()
 
 
@@ -125,9 +125,9 @@ def test_two_first_runs_at_once_make_one_environment(checkout: Checkout) -> None
         )
         for _ in range(2)
     ]
-    said = [process.communicate(timeout=600)[1] for process in both]
+    outputs = [process.communicate(timeout=600)[1] for process in both]
     assert [process.returncode for process in both] == [0, 0]
-    assert sum("making" in text for text in said) == 1
+    assert sum("making" in text for text in outputs) == 1
 
 
 def test_ctrl_c_during_the_installation_leaves_what_the_next_run_repairs(checkout: Checkout) -> None:
@@ -151,10 +151,10 @@ def test_ctrl_c_during_the_installation_leaves_what_the_next_run_repairs(checkou
     while not (checkout.bin / "begun").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGINT)
-    _, said = process.communicate(timeout=300)
+    _, output = process.communicate(timeout=300)
     assert process.returncode == 130
-    assert "interrupted" in said
-    assert "Traceback" not in said
+    assert "interrupted" in output
+    assert "Traceback" not in output
 
     slow.unlink()
     slow.symlink_to(real)
@@ -162,30 +162,30 @@ def test_ctrl_c_during_the_installation_leaves_what_the_next_run_repairs(checkou
 
 
 @pytest.mark.parametrize("installer", ["uv", "pip"])
-def test_an_index_out_of_reach_is_one_message_that_says_what_to_set(checkout: Checkout, installer: str) -> None:
+def test_an_unreachable_index_is_one_message_with_a_fix(checkout: Checkout, installer: str) -> None:
     if installer == "pip":
         (checkout.bin / "uv").unlink()
-    done = checkout.run("list", PIP_INDEX_URL="http://127.0.0.1:9/", PIP_RETRIES="1", UV_HTTP_RETRIES="0")
-    assert done.returncode == 1
-    assert "The package index cannot be reached: " in done.stderr
-    assert "Connection refused" in done.stderr
-    assert "PIP_INDEX_URL" in done.stderr
-    assert "HTTPS_PROXY" in done.stderr
-    assert "Traceback" not in done.stderr
+    completed = checkout.run("list", PIP_INDEX_URL="http://127.0.0.1:9/", PIP_RETRIES="1", UV_HTTP_RETRIES="0")
+    assert completed.returncode == 1
+    assert "The package index cannot be reached: " in completed.stderr
+    assert "Connection refused" in completed.stderr
+    assert "PIP_INDEX_URL" in completed.stderr
+    assert "HTTPS_PROXY" in completed.stderr
+    assert "Traceback" not in completed.stderr
 
 
 def test_pip_alone_is_enough(checkout: Checkout) -> None:
     (checkout.bin / "uv").unlink()
-    done = checkout.run("list")
-    assert "tiny 1.0" in done.stdout, done.stderr
+    completed = checkout.run("list")
+    assert "tiny 1.0" in completed.stdout, completed.stderr
 
 
 def test_a_package_that_is_not_the_locked_one_is_refused(checkout: Checkout) -> None:
     lock = checkout.root / "locks/base.txt"
     lock.write_text(lock.read_text()[:-3] + "00\n")
-    done = checkout.run("list")
-    assert done.returncode == 1
-    assert "hash" in done.stderr.lower()
+    completed = checkout.run("list")
+    assert completed.returncode == 1
+    assert "hash" in completed.stderr.lower()
 
 
 def test_a_checkout_that_cannot_be_written_uses_the_cache(

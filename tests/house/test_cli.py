@@ -1,4 +1,4 @@
-"""What the program says when something is wrong, and how little it loads to list the tasks."""
+"""Error messages of the program, and the few imports of the list of tasks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _raising(error: BaseException) -> Collection:
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "said"),
+    ("error", "code", "message"),
     [
         (UserMistake("Pulumi.dev.yaml:3: no such key"), 2, "Pulumi.dev.yaml:3: no such key\n"),
         (Exit("not now", 4), 4, "not now\n"),
@@ -46,11 +46,11 @@ def _raising(error: BaseException) -> Collection:
     ],
 )
 def test_an_error_is_a_sentence_and_an_exit_code(
-    error: BaseException, code: int, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    error: BaseException, code: int, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(cli, "namespace", _raising(error))
     assert cli.main(["inv", "act"]) == code
-    assert capsys.readouterr().err.startswith(said)
+    assert capsys.readouterr().err.startswith(message)
 
 
 def test_debugging_shows_where(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,7 +61,7 @@ def test_debugging_shows_where(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["tset"], "No idea what 'tset' is! Did you mean 'test'?"),
         (["zzzzz"], "No idea what 'zzzzz' is! 'inv --list' shows the tasks."),
@@ -73,10 +73,10 @@ def test_debugging_shows_where(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_typo_is_bad_input_and_gets_a_suggestion(
-    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["inv", *words]) == 2
-    assert capsys.readouterr().err.strip() == said
+    assert capsys.readouterr().err.strip() == message
 
 
 def test_the_words_after_the_dashes_are_those_of_the_argument(capfd: pytest.CaptureFixture[str]) -> None:
@@ -98,13 +98,13 @@ def test_every_task_has_a_line_of_help() -> None:
 def test_listing_the_tasks_loads_no_library_of_a_task(root: Path) -> None:
     heavy = {"pulumi", "pulumi_aws", "boto3", "torch", "numpy", "ray", "pydantic", "rich", "pytest"}
     program = "import sys; from paddock.cli import main; main(['inv', '--list']); print(*sys.modules, file=sys.stderr)"
-    done = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True)
-    assert not heavy & set(done.stderr.split())
-    assert "test" in done.stdout
+    completed = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True)
+    assert not heavy & set(completed.stderr.split())
+    assert "test" in completed.stdout
 
 
 def test_a_reader_that_leaves_is_no_error(root: Path) -> None:
-    done = subprocess.run(
+    completed = subprocess.run(
         ["bash", "-c", '"$0" -m paddock --list | true; echo ${PIPESTATUS[0]}', sys.executable],
         cwd=root,
         env={**os.environ, "PYTHONUNBUFFERED": ""},  # buffered output meets the closed pipe only at the end
@@ -112,12 +112,12 @@ def test_a_reader_that_leaves_is_no_error(root: Path) -> None:
         text=True,
         check=True,
     )
-    assert done.stderr == ""
-    assert done.stdout.strip() in {"0", "141"}
+    assert completed.stderr == ""
+    assert completed.stdout.strip() in {"0", "141"}
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["plan", "--stack"], "--stack needs a value"),
         (["plan", "dev"], "No idea what 'dev' is! Did you mean '--stack dev'?"),
@@ -143,15 +143,15 @@ def test_a_reader_that_leaves_is_no_error(root: Path) -> None:
         (["plan", "--comment", "c.md"], "--comment needs a plan to compare with"),
     ],
 )
-def test_a_flag_that_makes_no_sense_is_bad_input_and_nothing_is_done(
-    words: list[str], said: str, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_contradictory_flag_is_bad_input_and_nothing_runs(
+    words: list[str], message: str, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(root)
     assert cli.main(["inv", *words]) == 2
     gc.enable()  # `plan` switches it off for its own short process
-    shown = capsys.readouterr()
-    assert shown.err.splitlines()[0] == said
-    assert shown.out == ""
+    printed = capsys.readouterr()
+    assert printed.err.splitlines()[0] == message
+    assert printed.out == ""
 
 
 @pytest.mark.parametrize(
@@ -173,9 +173,9 @@ def test_help_is_help_wherever_it_stands(words: list[str], capsys: pytest.Captur
 def test_a_full_disk_is_told_in_words(root: Path) -> None:
     with open("/dev/full", "w") as full:
         command = [sys.executable, "-m", "paddock", "--list"]
-        done = subprocess.run(command, cwd=root, stdout=full, stderr=subprocess.PIPE, text=True)
-    assert done.returncode == 74
-    assert done.stderr == "cannot write the output: No space left on device\n"
+        completed = subprocess.run(command, cwd=root, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert completed.returncode == 74
+    assert completed.stderr == "cannot write the output: No space left on device\n"
 
 
 @pytest.mark.parametrize(("columns", "width"), [("0", 120), ("-4", 120), ("wide", 120), ("9", 40), ("100", 100)])

@@ -33,12 +33,12 @@ def documents(root: Path) -> list[Path]:
 
 def commands(root: Path) -> list[str]:
     """Lines that start with ./inv in fenced sh blocks, without comments."""
-    found = []
+    result = []
     for path in documents(root):
         for block in re.findall(r"```(?:sh|bash|console)\n(.*?)```", path.read_text(), flags=re.DOTALL):
             lines = (re.sub(r"\s+#.*", "", line.removeprefix("$ ")).strip() for line in block.splitlines())
-            found += [line for line in lines if line.startswith("./inv")]
-    return sorted(set(found))
+            result += [line for line in lines if line.startswith("./inv")]
+    return sorted(set(result))
 
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -49,10 +49,10 @@ def test_a_documented_command_works_as_written(root: Path, tmp_path: Path, comma
     words = shlex.split(command)[1:]
     env = {**os.environ, "PADDOCK_CWD": str(tmp_path)}
     _seed(tmp_path, words, root)
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", "paddock", *words], cwd=root, env=env, capture_output=True, text=True, timeout=120
     )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert completed.returncode == 0, completed.stdout[-2000:] + completed.stderr[-2000:]
 
 
 def _seed(folder: Path, words: list[str], root: Path) -> None:
@@ -66,8 +66,8 @@ def _seed(folder: Path, words: list[str], root: Path) -> None:
 
 
 def test_the_list_of_commands_run_elsewhere_is_not_stale(root: Path) -> None:
-    told = commands(root)
-    assert [each for each in ELSEWHERE if not any(command.startswith(each) for command in told)] == []
+    documented = commands(root)
+    assert [prefix for prefix in ELSEWHERE if not any(command.startswith(prefix) for command in documented)] == []
 
 
 def test_every_link_inside_the_project_leads_somewhere(root: Path) -> None:

@@ -34,10 +34,10 @@ def test_no_lock_names_an_index(root: Path, name: str) -> None:
 @pytest.mark.parametrize("name", LOCKS)
 def test_what_pyproject_asks_for_is_pinned_at_a_version_it_allows(root: Path, name: str) -> None:
     pinned = {canonicalize_name(r.name): str(r.specifier)[2:] for r, _ in _pins(root, name)}
-    for wanted in _direct(root, LOCKS[name]):
-        version = pinned.get(canonicalize_name(wanted.name))
-        assert version, f"{wanted} is not in locks/{name}.txt; run ./inv lock"
-        assert wanted.specifier.contains(version), f"{wanted}: locks/{name}.txt has {version}; run ./inv lock"
+    for requirement in _direct(root, LOCKS[name]):
+        version = pinned.get(canonicalize_name(requirement.name))
+        assert version, f"{requirement} is not in locks/{name}.txt; run ./inv lock"
+        assert requirement.specifier.contains(version), f"{requirement}: locks/{name}.txt has {version}; run ./inv lock"
 
 
 def test_a_package_has_one_version_in_all_locks(root: Path) -> None:
@@ -51,11 +51,11 @@ def _direct(root: Path, extras: tuple[str, ...]) -> Iterator[Requirement]:
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     pending = [*project["dependencies"], *(line for e in extras for line in project["optional-dependencies"][e])]
     while pending:
-        wanted = Requirement(pending.pop())
-        if wanted.name == project["name"]:
-            pending += [line for extra in wanted.extras for line in project["optional-dependencies"][extra]]
+        requirement = Requirement(pending.pop())
+        if requirement.name == project["name"]:
+            pending += [line for extra in requirement.extras for line in project["optional-dependencies"][extra]]
         else:
-            yield wanted
+            yield requirement
 
 
 def _pins(root: Path, name: str) -> Iterator[tuple[Requirement, list[str]]]:

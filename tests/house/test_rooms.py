@@ -44,9 +44,9 @@ def test_no_modules_import_each_other_in_a_cycle() -> None:
 
 
 def test_every_package_says_what_lives_there(root: Path) -> None:
-    silent = [
+    undocumented = [
         str(path.relative_to(root))
         for path in python_files(root)
         if path.name == "__init__.py" and not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
     ]
-    assert silent == []
+    assert undocumented == []

@@ -36,7 +36,7 @@ def test_no_file_names_a_machine_or_a_registry(root: Path) -> None:
         pytest.skip("not a git checkout: what is tracked cannot be told from what lies around")
     hosts = r"https?://[a-z0-9.-]*(pypi|pythonhosted|npmjs|crates|maven|debian)\.(org|io|com)"
     homes = r"(/home/[a-z]+|/Users/[a-z]+|/root)/[A-Za-z.]"
-    found = subprocess.run(
+    matches = subprocess.run(
         ["git", "grep", "-nIE", f"{hosts}|{homes}", "--", ".", ":!tests/house/test_tree.py"],
         cwd=root,
         capture_output=True,
@@ -44,7 +44,7 @@ def test_no_file_names_a_machine_or_a_registry(root: Path) -> None:
         check=False,
     )
     # /home/runner is inside GitHub's runner image, the same on every machine, and so is root's home in ours.
-    lines = (line.replace("/home/runner/", "/") for line in found.stdout.splitlines())
+    lines = (line.replace("/home/runner/", "/") for line in matches.stdout.splitlines())
     named = [
         line
         for line in lines
@@ -55,22 +55,22 @@ def test_no_file_names_a_machine_or_a_registry(root: Path) -> None:
 
 def test_renovate_reads_the_annotations_of_versions(root: Path) -> None:
     managers = json.loads((root / "renovate.json").read_text())["customManagers"]
-    pattern, sums, bases = (re.compile(each["matchStrings"][0].replace("(?<", "(?P<")) for each in managers)
+    pattern, sums, bases = (re.compile(manager["matchStrings"][0].replace("(?<", "(?P<")) for manager in managers)
     line = '# renovate: datasource=helm depName=keda registryUrl=https://charts.example.com\nKEDA = "2.18.1"\n'
-    found = pattern.search(line)
-    assert found
-    assert found["currentValue"] == "2.18.1"
-    assert found["registryUrl"] == "https://charts.example.com"
+    match = pattern.search(line)
+    assert match
+    assert match["currentValue"] == "2.18.1"
+    assert match["registryUrl"] == "https://charts.example.com"
 
     versions = root / "infra/versions.py"
     if versions.exists():
         text = versions.read_text()
-        seen = len(pattern.findall(text)) + len(sums.findall(text))
-        assert seen == text.count("# renovate:"), "an annotation that renovate would not see"
+        matched = len(pattern.findall(text)) + len(sums.findall(text))
+        assert matched == text.count("# renovate:"), "an annotation that renovate would not see"
         assert len(bases.findall(text)) == text.count('"nvidia/cuda:'), "a CUDA base that renovate would not see"
-        runner = next(found for found in pattern.finditer(text) if found["depName"] == "ghcr.io/actions/actions-runner")
+        runner = next(match for match in pattern.finditer(text) if match["depName"] == "ghcr.io/actions/actions-runner")
         assert runner["currentDigest"]
-        assert {found["currentValue"] for found in sums.finditer(text)} == {f"v{runner['currentValue']}"}, (
+        assert {match["currentValue"] for match in sums.finditer(text)} == {f"v{runner['currentValue']}"}, (
             "the sums of the runner's archives are of another version than ACTIONS_RUNNER"
         )
 
@@ -83,7 +83,7 @@ def test_every_action_is_pinned_to_a_commit(root: Path) -> None:
 
 @pytest.mark.xdist_group("house")
 def test_tests_of_a_group_run_in_one_process(request: pytest.FixtureRequest) -> None:
-    """What a group shares, one process makes; with a pytest that xdist does not understand it is made by each."""
+    """Run a group's shared fixtures in one process; where xdist does not understand pytest, every process runs them."""
     if not os.environ.get("PYTEST_XDIST_WORKER"):
         pytest.skip("one process runs all of them")
     assert request.node.nodeid.endswith("@house")

@@ -1,4 +1,4 @@
-"""What the lab's commands tell: failures as JSON, who is in the way, what is unknown, and why no job can run."""
+"""Messages of the lab's commands: failures as JSON, conflicting processes, unknown names, and why no job can run."""
 
 from __future__ import annotations
 

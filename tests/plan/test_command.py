@@ -134,7 +134,7 @@ def test_long_tables_are_cut_and_say_so(checkout: Path, monkeypatch: pytest.Monk
     fleet["runners"] = {f"gpu-{n}": {"pool": "t4", "max": 1} for n in range(20)}
     (checkout / "Pulumi.long.yaml").write_text(yaml.safe_dump(stack))
     plan = build_document(build_plan(load(checkout, "long"), date.today(), root=checkout))
-    cut = "\n".join(printed(plan, monkeypatch, 120, everything=False))
+    cut = "\n".join(printed(plan, monkeypatch, 120, all_rows=False))
     whole = "\n".join(printed(plan, monkeypatch, 120))
     assert "gpu-9]" not in cut
     assert "15 of 20 shown; --all shows the rest" in cut
@@ -148,11 +148,11 @@ def prod_plan(root: Path) -> PlanDocument:
 
 
 def printed(
-    document: PlanDocument, monkeypatch: pytest.MonkeyPatch, columns: int, *, everything: bool = True
+    document: PlanDocument, monkeypatch: pytest.MonkeyPatch, columns: int, *, all_rows: bool = True
 ) -> list[str]:
     monkeypatch.setenv("COLUMNS", str(columns))
     out = io.StringIO()
-    terminal.show(document, console(out), everything=everything)
+    terminal.show(document, console(out), all_rows=all_rows)
     return out.getvalue().splitlines()
 
 

@@ -1,4 +1,4 @@
-"""What runs on what: each verdict on the numbers that NVIDIA, AWS and GitHub publish."""
+"""Verdicts of compatibility, on the numbers that NVIDIA, AWS and GitHub publish."""
 
 from __future__ import annotations
 

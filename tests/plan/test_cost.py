@@ -1,4 +1,4 @@
-"""What a fleet costs, against arithmetic written out here."""
+"""Cost of a fleet, against arithmetic written out here."""
 
 from __future__ import annotations
 
@@ -127,8 +127,8 @@ def test_githubs_own_t4_beside_ours() -> None:
     assert hosted.job.value == pytest.approx(30 * 0.052)  # 1.56 USD
     assert hosted.comparable
     assert hosted.times_ours == pytest.approx(1.56 / ((spot("g4dn.xlarge") + ROOT) / 2))
-    others = {r.runner: r.github_hosted.comparable for r in of("prod").runners}
-    assert [name for name, same in others.items() if same] == ["gpu"]
+    comparable = {r.runner: r.github_hosted.comparable for r in of("prod").runners}
+    assert [name for name, same in comparable.items() if same] == ["gpu"]
 
 
 def test_a_capacity_block_has_no_price_and_no_lower_bound() -> None:
@@ -210,7 +210,7 @@ def test_a_region_without_prices_is_planned_and_says_so() -> None:
 def test_a_sum_with_a_missing_part_is_a_lower_bound() -> None:
     priced = money.Money(2.0, "USD/hour", ("a",))
     both = priced + money.unknown("b", "USD/hour")
-    assert (both.value, both.missing, both.known) == (2.0, ("b",), False)
+    assert (both.value, both.missing, both.complete) == (2.0, ("b",), False)
     assert money.total([money.unknown("b", "USD")], "USD").value is None
     assert money.unknown("b", "USD").times(0).value == 0
 

@@ -98,7 +98,9 @@ def test_what_a_node_boots_with_rolls_its_pool_and_no_other(edit: Edit) -> None:
         ("t4-spot", "SPOT", 3, "roll"),
         ("t4-on-demand", "ON_DEMAND", 3, "roll"),
     }
-    assert [(each.runner, each.jobs, each.pool) for each in difference.interruptions] == [("gpu", 5, "t4")]
+    assert [
+        (interruption.runner, interruption.jobs, interruption.pool) for interruption in difference.interruptions
+    ] == [("gpu", 5, "t4")]
     assert not names(difference, "replace")
     assert not names(difference, "remove")
     assert difference.verdict == "interrupts"
@@ -124,7 +126,7 @@ def test_a_new_pool_only_adds_nodes() -> None:
     assert not difference.rolls
     assert not difference.interruptions
     assert names(difference, "add", "NodeGroup") == {"a10g-spot"}
-    assert [(each.runner, each.kind) for each in difference.scale_sets] == [("gpu-a10g", "add")]
+    assert [(change.runner, change.kind) for change in difference.scale_sets] == [("gpu-a10g", "add")]
     assert [(fit.runner, fit.old, fit.new) for fit in difference.fits] == [("gpu-a10g", None, 1)]
 
 
@@ -138,27 +140,27 @@ def test_other_labels_replace_one_scale_set() -> None:
 
 
 def test_the_same_labels_in_another_order_replace_nothing() -> None:
-    one = plan(lambda f: f["runners"]["gpu"].update(labels=["self-hosted", "gpu", "new"]))
-    other = plan(lambda f: f["runners"]["gpu"].update(labels=["new", "gpu", "self-hosted"]))
-    assert not names(compare(one, other), "replace")
+    first = plan(lambda f: f["runners"]["gpu"].update(labels=["self-hosted", "gpu", "new"]))
+    second = plan(lambda f: f["runners"]["gpu"].update(labels=["new", "gpu", "self-hosted"]))
+    assert not names(compare(first, second), "replace")
 
 
 def test_more_runners_resize_a_scale_set() -> None:
     difference = edited(lambda f: f["runners"]["gpu"].update(max=6))
-    assert [(each.runner, each.kind) for each in difference.scale_sets] == [("gpu", "resize")]
+    assert [(change.runner, change.kind) for change in difference.scale_sets] == [("gpu", "resize")]
     assert "0 to 5 runners become 0 to 6" in difference.scale_sets[0].says
 
 
 def test_another_pod_restarts_a_scale_set_and_ends_no_job() -> None:
     difference = edited(lambda f: f["runners"]["gpu"].update(environment={"A": "b"}))
-    assert [(each.runner, each.kind) for each in difference.scale_sets] == [("gpu", "restart")]
+    assert [(change.runner, change.kind) for change in difference.scale_sets] == [("gpu", "restart")]
     assert not difference.interruptions
 
 
 def test_a_runner_that_goes_leaves_its_labels_without_one() -> None:
     difference = edited(lambda f: f["runners"].pop("gpu-l4"))
     assert names(difference, "remove") == {"gpu-l4"}
-    assert [(each.runner, each.kind) for each in difference.scale_sets] == [("gpu-l4", "remove")]
+    assert [(change.runner, change.kind) for change in difference.scale_sets] == [("gpu-l4", "remove")]
     assert "wait for ever" in difference.scale_sets[0].says
     assert [(fit.runner, fit.old, fit.new) for fit in difference.fits] == [("gpu-l4", 1, None)]
     assert difference.verdict == "replaces"
@@ -215,7 +217,9 @@ def test_a_field_without_a_fact_is_unknown() -> None:
     assert [change.name for change in difference.unsure if not change.follows] == ["t4-spot"]
     assert pull_request.headline(difference).startswith("may replace 1, may replace in consequence 12")
     assert difference.rolls[0].kind == "unknown"
-    assert [(each.runner, each.certain) for each in difference.interruptions] == [("gpu", False)]
+    assert [(interruption.runner, interruption.certain) for interruption in difference.interruptions] == [
+        ("gpu", False)
+    ]
     assert "what a change of brandNew does is unknown" in pull_request.text(difference)
 
 
@@ -246,10 +250,10 @@ def test_a_policy_changes_by_its_statements_not_their_order() -> None:
     def key(*statements: Mapping[str, str]) -> dict[str, Any]:
         return _document([_resource("aws:kms/key:Key", "a", {"policy": json.dumps({"Statement": statements})})])
 
-    one, other = {"Action": "kms:*", "Resource": "*"}, {"Resource": "*", "Action": "kms:*"}
-    assert compare(key(one), key(other)).empty
+    first, second = {"Action": "kms:*", "Resource": "*"}, {"Resource": "*", "Action": "kms:*"}
+    assert compare(key(first), key(second)).empty
     more = {"Action": "kms:Decrypt", "Resource": "*", "Condition": "x" * 60}
-    (change,) = compare(key(one), key(one, more)).changes
+    (change,) = compare(key(first), key(first, more)).changes
     assert [(field.path, field.old) for field in change.fields] == [("policy(json).Statement[]", None)]
 
 
@@ -407,7 +411,10 @@ def test_a_secret_is_never_shown(secret: str, reverse: bool) -> None:
         (resource_types.LAUNCH_TEMPLATE, {"userData": f"x ghp_{secret}{secret}"}, {"userData": "x"}),
     ]
     for type_, before, after in inputs:
-        pair = [_document([_resource(type_, "x", each)]) for each in ((after, before) if reverse else (before, after))]
+        pair = [
+            _document([_resource(type_, "x", properties)])
+            for properties in ((after, before) if reverse else (before, after))
+        ]
         difference = compare(*pair)
         output = pull_request.text(difference) + comment(difference, pair[1]) + json.dumps(difference.model_dump())
         assert difference.changes
@@ -461,8 +468,8 @@ def _documents(draw: st.DrawFn) -> dict[str, Any]:
 
 @given(_documents())
 @settings(max_examples=60, deadline=None)
-def test_a_plan_does_not_differ_from_itself(found: dict[str, Any]) -> None:
-    assert compare(found, copy.deepcopy(found)).empty
+def test_a_plan_does_not_differ_from_itself(document: dict[str, Any]) -> None:
+    assert compare(document, copy.deepcopy(document)).empty
 
 
 @given(_documents(), _documents())
@@ -537,4 +544,4 @@ def test_every_type_of_the_program_is_known() -> None:
 
 
 def _resources(name: str) -> list[dict[str, Any]]:
-    return [{"type": each.type} for each in fleets.graph(name).resources.values() if each.custom]
+    return [{"type": resource.type} for resource in fleets.graph(name).resources.values() if resource.custom]

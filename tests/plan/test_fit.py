@@ -1,4 +1,4 @@
-"""Which runners fit where, and what the user is told when one does not."""
+"""Fit of runners on nodes, and the message when a runner does not fit."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def check(page: str) -> None:
 
 
 def test_the_small_example_reads_as_agreed() -> None:
-    """When it changes on purpose: write `render(small())` to the golden file and read the difference."""
+    """To change it on purpose, write `render(small())` to the golden file and read the difference."""
     assert render(small()) == GOLDEN.read_text(encoding="utf-8")
 
 

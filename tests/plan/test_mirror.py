@@ -43,4 +43,4 @@ def test_without_a_mirror_every_line_is_a_comment(capsys: pytest.CaptureFixture[
 
     assert all(line.startswith("# ") for line in written)
     assert len(written) == len(copies["charts"]) + len(copies["images"])
-    assert {each["to"] for each in (*copies["charts"], *copies["images"])} == {None}
+    assert {copy["to"] for copy in (*copies["charts"], *copies["images"])} == {None}

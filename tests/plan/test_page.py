@@ -118,7 +118,7 @@ def test_a_large_fleet_stays_below_a_megabyte() -> None:
     assert all(name in words for name in (*pools, *runners))
 
 
-def test_inputs_too_long_for_the_page_are_cut_and_it_says_so() -> None:
+def test_inputs_too_long_for_the_page_are_cut_with_a_note() -> None:
     inputs = {"policy": "x" * 3000}
     resources = [resource(urn=f"u{i}", name=f"n{i}", inputs=inputs) for i in range(400)]
     page = render(document(resources=resources))
@@ -280,8 +280,8 @@ def _luminance(colour: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def contrast(one: str, other: str) -> float:
-    light, dark = sorted((_luminance(one), _luminance(other)), reverse=True)
+def contrast(first: str, second: str) -> float:
+    light, dark = sorted((_luminance(first), _luminance(second)), reverse=True)
     return (light + 0.05) / (dark + 0.05)
 
 

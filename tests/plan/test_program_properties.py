@@ -1,4 +1,4 @@
-"""What holds of every fleet's graph: the examples, one sample of each form, and hundreds that nobody thought of."""
+"""Properties of every fleet's graph: the examples, one sample of each form, and hundreds of generated fleets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a fleet needs of its account at the maximum, counted by hand."""
+"""Quota that a fleet needs at its maximum, counted by hand."""
 
 from __future__ import annotations
 

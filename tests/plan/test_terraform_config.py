@@ -86,9 +86,9 @@ def resource(type_: str, name: str, inputs: Mapping[str, Any], **more: Any) -> R
 
 
 def written(markers: Markers, *resources: Resource) -> tuple[dict[str, Any], tuple[str, ...]]:
-    found = (resource(PROVIDER, "aws", {"region": "us-west-2"}), *resources)
-    told = write(markers, SCHEMA, Graph("p", "s", {each.urn: each for each in found}, {}, ()))
-    return dict(told.document), told.unsaid
+    all_resources = (resource(PROVIDER, "aws", {"region": "us-west-2"}), *resources)
+    configuration = write(markers, SCHEMA, Graph("p", "s", {item.urn: item for item in all_resources}, {}, ()))
+    return dict(configuration.document), configuration.unsaid
 
 
 def template(inputs: Mapping[str, Any], markers: Markers | None = None, **more: Any) -> dict[str, Any]:

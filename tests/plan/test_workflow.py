@@ -20,7 +20,7 @@ def workflow(root: Path) -> dict[str, Any]:
     return data
 
 
-def test_only_the_job_that_runs_no_code_of_the_pull_request_may_write(workflow: dict[str, Any]) -> None:
+def test_only_the_job_without_pull_request_code_may_write(workflow: dict[str, Any]) -> None:
     assert workflow["permissions"] == {"contents": "read"}
     assert list(workflow["on"]) == ["pull_request"]
     plan, writer = workflow["jobs"]["plan"], workflow["jobs"]["comment"]
@@ -37,12 +37,12 @@ def test_no_secret_and_nothing_of_the_pull_request_enters_a_script(root: Path, w
 
 
 def test_actions_are_those_of_ci(root: Path) -> None:
-    ours, theirs = (
+    plan_actions, ci_actions = (
         set(re.findall(r"uses: (\S+@[0-9a-f]{40}) # v", (root / f".github/workflows/{name}.yml").read_text()))
         for name in ("plan", "ci")
     )
-    assert ours
-    assert ours <= theirs
+    assert plan_actions
+    assert plan_actions <= ci_actions
 
 
 def test_every_stack_has_its_output_and_its_marker(root: Path, workflow: dict[str, Any]) -> None:

@@ -1,1 +1,1 @@
-"""What tests of several rooms share: sample fleets, made-up ones, and ways to look at a graph."""
+"""Helpers that tests of several packages share: sample fleets, generated ones, and queries on a graph."""

@@ -17,9 +17,9 @@ ENDS_AFTER, STARTS_AFTER = "lab.paddock.dev/ends-after", "lab.paddock.dev/starts
 
 
 def objects(graph: Graph) -> list[Object]:
-    """What the program puts into the cluster by itself, in order; Helm releases are none of it."""
-    found = (resource.inputs for resource in graph.resources.values() if resource.type.startswith("kubernetes:"))
-    return [_plain(inputs) for inputs in found if "kind" in inputs]
+    """Return the objects that the program itself creates in the cluster, in order, without Helm releases."""
+    inputs_of = (resource.inputs for resource in graph.resources.values() if resource.type.startswith("kubernetes:"))
+    return [_plain(inputs) for inputs in inputs_of if "kind" in inputs]
 
 
 def of_kind(graph: Graph, kind: str) -> list[Object]:
@@ -92,7 +92,7 @@ def gpu_nodes(api: Api) -> list[Object]:
 
 
 def waits(api: Api, pod: Object) -> bool:
-    """Whether the scheduler found no node for it."""
+    """Return whether the scheduler found no node for it."""
     return pods.is_unschedulable(reread(api, pod))
 
 

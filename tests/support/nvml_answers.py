@@ -1,4 +1,4 @@
-"""What a made-up NVIDIA driver answers about one GPU, by the C name of the function.
+"""Answers of a simulated NVIDIA driver about one GPU, by the C name of the function.
 
 Each takes the card (or the part) and the call's other arguments, writes through its references, and returns the code.
 """
@@ -114,10 +114,10 @@ def _fill(processes: Any, count: Any, infos: Any, part: Part | None = None) -> i
 
 
 def _field_values(card: Card, count: Any, values: Any) -> int:
-    known = card.fields()
+    fields = card.fields()
     for value in values._obj:
         number = value.fieldId
-        answer = card.scoped(number, value.scopeId) if 161 <= number <= 165 else known.get(number)
+        answer = card.scoped(number, value.scopeId) if 161 <= number <= 165 else fields.get(number)
         if answer is None or number in card.fields_missing:
             value.nvmlReturn = NOT_SUPPORTED
         else:

@@ -57,8 +57,8 @@ def gpu_pools_are_tainted_and_scaled(fleet: Fleet, graph: Graph) -> Iterator[str
     spelled = {"spot": "SPOT", "on-demand": "ON_DEMAND", "reserved": "ON_DEMAND", "capacity-block": "CAPACITY_BLOCK"}
     groups = list(gpu_groups(fleet, graph))
     if fleet.holds("cluster") and fleet.owns_nodes:
-        wanted = {f"{name}-{kind}" for name, pool in fleet.pools.items() for kind in nodes.capacities(pool)}
-        if missing := wanted - {group.name for _, _, group in groups}:
+        expected_groups = {f"{name}-{kind}" for name, pool in fleet.pools.items() for kind in nodes.capacities(pool)}
+        if missing := expected_groups - {group.name for _, _, group in groups}:
             yield f"no node group {missing}"
     for name, kind, group in groups:
         pool, inputs = fleet.pools[name], group.inputs
@@ -84,19 +84,19 @@ def scale_from_zero_is_told_everything(fleet: Fleet, graph: Graph) -> Iterator[s
         entry = tag.inputs["tag"]
         (group,) = [urn for urn in tag.dependencies if f"{NODE_GROUP}::" in urn]
         by_group.setdefault(group, {})[entry["key"]] = entry["value"]
-    for name, _, made in gpu_groups(fleet, graph):
-        tags = by_group.get(made.urn, {})
-        labels = {f"{AUTOSCALER}/node-template/label/{k}": v for k, v in made.inputs["labels"].items()}
+    for name, _, node_group in gpu_groups(fleet, graph):
+        tags = by_group.get(node_group.urn, {})
+        labels = {f"{AUTOSCALER}/node-template/label/{k}": v for k, v in node_group.inputs["labels"].items()}
         taints = {f"{AUTOSCALER}/node-template/taint/nvidia.com/gpu": "true:NoSchedule"}
         derived = {k: v for k, v in tags.items() if "/node-template/label/" in k or "/node-template/taint/" in k}
         if derived != labels | taints:
-            yield f"{made.name}: {derived} is not {labels | taints}"
+            yield f"{node_group.name}: {derived} is not {labels | taints}"
         if not {f"{AUTOSCALER}/enabled", f"{AUTOSCALER}/{fleet.cluster_name}"} <= tags.keys():
-            yield f"{made.name}: the autoscaler would not find it"
+            yield f"{node_group.name}: the autoscaler would not find it"
         pool = fleet.pools[name]
         offered = tags.get(f"{AUTOSCALER}/node-template/resources/nvidia.com/gpu")
         if offered != str(min(pool.gpu_resources_per_node(instance) for instance in pool.types)):
-            yield f"{made.name}: {offered} GPUs"
+            yield f"{node_group.name}: {offered} GPUs"
 
 
 def providers_are_explicit(fleet: Fleet, graph: Graph) -> Iterator[str]:
@@ -292,4 +292,4 @@ RULES: Mapping[str, Rule] = {
 
 def broken(fleet: Fleet, graph: Graph) -> dict[str, list[str]]:
     """Rule -> what breaks it."""
-    return {name: found for name, rule in RULES.items() if (found := list(rule(fleet, graph)))}
+    return {name: violations for name, rule in RULES.items() if (violations := list(rule(fleet, graph)))}

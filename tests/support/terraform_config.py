@@ -196,7 +196,9 @@ class _Writer:
         if own in block.arguments and block.arguments[own].writable and own not in body:
             body[own] = f"{resource.name}-{_digest(resource.type, resource.name)}"
         behind = {
-            address(found.type, found.name) for urn in resource.dependencies if (found := self.resources.get(urn))
+            address(dependency.type, dependency.name)
+            for urn in resource.dependencies
+            if (dependency := self.resources.get(urn))
         }
         if explicit := sorted(behind - self.used):
             body["depends_on"] = explicit
@@ -294,7 +296,7 @@ def _attribute_path(path: Path, block: Block | None) -> str:
 
 
 def _decoded(text: str) -> str | None:
-    """What a marker was encoded into; None for text that holds none, or in clear."""
+    """Return the marker that the text encodes; None for text that holds none, or in clear."""
     if len(text) < 16 or _MARKER.search(text):
         return None
     try:

@@ -1,4 +1,4 @@
-"""How Pulumi's bridge names what a Terraform provider has, read backwards, from the provider's own schema."""
+"""Names that Pulumi's bridge gives to parts of a Terraform provider, reversed by the provider's own schema."""
 
 from __future__ import annotations
 

@@ -56,8 +56,8 @@ class Terraform:
     @cached_property
     def schema(self) -> Mapping[str, Any]:
         """Schemas of the provider, its resources and its data sources."""
-        found: Mapping[str, Any] = json.loads(self._run("providers", "schema", "-json"))["provider_schemas"][PROVIDER]
-        return found
+        schemas: Mapping[str, Any] = json.loads(self._run("providers", "schema", "-json"))["provider_schemas"][PROVIDER]
+        return schemas
 
     def use(self, document: Mapping[str, Any]) -> None:
         """Makes `document` the configuration that the other methods are about."""
@@ -80,7 +80,7 @@ class Terraform:
         return [_problem(diagnostic) for diagnostic in document["diagnostics"]]
 
     def plan(self) -> tuple[dict[str, str], list[Problem]]:
-        """What `apply` would do, by address; nothing where there are problems."""
+        """Return the actions of an `apply`, by address, and the problems."""
         events = self._watch("plan", "-out=plan.bin", f"-parallelism={PARALLEL}")
         changes = [event["change"] for event in events if event["type"] == "planned_change"]
         return {change["resource"]["addr"]: change["action"] for change in changes}, _problems(events)
@@ -97,7 +97,7 @@ class Terraform:
     def destroy(self) -> list[Problem]:
         return _problems(self._watch("destroy", "-auto-approve", f"-parallelism={PARALLEL}"))
 
-    def made(self) -> set[str]:
+    def managed_addresses(self) -> set[str]:
         """Addresses of the resources in the state, without those that are only looked up."""
         return {line for line in self._run("state", "list", refused=True).splitlines() if not line.startswith("data.")}
 
@@ -138,14 +138,14 @@ def _changed(change: Mapping[str, Any]) -> list[str]:
 
 
 def _same(before: Any, after: Any, unknown: Any) -> bool:
-    """Whether two values are equal where the second one is known."""
+    """Return whether two values are equal where the second is known."""
     match before, after, unknown:
-        case _, _, True:
+        case [_, _, True]:
             return True
-        case Mapping(), Mapping(), _:
+        case [Mapping(), Mapping(), _]:
             parts = unknown if isinstance(unknown, Mapping) else {}
             return all(_same(before.get(key), after.get(key), parts.get(key)) for key in {*before, *after})
-        case list(), list(), _ if len(before) == len(after):
+        case [list(), list(), _] if len(before) == len(after):
             unknowns = unknown if isinstance(unknown, list) else []
             return all(_same(*triple) for triple in zip_longest(before, after, unknowns))
         case _:

@@ -34,11 +34,11 @@ Outcome = Literal["succeeded", "failed", "skipped", "interrupted", "reused"]
 
 
 @dataclass(frozen=True, slots=True)
-class Happened:
-    """For whoever watches: `what` is started, retried or how the step ended; `detail` is why."""
+class StepEvent:
+    """For whoever watches: `status` is started, retried or how the step ended; `detail` is why."""
 
     step: Step
-    what: str
+    status: str
     detail: str = ""
     seconds: float = 0
 
@@ -52,7 +52,7 @@ class _State:
     error: str | None = None
 
 
-Watch = Callable[[Happened], None]
+Watch = Callable[[StepEvent], None]
 
 
 def plan(workflow: Workflow, *, journal: Path | None = None, fresh: bool = False) -> Document:
@@ -126,7 +126,7 @@ class _Run:
             for id in ready:
                 if id in self._done:
                     self.states[id].outcome, self.states[id].result = "reused", self._done[id].result
-                    self._watch(Happened(self._steps[id], "reused"))
+                    self._watch(StepEvent(self._steps[id], "reused"))
                     graph.done(id)
                 else:
                     running[pool.submit(self._step, self._steps[id])] = id
@@ -145,13 +145,13 @@ class _Run:
             self._write("failed", step=step.id, attempt=state.attempts, error=str(error))
         finally:
             state.seconds = time.monotonic() - start
-        self._watch(Happened(step, state.outcome, state.error or "", state.seconds))
+        self._watch(StepEvent(step, state.outcome, state.error or "", state.seconds))
 
     def _attempts(self, step: Step, state: _State) -> Document:
         while True:
             state.attempts += 1
             self._write("started", step=step.id, attempt=state.attempts)
-            self._watch(Happened(step, "started"))
+            self._watch(StepEvent(step, "started"))
             try:
                 return self._attempt(step)
             except (programs.Cancelled, GpuInputError):
@@ -161,7 +161,7 @@ class _Run:
                     raise
                 delay = step.retry.delay(state.attempts)
                 self._write("failed", step=step.id, attempt=state.attempts, error=str(error))
-                self._watch(Happened(step, "retried", f"in {delay:g} s, since it failed: {error}"))
+                self._watch(StepEvent(step, "retried", f"in {delay:g} s, since it failed: {error}"))
                 if self._cancel.wait(delay):
                     raise programs.Cancelled(f"{step.id} was not tried again") from None
 
@@ -206,7 +206,7 @@ class _Run:
             state = self.states[step.id]
             if state.outcome is None:
                 state.outcome, state.error = "skipped", self._why_not(step)
-                self._watch(Happened(step, "skipped", state.error))
+                self._watch(StepEvent(step, "skipped", state.error))
         self._write("ended", outcome=outcome)
         return outcome
 

@@ -23,7 +23,7 @@ Event = Literal["begun", "started", "succeeded", "failed", "interrupted", "ended
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class FinishedStep:
     """A step that came to its end, and what it answered."""
 
     key: str
@@ -72,9 +72,9 @@ class Journal:
         except OSError as error:
             raise GpuError(f"cannot write the journal {self.path}: {error.strerror}") from None
 
-    def _read(self) -> dict[str, Done]:
+    def _read(self) -> dict[str, FinishedStep]:
         """The steps that a run after the last good one left done."""
-        finished: dict[str, Done] = {}
+        finished: dict[str, FinishedStep] = {}
         text = b"".join(iter(lambda: os.read(self._file, 1 << 20), b""))
         whole, newline, torn = text.rpartition(b"\n")
         if torn:  # a run that was killed while it wrote
@@ -86,7 +86,7 @@ class Journal:
                 if record["schema"] != SCHEMA:
                     raise ValueError
                 if event == "succeeded":
-                    finished[step] = Done(record["key"], record["result"])
+                    finished[step] = FinishedStep(record["key"], record["result"])
                 elif event in ("started", "failed", "interrupted"):
                     finished.pop(step, None)
                 elif event == "ended" and record["outcome"] == "succeeded":
@@ -118,9 +118,9 @@ def keys(workflow: Workflow) -> dict[str, str]:
     return result
 
 
-def reusable(workflow: Workflow, finished: Mapping[str, Done]) -> dict[str, Done]:
+def reusable(workflow: Workflow, finished: Mapping[str, FinishedStep]) -> dict[str, FinishedStep]:
     """The steps that need not run again: done, the same, nothing before them runs again, and what they said holds."""
-    result: dict[str, Done] = {}
+    result: dict[str, FinishedStep] = {}
     now = keys(workflow)
     for step in (step for wave in workflow.waves() for step in wave):
         record = finished.get(step.id)

@@ -181,7 +181,7 @@ def _check_task(step: Step, workflow: Workflow, source: str) -> None:
         named = {name: list(references(value)) for name, value in step.task.parameters.items()}
     except GpuInputError as error:
         raise GpuInputError(f"{where}: {error}") from None
-    for reference in [one for found in named.values() for one in found]:
+    for reference in [reference for uses in named.values() for reference in uses]:
         if reference.step not in before:
             there = any(step.id == reference.step for step in workflow.steps)
             fix = f"add {reference.step} to depends_on" if there and reference.step != step.id else ""
@@ -190,7 +190,7 @@ def _check_task(step: Step, workflow: Workflow, source: str) -> None:
                 f"{where}: {reference.text} is of a step that it does not wait for\n    expected: {expected}"
                 + (f"\n    fix: {fix}" if fix else "")
             )
-    later = [name for name, found in named.items() if found]
+    later = [name for name, uses in named.items() if uses]
     check(step.task.type, step.task.action, step.task.parameters, where, later)
 
 
@@ -206,16 +206,16 @@ def _before(step: Step, steps: Mapping[str, Step]) -> set[str]:
     return result
 
 
-def _fields(found: Any, known: Mapping[str, str], where: str, kind: str) -> dict[str, Any]:
+def _fields(fields: Any, spellings: Mapping[str, str], where: str, kind: str) -> dict[str, Any]:
     """By their own names, however they are spelled: depends_on, dependsOn, DependsOn."""
-    if not isinstance(found, dict):
-        raise GpuInputError(f"{where}: {_short(found)} is not {kind}\n    expected: names and values")
+    if not isinstance(fields, dict):
+        raise GpuInputError(f"{where}: {_short(fields)} is not {kind}\n    expected: names and values")
     about: dict[str, Any] = {}
-    for given, value in found.items():
-        name = known.get(str(given).replace("_", "").replace("-", "").lower())
+    for key, value in fields.items():
+        name = spellings.get(str(key).replace("_", "").replace("-", "").lower())
         if name is None:
-            names = list(dict.fromkeys(known.values()))
-            raise GpuInputError(f"{where}: {kind} has no {given!r}\n    expected: {one_of(str(given), names)}")
+            names = list(dict.fromkeys(spellings.values()))
+            raise GpuInputError(f"{where}: {kind} has no {key!r}\n    expected: {one_of(str(key), names)}")
         if name in about:
             raise GpuInputError(f"{where}: {name} stands there twice\n    expected: each once")
         about[name] = value

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
 from paddock import terminal
-from paddock.gpu.workflow.engine import Happened, Watch
+from paddock.gpu.workflow.engine import StepEvent, Watch
 from paddock.gpu.workflow.model import Workflow
 
 if TYPE_CHECKING:
@@ -30,10 +30,10 @@ def watching(workflow: Workflow, file: IO[str] | None = None) -> Iterator[Watch]
         yield lambda event: _line(event, file)
 
 
-def _line(event: Happened, file: IO[str]) -> None:
+def _line(event: StepEvent, file: IO[str]) -> None:
     took = f" after {event.seconds:.1f} s" if event.seconds else ""
     detail = f": {event.detail}" if event.detail else ""
-    file.write(f"{time.strftime('%H:%M:%S')} {event.step.id} {event.what}{took}{detail}\n")
+    file.write(f"{time.strftime('%H:%M:%S')} {event.step.id} {event.status}{took}{detail}\n")
     file.flush()
 
 
@@ -41,10 +41,10 @@ def _line(event: Happened, file: IO[str]) -> None:
 def _moving(workflow: Workflow, file: IO[str]) -> Iterator[Watch]:
     from rich.live import Live
 
-    last: dict[str, tuple[Happened, float]] = {}
+    last: dict[str, tuple[StepEvent, float]] = {}
     changing = threading.Lock()
 
-    def watch(event: Happened) -> None:
+    def watch(event: StepEvent) -> None:
         with changing:
             last[event.step.id] = (event, time.monotonic())
 
@@ -56,7 +56,7 @@ def _moving(workflow: Workflow, file: IO[str]) -> Iterator[Watch]:
         yield watch
 
 
-def _table(workflow: Workflow, last: dict[str, tuple[Happened, float]]) -> Table:
+def _table(workflow: Workflow, last: dict[str, tuple[StepEvent, float]]) -> Table:
     from rich.markup import escape
     from rich.table import Table
 
@@ -66,9 +66,9 @@ def _table(workflow: Workflow, last: dict[str, tuple[Happened, float]]) -> Table
             table.add_row(escape(step.name), "[dim]waits[/]", "", "")
             continue
         event, at = last[step.id]
-        seconds = event.seconds or (time.monotonic() - at if event.what == "started" else 0)
-        colour = _COLOURS.get(event.what, "yellow")
+        seconds = event.seconds or (time.monotonic() - at if event.status == "started" else 0)
+        colour = _COLOURS.get(event.status, "yellow")
         took = f"{seconds:.0f} s" if seconds else ""
         reason = event.detail.splitlines()[0] if event.detail else ""
-        table.add_row(escape(step.name), f"[{colour}]{event.what}[/]", took, escape(reason))
+        table.add_row(escape(step.name), f"[{colour}]{event.status}[/]", took, escape(reason))
     return table

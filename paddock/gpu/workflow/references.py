@@ -14,7 +14,7 @@ from typing import Any
 from paddock.gpu.errors import GpuInputError
 from paddock.gpu.parameter import one_of
 
-_FOUND = re.compile(r"\$\$\{|\$\{([^}]*)\}")
+_PATTERN = re.compile(r"\$\$\{|\$\{([^}]*)\}")
 _MEANT = re.compile(r"\s*steps?\b", re.IGNORECASE)
 _STEP = re.compile(r"steps\.([A-Za-z0-9_-]+)((?:\.[A-Za-z0-9_-]+|\[\d+\])*)")
 _KEY = re.compile(r"\.([A-Za-z0-9_-]+)|\[(\d+)\]")
@@ -30,7 +30,7 @@ class Reference:
 def references(value: Any) -> Iterator[Reference]:
     """All in a value, however deep. Raises GpuInputError for one that is written wrong."""
     if isinstance(value, str):
-        for match in _FOUND.finditer(value):
+        for match in _PATTERN.finditer(value):
             if (reference := _reference(match)) is not None:
                 yield reference
     elif isinstance(value, Mapping):
@@ -44,10 +44,10 @@ def references(value: Any) -> Iterator[Reference]:
 def resolve(value: Any, results: Mapping[str, Any]) -> Any:
     """The value with what the steps answered in its references' places. Raises GpuInputError."""
     if isinstance(value, str):
-        whole = _FOUND.fullmatch(value)
+        whole = _PATTERN.fullmatch(value)
         if whole and (reference := _reference(whole)) is not None:
             return _look_up(reference, results)
-        return _FOUND.sub(lambda match: _text(match, results), value)
+        return _PATTERN.sub(lambda match: _text(match, results), value)
     if isinstance(value, Mapping):
         return {key: resolve(inner, results) for key, inner in value.items()}
     if isinstance(value, list | tuple):

@@ -109,7 +109,7 @@ def findings(cost: Cost) -> tuple[Finding, ...]:
         return ()
     names = ", ".join(cost.missing[:5]) + (f" and {len(cost.missing) - 5} more" if len(cost.missing) > 5 else "")
     offers = [offer for pool in cost.pools for offer in pool.offers]
-    nothing = bool(offers) and not any(offer.instance_hour.known for offer in offers)
+    nothing = bool(offers) and not any(offer.instance_hour.complete for offer in offers)
     refreshable = any("Capacity Block" not in name for name in cost.missing)
     count = len(cost.missing)
     return (
@@ -216,7 +216,7 @@ def _left_out(fleet: Fleet, graph: Graph, lines: tuple[Line, ...], pools: tuple[
         (pool.pool, group.capacity): ", ".join(group.node_hour.low.missing)
         for pool in pools
         for group in pool.groups
-        if not any(offer.instance_hour.known for offer in pool.offers if offer.capacity == group.capacity)
+        if not any(offer.instance_hour.complete for offer in pool.offers if offer.capacity == group.capacity)
     }
     for group in graph.of_type(NODE_GROUP):
         for (pool, capacity), names in unpriced.items():

@@ -36,7 +36,7 @@ class Money:
     missing: tuple[str, ...] = ()
 
     @property
-    def known(self) -> bool:
+    def complete(self) -> bool:
         """Return whether nothing is missing from the value."""
         return self.value is not None and not self.missing
 

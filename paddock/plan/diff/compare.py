@@ -169,8 +169,8 @@ def _findings(old: PlanDocument, new: PlanDocument) -> tuple[tuple[Finding, ...]
     def key(finding: Finding) -> tuple[str, str, str]:
         return current_id(finding.id), finding.severity, finding.subject
 
-    def beyond(findings: list[Finding], others: list[Finding]) -> tuple[Finding, ...]:
-        unmatched, extra = Counter(map(key, others)), []
+    def beyond(findings: list[Finding], baseline: list[Finding]) -> tuple[Finding, ...]:
+        unmatched, extra = Counter(map(key, baseline)), []
         for finding in findings:
             if unmatched[key(finding)]:
                 unmatched[key(finding)] -= 1

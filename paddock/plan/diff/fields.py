@@ -172,8 +172,8 @@ def _named(old: list[Any], new: list[Any]) -> tuple[dict[str, Any], dict[str, An
 def _items(place: _Place, old: list[Any], new: list[Any]) -> FieldChange:
     """Return the items of one list that the other lacks; the whole lists where only their order differs."""
 
-    def beyond(items: list[Any], others: list[Any]) -> list[Any]:
-        unmatched = Counter(map(_text, others))
+    def beyond(items: list[Any], baseline: list[Any]) -> list[Any]:
+        unmatched = Counter(map(_text, baseline))
         extra = []
         for item in items:
             if unmatched[_text(item)]:

@@ -151,10 +151,10 @@ def scale_sets(before: Resources, after: Resources, levels: Mapping[str, Level])
 def _updated(runner: str, labels_: tuple[str, ...], old: Resource, new: Resource) -> ScaleSetChange:
     was, becomes = _values(old), _values(new)
     touched = {key for key in {*was, *becomes} if was.get(key) != becomes.get(key)}
-    others = {k: v for k, v in old.inputs.items() if k != "values"} != {
+    other_inputs_changed = {k: v for k, v in old.inputs.items() if k != "values"} != {
         k: v for k, v in new.inputs.items() if k != "values"
     }
-    if touched <= _RESIZING and not others:
+    if touched <= _RESIZING and not other_inputs_changed:
         numbers = (was.get("minRunners"), was.get("maxRunners"), becomes.get("minRunners"), becomes.get("maxRunners"))
         low, high, new_low, new_high = map(_count, numbers)
         return ScaleSetChange(

@@ -28,9 +28,9 @@ _MARGIN = 8
 _STYLE: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 
 
-def show(document: PlanDocument, out: Console, *, everything: bool = False) -> None:
+def show(document: PlanDocument, out: Console, *, all_rows: bool = False) -> None:
     """Print pools, runners and where they fit, resources by kind, findings, and one line that sums it up."""
-    limit = None if everything else ROWS
+    limit = None if all_rows else ROWS
     fleet, cost = document.fleet, document.cost
     out.print(
         Text.assemble(

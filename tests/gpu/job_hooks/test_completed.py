@@ -1,4 +1,4 @@
-"""What happens after a job: its processes end, and its use of the GPUs is told."""
+"""Hook after a job: its processes end, and its use of the GPUs is reported."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ cat "{counters}"
 
 
 def test_compilations_since_the_job_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a script that prints recorded counters takes ccache's place."""
+    """Put a script that prints recorded counters in ccache's place."""
     program, counters = tmp_path / "bin/ccache", tmp_path / "counters"
     program.parent.mkdir()
     program.write_text(CCACHE.format(counters=counters))

@@ -1,6 +1,6 @@
-"""What the mark of a node says and how long it takes, against an HTTPS server in the API's place.
+"""Content and duration of a node's quarantine, against an HTTPS server in the API's place.
 
-What the real API server allows is in tests/e2e/test_node_mark.py.
+The permissions of the real API server are tested in tests/e2e/test_node_mark.py.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ BUSY = ("this hook was too slow to start", "ended with code 124")
 
 @dataclass
 class Runner:
-    """What the runner gives a hook: its own environment, and a folder for temporary files."""
+    """Inputs of a hook from the runner: its own environment, and a folder for temporary files."""
 
     folder: Path
     environ: dict[str, str]

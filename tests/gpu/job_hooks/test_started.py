@@ -1,4 +1,4 @@
-"""What lets a job start on its GPUs and what refuses it, on made-up drivers below the real nvidia-ml-py."""
+"""Hook before a job: which GPUs it accepts and refuses, on simulated drivers below the real nvidia-ml-py."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_no_gpus_nothing_done(driver: Install, start: Start, tmp_path: Path) -> 
 
 
 def create_devices(root: Path, gpus: int, library: str = "580.95.05", mounted: str = "580.95.05") -> None:
-    """What a container runtime leaves in a pod: `library` is the file in the image, or where one is mounted."""
+    """Create the files of a container runtime in a pod: `library` is the one in the image, `mounted` the driver's."""
     for name in ("nvidiactl", *(f"nvidia{number}" for number in range(gpus))):
         (root / "dev").mkdir(exist_ok=True)
         (root / "dev" / name).touch()

@@ -1,4 +1,4 @@
-"""What a job left on disk and in shared memory, and what of it goes."""
+"""Files of a job on disk and in shared memory, and which of them are deleted."""
 
 from __future__ import annotations
 

@@ -29,8 +29,8 @@ def machines(draw: st.DrawFn) -> Inventory:
     for index in range(draw(st.integers(0, 6))):
         state = draw(st.sampled_from(["ok", "ok", "ok", "lost", "unreadable"]))
         busy = draw(st.sampled_from([(), (), (process(77, 300),)]))
-        made = gpu(index, draw(models), minor=minors[index], state=state, processes=busy)
-        gpus.append(replace(made, recovery_action=draw(st.sampled_from([None, "none", "none", "gpu-reset"]))))
+        generated = gpu(index, draw(models), minor=minors[index], state=state, processes=busy)
+        gpus.append(replace(generated, recovery_action=draw(st.sampled_from([None, "none", "none", "gpu-reset"]))))
     if gpus and draw(st.booleans()):
         gpus[-1] = replace(divided(len(gpus) - 1, parts=draw(st.integers(0, 3))), minor=gpus[-1].minor)
     linked = draw(st.booleans())
@@ -123,12 +123,12 @@ def test_slurm_is_given_the_device_files_of_the_chosen_gpus(
     lines = [line for line in rendered.text("gres.conf").splitlines() if not line.startswith("#")]
     assert len(set(lines)) == len(lines), "Slurm refuses two lines that are the same"
     for line in lines:
-        said = dict(word.split("=", 1) for word in line.split())
-        found = _numbers(said["File"].removeprefix("/dev/nvidia"))
-        files += found
-        kinds[said["Type"]] += len(found)
-        if "Links" in said:
-            links = said["Links"].split(",")
+        fields = dict(word.split("=", 1) for word in line.split())
+        numbers = _numbers(fields["File"].removeprefix("/dev/nvidia"))
+        files += numbers
+        kinds[fields["Type"]] += len(numbers)
+        if "Links" in fields:
+            links = fields["Links"].split(",")
             assert len(links) == len(uuids)
             assert links.count("-1") == 1
     assert Counter(files) == Counter(minors)

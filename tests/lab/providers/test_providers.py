@@ -255,9 +255,9 @@ def test_an_eks_cluster_is_the_labs_own_where_there_is_one(tmp_path: Path) -> No
     provider = aws.Aws({"PADDOCK_LAB_STORE": str(tmp_path / "dev.json"), "PADDOCK_LAB_KUBECONFIG": str(kubeconfig)})
 
     created = provider.created("aws:eks/cluster:Cluster", "fleet", {"name": "fleet"})
-    told = provider.answer("aws:eks/getCluster:getCluster", {"name": "fleet"})
+    answer = provider.answer("aws:eks/getCluster:getCluster", {"name": "fleet"})
 
     assert (created["endpoint"], created["certificateAuthority"]) == ("https://127.0.0.1:6443", {"data": "Q0E="})
-    assert told is not None
-    assert told["endpoint"] == "https://127.0.0.1:6443"
+    assert answer is not None
+    assert answer["endpoint"] == "https://127.0.0.1:6443"
     assert provider.answer("aws:ec2/getAmi:getAmi", {}) is None

@@ -228,11 +228,11 @@ def test_no_decision_leaves_the_limits(waiting: int, there: int, booting: int, l
         idle={str(n): 0.0 for n in range(there)},
         now=1000,
     )
-    for each in groups:
-        size = len(scaling.members(all_nodes, each.name)) + (booting if each.name == "t4-spot" else 0)
-        after = size + decision.grow.count(each.name)
-        assert after <= max(each.max, size)
-        assert after >= min(each.min, each.max)
+    for node_group in groups:
+        size = len(scaling.members(all_nodes, node_group.name)) + (booting if node_group.name == "t4-spot" else 0)
+        after = size + decision.grow.count(node_group.name)
+        assert after <= max(node_group.max, size)
+        assert after >= min(node_group.min, node_group.max)
     assert there + booting - len(decision.shrink) >= min(low, there + booting)
     assert not (decision.grow and decision.shrink)
 

@@ -90,8 +90,8 @@ def test_a_real_chart_is_served_unchanged_before_our_own(tmp_path: Path) -> None
 
     assert [chart.real for chart in served] == [True, False, True]
     assert served[0].path.read_bytes() == archive
-    with tarfile.open(served[2].path) as found:
-        assert found.getnames() == ["dcgm-exporter/Chart.yaml", "dcgm-exporter/templates/x.yaml"]
+    with tarfile.open(served[2].path) as archive_file:
+        assert archive_file.getnames() == ["dcgm-exporter/Chart.yaml", "dcgm-exporter/templates/x.yaml"]
 
 
 def _put(content: bytes, name: str = f"{PLUGIN}-{PLUGIN_VERSION}.tgz") -> Callable[[Path], None]:

@@ -1,4 +1,4 @@
-"""What every rule is made of, and what holds for all of them on any fleet."""
+"""Parts of every rule, and properties of all of them on any fleet."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def _card(pool: Pool, fits: Sequence[Fit], palette: Mapping[str, int]) -> Html:
 
 def _facts(pool: Pool) -> Html:
     memory = f" \u00b7 {gpu_memory(pool)}" if gpu_memory(pool) else ""
-    capacity = " then ".join(_CAPACITY.get(way, way) for way in pool.capacity) or "nodes that exist already"
+    capacity = " then ".join(_CAPACITY.get(kind, kind) for kind in pool.capacity) or "nodes that exist already"
     lines = [
         tag("p", tag("strong", pool.gpu.name), memory) if pool.gpu.name else None,
         tag("p", tag("span", capacity, class_="badge")),

@@ -19,8 +19,8 @@ def sizes(document: PlanDocument) -> Html | None:
 
 
 def _row(size: RightSize) -> list[Child]:
-    others = (size.cheapest, size.cheapest_any, size.smaller, size.larger)
-    return [size.runner, _option(size.current, None), *(_option(option, size.current) for option in others)]
+    alternatives = (size.cheapest, size.cheapest_any, size.smaller, size.larger)
+    return [size.runner, _option(size.current, None), *(_option(option, size.current) for option in alternatives)]
 
 
 def _option(option: SizeOption | None, now: SizeOption | None) -> Html:
