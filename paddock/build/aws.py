@@ -36,11 +36,11 @@ _SIGN_IN = "sign in again (aws sso login, or new keys), and look with: aws sts g
 
 
 class AwsError(BuildError):
-    """AWS refused or did not answer. `passing` is true where the same question may be answered later."""
+    """AWS refused or did not answer. `transient` is true where the same question may be answered later."""
 
-    def __init__(self, message: str, code: str = "", passing: bool = False) -> None:
+    def __init__(self, message: str, code: str = "", transient: bool = False) -> None:
         super().__init__(message)
-        self.code, self.passing = code, passing
+        self.code, self.transient = code, transient
 
 
 class Aws:
@@ -112,7 +112,7 @@ def _translated(service: str, operation: str, region: str) -> Iterator[None]:
         raise AwsError(
             f"AWS does not answer {action} in {region}: {_sentence(str(error))}\n"
             "    fix: look at the network, the proxy and the region of the stack, and run it again",
-            passing=True,
+            transient=True,
         ) from error
     except raised.BotoCoreError as error:
         if any(word in type(error).__name__ for word in ("SSO", "Token", "Credential", "Login")):
@@ -156,12 +156,12 @@ def _refused(error: dict[str, Any], action: str, region: str) -> BuildError:
         message = (
             f"AWS throttles {action}: too many calls in this account and region\n    fix: run it again in a minute"
         )
-        return AwsError(message, code, passing=True)
-    passing = code in {"InternalError", "InternalFailure", "ServiceException", "ServiceUnavailableException"}
-    passing = passing or code in {"ServiceUnavailable", "Unavailable", "500", "502", "503", "504"}
+        return AwsError(message, code, transient=True)
+    transient = code in {"InternalError", "InternalFailure", "ServiceException", "ServiceUnavailableException"}
+    transient = transient or code in {"ServiceUnavailable", "Unavailable", "500", "502", "503", "504"}
     fix = f"mend what AWS names and run it again; the reference of {action} explains {code or 'why'}"
-    fix = "run it again in a minute" if passing else fix
-    return AwsError(f"AWS refused {action} in {region}: {words} ({code})\n    fix: {fix}", code, passing)
+    fix = "run it again in a minute" if transient else fix
+    return AwsError(f"AWS refused {action} in {region}: {words} ({code})\n    fix: {fix}", code, transient)
 
 
 def _credentials(words: str) -> BuildInputError:

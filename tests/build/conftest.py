@@ -1,4 +1,4 @@
-"""What several of these tests stand on."""
+"""Fixtures that several of these tests share."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "a-1.dist-info/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
     sums = {name: base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()) for name, text in files.items()}
-    record = "".join(f"{name},sha256={each.decode().rstrip('=')},{len(files[name])}\n" for name, each in sums.items())
+    record = "".join(
+        f"{name},sha256={digest.decode().rstrip('=')},{len(files[name])}\n" for name, digest in sums.items()
+    )
     with zipfile.ZipFile(index / "a-1-py3-none-any.whl", "w") as wheel:
         for name, text in {**files, "a-1.dist-info/RECORD": record + "a-1.dist-info/RECORD,,\n"}.items():
             wheel.writestr(name, text)

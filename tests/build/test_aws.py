@@ -1,4 +1,4 @@
-"""What AWS refuses is a sentence with a way on, and nothing that changes AWS is sent twice."""
+"""Refusals of AWS are sentences with a next step, and nothing that changes AWS is sent twice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REGION = "us-west-2"
 
 
 @pytest.mark.parametrize(
-    ("code", "exit_code", "said"),
+    ("code", "exit_code", "message"),
     [
         ("ExpiredToken", 2, "the credentials for AWS have expired: words\n    expected: .*\n    fix: sign in again"),
         (
@@ -47,11 +47,11 @@ REGION = "us-west-2"
         ("503", 1, r"words \(503\)\n    fix: run it again in a minute"),
     ],
 )
-def test_a_refusal_is_a_sentence(code: str, exit_code: int, said: str) -> None:
+def test_a_refusal_is_a_sentence(code: str, exit_code: int, message: str) -> None:
     client = boto3.client("ec2", region_name=REGION, aws_access_key_id="none", aws_secret_access_key="none")
     with Stubber(client) as stub:
         stub.add_client_error("describe_images", code, "words. Encoded authorization failure message: dGhpcyBpcyBsb25n")
-        with pytest.raises(BuildError, match=said) as raised:
+        with pytest.raises(BuildError, match=message) as raised:
             list(Aws(REGION, lambda _: client).pages("ec2", "describe_images", "Images"))
     assert raised.value.exit_code == exit_code
     assert "dGhpcyBpcyBsb25n" not in str(raised.value)
@@ -76,10 +76,10 @@ def test_a_region_that_is_no_name_says_where_to_look() -> None:
 
 
 class _Busy(BaseHTTPRequestHandler):
-    asked = 0
+    requests = 0
 
     def do_POST(self) -> None:
-        type(self).asked += 1
+        type(self).requests += 1
         self.send_response(503)
         self.end_headers()
 
@@ -90,7 +90,7 @@ class _Busy(BaseHTTPRequestHandler):
 @pytest.fixture
 def busy(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[_Busy]]:
     """An endpoint that answers everything with 503."""
-    _Busy.asked = 0
+    _Busy.requests = 0
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Busy)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
@@ -104,7 +104,7 @@ def busy(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[_Busy]]:
 def test_a_change_is_sent_once(busy: type[_Busy]) -> None:
     with pytest.raises(AwsError, match="refused ec2:DeleteSnapshot"):
         Aws(REGION).change("ec2", "delete_snapshot", SnapshotId="snap-0123456789abcdef0")
-    assert busy.asked == 1
+    assert busy.requests == 1
 
 
 def test_an_endpoint_that_is_not_there_may_be_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,4 +115,4 @@ def test_an_endpoint_that_is_not_there_may_be_asked_again(monkeypatch: pytest.Mo
         AwsError, match=r"AWS does not answer ec2:DeleteSnapshot in us-west-2: .*\n    fix: look"
     ) as raised:
         Aws(REGION).change("ec2", "delete_snapshot", SnapshotId="snap-0123456789abcdef0")
-    assert raised.value.passing
+    assert raised.value.transient

@@ -66,7 +66,7 @@ def refused(file: Path, changes: Mapping[tuple[str, ...], Any], text: str) -> st
     with pytest.raises(BuildInputError) as caught:
         pin(file, changes)
     assert file.read_bytes() == text.encode()
-    assert sorted(each.name for each in file.parent.iterdir()) == ["Pulumi.dev.yaml", "Pulumi.yaml"]
+    assert sorted(path.name for path in file.parent.iterdir()) == ["Pulumi.dev.yaml", "Pulumi.yaml"]
     return str(caught.value)
 
 
@@ -95,16 +95,16 @@ def test_the_same_value_again_changes_nothing(file: Path) -> None:
 def test_a_key_that_has_nothing_yet_is_filled(file: Path, nothing: str) -> None:
     text = STACK.replace("    runners:\n", f"    images{nothing}\n    runners:\n")
     comment = "   # to come" if "#" in nothing else ""
-    wanted = text.replace(f"images{nothing}\n", f'images: {{runner: "{IMAGE}"}}{comment}\n')
-    assert pinned(file, {RUNNER: IMAGE}, text) == wanted
+    expected = text.replace(f"images{nothing}\n", f'images: {{runner: "{IMAGE}"}}{comment}\n')
+    assert pinned(file, {RUNNER: IMAGE}, text) == expected
 
 
 def test_an_ami_goes_into_braces_and_below_a_block(file: Path) -> None:
     form = '{custom: ami-0123456789abcdef0, driver: "580.159.03", kubernetes: "1.35"}'
     after = pinned(file, {("pools", "t4", "ami"): AMI, ("pools", "a10g", "ami"): AMI})
     block = "          # min: 1\n"
-    wanted = STACK.replace("nodes: {max: 5}}", f"nodes: {{max: 5}}, ami: {form}}}")
-    assert after == wanted.replace(block, f"{block}        ami: {form}\n")
+    expected = STACK.replace("nodes: {max: 5}}", f"nodes: {{max: 5}}, ami: {form}}}")
+    assert after == expected.replace(block, f"{block}        ami: {form}\n")
 
 
 def test_an_ami_in_a_block_keeps_its_comments(file: Path) -> None:
@@ -125,8 +125,8 @@ def test_one_form_of_an_ami_takes_the_place_of_another(file: Path) -> None:
 
     flow = STACK.replace("nodes: {max: 5}}", 'ami: {release: "1.35.6-20260714"}, nodes: {max: 5}}')
     after = pinned(file, {("pools", "t4", "ami"): AMI}, flow)
-    shown = 'custom: ami-0123456789abcdef0, driver: "580.159.03", kubernetes: "1.35"'
-    assert after == flow.replace('release: "1.35.6-20260714"', shown)
+    replacement = 'custom: ami-0123456789abcdef0, driver: "580.159.03", kubernetes: "1.35"'
+    assert after == flow.replace('release: "1.35.6-20260714"', replacement)
 
 
 def test_windows_line_ends_and_a_missing_last_one_stay(file: Path) -> None:
@@ -146,35 +146,35 @@ def test_mode_and_link_stay(file: Path, tmp_path: Path) -> None:
     assert IMAGE in real.read_text()
 
 
-@pytest.mark.parametrize(("old", "new", "says"), [
+@pytest.mark.parametrize(("old", "new", "message"), [
     ("      gpu: {pool: t4}", "      gpu: {pool: nowhere}", "with the new images.runner it would be wrong"),
     ("pools:\n", "pools: &all\n", None),
     ("  aws:region", " aws:region", "cannot be read"),
     ("  paddock:fleet:\n", "  paddock:other:\n", "paddock:fleet is not in it"),
 ])  # fmt: skip
-def test_what_is_wrong_in_the_file_is_told(file: Path, old: str, new: str, says: str | None) -> None:
+def test_what_is_wrong_in_the_file_is_told(file: Path, old: str, new: str, message: str | None) -> None:
     text = STACK.replace(old, new)
-    if says is None:  # an anchor that is not on the way
+    if message is None:  # an anchor that is not on the way
         assert pinned(file, {RUNNER: IMAGE}, text).count(IMAGE) == 1
     else:
-        assert says in refused(file, {RUNNER: IMAGE}, text)
+        assert message in refused(file, {RUNNER: IMAGE}, text)
 
 
 def test_a_fleet_that_would_be_wrong_is_not_written(file: Path) -> None:
-    said = refused(file, {("pools", "t4", "ami"): AMI | {"kubernetes": "1.29"}}, STACK)
-    assert "with the new pools.t4.ami it would be wrong" in said
-    assert "Pulumi.dev.yaml:8" in said
+    message = refused(file, {("pools", "t4", "ami"): AMI | {"kubernetes": "1.29"}}, STACK)
+    assert "with the new pools.t4.ami it would be wrong" in message
+    assert "Pulumi.dev.yaml:8" in message
     assert "images.runner" in refused(file, {RUNNER: "latest"}, STACK)
     assert "images.runer" in refused(file, {("images", "runer"): IMAGE}, STACK)
 
 
-@pytest.mark.parametrize(("fleet", "says"), [
+@pytest.mark.parametrize(("fleet", "message"), [
     ("{secure: AAABAQ==}", "is encrypted"),
     ("'{\"github\": {}}'", "is no map"),
     ("[1, 2]", "is no map"),
 ])  # fmt: skip
-def test_a_fleet_that_is_no_yaml_map_is_refused(file: Path, fleet: str, says: str) -> None:
-    assert says in refused(file, {RUNNER: IMAGE}, f"config:\n  paddock:fleet: {fleet}\n")
+def test_a_fleet_that_is_no_yaml_map_is_refused(file: Path, fleet: str, message: str) -> None:
+    assert message in refused(file, {RUNNER: IMAGE}, f"config:\n  paddock:fleet: {fleet}\n")
 
 
 def test_what_is_no_map_on_the_way_is_told_by_its_key(file: Path) -> None:
@@ -218,8 +218,8 @@ def test_the_examples_of_the_repository_can_be_pinned(root: Path, file: Path) ->
         text = (root / f"Pulumi.{name}.yaml").read_text()
         after = pinned(file, {RUNNER: IMAGE, ("pools", "t4", "ami"): AMI}, text)
         assert load(file.parent, "dev").fleet.images.runner == IMAGE
-        kept = [line for line in after.splitlines() if IMAGE not in line and "ami-0123456789abcdef0" not in line]
-        assert [line for line in kept if line not in text.splitlines()] in ([], ["    images:"])
+        unchanged = [line for line in after.splitlines() if IMAGE not in line and "ami-0123456789abcdef0" not in line]
+        assert [line for line in unchanged if line not in text.splitlines()] in ([], ["    images:"])
 
 
 # --- for every file
@@ -247,18 +247,18 @@ def stacks(draw: st.DrawFn) -> str:
         in_fleet["pools"]["t4"]["ami"] = {"release": "1.35.6-20260714"}
 
     def written(value: Any, depth: int) -> list[str]:
-        found: list[str] = []
+        lines: list[str] = []
         for name in draw(st.permutations(list(value))):
-            item, shown = value[name], draw(st.sampled_from([name, f'"{name}"', f"'{name}'"]))
+            item, key = value[name], draw(st.sampled_from([name, f'"{name}"', f"'{name}'"]))
             before = " " * (step * depth)
             if isinstance(item, dict) and draw(st.booleans()):
-                found += [f"{before}{shown}:{draw(_SPACES)}", *written(item, depth + 1)]
+                lines += [f"{before}{key}:{draw(_SPACES)}", *written(item, depth + 1)]
             else:
                 flow = yaml.safe_dump(item, default_flow_style=True, width=10_000).removesuffix("...\n").strip()
-                found.append(f"{before}{shown}: {flow}{draw(_SPACES)}")
+                lines.append(f"{before}{key}: {flow}{draw(_SPACES)}")
             if draw(st.integers(0, 4)) == 0:
-                found.append(draw(_LINES))
-        return found
+                lines.append(draw(_LINES))
+        return lines
 
     lines += written(in_fleet, 2)
     if draw(st.booleans()):
@@ -277,8 +277,8 @@ _CHANGES = st.lists(
 @given(stacks(), _CHANGES)
 def test_everything_else_stays_byte_for_byte(file: Path, text: str, paths: list[tuple[str, ...]]) -> None:
     for path in paths:
-        wanted = yaml.safe_load(text)
-        above = wanted["config"]["paddock:fleet"]
+        expected = yaml.safe_load(text)
+        above = expected["config"]["paddock:fleet"]
         for name in path[:-1]:
             above = above.setdefault(name, {})
         old = above.get(path[-1])
@@ -286,16 +286,17 @@ def test_everything_else_stays_byte_for_byte(file: Path, text: str, paths: list[
 
         after = pinned(file, {path: value}, text)
 
-        assert yaml.safe_load(after) == wanted
+        assert yaml.safe_load(after) == expected
         head = same(text, after)
-        kept = head + same(text[head:][::-1], after[head:][::-1])
+        unchanged = head + same(text[head:][::-1], after[head:][::-1])
         # Nothing but what stood there is gone: an image in quotes, or a line with the other form of an AMI.
-        assert kept >= len(text) - (0 if old is None else 90 if path[-1] == "ami" else len(OTHER) + 2)
+        assert unchanged >= len(text) - (0 if old is None else 90 if path[-1] == "ami" else len(OTHER) + 2)
         text = after
 
 
-def same(one: str, other: str) -> int:
+def same(first: str, second: str) -> int:
     """Characters at the start of both."""
     return next(
-        (at for at, pair in enumerate(zip(one, other, strict=False)) if len(set(pair)) > 1), min(len(one), len(other))
+        (at for at, pair in enumerate(zip(first, second, strict=False)) if len(set(pair)) > 1),
+        min(len(first), len(second)),
     )

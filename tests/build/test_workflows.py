@@ -19,14 +19,14 @@ from paddock.build.recipes import recipe, wheels
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-EACH = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+EVERY_WORKFLOW = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 MAY_WRITE = {"plan": {"comment"}, "propose-pin": {"propose"}, "build-images": {"propose"}, "build-ami": {"propose"}}
 """Jobs with a token that may change the repository."""
 
 
 def read(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.BaseLoader)
-    return found
+    workflow: dict[str, Any] = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.BaseLoader)
+    return workflow
 
 
 def jobs(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -41,11 +41,11 @@ def test_actionlint_finds_nothing() -> None:
     actionlint = shutil.which("actionlint")
     if actionlint is None:
         pytest.skip("actionlint is not on PATH")
-    done = subprocess.run([actionlint, "-no-color"], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = subprocess.run([actionlint, "-no-color"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
-@EACH
+@EVERY_WORKFLOW
 def test_every_job_ends_and_an_older_run_is_no_rival(path: Path) -> None:
     called = list(read(path)["on"]) == ["workflow_call"]
     assert called or read(path)["concurrency"]["group"]
@@ -53,23 +53,23 @@ def test_every_job_ends_and_an_older_run_is_no_rival(path: Path) -> None:
         assert "uses" in job or 1 <= int(job["timeout-minutes"]) <= 360, name
 
 
-@EACH
+@EVERY_WORKFLOW
 def test_rights_are_given_to_the_job_that_needs_them(path: Path) -> None:
     assert read(path)["permissions"] in ({"contents": "read"}, {})
     for name, job in jobs(path):
-        given = {scope for scope, right in job.get("permissions", {}).items() if right == "write"}
+        scopes = {scope for scope, right in job.get("permissions", {}).items() if right == "write"}
         writes = name in MAY_WRITE.get(path.stem, set())
-        assert given <= ({"contents", "pull-requests"} if writes else {"id-token", "attestations"}), name
+        assert scopes <= ({"contents", "pull-requests"} if writes else {"id-token", "attestations"}), name
         if writes:
             assert not [step for step in job.get("steps", []) if "uses" in step], "it runs nobody's code"
             assert not [script for script in scripts(job) if "./" in script]
 
 
-@EACH
+@EVERY_WORKFLOW
 def test_actions_are_pinned_and_leave_no_credential(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     used = re.findall(r"^ *(?:- )?uses: (.*)$", text, re.MULTILINE)
-    assert all(re.fullmatch(r"\./\S+|[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", each) for each in used)
+    assert all(re.fullmatch(r"\./\S+|[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", action) for action in used)
     for _, job in jobs(path):
         for step in job.get("steps", []):
             if step.get("uses", "").startswith("actions/checkout@"):
@@ -77,20 +77,20 @@ def test_actions_are_pinned_and_leave_no_credential(path: Path) -> None:
 
 
 def test_an_action_has_one_version_in_all_workflows() -> None:
-    used = {each for path in FILES for each in re.findall(r"uses: ([\w-]+/[\w-]+@.*)", path.read_text())}
-    assert len({each.partition("@")[0] for each in used}) == len(used)
+    used = {action for path in FILES for action in re.findall(r"uses: ([\w-]+/[\w-]+@.*)", path.read_text())}
+    assert len({action.partition("@")[0] for action in used}) == len(used)
 
 
-@EACH
+@EVERY_WORKFLOW
 def test_nothing_from_outside_enters_a_script(path: Path) -> None:
     assert "secrets." not in path.read_text(encoding="utf-8")
     for name, job in jobs(path):
         assert not [script for script in scripts(job) if "${{" in script], name
 
 
-@EACH
+@EVERY_WORKFLOW
 def test_a_role_is_taken_only_by_a_job_that_runs_on_one_branch(path: Path) -> None:
-    """What the trust of the role says as well; a pull request must not even ask."""
+    """The trust policy of the role says so as well; a pull request must not even ask."""
     takes = [step for _, job in jobs(path) for step in job.get("steps", []) if "configure-aws-credentials" in str(step)]
     if takes:
         on = read(path)["on"]
@@ -100,26 +100,28 @@ def test_a_role_is_taken_only_by_a_job_that_runs_on_one_branch(path: Path) -> No
 
 def commands() -> list[tuple[str, str]]:
     """(workflow, words after ./inv) of every task that a workflow runs; what a shell would put in is one word."""
-    found = []
+    pairs = []
     for path in FILES:
         for _, job in jobs(path):
             for script in scripts(job):
                 whole = script.replace("\\\n", " ")
-                found += [(path.stem, each) for each in re.findall(r"(?:\./inv|\bpaddock) ([a-z][^\n;|&>]*)", whole)]
-    return found
+                pairs += [
+                    (path.stem, command) for command in re.findall(r"(?:\./inv|\bpaddock) ([a-z][^\n;|&>]*)", whole)
+                ]
+    return pairs
 
 
 @pytest.mark.parametrize(("workflow", "command"), commands())
 def test_a_command_names_a_task_and_flags_that_exist(workflow: str, command: str) -> None:
     from paddock.tasks import namespace
 
-    known = {each.name: each for each in namespace.to_contexts()}
+    contexts = {context.name: context for context in namespace.to_contexts()}
     plain = re.sub(r"\$\{(\w+):\+([^}]*)\}", r"\2", command)
     task, *words = plain.split()
-    assert task in known, f"{workflow}: there is no task {task}"
+    assert task in contexts, f"{workflow}: there is no task {task}"
     for word in words:
         if word.startswith("--"):
-            assert word.partition("=")[0] in known[task].flags, f"{workflow}: {task} has no {word}"
+            assert word.partition("=")[0] in contexts[task].flags, f"{workflow}: {task} has no {word}"
 
 
 def test_the_commands_are_found() -> None:
@@ -134,31 +136,32 @@ def test_images_are_built_anew_when_what_they_are_made_of_changes(
     assert {"schedule", "push", "workflow_dispatch"} == set(on)
     monkeypatch.setattr(wheels, "of_lock", lambda *_: tmp_path)  # nothing is downloaded
     monkeypatch.setattr(artefacts, "FOLDER", "not there")  # what this checkout has built is not in git
-    gathered = [each for each in runner.parts(ROOT, "amd64", tmp_path).values() if each.is_relative_to(ROOT)]
+    gathered = [part for part in runner.parts(ROOT, "amd64", tmp_path).values() if part.is_relative_to(ROOT)]
     sources = [
         *gathered,
         *(ROOT / name for name in wheels.PROJECT),
         recipe.folder(ROOT, builder.NAME),
         *(ROOT / "paddock" / "build", ROOT / "infra" / "versions.py"),  # which say how, and with which arguments
     ]
-    files = {each for source in sources for each in (source.rglob("*") if source.is_dir() else [source])}
-    names = {each.relative_to(ROOT).as_posix() for each in files if each.is_file() and each.suffix != ".pyc"}
+    files = {path for source in sources for path in (source.rglob("*") if source.is_dir() else [source])}
+    names = {path.relative_to(ROOT).as_posix() for path in files if path.is_file() and path.suffix != ".pyc"}
     # As GitHub reads them: one star stays in its folder.
     patterns = {
-        each: re.compile(re.escape(each).replace(r"\*\*", ".*").replace(r"\*", "[^/]*")) for each in on["push"]["paths"]
+        pattern: re.compile(re.escape(pattern).replace(r"\*\*", ".*").replace(r"\*", "[^/]*"))
+        for pattern in on["push"]["paths"]
     }
-    assert [name for name in sorted(names) if not any(each.fullmatch(name) for each in patterns.values())] == []
-    assert [each for each, form in patterns.items() if not any(form.fullmatch(name) for name in names)] == []
+    assert [name for name in sorted(names) if not any(pattern.fullmatch(name) for pattern in patterns.values())] == []
+    assert [pattern for pattern, form in patterns.items() if not any(form.fullmatch(name) for name in names)] == []
 
 
 def test_what_is_proposed_is_signed_by_digest_in_public_or_when_asked() -> None:
     steps = dict(jobs(ROOT / ".github/workflows/build-images.yml"))["build"]["steps"]
     pin = next(number for number, step in enumerate(steps) if step.get("id") == "pin")
-    asked, *attested = steps[pin + 1 :]
-    assert asked["if"] == "${{ steps.pin.outputs.file }}"
-    assert "== public || $ASKED == on" in asked["run"]
+    condition, *attested = steps[pin + 1 :]
+    assert condition["if"] == "${{ steps.pin.outputs.file }}"
+    assert "== public || $ASKED == on" in condition["run"]
     assert attested[-1]["run"] == 'cosign sign --yes "$NAME@$DIGEST"'
-    assert {step["if"] for step in attested} == {f"${{{{ steps.{asked['id']}.outputs.so }}}}"}
+    assert {step["if"] for step in attested} == {f"${{{{ steps.{condition['id']}.outputs.so }}}}"}
 
 
 GH = """#!/usr/bin/env bash
@@ -190,12 +193,12 @@ def test_a_branch_goes_from_one_proposal_to_the_next_without_being_empty(
     (script,) = scripts(job)
     (tmp_path / "gh").write_text(GH)
     (tmp_path / "gh").chmod(0o755)
-    given = {
+    environment = {
         "GH_REPO": "acme/fleet", "BASE": "main", "COMMIT": "base", "BRANCH": "pin", "FILE": "Pulumi.prod.yaml",
         "CONTENT": "bmV3", "TITLE": "build: pin", "BODY": "why", "LOG": str(tmp_path / "log"), "THERE": there,
         "PATH": f"{tmp_path}:{os.environ['PATH']}",
     }  # fmt: skip
-    subprocess.run(["bash", "-e"], input=script, env=given, cwd=tmp_path, text=True, check=True)
+    subprocess.run(["bash", "-e"], input=script, env=environment, cwd=tmp_path, text=True, check=True)
     blob = "blob(content=bmV3 encoding=base64)"
     entry = f"tree[][path]=Pulumi.prod.yaml tree[][mode]=100644 tree[][type]=blob tree[][sha]={blob}"
     commit = f"commit(message=build: pin tree=tree(base_tree=tree-of-base {entry}) parents[]=base)"
@@ -218,6 +221,6 @@ def test_the_canary_says_what_it_found_also_when_it_failed() -> None:
 
 def test_the_longest_build_of_a_machine_image_has_its_credentials_to_the_end() -> None:
     (job,) = (job for name, job in jobs(ROOT / ".github/workflows/build-ami.yml") if name == "build")
-    (taken,) = (step["with"] for step in job["steps"] if "configure-aws-credentials" in step.get("uses", ""))
+    (credentials,) = (step["with"] for step in job["steps"] if "configure-aws-credentials" in step.get("uses", ""))
     (followed,) = (int(n) for script in scripts(job) for n in re.findall(r"--timeout-minutes (\d+)", script))
-    assert followed < int(job["timeout-minutes"]) <= int(taken["role-duration-seconds"]) / 60 == 360
+    assert followed < int(job["timeout-minutes"]) <= int(credentials["role-duration-seconds"]) / 60 == 360

@@ -23,9 +23,9 @@ RUNNER = f"{REGISTRY}/acme/runner-gpu@sha256:{'4' * 64}"
 
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    found = ami_machine.made(tmp_path_factory.mktemp("ami"))
-    yield found
-    found.docker.remove(ami_machine.IMAGE)
+    new_machine = ami_machine.build_machine(tmp_path_factory.mktemp("ami"))
+    yield new_machine
+    new_machine.docker.remove(ami_machine.IMAGE)
 
 
 @pytest.fixture(scope="module")
@@ -68,10 +68,10 @@ def same_words(calls: tuple[str, ...]) -> list[str]:
     return [re.sub(r"/run/paddock-image\.\w+", "MOUNT", call) for call in calls]
 
 
-def in_order(wanted: list[str], calls: list[str]) -> bool:
-    """Whether every one of `wanted` was called, each after the one before."""
-    left = iter(calls)
-    return all(any(call == one for call in left) for one in wanted)
+def in_order(expected: list[str], calls: list[str]) -> bool:
+    """Return whether every command of `expected` was called, in that order."""
+    remaining = iter(calls)
+    return all(any(call == command for call in remaining) for command in expected)
 
 
 def test_an_image_is_built_validated_and_tested_and_a_second_build_changes_nothing(
@@ -93,7 +93,7 @@ def test_an_image_is_built_validated_and_tested_and_a_second_build_changes_nothi
         FAKE_NVML_CUDA="13000",
     )
 
-    assert ran.code == 0, ran.said
+    assert ran.code == 0, ran.stderr
     first, second, validated, tested = map(same_words, ran.calls)
     assert in_order(BUILT, first), "\n".join(first)
     assert "aws ecr get-login-password --region us-west-2" in first, "at the same time as the login that reads it"
@@ -128,7 +128,7 @@ def test_nothing_of_the_building_machine_stays(machine: Machine) -> None:
         """,
         after="grep -rlE 'MARKED|KEPT' /root /home /etc /var /run /usr/src || true",
     )
-    assert ran.code == 0, ran.said
+    assert ran.code == 0, ran.stderr
     assert ran.after[0].splitlines() == ["/var/lib/dkms-archive/nvidia/nvidia-580.159.03.dkms.tar.gz"]
     assert "kmod-util remove nvidia" in ran.calls[0], "dkms knows where else the module is"
     assert "f 644 /var/log/cloud-init.log" in ran.trees[0]
@@ -136,9 +136,9 @@ def test_nothing_of_the_building_machine_stays(machine: Machine) -> None:
 
 def facts(machine: Machine, *arguments: str, before: str = "", **environment: str) -> dict[str, str]:
     ran = machine.script("record.sh", *arguments, before=before, **environment)
-    assert ran.code == 0, ran.said
-    found: dict[str, str] = json.loads(ran.said[ran.said.index("{") :])
-    return found
+    assert ran.code == 0, ran.stderr
+    recorded: dict[str, str] = json.loads(ran.stderr[ran.stderr.index("{") :])
+    return recorded
 
 
 def test_what_is_written_down_is_measured(machine: Machine) -> None:
@@ -159,7 +159,7 @@ def test_what_is_written_down_is_measured(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "environment", "said"),
+    ("words", "environment", "message"),
     [
         (
             ("driver.sh", "580.159.03"),
@@ -195,18 +195,18 @@ def test_what_is_written_down_is_measured(machine: Machine) -> None:
         (("engine.sh", "restart"), {}, "engine.sh start|stop"),
         (("record.sh", "1.35.6-20260714"), {}, "record.sh RELEASE BUILD [RUNNER_IMAGE]"),
     ],
-    ids=lambda each: " ".join(each[:1]) if isinstance(each, tuple) else "",
+    ids=lambda value: " ".join(value[:1]) if isinstance(value, tuple) else "",
 )
 def test_a_machine_that_is_not_what_was_asked_for_stops_the_build(
-    machine: Machine, words: tuple[str, ...], environment: dict[str, str], said: str
+    machine: Machine, words: tuple[str, ...], environment: dict[str, str], message: str
 ) -> None:
     ran = machine.script(*words, **environment)
     assert ran.code != 0
-    assert f"paddock: {said}" in ran.said or said in ran.said, ran.said
+    assert f"paddock: {message}" in ran.stderr or message in ran.stderr, ran.stderr
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("component", "message"),
     [
         ("driver=595.45.04", "driver 595.45.04 was asked for, and the machine has 580.159.03"),
         ("driver=58", "driver 58 was asked for"),
@@ -219,15 +219,17 @@ def test_a_machine_that_is_not_what_was_asked_for_stops_the_build(
         (f"runner_image={RUNNER}", f"runner_image {RUNNER} was asked for, and the machine has None"),
     ],
 )
-def test_the_image_fails_its_test_where_it_is_not_what_was_asked_for(machine: Machine, asked: str, said: str) -> None:
+def test_the_image_fails_its_test_where_it_is_not_what_was_asked_for(
+    machine: Machine, component: str, message: str
+) -> None:
     wrote = "/opt/paddock/ami-scripts/record.sh 1.35.6-20260714 1.2.3; /opt/paddock/ami-scripts/services.sh"
-    ran = machine.script("verify.sh", asked, before=f"{wrote}; systemctl enable nvidia-cdi-refresh.path")
+    ran = machine.script("verify.sh", component, before=f"{wrote}; systemctl enable nvidia-cdi-refresh.path")
     assert ran.code != 0
-    assert said in ran.said
+    assert message in ran.stderr
 
 
 @pytest.mark.parametrize(
-    ("enabled", "asked", "said"),
+    ("enabled", "services", "message"),
     [
         ("true", (), "nvidia-persistenced.service"),
         ("/opt/paddock/ami-scripts/services.sh", (), "nvidia-cdi-refresh.path"),
@@ -239,29 +241,29 @@ def test_the_image_fails_its_test_where_it_is_not_what_was_asked_for(machine: Ma
     ],
 )
 def test_the_image_fails_its_test_where_a_service_would_not_start(
-    machine: Machine, enabled: str, asked: tuple[str, ...], said: str
+    machine: Machine, enabled: str, services: tuple[str, ...], message: str
 ) -> None:
     wrote = "/opt/paddock/ami-scripts/record.sh 1.35.6-20260714 1.2.3"
-    ran = machine.script("verify.sh", *asked, before=f"{wrote}; {enabled}")
+    ran = machine.script("verify.sh", *services, before=f"{wrote}; {enabled}")
     assert ran.code != 0
-    assert f"paddock: {said} is not enabled" in ran.said
+    assert f"paddock: {message} is not enabled" in ran.stderr
 
 
 def test_the_image_fails_its_test_where_the_machine_is_not_the_one_that_was_written_down(machine: Machine) -> None:
     wrote = "FAKE_DRIVER=580.126.09 /opt/paddock/ami-scripts/record.sh 1.35.6-20260714 1.2.3"
     ran = machine.script("verify.sh", before=wrote)
     assert ran.code != 0
-    assert "/etc/paddock/ami.json says driver 580.126.09, and the machine has 580.159.03" in ran.said
+    assert "/etc/paddock/ami.json says driver 580.126.09, and the machine has 580.159.03" in ran.stderr
 
 
 def test_a_branch_and_a_kernel_without_its_build_number_are_enough(machine: Machine) -> None:
     ran = machine.script("driver.sh", "580", "6.12.94")
-    assert ran.code == 0, ran.said
+    assert ran.code == 0, ran.stderr
 
 
 def test_another_dcgm_of_the_same_major_is_better_than_no_image(machine: Machine) -> None:
     ran = machine.script("tools.sh", "4.5.3", FAKE_NVML_CUDA="13000", FAKE_WITHOUT="dcgm")
-    assert ran.code == 0, ran.said
+    assert ran.code == 0, ran.stderr
     installed = [call.split()[-1] for call in ran.calls[0] if "gpu-manager" in call]
     assert installed == ["datacenter-gpu-manager-4-cuda13-4.5.3", "datacenter-gpu-manager-4-cuda13"]
 
@@ -269,7 +271,7 @@ def test_another_dcgm_of_the_same_major_is_better_than_no_image(machine: Machine
 def test_without_the_plugin_the_driver_is_held_in_dnfs_settings_once(machine: Machine) -> None:
     held = f"{ami_components.FOLDER}-scripts/driver.sh"
     ran = machine.run(held, held, after="cat /etc/dnf/dnf.conf", FAKE_WITHOUT="versionlock")
-    assert ran.code == 0, ran.said
+    assert ran.code == 0, ran.stderr
     assert ran.after[1].split() == ["excludepkgs=kernel*,*nvidia*,nvlsm*,containerd*"]
 
 
@@ -279,7 +281,7 @@ def test_without_the_plugin_the_driver_is_held_in_dnfs_settings_once(machine: Ma
 def test_who_is_not_root_is_told_and_changes_nothing(script: str, machine: Machine) -> None:
     there = f"{ami_components.FOLDER}-scripts/{script}"
     ran = machine.run("true", f"setpriv --reuid=65534 --clear-groups {there} start || true")
-    assert ran.said.splitlines()[-1:] == [
+    assert ran.stderr.splitlines()[-1:] == [
         f"paddock: {there} changes the machine, for which it must be root: sudo {there}"
     ]
     assert ran.trees[0] == ran.trees[1]
@@ -291,40 +293,40 @@ def test_no_login_is_seen_or_kept(machine: Machine) -> None:
         RUNNER,
         after="cat /tmp/stdin-of-login; grep -rl the-password /root /run /etc /var || true",
     )
-    assert ran.code == 0, ran.said
+    assert ran.code == 0, ran.stderr
     assert ran.after[0].split() == ["the-password"], "given to the login, and found nowhere"
     assert not [call for call in ran.calls[0] if "the-password" in call]
-    assert "the-password" not in ran.said
+    assert "the-password" not in ran.stderr
 
 
 def test_a_public_image_is_pulled_without_a_login(machine: Machine) -> None:
     ran = machine.script(
         "runner-image.sh", f"ghcr.io/acme/runner@sha256:{'4' * 64}", "soci overlayfs", FAKE_LAYERS="5000"
     )
-    assert ran.code == 0, ran.said
+    assert ran.code == 0, ran.stderr
     assert not [call for call in ran.calls[0] if "login" in call]
     assert [call.split()[6] for call in ran.calls[0] if " images mount " in call] == ["soci", "overlayfs"]
 
 
 def test_a_second_attempt_needs_the_room_that_is_left_to_fill(machine: Machine) -> None:
     pull = f"{ami_components.FOLDER}-scripts/runner-image.sh {RUNNER} 'soci overlayfs'"
-    said = f"31000 MiB are free, and {RUNNER} needs 47048 to be unpacked"
+    message = f"31000 MiB are free, and {RUNNER} needs 47048 to be unpacked"
     ran = machine.run(f"{pull} || {pull}", FAKE_LAYERS="9000", FAKE_FREE="31000")
     assert ran.code != 0
-    assert ran.said.count(said) == 2
+    assert ran.stderr.count(message) == 2
 
     ran = machine.run(pull, FAKE_LAYERS="9000", FAKE_FREE="31000", FAKE_UNPACKED="20000")
-    assert ran.code == 0, ran.said
+    assert ran.code == 0, ran.stderr
 
 
 def test_what_is_not_proved_is_said(machine: Machine) -> None:
     nothing = machine.script("gpu-test.sh")
     assert nothing.code == 0
-    assert "NOT PROVED: CUDA computes" in nothing.said
-    assert "NOT PROVED: a container sees the GPU" in nothing.said
+    assert "NOT PROVED: CUDA computes" in nothing.stderr
+    assert "NOT PROVED: a container sees the GPU" in nothing.stderr
 
     no_smoke = machine.script("gpu-test.sh", RUNNER, FAKE_WITHOUT="smoke")
     assert no_smoke.code == 0
-    assert "NOT PROVED: CUDA computes" in no_smoke.said
-    assert "NOT PROVED: a container" not in no_smoke.said
+    assert "NOT PROVED: CUDA computes" in no_smoke.stderr
+    assert "NOT PROVED: a container" not in no_smoke.stderr
     assert [call for call in no_smoke.calls[0] if "nvidia-smi -L" in call and " run " in call]

@@ -69,9 +69,9 @@ def base(docker: Docker) -> str:
 def _toolkit(folder: Path) -> None:
     """Installed here, since a container may not trust what stands between it and the package index."""
     words = ["pip", "install", "--quiet", "--no-deps", "--only-binary=:all:", "--target", str(folder), *WHEELS]
-    done = subprocess.run([sys.executable, "-m", "uv", *words], capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"no nvcc: its wheels cannot be had: {done.stderr.strip().splitlines()[-1:]}")
+    result = subprocess.run([sys.executable, "-m", "uv", *words], capture_output=True, text=True, check=False)
+    if result.returncode:
+        pytest.skip(f"no nvcc: its wheels cannot be had: {result.stderr.strip().splitlines()[-1:]}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,17 +90,17 @@ def built(root: Path, base: str, docker: Docker, tmp_path_factory: pytest.TempPa
 
 
 def _run(root: Path, base: str, folder: Path) -> dict[str, Any]:
-    with contextlib.redirect_stdout(io.StringIO()) as said:
+    with contextlib.redirect_stdout(io.StringIO()) as output:
         command_cuda.run(root, base=base, output=folder, as_json=True)
-    return dict(json.loads(said.getvalue()))
+    return dict(json.loads(output.getvalue()))
 
 
 def test_the_folder_holds_what_its_manifest_says(built: Programs) -> None:
-    found = manifest.read(built.folder)
-    assert found.toolkit == CUDA
-    assert found.architectures == architectures(CUDA)
-    assert sorted(each.name for each in built.folder.iterdir()) == ["cuda-smoke", "manifest.json"]
-    assert {each.stat().st_uid for each in built.folder.iterdir()} == {os.getuid()}
+    build = manifest.read(built.folder)
+    assert build.toolkit == CUDA
+    assert build.architectures == architectures(CUDA)
+    assert sorted(path.name for path in built.folder.iterdir()) == ["cuda-smoke", "manifest.json"]
+    assert {path.stat().st_uid for path in built.folder.iterdir()} == {os.getuid()}
     assert (built.folder / "cuda-smoke").stat().st_mode & 0o111 == 0o111
 
 
@@ -118,15 +118,15 @@ def test_the_program_brings_all_but_the_c_library_along(docker: Docker, built: P
 
 def test_the_manifest_names_what_runs_it(docker: Docker, built: Programs) -> None:
     symbols = _in_base(docker, built, "objdump", "-T", "/built/cuda-smoke").stdout
-    wanted = {tuple(map(int, each.split("."))) for each in re.findall(r"GLIBC_(\d+\.\d+)", symbols)}
-    told = manifest.read(built.folder)
-    assert (told.platform, told.glibc) == (f"linux/{recipe.architecture(None)}", ".".join(map(str, max(wanted))))
+    versions = {tuple(map(int, version.split("."))) for version in re.findall(r"GLIBC_(\d+\.\d+)", symbols)}
+    build = manifest.read(built.folder)
+    assert (build.platform, build.glibc) == (f"linux/{recipe.architecture(None)}", ".".join(map(str, max(versions))))
 
 
 def test_the_program_tells_what_it_is_and_that_there_is_no_driver(docker: Docker, built: Programs) -> None:
-    told = _in_base(docker, built, "/built/cuda-smoke", "--list")
-    assert told.code == 0
-    assert json.loads(told.stdout) == {
+    result = _in_base(docker, built, "/built/cuda-smoke", "--list")
+    assert result.code == 0
+    assert json.loads(result.stdout) == {
         "schema": 1,
         "toolkit": CUDA,
         "architectures": [*architectures(CUDA)],
@@ -139,24 +139,24 @@ def test_the_program_tells_what_it_is_and_that_there_is_no_driver(docker: Docker
 
 
 def test_a_second_build_compiles_nothing(root: Path, base: str, built: Programs, tmp_path: Path) -> None:
-    told = _run(root, base, tmp_path)
-    assert (told["built"], told["image"]) == (False, built.image)
-    assert told["manifest"] == json.loads((built.folder / "manifest.json").read_text())
+    document = _run(root, base, tmp_path)
+    assert (document["built"], document["image"]) == (False, built.image)
+    assert document["manifest"] == json.loads((built.folder / "manifest.json").read_text())
 
 
 def test_the_same_sources_give_the_same_bytes(docker: Docker, root: Path, base: str) -> None:
     def compiled(out: str) -> dict[str, Any]:
-        done = docker.run(
+        result = docker.run(
             base,
             ["/sources/compile.sh", out],
             volumes={recipe.folder(root, "cuda-builder"): "/sources:ro"},
             environment={"ARCHITECTURES": "75"},
         )
-        return dict(json.loads(done.stdout)["files"])
+        return dict(json.loads(result.stdout)["files"])
 
     with ThreadPoolExecutor() as both:
-        one, another = both.map(compiled, ("/tmp/one", "/tmp/another"))
-    assert one == another
+        first, second = both.map(compiled, ("/tmp/one", "/tmp/another"))
+    assert first == second
 
 
 def test_the_image_by_itself_leaves_files_of_who_runs_it(docker: Docker, built: Programs, tmp_path: Path) -> None:
@@ -164,16 +164,16 @@ def test_the_image_by_itself_leaves_files_of_who_runs_it(docker: Docker, built: 
         pytest.skip("only root makes a folder that is another user's")
     os.chown(tmp_path, 4242, 4243)
     assert docker.run(built.image, volumes={tmp_path: "/output"}, user="4242:4243").code == 0
-    assert {(each.stat().st_uid, each.stat().st_gid) for each in tmp_path.iterdir()} == {(4242, 4243)}
+    assert {(path.stat().st_uid, path.stat().st_gid) for path in tmp_path.iterdir()} == {(4242, 4243)}
     assert manifest.read(tmp_path) == manifest.read(built.folder)
 
 
 def test_without_a_folder_to_write_to_the_image_says_so(docker: Docker, built: Programs, tmp_path: Path) -> None:
     alone = docker.run(built.image)
     assert (alone.code, "--volume" in alone.stderr) == (2, True)
-    nobody = docker.run(built.image, volumes={tmp_path: "/output"})
-    assert nobody.code == 2
-    assert re.search(rf"user 65534 may not write .* user {os.getuid()}\n    fix: docker run --user", nobody.stderr)
+    result = docker.run(built.image, volumes={tmp_path: "/output"})
+    assert result.code == 2
+    assert re.search(rf"user 65534 may not write .* user {os.getuid()}\n    fix: docker run --user", result.stderr)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -206,9 +206,9 @@ def test_a_gpu_of_this_machine_passes(root: Path, tmp_path: Path) -> None:
     if which("nvcc") is None:
         pytest.skip("no nvcc on PATH")
     subprocess.run([recipe.folder(root, "cuda-builder") / "compile.sh", tmp_path], check=True, capture_output=True)
-    done = subprocess.run([tmp_path / "cuda-smoke", "--all"], capture_output=True, text=True, check=False)
-    report = json.loads(done.stdout)
-    assert done.returncode == 0, report
+    result = subprocess.run([tmp_path / "cuda-smoke", "--all"], capture_output=True, text=True, check=False)
+    report = json.loads(result.stdout)
+    assert result.returncode == 0, report
     assert report["devices"]
     assert all(len(gpu["tests"]) == 5 for gpu in report["devices"])
 

@@ -102,14 +102,14 @@ def test_an_image_is_built_cached_run_pushed_and_never_moved(
     assert top.created_by.startswith("COPY /small /")
     assert top.size_bytes > 1_000_000
 
-    done = docker.run(
+    result = docker.run(
         tag,
         ["-c", "id -u; cat /in/x; echo $TOKEN $DOCKER_HOST; exit 4"],
         entrypoint="sh",
         volumes={_file(tmp_path, "x", "mounted"): "/in:ro"},
         environment={"TOKEN": "t", "DOCKER_HOST": "none"},
     )
-    assert (done.code, done.stdout) == (4, "1001\nmounted\nt none\n")
+    assert (result.code, result.stdout) == (4, "1001\nmounted\nt none\n")
 
     assert docker.remote_digest(tag) is None
     digest = docker.push(tag)
@@ -131,25 +131,25 @@ def test_an_image_is_built_cached_run_pushed_and_never_moved(
 def test_a_second_build_runs_nothing_and_the_cache_travels_with_the_image(
     docker: Docker, base: str, registry: str, tmp_path: Path, remove: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = f"RUN echo {time.time_ns()} > /when"
-    folder = context(tmp_path / "app", f"FROM {base} AS made", made, "FROM scratch", "COPY --from=made /when /")
+    instruction = f"RUN echo {time.time_ns()} > /when"
+    folder = context(tmp_path / "app", f"FROM {base} AS made", instruction, "FROM scratch", "COPY --from=made /when /")
     tag = f"{registry}/{NAME}:cached"
     remove.append(tag)
     docker.build(folder, tags=[tag], args={}, labels={}, progress="quiet")
     before = docker.image(tag)
     assert before is not None
     remove.append(before.id)  # its tag moves below
-    again = docker.build(folder, tags=[tag], args={}, labels={}, progress="quiet", cache_from=[f"{tag}-gone"])
+    second = docker.build(folder, tags=[tag], args={}, labels={}, progress="quiet", cache_from=[f"{tag}-gone"])
 
-    assert (again.steps, again.cached) == (2, 2)
+    assert (second.steps, second.cached) == (2, 2)
 
     docker.push(tag, progress="quiet")
     capsys.readouterr()
     docker.build(folder, tags=[tag], args={}, labels={}, progress="plain", cache_from=[tag])
-    said = capsys.readouterr().err
-    number = re.search(rf"#(\d+) importing cache manifest from {tag}\n", said)
+    output = capsys.readouterr().err
+    number = re.search(rf"#(\d+) importing cache manifest from {tag}\n", output)
     assert number
-    assert f"#{number[1]} DONE" in said
+    assert f"#{number[1]} DONE" in output
 
     without = docker.build(folder, tags=[tag], args={}, labels={}, progress="quiet", no_cache=True)
     assert without.cached == 0
@@ -163,12 +163,12 @@ def test_a_step_that_fails_is_told_with_its_last_lines_and_where_the_log_is(
     with pytest.raises(BuildError) as error:
         build(docker, folder)
 
-    said = str(error.value)
-    assert "step [2/2] failed with exit code 41" in said
-    assert "command: RUN for i in" in said
-    shown = re.findall(r"\| line (\d+)", said)
-    assert shown == [str(number) for number in range(481, 501)]
-    log = Path(said.rpartition("the whole log: ")[2]).read_text(encoding="utf-8")
+    message = str(error.value)
+    assert "step [2/2] failed with exit code 41" in message
+    assert "command: RUN for i in" in message
+    numbers = re.findall(r"\| line (\d+)", message)
+    assert numbers == [str(number) for number in range(481, 501)]
+    log = Path(message.rpartition("the whole log: ")[2]).read_text(encoding="utf-8")
     assert "line 1\n" in log
     assert docker.image(f"{NAME}:failing") is None
 
@@ -220,12 +220,12 @@ def test_an_interrupted_build_leaves_no_image_and_nothing_running(docker: Docker
     words = [sys.executable, "-c", INTERRUPTED, str(folder), f"{NAME}:interrupted"]
     with subprocess.Popen(words, env=docker.environ, stderr=subprocess.PIPE) as building:
         until(lambda: _runs(f"sleep {seconds}"))
-        began = time.monotonic()
+        start = time.monotonic()
         building.send_signal(signal.SIGINT)
-        said = building.communicate()[1]
+        output = building.communicate()[1]
 
-    assert b"KeyboardInterrupt" in said
-    assert time.monotonic() - began < 60
+    assert b"KeyboardInterrupt" in output
+    assert time.monotonic() - start < 60
     until(lambda: not _runs(f"sleep {seconds}"))
     assert docker.image(f"{NAME}:interrupted") is None
 
@@ -245,12 +245,12 @@ def test_an_interrupted_push_ends_at_once_with_a_stand_in_registry_that_takes_fo
     class Registry(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             unknown = b'{"errors": [{"code": "MANIFEST_UNKNOWN", "message": "manifest unknown"}]}'
-            said = b"{}" if self.path == "/v2/" else unknown
-            self.send_response(200 if said == b"{}" else 404)
+            body = b"{}" if self.path == "/v2/" else unknown
+            self.send_response(200 if body == b"{}" else 404)
             self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(said)))
+            self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(said if self.command == "GET" else b"")
+            self.wfile.write(body if self.command == "GET" else b"")
 
         do_HEAD = do_GET
 
@@ -267,13 +267,13 @@ def test_an_interrupted_push_ends_at_once_with_a_stand_in_registry_that_takes_fo
         build(docker, context(tmp_path / "app", "FROM scratch", "COPY Dockerfile /x"), tag)
         with subprocess.Popen([sys.executable, "-c", PUSHED, tag], env=docker.environ, stderr=subprocess.PIPE) as push:
             until(lambda: bool(uploads) or push.poll() is not None)
-            began = time.monotonic()
+            start = time.monotonic()
             push.send_signal(signal.SIGINT)
-            said = push.communicate(timeout=300)[1]
-        took = time.monotonic() - began
+            output = push.communicate(timeout=300)[1]
+        took = time.monotonic() - start
         server.shutdown()
 
-    assert b"KeyboardInterrupt" in said
+    assert b"KeyboardInterrupt" in output
     assert took < 60
 
 
@@ -294,20 +294,20 @@ def test_a_registry_with_a_login_is_used_by_this_object_and_leaves_the_users_set
     with docker_engine.registry(tmp_path, login=True) as registry:
         tag = f"{registry}/{NAME}:1"
         remove.append(tag)
-        one = Docker(docker.client, docker.environ)
-        build(one, folder, tag)
+        first = Docker(docker.client, docker.environ)
+        build(first, folder, tag)
         with pytest.raises(BuildError, match=f"{registry} wants a login"):
-            one.push(tag)
+            first.push(tag)
         with pytest.raises(BuildError, match="does not take this one") as error:
-            one.login(registry, USER, "not it at all")
+            first.login(registry, USER, "not it at all")
         assert "not it at all" not in str(error.value)
 
-        one.login(registry, USER, PASSWORD)
-        digest = one.push(tag)
+        first.login(registry, USER, PASSWORD)
+        digest = first.push(tag)
 
-        assert one.remote_digest(tag) == digest
+        assert first.remote_digest(tag) == digest
         context(folder, f"FROM {registry}/{NAME}@{digest}", "COPY Dockerfile /y")
-        build(one, folder, f"{NAME}:private")
+        build(first, folder, f"{NAME}:private")
         remove += [f"{NAME}:private", f"{registry}/{NAME}@{digest}"]
         with pytest.raises(BuildError, match="wants a login"):
             docker.remote_digest(tag)

@@ -1,4 +1,4 @@
-"""What the real engine tells of images of ours."""
+"""Lists and sizes of Paddock's images, from the real engine."""
 
 from __future__ import annotations
 
@@ -33,18 +33,21 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def test_the_engine_finds_ours_by_label(built: str) -> None:
-    ours = docker_engine.engine().images("dev.paddock.content")
-    assert built in ours
-    assert docker_engine.DEBIAN not in ours
+    images = docker_engine.engine().images("dev.paddock.content")
+    assert built in images
+    assert docker_engine.DEBIAN not in images
 
 
 def test_list_and_size_ask_the_engine(built: str, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command_images.list_images(root, "dev", as_json=True)
-    found = {each["image"]: each for each in json.loads(capsys.readouterr().out)["local"]}[built]
-    assert (found["cuda"], found["runner"], found["built"]) == ("12.8", "2.338.0", "2026-11-21")
+    row = {image["image"]: image for image in json.loads(capsys.readouterr().out)["local"]}[built]
+    assert (row["cuda"], row["runner"], row["built"]) == ("12.8", "2.338.0", "2026-11-21")
 
     command_images.show_size("known", as_json=True)
-    shown = json.loads(capsys.readouterr().out)
-    assert (shown["image"], shown["size_bytes"]) == (built, sum(each["size_bytes"] for each in shown["layers"]))
-    sizes = {each["made_by"]: each["size_bytes"] for each in shown["layers"]}
+    document = json.loads(capsys.readouterr().out)
+    assert (document["image"], document["size_bytes"]) == (
+        built,
+        sum(layer["size_bytes"] for layer in document["layers"]),
+    )
+    sizes = {layer["made_by"]: layer["size_bytes"] for layer in document["layers"]}
     assert sizes["RUN head -c 1000000 /dev/zero > /zeros"] >= 1_000_000  # some stores count whole blocks

@@ -45,7 +45,7 @@ class Site:
     registry: str
     runner_url: str
     runner_sum: str
-    made: set[str] = field(default_factory=set)
+    tags: set[str] = field(default_factory=set)
     """Names that builds of these tests left in the engine."""
 
     @property
@@ -53,7 +53,7 @@ class Site:
         return self.project / "Pulumi.dev.yaml"
 
     def flags(self, sha256: str | None = None) -> dict[str, Any]:
-        given = {
+        arguments = {
             "RUNNER_URL": self.runner_url,
             "RUNNER_SHA256": sha256 or self.runner_sum,
             "CONTAINER_HOOKS": runner_stand_in.CONTAINER_HOOKS,
@@ -62,23 +62,23 @@ class Site:
             "base": docker_engine.DEBIAN,
             "registry": self.registry,
             "pin": "dev",
-            "build_args": [f"{name}={value}" for name, value in given.items()],
+            "build_args": [f"{name}={value}" for name, value in arguments.items()],
         }
 
     def build(self, **flags: Any) -> dict[str, Any]:
-        return self._told(command.build_runner, **flags)
+        return self._report(command.build_runner, **flags)
 
     def push(self, **flags: Any) -> dict[str, Any]:
-        return self._told(command.push_runner, **flags)
+        return self._report(command.push_runner, **flags)
 
-    def _told(self, what: Any, **flags: Any) -> dict[str, Any]:
+    def _report(self, task: Any, **flags: Any) -> dict[str, Any]:
         with contextlib.redirect_stdout(io.StringIO()) as out:
-            what(self.project, **{**self.flags(), **flags}, as_json=True)
-        told: dict[str, Any] = json.loads(out.getvalue())
-        if told["built"]:
-            name = told["image"].partition("@")[0]
-            self.made.update((name, f"paddock/runner-gpu:{name.rpartition(':')[2]}"))
-        return told
+            task(self.project, **{**self.flags(), **flags}, as_json=True)
+        document: dict[str, Any] = json.loads(out.getvalue())
+        if document["built"]:
+            name = document["image"].partition("@")[0]
+            self.tags.update((name, f"paddock/runner-gpu:{name.rpartition(':')[2]}"))
+        return document
 
     def inside(self, image: str, script: str, **environment: str) -> Finished:
         return self.docker.run(image, ["bash", "-c", script], environment=environment)
@@ -98,13 +98,13 @@ def site(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Iterator[Site]
         sum_ = hashlib.sha256(archive.read_bytes()).hexdigest()
         site = Site(docker, project, registry, f"{url}/{archive.name}", sum_)
         yield site
-        for each in site.made:
-            docker.remove(each)
+        for tag in site.tags:
+            docker.remove(tag)
 
 
 @pytest.fixture(scope="module")
 def first(site: Site) -> dict[str, Any]:
-    """What the first build told: everything after it builds on that."""
+    """Return the report of the first build, on which all later tests depend."""
     with pytest.MonkeyPatch.context() as environment:
         for name in ("AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "PULUMI_CONFIG_PASSPHRASE"):
             environment.setenv(name, SECRET)
@@ -122,21 +122,21 @@ def test_what_is_pinned_is_what_the_registry_holds(site: Site, first: dict[str, 
     assert reference.startswith(f"{site.registry}/runner-gpu:nocuda-runner{ACTIONS_RUNNER}-{first['content'][:12]}@")
     assert load(site.project, "dev").fleet.images.runner == reference
     digest = reference.partition("@")[2]
-    asked = urllib.request.Request(
+    request = urllib.request.Request(
         f"http://{site.registry}/v2/runner-gpu/manifests/{digest}",
         headers={"Accept": "application/vnd.docker.distribution.manifest.v2+json"},
     )
-    with urllib.request.urlopen(asked) as answer:
+    with urllib.request.urlopen(request) as answer:
         assert hashlib.sha256(answer.read()).hexdigest() == digest.removeprefix("sha256:")
     assert "# the key: pulumi config set" in site.stack.read_text()
     assert first["built"]["steps"] > 10
     assert (first["pushed"], first["cuda_programs"]) == (True, None)
-    assert sum(each["size_bytes"] for each in first["layers"]) > 300_000_000
+    assert sum(layer["size_bytes"] for layer in first["layers"]) > 300_000_000
 
 
 def test_the_user_is_the_one_of_githubs_image(site: Site, image: str) -> None:
-    said = site.inside(image, "id -u; id -un; id -G; stat -c %u:%g /home/runner/run.sh; sudo -n id -u")
-    assert said.stdout.split("\n") == ["1001", "runner", "1001 123", "1001:123", "0", ""], said.stderr
+    output = site.inside(image, "id -u; id -un; id -G; stat -c %u:%g /home/runner/run.sh; sudo -n id -u")
+    assert output.stdout.split("\n") == ["1001", "runner", "1001 123", "1001:123", "0", ""], output.stderr
     local = site.docker.image(image)
     assert local is not None
     assert local.user == "1001"
@@ -154,9 +154,9 @@ def test_runner_hooks_and_tools_are_there(site: Site, image: str) -> None:
         ccache --get-config cache_dir; ccache --get-config max_size; test -w /home/runner/.cache/ccache
         ls /opt/paddock/hooks
         """
-    said = site.inside(image, script)
-    assert said.code == 0, said.stderr
-    assert said.stdout.split("\n") == [
+    output = site.inside(image, script)
+    assert output.code == 0, output.stderr
+    assert output.stdout.split("\n") == [
         *(ACTIONS_RUNNER, f"paddock {__version__}", "with a volume", "without a volume"),
         *("/home/runner/.cache/ccache", "10.0G", "job-completed.sh", "job-started.sh", ""),
     ]
@@ -164,9 +164,11 @@ def test_runner_hooks_and_tools_are_there(site: Site, image: str) -> None:
 
 def test_packages_take_their_fixes_from_every_source_and_cuda_stays(site: Site, image: str) -> None:
     scripts: dict[str | Path, str] = {site.project / "images" / "runner-gpu": "/scripts:ro"}
-    said = site.docker.run(image, ["bash", "-c", PACKAGES_AGAIN.read_text(encoding="utf-8")], user="0", volumes=scripts)
-    assert said.code == 0, said.stderr
-    assert said.stdout.splitlines()[-5:] == [
+    output = site.docker.run(
+        image, ["bash", "-c", PACKAGES_AGAIN.read_text(encoding="utf-8")], user="0", volumes=scripts
+    )
+    assert output.code == 0, output.stderr
+    assert output.stdout.splitlines()[-5:] == [
         *("cuda-like 1.0", "openssl-like 2.0"),
         *("/home/runner 755 runner:runner", "/home/runner/.env 644 runner:docker", "ImageOS=ubuntu24"),
     ]
@@ -198,16 +200,16 @@ def test_the_hook_after_a_job_fires_and_fails_none(site: Site, image: str) -> No
 
 
 def test_no_secret_and_no_cache_is_in_the_image(site: Site, image: str) -> None:
-    looked = f"grep -rIl {SECRET} /etc /home /opt /root /tmp /usr/local /var 2> /dev/null"
-    assert site.docker.run(image, ["bash", "-c", looked], user="0").stdout == ""
+    search = f"grep -rIl {SECRET} /etc /home /opt /root /tmp /usr/local /var 2> /dev/null"
+    assert site.docker.run(image, ["bash", "-c", search], user="0").stdout == ""
     local = site.docker.image(image)
     assert local is not None
-    told = [
+    texts = [
         *local.environment.values(),
         *local.labels.values(),
-        *(each.created_by for each in site.docker.layers(image)),
+        *(layer.created_by for layer in site.docker.layers(image)),
     ]
-    assert SECRET not in "\n".join(told)
+    assert SECRET not in "\n".join(texts)
     lists = "ls /var/lib/apt/lists /var/cache/apt/archives /tmp /mnt"
     assert site.inside(image, lists).stdout == site.inside(docker_engine.DEBIAN, lists).stdout
 
@@ -275,21 +277,21 @@ def test_a_tag_that_the_registry_has_is_not_made_anew(site: Site, first: dict[st
 
 
 def test_without_credentials_for_the_fleets_registry_nothing_is_built(site: Site, first: dict[str, Any]) -> None:
-    before, images = site.stack.read_bytes(), _ours(site.docker, site.registry)
+    before, images = site.stack.read_bytes(), _runner_images(site.docker, site.registry)
     with pytest.raises(BuildInputError, match="no credentials for AWS"):
         site.build(registry=None)
     assert site.stack.read_bytes() == before
-    assert _ours(site.docker, site.registry) <= images
+    assert _runner_images(site.docker, site.registry) <= images
 
 
 def test_an_interrupted_build_leaves_stack_and_images_as_they_were(site: Site, first: dict[str, Any]) -> None:
-    before, images = site.stack.read_bytes(), _ours(site.docker, site.registry)
-    wish = {**site.flags(), "progress": "plain"}
+    before, images = site.stack.read_bytes(), _runner_images(site.docker, site.registry)
+    flags = {**site.flags(), "progress": "plain"}
     # Its own content, so that there is something to build; the step of the wheels takes seconds.
-    wish["build_args"] = [*wish["build_args"], "PACKAGES_AS_OF=2001-01-01"]
+    flags["build_args"] = [*flags["build_args"], "PACKAGES_AS_OF=2001-01-01"]
     program = (
         "from pathlib import Path\nfrom paddock.build.cli.build import build_runner\n"
-        f"build_runner(Path.cwd(), **{wish!r})"
+        f"build_runner(Path.cwd(), **{flags!r})"
     )
     build = subprocess.Popen([sys.executable, "-c", program], cwd=site.project, stderr=subprocess.PIPE, text=True)
     assert build.stderr is not None
@@ -301,7 +303,7 @@ def test_an_interrupted_build_leaves_stack_and_images_as_they_were(site: Site, f
         build.stderr.read()
     assert build.returncode != 0
     assert site.stack.read_bytes() == before
-    assert _ours(site.docker, site.registry) <= images  # another run may have removed its own
+    assert _runner_images(site.docker, site.registry) <= images  # another run may have removed its own
 
 
 def test_an_image_that_is_no_runner_is_found_out(site: Site) -> None:
@@ -312,12 +314,12 @@ def test_an_image_that_is_no_runner_is_found_out(site: Site) -> None:
     assert "hook before a job" in str(e.value)
 
 
-def _ours(docker: Docker, registry: str) -> set[str]:
+def _runner_images(docker: Docker, registry: str) -> set[str]:
     """Names of the runner images on the base of these tests."""
     form = "{{.Repository}}:{{.Tag}}"
-    done = subprocess.run(
+    result = subprocess.run(
         [docker.client.path, "image", "ls", "--format", form, "--filter", "label=dev.paddock.content",
          "--filter", f"label=org.opencontainers.image.base.name={docker_engine.DEBIAN}"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    return {line for line in done.stdout.split() if line.startswith(("paddock/runner-gpu:nocuda-", f"{registry}/"))}
+    return {line for line in result.stdout.split() if line.startswith(("paddock/runner-gpu:nocuda-", f"{registry}/"))}

@@ -32,14 +32,14 @@ BUILDS: dict[str, str] = {}
 @functools.cache
 def client(service: str, region: str = REGION) -> Any:
     """Made once: a client of EC2 takes as long as a test."""
-    made = boto3.client(service, region_name=region, aws_access_key_id="none", aws_secret_access_key="none")
+    boto_client = boto3.client(service, region_name=region, aws_access_key_id="none", aws_secret_access_key="none")
     if service == "imagebuilder":
-        made.meta.events.register("before-call.imagebuilder", _image_builder)
-    return made
+        boto_client.meta.events.register("before-call.imagebuilder", _image_builder)
+    return boto_client
 
 
 def _image_builder(model: Any, params: dict[str, Any], **_: Any) -> tuple[AWSResponse, dict[str, Any]]:
-    """What moto does not have: one pipeline of the fleet and one of another, whose builds nobody may ask for."""
+    """Answers that moto lacks: one pipeline of the fleet and one of another, whose builds nobody may ask for."""
     if model.name == "ListImagePipelines":
         fleets = {PIPELINE: "paddock-dev", f"{PIPELINE}-another": "another"}
         listed = [{"arn": arn, "name": "gpu-ami", "tags": {"paddock:fleet": fleet}} for arn, fleet in fleets.items()]
@@ -59,15 +59,17 @@ class World:
         self.autoscaling = client("autoscaling")
         run = self.ec2.run_instances(ImageId="ami-0aaaaaaaaaaaaaaaa", MinCount=1, MaxCount=1)
         self.builder = run["Instances"][0]["InstanceId"]
-        self.made = 0
+        self.image_count = 0
 
     def image(self, **tags: str) -> str:
-        self.made += 1
-        id: str = self.ec2.create_image(InstanceId=self.builder, Name=f"gpu-{self.made}")["ImageId"]
-        told = [{"Key": f"paddock:{key}", "Value": value} for key, value in tags.items()]
-        if told:
-            self.ec2.create_tags(Resources=[id], Tags=told)
-        self.backend(id).creation_date = datetime(2026, 8, 1, tzinfo=UTC).replace(tzinfo=None) + timedelta(self.made)
+        self.image_count += 1
+        id: str = self.ec2.create_image(InstanceId=self.builder, Name=f"gpu-{self.image_count}")["ImageId"]
+        image_tags = [{"Key": f"paddock:{key}", "Value": value} for key, value in tags.items()]
+        if image_tags:
+            self.ec2.create_tags(Resources=[id], Tags=image_tags)
+        self.backend(id).creation_date = datetime(2026, 8, 1, tzinfo=UTC).replace(tzinfo=None) + timedelta(
+            self.image_count
+        )
         return id
 
     def untested(self, status: str) -> str:
@@ -87,10 +89,10 @@ class World:
 
     def template(self, *images: str) -> str:
         """A launch template with a version for each image."""
-        first, *others = images
+        first, *later = images
         name = f"t4-{len(self.ec2.describe_launch_templates()['LaunchTemplates'])}"
         self.ec2.create_launch_template(LaunchTemplateName=name, LaunchTemplateData={"ImageId": first})
-        for other in others:
+        for other in later:
             self.ec2.create_launch_template_version(LaunchTemplateName=name, LaunchTemplateData={"ImageId": other})
         return name
 
@@ -100,11 +102,11 @@ class World:
 
     @property
     def images(self) -> set[str]:
-        return {each["ImageId"] for each in self.ec2.describe_images(Owners=["self"])["Images"]}
+        return {image["ImageId"] for image in self.ec2.describe_images(Owners=["self"])["Images"]}
 
     @property
     def snapshots(self) -> set[str]:
-        return {each["SnapshotId"] for each in self.ec2.describe_snapshots(OwnerIds=["self"])["Snapshots"]}
+        return {snapshot["SnapshotId"] for snapshot in self.ec2.describe_snapshots(OwnerIds=["self"])["Snapshots"]}
 
 
 @pytest.fixture

@@ -35,10 +35,10 @@ find / -xdev \( -path /proc -o -path /sys -o -path /tmp -o -path /dev -o -path /
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """One run after another in one container: what each said, called and left."""
+    """One run after another in one container: what each printed, called and left behind."""
 
     code: int
-    said: str
+    stderr: str
     calls: tuple[tuple[str, ...], ...]
     """Of each run."""
     trees: tuple[str, ...]
@@ -69,15 +69,15 @@ class Machine:
             install -m 755 /dev/null /usr/bin/nvidia-container-runtime
             {before}
         """
-        for one in runs:
-            text += f"\n: > /tmp/calls\nbash >&2 <<'RUN'\nset -euo pipefail\n{one}\nRUN\n"
+        for script in runs:
+            text += f"\n: > /tmp/calls\nbash >&2 <<'RUN'\nset -euo pipefail\n{script}\nRUN\n"
             text += f"echo '{_CALLS}'; cat /tmp/calls; echo '{_TREE}'; {_TREE_OF_ALL}\necho '{_AFTER}'\n{after}\n"
         (self.folder / "run.sh").write_text(text, encoding="utf-8")
         volumes: dict[str | Path, str] = {self.folder: "/machine", AMI / "scripts": f"{FOLDER}-scripts:ro"}
-        found: Finished = self.docker.run(
+        finished: Finished = self.docker.run(
             IMAGE, ["bash", "/machine/run.sh"], volumes=volumes, environment=environment, timeout_s=120
         )
-        return _ran(found)
+        return _ran(finished)
 
     def script(self, *words: str, before: str = "", after: str = "", **environment: str) -> Ran:
         """One script of the AMI, as it lies in the repository."""
@@ -85,18 +85,18 @@ class Machine:
         return self.run(called, before=before, after=after, **environment)
 
 
-def _ran(found: Finished) -> Ran:
+def _ran(finished: Finished) -> Ran:
     calls, trees, after = [], [], []
-    for part in found.stdout.split(f"{_CALLS}\n")[1:]:
+    for part in finished.stdout.split(f"{_CALLS}\n")[1:]:
         called, _, rest = part.partition(f"{_TREE}\n")
         tree, _, last = rest.partition(f"{_AFTER}\n")
         calls.append(tuple(called.splitlines()))
         trees.append(tree)
         after.append(last)
-    return Ran(found.code, found.stderr, tuple(calls), tuple(trees), tuple(after))
+    return Ran(finished.code, finished.stderr, tuple(calls), tuple(trees), tuple(after))
 
 
-def made(folder: Path) -> Machine:
+def build_machine(folder: Path) -> Machine:
     """The machine's image, built once; skips where there is no engine, no base or no compiler."""
     docker = docker_engine.engine()
     if shutil.which("cc") is None:
@@ -120,7 +120,9 @@ def as_image_builder(documents: tuple[Document, ...], phase: str, values: Mappin
 
 def _steps(document: Document, phase: str, values: Mapping[str, str]) -> Iterator[str]:
     parsed: dict[str, Any] = yaml.safe_load(document.data)
-    defaults = {key: each["default"] for declared in parsed.get("parameters", ()) for key, each in declared.items()}
+    defaults = {
+        key: parameter["default"] for declared in parsed.get("parameters", ()) for key, parameter in declared.items()
+    }
     for part in parsed["phases"]:
         for step in part["steps"] if part["name"] == phase else ():
             (command,) = step["inputs"]["commands"]

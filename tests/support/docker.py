@@ -23,7 +23,7 @@ class StandIn:
 
     def calls(self) -> list[dict[str, Any]]:
         """Calls in order: `argv`, and the variables that the test asked for as `environ`."""
-        return [json.loads(line) for line in (self.folder / "told").read_text().splitlines()]
+        return [json.loads(line) for line in (self.folder / "calls").read_text().splitlines()]
 
 
 def stand_in(folder: Path, body: str = "", environ: Mapping[str, str] | tuple[str, ...] = ()) -> StandIn:
@@ -33,10 +33,10 @@ def stand_in(folder: Path, body: str = "", environ: Mapping[str, str] | tuple[st
         #!{sys.executable}
         import json, os, sys, time
         argv = sys.argv[1:]
-        with open({str(folder / "told")!r}, "a") as told:
+        with open({str(folder / "calls")!r}, "a") as log:
             variables = {{name: os.environ.get(name) for name in {tuple(environ)!r}}}
-            told.write(json.dumps({{"argv": argv, "environ": variables}}) + "\\n")
-        calls = [json.loads(line)["argv"] for line in open({str(folder / "told")!r})]
+            log.write(json.dumps({{"argv": argv, "environ": variables}}) + "\\n")
+        calls = [json.loads(line)["argv"] for line in open({str(folder / "calls")!r})]
         """
     program = folder / "docker"
     program.write_text(textwrap.dedent(head) + textwrap.dedent(body))

@@ -22,10 +22,10 @@ Workflow = tuple[str, Sequence[dict[str, Any]]]
 """BUILD, TEST or DISTRIBUTION, and its steps."""
 
 
-def step(name: str, status: str, began: str = "", ended: str = "", message: str = "") -> dict[str, Any]:
-    """A step as Image Builder lists it; `began` and `ended` are minutes and seconds after ten o'clock."""
+def step(name: str, status: str, started: str = "", ended: str = "", message: str = "") -> dict[str, Any]:
+    """A step as Image Builder lists it; `started` and `ended` are minutes and seconds after ten o'clock."""
     number = sum(map(ord, name))
-    times = {"startTime": began, "endTime": ended}
+    times = {"startTime": started, "endTime": ended}
     return {
         "stepExecutionId": f"step-00000000-0000-0000-0000-{number:012}",
         "name": name,
@@ -36,10 +36,10 @@ def step(name: str, status: str, began: str = "", ended: str = "", message: str 
 
 
 def image(status: str, arn: str = BUILD, **more: Any) -> dict[str, Any]:
-    """A build as `GetImage` tells it; the parts that a list has too are the same."""
+    """A build as `GetImage` returns it; the parts that a list has too are the same."""
     state = {"status": status, **more.pop("state", {})}
-    found = {"arn": arn, "name": "gpu-ami-recipe-5d6e7f8", "version": "1.4.2", "state": state, "dateCreated": STARTED}
-    return found | more
+    summary = {"arn": arn, "name": "gpu-ami-recipe-5d6e7f8", "version": "1.4.2", "state": state, "dateCreated": STARTED}
+    return summary | more
 
 
 def pipeline(fleet: str = "paddock-dev", arn: str = PIPELINE) -> dict[str, Any]:
@@ -51,21 +51,21 @@ def _client(service: str) -> Any:
     return boto3.client(service, region_name=REGION, aws_access_key_id="none", aws_secret_access_key="none")
 
 
-class _Noted:
-    """Equals anything, which it notes."""
+class _Recorder:
+    """A value that equals anything and records it."""
 
-    def __init__(self, seen: list[str]) -> None:
-        self.seen = seen
+    def __init__(self, values: list[str]) -> None:
+        self.values = values
 
     def __eq__(self, other: object) -> bool:
-        self.seen.append(str(other))
+        self.values.append(str(other))
         return True
 
     __hash__ = None  # type: ignore[assignment]  # what equals anything has no hash
 
 
 class Account:
-    """What AWS will be asked, in this order for each service, and what it will answer. Anything else fails the test."""
+    """Requests that AWS will get, in order for each service, with their answers. Any other request fails the test."""
 
     def __init__(self) -> None:
         self._clients = {name: _client(name) for name in ("imagebuilder", "logs", "ec2")}
@@ -73,13 +73,13 @@ class Account:
         for stub in self._stubs.values():
             stub.activate()
         self.tokens: list[str] = []
-        """With which builds were started."""
+        """Client tokens of the builds that were started."""
 
     @property
     def aws(self) -> Aws:
         return Aws(REGION, self._clients.__getitem__, self._clients.__getitem__)
 
-    def all_asked(self) -> None:
+    def assert_all_requested(self) -> None:
         for stub in self._stubs.values():
             stub.assert_no_pending_responses()
 
@@ -90,71 +90,71 @@ class Account:
     def pipelines(self, *pages: Sequence[dict[str, Any]]) -> None:
         for number, page in enumerate(pages):
             more = {"nextToken": f"page-{number + 1}"} if number + 1 < len(pages) else {}
-            asked = {"nextToken": f"page-{number}"} if number else {}
-            self._answer("list_image_pipelines", {"imagePipelineList": list(page), **more}, asked)
+            parameters = {"nextToken": f"page-{number}"} if number else {}
+            self._answer("list_image_pipelines", {"imagePipelineList": list(page), **more}, parameters)
 
     def builds(self, *images: dict[str, Any]) -> None:
         self._answer("list_image_pipeline_images", {"imageSummaryList": list(images)}, {"imagePipelineArn": PIPELINE})
 
     def start(self, arn: str = BUILD) -> None:
-        asked = {"imagePipelineArn": PIPELINE, "clientToken": _Noted(self.tokens)}
-        self._answer("start_image_pipeline_execution", {"imageBuildVersionArn": arn}, asked)
+        parameters = {"imagePipelineArn": PIPELINE, "clientToken": _Recorder(self.tokens)}
+        self._answer("start_image_pipeline_execution", {"imageBuildVersionArn": arn}, parameters)
 
     def cancel(self) -> None:
-        asked = {"imageBuildVersionArn": BUILD, "clientToken": ANY}
-        self._answer("cancel_image_creation", {"imageBuildVersionArn": BUILD}, asked)
+        parameters = {"imageBuildVersionArn": BUILD, "clientToken": ANY}
+        self._answer("cancel_image_creation", {"imageBuildVersionArn": BUILD}, parameters)
 
     def get(self, status: str, **more: Any) -> None:
         self._answer("get_image", {"image": image(status, **more)}, {"imageBuildVersionArn": BUILD})
 
     def get_named(self, status: str, fleet: str = "paddock-dev") -> None:
-        """The look at a build that a user named: whose is it?"""
+        """Answer the request for a build that a user named, with the fleet it belongs to."""
         place = {"region": REGION, "amiDistributionConfiguration": {"amiTags": {"paddock:fleet": fleet}}}
         self.get(status, distributionConfiguration={"timeoutMinutes": 60, "distributions": [place]})
 
-    def look(self, status: str, *workflows: Workflow, **more: Any) -> None:
-        """One look at a build that is followed: itself, its workflows, and the steps of each."""
+    def poll(self, status: str, *workflows: Workflow, **more: Any) -> None:
+        """Add the answers to one poll of a build: itself, its workflows, and the steps of each."""
         self.get(status, **more)
         listed = [
             {"workflowExecutionId": f"wf-00000000-0000-0000-0000-{number:012}", "type": kind, "status": "RUNNING"}
             for number, (kind, _) in enumerate(workflows)
         ]
-        asked = {"imageBuildVersionArn": BUILD}
-        self._answer("list_workflow_executions", {"workflowExecutions": listed}, asked)
+        parameters = {"imageBuildVersionArn": BUILD}
+        self._answer("list_workflow_executions", {"workflowExecutions": listed}, parameters)
         for workflow, (_, steps) in zip(listed, workflows, strict=True):
-            asked = {"workflowExecutionId": workflow["workflowExecutionId"]}
-            self._answer("list_workflow_step_executions", {"steps": list(steps)}, asked)
+            parameters = {"workflowExecutionId": workflow["workflowExecutionId"]}
+            self._answer("list_workflow_step_executions", {"steps": list(steps)}, parameters)
 
     def refuse(self, operation: str, code: str, message: str = "no", service: str = "imagebuilder") -> None:
         self._stubs[service].add_client_error(operation, code, message)
 
     def step_outputs(self, failed: dict[str, Any], text: str) -> None:
-        asked = {"stepExecutionId": failed["stepExecutionId"]}
-        self._answer("get_workflow_step_execution", {"outputs": text}, asked)
+        parameters = {"stepExecutionId": failed["stepExecutionId"]}
+        self._answer("get_workflow_step_execution", {"outputs": text}, parameters)
 
     def log(self, *messages: str) -> None:
-        asked = {
+        parameters = {
             "logGroupName": "/aws/imagebuilder/gpu-ami-recipe-5d6e7f8",
             "logStreamName": "1.4.2/1",
             "limit": ANY,
             "startFromHead": False,
         }
-        self._answer("get_log_events", {"events": [{"message": each} for each in messages]}, asked, "logs")
+        self._answer("get_log_events", {"events": [{"message": message} for message in messages]}, parameters, "logs")
 
     def ami(self, **tags: str) -> None:
         """EC2's description of the image that was built."""
-        found = {
+        description = {
             "ImageId": AMI,
             "State": "available",
             "CreationDate": "2026-08-21T10:40:00.000Z",
             "Tags": [{"Key": f"paddock:{key}", "Value": value} for key, value in tags.items()],
         }
-        asked = {
+        parameters = {
             "Filters": [{"Name": "image-id", "Values": [AMI]}],
             "IncludeDeprecated": True,
             "IncludeDisabled": True,
         }
-        self._answer("describe_images", {"Images": [found]}, asked, "ec2")
+        self._answer("describe_images", {"Images": [description]}, parameters, "ec2")
 
-    def _answer(self, operation: str, answer: dict[str, Any], asked: Any, service: str = "imagebuilder") -> None:
-        self._stubs[service].add_response(operation, answer, asked)
+    def _answer(self, operation: str, answer: dict[str, Any], parameters: Any, service: str = "imagebuilder") -> None:
+        self._stubs[service].add_response(operation, answer, parameters)

@@ -61,9 +61,9 @@ class _Quiet(SimpleHTTPRequestHandler):
 @contextlib.contextmanager
 def served(folder: Path, docker: Docker) -> Iterator[str]:
     """The folder where a build can reach it: on loopback, or on the engine's bridge where builds have that network."""
-    asked = [docker.client.path, "network", "inspect", "bridge", "--format", "{{(index .IPAM.Config 0).Gateway}}"]
-    found = subprocess.run(asked, capture_output=True, text=True, check=False)
-    host = found.stdout.strip() if found.returncode == 0 else "127.0.0.1"
+    command = [docker.client.path, "network", "inspect", "bridge", "--format", "{{(index .IPAM.Config 0).Gateway}}"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    host = result.stdout.strip() if result.returncode == 0 else "127.0.0.1"
     try:
         server = ThreadingHTTPServer((host, 0), functools.partial(_Quiet, directory=os.fspath(folder)))
     except OSError:

@@ -59,7 +59,7 @@ def watch(aws: Aws, arn: str, reporter: ProgressReporter, pace: Pace) -> Finishe
             build = pipeline.read(aws, arn)
             steps = pipeline.steps(aws, arn)
         except AwsError as error:
-            if not error.passing or pace.now() - last_answer > pace.silence_s:
+            if not error.transient or pace.now() - last_answer > pace.silence_s:
                 raise
             wait = min(wait * 2, SLOWEST_S)
             reporter.say(f"{str(error).splitlines()[0]}; asking again in {wait:.0f} s")

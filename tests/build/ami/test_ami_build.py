@@ -17,7 +17,7 @@ from paddock.build.cli import ami as command_ami
 from paddock.build.errors import BuildError, BuildInputError
 from tests.support.image_builder import AMI, BUILD, PIPELINE, REGION, Account, image, pipeline, step
 
-MADE = {"outputResources": {"amis": [{"region": REGION, "image": AMI}]}}
+OUTPUT_RESOURCES = {"outputResources": {"amis": [{"region": REGION, "image": AMI}]}}
 
 
 class Clock:
@@ -38,12 +38,12 @@ class Clock:
 
 @pytest.fixture
 def account() -> Iterator[Account]:
-    made = Account()
+    stubbed_account = Account()
     try:
-        yield made
-        made.all_asked()
+        yield stubbed_account
+        stubbed_account.assert_all_requested()
     finally:
-        made.close()
+        stubbed_account.close()
 
 
 @pytest.fixture
@@ -68,10 +68,13 @@ def build(project: Path, account: Account) -> Callable[..., Clock]:
 def a_whole_build(account: Account) -> None:
     """A build from its first step to its image, in three looks."""
     launched = step("LaunchBuildInstance", "COMPLETED", "01:00", "02:05")
-    account.look("BUILDING", ("BUILD", [step("LaunchBuildInstance", "RUNNING", "01:00"), step("Apply", "PENDING")]))
-    account.look("TESTING", ("BUILD", [launched]), ("TEST", [step("ApplyTest", "RUNNING", "20:00")]))
-    account.look(
-        "AVAILABLE", ("BUILD", [launched]), ("TEST", [step("ApplyTest", "COMPLETED", "20:00", "31:30")]), **MADE
+    account.poll("BUILDING", ("BUILD", [step("LaunchBuildInstance", "RUNNING", "01:00"), step("Apply", "PENDING")]))
+    account.poll("TESTING", ("BUILD", [launched]), ("TEST", [step("ApplyTest", "RUNNING", "20:00")]))
+    account.poll(
+        "AVAILABLE",
+        ("BUILD", [launched]),
+        ("TEST", [step("ApplyTest", "COMPLETED", "20:00", "31:30")]),
+        **OUTPUT_RESOURCES,
     )
 
 
@@ -86,14 +89,14 @@ def test_a_build_is_started_followed_and_told(
 
     clock = build()
 
-    said = capsys.readouterr()
-    assert said.out.splitlines() == [
+    printed = capsys.readouterr()
+    assert printed.out.splitlines() == [
         f"{AMI}  {REGION}",
         "    driver: 580.159.03",
         "    kubernetes: 1.35",
         f"next: ./inv ami.promote {AMI} --stack dev",
     ]
-    assert [line.split() for line in said.err.splitlines()] == [
+    assert [line.split() for line in printed.err.splitlines()] == [
         [BUILD],
         ["1:00", "BUILD", "LaunchBuildInstance", "running"],
         ["2:05", "BUILD", "LaunchBuildInstance", "completed", "after", "1:05"],
@@ -110,7 +113,7 @@ def test_a_failed_build_shows_its_step_and_the_end_of_its_log(
     account.pipelines([pipeline()])
     account.builds()
     account.start()
-    account.look(
+    account.poll(
         "FAILED",
         ("BUILD", [step("LaunchBuildInstance", "COMPLETED", "01:00", "02:00")]),
         ("TEST", [failed, step("Later", "CANCELLED")]),
@@ -130,11 +133,11 @@ def test_a_failed_build_shows_its_step_and_the_end_of_its_log(
     assert [line.strip() for line in lines[-3:-1]] == ["nvidia-smi [31m: not found", "exit 9"]
     assert lines[-1].startswith("    fix: mend that, with pulumi up where a setting or a script changed; ")
     assert lines[-1].endswith("; ./inv build-ami --stack dev starts a new build")
-    told = json.loads(capsys.readouterr().out)
-    assert told["error"] == str(raised.value)
-    assert (told["status"], told["failed_step"], told["images"]) == ("FAILED", "ApplyTestComponents", [])
-    assert len(told["log"]) == LOG_LINES
-    assert told["log"][-1] == "exit 9"
+    document = json.loads(capsys.readouterr().out)
+    assert document["error"] == str(raised.value)
+    assert (document["status"], document["failed_step"], document["images"]) == ("FAILED", "ApplyTestComponents", [])
+    assert len(document["log"]) == LOG_LINES
+    assert document["log"][-1] == "exit 9"
 
 
 def test_a_build_that_failed_before_it_wrote_a_log_says_what_image_builder_says(
@@ -144,7 +147,7 @@ def test_a_build_that_failed_before_it_wrote_a_log_says_what_image_builder_says(
     account.pipelines([pipeline()])
     account.builds()
     account.start()
-    account.look("FAILED", state={"failureContext": context})
+    account.poll("FAILED", state={"failureContext": context})
     account.refuse("get_log_events", "ResourceNotFoundException", service="logs")
     with pytest.raises(
         BuildError, match=r"ended as FAILED\n    component arn:c, phase build: exit code 3\n.*its log: th"
@@ -158,7 +161,7 @@ def test_ctrl_c_leaves_the_build_alone_and_says_how_to_find_it_again(
     account.pipelines([pipeline()])
     account.builds()
     account.start()
-    account.look("BUILDING", ("BUILD", [step("LaunchBuildInstance", "RUNNING", "01:00")]))
+    account.poll("BUILDING", ("BUILD", [step("LaunchBuildInstance", "RUNNING", "01:00")]))
     with pytest.raises(command_ami.Interrupted) as raised:
         build(Clock(interrupt_at=1))
     assert raised.value.exit_code == 130
@@ -180,7 +183,7 @@ def test_sigterm_is_told_as_ctrl_c(build: Callable[..., Clock], account: Account
 
     before = signal.getsignal(signal.SIGTERM)
     account.get_named("BUILDING")
-    account.look("BUILDING")
+    account.poll("BUILDING")
     with pytest.raises(command_ami.Interrupted, match=r"resume: .*--execution arn"):
         build(Terminated(), execution=BUILD)
     assert signal.getsignal(signal.SIGTERM) is before
@@ -194,12 +197,12 @@ def test_a_build_in_progress_is_followed_and_no_second_one_started(
     a_whole_build(account)
     account.ami()
     build(as_json=True)
-    said = capsys.readouterr()
-    assert "is building 1.4.2/1 already" in said.err
-    told = json.loads(said.out)
-    assert (told["execution"], told["status"]) == (BUILD, "AVAILABLE")
-    assert [each["status"] for each in told["steps"]] == ["COMPLETED", "COMPLETED"]
-    assert told["images"][0]["id"] == AMI
+    printed = capsys.readouterr()
+    assert "is building 1.4.2/1 already" in printed.err
+    document = json.loads(printed.out)
+    assert (document["execution"], document["status"]) == (BUILD, "AVAILABLE")
+    assert [step["status"] for step in document["steps"]] == ["COMPLETED", "COMPLETED"]
+    assert document["images"][0]["id"] == AMI
 
 
 def test_with_new_a_second_one_is_started_and_without_wait_nothing_is_followed(
@@ -208,9 +211,9 @@ def test_with_new_a_second_one_is_started_and_without_wait_nothing_is_followed(
     account.pipelines([pipeline()])
     account.start()
     build(new=True, wait=False)
-    said = capsys.readouterr()
-    assert said.out == f"{BUILD}\n"
-    assert f"--execution {BUILD}" in said.err
+    printed = capsys.readouterr()
+    assert printed.out == f"{BUILD}\n"
+    assert f"--execution {BUILD}" in printed.err
     account.pipelines([pipeline()])
     account.start()
     build(new=True, wait=False)
@@ -221,7 +224,7 @@ def test_the_latest_build_can_be_asked_for_without_its_name(build: Callable[...,
     older = image("AVAILABLE", f"{BUILD[:-1]}9") | {"dateCreated": "2026-08-20T10:00:00.000Z"}
     account.pipelines([pipeline()])
     account.builds(older, image("AVAILABLE"))
-    account.look("AVAILABLE", **MADE)
+    account.poll("AVAILABLE", **OUTPUT_RESOURCES)
     account.ami()
     build(execution="latest")
 
@@ -233,8 +236,8 @@ def test_a_build_is_cancelled_and_seen_to_its_end(
     account.builds(image("BUILDING"))
     account.get("BUILDING")
     account.cancel()
-    account.look("BUILDING")
-    account.look("CANCELLED")
+    account.poll("BUILDING")
+    account.poll("CANCELLED")
     build(cancel=True)
     assert capsys.readouterr().out == "cancelled\n"
 
@@ -244,7 +247,7 @@ def test_a_build_that_was_cancelled_before_is_told_as_json_too(
 ) -> None:
     account.get_named("CANCELLED")
     account.get("CANCELLED")
-    account.look("CANCELLED")
+    account.poll("CANCELLED")
     build(cancel=True, execution=BUILD, as_json=True)
     assert json.loads(capsys.readouterr().out)["status"] == "CANCELLED"
 
@@ -257,7 +260,7 @@ def test_a_build_that_is_not_there_is_a_name_that_is_wrong(build: Callable[..., 
 
 def test_a_build_that_somebody_cancelled_made_no_image(build: Callable[..., Clock], account: Account) -> None:
     account.get_named("TESTING")
-    account.look("CANCELLED", state={"reason": "Cancelled by a user"})
+    account.poll("CANCELLED", state={"reason": "Cancelled by a user"})
     account.log()
     with pytest.raises(BuildError, match="ended as CANCELLED\n    Cancelled by a user") as raised:
         build(execution=BUILD)
@@ -266,15 +269,15 @@ def test_a_build_that_somebody_cancelled_made_no_image(build: Callable[..., Cloc
 
 
 @pytest.mark.parametrize(
-    ("running", "said"),
+    ("running", "message"),
     [((), "no builds in progress"), (("1", "2"), r"(?s)2 builds in progress.*1\.4\.2/2.*1\.4\.2/1")],
 )
 def test_what_to_cancel_must_be_clear(
-    running: tuple[str, ...], said: str, build: Callable[..., Clock], account: Account
+    running: tuple[str, ...], message: str, build: Callable[..., Clock], account: Account
 ) -> None:
     account.pipelines([pipeline()])
     account.builds(*(image("BUILDING", f"{BUILD[:-1]}{number}") for number in running))
-    with pytest.raises(BuildInputError, match=said):
+    with pytest.raises(BuildInputError, match=message):
         build(cancel=True)
 
 
@@ -287,7 +290,7 @@ def test_a_build_that_has_ended_is_not_cancelled(build: Callable[..., Clock], ac
 
 def test_an_image_for_other_regions_only_is_none(build: Callable[..., Clock], account: Account) -> None:
     account.get_named("DISTRIBUTING")
-    account.look("AVAILABLE", outputResources={"amis": [{"region": "eu-west-1", "image": AMI}]})
+    account.poll("AVAILABLE", outputResources={"amis": [{"region": "eu-west-1", "image": AMI}]})
     with pytest.raises(BuildError, match=f"left no image in {REGION}\n    fix: pulumi up --stack dev"):
         build(execution=BUILD)
 
@@ -296,12 +299,12 @@ def test_an_image_that_cannot_be_looked_at_is_built_all_the_same(
     build: Callable[..., Clock], account: Account, capsys: pytest.CaptureFixture[str]
 ) -> None:
     account.get_named("DISTRIBUTING")
-    account.look("AVAILABLE", **MADE)
+    account.poll("AVAILABLE", **OUTPUT_RESOURCES)
     account.refuse("describe_images", "UnauthorizedOperation", service="ec2")
     build(execution=BUILD)
-    said = capsys.readouterr()
-    assert f"ami.promote {AMI}" in said.out
-    assert "denies ec2:DescribeImages" in said.err
+    printed = capsys.readouterr()
+    assert f"ami.promote {AMI}" in printed.out
+    assert "denies ec2:DescribeImages" in printed.err
 
 
 def test_a_throttled_look_is_taken_again_after_a_longer_wait(
@@ -310,8 +313,8 @@ def test_a_throttled_look_is_taken_again_after_a_longer_wait(
     account.get_named("BUILDING")
     account.refuse("get_image", "CallRateLimitExceededException")
     account.refuse("get_image", "ServiceUnavailableException")
-    account.look("BUILDING")
-    account.look("AVAILABLE", **MADE)
+    account.poll("BUILDING")
+    account.poll("AVAILABLE", **OUTPUT_RESOURCES)
     account.ami()
     clock = build(execution=BUILD)
     assert clock.waits == [30.0, 60.0, 15.0]
@@ -330,9 +333,9 @@ def test_silence_has_an_end(build: Callable[..., Clock], account: Account) -> No
 def test_a_silence_is_counted_from_the_last_answer(build: Callable[..., Clock], account: Account) -> None:
     account.get_named("BUILDING")
     for _ in range(20):
-        account.look("BUILDING")
+        account.poll("BUILDING")
     account.refuse("get_image", "CallRateLimitExceededException")
-    account.look("AVAILABLE", **MADE)
+    account.poll("AVAILABLE", **OUTPUT_RESOURCES)
     account.ami()
     clock = Clock()
     build(clock, execution=BUILD, pace=clock.pace(silence_s=200))
@@ -342,7 +345,7 @@ def test_a_silence_is_counted_from_the_last_answer(build: Callable[..., Clock], 
 def test_a_build_that_takes_too_long_is_left_running(build: Callable[..., Clock], account: Account) -> None:
     account.get_named("BUILDING")
     for _ in range(5):
-        account.look("BUILDING")
+        account.poll("BUILDING")
     clock = Clock()
     with pytest.raises(BuildError, match=r"(?s)not ended after 1:00\nthe build goes on in AWS.*resume:") as raised:
         build(execution=BUILD, pace=clock.pace(at_most_s=60.0))
@@ -351,7 +354,7 @@ def test_a_build_that_takes_too_long_is_left_running(build: Callable[..., Clock]
 
 def test_credentials_that_expire_while_it_builds_do_not_lose_it(build: Callable[..., Clock], account: Account) -> None:
     account.get_named("BUILDING")
-    account.look("BUILDING")
+    account.poll("BUILDING")
     account.refuse("get_image", "ExpiredTokenException", "The security token included in the request is expired")
     with pytest.raises(BuildInputError, match=r"(?s)expired.*aws sso login.*resume: .*--execution arn"):
         build(execution=BUILD)
@@ -375,14 +378,14 @@ def test_two_pipelines_of_one_fleet_are_both_named(build: Callable[..., Clock], 
 
 
 @pytest.mark.parametrize(
-    ("execution", "said"),
+    ("execution", "message"),
     [
         ("run-7", "'run-7' names no build"),
         (BUILD.replace(REGION, "eu-west-1"), "the build is in eu-west-1, and the stack in us-west-2"),
     ],
 )
-def test_a_name_that_is_none_asks_nobody(execution: str, said: str, build: Callable[..., Clock]) -> None:
-    with pytest.raises(BuildInputError, match=said):
+def test_a_name_that_is_none_asks_nobody(execution: str, message: str, build: Callable[..., Clock]) -> None:
+    with pytest.raises(BuildInputError, match=message):
         build(execution=execution)
 
 
@@ -393,15 +396,15 @@ def test_another_fleets_build_is_neither_followed_nor_cancelled(build: Callable[
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"new": True, "execution": BUILD}, "--new and --execution"),
         ({"new": True, "cancel": True}, "--new and --cancel"),
         ({"timeout_minutes": 0}, "--timeout-minutes: 0\n    expected: .*\n    fix: leave it out"),
     ],
 )
-def test_wishes_that_do_not_go_together(options: dict[str, Any], said: str, build: Callable[..., Clock]) -> None:
-    with pytest.raises(BuildInputError, match=said):
+def test_wishes_that_do_not_go_together(options: dict[str, Any], message: str, build: Callable[..., Clock]) -> None:
+    with pytest.raises(BuildInputError, match=message):
         build(**options)
 
 

@@ -20,7 +20,7 @@ from tests.support.ami_account import DRIVER, REGION, TAGS, World, client, edit
 
 def listed(aws: Aws, project: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     command_ami.list_images(project, "dev", as_json=True, aws=aws)
-    return {each["id"]: each for each in json.loads(capsys.readouterr().out)["images"]}
+    return {image["id"]: image for image in json.loads(capsys.readouterr().out)["images"]}
 
 
 def test_the_fleets_images_are_listed_with_what_uses_them(
@@ -31,16 +31,16 @@ def test_the_fleets_images_are_listed_with_what_uses_them(
     name = world.template(older, newer, older)
     edit(project, "nodes: {min: 0, max: 5}", f"nodes: {{min: 0, max: 5}}  # before: {newer}")
 
-    found = listed(world.aws, project, capsys)
+    images = listed(world.aws, project, capsys)
 
-    assert list(found) == [newer, older]
-    assert found[older]["facts"] == {
+    assert list(images) == [newer, older]
+    assert images[older]["facts"] == {
         **{key: TAGS[key] for key in ("driver", "cuda", "kubernetes", "kernel")},
         **dict.fromkeys(("toolkit", "release", "runner_image")),
     }
-    assert found[older]["in_use_by"] == [f"launch template {name} versions 1, 3 (latest)"]
-    assert found[newer]["in_use_by"] == ["Pulumi.dev.yaml:16", f"launch template {name} version 2"]
-    assert (found[older]["gib"], found[older]["usd_month_at_most"]) == (15, None)  # no source has us-west-2's price
+    assert images[older]["in_use_by"] == [f"launch template {name} versions 1, 3 (latest)"]
+    assert images[newer]["in_use_by"] == ["Pulumi.dev.yaml:16", f"launch template {name} version 2"]
+    assert (images[older]["gib"], images[older]["usd_month_at_most"]) == (15, None)  # no source has us-west-2's price
 
 
 def test_a_price_that_the_catalogue_has_is_told(
@@ -65,9 +65,9 @@ def test_people_see_each_image_with_its_uses(
     id = world.image(**TAGS)
     name = world.template(id)
     command_ami.list_images(project, "dev", aws=world.aws)
-    said = capsys.readouterr().out.splitlines()
-    assert said[0].split()[0::3] == [id, "available"]
-    assert said[1:] == [
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split()[0::3] == [id, "available"]
+    assert lines[1:] == [
         f"    driver {DRIVER}, cuda 13.0, kubernetes 1.35, kernel 6.12.30",
         "    at most 15 GiB of snapshots; what they cost in us-west-2 the catalogue does not know",
         f"    used by launch template {name} version 1 (latest)",
@@ -80,15 +80,15 @@ def test_without_the_right_to_see_what_uses_them_the_list_says_so(
     id = world.image(**TAGS)
 
     class Blind(Aws):
-        def pages(self, service: str, operation: str, key: str, **asked: Any) -> Iterator[dict[str, Any]]:
+        def pages(self, service: str, operation: str, key: str, **parameters: Any) -> Iterator[dict[str, Any]]:
             if operation == "describe_launch_templates":
                 raise AwsError("AWS denies ec2:DescribeLaunchTemplates", "UnauthorizedOperation")
-            return super().pages(service, operation, key, **asked)
+            return super().pages(service, operation, key, **parameters)
 
     command_ami.list_images(project, "dev", as_json=True, aws=Blind(REGION, client, client))
-    told = json.loads(capsys.readouterr().out)
-    assert (told["images"][0]["id"], told["images"][0]["in_use_by"]) == (id, None)
-    assert told["uses_unknown"] == "AWS denies ec2:DescribeLaunchTemplates"
+    document = json.loads(capsys.readouterr().out)
+    assert (document["images"][0]["id"], document["images"][0]["in_use_by"]) == (id, None)
+    assert document["uses_unknown"] == "AWS denies ec2:DescribeLaunchTemplates"
     with pytest.raises(BuildError, match="denies"):  # what is not known to be unused stays
         command_ami.prune_images(project, "dev", keep=0, yes=True, aws=Blind(REGION, client, client))
     assert id in world.images
@@ -97,18 +97,18 @@ def test_without_the_right_to_see_what_uses_them_the_list_says_so(
 def test_a_launch_template_that_was_deleted_meanwhile_names_nothing(world: World, project: Path) -> None:
     """Such as one of Karpenter's, which come and go."""
     id = world.image(**TAGS)
-    kept = world.template(id)
+    remaining = world.template(id)
     world.template(id)
 
     class Late(Aws):
-        def pages(self, service: str, operation: str, key: str, **asked: Any) -> Iterator[dict[str, Any]]:
-            for each in super().pages(service, operation, key, **asked):
-                if operation == "describe_launch_templates" and each["LaunchTemplateName"] != kept:
-                    world.ec2.delete_launch_template(LaunchTemplateId=each["LaunchTemplateId"])
-                yield each
+        def pages(self, service: str, operation: str, key: str, **parameters: Any) -> Iterator[dict[str, Any]]:
+            for item in super().pages(service, operation, key, **parameters):
+                if operation == "describe_launch_templates" and item["LaunchTemplateName"] != remaining:
+                    world.ec2.delete_launch_template(LaunchTemplateId=item["LaunchTemplateId"])
+                yield item
 
-    found = usage.used(Late(REGION, client, client), [id], project)
-    assert [each for each in found[id] if "launch template" in each] == [f"launch template {kept} version 1 (latest)"]
+    uses = usage.used(Late(REGION, client, client), [id], project)
+    assert [use for use in uses[id] if "launch template" in use] == [f"launch template {remaining} version 1 (latest)"]
 
 
 def test_a_launch_template_counts_in_every_version_on_every_page(tmp_path: Path) -> None:
@@ -117,20 +117,22 @@ def test_a_launch_template_counts_in_every_version_on_every_page(tmp_path: Path)
     autoscaling = client("autoscaling")
     id, template = "ami-0123456789abcdef0", {"LaunchTemplateId": "lt-0123456789abcdef0", "LaunchTemplateName": "gpu-t4"}
     pages = [range(500, 300, -1), range(300, 100, -1), range(100, 0, -1)]
-    with Stubber(ec2) as asked, Stubber(autoscaling) as others:
-        asked.add_response("describe_launch_templates", {"LaunchTemplates": [template | {"LatestVersionNumber": 500}]})
+    with Stubber(ec2) as ec2_stub, Stubber(autoscaling) as autoscaling_stub:
+        ec2_stub.add_response(
+            "describe_launch_templates", {"LaunchTemplates": [template | {"LatestVersionNumber": 500}]}
+        )
         for number, page in enumerate(pages):
             versions = [
-                {"VersionNumber": each, "LaunchTemplateData": {"ImageId": id if each <= 200 else "ami-0"}}
-                for each in page
+                {"VersionNumber": version, "LaunchTemplateData": {"ImageId": id if version <= 200 else "ami-0"}}
+                for version in page
             ]
             more = {"NextToken": f"{number + 1}"} if page is not pages[-1] else {}
             # EC2 resolves a parameter of Systems Manager only where it is told to.
             resolved = {"LaunchTemplateId": ANY, "ResolveAlias": True, "MaxResults": ANY}
             resolved |= {"NextToken": f"{number}"} if number else {}
             answer = {"LaunchTemplateVersions": versions, **more}
-            asked.add_response("describe_launch_template_versions", answer, resolved)
-        others.add_response("describe_launch_configurations", {"LaunchConfigurations": []})
-        asked.add_response("describe_instances", {"Reservations": []})
-        found = usage.used(Aws(REGION, {"ec2": ec2, "autoscaling": autoscaling}.__getitem__), [id], tmp_path)
-    assert found == {id: ("launch template gpu-t4 versions 200, 199, 198, 197, 196 and 195 more",)}
+            ec2_stub.add_response("describe_launch_template_versions", answer, resolved)
+        autoscaling_stub.add_response("describe_launch_configurations", {"LaunchConfigurations": []})
+        ec2_stub.add_response("describe_instances", {"Reservations": []})
+        uses = usage.used(Aws(REGION, {"ec2": ec2, "autoscaling": autoscaling}.__getitem__), [id], tmp_path)
+    assert uses == {id: ("launch template gpu-t4 versions 200, 199, 198, 197, 196 and 195 more",)}

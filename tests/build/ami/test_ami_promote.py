@@ -22,10 +22,10 @@ def test_an_image_that_fits_is_pinned_and_nothing_else_changes(
 
     command_ami.promote_image(project, "dev", id, aws=world.aws)
 
-    said = capsys.readouterr().out
-    assert f"Pulumi.dev.yaml names {id} for t4" in said
-    assert "t4: nodes that run are replaced, 1 at a time, new ones start first" in said
-    assert said.endswith("next: ./inv plan --stack dev\n")
+    output = capsys.readouterr().out
+    assert f"Pulumi.dev.yaml names {id} for t4" in output
+    assert "t4: nodes that run are replaced, 1 at a time, new ones start first" in output
+    assert output.endswith("next: ./inv plan --stack dev\n")
     after = file.read_text()
     added = [line for line in after.splitlines() if line not in before.splitlines()]
     assert [line for line in after.splitlines() if line not in added] == before.splitlines()
@@ -42,8 +42,8 @@ def test_only_the_pools_asked_for_are_pinned(world: World, project: Path, capsys
     edit(project, "    runners:", "      spare: {instances: [g4dn.xlarge], nodes: {max: 1}}\n    runners:")
     id = world.image(**TAGS)
     command_ami.promote_image(project, "dev", id, pools=["spare"], as_json=True, aws=world.aws)
-    told = json.loads(capsys.readouterr().out)
-    assert told["changed"] == ["spare"]
+    document = json.loads(capsys.readouterr().out)
+    assert document["changed"] == ["spare"]
     pools = load(project, "dev").fleet.pools
     assert pools["t4"].ami is None
     assert pools["spare"].ami is not None
@@ -68,7 +68,7 @@ def test_bottlerocket_pools_are_left_alone_unless_named(world: World, project: P
 
 
 @pytest.mark.parametrize(
-    ("tags", "old", "new", "said"),
+    ("tags", "old", "new", "message"),
     [
         ({"kubernetes": "1.36"}, "", "", "pools.t4: kubelet 1.36, the cluster runs 1.35: a kubelet may not be newer"),
         ({"kubernetes": "1.34"}, "", "", "pools.t4: kubelet 1.34, the cluster runs 1.35"),
@@ -107,12 +107,12 @@ def test_bottlerocket_pools_are_left_alone_unless_named(world: World, project: P
     ],
 )
 def test_an_image_that_does_not_fit_is_refused_with_the_numbers(
-    tags: dict[str, str], old: str, new: str, said: str, world: World, project: Path
+    tags: dict[str, str], old: str, new: str, message: str, world: World, project: Path
 ) -> None:
     file = edit(project, old, new) if old else project / "Pulumi.dev.yaml"
     before = file.read_bytes()
     id = world.image(**TAGS | tags)
-    with pytest.raises(BuildError, match=said) as raised:
+    with pytest.raises(BuildError, match=message) as raised:
         command_ami.promote_image(project, "dev", id, aws=world.aws)
     assert raised.value.exit_code == 1
     assert file.read_bytes() == before
@@ -126,7 +126,7 @@ def test_an_image_for_another_architecture_is_refused(world: World, project: Pat
 
 
 @pytest.mark.parametrize(
-    ("held", "keys", "said"),
+    ("held", "keys", "message"),
     [
         ("ghcr.io/acme/runner@sha256:{old}", "", "holds ghcr.io/acme/runner@sha256:{old}, and runners start ghcr.io"),
         ("", "", "holds no runner image, and runners start ghcr.io/acme/runner@sha256:{new}: the first job"),
@@ -136,7 +136,7 @@ def test_an_image_for_another_architecture_is_refused(world: World, project: Pat
     ],
 )
 def test_another_runner_image_than_runners_start_is_told_and_pinned(
-    held: str, keys: str, said: str, world: World, project: Path, capsys: pytest.CaptureFixture[str]
+    held: str, keys: str, message: str, world: World, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     digests = {"old": "4" * 64, "new": "5" * 64}
     runner = f"ghcr.io/acme/runner:tag@sha256:{digests['new']}"
@@ -144,12 +144,12 @@ def test_another_runner_image_than_runners_start_is_told_and_pinned(
     edit(project, "    runners:", f"    images: {{{images}}}\n    runners:")
     id = world.image(**TAGS, **({"runner-image": held.format(**digests)} if held else {}))
     command_ami.promote_image(project, "dev", id, as_json=True, aws=world.aws)
-    told = json.loads(capsys.readouterr().out)
-    assert told["changed"] == ["t4"]
-    found = [check for check in told["checks"] if check["subject"] == "images.runner"]
-    assert [check["fits"] for check in found] == ([None] if said else [])
-    assert not said or said.format(**digests) in found[0]["text"]
-    unproved = [check for check in told["checks"] if check["subject"] == "images.ami"]
+    document = json.loads(capsys.readouterr().out)
+    assert document["changed"] == ["t4"]
+    runner_checks = [check for check in document["checks"] if check["subject"] == "images.runner"]
+    assert [check["fits"] for check in runner_checks] == ([None] if message else [])
+    assert not message or message.format(**digests) in runner_checks[0]["text"]
+    unproved = [check for check in document["checks"] if check["subject"] == "images.ami"]
     assert [check["fits"] for check in unproved] == ([] if held else [None])
 
 
@@ -159,10 +159,10 @@ def test_an_image_whose_tests_proved_no_cuda_says_so_and_is_pinned(
 ) -> None:
     edit(project, "    runners:", f"{keys}    runners:")
     command_ami.promote_image(project, "dev", world.image(**TAGS), aws=world.aws)
-    said = capsys.readouterr().out
-    assert "note  images.ami: no runner image was in it, so its tests proved neither CUDA nor a GPU in a con" in said
-    assert "write images.runner with a digest and images.ami.prePull: true, and build again\n" in said
-    assert "Pulumi.dev.yaml names ami-" in said
+    output = capsys.readouterr().out
+    assert "note  images.ami: no runner image was in it, so its tests proved neither CUDA nor a GPU in a con" in output
+    assert "write images.runner with a digest and images.ami.prePull: true, and build again\n" in output
+    assert "Pulumi.dev.yaml names ami-" in output
 
 
 def test_every_pool_that_does_not_fit_is_told_and_none_is_written(world: World, project: Path) -> None:
@@ -180,7 +180,7 @@ def test_every_pool_that_does_not_fit_is_told_and_none_is_written(world: World, 
 
 
 @pytest.mark.parametrize(
-    ("tags", "state", "said"),
+    ("tags", "state", "message"),
     [
         (TAGS, "pending", "is pending in us-west-2\n    fix: wait"),
         (TAGS, "failed", "is failed in us-west-2\n    fix: choose another"),
@@ -191,12 +191,12 @@ def test_every_pool_that_does_not_fit_is_told_and_none_is_written(world: World, 
     ],
 )
 def test_an_image_that_is_not_usable_is_refused(
-    tags: dict[str, str], state: str, said: str, world: World, project: Path
+    tags: dict[str, str], state: str, message: str, world: World, project: Path
 ) -> None:
     before = (project / "Pulumi.dev.yaml").read_bytes()
     id = world.image(**tags)
     world.backend(id).state = state
-    with pytest.raises(BuildInputError, match=said):
+    with pytest.raises(BuildInputError, match=message):
         command_ami.promote_image(project, "dev", id, aws=world.aws)
     assert (project / "Pulumi.dev.yaml").read_bytes() == before
 

@@ -62,14 +62,16 @@ few = st.lists(st.sampled_from(IDS), max_size=3, unique=True)
 def test_only_what_nobody_needs_goes(
     images: list[MachineImage], used: list[str], shared: list[str], named: list[str], keep: int, by_name: bool
 ) -> None:
-    left = [Snapshot(id, f"ami-{n}", 60) for n, id in enumerate(SNAPSHOTS)]
+    remaining_snapshots = [Snapshot(id, f"ami-{n}", 60) for n, id in enumerate(SNAPSHOTS)]
     names = named if by_name else []
     own = of_fleet(images, FLEET, {"a-lost-build"})
-    removal = decide(own, images, left, dict.fromkeys(used, ("x",)), dict.fromkeys(shared, ("y",)), keep, names)
+    removal = decide(
+        own, images, remaining_snapshots, dict.fromkeys(used, ("x",)), dict.fromkeys(shared, ("y",)), keep, names
+    )
 
     assert own == tuple(image for image in images if image.tags in (TAGGED[0], TAGGED[1], TAGGED[3]))
     going, staying = removal.images, [image for image in images if image not in removal.images]
-    assert sorted(image.id for image in (*going, *(each.image for each in removal.retained))) == sorted(
+    assert sorted(image.id for image in (*going, *(retained.image for retained in removal.retained))) == sorted(
         i.id for i in own
     )
     for image in going:
@@ -87,10 +89,12 @@ def test_only_what_nobody_needs_goes(
         assert all(image in going or image in newest or _needed(image, used, shared) for image in own)
 
     needed = {id for image in staying for id in image.snapshots}
-    deleted = {id for image in going for id in removal.goes_with(image)} | {each.id for each in removal.snapshots}
+    deleted = {id for image in going for id in removal.goes_with(image)} | {
+        snapshot.id for snapshot in removal.snapshots
+    }
     assert not deleted & needed
     there = {image.id for image in images}
-    assert all(each.image not in there for each in removal.snapshots)
+    assert all(snapshot.image not in there for snapshot in removal.snapshots)
     assert removal.gib == 60 * len(deleted)
 
 
@@ -99,13 +103,13 @@ def _needed(image: MachineImage, used: list[str], shared: list[str]) -> bool:
 
 
 def test_nothing_goes_without_yes(world: World, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    made = [world.image(**TAGS) for _ in range(4)]
+    ids = [world.image(**TAGS) for _ in range(4)]
     images, snapshots = world.images, world.snapshots
     assert command_ami.prune_images(project, "dev", as_json=True, aws=world.aws)
-    told = json.loads(capsys.readouterr().out)
-    assert told["dry_run"] is True
-    assert [each["id"] for each in told["images"]] == [made[1], made[0]]
-    assert (told["gib"], told["usd_month_at_most"]) == (30, None)
+    document = json.loads(capsys.readouterr().out)
+    assert document["dry_run"] is True
+    assert [image["id"] for image in document["images"]] == [ids[1], ids[0]]
+    assert (document["gib"], document["usd_month_at_most"]) == (30, None)
     assert (world.images, world.snapshots) == (images, snapshots)
     command_ami.prune_images(project, "dev", aws=world.aws)
     assert "Nothing is removed without --yes" in capsys.readouterr().out
@@ -129,24 +133,24 @@ def test_what_nothing_uses_goes_with_its_snapshots(
     instance = world.ec2.run_instances(ImageId=stopped, MinCount=1, MaxCount=1)["Instances"][0]["InstanceId"]
     world.ec2.stop_instances(InstanceIds=[instance])
     world.ec2.modify_image_attribute(ImageId=shared, LaunchPermission={"Add": [{"UserId": "999988887777"}]})
-    gone = {world.snapshot(unused), world.snapshot(failed)}
-    kept_snapshots = world.snapshots - gone
+    removed = {world.snapshot(unused), world.snapshot(failed)}
+    kept_snapshots = world.snapshots - removed
 
     class Ec2(Aws):
-        def ask(self, service: str, operation: str, **asked: Any) -> dict[str, Any]:
-            if asked.get("ImageId") == failed:  # as EC2 answers; moto does not
+        def ask(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
+            if parameters.get("ImageId") == failed:  # as EC2 answers; moto does not
                 raise AwsError("AWS refused ec2:DescribeImageAttribute", "InvalidAMIID.Unavailable")
-            return super().ask(service, operation, **asked)
+            return super().ask(service, operation, **parameters)
 
     aws = Ec2(REGION, client, client)
     assert command_ami.prune_images(project, "dev", keep=1, yes=True, as_json=True, aws=aws)
 
-    told = json.loads(capsys.readouterr().out)
-    assert set(told["removed"]) == {unused, failed}
-    assert set(told["deleted"]) == gone
+    document = json.loads(capsys.readouterr().out)
+    assert set(document["removed"]) == {unused, failed}
+    assert set(document["deleted"]) == removed
     assert world.images == {pinned, templated, configured, stopped, shared, newest, foreign}
     assert world.snapshots == kept_snapshots
-    why = {each["id"]: each["why"] for each in told["kept"]}
+    why = {image["id"]: image["why"] for image in document["kept"]}
     assert why[pinned] == "in use: Pulumi.other.yaml:1"
     assert why[templated].startswith("in use: launch template t4-0 version 1")
     assert why[configured] == "in use: launch configuration old"
@@ -166,18 +170,18 @@ def test_what_failed_its_tests_goes_and_what_is_being_tested_stays(
     failed, cancelled, testing, unknown = (
         world.untested(status) for status in ("FAILED", "CANCELLED", "TESTING", "AVAILABLE")
     )
-    gone = {world.snapshot(failed), world.snapshot(cancelled)}
+    removed = {world.snapshot(failed), world.snapshot(cancelled)}
     with pytest.raises(BuildInputError, match="has no tag paddock:fleet"):
         command_ami.promote_image(project, "dev", failed, aws=world.aws)
     command_ami.list_images(project, "dev", as_json=True, aws=world.aws)
-    listed = {each["id"]: each["tested"] for each in json.loads(capsys.readouterr().out)["images"]}
+    listed = {image["id"]: image["tested"] for image in json.loads(capsys.readouterr().out)["images"]}
     assert listed == {tested: True, failed: False, cancelled: False}
     command_ami.list_images(project, "dev", aws=world.aws)
     assert capsys.readouterr().out.count("left by a build that failed or was cancelled") == 2
 
     assert command_ami.prune_images(project, "dev", keep=1, yes=True, aws=world.aws)
     assert world.images == {tested, testing, unknown}
-    assert not gone & world.snapshots
+    assert not removed & world.snapshots
 
 
 def test_a_removal_that_was_interrupted_is_finished_by_the_next(
@@ -191,10 +195,10 @@ def test_a_removal_that_was_interrupted_is_finished_by_the_next(
     )["SnapshotId"]
 
     class Stopped(Aws):
-        def change(self, service: str, operation: str, **asked: Any) -> dict[str, Any]:
+        def change(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
             if operation == "delete_snapshot":
                 raise KeyboardInterrupt
-            return super().change(service, operation, **asked)
+            return super().change(service, operation, **parameters)
 
     with pytest.raises(KeyboardInterrupt):
         command_ami.prune_images(project, "dev", keep=0, yes=True, aws=Stopped(REGION, client, client))
@@ -203,8 +207,8 @@ def test_a_removal_that_was_interrupted_is_finished_by_the_next(
     assert snapshots <= world.snapshots
 
     command_ami.prune_images(project, "dev", keep=0, aws=world.aws)
-    assert world.snapshot(first) not in (said := capsys.readouterr().out)
-    assert f"{second}" in said
+    assert world.snapshot(first) not in (output := capsys.readouterr().out)
+    assert f"{second}" in output
     assert command_ami.prune_images(project, "dev", keep=0, yes=True, aws=world.aws)
     assert first not in world.images
     assert not snapshots & world.snapshots
@@ -216,15 +220,17 @@ def test_an_image_that_comes_while_its_account_is_read_keeps_its_snapshots(world
     come: list[str] = []
 
     class Busy(Aws):
-        def pages(self, service: str, operation: str, key: str, **asked: Any) -> Iterator[dict[str, Any]]:
-            yield from super().pages(service, operation, key, **asked)
+        def pages(self, service: str, operation: str, key: str, **parameters: Any) -> Iterator[dict[str, Any]]:
+            yield from super().pages(service, operation, key, **parameters)
             if operation == "describe_images" and not come:  # a copy, whose snapshots AWS tags as Image Builder does
                 come.append(world.image(**TAGS))
                 snapshot = world.snapshot(come[0])
                 tags = [{"Key": "paddock:fleet", "Value": "paddock-dev"}]
                 world.ec2.create_tags(Resources=[snapshot], Tags=tags)
-                made = ec2_backends[DEFAULT_ACCOUNT_ID][REGION].snapshots[snapshot]
-                made.description = f"Copied for DestinationAmi {come[0]} from SourceAmi ami-1 for SourceSnapshot snap-1"
+                backend = ec2_backends[DEFAULT_ACCOUNT_ID][REGION].snapshots[snapshot]
+                backend.description = (
+                    f"Copied for DestinationAmi {come[0]} from SourceAmi ami-1 for SourceSnapshot snap-1"
+                )
 
     assert command_ami.prune_images(project, "dev", keep=0, yes=True, aws=Busy(REGION, client, client))
     assert come[0] in world.images
@@ -237,10 +243,10 @@ def test_what_aws_refuses_is_told_and_the_rest_goes(
     first, second = world.image(**TAGS), world.image(**TAGS)
 
     class Refusing(Aws):
-        def change(self, service: str, operation: str, **asked: Any) -> dict[str, Any]:
-            if asked.get("ImageId") == second:
+        def change(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
+            if parameters.get("ImageId") == second:
                 raise AwsError("AWS denies ec2:DeregisterImage\n    fix: allow it", "UnauthorizedOperation")
-            return super().change(service, operation, **asked)
+            return super().change(service, operation, **parameters)
 
     assert not command_ami.prune_images(project, "dev", keep=0, yes=True, aws=Refusing(REGION, client, client))
     assert f"{second} stays: AWS denies ec2:DeregisterImage\n" in capsys.readouterr().err
@@ -252,13 +258,13 @@ def test_what_aws_refuses_is_told_and_the_rest_goes(
 def test_what_ec2_protects_stays_and_what_it_disabled_is_seen() -> None:
     """Moto knows neither."""
     ec2, day = client("ec2", "us-east-2"), "2026-08-21T10:40:00.000Z"
-    found = [
+    described = [
         {"ImageId": "ami-1", "State": "available", "CreationDate": day, "DeregistrationProtection": protection}
         for protection in ("enabled-with-cooldown", "enabled-without-cooldown", "disabled")
     ]
-    with Stubber(ec2) as asked:
-        wanted = {"Owners": ["self"], "IncludeDeprecated": True, "IncludeDisabled": True}
-        asked.add_response("describe_images", {"Images": found}, wanted)
+    with Stubber(ec2) as stub:
+        expected = {"Owners": ["self"], "IncludeDeprecated": True, "IncludeDisabled": True}
+        stub.add_response("describe_images", {"Images": described}, expected)
         images = owned(Aws("us-east-2", {"ec2": ec2}.__getitem__))
     assert [image.protected for image in images] == [True, True, False]
 

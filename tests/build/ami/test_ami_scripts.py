@@ -15,19 +15,19 @@ def test_shellcheck_has_nothing_to_say() -> None:
     program = shutil.which("shellcheck")
     if program is None:
         pytest.skip("no shellcheck on PATH (Debian's package of that name)")
-    found = subprocess.run(
+    result = subprocess.run(
         [program, "--enable=all", "--exclude=SC2250,SC2310,SC2312", *SCRIPTS],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert found.returncode == 0, found.stdout
+    assert result.returncode == 0, result.stdout
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
 def test_every_script_stops_at_the_first_mistake_and_says_what_it_is_for(script: Path) -> None:
-    first, what, strict = script.read_text(encoding="utf-8").splitlines()[:3]
+    first, comment, strict = script.read_text(encoding="utf-8").splitlines()[:3]
     assert first == "#!/usr/bin/env bash"
-    assert what.startswith("# ")
+    assert comment.startswith("# ")
     assert strict == "set -euo pipefail"
     assert script.stat().st_mode & 0o111

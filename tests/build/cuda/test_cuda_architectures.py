@@ -28,7 +28,7 @@ def test_an_architecture_is_asked_for_as_it_is_written_anywhere() -> None:
 
 
 @pytest.mark.parametrize(
-    ("toolkit", "asked", "said"),
+    ("toolkit", "architecture", "message"),
     [
         ("13.0", "sm_70", r"CUDA 13\.0 no longer compiles for sm_70 .*V100.*: the last that does is 12\.9\n"),
         ("13.0", "sm_70", r"fix: --cuda 12\.9,"),
@@ -40,7 +40,7 @@ def test_an_architecture_is_asked_for_as_it_is_written_anywhere() -> None:
         ("13", "90", r"there is no CUDA 13\n"),
     ],
 )
-def test_what_cannot_be_compiled_says_what_can(toolkit: str, asked: str, said: str) -> None:
+def test_what_cannot_be_compiled_says_what_can(toolkit: str, architecture: str, message: str) -> None:
     with pytest.raises(BuildInputError) as refused:
-        architectures(toolkit, [asked])
-    assert re.search(said, str(refused.value)), refused.value
+        architectures(toolkit, [architecture])
+    assert re.search(message, str(refused.value)), refused.value

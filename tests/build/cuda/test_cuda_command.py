@@ -36,14 +36,14 @@ def test_what_cannot_be_compiled_is_said_before_an_engine_is_looked_for(
 
 
 @pytest.mark.parametrize(
-    ("fails", "said"), [(True, "may not write to the folder"), (False, "manifest.json cannot be read")]
+    ("fails", "message"), [(True, "may not write to the folder"), (False, "manifest.json cannot be read")]
 )
 def test_an_image_that_leaves_nothing_is_told_with_a_stand_in_for_docker(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool, said: str
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool, message: str
 ) -> None:
     engine = docker.stand_in(tmp_path / "bin", ENGINE.replace("RUN", str(fails)))
     monkeypatch.setenv("PATH", engine.path)
-    with pytest.raises(BuildError, match=said):
+    with pytest.raises(BuildError, match=message):
         command_cuda.run(root, cuda="12.8", output=tmp_path / "out")
     (ran,) = [call["argv"] for call in engine.calls() if call["argv"][0] == "run"]
     assert f"{tmp_path / 'out'}:/output" in ran

@@ -32,9 +32,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_folder_that_bears_its_manifest_out_is_read(folder: Path) -> None:
-    found = manifest.read(folder)
-    assert (found.toolkit, found.architectures, found.glibc) == ("12.8", ("75", "90"), "2.34")
-    assert found.files["cuda-smoke"].bytes == len(PROGRAM)
+    build = manifest.read(folder)
+    assert (build.toolkit, build.architectures, build.glibc) == ("12.8", ("75", "90"), "2.34")
+    assert build.files["cuda-smoke"].bytes == len(PROGRAM)
 
 
 def _no_sum(document: dict[str, Any]) -> None:
@@ -45,21 +45,21 @@ def _outside(document: dict[str, Any]) -> None:
     document["files"]["../cuda-smoke"] = document["files"]["cuda-smoke"]
 
 
-@pytest.mark.parametrize(("spoil", "said"), [(_no_sum, "sha256"), (_outside, r"files\.\.\./cuda-smoke")])
+@pytest.mark.parametrize(("spoil", "message"), [(_no_sum, "sha256"), (_outside, r"files\.\.\./cuda-smoke")])
 def test_a_manifest_of_another_form_is_refused(
-    folder: Path, spoil: Callable[[dict[str, Any]], None], said: str
+    folder: Path, spoil: Callable[[dict[str, Any]], None], message: str
 ) -> None:
     document = json.loads((folder / "manifest.json").read_text())
     spoil(document)
     (folder / "manifest.json").write_text(json.dumps(document))
-    with pytest.raises(BuildInputError, match=said):
+    with pytest.raises(BuildInputError, match=message):
         manifest.read(folder)
 
 
 @pytest.mark.parametrize("change", [{"schema": 1, "platform": None}, {"schema": 1}, {"schema": 3}])
 def test_a_folder_of_another_version_is_refused_with_what_to_do(folder: Path, change: dict[str, Any]) -> None:
     document = json.loads((folder / "manifest.json").read_text()) | change
-    (folder / "manifest.json").write_text(json.dumps({key: each for key, each in document.items() if each}))
+    (folder / "manifest.json").write_text(json.dumps({key: value for key, value in document.items() if value}))
     with pytest.raises(BuildInputError) as error:
         manifest.read(folder)
     assert str(error.value).splitlines() == [
@@ -82,8 +82,8 @@ def test_what_the_script_writes_is_read_with_a_stand_in_for_the_compiler(
         (folder / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     subprocess.run([root / "images/cuda-builder/compile.sh", folder / "made"], check=True, capture_output=True)
-    found = manifest.read(folder / "made")
-    assert (found.version, found.toolkit, found.architectures, found.glibc) == (2, "12.8", ("90",), "2.34")
+    build = manifest.read(folder / "made")
+    assert (build.version, build.toolkit, build.architectures, build.glibc) == (2, "12.8", ("90",), "2.34")
 
 
 def test_what_does_not_bear_its_manifest_out_is_refused(folder: Path) -> None:

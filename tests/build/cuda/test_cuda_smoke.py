@@ -26,12 +26,12 @@ def program(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     compiler = which("g++")
     if compiler is None:
         pytest.skip("no g++ on PATH to compile cuda-smoke with the stand-in")
-    sources = sorted(each for each in (root / "images/cuda-builder/cuda-smoke").iterdir() if each.suffix != ".h")
-    made = tmp_path_factory.mktemp("cuda") / "cuda-smoke"
+    sources = sorted(source for source in (root / "images/cuda-builder/cuda-smoke").iterdir() if source.suffix != ".h")
+    executable = tmp_path_factory.mktemp("cuda") / "cuda-smoke"
     words = [compiler, "-O1", "-std=c++17", "-Wall", "-Wextra", "-Werror"]
-    words += ["-I", str(root / "tests/support/cuda_runtime"), "-x", "c++", *map(str, sources), "-o", str(made)]
+    words += ["-I", str(root / "tests/support/cuda_runtime"), "-x", "c++", *map(str, sources), "-o", str(executable)]
     subprocess.run(words, check=True)
-    return made
+    return executable
 
 
 @pytest.fixture
@@ -39,8 +39,8 @@ def smoke(program: Path) -> Smoke:
     """Its exit status and report; faults are named without FAKE_CUDA_."""
 
     def run(*words: str, **faults: object) -> tuple[int, dict[str, Any]]:
-        done = _run(program, *words, **faults)
-        return done.returncode, json.loads(done.stdout)
+        result = _run(program, *words, **faults)
+        return result.returncode, json.loads(result.stdout)
 
     return run
 
@@ -51,7 +51,7 @@ def _run(program: Path, *words: str, **faults: object) -> subprocess.CompletedPr
 
 
 def _tests(report: dict[str, Any], gpu: int = 0) -> dict[str, dict[str, Any]]:
-    return {each["name"]: each for each in report["devices"][gpu]["tests"]}
+    return {test["name"]: test for test in report["devices"][gpu]["tests"]}
 
 
 def test_healthy_gpus_pass_every_test_with_a_stand_in_for_the_cuda_runtime(smoke: Smoke) -> None:
@@ -73,8 +73,10 @@ def test_healthy_gpus_pass_every_test_with_a_stand_in_for_the_cuda_runtime(smoke
 def test_tests_and_gpus_are_chosen_with_a_stand_in_for_the_cuda_runtime(smoke: Smoke) -> None:
     _, queried = smoke("--query", DEVICES=3)
     assert [gpu["tests"] for gpu in queried["devices"]] == [[], [], []]
-    _, one = smoke("--vector-add", "--device", "2", DEVICES=3)
-    assert [(gpu["index"], [test["name"] for test in gpu["tests"]]) for gpu in one["devices"]] == [(2, ["vector_add"])]
+    _, single_report = smoke("--vector-add", "--device", "2", DEVICES=3)
+    assert [(gpu["index"], [test["name"] for test in gpu["tests"]]) for gpu in single_report["devices"]] == [
+        (2, ["vector_add"])
+    ]
 
 
 @pytest.mark.parametrize(
@@ -90,9 +92,9 @@ def test_a_bit_that_is_stuck_is_found_by_each_pattern_with_a_stand_in_for_the_cu
     code, report = smoke("--memory", STUCK=f"0:{5 * MIB + 8}:5", DEVICES=2)
     assert (code, report["ok"]) == (1, False)
     assert [gpu["ok"] for gpu in report["devices"]] == [False, True]
-    for name, found in _tests(report).items():
-        assert (found["ok"], found["errors"], len(found["faults"])) == (False, 1, 1), name
-        fault = found["faults"][0]
+    for name, test in _tests(report).items():
+        assert (test["ok"], test["errors"], len(test["faults"])) == (False, 1, 1), name
+        fault = test["faults"][0]
         assert fault["offset"] == 5 * MIB + 8
         assert int(fault["expected"], 16) ^ int(fault["found"], 16) == 1 << 5, name
 
@@ -100,18 +102,18 @@ def test_a_bit_that_is_stuck_is_found_by_each_pattern_with_a_stand_in_for_the_cu
 def test_a_broken_address_line_is_found_with_a_stand_in_for_the_cuda_runtime(smoke: Smoke) -> None:
     code, report = smoke("--memory", ALIAS=f"0:{MIB}")
     assert code == 1
-    found = _tests(report)
+    tests = _tests(report)
     # Patterns that repeat every 64 words cannot see it; that is what the other two are for.
-    assert [name for name, each in found.items() if not each["ok"]] == ["memory_address", "memory_random"]
-    assert found["memory_address"]["errors"] == MIB // 8
-    assert [each["offset"] for each in found["memory_address"]["faults"]] == [8 * n for n in range(8)]
+    assert [name for name, test in tests.items() if not test["ok"]] == ["memory_address", "memory_random"]
+    assert tests["memory_address"]["errors"] == MIB // 8
+    assert [fault["offset"] for fault in tests["memory_address"]["faults"]] == [8 * n for n in range(8)]
 
 
 def test_a_wrong_sum_is_told_with_a_stand_in_for_the_cuda_runtime(smoke: Smoke) -> None:
     code, report = smoke("--vector-add", STUCK="0:0:0")
-    found = _tests(report)["vector_add"]
-    assert (code, found["ok"], found["wrong"]) == (1, False, 1)
-    assert "element 0" in found["error"]
+    test = _tests(report)["vector_add"]
+    assert (code, test["ok"], test["wrong"]) == (1, False, 1)
+    assert "element 0" in test["error"]
 
 
 def test_a_gpu_that_breaks_off_ends_its_tests_alone_with_a_stand_in_for_the_cuda_runtime(smoke: Smoke) -> None:
@@ -128,9 +130,9 @@ def test_memory_that_cannot_be_had_fails_its_test_with_a_stand_in_for_the_cuda_r
 
 
 def test_a_gpu_that_hangs_or_crashes_hides_no_other_with_a_stand_in_for_the_cuda_runtime(smoke: Smoke) -> None:
-    began = time.monotonic()
+    start = time.monotonic()
     code, report = smoke("--vector-add", "--timeout", "15", DEVICES=3, HANG=1, CRASH=2)
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - start < 60
     assert (code, report["ok"]) == (1, False)
     healthy, hung, crashed = report["devices"]
     assert healthy["ok"]
@@ -158,14 +160,16 @@ def test_many_that_not_even_sigkill_ends_cost_no_more_time_than_one(root: Path, 
         }
     """)
     folder = root / "images/cuda-builder/cuda-smoke"
-    made = tmp_path / "hangs"
-    subprocess.run([compiler, "-std=c++17", f"-I{folder}", main, folder / "supervise.cpp", "-o", made], check=True)
-    done = subprocess.run([made], capture_output=True, text=True, timeout=60, check=True)
-    assert float(done.stdout) < 3, "0.8 s, and a busy machine; one after another they would take 6.3"
+    executable = tmp_path / "hangs"
+    subprocess.run(
+        [compiler, "-std=c++17", f"-I{folder}", main, folder / "supervise.cpp", "-o", executable], check=True
+    )
+    result = subprocess.run([executable], capture_output=True, text=True, timeout=60, check=True)
+    assert float(result.stdout) < 3, "0.8 s, and a busy machine; one after another they would take 6.3"
 
 
 @pytest.mark.parametrize(
-    ("faults", "kind", "said"),
+    ("faults", "kind", "message"),
     [
         ({"COUNT_ERROR": 35, "DRIVER": 0, "DEVICES": 0}, "no_driver", "libcuda.so.1"),
         ({"COUNT_ERROR": 35, "DRIVER": 12040, "DEVICES": 0}, "insufficient_driver", "speaks CUDA 12.4"),
@@ -176,11 +180,11 @@ def test_many_that_not_even_sigkill_ends_cost_no_more_time_than_one(root: Path, 
     ],
 )
 def test_a_machine_that_cannot_be_used_says_why_with_a_stand_in_for_the_cuda_runtime(
-    smoke: Smoke, faults: dict[str, int], kind: str, said: str
+    smoke: Smoke, faults: dict[str, int], kind: str, message: str
 ) -> None:
     code, report = smoke(**faults)
     assert (code, report["ok"], report["devices"], report["error"]["kind"]) == (3, False, [], kind)
-    assert said in report["error"]["message"]
+    assert message in report["error"]["message"]
 
 
 def test_a_gpu_that_the_program_has_no_code_for_is_told_with_a_stand_in_for_the_cuda_runtime(smoke: Smoke) -> None:
@@ -194,7 +198,7 @@ def test_a_gpu_that_the_program_has_no_code_for_is_told_with_a_stand_in_for_the_
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--al"], "unknown argument '--al'"),
         (["--device"], "--device needs a value"),
@@ -207,18 +211,18 @@ def test_a_gpu_that_the_program_has_no_code_for_is_told_with_a_stand_in_for_the_
         (["--seed", "1x"], "'1x' is no whole number"),
     ],
 )
-def test_a_wrong_command_line_tests_nothing(program: Path, words: list[str], said: str) -> None:
-    done = _run(program, *words)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
-    assert "usage: cuda-smoke" in done.stderr
+def test_a_wrong_command_line_tests_nothing(program: Path, words: list[str], message: str) -> None:
+    result = _run(program, *words)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert message in result.stderr
+    assert "usage: cuda-smoke" in result.stderr
 
 
 def test_a_report_that_cannot_be_written_is_no_success_with_a_stand_in_for_the_cuda_runtime(program: Path) -> None:
     with open("/dev/full", "w") as full:
-        done = subprocess.run([program, "--list"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert done.returncode == 1
-    assert "cannot write the report" in done.stderr
+        result = subprocess.run([program, "--list"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert result.returncode == 1
+    assert "cannot write the report" in result.stderr
 
 
 DRIVER_TEXTS = {
@@ -241,8 +245,8 @@ def test_the_drivers_version_is_read_from_what_the_kernel_says(root: Path, tmp_p
         "int main(int, char** argv) { std::puts(driver_version(argv[1]).c_str()); }\n"
     )
     folder = root / "images/cuda-builder/cuda-smoke"
-    made = tmp_path / "version"
+    executable = tmp_path / "version"
     includes = [f"-I{root / 'tests/support/cuda_runtime'}", f"-I{folder}"]
-    subprocess.run([compiler, "-std=c++17", *includes, main, folder / "driver.cpp", "-o", made], check=True)
+    subprocess.run([compiler, "-std=c++17", *includes, main, folder / "driver.cpp", "-o", executable], check=True)
     for text, version in DRIVER_TEXTS.items():
-        assert subprocess.run([made, text], capture_output=True, text=True, check=True).stdout == f"{version}\n"
+        assert subprocess.run([executable, text], capture_output=True, text=True, check=True).stdout == f"{version}\n"

@@ -1,4 +1,4 @@
-"""What the client is told for a build and what is shown of it, with a stand-in client that prints what is real."""
+"""Arguments that the client gets for a build and the output shown, with a stand-in client that prints real output."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ BY_NAME = """
 
 def client(
     folder: Path,
-    said: str = "",
+    output: str = "",
     code: int = 0,
     version: str = "29.0.1",
     bridge: bool = True,
     before: str = "",
     name: str = "another machine",
 ) -> StandIn:
-    body = f"{before}{CLIENT}".replace("NAME", repr(name)).replace("SAID", repr(said)).replace("CODE", str(code))
+    body = f"{before}{CLIENT}".replace("NAME", repr(name)).replace("SAID", repr(output)).replace("CODE", str(code))
     return stand_in(folder / "bin", body.replace("VERSION", repr(version)).replace("BRIDGE", str(bridge)))
 
 
@@ -66,11 +66,11 @@ def build(folder: Path, program: StandIn, **options: Any) -> None:
     (folder / "app").mkdir(exist_ok=True)
     (folder / "app" / "Dockerfile").touch()
     docker = Docker.find({"HOME": str(folder), "PATH": str(program.folder)})
-    given: dict[str, Any] = {"tags": ["a:1"], "args": {}, "labels": {}, **options}
-    docker.build(folder / "app", **given)
+    arguments: dict[str, Any] = {"tags": ["a:1"], "args": {}, "labels": {}, **options}
+    docker.build(folder / "app", **arguments)
 
 
-def told(program: StandIn) -> list[str]:
+def build_arguments(program: StandIn) -> list[str]:
     (command,) = (call["argv"] for call in program.calls() if "--progress" in call["argv"])
     return list(command)
 
@@ -80,7 +80,7 @@ def test_a_stand_in_plugin_builds_in_the_engine_itself_and_leaves_its_cache_in_t
 
     build(tmp_path, program, args={"CUDA": "12.8"}, labels={"a": "b c"}, cache_from=["r/a:0"],
           no_cache=True, platform="linux/arm64")  # fmt: skip
-    command = " ".join(told(program))
+    command = " ".join(build_arguments(program))
     assert command.startswith("buildx build --builder desktop-linux --load --cache-to type=inline --tag a:1 ")
     for words in ("--build-arg CUDA=12.8", "--label a=b c", "--cache-from r/a:0", "--no-cache",
                   "--platform linux/arm64"):  # fmt: skip
@@ -93,7 +93,7 @@ def test_a_stand_in_engine_without_a_bridge_builds_on_the_hosts_network(tmp_path
 
     build(tmp_path, program)
 
-    command = " ".join(told(program))
+    command = " ".join(build_arguments(program))
     assert command.startswith("build --build-arg BUILDKIT_INLINE_CACHE=1 ")
     assert "--network host" in command
 
@@ -119,7 +119,7 @@ ERROR: failed to solve: failed to copy: write /var/lib/docker/overlay2/x: no spa
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("output", "words"),
     [
         (PARSE, "app/Dockerfile: dockerfile parse error on line 2: unknown instruction: RUNN (did you mean RUN?)\n"),
         (EXPORT, "app/Dockerfile: the disk of the docker engine is full\n"),
@@ -127,13 +127,15 @@ ERROR: failed to solve: failed to copy: write /var/lib/docker/overlay2/x: no spa
         ("", "app/Dockerfile: docker does not say why\n"),
     ],
 )
-def test_a_stand_in_build_that_fails_outside_of_the_dockerfiles_commands(tmp_path: Path, said: str, words: str) -> None:
+def test_a_stand_in_build_that_fails_outside_of_the_dockerfiles_commands(
+    tmp_path: Path, output: str, words: str
+) -> None:
     with pytest.raises(BuildError) as error:
-        build(tmp_path, client(tmp_path, said, code=1))
+        build(tmp_path, client(tmp_path, output, code=1))
 
     assert words in str(error.value)
     log = Path(str(error.value).rpartition("the whole log: ")[2])
-    assert log.read_text() == f"{said}\n"
+    assert log.read_text() == f"{output}\n"
 
 
 STEP = "\n".join(
@@ -143,7 +145,7 @@ STEP = "\n".join(
 
 
 @pytest.mark.parametrize(
-    ("said", "wanted"),
+    ("output", "expected"),
     [
         (
             STEP,
@@ -161,15 +163,15 @@ STEP = "\n".join(
     ],
 )  # fmt: skip
 def test_what_fails_is_named_as_the_user_knows_it_with_its_cause_and_what_to_do(
-    tmp_path: Path, said: str, wanted: list[str]
+    tmp_path: Path, output: str, expected: list[str]
 ) -> None:
-    program = client(tmp_path, said, code=1, before=BY_NAME)
+    program = client(tmp_path, output, code=1, before=BY_NAME)
     docker = Docker.find({"HOME": str(tmp_path), "PATH": str(program.folder)})
 
     with pytest.raises(BuildError) as error:
         delivery.build(docker, of_base(tmp_path, None), tmp_path, no_cache=False, progress="quiet")
-    *told, log = str(error.value).splitlines()
-    assert told == wanted
+    *lines, log = str(error.value).splitlines()
+    assert lines == expected
     assert log.startswith("    the whole log: ")
 
 
@@ -192,10 +194,10 @@ def test_only_the_logs_of_the_last_builds_stay(tmp_path: Path) -> None:
 
     build(tmp_path, client(tmp_path))
 
-    left = sorted(each.name for each in folder.iterdir())
-    assert len(left) == building.LOGS_KEPT
-    assert left[0] == "20200101T000004.0-app.log"
-    assert not left[-1].startswith("2020")
+    remaining = sorted(path.name for path in folder.iterdir())
+    assert len(remaining) == building.LOGS_KEPT
+    assert remaining[0] == "20200101T000004.0-app.log"
+    assert not remaining[-1].startswith("2020")
 
 
 def test_a_folder_without_a_dockerfile_and_a_tag_that_is_none_start_nothing(tmp_path: Path) -> None:
@@ -251,8 +253,8 @@ def test_a_cuda_base_that_a_stand_in_engine_has_not_wants_room(
     program, prepared = client(tmp_path, before=BY_NAME, name=platform.node()), of_base(tmp_path, cuda)
     docker = Docker.find({"HOME": str(tmp_path), "PATH": str(program.folder), "LABELLED": labelled})
 
-    wants = r"10.0 GB are free in /, and it needs about 15\.0 GB"
-    with contextlib.nullcontext() if fits else pytest.raises(BuildInputError, match=wants):
+    message = r"10.0 GB are free in /, and it needs about 15\.0 GB"
+    with contextlib.nullcontext() if fits else pytest.raises(BuildInputError, match=message):
         delivery.build(docker, prepared, tmp_path, no_cache=True, progress="quiet")
 
 

@@ -23,14 +23,14 @@ from paddock.build.errors import BuildError
 from tests.support.docker import stand_in
 
 REGISTRY, PASSWORD = "reg.example:5000", "hunter2 is long"
-KEPT = base64.b64encode(b"ada:lovelace").decode()
+ENCODED = base64.b64encode(b"ada:lovelace").decode()
 
 
 def sent(environ: Mapping[str, str], registry: str = REGISTRY) -> dict[str, str]:
     header = credentials.header(environ, registry)["X-Registry-Auth"]
-    found: dict[str, str] = json.loads(base64.urlsafe_b64decode(header))
-    found.pop("serveraddress")
-    return found
+    header_fields: dict[str, str] = json.loads(base64.urlsafe_b64decode(header))
+    header_fields.pop("serveraddress")
+    return header_fields
 
 
 def user(folder: Path, settings: Mapping[str, Any], helper: str = "") -> dict[str, str]:
@@ -44,7 +44,7 @@ def user(folder: Path, settings: Mapping[str, Any], helper: str = "") -> dict[st
 
 
 def test_a_login_is_found_in_the_file_by_host_however_its_key_is_written(tmp_path: Path) -> None:
-    environ = user(tmp_path, {"auths": {f"https://{REGISTRY}/v1/": {"auth": KEPT}, "other": {"auth": "-"}}})
+    environ = user(tmp_path, {"auths": {f"https://{REGISTRY}/v1/": {"auth": ENCODED}, "other": {"auth": "-"}}})
 
     assert sent(environ) == {"username": "ada", "password": "lovelace"}
     assert sent(environ, "elsewhere") == {}
@@ -52,14 +52,14 @@ def test_a_login_is_found_in_the_file_by_host_however_its_key_is_written(tmp_pat
 
 
 def test_the_hub_has_a_key_of_its_own(tmp_path: Path) -> None:
-    environ = user(tmp_path, {"auths": {"https://index.docker.io/v1/": {"auth": KEPT}}})
+    environ = user(tmp_path, {"auths": {"https://index.docker.io/v1/": {"auth": ENCODED}}})
 
     assert sent(environ, "docker.io") == {"username": "ada", "password": "lovelace"}
 
 
 def test_a_ci_systems_login_in_a_variable_is_found(tmp_path: Path) -> None:
     environ = user(tmp_path, {})
-    environ["DOCKER_AUTH_CONFIG"] = json.dumps({"auths": {REGISTRY: {"auth": KEPT}}})
+    environ["DOCKER_AUTH_CONFIG"] = json.dumps({"auths": {REGISTRY: {"auth": ENCODED}}})
 
     assert sent(environ) == {"username": "ada", "password": "lovelace"}
 
@@ -113,7 +113,7 @@ LOGS_IN = """
 
 
 def test_a_login_with_a_stand_in_client_stays_private_and_goes_with_the_object(tmp_path: Path) -> None:
-    settings = {"credsStore": "keeper", "auths": {"kept": {"auth": KEPT}}, "currentContext": "far"}
+    settings = {"credsStore": "keeper", "auths": {"kept": {"auth": ENCODED}}, "currentContext": "far"}
     environ = user(tmp_path, settings, 'print("credentials not found"); sys.exit(1)')
     (tmp_path / "home/.docker/contexts").mkdir()
     program = stand_in(tmp_path / "client", LOGS_IN)
@@ -142,7 +142,7 @@ def test_a_copy_of_the_users_logins_that_was_not_finished_is_removed(
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    environ = user(tmp_path, {"auths": {REGISTRY: {"auth": KEPT}}})
+    environ = user(tmp_path, {"auths": {REGISTRY: {"auth": ENCODED}}})
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
     monkeypatch.setattr(json, "dump", full)
@@ -158,8 +158,8 @@ def test_an_engine_that_hangs_up_before_it_was_asked_is_told_with_a_stand_in_cli
     real = process.started
 
     @contextlib.contextmanager
-    def ended(*given: Any, **named: Any) -> Iterator[subprocess.Popen[bytes]]:
-        with real(*given, **named) as client:
+    def ended(*args: Any, **kwargs: Any) -> Iterator[subprocess.Popen[bytes]]:
+        with real(*args, **kwargs) as client:
             client.wait()
             yield client
 

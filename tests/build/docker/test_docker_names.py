@@ -29,9 +29,9 @@ DIGEST = "sha256:" + "ab" * 32
     }.items(),
 )
 def test_a_reference_is_read_as_docker_reads_it(text: str, read: tuple[str, str, str, str]) -> None:
-    found = Reference.read(text)
+    reference = Reference.read(text)
 
-    assert (found.registry, found.name, found.tag, found.digest) == read
+    assert (reference.registry, reference.name, reference.tag, reference.digest) == read
 
 
 @pytest.mark.parametrize(

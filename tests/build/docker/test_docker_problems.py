@@ -1,4 +1,4 @@
-"""What docker, registries and tools inside of a build really print, and what a user reads instead."""
+"""Real output of docker, registries and tools inside a build, and the messages a user reads instead."""
 
 from __future__ import annotations
 
@@ -108,18 +108,18 @@ BASE = {
 }
 
 
-@pytest.mark.parametrize(("said", "words", "code"), REGISTRY.values(), ids=REGISTRY)
-def test_what_a_registry_says_becomes_what_is_wrong_and_how_to_mend_it(said: str, words: str, code: int) -> None:
-    problem = problems.registry(said, "cannot push x", "reg.example:5000")
+@pytest.mark.parametrize(("output", "words", "code"), REGISTRY.values(), ids=REGISTRY)
+def test_what_a_registry_says_becomes_what_is_wrong_and_how_to_mend_it(output: str, words: str, code: int) -> None:
+    problem = problems.registry(output, "cannot push x", "reg.example:5000")
 
     assert words in str(problem)
     assert "\n    fix: " in str(problem)
     assert problem.exit_code == code
 
 
-@pytest.mark.parametrize(("said", "words", "code"), BASE.values(), ids=BASE)
-def test_what_a_base_image_says_becomes_what_is_wrong_and_how_to_mend_it(said: str, words: str, code: int) -> None:
-    problem = problems.base(said, "cannot build x")
+@pytest.mark.parametrize(("output", "words", "code"), BASE.values(), ids=BASE)
+def test_what_a_base_image_says_becomes_what_is_wrong_and_how_to_mend_it(output: str, words: str, code: int) -> None:
+    problem = problems.base(output, "cannot build x")
 
     assert words in str(problem)
     assert "fix: " in str(problem)

@@ -49,10 +49,10 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not a key")
 
 
-def refusing(code: str, said: str) -> Any:
+def refusing(code: str, message: str) -> Any:
     client = boto3.client("ecr", "us-west-2", aws_access_key_id="a", aws_secret_access_key="b")
     stub = Stubber(client)
-    stub.add_client_error("get_authorization_token", code, said, 400)
+    stub.add_client_error("get_authorization_token", code, message, 400)
     stub.activate()
     return lambda service: client
 
@@ -93,14 +93,14 @@ def test_the_token_of_moto_reaches_docker_on_its_input_alone(
     ecr.login(docker, ecr.account_registry("us-west-2"))
 
     token = (tmp_path / "given").read_text()
-    (told,) = (call["argv"] for call in program.calls() if call["argv"][0] == "login")
-    assert told == ["login", "--username", "AWS", "--password-stdin", REGISTRY]
+    (login,) = (call["argv"] for call in program.calls() if call["argv"][0] == "login")
+    assert login == ["login", "--username", "AWS", "--password-stdin", REGISTRY]
     assert token
     assert token not in json.dumps(program.calls())
 
 
 @pytest.mark.parametrize(
-    ("code", "said", "words", "exit_code"),
+    ("code", "message", "words", "exit_code"),
     [
         ("ExpiredTokenException", "The security token included in the request is expired", "have expired", 2),
         ("UnrecognizedClientException", "The security token is invalid", "does not know these credentials", 2),
@@ -108,10 +108,10 @@ def test_the_token_of_moto_reaches_docker_on_its_input_alone(
     ],
 )
 def test_what_aws_refuses_is_one_sentence_and_a_fix(
-    docker: Docker, code: str, said: str, words: str, exit_code: int
+    docker: Docker, code: str, message: str, words: str, exit_code: int
 ) -> None:
     with pytest.raises(BuildError) as error:
-        ecr.login(docker, REGISTRY, refusing(code, said))
+        ecr.login(docker, REGISTRY, refusing(code, message))
 
     assert words in str(error.value)
     assert "fix: " in str(error.value)

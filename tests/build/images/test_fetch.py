@@ -1,4 +1,4 @@
-"""What is downloaded into the runner's image has the sum that was stated."""
+"""Downloads into the runner's image have the checksum that was declared."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ def fetch(url: str, sha256: str, file: Path) -> subprocess.CompletedProcess[str]
 def test_a_file_of_the_stated_sum_is_taken(tmp_path: Path) -> None:
     there = tmp_path / "there"
     there.write_bytes(b"runner")
-    done = fetch(there.as_uri(), hashlib.sha256(b"runner").hexdigest(), tmp_path / "here")
-    assert (done.returncode, done.stderr) == (0, "")
+    result = fetch(there.as_uri(), hashlib.sha256(b"runner").hexdigest(), tmp_path / "here")
+    assert (result.returncode, result.stderr) == (0, "")
     assert (tmp_path / "here").read_bytes() == b"runner"
 
 
 def test_another_sum_is_told_with_where_it_is_written(tmp_path: Path) -> None:
     there = tmp_path / "there"
     there.write_bytes(b"other")
-    done = fetch(there.as_uri(), "0" * 64, tmp_path / "here")
-    assert done.returncode == 1
-    told, fix = done.stderr.splitlines()
-    found = hashlib.sha256(b"other").hexdigest()
-    assert told == f"paddock: wrong checksum of {there.as_uri()}: expected sha256 {'0' * 64}, found {found}"
+    result = fetch(there.as_uri(), "0" * 64, tmp_path / "here")
+    assert result.returncode == 1
+    message, fix = result.stderr.splitlines()
+    actual = hashlib.sha256(b"other").hexdigest()
+    assert message == f"paddock: wrong checksum of {there.as_uri()}: expected sha256 {'0' * 64}, found {actual}"
     assert fix.startswith("    fix: ")
     assert "ACTIONS_RUNNER_SHA256 of infra/versions.py or --build-arg RUNNER_SHA256=" in fix
 
 
 def test_a_file_that_is_not_there_is_told_with_a_way_on(tmp_path: Path) -> None:
-    done = fetch((tmp_path / "nowhere").as_uri(), "0" * 64, tmp_path / "here")
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith("    fix: see that a build reaches it, or name a mirror")
+    result = fetch((tmp_path / "nowhere").as_uri(), "0" * 64, tmp_path / "here")
+    assert result.returncode == 1
+    assert result.stderr.splitlines()[-1].startswith("    fix: see that a build reaches it, or name a mirror")

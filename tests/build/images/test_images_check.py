@@ -111,17 +111,17 @@ def check(capsys: pytest.CaptureFixture[str]) -> Callable[..., dict[str, dict[st
         except TooOld as error:
             failed = error.exit_code == 1
         document = json.loads(capsys.readouterr().out)
-        found = document["findings"]
+        findings = document["findings"]
         assert failed == ("error" in document)
-        assert failed == any(each["verdict"] == "wrong" for each in found)
-        assert all(each["evidence"] for each in found)
-        return {each["about"]: each for each in found}
+        assert failed == any(finding["verdict"] == "wrong" for finding in findings)
+        assert all(finding["evidence"] for finding in findings)
+        return {finding["about"]: finding for finding in findings}
 
     return check
 
 
 def test_a_pinned_image_of_three_weeks_is_fine(write: Any, check: Any) -> None:
-    assert {about: each["verdict"] for about, each in check(write()).items()} == {
+    assert {about: finding["verdict"] for about, finding in check(write()).items()} == {
         "pin": "ok",
         "runner": "ok",
         "image": "ok",
@@ -144,30 +144,30 @@ def test_the_age_of_an_image_is_that_of_its_packages(
 ) -> None:
     day = "" if packages is None else f"{TODAY - timedelta(days=packages)}"
     local = labelled(created=f"{TODAY - timedelta(days=created)}T00:00:00+00:00", packages=day)
-    found = check(write(), local=local)["image"]
-    assert found["verdict"] == verdict
-    assert all(f"{days} days ago" in found["evidence"] for days in (created, packages) if days is not None)
+    finding = check(write(), local=local)["image"]
+    assert finding["verdict"] == verdict
+    assert all(f"{days} days ago" in finding["evidence"] for days in (created, packages) if days is not None)
     # With the same content as before nothing would be built.
-    assert found["fix"] == (
+    assert finding["fix"] == (
         "" if verdict == "ok" else "./inv build-runner --build-arg PACKAGES_AS_OF=$(date +%F) --pin dev"
     )
 
 
-@pytest.mark.parametrize(("architecture", "ours", "verdict", "fix"), [
+@pytest.mark.parametrize(("architecture", "fleet_image", "verdict", "fix"), [
     ("arm64", True, "wrong", "./inv build-runner --push --pin dev"),
     ("arm64", False, "unknown", f"docker pull --platform linux/amd64 {PINNED}"),
     ("amd64", False, "ok", ""),
     ("", True, None, ""),
 ])  # fmt: skip
 def test_an_image_for_other_processors_than_the_nodes_have(
-    write: Any, check: Any, architecture: str, ours: bool, verdict: str | None, fix: str
+    write: Any, check: Any, architecture: str, fleet_image: bool, verdict: str | None, fix: str
 ) -> None:
-    local = replace(LOCAL, architecture=architecture, labels=LOCAL.labels if ours else {})
-    found = check(write(), local=local).get("platform")
-    assert (found and found["verdict"]) == verdict
-    if found:
-        assert found["fix"] == fix
-        assert f"made for linux/{architecture}" in found["evidence"]
+    local = replace(LOCAL, architecture=architecture, labels=LOCAL.labels if fleet_image else {})
+    finding = check(write(), local=local).get("platform")
+    assert (finding and finding["verdict"]) == verdict
+    if finding:
+        assert finding["fix"] == fix
+        assert f"made for linux/{architecture}" in finding["evidence"]
 
 
 def test_without_an_engine_ages_are_unknown_and_nothing_is_guessed(
@@ -176,12 +176,12 @@ def test_without_an_engine_ages_are_unknown_and_nothing_is_guessed(
     monkeypatch.setenv("PATH", "")
     command_images.check(write(), "dev", today=TODAY, as_json=True)
     document = json.loads(capsys.readouterr().out)
-    verdicts = {each["about"]: each["verdict"] for each in document["findings"]}
+    verdicts = {finding["about"]: finding["verdict"] for finding in document["findings"]}
     assert verdicts == {"pin": "ok", "runner": "ok", "image": "unknown", "cuda": "ok"}
     assert "docker" in document["engine"].lower()
 
 
-@pytest.mark.parametrize(("runner", "today", "verdict", "says"), [
+@pytest.mark.parametrize(("runner", "today", "verdict", "text"), [
     # 2.336.0 was followed on 2026-08-26
     ("2.336.0", date(2026, 9, 16), "warning", "9 more"),
     ("2.336.0", date(2026, 9, 17), "wrong", "8 more"),
@@ -191,21 +191,21 @@ def test_without_an_engine_ages_are_unknown_and_nothing_is_guessed(
     (versions.ACTIONS_RUNNER, READ + timedelta(days=22), "wrong", f"not known since {READ}, 22 days ago"),
     ("9.1.0", TODAY, "unknown", "does not know runner 9.1.0"),
 ])  # fmt: skip
-def test_the_age_of_a_runner(write: Any, check: Any, runner: str, today: date, verdict: str, says: str) -> None:
+def test_the_age_of_a_runner(write: Any, check: Any, runner: str, today: date, verdict: str, text: str) -> None:
     root = write(PINNED.replace(versions.ACTIONS_RUNNER, runner))
-    found = check(root, today, local=None)["runner"]
-    assert found["verdict"] == verdict
-    assert says in found["evidence"]
-    assert verdict == "ok" or found["fix"]
+    finding = check(root, today, local=None)["runner"]
+    assert finding["verdict"] == verdict
+    assert text in finding["evidence"]
+    assert verdict == "ok" or finding["fix"]
 
 
 def test_a_label_says_more_than_a_tag(write: Any, check: Any) -> None:
     image = f"{NAME}:blue@{DIGEST}"
     root = write(image)
     assert {check(root, local=None)[about]["verdict"] for about in ("runner", "cuda")} == {"unknown"}
-    found = check(root, local=None, **{image: labelled(runner="2.330.0", cuda="13.0")})
-    assert "2.330.0" in found["runner"]["evidence"]
-    assert "CUDA 13.0 read from the image's label" in found["cuda"]["evidence"]
+    findings = check(root, local=None, **{image: labelled(runner="2.330.0", cuda="13.0")})
+    assert "2.330.0" in findings["runner"]["evidence"]
+    assert "CUDA 13.0 read from the image's label" in findings["cuda"]["evidence"]
 
 
 @pytest.mark.parametrize(("image", "verdict", "fix"), [
@@ -218,10 +218,10 @@ def test_a_label_says_more_than_a_tag(write: Any, check: Any) -> None:
 def test_what_is_not_pinned_by_digest_is_told(
     write: Any, check: Any, image: str | None, verdict: str, fix: str
 ) -> None:
-    found = check(write(image), local=None, **{IMAGE: LOCAL})["pin"]
-    assert found["verdict"] == verdict
-    assert found["fix"].startswith(fix)
-    assert bool(found["fix"]) == bool(fix)
+    finding = check(write(image), local=None, **{IMAGE: LOCAL})["pin"]
+    assert finding["verdict"] == verdict
+    assert finding["fix"].startswith(fix)
+    assert bool(finding["fix"]) == bool(fix)
 
 
 def test_an_image_of_one_runner_is_its_own_finding(write: Any, check: Any) -> None:
@@ -238,8 +238,8 @@ def test_the_base_of_an_image(write: Any, check: Any) -> None:
     own = labelled(base="debian:bookworm", digest=DIGEST)
     assert check(write(), local=own)["base"]["verdict"] == "unknown"
     for days, verdict in ((21, "ok"), (22, "wrong")):
-        made = replace(LOCAL, created=f"{TODAY - timedelta(days=days)}T00:00:00.123456789Z", labels={})
-        assert check(write(), local=own, **{f"debian:bookworm@{DIGEST}": made})["base"]["verdict"] == verdict
+        local = replace(LOCAL, created=f"{TODAY - timedelta(days=days)}T00:00:00.123456789Z", labels={})
+        assert check(write(), local=own, **{f"debian:bookworm@{DIGEST}": local})["base"]["verdict"] == verdict
 
 
 @pytest.mark.parametrize(("cuda", "driver", "instance", "verdict"), [
@@ -256,58 +256,58 @@ def test_cuda_on_the_driver_and_the_gpu_of_a_pool(
     pools = {"t4": {"instances": [instance], "nodes": {"max": 2}, "ami": ami}}
     # What the image says of itself, above which the stack's own word stands.
     root = write(PINNED, pools=pools, images={"repositories": ["runner-gpu"], "cuda": cuda})
-    found = [each for each in all_findings(root) if each["subject"] == "runners.gpu"]
-    assert [each["verdict"] for each in found] == [verdict]
-    assert driver in found[0]["evidence"]
+    findings = [finding for finding in all_findings(root) if finding["subject"] == "runners.gpu"]
+    assert [finding["verdict"] for finding in findings] == [verdict]
+    assert driver in findings[0]["evidence"]
     if verdict == "wrong":
-        assert "./inv build-runner --cuda 12." in found[0]["fix"]
+        assert "./inv build-runner --cuda 12." in findings[0]["fix"]
 
 
 def all_findings(root: Path) -> list[dict[str, str]]:
     with redirect_stdout(StringIO()) as out, suppress(TooOld):
         command_images.check(root, "dev", today=TODAY, as_json=True, engine=Shelf({}))
-    found: list[dict[str, str]] = json.loads(out.getvalue())["findings"]
-    return found
+    findings: list[dict[str, str]] = json.loads(out.getvalue())["findings"]
+    return findings
 
 
 def test_a_stack_that_contradicts_its_tag(write: Any) -> None:
     root = write(PINNED, images={"repositories": ["runner-gpu"], "cuda": "12.4"})
-    found = next(each for each in all_findings(root) if each["subject"] == "images.cuda")
-    assert (found["verdict"], found["fix"]) == ("wrong", 'images.cuda: "12.8"')
+    finding = next(candidate for candidate in all_findings(root) if candidate["subject"] == "images.cuda")
+    assert (finding["verdict"], finding["fix"]) == ("wrong", 'images.cuda: "12.8"')
 
 
 def test_the_list_has_what_is_pinned_what_is_installed_and_what_only_the_engine_has(
     write: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    mine = "paddock/runner-gpu:13.0-runner2.337.0-ba9876543210"
-    engine = Shelf({PINNED: LOCAL, mine: replace(labelled(cuda="13.0", runner="2.337.0"), digests=())})
+    local_only = "paddock/runner-gpu:13.0-runner2.337.0-ba9876543210"
+    engine = Shelf({PINNED: LOCAL, local_only: replace(labelled(cuda="13.0", runner="2.337.0"), digests=())})
     root = write(runners={"gpu": {"pool": "t4", "container": "dind"}, "own": {"pool": "t4", "image": IMAGE}})
     command_images.list_images(root, "dev", as_json=True, engine=engine)
-    found = json.loads(capsys.readouterr().out)
+    document = json.loads(capsys.readouterr().out)
 
-    assert [(each["image"], each["pinned"]) for each in found["runners"]] == [
+    assert [(row["image"], row["pinned"]) for row in document["runners"]] == [
         (PINNED, ["images.runner"]),
         (IMAGE, ["runners.own.image"]),
     ]
-    first = found["runners"][0]
+    first = document["runners"][0]
     assert (first["name"], first["tag"], first["digest"]) == (NAME, IMAGE.removeprefix(f"{NAME}:"), DIGEST)
     assert (first["cuda"], first["runner"], first["size_bytes"]) == ("12.8", versions.ACTIONS_RUNNER, 8_500_000_000)
-    assert (found["runners"][1]["local"], found["runners"][1]["built"]) == (False, None)
-    assert [(each["image"], each["cuda"], each["pinned"]) for each in found["local"]] == [(mine, "13.0", [])]
-    assert f"docker:{versions.DOCKER_DIND}" in [each["image"] for each in found["program"]]
+    assert (document["runners"][1]["local"], document["runners"][1]["built"]) == (False, None)
+    assert [(row["image"], row["cuda"], row["pinned"]) for row in document["local"]] == [(local_only, "13.0", [])]
+    assert f"docker:{versions.DOCKER_DIND}" in [row["image"] for row in document["program"]]
 
     command_images.list_images(root, "dev", engine=engine)
     text = capsys.readouterr().out
     assert f"{PINNED}\n    CUDA 12.8, runner {versions.ACTIONS_RUNNER}, built " in text
     assert "8.50 GB\n    pinned by images.runner\n" in text
-    assert f"{mine}\n    CUDA 13.0, runner 2.337.0, built 2026-" in text
+    assert f"{local_only}\n    CUDA 13.0, runner 2.337.0, built 2026-" in text
     assert "only in this machine's engine" in text
 
 
 @pytest.mark.parametrize("name", ["any-cluster", "runners-only", "images-only", "monitoring", "warm"])
 def test_every_kind_of_fleet_has_a_list(name: str) -> None:
     fleet = named(name).fleet
-    assert all(each.tag for each in (*image_inventory.of_fleet(fleet, None), *image_inventory.of_program(fleet)))
+    assert all(row.tag for row in (*image_inventory.of_fleet(fleet, None), *image_inventory.of_program(fleet)))
 
 
 @pytest.mark.parametrize("stack", ["dev", "prod"])
@@ -327,9 +327,9 @@ def test_the_layers_of_an_image_by_size(capsys: pytest.CaptureFixture[str]) -> N
     assert rows[0] == IMAGE
     assert [row.split()[0] for row in rows[1:]] == ["3.00", "3.00", "0.2"]
     command_images.show_size(IMAGE, as_json=True, engine=engine)
-    shown = json.loads(capsys.readouterr().out)
-    assert [row["size_bytes"] for row in shown["layers"]] == [3_000_000_000, 200_000, 0]
-    assert shown["size_bytes"] == 3_000_200_000  # not what the store says, which may be packed
+    document = json.loads(capsys.readouterr().out)
+    assert [row["size_bytes"] for row in document["layers"]] == [3_000_000_000, 200_000, 0]
+    assert document["size_bytes"] == 3_000_200_000  # not what the store says, which may be packed
     with pytest.raises(BuildInputError, match="did you mean cuda-builder"):
         command_images.show_size("cuda-buildr", engine=engine)
     with pytest.raises(BuildInputError, match="docker pull"):

@@ -1,4 +1,4 @@
-"""Which image a runner image is built on, and what is said where there is none."""
+"""Choice of the base of a runner image, and the message where there is none."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_an_update_is_its_minor() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cuda", "ubuntu", "said"),
+    ("cuda", "ubuntu", "message"),
     [
         ("12.88", "22.04", r"there is no CUDA 12.88\n.* expected: one of .*12\.8, .*\n.* fix: did you mean 12\.8\?"),
         ("latest", "22.04", "there is no CUDA latest"),
@@ -41,8 +41,8 @@ def test_an_update_is_its_minor() -> None:
         ("11.8", "18.04", r"fix: --cuda 12.4 --ubuntu 22.04, or --base"),
     ],
 )
-def test_what_is_not_there_is_told_with_what_is(cuda: str, ubuntu: str, said: str) -> None:
-    with pytest.raises(BuildInputError, match=said):
+def test_what_is_not_there_is_told_with_what_is(cuda: str, ubuntu: str, message: str) -> None:
+    with pytest.raises(BuildInputError, match=message):
         bases.published(cuda, ubuntu)
 
 

@@ -44,9 +44,9 @@ def test_umask_and_dates_are_no_content(tmp_path: Path) -> None:
     finally:
         os.umask(old)
     assert first == second
-    modes = {each.name: oct(each.stat().st_mode & 0o777) for each in (tmp_path / "2").rglob("*")}
+    modes = {path.name: oct(path.stat().st_mode & 0o777) for path in (tmp_path / "2").rglob("*")}
     assert modes == {"Dockerfile": "0o644", "hooks": "0o755", "started.sh": "0o755"}
-    assert len({each.stat().st_mtime for each in (tmp_path / "2").rglob("*")}) == 1
+    assert len({path.stat().st_mtime for path in (tmp_path / "2").rglob("*")}) == 1
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_what_no_job_can_see_is_no_content_of_the_wheel(tmp_path: Path, root: Pa
         path.write_text(before)
         return context.content(into, {})
 
-    seen = built("paddock/gpu/job_hooks/started.py", "\n", "\n\n")
+    visible = built("paddock/gpu/job_hooks/started.py", "\n", "\n\n")
     unseen = {
         built("README.md", "\n", "\n\n"),
         built("pyproject.toml", '"ruff>=', '"ruff>0,>='),
@@ -147,7 +147,7 @@ def test_what_no_job_can_see_is_no_content_of_the_wheel(tmp_path: Path, root: Pa
         built("infra/program.py", "\n", "\n\n"),
     }
     assert len(unseen) == 1
-    assert seen not in unseen
+    assert visible not in unseen
 
 
 def test_a_job_can_run_the_hooks_and_the_command_from_the_wheel(tmp_path: Path, root: Path) -> None:
@@ -160,8 +160,8 @@ def test_a_job_can_run_the_hooks_and_the_command_from_the_wheel(tmp_path: Path, 
             [sys.executable, *words], cwd=tmp_path, env=environ, capture_output=True, text=True, check=False
         )
 
-    each = "for each in walk_packages(paddock.gpu.__path__, 'paddock.gpu.'): __import__(each.name)"
-    whole = run("-c", f"import paddock.gpu\nfrom pkgutil import walk_packages\n{each}")
+    statement = "for module in walk_packages(paddock.gpu.__path__, 'paddock.gpu.'): __import__(module.name)"
+    whole = run("-c", f"import paddock.gpu\nfrom pkgutil import walk_packages\n{statement}")
     assert whole.returncode == 0, whole.stderr
     assert run("-m", "paddock", "catalog.instances").returncode == 0
     absent = run("-m", "paddock", "plan")
@@ -176,7 +176,7 @@ def test_a_folder_that_is_no_checkout_is_told(tmp_path: Path) -> None:
 
 def test_the_wheels_of_a_lock_are_downloaded_once(tmp_path: Path, lock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = wheels.of_lock(lock, "amd64", tmp_path / "cache")
-    assert [each.name for each in first.iterdir()] == ["a-1-py3-none-any.whl"]
+    assert [wheel.name for wheel in first.iterdir()] == ["a-1-py3-none-any.whl"]
     monkeypatch.delenv("PIP_FIND_LINKS")
     assert wheels.of_lock(lock, "amd64", tmp_path / "cache") == first
     with pytest.raises(BuildError):

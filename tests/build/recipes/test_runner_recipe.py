@@ -1,4 +1,4 @@
-"""What a runner image is made of, and every wish that cannot be met, told before anything is built."""
+"""Contents of a runner image, and requests that cannot be met, reported before anything is built."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ PLAIN = Base("debian:bookworm", "sha256:1d", None)
 def test_the_runner_is_the_pinned_one_of_the_architecture(
     root: Path, architecture: recipe.Architecture, archive: str
 ) -> None:
-    made = runner.make(root, bases.published("12.8", "22.04"), architecture)
-    assert made.version == f"12.8-runner{ACTIONS_RUNNER}"
-    assert made.args["RUNNER_URL"].endswith(f"/actions-runner-linux-{archive}-{ACTIONS_RUNNER}.tar.gz")
-    assert made.args["RUNNER_SHA256"] == ACTIONS_RUNNER_SHA256[archive]
-    assert made.args["CONTAINER_HOOKS"].startswith(f"ghcr.io/actions/actions-runner:{ACTIONS_RUNNER}@sha256:")
-    assert "@sha256:" in made.args["BASE"]
+    plan = runner.make(root, bases.published("12.8", "22.04"), architecture)
+    assert plan.version == f"12.8-runner{ACTIONS_RUNNER}"
+    assert plan.args["RUNNER_URL"].endswith(f"/actions-runner-linux-{archive}-{ACTIONS_RUNNER}.tar.gz")
+    assert plan.args["RUNNER_SHA256"] == ACTIONS_RUNNER_SHA256[archive]
+    assert plan.args["CONTAINER_HOOKS"].startswith(f"ghcr.io/actions/actions-runner:{ACTIONS_RUNNER}@sha256:")
+    assert "@sha256:" in plan.args["BASE"]
 
 
-@pytest.mark.parametrize(("machine", "platform", "nodes", "wanted"), [
+@pytest.mark.parametrize(("machine", "platform", "nodes", "expected"), [
     ("aarch64", None, (), "arm64"),
     ("aarch64", None, ("amd64", "amd64"), "amd64"),
     ("x86_64", None, ("amd64", "arm64"), "amd64"),
     ("x86_64", "linux/arm64", ("amd64",), "arm64"),
 ])  # fmt: skip
 def test_an_image_is_for_the_nodes_then_for_this_machine(
-    machine: str, platform: str | None, nodes: tuple[str, ...], wanted: str, monkeypatch: pytest.MonkeyPatch
+    machine: str, platform: str | None, nodes: tuple[str, ...], expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("platform.machine", lambda: machine)
-    assert recipe.architecture(platform, nodes) == wanted
+    assert recipe.architecture(platform, nodes) == expected
 
 
 def test_an_image_that_the_nodes_cannot_run_is_not_pinned(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,17 +82,21 @@ def test_the_base_is_content_even_where_its_name_stays(root: Path, tmp_path: Pat
 
 
 def test_an_argument_of_a_user_goes_before_ours(root: Path) -> None:
-    made = runner.make(root, PLAIN, "amd64", ["RUNNER_URL=http://mirror/a=b.tar.gz", "PACKAGES_AS_OF=2030-01-01"])
-    assert made.args["RUNNER_URL"] == "http://mirror/a=b.tar.gz"
-    assert made.args["PACKAGES_AS_OF"] == "2030-01-01"
+    plan = runner.make(root, PLAIN, "amd64", ["RUNNER_URL=http://mirror/a=b.tar.gz", "PACKAGES_AS_OF=2030-01-01"])
+    assert plan.args["RUNNER_URL"] == "http://mirror/a=b.tar.gz"
+    assert plan.args["PACKAGES_AS_OF"] == "2030-01-01"
 
 
-@pytest.mark.parametrize("given", [[], ["PACKAGES_AS_OF=2030-01-01"]])
-def test_a_label_says_of_which_day_the_packages_are(root: Path, tmp_path: Path, given: list[str]) -> None:
-    made = recipe.prepare(runner.make(root, PLAIN, "amd64", given), {".": recipe.folder(root, runner.NAME)}, tmp_path)
-    stated = next(line for line in (tmp_path / "Dockerfile").read_text().splitlines() if "ARG PACKAGES_AS_OF=" in line)
-    (day,) = given or [stated.removeprefix("ARG ")]
-    assert f"PACKAGES_AS_OF={recipe.labels_of(made, root)['dev.paddock.packages']}" == day
+@pytest.mark.parametrize("arguments", [[], ["PACKAGES_AS_OF=2030-01-01"]])
+def test_a_label_says_of_which_day_the_packages_are(root: Path, tmp_path: Path, arguments: list[str]) -> None:
+    prepared = recipe.prepare(
+        runner.make(root, PLAIN, "amd64", arguments), {".": recipe.folder(root, runner.NAME)}, tmp_path
+    )
+    line_of_date = next(
+        line for line in (tmp_path / "Dockerfile").read_text().splitlines() if "ARG PACKAGES_AS_OF=" in line
+    )
+    (day,) = arguments or [line_of_date.removeprefix("ARG ")]
+    assert f"PACKAGES_AS_OF={recipe.labels_of(prepared, root)['dev.paddock.packages']}" == day
 
 
 def test_a_secret_in_the_address_of_the_repository_is_no_label(tmp_path: Path) -> None:
@@ -101,18 +105,18 @@ def test_a_secret_in_the_address_of_the_repository_is_no_label(tmp_path: Path) -
     for words in (["init", "-q"], ["remote", "add", "origin", "https://me:ghp_sec@ret@example.com/acme/fleet.git"]):
         subprocess.run(["git", "-C", str(tmp_path), *words], check=True)
     plan = recipe.plain(tmp_path, "small", PLAIN, "amd64")
-    told = recipe.labels_of(recipe.prepare(plan, {".": recipe.folder(tmp_path, "small")}, tmp_path / "to"), tmp_path)
-    assert told["org.opencontainers.image.source"] == "https://example.com/acme/fleet.git"
-    assert told["org.opencontainers.image.base.name"] == "debian:bookworm"
-    assert told["dev.paddock.packages"] == ""
+    labels = recipe.labels_of(recipe.prepare(plan, {".": recipe.folder(tmp_path, "small")}, tmp_path / "to"), tmp_path)
+    assert labels["org.opencontainers.image.source"] == "https://example.com/acme/fleet.git"
+    assert labels["org.opencontainers.image.base.name"] == "debian:bookworm"
+    assert labels["dev.paddock.packages"] == ""
 
 
 def test_labels_name_the_commit_and_say_where_the_checkout_has_other_files(tmp_path: Path) -> None:
     def git(*words: str) -> str:
-        done = subprocess.run(["git", "-C", str(tmp_path), *words], capture_output=True, text=True, check=True)
-        return done.stdout.strip()
+        result = subprocess.run(["git", "-C", str(tmp_path), *words], capture_output=True, text=True, check=True)
+        return result.stdout.strip()
 
-    def made(into: str, base: Base = PLAIN) -> tuple[str, dict[str, str]]:
+    def prepare(into: str, base: Base = PLAIN) -> tuple[str, dict[str, str]]:
         plan = recipe.plain(tmp_path, "small", base, "amd64")
         prepared = recipe.prepare(plan, {".": recipe.folder(tmp_path, "small")}, tmp_path / "ignored" / into)
         return prepared.tag, recipe.labels_of(prepared, tmp_path)
@@ -123,21 +127,21 @@ def test_labels_name_the_commit_and_say_where_the_checkout_has_other_files(tmp_p
     (tmp_path / "README.md").touch()
     (tmp_path / ".gitignore").write_text("ignored\n")
     git("init", "-q")
-    assert made("0")[1]["org.opencontainers.image.revision"] == ""
+    assert prepare("0")[1]["org.opencontainers.image.revision"] == ""
     git("add", ".")
     git("-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "-q", "-m", "first")
     commit = git("rev-parse", "HEAD")
 
-    tag, clean = made("1")
+    tag, clean = prepare("1")
     assert clean["org.opencontainers.image.revision"] == commit
     assert clean["dev.paddock.cuda"] == ""
-    assert made("2", bases.published("12.8", "22.04"))[1]["dev.paddock.cuda"] == "12.8"
+    assert prepare("2", bases.published("12.8", "22.04"))[1]["dev.paddock.cuda"] == "12.8"
     (tmp_path / "README.md").write_text("changed")
-    same, changed = made("3")
+    same, changed = prepare("3")
     assert (same, changed["org.opencontainers.image.revision"]) == (tag, f"{commit}-dirty")
     git("checkout", "-q", "README.md")
     (dockerfile.parent / "new").touch()
-    other, untracked = made("4")
+    other, untracked = prepare("4")
     assert other != tag
     assert untracked["org.opencontainers.image.revision"] == f"{commit}-dirty"
 
@@ -146,8 +150,8 @@ def programs(folder: Path, platform: str) -> None:
     folder.mkdir()
     (folder / "cuda-smoke").write_bytes(b"program")
     files = {"cuda-smoke": {"sha256": hashlib.sha256(b"program").hexdigest(), "bytes": 7}}
-    told = {"schema": 2, "platform": platform, "toolkit": "12.8", "architectures": ["75"], "glibc": "2.35"}
-    (folder / "manifest.json").write_text(json.dumps(told | {"files": files}))
+    document = {"schema": 2, "platform": platform, "toolkit": "12.8", "architectures": ["75"], "glibc": "2.35"}
+    (folder / "manifest.json").write_text(json.dumps(document | {"files": files}))
 
 
 def test_the_cuda_programs_of_the_checkout_go_in_if_they_are_what_was_built(tmp_path: Path) -> None:
@@ -178,7 +182,7 @@ def test_a_report_says_when_there_are_no_cuda_programs_with_a_stand_in_for_docke
     monkeypatch.setenv("PATH", docker.stand_in(tmp_path / "bin", ENGINE).path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
-    def told(**flags: Any) -> str:
+    def report(**flags: Any) -> str:
         command.build_runner(project, platform="linux/arm64", **flags)
         return capsys.readouterr().out
 
@@ -186,15 +190,15 @@ def test_a_report_says_when_there_are_no_cuda_programs_with_a_stand_in_for_docke
         "cuda    without programs, since there is no cuda-build/; to make it:"
         " ./inv build-image cuda-builder --run --platform linux/arm64\n"
     )
-    assert without in told()
-    assert json.loads(told(as_json=True))["cuda_programs"] is None
+    assert without in report()
+    assert json.loads(report(as_json=True))["cuda_programs"] is None
     programs(project / "cuda-build", "linux/arm64")
-    assert "cuda-build" not in told()
-    assert json.loads(told(as_json=True))["cuda_programs"] == ["cuda-smoke"]
+    assert "cuda-build" not in report()
+    assert json.loads(report(as_json=True))["cuda_programs"] == ["cuda-smoke"]
 
 
 @pytest.mark.parametrize(
-    ("name", "flags", "said"),
+    ("name", "flags", "message"),
     [
         ("runer-gpu", {}, r"there is no image runer-gpu\n.*cuda-builder, .*runner-gpu\n.*did you mean runner-gpu\?"),
         ("../images/runner-gpu", {}, "there is no image ../images/runner-gpu"),
@@ -218,12 +222,12 @@ def test_a_wish_that_cannot_be_met_is_told_before_an_engine_is_asked(
     root: Path,
     name: str,
     flags: dict[str, Any],
-    said: str,
+    message: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(BuildInputError, match=said) as raised:
+    with pytest.raises(BuildInputError, match=message) as raised:
         command.build_image(root, name, as_json=True, **flags)
     assert raised.value.exit_code == 2
     assert "\n    fix: " in str(raised.value)
@@ -231,7 +235,7 @@ def test_a_wish_that_cannot_be_met_is_told_before_an_engine_is_asked(
 
 
 @pytest.mark.parametrize(
-    ("word", "said"),
+    ("word", "message"),
     [
         ("RUNNER_SHA256", "gives no value"),
         ("=1", "gives no name"),
@@ -239,8 +243,8 @@ def test_a_wish_that_cannot_be_met_is_told_before_an_engine_is_asked(
         ("RUNNER_SHA=1", r"no argument RUNNER_SHA\n.*RUNNER_URL, .*\n    fix: did you mean RUNNER_SHA256\?"),
     ],
 )
-def test_an_argument_that_the_image_has_not_is_told(root: Path, word: str, said: str) -> None:
-    with pytest.raises(BuildInputError, match=said):
+def test_an_argument_that_the_image_has_not_is_told(root: Path, word: str, message: str) -> None:
+    with pytest.raises(BuildInputError, match=message):
         runner.make(root, PLAIN, "amd64", [word])
 
 
@@ -263,5 +267,5 @@ def test_layers_are_told_by_size_and_by_what_made_them() -> None:
 @pytest.mark.skipif(HADOLINT is None, reason="no hadolint on PATH or in PADDOCK_HADOLINT")
 def test_dockerfiles_are_as_hadolint_wants_them(root: Path) -> None:
     files = sorted((root / "images").glob("*/Dockerfile"))
-    done = subprocess.run([str(HADOLINT), *files], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "")
+    result = subprocess.run([str(HADOLINT), *files], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout) == (0, "")
