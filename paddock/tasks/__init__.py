@@ -7,18 +7,7 @@ from __future__ import annotations
 
 from invoke.collection import Collection
 
-from paddock.tasks.build import (
-    ami_list,
-    ami_promote,
-    ami_prune,
-    build_ami,
-    build_image,
-    build_runner,
-    images_check,
-    images_list,
-    images_size,
-    push_runner,
-)
+from paddock.tasks import build
 from paddock.tasks.catalog import catalog_instances, catalog_refresh
 from paddock.tasks.fleet import mirror, plan, schema
 from paddock.tasks.gpu import GPU_TASKS
@@ -27,9 +16,9 @@ from paddock.tasks.lab import lab_demo, lab_down, lab_status, lab_up
 
 namespace = Collection(
     *(plan, schema, mirror, check, lint, lock, test),
-    *(build_runner, build_image, push_runner, build_ami),
-    images=Collection(images_list, images_check, images_size),
-    ami=Collection(ami_list, ami_promote, ami_prune),
+    *(build.build_runner, build.build_image, build.push_runner, build.build_ami),
+    images=Collection(build.images_list, build.images_check, build.images_size),
+    ami=Collection(build.ami_list, build.ami_promote, build.ami_prune),
     catalog=Collection(catalog_instances, catalog_refresh),
     gpu=Collection(*GPU_TASKS),
     lab=Collection(lab_up, lab_status, lab_demo, lab_down),

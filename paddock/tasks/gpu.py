@@ -70,9 +70,9 @@ def _argument(flag: Flag) -> str:
 )
 def gpu_export(c: Context, file: str | None = None, host: str = "127.0.0.1", port: int = 9400) -> None:
     """Serve metrics and health for Prometheus, under the names of NVIDIA's DCGM exporter."""
-    from paddock.gpu.cli import commands
+    from paddock.gpu.cli import program
 
-    commands.export(file=optional_path("file", file), host=host, port=port)
+    program.export(file=optional_path("file", file), host=host, port=port)
 
 
 @task(
@@ -90,10 +90,10 @@ def gpu_workflow(
     c: Context, file: str, dry_run: bool = False, fresh: bool = False, journal: str | None = None, json: bool = False
 ) -> None:
     """Run steps on GPUs in their order; a second run goes on after the last good one."""
-    from paddock.gpu.cli import commands
+    from paddock.gpu.cli import program
 
     where = optional_path("journal", journal)
-    code = commands.workflow(caller_path(file), dry_run=dry_run, fresh=fresh, journal=where, as_json=json)
+    code = program.workflow(caller_path(file), dry_run=dry_run, fresh=fresh, journal=where, as_json=json)
     if code:
         raise Exit(code=code)
 

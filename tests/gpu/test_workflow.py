@@ -437,22 +437,22 @@ def test_the_plan_shows_the_order_and_does_nothing(tmp_path: Path) -> None:
 
 
 def test_the_command_prints_the_plan_and_the_outcome(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from paddock.gpu.cli import commands
+    from paddock.gpu.cli import program
 
     (tmp_path / "w.yaml").write_text(
         yaml.safe_dump({"steps": [command("a", ""), command("b", "import sys; sys.exit('no')", "a")]})
     )
     at = {"journal": tmp_path / "j"}
-    assert commands.workflow(tmp_path / "w.yaml", dry_run=True, **at) == 0
+    assert program.workflow(tmp_path / "w.yaml", dry_run=True, **at) == 0
     assert "\n2. b, after a: run " in capsys.readouterr().out
-    assert commands.workflow(tmp_path / "w.yaml", **at) == 1
+    assert program.workflow(tmp_path / "w.yaml", **at) == 1
     out, err = capsys.readouterr()
     assert out.splitlines()[0] == "w: failed"
     assert out.splitlines()[2].endswith("exit status 1: no")
     assert "b started" in err
-    assert commands.workflow(tmp_path / "w.yaml", dry_run=True, **at) == 0
+    assert program.workflow(tmp_path / "w.yaml", dry_run=True, **at) == 0
     assert "1. a (done already): " in capsys.readouterr().out
-    assert commands.workflow(tmp_path / "w.yaml", as_json=True, **at) == 1
+    assert program.workflow(tmp_path / "w.yaml", as_json=True, **at) == 1
     assert json.loads(capsys.readouterr().out)["outcome"] == "failed"
 
 

@@ -15,23 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from paddock.gpu import model
 from paddock.gpu.drivers import pci
 from paddock.gpu.drivers.base import Reading
 from paddock.gpu.host.machine import owner, sees_host_processes
-from paddock.gpu.model import (
-    Clocks,
-    Driver,
-    Ecc,
-    Gpu,
-    Memory,
-    Pair,
-    Pcie,
-    Power,
-    Process,
-    State,
-    Temperature,
-    Utilisation,
-)
 
 _AMD = "0x1002"
 _MIB = 1 << 20
@@ -61,13 +48,15 @@ class Amd:
                 " it to the container (`--device /dev/kfd --device /dev/dri`)."
             )
         pairs = tuple(
-            Pair(a.index, b.index, pci.closeness(a.pci_address, b.pci_address, self._root))
+            model.Pair(a.index, b.index, pci.closeness(a.pci_address, b.pci_address, self._root))
             for a in gpus
             for b in gpus[a.index + 1 :]
             if topology
         )
         version = _Files(self._root / "sys/module/amdgpu", []).text("version")
-        return Reading("amdsmi" if smi else "amd-sysfs", gpus, pairs, Driver(version) if version else None, (*notes,))
+        return Reading(
+            "amdsmi" if smi else "amd-sysfs", gpus, pairs, model.Driver(version) if version else None, (*notes,)
+        )
 
     def _folders(self) -> list[Path]:
         """Return the folders of AMD's display and compute devices, in PCI order."""
@@ -83,18 +72,18 @@ class Amd:
         smi: Mapping[str, Mapping[str, Any]],
         notes: list[str],
         processes: bool,
-    ) -> Gpu:
+    ) -> model.Gpu:
         address, unique = files.folder.name, files.text("unique_id")
         node, extra = nodes.get(address, {}), smi.get(address, {})
         target = _target(node.get("gfx_target_version", 0))
         total, used = files.number("mem_info_vram_total"), files.number("mem_info_vram_used")
         bound = (files.folder / "driver").resolve().name
-        state: State = "ok" if total is not None else "unreadable"
+        state: model.State = "ok" if total is not None else "unreadable"
         reason = None if total is not None else f"its driver reports no memory ({bound})"
         if total is not None and not unique:
             notes.append(f"GPU {index}: it has no unique_id, so it is never leased.")
         hwmon = files.monitor()
-        return Gpu(
+        return model.Gpu(
             index,
             f"GPU-{unique}" if unique else None,
             extra.get("name") or files.text("product_name"),
@@ -110,21 +99,21 @@ class Amd:
             compute_capability=target,
             cores=node["simd_count"] * (16 if target.startswith("gfx9") else 32) if target else None,
             memory=None if total is None or used is None else _memory(total, used),
-            power=Power(
+            power=model.Power(
                 draw=_scaled(hwmon.number("power1_average") or hwmon.number("power1_input"), 1e6),
                 limit=_scaled(hwmon.number("power1_cap"), 1e6),
                 default_limit=_scaled(hwmon.number("power1_cap_default"), 1e6),
                 min_limit=_scaled(hwmon.number("power1_cap_min"), 1e6),
                 max_limit=_scaled(hwmon.number("power1_cap_max"), 1e6),
             ),
-            clocks=Clocks(_whole(hwmon.number("freq1_input"), 1e6), _whole(hwmon.number("freq2_input"), 1e6)),
-            temperature=Temperature(
+            clocks=model.Clocks(_whole(hwmon.number("freq1_input"), 1e6), _whole(hwmon.number("freq2_input"), 1e6)),
+            temperature=model.Temperature(
                 _whole(hwmon.labelled("temp", "junction") or hwmon.number("temp1_input"), 1e3),
                 _whole(hwmon.labelled("temp", "mem"), 1e3),
             ),
-            utilisation=Utilisation(files.number("gpu_busy_percent"), files.number("mem_busy_percent")),
+            utilisation=model.Utilisation(files.number("gpu_busy_percent"), files.number("mem_busy_percent")),
             ecc=extra.get("ecc") or files.ecc(),
-            pcie=Pcie(
+            pcie=model.Pcie(
                 _generation(files.text("current_link_speed")),
                 files.number("current_link_width"),
                 _generation(files.text("max_link_speed")),
@@ -167,14 +156,14 @@ class _Files:
                 return self.number(path.name.replace("_label", "_input"))
         return None
 
-    def ecc(self) -> Ecc:
+    def ecc(self) -> model.Ecc:
         """Sum the counts of all the chip's blocks, whose files hold `ue: 0` and `ce: 0`."""
         counts = {"ue": 0, "ce": 0}
         blocks = _listed(self.folder / "ras", "*_err_count")
         for block in blocks:
             for kind, count in re.findall(r"^(ue|ce): (\d+)$", self.text(f"ras/{block.name}") or "", re.MULTILINE):
                 counts[kind] += int(count)
-        return Ecc(enabled=True, corrected=counts["ce"], uncorrected=counts["ue"]) if blocks else Ecc()
+        return model.Ecc(enabled=True, corrected=counts["ce"], uncorrected=counts["ue"]) if blocks else model.Ecc()
 
 
 def _listed(folder: Path, pattern: str) -> list[Path]:
@@ -206,7 +195,7 @@ def _target(version: int) -> str:
     return f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}" if version else ""
 
 
-def _processes(root: Path, gpu_id: int | None) -> tuple[Process, ...] | None:
+def _processes(root: Path, gpu_id: int | None) -> tuple[model.Process, ...] | None:
     """Return the processes that the compute driver lists, by pids of the host."""
     folder = root / "sys/class/kfd/kfd/proc"
     if gpu_id is None or not os.path.isdir(folder):  # Path.is_dir raises without permission
@@ -217,7 +206,7 @@ def _processes(root: Path, gpu_id: int | None) -> tuple[Process, ...] | None:
         used = _Files(process_folder, []).number(f"vram_{gpu_id}")
         if used is not None:
             pid = int(process_folder.name)
-            processes.append(Process(pid, "compute", used // _MIB, *(owner(pid, root) if host else (None, None))))
+            processes.append(model.Process(pid, "compute", used // _MIB, *(owner(pid, root) if host else (None, None))))
     return tuple(processes)
 
 
@@ -240,7 +229,7 @@ def _smi_facts(amdsmi: Any, handle: Any) -> dict[str, Any]:
     counts = amdsmi.amdsmi_get_gpu_total_ecc_count(handle)
     return {
         "name": amdsmi.amdsmi_get_gpu_asic_info(handle).get("market_name"),
-        "ecc": Ecc(True, counts["correctable_count"], counts["uncorrectable_count"]),
+        "ecc": model.Ecc(True, counts["correctable_count"], counts["uncorrectable_count"]),
     }
 
 
@@ -256,8 +245,8 @@ def _group(path: Path) -> int | None:
         return None
 
 
-def _memory(total: int, used: int) -> Memory:
-    return Memory(total // _MIB, used // _MIB, (total - used) // _MIB)
+def _memory(total: int, used: int) -> model.Memory:
+    return model.Memory(total // _MIB, used // _MIB, (total - used) // _MIB)
 
 
 def _generation(speed: str | None) -> int | None:

@@ -13,19 +13,9 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from paddock.gpu.drivers import nvml_device
 from paddock.gpu.drivers.base import DriverUnavailable, Reading
 from paddock.gpu.drivers.nvml_calls import Calls, Device, DeviceUnavailable, load
-from paddock.gpu.drivers.nvml_device import (
-    CHANGING,
-    NO_LINK,
-    cache_calls,
-    read_link,
-    read_sample,
-    read_slow,
-    read_static,
-    resample,
-    text,
-)
 from paddock.gpu.drivers.nvml_processes import Names, names, read_mig, read_processes
 from paddock.gpu.drivers.nvml_topology import read_pairs
 from paddock.gpu.model import Driver, Gpu
@@ -136,10 +126,10 @@ class Session:
     def _gpu(self, calls: Calls, index: int, process_names: Names | None, *, topology: bool) -> Gpu:
         try:
             device = self._open(calls, index)
-            read_slow(calls, device, topology=topology)
-            link = read_link(calls, device, throughput=False)
+            nvml_device.read_slow(calls, device, topology=topology)
+            link = nvml_device.read_link(calls, device, throughput=False)
             margin = calls.query(device, "nvmlDeviceGetMarginTemperature")
-            return read_sample(
+            return nvml_device.read_sample(
                 calls, device, link, margin, read_processes(calls, device, process_names) if process_names else None
             )
         except DeviceUnavailable as error:
@@ -150,18 +140,22 @@ class Session:
         try:
             if device is None or not device.slow_fields:
                 device = self._open(calls, index)
-                read_slow(calls, device, topology=False)
-                return read_sample(calls, device, read_link(calls, device, throughput=True) if pcie else NO_LINK)
-            link = read_link(calls, device, throughput=True) if pcie else NO_LINK
-            if gpu := resample(device, link):
+                nvml_device.read_slow(calls, device, topology=False)
+                return nvml_device.read_sample(
+                    calls,
+                    device,
+                    nvml_device.read_link(calls, device, throughput=True) if pcie else nvml_device.NO_LINK,
+                )
+            link = nvml_device.read_link(calls, device, throughput=True) if pcie else nvml_device.NO_LINK
+            if gpu := nvml_device.resample(device, link):
                 return gpu
-            calls.fields(device, CHANGING)
+            calls.fields(device, nvml_device.CHANGING)
             mig_enabled = device.slow_fields["mig"] and device.slow_fields["mig"].enabled
             if mig_enabled:
                 device.slow_fields["mig"] = read_mig(calls, device)
-            gpu = read_sample(calls, device, link)
+            gpu = nvml_device.read_sample(calls, device, link)
             if not mig_enabled:
-                cache_calls(calls, device, gpu)
+                nvml_device.cache_calls(calls, device, gpu)
             return gpu
         except DeviceUnavailable as error:
             return self._unavailable_gpu(index, error)
@@ -179,7 +173,7 @@ class Session:
         """Return the device at an index, reusing the previous object where it is still the same GPU."""
         device = Device(index, calls.open(index))
         previous = self._devices.get(index)
-        uuid = text(calls.query(device, "nvmlDeviceGetUUID"))
+        uuid = nvml_device.text(calls.query(device, "nvmlDeviceGetUUID"))
         if previous is not None and previous.static_read and uuid and previous.facts["uuid"] == uuid:
             previous.handle = device.handle
             return previous
@@ -187,12 +181,14 @@ class Session:
         if not uuid:
             raise DeviceUnavailable("unreadable", "the driver does not report its UUID, so it cannot be identified")
         device.facts["uuid"] = uuid
-        read_static(calls, device)
+        nvml_device.read_static(calls, device)
         return device
 
     def _driver_info(self, calls: Calls) -> Driver | None:
-        if self._driver is None and (version := text(calls.system_or_none("nvmlSystemGetDriverVersion"))):
+        if self._driver is None and (version := nvml_device.text(calls.system_or_none("nvmlSystemGetDriverVersion"))):
             cuda = calls.system_or_none("nvmlSystemGetCudaDriverVersion_v2")
             cuda_version = None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}"
-            self._driver = Driver(version, cuda_version, text(calls.system_or_none("nvmlSystemGetNVMLVersion")))
+            self._driver = Driver(
+                version, cuda_version, nvml_device.text(calls.system_or_none("nvmlSystemGetNVMLVersion"))
+            )
         return self._driver

@@ -9,24 +9,11 @@ from functools import cache, lru_cache
 from struct import Struct
 from typing import Any
 
+from paddock.gpu import model
 from paddock.gpu.drivers.nvml_batch import CallBatch
 from paddock.gpu.drivers.nvml_calls import Calls, Device
 from paddock.gpu.drivers.nvml_processes import read_mig
 from paddock.gpu.drivers.nvml_topology import read_links
-from paddock.gpu.model import (
-    Clocks,
-    Ecc,
-    Gpu,
-    Memory,
-    Pcie,
-    Power,
-    Process,
-    RecoveryAction,
-    RemappedRows,
-    Temperature,
-    Throttle,
-    Utilisation,
-)
 
 _MIB = 1 << 20
 _ARCHITECTURES = {
@@ -34,12 +21,12 @@ _ARCHITECTURES = {
     10: "blackwell", 13: "rubin",
 }  # fmt: skip
 _COMPUTE_MODES = {0: "default", 2: "prohibited", 3: "exclusive-process"}
-_THROTTLES: tuple[Throttle, ...] = (
+_THROTTLES: tuple[model.Throttle, ...] = (
     "idle", "application-clocks", "software-power-cap", "hardware-slowdown", "sync-boost", "software-thermal",
     "hardware-thermal", "hardware-power-brake", "display-clocks", "board-limit", "reliability",
 )  # fmt: skip
 """By the number of the bit."""
-_RECOVERY: tuple[RecoveryAction, ...] = (
+_RECOVERY: tuple[model.RecoveryAction, ...] = (
     "none", "gpu-reset", "node-reboot", "drain-p2p", "drain-and-reset", "recover-imex", "bus-reset", "system-reboot",
 )  # fmt: skip
 
@@ -60,7 +47,9 @@ Link = tuple[float | None, ...]
 NO_LINK: Link = (None,) * 4
 
 # Frozen, with few distinct values: shared by all GPUs and samples.
-_clocks, _temperature, _utilisation, _pcie = map(lru_cache, (Clocks, Temperature, Utilisation, Pcie))
+_clocks, _temperature, _utilisation, _pcie = map(
+    lru_cache, (model.Clocks, model.Temperature, model.Utilisation, model.Pcie)
+)
 
 
 def read_static(calls: Calls, device: Device) -> None:
@@ -138,8 +127,8 @@ def read_sample(
     device: Device,
     link: Link = NO_LINK,
     margin: int | None = None,
-    running: tuple[Process, ...] | None = None,
-) -> Gpu:
+    running: tuple[model.Process, ...] | None = None,
+) -> model.Gpu:
     """Return the GPU from the device's cached facts and its current values. Its fields must have been read."""
     query, nvml = calls.query, calls.nvml
     # The second version of the call fails on WSL.
@@ -156,10 +145,10 @@ def read_sample(
         draw = query(device, "nvmlDeviceGetPowerUsage")
     answers = memory, busy, celsius, reasons, sm, memory_clock, draw
     changing = _changing(device, [device.fields[pair] for pair in CHANGING], answers, link, margin)
-    return Gpu(device.index, vendor="nvidia", processes=running, **changing, **device.facts, **device.slow_fields)
+    return model.Gpu(device.index, vendor="nvidia", processes=running, **changing, **device.facts, **device.slow_fields)
 
 
-def resample(device: Device, link: Link) -> Gpu | None:
+def resample(device: Device, link: Link) -> model.Gpu | None:
     """Return the same as `read_sample` by prepared calls, faster; None where those do not work."""
     batch = device.batch
     if batch is None:
@@ -167,12 +156,12 @@ def resample(device: Device, link: Link) -> Gpu | None:
     if not batch.execute():
         device.batch, device.batch_failed = None, True
         return None
-    gpu = object.__new__(Gpu)  # the constructor of a frozen class writes field by field, in eight times the time
+    gpu = object.__new__(model.Gpu)  # the constructor of a frozen class writes field by field, in eight times the time
     object.__setattr__(gpu, "__dict__", batch.gpu_fields | _changing(device, batch.fields, batch.answers(), link))
     return gpu
 
 
-def cache_calls(calls: Calls, device: Device, gpu: Gpu) -> None:
+def cache_calls(calls: Calls, device: Device, gpu: model.Gpu) -> None:
     """Prepare the calls of a sample for `resample`."""
     if not device.batch_failed:
         with contextlib.suppress(AttributeError):
@@ -190,10 +179,10 @@ def _changing(
     watt = draw if power is None else power
     return {
         "memory": None if memory is None else _memory(memory),
-        "power": Power(_thousandth(watt), device.limit, default, low, high, _thousandth(energy)),
+        "power": model.Power(_thousandth(watt), device.limit, default, low, high, _thousandth(energy)),
         "clocks": _clocks(sm, memory_clock, *device.clocks),
         "temperature": _temperature(celsius, memory_celsius, margin),
-        "utilisation": _utilisation(*_PAIR.unpack(busy)) if busy else Utilisation(),
+        "utilisation": _utilisation(*_PAIR.unpack(busy)) if busy else model.Utilisation(),
         "throttle": None if reasons is None else _throttles(reasons),
         "ecc": _ecc(device.fields[_ECC_ON], corrected, uncorrected, device.fields[_AGGREGATE], device.sram),
         "recovery_action": _recovery(recovery),
@@ -215,7 +204,7 @@ def _thousandth(value: int | None) -> float | None:
     return None if value is None else value / 1000
 
 
-def _memory(structure: Any) -> Memory:
+def _memory(structure: Any) -> model.Memory:
     if ctypes.sizeof(structure) == _MEMORY_V2.size:
         total, reserved, free, used = _MEMORY_V2.unpack(structure)
         return _mebibytes(total, used, free, reserved)
@@ -224,29 +213,29 @@ def _memory(structure: Any) -> Memory:
 
 
 @lru_cache
-def _mebibytes(*sizes: int) -> Memory:
-    return Memory(*[size // _MIB for size in sizes])
+def _mebibytes(*sizes: int) -> model.Memory:
+    return model.Memory(*[size // _MIB for size in sizes])
 
 
 def _rows(
     corrected: int | None, uncorrected: int | None, pending: int | None, failed: int | None
-) -> RemappedRows | None:
+) -> model.RemappedRows | None:
     if corrected is None or uncorrected is None or pending is None or failed is None:
         return None
-    return RemappedRows(corrected, uncorrected, bool(pending), bool(failed))
+    return model.RemappedRows(corrected, uncorrected, bool(pending), bool(failed))
 
 
-def _recovery(number: int | None) -> RecoveryAction | None:
+def _recovery(number: int | None) -> model.RecoveryAction | None:
     return _RECOVERY[number] if number is not None and number < len(_RECOVERY) else None
 
 
 @lru_cache
 def _ecc(
     on: int | None, corrected: int | None, uncorrected: int | None, aggregate: int | None, sram: int | None
-) -> Ecc:
-    return Ecc(None if on is None else bool(on), corrected, uncorrected, aggregate, sram)
+) -> model.Ecc:
+    return model.Ecc(None if on is None else bool(on), corrected, uncorrected, aggregate, sram)
 
 
 @cache
-def _throttles(mask: int) -> tuple[Throttle, ...]:
+def _throttles(mask: int) -> tuple[model.Throttle, ...]:
     return tuple(name for bit, name in enumerate(_THROTTLES) if mask >> bit & 1)

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 from paddock.gpu.catalog_match import catalog_entry
 from paddock.gpu.leases.eligibility import Device
-from paddock.gpu.render.fields import Docker
-from paddock.gpu.render.problems import matching, one_of, wrong
+from paddock.gpu.render.fields import Docker, matching, one_of, wrong
 from paddock.gpu.render.request import RenderRequest
 
 CAPABILITIES = ("compute", "compat32", "graphics", "utility", "video", "display", "ngx", "all")

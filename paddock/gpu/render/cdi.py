@@ -7,7 +7,7 @@ from typing import Any
 
 from paddock.gpu.render import docker
 from paddock.gpu.render.access import Access, access, capabilities, kfd_group, render_nodes, wsl
-from paddock.gpu.render.problems import wrong
+from paddock.gpu.render.fields import wrong
 from paddock.gpu.render.rendered import File, Rendered, headed
 from paddock.gpu.render.request import RenderRequest
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from paddock.gpu.render.access import Access, access
-from paddock.gpu.render.problems import matching, wrong
+from paddock.gpu.render.fields import matching, wrong
 from paddock.gpu.render.rendered import Rendered, headed
 from paddock.gpu.render.request import RenderRequest
 

@@ -5,13 +5,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar, get_args
 
-from paddock.gpu.render.problems import one_of, wrong
+from paddock.errors import did_you_mean
+from paddock.gpu.errors import GpuInputError
 
 _Read = Callable[[str, Any], Any]
+
+
+def wrong(problem: str, expected: str = "", fix: str = "") -> GpuInputError:
+    lines = [problem, *([f"expected: {expected}"] if expected else []), *([f"fix: {fix}"] if fix else [])]
+    return GpuInputError("\n    ".join(lines))
+
+
+def one_of(value: str, allowed: Iterable[str]) -> str:
+    """Return the name that was probably meant, else all allowed ones."""
+    names = list(allowed)
+    return did_you_mean(value, names, f"one of {', '.join(names)}")
+
+
+def matching(name: str, value: object, pattern: str, expected: str) -> str:
+    """Return the value if it is a text of that form. Raises GpuInputError."""
+    if not isinstance(value, str) or not re.fullmatch(pattern, value):
+        raise wrong(f"{name} is {value!r}", expected)
+    return value
 
 
 def _flag(name: str, value: Any) -> bool:

@@ -10,8 +10,7 @@ from typing import Any
 from paddock.gpu.errors import GpuInputError
 from paddock.gpu.leases.eligibility import Device
 from paddock.gpu.render.access import capabilities, hidden
-from paddock.gpu.render.fields import Kubernetes, Toleration
-from paddock.gpu.render.problems import matching, wrong
+from paddock.gpu.render.fields import Kubernetes, Toleration, matching, wrong
 from paddock.gpu.render.rendered import File, Rendered, headed
 from paddock.gpu.render.request import RenderRequest
 

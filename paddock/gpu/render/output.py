@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paddock.gpu.errors import GpuError
-from paddock.gpu.render.problems import wrong
+from paddock.gpu.render.fields import wrong
 from paddock.gpu.render.rendered import File, Rendered, customised, unedited
 
 RECORD = ".paddock-rendered.json"

@@ -12,8 +12,7 @@ from paddock.gpu.leases.lease import Lease
 from paddock.gpu.leases.request import Request, max_per_task
 from paddock.gpu.leases.selection import choose
 from paddock.gpu.model import Gpu, Inventory, Vendor
-from paddock.gpu.render.fields import Connector, Docker, Fields, Kubernetes, Proxmox
-from paddock.gpu.render.problems import wrong
+from paddock.gpu.render.fields import Connector, Docker, Fields, Kubernetes, Proxmox, wrong
 
 _OTHER = "render on that machine, or from its inventory (`paddock gpu.list --json`)"
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paddock.gpu.errors import GpuError
-from paddock.gpu.render.problems import wrong
+from paddock.gpu.render.fields import wrong
 
 _ADDRESS = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([0-9a-f]{2})(?:\.([0-7]))?", re.IGNORECASE)
 _BRIDGES = ("0600", "0604")

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from paddock.gpu.errors import NoGpu
-from paddock.gpu.render.fields import Proxmox
-from paddock.gpu.render.problems import matching, wrong
+from paddock.gpu.render.fields import Proxmox, matching, wrong
 from paddock.gpu.render.proxmox.iommu import Card, Function, find_card, functions, refuse_shared
 from paddock.gpu.render.proxmox.vfio import host_files
 from paddock.gpu.render.rendered import File, Rendered, headed

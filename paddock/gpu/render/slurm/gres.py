@@ -9,7 +9,7 @@ from itertools import groupby
 
 from paddock.gpu.errors import GpuError
 from paddock.gpu.leases.eligibility import Device
-from paddock.gpu.render.problems import wrong
+from paddock.gpu.render.fields import wrong
 from paddock.gpu.render.request import RenderRequest
 
 _MAKERS = ("nvidia_", "amd_", "tesla_", "geforce_", "instinct_", "radeon_", "quadro_")

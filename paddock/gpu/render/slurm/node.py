@@ -8,7 +8,7 @@ from pathlib import Path
 from paddock.gpu.errors import GpuError
 from paddock.gpu.host.machine import Run
 from paddock.gpu.host.machine import run as run_program
-from paddock.gpu.render.problems import matching, wrong
+from paddock.gpu.render.fields import matching, wrong
 from paddock.gpu.render.rendered import Rendered, headed
 from paddock.gpu.render.request import RenderRequest
 from paddock.gpu.render.slurm import gres as slurm_gres
