@@ -66,7 +66,7 @@ def lint(*, fix: bool = False) -> None:
 
 
 def scripts() -> list[str]:
-    """Every shell script of the project, relative to it."""
+    """Return every shell script of the project, relative to it."""
     paths = sorted(path for folder in ("ami", "images", "runners") for path in (ROOT / folder).rglob("*.sh"))
     return [".ci/run", *(str(path.relative_to(ROOT)) for path in paths)]
 

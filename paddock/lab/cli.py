@@ -28,7 +28,7 @@ _Result = TypeVar("_Result")
 
 
 def _json_errors(command: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
-    """With `as_json` also print an error as JSON, `{"error": ...}`, beside the sentence that a user reads."""
+    """Print an error also as JSON, `{"error": ...}`, if `as_json`, beside the sentence that a user reads."""
 
     @functools.wraps(command)
     def run(*arguments: _Parameters.args, **options: _Parameters.kwargs) -> _Result:

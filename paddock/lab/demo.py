@@ -51,7 +51,7 @@ class Story:
         return not self.missing and self.job.result == "succeeded"
 
     def document(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the document that is printed as JSON."""
         return {
             "ok": self.ok,
             "runner": self.runner,

@@ -26,7 +26,7 @@ class SubnetNeed:
 
 
 def subnet_needs(fleet: Fleet) -> tuple[SubnetNeed, ...]:
-    """Every private subnet: a node takes its pods' addresses, at most `maxPods`, and one of its own."""
+    """Return the needs of every private subnet: a node takes its pods' addresses, at most `maxPods`, and its own."""
     sizes = _sizes(fleet)
     zones = tuple(sizes)
     needs = []

@@ -41,7 +41,7 @@ class Fit:
 
 
 def fit(fleet: Fleet) -> tuple[Fit, ...]:
-    """Every runner on every instance type of its pool, in the order of the stack file."""
+    """Return the fit of every runner on every instance type of its pool, in the order of the stack file."""
     return tuple(
         fit_runner(fleet, runner, instance)
         for runner in fleet.runners.values()

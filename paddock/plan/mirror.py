@@ -33,7 +33,7 @@ def images(graph: Graph) -> tuple[str, ...]:
 
 
 def charts(graph: Graph) -> tuple[Chart, ...]:
-    """All charts that a graph installs, sorted by name."""
+    """Return all charts that a graph installs, sorted by name."""
     return tuple(CHARTS[name] for name in sorted({chart(release) for release in graph.of_type(RELEASE)}))
 
 

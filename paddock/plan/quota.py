@@ -72,7 +72,7 @@ class QuotaNeed:
 
 
 def quota_needs(fleet: Fleet) -> tuple[QuotaNeed, ...]:
-    """Everything the fleet needs at its maximum; nothing where this stack buys no nodes."""
+    """Return the quota that the fleet needs at its maximum; nothing where this stack buys no nodes."""
     needs: list[QuotaNeed] = []
     if fleet.owns_nodes and fleet.holds("cluster"):
         needs += _vcpus(fleet)

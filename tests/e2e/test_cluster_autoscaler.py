@@ -77,7 +77,7 @@ class Ec2:
             )
 
     def step(self, api: Api) -> None:
-        """Makes nodes of new instances, and takes away those of ended ones."""
+        """Create nodes of new instances, and delete those of ended ones."""
         groups = self.scaling.describe_auto_scaling_groups()["AutoScalingGroups"]
         instances = {
             i["InstanceId"]: (group_["AutoScalingGroupName"], i) for group_ in groups for i in group_["Instances"]

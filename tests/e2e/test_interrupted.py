@@ -79,7 +79,7 @@ class Walk:
         return recovered
 
     def killed(self, run: Callable[[], Result], reached: Callable[[int], bool]) -> Recovered:
-        """Lets a run be killed, and looks at what is there before and after the recovery."""
+        """Kill a run, and return the resources before and after the recovery."""
         # Where the last run came further than that already, this one is killed while it starts.
         pause = self.random.uniform(0, 0.5 if reached(len(self.engine.created_resources())) else 0.1)
 
@@ -109,7 +109,7 @@ class Walk:
         return recovered
 
     def interrupted(self, run: Callable[[], Result], reached: Callable[[int], bool]) -> None:
-        """Lets a run be interrupted, which loses nothing."""
+        """Interrupt a run, which loses nothing."""
 
         def interrupt_once_reached() -> bool:
             if reached_state := reached(len(self.engine.created_resources())):
@@ -268,7 +268,7 @@ def in_a_cloud(custom: bool, type_: str) -> bool:
 
 @contextmanager
 def in_background(action: Callable[[], bool]) -> Iterator[None]:
-    """Calls it again and again, until it returns true or the block ends."""
+    """Call it repeatedly, until it returns true or the block ends."""
     over = Event()
 
     def act() -> None:

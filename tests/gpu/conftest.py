@@ -14,7 +14,7 @@ from tests.support.nvml import PROFILES, Driver, installed, library
 
 @pytest.fixture
 def driver() -> Iterator[Callable[[str | Driver], Driver]]:
-    """Makes a driver answer in this test, by name of a profile or as given; the last one made answers."""
+    """Install a simulated driver in this test, by name of a profile or as an object; the latest answers."""
     with ExitStack() as open_drivers:
 
         def install(profile: str | Driver) -> Driver:

@@ -25,7 +25,7 @@ Talk = Callable[[Any], Awaitable[None]]
 
 @pytest.fixture
 def agent(tmp_path: Path) -> Callable[..., None]:
-    """Lets a client talk to a server of its own; the server's variables are those given, over a bare machine's."""
+    """Run a client against its own server; the variables passed extend those of a bare machine."""
 
     def meet(talk: Talk, **environ: str) -> None:
         import anyio

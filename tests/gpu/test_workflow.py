@@ -76,7 +76,7 @@ def outcomes(report: dict[str, Any]) -> dict[str, str]:
 
 @pytest.fixture
 def go(tmp_path: Path) -> Callable[..., dict[str, Any]]:
-    """Runs a workflow on one journal."""
+    """Run a workflow on one journal."""
     return lambda workflow, **more: run(workflow, journal=tmp_path / "journal.jsonl", **more)
 
 

@@ -34,7 +34,7 @@ def findings_by_id(fleet_: Fleet) -> dict[str, Finding]:
 
 @pytest.fixture
 def prices(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Sets the price of a type in us-west-2."""
+    """Set the price of a type in us-west-2."""
 
     def put(name: str, **price: Any) -> None:
         instances: dict[str, InstanceType] = dict(catalog.instances())

@@ -31,7 +31,7 @@ class Problem:
     """An error that Terraform or its provider reports."""
 
     address: str
-    said: str
+    message: str
 
 
 class Terraform:
@@ -60,11 +60,11 @@ class Terraform:
         return schemas
 
     def use(self, document: Mapping[str, Any]) -> None:
-        """Makes `document` the configuration that the other methods are about."""
+        """Set the configuration of the other methods to `document`."""
         self._write(self.folder, document)
 
     def use_together(self, documents: Mapping[str, Mapping[str, Any]]) -> None:
-        """Makes all of them one configuration, each a module: the provider starts once for all."""
+        """Combine all of them into one configuration, each a module: the provider starts once for all."""
         for name, document in documents.items():
             folder = self.folder / name
             folder.mkdir(exist_ok=True)
@@ -91,7 +91,7 @@ class Terraform:
         return {(change["type"], key) for change in document["resource_changes"] for key in _changed(change["change"])}
 
     def apply(self) -> list[Problem]:
-        """Makes all that can be made, and says what could not."""
+        """Create all resources that can be created, and return the problems of the others."""
         return _problems(self._watch("apply", "-auto-approve", f"-parallelism={PARALLEL}"))
 
     def destroy(self) -> list[Problem]:

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def until(true: Callable[[], Any], seconds: float = 60) -> Any:
-    """Waits for a condition and returns what it gave."""
+    """Wait for a condition and return its result."""
     deadline = time.monotonic() + seconds
     while not (result := true()):
         assert time.monotonic() < deadline, f"not so after {seconds} s"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def info(inventory: Inventory, gpus: tuple[Gpu, ...]) -> dict[str, Any]:
-    """All that is known of those GPUs."""
+    """Return all details of those GPUs."""
     return {"schema": SCHEMA, "reason": inventory.reason, "gpus": serialization.data(gpus)}
 
 

@@ -32,7 +32,7 @@ Ways = Mapping[tuple[int, int], Pair]
 
 
 def listing(inventory: Inventory) -> Iterator[str]:
-    """One line a GPU."""
+    """Yield one line a GPU."""
     if not inventory.gpus:
         yield inventory.reason or "no GPU was found"
     else:
@@ -75,7 +75,7 @@ def _row(gpu: Gpu) -> tuple[str, ...]:
 
 
 def details(gpu: Gpu) -> Iterator[str]:
-    """All that is known of one GPU; what is not is left out."""
+    """Return the details of one GPU, without unknown values."""
     yield f"GPU {gpu.index}: {gpu.name or 'unknown'}"
     if gpu.state != "ok":
         yield f"  {gpu.state}: {gpu.reason or 'no reason is known'}"
@@ -314,7 +314,7 @@ def picture(gpus: Sequence[Gpu], ways: Ways) -> Iterator[str]:
 
 
 def _groups(numbers: Iterable[int], ways: Ways, joined: Callable[[Pair], bool]) -> list[list[int]]:
-    """Those that reach each other through what is joined."""
+    """Return the groups of GPUs that are connected, directly or through others."""
     groups: list[list[int]] = []
     for number in numbers:
         pairs = {other: ways.get((number, other)) for group in groups for other in group}

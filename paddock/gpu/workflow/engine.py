@@ -84,7 +84,7 @@ def run(
 
 
 def exit_code(document: Document) -> int:
-    """Of a run: 0, 1 for a step that failed, 130 for one that was interrupted."""
+    """Return the exit code of a run: 0, 1 for a step that failed, 130 for one that was interrupted."""
     return _EXIT[document["outcome"]]
 
 
@@ -256,7 +256,7 @@ def _step_document(step: Step, state: _State) -> Document:
 
 
 def _settle(running: Mapping[Future[None], str]) -> None:
-    """Waits until all have ended, whatever else is pressed."""
+    """Wait until all have ended, and ignore further interrupts."""
     while not all(future.done() for future in running):
         try:
             wait(running)

@@ -61,7 +61,7 @@ class Journal:
         os.close(self._file)
 
     def write(self, event: Event, **about: Any) -> None:
-        """One line, on the disk when this returns. Raises GpuError."""
+        """Write one line, which is on the disk on return. Raises GpuError."""
         now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         line = json.dumps({"schema": SCHEMA, "at": now, "event": event, **about}) + "\n"
         try:
@@ -100,7 +100,7 @@ class Journal:
 
 
 def default_path(workflow: Workflow, environ: Mapping[str, str] = os.environ) -> Path:
-    """One for each workflow of a folder."""
+    """Return the path of a journal, one for each workflow of a folder."""
     state = environ.get("XDG_STATE_HOME") or str(Path.home() / ".local/state")
     folder = hashlib.sha256(str(workflow.folder.resolve()).encode()).hexdigest()[:8]
     return Path(state) / "paddock" / "workflows" / f"{workflow.id}-{folder}.jsonl"

@@ -80,7 +80,7 @@ class Workflow:
         return TopologicalSorter({step.id: step.depends_on for step in self.steps})
 
     def waves(self) -> list[list[Step]]:
-        """In order; the steps of one wave need nothing of each other."""
+        """Return the steps in waves, in order; the steps of one wave are independent."""
         steps = {step.id: step for step in self.steps}
         graph, waves = self.graph(), []
         graph.prepare()
@@ -195,7 +195,7 @@ def _check_task(step: Step, workflow: Workflow, source: str) -> None:
 
 
 def _before(step: Step, steps: Mapping[str, Step]) -> set[str]:
-    """All that end before it starts."""
+    """Return all steps that end before it starts."""
     result: set[str] = set()
     waiting = list(step.depends_on)
     while waiting:
@@ -207,7 +207,7 @@ def _before(step: Step, steps: Mapping[str, Step]) -> set[str]:
 
 
 def _fields(fields: Any, spellings: Mapping[str, str], where: str, kind: str) -> dict[str, Any]:
-    """By their own names, however they are spelled: depends_on, dependsOn, DependsOn."""
+    """Return the fields by their own names, in any spelling: depends_on, dependsOn, DependsOn."""
     if not isinstance(fields, dict):
         raise GpuInputError(f"{where}: {_short(fields)} is not {kind}\n    expected: names and values")
     about: dict[str, Any] = {}

@@ -21,7 +21,7 @@ _COLOURS = {"succeeded": "green", "reused": "green", "started": "cyan", "failed"
 
 @contextmanager
 def watching(workflow: Workflow, file: IO[str] | None = None) -> Iterator[Watch]:
-    """Yields what `workflow_run.run` tells of each step; written to `file`, by default standard error."""
+    """Yield the function that `engine.run` calls for each step; it writes to `file`, by default standard error."""
     file = file or sys.stderr
     if file.isatty():
         with _moving(workflow, file) as watch:

@@ -28,7 +28,7 @@ class Reference:
 
 
 def references(value: Any) -> Iterator[Reference]:
-    """All in a value, however deep. Raises GpuInputError for one that is written wrong."""
+    """Yield all references in a value, at any depth. Raises GpuInputError for a malformed reference."""
     if isinstance(value, str):
         for match in _PATTERN.finditer(value):
             if (reference := _reference(match)) is not None:
@@ -56,7 +56,7 @@ def resolve(value: Any, results: Mapping[str, Any]) -> Any:
 
 
 def _reference(match: re.Match[str]) -> Reference | None:
-    """None for what is no reference, such as a shell's `${HOME}`."""
+    """Return the reference, or None for other text, such as a shell's `${HOME}`."""
     inner = match[1]
     if inner is None or not _MEANT.match(inner):
         return None

@@ -271,7 +271,7 @@ TYPES: Mapping[str, Mapping[str, TaskSpec]] = {
 
 
 def default_action(type: str) -> str | None:
-    """Of a type that has one action alone."""
+    """Return the action of a type that has only one."""
     actions = TYPES.get(type, {})
     return next(iter(actions)) if len(actions) == 1 else None
 

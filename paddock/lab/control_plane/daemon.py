@@ -16,7 +16,7 @@ from paddock.process import sigterm_as_interrupt
 
 
 def start(lab: Lab, name: str, module: str, *words: str) -> None:
-    """Starts `python -m module words...` as the lab's process of that name; one that runs is ended first."""
+    """Start `python -m module words...` as the lab's process of that name; a running one is ended first."""
     # -P: modules in the current folder are not imported.
     command = [sys.executable, "-P", "-m", module, *words]
     environment = {

@@ -24,7 +24,7 @@ class Identity:
 
     @property
     def certificate(self) -> Path:
-        """Of every server here, and of the API server as etcd's client."""
+        """Return the certificate of every server here, and of the API server as etcd's client."""
         return self.folder / "server.crt"
 
     @property

@@ -65,7 +65,7 @@ class Lab:
 
     @property
     def kubeconfig(self) -> Path:
-        """For the user: cluster administrator."""
+        """Return the path of the user's kubeconfig, that of a cluster administrator."""
         return self.folder / "kubeconfig"
 
 

@@ -69,7 +69,7 @@ class Service:
             return job_record(self._state, self._job(number))
 
     def cancel(self, number: int) -> Object:
-        """Ends a job that has not ended yet."""
+        """End a job that has not ended yet."""
         with self._changes:
             job = self._job(number)
             if job.state != COMPLETED:
@@ -129,7 +129,7 @@ class Service:
             return set_record(self._state, scale_set)
 
     def delete_set(self, number: int) -> None:
-        """Takes a set away. What it had acquired and not begun is anyone's again."""
+        """Delete a set. Jobs that it had acquired and not begun are free again."""
         with self._changes:
             del self._state.sets[self._set(number).id]
             for session in [session for session in self._state.sessions.values() if session.scale_set == number]:
@@ -178,7 +178,7 @@ class Service:
     def poll(
         self, name: str, last: int, capacity: int | None, seconds: float, connected: Callable[[], bool]
     ) -> Object | None:
-        """Waits for the next message after `last`; None when there is none in time, or nobody waits any more."""
+        """Wait for the next message after `last`; return None on a timeout, or when the caller has gone away."""
         deadline = time.monotonic() + seconds
         with self._changes:
             while True:
@@ -198,7 +198,7 @@ class Service:
             self._changed()
 
     def acquire(self, number: int, jobs: Iterable[int]) -> list[int]:
-        """Gives these jobs to a set, and says which of them it now has."""
+        """Assign these jobs to a set, and return those that it now has."""
         with self._changes:
             scale_set, acquired = self._set(number), []
             for job in (self._state.jobs.get(number) for number in jobs):
@@ -277,7 +277,7 @@ class Service:
             return job_record(self._state, job) if job else None
 
     def known_runners(self) -> list[Object]:
-        """Those that are registered, for who plays their programs."""
+        """Return the registered runners, for the simulator of their programs."""
         with self._changes:
             return [
                 {"name": runner.name, "online": runner.online is not None, "job": runner.job}

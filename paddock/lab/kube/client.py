@@ -71,7 +71,7 @@ class Api:
             raise
 
     def list(self, version: str, kind: str, namespace: str = "", **query: str) -> list[Object]:
-        """All objects of a kind, of all namespaces where none is given. `labelSelector`, `fieldSelector` narrow it."""
+        """Return all objects of a kind, by default of all namespaces. `labelSelector`, `fieldSelector` narrow it."""
         answer = self.request("GET", self._path(version, kind, namespace, every=True), query=query)
         # Items of a list have neither version nor kind.
         return [{"apiVersion": version, "kind": kind, **item} for item in answer.get("items") or []]
@@ -129,7 +129,7 @@ class Api:
         query: Mapping[str, str] | None = None,
         content: str = "application/json",
     ) -> Object:
-        """One request to the server. Raises ApiError and Unreachable."""
+        """Send one request to the server. Raises ApiError and Unreachable."""
         url = f"{path}?{urlencode(query)}" if query else path
         headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json", "Content-Type": content}
         status, text = self._send(method, url, None if body is None else json.dumps(body), headers)

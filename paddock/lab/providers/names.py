@@ -17,7 +17,7 @@ def autoname(name: str, seed: bytes) -> str:
 
 
 def digits(urn: str, serial: int) -> str:
-    """Tells resources with one URN apart: a new one stands beside the one that it replaces."""
+    """Return digits that distinguish resources with one URN: a replacement exists beside the resource it replaces."""
     return hashlib.sha256(f"{urn}#{serial}".encode()).hexdigest()[:DIGITS]
 
 

@@ -35,7 +35,7 @@ REFUSED_SECONDS = 2.0
 
 
 def start(lab: Lab, url: str) -> None:
-    """Starts the stand-in, and the programs of its runners, where they do not run. `url`: GitHub's stand-in."""
+    """Start the stand-in, and the programs of its runners, unless they run. `url`: GitHub's stand-in."""
     runners.start(lab, url)
     if not daemon.is_running(lab, NAME):
         daemon.start(lab, NAME, "paddock.lab.simulators.arc", str(lab.folder), url)

@@ -69,7 +69,7 @@ def unavailable_reason() -> str:
 
 
 def start(lab: Lab, url: str) -> None:
-    """Has the lab run ARC's pods, and the programs of its runners, where it does not. `url`: GitHub's stand-in.
+    """Make the lab run ARC's pods, and the programs of its runners, unless it does. `url`: GitHub's stand-in.
 
     Raises LabInputError where `unavailable_reason` has something to say, or where the stand-in for ARC serves this lab.
     """

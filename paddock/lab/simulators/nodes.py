@@ -147,7 +147,7 @@ def system_nodes(fleet: Fleet) -> list[Object]:
 
 
 def named(template: Mapping[str, Any], name: str, number: int = 0) -> Object:
-    """One node of a template, in the zone that its number gives."""
+    """Return one node of a template, in the zone of its number."""
     node: Object = json.loads(json.dumps(template))
     labels = node["metadata"]["labels"]
     labels["kubernetes.io/hostname"] = name
@@ -166,7 +166,7 @@ def grow(api: Api, group: Group, count: int = 1) -> list[str]:
 
 
 def shrink(api: Api, names: Iterable[str]) -> None:
-    """Takes nodes away: their pods go with them."""
+    """Delete nodes and their pods."""
     for name in names:
         api.delete({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
 
@@ -179,7 +179,7 @@ def boot_times(fleet: Fleet, pool: GpuPool) -> tuple[float, float]:
 
 
 def overview(api: Api) -> list[dict[str, Any]]:
-    """Each node with its pods, for a screen."""
+    """Return each node with its pods, for a screen."""
     running = [pod for pod in api.list("v1", "Pod") if pods.occupies_node(pod)]
     rows = []
     for node in api.list("v1", "Node"):
@@ -200,7 +200,7 @@ def overview(api: Api) -> list[dict[str, Any]]:
 
 
 def waiting(api: Api) -> list[dict[str, str]]:
-    """Each pod that the scheduler found no node for, with its reason."""
+    """Return each pod that the scheduler found no node for, with its reason."""
     unscheduled = filter(pods.is_unschedulable, api.list("v1", "Pod"))
     return [{"pod": pods.name(pod), "why": pods.unschedulable_reason(pod)} for pod in unscheduled]
 

@@ -41,7 +41,7 @@ def desired_runners(runner_set: Object, assigned: int) -> int:
 
 
 def selector(runner_set: Object) -> str:
-    """Of the labels of a set's runner pods."""
+    """Return the label selector of a set's runner pods."""
     return ",".join(f"{name}={value}" for name, value in _marks(runner_set).items())
 
 

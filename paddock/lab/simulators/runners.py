@@ -31,7 +31,7 @@ ENDS_AFTER = "lab.paddock.dev/ends-after"
 
 
 def start(lab: Lab, url: str) -> None:
-    """Starts the programs of a lab's runners where they do not run. `url`: GitHub's stand-in."""
+    """Start the programs of a lab's runners unless they run. `url`: GitHub's stand-in."""
     if not daemon.is_running(lab, NAME):
         daemon.start(lab, NAME, "paddock.lab.simulators.runners", str(lab.folder), url)
 

@@ -159,7 +159,7 @@ class Engine:
         return result
 
     def export(self) -> dict[str, State]:
-        """Everything in the stack, by URN. Secrets stay encrypted."""
+        """Return everything in the stack, by URN. Secrets stay encrypted."""
         resources = json.loads(self.exported())["deployment"].get("resources") or []
         return {resource["urn"]: State.of(resource) for resource in resources}
 
@@ -168,7 +168,7 @@ class Engine:
         return self._pulumi("stack", "export", "--stack", self.stack)
 
     def restore(self, exported: str) -> None:
-        """Puts a state, in the form that `exported` gives, in place of the stack's own."""
+        """Replace the stack's state with one in the form that `exported` returns."""
         self._pulumi("stack", "import", "--stack", self.stack, stdin=exported)
 
     def created_resources(self) -> dict[str, str]:

@@ -84,7 +84,7 @@ class _Output(Thread):
 
     @property
     def text(self) -> str:
-        """All of it, once the process has ended."""
+        """Return the whole output, once the process has ended."""
         self.join()
         return "".join(self._lines)
 

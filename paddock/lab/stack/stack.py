@@ -149,7 +149,7 @@ def destroy(engine: Engine) -> Result:
 
 
 def configuration(stack: Stack) -> dict[str, Any]:
-    """As a stack file holds it."""
+    """Return the configuration in the form of a stack file."""
     return {key: json.loads(value) if value[:1] in ("{", "[") else value for key, value in stack.config.items()}
 
 

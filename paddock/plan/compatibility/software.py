@@ -23,7 +23,7 @@ __all__ = ["Verdict", "check", "findings"]
 
 
 def check(fleet: Fleet, today: date) -> tuple[Verdict, ...]:
-    """Every verdict, runner by runner, pool by pool, then cluster and controller."""
+    """Return every verdict, runner by runner, pool by pool, then cluster and controller."""
     verdicts: list[Verdict] = []
     without_cuda = [runner for runner in fleet.runners.values() if image_cuda(fleet, runner).version is None]
     for runner in fleet.runners.values():

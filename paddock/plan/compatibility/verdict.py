@@ -32,7 +32,7 @@ class Verdict:
 
     @property
     def severity(self) -> Severity | None:
-        """As a finding; None when there is nothing to say."""
+        """Return the severity of the finding, or None when there is nothing to report."""
         severity = _SEVERITY[self.verdict]
         return "warning" if self.concern and severity != "error" else severity
 

@@ -31,7 +31,7 @@ class Line:
 
 
 def lines(fleet: Fleet, graph: Graph, today: date | None) -> tuple[Line, ...]:
-    """Everything that is paid for by the hour or month however little runs."""
+    """Return the costs by the hour or month that do not depend on use."""
     region = fleet.region
     gateways = graph.of_type(types.NAT_GATEWAY)
     endpoints = tuple(

@@ -113,7 +113,7 @@ class RunnerCost:
 
 
 def offers(fleet: Fleet, pool: GpuPool) -> tuple[Offer, ...]:
-    """Every way to buy a node of the pool, in the order they are tried; none where the nodes are there already."""
+    """Return the offers of a node of the pool, in the order they are tried; none where the nodes exist already."""
     if not fleet.owns_nodes:
         return ()
     root = root_volume(fleet, pool)

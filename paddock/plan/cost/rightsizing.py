@@ -46,7 +46,7 @@ class RightSize:
 
 
 def right_size(fleet: Fleet) -> tuple[RightSize, ...]:
-    """Every runner; none where the nodes are there already."""
+    """Return the sizes of every runner; none where the nodes exist already."""
     return tuple(_right_size(fleet, runner) for runner in fleet.runners.values()) if fleet.owns_nodes else ()
 
 
@@ -92,7 +92,7 @@ def _cheapest(options: list[Option]) -> Option | None:
 
 
 def _neighbours(instance: InstanceType) -> tuple[InstanceType | None, InstanceType | None]:
-    """One size down and up in the family, with as many GPUs of the kind."""
+    """Return one size down and up in the family, with as many GPUs of the kind."""
     family = sizes(instance.name)
     at = [other.name for other in family].index(instance.name)
     return (family[at - 1] if at else None, family[at + 1] if at + 1 < len(family) else None)

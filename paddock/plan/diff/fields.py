@@ -54,7 +54,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2
 
 
 def compare(old: Mapping[str, Any], new: Mapping[str, Any], secret: Sequence[str] = ()) -> tuple[FieldChange, ...]:
-    """Every difference of two sets of inputs. All below the names in `secret` is told to differ, never how."""
+    """Return every difference of two sets of inputs. Values below the names in `secret` are never shown."""
     changes: list[FieldChange] = []
     for key in sorted({*old, *new}):
         hidden = key in secret or bool(_SENSITIVE.search(key))

@@ -104,7 +104,7 @@ def interruptions(all_fits: Sequence[Fit], before: Resources, rolled: tuple[Roll
 
 
 def _worst(interruptions_: list[Interruption]) -> Iterator[Interruption]:
-    """One for each runner: a job that is steered from one node and runs on another ends once."""
+    """Return one for each runner: a job that is steered from one node and runs on another ends once."""
     by_runner: dict[str, Interruption] = {}
     for interruption in interruptions_:
         worst = by_runner.get(interruption.runner)

@@ -38,7 +38,7 @@ def record(
     account: str = fake_cloud.ACCOUNT,
     answers: fake_cloud.Answers = fake_cloud,
 ) -> Graph:
-    """Runs `program` and returns what it declared.
+    """Run `program` and return the resources that it declared.
 
     `preview` plays the first preview of a stack, where ids and computed outputs are not known yet; otherwise
     they get stand-ins from `answers`, so that all of the program runs. Raises PlanError when the program refuses its

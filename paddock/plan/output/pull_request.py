@@ -141,7 +141,7 @@ def _resource(change: Change, count: int) -> Iterator[str]:
 
 
 def _field(change: FieldChange) -> Iterator[str]:
-    """One difference: on one line where both sides are short, else a line for each line."""
+    """Return one difference: on one line where both sides are short, else a line for each line."""
     if "\n" not in f"{change.old}{change.new}" and len(f"{change.old}{change.new}") <= 100:
         if change.old is None:
             yield f"+ {change.path}: {change.new}"

@@ -84,7 +84,7 @@ def _print(
 
 
 def _widths(rows: Sequence[Sequence[str | Text]], room: int) -> list[int]:
-    """Of the columns. In a narrow terminal lines break between words as long as they can."""
+    """Return the widths of the columns. In a narrow terminal lines break between words if possible."""
     cells = [[str(row[column]) for row in rows] for column in range(len(rows[0]))]
     widths = [max(cell_len(line) for cell in column for line in cell.split("\n")) for column in cells]
     words = [max(cell_len(word) for cell in column for word in cell.split()) for column in cells]

@@ -104,7 +104,7 @@ def evaluate(
     only: Collection[str] | None = None,
     marks_secrets: bool = True,
 ) -> Evaluation:
-    """Holds every rule against a graph, or those named in `only`.
+    """Evaluate every rule on a graph, or those named in `only`.
 
     `root` is where the rules about files look; without it they find nothing to judge. `marks_secrets` is False
     for a graph from an engine, which tells its policies no longer what is secret.
@@ -115,7 +115,7 @@ def evaluate(
 def check_context(
     context: Context, suppressions: Iterable[Suppression] = (), only: Collection[str] | None = None
 ) -> Evaluation:
-    """Holds rules against a context that is there already."""
+    """Evaluate rules on an existing context."""
     rules = [rule for rule in RULES.values() if only is None or rule.id in only]
     accepted = [suppression for suppression in suppressions if only is None or suppression.rule in only]
     used: set[int] = set()

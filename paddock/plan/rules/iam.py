@@ -26,7 +26,7 @@ ADMINS = frozenset({"AdministratorAccess", "IAMFullAccess", "PowerUserAccess"})
 
 
 def granted(context: Context) -> Iterator[tuple[Resource, Mapping[str, Any]]]:
-    """Every statement by which an identity is allowed something."""
+    """Yield every statement that grants permissions to an identity."""
     for item in context.all(*POLICIES):
         for statement in fields.allow_statements(context.read(item, "policy")):
             yield item, statement
@@ -37,7 +37,7 @@ def granted(context: Context) -> Iterator[tuple[Resource, Mapping[str, Any]]]:
 
 
 def attached(context: Context) -> Iterator[tuple[Resource, str]]:
-    """Every managed policy that an identity is given, by its ARN."""
+    """Yield every managed policy of an identity, by its ARN."""
     for item in context.all(*ATTACHMENTS):
         if arn := fields.text(item.inputs, "policyArn"):
             yield item, arn
@@ -222,7 +222,7 @@ class NamedResources(Rule):
 
 
 def trusts(context: Context) -> Iterator[tuple[Resource, Mapping[str, Any]]]:
-    """Every statement by which a role lets somebody in."""
+    """Yield every statement of a role's trust policy."""
     for role in context.all(types.ROLE):
         for statement in fields.allow_statements(context.read(role, "assumeRolePolicy")):
             yield role, statement

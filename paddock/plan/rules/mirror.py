@@ -27,7 +27,7 @@ class Pulled:
 
 
 def images(context: Context) -> Iterator[Pulled]:
-    """Every image of a program's pods and charts.
+    """Yield every image of a program's pods and charts.
 
     Without those of EKS's add-ons and AMIs, which are in Amazon's own registry, and those that workflows name.
     """

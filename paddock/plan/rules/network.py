@@ -67,7 +67,7 @@ class PrivateNodes(Rule):
 
 
 def rules(context: Context) -> Iterator[tuple[Resource, str, Mapping[str, Any]]]:
-    """Every rule of every security group: (where it is written, ingress or egress, the rule)."""
+    """Yield every rule of every security group: (resource that declares it, ingress or egress, the rule)."""
     for group in context.all(types.SECURITY_GROUP, types.DEFAULT_SECURITY_GROUP):
         for direction in ("ingress", "egress"):
             for rule in fields.items(group.inputs, direction):

@@ -38,7 +38,7 @@ Install = Callable[[str | Driver], Driver]
 
 @pytest.fixture
 def work() -> Iterator[Callable[..., int]]:
-    """Starts a real process of this test's, with a runner's mark."""
+    """Start a real process of this test, with a runner's mark."""
     children: list[subprocess.Popen[str]] = []
 
     def go(program: str = WORKER, tracking: str = TRACKING) -> int:

@@ -35,7 +35,7 @@ def machine(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def start(tmp_path: Path, machine: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Start:
-    """Runs the hook as if the pod were given `gpus` GPUs, and takes the place of its sampler."""
+    """Run the hook as if the pod had `gpus` GPUs, and replace its sampler."""
     sampled: list[int] = []
     monkeypatch.setattr(sampling, "start", lambda folder, runner: sampled.append(runner))
     monkeypatch.setattr(started, "CHECK_UNTIL", 1.5)

@@ -91,7 +91,7 @@ def start(leases: Leases) -> Iterator[Start]:
 
 
 def up(child: subprocess.Popen[str]) -> int:
-    """Waits for the program; its pid."""
+    """Wait for the program and return its pid."""
     assert child.stdout is not None
     line = child.stdout.readline().split()
     assert line[0] == "up", line

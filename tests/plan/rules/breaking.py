@@ -42,7 +42,7 @@ def put(kind: str, name: str, path: str, value: Any) -> Callable[[Graph], Graph]
 
 
 def drop(kind: str, name: str) -> Callable[[Graph], Graph]:
-    """Takes a resource away."""
+    """Remove a resource."""
 
     def change(graph: Graph) -> Graph:
         removed = find(graph, kind, name).urn

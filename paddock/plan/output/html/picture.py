@@ -281,7 +281,7 @@ def _filled(grid: _Grid, colour: int, jobs: int, gpus_per_job: int) -> Iterator[
 
 
 def _chained(grid: _Grid, colour: int, first: int, gpus: int) -> Iterator[Html]:
-    """One job on several GPUs: its cells, and a bond between those beside each other."""
+    """Return one job on several GPUs: its cells, and a bond between adjacent cells."""
     for x, y, width in grid.span(first, gpus):
         yield rect(x + 8, y + _ROW / 2 - 3, width - 16, 6, f"job c{colour}", 0)
     for index in range(first, first + gpus):

@@ -18,7 +18,7 @@ _DEEPEST = 24
 
 
 def tree(document: PlanDocument, used: int) -> Html | None:
-    """All resources, children below parents; `used` is what the rest of the page takes."""
+    """Return all resources, children below parents; `used` is the size of the rest of the page."""
     if not document.resources:
         return None
     children = _children(document.resources)
@@ -46,7 +46,7 @@ def tree(document: PlanDocument, used: int) -> Html | None:
 
 
 def _children(resources: list[Resource]) -> dict[str, list[Resource]]:
-    """By parent. What has no parent here, too many, or is its own ancestor, stands at the top."""
+    """Return children by parent. Those without a parent here, with too many or in a cycle, are at the top."""
     parents = {resource.urn: resource.parent for resource in resources}
     children: dict[str, list[Resource]] = {}
     for resource in resources:
