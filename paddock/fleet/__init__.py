@@ -2,11 +2,10 @@
 
 from paddock.fleet.errors import FleetError, Problem
 from paddock.fleet.model.cluster import Cluster, ExistingCluster, KubeconfigCluster, NewCluster
-from paddock.fleet.model.fleet import Fleet, Layers
+from paddock.fleet.model.fleet import Fleet, Layers, Monitoring
 from paddock.fleet.model.github import GitHub
 from paddock.fleet.model.images import Images
 from paddock.fleet.model.mirror import Mirror
-from paddock.fleet.model.monitoring import Monitoring
 from paddock.fleet.model.network import ExistingNetwork, Network, NewNetwork
 from paddock.fleet.model.pool import GpuPool
 from paddock.fleet.model.runner import Runner

@@ -16,8 +16,7 @@ from paddock import catalog
 from paddock.fleet import Fleet, Stack, parse
 from paddock.plan.cost import estimate as cost
 from paddock.plan.cost import money, priced_types
-from paddock.plan.cost.estimate import Cost
-from paddock.plan.cost.idle_schedule import mean_idle
+from paddock.plan.cost.estimate import Cost, mean_idle
 from paddock.plan.engine.program import plan_graph
 from paddock.plan.fit import fit
 from tests.support import fleets

@@ -14,8 +14,8 @@ from pydantic.fields import FieldInfo
 from paddock import catalog
 from paddock.fleet.docs import json_schema
 from paddock.fleet.docs.introduction import INTRODUCTION
-from paddock.fleet.model import cluster, github, images, mirror, monitoring, network, pool, runner
-from paddock.fleet.model.fleet import Fleet, Layers
+from paddock.fleet.model import cluster, github, images, mirror, network, pool, runner
+from paddock.fleet.model.fleet import Fleet, Layers, Monitoring
 from paddock.fleet.sizing.addresses import RESERVED_ADDRESSES
 
 PATH = "docs/configuration.md"
@@ -58,7 +58,7 @@ _SECTIONS: list[tuple[str, str, str, list[type[BaseModel]]]] = [
     ),
     ("Runners", "runners.NAME", "", [runner.Runner, runner.Warm, runner.Scratch, runner.Claim, runner.Volume]),
     ("Images", "images", "", [images.Images, images.Push, images.AmiBuild]),
-    ("Monitoring", "monitoring", "", [monitoring.Monitoring]),
+    ("Monitoring", "monitoring", "", [Monitoring]),
     ("Mirror", "mirror", "", [mirror.Mirror]),
     ("Layers", "layers", "", [Layers]),
 ]

@@ -13,7 +13,6 @@ from paddock.fleet.model.cluster import Cluster, ExistingCluster, KubeconfigClus
 from paddock.fleet.model.github import GitHub
 from paddock.fleet.model.images import Images
 from paddock.fleet.model.mirror import Mirror
-from paddock.fleet.model.monitoring import Monitoring
 from paddock.fleet.model.network import Network, NewNetwork
 from paddock.fleet.model.pool import Ami, EksManaged, GpuPool
 from paddock.fleet.model.runner import Runner, Volume
@@ -22,10 +21,22 @@ Holder = Annotated[
     str, Matching(r"^(here|none|[\w.-]+(/[\w.-]+){1,2})$", "here, none, or the stack that holds it: ORG/PROJECT/STACK")
 ]
 
-
 Name = Annotated[
     str, Matching(r"^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$", "lower-case letters, digits and dashes, at most 30")
 ]
+
+
+class Monitoring(Model):
+    """GPU metrics by DCGM and alerts on them."""
+
+    enabled: bool = False
+    """Install DCGM Exporter and the alert rules."""
+    rules: Literal["configmap", "prometheus-rule"] = "configmap"
+    """`prometheus-rule` needs the Prometheus operator's CRDs in the cluster."""
+    namespace: Annotated[str, Matching(r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", "a namespace")] = "monitoring"
+    """Namespace that it all goes to."""
+    service_monitor: bool = False
+    """Make a ServiceMonitor for DCGM; needs the Prometheus operator's CRDs."""
 
 
 class Layers(Model):

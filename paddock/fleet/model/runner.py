@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import takewhile
 from typing import Annotated, Literal
+from zoneinfo import ZoneInfo
 
+from cronsim import CronSim, CronSimError
 from pydantic import AfterValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
 from pydantic_core import InitErrorDetails
 
-from paddock.fleet.model import schedule
 from paddock.fleet.model.base import Matching, Model, NamedModel, below_min, form, mistake, refuse
 from paddock.fleet.model.quantity import Cpu, Memory
 
@@ -27,14 +31,29 @@ SCALE_SET_NAME_MAX = 45
 """ARC's scale-set chart refuses longer names."""
 LOWEST_PRIORITY = -1000
 """Of a runner; the autoscaler is told that pods of it still count."""
+# `cronsim` reads schedules; only the five numeric fields that every CronJob takes pass.
+_CRON_PART = r"(\*|\d{1,2}(-\d{1,2})?)(/\d{1,2})?"
+_CRON_FIELD = rf"{_CRON_PART}(,{_CRON_PART})*"
+_CRON = rf"^{_CRON_FIELD} {_CRON_FIELD} {_CRON_FIELD} {_CRON_FIELD} {_CRON_FIELD}$"
+
+
+def _cron_schedule(expression: str) -> str:
+    """Return `expression` if it is a cron schedule. Raises ValueError."""
+    try:
+        valid = re.fullmatch(_CRON, expression) is not None and CronSim(expression, datetime(2026, 1, 1, tzinfo=UTC))
+    except CronSimError:
+        valid = False
+    if not valid:
+        raise ValueError(
+            f'"{expression}" is not a cron schedule; write minute hour day month weekday, such as "0 8 * * 1-5"'
+        )
+    return expression
 
 
 class Warm(Model):
     """From this time on, keep this many idle runners; a second entry takes them away again."""
 
-    at: Annotated[
-        str, AfterValidator(schedule.checked), WithJsonSchema({"type": "string", "pattern": schedule.PATTERN})
-    ]
+    at: Annotated[str, AfterValidator(_cron_schedule), WithJsonSchema({"type": "string", "pattern": _CRON})]
     """Cron schedule, such as "0 8 * * 1-5"."""
     min: Annotated[int, Field(ge=0)]
     """Idle runners from then on."""
@@ -178,3 +197,9 @@ class Runner(NamedModel):
                 message = f"{volume.mount} is mounted already, for {mounts[volume.mount]}"
                 yield mistake(message, ("volumes", name, "mount"), "a path of its own")
             mounts.setdefault(volume.mount, f"volume {name}")
+
+
+def occurrences(expression: str, time_zone: str, start: datetime, end: datetime) -> Iterator[datetime]:
+    """Times in UTC at which the schedule fires in its own time zone, from `start` until before `end`."""
+    local = (start - timedelta(seconds=1)).astimezone(ZoneInfo(time_zone))  # CronSim begins after its start
+    return takewhile(lambda time: time < end, (time.astimezone(UTC) for time in CronSim(expression, local)))

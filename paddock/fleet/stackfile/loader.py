@@ -18,6 +18,7 @@ from paddock.fleet.model.cluster import NewCluster
 from paddock.fleet.model.fleet import Fleet
 from paddock.fleet.stackfile.configuration import (
     EXAMPLE_FLEET,
+    EXAMPLES,
     FLEET,
     LAYERS,
     REGION,
@@ -34,7 +35,6 @@ from paddock.fleet.stackfile.configuration import (
     unquoted_dates,
 )
 from paddock.fleet.stackfile.credentials import ciphertext, clear_text_credentials, holds_secret, secret_parts
-from paddock.fleet.stackfile.examples import EXAMPLES
 from paddock.fleet.stackfile.scalars import go_text
 from paddock.fleet.stackfile.yaml_document import Document
 from paddock.fleet.validation import check

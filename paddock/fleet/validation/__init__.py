@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 from paddock.fleet.errors import FleetError, Problem
 from paddock.fleet.model.fleet import Fleet
-from paddock.fleet.validation import cluster, images, network, pools, regions, runners
+from paddock.fleet.validation import cluster, images, network, pools, runners
 
 
 def problems(fleet: Fleet) -> Iterator[Problem]:
     """Yield every problem of the fleet that does not depend on the day."""
-    for part in (cluster, regions, network, pools, runners, images):
+    for part in (cluster, network, pools, runners, images):
         yield from part.problems(fleet)
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 
 from paddock.fleet import Fleet
+from paddock.fleet.model.runner import Runner, occurrences
 from paddock.plan.cost import fixed as cost_fixed
 from paddock.plan.cost import nodes as cost_nodes
 from paddock.plan.cost.fixed import Line
-from paddock.plan.cost.idle_schedule import mean_idle
 from paddock.plan.cost.money import HOURS_A_MONTH, Money, total
 from paddock.plan.cost.nodes import PoolCost, Range, RunnerCost
 from paddock.plan.cost.priced_types import Entry, census
@@ -32,6 +32,8 @@ BUSY_SHARE = 0.5
 COLD_SHARE = 0.3
 """Jobs that wait for a new node: 17 % when they come singly, 58 % when one push starts many (idle nodes kept 5 min)."""
 
+_START = datetime(2026, 6, 1, tzinfo=UTC)
+_END = _START + timedelta(days=28)
 _TYPICAL = "of the pool's first type and way to buy"
 
 
@@ -223,3 +225,20 @@ def _left_out(fleet: Fleet, graph: Graph, lines: tuple[Line, ...], pools: tuple[
             if group.name == f"{pool}-{capacity}":
                 reasons[group.urn] = f"no price: {names}"
     return reasons
+
+
+def mean_idle(runner: Runner) -> float:
+    """Return the mean number of idle runners over four weeks.
+
+    Each entry of the schedule holds until the next one; before the first it is the last that holds. `min` is where a
+    scale set without a schedule stays.
+    """
+    events = sorted(
+        (time, entry.min) for entry in runner.warm for time in occurrences(entry.at, entry.time_zone, _START, _END)
+    )
+    if not events:
+        return float(runner.min)
+    ends = [time for time, _ in events[1:]] + [events[0][0] + (_END - _START)]
+    return sum(
+        max(level, 0) * ((end - start) / (_END - _START)) for (start, level), end in zip(events, ends, strict=True)
+    )

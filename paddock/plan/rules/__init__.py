@@ -26,7 +26,6 @@ from paddock.plan.rules import (
 )
 from paddock.plan.rules import suppressions as _suppressions
 from paddock.plan.rules.base import Context, Rule, Violation
-from paddock.plan.rules.inputs import files
 from paddock.plan.rules.suppressions import Suppression
 
 BASELINE: tuple[Rule, ...] = tuple(
@@ -46,6 +45,7 @@ STALE = "SUP001"
 """Id of the finding about a suppression that excuses nothing."""
 RENAMED = "SUP002"
 """Id of the finding about a suppression that names its rule by an old id."""
+_FILES = (".github/workflows/*.yml", ".github/workflows/*.yaml", "images/*/Dockerfile", "images/*/*.Dockerfile")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def evaluate(
     `root` is where the rules about files look; without it they find nothing to judge. `marks_secrets` is False
     for a graph from an engine, which tells its policies no longer what is secret.
     """
-    return check_context(Context(graph, files.read(root), fleet, today, marks_secrets), suppressions, only)
+    return check_context(Context(graph, repository_files(root), fleet, today, marks_secrets), suppressions, only)
 
 
 def check_context(
@@ -174,3 +174,11 @@ def suppressions(
         return _suppressions.parse(config, frozenset(RULES), today)
     except FleetError as error:
         raise FleetError(locate(error.problems)) from None
+
+
+def repository_files(root: Path | None) -> Mapping[str, str]:
+    """Return the files that rules read: path below `root` -> text. Without a root, as in a wheel, there are none."""
+    if root is None:
+        return {}
+    paths = sorted(path for pattern in _FILES for path in root.glob(pattern) if path.is_file())
+    return {path.relative_to(root).as_posix(): path.read_text(encoding="utf-8", errors="replace") for path in paths}

@@ -32,7 +32,7 @@ class Context:
 
     graph: Graph
     files: Mapping[str, str] = field(default_factory=dict)
-    """Path -> text of the repository's files that rules know of; see `files.read`."""
+    """Path -> text of the repository's files that rules know of; see `repository_files`."""
     fleet: Fleet | None = None
     today: date = date.min
     marks_secrets: bool = True

@@ -11,9 +11,8 @@ import pytest
 
 from paddock.plan.engine.graph import Graph
 from paddock.plan.engine.values import Secret
-from paddock.plan.rules import BASELINE, RULES, check_context
+from paddock.plan.rules import BASELINE, RULES, check_context, repository_files
 from paddock.plan.rules.base import Context, resource
-from paddock.plan.rules.inputs import files
 from tests.plan.rules.breaking import REMOVED, add, boot, drop, look_up, option, put, statement
 from tests.support import fleets
 
@@ -24,7 +23,7 @@ SHA = "0" * 40
 
 
 def _context(name: str) -> Context:
-    return Context(fleets.graph(name), files.read(fleets.ROOT), fleets.named(name).fleet, TODAY)
+    return Context(fleets.graph(name), repository_files(fleets.ROOT), fleets.named(name).fleet, TODAY)
 
 
 Breaking = Callable[[Graph], Graph] | dict[str, str]

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from paddock.plan.document.model import PlanDocument
-from paddock.plan.output.html import checks, cost, quotas, sections, sizes
+from paddock.plan.output.html import checks, cost, quotas, sections
 from paddock.plan.output.html.markup import Child, Html, section, tag
 from paddock.plan.output.html.picture import colours, picture, shapes
 from paddock.plan.output.html.tree import tree
@@ -25,7 +25,7 @@ def render(document: PlanDocument) -> str:
         sections.fit(document, palette),
         checks.compatibility(document),
         cost.cost(document),
-        sizes.sizes(document),
+        cost.sizes(document),
         quotas.quota(document),
         checks.rules(document),
         sections.lookups(document),
