@@ -131,7 +131,7 @@ def _entry(node: Any, name: str) -> tuple[Any, Any] | None:
 
 
 def _end(node: Any, text: str) -> int:
-    """Where the last character of a value is followed by something else: a block's own mark is at the next token."""
+    """Return the end of a value's last character: a block's own end mark is at the next token."""
     children = _children(node)
     if children and not node.flow_style:
         return _end(children[-1], text)

@@ -1,4 +1,4 @@
-"""Whether a machine image fits the pools that would boot it, and the images their runners start. Pure."""
+"""Checks that a machine image fits the pools that would boot it and the images their runners start. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from paddock.fleet.software import image_cuda, runner_image
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """One comparison, with its numbers. `fits` is None for what is good to know and refuses nothing."""
+    """One comparison, with its numbers. `fits` is None for a note, which refuses nothing."""
 
     subject: str
     """`pools.t4`, `runners.gpu`, `images.runner` or `images.ami`."""
@@ -66,7 +66,7 @@ def _pool(fleet: Fleet, pool: GpuPool, image: MachineImage, pin: Custom) -> Iter
 
 
 def _runner(fleet: Fleet, runner: Runner, driver: str) -> tuple[bool | None, str]:
-    """Whether the CUDA of the runner's image starts on the driver."""
+    """Return whether the CUDA of the runner's image starts on the driver."""
     cuda = image_cuda(fleet, runner)
     if cuda.version is None:
         return None, f"which CUDA its jobs use is not known: {cuda.where}"

@@ -42,7 +42,7 @@ class MachineImage:
 
     @property
     def tested(self) -> bool:
-        """Whether it went through its build to the end, which is when it gets the fleet's tags."""
+        """Return whether its build completed, which is when it gets the fleet's tags."""
         return self.fact("fleet") is not None
 
     @property
@@ -75,7 +75,7 @@ def of_fleet(images: Iterable[MachineImage], fleet: str, lost: Collection[str] =
 
 
 def read(aws: Aws, id: str) -> MachineImage | None:
-    """One image, whoever's; None where this account sees none of that ID in this region."""
+    """Return one image of any owner; None where this account sees none of that ID in this region."""
     filters = [{"Name": "image-id", "Values": [id]}]
     pages = aws.pages("ec2", "describe_images", "Images", Filters=filters, IncludeDeprecated=True, IncludeDisabled=True)
     return next(map(_image, pages), None)

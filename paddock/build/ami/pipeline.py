@@ -207,7 +207,7 @@ def steps(aws: Aws, arn: str) -> tuple[Step, ...]:
 
 
 def step_error(aws: Aws, step_id: str) -> str:
-    """What a failed step left as its output: Image Builder puts the error there."""
+    """Return the output of a failed step: Image Builder puts the error there."""
     answer = aws.ask(_SERVICE, "get_workflow_step_execution", stepExecutionId=step_id)
     return str(answer.get("outputs") or answer.get("message") or "")
 

@@ -1,4 +1,4 @@
-"""What a user sees while a build runs: a line for each change, and on a terminal below them what is under way."""
+"""Display of a build in progress: a line for each change and, on a terminal, the current step below them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ProgressReporter:
         self._live.console.print(text, markup=False, soft_wrap=True)
 
     def under_way(self, text: str, started: datetime | None) -> None:
-        """What is being done; its clock runs by itself."""
+        """Show the current activity; its clock runs by itself."""
         if self._live.disable:
             return
         if self._under_way is None:

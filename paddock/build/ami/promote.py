@@ -24,7 +24,7 @@ _AMI_ID = re.compile(r"ami-[0-9a-f]{8,17}")
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What was compared, and the pools that would change."""
+    """The comparisons, and the pools that would change."""
 
     fits: tuple[Fit, ...]
     changing: tuple[str, ...]
@@ -90,7 +90,7 @@ def usable(aws: Aws, stack: Stack, id: str, maker: str) -> tuple[MachineImage, C
 
 
 def _pin(image: MachineImage, stack: Stack) -> Custom:
-    """What a pool's `ami` would be, from the image's tags."""
+    """Return a pool's new `ami`, from the image's tags."""
     fix = (
         "    fix: write images.ami.driver in full, or inv catalog.refresh for the driver of the EKS release; then "
         f"pulumi up --stack {stack.name} and ./inv build-ami --stack {stack.name}"
@@ -129,7 +129,7 @@ def document(stack: Stack, image: MachineImage, decided: Decision) -> dict[str, 
 
 
 def outlook(stack: Stack, pin: Custom, changed: Sequence[str]) -> str:
-    """What was written, and what `pulumi up` will do with it."""
+    """Return a description of the change and of its effect in `pulumi up`."""
     rolls = []
     for name in changed:
         update = stack.fleet.pools[name].update

@@ -1,4 +1,4 @@
-"""Which of the fleet's machine images nobody needs any more, and their removal."""
+"""Selection and removal of the fleet's machine images that nothing needs any more."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RetainedImage:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What goes. `snapshots` are those of images that are gone already: a removal was interrupted, or done by hand."""
+    """A planned removal. `snapshots` belong to images that no longer exist, after an interrupted or manual removal."""
 
     images: tuple[MachineImage, ...]
     snapshots: tuple[Snapshot, ...]
@@ -44,7 +44,7 @@ class Removal:
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """What was done; `failed` says by ID what AWS refused."""
+    """The result of a removal; `failed` has AWS's refusals by ID."""
 
     images: tuple[str, ...]
     snapshots: tuple[str, ...]
@@ -60,9 +60,9 @@ def decide(
     keep: int,
     named: Collection[str] = (),
 ) -> Removal:
-    """What of `own`, the fleet's, goes: what nothing uses, older than the newest `keep` that passed their tests.
+    """Return the removal of those of `own`, the fleet's, that nothing uses, except the newest `keep` that are tested.
 
-    `images` are all of the account. With `named` only those are looked at: their age and whether they are shared do not
+    `images` are all of the account. With `named` only those count: their age and whether they are shared do not
     keep them, a use still does.
     """
     own = sorted(own, key=lambda image: (image.created, image.id), reverse=True)
@@ -83,7 +83,7 @@ def decide(
 def _keeps(
     image: MachineImage, newest: Collection[str], uses: Sequence[str], shared: Sequence[str], named: Collection[str]
 ) -> str:
-    """Why an image stays; empty where nothing keeps it."""
+    """Return the reason to keep an image; empty where there is none."""
     if uses:
         return f"in use: {', '.join(uses)}"
     if image.state in {"pending", "transient"}:

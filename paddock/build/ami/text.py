@@ -78,7 +78,7 @@ def facts(image: MachineImage) -> dict[str, str | None]:
 
 
 def show_images(images: Sequence[MachineImage], uses: Mapping[str, Sequence[str]] | None, region: str) -> None:
-    """What each image has, costs, and is used by. `uses` is None where nobody knows."""
+    """Print the contents, cost and users of each image. `uses` is None where they are unknown."""
     for image in images:
         has = ", ".join(f"{name} {fact}" for name in FACTS if (fact := image.fact(name)))
         _say(f"{image.id}  {_day(image.created)}  {image.state}  {image.name}")
@@ -90,13 +90,13 @@ def show_images(images: Sequence[MachineImage], uses: Mapping[str, Sequence[str]
 
 
 def show_fits(fits: Sequence[Fit]) -> None:
-    """What was compared, once nothing is left that does not fit."""
+    """Print the comparisons, when all of them fit."""
     for fit in fits:
         _say(f"{'fits' if fit.fits else 'note':<4}  {fit.subject}: {fit.text}")
 
 
 def show_removal(removal: Removal, region: str, removed: Removed | None) -> None:
-    """What would go, or has gone."""
+    """Print a planned removal, or the result of one."""
     for image in removal.images:
         _say(f"goes   {image.id}  {_day(image.created)}  {image.gib} GiB  {image.name}")
     for snapshot in removal.snapshots:

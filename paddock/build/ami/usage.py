@@ -1,4 +1,4 @@
-"""What uses a machine image: stack files, launch templates, launch configurations and instances."""
+"""Users of a machine image: stack files, launch templates, launch configurations and instances."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _templates(aws: Aws, ids: Collection[str]) -> Iterator[tuple[str, str]]:
 
 
 def _versions(aws: Aws, template: str) -> list[dict[str, Any]]:
-    """Those of a launch template; none where it was deleted since it was listed."""
+    """Return the versions of a launch template; none where it was deleted since it was listed."""
     try:
         # ResolveAlias: a template may name its image by a parameter of Systems Manager.
         return list(

@@ -19,7 +19,7 @@ SLOWEST_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How often a build is looked at, how long at most, and how long AWS may stay without an answer."""
+    """The interval between polls of a build, its time limit, and the longest time without an answer from AWS."""
 
     every_s: float = 15.0
     at_most_s: float = 3 * 3600.0
@@ -38,7 +38,7 @@ class FinishedBuild:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a build made no image. `log` are the last lines of its log; empty with the reason in `no_log`."""
+    """The reason why a build made no image. `log` are the last lines of its log; empty with the reason in `no_log`."""
 
     text: str
     step: Step | None
@@ -135,6 +135,6 @@ def _log(aws: Aws, build: Build) -> tuple[tuple[str, ...], str]:
 
 
 def _clean(text: str, most: int) -> str:
-    """One line, of what a terminal may show."""
+    """Return text as one line that is safe to show on a terminal."""
     line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
     return line if len(line) <= most else f"{line[: most - 3]}..."

@@ -1,1 +1,1 @@
-"""What the build tasks print and write, without Invoke."""
+"""Implementations of the build tasks, without Invoke."""

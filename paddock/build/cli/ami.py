@@ -1,4 +1,4 @@
-"""What `inv build-ami` and `inv ami.*` do, without Invoke."""
+"""Implementations of `inv build-ami` and `inv ami.*`, without Invoke."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `inv build-runner`, `inv build-image` and `inv push-runner` do, without Invoke."""
+"""Implementations of `inv build-runner`, `inv build-image` and `inv push-runner`, without Invoke."""
 
 from __future__ import annotations
 
@@ -136,12 +136,12 @@ def _check(request: _Request) -> None:
 
 
 def _cuda(request: _Request, stack: Stack | None) -> str | None:
-    """That of the fleet, unless the base brings its own."""
+    """Return the fleet's CUDA version, unless the base brings its own."""
     return stack.fleet.images.cuda if stack and not request.base else None
 
 
 def _architecture(request: _Request, stack: Stack | None) -> Architecture:
-    """As the flag says, else what the stack's nodes are. Raises BuildInputError for a pin that they cannot run."""
+    """Return the flag's architecture, else the nodes'. Raises BuildInputError for a pin that they cannot run."""
     if stack is None:
         return recipe.architecture(request.platform or None)
     runners = [name for name, runner in stack.fleet.runners.items() if not runner.image]

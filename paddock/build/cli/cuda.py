@@ -1,4 +1,4 @@
-"""What `inv build-image cuda-builder --run` does, without Invoke."""
+"""Implementation of `inv build-image cuda-builder --run`, without Invoke."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `inv images.list`, `inv images.check` and `inv images.size` do, without Invoke."""
+"""Implementations of `inv images.list`, `inv images.check` and `inv images.size`, without Invoke."""
 
 from __future__ import annotations
 

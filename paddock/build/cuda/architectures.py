@@ -13,7 +13,7 @@ _WRITTEN = re.compile(r"(?:sm_|compute_)?(\d{1,2})\.?(\d)", re.ASCII)
 
 
 def architectures(toolkit: str, requested: Sequence[str] = ()) -> tuple[str, ...]:
-    """As nvcc numbers them ("90" is compute capability 9.0), ascending: all that the toolkit has, or those asked for.
+    """Return nvcc's numbers ("90" is compute capability 9.0), ascending: all of the toolkit's, or the requested ones.
 
     An architecture may be asked for as `90`, `9.0` or `sm_90`. Raises BuildInputError for a toolkit or an architecture
     that the catalogue does not hold, and for one that the toolkit dropped or does not know yet.
@@ -36,7 +36,7 @@ def numbers(requested: Iterable[str]) -> tuple[str, ...]:
 
 
 def _catalogued() -> list[str]:
-    """Of every GPU of the catalogue, ascending."""
+    """Return the architectures of every GPU of the catalogue, ascending."""
     return sorted({gpu.compute_capability.replace(".", "") for gpu in catalog.gpus().values()}, key=int)
 
 

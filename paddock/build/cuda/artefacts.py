@@ -29,5 +29,5 @@ def of_checkout(root: Path, platform: str) -> dict[str, Path]:
 
 
 def programs(folder: Path) -> list[str]:
-    """Those that a staged folder holds, by name."""
+    """Return the programs that a staged folder holds, by name."""
     return sorted(path.name for path in folder.glob("*") if path.name != manifest.NAME)

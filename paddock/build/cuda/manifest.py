@@ -1,4 +1,4 @@
-"""What `cuda-build/` holds, as its manifest says and as its files bear out."""
+"""The contents of `cuda-build/`, read from its manifest and checked against its files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Manifest(BaseModel):
 
     version: Literal[2] = Field(alias="schema")
     platform: str
-    """As Docker names it: linux/amd64, linux/arm64."""
+    """Docker's name of the platform: linux/amd64, linux/arm64."""
     toolkit: str
     architectures: tuple[str, ...]
     glibc: str

@@ -26,7 +26,7 @@ class Answer:
 
 
 def get(client: Sequence[str], environ: Mapping[str, str], path: str, headers: Mapping[str, str]) -> Answer:
-    """One answer with its JSON. Raises BuildError where the engine says nothing."""
+    """Return one response with its JSON. Raises BuildError where the engine does not respond."""
     head = {"Host": "docker", "Connection": "close", **headers}
     words = "".join(f"{name}: {value}\r\n" for name, value in head.items())
     with process.started([*client, "system", "dial-stdio"], environ) as dialled:
@@ -49,7 +49,7 @@ def get(client: Sequence[str], environ: Mapping[str, str], path: str, headers: M
 
 
 class _Connection:
-    """As much of a socket as HTTPResponse asks for."""
+    """The part of a socket that HTTPResponse needs."""
 
     def __init__(self, stream: BufferedReader) -> None:
         self._stream = stream

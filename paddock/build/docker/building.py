@@ -1,4 +1,4 @@
-"""One build: the client's command, its progress, and what is said when it fails."""
+"""One build: the client's command, its progress, and the message when it fails."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _step_failed(step: Step, dockerfile: str, whole: str) -> BuildError:
 
 
 def _last(outside: deque[str]) -> str:
-    """What ended a build that came to no step, without the names of BuildKit's parts."""
+    """Return the error of a build that failed before its first step, without the names of BuildKit's parts."""
     message = next((line for line in reversed(outside) if "failed to solve" in line), outside[-1] if outside else "")
     return _PARTS.sub("", message)
 

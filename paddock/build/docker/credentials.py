@@ -46,7 +46,7 @@ def private(environ: Mapping[str, str], registry: str) -> Path:
 
 
 def header(environ: Mapping[str, str], registry: str) -> dict[str, str]:
-    """What the engine wants to hear to log in to `registry` by itself."""
+    """Return the header with which the engine logs in to `registry` by itself."""
     login = {"serveraddress": _key(registry), **_of(environ, registry)}
     return {"X-Registry-Auth": base64.urlsafe_b64encode(json.dumps(login).encode()).decode()}
 
@@ -104,7 +104,7 @@ def _helper_login(helper: str, registry: str, environ: Mapping[str, str]) -> dic
 
 
 def _settings(own: Path) -> dict[str, Any]:
-    """With the maps of logins and of helpers, which may be empty."""
+    """Return the settings with the maps of logins and of helpers, which may be empty."""
     path = own / "config.json"
     try:
         settings: dict[str, Any] = dict(json.loads(path.read_text(encoding="utf-8")))

@@ -108,7 +108,7 @@ class Docker:
         self._transfer("pull", Reference.read(reference), progress, *(["--platform", platform] if platform else []))
 
     def remote_digest(self, reference: str) -> str | None:
-        """What the registry has under the reference; None where it has nothing. Raises BuildError if it cannot say."""
+        """Return the registry's digest of the reference; None where it has none. Raises BuildError if it cannot say."""
         of = Reference.read(reference)
         header = credentials.header(self.environ, of.registry)
         answer = api.get(self._command(), self.environ, f"/distribution/{of.written}/json", header)
@@ -119,7 +119,7 @@ class Docker:
         raise problems.registry(str(answer.body.get("message")), f"cannot look up {of.written}", of.registry)
 
     def login(self, registry: str, user: str, password: str) -> None:
-        """For this object alone: nothing is written to the user's own settings."""
+        """Log in for this object alone: nothing is written to the user's own settings."""
         # A registry's token lives for hours; in ~/.docker it would stay, and shadow the user's own login, for ever.
         folder = credentials.private(self.environ, registry)
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
@@ -208,7 +208,7 @@ class Docker:
             raise problems.engine(finished.stderr, f"cannot remove {reference}")
 
     def _transfer(self, verb: Literal["push", "pull"], image: Reference, progress: Progress, *options: str) -> None:
-        """With docker's own progress on stderr, so that what a task prints stays its own."""
+        """Run the command with docker's own progress on stderr, so that what a task prints stays its own."""
         stdout = subprocess.DEVNULL if progress == "quiet" else _STDERR
         words = [*self._command(), verb, *options, image.written]
         finished = process.call(words, self.environ, stdout=stdout, timeout_s=None)

@@ -1,4 +1,4 @@
-"""Which docker of this machine can build with BuildKit, and whether its engine answers."""
+"""Search for a docker of this machine that can build with BuildKit and whose engine responds."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from paddock.build.errors import BuildInputError
 
 
 def settings(environ: Mapping[str, str]) -> Path:
-    """Where docker keeps its own."""
+    """Return the folder of docker's settings."""
     return Path(environ.get("DOCKER_CONFIG") or _home(environ) / ".docker")
 
 

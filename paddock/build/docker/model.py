@@ -1,4 +1,4 @@
-"""What the engine says, as values."""
+"""Values that describe the engine and its images."""
 
 from __future__ import annotations
 
@@ -44,4 +44,4 @@ class Local:
     """Empty where the image names none, which is root."""
     environment: Mapping[str, str]
     architecture: str = ""
-    """As Docker names it: amd64, arm64; empty where the engine does not say."""
+    """Docker's name of it: amd64, arm64; empty where the engine does not say."""

@@ -20,7 +20,7 @@ class Reference:
     registry: str
     """Host and port; `docker.io` where the reference names none."""
     name: str
-    """With its registry, as the engine lists it: without the hub's own name, tag and digest."""
+    """The name with its registry, as the engine lists it: without the hub's own name, tag and digest."""
     tag: str
     """Empty where a digest is given."""
     digest: str

@@ -1,4 +1,4 @@
-"""What docker, the engine and registries say when something fails, in the words of a person who can mend it."""
+"""Errors of docker, the engine and registries, in words of a person who can mend them."""
 
 from __future__ import annotations
 
@@ -176,24 +176,24 @@ _REGISTRY = (
 
 
 def lost(output: str) -> bool:
-    """Whether docker is set to an engine that it does not know, for which older clients refuse every command."""
+    """Return whether docker is set to an engine that it does not know, for which older clients refuse every command."""
     return re.search(_LOST.pattern, output) is not None
 
 
 def engine(output: str, action: str) -> BuildError:
-    """For what docker says of the engine itself."""
+    """Return the error for docker's output about the engine itself."""
     return _first((*_ENGINE, *_PLATFORM), output, action, "") or _unknown(output, action, _ASK)
 
 
 def registry(output: str, action: str, registry: str) -> BuildError:
-    """For what the engine says of a registry, or of itself, while it pulls, pushes or asks."""
+    """Return the error for the engine's output about a registry, or itself, during a pull, push or query."""
     return _first((*_ENGINE, *_REGISTRY, *_PLATFORM, *_BASE), output, action, registry) or _unknown(
         output, action, _ASK
     )
 
 
 def base(output: str, action: str) -> BuildError:
-    """For a build that failed in no command of its Dockerfile: mostly of the base image.
+    """Return the error of a build that failed outside its Dockerfile's commands: mostly of the base image.
 
     Words that nobody knows get no fix, as only the build knows its Dockerfile.
     """
@@ -203,7 +203,7 @@ def base(output: str, action: str) -> BuildError:
 
 
 def hint(output: str) -> str:
-    """What is behind a failed command, where its output tells; a line of its own, or nothing."""
+    """Return the cause of a failed command on lines of its own, where its output shows it; else nothing."""
     for rule in (_FULL, _FOREIGN):
         if re.search(rule.pattern, output, re.IGNORECASE):
             return f"\n    {rule.message}\n    fix: {rule.fix}"
@@ -228,7 +228,7 @@ def _unknown(output: str, action: str, fix: str = "") -> BuildError:
 
 
 def words(output: str) -> str:
-    """What docker said, on one line, without its advice on how to ask for help."""
+    """Return docker's message on one line, without its advice on how to ask for help."""
     lines = [line.strip() for line in output.splitlines() if line.strip() and "--help" not in line]
     line = next((line for line in lines if "Error response from daemon" in line), lines[-1] if lines else "")
     return re.sub(r"^(?:docker: )?(?:Error response from daemon: )?", "", line)[:_WIDEST]

@@ -1,4 +1,4 @@
-"""What a person sees while the engine works: on a terminal one line that lives, elsewhere a line for each end."""
+"""Display of the engine's work: on a terminal one live line, elsewhere a line for each completed step."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Show:
             self._live.stop()
 
     def line(self, text: str) -> None:
-        """One of docker's own."""
+        """Print a line of docker's own output."""
         if self._progress == "plain":
             print(text, file=self._out, flush=True)
 

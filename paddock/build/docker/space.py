@@ -1,4 +1,4 @@
-"""Whether the engine's disk has room for a build."""
+"""Check that the engine's disk has room for a build."""
 
 from __future__ import annotations
 

@@ -31,13 +31,13 @@ _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 @dataclass(slots=True)
 class Step:
     name: str
-    """As BuildKit writes it: `[stage 2/5] RUN make`."""
+    """The name as BuildKit writes it: `[stage 2/5] RUN make`."""
     state: Literal["running", "done", "cached", "failed", "canceled"] = "running"
     seconds: float = 0.0
     error: str = ""
     output: deque[str] = field(default_factory=lambda: deque(maxlen=MAX_LINES))
     causes: list[str] = field(default_factory=list)
-    """Of what `output` no longer holds, the first lines that look like a cause."""
+    """The first lines that look like a cause and that `output` no longer holds."""
     started: float = field(default_factory=time.monotonic)
 
     def add_output(self, line: str) -> None:
@@ -48,13 +48,13 @@ class Step:
 
     @property
     def excerpt(self) -> list[str]:
-        """What a person needs of its output: what looks like the cause, and the last lines."""
+        """Return the useful part of its output: lines that look like the cause, and the last lines."""
         causes = [line for line in self.causes if line not in self.output]
         return [*causes, *(["…"] if causes else []), *self.output]
 
     @property
     def makes_layer(self) -> bool:
-        """Whether it is of the Dockerfile and more than its base."""
+        """Return whether it belongs to the Dockerfile and is more than its base."""
         return _LAYER.match(self.name) is not None
 
     @property
@@ -70,7 +70,7 @@ class Step:
 
     @property
     def exit_code(self) -> int | None:
-        """Of the command that failed; None where it was no command's failure."""
+        """Return the exit code of the command that failed; None where no command failed."""
         match = _EXIT.search(self.error)
         return int(match[1]) if match else None
 

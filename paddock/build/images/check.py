@@ -77,7 +77,7 @@ def image(
 
 
 def cuda(fleet: Fleet, images: tuple[ImageRecord, ...]) -> Iterator[Finding]:
-    """Whether the CUDA of each runner's image runs on the driver and the GPUs of its pool."""
+    """Yield whether the CUDA of each runner's image runs on the driver and the GPUs of its pool."""
     yield from _contradiction(fleet)
     labelled = {name: record.cuda for record in images for name in record.runners}
     for name, runner in fleet.runners.items():
@@ -186,7 +186,7 @@ def _built(record: ImageRecord, today: date) -> Finding:
 
 
 def _platform(record: ImageRecord, nodes: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
-    """Of an image that the engine has, and that a runner uses."""
+    """Check an image that the engine has and that a runner uses."""
     if record.architecture is None or not nodes:
         return
     evidence = f"made for linux/{record.architecture}"

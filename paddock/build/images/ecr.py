@@ -12,7 +12,7 @@ from paddock.fleet.model.mirror import PRIVATE_ECR
 
 
 def is_ecr(registry: str) -> bool:
-    """Whether it is a private registry of AWS, whose login is a token that AWS gives."""
+    """Return whether it is a private registry of AWS, whose login is a token from AWS."""
     return PRIVATE_ECR.fullmatch(registry) is not None
 
 
@@ -50,7 +50,7 @@ def _token(region: str, clients: Clients | None) -> dict[str, str]:
 
 
 def _misspelt(region: str) -> str:
-    """For a region that boto3 does not know; a new one it may not know yet."""
+    """Return the error for a region that boto3 does not know; it may not know a new one yet."""
     import boto3
 
     session = boto3.session.Session()

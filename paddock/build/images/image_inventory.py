@@ -24,7 +24,7 @@ class ImageRecord:
     """An image. None is what neither its name nor the engine says."""
 
     reference: str
-    """As it is written: `name:tag`, `name@sha256:...` or both."""
+    """The reference as written: `name:tag`, `name@sha256:...` or both."""
     pinned: tuple[str, ...] = ()
     """Keys of the stack file, or a constant of the program; none for an image that only the engine has."""
     runners: tuple[str, ...] = ()
@@ -34,9 +34,9 @@ class ImageRecord:
     """Version of actions/runner in it."""
     built: date | None = None
     packages: date | None = None
-    """Its packages are those of this day or later, as its label says."""
+    """The earliest day of its packages, from its label."""
     architecture: str | None = None
-    """As Docker names it: amd64, arm64."""
+    """Docker's name of it: amd64, arm64."""
     size_bytes: int | None = None
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
     digests: tuple[str, ...] = ()
@@ -85,7 +85,7 @@ class ImageRecord:
 
 
 class Engine(Protocol):
-    """As much of the engine as knows images."""
+    """The part of the engine that knows images."""
 
     def image(self, reference: str) -> Local | None: ...
     def images(self, label: str) -> tuple[str, ...]: ...
@@ -115,7 +115,7 @@ def of_engine(engine: Engine, but: Iterable[ImageRecord]) -> tuple[ImageRecord, 
 
 
 def of_program(fleet: Fleet) -> Iterator[ImageRecord]:
-    """What the program itself installs, by the image's own name: charts and the mirror say where it comes from."""
+    """Yield the images that the program installs, by their own names: charts and the mirror define their source."""
     minor = fleet.cluster.version
     if fleet.holds("runners"):
         yield _versioned("gha-runner-scale-set-controller", versions.ARC, "ARC")
@@ -133,7 +133,7 @@ def of_program(fleet: Fleet) -> Iterator[ImageRecord]:
 
 
 def processors(fleet: Fleet, runners: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """By pool that these runners run in: the processors of its nodes, as Docker names them."""
+    """Return Docker's names of the nodes' processors, by pool of these runners."""
     pools = dict.fromkeys(fleet.runners[name].pool for name in runners)
     return {
         pool: tuple(dict.fromkeys({"x86_64": "amd64"}.get(type_.arch, type_.arch) for type_ in fleet.pools[pool].types))
@@ -146,7 +146,7 @@ def _versioned(name: str, tag: str, constant: str) -> ImageRecord:
 
 
 def _with_facts(image: ImageRecord, engine: Engine | None) -> ImageRecord:
-    """What the tag says, and above it what the image itself says where the engine has it."""
+    """Return the image with the facts of its tag, overridden by those of the image itself where the engine has it."""
     local = engine.image(image.reference) if engine else None
     record = replace(image, cuda=tag_cuda(image.reference), runner=tag_runner(image.reference))
     if local is None:
@@ -167,7 +167,7 @@ def _with_facts(image: ImageRecord, engine: Engine | None) -> ImageRecord:
 
 
 def day(stamp: str) -> date | None:
-    """Of a time in ISO 8601; None where it is none."""
+    """Return the date of a time in ISO 8601; None where it is none."""
     try:
         return datetime.fromisoformat(stamp).date()
     except ValueError:

@@ -41,7 +41,7 @@ def make(root: Path, base: Base, architecture: Architecture, build_args: Sequenc
 
 
 def parts(root: Path, architecture: Architecture, scratch: Path) -> dict[str, Path]:
-    """What its build context holds, made or downloaded where need be; `scratch` must last until it is staged."""
+    """Return the parts of its build context, created or downloaded; `scratch` must last until they are staged."""
     lock, nothing = root / "locks" / "base.txt", scratch / "nothing"
     nothing.mkdir()
     wheel = wheels.of_project(root, scratch)
@@ -74,7 +74,7 @@ def verify(docker: Docker, image: str, base: Base) -> None:
 
 
 def _checks(base: Base) -> Mapping[str, tuple[str, str]]:
-    """By what it is about: a command, and the last line that it must print."""
+    """Return each check by its subject: a command, and the last line that it must print."""
     checks = {
         "user": ("id --user", "1001"),
         "runner": ("/home/runner/bin/Runner.Listener --version", ACTIONS_RUNNER),

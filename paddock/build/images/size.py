@@ -1,4 +1,4 @@
-"""Where the room in an image goes."""
+"""Disk use of an image, by layer."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What an image is made of, before any engine is asked: base, context, labels, wheels. Nothing is built here."""
+"""Contents of an image, defined without an engine: base, context, labels, wheels. Nothing is built here."""

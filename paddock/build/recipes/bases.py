@@ -1,4 +1,4 @@
-"""What an image is built on: NVIDIA's images of one CUDA and Ubuntu, or any image that a user names."""
+"""Bases of images: NVIDIA's images of one CUDA and Ubuntu, or any image that a user names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Base:
 
 
 class Store(Protocol):
-    """As much of the engine as knows images."""
+    """The part of the engine that knows images."""
 
     def image(self, reference: str) -> Local | None: ...
     def pull(self, reference: str, *, platform: str, progress: Progress) -> None: ...

@@ -1,4 +1,4 @@
-"""What images of ours say of themselves: the names of their labels, written by the build and read by the checks."""
+"""Names of the labels of Paddock's images, written by the build and read by the checks."""
 
 from __future__ import annotations
 

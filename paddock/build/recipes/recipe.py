@@ -1,4 +1,4 @@
-"""What an image is made of, decided before any engine is asked: its context, arguments, name and labels."""
+"""Recipes of images, decided without an engine: context, arguments, name and labels."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ IMAGES = "images"
 @dataclass(frozen=True, slots=True)
 class Recipe:
     name: str
-    """Of its folder in `images/`, and of its repository."""
+    """The name of its folder in `images/`, and of its repository."""
     base: Base
     architecture: Architecture
     version: str
@@ -69,7 +69,7 @@ def plain(
     build_args: Sequence[str] = (),
     own: Mapping[str, str] | None = None,
 ) -> Recipe:
-    """Of an image that is made of nothing but its folder; `own` are arguments of this image. Raises BuildInputError."""
+    """Return the recipe of an image with no source but its folder; `own` are its arguments. Raises BuildInputError."""
     defaults = {"BASE": base.image, "CUDA": base.cuda or "", **(own or {})}
     args = arguments(folder(root, name) / "Dockerfile", defaults, build_args)
     return Recipe(name, base, architecture, base.cuda or "nocuda", args, labels={})
@@ -90,7 +90,7 @@ def folder(root: Path, name: str) -> Path:
 
 
 def architecture(platform: str | None, nodes: Collection[str] = ()) -> Architecture:
-    """Of `linux/arm64`; else what all `nodes` have, else this machine. Raises BuildInputError."""
+    """Return that of a platform like `linux/arm64`, else of all `nodes`, else of this machine. Raises BuildInputError."""
     if platform is None and len(set(nodes)) == 1:
         platform = f"linux/{next(iter(nodes))}"
     name = machine.machine().lower() if platform is None else platform.removeprefix("linux/")
@@ -103,7 +103,7 @@ def architecture(platform: str | None, nodes: Collection[str] = ()) -> Architect
 
 
 def arguments(dockerfile: Path, defaults: Mapping[str, str], build_args: Sequence[str]) -> dict[str, str]:
-    """Of `defaults` what the Dockerfile declares, under what a user gives as NAME=VALUE. Raises BuildInputError."""
+    """Return the `defaults` that the Dockerfile declares, overridden by a user's NAME=VALUE. Raises BuildInputError."""
     declared = dict.fromkeys(re.findall(r"^ARG (\w+)", dockerfile.read_text(encoding="utf-8"), re.MULTILINE))
     chosen = {name: defaults[name] for name in declared if name in defaults}
     for word in build_args:
@@ -139,7 +139,7 @@ def prepare(recipe: Recipe, parts: Mapping[str, Path], into: Path) -> Prepared:
 
 
 def check_writable(folder: Path) -> None:
-    """Whether files can be put into a folder, which need not be there yet. Raises BuildInputError."""
+    """Check that files can be written to a folder, which need not exist yet. Raises BuildInputError."""
     there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     if not there.is_dir() or not os.access(there, os.W_OK):
         raise BuildInputError(
@@ -148,7 +148,7 @@ def check_writable(folder: Path) -> None:
 
 
 def labels_of(prepared: Prepared, root: Path) -> dict[str, str]:
-    """What the image says of itself, in the names of the Open Container Initiative and ours."""
+    """Return the image's labels, in the names of the Open Container Initiative and Paddock's own."""
     recipe = prepared.recipe
     source = _git(root, "config", "--get", "remote.origin.url")
     # Each is given, also without a value: the base's own would show through.
@@ -183,7 +183,7 @@ def _revision(root: Path) -> str:
 
 
 def _git(root: Path, *words: str) -> str:
-    """What git says; empty where there is no git or no repository."""
+    """Return git's output; empty where there is no git or no repository."""
     try:
         finished = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, check=False)
     except OSError:

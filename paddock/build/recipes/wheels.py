@@ -19,7 +19,7 @@ from paddock.build.errors import BuildError, BuildInputError
 from paddock.build.recipes import context
 
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
-"""Those that a base image may have: the same wheels serve each base, so the base is no part of them."""
+"""Python versions that a base image may have: the same wheels serve each base, so the base is no part of them."""
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 # The first is what wheels are named after today, the others are older names of tags that still run everywhere.
 _TAGS = ("manylinux_2_28", "manylinux_2_17", "manylinux2014")
