@@ -90,7 +90,7 @@ def folder(root: Path, name: str) -> Path:
 
 
 def architecture(platform: str | None, nodes: Collection[str] = ()) -> Architecture:
-    """Return that of a platform like `linux/arm64`, else of all `nodes`, else of this machine. Raises BuildInputError."""
+    """Return that of a name like `linux/arm64`, else of `nodes`, else of this machine. Raises BuildInputError."""
     if platform is None and len(set(nodes)) == 1:
         platform = f"linux/{next(iter(nodes))}"
     name = machine.machine().lower() if platform is None else platform.removeprefix("linux/")
