@@ -73,11 +73,7 @@ class Stamp:
 
 
 def document(file: str, folder: Path = DATA) -> Document:
-    """The parsed content of ``data/<file>``.
-
-    Raises:
-        CatalogError: the file is missing, is not JSON, or carries another schema number.
-    """
+    """The parsed content of ``data/<file>``. Raises CatalogError: missing, no JSON, or of another schema number."""
     path = folder / file
     try:
         content: Document = json.loads(path.read_bytes())

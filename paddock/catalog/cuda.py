@@ -72,11 +72,7 @@ def cuda_toolkits() -> Mapping[str, CudaToolkit]:
 
 
 def cuda_toolkit(version: str) -> CudaToolkit:
-    """The toolkit of that version; an update (``"12.4.1"``) is its minor.
-
-    Raises:
-        UnknownCuda: with the nearest versions.
-    """
+    """The toolkit of that version; an update (``"12.4.1"``) is its minor. Raises UnknownCuda with the nearest ones."""
     minor = ".".join(version.split(".")[:2])
     try:
         return cuda_toolkits()[minor]

@@ -84,11 +84,7 @@ class Gpu:
         )
 
     def mig_profile(self, name: str) -> MigProfile:
-        """The profile of that name (``"1g.10gb"``).
-
-        Raises:
-            UnknownMigProfile: this GPU has no such profile, or no MIG.
-        """
+        """The profile of that name (``"1g.10gb"``). Raises UnknownMigProfile, also where the GPU has no MIG."""
         for profile in self.mig:
             if profile.name == name:
                 return profile
@@ -108,11 +104,7 @@ def gpus() -> Mapping[str, Gpu]:
 
 
 def gpu(key: str) -> Gpu:
-    """The GPU of that key.
-
-    Raises:
-        UnknownGpu: with the nearest keys.
-    """
+    """The GPU of that key. Raises UnknownGpu with the nearest keys."""
     try:
         return gpus()[key]
     except KeyError:

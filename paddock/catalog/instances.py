@@ -101,11 +101,7 @@ def instances() -> Mapping[str, InstanceType]:
 
 
 def instance(name: str) -> InstanceType:
-    """The instance type of that name.
-
-    Raises:
-        UnknownInstanceType: with the nearest names.
-    """
+    """The instance type of that name. Raises UnknownInstanceType with the nearest names."""
     try:
         return instances()[name]
     except KeyError:

@@ -49,8 +49,7 @@ def fixed_prices() -> Mapping[tuple[str, str], FixedPrice]:
 def fixed_price(key: str, region: str) -> FixedPrice | None:
     """The price of `key` in `region`, None where nobody read it: another region's price is not this one's.
 
-    Raises:
-        UnknownPrice: no region has that key.
+    Raises UnknownPrice where no region has that key.
     """
     prices = fixed_prices()
     price = prices.get((key, region)) or prices.get((key, ANYWHERE))

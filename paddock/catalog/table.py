@@ -126,8 +126,7 @@ def priced_regions() -> tuple[str, ...]:
 def sizes(name: str) -> tuple[InstanceType, ...]:
     """The sizes of an instance type's family with as many GPUs of its kind, smallest first.
 
-    Raises:
-        UnknownInstanceType: with the nearest names.
+    Raises UnknownInstanceType with the nearest names.
     """
     if name not in instances():
         raise UnknownInstanceType(name, instances())

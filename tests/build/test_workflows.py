@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from paddock.build.cuda import artefacts, builder
+from paddock.build.cuda import builder, manifest
 from paddock.build.images import runner
 from paddock.build.recipes import recipe, wheels
 
@@ -135,7 +135,7 @@ def test_images_are_built_anew_when_what_they_are_made_of_changes(
     on = read(ROOT / ".github/workflows/build-images.yml")["on"]
     assert {"schedule", "push", "workflow_dispatch"} == set(on)
     monkeypatch.setattr(wheels, "of_lock", lambda *_: tmp_path)  # nothing is downloaded
-    monkeypatch.setattr(artefacts, "FOLDER", "not there")  # what this checkout has built is not in git
+    monkeypatch.setattr(manifest, "FOLDER", "not there")  # what this checkout has built is not in git
     gathered = [part for part in runner.parts(ROOT, "amd64", tmp_path).values() if part.is_relative_to(ROOT)]
     sources = [
         *gathered,

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from paddock.build.cli.options import progress_of
-from paddock.build.cuda import artefacts, builder
-from paddock.build.docker import Built, Docker, Reference
+from paddock.build.cuda import builder, manifest
+from paddock.build.docker import Built, Docker, Reference, progress_of
 from paddock.build.errors import BuildInputError
 from paddock.build.images import delivery, ecr, image_inventory, runner, size
 from paddock.build.options import BuildOptions
@@ -73,7 +72,7 @@ def _deliver(request: _Request) -> None:
 
     with tempfile.TemporaryDirectory(prefix="paddock-build-") as folder:
         prepared = _prepare(request, base, architecture, Path(folder))
-        programs = artefacts.programs(prepared.context / "cuda")
+        programs = manifest.programs(prepared.context / "cuda")
         target = prepared.remote(registry) if registry else None
         digest = delivery.find(docker, prepared, target, no_cache=request.no_cache) if target else None
         in_registry, built = digest is not None, None
@@ -214,7 +213,7 @@ def _report(
     lines = [f"image   {image}", f"built   {how}"]
     if request.name == runner.NAME and not programs:
         make = f"./inv build-image {builder.NAME} --run --platform {prepared.recipe.platform}"
-        lines.append(f"cuda    without programs, since there is no {artefacts.FOLDER}/; to make it: {make}")
+        lines.append(f"cuda    without programs, since there is no {manifest.FOLDER}/; to make it: {make}")
     if request.pushes:
         lines.append(f"pushed  {'before: the registry has it' if in_registry else 'now'}")
     if request.pin:

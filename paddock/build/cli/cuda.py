@@ -8,9 +8,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from paddock.build.cli.options import progress_of
-from paddock.build.cuda import artefacts, builder
-from paddock.build.docker import Docker
+from paddock.build.cuda import builder, manifest
+from paddock.build.docker import Docker, progress_of
 from paddock.build.images import delivery, size
 from paddock.build.recipes import bases, recipe
 from paddock.terminal import json_errors, print_json
@@ -35,7 +34,7 @@ def run(
     On `base`, any image with nvcc, or NVIDIA's of `cuda` on `ubuntu`; for `platform`, by default this machine's. Raises
     BuildError.
     """
-    folder, shown_progress = output or root / artefacts.FOLDER, progress_of(progress, as_json)
+    folder, shown_progress = output or root / manifest.FOLDER, progress_of(progress, as_json)
     recipe.check_writable(folder)
     architecture = recipe.architecture(platform or None)
     named = bases.named(cuda, ubuntu, base)
@@ -47,16 +46,16 @@ def run(
         plan = builder.make(root, chosen, architecture, requested=architectures)
         prepared = recipe.prepare(plan, {".": recipe.folder(root, plan.name)}, Path(scratch, plan.name))
         built = delivery.build(docker, prepared, root, no_cache=no_cache, progress=shown_progress) is not None
-    manifest = builder.run(docker, prepared.local, folder)
+    compiled = builder.run(docker, prepared.local, folder)
     if as_json:
-        plain = manifest.model_dump(mode="json", by_alias=True)
+        plain = compiled.model_dump(mode="json", by_alias=True)
         print_json({"image": prepared.local, "built": built, "folder": str(folder), "manifest": plain})
         return
     lines = [
         f"image     {prepared.local}{'' if built else ' (built before: unchanged)'}",
-        f"for       {manifest.platform}",
-        f"compiled  by CUDA {manifest.toolkit} for {' '.join(f'sm_{number}' for number in manifest.architectures)}",
-        f"needs     glibc {manifest.glibc} or newer",
-        *(f"program   {folder / name}, {size.format_bytes(file.bytes)}" for name, file in manifest.files.items()),
+        f"for       {compiled.platform}",
+        f"compiled  by CUDA {compiled.toolkit} for {' '.join(f'sm_{number}' for number in compiled.architectures)}",
+        f"needs     glibc {compiled.glibc} or newer",
+        *(f"program   {folder / name}, {size.format_bytes(file.bytes)}" for name, file in compiled.files.items()),
     ]
     sys.stdout.write("\n".join(lines) + "\n")

@@ -1,4 +1,4 @@
-"""The contents of `cuda-build/`, read from its manifest and checked against its files."""
+"""The CUDA programs that `cuda-build/` of a checkout holds for images, and their manifest."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from paddock.build.errors import BuildInputError
 
+FOLDER = "cuda-build"
 NAME = "manifest.json"
 
 FileName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$")]
@@ -61,6 +62,29 @@ def read(folder: Path) -> Manifest:
         if hashlib.sha256(content).hexdigest() != file.sha256:
             raise _bad(folder / name, "is not what was built", f"{file.bytes} bytes with sha256 {file.sha256}")
     return manifest
+
+
+def of_checkout(root: Path, platform: str) -> dict[str, Path]:
+    """The programs for `platform` and their manifest by name, sums checked; none where nothing was built.
+
+    Raises BuildInputError, also where they are for another platform.
+    """
+    folder = root / FOLDER
+    if not (folder / NAME).is_file():
+        return {}
+    programs_manifest = read(folder)
+    if programs_manifest.platform != platform:
+        raise BuildInputError(
+            f"the CUDA programs in {folder} are for {programs_manifest.platform}, and the image is for {platform}"
+            f"\n    expected: programs for {platform}, or no such folder"
+            f"\n    fix: ./inv build-image cuda-builder --run --platform {platform}, or remove the folder"
+        )
+    return {name: folder / name for name in (*programs_manifest.files, NAME)}
+
+
+def programs(folder: Path) -> list[str]:
+    """Return the programs that a staged folder holds, by name."""
+    return sorted(path.name for path in folder.glob("*") if path.name != NAME)
 
 
 def _bad(path: Path, mistake: str, expected: str) -> BuildInputError:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from paddock.build.docker import folders, process
-from paddock.build.docker.names import HUB
+from paddock.build.docker.model import HUB
 from paddock.build.errors import BuildError, BuildInputError
 
 _HUB_KEY = "https://index.docker.io/v1/"

@@ -14,8 +14,7 @@ from typing import Any, Literal
 
 from paddock.build.docker import api, credentials, find, problems, process, space
 from paddock.build.docker.building import build
-from paddock.build.docker.model import Built, Finished, Layer, Local
-from paddock.build.docker.names import Reference
+from paddock.build.docker.model import Built, Finished, Layer, Local, Reference
 from paddock.build.docker.show import Progress
 from paddock.build.errors import BuildError, BuildInputError
 

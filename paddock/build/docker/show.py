@@ -8,11 +8,23 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING, Literal
 
 from paddock import terminal
+from paddock.build.errors import BuildInputError
 
 if TYPE_CHECKING:
     from rich.live import Live
 
 Progress = Literal["auto", "plain", "quiet"]
+
+
+def progress_of(text: str, as_json: bool) -> Progress:
+    """Return how a build shows its steps; beside JSON it shows none. Raises BuildInputError."""
+    match text:
+        case "auto" | "plain" | "quiet":
+            return "quiet" if as_json else text
+        case _:
+            raise BuildInputError(
+                f"--progress {text} is not known\n    expected: auto, plain or quiet\n    fix: leave it out"
+            )
 
 
 class Show:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from infra.versions import ACTIONS_RUNNER, ACTIONS_RUNNER_DIGEST, ACTIONS_RUNNER_SHA256
 from paddock import __version__
-from paddock.build.cuda import artefacts
+from paddock.build.cuda import manifest
 from paddock.build.docker import Docker
 from paddock.build.errors import BuildError
 from paddock.build.recipes import labels, recipe, wheels
@@ -52,7 +52,7 @@ def parts(root: Path, architecture: Architecture, scratch: Path) -> dict[str, Pa
         "wheels/base.txt": lock,
         f"project/{wheel.name}": wheel,
         "cuda": nothing,
-        **{f"cuda/{name}": path for name, path in artefacts.of_checkout(root, f"linux/{architecture}").items()},
+        **{f"cuda/{name}": path for name, path in manifest.of_checkout(root, f"linux/{architecture}").items()},
     }
 
 

@@ -63,14 +63,9 @@ def refresh(
 ) -> tuple[Report, ...]:
     """Refresh the named sources (all when `which` is None; see `SOURCES`) from the first region or from each.
 
-    Args:
-        clients: gives a boto3 client for a service and a region.
-        today: the day the new values are stamped with.
-        regions: where prices are read; hardware is the union of what they offer.
-        write: False computes the report and leaves the files alone.
-
-    Raises:
-        ValueError: `regions` is empty, or `which` holds a name that is no source.
+    `clients` gives a boto3 client for a service and a region; `today` is the day the new values are stamped with.
+    Prices are read in `regions`; hardware is the union of what they offer. Without `write` the files stay as they are.
+    Raises ValueError where `regions` is empty, or `which` holds a name that is no source.
     """
     chosen = list(SOURCES if which is None else which)
     unknown = [name for name in chosen if name not in SOURCES]
@@ -99,16 +94,9 @@ def refresh(
 def refresh_main(path: Path | None = None, region: str | None = None, dry_run: bool = False) -> dict[str, Any]:
     """Refresh every source with the credentials of the environment.
 
-    Args:
-        path: the data folder, the package's own when None.
-        region: one region to price, all regions of the price file when None.
-        dry_run: report only.
-
-    Returns:
-        ``{"dry_run": bool, "sources": [{"source", "file", "changed", "kept", "failed"}, ...]}``, ready for JSON.
-
-    Raises:
-        RefreshError: boto3 is not installed.
+    Without `path` it is the package's own data folder, without `region` every region of the price file. Return the
+    reports as JSON: ``{"dry_run": bool, "sources": [{"source", "file", "changed", "kept", "failed"}, ...]}``. Raises
+    RefreshError where boto3 is not installed.
     """
     try:
         import boto3

@@ -5,18 +5,8 @@ from __future__ import annotations
 import json
 import time
 
-from paddock.lab.github.model import (
-    ACQUIRED,
-    COMPLETED,
-    QUEUED,
-    RUNNING,
-    Job,
-    Object,
-    Runner,
-    ScaleSet,
-    ServiceState,
-    Session,
-)
+from paddock.lab.github import model
+from paddock.lab.github.model import Job, Object, Runner, ScaleSet, ServiceState, Session
 
 OFFER_SECONDS = 5.0
 """Seconds until a job that was offered and not acquired is offered again."""
@@ -26,7 +16,7 @@ def statistics(state: ServiceState, scale_set: ScaleSet) -> dict[str, int]:
     """Return the figures of every message. ARC creates as many runners as there are assigned jobs."""
     jobs = [job for job in state.jobs.values() if job.scale_set == scale_set.id]
     runners = [runner for runner in state.runners.values() if runner.scale_set == scale_set.id]
-    waiting, running = (sum(job.state == state for job in jobs) for state in (ACQUIRED, RUNNING))
+    waiting, running = (sum(job.state == state for job in jobs) for state in (model.ACQUIRED, model.RUNNING))
     busy = sum(runner.job is not None for runner in runners)
     return {
         "totalAvailableJobs": len(_available(state, scale_set)),
@@ -65,10 +55,10 @@ def message(job: Job, kind: str, runner: Runner | None = None) -> Object:
     """Return a message about one job."""
     entered: dict[str, float] = dict(job.history)
     times = {
-        "queueTime": entered[QUEUED],
-        "scaleSetAssignTime": entered.get(ACQUIRED),
-        "runnerAssignTime": entered.get(RUNNING),
-        "finishTime": entered.get(COMPLETED),
+        "queueTime": entered[model.QUEUED],
+        "scaleSetAssignTime": entered.get(model.ACQUIRED),
+        "runnerAssignTime": entered.get(model.RUNNING),
+        "finishTime": entered.get(model.COMPLETED),
     }
     owner, _, repository = job.repository.partition("/")
     return {
@@ -133,7 +123,7 @@ def stamp(seconds: float) -> str:
 
 
 def _available(state: ServiceState, scale_set: ScaleSet) -> list[Job]:
-    return [job for job in state.jobs.values() if job.state == QUEUED and scale_set.serves(job.labels)]
+    return [job for job in state.jobs.values() if job.state == model.QUEUED and scale_set.serves(job.labels)]
 
 
 def _offers(

@@ -15,22 +15,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from paddock.lab.control_plane.state import write_private
+from paddock.lab.github import model
 from paddock.lab.github.messages import job_record, message, next_message, runner_record, set_record
-from paddock.lab.github.model import (
-    ACQUIRED,
-    COMPLETED,
-    QUEUED,
-    RUNNING,
-    Job,
-    Object,
-    Refused,
-    Runner,
-    ScaleSet,
-    ServiceState,
-    Session,
-    parse_job_order,
-    read,
-)
+from paddock.lab.github.model import Job, Object, Refused, Runner, ScaleSet, ServiceState, Session
 
 SESSION_SECONDS = 5.0
 """After that time without a poll another listener may have the session. GitHub takes minutes."""
@@ -46,16 +33,16 @@ class Service:
         """`file` keeps it over a restart. Raises LabError for a file that is none."""
         self._file, self._clock = file, clock
         self._changes = threading.Condition(threading.RLock())
-        self._state = read(file) if file else ServiceState()
+        self._state = model.read(file) if file else ServiceState()
 
     # Jobs.
 
     def push(self, order: Mapping[str, Any]) -> Object:
         """Queues a job. Raises Refused."""
-        labels, seconds, name, repository = parse_job_order(order)
+        labels, seconds, name, repository = model.parse_job_order(order)
         with self._changes:
             job = Job(len(self._state.jobs) + 1, name, repository, labels, seconds)
-            job.enter(QUEUED, self._clock())
+            job.enter(model.QUEUED, self._clock())
             self._state.jobs[job.id] = job
             self._changed()
             return job_record(self._state, job)
@@ -72,7 +59,7 @@ class Service:
         """End a job that has not ended yet."""
         with self._changes:
             job = self._job(number)
-            if job.state != COMPLETED:
+            if job.state != model.COMPLETED:
                 self._complete(job, "canceled")
             self._changed()
             return job_record(self._state, job)
@@ -135,9 +122,9 @@ class Service:
             for session in [session for session in self._state.sessions.values() if session.scale_set == number]:
                 del self._state.sessions[session.id]
             for job in self._state.jobs.values():
-                if job.scale_set == number and job.state == ACQUIRED:
+                if job.scale_set == number and job.state == model.ACQUIRED:
                     job.scale_set = None
-                    job.enter(QUEUED, self._clock())
+                    job.enter(model.QUEUED, self._clock())
             for runner in [runner for runner in self._state.runners.values() if runner.scale_set == number]:
                 self._end(runner, "failed")
             self._changed()
@@ -202,9 +189,9 @@ class Service:
         with self._changes:
             scale_set, acquired = self._set(number), []
             for job in (self._state.jobs.get(number) for number in jobs):
-                if job and job.state == QUEUED and scale_set.serves(job.labels):
+                if job and job.state == model.QUEUED and scale_set.serves(job.labels):
                     job.scale_set = number
-                    job.enter(ACQUIRED, self._clock())
+                    job.enter(model.ACQUIRED, self._clock())
                     self._tell(job, "JobAssigned")
                     acquired.append(job.id)
             self._changed()
@@ -241,7 +228,7 @@ class Service:
             runner = next((runner for runner in self._state.runners.values() if runner.id == number), None)
             if runner is None:
                 return  # ARC removes runners that GitHub has forgotten, and takes any other answer for a failure
-            if runner.job is not None and self._job(runner.job).state == RUNNING:
+            if runner.job is not None and self._job(runner.job).state == model.RUNNING:
                 message = f"Runner {runner.name} is currently running a job and cannot be deleted."
                 raise Refused(400, "GitHub.DistributedTask.WebApi.JobStillRunningException", message)
             self._end(runner, "")
@@ -258,7 +245,7 @@ class Service:
             runner.pod.update(pod or {})
             if runner.job is None and (job := self._for(runner)):
                 runner.job, job.runner = job.id, name
-                job.enter(RUNNING, now)
+                job.enter(model.RUNNING, now)
                 self._tell(job, "JobStarted", runner)
                 fresh = True
             if fresh:
@@ -288,18 +275,18 @@ class Service:
 
     def _for(self, runner: Runner) -> Job | None:
         jobs = (job for job in self._state.jobs.values() if job.scale_set == runner.scale_set)
-        return next((job for job in jobs if job.state == ACQUIRED), None)
+        return next((job for job in jobs if job.state == model.ACQUIRED), None)
 
     def _end(self, runner: Runner, result: str) -> None:
         del self._state.runners[runner.name]
         self._state.former[runner.name] = runner
         job = self._state.jobs.get(runner.job or 0)
-        if job and job.state != COMPLETED:
+        if job and job.state != model.COMPLETED:
             self._complete(job, result, runner)
 
     def _complete(self, job: Job, result: str, runner: Runner | None = None) -> None:
         job.result = result
-        job.enter(COMPLETED, self._clock())
+        job.enter(model.COMPLETED, self._clock())
         self._tell(job, "JobCompleted", runner or self._state.runners.get(job.runner))
 
     def _tell(self, job: Job, kind: str, runner: Runner | None = None) -> None:

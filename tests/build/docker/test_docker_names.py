@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from paddock.build.docker.names import Reference
+from paddock.build.docker.model import Reference
 from paddock.build.errors import BuildInputError
 
 DIGEST = "sha256:" + "ab" * 32

@@ -14,7 +14,7 @@ import pytest
 
 from infra.versions import ACTIONS_RUNNER, ACTIONS_RUNNER_SHA256
 from paddock.build.cli import build as command
-from paddock.build.cuda import artefacts
+from paddock.build.cuda import manifest
 from paddock.build.docker import Layer
 from paddock.build.errors import BuildInputError
 from paddock.build.images import runner
@@ -155,16 +155,16 @@ def programs(folder: Path, platform: str) -> None:
 
 
 def test_the_cuda_programs_of_the_checkout_go_in_if_they_are_what_was_built(tmp_path: Path) -> None:
-    assert artefacts.of_checkout(tmp_path, "linux/amd64") == {}
+    assert manifest.of_checkout(tmp_path, "linux/amd64") == {}
     folder = tmp_path / "cuda-build"
     programs(folder, "linux/amd64")
     (folder / "left-over").touch()
-    assert set(artefacts.of_checkout(tmp_path, "linux/amd64")) == {"cuda-smoke", "manifest.json"}
+    assert set(manifest.of_checkout(tmp_path, "linux/amd64")) == {"cuda-smoke", "manifest.json"}
     with pytest.raises(BuildInputError, match="are for linux/amd64, and the image is for linux/arm64"):
-        artefacts.of_checkout(tmp_path, "linux/arm64")
+        manifest.of_checkout(tmp_path, "linux/arm64")
     (folder / "cuda-smoke").write_bytes(b"another")
     with pytest.raises(BuildInputError, match="cuda-smoke is not what was built"):
-        artefacts.of_checkout(tmp_path, "linux/amd64")
+        manifest.of_checkout(tmp_path, "linux/amd64")
 
 
 ENGINE = """
