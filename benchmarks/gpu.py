@@ -137,7 +137,7 @@ def main() -> None:
 
 
 def made_up(folder: Path) -> dict[str, str]:
-    """The environment of a program that shall see the made-up GPUs, and may keep its compiled modules."""
+    """Return the environment of a program that shall see the made-up GPUs, and may keep its compiled modules."""
     from tests.support.nvml import library
 
     library(folder)

@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def lab(labs: Path, runs: int) -> list[dict[str, object]]:
-    """The start by phase, and `runs` jobs that each grow a node from zero."""
+    """Return the start by phase, and `runs` jobs that each grow a node from zero."""
     yardstick = process("-c", SDKS)()
     try:
         up = inv(labs, "lab.up", "--json")

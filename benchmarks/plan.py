@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def fits(runs: int) -> dict[str, object]:
-    """A thousand fits against one graph run, both warm in this process."""
+    """Return a thousand fits against one graph run, both warm in this process."""
     from paddock.fleet import load
     from paddock.plan import fit
     from paddock.plan.engine.program import plan_graph

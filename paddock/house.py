@@ -87,12 +87,12 @@ def lock(*, upgrade: bool = False, package: str = "") -> None:
 
 
 def oracle(name: str) -> Path:
-    """The program, installed from its lock on first use and after the lock changed."""
+    """Return the program, installed from its lock on first use and after the lock changed."""
     return programs(name) / name
 
 
 def programs(name: str) -> Path:
-    """The folder of the programs of a lock in `locks/oracles`, installed on first use and after the lock changed."""
+    """Return the program folder of a lock in `locks/oracles`, installed on first use and after the lock changed."""
     folder, lock_file = Path(sys.prefix) / "oracles" / name, ROOT / "locks" / "oracles" / f"{name}.txt"
     stamp = folder / "installed.txt"
     if not stamp.is_file() or stamp.read_bytes() != lock_file.read_bytes():

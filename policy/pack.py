@@ -75,12 +75,12 @@ class _Pack:
         return rules.evaluate(graph_, fleet, accepted, self.today, root=self.root, only=only, marks_secrets=False)
 
     def accepted(self, graph_: Graph) -> tuple[Suppression, ...]:
-        """The stack's suppressions. Raises FleetError."""
+        """Return the stack's suppressions. Raises FleetError."""
         config, _ = self._configuration(graph_)
         return rules.suppressions(config, self.today)
 
     def _configuration(self, graph_: Graph) -> tuple[Mapping[str, str], Fleet | None]:
-        """The stack's configuration and its fleet: from the engine, or from the stack file when it says nothing.
+        """Return the stack's configuration and its fleet: from the engine, or from the stack file when it says nothing.
 
         Recent engines send the configuration in a call of which the SDK for policies keeps only the tags.
         """

@@ -48,7 +48,7 @@ def marked(folder: Path) -> list[Process]:
 
 
 def tail(log: Path, lines: int = 8) -> str:
-    """The end of a log, indented for a message; what a Go program says before its stack, which tells a user nothing."""
+    """Return the end of a log, indented for a message; of a Go program's crash only the lines before its stack."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - 16_384))

@@ -167,7 +167,7 @@ def _idle_runners(fleet: Fleet, pool: GpuPool, fits: tuple[Fit, ...]) -> Iterato
 
 
 def _nodes_for(idle: dict[str, int], fits: tuple[Fit, ...]) -> int:
-    """The fewest nodes that can hold these runners: by each kind alone, and by the sum of what they ask for."""
+    """Return the fewest nodes that can hold these runners: by each kind alone, and by the sum of what they ask for."""
     best = {name: max((fit_.per_node for fit_ in fits if fit_.runner == name), default=0) for name in idle}
     alone = [-(-count // best[name]) for name, count in idle.items() if best[name]]
     total = Resources(0, 0)
@@ -260,7 +260,7 @@ def _estimated(fits: tuple[Fit, ...]) -> Iterator[Finding]:
 
 
 def _largest(fleet: Fleet, runner: Runner) -> tuple[InstanceType, Share]:
-    """The largest share that a runner of this kind can be given on a type of its pool, and the type."""
+    """Return the largest share of a runner of this kind on a type of its pool, and the type."""
     pool = fleet.pools[runner.pool]
     usable = [instance for instance in pool.types if pool.gpu_resources_per_node(instance) >= runner.gpus]
     shares = [(instance, share_of(fleet, runner, instance)) for instance in usable]
@@ -283,7 +283,7 @@ def _fix(fleet: Fleet, runner: Runner, misfits: list[Fit], largest: Share) -> st
 
 
 def _smallest_that_fits(fleet: Fleet, runner: Runner) -> InstanceType | None:
-    """The smallest instance type with the pool's GPU on which the runner, as it is written, would fit."""
+    """Return the smallest instance type with the pool's GPU on which the runner, as it is written, would fit."""
     pool = fleet.pools[runner.pool]
     fractions = {instance.gpu_fraction for instance in pool.types}
     same = [t for t in catalog.gpu_instances(pool.gpu.key) if t.gpu_fraction in fractions]
@@ -292,7 +292,7 @@ def _smallest_that_fits(fleet: Fleet, runner: Runner) -> InstanceType | None:
 
 
 def _or_smaller(fleet: Fleet, runner: Runner, misfits: list[Fit]) -> str:
-    """The other way out, where the runner only asks for too much: a size that fits everywhere."""
+    """Return the alternative where the runner only requests too much: a size that fits everywhere."""
     if any(fit_.deficit.gpus for fit_ in misfits):
         return ""
     shares = [share_of(fleet, runner, instance) for instance in fleet.pools[misfits[0].pool].types]

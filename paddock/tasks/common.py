@@ -17,7 +17,7 @@ ROOT = Path(os.environ.get("PADDOCK_ROOT", ".")).resolve()
 
 
 def caller_path(path: str) -> Path:
-    """A path as the user meant it: relative to where `./inv` was called, not to the project."""
+    """Return a path as the user meant it: relative to where `./inv` was called, not to the project."""
     return Path(os.environ.get("PADDOCK_CWD", "."), path)
 
 

@@ -40,7 +40,7 @@ def control_plane_programs() -> None:
 
 @pytest.fixture(scope="session")
 def stack() -> Stack:
-    """The example stack dev, with a fallback from spot."""
+    """Return the example stack dev, with a fallback from spot."""
     config = yaml.safe_load((fleets.ROOT / "Pulumi.dev.yaml").read_text(encoding="utf-8"))["config"]["paddock:fleet"]
     config["pools"]["t4"]["fallback"] = "on-demand"
     return fleets.stack(config, "dev")
@@ -53,7 +53,7 @@ def groups(stack: Stack) -> dict[str, Group]:
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory, stack: Stack, control_plane_programs: None) -> Iterator[Lab]:
-    """The control plane with the stack's nodes and autoscaler. Its GPU pool is empty between tests."""
+    """Yield the control plane with the stack's nodes and autoscaler. Its GPU pool is empty between tests."""
     lab, _ = servers.up(tmp_path_factory.mktemp("lab"), progress=Progress(quiet=True))
     try:
         nodes.start(lab, stack, boot_seconds=BOOT_SECONDS, idle_seconds=IDLE_SECONDS)
@@ -70,7 +70,7 @@ def api(cluster: Lab) -> Iterator[Api]:
 
 @pytest.fixture
 def namespace(api: Api, stack: Stack) -> Iterator[str]:
-    """A namespace with all that the fleet's runners have in theirs."""
+    """Yield a namespace with all that the fleet's runners have in theirs."""
     from paddock.plan.engine.program import plan_graph
 
     declared = [item for item in objects(plan_graph(stack)) if "arc-runners" in _places(item)]

@@ -74,7 +74,7 @@ class World:
         return [node["metadata"]["name"] for node in nodes_]
 
     def listener(self) -> Object | None:
-        """The pod of the set's listener, once GitHub has its session."""
+        """Return the pod of the set's listener, once GitHub has its session."""
         running = [pod for pod in self.api.list("v1", "Pod", SYSTEM, labelSelector=LISTENERS)
                    if pod["status"].get("phase") == "Running"]  # fmt: skip
         return running[0] if running and self.github.sets() else None
@@ -134,7 +134,7 @@ def _words(path: Path) -> str:
 
 @pytest.fixture
 def idle(world: World) -> World:
-    """The world with a listener, without runners and GPU nodes."""
+    """Return the world with a listener, without runners and GPU nodes."""
     until(world.listener, "a listener runs")
     until(world.empty, "the pool is empty")
     return world

@@ -181,7 +181,7 @@ _UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedu
 
 
 def _model_cache() -> list[Object]:
-    """The claim that one of prod's runners mounts, bound."""
+    """Return the claim that one of prod's runners mounts, bound."""
     size = {"storage": "1Gi"}
     spec: dict[str, Any] = {"accessModes": ["ReadOnlyMany"], "storageClassName": ""}
     claim = {"name": "model-cache", "namespace": NAMESPACE}

@@ -66,7 +66,7 @@ SMALL = ["InstanceProfile::node", "Role::node", "Subnet::private", "Vpc::network
 
 @pytest.fixture
 def small(programs: Programs, tmp_path: Path) -> Engine:
-    """A program of four resources, for what the clouds do wrong."""
+    """Return a program of four resources, for faults of the clouds."""
     root = tmp_path / "root"
     (root / "program").mkdir(parents=True)
     (root / "Pulumi.yaml").write_text("name: small\nruntime: {name: python}\nmain: program/\n")

@@ -157,7 +157,7 @@ for name in ("a", "b", "c", "d"):
 
 @pytest.fixture
 def small(programs: Programs, tmp_path: Path) -> Engine:
-    """A program of four resources whose names are made up."""
+    """Return a program of four resources whose names are made up."""
     root = tmp_path / "root"
     (root / "program").mkdir(parents=True)
     (root / "Pulumi.yaml").write_text("name: paddock\nruntime: {name: python}\nmain: program/\n")
@@ -240,7 +240,7 @@ def names(urns: Iterable[str]) -> set[str]:
 
 
 def deployment(engine: Engine) -> dict[str, Any]:
-    """The state as it lies on the disk, without asking the engine."""
+    """Return the state on the disk, without asking the engine."""
     path = engine.state / "backend/.pulumi/stacks/paddock" / f"{engine.stack}.json"
     latest: dict[str, Any] = json.loads(path.read_text())["checkpoint"]["latest"]
     return latest

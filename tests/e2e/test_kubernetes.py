@@ -36,7 +36,7 @@ FOREIGN = {"PrometheusRule"}
 
 @pytest.fixture(scope="module")
 def settled(cluster: Lab) -> Iterator[Api]:
-    """A cluster with everything that prod's program puts there, and the namespaces of the other fleets."""
+    """Yield a cluster with everything that prod's program puts there, and the namespaces of the other fleets."""
     with Api.of(cluster.kubeconfig) as api:
         prepared = [namespace for name in FLEETS for namespace in of_kind(fleets.graph(name), "Namespace")]
         prepared += [object_ for object_ in objects(fleets.graph("prod")) if object_["kind"] != "Namespace"]
@@ -50,7 +50,7 @@ def settled(cluster: Lab) -> Iterator[Api]:
 
 @pytest.fixture(scope="module")
 def with_arc(settled: Api, reference_data: Path) -> Iterator[Api]:
-    """The same with ARC's own CRDs, and without runner sets afterwards, which other tests would find."""
+    """Yield the cluster with ARC's own CRDs, and delete runner sets afterwards, which other tests would find."""
     definitions = sorted((reference_data / "crds").glob("actions.github.com_*.yaml"))
     if not definitions:
         pytest.skip(f"no CRDs of ARC in {reference_data / 'crds'}")

@@ -61,7 +61,7 @@ def engine_programs() -> Programs:
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory, engine_programs: Programs) -> Iterator[Lab]:
-    """A control plane with prod's system nodes, which releases wait for, and a node of each of its pools."""
+    """Yield a control plane with prod's system nodes, which releases wait for, and a node of each of its pools."""
     folder, fleet = tmp_path_factory.mktemp("lab"), load(ROOT, "prod").fleet
     lab, _ = servers.up(folder, progress=Progress(quiet=True))
     try:

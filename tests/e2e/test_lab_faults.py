@@ -44,7 +44,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def starting(folder: Path, before: str = "pass", after: str = "pass") -> subprocess.Popen[str]:
-    """A command of its own that starts the lab."""
+    """Return a command of its own that starts the lab."""
     command = [sys.executable, "-c", f"{before}; {STARTS.format(str(folder))}; {after}"]
     return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
 

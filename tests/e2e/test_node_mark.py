@@ -37,7 +37,7 @@ REASON = "NVRM Xid 79: GPU · has fallen off the bus\n(GPU-1)"
 
 @pytest.fixture(scope="module")
 def admin(cluster: Lab) -> Iterator[Api]:
-    """A cluster with what a fleet has for marks; its runners are privileged, which is where a token could do most."""
+    """Yield a cluster with a fleet's objects for marks; its runners are privileged: there a token could do most."""
     with Api.of(cluster.kubeconfig) as api:
         declared = objects(fleets.graph("docker"))
         marks = [item for item in declared if item["metadata"]["name"] in (PRIVILEGED, MARKS_NODE_AS, node_mark.NAME)]
@@ -71,7 +71,7 @@ def nodes(admin: Api) -> Iterator[Nodes]:
 
 @pytest.fixture
 def pod(admin: Api, cluster: Lab, tmp_path: Path, nodes: Nodes) -> Iterator[Start]:
-    """A runner's pod on a node."""
+    """Yield a runner's pod on a node."""
     jobs: list[Job] = []
 
     def start(on: str = OURS, account: str = MARKS_NODE_AS) -> Job:
@@ -118,7 +118,7 @@ class Job:
         return self.api.patch({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name or self.node}}, change)
 
     def ask(self, content: str, change: Any, name: str = "", *, dry_run: bool = False) -> Object:
-        """A patch of another kind."""
+        """Return a patch of another kind."""
         name = name or self.node
         if content.startswith("apply"):
             about = {**change.get("metadata", {}), "name": name}
@@ -130,7 +130,7 @@ class Job:
 
 @pytest.fixture(autouse=True, scope="module")
 def in_force(admin: Api) -> None:
-    """A policy is followed a moment after it was made; until then the API would let the token do more."""
+    """Wait until the policy is in force: the API would let the token do more before."""
     probe = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "mark-probe"}}
     admin.apply(probe)
 

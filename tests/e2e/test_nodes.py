@@ -52,14 +52,14 @@ def created(api: Api) -> Iterator[list[Object]]:
 
 
 def job(api: Api, stack: Stack, namespace: str, name: str = "runner", **annotations: str) -> Object:
-    """The pod of a job of dev, made."""
+    """Return the pod of a job of dev, made."""
     pod = runner(stack.fleet, "gpu", name, **annotations)
     pod["metadata"]["namespace"] = namespace
     return api.create(pod)
 
 
 def node_of(api: Api, pod: Object) -> Object:
-    """The node on which the scheduler puts a pod."""
+    """Return the node on which the scheduler puts a pod."""
     name = until(lambda: reread(api, pod)["spec"].get("nodeName"))
     return api.get("v1", "Node", name)
 

@@ -101,7 +101,7 @@ def reported(result: Result) -> set[tuple[str, bool, str, str]]:
 
 
 def _project(root: Path, stack: str, change: Callable[[dict[str, Any]], None]) -> Path:
-    """A copy of the project with one stack file changed: the pack reads the file for what the engine does not tell."""
+    """Return a copy of the project with one stack file changed: the pack reads details from it."""
     for name in ("infra", "runners", "ami", "policy", "images", ".github"):
         if (ROOT / name).is_dir():
             shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))

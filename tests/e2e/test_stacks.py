@@ -49,7 +49,7 @@ def api(lab: Lab) -> Iterator[Api]:
 
 
 def layered(lab: Lab, root: Path) -> dict[str, Engine]:
-    """The stacks of one fleet, with a backend that they share; none is applied yet."""
+    """Return the stacks of one fleet, with a backend that they share; none is applied yet."""
     for name in ("infra", "runners", "ami"):
         (root / name).symlink_to(ROOT / name)
     shutil.copy(ROOT / "Pulumi.yaml", root)

@@ -128,7 +128,7 @@ def terraform(url: str, tmp_path_factory: pytest.TempPathFactory) -> Terraform:
 
 @pytest.fixture(scope="module")
 def written(terraform: Terraform, client: Callable[[str], Any]) -> Mapping[str, Configuration]:
-    """The configuration of every fleet, with what it expects to find in the account there."""
+    """Return the configuration of every fleet, with what it expects to find in the account there."""
     client("eks").create_cluster(name="shared", roleArn="arn:aws:iam::123456789012:role/eks", resourcesVpcConfig={})
     arn = client("secretsmanager").create_secret(Name="paddock/github-app", SecretString="{}")["ARN"]
     configurations = {name: configuration(fleets.named(name), terraform.schema) for name in fleets.ALL}
@@ -293,7 +293,7 @@ def _resources(document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _only_new(fleet: str, document: Mapping[str, Any], earlier: set[str]) -> dict[str, Any]:
-    """The configuration with those resources alone that are not `earlier` yet, and those they refer to."""
+    """Return the configuration with those resources alone that are not `earlier` yet, and those they refer to."""
     there = _resources(document)
     renamed = {
         at: json.dumps([at.split(".")[0], body]).replace(f"paddock-{fleet}", "paddock") for at, body in there.items()
@@ -315,7 +315,7 @@ def _only_new(fleet: str, document: Mapping[str, Any], earlier: set[str]) -> dic
 
 
 def _forgiving(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration, blind for what moto forgets."""
+    """Return the configuration without the attributes that moto forgets."""
     blind = {
         type_: {
             name: {

@@ -26,7 +26,7 @@ def driver() -> Iterator[Callable[[str | Driver], Driver]]:
 
 @pytest.fixture(scope="session")
 def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a made-up driver library for LD_LIBRARY_PATH of a program; libnvml.c says what it reads."""
+    """Return the folder of a made-up driver library for LD_LIBRARY_PATH of a program; libnvml.c says what it reads."""
     compiler = which("cc") or which("gcc")
     if compiler is None:
         pytest.skip("no C compiler on PATH for the made-up driver library")

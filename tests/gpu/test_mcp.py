@@ -48,7 +48,7 @@ def agent(tmp_path: Path) -> Callable[..., None]:
 
 @pytest.fixture
 def four(nvml_library: Path) -> dict[str, str]:
-    """The variables of a machine with four GPUs, one of them lost, of a made-up driver library."""
+    """Return the variables of a machine with four GPUs, one of them lost, of a made-up driver library."""
     return {"LD_LIBRARY_PATH": str(nvml_library), "FAKE_NVML_COUNT": "4", "FAKE_NVML_LOST": "2"}
 
 

@@ -23,7 +23,7 @@ print("tiny", tiny.VERSION, "args", sys.argv[1:], "caller", os.environ["PADDOCK_
 
 @pytest.fixture
 def inv(root: Path) -> ModuleType:
-    """The bootstrap as a module."""
+    """Return the bootstrap as a module."""
     loader = SourceFileLoader("inv_bootstrap", str(root / "inv"))
     spec = importlib.util.spec_from_loader("inv_bootstrap", loader)
     assert spec

@@ -56,7 +56,7 @@ def test_a_documented_command_works_as_written(root: Path, tmp_path: Path, comma
 
 
 def _seed(folder: Path, words: list[str], root: Path) -> None:
-    """A saved plan that a documented command compares with."""
+    """Save the plan that a documented command compares with."""
     if "--against" in words:
         stack = words[words.index("--stack") + 1] if "--stack" in words else "dev"
         saved = words[words.index("--against") + 1]

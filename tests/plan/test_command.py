@@ -36,7 +36,7 @@ def inv(root: Path, *arguments: str, cwd: Path | None = None, **environment: str
 
 @pytest.fixture(scope="session")
 def checkout(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The project with a stack file of the test's own: the program and the packages are the real ones."""
+    """Return the project with a stack file of the test's own: the program and the packages are the real ones."""
     copy = tmp_path_factory.mktemp("checkout")
     for name in ("Pulumi.yaml", "Pulumi.dev.yaml", "Pulumi.prod.yaml"):
         (copy / name).write_text((root / name).read_text())

@@ -50,7 +50,7 @@ def _planned(text: str) -> dict[str, Any]:
 
 
 def plan(edit: Edit = lambda fleet: None) -> dict[str, Any]:
-    """The plan of FLEET after an edit. Shared between tests, so nobody changes it."""
+    """Return the plan of FLEET after an edit. Shared between tests, so nobody changes it."""
     fleet = copy.deepcopy(FLEET)
     edit(fleet)
     return _planned(json.dumps(fleet))
@@ -311,7 +311,7 @@ def _resource(type_: str, name: str, inputs: dict[str, Any], **more: Any) -> dic
 
 
 def _example() -> tuple[dict[str, Any], dict[str, Any]]:
-    """A change with something of everything."""
+    """Return a change with something of everything."""
 
     def documents(new: bool) -> dict[str, Any]:
         user_data = f"[settings.kubernetes]\nmax-pods = {8 + new}\n"

@@ -129,7 +129,7 @@ def _recorded(child: dict[str, Any], *, named: bool) -> dict[str, Any]:
 
 
 def _normal(value: Any) -> Any:
-    """The same text for the same thing: made-up ids, ARNs and names differ between an engine's run and ours."""
+    """Return the same text for the same thing: made-up ids, ARNs and names differ between an engine's run and ours."""
     match value:
         case "<unknown at preview>":
             return UNKNOWN

@@ -38,7 +38,7 @@ def test_the_small_example_reads_as_agreed() -> None:
 
 
 def small() -> PlanDocument:
-    """The dev stack without what changes with each refresh of the catalogue, and with a rule for show."""
+    """Return the dev stack without what changes with each refresh of the catalogue, and with a rule for show."""
     data = of("dev").data()
     keys = ("schema", "stack", "fleet", "github", "pools", "runners", "fit")
     finding = {

@@ -53,7 +53,7 @@ def pair(a: int, b: int, closeness: Closeness | None = "system", nvlinks: int = 
 
 
 def divided(index: int, parts: int = 7, profile: str = "1g.10gb", mib: int = 9856) -> Gpu:
-    """A GPU in MIG parts."""
+    """Return a GPU in MIG parts."""
     devices = tuple(
         MigDevice(f"MIG-{index}-{part}", profile, part + 7, 0, Memory(mib, 12, mib - 12)) for part in range(parts)
     )

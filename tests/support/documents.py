@@ -30,13 +30,13 @@ def of(name: str) -> PlanDocument:
 
 
 def document(**parts: Any) -> PlanDocument:
-    """A document as JSON has it, empty but for `parts`."""
+    """Return a document as JSON has it, empty but for `parts`."""
     empty = {"schema": SCHEMA, "stack": "sample", "project": "paddock"}
     return PlanDocument.model_validate({**empty, "resources": [], "outputs": {}, "fit": [], "findings": [], **parts})
 
 
 def resource(**parts: Any) -> dict[str, Any]:
-    """A resource of a document as JSON has it."""
+    """Return a resource of a document as JSON has it."""
     return {
         "urn": "u", "type": "a:b:C", "name": "", "parent": "", "custom": False, "inputs": {}, "dependencies": [],
         "propertyDependencies": {}, "provider": "", "protect": False, "ignoreChanges": [], "deleteBeforeReplace": False,

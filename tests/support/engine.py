@@ -24,7 +24,7 @@ from paddock.plan.engine.values import UNKNOWN, Ref, Secret
 
 
 def lab_in(folder: Path) -> Iterator[Lab]:
-    """A control plane, while it is needed; skips where it or the engine cannot be."""
+    """Yield a control plane, while it is needed; skips where it or the engine cannot be."""
     absent = sorted(set(programs.PROGRAMS) - set(programs.locate()))
     if absent:
         pytest.skip(f"the lab's programs are not here: {', '.join(absent)} (on PATH, or in PADDOCK_LAB_BIN)")

@@ -26,7 +26,7 @@ _VPC = {
 
 
 def fleet_data(**parts: Any) -> dict[str, Any]:
-    """A fleet as a stack file has it: one spot pool, one runner, and what `parts` say instead."""
+    """Return a fleet as a stack file has it: one spot pool, one runner, and what `parts` say instead."""
     return {
         "github": _GITHUB,
         "cluster": {"version": "1.35", "endpoint": {"allow": ["203.0.113.0/24"]}},
@@ -151,19 +151,19 @@ SAMPLES: Mapping[str, dict[str, Any]] = {
 
 
 def stack(data: Mapping[str, Any], name: str = "sample") -> Stack:
-    """A stack of this fleet, without a file. Raises FleetError like the loader."""
+    """Return a stack of this fleet, without a file. Raises FleetError like the loader."""
     config = {"aws:region": "us-west-2", "paddock:fleet": json.dumps(data)}
     fleet: Fleet = parse(config, "paddock", name)
     return Stack("paddock", name, Path(f"Pulumi.{name}.yaml"), fleet, config, frozenset())
 
 
 def example(name: str) -> Stack:
-    """An example stack of the repository."""
+    """Return an example stack of the repository."""
     return load(ROOT, name)
 
 
 def named(name: str) -> Stack:
-    """An example stack, or a sample."""
+    """Return an example stack, or a sample."""
     return example(name) if name in EXAMPLES else stack(SAMPLES[name], name)
 
 

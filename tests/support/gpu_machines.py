@@ -83,7 +83,7 @@ def pci(root: Path, functions: Mapping[str, Mapping[str, Any]]) -> Path:
 
 
 def host(root: Path, gpus: Iterable[Gpu]) -> Path:
-    """A host on which every GPU has a group of its own, below a bridge that is in it too."""
+    """Return a host on which every GPU has a group of its own, below a bridge that is in it too."""
     functions: dict[str, dict[str, Any]] = {
         "0000:00:00.0": {"id": "8086:09a2", "kind": "0600", "group": 0},
         "0000:01:00.0": {"id": "144d:a80a", "kind": "0108", "group": 1, "driver": "nvme"},

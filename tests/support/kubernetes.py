@@ -27,7 +27,7 @@ def of_kind(graph: Graph, kind: str) -> list[Object]:
 
 
 def runner(fleet: Fleet, name: str, pod_name: str = "runner", **annotations: str) -> Object:
-    """The pod that a scale set makes for a job, with another image."""
+    """Return the pod that a scale set makes for a job, with another image."""
     return _pod(fleet, name, pod_name, runner_pod.runner_template(fleet, fleet.runners[name]), annotations)
 
 
@@ -42,7 +42,7 @@ def runners(fleet: Fleet) -> Iterator[Object]:
 
 
 def runner_set(fleet: Fleet, name: str) -> Object:
-    """The AutoscalingRunnerSet that ARC's chart renders from the values of a scale set: its fields that are values."""
+    """Return the AutoscalingRunnerSet that ARC's chart renders from the values of a scale set."""
     spec = fleet.runners[name]
     values = runner_pod.scale_set_values(fleet, spec, "credential")
     fields = ("githubConfigUrl", "githubConfigSecret", "runnerGroup", "runnerScaleSetName", "minRunners", "maxRunners")
@@ -60,7 +60,7 @@ def runner_set(fleet: Fleet, name: str) -> Object:
 
 
 def daemonset(name: str, namespace: str, spec: Mapping[str, Any], **annotations: str) -> Object:
-    """A DaemonSet of one container. `spec`: what its pods have beside it."""
+    """Return a DaemonSet of one container. `spec`: what its pods have beside it."""
     labels = {"app": name}
     return {
         "apiVersion": "apps/v1",
@@ -77,7 +77,7 @@ def daemonset(name: str, namespace: str, spec: Mapping[str, Any], **annotations:
 
 
 def plain_pod(name: str, namespace: str, **spec: Any) -> Object:
-    """A pod of one container that asks for nothing."""
+    """Return a pod of one container that asks for nothing."""
     meta = {"name": name, "namespace": namespace}
     return {
         "apiVersion": "v1",
@@ -97,7 +97,7 @@ def waits(api: Api, pod: Object) -> bool:
 
 
 def reread(api: Api, object_: Object) -> Object:
-    """The object as it is now."""
+    """Return the object as it is now."""
     meta = object_["metadata"]
     return api.get(object_["apiVersion"], object_["kind"], meta["name"], meta.get("namespace", ""))
 

@@ -125,7 +125,7 @@ class Card:
         }
 
     def scoped(self, field_id: int, scope: int) -> int | None:
-        """A field of one link."""
+        """Return a field of one link."""
         if scope >= self.links:
             return None
         if field_id == pynvml.NVML_FI_DEV_NVLINK_GET_STATE:
@@ -136,7 +136,7 @@ class Card:
 
 
 def card(model: str, **changes: Any) -> Card:
-    """A card of MODELS, with some of it otherwise."""
+    """Return a card of MODELS, with some of it otherwise."""
     return replace(Card(**MODELS[model]), **changes)
 
 

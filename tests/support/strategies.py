@@ -21,7 +21,7 @@ _RESERVATION = "cr-0123456789abcdef0"
 
 
 def some(**optional: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    """A dictionary with any of these keys."""
+    """Return a dictionary with any of these keys."""
     return st.fixed_dictionaries({}, optional=optional)
 
 
@@ -154,7 +154,7 @@ LAYERS = st.sampled_from(
 
 @st.composite
 def fleets(draw: st.DrawFn) -> dict[str, Any]:
-    """A fleet as a stack file has it. Nearly all are valid; a few hold what only the cross-checks refuse."""
+    """Return a fleet as a stack file has it. Nearly all are valid; a few hold what only the cross-checks refuse."""
     pool_values = draw(st.dictionaries(NAMES, pools(), min_size=1, max_size=2))
     return {
         "github": draw(GITHUBS),

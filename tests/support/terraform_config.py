@@ -100,7 +100,7 @@ def configuration(stack: Stack, schema: Mapping[str, Any]) -> Configuration:
 
 
 def write(markers: Markers, schema: Mapping[str, Any], graph: Graph) -> Configuration:
-    """The graph that a program made with these markers."""
+    """Return the graph that a program made with these markers."""
     return _Writer(markers, schema, graph).write()
 
 
@@ -113,7 +113,7 @@ def address(type_: str, name: str) -> str:
 
 
 def without(document: Mapping[str, Any], types: Collection[str]) -> dict[str, Any]:
-    """The configuration less all resources of these types, and less those that speak of one rather than wait for it."""
+    """Return the configuration without all resources of these types and those that refer to one."""
     remaining = {
         type_: {name: less for name, body in named.items() if not _refers(less := _less(body, types), types)}
         for type_, named in document["resource"].items()
@@ -278,7 +278,7 @@ class _Writer:
 
 
 def _attribute_path(path: Path, block: Block | None) -> str:
-    """A property's path as an attribute's: with the index that Pulumi leaves out where a list has one element.
+    """Return a property's path as an attribute's: with the index that Pulumi leaves out where a list has one element.
 
     Empty where the schema does not know it.
     """

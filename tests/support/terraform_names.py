@@ -58,7 +58,7 @@ class Block:
                 return None
 
     def find(self, key: str) -> Argument | None:
-        """The argument that Pulumi calls `key`; None where the schema knows none."""
+        """Return the argument that Pulumi calls `key`; None where the schema knows none."""
         # Where the bridge was told that a list holds one element it leaves the name alone, and the schema says nothing
         # of it: the name as it is comes second.
         return self._by_key.get(key) or self.arguments.get(snake(key))

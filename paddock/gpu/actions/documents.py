@@ -55,7 +55,7 @@ def cuda(inventory: Inventory, compatibility: Compatibility) -> dict[str, Any]:
 
 
 def pick(inventory: Inventory, selector: str) -> Gpu:
-    """The GPU of that index, or of the UUID that starts so. Raises NoGpu and GpuInputError."""
+    """Return the GPU of that index, or of the UUID that starts so. Raises NoGpu and GpuInputError."""
     if not inventory.gpus:
         raise NoGpu(inventory.reason or "no GPU was found")
     if selector.isdecimal():

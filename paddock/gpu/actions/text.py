@@ -58,7 +58,7 @@ def notes(inventory: Inventory) -> Iterator[str]:
 
 
 def left_out(inventory: Inventory) -> Iterator[str]:
-    """The GPUs of which a table of the usable ones says nothing."""
+    """Yield the GPUs that a table of the usable ones omits."""
     for gpu in inventory.gpus:
         if gpu.state != "ok":
             yield f"GPU {gpu.index} is not usable: {gpu.state}: {gpu.reason or 'no reason is known'}"

@@ -272,7 +272,7 @@ def _last(text: str) -> str:
 
 @contextmanager
 def _terminated_as_interrupted() -> Iterator[None]:
-    """A CI system that cancels a job sends SIGTERM."""
+    """Treat SIGTERM, which a CI system sends to a cancelled job, as an interrupt."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

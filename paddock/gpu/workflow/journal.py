@@ -73,7 +73,7 @@ class Journal:
             raise GpuError(f"cannot write the journal {self.path}: {error.strerror}") from None
 
     def _read(self) -> dict[str, FinishedStep]:
-        """The steps that a run after the last good one left done."""
+        """Return the finished steps of the runs after the last good one."""
         finished: dict[str, FinishedStep] = {}
         text = b"".join(iter(lambda: os.read(self._file, 1 << 20), b""))
         whole, newline, torn = text.rpartition(b"\n")
@@ -119,7 +119,7 @@ def keys(workflow: Workflow) -> dict[str, str]:
 
 
 def reusable(workflow: Workflow, finished: Mapping[str, FinishedStep]) -> dict[str, FinishedStep]:
-    """The steps that need not run again: done, the same, nothing before them runs again, and what they said holds."""
+    """Return the steps to skip: finished, unchanged, after steps that are skipped too, with results that still hold."""
     result: dict[str, FinishedStep] = {}
     now = keys(workflow)
     for step in (step for wave in workflow.waves() for step in wave):

@@ -42,7 +42,7 @@ def references(value: Any) -> Iterator[Reference]:
 
 
 def resolve(value: Any, results: Mapping[str, Any]) -> Any:
-    """The value with what the steps answered in its references' places. Raises GpuInputError."""
+    """Return the value with its references replaced by the steps' results. Raises GpuInputError."""
     if isinstance(value, str):
         whole = _PATTERN.fullmatch(value)
         if whole and (reference := _reference(whole)) is not None:

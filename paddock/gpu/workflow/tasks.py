@@ -289,7 +289,7 @@ def find(type: str, action: str, where: str) -> TaskSpec:
 def check(
     type: str, action: str, values: Mapping[str, Any], where: str, later: Collection[str] = ()
 ) -> Parameters | None:
-    """The parameters; None while references stand in `later`. Raises GpuInputError."""
+    """Return the parameters; None while references stand in `later`. Raises GpuInputError."""
     return parse(find(type, action, where).parameters, values, where, later=later, prefix="parameters")
 
 

@@ -14,7 +14,7 @@ _NODES = "198.51.100"
 def command_lines(
     folder: Path, programs: Mapping[str, Path], ports: Mapping[str, int], identity: Identity
 ) -> dict[str, list[str]]:
-    """The command line of each program."""
+    """Return the command line of each program."""
     client, peer = (f"https://127.0.0.1:{ports[name]}" for name in ("etcd", "etcd-peer"))
     certificate, key, authority = identity.certificate, identity.key, identity.authority
     tls = {"tls-cert-file": certificate, "tls-private-key-file": key}

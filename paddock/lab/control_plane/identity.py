@@ -47,7 +47,7 @@ class Identity:
 
 
 def kubeconfig(identity: Identity, server: str, user: str, context: str = "paddock-lab") -> str:
-    """A kubeconfig with everything inside: it can be handed on as one text. JSON, which is YAML too."""
+    """Return a kubeconfig with everything inside: it can be handed on as one text. JSON, which is YAML too."""
     authority = base64.b64encode(identity.authority.read_bytes()).decode()
     config = {
         "apiVersion": "v1",

@@ -67,7 +67,7 @@ class Service:
     # Scale sets.
 
     def group(self, name: str) -> Object:
-        """A runner group; at GitHub someone has made it before."""
+        """Return a runner group; at GitHub someone has made it before."""
         with self._changes:
             by_folded_name = {group.casefold(): group for group in self._state.groups}
             if name.casefold() not in by_folded_name:
@@ -147,7 +147,7 @@ class Service:
             return self._opened(session)
 
     def set_of(self, name: str) -> int:
-        """The scale set of a session."""
+        """Return the scale set of a session."""
         with self._changes:
             return self._session(name).scale_set
 
@@ -200,7 +200,7 @@ class Service:
     # Runners.
 
     def register(self, number: int, name: str) -> Object:
-        """A runner that is about to come up, for one job of this set."""
+        """Return a runner that is about to come up, for one job of this set."""
         with self._changes:
             scale_set = self._set(number)
             if not name:
@@ -235,7 +235,7 @@ class Service:
             self._changed()
 
     def online(self, name: str, pod: Mapping[str, Any] | None = None) -> Object | None:
-        """A runner's program says that it is there; returns the job that it has, if there is one for it."""
+        """Record that a runner's program is online; return its job, if there is one for it."""
         with self._changes:
             runner = self._state.runners.get(name)
             if runner is None:
@@ -253,7 +253,7 @@ class Service:
             return None if runner.job is None else job_record(self._state, self._job(runner.job))
 
     def ended(self, name: str, result: str) -> Object | None:
-        """A runner's program is over; returns its job. GitHub forgets a runner after its one job."""
+        """Record the end of a runner's program; return its job. GitHub forgets a runner after its one job."""
         with self._changes:
             runner = self._state.runners.get(name)
             if runner is None:

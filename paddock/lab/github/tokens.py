@@ -46,7 +46,7 @@ class Tokens:
 
 
 def bearer(header: str, scheme: str = "Bearer") -> str:
-    """The token of an Authorization header. Raises Refused."""
+    """Return the token of an Authorization header. Raises Refused."""
     prefix, _, token = header.partition(" ")
     if prefix.casefold() != scheme.casefold() or not token.strip():
         raise Refused(401, "Unauthorized", f"expected: Authorization: {scheme} <token>")

@@ -49,7 +49,7 @@ class Api:
 
     @classmethod
     def of(cls, kubeconfig: Path, timeout: float = 30) -> Api:
-        """The cluster of a kubeconfig with a token, as the lab writes it. Raises LabInputError."""
+        """Return the cluster of a kubeconfig with a token, as the lab writes it. Raises LabInputError."""
         try:
             config = yaml.safe_load(kubeconfig.read_text(encoding="utf-8"))
             cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]

@@ -24,7 +24,7 @@ _SUFFIXES = {
 
 
 def quantity(value: str | int | float) -> int:
-    """A Kubernetes quantity in thousandths, rounded up. Raises ValueError."""
+    """Return a Kubernetes quantity in thousandths, rounded up. Raises ValueError."""
     match = re.fullmatch(r"([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)([a-zA-Z]{0,2})", str(value).strip())
     if not match or match[2] not in _SUFFIXES:
         raise ValueError(f"{value!r} is no quantity")

@@ -146,7 +146,7 @@ class _Component:
         return state
 
     def _kubeconfig(self) -> str:
-        """The lab's own where it has a cluster; else one that asks AWS for a token, as the component makes it."""
+        """Return the lab's own where it has a cluster; else one with a token from AWS, as the component's."""
         if path := self.environment.get(KUBECONFIG):
             return Path(path).read_text(encoding="utf-8")
         _, cluster = self.states["cluster"]

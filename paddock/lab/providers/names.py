@@ -24,7 +24,7 @@ def digits(urn: str, serial: int) -> str:
 def named(
     inputs: Mapping[str, Any], property_: str | None, name: str, seed: bytes, old: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The inputs with a name in `property_`: the given one, the old one that was made up, or a new one."""
+    """Return the inputs with a name in `property_`: the given one, the old one that was made up, or a new one."""
     if property_ is None or inputs.get(property_) is not None or inputs.get(f"{property_}Prefix") is not None:
         return {**inputs, DEFAULTS: []}
     previous = old.get(property_) if property_ in old.get(DEFAULTS, ()) else None

@@ -36,7 +36,7 @@ class Shape:
 
 @functools.cache
 def shape(token: str) -> Shape | None:
-    """The shape of a resource type; None for one that the SDK does not have."""
+    """Return the shape of a resource type; None for one that the SDK does not have."""
     if token not in _classes():
         return None
     module, name = _classes()[token]

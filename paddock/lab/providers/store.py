@@ -32,7 +32,7 @@ class Store:
 
     @contextmanager
     def change(self) -> Iterator[dict[str, Any]]:
-        """The resources, to be changed in place; written when the block ends without an error."""
+        """Yield the resources, to be changed in place; written when the block ends without an error."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with files.locked(self.path.with_suffix(".lock"), wait=True):
             content = self._content()

@@ -15,7 +15,7 @@ __all__ = ["decode", "decode_struct", "encode", "encode_struct", "holds_unknown"
 
 
 def reference(urn: str, id_: str) -> struct_pb2.Value:
-    """A resource passed whole. Its id is unknown while a preview has none."""
+    """Return a resource passed whole. Its id is unknown while a preview has none."""
     fields = {
         rpc._special_sig_key: rpc._special_resource_sig,
         "urn": urn,
@@ -28,7 +28,7 @@ def reference(urn: str, id_: str) -> struct_pb2.Value:
 
 
 def unwrap_secrets(value: Any) -> Any:
-    """The value with no secret marked as one: for comparing, never for keeping."""
+    """Return the value without secret markers: for comparison, never for storage."""
     match value:
         case Secret(value=inner):
             return unwrap_secrets(inner)

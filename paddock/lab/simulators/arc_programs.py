@@ -238,7 +238,7 @@ class Kubelet:
 
 
 def _field(pod: Object, source: Mapping[str, Any]) -> str:
-    """A variable's value that Kubernetes takes from the pod's metadata."""
+    """Return a variable's value that Kubernetes takes from the pod's metadata."""
     path = (source.get("fieldRef") or {}).get("fieldPath", "")
     group, _, name = path.partition(".")
     return str(pod["metadata"].get(name, "")) if group == "metadata" else ""

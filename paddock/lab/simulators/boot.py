@@ -23,7 +23,7 @@ _PLUGINS = {"nvidia-device-plugin", "nvidia-device-plugin-daemonset"}
 
 
 def registered(node: Mapping[str, Any]) -> dict[str, Any]:
-    """A node as it registers, from what it will be once it has booted."""
+    """Return a node as it registers, from what it will be once it has booted."""
     meta, spec, status = node["metadata"], node["spec"], node["status"]
     gpus = status["allocatable"].get(nodes.GPU)
     if gpus is None:
@@ -61,7 +61,7 @@ def plugin_since(
     before: Mapping[str, float],
     now: float,
 ) -> dict[str, float]:
-    """The nodes that wait for their GPUs and have what brings them -> since when.
+    """Return the nodes that wait for their GPUs and have what brings them -> since when.
 
     That is the running pod of a device plugin or, where the cluster has no such DaemonSet, the kubelet alone.
     """

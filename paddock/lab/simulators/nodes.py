@@ -74,7 +74,7 @@ def configure_autoscaler(lab: Lab, node_groups: Iterable[Group], idle_seconds: f
 
 
 def groups(stack: Stack, graph: Graph | None = None) -> tuple[Group, ...]:
-    """The GPU node groups as the stack's own program declares them, with the tags of their Auto Scaling groups."""
+    """Return the GPU node groups that the stack's program declares, with the tags of their Auto Scaling groups."""
     if graph is None:
         from paddock.plan.engine.program import plan_graph
 
@@ -101,7 +101,7 @@ def groups(stack: Stack, graph: Graph | None = None) -> tuple[Group, ...]:
 
 
 def gpu_node(fleet: Fleet, pool: GpuPool, bought: CapacityName, instance: str | None = None) -> Object:
-    """The Node object of a pool's node, without a name; by default of the type that is asked for first."""
+    """Return the Node object of a pool's node, without a name; by default of the type that is asked for first."""
     kind = next(type_ for type_ in pool.types if instance in (None, type_.name))
     has = capacity.allocatable(fleet, pool, kind)
     disk = has.ephemeral_mib + has.reserved.ephemeral_mib + has.eviction_ephemeral_mib
@@ -122,7 +122,7 @@ def gpu_node(fleet: Fleet, pool: GpuPool, bought: CapacityName, instance: str | 
 
 
 def system_nodes(fleet: Fleet) -> list[Object]:
-    """The nodes without GPUs, as many as the fleet starts with; two of a common kind where they are not the fleet's."""
+    """Return the initial nodes without GPUs; two of a common kind where they are not the fleet's."""
     own = isinstance(fleet.cluster, NewCluster)
     system = fleet.cluster.system if isinstance(fleet.cluster, NewCluster) else None
     kind = catalog.instance(system.instances[0] if system else "m7i.large")

@@ -23,7 +23,7 @@ _LETTERS = string.ascii_lowercase + string.digits
 
 
 def set_name(runner_set: Object) -> str:
-    """The name at GitHub."""
+    """Return the name at GitHub."""
     return str(runner_set["spec"].get("runnerScaleSetName") or runner_set["metadata"]["name"])
 
 
@@ -46,12 +46,12 @@ def selector(runner_set: Object) -> str:
 
 
 def runner_name(runner_set: Object) -> str:
-    """A new name, for the pod and for GitHub."""
+    """Return a new name, for the pod and for GitHub."""
     return f"{runner_set['metadata']['name']}-runner-{''.join(secrets.choice(_LETTERS) for _ in range(5))}"
 
 
 def runner_pod(runner_set: Object, name: str) -> Object:
-    """The pod of a runner: spec and annotations of the set's template, with ARC's labels.
+    """Return the pod of a runner: spec and annotations of the set's template, with ARC's labels.
 
     ARC adds three environment variables with which the runner's program logs in; nothing here would read them.
     """
@@ -94,7 +94,7 @@ def runner_pod(runner_set: Object, name: str) -> Object:
 
 
 def status(runner_set: Object, runners: Iterable[Object]) -> dict[str, Any]:
-    """The set's status, as `kubectl get autoscalingrunnersets` shows it."""
+    """Return the set's status, as `kubectl get autoscalingrunnersets` shows it."""
     phases = [pod.get("status", {}).get("phase", "Pending") for pod in runners]
     return {
         "currentRunners": len(phases),

@@ -18,7 +18,7 @@ _LONGEST_NAME = 63
 
 
 def template_map(runner: Object) -> str:
-    """The ConfigMap with the template that the runner's hook reads; empty where jobs run in the runner's own pod."""
+    """Return the ConfigMap with the template of the runner's hook; empty where jobs run in the runner's own pod."""
     (container,) = (candidate for candidate in runner["spec"]["containers"] if candidate["name"] == "runner")
     path = next(
         (variable.get("value", "") for variable in container.get("env") or [] if variable["name"] == _TEMPLATE), ""
@@ -36,7 +36,7 @@ def name_of(runner: Object) -> str:
 
 
 def workflow_pod(runner: Object, template: str, annotations: dict[str, str]) -> Object:
-    """The job's pod, of the template's text; `$job` is the container that the workflow brings."""
+    """Return the job's pod, of the template's text; `$job` is the container that the workflow brings."""
     extension: dict[str, Any] = yaml.safe_load(template) or {}
     meta, spec = extension.get("metadata") or {}, extension.get("spec") or {}
     # ARC deletes the pod with its runner; here the owner reference does.

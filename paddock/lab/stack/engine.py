@@ -129,7 +129,7 @@ class Engine:
         self._write_stack(config)
 
     def configuration(self) -> dict[str, Any]:
-        """The stack's configuration in clear, without encrypted values."""
+        """Return the stack's configuration in clear, without encrypted values."""
         written = yaml.safe_load(self.stack_file.read_text(encoding="utf-8"))["config"]
         return {key: value for key, value in written.items() if not _encrypted(value)}
 
@@ -164,7 +164,7 @@ class Engine:
         return {resource["urn"]: State.of(resource) for resource in resources}
 
     def exported(self) -> str:
-        """The stack's state as it is kept."""
+        """Return the stack's stored state."""
         return self._pulumi("stack", "export", "--stack", self.stack)
 
     def restore(self, exported: str) -> None:
@@ -293,7 +293,7 @@ class Engine:
         }
 
     def _stub(self) -> str:
-        """A folder with an `aws` program, which stands last on PATH unless the lab has a cluster of its own."""
+        """Return a folder with an `aws` program, which stands last on PATH unless the lab has a cluster of its own."""
         folder = self.state / "aws"
         _script(folder / "aws", "paddock.lab.providers.aws_command")
         return str(folder)
@@ -330,7 +330,7 @@ class Engine:
 
 
 def _installed(pulumi: Path) -> Path | None:
-    """The Kubernetes provider in `plugins` beside Pulumi's own folder, or the newest in the user's cache of plugins."""
+    """Return the Kubernetes provider in `plugins` beside Pulumi's folder, or the newest in the user's plugin cache."""
     bundled = pulumi.resolve().parent.parent / "plugins" / KUBERNETES_PLUGIN
     if bundled.is_file():
         return bundled

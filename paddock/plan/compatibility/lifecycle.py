@@ -86,7 +86,7 @@ def _row(os: str, release: str, minor: str) -> EksAmi | None:
 
 
 def drivers(of_pools: Mapping[str, str | None], today: date) -> Iterator[Verdict]:
-    """The end of NVIDIA's support of each driver branch in use."""
+    """Yield the end of NVIDIA's support of each driver branch in use."""
     branches: dict[int, list[str]] = {}
     for pool, driver in of_pools.items():
         branch = catalog.driver_branch(driver) if driver else None

@@ -127,7 +127,7 @@ def _pool(fleet: Fleet, pool: GpuPool) -> Iterator[Verdict]:
 
 
 def _driven_by(fleet: Fleet, pool: GpuPool, match: Drives) -> str:
-    """The edit that gives a pool a driver for its GPUs."""
+    """Return the edit that gives a pool a driver for its GPUs."""
     if match.outcome == "ok":
         return ""
     if match.outcome == "unknown":
@@ -143,7 +143,7 @@ def _driven_by(fleet: Fleet, pool: GpuPool, match: Drives) -> str:
 
 
 def _newer_driver(fleet: Fleet, pool: GpuPool, needs: str | None) -> str:
-    """The edit that brings a driver from `needs` on; empty when the catalogue has no such image."""
+    """Return the edit that brings a driver from `needs` on; empty when the catalogue has no such image."""
     newest = catalog.latest_ami(fleet.cluster.version)
     if not needs or not newest or not newest.driver or version(newest.driver) < version(needs):
         return ""
@@ -151,7 +151,7 @@ def _newer_driver(fleet: Fleet, pool: GpuPool, needs: str | None) -> str:
 
 
 def _eks_image(fleet: Fleet, pool: GpuPool, most: int | None = None) -> str:
-    """The edit that selects the newest EKS image, at most of driver branch `most`; empty when there is none."""
+    """Return the edit that selects the newest EKS image, at most of driver branch `most`; empty when there is none."""
     newest = catalog.latest_ami(fleet.cluster.version)
     if not newest or not newest.driver or (most and version(newest.driver)[0] > most):
         return ""

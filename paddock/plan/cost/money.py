@@ -44,7 +44,7 @@ class Money:
         return total((self, other), self.unit)
 
     def times(self, factor: float, unit: str | None = None) -> Money:
-        """The amount for `factor` of it. None of a thing costs nothing, whatever its price."""
+        """Return the amount for `factor` of it. None of a thing costs nothing, whatever its price."""
         unit = unit or self.unit
         if factor == 0:
             return Money(0.0, unit)
@@ -53,7 +53,7 @@ class Money:
 
 
 def total(amounts: Iterable[Money], unit: str) -> Money:
-    """The sum of what is known; None when nothing is. What is missing from a part is missing from the sum."""
+    """Return the sum of what is known; None when nothing is. What is missing from a part is missing from the sum."""
     parts = tuple(amounts)
     values = [part.value for part in parts if part.value is not None]
     return Money(
@@ -71,13 +71,13 @@ def unknown(name: str, unit: str) -> Money:
 
 
 def least(amounts: Iterable[Money]) -> Money | None:
-    """The smallest known amount; an unknown one when none is known, None when there are none."""
+    """Return the smallest known amount; an unknown one when none is known, None when there are none."""
     parts = tuple(amounts)
     return min(parts, key=_ascending, default=None)
 
 
 def most(amounts: Iterable[Money]) -> Money | None:
-    """The largest known amount; an unknown one when none is known, None when there are none."""
+    """Return the largest known amount; an unknown one when none is known, None when there are none."""
     parts = tuple(amounts)
     return max(parts, key=lambda part: -1.0 if part.value is None else part.value, default=None)
 
@@ -87,7 +87,7 @@ def _ascending(part: Money) -> tuple[bool, float]:
 
 
 def fixed(key: str, region: str) -> Money:
-    """A price of the catalogue that does not depend on an instance type, in its own unit."""
+    """Return a price of the catalogue that does not depend on an instance type, in its own unit."""
     price = catalog.fixed_price(key, region)
     if price is None:
         unit = next(price_entry.unit for (name, _), price_entry in catalog.fixed_prices().items() if name == key)

@@ -126,7 +126,7 @@ def offers(fleet: Fleet, pool: GpuPool) -> tuple[Offer, ...]:
 
 
 def _node(price: Money, root: Money) -> Money:
-    """A node without the price of its instance has no price: that of its volume alone would mislead."""
+    """Return the price of a node, none without that of its instance: its volume's alone would mislead."""
     node = total((price, root), "USD/hour")
     return node if price.value is not None else replace(node, value=None)
 

@@ -31,7 +31,7 @@ class Option:
 
 
 def option(fleet: Fleet, runner: Runner, instance: InstanceType) -> Option:
-    """The runner as if its pool had this type alone. CPU and memory that are not written follow the type."""
+    """Return the runner as if its pool had this type alone. CPU and memory that are not written follow the type."""
     pool = fleet.pools[runner.pool]
     only = _only(fleet, pool, instance)
     if only.pools[runner.pool].gpu_resources_per_node(instance) < runner.gpus:
@@ -70,6 +70,6 @@ def driven(fleet: Fleet, pool: GpuPool, instance: InstanceType) -> bool:
 
 
 def _only(fleet: Fleet, pool: GpuPool, instance: InstanceType) -> Fleet:
-    """The fleet with a pool of one type; only for arithmetic, so nothing is validated anew."""
+    """Return the fleet with a pool of one type; only for arithmetic, so nothing is validated anew."""
     uniform = pool.model_copy(update={"instances": (instance.name,), "max_pods": None})
     return fleet.model_copy(update={"pools": {**fleet.pools, pool.name: uniform}})

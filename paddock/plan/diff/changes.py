@@ -40,7 +40,7 @@ def drafts(before: Mapping[str, Resource], after: Mapping[str, Resource]) -> dic
 
 
 def label(urn: str) -> str:
-    """A URN as people say it: `GpuPool t4`; nothing for the stack."""
+    """Return a URN in short form: `GpuPool t4`; nothing for the stack."""
     if not urn.startswith(_URN) or urn.count("::") < 3:
         return ""
     types, _, name = urn.split("::", 2)[2].partition("::")
@@ -121,7 +121,7 @@ def _only_stand_in(changed: FieldChange, old: Resource, new: Resource) -> bool:
 
 
 def _spread(after: Mapping[str, Resource], drafts: dict[str, Draft]) -> None:
-    """A resource that is made anew has another id, and whoever was given the old one changes too."""
+    """Mark as changed all that use the id of a replaced resource."""
     dependents: dict[str, list[tuple[str, str]]] = {}
     for urn, resource in after.items():
         if urn not in drafts or not resource.custom:

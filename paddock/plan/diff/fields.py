@@ -70,7 +70,7 @@ def clean(text: str) -> str:
 
 
 def short(value: Any) -> str:
-    """A value on one line, cut where it is long."""
+    """Return a value on one line, cut where it is long."""
     return _cut(clean(_text(_redacted(value))))
 
 
@@ -134,7 +134,7 @@ def _secret(value: Any) -> str | None:
 
 
 def _redacted(value: Any) -> Any:
-    """A value that is shown whole, without what its own names say is secret."""
+    """Return a value that is shown whole, without what its own names say is secret."""
     match value:
         case dict():
             named = next((value[key] for key in ("name", "key") if isinstance(value.get(key), str)), "")
@@ -151,12 +151,12 @@ def _redacted(value: Any) -> Any:
 
 
 def _opened(value: Any, other: Any) -> Any:
-    """A part that comes or goes whole is told leaf by leaf, as long as it is not a list."""
+    """Return an empty dict for the absent counterpart of a dict, so that its leaves are compared."""
     return {} if isinstance(value, _Absent) and isinstance(other, dict) and other else value
 
 
 def _named(old: list[Any], new: list[Any]) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """The items of two lists by the key that names them, or None where nothing does."""
+    """Return the items of two lists by the key that names them, or None where nothing does."""
     items = [*old, *new]
     if not items or not all(isinstance(item, dict) for item in items):
         return None
@@ -221,7 +221,7 @@ def _lines(place: _Place, old: list[str], new: list[str]) -> FieldChange:
 
 
 def _few(lines: list[str]) -> str | None:
-    """The first of some lines; None where there are none."""
+    """Return the first of some lines; None where there are none."""
     first = [_cut(line) for line in lines[:LINES]]
     more = [f"… {len(lines) - LINES} more lines"] if len(lines) > LINES else []
     return "\n".join(first + more) if lines else None

@@ -228,7 +228,7 @@ def effect(type_: str, keys: Sequence[str]) -> Effect:
 
 
 def reference(type_: str, field: str) -> tuple[str, ...]:
-    """The path in `field` that names another resource."""
+    """Return the path in `field` that names another resource."""
     if field == "metadata" and type_.startswith("kubernetes:"):
         return ("metadata", "namespace")
     return tuple(_REFERENCES.get((type_, field), field).split("."))

@@ -57,7 +57,7 @@ class Child:
 def children(
     name: str, args: Mapping[str, Any], property_dependencies: Mapping[str, tuple[str, ...]]
 ) -> Iterator[Child]:
-    """The component's children, parents before their children.
+    """Yield the component's children, parents before their children.
 
     `args` are the component's inputs in wire form; `property_dependencies` the URNs behind each of them. What the
     component itself depends on its children do not. Only arguments that the fleet uses are followed; any other raises

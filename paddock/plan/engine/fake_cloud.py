@@ -57,7 +57,7 @@ class Answers(Protocol):
 
 
 def resource_id(type_: str, name: str) -> str:
-    """An id of the form that the resource's own service gives."""
+    """Return an id of the form that the resource's own service gives."""
     digest = hashlib.sha256(f"{type_}/{name}".encode()).hexdigest()
     prefix = _ID_PREFIXES.get(type_)
     return f"{prefix}-{digest[:17]}" if prefix else name if type_.startswith("aws:") else digest[:12]
@@ -103,7 +103,7 @@ def read(type_: str, id_: str, preview: bool) -> dict[str, Any]:
 
 
 def lookup(token: str, arguments: Mapping[str, Any], account: str) -> Mapping[str, Any] | None:
-    """The answer to a question that the program asks the cloud; None for one that it should not ask."""
+    """Return the answer to a question that the program asks the cloud; None for one that it should not ask."""
     match token:
         case "aws:index/getCallerIdentity:getCallerIdentity":
             role = f"arn:aws:sts::{account}:assumed-role/deployer/plan"

@@ -11,7 +11,7 @@ from paddock.plan.engine.recorder import record
 def plan_graph(
     stack: Stack, *, preview: bool = False, account: str = fake_cloud.ACCOUNT, answers: fake_cloud.Answers = fake_cloud
 ) -> Graph:
-    """The graph that `pulumi up` of this stack would apply.
+    """Return the graph that `pulumi up` of this stack would apply.
 
     Encrypted configuration stays encrypted: the program gets a placeholder, marked as the secret it is. A
     credential that is not set yet gets one too; the plan's findings tell of it.

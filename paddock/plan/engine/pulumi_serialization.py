@@ -12,7 +12,7 @@ from paddock.plan.engine.values import UNKNOWN, Ref, Secret
 
 
 def decode(value: struct_pb2.Value) -> Any:
-    """A wire value as plain Python; secrets wrapped, unknown ones UNKNOWN, numbers without a fraction ints.
+    """Return a wire value as plain Python; secrets wrapped, unknown ones UNKNOWN, numbers without a fraction ints.
 
     Maps are sorted: on the wire they have no order of their own, and a plan must print the same on every run.
     """

@@ -86,7 +86,7 @@ def record(
 
 
 def _ordered(declared: Mapping[str, Resource]) -> dict[str, Resource]:
-    """The SDK's tasks overtake each other, so the order of registration is not the same on every run."""
+    """Return the resources in a fixed order: the SDK's tasks overtake each other, in another order on every run."""
     needs = {
         urn: {resource.parent, resource.provider.rpartition("::")[0], *resource.dependencies} & set(declared)
         for urn, resource in declared.items()

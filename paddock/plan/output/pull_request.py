@@ -44,12 +44,12 @@ _SET = {
 
 
 def marker(stack: str) -> str:
-    """The hidden first line by which a workflow finds the comment it wrote before."""
+    """Return the hidden first line by which a workflow finds the comment it wrote before."""
     return f"<!-- paddock-plan stack={re.sub(r'[^A-Za-z0-9._-]', '_', clean(stack))} -->"
 
 
 def headline(diff: Diff) -> str:
-    """The whole difference in one sentence without a stop."""
+    """Return the whole difference in one sentence without a stop."""
     if diff.empty and not diff.refused:
         return "nothing changes"
     unsure = sum(not change.follows for change in diff.unsure)
@@ -278,7 +278,7 @@ def _risks(diff: Diff) -> Iterator[tuple[str, str, str]]:
 
 
 def _names(changes: Sequence[Change]) -> str:
-    """The resources that matter most, by name; the rest by number."""
+    """Return the resources that matter most, by name; the rest by number."""
     names = list(dict.fromkeys(f"{change.type.rpartition(':')[2]} {change.name}" for change in changes))
     more = f" and {len(names) - 6} more" if len(names) > 6 else ""
     return ", ".join(code(name) for name in names[:6]) + more
@@ -363,7 +363,7 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], limit: int) ->
 
 
 def code(value: str) -> str:
-    """A value as code, on one line, whatever it holds: nobody is mentioned and no link is made."""
+    """Return a value as code, on one line, whatever it holds: nobody is mentioned and no link is made."""
     value = _line(value).replace("|", "\\|")
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", value)), default=0))
     pad = " " if value.startswith("`") or value.endswith("`") else ""
@@ -371,7 +371,7 @@ def code(value: str) -> str:
 
 
 def escape(value: str) -> str:
-    """A sentence of ours with values in it, on one line, with nothing that Markdown, HTML or GitHub would act on."""
+    """Return a sentence with values in it, on one line, with nothing that Markdown, HTML or GitHub would act on."""
     value = re.sub(r"([\\`*_{}\[\]<>|~#!])", r"\\\1", _line(value).replace("&", "&amp;"))
     return re.sub(r"(@|://|www\.|(?<=\w)#(?=\d))", lambda match: f"{match[1][0]}<!-- -->{match[1][1:]}", value)
 

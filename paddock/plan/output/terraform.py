@@ -34,14 +34,14 @@ _SINGULAR = {
 
 
 def convertible(graph: Graph) -> tuple[Resource, ...]:
-    """The resources that a Terraform plan can say: those of the AWS provider."""
+    """Return the resources that a Terraform plan can say: those of the AWS provider."""
     return tuple(
         resource for resource in graph.resources.values() if resource.custom and resource.type.startswith("aws:")
     )
 
 
 def plan(graph: Graph) -> dict[str, Any]:
-    """The document that `terraform show -json` would print for a plan that makes everything new."""
+    """Return the document that `terraform show -json` would print for a plan that makes everything new."""
     resources = convertible(graph)
     addresses = _addresses(resources)
     planned, changes, configured = [], [], []
@@ -79,7 +79,7 @@ def terraform_type(type_: str) -> str:
 
 
 def _addresses(resources: tuple[Resource, ...]) -> dict[str, str]:
-    """An address for each resource: Terraform's names know neither dots nor slashes, so they may need a number."""
+    """Return the address of each resource: Terraform's names have no dots or slashes, so they may need a number."""
     address_by_urn: dict[str, str] = {}
     used: set[str] = set()
     for resource in resources:
@@ -110,7 +110,7 @@ def _name(type_: str, key: str) -> str:
 
 
 def _block(inputs: Mapping[str, Any], type_: str) -> dict[str, Any]:
-    """A block's arguments. What is not known yet is left out, as Terraform does."""
+    """Return a block's arguments. What is not known yet is left out, as Terraform does."""
     arguments = {}
     for key, value in inputs.items():
         value = fields.unwrap(value) if not isinstance(value, Secret) else SECRET

@@ -169,7 +169,7 @@ def _renamed(suppression: Suppression) -> Finding:
 def suppressions(
     config: Mapping[str, str], today: date, locate: Callable[[Iterable[Problem]], Iterable[Problem]] = list
 ) -> tuple[Suppression, ...]:
-    """The suppressions in a stack's configuration. Raises FleetError; `locate` knows the lines (`Stack.locate`)."""
+    """Return the suppressions in a stack's configuration. Raises FleetError; `locate` finds lines (`Stack.locate`)."""
     try:
         return _suppressions.parse(config, frozenset(RULES), today)
     except FleetError as error:

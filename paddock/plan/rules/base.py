@@ -46,7 +46,7 @@ class Context:
             yield from self._by_type.get(type_, ())
 
     def read(self, resource: Resource, *path: str | int) -> Any:
-        """The value at `path`, noted as unseen when it is not known yet."""
+        """Return the value at `path`, noted as unseen when it is not known yet."""
         value = fields.get(resource.inputs, *path)
         if fields.is_unknown(value):
             self.unseen.append((resource.name, ".".join(map(str, path))))
@@ -95,7 +95,7 @@ def violation(resource: Resource, message: str, severity: Severity | None = None
 
 
 def resource(type_: str, name: str, inputs: Mapping[str, Any] | None = None, **more: Any) -> Resource:
-    """A resource for an example; `more` are its other fields, `uses` the resources its properties name."""
+    """Return a resource for an example; `more` are its other fields, `uses` the resources its properties name."""
     uses: Mapping[str, Resource] = more.pop("uses", {})
     defaults: dict[str, Any] = {
         "urn": f"urn:pulumi:example::paddock::{type_}::{name}",
@@ -112,6 +112,6 @@ def resource(type_: str, name: str, inputs: Mapping[str, Any] | None = None, **m
 
 
 def example(*resources: Resource, **more: Any) -> Context:
-    """A context for an example; `lookups` are questions that the program asks the cloud."""
+    """Return a context for an example; `lookups` are questions that the program asks the cloud."""
     lookups = more.pop("lookups", ())
     return Context(Graph("paddock", "example", {r.urn: r for r in resources}, {}, lookups), **more)

@@ -32,7 +32,7 @@ SCALE_SET_CHART = CHARTS["gha-runner-scale-set"].source
 
 
 def runners(values: Mapping[str, Any], namespace: str = "arc-runners", name: str = "gpu") -> Resource:
-    """A scale set for an example."""
+    """Return a scale set for an example."""
     return resource(
         RELEASE, name, {"chart": SCALE_SET_CHART, "name": name, "namespace": namespace, "values": dict(values)}
     )

@@ -288,7 +288,7 @@ class KubeletDefaults(Rule):
 
 
 def _kubelet_configs(text: str) -> Iterator[Mapping[str, Any]]:
-    """The kubelet configurations in user data: nodeadm's documents, alone or in a MIME message."""
+    """Yield the kubelet configurations in user data: nodeadm's documents, alone or in a MIME message."""
     parts = email.message_from_string(text, policy=email.policy.default).walk() if "boundary=" in text else ()
     bodies = [body for part in parts if isinstance(body := part.get_payload(), str)] or [text]
     for body in bodies:

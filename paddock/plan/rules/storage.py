@@ -121,7 +121,7 @@ class Buckets(Rule):
 
     @staticmethod
     def _companion(context: Context, bucket: Resource, part: str) -> Resource | None:
-        """The resource that sets one thing about a bucket, in either generation of the API."""
+        """Return the resource that sets one thing about a bucket, in either generation of the API."""
         for name in (f"Bucket{part}", f"Bucket{part}V2"):
             type_ = f"aws:s3/{name[0].lower()}{name[1:]}:{name}"
             for companion in context.refer(type_, "bucket", bucket):

@@ -48,7 +48,7 @@ class Suppression:
 
 
 def parse(config: Mapping[str, str], rules: frozenset[str], today: date) -> tuple[Suppression, ...]:
-    """The suppressions in a stack's configuration. Raises FleetError with every mistake in them."""
+    """Return the suppressions in a stack's configuration. Raises FleetError with every mistake in them."""
     text = config.get(SUPPRESSIONS, "[]")
     top: Key = ("config", SUPPRESSIONS)
     try:

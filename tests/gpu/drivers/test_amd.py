@@ -31,7 +31,7 @@ MI300X = {
 
 
 def add(root: Path, number: int, bus: int, changes: dict[str, str | None]) -> Path:
-    """A card below a switch; None leaves a file out."""
+    """Return a card below a switch; None leaves a file out."""
     address = f"0000:{bus:02x}:00.0"
     device = root / f"sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:{number:02x}.0/{address}"
     for name, text in (MI300X | changes).items():

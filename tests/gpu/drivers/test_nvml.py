@@ -260,7 +260,7 @@ def test_names_of_mig_profiles(total_mib: int, part_mib: int, slices: int, compu
 
 
 def host(root: Path, *, own_pids: bool = False) -> Path:
-    """A /proc with one process in it."""
+    """Return a /proc with one process in it."""
     for pid in ("4242", "self/ns"):
         (root / "proc" / pid).mkdir(parents=True)
     (root / "proc/4242/cmdline").write_bytes(b"/usr/bin/python3\0train.py\0")

@@ -24,7 +24,7 @@ BOOT = 1_793_000_000
 
 
 def kernel(folder: Path, *records: tuple[float, str]) -> Path:
-    """A machine whose /dev/kmsg holds the records: seconds since boot, text."""
+    """Return a machine whose /dev/kmsg holds the records: seconds since boot, text."""
     (folder / "dev").mkdir()
     (folder / "proc").mkdir()
     (folder / "proc/stat").write_text(f"cpu  1 2 3\nbtime {BOOT}\nprocesses 7\n")

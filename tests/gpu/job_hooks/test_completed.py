@@ -184,7 +184,7 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 def altered(**changes: Any) -> str:
-    """A record as JSON, with other values in its summary."""
+    """Return a record as JSON, with other values in its summary."""
     document = serialization.data(summed(BUSY))
     return json.dumps(document | {"summary": document["summary"] | changes})
 

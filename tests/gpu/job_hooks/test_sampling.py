@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="runners are Lin
 
 @pytest.fixture
 def sampler(tmp_path: Path, nvml_library: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A real one on a made-up driver library, whose runner is this test; its folder."""
+    """Yield a real one on a made-up driver library, whose runner is this test; its folder."""
     monkeypatch.setenv("LD_LIBRARY_PATH", str(nvml_library))
     sampling.start(tmp_path, os.getpid())
     until(lambda: record.read(tmp_path) is not None)

@@ -28,7 +28,7 @@ NOT_MARKED = "node was not marked for replacement: KUBERNETES_SERVICE_HOST is no
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Path:
-    """A root without a kernel log, so that this machine's own says nothing."""
+    """Return a root without a kernel log, so that this machine's own says nothing."""
     (tmp_path / "root").mkdir()
     return tmp_path / "root"
 

@@ -42,7 +42,7 @@ def leases(tmp_path: Path) -> Leases:
 
 @pytest.fixture
 def create(leases: Leases) -> Callable[..., dict[str, Any]]:
-    """An environment on four H100s, whose lease lives as long as this test."""
+    """Return an environment on four H100s, whose lease lives as long as this test."""
 
     def make(framework: str = "pytorch", /, *, machine: Inventory | None = None, **more: Any) -> dict[str, Any]:
         inventory = machine or replace(h100s(4), driver=Driver("580.95.05"))

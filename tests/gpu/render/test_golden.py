@@ -163,7 +163,7 @@ def test_the_docker_cli_takes_cdi_names_for_cdi_devices(inventories: dict[str, I
 
 @contextmanager
 def engine() -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """A stand-in of Docker's engine that creates every container, and what it was asked for."""
+    """Yield a stand-in of Docker's engine that creates every container, and what it was asked for."""
     bodies: list[dict[str, Any]] = []
 
     class Engine(http.server.BaseHTTPRequestHandler):

@@ -26,7 +26,7 @@ DISK = {"0000:02:00.0": {"id": "144d:a80a", "kind": "0108", "group": 14, "driver
 
 
 def card(folder: Path, selection: Any = None, tree: dict[str, Any] | None = None, **more: Any) -> Rendered:
-    """The one card of a host whose driver is not even loaded, as it is once VFIO has it."""
+    """Return the one card of a host whose driver is not even loaded, as it is once VFIO has it."""
     root = pci(folder, GEFORCE if tree is None else tree)
     return render("proxmox", NO_GPU, selection or {"PCIDevices": ["01:00.0"]}, root=root, node="pve1", **more)
 

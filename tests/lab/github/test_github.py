@@ -279,7 +279,7 @@ def test_one_listener_at_a_time(actions: Actions, monkeypatch: pytest.MonkeyPatc
 
 
 def opened(actions: Actions, number: int) -> Any:
-    """A session, or None while another has one."""
+    """Return a session, or None while another has one."""
     with contextlib.suppress(ActionsError):
         return actions.open_session(number, "next")
     return None

@@ -19,7 +19,7 @@ def _program(folder: Path, name: str, text: str = "exit 0") -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The only one on PATH, with everything that is needed."""
+    """Return the only one on PATH, with everything that is needed."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("PADDOCK_LAB_BIN", str(tmp_path))
     for name in (arc_programs.MANAGER, arc_programs.LISTENER, "unshare", "setpriv", "mount"):

@@ -11,7 +11,7 @@ READY = {"type": "Ready", "status": "True"}
 
 
 def node(**labels: str) -> dict[str, Any]:
-    """A node that is ready, as a fleet describes it."""
+    """Return a node that is ready, as a fleet describes it."""
     amounts = {"cpu": "3500m", "nvidia.com/gpu": "4"}
     return {
         "metadata": {"name": "a", "labels": labels, "resourceVersion": "7"},

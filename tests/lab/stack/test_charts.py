@@ -30,7 +30,7 @@ REAL = os.environ.get(charts.REAL)  # the environment is cleaned before each tes
 
 
 def packed(name: str, version: str, **files: str) -> bytes:
-    """A chart as `helm package` packs it: with times, owners, and Chart.yaml not the first."""
+    """Return a chart as `helm package` packs it: with times, owners, and Chart.yaml not the first."""
     about = yaml.safe_dump({"apiVersion": "v2", "name": name, "version": version})
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w:gz") as archive:

@@ -16,7 +16,7 @@ REMOVED = object()
 
 
 def find(graph: Graph, kind: str, name: str) -> Resource:
-    """The resource whose type ends in `kind`, by name."""
+    """Return the resource whose type ends in `kind`, by name."""
     (match,) = (item for item in graph.resources.values() if item.type.endswith(f":{kind}") and item.name == name)
     return match
 

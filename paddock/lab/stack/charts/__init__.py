@@ -97,7 +97,7 @@ def _own(name: str, version: str) -> dict[str, bytes]:
 
 
 def _real(folder: Path, name: str, version: str) -> bytes | None:
-    """The archive of a real chart; None where the folder has none of that name."""
+    """Return the archive of a real chart; None where the folder has none of that name."""
     archive, source = folder / f"{name}-{version}.tgz", folder / name / "Chart.yaml"
     if archive.is_file():
         _check(archive, _members(archive), name, version)
@@ -156,7 +156,7 @@ def _files(folder: Path) -> dict[str, bytes]:
 
 
 def _archive(name: str, files: Mapping[str, bytes]) -> bytes:
-    """A packed chart without times or owners."""
+    """Return a packed chart without times or owners."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for path in sorted(files, key=lambda path: (path != "Chart.yaml", path)):

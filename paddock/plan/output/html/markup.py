@@ -40,7 +40,7 @@ def join(*children: Child) -> Html:
 
 
 def tag(name: str, /, *children: Child, **attributes: str | float | bool | None) -> Html:
-    """An element. `class_` is `class`, `stroke_width` is `stroke-width`; False and None leave an attribute out."""
+    """Return an element. `class_` is `class`, `stroke_width` is `stroke-width`; False and None omit an attribute."""
     markup = "".join(
         f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{_attribute(value)}"')
         for key, value in attributes.items()
@@ -52,7 +52,7 @@ def tag(name: str, /, *children: Child, **attributes: str | float | bool | None)
 
 
 def svg(label: str, width: float, height: float, *shapes: Child, class_: str = "") -> Html:
-    """A drawing that says what it shows to those who do not see it."""
+    """Return a drawing with a description for screen readers."""
     return tag(
         "svg",
         tag("title", label),
@@ -72,7 +72,7 @@ def rect(x: float, y: float, width: float, height: float, class_: str, rx: float
 def table(
     caption: str, columns: Iterable[tuple[str, str]], rows: Iterable[Iterable[Child]], *, hide_caption: bool = False
 ) -> Html:
-    """A table that scrolls in its own box. A column is its heading and its class; the first cell heads the row."""
+    """Return a table that scrolls in its own box. A column is a heading and a class; the first cell heads the row."""
     columns = list(columns)
     body = []
     for row in rows:

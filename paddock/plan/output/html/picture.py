@@ -106,7 +106,7 @@ def _facts(pool: Pool) -> Html:
 
 
 def _scale(pool: Pool) -> Html | None:
-    """The pool from its least to its most nodes, each with its GPUs."""
+    """Return the pool from its least to its most nodes, each with its GPUs."""
     if not pool.nodes.max:
         return None
     gpus = max((instance.gpus for instance in pool.instances), default=1)
@@ -131,7 +131,7 @@ def _scale(pool: Pool) -> Html | None:
 
 
 def _mini(gpus: int) -> Html:
-    """A node at a glance, to be repeated: a frame and a square for each GPU."""
+    """Return a node at a glance, to be repeated: a frame and a square for each GPU."""
     (width, height), across = _mini_size(gpus), _across(gpus)
     chips = "".join(f"M{3 + i % across * 7} {3 + i // across * 7}h5v5h-5z" for i in range(gpus))
     return tag(
@@ -167,7 +167,7 @@ def _node(pool: Pool, instance: Instance, fits: Sequence[Fit], palette: Mapping[
 
 
 def _lane(instance: Instance, fit: Fit, colour: int) -> Html:
-    """A node filled with one runner's jobs."""
+    """Return a node filled with one runner's jobs."""
     jobs, stranded = fit.per_node, fit.stranded_gpus
     title = tag("p", tag("span", swatch(colour), fit.runner, class_="who"), _jobs(jobs, stranded), class_="line")
     if not jobs:

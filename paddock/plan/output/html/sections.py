@@ -208,7 +208,7 @@ def footer(document: PlanDocument) -> Html:
 
 
 def link(url: str, name: str) -> Html:
-    """A link a reader may follow; anything but a web address stays text."""
+    """Return a link a reader may follow; anything but a web address stays text."""
     if not re.match(r"^https?://", url):
         return join(name or url)
     return tag("a", name or url, href=url, rel="noopener noreferrer")

@@ -13,7 +13,7 @@ from paddock.plan.engine.values import UNKNOWN, Secret
 
 
 def unwrap(value: Any) -> Any:
-    """A value without the mark that it is secret."""
+    """Return a value without its secret marker."""
     return value.value if isinstance(value, Secret) else value
 
 
@@ -55,13 +55,13 @@ def items(value: Any, *path: str | int) -> list[Any]:
 
 
 def mapping(value: Any, *path: str | int) -> dict[str, Any]:
-    """The map at `path`; an empty one where there is none."""
+    """Return the map at `path`; an empty one where there is none."""
     item = get(value, *path)
     return dict(item) if isinstance(item, Mapping) else {}
 
 
 def as_list(value: Any) -> list[Any]:
-    """A value that may be written alone or as a list."""
+    """Return a value that may be written alone or as a list."""
     value = unwrap(value)
     return [] if value is None else [unwrap(item) for item in value] if isinstance(value, list | tuple) else [value]
 
@@ -83,7 +83,7 @@ def text(value: Any, *path: str | int) -> str:
 
 
 def json_document(value: Any) -> Mapping[str, Any]:
-    """A JSON document given as text or as data; empty when it is neither."""
+    """Return a JSON document given as text or as data; empty when it is neither."""
     value = unwrap(value)
     if isinstance(value, str):
         try:

@@ -93,7 +93,7 @@ def tolerates(tolerations: list[Any], taint: Mapping[str, Any]) -> bool:
 
 
 def taints(group: Resource) -> list[dict[str, Any]]:
-    """A node group's taints in Kubernetes' spelling."""
+    """Return a node group's taints in Kubernetes' spelling."""
     return [
         {**taint, "effect": EFFECTS.get(str(taint.get("effect")), str(taint.get("effect")))}
         for taint in fields.items(group.inputs, "taints")

@@ -49,7 +49,7 @@ class Pod:
 
 
 def chart(release: Resource) -> str:
-    """A chart's own name, whether it comes from a repository, as oci:// or from a folder."""
+    """Return a chart's own name, whether it comes from a repository, as oci:// or from a folder."""
     return chart_name(fields.text(release.inputs, "chart"))
 
 
