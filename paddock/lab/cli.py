@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import functools
-import json
 import sys
 import textwrap
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 from paddock.fleet import Stack, load
 from paddock.lab import demo, github
@@ -22,27 +19,10 @@ from paddock.lab.stack import charts, stack
 from paddock.lab.stack.engine import NO_PROVIDER, Programs
 from paddock.lab.status import document, show
 from paddock.plan.engine.program import plan_graph
-
-_Parameters = ParamSpec("_Parameters")
-_Result = TypeVar("_Result")
+from paddock.terminal import json_errors, print_json
 
 
-def _json_errors(command: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
-    """Print an error also as JSON, `{"error": ...}`, if `as_json`, beside the sentence that a user reads."""
-
-    @functools.wraps(command)
-    def run(*arguments: _Parameters.args, **options: _Parameters.kwargs) -> _Result:
-        try:
-            return command(*arguments, **options)
-        except Exception as error:
-            if options.get("as_json") and not isinstance(error, OSError):
-                _print_json({"error": str(error)})
-            raise
-
-    return run
-
-
-@_json_errors
+@json_errors
 def up(
     root: Path,
     name: str,
@@ -75,7 +55,7 @@ def up(
     lab = servers.status(lab.folder)
     if as_json:
         timing = {"started": started, "seconds": progress.seconds, "total": progress.total}
-        _print_json({**document(lab), **timing, "applied": applied, "skipped": skipped})
+        print_json({**document(lab), **timing, "applied": applied, "skipped": skipped})
         return
     for sentence in skipped:
         progress.say(textwrap.indent(sentence, " " * 11))
@@ -127,12 +107,12 @@ def _next_steps(lab: Lab, started: bool, keep: bool) -> str:
     return f"    the lab: {state_text}; {up} goes on from here, {down} forgets it"
 
 
-@_json_errors
+@json_errors
 def status(name: str, *, as_json: bool = False) -> bool:
     """Show programs, nodes and jobs; return whether every process of the lab is running."""
     lab = servers.status(state.folder(name))
     if as_json:
-        _print_json(document(lab))
+        print_json(document(lab))
     elif not lab.exists:
         sys.stdout.write(f"no lab of {name}; {state.inv('up', lab.folder)} starts one\n")
     else:
@@ -140,7 +120,7 @@ def status(name: str, *, as_json: bool = False) -> bool:
     return lab.up and not lab.ended
 
 
-@_json_errors
+@json_errors
 def show_demo(
     root: Path, name: str, *, runner: str = "", job_seconds: float = demo.JOB_SECONDS, as_json: bool = False
 ) -> bool:
@@ -149,11 +129,11 @@ def show_demo(
     lab = servers.status(state.folder(name))
     story = demo.demo(lab, configured, job_seconds=job_seconds, out=None if as_json else sys.stdout, runner=runner)
     if as_json:
-        _print_json(story.document())
+        print_json(story.document())
     return story.ok
 
 
-@_json_errors
+@json_errors
 def down(name: str, *, keep: bool = False, as_json: bool = False) -> None:
     """End the lab. Raises LabInputError while another command applies its stack."""
     started, folder = time.monotonic(), state.folder(name)
@@ -161,11 +141,7 @@ def down(name: str, *, keep: bool = False, as_json: bool = False) -> None:
         ended = servers.down(folder, keep=keep)
     seconds = round(time.monotonic() - started, 2)
     if as_json:
-        _print_json({"ended": list(ended), "seconds": seconds})
+        print_json({"ended": list(ended), "seconds": seconds})
     else:
         message = f"ended {len(ended)} processes in {seconds:.1f} s" if ended else f"nothing of a lab of {name} runs"
         sys.stdout.write(f"{message}{'; its objects are kept' if keep else ''}\n")
-
-
-def _print_json(document: dict[str, Any]) -> None:
-    sys.stdout.write(f"{json.dumps(document, indent=2)}\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -92,7 +92,7 @@ def check(
         "date": today.isoformat(),
         "engine": missing or None,
         "max_age_days": image_check.MAX_DAYS,
-        "findings": [finding.document() for finding in findings],
+        "findings": [asdict(finding) for finding in findings],
     }
     if not as_json:
         _show(findings, missing)

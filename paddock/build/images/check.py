@@ -49,16 +49,6 @@ class Finding:
     evidence: str
     fix: str = ""
 
-    def document(self) -> dict[str, str]:
-        """JSON-ready."""
-        return {
-            "about": self.about,
-            "subject": self.subject,
-            "verdict": self.verdict,
-            "evidence": self.evidence,
-            "fix": self.fix,
-        }
-
 
 def image(
     record: ImageRecord, nodes: Mapping[str, Sequence[str]], base: Callable[[str], Local | None], today: date

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from paddock.catalog import regions
+from paddock import catalog
 from paddock.fleet.model.base import Cidr, Matching, Model, RetentionDays, form
 
 InterfaceEndpoint = Literal["ecr.api", "ecr.dkr", "sts", "logs", "ec2", "eks", "eks-auth", "autoscaling", "ssm"]
@@ -43,7 +43,7 @@ class NewNetwork(Model):
         """Names of the zones. Counting needs no look-up, so a plan is the same on every machine."""
         if not isinstance(self.zones, int):
             return self.zones
-        letters = regions().get(region) or "abcdef"
+        letters = catalog.regions().get(region) or "abcdef"
         return tuple(f"{region}{letter}" for letter in letters[: self.zones])
 
     @property
