@@ -57,7 +57,7 @@ class Walk:
         self.total = sum(in_a_cloud(resource.custom, resource.type) for resource in self.planned.values())
 
     @cached_property
-    def made(self) -> list[Recovered]:
+    def created(self) -> list[Recovered]:
         logging.getLogger(__name__).warning("PADDOCK_SEED=%s", SEED)
         self.interrupted(self.engine.up, partial(operator.le, 5))
         moments = sorted(self.random.sample(range(8, self.total - 8), KILLS))
@@ -68,7 +68,7 @@ class Walk:
 
     @cached_property
     def destroyed(self) -> list[Recovered]:
-        assert self.made
+        assert self.created
         logging.getLogger(__name__).warning("PADDOCK_SEED=%s", SEED)
         destroy = partial(self.engine.destroy, protected=True)
         self.engine.faults = [*SLOW]
@@ -129,7 +129,7 @@ def walk(programs: Programs, tmp_path_factory: pytest.TempPathFactory) -> Walk:
 
 
 def test_an_up_that_is_killed_again_and_again_makes_everything_once(walk: Walk) -> None:
-    assert len(walk.made) == KILLS
+    assert len(walk.created) == KILLS
     created = consistent(deployment(walk.engine))
     assert created == walk.engine.created_resources()
     assert sorted(created.values()) == sorted(

@@ -42,7 +42,7 @@ def plan(program: Callable[[], Any], *, preview: bool = False, **config: str) ->
     )
 
 
-def one(result: Graph, name: str, type_: str | None = None) -> Resource:
+def find_resource(result: Graph, name: str, type_: str | None = None) -> Resource:
     (resource,) = [r for r in result.resources.values() if r.name == name and type_ in (None, r.type)]
     return resource
 
@@ -160,7 +160,7 @@ def test_parents_dependencies_and_options_are_kept() -> None:
 
 
 def test_delete_before_replace_is_kept() -> None:
-    assert one(graph("dev"), "gpu", "kubernetes:helm.sh/v3:Release").delete_before_replace
+    assert find_resource(graph("dev"), "gpu", "kubernetes:helm.sh/v3:Release").delete_before_replace
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -173,7 +173,7 @@ def test_dependencies_are_declared_before_what_needs_them(name: str) -> None:
 
 
 def test_numbers_and_flags_keep_their_kind() -> None:
-    template = one(graph("dev"), "t4", "aws:ec2/launchTemplate:LaunchTemplate").inputs
+    template = find_resource(graph("dev"), "t4", "aws:ec2/launchTemplate:LaunchTemplate").inputs
     size = template["blockDeviceMappings"][0]["ebs"]["volumeSize"]
 
     assert type(size) is int
@@ -210,8 +210,8 @@ def test_secrets_are_never_shown(preview: bool) -> None:
 
     result = plan(program, preview=preview, token="hunter2")
 
-    assert one(result, "secret").inputs["stringData"] == Secret({"token": "hunter2", "plain": "seen"}) or (
-        one(result, "secret").inputs["stringData"]["token"] == Secret("hunter2")
+    assert find_resource(result, "secret").inputs["stringData"] == Secret({"token": "hunter2", "plain": "seen"}) or (
+        find_resource(result, "secret").inputs["stringData"]["token"] == Secret("hunter2")
     )
     assert "hunter2" not in repr(result)
     assert "hunter2" not in json.dumps(
@@ -329,10 +329,10 @@ def test_transform_reaches_what_lies_below_its_resource() -> None:
 
     result = plan(program)
 
-    assert one(result, "inside").inputs == {"tags": {"by": "inside"}}
-    assert one(result, "inside").protect
-    assert one(result, "outside").inputs == {}
-    assert not one(result, "outside").protect
+    assert find_resource(result, "inside").inputs == {"tags": {"by": "inside"}}
+    assert find_resource(result, "inside").protect
+    assert find_resource(result, "outside").inputs == {}
+    assert not find_resource(result, "outside").protect
 
 
 def test_transform_of_another_option_is_refused() -> None:
@@ -349,7 +349,7 @@ def test_transform_of_another_option_is_refused() -> None:
 
 @pytest.mark.parametrize(("name", "public"), [("dev", True), ("prod", True), ("private", False)])
 def test_control_plane_is_hardened_by_its_transform(name: str, public: bool) -> None:
-    control_plane = one(graph(name), "cluster-eksCluster").inputs
+    control_plane = find_resource(graph(name), "cluster-eksCluster").inputs
 
     assert control_plane["accessConfig"] == {
         "authenticationMode": "API",
