@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from math import ceil
 from typing import Literal
 
 from paddock import catalog
 from paddock.fleet import Fleet, NewCluster, NewNetwork
 from paddock.fleet.nodes import CapacityName, capacities
-from paddock.plan.addresses import SubnetNeed, subnet_needs
+from paddock.fleet.sizing.addresses import RESERVED_ADDRESSES, node_addresses, system_node_addresses, usable_addresses
 from paddock.plan.finding import Finding, Severity
 
 EIP, VPC, NAT, INTERFACES, GP3 = "L-0263D0A3", "L-F678F1CE", "L-FE5A380F", "L-DF5E4CA3", "L-7A658B76"
+CONTROL_PLANE = 4
+"""Interfaces that EKS puts into the cluster's subnets, at most: two to four."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,26 +81,10 @@ def quota_needs(fleet: Fleet) -> tuple[QuotaNeed, ...]:
         needs += _network(fleet)
         needs += _interfaces(fleet)
         needs += _storage(fleet)
-        needs += map(partial(_subnet, fleet), subnet_needs(fleet))
+        needs += _subnets(fleet)
     elif fleet.holds("images"):
         needs += _vcpus(fleet)
     return tuple(needs)
-
-
-def _subnet(fleet: Fleet, subnet: SubnetNeed) -> QuotaNeed:
-    return QuotaNeed(
-        code=None,
-        service="vpc",
-        name=f"addresses in private subnet {subnet.zone}",
-        unit="address",
-        need=subnet.spread,
-        default=subnet.has,
-        region=fleet.region,
-        parts=tuple(Part(who, amount, description) for who, amount, description in subnet.parts),
-        note=subnet.note,
-        subject="network.cidr",
-        zones=(subnet.zone,),
-    )
 
 
 def findings(needs: Iterable[QuotaNeed]) -> tuple[Finding, ...]:
@@ -253,6 +238,46 @@ def _interfaces(fleet: Fleet) -> Iterator[QuotaNeed]:
         most = max(catalog.instance(name).enis for name in system.instances)
         parts.append(Part("cluster.system", system.nodes.max * most, f"{system.nodes.max} x {most}"))
     yield _needed(fleet, INTERFACES, parts, "", "interface")
+
+
+def _subnets(fleet: Fleet) -> Iterator[QuotaNeed]:
+    """Addresses of each private subnet: a node takes its pods' addresses, at most `maxPods`, and its own.
+
+    `need` is for nodes that spread evenly over their zones; the sum of `parts` is for all of them in one zone.
+    """
+    sizes = _subnet_sizes(fleet)
+    zones = tuple(sizes)
+    for zone, size in sizes.items():
+        spread, parts = 0, []
+        for name, pool in fleet.pools.items():
+            pool_zones = pool.zones or zones
+            if zone not in pool_zones and isinstance(fleet.network, NewNetwork):
+                continue
+            per_node = node_addresses(fleet, pool)
+            spread += ceil(pool.nodes.max / len(pool_zones)) * per_node
+            parts.append(Part(f"pools.{name}", pool.nodes.max * per_node, f"{pool.nodes.max} nodes x {per_node}"))
+        if isinstance(fleet.cluster, NewCluster):
+            system = fleet.cluster.system
+            per_node = system_node_addresses(system)
+            spread += ceil(system.nodes.max / len(zones)) * per_node
+            parts.append(Part("cluster.system", system.nodes.max * per_node, f"{system.nodes.max} nodes x {per_node}"))
+        endpoints = len(fleet.network.endpoints) if isinstance(fleet.network, NewNetwork) else 0
+        fixed = endpoints + CONTROL_PLANE
+        parts.append(Part("network", fixed, f"{endpoints} interface endpoints, {CONTROL_PLANE} of the control plane"))
+        note = f"{RESERVED_ADDRESSES} of the subnet's are AWS's own; the CNI keeps some warm beside those in use"
+        yield QuotaNeed(
+            None, "vpc", f"addresses in private subnet {zone}", "address", spread + fixed, size, fleet.region,
+            tuple(parts), note, "network.cidr", (zone,),
+        )  # fmt: skip
+
+
+def _subnet_sizes(fleet: Fleet) -> dict[str, int | None]:
+    """Usable addresses by zone, or by subnet id where the network is adopted."""
+    network = fleet.network
+    if not isinstance(network, NewNetwork):
+        return dict.fromkeys(network.existing.subnets)
+    private, _ = network.subnets()
+    return {zone: usable_addresses(cidr) for zone, cidr in zip(network.zone_names(fleet.region), private, strict=True)}
 
 
 def _storage(fleet: Fleet) -> Iterator[QuotaNeed]:

@@ -53,7 +53,7 @@ def read_document(path: Path) -> Document:
     raise FleetError([problem])
 
 
-def configuration(document: Document) -> dict[str, Any]:
+def section(document: Document) -> dict[str, Any]:
     """Return the mapping under `config:` of a stack file."""
     data = document.data
     expected = f"config: with {REGION} and {FLEET} in it"

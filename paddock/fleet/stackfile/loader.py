@@ -16,24 +16,8 @@ from paddock import validation
 from paddock.fleet.errors import FleetError, Key, Problem, did_you_mean
 from paddock.fleet.model.cluster import NewCluster
 from paddock.fleet.model.fleet import Fleet
-from paddock.fleet.stackfile.configuration import (
-    EXAMPLE_FLEET,
-    EXAMPLES,
-    FLEET,
-    LAYERS,
-    REGION,
-    configuration,
-    decoded,
-    full_keys,
-    in_file_order,
-    kind_of,
-    one_of,
-    project_configuration,
-    project_name,
-    read_document,
-    stray_keys,
-    unquoted_dates,
-)
+from paddock.fleet.stackfile import configuration
+from paddock.fleet.stackfile.configuration import EXAMPLES, FLEET, LAYERS, REGION, kind_of, stray_keys, unquoted_dates
 from paddock.fleet.stackfile.credentials import ciphertext, clear_text_credentials, holds_secret, secret_parts
 from paddock.fleet.stackfile.scalars import go_text
 from paddock.fleet.stackfile.yaml_document import Document
@@ -64,12 +48,12 @@ def load(root: Path, name: str, today: date | None = None, content: bytes | None
     holds, to try a change before it is made. Raises FleetError, naming file and line.
     """
     path = _find(root, name)
-    document = read_document(path) if content is None else Document(path.name, content)
-    project_file = read_document(root / "Pulumi.yaml")
-    project = project_name(root, project_file)
-    raw, lenient = configuration(document), project_configuration(project_file, project)
+    document = configuration.read_document(path) if content is None else Document(path.name, content)
+    project_file = configuration.read_document(root / "Pulumi.yaml")
+    project = configuration.project_name(root, project_file)
+    raw, lenient = configuration.section(document), configuration.project_configuration(project_file, project)
     try:
-        config = {**lenient, **full_keys(raw, project)}
+        config = {**lenient, **configuration.full_keys(raw, project)}
         problems = [*clear_text_credentials(document.data), *stray_keys(raw), *unquoted_dates(document)]
         if problems:
             raise FleetError(problems)
@@ -83,9 +67,9 @@ def load(root: Path, name: str, today: date | None = None, content: bytes | None
         if wrong := [*unsupported, *(_placed(problem, {}) for problem in fleet.mirror.not_here(root))]:
             raise FleetError(wrong)
     except FleetError as error:
-        raise FleetError(in_file_order(document, error.problems)) from None
+        raise FleetError(configuration.in_file_order(document, error.problems)) from None
     secrets = frozenset(key for key, value in config.items() if holds_secret(value))
-    return Stack(project, name, path, fleet, text, secrets, partial(in_file_order, document))
+    return Stack(project, name, path, fleet, text, secrets, partial(configuration.in_file_order, document))
 
 
 def parse(config: Mapping[str, str], project: str, stack: str) -> Fleet:
@@ -93,7 +77,7 @@ def parse(config: Mapping[str, str], project: str, stack: str) -> Fleet:
 
     Raises FleetError whose keys start with `config`.
     """
-    values = {key: decoded(config[key]) for key in (FLEET, LAYERS, REGION) if key in config}
+    values = {key: configuration.decoded(config[key]) for key in (FLEET, LAYERS, REGION) if key in config}
     return _fleet(values, project, stack)
 
 
@@ -107,7 +91,7 @@ def _fleet(values: Mapping[str, Any], project: str, stack: str, document: Docume
     """The fleet in the decoded values of the three keys it is made of."""
     if FLEET not in values:
         fix = "the top of docs/configuration.md is a whole one to copy"
-        raise FleetError([Problem(("config",), f"{FLEET} is missing", EXAMPLE_FLEET, fix)])
+        raise FleetError([Problem(("config",), f"{FLEET} is missing", configuration.EXAMPLE_FLEET, fix)])
     data = values[FLEET]
     if not isinstance(data, dict):
         expected = "settings by name: github, pools and runners"
@@ -188,4 +172,4 @@ def _find(root: Path, name: str) -> Path:
         fix = "make it; the top of docs/configuration.md is a whole one to copy"
         raise FleetError([Problem((), f"there is no stack file in {root}", f"a file Pulumi.{name}.yaml", fix)])
     hint = did_you_mean(name, stacks) or "choose one of these with --stack, or make a file for it"
-    raise FleetError([Problem((), f'there is no stack "{name}" in {root}', one_of(stacks), hint)])
+    raise FleetError([Problem((), f'there is no stack "{name}" in {root}', configuration.one_of(stacks), hint)])

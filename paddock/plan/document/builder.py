@@ -8,17 +8,7 @@ import paddock
 from paddock import catalog
 from paddock.catalog import InstanceType
 from paddock.fleet import Fleet, Runner, nodes
-from paddock.fleet.model.pool import (
-    Bottlerocket,
-    CapacityBlock,
-    Custom,
-    EksManaged,
-    GpuPool,
-    Mig,
-    Mps,
-    Reserved,
-    TimeSlicing,
-)
+from paddock.fleet.model import pool as pools
 from paddock.fleet.sizing.capacity import runner_request
 from paddock.plan import rules
 from paddock.plan.cost import estimate, money
@@ -64,9 +54,9 @@ def _copy(part: type[Part], source: object, **values: Any) -> Part:
     return part.model_validate(copied | values, strict=False, from_attributes=True)
 
 
-def _pool(fleet: Fleet, pool: GpuPool) -> model.Pool:
+def _pool(fleet: Fleet, pool: pools.GpuPool) -> model.Pool:
     match pool.capacity:
-        case Reserved(reserved=reservation) | CapacityBlock(capacity_block=reservation):
+        case pools.Reserved(reserved=reservation) | pools.CapacityBlock(capacity_block=reservation):
             pass
         case _:
             reservation = ""
@@ -84,35 +74,35 @@ def _pool(fleet: Fleet, pool: GpuPool) -> model.Pool:
     )
 
 
-def _sharing(pool: GpuPool) -> str:
+def _sharing(pool: pools.GpuPool) -> str:
     """Return how jobs share a GPU of the pool; empty where they do not."""
     match pool.sharing:
-        case TimeSlicing(time_slicing=clients):
+        case pools.TimeSlicing(time_slicing=clients):
             return f"time-slicing {clients}"
-        case Mps(mps=clients):
+        case pools.Mps(mps=clients):
             return f"MPS {clients}"
-        case Mig(mig=profile):
+        case pools.Mig(mig=profile):
             return f"MIG {profile}"
         case _:
             return ""
 
 
-def _image(fleet: Fleet, pool: GpuPool) -> str:
+def _image(fleet: Fleet, pool: pools.GpuPool) -> str:
     """Return the node image of the pool in a word or two."""
     if not fleet.owns_nodes:
         return "as it is"
     match fleet.ami(pool):
-        case EksManaged(release=release):
+        case pools.EksManaged(release=release):
             return f"EKS NVIDIA {release}"
-        case Bottlerocket(bottlerocket=release):
+        case pools.Bottlerocket(bottlerocket=release):
             return f"Bottlerocket NVIDIA {release}"
-        case Custom(custom=ami, driver=driver):
+        case pools.Custom(custom=ami, driver=driver):
             return f"{ami}, driver {driver}"
         case _:
             return "unknown"
 
 
-def _instance(pool: GpuPool, instance: InstanceType) -> model.Instance:
+def _instance(pool: pools.GpuPool, instance: InstanceType) -> model.Instance:
     return model.Instance(
         name=instance.name,
         vcpus=instance.vcpus,

@@ -7,25 +7,15 @@ from typing import Any, ClassVar
 
 from infra.charts import CHARTS
 from infra.component import PRIVILEGED_BECAUSE
+from paddock.plan.engine import resource_types as types
 from paddock.plan.engine.graph import Resource
-from paddock.plan.engine.resource_types import (
-    CLUSTER_ROLE,
-    CLUSTER_ROLE_BINDING,
-    KUBERNETES_ROLE,
-    NAMESPACE,
-    NETWORK_POLICY,
-    RELEASE,
-    ROLE_BINDING,
-    VALIDATING_ADMISSION_POLICY,
-    VALIDATING_ADMISSION_POLICY_BINDING,
-)
 from paddock.plan.finding import Severity
 from paddock.plan.rules.base import Context, Rule, Violation, example, resource, violation
 from paddock.plan.rules.inputs import fields
 from paddock.plan.rules.inputs.pods import Pod, is_in, name_of, pods
 
-ROLES = (KUBERNETES_ROLE, CLUSTER_ROLE)
-BINDINGS = (ROLE_BINDING, CLUSTER_ROLE_BINDING)
+ROLES = (types.KUBERNETES_ROLE, types.CLUSTER_ROLE)
+BINDINGS = (types.ROLE_BINDING, types.CLUSTER_ROLE_BINDING)
 LEVEL = "pod-security.kubernetes.io/enforce"
 IMDS = "169.254.169.254"
 SCALE_SET_CHART = CHARTS["gha-runner-scale-set"].source
@@ -34,7 +24,7 @@ SCALE_SET_CHART = CHARTS["gha-runner-scale-set"].source
 def runners(values: Mapping[str, Any], namespace: str = "arc-runners", name: str = "gpu") -> Resource:
     """Return a scale set for an example."""
     return resource(
-        RELEASE, name, {"chart": SCALE_SET_CHART, "name": name, "namespace": namespace, "values": dict(values)}
+        types.RELEASE, name, {"chart": SCALE_SET_CHART, "name": name, "namespace": namespace, "values": dict(values)}
     )
 
 
@@ -45,7 +35,7 @@ def runner_pod(**spec: Any) -> Context:
 def _namespace(level: str | None, **annotations: str) -> Resource:
     labels = {LEVEL: level} if level else {}
     return resource(
-        NAMESPACE, "runners", {"metadata": {"name": "arc-runners", "labels": labels, "annotations": annotations}}
+        types.NAMESPACE, "runners", {"metadata": {"name": "arc-runners", "labels": labels, "annotations": annotations}}
     )
 
 
@@ -66,7 +56,7 @@ class PodSecurity(Rule):
 
     def check(self, context: Context) -> Iterator[Violation]:
         levels: list[tuple[Resource, str]] = []
-        for namespace in context.all(NAMESPACE):
+        for namespace in context.all(types.NAMESPACE):
             level = fields.get(namespace.inputs, "metadata", "labels", LEVEL)
             if fields.is_unknown(level):
                 continue
@@ -158,10 +148,10 @@ class ServiceAccounts(Rule):
         """Conditions of the policies that deny, and that deny too where they cannot be judged."""
         enforced = [
             fields.get(binding.inputs, "spec", "policyName")
-            for binding in context.all(VALIDATING_ADMISSION_POLICY_BINDING)
+            for binding in context.all(types.VALIDATING_ADMISSION_POLICY_BINDING)
             if "Deny" in fields.items(binding.inputs, "spec", "validationActions")
         ]
-        for policy in context.all(VALIDATING_ADMISSION_POLICY):
+        for policy in context.all(types.VALIDATING_ADMISSION_POLICY):
             fails = fields.get(policy.inputs, "spec", "failurePolicy") in (None, "Fail")
             if fails and any(fields.is_unknown(name) or name == name_of(policy) for name in enforced):
                 for condition in fields.items(policy.inputs, "spec", "matchConditions"):
@@ -183,14 +173,14 @@ class Isolated(Rule):
     equivalents = ("CIS 4.3.1", "CIS 4.3.2", "non-isolated-pod")
 
     def check(self, context: Context) -> Iterator[Violation]:
-        policies = list(context.all(NETWORK_POLICY))
+        policies = list(context.all(types.NETWORK_POLICY))
         for policy in policies:
             for cidr, exceptions in self._open(policy):
                 if fields.contains(cidr, IMDS) and not any(
                     fields.is_unknown(e) or fields.contains(e, IMDS) for e in exceptions
                 ):
                     yield violation(policy, f"its egress to {cidr} reaches {IMDS}")
-        for namespace in context.all(NAMESPACE):
+        for namespace in context.all(types.NAMESPACE):
             if not any(is_in(policy, namespace) and self._denies(policy) for policy in policies):
                 yield violation(namespace, "it has no NetworkPolicy that denies by default")
 
@@ -225,7 +215,7 @@ class Isolated(Rule):
             "egress": [{"to": [{"ipBlock": {"cidr": "0.0.0.0/0", "except": exceptions}}]}],
         }
         policy = resource(
-            NETWORK_POLICY, "default", {"metadata": {"name": "default", "namespace": "arc-runners"}, "spec": spec}
+            types.NETWORK_POLICY, "default", {"metadata": {"name": "default", "namespace": "arc-runners"}, "spec": spec}
         )
         return example(_namespace("baseline"), policy)
 
