@@ -152,7 +152,7 @@ def test_mode_and_link_stay(file: Path, tmp_path: Path) -> None:
     ("  aws:region", " aws:region", "cannot be read"),
     ("  paddock:fleet:\n", "  paddock:other:\n", "paddock:fleet is not in it"),
 ])  # fmt: skip
-def test_what_is_wrong_in_the_file_is_told(file: Path, old: str, new: str, message: str | None) -> None:
+def test_a_wrong_file_is_reported(file: Path, old: str, new: str, message: str | None) -> None:
     text = STACK.replace(old, new)
     if message is None:  # an anchor that is not on the way
         assert pinned(file, {RUNNER: IMAGE}, text).count(IMAGE) == 1
@@ -177,12 +177,12 @@ def test_a_fleet_that_is_no_yaml_map_is_refused(file: Path, fleet: str, message:
     assert message in refused(file, {RUNNER: IMAGE}, f"config:\n  paddock:fleet: {fleet}\n")
 
 
-def test_what_is_no_map_on_the_way_is_told_by_its_key(file: Path) -> None:
+def test_a_scalar_in_place_of_a_map_is_named(file: Path) -> None:
     text = STACK.replace("    runners:\n", "    images: later\n    runners:\n")
     assert "yaml: paddock:fleet.images: this is no map" in refused(file, {RUNNER: IMAGE}, text)
 
 
-def test_what_is_shared_by_an_anchor_is_refused(file: Path) -> None:
+def test_a_map_shared_by_an_anchor_is_refused(file: Path) -> None:
     text = (
         STACK.replace("t4: {", "t4: &small {")
         .replace("      gpu:", "      gpu:")
@@ -202,7 +202,7 @@ def test_a_map_that_comes_by_merge_is_not_lost(file: Path) -> None:
     assert "cannot be set there" in refused(file, {RUNNER: IMAGE}, text)
 
 
-def test_a_file_that_changes_meanwhile_is_left_to_who_changed_it(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_changed_concurrently_is_not_overwritten(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def load_while_another_writes(*_: Any, **__: Any) -> None:
         file.write_text(STACK + "# me too\n")
 

@@ -89,7 +89,7 @@ def test_nothing_from_outside_enters_a_script(path: Path) -> None:
 
 
 @EVERY_WORKFLOW
-def test_a_role_is_taken_only_by_a_job_that_runs_on_one_branch(path: Path) -> None:
+def test_only_a_job_on_one_branch_assumes_a_role(path: Path) -> None:
     """The trust policy of the role says so as well; a pull request must not even ask."""
     takes = [step for _, job in jobs(path) for step in job.get("steps", []) if "configure-aws-credentials" in str(step)]
     if takes:
@@ -154,7 +154,7 @@ def test_images_are_built_anew_when_what_they_are_made_of_changes(
     assert [pattern for pattern, form in patterns.items() if not any(form.fullmatch(name) for name in names)] == []
 
 
-def test_what_is_proposed_is_signed_by_digest_in_public_or_when_asked() -> None:
+def test_a_proposed_image_is_signed_in_public_or_on_request() -> None:
     steps = dict(jobs(ROOT / ".github/workflows/build-images.yml"))["build"]["steps"]
     pin = next(number for number, step in enumerate(steps) if step.get("id") == "pin")
     condition, *attested = steps[pin + 1 :]
@@ -185,9 +185,7 @@ esac
 
 
 @pytest.mark.parametrize(("there", "moved"), [("yes", "PATCH refs/heads/pin"), ("", "POST refs ref=refs/heads/pin")])
-def test_a_branch_goes_from_one_proposal_to_the_next_without_being_empty(
-    there: str, moved: str, tmp_path: Path
-) -> None:
+def test_a_branch_changes_proposals_without_becoming_empty(there: str, moved: str, tmp_path: Path) -> None:
     """GitHub closes a pull request whose branch is moved to its base, also where a commit follows at once."""
     (job,) = (job for _, job in jobs(ROOT / ".github/workflows/propose-pin.yml"))
     (script,) = scripts(job)
@@ -219,7 +217,7 @@ def test_the_canary_says_what_it_found_also_when_it_failed() -> None:
     assert read(ROOT / ".github/workflows/gpu-canary.yml")["defaults"]["run"]["shell"] == "bash"
 
 
-def test_the_longest_build_of_a_machine_image_has_its_credentials_to_the_end() -> None:
+def test_credentials_outlast_the_longest_build_of_a_machine_image() -> None:
     (job,) = (job for name, job in jobs(ROOT / ".github/workflows/build-ami.yml") if name == "build")
     (credentials,) = (step["with"] for step in job["steps"] if "configure-aws-credentials" in step.get("uses", ""))
     (followed,) = (int(n) for script in scripts(job) for n in re.findall(r"--timeout-minutes (\d+)", script))

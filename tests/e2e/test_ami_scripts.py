@@ -74,9 +74,7 @@ def in_order(expected: list[str], calls: list[str]) -> bool:
     return all(any(call == command for call in remaining) for command in expected)
 
 
-def test_an_image_is_built_validated_and_tested_and_a_second_build_changes_nothing(
-    machine: Machine, fleet: Fleet
-) -> None:
+def test_an_image_passes_its_phases_and_rebuilding_changes_nothing(machine: Machine, fleet: Fleet) -> None:
     documents, values = ami_components.documents(fleet), {**ami_components.parameters(fleet), "recipe": "1.2.3"}
     build = as_image_builder(documents, "build", values)
     ran = machine.run(
@@ -141,7 +139,7 @@ def facts(machine: Machine, *arguments: str, before: str = "", **environment: st
     return recorded
 
 
-def test_what_is_written_down_is_measured(machine: Machine) -> None:
+def test_recorded_facts_are_measured(machine: Machine) -> None:
     measured = facts(machine, "1.35.6-20260714", "1.2.3", FAKE_DRIVER="595.45.04", FAKE_NVML_CUDA="13020")
     built = measured.pop("built")
     assert measured == {
@@ -197,7 +195,7 @@ def test_what_is_written_down_is_measured(machine: Machine) -> None:
     ],
     ids=lambda value: " ".join(value[:1]) if isinstance(value, tuple) else "",
 )
-def test_a_machine_that_is_not_what_was_asked_for_stops_the_build(
+def test_an_unexpected_machine_stops_the_build(
     machine: Machine, words: tuple[str, ...], environment: dict[str, str], message: str
 ) -> None:
     ran = machine.script(*words, **environment)
@@ -219,9 +217,7 @@ def test_a_machine_that_is_not_what_was_asked_for_stops_the_build(
         (f"runner_image={RUNNER}", f"runner_image {RUNNER} was asked for, and the machine has None"),
     ],
 )
-def test_the_image_fails_its_test_where_it_is_not_what_was_asked_for(
-    machine: Machine, component: str, message: str
-) -> None:
+def test_an_image_with_unexpected_contents_fails_its_test(machine: Machine, component: str, message: str) -> None:
     wrote = "/opt/paddock/ami-scripts/record.sh 1.35.6-20260714 1.2.3; /opt/paddock/ami-scripts/services.sh"
     ran = machine.script("verify.sh", component, before=f"{wrote}; systemctl enable nvidia-cdi-refresh.path")
     assert ran.code != 0
@@ -249,7 +245,7 @@ def test_the_image_fails_its_test_where_a_service_would_not_start(
     assert f"paddock: {message} is not enabled" in ran.stderr
 
 
-def test_the_image_fails_its_test_where_the_machine_is_not_the_one_that_was_written_down(machine: Machine) -> None:
+def test_a_machine_that_differs_from_the_record_fails_the_test(machine: Machine) -> None:
     wrote = "FAKE_DRIVER=580.126.09 /opt/paddock/ami-scripts/record.sh 1.35.6-20260714 1.2.3"
     ran = machine.script("verify.sh", before=wrote)
     assert ran.code != 0

@@ -104,7 +104,7 @@ def test_the_folder_holds_what_its_manifest_says(built: Programs) -> None:
     assert (built.folder / "cuda-smoke").stat().st_mode & 0o111 == 0o111
 
 
-def test_the_program_holds_machine_code_for_each_and_ptx_of_the_newest(docker: Docker, built: Programs) -> None:
+def test_the_program_has_code_for_each_and_ptx_for_the_newest(docker: Docker, built: Programs) -> None:
     listed = _in_base(docker, built, "cuobjdump", "--list-elf", "--list-ptx", "/built/cuda-smoke").stdout
     assert set(re.findall(r"\.sm_(\d+)\.cubin", listed)) == set(architectures(CUDA))
     assert set(re.findall(r"\.sm_(\d+)\.ptx", listed)) == {architectures(CUDA)[-1]}
@@ -123,7 +123,7 @@ def test_the_manifest_names_what_runs_it(docker: Docker, built: Programs) -> Non
     assert (build.platform, build.glibc) == (f"linux/{recipe.architecture(None)}", ".".join(map(str, max(versions))))
 
 
-def test_the_program_tells_what_it_is_and_that_there_is_no_driver(docker: Docker, built: Programs) -> None:
+def test_the_program_reports_its_version_and_the_missing_driver(docker: Docker, built: Programs) -> None:
     result = _in_base(docker, built, "/built/cuda-smoke", "--list")
     assert result.code == 0
     assert json.loads(result.stdout) == {
@@ -168,7 +168,7 @@ def test_the_image_by_itself_leaves_files_of_who_runs_it(docker: Docker, built: 
     assert manifest.read(tmp_path) == manifest.read(built.folder)
 
 
-def test_without_a_folder_to_write_to_the_image_says_so(docker: Docker, built: Programs, tmp_path: Path) -> None:
+def test_an_unwritable_folder_is_reported_by_the_image(docker: Docker, built: Programs, tmp_path: Path) -> None:
     alone = docker.run(built.image)
     assert (alone.code, "--volume" in alone.stderr) == (2, True)
     result = docker.run(built.image, volumes={tmp_path: "/output"})
@@ -177,9 +177,7 @@ def test_without_a_folder_to_write_to_the_image_says_so(docker: Docker, built: P
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_architecture_that_the_base_dropped_ends_the_build_with_its_reason(
-    docker: Docker, root: Path, base: str
-) -> None:
+def test_an_architecture_dropped_by_the_base_fails_the_build(docker: Docker, root: Path, base: str) -> None:
     with pytest.raises(BuildInputError, match=r"CUDA 13\.0 no longer compiles for sm_70"):
         command_cuda.run(root, base=base, architectures=["7.0"], progress="quiet")
     with pytest.raises(BuildError, match=r"CUDA 13\.0 does not compile for sm_70"):

@@ -128,7 +128,7 @@ def test_an_image_is_built_cached_run_pushed_and_never_moved(
     assert docker.image(tag) == replace(image, digests=(f"{registry}/{NAME}@{digest}",))
 
 
-def test_a_second_build_runs_nothing_and_the_cache_travels_with_the_image(
+def test_a_second_build_runs_nothing_with_the_images_cache(
     docker: Docker, base: str, registry: str, tmp_path: Path, remove: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     instruction = f"RUN echo {time.time_ns()} > /when"
@@ -155,9 +155,7 @@ def test_a_second_build_runs_nothing_and_the_cache_travels_with_the_image(
     assert without.cached == 0
 
 
-def test_a_step_that_fails_is_told_with_its_last_lines_and_where_the_log_is(
-    docker: Docker, base: str, tmp_path: Path
-) -> None:
+def test_a_failed_step_shows_its_last_lines_and_its_log(docker: Docker, base: str, tmp_path: Path) -> None:
     folder = context(tmp_path / "app", f"FROM {base}", "RUN for i in $(seq 500); do echo line $i; done; exit 41")
 
     with pytest.raises(BuildError) as error:
@@ -237,7 +235,7 @@ Docker.find(os.environ).push(sys.argv[1])
 """
 
 
-def test_an_interrupted_push_ends_at_once_with_a_stand_in_registry_that_takes_for_ever(
+def test_an_interrupted_push_to_a_stand_in_registry_ends_at_once(
     docker: Docker, tmp_path: Path, remove: list[str]
 ) -> None:
     uploads: list[str] = []
@@ -286,7 +284,7 @@ def test_a_container_that_does_not_end_is_ended_and_removed(docker: Docker, base
     until(lambda: not _runs(f"sleep {seconds}"))
 
 
-def test_a_registry_with_a_login_is_used_by_this_object_and_leaves_the_users_settings(
+def test_a_registry_login_leaves_the_users_settings_alone(
     docker: Docker, base: str, tmp_path: Path, remove: list[str]
 ) -> None:
     settings = Path(docker.environ["HOME"]) / ".docker" / "config.json"
@@ -337,9 +335,7 @@ def test_an_image_that_is_not_there(docker: Docker, registry: str) -> None:
         docker.pull(absent, platform="linux/amd64", progress="quiet")
 
 
-def test_an_engine_that_is_down_or_closed_to_this_user_is_told_by_the_real_client(
-    docker: Docker, tmp_path: Path
-) -> None:
+def test_the_real_client_reports_an_unavailable_or_forbidden_engine(docker: Docker, tmp_path: Path) -> None:
     with pytest.raises(BuildInputError, match=r"daemon does not answer\n(.*\n)*.*/nothing\.sock"):
         Docker.find({**docker.environ, "DOCKER_HOST": f"unix://{tmp_path}/nothing.sock"})
 

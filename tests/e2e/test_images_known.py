@@ -32,7 +32,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     docker.remove(TAG)
 
 
-def test_the_engine_finds_ours_by_label(built: str) -> None:
+def test_the_engine_finds_paddocks_images_by_label(built: str) -> None:
     images = docker_engine.engine().images("dev.paddock.content")
     assert built in images
     assert docker_engine.DEBIAN not in images

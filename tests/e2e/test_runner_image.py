@@ -117,7 +117,7 @@ def image(site: Site, first: dict[str, Any]) -> str:
     return str(first["image"]).partition("@")[0]
 
 
-def test_what_is_pinned_is_what_the_registry_holds(site: Site, first: dict[str, Any]) -> None:
+def test_the_pin_is_the_digest_in_the_registry(site: Site, first: dict[str, Any]) -> None:
     reference = str(first["image"])
     assert reference.startswith(f"{site.registry}/runner-gpu:nocuda-runner{ACTIONS_RUNNER}-{first['content'][:12]}@")
     assert load(site.project, "dev").fleet.images.runner == reference
@@ -245,9 +245,7 @@ def test_another_machine_takes_what_the_registry_has(site: Site, first: dict[str
     assert (second["built"], second["pushed"], second["layers"]) == (None, False, [])
 
 
-def test_a_changed_hook_is_one_small_step_and_must_be_built_before_it_is_pushed(
-    site: Site, first: dict[str, Any]
-) -> None:
+def test_a_changed_hook_is_rebuilt_as_one_small_step(site: Site, first: dict[str, Any]) -> None:
     hook = site.project / "runners" / "hooks" / "job-started.sh"
     before = hook.read_bytes()
     hook.write_bytes(before + b"# another line\n")

@@ -106,7 +106,7 @@ def test_a_build_is_started_followed_and_told(
     assert clock.waits == [15.0, 15.0]
 
 
-def test_a_failed_build_shows_its_step_and_the_end_of_its_log(
+def test_a_failed_build_shows_its_step_and_log(
     build: Callable[..., Clock], account: Account, capsys: pytest.CaptureFixture[str]
 ) -> None:
     failed = step("ApplyTestComponents", "FAILED", "20:00", "21:00", "Step failed.")
@@ -140,7 +140,7 @@ def test_a_failed_build_shows_its_step_and_the_end_of_its_log(
     assert document["log"][-1] == "exit 9"
 
 
-def test_a_build_that_failed_before_it_wrote_a_log_says_what_image_builder_says(
+def test_a_failure_without_a_log_shows_the_message_of_image_builder(
     build: Callable[..., Clock], account: Account
 ) -> None:
     context = {"componentFailure": {"componentArn": "arn:c", "phaseName": "build", "errorMessage": "exit code 3"}}
@@ -155,7 +155,7 @@ def test_a_build_that_failed_before_it_wrote_a_log_says_what_image_builder_says(
         build()
 
 
-def test_ctrl_c_leaves_the_build_alone_and_says_how_to_find_it_again(
+def test_ctrl_c_leaves_the_build_running_and_prints_how_to_resume(
     build: Callable[..., Clock], account: Account, capsys: pytest.CaptureFixture[str]
 ) -> None:
     account.pipelines([pipeline()])
@@ -205,7 +205,7 @@ def test_a_build_in_progress_is_followed_and_no_second_one_started(
     assert document["images"][0]["id"] == AMI
 
 
-def test_with_new_a_second_one_is_started_and_without_wait_nothing_is_followed(
+def test_new_starts_a_second_build_and_no_wait_follows_none(
     build: Callable[..., Clock], account: Account, capsys: pytest.CaptureFixture[str]
 ) -> None:
     account.pipelines([pipeline()])
@@ -252,7 +252,7 @@ def test_a_build_that_was_cancelled_before_is_told_as_json_too(
     assert json.loads(capsys.readouterr().out)["status"] == "CANCELLED"
 
 
-def test_a_build_that_is_not_there_is_a_name_that_is_wrong(build: Callable[..., Clock], account: Account) -> None:
+def test_an_unknown_build_is_reported_as_a_wrong_name(build: Callable[..., Clock], account: Account) -> None:
     account.refuse("get_image", "ResourceNotFoundException")
     with pytest.raises(BuildInputError, match=f"there is no build {BUILD}"):
         build(execution=BUILD)
@@ -272,7 +272,7 @@ def test_a_build_that_somebody_cancelled_made_no_image(build: Callable[..., Cloc
     ("running", "message"),
     [((), "no builds in progress"), (("1", "2"), r"(?s)2 builds in progress.*1\.4\.2/2.*1\.4\.2/1")],
 )
-def test_what_to_cancel_must_be_clear(
+def test_an_ambiguous_build_is_not_cancelled(
     running: tuple[str, ...], message: str, build: Callable[..., Clock], account: Account
 ) -> None:
     account.pipelines([pipeline()])
@@ -295,7 +295,7 @@ def test_an_image_for_other_regions_only_is_none(build: Callable[..., Clock], ac
         build(execution=BUILD)
 
 
-def test_an_image_that_cannot_be_looked_at_is_built_all_the_same(
+def test_an_image_that_cannot_be_described_is_still_reported(
     build: Callable[..., Clock], account: Account, capsys: pytest.CaptureFixture[str]
 ) -> None:
     account.get_named("DISTRIBUTING")
@@ -384,7 +384,7 @@ def test_two_pipelines_of_one_fleet_are_both_named(build: Callable[..., Clock], 
         (BUILD.replace(REGION, "eu-west-1"), "the build is in eu-west-1, and the stack in us-west-2"),
     ],
 )
-def test_a_name_that_is_none_asks_nobody(execution: str, message: str, build: Callable[..., Clock]) -> None:
+def test_an_invalid_name_sends_no_request(execution: str, message: str, build: Callable[..., Clock]) -> None:
     with pytest.raises(BuildInputError, match=message):
         build(execution=execution)
 
@@ -403,7 +403,7 @@ def test_another_fleets_build_is_neither_followed_nor_cancelled(build: Callable[
         ({"timeout_minutes": 0}, "--timeout-minutes: 0\n    expected: .*\n    fix: leave it out"),
     ],
 )
-def test_wishes_that_do_not_go_together(options: dict[str, Any], message: str, build: Callable[..., Clock]) -> None:
+def test_options_that_exclude_each_other(options: dict[str, Any], message: str, build: Callable[..., Clock]) -> None:
     with pytest.raises(BuildInputError, match=message):
         build(**options)
 

@@ -56,7 +56,7 @@ def test_a_price_that_the_catalogue_has_is_told(
 
 
 @pytest.mark.parametrize("columns", ["40", "120"])
-def test_people_see_each_image_with_its_uses(
+def test_the_text_lists_each_image_with_its_uses(
     columns: str, world: World, project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
@@ -74,7 +74,7 @@ def test_people_see_each_image_with_its_uses(
     ]
 
 
-def test_without_the_right_to_see_what_uses_them_the_list_says_so(
+def test_the_list_says_when_uses_cannot_be_read(
     world: World, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     id = world.image(**TAGS)

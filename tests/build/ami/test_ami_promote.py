@@ -13,7 +13,7 @@ from paddock.fleet import load
 from tests.support.ami_account import DRIVER, TAGS, World, edit
 
 
-def test_an_image_that_fits_is_pinned_and_nothing_else_changes(
+def test_a_matching_image_is_pinned_and_nothing_else_changes(
     world: World, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     id = world.image(**TAGS)
@@ -154,7 +154,7 @@ def test_another_runner_image_than_runners_start_is_told_and_pinned(
 
 
 @pytest.mark.parametrize("keys", ["", "    images: {runner: ghcr.io/acme/runner:tag, ami: {prePull: false}}\n"])
-def test_an_image_whose_tests_proved_no_cuda_says_so_and_is_pinned(
+def test_an_image_tested_without_cuda_is_pinned_with_a_note(
     keys: str, world: World, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     edit(project, "    runners:", f"{keys}    runners:")
@@ -165,7 +165,7 @@ def test_an_image_whose_tests_proved_no_cuda_says_so_and_is_pinned(
     assert "Pulumi.dev.yaml names ami-" in output
 
 
-def test_every_pool_that_does_not_fit_is_told_and_none_is_written(world: World, project: Path) -> None:
+def test_every_unfit_pool_is_reported_and_none_is_written(world: World, project: Path) -> None:
     pools = "".join(
         f"      p{n}: {{instances: [p4d.24xlarge], capacity: on-demand, nodes: {{max: 1}}}}\n" for n in (1, 2)
     )
@@ -212,6 +212,6 @@ def test_an_image_that_is_not_there_names_those_that_are(world: World, project: 
         command_ami.promote_image(project, "dev", "ami-1", aws=world.aws)
 
 
-def test_a_pool_that_is_not_there_is_named_before_aws_is_asked(project: Path) -> None:
+def test_an_unknown_pool_is_reported_before_any_request(project: Path) -> None:
     with pytest.raises(BuildInputError, match=r"there is no pool 't5' in stack dev\n.*one of t4\n    fix: name one"):
         command_ami.promote_image(project, "dev", "ami-00000000000000000", pools=["t5"])

@@ -59,7 +59,7 @@ few = st.lists(st.sampled_from(IDS), max_size=3, unique=True)
 
 
 @given(machine_images(), few, few, few, st.integers(0, 3), st.booleans())
-def test_only_what_nobody_needs_goes(
+def test_only_unneeded_images_are_removed(
     images: list[MachineImage], used: list[str], shared: list[str], named: list[str], keep: int, by_name: bool
 ) -> None:
     remaining_snapshots = [Snapshot(id, f"ami-{n}", 60) for n, id in enumerate(SNAPSHOTS)]
@@ -102,7 +102,7 @@ def _needed(image: MachineImage, used: list[str], shared: list[str]) -> bool:
     return image.id in used or image.id in shared or image.protected or image.state == "pending"
 
 
-def test_nothing_goes_without_yes(world: World, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_removed_without_yes(world: World, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ids = [world.image(**TAGS) for _ in range(4)]
     images, snapshots = world.images, world.snapshots
     assert command_ami.prune_images(project, "dev", as_json=True, aws=world.aws)
@@ -115,7 +115,7 @@ def test_nothing_goes_without_yes(world: World, project: Path, capsys: pytest.Ca
     assert "Nothing is removed without --yes" in capsys.readouterr().out
 
 
-def test_what_nothing_uses_goes_with_its_snapshots(
+def test_an_unused_image_is_removed_with_its_snapshots(
     world: World, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pinned, templated, configured, stopped, shared, unused, newest = (world.image(**TAGS) for _ in range(7))
@@ -162,7 +162,7 @@ def test_what_nothing_uses_goes_with_its_snapshots(
     assert newest in world.images
 
 
-def test_what_failed_its_tests_goes_and_what_is_being_tested_stays(
+def test_failed_images_are_removed_and_images_under_test_stay(
     world: World, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Image Builder makes the image before it tests it, and leaves it where the test fails."""
@@ -215,7 +215,7 @@ def test_a_removal_that_was_interrupted_is_finished_by_the_next(
     assert backup in world.snapshots  # of a volume, not of an image
 
 
-def test_an_image_that_comes_while_its_account_is_read_keeps_its_snapshots(world: World, project: Path) -> None:
+def test_an_image_created_during_the_scan_keeps_its_snapshots(world: World, project: Path) -> None:
     world.image(**TAGS)
     come: list[str] = []
 
@@ -237,7 +237,7 @@ def test_an_image_that_comes_while_its_account_is_read_keeps_its_snapshots(world
     assert world.snapshot(come[0]) in world.snapshots
 
 
-def test_what_aws_refuses_is_told_and_the_rest_goes(
+def test_refusals_of_aws_are_reported_and_the_rest_is_removed(
     world: World, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first, second = world.image(**TAGS), world.image(**TAGS)
@@ -255,7 +255,7 @@ def test_what_aws_refuses_is_told_and_the_rest_goes(
     assert first not in world.images
 
 
-def test_what_ec2_protects_stays_and_what_it_disabled_is_seen() -> None:
+def test_protected_and_disabled_images_are_recognized() -> None:
     """Moto knows neither."""
     ec2, day = client("ec2", "us-east-2"), "2026-08-21T10:40:00.000Z"
     described = [
@@ -269,7 +269,7 @@ def test_what_ec2_protects_stays_and_what_it_disabled_is_seen() -> None:
     assert [image.protected for image in images] == [True, True, False]
 
 
-def test_bad_wishes_remove_nothing(world: World, project: Path) -> None:
+def test_invalid_arguments_remove_nothing(world: World, project: Path) -> None:
     world.image(**TAGS)
     foreign = world.image(fleet="another")
     images = world.images

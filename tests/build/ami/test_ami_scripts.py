@@ -11,7 +11,7 @@ import pytest
 SCRIPTS = sorted((Path(__file__).parents[3] / "ami" / "scripts").glob("*.sh"))
 
 
-def test_shellcheck_has_nothing_to_say() -> None:
+def test_shellcheck_reports_nothing() -> None:
     program = shutil.which("shellcheck")
     if program is None:
         pytest.skip("no shellcheck on PATH (Debian's package of that name)")
@@ -25,7 +25,7 @@ def test_shellcheck_has_nothing_to_say() -> None:
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
-def test_every_script_stops_at_the_first_mistake_and_says_what_it_is_for(script: Path) -> None:
+def test_every_script_is_strict_and_states_its_purpose(script: Path) -> None:
     first, comment, strict = script.read_text(encoding="utf-8").splitlines()[:3]
     assert first == "#!/usr/bin/env bash"
     assert comment.startswith("# ")

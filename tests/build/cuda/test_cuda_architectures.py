@@ -17,7 +17,7 @@ def test_every_gpu_that_a_toolkit_serves_is_compiled_for(toolkit: str) -> None:
     assert list(compiled) == sorted(compiled, key=int)
 
 
-def test_the_last_toolkit_of_an_old_gpu_and_the_first_of_a_new_one() -> None:
+def test_the_toolkits_that_drop_and_add_architectures() -> None:
     assert architectures("12.9") == ("70", "75", "80", "86", "89", "90", "100", "103", "120")
     assert architectures("13.0") == ("75", "80", "86", "89", "90", "100", "103", "120")
     assert architectures("12.4.1") == ("70", "75", "80", "86", "89", "90")
@@ -40,7 +40,7 @@ def test_an_architecture_is_asked_for_as_it_is_written_anywhere() -> None:
         ("13", "90", r"there is no CUDA 13\n"),
     ],
 )
-def test_what_cannot_be_compiled_says_what_can(toolkit: str, architecture: str, message: str) -> None:
+def test_an_unsupported_architecture_names_the_supported(toolkit: str, architecture: str, message: str) -> None:
     with pytest.raises(BuildInputError) as refused:
         architectures(toolkit, [architecture])
     assert re.search(message, str(refused.value)), refused.value

@@ -17,7 +17,7 @@ ENGINE = """
 """
 
 
-def test_what_cannot_be_compiled_is_said_before_an_engine_is_looked_for(
+def test_an_architecture_that_cannot_be_compiled_is_refused_without_an_engine(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -38,7 +38,7 @@ def test_what_cannot_be_compiled_is_said_before_an_engine_is_looked_for(
 @pytest.mark.parametrize(
     ("fails", "message"), [(True, "may not write to the folder"), (False, "manifest.json cannot be read")]
 )
-def test_an_image_that_leaves_nothing_is_told_with_a_stand_in_for_docker(
+def test_an_image_without_output_is_reported_by_stand_in_docker(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool, message: str
 ) -> None:
     engine = docker.stand_in(tmp_path / "bin", ENGINE.replace("RUN", str(fails)))

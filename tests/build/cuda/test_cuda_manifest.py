@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_folder_that_bears_its_manifest_out_is_read(folder: Path) -> None:
+def test_a_folder_that_matches_its_manifest_is_read(folder: Path) -> None:
     build = manifest.read(folder)
     assert (build.toolkit, build.architectures, build.glibc) == ("12.8", ("75", "90"), "2.34")
     assert build.files["cuda-smoke"].bytes == len(PROGRAM)
@@ -69,7 +69,7 @@ def test_a_folder_of_another_version_is_refused_with_what_to_do(folder: Path, ch
     ]
 
 
-def test_what_the_script_writes_is_read_with_a_stand_in_for_the_compiler(
+def test_the_scripts_manifest_is_read_with_a_stand_in_compiler(
     root: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tools = {

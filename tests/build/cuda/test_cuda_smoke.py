@@ -54,7 +54,7 @@ def _tests(report: dict[str, Any], gpu: int = 0) -> dict[str, dict[str, Any]]:
     return {test["name"]: test for test in report["devices"][gpu]["tests"]}
 
 
-def test_healthy_gpus_pass_every_test_with_a_stand_in_for_the_cuda_runtime(smoke: Smoke) -> None:
+def test_healthy_gpus_pass_every_test_with_a_stand_in_runtime(smoke: Smoke) -> None:
     code, report = smoke("--all", "--seed", "7", DEVICES=2)
     assert (code, report["ok"], report["schema"], report["toolkit"]) == (0, True, 1, "13.2")
     assert report["driver_cuda"] == "13.0"
@@ -70,7 +70,7 @@ def test_healthy_gpus_pass_every_test_with_a_stand_in_for_the_cuda_runtime(smoke
     assert _tests(report)["memory_walking_ones"]["passes"] == 64
 
 
-def test_tests_and_gpus_are_chosen_with_a_stand_in_for_the_cuda_runtime(smoke: Smoke) -> None:
+def test_tests_and_gpus_are_chosen_with_a_stand_in_runtime(smoke: Smoke) -> None:
     _, queried = smoke("--query", DEVICES=3)
     assert [gpu["tests"] for gpu in queried["devices"]] == [[], [], []]
     _, single_report = smoke("--vector-add", "--device", "2", DEVICES=3)
@@ -88,7 +88,7 @@ def test_as_much_memory_is_tested_as_was_asked_for(smoke: Smoke, size: str | Non
     assert [test["bytes"] for test in report["devices"][0]["tests"]] == [pytest.approx(tested, abs=1000)] * 4
 
 
-def test_a_bit_that_is_stuck_is_found_by_each_pattern_with_a_stand_in_for_the_cuda_runtime(smoke: Smoke) -> None:
+def test_every_pattern_detects_a_stuck_bit_with_a_stand_in_runtime(smoke: Smoke) -> None:
     code, report = smoke("--memory", STUCK=f"0:{5 * MIB + 8}:5", DEVICES=2)
     assert (code, report["ok"]) == (1, False)
     assert [gpu["ok"] for gpu in report["devices"]] == [False, True]
@@ -99,7 +99,7 @@ def test_a_bit_that_is_stuck_is_found_by_each_pattern_with_a_stand_in_for_the_cu
         assert int(fault["expected"], 16) ^ int(fault["found"], 16) == 1 << 5, name
 
 
-def test_a_broken_address_line_is_found_with_a_stand_in_for_the_cuda_runtime(smoke: Smoke) -> None:
+def test_a_broken_address_line_is_detected_with_a_stand_in_runtime(smoke: Smoke) -> None:
     code, report = smoke("--memory", ALIAS=f"0:{MIB}")
     assert code == 1
     tests = _tests(report)
@@ -109,27 +109,27 @@ def test_a_broken_address_line_is_found_with_a_stand_in_for_the_cuda_runtime(smo
     assert [fault["offset"] for fault in tests["memory_address"]["faults"]] == [8 * n for n in range(8)]
 
 
-def test_a_wrong_sum_is_told_with_a_stand_in_for_the_cuda_runtime(smoke: Smoke) -> None:
+def test_a_wrong_sum_is_reported_with_a_stand_in_runtime(smoke: Smoke) -> None:
     code, report = smoke("--vector-add", STUCK="0:0:0")
     test = _tests(report)["vector_add"]
     assert (code, test["ok"], test["wrong"]) == (1, False, 1)
     assert "element 0" in test["error"]
 
 
-def test_a_gpu_that_breaks_off_ends_its_tests_alone_with_a_stand_in_for_the_cuda_runtime(smoke: Smoke) -> None:
+def test_a_lost_gpu_ends_only_its_tests_with_stand_in_runtime(smoke: Smoke) -> None:
     code, report = smoke(SYNC_ERROR="1:214", DEVICES=2)
     assert code == 1
     assert [len(gpu["tests"]) for gpu in report["devices"]] == [len(TESTS), 1]
     assert "cudaErrorECCUncorrectable" in report["devices"][1]["tests"][0]["error"]
 
 
-def test_memory_that_cannot_be_had_fails_its_test_with_a_stand_in_for_the_cuda_runtime(smoke: Smoke) -> None:
+def test_a_failed_allocation_fails_its_test_with_a_stand_in_runtime(smoke: Smoke) -> None:
     code, report = smoke("--memory", "--memory-size", "1G")
     assert code == 1
     assert "allocating GPU memory: cudaErrorMemoryAllocation" in _tests(report)["memory_walking_ones"]["error"]
 
 
-def test_a_gpu_that_hangs_or_crashes_hides_no_other_with_a_stand_in_for_the_cuda_runtime(smoke: Smoke) -> None:
+def test_a_hanging_gpu_hides_no_other_with_a_stand_in_runtime(smoke: Smoke) -> None:
     start = time.monotonic()
     code, report = smoke("--vector-add", "--timeout", "15", DEVICES=3, HANG=1, CRASH=2)
     assert time.monotonic() - start < 60
@@ -140,7 +140,7 @@ def test_a_gpu_that_hangs_or_crashes_hides_no_other_with_a_stand_in_for_the_cuda
     assert (crashed["error"]["kind"], crashed["error"]["message"]) == ("crash", "ended by signal 11 at vector_add")
 
 
-def test_many_that_not_even_sigkill_ends_cost_no_more_time_than_one(root: Path, tmp_path: Path) -> None:
+def test_several_unkillable_processes_cost_no_more_time_than_one(root: Path, tmp_path: Path) -> None:
     compiler = which("g++")
     if compiler is None:
         pytest.skip("no g++ on PATH")
@@ -179,7 +179,7 @@ def test_many_that_not_even_sigkill_ends_cost_no_more_time_than_one(root: Path, 
         ({"COUNT_ERROR": 999, "DEVICES": 0}, "driver_error", "cudaErrorUnknown"),
     ],
 )
-def test_a_machine_that_cannot_be_used_says_why_with_a_stand_in_for_the_cuda_runtime(
+def test_an_unusable_machine_gives_its_reason_with_a_stand_in_runtime(
     smoke: Smoke, faults: dict[str, int], kind: str, message: str
 ) -> None:
     code, report = smoke(**faults)
@@ -187,7 +187,7 @@ def test_a_machine_that_cannot_be_used_says_why_with_a_stand_in_for_the_cuda_run
     assert message in report["error"]["message"]
 
 
-def test_a_gpu_that_the_program_has_no_code_for_is_told_with_a_stand_in_for_the_cuda_runtime(smoke: Smoke) -> None:
+def test_an_unsupported_gpu_is_reported_with_a_stand_in_runtime(smoke: Smoke) -> None:
     code, report = smoke("--vector-add", OPEN_ERROR="1:209", DEVICES=2)
     assert (code, report["ok"]) == (3, False)
     assert report["devices"][0]["ok"]
@@ -218,7 +218,7 @@ def test_a_wrong_command_line_tests_nothing(program: Path, words: list[str], mes
     assert "usage: cuda-smoke" in result.stderr
 
 
-def test_a_report_that_cannot_be_written_is_no_success_with_a_stand_in_for_the_cuda_runtime(program: Path) -> None:
+def test_an_unwritable_report_is_a_failure_with_a_stand_in_runtime(program: Path) -> None:
     with open("/dev/full", "w") as full:
         result = subprocess.run([program, "--list"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert result.returncode == 1

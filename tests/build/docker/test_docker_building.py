@@ -75,7 +75,7 @@ def build_arguments(program: StandIn) -> list[str]:
     return list(command)
 
 
-def test_a_stand_in_plugin_builds_in_the_engine_itself_and_leaves_its_cache_in_the_image(tmp_path: Path) -> None:
+def test_a_stand_in_plugin_builds_in_the_engine_with_inline_cache(tmp_path: Path) -> None:
     program = client(tmp_path)
 
     build(tmp_path, program, args={"CUDA": "12.8"}, labels={"a": "b c"}, cache_from=["r/a:0"],
@@ -88,7 +88,7 @@ def test_a_stand_in_plugin_builds_in_the_engine_itself_and_leaves_its_cache_in_t
     assert "--network" not in command
 
 
-def test_a_stand_in_engine_without_a_bridge_builds_on_the_hosts_network(tmp_path: Path) -> None:
+def test_a_stand_in_without_bridge_builds_on_the_hosts_network(tmp_path: Path) -> None:
     program = client(tmp_path, version="20.10.24", bridge=False)
 
     build(tmp_path, program)
@@ -162,9 +162,7 @@ STEP = "\n".join(
         ),
     ],
 )  # fmt: skip
-def test_what_fails_is_named_as_the_user_knows_it_with_its_cause_and_what_to_do(
-    tmp_path: Path, output: str, expected: list[str]
-) -> None:
+def test_a_failure_names_the_image_its_cause_and_a_fix(tmp_path: Path, output: str, expected: list[str]) -> None:
     program = client(tmp_path, output, code=1, before=BY_NAME)
     docker = Docker.find({"HOME": str(tmp_path), "PATH": str(program.folder)})
 
@@ -200,7 +198,7 @@ def test_only_the_logs_of_the_last_builds_stay(tmp_path: Path) -> None:
     assert not remaining[-1].startswith("2020")
 
 
-def test_a_folder_without_a_dockerfile_and_a_tag_that_is_none_start_nothing(tmp_path: Path) -> None:
+def test_a_missing_dockerfile_or_an_invalid_tag_starts_nothing(tmp_path: Path) -> None:
     program = client(tmp_path)
     docker = Docker.find({"HOME": str(tmp_path), "PATH": str(program.folder)})
 
@@ -219,9 +217,7 @@ def of_base(folder: Path, cuda: str | None) -> Prepared:
 
 
 @pytest.mark.parametrize("works", [True, False])
-def test_a_stand_in_store_that_knows_names_alone_has_the_image_after_its_trial_and_no_other_name(
-    tmp_path: Path, works: bool
-) -> None:
+def test_a_stand_in_store_by_name_keeps_only_the_final_name(tmp_path: Path, works: bool) -> None:
     def verify(image: str) -> None:
         tried.append(image)
         if not works:
@@ -246,7 +242,7 @@ def test_a_stand_in_store_that_knows_names_alone_has_the_image_after_its_trial_a
         ("12.8", "label=org.opencontainers.image.base.digest=sha256:1d", True),  # what was built on it is there
     ],
 )
-def test_a_cuda_base_that_a_stand_in_engine_has_not_wants_room(
+def test_a_cuda_base_missing_in_a_stand_in_engine_needs_space(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cuda: str | None, labelled: str, fits: bool
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=10e9))
@@ -258,9 +254,7 @@ def test_a_cuda_base_that_a_stand_in_engine_has_not_wants_room(
         delivery.build(docker, prepared, tmp_path, no_cache=True, progress="quiet")
 
 
-def test_room_counts_where_an_engine_that_leaves_its_images_to_containerd_has_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_space_is_measured_where_containerd_keeps_the_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(space, "CONTAINERD", tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=1e9 if folder == tmp_path else 1e12))
     info = {"Name": platform.node(), "DockerRootDir": "/", "DriverStatus": [["Supports d_type", "true"]]}
@@ -276,7 +270,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_terminal_sees_what_is_under_way_and_a_pipe_only_what_has_ended() -> None:
+def test_a_terminal_shows_running_steps_and_a_pipe_completed_steps() -> None:
     terminal, pipe = Terminal(), io.StringIO()
     for out in (terminal, pipe):
         with Show("auto", lambda: "    12 s  [2/5] RUN make", out) as show:

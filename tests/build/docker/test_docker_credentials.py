@@ -43,7 +43,7 @@ def user(folder: Path, settings: Mapping[str, Any], helper: str = "") -> dict[st
     return {"HOME": str(home), "PATH": str(named)}
 
 
-def test_a_login_is_found_in_the_file_by_host_however_its_key_is_written(tmp_path: Path) -> None:
+def test_a_login_matches_its_host_for_every_form_of_key(tmp_path: Path) -> None:
     environ = user(tmp_path, {"auths": {f"https://{REGISTRY}/v1/": {"auth": ENCODED}, "other": {"auth": "-"}}})
 
     assert sent(environ) == {"username": "ada", "password": "lovelace"}
@@ -73,7 +73,7 @@ def test_a_stand_in_credential_helper_is_asked(tmp_path: Path, settings: dict[st
     assert sent(user(tmp_path, settings, helper)) == {"identitytoken": "t0ken"}
 
 
-def test_a_stand_in_helper_that_knows_nothing_gives_no_login_and_one_that_breaks_is_told(tmp_path: Path) -> None:
+def test_a_stand_in_helper_has_no_login_or_reports_an_error(tmp_path: Path) -> None:
     unknown = 'print("credentials not found in native keychain"); sys.exit(1)'
     broken = 'print("the keychain is locked"); sys.exit(1)'
 
@@ -112,7 +112,7 @@ LOGS_IN = """
 """
 
 
-def test_a_login_with_a_stand_in_client_stays_private_and_goes_with_the_object(tmp_path: Path) -> None:
+def test_a_login_with_a_stand_in_client_ends_with_its_object(tmp_path: Path) -> None:
     settings = {"credsStore": "keeper", "auths": {"kept": {"auth": ENCODED}}, "currentContext": "far"}
     environ = user(tmp_path, settings, 'print("credentials not found"); sys.exit(1)')
     (tmp_path / "home/.docker/contexts").mkdir()
@@ -136,9 +136,7 @@ def test_a_login_with_a_stand_in_client_stays_private_and_goes_with_the_object(t
     assert (tmp_path / "home/.docker/contexts").exists()
 
 
-def test_a_copy_of_the_users_logins_that_was_not_finished_is_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_incomplete_copy_of_the_users_logins_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -151,7 +149,7 @@ def test_a_copy_of_the_users_logins_that_was_not_finished_is_removed(
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
-def test_an_engine_that_hangs_up_before_it_was_asked_is_told_with_a_stand_in_client(
+def test_an_early_disconnect_is_reported_with_a_stand_in_client(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = stand_in(tmp_path / "bin", 'sys.exit("Cannot connect to the Docker daemon at unix:///x.sock")')
@@ -179,9 +177,7 @@ build.build_image(Path(sys.argv[1]), "cuda-builder", base="debian:12", push=True
 """
 
 
-def test_a_login_goes_with_a_command_that_a_ci_system_cancels_and_so_does_the_stand_in_client(
-    tmp_path: Path, root: Path
-) -> None:
+def test_a_cancelled_command_ends_its_login_and_stand_in_client(tmp_path: Path, root: Path) -> None:
     hangs = f"""
     if argv[0] == "image":
         open({str(tmp_path / "hangs.part")!r}, "w").write(str(os.getpid()))

@@ -109,7 +109,7 @@ BASE = {
 
 
 @pytest.mark.parametrize(("output", "words", "code"), REGISTRY.values(), ids=REGISTRY)
-def test_what_a_registry_says_becomes_what_is_wrong_and_how_to_mend_it(output: str, words: str, code: int) -> None:
+def test_a_registry_error_becomes_a_message_with_a_fix(output: str, words: str, code: int) -> None:
     problem = problems.registry(output, "cannot push x", "reg.example:5000")
 
     assert words in str(problem)
@@ -118,7 +118,7 @@ def test_what_a_registry_says_becomes_what_is_wrong_and_how_to_mend_it(output: s
 
 
 @pytest.mark.parametrize(("output", "words", "code"), BASE.values(), ids=BASE)
-def test_what_a_base_image_says_becomes_what_is_wrong_and_how_to_mend_it(output: str, words: str, code: int) -> None:
+def test_a_base_image_error_becomes_a_message_with_a_fix(output: str, words: str, code: int) -> None:
     problem = problems.base(output, "cannot build x")
 
     assert words in str(problem)
@@ -141,7 +141,7 @@ def test_words_of_the_engine_that_nobody_knows_say_where_to_look() -> None:
         "write /var/lib/docker/overlay2/1/x: Disk quota exceeded",
     ],
 )
-def test_a_disk_that_is_full_is_told_in_the_words_of_every_tool(output: str) -> None:
+def test_a_full_disk_is_recognized_in_the_output_of_tools(output: str) -> None:
     assert "docker builder prune" in problems.hint(output)
 
 

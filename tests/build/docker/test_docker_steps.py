@@ -75,7 +75,7 @@ def read(text: str) -> Steps:
 
 
 @pytest.mark.parametrize("text", [BUILT_IN, PLUGIN], ids=["client 20.10", "buildx"])
-def test_the_step_that_failed_its_code_and_its_output_and_not_what_a_program_prints_like_it(text: str) -> None:
+def test_a_failed_step_is_distinguished_from_similar_program_output(text: str) -> None:
     failed = read(text).failed
 
     assert failed is not None
@@ -83,7 +83,7 @@ def test_the_step_that_failed_its_code_and_its_output_and_not_what_a_program_pri
     assert list(failed.output) == ["cc -c a.c", "DONE 1.2s", "ERROR: said the compiler"]
 
 
-def test_steps_that_make_layers_are_counted_without_bases_and_the_engines_own() -> None:
+def test_steps_are_counted_without_bases_and_internal_steps() -> None:
     states = [(step.place, step.state) for step in read(BUILT_IN).layers]
 
     assert states == [("[base 2/2]", "cached"), ("[two 2/2]", "failed")]
@@ -93,7 +93,7 @@ def test_steps_that_make_layers_are_counted_without_bases_and_the_engines_own() 
     ]
 
 
-def test_of_long_output_the_last_lines_are_kept_without_colours_and_bars_drawn_over() -> None:
+def test_the_last_lines_are_kept_without_colours_and_progress_bars() -> None:
     steps = Steps()
     steps.read("#9 [2/2] RUN pip install torch")
     for number in range(100):
@@ -105,7 +105,7 @@ def test_of_long_output_the_last_lines_are_kept_without_colours_and_bars_drawn_o
     assert list(step.output)[-2:] == ["line 99", "all of it"]
 
 
-def test_what_looks_like_the_cause_is_kept_though_much_came_after_it() -> None:
+def test_a_likely_cause_is_kept_despite_much_later_output() -> None:
     steps = Steps()
     steps.read("#9 [2/2] RUN make")
     causes = ["gcc: fatal", "E: Unable to locate package", "ld: cannot find -lcuda", "paddock: cannot download",

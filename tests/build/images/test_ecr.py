@@ -107,7 +107,7 @@ def test_the_token_of_moto_reaches_docker_on_its_input_alone(
         ("AccessDeniedException", "User: ci is not authorized", "allow ecr:GetAuthorizationToken to this role", 1),
     ],
 )
-def test_what_aws_refuses_is_one_sentence_and_a_fix(
+def test_a_refusal_of_aws_is_one_sentence_and_a_fix(
     docker: Docker, code: str, message: str, words: str, exit_code: int
 ) -> None:
     with pytest.raises(BuildError) as error:
@@ -123,7 +123,7 @@ def test_no_credentials_are_told_without_a_call(docker: Docker) -> None:
         ecr.login(docker, REGISTRY)
 
 
-def test_a_region_that_does_not_exist_is_told_with_the_one_that_was_meant(credentials: None) -> None:
+def test_an_unknown_region_is_reported_with_the_nearest_name(credentials: None) -> None:
     with pytest.raises(BuildInputError, match=r"us_west_2.*\n(.*\n)*.*did you mean us-west-2\?"):
         ecr.account_registry("us_west_2")
 

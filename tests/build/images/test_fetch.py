@@ -18,7 +18,7 @@ def fetch(url: str, sha256: str, file: Path) -> subprocess.CompletedProcess[str]
     return subprocess.run(["bash", SCRIPT, url, sha256, file], capture_output=True, text=True, check=False)
 
 
-def test_a_file_of_the_stated_sum_is_taken(tmp_path: Path) -> None:
+def test_a_file_with_the_declared_checksum_is_accepted(tmp_path: Path) -> None:
     there = tmp_path / "there"
     there.write_bytes(b"runner")
     result = fetch(there.as_uri(), hashlib.sha256(b"runner").hexdigest(), tmp_path / "here")
@@ -26,7 +26,7 @@ def test_a_file_of_the_stated_sum_is_taken(tmp_path: Path) -> None:
     assert (tmp_path / "here").read_bytes() == b"runner"
 
 
-def test_another_sum_is_told_with_where_it_is_written(tmp_path: Path) -> None:
+def test_a_wrong_checksum_is_reported(tmp_path: Path) -> None:
     there = tmp_path / "there"
     there.write_bytes(b"other")
     result = fetch(there.as_uri(), "0" * 64, tmp_path / "here")
@@ -38,7 +38,7 @@ def test_another_sum_is_told_with_where_it_is_written(tmp_path: Path) -> None:
     assert "ACTIONS_RUNNER_SHA256 of infra/versions.py or --build-arg RUNNER_SHA256=" in fix
 
 
-def test_a_file_that_is_not_there_is_told_with_a_way_on(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_with_a_fix(tmp_path: Path) -> None:
     result = fetch((tmp_path / "nowhere").as_uri(), "0" * 64, tmp_path / "here")
     assert result.returncode == 1
     assert result.stderr.splitlines()[-1].startswith("    fix: see that a build reaches it, or name a mirror")

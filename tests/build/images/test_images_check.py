@@ -215,7 +215,7 @@ def test_a_label_says_more_than_a_tag(write: Any, check: Any) -> None:
     (f"{NAME}:latest", "wrong", "./inv build-runner --push --pin dev"),
     (None, "warning", f'images.runner: "ghcr.io/actions/actions-runner:{versions.ACTIONS_RUNNER}@sha256:'),
 ])  # fmt: skip
-def test_what_is_not_pinned_by_digest_is_told(
+def test_an_image_without_a_digest_is_reported(
     write: Any, check: Any, image: str | None, verdict: str, fix: str
 ) -> None:
     finding = check(write(image), local=None, **{IMAGE: LOCAL})["pin"]
@@ -276,9 +276,7 @@ def test_a_stack_that_contradicts_its_tag(write: Any) -> None:
     assert (finding["verdict"], finding["fix"]) == ("wrong", 'images.cuda: "12.8"')
 
 
-def test_the_list_has_what_is_pinned_what_is_installed_and_what_only_the_engine_has(
-    write: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_list_has_pinned_installed_and_local_images(write: Any, capsys: pytest.CaptureFixture[str]) -> None:
     local_only = "paddock/runner-gpu:13.0-runner2.337.0-ba9876543210"
     engine = Shelf({PINNED: LOCAL, local_only: replace(labelled(cuda="13.0", runner="2.337.0"), digests=())})
     root = write(runners={"gpu": {"pool": "t4", "container": "dind"}, "own": {"pool": "t4", "image": IMAGE}})
@@ -311,9 +309,7 @@ def test_every_kind_of_fleet_has_a_list(name: str) -> None:
 
 
 @pytest.mark.parametrize("stack", ["dev", "prod"])
-def test_the_projects_own_stacks_are_in_order_while_their_runner_is_new(
-    stack: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_projects_stacks_pass_while_their_runner_is_new(stack: str, capsys: pytest.CaptureFixture[str]) -> None:
     command_images.check(ROOT, stack, today=TODAY, as_json=True, engine=Shelf({}))
     verdicts = {finding["verdict"] for finding in json.loads(capsys.readouterr().out)["findings"]}
     assert verdicts == {"ok", "warning", "unknown"}

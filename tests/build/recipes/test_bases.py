@@ -13,7 +13,7 @@ from paddock.build.recipes import bases
 
 
 @pytest.mark.parametrize(("cuda", "ubuntu"), CUDA_BASES)
-def test_every_pair_is_an_image_by_digest_that_is_what_it_says(cuda: str, ubuntu: str) -> None:
+def test_every_pair_has_an_image_with_a_matching_digest(cuda: str, ubuntu: str) -> None:
     base = bases.published(cuda, ubuntu)
     assert base.cuda == cuda
     assert base.identity.startswith("sha256:")
@@ -41,7 +41,7 @@ def test_an_update_is_its_minor() -> None:
         ("11.8", "18.04", r"fix: --cuda 12.4 --ubuntu 22.04, or --base"),
     ],
 )
-def test_what_is_not_there_is_told_with_what_is(cuda: str, ubuntu: str, message: str) -> None:
+def test_a_missing_pair_is_reported_with_the_available(cuda: str, ubuntu: str, message: str) -> None:
     with pytest.raises(BuildInputError, match=message):
         bases.published(cuda, ubuntu)
 
@@ -80,7 +80,7 @@ def test_the_cuda_of_a_given_base_is_what_the_base_states() -> None:
     assert store.pulled == []
 
 
-def test_a_given_base_is_known_by_its_digest_and_by_its_id_where_no_registry_has_it() -> None:
+def test_a_base_is_identified_by_digest_or_local_id() -> None:
     digests = ("host.example/other@sha256:def", "host.example/name@sha256:abc")
     store = Store({"own:1": local(digests), "host.example/name:1": local(digests)})
     assert bases.custom(store, "own:1", AMD64).identity == "sha256:1d"

@@ -126,7 +126,7 @@ def test_the_wheel_of_the_project_is_the_same_twice(
         os.umask(old)
 
 
-def test_what_no_job_can_see_is_no_content_of_the_wheel(tmp_path: Path, root: Path) -> None:
+def test_invisible_changes_do_not_change_the_wheel(tmp_path: Path, root: Path) -> None:
     project = checkout.copy(root, tmp_path / "project")
 
     def built(changed: str, old: str, new: str) -> str:
@@ -150,7 +150,7 @@ def test_what_no_job_can_see_is_no_content_of_the_wheel(tmp_path: Path, root: Pa
     assert visible not in unseen
 
 
-def test_a_job_can_run_the_hooks_and_the_command_from_the_wheel(tmp_path: Path, root: Path) -> None:
+def test_a_job_runs_hooks_and_command_from_the_wheel(tmp_path: Path, root: Path) -> None:
     with zipfile.ZipFile(wheels.of_project(root, tmp_path)) as wheel:
         wheel.extractall(tmp_path / "installed")
 

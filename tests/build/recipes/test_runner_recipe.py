@@ -81,14 +81,14 @@ def test_the_base_is_content_even_where_its_name_stays(root: Path, tmp_path: Pat
     assert len(tags) == 2
 
 
-def test_an_argument_of_a_user_goes_before_ours(root: Path) -> None:
+def test_an_argument_of_a_user_overrides_the_default(root: Path) -> None:
     plan = runner.make(root, PLAIN, "amd64", ["RUNNER_URL=http://mirror/a=b.tar.gz", "PACKAGES_AS_OF=2030-01-01"])
     assert plan.args["RUNNER_URL"] == "http://mirror/a=b.tar.gz"
     assert plan.args["PACKAGES_AS_OF"] == "2030-01-01"
 
 
 @pytest.mark.parametrize("arguments", [[], ["PACKAGES_AS_OF=2030-01-01"]])
-def test_a_label_says_of_which_day_the_packages_are(root: Path, tmp_path: Path, arguments: list[str]) -> None:
+def test_a_label_holds_the_date_of_the_packages(root: Path, tmp_path: Path, arguments: list[str]) -> None:
     prepared = recipe.prepare(
         runner.make(root, PLAIN, "amd64", arguments), {".": recipe.folder(root, runner.NAME)}, tmp_path
     )
@@ -111,7 +111,7 @@ def test_a_secret_in_the_address_of_the_repository_is_no_label(tmp_path: Path) -
     assert labels["dev.paddock.packages"] == ""
 
 
-def test_labels_name_the_commit_and_say_where_the_checkout_has_other_files(tmp_path: Path) -> None:
+def test_labels_name_the_commit_and_mark_a_modified_checkout(tmp_path: Path) -> None:
     def git(*words: str) -> str:
         result = subprocess.run(["git", "-C", str(tmp_path), *words], capture_output=True, text=True, check=True)
         return result.stdout.strip()
@@ -154,7 +154,7 @@ def programs(folder: Path, platform: str) -> None:
     (folder / "manifest.json").write_text(json.dumps(document | {"files": files}))
 
 
-def test_the_cuda_programs_of_the_checkout_go_in_if_they_are_what_was_built(tmp_path: Path) -> None:
+def test_the_checkouts_cuda_programs_are_included_if_they_match(tmp_path: Path) -> None:
     assert manifest.of_checkout(tmp_path, "linux/amd64") == {}
     folder = tmp_path / "cuda-build"
     programs(folder, "linux/amd64")
@@ -174,7 +174,7 @@ ENGINE = """
 """
 
 
-def test_a_report_says_when_there_are_no_cuda_programs_with_a_stand_in_for_docker(
+def test_a_report_mentions_missing_cuda_programs_with_stand_in_docker(
     root: Path, tmp_path: Path, lock: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     project = checkout.copy(root, tmp_path / "project")
@@ -218,7 +218,7 @@ def test_a_report_says_when_there_are_no_cuda_programs_with_a_stand_in_for_docke
         ("runner-gpu", {}, "docker"),
     ],
 )
-def test_a_wish_that_cannot_be_met_is_told_before_an_engine_is_asked(
+def test_an_impossible_request_is_refused_before_the_engine_is_used(
     root: Path,
     name: str,
     flags: dict[str, Any],
@@ -243,7 +243,7 @@ def test_a_wish_that_cannot_be_met_is_told_before_an_engine_is_asked(
         ("RUNNER_SHA=1", r"no argument RUNNER_SHA\n.*RUNNER_URL, .*\n    fix: did you mean RUNNER_SHA256\?"),
     ],
 )
-def test_an_argument_that_the_image_has_not_is_told(root: Path, word: str, message: str) -> None:
+def test_an_unknown_argument_is_reported(root: Path, word: str, message: str) -> None:
     with pytest.raises(BuildInputError, match=message):
         runner.make(root, PLAIN, "amd64", [word])
 
