@@ -17,7 +17,7 @@ __all__ = ["project", "world"]
 
 @pytest.fixture
 def lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Of one package, which lies in a folder `index` where pip is told to look."""
+    """A lock file of one package, which pip finds in the folder `index`."""
     index = tmp_path / "index"
     index.mkdir()
     files = {

@@ -129,9 +129,7 @@ def test_the_commands_are_found() -> None:
     assert {"plan", "build-image", "build-runner", "images.check", "build-ami", "ami.promote", "gpu.health"} <= tasks
 
 
-def test_images_are_built_anew_when_what_they_are_made_of_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_images_are_rebuilt_when_their_sources_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     on = read(ROOT / ".github/workflows/build-images.yml")["on"]
     assert {"schedule", "push", "workflow_dispatch"} == set(on)
     monkeypatch.setattr(wheels, "of_lock", lambda *_: tmp_path)  # nothing is downloaded
@@ -205,7 +203,7 @@ def test_a_branch_changes_proposals_without_becoming_empty(there: str, moved: st
     assert requests == ["pr list", "pr create"]
 
 
-def test_the_canary_says_what_it_found_also_when_it_failed() -> None:
+def test_the_canary_reports_its_findings_also_when_it_fails() -> None:
     (job,) = (job for _, job in jobs(ROOT / ".github/workflows/gpu-canary.yml"))
     assert job["runs-on"] == ["self-hosted", "gpu"]
     first, driver, *checks, summary, keep = job["steps"]

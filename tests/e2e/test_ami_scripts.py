@@ -60,7 +60,7 @@ BUILT = [
     "ctr --namespace k8s.io images list --quiet",
     "dnf clean all",
 ]
-"""What the build asks of the machine, in this order."""
+"""Commands that the build runs on the machine, in this order."""
 
 
 def same_words(calls: tuple[str, ...]) -> list[str]:
@@ -274,7 +274,7 @@ def test_without_the_plugin_the_driver_is_held_in_dnfs_settings_once(machine: Ma
 @pytest.mark.parametrize(
     "script", sorted({path.name for path in (AMI / "scripts").iterdir()} - {"common.sh", "facts.sh", "verify.sh"})
 )
-def test_who_is_not_root_is_told_and_changes_nothing(script: str, machine: Machine) -> None:
+def test_a_user_other_than_root_changes_nothing(script: str, machine: Machine) -> None:
     there = f"{ami_components.FOLDER}-scripts/{script}"
     ran = machine.run("true", f"setpriv --reuid=65534 --clear-groups {there} start || true")
     assert ran.stderr.splitlines()[-1:] == [
@@ -315,7 +315,7 @@ def test_a_second_attempt_needs_the_room_that_is_left_to_fill(machine: Machine) 
     assert ran.code == 0, ran.stderr
 
 
-def test_what_is_not_proved_is_said(machine: Machine) -> None:
+def test_missing_proofs_are_reported(machine: Machine) -> None:
     nothing = machine.script("gpu-test.sh")
     assert nothing.code == 0
     assert "NOT PROVED: CUDA computes" in nothing.stderr

@@ -82,7 +82,7 @@ class Programs:
 
 @pytest.fixture(scope="module")
 def built(root: Path, base: str, docker: Docker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
-    """For every architecture that the toolkit has; the engine's cache keeps the compiler's work for the next time."""
+    """Programs for every architecture of the toolkit; the engine's cache keeps the compiler's work for later."""
     folder = tmp_path_factory.mktemp("built") / "cuda-build"
     programs = Programs(folder, _run(root, base, folder)["image"])
     yield programs

@@ -31,7 +31,7 @@ ROOM = 100_000_000
 
 @pytest.fixture(scope="module")
 def docker(tmp_path_factory: pytest.TempPathFactory) -> Docker:
-    """With settings of its own, so that no login of this machine is used; plugins are this machine's."""
+    """Docker with settings of its own, so that no login of this machine is used; plugins are this machine's."""
     engine = docker_engine.engine()
     home = tmp_path_factory.mktemp("home")
     own = Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker") / "cli-plugins"
@@ -183,7 +183,7 @@ FAILING = {
 
 
 @pytest.mark.parametrize(("lines", "words", "code"), FAILING.values(), ids=FAILING)
-def test_what_cannot_be_built_is_one_message(
+def test_a_failed_build_is_one_message(
     docker: Docker, base: str, registry: str, tmp_path: Path, lines: list[str], words: str, code: int
 ) -> None:
     folder = context(tmp_path / "app", *(line.replace("BASE", base).replace("REGISTRY", registry) for line in lines))
@@ -196,7 +196,7 @@ def test_what_cannot_be_built_is_one_message(
     assert error.value.exit_code == code
 
 
-def test_a_disk_without_room_is_told_before_anything_is_built(docker: Docker, base: str, tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_before_anything_is_built(docker: Docker, base: str, tmp_path: Path) -> None:
     folder = context(tmp_path / "app", f"FROM {base}", "RUN true")
 
     with pytest.raises(BuildInputError, match=r"GB are free in .*, and it needs about 1000000000\.0 GB"):
@@ -312,7 +312,7 @@ def test_a_registry_login_leaves_the_users_settings_alone(
         assert not settings.exists()
 
 
-def test_a_registry_that_is_away_is_told_by_its_name(docker: Docker, base: str, remove: list[str]) -> None:
+def test_an_unavailable_registry_is_reported_by_name(docker: Docker, base: str, remove: list[str]) -> None:
     docker.tag(base, f"localhost:1/{NAME}:1")
     remove.append(f"localhost:1/{NAME}:1")
 

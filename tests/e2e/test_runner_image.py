@@ -259,7 +259,7 @@ def test_a_changed_hook_is_rebuilt_as_one_small_step(site: Site, first: dict[str
     assert changed["built"]["steps"] - changed["built"]["cached"] <= 2  # the hooks, and the folder after them
 
 
-def test_a_wrong_checksum_is_told_and_nothing_is_pinned(site: Site, first: dict[str, Any]) -> None:
+def test_a_wrong_checksum_is_reported_and_nothing_is_pinned(site: Site, first: dict[str, Any]) -> None:
     before = site.stack.read_bytes()
     with pytest.raises(
         BuildError, match=f"wrong checksum of {site.runner_url}: expected sha256 {'0' * 64}, found"

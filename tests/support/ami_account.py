@@ -31,7 +31,7 @@ BUILDS: dict[str, str] = {}
 
 @functools.cache
 def client(service: str, region: str = REGION) -> Any:
-    """Made once: a client of EC2 takes as long as a test."""
+    """Return a shared client: a client of EC2 takes as long as a test."""
     boto_client = boto3.client(service, region_name=region, aws_access_key_id="none", aws_secret_access_key="none")
     if service == "imagebuilder":
         boto_client.meta.events.register("before-call.imagebuilder", _image_builder)

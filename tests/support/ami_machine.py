@@ -40,11 +40,11 @@ class Ran:
     code: int
     stderr: str
     calls: tuple[tuple[str, ...], ...]
-    """Of each run."""
+    """The calls of each run."""
     trees: tuple[str, ...]
     """The whole file system after each run but /tmp, with the contents outside of /usr."""
     after: tuple[str, ...]
-    """What the test's own `after` printed."""
+    """Output of the test's own `after`."""
 
 
 class Machine:
@@ -57,7 +57,7 @@ class Machine:
         nvml.library(folder)
 
     def run(self, *runs: str, before: str = "", after: str = "", **environment: str) -> Ran:
-        """Each of `runs` is bash; `before` and `after` belong to the test. Stops at the first that fails."""
+        """Run each of `runs` with bash, up to the first that fails; `before` and `after` belong to the test."""
         install = "\n".join(f"ln -s /machine/machine.sh /usr/local/bin/{name}" for name in PROGRAMS)
         text = f"""
             set -euo pipefail

@@ -18,7 +18,7 @@ class StandIn:
 
     @property
     def path(self) -> str:
-        """For PATH: it before all others."""
+        """Return a PATH with it before all others."""
         return f"{self.folder}{os.pathsep}{os.environ['PATH']}"
 
     def calls(self) -> list[dict[str, Any]]:

@@ -33,7 +33,7 @@ class MachineImage:
     snapshots: Mapping[str, int]
     """GiB of the volume behind each snapshot: the most that is stored."""
     protected: bool
-    """Whether EC2 refuses to deregister it."""
+    """True where EC2 refuses to deregister it."""
     tags: Mapping[str, str]
 
     def fact(self, name: str) -> str | None:

@@ -50,7 +50,7 @@ class Build:
     failed_step: str
     """Id of the step execution that failed; empty where Image Builder does not say."""
     failure: str
-    """What Image Builder says of the failed component or distribution."""
+    """Image Builder's message about the failed component or distribution."""
 
     @property
     def version(self) -> str:

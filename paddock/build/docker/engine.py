@@ -24,7 +24,7 @@ ROOM = 2_000_000_000
 """Bytes that a build is taken to need at least."""
 _CLIENTS_OWN = re.compile(r"(?:PATH|HOME|DOCKER_.*)$")
 _NOT_STARTED = 125
-"""What `docker run` ends with where there was no container."""
+"""Exit code of `docker run` when no container was started."""
 _STDERR = 2
 
 

@@ -22,7 +22,7 @@ _LAST_WITHOUT_PLUGIN = 22
 class Client:
     path: str
     buildx: bool
-    """Whether it builds by `docker buildx build`, and else by `docker build` with DOCKER_BUILDKIT=1."""
+    """True where it builds by `docker buildx build`, false by `docker build` with DOCKER_BUILDKIT=1."""
 
 
 def find(environ: Mapping[str, str]) -> Client:

@@ -22,7 +22,7 @@ class Built:
     steps: int
     """Steps of the Dockerfile that make a layer, all its stages together."""
     cached: int
-    """How many of them were not run, because nothing that they depend on has changed."""
+    """The number of steps that were not run, because nothing that they depend on has changed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any
 from paddock.build.errors import BuildInputError
 
 CONTAINERD = Path("/var/lib/containerd")
-"""Where containerd, which has its own service, keeps images for an engine that leaves them to it."""
+"""Folder of containerd as its own service, which keeps images for an engine that leaves them to it."""
 _LEAVES_THEM = ["driver-type", "io.containerd.snapshotter.v1"]
 
 

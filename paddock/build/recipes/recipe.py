@@ -30,7 +30,7 @@ class Recipe:
     base: Base
     architecture: Architecture
     version: str
-    """What its tag starts with."""
+    """The first part of its tag."""
     args: Mapping[str, str]
     labels: Mapping[str, str]
 
@@ -54,7 +54,7 @@ class Prepared:
 
     @property
     def local(self) -> str:
-        """Its name in the engine of this machine."""
+        """Return its name in the engine of this machine."""
         return f"paddock/{self.recipe.name}:{self.tag}"
 
     def remote(self, registry: str) -> str:

@@ -31,7 +31,7 @@ PROJECT = (
     *(f"paddock/{name}.py" for name in ("errors", "files", "process", "terminal", "validation")),
     *(f"paddock/{name}" for name in ("tasks", "catalog", "gpu", "build/__init__.py", "build/options.py")),
 )
-"""What a job can run: the hooks, `paddock gpu.*` and the catalogue. With what plans and builds fleets beside it, each
+"""Packages of jobs: the hooks, `paddock gpu.*` and the catalogue. With what plans and builds fleets beside it, each
 change of that would make another image."""
 
 

@@ -78,7 +78,7 @@ def a_whole_build(account: Account) -> None:
     )
 
 
-def test_a_build_is_started_followed_and_told(
+def test_a_build_is_started_followed_and_reported(
     build: Callable[..., Clock], account: Account, capsys: pytest.CaptureFixture[str]
 ) -> None:
     account.pipelines([pipeline("another")], [pipeline()])  # Image Builder cannot filter by tag
@@ -176,7 +176,7 @@ def test_ctrl_c_leaves_the_build_running_and_prints_how_to_resume(
     assert f"ami.promote {AMI}" in capsys.readouterr().out
 
 
-def test_sigterm_is_told_as_ctrl_c(build: Callable[..., Clock], account: Account) -> None:
+def test_sigterm_is_reported_as_ctrl_c(build: Callable[..., Clock], account: Account) -> None:
     class Terminated(Clock):
         def sleep(self, seconds: float) -> None:
             os.kill(os.getpid(), signal.SIGTERM)
@@ -242,7 +242,7 @@ def test_a_build_is_cancelled_and_seen_to_its_end(
     assert capsys.readouterr().out == "cancelled\n"
 
 
-def test_a_build_that_was_cancelled_before_is_told_as_json_too(
+def test_a_cancelled_build_is_reported_as_json_too(
     build: Callable[..., Clock], account: Account, capsys: pytest.CaptureFixture[str]
 ) -> None:
     account.get_named("CANCELLED")

@@ -43,9 +43,7 @@ def test_the_fleets_images_are_listed_with_what_uses_them(
     assert (images[older]["gib"], images[older]["usd_month_at_most"]) == (15, None)  # no source has us-west-2's price
 
 
-def test_a_price_that_the_catalogue_has_is_told(
-    world: World, project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_price_of_the_catalogue_is_shown(world: World, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     id = world.image(**TAGS)
     edit(project, "aws:region: us-west-2", "aws:region: us-east-1")
     copied = client("ec2", "us-east-1")

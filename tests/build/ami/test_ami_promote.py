@@ -135,7 +135,7 @@ def test_an_image_for_another_architecture_is_refused(world: World, project: Pat
         ("ghcr.io/acme/runner@sha256:{new}", "ami: {prePull: false}", ""),
     ],
 )
-def test_another_runner_image_than_runners_start_is_told_and_pinned(
+def test_a_different_runner_image_is_reported_and_pinned(
     held: str, keys: str, message: str, world: World, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     digests = {"old": "4" * 64, "new": "5" * 64}

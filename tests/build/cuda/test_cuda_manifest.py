@@ -86,7 +86,7 @@ def test_the_scripts_manifest_is_read_with_a_stand_in_compiler(
     assert (build.version, build.toolkit, build.architectures, build.glibc) == (2, "12.8", ("90",), "2.34")
 
 
-def test_what_does_not_bear_its_manifest_out_is_refused(folder: Path) -> None:
+def test_a_folder_that_contradicts_its_manifest_is_refused(folder: Path) -> None:
     (folder / "cuda-smoke").write_bytes(PROGRAM[::-1])
     with pytest.raises(BuildInputError, match="cuda-smoke is not what was built"):
         manifest.read(folder)

@@ -36,7 +36,7 @@ def program(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def smoke(program: Path) -> Smoke:
-    """Its exit status and report; faults are named without FAKE_CUDA_."""
+    """Run it, and return its exit status and report; faults are named without FAKE_CUDA_."""
 
     def run(*words: str, **faults: object) -> tuple[int, dict[str, Any]]:
         result = _run(program, *words, **faults)
@@ -235,7 +235,7 @@ DRIVER_TEXTS = {
 }
 
 
-def test_the_drivers_version_is_read_from_what_the_kernel_says(root: Path, tmp_path: Path) -> None:
+def test_the_drivers_version_is_read_from_the_kernels_text(root: Path, tmp_path: Path) -> None:
     compiler = which("g++")
     if compiler is None:
         pytest.skip("no g++ on PATH")

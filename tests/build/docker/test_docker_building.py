@@ -173,7 +173,7 @@ def test_a_failure_names_the_image_its_cause_and_a_fix(tmp_path: Path, output: s
     assert log.startswith("    the whole log: ")
 
 
-def test_a_stand_in_engine_without_room_is_told_for_which_image(
+def test_a_stand_in_engine_without_space_is_reported_for_its_image(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1e9))

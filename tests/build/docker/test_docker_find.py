@@ -88,7 +88,7 @@ def test_no_docker_on_path_says_how_to_install_one(tmp_path: Path) -> None:
         ("20.10.24", TOO_OLD, ["too far apart", "1.44"]),
     ],
 )
-def test_what_a_stand_in_client_cannot_do_is_one_message(
+def test_a_limit_of_a_stand_in_client_is_one_message(
     tmp_path: Path, version: str, output: str, words: list[str]
 ) -> None:
     with pytest.raises(BuildInputError) as error:
@@ -98,6 +98,6 @@ def test_what_a_stand_in_client_cannot_do_is_one_message(
     assert "fix: " in str(error.value)
 
 
-def test_a_stand_in_client_of_podmans_engine_is_told(tmp_path: Path) -> None:
+def test_a_stand_in_client_of_podmans_engine_is_reported(tmp_path: Path) -> None:
     with pytest.raises(BuildInputError, match="its engine is Podman"):
         find(client(tmp_path / "bin", "28.2.2", buildx=True, engine="Podman Engine"))

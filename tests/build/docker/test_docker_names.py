@@ -37,6 +37,6 @@ def test_a_reference_is_read_as_docker_reads_it(text: str, read: tuple[str, str,
 @pytest.mark.parametrize(
     "text", ["", "A", "a:", "a b", "a//b", "a@sha256:1", "/a", "a?x=1", "a:1:2", "reg.io/A:1", "Acme/a:1"]
 )
-def test_what_is_no_reference_is_refused(text: str) -> None:
+def test_an_invalid_reference_is_refused(text: str) -> None:
     with pytest.raises(BuildInputError, match="is no image reference"):
         Reference.read(text)

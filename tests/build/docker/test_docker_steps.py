@@ -121,7 +121,7 @@ def test_a_likely_cause_is_kept_despite_much_later_output() -> None:
     assert step.excerpt == [*step.causes, "…", *(f"line {number}" for number in range(31, 50)), "error in the tail"]
 
 
-def test_what_looks_like_the_cause_is_told_once() -> None:
+def test_a_likely_cause_is_shown_once() -> None:
     steps = Steps()
     steps.read("#9 [2/2] RUN make")
     for line in ["fatal: x", *(f"line {number}" for number in range(30)), "fatal: x"]:

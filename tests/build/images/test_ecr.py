@@ -118,7 +118,7 @@ def test_a_refusal_of_aws_is_one_sentence_and_a_fix(
     assert error.value.exit_code == exit_code
 
 
-def test_no_credentials_are_told_without_a_call(docker: Docker) -> None:
+def test_missing_credentials_are_reported_without_a_call(docker: Docker) -> None:
     with pytest.raises(BuildInputError, match="no credentials for AWS"):
         ecr.login(docker, REGISTRY)
 

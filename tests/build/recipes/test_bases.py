@@ -69,7 +69,7 @@ def local(digests: tuple[str, ...] = (), **environment: str) -> Local:
     return Local("sha256:1d", 1, {}, "2026-01-01T00:00:00Z", digests, "", environment)
 
 
-def test_the_cuda_of_a_given_base_is_what_the_base_states() -> None:
+def test_the_cuda_of_a_custom_base_is_its_own() -> None:
     images = {"plain": local(), "kit": local(CUDA_VERSION="12.6.3"), "libs": local(NV_CUDA_LIB_VERSION="13.0.2-1")}
     store = Store(images)
     assert {name: bases.custom(store, name, AMD64).cuda for name in images} == {

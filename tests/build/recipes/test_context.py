@@ -88,7 +88,7 @@ def test_later_parts_go_over_earlier_ones(tmp_path: Path) -> None:
     assert (tmp_path / "1" / "wheels" / "lock.txt").read_text() == "FROM scratch\n"
 
 
-def test_what_is_missing_and_what_is_a_link_is_told(tmp_path: Path) -> None:
+def test_missing_files_and_links_are_reported(tmp_path: Path) -> None:
     with pytest.raises(BuildInputError, match=r"gone is missing\n    expected: .*\n    fix: "):
         context.stage({"hooks": tmp_path / "gone"}, tmp_path / "1")
     (tree(tmp_path / "a") / "hooks" / "link").symlink_to("/etc/passwd")
@@ -96,7 +96,7 @@ def test_what_is_missing_and_what_is_a_link_is_told(tmp_path: Path) -> None:
         context.stage({".": tmp_path / "a"}, tmp_path / "2")
 
 
-def test_a_folder_without_room_is_told(tmp_path: Path) -> None:
+def test_a_folder_without_space_is_reported(tmp_path: Path) -> None:
     (tree(tmp_path / "a") / "large").write_bytes(bytes(100_000))
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, before[1]))
@@ -169,7 +169,7 @@ def test_a_job_runs_hooks_and_command_from_the_wheel(tmp_path: Path, root: Path)
     assert "has no paddock.plan\n    expected: a checkout" in absent.stderr
 
 
-def test_a_folder_that_is_no_checkout_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_is_no_checkout_is_reported(tmp_path: Path) -> None:
     with pytest.raises(BuildInputError, match="is no checkout of Paddock"):
         wheels.of_project(tmp_path, tmp_path)
 
@@ -190,7 +190,7 @@ def test_a_wheel_with_another_sum_is_refused_and_not_kept(tmp_path: Path, lock: 
     assert list((tmp_path / "cache" / "wheels").iterdir()) == []
 
 
-def test_without_a_network_that_is_what_is_told(tmp_path: Path, lock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_network_is_reported(tmp_path: Path, lock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PIP_NO_INDEX")
     monkeypatch.delenv("PIP_FIND_LINKS")
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")

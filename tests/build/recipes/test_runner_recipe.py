@@ -248,7 +248,7 @@ def test_an_unknown_argument_is_reported(root: Path, word: str, message: str) ->
         runner.make(root, PLAIN, "amd64", [word])
 
 
-def test_layers_are_told_by_size_and_by_what_made_them() -> None:
+def test_layers_are_listed_with_size_and_instruction() -> None:
     layers = [
         Layer(0, "USER 1001"),
         Layer(200_000, "COPY hooks/ /opt/paddock/hooks/ # buildkit"),
