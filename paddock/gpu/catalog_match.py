@@ -14,15 +14,10 @@ def catalog_entry(gpu: Gpu) -> Model | None:
     """Return the entry by PCI device, else by the driver's name for the GPU; None where the catalogue has none."""
     from paddock.catalog.gpus import gpus
 
-    return next(
-        (
-            model
-            for model in gpus().values()
-            if (gpu.pci_device_id and model.pci_device_id == gpu.pci_device_id)
-            or (gpu.name and model.product == gpu.name)
-        ),
-        None,
-    )
+    for model in gpus().values():
+        if (gpu.pci_device_id and model.pci_device_id == gpu.pci_device_id) or (gpu.name and model.product == gpu.name):
+            return model
+    return None
 
 
 def is_model(gpu: Gpu, model: str) -> bool:

@@ -55,13 +55,8 @@ def find(driver_memory: Mapping[int, int | None], tracking: str | None, root: Pa
             process = host.owner(pid)
         except GpuInputError:
             continue  # it has ended since
-        leftovers.append(
-            Leftover(
-                process,
-                (called(pid, root)[0] or "process")[:_NAME_LENGTH],
-                driver_memory.get(pid) if sees_host else None,
-            )
-        )
+        name = (called(pid, root)[0] or "process")[:_NAME_LENGTH]
+        leftovers.append(Leftover(process, name, driver_memory.get(pid) if sees_host else None))
     return tuple(leftovers)
 
 

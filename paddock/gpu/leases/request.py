@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
-from paddock.errors import did_you_mean
 from paddock.gpu.errors import GpuInputError
+from paddock.gpu.parameter import one_of
 
 Workload = Literal["training", "inference", "build", "graphics"]
 Near = Literal["none", "nvlink", "pcie-switch"]
@@ -89,8 +89,7 @@ class Request:
             name = _SEED_NAMES.get(key, key)
             if name not in names:
                 allowed = (*names, *_SEED_NAMES)
-                expected = did_you_mean(key, allowed, f"one of {', '.join(allowed)}")
-                raise GpuInputError(f"a request for GPUs has no {key!r}\n    expected: {expected}")
+                raise GpuInputError(f"a request for GPUs has no {key!r}\n    expected: {one_of(key, allowed)}")
             if name in arguments:
                 raise GpuInputError(
                     f"a request for GPUs says {name} twice\n    expected: each once\n    fix: leave {key!r} out"

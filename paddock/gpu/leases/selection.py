@@ -94,11 +94,8 @@ def choose(
 
 
 def _hopeless(available: Sequence[Device], request: Request, context: SelectionContext, links: Links) -> bool:
-    fitting = []
-    for device in available:
-        reason = refusal(device, request, context)
-        if reason is None or reason.transient:
-            fitting.append(device)
+    reasons = ((device, refusal(device, request, context)) for device in available)
+    fitting = [device for device, reason in reasons if reason is None or reason.transient]
     return best(fitting, request, scores(fitting, request, context.leases), links) is None
 
 

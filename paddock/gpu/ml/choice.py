@@ -53,13 +53,8 @@ def pick(
     for verdict in _ACCEPTED:
         for candidate in candidates:
             if candidate.verdict == verdict:
-                return Pick(
-                    candidate.build,
-                    getattr(candidate.build, "image", None),
-                    candidate.build.cuda,
-                    candidate.verdict,
-                    candidate.why,
-                )
+                build = candidate.build
+                return Pick(build, getattr(build, "image", None), build.cuda, verdict, candidate.why)
     first = candidates[0]
     raise GpuError(
         f"{_describe(first.build)} does not run here: {first.why}\n    expected: a driver and a GPU that run it"

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from paddock.errors import did_you_mean
 from paddock.gpu import serialization
 from paddock.gpu.errors import GpuError, GpuInputError, NoGpu
 from paddock.gpu.host.processes import Owner
@@ -25,6 +24,7 @@ from paddock.gpu.leases.request import Request
 from paddock.gpu.ml import start as ml_start
 from paddock.gpu.ml.choice import FRAMEWORKS, Pick, pick
 from paddock.gpu.model import SCHEMA, Inventory, Vendor
+from paddock.gpu.parameter import one_of
 
 Target = Literal["docker", "kubernetes", "venv"]
 Document = dict[str, Any]
@@ -94,8 +94,7 @@ def from_dict(config: Mapping[str, Any]) -> dict[str, Any]:
             arguments[_SEED_ARGUMENTS[key]] = value or None
         else:
             allowed = ["GPURequirements", *_SEED_ARGUMENTS]
-            expected = did_you_mean(key, allowed, f"one of {', '.join(allowed)}")
-            raise GpuInputError(f"an ML environment has no {key!r}\n    expected: {expected}")
+            raise GpuInputError(f"an ML environment has no {key!r}\n    expected: {one_of(key, allowed)}")
     if not arguments.get("framework"):
         arguments["framework"] = "none"
     return arguments

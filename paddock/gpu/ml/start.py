@@ -83,14 +83,8 @@ def create_venv(commands: Sequence[Sequence[str]], path: Path) -> None:
 def probe_venv(framework: str, path: Path, environ: Mapping[str, str | None]) -> dict[str, Any]:
     """Return the probe's answer. Raises GpuError."""
     variables = {name: value for name, value in {**os.environ, **environ}.items() if value is not None}
-    return _parse_answer(
-        programs.run(
-            [str(path / "bin" / "python"), "-", framework],
-            stdin=probe_program(),
-            environ=variables,
-            timeout=60 * _PROBE_MINUTES,
-        )
-    )
+    command = [str(path / "bin" / "python"), "-", framework]
+    return _parse_answer(programs.run(command, stdin=probe_program(), environ=variables, timeout=60 * _PROBE_MINUTES))
 
 
 def engine_problem() -> str | None:

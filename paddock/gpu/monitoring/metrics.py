@@ -104,10 +104,8 @@ def render(inventory: Inventory, health: Health | None = None, xids: Iterable[Xi
         if gpu.pci_address in last_xids
     ]
     if xid_samples:
-        lines += [
-            *_metric_header("DCGM_FI_DEV_XID_ERRORS", "gauge", "Value of the last XID error encountered."),
-            *xid_samples,
-        ]
+        lines += _metric_header("DCGM_FI_DEV_XID_ERRORS", "gauge", "Value of the last XID error encountered.")
+        lines += xid_samples
     if health:
         lines += _health_states(health, labels, host)
     return "\n".join(lines) + "\n" if lines else ""

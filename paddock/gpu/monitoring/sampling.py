@@ -10,11 +10,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from paddock.errors import did_you_mean
 from paddock.gpu import inventory
 from paddock.gpu.drivers.base import Reader
 from paddock.gpu.errors import GpuInputError, NoGpu
 from paddock.gpu.model import SCHEMA, Gpu
+from paddock.gpu.parameter import one_of
 
 LEAST_INTERVAL = 0.1
 """Seconds: the driver itself samples no faster."""
@@ -64,10 +64,8 @@ def select_metrics(names: Sequence[str]) -> tuple[Metric, ...]:
     """Return the metrics of these names, by default the usual five. Raises GpuInputError."""
     for name in names:
         if name not in METRICS:
-            hint = did_you_mean(name, METRICS, f"one of {', '.join(METRICS)}")
-            raise GpuInputError(
-                f"unknown metric {name!r}\n    expected: {hint}\n    fix: --metrics {','.join(DEFAULT)}"
-            )
+            hint = f"expected: {one_of(name, METRICS)}\n    fix: --metrics {','.join(DEFAULT)}"
+            raise GpuInputError(f"unknown metric {name!r}\n    {hint}")
     return tuple(METRICS[name] for name in dict.fromkeys(names or DEFAULT))
 
 

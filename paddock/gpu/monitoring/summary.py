@@ -133,20 +133,14 @@ class Collector:
         self._count += 1
         self._missed += sample.missed
         for gpu in sample.gpus:
-            key = gpu.uuid or f"index {gpu.index}"
-            tracked = self._gpus.get(key)
-            if tracked is None:
-                tracked = self._gpus[key] = _TrackedGpu(GpuObservation(gpu), [Weights() for _ in self._metrics], gpu)
+            tracked = self._tracked(gpu)
             self._add_interval(tracked, seconds)
             self._update(tracked, gpu, seconds, sample.at)
 
     def links(self, inventory: Inventory) -> None:
         """Record NVLinks with their errors: the first call sets the start, later ones the end."""
         for gpu in inventory.gpus:
-            key = gpu.uuid or f"index {gpu.index}"
-            tracked = self._gpus.get(key)
-            if tracked is None:
-                tracked = self._gpus[key] = _TrackedGpu(GpuObservation(gpu), [Weights() for _ in self._metrics], gpu)
+            tracked = self._tracked(gpu)
             tracked.observed.links = [*tracked.observed.links[:1], gpu.nvlinks]
 
     def summary(self, ended: str | None = None) -> Summary:
@@ -161,6 +155,12 @@ class Collector:
             insights([tracked.observed for tracked in gpus], self._job),
             ended,
         )
+
+    def _tracked(self, gpu: Gpu) -> _TrackedGpu:
+        key = gpu.uuid or f"index {gpu.index}"
+        if key not in self._gpus:
+            self._gpus[key] = _TrackedGpu(GpuObservation(gpu), [Weights() for _ in self._metrics], gpu)
+        return self._gpus[key]
 
     def _add_interval(self, tracked: _TrackedGpu, seconds: float) -> None:
         """Count the last sample's values for the time since then."""

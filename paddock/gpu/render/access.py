@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from paddock.gpu.catalog_match import catalog_entry
 from paddock.gpu.leases.eligibility import Device
-from paddock.gpu.render.fields import Docker, matching, one_of, wrong
+from paddock.gpu.parameter import one_of
+from paddock.gpu.render.fields import Docker, matching, wrong
 from paddock.gpu.render.request import RenderRequest
 
 CAPABILITIES = ("compute", "compat32", "graphics", "utility", "video", "display", "ngx", "all")

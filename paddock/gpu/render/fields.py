@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar, get_args
 
-from paddock.errors import did_you_mean
 from paddock.gpu.errors import GpuInputError
+from paddock.gpu.parameter import one_of
 
 _Read = Callable[[str, Any], Any]
 
@@ -19,12 +19,6 @@ _Read = Callable[[str, Any], Any]
 def wrong(problem: str, expected: str = "", fix: str = "") -> GpuInputError:
     lines = [problem, *([f"expected: {expected}"] if expected else []), *([f"fix: {fix}"] if fix else [])]
     return GpuInputError("\n    ".join(lines))
-
-
-def one_of(value: str, allowed: Iterable[str]) -> str:
-    """Return the name that was probably meant, else all allowed ones."""
-    names = list(allowed)
-    return did_you_mean(value, names, f"one of {', '.join(names)}")
 
 
 def matching(name: str, value: object, pattern: str, expected: str) -> str:

@@ -183,15 +183,9 @@ def _plugin(request: RenderRequest, replicas: int | None, sharing: str, mig: str
 def _config_map(config: Mapping[str, Any]) -> File:
     import yaml
 
-    return _file(
-        "device-plugin.yaml",
-        {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": _PLUGIN, "namespace": _PLUGIN_NAMESPACE},
-            "data": {"default": yaml.safe_dump(dict(config), sort_keys=False)},
-        },
-    )
+    metadata = {"name": _PLUGIN, "namespace": _PLUGIN_NAMESPACE}
+    data = {"default": yaml.safe_dump(dict(config), sort_keys=False)}
+    return _file("device-plugin.yaml", {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
 
 
 def _file(path: str, body: Mapping[str, Any]) -> File:

@@ -202,15 +202,8 @@ def _delete(parameters: Manifest, context: Context) -> Job:
 
 
 def _wait(parameters: Wait, _: Context) -> Job:
-    return Job(
-        _kubectl(
-            parameters,
-            "wait",
-            parameters.resource,
-            f"--for={parameters.condition}",
-            f"--timeout={parameters.seconds:g}s",
-        )
-    )
+    flags = (f"--for={parameters.condition}", f"--timeout={parameters.seconds:g}s")
+    return Job(_kubectl(parameters, "wait", parameters.resource, *flags))
 
 
 def _manifest(parameters: Manifest, folder: Path) -> str:
@@ -232,11 +225,8 @@ def _named(parameters: Manifest) -> str:
     import yaml
 
     try:
-        items = (
-            list(yaml.safe_load_all(parameters.manifest))
-            if isinstance(parameters.manifest, str)
-            else parameters.manifest
-        )
+        manifest = parameters.manifest
+        items = list(yaml.safe_load_all(manifest)) if isinstance(manifest, str) else manifest
     except yaml.YAMLError as error:
         raise GpuInputError(f"the manifest is not YAML: {getattr(error, 'problem', error)}") from None
     objects = [items] if isinstance(items, dict) else list(items or ())
