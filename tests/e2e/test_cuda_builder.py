@@ -22,7 +22,7 @@ import pytest
 
 from paddock.build.cli import cuda as command_cuda
 from paddock.build.cuda import manifest
-from paddock.build.cuda.architectures import architectures
+from paddock.build.cuda.builder import architectures
 from paddock.build.docker import Docker, Finished
 from paddock.build.errors import BuildError, BuildInputError
 from paddock.build.recipes import recipe

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from paddock import catalog
-from paddock.build.cuda.architectures import architectures
+from paddock.build.cuda.builder import architectures
 from paddock.build.errors import BuildInputError
 
 
