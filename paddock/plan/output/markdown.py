@@ -6,20 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from paddock.plan.document.model import PlanDocument
+from paddock.plan.output import view
 from paddock.plan.output.format import clean, cores, count, gibibytes, money, quantity
-from paddock.plan.output.view import (
-    CHECKS,
-    OUTCOMES,
-    cloud_resources,
-    findings,
-    gpu_memory,
-    job_range,
-    lack,
-    lacking_quotas,
-    largest_gpus,
-    summary,
-    unpriced,
-)
 
 LIMIT = 65_536
 """Characters that GitHub takes in a comment."""
@@ -46,11 +34,11 @@ def _length(page: str) -> int:
 
 
 def _lines(document: PlanDocument, limit: int) -> Iterator[str]:
-    fleet, verdict = document.fleet, summary(document)
+    fleet, verdict = document.fleet, view.summary(document)
     where = [fleet.region, f"Kubernetes {fleet.kubernetes}" if fleet.kubernetes else ""]
     yield f"## {_MARKS[verdict.state]} Plan of {_plain(document.stack)}: {verdict.words}"
     yield ""
-    size = f"{count(len(cloud_resources(document)), 'resource')}, {count(len(document.pools), 'pool')}"
+    size = f"{count(len(view.cloud_resources(document)), 'resource')}, {count(len(document.pools), 'pool')}"
     yield ", ".join([*(_plain(part) for part in where if part), size])
     yield ""
     yield from _findings(document, limit)
@@ -72,7 +60,7 @@ def _findings(document: PlanDocument, limit: int) -> Iterator[str]:
             f"{finding.message} ({finding.id})",
             _code(finding.fix),
         )
-        for finding in findings(document)
+        for finding in view.findings(document)
     )
     yield from _table(("", "Subject", "Finding", "Fix"), rows, limit)
 
@@ -87,11 +75,11 @@ def _pools(document: PlanDocument, limit: int) -> Iterator[str]:
         (
             (
                 pool.name,
-                f"{pool.gpu.name} {gpu_memory(pool)}".strip() + (f", {pool.sharing}" if pool.sharing else ""),
+                f"{pool.gpu.name} {view.gpu_memory(pool)}".strip() + (f", {pool.sharing}" if pool.sharing else ""),
                 ", ".join(instance.name for instance in pool.instances),
                 " then ".join(pool.capacity) or "already there",
                 f"{pool.nodes.min}\u2013{pool.nodes.max}",
-                str(largest_gpus(pool)),
+                str(view.largest_gpus(pool)),
             )
             for pool in document.pools
         ),
@@ -114,7 +102,7 @@ def _runners(document: PlanDocument, limit: int) -> Iterator[str]:
                 str(runner.gpus),
                 cores(runner.cpu),
                 gibibytes(runner.memory),
-                job_range(runner),
+                view.job_range(runner),
                 ", ".join(
                     f"{fit.instance}: {fit.per_node or 'none'}" for fit in document.fit if fit.runner == runner.name
                 ),
@@ -140,7 +128,7 @@ def _fit(document: PlanDocument, limit: int) -> Iterator[str]:
                 str(fit.per_node),
                 fit.limiting,
                 f"{fit.stranded_gpus:g}",
-                "" if fit.per_node else lack(fit),
+                "" if fit.per_node else view.lack(fit),
             )
             for fit in wasteful
         ),
@@ -158,7 +146,7 @@ def _compatibility(document: PlanDocument, limit: int) -> Iterator[str]:
         _table(
             ("Check", "Subject", "Verdict", "Why"),
             (
-                (CHECKS.get(check.id, check.id), _code(check.subject), OUTCOMES[check.verdict], check.message)
+                (view.CHECKS.get(check.id, check.id), _code(check.subject), view.OUTCOMES[check.verdict], check.message)
                 for check in sorted(checks, key=lambda check: check.verdict == "ok")
             ),
             limit,
@@ -174,7 +162,7 @@ def _cost(document: PlanDocument, limit: int) -> Iterator[str]:
     month = f"**{expected} a month expected**, least {low}, most {high}; {money(cost.fixed.total)} of it is fixed."
     yield "### Cost"
     yield ""
-    yield f"{month} {unpriced(cost)}".rstrip()
+    yield f"{month} {view.unpriced(cost)}".rstrip()
     yield ""
     yield from _table(
         ("Runner", "An hour", "A job, warm", "A job, cold", "On GitHub-hosted"),
@@ -195,7 +183,7 @@ def _cost(document: PlanDocument, limit: int) -> Iterator[str]:
 
 
 def _quota(document: PlanDocument, limit: int) -> Iterator[str]:
-    quotas, lacking = document.quota, lacking_quotas(document)
+    quotas, lacking = document.quota, view.lacking_quotas(document)
     if not quotas:
         return
     rows = (
@@ -226,7 +214,7 @@ def _rules(document: PlanDocument, limit: int) -> Iterator[str]:
 
 
 def _resources(document: PlanDocument, limit: int) -> Iterator[str]:
-    resources = cloud_resources(document)
+    resources = view.cloud_resources(document)
     names_by_type: dict[str, list[str]] = {}
     for resource in resources:
         names_by_type.setdefault(resource.type, []).append(resource.name)

@@ -187,9 +187,9 @@ class Isolated(Rule):
     @staticmethod
     def _denies(policy: Resource) -> bool:
         spec = fields.get(policy.inputs, "spec")
-        types = fields.get(spec, "policyTypes")
+        kinds = fields.get(spec, "policyTypes")
         everyone = not fields.mapping(spec, "podSelector")
-        return everyone and (fields.has_unknown(types) or {"Ingress", "Egress"} <= set(map(str, fields.as_list(types))))
+        return everyone and (fields.has_unknown(kinds) or {"Ingress", "Egress"} <= set(map(str, fields.as_list(kinds))))
 
     @staticmethod
     def _open(policy: Resource) -> Iterator[tuple[Any, list[Any]]]:
