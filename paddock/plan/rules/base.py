@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from paddock.fleet import Fleet
 from paddock.plan.engine.graph import Graph, Resource
@@ -66,6 +66,13 @@ class Context:
         return by_type
 
 
+class Examples(NamedTuple):
+    """A stack in which a rule holds, and one that violates it."""
+
+    passing: Context
+    failing: Context
+
+
 class Rule:
     """Subclass it, fill in the words, and write `check` and the two examples."""
 
@@ -83,10 +90,7 @@ class Rule:
     def check(self, context: Context) -> Iterator[Violation]:
         raise NotImplementedError
 
-    def passing_example(self) -> Context:
-        raise NotImplementedError
-
-    def failing_example(self) -> Context:
+    def examples(self) -> Examples:
         raise NotImplementedError
 
 

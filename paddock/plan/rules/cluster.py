@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from paddock import catalog
 from paddock.plan.engine import resource_types as types
 from paddock.plan.finding import Severity
-from paddock.plan.rules.base import Context, Rule, Violation, example, resource, violation
+from paddock.plan.rules.base import Context, Examples, Rule, Violation, example, resource, violation
 from paddock.plan.rules.inputs import fields
 
 LOG_TYPES = frozenset({"api", "audit", "authenticator", "controllerManager", "scheduler"})
@@ -47,11 +47,9 @@ class SecretsEncrypted(Rule):
             if "secrets" not in fields.items(config, "resources") or not fields.is_set(key):
                 yield violation(cluster, "secrets are not encrypted with a key of ours")
 
-    def passing_example(self) -> Context:
-        return _cluster(encryptionConfig={"resources": ["secrets"], "provider": {"keyArn": "arn:aws:kms:::key/k"}})
-
-    def failing_example(self) -> Context:
-        return _cluster(name="open")
+    def examples(self) -> Examples:
+        passing = _cluster(encryptionConfig={"resources": ["secrets"], "provider": {"keyArn": "arn:aws:kms:::key/k"}})
+        return Examples(passing, _cluster(name="open"))
 
 
 class ControlPlaneLogs(Rule):
@@ -70,11 +68,8 @@ class ControlPlaneLogs(Rule):
             if missing := sorted(LOG_TYPES - set(map(str, fields.as_list(enabled)))):
                 yield violation(cluster, f"no logs of {', '.join(missing)}")
 
-    def passing_example(self) -> Context:
-        return _cluster(enabledClusterLogTypes=sorted(LOG_TYPES))
-
-    def failing_example(self) -> Context:
-        return _cluster(enabledClusterLogTypes=["api"])
+    def examples(self) -> Examples:
+        return Examples(_cluster(enabledClusterLogTypes=sorted(LOG_TYPES)), _cluster(enabledClusterLogTypes=["api"]))
 
 
 class EndpointClosed(Rule):
@@ -100,15 +95,18 @@ class EndpointClosed(Rule):
             if not fields.is_on(fields.get(network, "endpointPrivateAccess")):
                 yield violation(cluster, "nodes reach the API only over its public endpoint")
 
-    def passing_example(self) -> Context:
-        return _cluster(
+    def examples(self) -> Examples:
+        passing = _cluster(
             vpcConfig={
-                "endpointPrivateAccess": True, "endpointPublicAccess": True, "publicAccessCidrs": ["203.0.113.0/24"]
+                "endpointPrivateAccess": True,
+                "endpointPublicAccess": True,
+                "publicAccessCidrs": ["203.0.113.0/24"],
             }
-        )  # fmt: skip
-
-    def failing_example(self) -> Context:
-        return _cluster(vpcConfig={"endpointPrivateAccess": True, "publicAccessCidrs": ["0.0.0.0/1", "128.0.0.0/1"]})
+        )
+        return Examples(
+            passing,
+            _cluster(vpcConfig={"endpointPrivateAccess": True, "publicAccessCidrs": ["0.0.0.0/1", "128.0.0.0/1"]}),
+        )
 
 
 class SupportedVersion(Rule):
@@ -133,11 +131,9 @@ class SupportedVersion(Rule):
             if support != "STANDARD" and not fields.is_unknown(support):
                 yield violation(cluster, "after standard support ends the cluster costs the price of extended support")
 
-    def passing_example(self) -> Context:
-        return _cluster(version="1.35", upgradePolicy={"supportType": "STANDARD"})
-
-    def failing_example(self) -> Context:
-        return _cluster(version="1.35", upgradePolicy={"supportType": "EXTENDED"})
+    def examples(self) -> Examples:
+        passing = _cluster(version="1.35", upgradePolicy={"supportType": "STANDARD"})
+        return Examples(passing, _cluster(version="1.35", upgradePolicy={"supportType": "EXTENDED"}))
 
 
 class AccessByEntries(Rule):
@@ -166,11 +162,11 @@ class AccessByEntries(Rule):
             if "system:masters" in fields.items(entry.inputs, "kubernetesGroups"):
                 yield violation(entry, "system:masters cannot be taken away by any role binding")
 
-    def passing_example(self) -> Context:
-        return _cluster(accessConfig=self._config)
-
-    def failing_example(self) -> Context:
-        return _cluster(accessConfig={**self._config, "bootstrapClusterCreatorAdminPermissions": True})
+    def examples(self) -> Examples:
+        passing = _cluster(accessConfig=self._config)
+        return Examples(
+            passing, _cluster(accessConfig={**self._config, "bootstrapClusterCreatorAdminPermissions": True})
+        )
 
     _config: ClassVar[Mapping[str, Any]] = {
         "authenticationMode": "API", "bootstrapClusterCreatorAdminPermissions": False
@@ -194,11 +190,9 @@ class Protected(Rule):
             if not held.protect:
                 yield violation(held, "Pulumi would delete it when asked to")
 
-    def passing_example(self) -> Context:
-        return _cluster(deletionProtection=True)
-
-    def failing_example(self) -> Context:
-        return example(resource(types.REPOSITORY, "images", {}, protect=False))
+    def examples(self) -> Examples:
+        passing = _cluster(deletionProtection=True)
+        return Examples(passing, example(resource(types.REPOSITORY, "images", {}, protect=False)))
 
 
 RULES = (SecretsEncrypted(), ControlPlaneLogs(), EndpointClosed(), SupportedVersion(), AccessByEntries(), Protected())

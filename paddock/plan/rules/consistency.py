@@ -9,7 +9,7 @@ from infra.charts import CHARTS
 from paddock.plan.engine import resource_types as types
 from paddock.plan.engine.graph import Resource
 from paddock.plan.finding import Severity
-from paddock.plan.rules.base import Context, Rule, Violation, example, resource, violation
+from paddock.plan.rules.base import Context, Examples, Rule, Violation, example, resource, violation
 from paddock.plan.rules.inputs import fields
 from paddock.plan.rules.inputs.placement import (
     EFFECTS,
@@ -64,11 +64,9 @@ class Tolerated(Rule):
                     descriptions = ", ".join(f"{t.get('key')}={t.get('value')}:{t.get('effect')}" for t in refused)
                     yield violation(work.resource, f"{work.what} does not tolerate {descriptions} of {group.name}")
 
-    def passing_example(self) -> Context:
-        return example(_gpu_group(), _gpu_runner())
-
-    def failing_example(self) -> Context:
-        return example(_gpu_group(), _gpu_runner(tolerations=[{**_TOLERATION, "value": "present"}]))
+    def examples(self) -> Examples:
+        passing = example(_gpu_group(), _gpu_runner())
+        return Examples(passing, example(_gpu_group(), _gpu_runner(tolerations=[{**_TOLERATION, "value": "present"}])))
 
 
 class Selected(Rule):
@@ -92,11 +90,9 @@ class Selected(Rule):
                 selector = ", ".join(f"{key}={value}" for key, value in work.selector.items()) or "its affinity"
                 yield violation(work.resource, f"{work.what}: no pool has {selector}")
 
-    def passing_example(self) -> Context:
-        return example(_gpu_group(), _gpu_runner())
-
-    def failing_example(self) -> Context:
-        return example(_gpu_group(), _gpu_runner(nodeSelector={"paddock.dev/pool": "a100"}))
+    def examples(self) -> Examples:
+        passing = example(_gpu_group(), _gpu_runner())
+        return Examples(passing, example(_gpu_group(), _gpu_runner(nodeSelector={"paddock.dev/pool": "a100"})))
 
 
 class ScaleFromZero(Rule):
@@ -138,11 +134,8 @@ class ScaleFromZero(Rule):
                         group, f"{key.removeprefix(TEMPLATE)} is {have or 'absent'}, its tag says {say or 'nothing'}"
                     )
 
-    def passing_example(self) -> Context:
-        return self._tagged("t4")
-
-    def failing_example(self) -> Context:
-        return self._tagged("t5")
+    def examples(self) -> Examples:
+        return Examples(self._tagged("t4"), self._tagged("t5"))
 
     @staticmethod
     def _tagged(pool: str) -> Context:
@@ -187,11 +180,8 @@ class LabelSets(Rule):
                     yield violation(release, f"it has the name of {other}: {name}")
                 names.setdefault((group, name), release.name)
 
-    def passing_example(self) -> Context:
-        return self._two("gpu-x8")
-
-    def failing_example(self) -> Context:
-        return self._two("GPU")
+    def examples(self) -> Examples:
+        return Examples(self._two("gpu-x8"), self._two("GPU"))
 
     @staticmethod
     def _two(label: str) -> Context:
@@ -225,11 +215,9 @@ class TaintSpelling(Rule):
                 if not fields.is_unknown(value) and str(value).rpartition(":")[2] not in EFFECTS.values():
                     yield violation(tag, f"{value} is not a taint's value and effect as Kubernetes spells them")
 
-    def passing_example(self) -> Context:
-        return example(_gpu_group())
-
-    def failing_example(self) -> Context:
-        return example(_gpu_group(taints=[{"key": GPU, "value": "true", "effect": "NoSchedule"}]))
+    def examples(self) -> Examples:
+        passing = example(_gpu_group())
+        return Examples(passing, example(_gpu_group(taints=[{"key": GPU, "value": "true", "effect": "NoSchedule"}])))
 
 
 class SameArc(Rule):
@@ -251,11 +239,8 @@ class SameArc(Rule):
                         f"version {version or 'not pinned'}, but {controller.name} is {expected or 'not pinned'}",
                     )
 
-    def passing_example(self) -> Context:
-        return self._arc("0.14.2")
-
-    def failing_example(self) -> Context:
-        return self._arc("0.13.1")
+    def examples(self) -> Examples:
+        return Examples(self._arc("0.14.2"), self._arc("0.13.1"))
 
     @staticmethod
     def _arc(version: str) -> Context:
@@ -285,11 +270,11 @@ class NamedCluster(Rule):
             if _made_by_default(resource_, "kubernetes"):
                 yield violation(resource_, "it would go to the current cluster of the kubeconfig")
 
-    def passing_example(self) -> Context:
-        return example(resource(types.NAMESPACE, "runners", {"metadata": {"name": "arc-runners"}}))
-
-    def failing_example(self) -> Context:
-        return example(resource(types.NAMESPACE, "runners", {"metadata": {"name": "arc-runners"}}, provider=""))
+    def examples(self) -> Examples:
+        passing = example(resource(types.NAMESPACE, "runners", {"metadata": {"name": "arc-runners"}}))
+        return Examples(
+            passing, example(resource(types.NAMESPACE, "runners", {"metadata": {"name": "arc-runners"}}, provider=""))
+        )
 
 
 class NamedAccount(Rule):
@@ -304,11 +289,8 @@ class NamedAccount(Rule):
             if _made_by_default(resource_, "aws"):
                 yield violation(resource_, "it would go to the region of the shell, without the fleet's tags")
 
-    def passing_example(self) -> Context:
-        return example(resource(types.QUEUE, "queue"))
-
-    def failing_example(self) -> Context:
-        return example(resource(types.QUEUE, "queue", provider=""))
+    def examples(self) -> Examples:
+        return Examples(example(resource(types.QUEUE, "queue")), example(resource(types.QUEUE, "queue", provider="")))
 
 
 RULES = (

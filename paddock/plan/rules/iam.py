@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from paddock.plan.engine import resource_types as types
 from paddock.plan.engine.graph import Resource
 from paddock.plan.finding import Severity
-from paddock.plan.rules.base import Context, Rule, Violation, example, resource, violation
+from paddock.plan.rules.base import Context, Examples, Rule, Violation, example, resource, violation
 from paddock.plan.rules.inputs import fields
 
 POLICIES = (types.ROLE_POLICY, types.IAM_POLICY, types.USER_POLICY, types.GROUP_POLICY)
@@ -80,11 +80,9 @@ class PullOnly(Rule):
     def _of(item: Resource, roles: set[str]) -> bool:
         return item.urn in roles or bool(roles & set(item.property_dependencies.get("role", ())))
 
-    def passing_example(self) -> Context:
-        return self._node("AmazonEC2ContainerRegistryPullOnly")
-
-    def failing_example(self) -> Context:
-        return self._node("AmazonEC2ContainerRegistryPowerUser")
+    def examples(self) -> Examples:
+        passing = self._node("AmazonEC2ContainerRegistryPullOnly")
+        return Examples(passing, self._node("AmazonEC2ContainerRegistryPowerUser"))
 
     @staticmethod
     def _node(policy: str) -> Context:
@@ -121,11 +119,8 @@ class KeysRotate(Rule):
                 if ("AWS", "*") in fields.principals(statement) and not statement.get("Condition"):
                     yield violation(key, "its policy lets everybody use it")
 
-    def passing_example(self) -> Context:
-        return self._key("arn:aws:iam::111122223333:root")
-
-    def failing_example(self) -> Context:
-        return self._key("*")
+    def examples(self) -> Examples:
+        return Examples(self._key("arn:aws:iam::111122223333:root"), self._key("*"))
 
     @staticmethod
     def _key(who: str) -> Context:
@@ -163,11 +158,8 @@ class NoAdministrators(Rule):
             if all_resources and "iam:PassRole" in actions and not statement.get("Condition"):
                 yield violation(item, "iam:PassRole may pass every role")
 
-    def passing_example(self) -> Context:
-        return _policy("iam:PassRole", "arn:aws:iam::111122223333:role/builder")
-
-    def failing_example(self) -> Context:
-        return _policy("iam:PassRole", "*")
+    def examples(self) -> Examples:
+        return Examples(_policy("iam:PassRole", "arn:aws:iam::111122223333:role/builder"), _policy("iam:PassRole", "*"))
 
 
 _READS = ("*:Describe*", "*:List*", "*:Get*", "*:BatchGet*", "*:Search*")
@@ -214,11 +206,9 @@ class NamedResources(Rule):
         reads = any(fnmatch.fnmatchcase(action.lower(), pattern.lower()) for pattern in _READS)
         return not reads or _matches_any(action, _DATA)
 
-    def passing_example(self) -> Context:
-        return _policy(["ec2:DescribeImages", "ecr:GetAuthorizationToken"], "*")
-
-    def failing_example(self) -> Context:
-        return _policy("autoscaling:TerminateInstanceInAutoScalingGroup", "*")
+    def examples(self) -> Examples:
+        passing = _policy(["ec2:DescribeImages", "ecr:GetAuthorizationToken"], "*")
+        return Examples(passing, _policy("autoscaling:TerminateInstanceInAutoScalingGroup", "*"))
 
 
 def trusts(context: Context) -> Iterator[tuple[Resource, Mapping[str, Any]]]:
@@ -264,11 +254,8 @@ class GitHubTrust(Rule):
             if not re.fullmatch(r"repo:[^/:*?]+/[^/:*?]+:(ref:refs/(heads|tags)/|environment:)[^*?]+", str(subject)):
                 yield f'sub "{subject}" does not name one repository and one branch, tag or environment'
 
-    def passing_example(self) -> Context:
-        return self._role("repo:acme/images:ref:refs/heads/main")
-
-    def failing_example(self) -> Context:
-        return self._role("repo:acme/*")
+    def examples(self) -> Examples:
+        return Examples(self._role("repo:acme/images:ref:refs/heads/main"), self._role("repo:acme/*"))
 
     @staticmethod
     def _role(subject: str) -> Context:
@@ -296,11 +283,8 @@ class NamedPrincipals(Rule):
                 if who == "*" or (whole and not statement.get("Condition")):
                     yield violation(role, f"{who} may take it")
 
-    def passing_example(self) -> Context:
-        return self._role({"Service": "ec2.amazonaws.com"})
-
-    def failing_example(self) -> Context:
-        return self._role({"AWS": "*"})
+    def examples(self) -> Examples:
+        return Examples(self._role({"Service": "ec2.amazonaws.com"}), self._role({"AWS": "*"}))
 
     @staticmethod
     def _role(who: Mapping[str, str]) -> Context:

@@ -10,7 +10,7 @@ from infra.component import PRIVILEGED_BECAUSE
 from paddock.plan.engine import resource_types as types
 from paddock.plan.engine.graph import Resource
 from paddock.plan.finding import Severity
-from paddock.plan.rules.base import Context, Rule, Violation, example, resource, violation
+from paddock.plan.rules.base import Context, Examples, Rule, Violation, example, resource, violation
 from paddock.plan.rules.inputs import fields
 from paddock.plan.rules.inputs.pods import Pod, is_in, name_of, pods
 
@@ -79,11 +79,8 @@ class PodSecurity(Rule):
             elif pod.kind == "runner" and level == "privileged" and not needs:
                 yield violation(pod.resource, f"{pod.where} need no privileges, but {pod.namespace} would grant them")
 
-    def passing_example(self) -> Context:
-        return example(_namespace("baseline"))
-
-    def failing_example(self) -> Context:
-        return example(_namespace(None))
+    def examples(self) -> Examples:
+        return Examples(example(_namespace("baseline")), example(_namespace(None)))
 
 
 HOST_NAMESPACES = ("hostNetwork", "hostPID", "hostIPC")
@@ -157,11 +154,8 @@ class ServiceAccounts(Rule):
                 for condition in fields.items(policy.inputs, "spec", "matchConditions"):
                     yield fields.text(condition, "expression")
 
-    def passing_example(self) -> Context:
-        return runner_pod()
-
-    def failing_example(self) -> Context:
-        return runner_pod(automountServiceAccountToken=True)
+    def examples(self) -> Examples:
+        return Examples(runner_pod(), runner_pod(automountServiceAccountToken=True))
 
 
 class Isolated(Rule):
@@ -201,11 +195,8 @@ class Isolated(Rule):
                 if cidr := fields.text(peer, "ipBlock", "cidr"):
                     yield cidr, fields.as_list(fields.get(peer, "ipBlock", "except"))
 
-    def passing_example(self) -> Context:
-        return self._with(["169.254.0.0/16"])
-
-    def failing_example(self) -> Context:
-        return self._with([])
+    def examples(self) -> Examples:
+        return Examples(self._with(["169.254.0.0/16"]), self._with([]))
 
     @staticmethod
     def _with(exceptions: list[str]) -> Context:

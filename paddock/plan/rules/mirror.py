@@ -12,7 +12,7 @@ from paddock.fleet.model.mirror import ALL, registry
 from paddock.plan.engine.graph import Resource
 from paddock.plan.engine.resource_types import RELEASE
 from paddock.plan.finding import Severity
-from paddock.plan.rules.base import Context, Rule, Violation, example, resource, violation
+from paddock.plan.rules.base import Context, Examples, Rule, Violation, example, resource, violation
 from paddock.plan.rules.inputs import fields
 from paddock.plan.rules.inputs.pods import chart, pods
 
@@ -67,11 +67,9 @@ class Mirrored(Rule):
                 if (name := chart(release)) in CHARTS and name not in mirror.sources:
                     yield violation(release, f"mirror.charts has no entry for {name}, so it comes from its makers")
 
-    def passing_example(self) -> Context:
-        return self._runner("registry.example.com/mirror/actions/actions-runner:2.336.0")
-
-    def failing_example(self) -> Context:
-        return self._runner("quay.io/acme/runner:1.2")
+    def examples(self) -> Examples:
+        passing = self._runner("registry.example.com/mirror/actions/actions-runner:2.336.0")
+        return Examples(passing, self._runner("quay.io/acme/runner:1.2"))
 
     @staticmethod
     def _runner(image: str) -> Context:

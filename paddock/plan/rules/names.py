@@ -8,7 +8,7 @@ from typing import ClassVar
 from paddock.fleet.model.runner import SCALE_SET_NAME_MAX
 from paddock.plan.engine import resource_types as types
 from paddock.plan.finding import Severity
-from paddock.plan.rules.base import Context, Rule, Violation, example, resource, violation
+from paddock.plan.rules.base import Context, Examples, Rule, Violation, example, resource, violation
 from paddock.plan.rules.inputs import fields
 from paddock.plan.rules.inputs.pods import name_of, namespace_of, pods, scale_sets
 from paddock.plan.rules.kubernetes import runners
@@ -56,11 +56,8 @@ class Names(Rule):
                 extent = f"{len(name)} characters, where {SCALE_SET_NAME_MAX} fit"
                 yield violation(release, f"a scale set's name of {extent}")
 
-    def passing_example(self) -> Context:
-        return example(resource(types.ROLE, "node"))
-
-    def failing_example(self) -> Context:
-        return example(resource(types.ROLE, "n" * 60))
+    def examples(self) -> Examples:
+        return Examples(example(resource(types.ROLE, "node")), example(resource(types.ROLE, "n" * 60)))
 
 
 class References(Rule):
@@ -97,11 +94,8 @@ class References(Rule):
             if name and name != foreign and namespace in namespaces and (namespace, name) not in secrets:
                 yield violation(release, f"there is no secret {name} in {namespace}")
 
-    def passing_example(self) -> Context:
-        return self._mounting("arc-runners")
-
-    def failing_example(self) -> Context:
-        return self._mounting("arc-systems")
+    def examples(self) -> Examples:
+        return Examples(self._mounting("arc-runners"), self._mounting("arc-systems"))
 
     @staticmethod
     def _mounting(namespace: str) -> Context:

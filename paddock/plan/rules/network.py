@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from paddock.plan.engine import resource_types as types
 from paddock.plan.engine.graph import Resource
 from paddock.plan.finding import Severity
-from paddock.plan.rules.base import Context, Rule, Violation, example, resource, violation
+from paddock.plan.rules.base import Context, Examples, Rule, Violation, example, resource, violation
 from paddock.plan.rules.inputs import fields
 
 _NEW_RULES = {types.SECURITY_GROUP_INGRESS_RULE: "ingress", types.SECURITY_GROUP_EGRESS_RULE: "egress"}
@@ -55,14 +55,15 @@ class PrivateNodes(Rule):
             ):
                 yield fields.text(association.inputs, "subnetId")
 
-    def passing_example(self) -> Context:
-        return example(resource(types.SUBNET, "private", {"mapPublicIpOnLaunch": False}))
-
-    def failing_example(self) -> Context:
-        return example(
-            resource(types.ROUTE, "out", {"routeTableId": "rtb-1", "gatewayId": "igw-1"}),
-            resource(types.ROUTE_TABLE_ASSOCIATION, "public", {"routeTableId": "rtb-1", "subnetId": "subnet-1"}),
-            resource(types.NODE_GROUP, "gpu", {"subnetIds": ["subnet-1"]}),
+    def examples(self) -> Examples:
+        passing = example(resource(types.SUBNET, "private", {"mapPublicIpOnLaunch": False}))
+        return Examples(
+            passing,
+            example(
+                resource(types.ROUTE, "out", {"routeTableId": "rtb-1", "gatewayId": "igw-1"}),
+                resource(types.ROUTE_TABLE_ASSOCIATION, "public", {"routeTableId": "rtb-1", "subnetId": "subnet-1"}),
+                resource(types.NODE_GROUP, "gpu", {"subnetIds": ["subnet-1"]}),
+            ),
         )
 
 
@@ -116,11 +117,9 @@ class NothingIn(Rule):
             if direction == "ingress" and (wide := [str(cidr) for cidr in networks(rule) if fields.is_internet(cidr)]):
                 yield violation(where, f"lets {', '.join(wide)} in")
 
-    def passing_example(self) -> Context:
-        return self._group({"cidrBlocks": ["10.0.0.0/16"], "description": "HTTPS from the VPC"})
-
-    def failing_example(self) -> Context:
-        return self._group({"cidrBlocks": ["0.0.0.0/0"], "description": "HTTPS"})
+    def examples(self) -> Examples:
+        passing = self._group({"cidrBlocks": ["10.0.0.0/16"], "description": "HTTPS from the VPC"})
+        return Examples(passing, self._group({"cidrBlocks": ["0.0.0.0/0"], "description": "HTTPS"}))
 
     @staticmethod
     def _group(rule: Mapping[str, Any]) -> Context:
@@ -141,11 +140,9 @@ class EgressNamed(Rule):
             if direction == "egress" and every_port(rule) and any(map(fields.is_internet, networks(rule))):
                 yield violation(where, "every protocol and port may go out to everywhere")
 
-    def passing_example(self) -> Context:
-        return self._out({"protocol": "tcp", "fromPort": 443, "toPort": 443})
-
-    def failing_example(self) -> Context:
-        return self._out({"protocol": "-1", "fromPort": 0, "toPort": 0})
+    def examples(self) -> Examples:
+        passing = self._out({"protocol": "tcp", "fromPort": 443, "toPort": 443})
+        return Examples(passing, self._out({"protocol": "-1", "fromPort": 0, "toPort": 0}))
 
     @staticmethod
     def _out(ports: Mapping[str, Any]) -> Context:
@@ -175,16 +172,14 @@ class FlowLogs(Rule):
                 if fields.items(group.inputs, "ingress") or fields.items(group.inputs, "egress"):
                     yield violation(group, "the default security group lets traffic through")
 
-    def passing_example(self) -> Context:
+    def examples(self) -> Examples:
         vpc = resource(types.VPC, "vpc")
-        return example(
+        passing = example(
             vpc,
             resource(types.FLOW_LOG, "flow", {"trafficType": "ALL"}, uses={"vpcId": vpc}),
             resource(types.DEFAULT_SECURITY_GROUP, "default", {"ingress": [], "egress": []}, uses={"vpcId": vpc}),
         )
-
-    def failing_example(self) -> Context:
-        return example(resource(types.VPC, "vpc"))
+        return Examples(passing, example(resource(types.VPC, "vpc")))
 
 
 RULES = (PrivateNodes(), NothingIn(), EgressNamed(), FlowLogs())

@@ -16,7 +16,7 @@ from paddock.plan.engine import resource_types as types
 from paddock.plan.engine.graph import Resource
 from paddock.plan.engine.values import Secret
 from paddock.plan.finding import Severity
-from paddock.plan.rules.base import Context, Rule, Violation, example, resource, violation
+from paddock.plan.rules.base import Context, Examples, Rule, Violation, example, resource, violation
 from paddock.plan.rules.inputs import fields
 from paddock.plan.rules.network import SSH, has_port, rules
 
@@ -54,11 +54,9 @@ class MetadataTokens(Rule):
             if not fields.is_set(fields.get(group.inputs, "launchTemplate")):
                 yield violation(group, "without a launch template of ours EKS leaves IMDSv1 on")
 
-    def passing_example(self) -> Context:
-        return _template(metadataOptions={"httpTokens": "required"})
-
-    def failing_example(self) -> Context:
-        return _template(metadataOptions={"httpTokens": "optional"})
+    def examples(self) -> Examples:
+        passing = _template(metadataOptions={"httpTokens": "required"})
+        return Examples(passing, _template(metadataOptions={"httpTokens": "optional"}))
 
 
 class MetadataHops(Rule):
@@ -75,11 +73,9 @@ class MetadataHops(Rule):
             if hops != 1 and not fields.is_unknown(hops) and fields.get(options, "httpEndpoint") != "disabled":
                 yield violation(item, f"the hop limit is {hops or 'left to the image'}")
 
-    def passing_example(self) -> Context:
-        return _template(metadataOptions={"httpPutResponseHopLimit": 1})
-
-    def failing_example(self) -> Context:
-        return _template(metadataOptions={"httpPutResponseHopLimit": 2})
+    def examples(self) -> Examples:
+        passing = _template(metadataOptions={"httpPutResponseHopLimit": 1})
+        return Examples(passing, _template(metadataOptions={"httpPutResponseHopLimit": 2}))
 
 
 class DisksEncrypted(Rule):
@@ -106,11 +102,11 @@ class DisksEncrypted(Rule):
             if ebs and not fields.is_on(fields.get(item.inputs, "parameters", "encrypted")):
                 yield violation(item, "its volumes are not encrypted")
 
-    def passing_example(self) -> Context:
-        return _template(blockDeviceMappings=[{"deviceName": "/dev/xvda", "ebs": {"encrypted": "true"}}])
-
-    def failing_example(self) -> Context:
-        return _template(blockDeviceMappings=[{"deviceName": "/dev/xvda", "ebs": {"volumeType": "gp3"}}])
+    def examples(self) -> Examples:
+        passing = _template(blockDeviceMappings=[{"deviceName": "/dev/xvda", "ebs": {"encrypted": "true"}}])
+        return Examples(
+            passing, _template(blockDeviceMappings=[{"deviceName": "/dev/xvda", "ebs": {"volumeType": "gp3"}}])
+        )
 
 
 class NoSsh(Rule):
@@ -138,11 +134,8 @@ class NoSsh(Rule):
             if direction == "ingress" and has_port(rule, SSH):
                 yield violation(where, "port 22 is open")
 
-    def passing_example(self) -> Context:
-        return _template()
-
-    def failing_example(self) -> Context:
-        return _template(keyName="ops")
+    def examples(self) -> Examples:
+        return Examples(_template(), _template(keyName="ops"))
 
 
 class ImagesPinned(Rule):
@@ -189,11 +182,9 @@ class ImagesPinned(Rule):
             for template in context.all(types.LAUNCH_TEMPLATE)
         )
 
-    def passing_example(self) -> Context:
-        return example(resource(types.NODE_GROUP, "gpu", {"releaseVersion": "1.35.6-20260714"}))
-
-    def failing_example(self) -> Context:
-        return example(lookups=(("aws:ec2/getAmi:getAmi", {"mostRecent": True, "owners": []}),))
+    def examples(self) -> Examples:
+        passing = example(resource(types.NODE_GROUP, "gpu", {"releaseVersion": "1.35.6-20260714"}))
+        return Examples(passing, example(lookups=(("aws:ec2/getAmi:getAmi", {"mostRecent": True, "owners": []}),)))
 
 
 _SECRETS = re.compile(
@@ -230,11 +221,9 @@ class NoSecretsAtBoot(Rule):
             if _SECRETS.search(text):
                 yield violation(item, f"{key} holds what looks like a credential")
 
-    def passing_example(self) -> Context:
-        return _template(userData=_base64("max-pods = 20"))
-
-    def failing_example(self) -> Context:
-        return _template(userData=_base64("export PASSWORD=correct-horse-battery"))
+    def examples(self) -> Examples:
+        passing = _template(userData=_base64("max-pods = 20"))
+        return Examples(passing, _template(userData=_base64("export PASSWORD=correct-horse-battery")))
 
 
 _KUBELET: Mapping[tuple[str, ...], Any] = {
@@ -272,11 +261,9 @@ class KubeletDefaults(Rule):
             if flag := _FLAGS.search(text):
                 yield violation(item, f"the kubelet is started with {flag[0]}")
 
-    def passing_example(self) -> Context:
-        return _template(userData=self._user_data({"maxPods": 20}))
-
-    def failing_example(self) -> Context:
-        return _template(userData=self._user_data({"readOnlyPort": 10255}))
+    def examples(self) -> Examples:
+        passing = _template(userData=self._user_data({"maxPods": 20}))
+        return Examples(passing, _template(userData=self._user_data({"readOnlyPort": 10255})))
 
     @staticmethod
     def _user_data(config: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from paddock.plan.engine.resource_types import RELEASE, RUNNER_DEPLOYMENT, SECRET
 from paddock.plan.engine.values import Secret
 from paddock.plan.finding import Severity
-from paddock.plan.rules.base import Context, Rule, Violation, example, resource, violation
+from paddock.plan.rules.base import Context, Examples, Rule, Violation, example, resource, violation
 from paddock.plan.rules.inputs import fields
 from paddock.plan.rules.inputs.pods import Pod, chart, pods, scale_sets
 from paddock.plan.rules.kubernetes import HOST_NAMESPACES, privileged, runner_pod, runners
@@ -56,11 +56,11 @@ class SecretsKept(Rule):
             return all(isinstance(value, Secret) or fields.is_unknown(value) for value in held.values())
         return isinstance(held, Secret) or fields.is_unknown(held)
 
-    def passing_example(self) -> Context:
-        return example(resource(SECRET, "credential", {"stringData": Secret({"github_app_private_key": "..."})}))
-
-    def failing_example(self) -> Context:
-        return example(resource(SECRET, "credential", {"stringData": {"github_app_private_key": "..."}}))
+    def examples(self) -> Examples:
+        passing = example(resource(SECRET, "credential", {"stringData": Secret({"github_app_private_key": "..."})}))
+        return Examples(
+            passing, example(resource(SECRET, "credential", {"stringData": {"github_app_private_key": "..."}}))
+        )
 
 
 _VALUES_WITH_RESOURCES: Mapping[str, tuple[tuple[str, ...], ...]] = {
@@ -123,11 +123,9 @@ class ModestPods(Rule):
         ):
             yield "can write to its own root file system"
 
-    def passing_example(self) -> Context:
-        return self._runner("ghcr.io/actions/actions-runner:2.336.0")
-
-    def failing_example(self) -> Context:
-        return self._runner("ghcr.io/actions/actions-runner:latest")
+    def examples(self) -> Examples:
+        passing = self._runner("ghcr.io/actions/actions-runner:2.336.0")
+        return Examples(passing, self._runner("ghcr.io/actions/actions-runner:latest"))
 
     @staticmethod
     def _runner(image: str) -> Context:
@@ -190,12 +188,10 @@ class Ephemeral(Rule):
                     if fields.text(variable, "name") in ("EPHEMERAL", "RUNNER_EPHEMERAL") and disabled:
                         yield violation(pod.resource, f"{pod.where} are used again for the next job")
 
-    def passing_example(self) -> Context:
-        return example(runners({"runnerGroup": "gpu", "githubConfigUrl": "https://github.com/acme"}))
-
-    def failing_example(self) -> Context:
+    def examples(self) -> Examples:
         spec = {"template": {"spec": {"ephemeral": False, "organization": "acme"}}}
-        return example(resource(RUNNER_DEPLOYMENT, "old", {"spec": spec}))
+        passing = example(runners({"runnerGroup": "gpu", "githubConfigUrl": "https://github.com/acme"}))
+        return Examples(passing, example(resource(RUNNER_DEPLOYMENT, "old", {"spec": spec})))
 
 
 RULES = (SecretsKept(), ModestPods(), Ephemeral())

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from paddock.plan.engine import resource_types as types
 from paddock.plan.engine.graph import Resource
 from paddock.plan.finding import Severity
-from paddock.plan.rules.base import Context, Rule, Violation, example, resource, violation
+from paddock.plan.rules.base import Context, Examples, Rule, Violation, example, resource, violation
 from paddock.plan.rules.inputs import fields
 
 BUCKETS = (types.BUCKET, types.BUCKET_V2)
@@ -45,11 +45,8 @@ class Repositories(Rule):
         for item in context.all(types.REPOSITORY_POLICY):
             yield from _open_to_all(context, item)
 
-    def passing_example(self) -> Context:
-        return self._repository("IMMUTABLE")
-
-    def failing_example(self) -> Context:
-        return self._repository("MUTABLE")
+    def examples(self) -> Examples:
+        return Examples(self._repository("IMMUTABLE"), self._repository("MUTABLE"))
 
     @staticmethod
     def _repository(mutability: str) -> Context:
@@ -80,11 +77,14 @@ class LogsKept(Rule):
             if not fields.is_set(fields.get(item.inputs, "kmsKeyId")):
                 yield violation(item, "it is not encrypted with a key of ours")
 
-    def passing_example(self) -> Context:
-        return example(resource(types.LOG_GROUP, "logs", {"retentionInDays": 365, "kmsKeyId": "arn:aws:kms:::key/k"}))
-
-    def failing_example(self) -> Context:
-        return example(resource(types.LOG_GROUP, "logs", {"retentionInDays": 30, "kmsKeyId": "arn:aws:kms:::key/k"}))
+    def examples(self) -> Examples:
+        passing = example(
+            resource(types.LOG_GROUP, "logs", {"retentionInDays": 365, "kmsKeyId": "arn:aws:kms:::key/k"})
+        )
+        return Examples(
+            passing,
+            example(resource(types.LOG_GROUP, "logs", {"retentionInDays": 30, "kmsKeyId": "arn:aws:kms:::key/k"})),
+        )
 
 
 class Buckets(Rule):
@@ -128,7 +128,7 @@ class Buckets(Rule):
                 return companion
         return None
 
-    def passing_example(self) -> Context:
+    def examples(self) -> Examples:
         bucket = resource(BUCKETS[0], "state", {}, protect=True)
         parts: Mapping[str, Mapping[str, Any]] = {
             "PublicAccessBlock": dict.fromkeys(
@@ -140,16 +140,14 @@ class Buckets(Rule):
             },
             "Logging": {"targetBucket": "logs"},
         }
-        return example(
+        passing = example(
             bucket,
             *(
                 resource(f"aws:s3/bucket{part}:Bucket{part}", part, inputs, uses={"bucket": bucket})
                 for part, inputs in parts.items()
             ),
         )
-
-    def failing_example(self) -> Context:
-        return example(resource(BUCKETS[0], "state", {}, protect=True))
+        return Examples(passing, example(resource(BUCKETS[0], "state", {}, protect=True)))
 
 
 class Queues(Rule):
@@ -173,13 +171,13 @@ class Queues(Rule):
         for item in context.all(types.QUEUE_POLICY, types.TOPIC_POLICY):
             yield from _open_to_all(context, item)
 
-    def passing_example(self) -> Context:
-        return example(resource(types.QUEUE, "interruptions", {"sqsManagedSseEnabled": True}))
-
-    def failing_example(self) -> Context:
+    def examples(self) -> Examples:
         statement = {"Effect": "Allow", "Principal": "*", "Action": "sqs:SendMessage", "Resource": "*"}
         policy = json.dumps({"Statement": [statement]})
-        return example(resource(types.QUEUE, "interruptions", {"sqsManagedSseEnabled": True, "policy": policy}))
+        passing = example(resource(types.QUEUE, "interruptions", {"sqsManagedSseEnabled": True}))
+        return Examples(
+            passing, example(resource(types.QUEUE, "interruptions", {"sqsManagedSseEnabled": True, "policy": policy}))
+        )
 
 
 def _open_to_all(context: Context, item: Resource) -> Iterator[Violation]:

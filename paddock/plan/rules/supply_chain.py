@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import yaml
 
 from paddock.plan.finding import Severity
-from paddock.plan.rules.base import Context, Rule, Violation, example, violation
+from paddock.plan.rules.base import Context, Examples, Rule, Violation, example, violation
 from paddock.plan.rules.inputs import fields
 
 ISSUER = "https://token.actions.githubusercontent.com"
@@ -118,11 +118,8 @@ class Dockerfiles(Rule):
         if instructions and user.split(":")[0] in ("", "root", "0"):
             yield "it runs as root"
 
-    def passing_example(self) -> Context:
-        return self._file("@sha256:" + "0" * 64)
-
-    def failing_example(self) -> Context:
-        return self._file(":latest")
+    def examples(self) -> Examples:
+        return Examples(self._file("@sha256:" + "0" * 64), self._file(":latest"))
 
     @staticmethod
     def _file(version: str) -> Context:
@@ -177,13 +174,11 @@ class SignedImages(Rule):
         )
         return action or _PUSHES.search(fields.text(step, "run").replace("\\\n", " ")) is not None
 
-    def passing_example(self) -> Context:
-        return self._job(
+    def examples(self) -> Examples:
+        passing = self._job(
             "docker push $IMAGE", "syft $IMAGE -o spdx-json", "cosign attest $IMAGE", "cosign sign --yes $IMAGE"
         )
-
-    def failing_example(self) -> Context:
-        return self._job("docker push $IMAGE")
+        return Examples(passing, self._job("docker push $IMAGE"))
 
     @staticmethod
     def _job(*commands: str) -> Context:
@@ -229,11 +224,8 @@ class Workflows(Rule):
             or re.search(r"^docker://.*@sha256:[0-9a-f]{64}$", used)
         )
 
-    def passing_example(self) -> Context:
-        return self._with({"contents": "read"})
-
-    def failing_example(self) -> Context:
-        return self._with({"contents": "write"})
+    def examples(self) -> Examples:
+        return Examples(self._with({"contents": "read"}), self._with({"contents": "write"}))
 
     @staticmethod
     def _with(permissions: Mapping[str, str]) -> Context:

@@ -46,8 +46,8 @@ NASTY = (
 
 @EACH_RULE
 def test_a_rule_passes_its_good_example_and_fails_its_bad_one(rule: Rule) -> None:
-    assert list(rule.check(rule.passing_example())) == []
-    assert list(rule.check(rule.failing_example()))
+    assert list(rule.check(rule.examples().passing)) == []
+    assert list(rule.check(rule.examples().failing))
 
 
 @EACH_RULE
