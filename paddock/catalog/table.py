@@ -185,13 +185,10 @@ def _object(row: Row) -> dict[str, Any]:
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
     """Text to the left, numbers to the right."""
     padded = (
-        cell.ljust(width) if column < 2 else cell.rjust(width) for column, (cell, width) in _columns(cells, widths)
+        cell.ljust(width) if column < 2 else cell.rjust(width)
+        for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
     )
     return "  ".join(padded).rstrip()
-
-
-def _columns(cells: Sequence[str], widths: Sequence[int]) -> enumerate[tuple[str, int]]:
-    return enumerate(zip(cells, widths, strict=True))
 
 
 def _usd(value: float | None) -> str:

@@ -104,7 +104,7 @@ def server(programs: _Programs) -> Server[Any]:
     from paddock import __version__
     from paddock.gpu.actions.registry import ACTIONS
 
-    tools = {_tool_name(action): action for action in ACTIONS.values()}
+    tools = {f"gpu_{action.name.replace('-', '_')}": action for action in ACTIONS.values()}
 
     async def list_tools(context: Any, request: Any) -> ListToolsResult:
         return ListToolsResult(tools=[_tool(name, action) for name, action in tools.items()])
@@ -121,10 +121,6 @@ def server(programs: _Programs) -> Server[Any]:
     return Server(
         NAME, version=__version__, instructions=_INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool
     )
-
-
-def _tool_name(action: Action) -> str:
-    return f"gpu_{action.name.replace('-', '_')}"
 
 
 def _tool(name: str, action: Action) -> Tool:

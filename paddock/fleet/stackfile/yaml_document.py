@@ -111,7 +111,7 @@ class Document:
                 kind = "a list" if isinstance(name_node, yaml.SequenceNode) else "a map"
                 fix = 'write a name, and text in braces with quotes: "{...}"'
                 self._stop(key, line, f"{kind} cannot be the name of a setting", "a name", fix)
-            if _is_merge(name_node):
+            if name_node.value == "<<" and not name_node.style:
                 merged = {**self._merge(value_node, key, inside, line), **merged}
                 continue
             name = _name(name_node)
@@ -166,10 +166,6 @@ class Document:
 
     def _stop(self, key: Key, line: int, message: str, expected: str, fix: str) -> NoReturn:
         raise FleetError([Problem(without_config(key), message, expected, fix, self.file, line)])
-
-
-def _is_merge(node: yaml.ScalarNode) -> bool:
-    return node.value == "<<" and not node.style
 
 
 def _explicit(node: yaml.ScalarNode) -> bool:

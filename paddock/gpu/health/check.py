@@ -74,7 +74,7 @@ def check(
     log = kernel_log.read(since=since, root=root, run=run) if read_log else kernel_log.KernelLog(reason="not read")
     unchecked = [f"Xids: {log.reason}"] if log.reason else []
     fabric = context.fabric_manager
-    if fabric is None and _has_nvswitch(inventory):
+    if fabric is None and any(link.active and link.to == "switch" for gpu in inventory.gpus for link in gpu.nvlinks):
         fabric = fabric_manager_runs(root) if not inventory.machine.container else None
         if fabric is None:
             unchecked.append("the fabric manager: a container does not see the host's services")
@@ -139,10 +139,6 @@ def _command_name(process: Path) -> str:
         return (process / "comm").read_text(errors="replace").strip()
     except OSError:
         return ""
-
-
-def _has_nvswitch(inventory: Inventory) -> bool:
-    return any(link.active and link.to == "switch" for gpu in inventory.gpus for link in gpu.nvlinks)
 
 
 def _worst_verdict(results: Sequence[Finding]) -> Verdict:

@@ -94,7 +94,7 @@ class Programs:
         pod = self.api.find("v1", "Pod", workflow_pods.name_of(runner), namespace)
         if pod is None:
             text = self.api.get("v1", "ConfigMap", template, namespace)["data"]["pod.yaml"]
-            pod = self.api.create(workflow_pods.workflow_pod(runner, text, _works(job)))
+            pod = self.api.create(workflow_pods.workflow_pod(runner, text, {ENDS_AFTER: f"{job['seconds']:.3f}s"}))
             daemon.log(f"{name} has job {job['id']}, in pod {pod['metadata']['name']} for {job['seconds']:g} s")
         elif pod["status"].get("phase") == "Running" and job["pod"].get("name") != pod["metadata"]["name"]:
             self.github.online(name, self._facts(pod))
@@ -116,10 +116,6 @@ class Programs:
 def _since(job: Object) -> float:
     """Return the start of a job, in seconds since 1970."""
     return float(next(entry["at"] for entry in job["history"] if entry["state"] == "running"))
-
-
-def _works(job: Object) -> dict[str, str]:
-    return {ENDS_AFTER: f"{job['seconds']:.3f}s"}
 
 
 def facts(pod: Object, node: Object | None) -> Object:

@@ -13,7 +13,6 @@ from paddock.fleet.sizing.capacity import runner_request
 from paddock.plan import rules
 from paddock.plan.cost import estimate, money
 from paddock.plan.document import model
-from paddock.plan.engine import graph
 from paddock.plan.engine.values import redact
 from paddock.plan.plan import Plan
 
@@ -32,7 +31,10 @@ def build_document(plan: Plan) -> model.PlanDocument:
         github=model.GitHub(url=fleet.github.url),
         pools=[_pool(fleet, pool) for pool in fleet.pools.values()],
         runners=[_runner(fleet, runner) for runner in fleet.runners.values()],
-        resources=[_resource(resource) for resource in plan.graph.resources.values()],
+        resources=[
+            _copy(model.Resource, resource, inputs=redact(resource.inputs))
+            for resource in plan.graph.resources.values()
+        ],
         outputs=redact(plan.graph.outputs),
         lookups=[model.Lookup(token=token, arguments=redact(arguments)) for token, arguments in plan.graph.lookups],
         fit=[_copy(model.Fit, fit, memory=fit.source) for fit in plan.fits],
@@ -127,10 +129,6 @@ def _runner(fleet: Fleet, runner: Runner) -> model.Runner:
         image=runner.image or fleet.images.runner or "",
         volumes={key: volume.mount for key, volume in runner.volumes.items()},
     )
-
-
-def _resource(resource: graph.Resource) -> model.Resource:
-    return _copy(model.Resource, resource, inputs=redact(resource.inputs))
 
 
 def _rules(evaluation: rules.Evaluation) -> model.Rules:
