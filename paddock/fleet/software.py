@@ -1,5 +1,4 @@
-"""Versions of the software in a fleet's images and on its nodes, as the stack file, an image tag or the catalogue
-claims them."""
+"""Versions of the software in a fleet's images and on its nodes, as stack file, image tag or catalogue claim them."""
 
 from __future__ import annotations
 

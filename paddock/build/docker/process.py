@@ -39,7 +39,7 @@ def call(
             out, err = process.communicate(None if stdin is None else stdin.encode(), timeout_s)
         except subprocess.TimeoutExpired:
             raise TimedOut(
-                f"{_name(command)} did not answer within {timeout_s:g} s and was ended"
+                f"{Path(command[0]).name} {' '.join(command[1:2])} did not answer within {timeout_s:g} s and was ended"
                 "\n    fix: see whether the engine answers: docker info"
             ) from None
     return Finished(process.returncode, (out or b"").decode(errors="replace"), err.decode(errors="replace"))
@@ -95,7 +95,3 @@ def _end(process: subprocess.Popen[bytes], politely: bool) -> None:
             process.send_signal(number)
             with contextlib.suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
                 process.wait(GRACE)
-
-
-def _name(command: Sequence[str]) -> str:
-    return " ".join([Path(command[0]).name, *command[1:2]])

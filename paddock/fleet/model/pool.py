@@ -266,13 +266,14 @@ def _instance_mistakes(names: tuple[str, ...]) -> Iterator[InitErrorDetails]:
     catalogued = catalog.instances()
     with_gpu = [name for name, instance in catalogued.items() if instance.gpu]
     models: dict[str, list[str]] = {}
+    families = sorted({name.split(".")[0] for name in with_gpu})
     for index, name in enumerate(names):
         if name not in catalogued:
             family = [other for other in with_gpu if other.split(".")[0] == name.split(".")[0]]
             expected = (
                 f"one of {', '.join(family)}"
                 if family
-                else f"a GPU instance type of one of the families {', '.join(_families(with_gpu))}"
+                else f"a GPU instance type of one of the families {', '.join(families)}"
             )
             fix = did_you_mean(name, family or with_gpu)
             yield mistake(f'unknown instance type "{name}"', index, expected, fix)
@@ -291,7 +292,3 @@ def _instance_mistakes(names: tuple[str, ...]) -> Iterator[InitErrorDetails]:
         )
         fix = "make a pool for each model and give each its runners"
         yield mistake(f"two GPU models in one pool: {listed}", (), "instance types of one GPU model", fix)
-
-
-def _families(names: list[str]) -> list[str]:
-    return sorted({name.split(".")[0] for name in names})

@@ -41,8 +41,7 @@ class GpuHealth:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Verdict on a machine: `action` is the mildest that covers all findings; `unchecked` names what could not be
-    checked, and why."""
+    """Verdict on a machine: `action` is the mildest for all findings; `unchecked` says what was not, and why."""
 
     taken_at: str
     machine: str

@@ -229,8 +229,7 @@ def _notes(inventory: Inventory, gpu: Gpu, group: Sequence[Gpu], requested: str)
 
 
 def _full_steps(inventory: Inventory, group: Sequence[Gpu]) -> list[Step]:
-    """Return the steps: persistence mode counts as use, so it is off during the reset; the fabric manager reconnects
-    GPUs after it."""
+    """Return the steps: persistence mode counts as use, so it is off meanwhile; the fabric manager reconnects GPUs."""
     all_gpus = len(group) == len(inventory.gpus)
     names = ",".join(member.uuid or "" for member in group)
     selection = () if all_gpus and len(group) > 1 else ("-i", names)

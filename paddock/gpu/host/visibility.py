@@ -54,7 +54,7 @@ def visible(inventory: Inventory, environ: Mapping[str, str] = os.environ) -> Vi
         if selection is None:
             continue
         uuids = frozenset(selection.uuids)
-        sentence = f"{name}={value} leaves {_count_gpus(len(selection.uuids))}{selection.caveat}."
+        sentence = f"{name}={value} leaves {count_gpus(len(selection.uuids))}{selection.caveat}."
         if name == _BY_CUDA and selection.indexed and _mixed(gpus) and environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
             sentence += " Its numbers are taken in the order of the bus; CUDA's own is the fastest first."
         before = result.notes if result else ()
@@ -176,5 +176,5 @@ def _mixed(gpus: _Numbered) -> bool:
     return len({gpu.name for gpu in gpus.values()}) > 1
 
 
-def _count_gpus(number: int) -> str:
+def count_gpus(number: int) -> str:
     return "no GPU" if number == 0 else "1 GPU" if number == 1 else f"{number} GPUs"

@@ -58,8 +58,7 @@ def _assigned_part(gpu: Gpu, assigned: frozenset[str]) -> Gpu | None:
 
 
 def admit(inventory: Inventory, health: Health, job: Job, *, devices_missing: bool = False) -> Admission:
-    """Decide for the job's own inventory and its health. `devices_missing`: the driver does not show GPUs that the pod
-    was assigned."""
+    """Decide by the job's own inventory and health. `devices_missing`: the driver lacks GPUs that the pod has."""
     results = [*_missing(inventory, job), *health.findings, *([] if job.shared else _in_use(inventory))]
     refusing = [finding for finding in results if _refuses(finding, inventory)]
     degraded = [finding for finding in results if finding not in refusing and _concerns_job(finding)]

@@ -26,8 +26,7 @@ _HEAD = ("| GPU | peak memory | mean utilisation | idle | energy | slowed down b
 
 @dataclass(frozen=True, slots=True)
 class JobUsage:
-    """Input of the report: `record` is None if nothing was sampled; `missing` is the time without a sampler, `why` its
-    reason."""
+    """Input of the report: `record` is None if nothing was sampled; `missing` is time without one, `why` its reason."""
 
     record: Record | None
     shared: bool = False

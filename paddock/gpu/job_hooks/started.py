@@ -63,8 +63,7 @@ def run(
 
 
 def check_gpus(job: Job, seconds: float, root: Path = Path("/")) -> Admission:
-    """Check the GPUs, and again while the reasons are transient and time remains: the last job's processes may still be
-    ending."""
+    """Check the GPUs, and again while reasons are transient and time remains: the last job may still be ending."""
     deadline = time.monotonic() + seconds - 2 * _RETRY_SECONDS
     while True:
         start = time.monotonic()

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from paddock.gpu.catalog_match import catalog_entry, is_model
-from paddock.gpu.host.visibility import Visible
+from paddock.gpu.host.visibility import Visible, count_gpus
 from paddock.gpu.leases.eligibility import Device, Refused, SelectionContext, devices, refusal
 from paddock.gpu.leases.lease import Lease
 from paddock.gpu.leases.ranking import Links, Score, best, scores
@@ -123,7 +123,7 @@ def _why(
     *,
     satisfied: bool,
 ) -> str:
-    count = _count_gpus(request.count)
+    count = count_gpus(request.count)
     if not inventory.gpus:
         return inventory.reason or "This machine has no GPU."
     if satisfied:
@@ -153,7 +153,3 @@ def _notes(
 def _uuids(gpu: Gpu) -> list[str]:
     """Its own, and those of its parts."""
     return [*([gpu.uuid] if gpu.uuid else []), *(part.uuid for part in (gpu.mig.devices if gpu.mig else ()))]
-
-
-def _count_gpus(number: int) -> str:
-    return "1 GPU" if number == 1 else f"{number} GPUs"

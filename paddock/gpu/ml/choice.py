@@ -12,7 +12,7 @@ from paddock.gpu.model import Inventory
 
 if TYPE_CHECKING:
     from paddock.catalog.cuda_match import Outcome
-    from paddock.catalog.ml_images import Build, Image, Wheels
+    from paddock.catalog.ml_images import Image, Wheels
 
 FRAMEWORKS = ("pytorch", "tensorflow", "jax", "none")
 _ACCEPTED: tuple[Outcome, ...] = ("ok", "minor-version", "unknown")
@@ -56,8 +56,10 @@ def pick(
                 build = candidate.build
                 return Pick(build, getattr(build, "image", None), build.cuda, verdict, candidate.why)
     first = candidates[0]
+    build = first.build
     raise GpuError(
-        f"{_describe(first.build)} does not run here: {first.why}\n    expected: a driver and a GPU that run it"
+        f"{build.framework} {build.version} for CUDA {build.cuda} does not run here: {first.why}"
+        "\n    expected: a driver and a GPU that run it"
         f"\n    fix: {_alternative(framework, inventory, contained, cuda) or first.fix}"
     )
 
@@ -155,7 +157,3 @@ def _pick_image(framework: str, inventory: Inventory, image: str, cuda: str | No
             f"{image} does not run here: {why}\n    expected: another CUDA\n    fix: {fix or 'another image'}"
         )
     return Pick(None, image, has, verdict, why)
-
-
-def _describe(build: Build) -> str:
-    return f"{build.framework} {build.version} for CUDA {build.cuda}"

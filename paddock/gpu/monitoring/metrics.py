@@ -88,8 +88,7 @@ METRICS: tuple[Metric, ...] = (
 
 
 def render(inventory: Inventory, health: Health | None = None, xids: Iterable[XidEvent] = ()) -> str:
-    """Return the metrics in Prometheus's text format, without unknown values; a GPU that does not answer has only its
-    health."""
+    """Return the metrics in Prometheus's text format, without unknown values; a silent GPU has only its health."""
     lines: list[str] = []
     host = inventory.machine.name
     labels = {gpu.index: _gpu_labels(gpu, host) for gpu in inventory.gpus}

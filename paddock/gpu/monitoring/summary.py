@@ -216,9 +216,8 @@ class Collector:
                 value = metric.of(tracked.last)
                 if value is not None:
                     weights.add(value, 0.0)
-        spreads = _not_none(
-            weights.spread(metric) for metric, weights in zip(self._metrics, tracked.weights, strict=True)
-        )
+        all_spreads = (weights.spread(metric) for metric, weights in zip(self._metrics, tracked.weights, strict=True))
+        spreads = tuple(spread for spread in all_spreads if spread)
         counted = tracked.counted if tracked.observed.seconds else None
         energy = counted if counted is not None else tracked.integrated if tracked.known_power else None
         source: EnergySource | None = None if energy is None else "integrated" if counted is None else "counter"
@@ -271,7 +270,3 @@ def watch(
     if read_inventory and ended in {None, "interrupted"}:
         collector.links(read_inventory())
     return collector.summary(ended)
-
-
-def _not_none(spreads: Iterable[Spread | None]) -> tuple[Spread, ...]:
-    return tuple(spread for spread in spreads if spread)

@@ -73,17 +73,13 @@ def unknown(name: str, unit: str) -> Money:
 def least(amounts: Iterable[Money]) -> Money | None:
     """Return the smallest known amount; an unknown one when none is known, None when there are none."""
     parts = tuple(amounts)
-    return min(parts, key=_ascending, default=None)
+    return min(parts, key=lambda part: (part.value is None, part.value or 0.0), default=None)
 
 
 def most(amounts: Iterable[Money]) -> Money | None:
     """Return the largest known amount; an unknown one when none is known, None when there are none."""
     parts = tuple(amounts)
     return max(parts, key=lambda part: -1.0 if part.value is None else part.value, default=None)
-
-
-def _ascending(part: Money) -> tuple[bool, float]:
-    return (part.value is None, part.value or 0.0)
 
 
 def fixed(key: str, region: str) -> Money:
