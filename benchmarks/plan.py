@@ -13,9 +13,10 @@ import argparse
 import json
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-from side_by_side import ROOT, paired, process, report
+from side_by_side import ROOT, cpu, paired, process, report
 
 # The SDK modules that the program uses, loaded for good: the packages alone only make placeholders.
 SDKS = """
@@ -41,16 +42,30 @@ def main() -> None:
     runs = parser.parse_args().runs
     with tempfile.TemporaryDirectory() as folder:
         big = large_fleet(Path(folder))
+        huge = large_fleet(Path(folder) / "huge", pools=100, runners=500)
         results = [
             paired("inv plan of dev / importing the Pulumi SDKs it uses", 3.0, runs,
                    process("-c", PLAN, str(ROOT), "dev"), process("-c", SDKS)),
             paired("inv plan of 60 runners on 30 pools / of dev", 6.0, runs,
                    process("-c", PLAN, str(big), "large"), process("-c", PLAN, str(ROOT), "dev")),
+            beyond_startup(runs, huge),
             paired("inv --list / python -c 'import invoke'", 2.0, runs,
                    process("-m", "paddock", "--list"), process("-c", "import invoke")),
             fits(runs),
         ]  # fmt: skip
     report(results)
+
+
+def beyond_startup(runs: int, huge: Path) -> dict[str, object]:
+    """Return CPU of the plan of 500 runners over that of dev, both without what importing the SDKs takes."""
+    startup = cpu("-c", SDKS)
+    large, dev = cpu("-c", PLAN, str(huge), "large"), cpu("-c", PLAN, str(ROOT), "dev")
+
+    def beyond(plan: Callable[[], float]) -> Callable[[], float]:
+        return lambda: plan() - startup()
+
+    name = "CPU of inv plan of 500 runners on 100 pools / of dev, both beyond importing the Pulumi SDKs"
+    return paired(name, 4.0, runs, beyond(large), beyond(dev))
 
 
 def fits(runs: int) -> dict[str, object]:
@@ -75,17 +90,16 @@ def fits(runs: int) -> dict[str, object]:
     return paired("1,000 fits / one graph run of prod", 1.0, runs, solve, graph)
 
 
-def large_fleet(folder: Path) -> Path:
-    """Sixty runners on thirty pools, as a stack named large."""
+def large_fleet(folder: Path, pools: int = 30, runners: int = 60) -> Path:
+    """Write a stack named large. Its pools are of three kinds."""
+    folder.mkdir(exist_ok=True)
     (folder / "Pulumi.yaml").write_text((ROOT / "Pulumi.yaml").read_text())
     types = (["g4dn.xlarge", "g4dn.2xlarge"], ["g5.xlarge", "g5.2xlarge"], ["g6.12xlarge"])
-    pools = {f"pool-{n}": {"instances": types[n % 3], "nodes": {"max": 3}} for n in range(30)}
-    runners = {f"runner-{n}": {"pool": f"pool-{n % 30}", "max": 2} for n in range(60)}
     fleet = {
         "github": {"url": "https://github.com/acme", "app": {"id": "1", "installation": "2"}},
         "network": {"cidr": "10.0.0.0/16"},
-        "pools": pools,
-        "runners": runners,
+        "pools": {f"pool-{n}": {"instances": types[n % 3], "nodes": {"max": 3}} for n in range(pools)},
+        "runners": {f"runner-{n}": {"pool": f"pool-{n % pools}", "max": 2} for n in range(runners)},
     }
     config = {"config": {"aws:region": "us-west-2", "paddock:fleet": fleet}}
     (folder / "Pulumi.large.yaml").write_text(json.dumps(config))  # JSON is YAML

@@ -18,14 +18,12 @@ STORAGE_CLASS = "gp3-encrypted"
 
 
 class AddOns(Component):
-    """Pod Identity, node monitoring, and EBS volumes where a runner uses them."""
+    """Node monitoring, and EBS volumes where a runner uses them."""
 
     def __init__(self, name: str, fleet: Fleet, cluster: Cluster, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__(name, opts)
         self.cluster = cluster
-        self.identity: list[pulumi.Resource] = []
         if isinstance(fleet.cluster, NewCluster):  # an adopted cluster has its own
-            self.identity.append(self._addon("eks-pod-identity-agent", versions.POD_IDENTITY_AGENT))
             self._addon(
                 "eks-node-monitoring-agent",
                 versions.NODE_MONITORING_AGENT,

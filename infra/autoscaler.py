@@ -6,12 +6,11 @@ import pulumi
 import pulumi_aws as aws
 
 from infra import charts, versions
-from infra.addons import AddOns
 from infra.cluster import Cluster
 from infra.component import POD_IDENTITY, Component, allow, policy
 from infra.gpu_pool import AUTOSCALER
 from infra.helm import release
-from paddock.fleet import Fleet, nodes
+from paddock.fleet import Fleet, KubeconfigCluster, nodes
 from paddock.fleet.model.runner import LOWEST_PRIORITY
 
 NAMESPACE = "kube-system"
@@ -37,10 +36,9 @@ _ACT = ("autoscaling:SetDesiredCapacity", "autoscaling:TerminateInstanceInAutoSc
 class Autoscaler(Component):
     """One Helm release, and a role that may resize this cluster's groups and no others."""
 
-    def __init__(
-        self, name: str, fleet: Fleet, cluster: Cluster, addons: AddOns, opts: pulumi.ResourceOptions | None = None
-    ) -> None:
+    def __init__(self, name: str, fleet: Fleet, cluster: Cluster, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__(name, opts)
+        assert not isinstance(fleet.cluster, KubeconfigCluster)  # noqa: S101 - whose nodes are somebody else's
         owned = {"StringEquals": {f"aws:ResourceTag/{AUTOSCALER}/{fleet.cluster_name}": "owned"}}
         groups = self.account().apply(
             lambda account: policy(
@@ -59,7 +57,7 @@ class Autoscaler(Component):
             namespace=NAMESPACE,
             service_account=SERVICE_ACCOUNT,
             role_arn=role.arn,
-            opts=self.child(depends_on=addons.identity),
+            opts=self.child(depends_on=cluster.identity),
         )
         release(
             self,
@@ -76,7 +74,7 @@ class Autoscaler(Component):
                 "expanderPriorities": PRIORITIES,
                 "extraArgs": {
                     "expander": "priority,least-waste",
-                    "scale-down-unneeded-time": "10m",
+                    "scale-down-unneeded-time": f"{fleet.cluster.scale_down_delay}m",
                     "scale-down-delay-after-add": "5m",
                     "skip-nodes-with-system-pods": False,
                     "skip-nodes-with-local-storage": False,

@@ -12,7 +12,7 @@ import pulumi_eks as eks
 import pulumi_kubernetes as k8s
 
 from infra import versions
-from infra.component import Component, assumed_by
+from infra.component import POD_IDENTITY, Component, allow, assumed_by, policy
 from infra.network import Network
 from infra.node import launch_template
 from paddock.fleet import ExistingCluster, Fleet, KubeconfigCluster, NewCluster, nodes
@@ -20,11 +20,19 @@ from paddock.fleet.model.pool import GP3_IOPS, GP3_THROUGHPUT
 
 LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")
 
+_CNI_POLICY = "arn:aws:iam::aws:policy/AmazonEKS_CNI_Policy"
 _NODE_POLICIES = (
     "arn:aws:iam::aws:policy/AmazonEKSWorkerNodePolicy",
-    "arn:aws:iam::aws:policy/AmazonEKS_CNI_Policy",
     "arn:aws:iam::aws:policy/AmazonEC2ContainerRegistryPullOnly",
-    "arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore",
+)
+_SESSION_MANAGER = policy(
+    # AWS's own AmazonSSMManagedInstanceCore also reads every parameter of the account.
+    allow(
+        [
+            "ssm:UpdateInstanceInformation",
+            *(f"ssmmessages:{verb}{channel}Channel" for verb in ("Create", "Open") for channel in ("Control", "Data")),
+        ]
+    )
 )
 _ACCESS_POLICIES = {
     "cluster-admin": "AmazonEKSClusterAdminPolicy",
@@ -48,6 +56,8 @@ class Cluster(Component):
     """Holds no secret where it is ours: whoever uses it asks AWS for a token."""
     command: pulumi.Output[str]
     """The command that gives a person access."""
+    identity: list[pulumi.Resource]
+    """What hands roles to pods; nothing in a cluster of somebody else, which has its own."""
 
     def __init__(
         self, name: str, fleet: Fleet, network: Network | None, opts: pulumi.ResourceOptions | None = None
@@ -55,6 +65,7 @@ class Cluster(Component):
         super().__init__(name, opts)
         self.fleet = fleet
         self.ready: list[pulumi.Resource] = []
+        self.identity = []
         match fleet.cluster:
             case KubeconfigCluster() as cluster:
                 self._reach(cluster)
@@ -81,7 +92,8 @@ class Cluster(Component):
             adopted.apply(lambda c: c.certificate_authorities[0].data),
             adopted.apply(lambda c: c.kubernetes_network_configs[0].service_ipv4_cidr),
         )
-        self.node_role = self.role(f"{self.name}-node", assumed_by("ec2.amazonaws.com"), _NODE_POLICIES)
+        # Whether that cluster's CNI has a role of its own is not known, and without one nothing runs on a node.
+        self.node_role = self._node_role(_CNI_POLICY)
         self.ready += self.permissions
 
     def _create(self, cluster: NewCluster, network: Network) -> None:
@@ -101,7 +113,7 @@ class Cluster(Component):
             name=name,
             version=cluster.version,
             vpc_id=network.vpc_id,
-            private_subnet_ids=network.subnet_ids(),
+            private_subnet_ids=network.subnet_ids(cluster.zones),
             skip_default_node_group=True,
             skip_default_security_groups=True,
             authentication_mode=eks.AuthenticationMode.API,
@@ -124,9 +136,7 @@ class Cluster(Component):
             tags=dict(self.fleet.tags),
             # Nodes and pods need the way out from their first minute to their last: without it, `destroy` would wait
             # for ever for ARC to sign its scale sets off at GitHub.
-            opts=self.child(
-                protect=True, depends_on=[logs, *network.ways_out], transforms=[_harden(cluster.endpoint.public)]
-            ),
+            opts=self.child(depends_on=[logs, *network.ways_out], transforms=[_harden(cluster.endpoint.public)]),
         )
         eks_cluster = control_plane.eks_cluster
         self.eks_name = eks_cluster.name
@@ -137,8 +147,40 @@ class Cluster(Component):
             eks_cluster.certificate_authority.apply(lambda ca: ca.data or ""),
             cluster.service_cidr,
         )
-        self.node_role = self.role(f"{self.name}-node", assumed_by("ec2.amazonaws.com"), _NODE_POLICIES)
+        self.node_role = self._node_role()
+        self._pod_identity()
         self._system_nodes(cluster, network)
+
+    def _node_role(self, *more: str) -> aws.iam.Role:
+        return self.role(
+            f"{self.name}-node", assumed_by("ec2.amazonaws.com"), [*_NODE_POLICIES, *more], _SESSION_MANAGER
+        )
+
+    def _pod_identity(self) -> None:
+        """The agent comes before the nodes: none is ready without the CNI, which gets its role from it.
+
+        The CNI's role is not the node's, so that a job that becomes root on a node moves no addresses of the VPC.
+        """
+        formerly = f"urn:pulumi:{pulumi.get_stack()}::{pulumi.get_project()}::paddock:infra:AddOns::addons"
+        agent = aws.eks.Addon(
+            f"{self.name}-eks-pod-identity-agent",
+            cluster_name=self.eks_name,
+            addon_name="eks-pod-identity-agent",
+            addon_version=versions.POD_IDENTITY_AGENT,
+            resolve_conflicts_on_create="OVERWRITE",
+            resolve_conflicts_on_update="OVERWRITE",
+            opts=self.child(aliases=[pulumi.Alias(name="addons-eks-pod-identity-agent", parent=formerly)]),
+        )
+        role = self.role(f"{self.name}-cni", POD_IDENTITY, [_CNI_POLICY])
+        cni = aws.eks.PodIdentityAssociation(
+            f"{self.name}-cni",
+            cluster_name=self.eks_name,
+            namespace="kube-system",
+            service_account="aws-node",
+            role_arn=role.arn,
+            opts=self.child(depends_on=[agent, *self.permissions]),
+        )
+        self.identity = [agent, cni]
 
     def _deployer_access(self) -> list[pulumi.Resource]:
         """Whoever creates the cluster may put things on it; nobody else could, with no admin in the fleet."""
@@ -212,7 +254,9 @@ class Cluster(Component):
             node_repair_config={"enabled": True},
             tags=dict(self.fleet.tags),
             # A node that lost its permissions before its end leaves network interfaces that nothing deletes.
-            opts=self.child(ignore_changes=["scalingConfig.desiredSize"], depends_on=self.permissions),
+            opts=self.child(
+                ignore_changes=["scalingConfig.desiredSize"], depends_on=[*self.permissions, *self.identity]
+            ),
         )
         # CoreDNS stays outside the eks component: inside, it would wait for nodes that wait for the component.
         coredns = aws.eks.Addon(
@@ -229,7 +273,10 @@ class Cluster(Component):
 
 
 def _harden(public: bool) -> pulumi.ResourceTransform:
-    """Set what the component has no argument for: no admin by mere creation, and the public endpoint said outright."""
+    """Set what the component has no argument for: no admin by mere creation, and the public endpoint said outright.
+
+    And protect the cluster alone: on the component, people's access entries would take it over, and could not go.
+    """
 
     def harden(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult | None:
         if args.type_ != "aws:eks/cluster:Cluster":
@@ -238,7 +285,8 @@ def _harden(public: bool) -> pulumi.ResourceTransform:
         props["accessConfig"] = {**props.get("accessConfig", {}), "bootstrapClusterCreatorAdminPermissions": False}
         # Passed as an argument it would make every `up` poll the API's health from the operator's machine.
         props["vpcConfig"] = {**props.get("vpcConfig", {}), "endpointPublicAccess": public}
-        return pulumi.ResourceTransformResult(props=props, opts=args.opts)
+        protected = pulumi.ResourceOptions.merge(args.opts, pulumi.ResourceOptions(protect=True))
+        return pulumi.ResourceTransformResult(props=props, opts=protected)
 
     return harden
 

@@ -11,7 +11,10 @@ import pulumi_aws as aws
 
 
 class Component(pulumi.ComponentResource):
-    """A room of the program. Children take providers and protection from it, never its other options."""
+    """A room of the program. Children take providers from it, never its other options.
+
+    What holds data is protected one by one: a protected component would hold its children, which must change, too.
+    """
 
     formerly: ClassVar[Sequence[str]] = ()
     """Names that the class had: a stack that was made with one of them keeps the component, and all that is in it."""

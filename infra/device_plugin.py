@@ -7,7 +7,7 @@ from typing import Any
 import pulumi
 import yaml
 
-from infra import charts
+from infra import charts, gpu_access
 from infra.cluster import Cluster
 from infra.component import Component
 from infra.helm import release
@@ -48,10 +48,13 @@ def values(fleet: Fleet) -> dict[str, Any]:
             },
             "default": "default",
         },
+        "deviceListStrategy": gpu_access.STRATEGY,
+        "securityContext": dict(gpu_access.DAEMON),
         "tolerations": tolerations,
         "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": _gpu_nodes()}},
         "resources": daemonsets.DEVICE_PLUGIN.kubernetes(),
-        "gfd": {"enabled": True},
+        # Privileged is the chart's default, and its MPS daemon's only way; written here, where a rule reads it.
+        "gfd": {"enabled": True, "securityContext": {"privileged": True}},
         "nfd": {
             "worker": {
                 "tolerations": tolerations,

@@ -80,6 +80,7 @@ class GpuPool(Component):
 
     def _node_group(self, capacity: nodes.CapacityName, template: aws.ec2.LaunchTemplate) -> aws.eks.NodeGroup:
         fleet, pool = self.fleet, self.pool
+        least = nodes.min_nodes(pool, capacity)
         return aws.eks.NodeGroup(
             f"{self.name}-{capacity}",
             cluster_name=self.cluster.eks_name,
@@ -88,7 +89,7 @@ class GpuPool(Component):
             capacity_type=nodes.EKS_CAPACITY[capacity],
             # A capacity block's type stands in the launch template, and EKS takes it from one place only.
             instance_types=None if isinstance(pool.capacity, CapacityBlock) else list(pool.instances),
-            scaling_config={"min_size": pool.nodes.min, "max_size": pool.nodes.max, "desired_size": pool.nodes.min},
+            scaling_config={"min_size": least, "max_size": pool.nodes.max, "desired_size": least},
             labels=nodes.labels(fleet, pool),
             taints=[aws.eks.NodeGroupTaintArgs(**nodes.TAINT.for_eks())],
             launch_template={"id": template.id, "version": template.latest_version.apply(str)},

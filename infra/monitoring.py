@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import pulumi
@@ -9,11 +10,14 @@ import pulumi_kubernetes as k8s
 import yaml
 
 from infra import charts
+from infra.alerts import RULES
 from infra.cluster import Cluster
 from infra.component import PRIVILEGED_BECAUSE, Component
+from infra.gpu_metrics import DCGM_METRICS
 from infra.helm import release
 from infra.network_policy import Egress, Ingress, anywhere, network_policy, pods_of
-from paddock.fleet import Fleet, nodes
+from infra.runner_pod import CONTROLLER_NAMESPACE
+from paddock.fleet import Fleet, NewCluster, nodes
 from paddock.fleet.sizing import daemonsets
 
 
@@ -61,6 +65,20 @@ class Monitoring(Component):
                 data={"gpu-alerts.yaml": yaml.safe_dump(RULES, sort_keys=False)},
                 opts=self.child(),
             )
+        if settings.service_monitor:
+            # Alerts on jobs and scale sets read what the controller and its listeners export.
+            k8s.apiextensions.CustomResource(
+                f"{name}-arc",
+                api_version="monitoring.coreos.com/v1",
+                kind="PodMonitor",
+                metadata=k8s.meta.v1.ObjectMetaArgs(name="arc", namespace=namespace.metadata.name),
+                spec={
+                    "namespaceSelector": {"matchNames": [CONTROLLER_NAMESPACE]},
+                    "selector": {},
+                    "podMetricsEndpoints": [{"port": "metrics"}],
+                },
+                opts=self.child(),
+            )
         self.register_outputs({})
 
     def _isolate(self, namespace: k8s.core.v1.Namespace) -> None:
@@ -77,60 +95,25 @@ class Monitoring(Component):
 
 def values(fleet: Fleet) -> dict[str, Any]:
     """Values of the chart. Its own tolerations keep it off every GPU node."""
+    arguments = ["-f", "/etc/dcgm-exporter/default-counters.csv"]
+    # Go takes a thread for each of the host's processors otherwise, and their memory with them.
+    environment: list[dict[str, Any]] = [{"name": "GOMAXPROCS", "value": "2"}]
+    if isinstance(fleet.cluster, NewCluster) or fleet.monitoring.host_engine:
+        # Two DCGM engines on a node are unsupported and may deadlock the driver (NVIDIA/DCGM issue 108), so the
+        # exporter asks the node monitoring agent's: `dcgm-server`, on port 5555 of the node (agent 1.6.7, read
+        # 2026-11-23).
+        arguments += ["-r", "$(HOST_IP):5555"]
+        environment.append({"name": "HOST_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}})
     return {
+        "arguments": arguments,
+        "customMetrics": DCGM_METRICS,
+        # The list is read once, at the start.
+        "podAnnotations": {"paddock.dev/metrics": hashlib.sha256(DCGM_METRICS.encode()).hexdigest()[:16]},
         "tolerations": [nodes.TAINT.toleration()],
         "nodeSelector": {f"{nodes.GPU}.present": "true"},
         "serviceMonitor": {"enabled": fleet.monitoring.service_monitor},
         "resources": daemonsets.DCGM_EXPORTER.kubernetes(),
         # Which pod a GPU serves: read from the kubelet's socket below kubeletPath.
         "kubernetes": {"enablePodLabels": True, "enablePodUID": True, "rbac": {"create": True}},
-        # Go takes a thread for each of the host's processors otherwise, and their memory with them.
-        "extraEnv": [{"name": "GOMAXPROCS", "value": "2"}],
+        "extraEnv": environment,
     }
-
-
-def _alert(name: str, expression: str, minutes: int, severity: str, summary: str, action: str) -> dict[str, Any]:
-    return {
-        "alert": name,
-        "expr": expression,
-        "for": f"{minutes}m",
-        "labels": {"severity": severity},
-        "annotations": {"summary": summary, "action": action},
-    }
-
-
-_GPU = "GPU {{ $labels.gpu }} of {{ $labels.Hostname }}"
-
-RULES: dict[str, Any] = {
-    "groups": [
-        {
-            "name": "gpu-health",
-            "rules": [
-                _alert("GpuUncorrectableEccError", "increase(DCGM_FI_DEV_ECC_DBE_VOL_TOTAL[5m]) > 0", 1, "critical",
-                       f"{_GPU}: uncorrectable memory error", "reset the GPU; replace the node if it returns"),
-                _alert("GpuRowRemapFailure", "DCGM_FI_DEV_ROW_REMAP_FAILURE > 0", 1, "critical",
-                       f"{_GPU}: a failed memory row could not be remapped", "replace the node"),
-                _alert("GpuXidError", "DCGM_FI_DEV_XID_ERRORS > 0 and changes(DCGM_FI_DEV_XID_ERRORS[10m]) > 0", 1,
-                       "warning", f"{_GPU}: Xid {{{{ $value }}}}", "look the Xid up in NVIDIA's Xid catalogue"),
-                _alert("GpuTooHot", "DCGM_FI_DEV_GPU_TEMP > 90", 5, "warning",
-                       f"{_GPU}: {{{{ $value }}}} degrees Celsius", "replace the node if it stays"),
-                _alert("GpuMetricsMissing", 'absent(DCGM_FI_DEV_GPU_TEMP) and on() kube_node_labels{label_role="gpu"}',
-                       15, "warning", "GPU nodes without GPU metrics", "check the dcgm-exporter pods"),
-            ],
-        },
-        {
-            "name": "gpu-capacity",
-            "rules": [
-                _alert("GpuNotAllocatable", 'kube_node_status_capacity{resource="nvidia_com_gpu"} - on(node) '
-                       'kube_node_status_allocatable{resource="nvidia_com_gpu"} > 0', 10, "warning",
-                       "{{ $labels.node }} has GPUs that no pod can get", "check the device plugin on the node"),
-                _alert("GpuJobsWaiting", "gha_assigned_jobs - gha_running_jobs > 0", 20, "warning",
-                       "jobs wait for runners of {{ $labels.name }}", "kubectl describe pods -n arc-runners"),
-                _alert("ScaleSetFailing", "gha_controller_failed_ephemeral_runners > 0", 10, "warning",
-                       "runners of {{ $labels.name }} fail to start",
-                       "kubectl describe ephemeralrunners -n arc-runners"),
-            ],
-        },
-    ]
-}  # fmt: skip
-"""Prometheus rules over DCGM's, ARC's and kube-state-metrics' own metric names."""

@@ -11,6 +11,16 @@ from infra.component import Component, allow, assumed_by, policy
 from paddock.fleet import ExistingNetwork, Fleet, NewNetwork
 
 
+def ranges(owner: Component, fleet: Fleet) -> pulumi.Input[Sequence[str]]:
+    """Ranges of the fleet's VPC, secondary ones included; none where the fleet names no VPC."""
+    if isinstance(fleet.network, NewNetwork):
+        return [fleet.network.cidr]
+    if not fleet.owns_nodes:
+        return []
+    vpc = aws.ec2.get_vpc_output(id=fleet.network.existing.vpc, opts=pulumi.InvokeOutputOptions(parent=owner))
+    return vpc.apply(lambda found: [association.cidr_block for association in found.cidr_block_associations])
+
+
 class Network(Component):
     """Made here, or adopted. What others need: the VPC's id, and the private subnets by zone."""
 
@@ -116,7 +126,8 @@ class Network(Component):
                 subnet_id=subnet.id,
                 allocation_id=address.id,
                 tags={"Name": f"{self.fleet.name}-{zone}"},
-                opts=self.child(depends_on=[route]),
+                # One gateway at a time can have the address.
+                opts=self.child(depends_on=[route], delete_before_replace=True),
             )
         return gateways
 

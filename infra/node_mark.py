@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from ipaddress import IPv4Network
 
 import pulumi
 import pulumi_kubernetes as k8s
 
 from infra.component import Component
-from infra.network_policy import https_in, network_policy
+from infra.network_policy import Egress, network_policy
 from infra.runner_pod import MARKS_NODE, MARKS_NODE_AS
-from paddock.fleet import Fleet, NewCluster, nodes
+from paddock.fleet import nodes
 
 NAME = "paddock-node-mark"
 """Of everything here that belongs to no namespace."""
@@ -31,13 +30,13 @@ class NodeMark(Component):
     def __init__(
         self,
         name: str,
-        fleet: Fleet,
         namespaces: Mapping[str, k8s.core.v1.Namespace],
+        api: Sequence[pulumi.Input[Egress]],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """`namespaces`: those of runner pods that may mark their node."""
+        """`namespaces`: those of runner pods that may mark their node; `api`: the way to the Kubernetes API."""
         super().__init__(name, opts)
-        self.accounts = {name: self._account(name, resource, fleet) for name, resource in namespaces.items()}
+        self.accounts = {name: self._account(name, resource, api) for name, resource in namespaces.items()}
         policy = k8s.admissionregistration.v1.ValidatingAdmissionPolicy(
             name, metadata={"name": NAME}, spec=_policy(sorted(namespaces)), opts=self.child()
         )
@@ -67,17 +66,11 @@ class NodeMark(Component):
         )
         self.register_outputs({})
 
-    def _account(self, namespace: str, resource: k8s.core.v1.Namespace, fleet: Fleet) -> k8s.core.v1.ServiceAccount:
+    def _account(
+        self, namespace: str, resource: k8s.core.v1.Namespace, api: Sequence[pulumi.Input[Egress]]
+    ) -> k8s.core.v1.ServiceAccount:
         metadata = k8s.meta.v1.ObjectMetaArgs(name=MARKS_NODE_AS, namespace=resource.metadata.name)
-        if isinstance(fleet.cluster, NewCluster):
-            # The VPC CNI looks at where a pod calls, before the API's service address is exchanged for an endpoint's.
-            network_policy(
-                self,
-                f"{self.name}-{namespace}-api",
-                metadata,
-                pods=MARKS_NODE,
-                egress=[https_in(f"{IPv4Network(fleet.cluster.service_cidr)[1]}/32")],
-            )
+        network_policy(self, f"{self.name}-{namespace}-api", metadata, pods=MARKS_NODE, egress=api)
         return k8s.core.v1.ServiceAccount(
             f"{self.name}-{namespace}", metadata=metadata, automount_service_account_token=False, opts=self.child()
         )

@@ -43,10 +43,10 @@ def build(fleet: Fleet) -> None:
     if cluster:
         in_cluster = pulumi.ResourceOptions(providers=[cloud, cluster.provider])
         if network:
-            addons = AddOns("addons", fleet, cluster, opts=in_cluster)
+            AddOns("addons", fleet, cluster, opts=in_cluster)
             for pool in fleet.pools.values():
                 GpuPool(pool.name, pool, fleet, cluster, network, opts=in_aws)
-            Autoscaler("autoscaler", fleet, cluster, addons, opts=in_cluster)
+            Autoscaler("autoscaler", fleet, cluster, opts=in_cluster)
         DevicePlugin("device-plugin", fleet, cluster, opts=in_cluster)
         if fleet.monitoring.enabled:
             Monitoring("monitoring", fleet, cluster, opts=in_cluster)

@@ -35,7 +35,7 @@ _KEEP = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "karpenter.s
 
 
 def namespace(runner: Runner) -> str:
-    return PRIVILEGED if runner.container == "dind" else RUNNERS
+    return PRIVILEGED if runner.privileged else RUNNERS
 
 
 def image(fleet: Fleet, runner: Runner) -> str:

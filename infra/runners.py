@@ -14,10 +14,22 @@ from infra import charts, runner_pod, versions
 from infra.component import PRIVILEGED_BECAUSE, Component
 from infra.github import credential
 from infra.helm import release
-from infra.network_policy import Egress, Ingress, Port, anywhere, https_in, name_service, network_policy, pods_of
+from infra.network import ranges
+from infra.network_policy import (
+    Egress,
+    Ingress,
+    Port,
+    addresses_in,
+    anywhere,
+    internet,
+    kubernetes_api,
+    name_service,
+    network_policy,
+    pods_of,
+)
 from infra.node_mark import NodeMark
 from infra.runner_pod import CONTROLLER_NAMESPACE, PRIVILEGED, RUNNERS
-from paddock.fleet import Fleet, NewCluster, NewNetwork, nodes
+from paddock.fleet import Fleet, NewNetwork, nodes
 from paddock.fleet.model.runner import Runner, Warm
 
 HOOKS = Path(__file__).parent.parent / "runners" / "hooks"
@@ -45,8 +57,9 @@ class RunnerController(Component):
         for runners in sorted(used):
             level = "privileged" if runners == PRIVILEGED else "baseline"
             self.namespaces[runners] = self._namespace(runners, level)
-        self._isolate()
-        marks = self._node_mark()
+        api = kubernetes_api(self, fleet)
+        self._isolate(api)
+        marks = self._node_mark(api)
         self.needs = {
             runners: [*self._secret(runners), self._hooks(runners), *marks.get(runners, [])] for runners in sorted(used)
         }
@@ -99,11 +112,10 @@ class RunnerController(Component):
     def _in(self, namespace: str, name: str) -> k8s.meta.v1.ObjectMetaArgs:
         return k8s.meta.v1.ObjectMetaArgs(name=name, namespace=self.namespaces[namespace].metadata.name)
 
-    def _isolate(self) -> None:
-        """Nobody talks to these pods; jobs reach neither IMDS, nor the rest of the VPC, nor the cluster's services."""
-        network, cluster, monitoring = self.fleet.network, self.fleet.cluster, self.fleet.monitoring
-        vpc = [network.cidr] if isinstance(network, NewNetwork) else []
-        inside = [*vpc, cluster.service_cidr] if isinstance(cluster, NewCluster) else vpc
+    def _isolate(self, api: Sequence[pulumi.Input[Egress]]) -> None:
+        """Nobody talks to these pods; jobs reach the internet, and no private address that the fleet does not name."""
+        network, monitoring = self.fleet.network, self.fleet.monitoring
+        out = internet(ranges(self, self.fleet))
         for namespace in self.namespaces:
             jobs = namespace != CONTROLLER_NAMESPACE
             network_policy(
@@ -111,16 +123,16 @@ class RunnerController(Component):
                 f"{self.name}-{namespace}-default",
                 self._in(namespace, "default"),
                 ingress=[],
-                egress=[Egress(to=[anywhere(but=inside if jobs else [])]), name_service()],
+                egress=[Egress(to=[out if jobs else anywhere()]), name_service()],
             )
-            if jobs and inside:
+            if jobs:
                 # The Kubernetes API is for pods that steer jobs in other pods.
                 network_policy(
                     self,
                     f"{self.name}-{namespace}-api",
                     self._in(namespace, "kubernetes-api"),
                     pods={"paddock.dev/role": "coordinator"},
-                    egress=[https_in(cidr) for cidr in inside],
+                    egress=api,
                 )
             if jobs and isinstance(network, NewNetwork) and network.endpoints:
                 # Interface endpoints take the place of ECR's and STS's public addresses, for every job.
@@ -128,7 +140,14 @@ class RunnerController(Component):
                     self,
                     f"{self.name}-{namespace}-endpoints",
                     self._in(namespace, "interface-endpoints"),
-                    egress=[https_in(cidr) for cidr in vpc],
+                    egress=[addresses_in([network.cidr], [443])],
+                )
+            if jobs and network.egress.allow:
+                network_policy(
+                    self,
+                    f"{self.name}-{namespace}-allowed",
+                    self._in(namespace, "allowed-networks"),
+                    egress=[addresses_in(network.egress.allow)],
                 )
         if monitoring.enabled:
             scrape = Ingress(from_=[pods_of(monitoring.namespace)], ports=[Port(port=8080, protocol="TCP")])
@@ -156,13 +175,13 @@ class RunnerController(Component):
             opts=self.child(),
         )
 
-    def _node_mark(self) -> dict[str, list[pulumi.Resource]]:
+    def _node_mark(self, api: Sequence[pulumi.Input[Egress]]) -> dict[str, list[pulumi.Resource]]:
         """By namespace: the account that runner pods mark their node with."""
         marking = {runner_pod.namespace(r) for r in self.fleet.runners.values() if runner_pod.marks_node(r)}
         if not marking:
             return {}
         namespaces = {namespace: self.namespaces[namespace] for namespace in sorted(marking)}
-        mark = NodeMark(f"{self.name}-node-mark", self.fleet, namespaces, opts=self.child())
+        mark = NodeMark(f"{self.name}-node-mark", namespaces, api, opts=self.child())
         return {namespace: [account] for namespace, account in mark.accounts.items()}
 
     def _limits(self, namespace: str) -> None:

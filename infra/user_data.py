@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from infra import gpu_access
 from paddock.catalog import InstanceType
 from paddock.fleet.model.pool import GpuPool, Mig
 from paddock.fleet.nodes import Taint
@@ -74,11 +75,27 @@ def _config(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 def al2023(pool: GpuPool, max_pods: int, join: Join | None = None) -> str:
     """The MIME document that AL2023 boots with."""
-    parts = [("application/node.eks.aws", yaml.safe_dump(node_config(pool, max_pods, join), sort_keys=True))]
+    parts = [
+        ("application/node.eks.aws", yaml.safe_dump(node_config(pool, max_pods, join), sort_keys=True)),
+        # First of the scripts: that of MIG may reboot, and none runs a second time.
+        ("text/x-shellscript", gpu_access_script()),
+    ]
     if isinstance(pool.sharing, Mig):
         parts.append(("text/x-shellscript", mig_script(pool.sharing.mig)))
     body = "".join(f"--{_BOUNDARY}\nContent-Type: {kind}\n\n{text}\n" for kind, text in parts)
     return f'MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="{_BOUNDARY}"\n\n{body}--{_BOUNDARY}--\n'
+
+
+def gpu_access_script() -> str:
+    """Makes the node hand out GPUs by the device plugin's mounts alone, whatever its image has as default.
+
+    nodeadm starts the kubelet after cloud-init's scripts. A node without the setting takes no jobs: it does not join.
+    """
+    return f"""#!/bin/bash
+set -euo pipefail
+trap 'systemctl disable --now nodeadm-run.service' ERR
+{gpu_access.NVIDIA_CTK}
+"""
 
 
 def mig_script(profile: str) -> str:
@@ -141,7 +158,7 @@ WantedBy=multi-user.target
 
 def bottlerocket(pool: GpuPool, max_pods: int) -> str:
     """Bottlerocket's settings: its kubelet computes the reserve from max-pods itself."""
-    lines = ["[settings.kubernetes]", f"max-pods = {max_pods}"]
+    lines = ["[settings.kubernetes]", f"max-pods = {max_pods}", *gpu_access.bottlerocket_settings()]
     if pool.nvme == "auto" and any(instance.nvme_count for instance in pool.types):
         lines += [
             "[settings.bootstrap-commands.local-storage]",

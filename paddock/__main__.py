@@ -13,4 +13,9 @@ try:
 except KeyboardInterrupt:
     sys.stderr.write("interrupted\n")
     code = 130
+except ModuleNotFoundError as error:
+    from paddock.errors import missing_module
+
+    sys.stderr.write(f"{missing_module(error)}\n")
+    code = 1
 sys.exit(code)

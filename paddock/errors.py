@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -14,6 +16,18 @@ class PaddockError(Exception):
     """An operation failed. The text says what and how to go on; the console program prints it without a traceback."""
 
     exit_code = 1
+
+
+def missing_module(error: ModuleNotFoundError) -> str:
+    """Explain that the environment lacks a package, and how to get it."""
+    # ./inv keeps what it installed there; another environment is its owner's to mend.
+    made_by_inv = os.path.isdir(os.path.join(sys.prefix, "installed"))
+    fix = (
+        f"delete {sys.prefix} and run ./inv again, which makes it anew"
+        if made_by_inv
+        else "install paddock again there"
+    )
+    return f"the environment {sys.prefix} has no module {error.name}\n    fix: {fix}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,19 +43,30 @@ class Problem:
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.file and self.line else self.file
-        head = _one_line(": ".join(part for part in (place, dotted(self.key), self.message) if part))
+        head = one_line(": ".join(part for part in (place, dotted(self.key), self.message) if part))
         tail = [
-            f"\n    {name}: {_one_line(text)}"
-            for name, text in (("expected", self.expected), ("fix", self.fix))
-            if text
+            f"\n    {name}: {one_line(text)}" for name, text in (("expected", self.expected), ("fix", self.fix)) if text
         ]
         return head + "".join(tail)
 
 
-def _one_line(text: str) -> str:
-    """Text from a file on one short line, without the characters that steer a terminal."""
-    printable = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text[:601])
-    return printable if len(printable) <= 600 else f"{printable[:597]}..."
+def one_line(text: str) -> str:
+    """Return others' text on one short line."""
+    line = re.sub("[\\n\\t]", lambda char: repr(char[0])[1:-1], printable(text[:601]))
+    return line if len(line) <= 600 else f"{line[:597]}..."
+
+
+UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff\U000e0000-\U000e007f]"
+)
+"""Characters that steer a terminal, turn the direction of a line, or hide in it. Line breaks and tabs are not among
+them."""
+
+
+def printable(text: str) -> str:
+    """Return the text with an escape, such as `\\x1b`, for each character that steers a terminal or hides in a line."""
+    return UNPRINTABLE.sub(lambda char: repr(char[0])[1:-1], text)
 
 
 def dotted(key: Key) -> str:

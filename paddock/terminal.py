@@ -6,12 +6,12 @@ import functools
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from paddock import files, process
-from paddock.errors import PaddockError
+from paddock.errors import PaddockError, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,6 +30,18 @@ class BadFlag(PaddockError):
     exit_code = 2
 
 
+def caller_path(path: str) -> Path:
+    """Return a path as the user meant it: relative to where `./inv` was called, not to the project."""
+    return Path(os.environ.get("PADDOCK_CWD", "."), path)
+
+
+def optional_path(flag: str, path: str | None) -> Path | None:
+    """`caller_path` of a flag that may be left out. Raises BadFlag for an empty one: a variable that nobody set."""
+    if path == "":
+        raise BadFlag(f"--{flag} is empty\n    expected: the name of a file\n    fix: name one, or leave --{flag} out")
+    return None if path is None else caller_path(path)
+
+
 class OutputError(PaddockError):
     """A file that was to be written cannot be."""
 
@@ -37,12 +49,20 @@ class OutputError(PaddockError):
 
 
 def console(file: IO[str] | None = None) -> Console:
-    """A console without any escape codes where the output is no terminal or NO_COLOR is set."""
-    from rich.console import Console
+    """A console without any escape codes where the output is no terminal or NO_COLOR is set.
+
+    On a terminal only rich's own codes reach it: those in a text are printed as text.
+    """
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
 
     class _Console(Console):
         def on_broken_pipe(self) -> None:
             raise  # rich would end with 1, which says that the plan has errors
+
+        def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+            for segment in super().render(renderable, options):
+                yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
     file = file or sys.stdout
     terminal = file.isatty()

@@ -80,7 +80,7 @@ def _problem(detail: ErrorDetails, model: type[Any], examples: Mapping[str, str]
             refusal, _, expected = detail["msg"].partition("; write ")
             return Problem(key, f"{_show(value)} is {refusal}", expected, _nearest_form(value, expected))
         case "text":
-            return Problem(key, f"{_show(value)} is {detail['msg']}", context["expected"])
+            return Problem(key, f"{_show(value)} is {detail['msg']}", context["expected"], context["fix"])
         case "literal_error":
             words = re.findall(r"'([^']*)'", context["expected"])
             hint = _did_you_mean(value, words) if isinstance(value, str) else ""
@@ -103,6 +103,7 @@ def _problem(detail: ErrorDetails, model: type[Any], examples: Mapping[str, str]
             return Problem(key, f"{value} is too {side}", f"{least} {bound}")
         case "too_short" | "too_long":
             bound = f"at least {context['min_length']}" if kind == "too_short" else f"at most {context['max_length']}"
+            bound += " entry" if bound.endswith(" 1") else " entries"
             count = context["actual_length"]
             message = (
                 "it is empty" if count == 0 else f"too {'few' if kind == 'too_short' else 'many'} entries: {count}"
@@ -111,7 +112,7 @@ def _problem(detail: ErrorDetails, model: type[Any], examples: Mapping[str, str]
         case "string_too_short":
             return Problem(key, "empty text", f"at least {context['min_length']} character")
         case "string_too_long":
-            return Problem(key, f"{len(value)} characters are too long", f"at most {context['max_length']}")
+            return Problem(key, f"{len(value)} characters are too long", f"at most {context['max_length']} characters")
         case _:
             return Problem(
                 (*key, *context.get("at", ())), detail["msg"], context.get("expected", ""), context.get("fix", "")

@@ -119,7 +119,7 @@ def _policy(rule: Rule, severity: Severity, pack: _Pack) -> StackValidationPolic
             accepted = ()  # the policy of the suppressions says so
         for violation in pack.evaluate(graph_, accepted, {rule.id}).violations:
             if (violation.severity == rule.severity) == own:
-                text = f"{violation.detail.subject}: {violation.detail.message}\n    fix: {rule.fix}"
+                text = f"{violation.detail.subject}: {violation.detail.message}\n    fix: {violation.finding.fix}"
                 report(text, violation.detail.urn or None)
 
     return StackValidationPolicy(

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.support import counterparts
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -23,6 +25,18 @@ settings.load_profile("paddock")
 
 # Read before the environment is cleaned below.
 REFERENCE_DATA = Path(os.environ.get("PADDOCK_REFERENCE_DATA") or ROOT.parent / "shared/data")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """List which counterparts were absent, and what each leaves unproven."""
+    skipped = (report.longrepr[2] for report in terminalreporter.stats.get("skipped", ()))
+    lines = list(counterparts.summary(reason.removeprefix("Skipped: ") for reason in skipped))
+    if "not e2e" in terminalreporter.config.getoption("markexpr"):
+        lines.append("real engines (not selected): what `./inv test --e2e` looks at")
+    if lines:
+        terminalreporter.section("absent here, so unproven", sep="-")
+        for line in lines:
+            terminalreporter.line(line)
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# CUDA on the host, then a GPU in a container the two ways there are: gpu-test.sh [IMAGE@DIGEST] [SNAPSHOTTERS]
+# CUDA on the host, then a GPU in a container the two ways there are, and no third: gpu-test.sh [IMAGE@DIGEST] [SNAPSHOTTERS]
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 source "$(dirname "$0")/common.sh"
@@ -30,22 +30,29 @@ systemctl start nvidia-cdi-refresh.service
 devices=$(nvidia-ctk cdi list)
 [[ $'\n'$devices$'\n' == *$'\n'nvidia.com/gpu=all$'\n'* ]] || fail "no CDI device nvidia.com/gpu=all, only: $devices"
 
-run() { # WAY COMMAND...: "device" by CDI, "runtime" as the device plugin gives pods their GPUs
-  local way=$1 flags=(--device nvidia.com/gpu=all)
+container() { # WAY COMMAND...: "device" by CDI, "mounts" as the device plugin gives pods their GPUs, "variable" not at all
+  local way=$1 flags=(--runc-binary /usr/bin/nvidia-container-runtime --env "NVIDIA_DRIVER_CAPABILITIES=compute,utility")
   shift
-  if [[ $way == runtime ]]; then
-    flags=(--runc-binary /usr/bin/nvidia-container-runtime
-      --env NVIDIA_VISIBLE_DEVICES=all --env "NVIDIA_DRIVER_CAPABILITIES=compute,utility")
-  fi
-  ctr --namespace k8s.io run --rm --snapshotter "$snapshotter" "${flags[@]}" "$image" paddock-gpu-test "$@" ||
-    fail "no GPU in a container ($way, $snapshotter): $* failed"
+  case $way in
+    device) flags=(--device nvidia.com/gpu=all) ;;
+    mounts) flags+=(--mount "type=bind,src=/dev/null,dst=/var/run/nvidia-container-devices/all,options=rbind:ro") ;;
+    variable) flags+=(--env NVIDIA_VISIBLE_DEVICES=all) ;;
+  esac
+  ctr --namespace k8s.io run --rm --snapshotter "$snapshotter" "${flags[@]}" "$image" paddock-gpu-test "$@"
+}
+
+run() {
+  container "$@" || fail "no GPU in a container ($1, $snapshotter): ${*:2} failed"
 }
 
 for snapshotter in "${snapshotters[@]}"; do
-  for way in device runtime; do
+  for way in device mounts; do
     run "$way" nvidia-smi -L
     if [[ -x $smoke ]]; then
       run "$way" "$smoke" --all
     fi
   done
+  if devices=$(container variable sh -c 'ls /dev/nvidia[0-9]*' 2> /dev/null); then
+    fail "NVIDIA_VISIBLE_DEVICES=all gave an unprivileged container ${devices//$'\n'/ }"
+  fi
 done

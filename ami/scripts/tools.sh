@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# nvtop, and DCGM of the version that dcgm-exporter embeds, or the newest: tools.sh [DCGM]
+# nvtop, and DCGM of dcgm-exporter's version, or the newest: tools.sh [DCGM]
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 source "$(dirname "$0")/common.sh"
@@ -18,6 +18,6 @@ if [[ -n $dcgm ]]; then
   dnf -y install --setopt=install_weak_deps=True "$package-$dcgm" ||
     dnf -y install --setopt=install_weak_deps=True "$package" ||
     fail "NVIDIA's repository for AL2023 has no $package, or there is no network: dnf says which above"
-  # dcgm-exporter runs DCGM's engine in its pod, and two engines on one machine can hang the driver.
+  # DCGM's engine runs in a pod, and two engines on one machine can hang the driver.
   systemctl disable nvidia-dcgm.service
 fi

@@ -39,6 +39,13 @@ if wrong:
     sys.exit("\n".join(f"paddock: {line}" for line in wrong))
 PYTHON
 
+config=$(nvidia-ctk config)
+for setting in envvar-when-unprivileged=false as-volume-mounts=true; do
+  key=accept-nvidia-visible-devices-${setting%=*}
+  grep -Eq "^$key *= *${setting#*=} *(#|$)" <<< "$config" ||
+    { echo "paddock: $key is not ${setting#*=} in /etc/nvidia-container-runtime/config.toml" >&2; exit 1; }
+done
+
 for unit in "${units[@]}"; do
   systemctl is-enabled --quiet "$unit" || { echo "paddock: $unit is not enabled" >&2; exit 1; }
 done

@@ -30,7 +30,8 @@ from paddock.catalog.instances import (
     price_sources,
 )
 from paddock.catalog.prices import FixedPrice, UnknownPrice, fixed_price, fixed_prices
-from paddock.catalog.quotas import Quota, quota_for, quotas, regions
+from paddock.catalog.quotas import Quota, quota_for, quotas
+from paddock.catalog.regions import regions
 
 __all__ = [
     "CatalogError", "CudaToolkit", "DriverBranch", "DriverLimits", "EksAmi", "EksVersion", "FixedPrice", "Gpu",

@@ -71,13 +71,24 @@ def cuda_toolkits() -> Mapping[str, CudaToolkit]:
     )
 
 
+@cache
+def _older_toolkits() -> Mapping[str, CudaToolkit]:
+    """Toolkits before those of `cuda_toolkits`: their bundled drivers are not known, and nothing offers them."""
+    return MappingProxyType(
+        {row["version"]: CudaToolkit(driver=None, updates=(), **row) for row in _data.rows("cuda.json", "older")}
+    )
+
+
 def cuda_toolkit(version: str) -> CudaToolkit:
-    """The toolkit of that version; an update (``"12.4.1"``) is its minor. Raises UnknownCuda with the nearest ones."""
+    """The toolkit of that version, also one too old to be offered; an update (``"12.4.1"``) is its minor.
+
+    Raises UnknownCuda with the nearest ones.
+    """
     minor = ".".join(version.split(".")[:2])
-    try:
-        return cuda_toolkits()[minor]
-    except KeyError:
-        raise UnknownCuda(version, cuda_toolkits()) from None
+    toolkit = cuda_toolkits().get(minor) or _older_toolkits().get(minor)
+    if toolkit is None:
+        raise UnknownCuda(version, cuda_toolkits())
+    return toolkit
 
 
 @cache

@@ -128,13 +128,9 @@ def on_gpu(toolkit: str, gpu: Gpu) -> Match:
         return Match(
             "impossible", f"CUDA {kit.version.split('.')[0]} dropped {subject}; {gpu.cuda_last} is its last", None, None
         )
-    return Match(
-        "unknown",
-        f"CUDA {toolkit} is older than {subject}, which {gpu.cuda_first} is the first to compile for: only programs "
-        "that carry PTX would start",
-        None,
-        None,
-    )
+    # PTX would let some programs start, but the toolkit's own libraries hold no code for this GPU.
+    why = f"CUDA {toolkit} is older than {subject}: {gpu.cuda_first} is the first to compile for it"
+    return Match("impossible", why, None, None)
 
 
 def on_capability(toolkit: str, capability: str, name: str) -> Match:

@@ -1,4 +1,4 @@
-"""AWS service quotas that a GPU fleet meets, and the regions with the letters of their availability zones."""
+"""AWS service quotas that a GPU fleet meets."""
 
 from __future__ import annotations
 
@@ -44,9 +44,3 @@ def quota_for(family: str, capacity: Literal["on-demand", "spot"]) -> Quota | No
     None when AWS's table does not say (P6 Spot) or the catalogue does not hold the family: report it as unknown.
     """
     return next((quota for quota in quotas().values() if quota.capacity == capacity and family in quota.families), None)
-
-
-@cache
-def regions() -> Mapping[str, str | None]:
-    """Letters of the zones that every account has, by region; None where accounts have different ones."""
-    return MappingProxyType({row["region"]: row["zones"] for row in _data.rows("regions.json")})

@@ -1,4 +1,4 @@
-"""NVIDIA's Xids: what the driver means by the number of an error in the kernel log, and what to do."""
+"""NVIDIA's Xids and, of NVSwitches, SXids: what the number of an error in the kernel log means, and what to do."""
 
 from __future__ import annotations
 
@@ -27,6 +27,17 @@ class Xid:
     source: str
 
 
+@dataclass(frozen=True, slots=True)
+class Sxid:
+    """Error of an NVSwitch, which concerns all GPUs on it."""
+
+    code: int
+    what: str
+    action: Literal["reset", "reboot"]
+    severity: Literal["degraded", "unhealthy"]
+    source: str
+
+
 @cache
 def xids() -> Mapping[int, Xid]:
     """Every Xid that asks for something, by number."""
@@ -36,3 +47,9 @@ def xids() -> Mapping[int, Xid]:
 def xid(code: int) -> Xid | None:
     """None for a number of which no source says what to do."""
     return xids().get(code)
+
+
+@cache
+def sxids() -> Mapping[int, Sxid]:
+    """Every SXid that asks for something, by number."""
+    return MappingProxyType({row["code"]: Sxid(**row) for row in _data.rows("sxids.json")})

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from paddock import errors
 from paddock.errors import Key, PaddockError, Problem, dotted
 
-__all__ = ["FleetError", "Key", "Problem", "did_you_mean", "dotted", "without_config"]
+__all__ = ["EditError", "FleetError", "Key", "Problem", "did_you_mean", "dotted", "without_config"]
 
 MOST_SHOWN = 40
 """Problems in the text of an error: more than a screen of them has one cause."""
@@ -22,6 +22,12 @@ class FleetError(PaddockError):
         self.problems = tuple(problems)
         more = [f"... and {len(self.problems) - MOST_SHOWN} more"] if len(self.problems) > MOST_SHOWN else []
         super().__init__("\n".join([*map(str, self.problems[:MOST_SHOWN]), *more]))
+
+
+class EditError(PaddockError):
+    """A stack file cannot be edited as asked; it is as it was."""
+
+    exit_code = 2
 
 
 def without_config(key: Key) -> Key:

@@ -46,12 +46,17 @@ TAINT = Taint(GPU, "true", "NoSchedule")
 
 
 def capacities(pool: GpuPool) -> tuple[CapacityName, ...]:
-    """The node groups of a pool, in the order they are tried."""
+    """The node groups of a pool, in the order they are tried: the cheapest first."""
     if pool.capacity == "spot":
         return ("spot", "on-demand") if pool.fallback == "on-demand" else ("spot",)
     if pool.capacity == "on-demand":
         return ("on-demand",)
     return ("capacity-block",) if isinstance(pool.capacity, CapacityBlock) else ("reserved",)
+
+
+def min_nodes(pool: GpuPool, capacity: CapacityName) -> int:
+    """Return the nodes that one of the pool's node groups keeps: the minimum is kept once, the cheaper way."""
+    return pool.nodes.min if capacity == capacities(pool)[0] else 0
 
 
 def labels(fleet: Fleet, pool: GpuPool) -> dict[str, str]:

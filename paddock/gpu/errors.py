@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from threading import Thread
+
 from paddock.errors import PaddockError
 
 
@@ -17,3 +19,12 @@ class GpuInputError(GpuError):
 
 class NoGpu(GpuError):
     """Raised where there is no GPU, or none is available."""
+
+
+class DriverHangs(NoGpu):
+    """Raised where the driver does not answer in time; the message names the call.
+
+    `thread` is the one that still waits for it, where it is one of this process.
+    """
+
+    thread: Thread | None = None

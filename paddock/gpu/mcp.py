@@ -1,7 +1,8 @@
 """The actions on GPUs for AI agents: a server of the Model Context Protocol on standard input and output.
 
 An action that takes something from others or runs a program needs `confirm: true`; without it the result says what it
-would do. Leases belong to the server, so they end with the agent's session unless they have a time to live.
+would do. Running programs and resetting GPUs are tools only where the user who starts the server allows them. Leases
+belong to the server, so they end with the agent's session unless they have a time to live.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from paddock.gpu.actions.registry import ACTIONS
 from paddock.gpu.errors import GpuError, GpuInputError
 
 if TYPE_CHECKING:
@@ -26,8 +28,15 @@ if TYPE_CHECKING:
     from paddock.gpu.host.programs import Finished
 
 NAME = "paddock-gpu"
+RESTRICTED = tuple(action.name for action in ACTIONS.values() if action.restricted)
 _MAX_TEXT = 2000
 """Characters of a result's text; the whole document is in its structured content."""
+_MAX_LINE = 500
+"""Characters of a line of an error message, which may quote what the agent sent."""
+_MAX_ARGUMENTS = 65_536
+"""Bytes of a call's arguments as JSON."""
+_MAX_TTL = 86_400
+"""Seconds: a lease outlives the session by a day at most, since nobody is left to give it back."""
 _TIMEOUT = 600.0
 _GRACE = 1.0
 """Seconds that a program has to end itself: clients kill a server soon after they ended it."""
@@ -44,8 +53,14 @@ _CONFIRM = {
 _SECONDS = {"type": "number", "default": _TIMEOUT, "description": "Time after which the program is ended."}
 
 
-def serve() -> None:
-    """Serve until the client ends. Raises GpuError where the mcp package is not installed."""
+def serve(allow: Collection[str] = ()) -> None:
+    """Serve until the client ends, with the restricted actions named in `allow`.
+
+    Raises GpuInputError for a name of no such action, and GpuError where the mcp package is not installed.
+    """
+    for name in allow:
+        if name not in RESTRICTED:
+            raise GpuInputError(f"--allow: {name!r} is no action to allow\n    expected: {' or '.join(RESTRICTED)}")
     try:
         import anyio
         from mcp.server.stdio import stdio_server
@@ -55,7 +70,7 @@ def serve() -> None:
         ) from None
 
     programs = _Programs()
-    instance = server(programs)
+    instance = server(programs, allow)
 
     async def main() -> None:
         async with stdio_server() as (read, write):
@@ -95,16 +110,15 @@ class _Programs:
             self._changed.wait_for(lambda: not self._running, timeout=2 * _GRACE + 5)
 
 
-def server(programs: _Programs) -> Server[Any]:
+def server(programs: _Programs, allow: Collection[str] = ()) -> Server[Any]:
     """Build the server, not yet connected."""
     import anyio
     from mcp.server.lowlevel import Server
     from mcp.types import ListToolsResult
 
     from paddock import __version__
-    from paddock.gpu.actions.registry import ACTIONS
 
-    tools = {f"gpu_{action.name.replace('-', '_')}": action for action in ACTIONS.values()}
+    tools = {_tool_name(action): action for action in ACTIONS.values() if not action.restricted or action.name in allow}
 
     async def list_tools(context: Any, request: Any) -> ListToolsResult:
         return ListToolsResult(tools=[_tool(name, action) for name, action in tools.items()])
@@ -123,6 +137,10 @@ def server(programs: _Programs) -> Server[Any]:
     )
 
 
+def _tool_name(action: Action) -> str:
+    return f"gpu_{action.name.replace('-', '_')}"
+
+
 def _tool(name: str, action: Action) -> Tool:
     from mcp.types import Tool, ToolAnnotations
 
@@ -131,6 +149,8 @@ def _tool(name: str, action: Action) -> Tool:
     schema.pop("description", None)
     properties = schema.setdefault("properties", {})
     properties.pop("owner", None)  # the server owns the leases
+    if "ttl" in properties:
+        properties["ttl"]["maximum"] = _MAX_TTL
     if action.destructive:
         properties["confirm"] = _CONFIRM
     if action.separate:
@@ -153,11 +173,22 @@ def _call(
     from paddock.gpu.parameter import one_of
 
     try:
+        size = len(json.dumps(values))
+        if size > _MAX_ARGUMENTS:
+            raise GpuInputError(f"the arguments have {size:,} bytes\n    expected: at most {_MAX_ARGUMENTS:,}")
+        if name in {_tool_name(ACTIONS[action]) for action in RESTRICTED} - tools.keys():
+            raise GpuInputError(
+                f"{name} is not allowed here\n    expected: a tool that this server lists"
+                f"\n    fix: the user starts the server with gpu.mcp --allow {name.removeprefix('gpu_')}"
+            )
         if name not in tools:
             raise GpuInputError(f"there is no tool {name!r}\n    expected: {one_of(name, list(tools))}")
         return _result(*_perform(tools[name], name, dict(values), programs, cancel))
     except GpuError as error:
-        return _result(str(error), {"error": str(error), "exit_code": error.exit_code}, failed=True)
+        message = "\n".join(
+            line if len(line) <= _MAX_LINE else f"{line[:_MAX_LINE]}..." for line in str(error).splitlines()
+        )
+        return _result(message, {"error": message, "exit_code": error.exit_code}, failed=True)
 
 
 def _perform(
@@ -171,11 +202,14 @@ def _perform(
     timeout = values.pop("timeout", _TIMEOUT) if action.separate else None
     if not isinstance(confirmed, bool):
         raise GpuInputError(f"{name}: confirm is {confirmed!r}\n    expected: true or false")
-    if not (timeout is None or _is_duration(timeout)):
+    is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
+    if timeout is not None and not (is_number and 0 < timeout <= 86400):
         raise GpuInputError(f"{name}: timeout is {timeout!r}\n    expected: seconds, more than 0, at most a day")
     if "owner" in values:
         raise GpuInputError(f"{name}: unknown parameter owner\n    expected: none, since the server owns its leases")
     parameters = parse(action.parameters, values, name)
+    if (ttl := getattr(parameters, "ttl", None)) and ttl > _MAX_TTL:
+        raise GpuInputError(f"{name}: ttl is {ttl:g}\n    expected: seconds, at most {_MAX_TTL:,} (a day)")
     if action.destructive and action.destructive(parameters, os.getpid()) and not confirmed:
         would = action.describe(parameters)
         plan = action.preview(parameters) if action.preview else None
@@ -220,17 +254,22 @@ def _give_back() -> None:
         pass  # the owner has ended, so the next request gets the GPUs
 
 
+def parse_allow(text: str) -> tuple[str, ...]:
+    """Split the value of `--allow`: names with commas between."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
 def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _is_duration(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 86400
+def main(argv: Sequence[str]) -> int:
+    from argparse import ArgumentParser
 
-
-def main() -> int:
+    parser = ArgumentParser(prog="paddock.gpu.mcp", description="Serve the GPU actions to an AI agent.")
+    parser.add_argument("--allow", default="", help="restricted actions to serve as well: run, reset")
     try:
-        serve()
+        serve(parse_allow(parser.parse_args(argv).allow))
     except GpuError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
@@ -238,4 +277,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -220,6 +220,8 @@ class Gpu:
     mig: Mig | None = None
     """None where the GPU cannot be divided."""
     vbios: str | None = None
+    unread: tuple[str, ...] = ()
+    """Fields that would show a fault, and that the driver failed to report: not those that the GPU does not have."""
     processes: tuple[Process, ...] | None = None
     """None where they were not requested or cannot be read; an empty tuple means that there are none."""
 

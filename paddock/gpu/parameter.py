@@ -18,7 +18,19 @@ from paddock.gpu.errors import GpuInputError
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-_EMPTY: Mapping[str, Any] = {"bool": False, "int": 0, "float": 0.0, "Path": None}
+_EMPTY: Mapping[str, Any] = {
+    "bool": False,
+    "int": 0,
+    "float": 0.0,
+    "Path": None,
+    "int | None": None,
+    "float | None": None,
+}
+"""Flags that leave a parameter out; a number that may be absent has none, so that 0 is a value like any other."""
+_NUMBERS: Mapping[str, tuple[Callable[[str], Any], str]] = {
+    "int": (int, "a whole number, such as 2"),
+    "float": (float, "a number, such as 2 or 1.5"),
+}
 _MAX_PROBLEMS = 5
 _KINDS = {
     "string_type": "text",
@@ -118,7 +130,7 @@ class Parameters:
             value = flags.get(name)
             if value is not None and value != flag.unset:
                 is_list = kind.startswith("tuple") and isinstance(value, str)
-                values[name] = _items(value) if is_list else flag.read(value)
+                values[name] = _items(value) if is_list else flag.read(_number(flag.name, kind, value))
         return cls(**values, specified=frozenset(values))
 
 
@@ -177,7 +189,8 @@ def _model(kind: Any) -> type[BaseModel]:
             limits["default_factory"] = dict
         elif not declaration.required:
             limits["default"] = default
-        definitions[name] = (hints[name], Field(description=_sentence(declaration.help), **limits))
+        sentence = f"{declaration.help[:1].upper()}{declaration.help[1:]}."
+        definitions[name] = (hints[name], Field(description=sentence, **limits))
     return create_model(kind.__name__, __config__=strict, **definitions)
 
 
@@ -192,7 +205,7 @@ def _flag(name: str, kind: str, default: Any, declaration: _Declaration) -> Flag
     flag, help = declaration.flag, declaration.help
     if isinstance(flag, Flag):
         return replace(flag, help=flag.help or help)
-    empty = _EMPTY.get(kind.removesuffix(" | None"), "")
+    empty = _EMPTY.get(kind, _EMPTY.get(kind.removesuffix(" | None"), ""))
     if default is MISSING:
         return Flag(flag or name.replace("_", "-"), help=help)
     usual = default if default and isinstance(default, int | float) else empty
@@ -201,12 +214,19 @@ def _flag(name: str, kind: str, default: Any, declaration: _Declaration) -> Flag
     return Flag(flag or name.replace("_", "-"), usual, empty if usual is empty else ..., help)
 
 
+def _number(flag: str, kind: str, value: Any) -> Any:
+    """Return the number that a flag without a default was given as text; any other value as it is."""
+    read, expected = _NUMBERS.get(kind.removesuffix(" | None"), (None, ""))
+    if read is None or not isinstance(value, str):
+        return value
+    try:
+        return read(value)
+    except ValueError:
+        raise GpuInputError(f"--{flag}: {value!r} is not a number\n    expected: {expected}") from None
+
+
 def _items(text: str) -> tuple[str, ...]:
     return tuple(item.strip() for item in text.split(",") if item.strip())
-
-
-def _sentence(help: str) -> str:
-    return f"{help[:1].upper()}{help[1:]}."
 
 
 def _message(kind: type[Parameters], where: str, prefix: str, problems: Collection[Any]) -> str:
@@ -230,12 +250,8 @@ def _problem(kind: type[Parameters], where: str, prefix: str, problem: Any) -> s
         case "literal_error":
             return f"{where}: {name} is {_short(problem['input'])}\n    expected: {problem['ctx']['expected']}"
         case other:
-            expected = _KINDS.get(other) or _plain(problem["msg"])
+            expected = _KINDS.get(other) or problem["msg"].removeprefix("Input should be ").removeprefix("a valid ")
             return f"{where}: {name} is {_short(problem['input'])}\n    expected: {expected}"
-
-
-def _plain(message: str) -> str:
-    return message.removeprefix("Input should be ").removeprefix("a valid ")
 
 
 def _short(value: object) -> str:

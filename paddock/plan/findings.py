@@ -27,10 +27,17 @@ _LISTED: Mapping[str, tuple[tuple[str, str, str], ...]] = {
         (RENAMED, "warning", "A suppression names its rule by an old id"),
     ),
     "plan": (
-        ("CFG001", "warning", "The credential that runners register with is not set"),
         ("CFG002", "warning", "The network has no NAT, so runners need another way to GitHub"),
         ("CFG003", "info", "No runner uses a pool"),
-        ("CAT001", "warning", "Facts of the catalog are older than they should be"),
+        ("CAT001", "info", "Facts of the catalog are older than they should be"),
+        ("CFG006", "info", "What jobs reach beside the internet"),
+        ("CFG007", "info", "Network policies in somebody else's cluster"),
+    ),
+    "before_up": (
+        ("CFG001", "step", "The credential that runners register with is not set"),
+        ("CFG004", "step", "Values of an example are still in the stack file"),
+        ("CFG005", "step", "The cluster's API can be reached from inside the VPC only"),
+        ("QUO001", "step", "The fleet needs more of a quota than a new account has"),
     ),
     "fit_findings": (
         ("FIT001", "error", "A runner fits on no instance type of its pool"),
@@ -67,10 +74,10 @@ _LISTED: Mapping[str, tuple[tuple[str, str, str], ...]] = {
         ("RSZ006", "info", "A fast root volume beside local NVMe"),
     ),
     "quota": (
-        ("QUO001", "warning", "The fleet needs more of a quota than a new account has"),
         ("QUO002", "info", "The default of a quota is not known"),
         ("QUO003", "error or warning", "A private subnet has too few addresses"),
         ("QUO004", "info", "The size of a private subnet is not in the stack"),
+        ("QUO005", "error", "System nodes have too few addresses for the listeners of all runners"),
     ),
 }
 """Module below `paddock.plan` -> (id, severity, title)."""

@@ -6,6 +6,7 @@ the numbers that `paddock.fleet.sizing.capacity` derives, for every runner on ev
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -47,6 +48,14 @@ def fit(fleet: Fleet) -> tuple[Fit, ...]:
         for runner in fleet.runners.values()
         for instance in fleet.pools[runner.pool].types
     )
+
+
+def by_runner(fits: Iterable[Fit]) -> dict[str, list[Fit]]:
+    """Return the fits of each runner, by its name."""
+    fits_by_runner: dict[str, list[Fit]] = {}
+    for fit_ in fits:
+        fits_by_runner.setdefault(fit_.runner, []).append(fit_)
+    return fits_by_runner
 
 
 def fit_runner(fleet: Fleet, runner: Runner, instance: InstanceType) -> Fit:

@@ -10,38 +10,36 @@ from paddock.fleet import Fleet, NewCluster
 from paddock.fleet.model.pool import GpuPool
 from paddock.fleet.model.quantity import format_cpu, format_memory
 from paddock.fleet.model.runner import Runner
+from paddock.fleet.nodes import capacities, min_nodes
 from paddock.fleet.sizing.capacity import (
     COORDINATOR,
-    EVICTION_MEMORY_MIB,
     Resources,
     Share,
-    capacity,
+    available,
     max_pods,
-    reserved,
     runner_request,
     share_of,
+    sidecars,
 )
-from paddock.fleet.sizing.daemonsets import gpu_node_daemonsets, node_daemonsets
-from paddock.plan.finding import Finding, Severity
-from paddock.plan.fit import Fit, fit_counts, fit_runner
-
-SYSTEM_LOAD = Resources(cpu_m=1000, memory_mib=1536, pods=12)
-"""What system nodes carry besides runners: ARC, autoscaler, CoreDNS, NFD master and the EBS CSI controllers."""
-LISTENER = Resources(cpu_m=50, memory_mib=64, pods=1)
-"""One a scale set, on system nodes."""
+from paddock.fleet.sizing.daemonsets import gpu_node_daemonsets
+from paddock.fleet.sizing.system_nodes import LISTENER, SYSTEM_LOAD, system_node
+from paddock.plan.finding import Edit, Finding, Severity, drop, put
+from paddock.plan.fit import Fit, by_runner, fit_counts, fit_runner
 
 
 def findings(fleet: Fleet, fits: tuple[Fit, ...]) -> tuple[Finding, ...]:
     """Return the findings runner by runner, then pool by pool."""
     results: list[Finding] = []
+    fits_by_runner = by_runner(fits)
     for runner in fleet.runners.values():
-        of_runner = tuple(fit_ for fit_ in fits if fit_.runner == runner.name)
+        of_runner = tuple(fits_by_runner.get(runner.name, ()))
         results += _does_not_fit(fleet, runner, of_runner)
         results += _refused_by_estimate(fleet, runner, of_runner)
         results += _stranded(fleet, runner, of_runner)
         results += _unreachable_maximum(fleet, runner, of_runner)
     for pool in fleet.pools.values():
-        results += _idle_runners(fleet, pool, tuple(fit_ for fit_ in fits if fit_.pool == pool.name))
+        of_pool = [fit_ for runner in fleet.runners_on(pool) for fit_ in fits_by_runner.get(runner.name, ())]
+        results += _idle_runners(fleet, pool, tuple(of_pool))
         results += _pod_limit(fleet, pool)
     results += _coordinators(fleet, fits)
     results += _estimated(fits)
@@ -55,7 +53,7 @@ def _does_not_fit(fleet: Fleet, runner: Runner, fits: tuple[Fit, ...]) -> Iterat
     missing = "; ".join(f"{fit_.instance} lacks {_deficit(fleet, fit_)}" for fit_ in misfits)
     request = f"a pod of {runner.name} asks for {_amounts(fits[0].request)}"
     if len(misfits) == len(fits):
-        roomiest, largest = _largest(fleet, runner)
+        where, largest = _largest(fleet, runner)
         yield Finding(
             "FIT001",
             "error",
@@ -63,25 +61,26 @@ def _does_not_fit(fleet: Fleet, runner: Runner, fits: tuple[Fit, ...]) -> Iterat
             f"its jobs would never start: {request}, which no instance type of pool {fits[0].pool} has free: "
             f"{missing}. "
             f"The largest that fits is cpu {format_cpu(largest.cpu_m)}, memory {format_memory(largest.memory_mib)} "
-            f"on {roomiest.name}",
-            _fix(fleet, runner, misfits, largest),
+            f"on {where}",
+            *_fix(fleet, runner, misfits, _share_everywhere(fleet, runner)),
         )
         return
-    # While a pool is empty the autoscaler plans with the least that any of its types has, and buys nothing for more.
-    from_zero = fleet.owns_nodes and fleet.pools[fits[0].pool].nodes.min == 0
+    from_zero = _starts_empty(fleet, fleet.pools[fits[0].pool])
     usable = ", ".join(fit_.instance for fit_ in fits if fit_.per_node)
     consequence = (
-        "From an empty pool the autoscaler buys no node for it, and later it may buy one that cannot be used"
+        "From an empty node group the autoscaler buys no node for it, and later it may buy one that cannot be used"
         if from_zero
         else "The autoscaler may buy a node that it cannot use"
     )
     severity: Severity = "error" if from_zero else "warning"
+    smaller, edits = _or_smaller(fleet, runner, misfits)
     yield Finding(
         "FIT002",
         severity,
         f"runners.{runner.name}",
         f"it fits on {usable} only: {request}, and {missing}. {consequence}",
-        f"give it a pool with pools.<name>.instances: [{usable}]{_or_smaller(fleet, runner, misfits)}",
+        f"give it a pool with pools.<name>.instances: [{usable}]{smaller}",
+        edits,
     )
 
 
@@ -107,7 +106,8 @@ def _refused_by_estimate(fleet: Fleet, runner: Runner, fits: tuple[Fit, ...]) ->
         f"runners.{runner.name}",
         f"it asks for {format_memory(refused[0].request.memory_mib)} of memory, more than Karpenter's estimate "
         f"(7.5 % off the size EC2 advertises) leaves: {details}",
-        f"runners.{runner.name}.memory: {format_memory(safe.memory_mib)}",
+        str(edit := put("runners", runner.name, "memory", value=format_memory(safe.memory_mib))),
+        (edit,),
     )
 
 
@@ -127,13 +127,14 @@ def _stranded(fleet: Fleet, runner: Runner, fits: tuple[Fit, ...]) -> Iterator[F
             f"{fit_.per_node} of its jobs fill a {fit_.instance} by {fit_.limiting}: {fit_.stranded_gpus:g} of its "
             f"{fit_.available.gpus / pool.replicas:g} GPUs "
             + (f"are left to jobs of {', '.join(takers)}" if takers else "cannot be used"),
-            _unstrand(fleet, runner, fit_),
+            *_unstrand(fleet, runner, fit_),
         )
 
 
 def _unreachable_maximum(fleet: Fleet, runner: Runner, fits: tuple[Fit, ...]) -> Iterator[Finding]:
     most = max(fit_.per_node for fit_ in fits)
     nodes = fleet.pools[runner.pool].nodes.max
+    idle = max([runner.min, *(entry.min for entry in runner.warm)])
     if runner.max is not None and most and runner.max > nodes * most:
         yield Finding(
             "FIT005",
@@ -141,6 +142,7 @@ def _unreachable_maximum(fleet: Fleet, runner: Runner, fits: tuple[Fit, ...]) ->
             f"runners.{runner.name}.max",
             f"{runner.max} jobs at a time are more than pool {runner.pool} can hold: {nodes} nodes of at most {most}",
             f"runners.{runner.name}.max: {nodes * most}, or pools.{runner.pool}.nodes.max: {-(-runner.max // most)}",
+            (put("runners", runner.name, "max", value=nodes * most),) if nodes * most >= idle else (),
         )
 
 
@@ -163,6 +165,7 @@ def _idle_runners(fleet: Fleet, pool: GpuPool, fits: tuple[Fit, ...]) -> Iterato
             f"pools.{pool.name}.nodes.max",
             f"idle runners alone ({who}) hold {need} nodes, and the pool may have {limit}",
             f"pools.{pool.name}.nodes.max: {need}, or a smaller min or warm.min of its runners",
+            (put("pools", pool.name, "nodes", "max", value=need),),
         )
 
 
@@ -193,6 +196,7 @@ def _pod_limit(fleet: Fleet, pool: GpuPool) -> Iterator[Finding]:
             f"pools.{pool.name}.maxPods",
             f"{limit} pods are more than the type has addresses for ({', '.join(short)}): the rest would wait for one",
             f"leave pools.{pool.name}.maxPods out",
+            (drop("pools", pool.name, "maxPods"),),
         )
     if own >= limit:
         yield Finding(
@@ -201,6 +205,7 @@ def _pod_limit(fleet: Fleet, pool: GpuPool) -> Iterator[Finding]:
             f"pools.{pool.name}.maxPods",
             f"{own} DaemonSets run on each node, so {limit} pods leave none for a job",
             f"leave pools.{pool.name}.maxPods out, or write at least {own + 1}",
+            (drop("pools", pool.name, "maxPods"),),
         )
 
 
@@ -211,7 +216,7 @@ def _coordinators(fleet: Fleet, fits: tuple[Fit, ...]) -> Iterator[Finding]:
     runners = [runner for runner in fleet.runners.values() if runner.container == "kubernetes-novolume"]
     runner_pods = sum(fleet.max_runners(runner) for runner in runners)
     system, coordinator = fleet.cluster.system, Resources(COORDINATOR.cpu_m, COORDINATOR.memory_mib, pods=1)
-    least = min((_system_node(fleet, catalog.instance(name)) for name in system.instances), key=lambda room: room.cpu_m)
+    least = min((system_node(fleet, catalog.instance(name)) for name in system.instances), key=lambda room: room.cpu_m)
     used = SYSTEM_LOAD + LISTENER * len(fleet.runners)
 
     def held(nodes: int) -> int:
@@ -231,20 +236,8 @@ def _coordinators(fleet: Fleet, fits: tuple[Fit, ...]) -> Iterator[Finding]:
             f"cluster.system.nodes.max: {enough}, or larger cluster.system.instances"
             if enough
             else "larger cluster.system.instances",
+            (put("cluster", "system", "nodes", "max", value=enough),) if enough else (),
         )
-
-
-def _system_node(fleet: Fleet, instance: InstanceType) -> Resources:
-    """Return what a system node has for pods. It keeps EKS's own maxPods."""
-    has, keeps, own = capacity(instance), reserved(instance, instance.max_pods), node_daemonsets(fleet)
-    return Resources(
-        cpu_m=has.cpu_m - keeps.cpu_m - sum(daemonset.cpu_m for daemonset in own),
-        memory_mib=has.cautious_memory_mib
-        - keeps.memory_mib
-        - EVICTION_MEMORY_MIB
-        - sum(daemonset.memory_mib for daemonset in own),
-        pods=instance.max_pods - len(own),
-    )
 
 
 def _estimated(fits: tuple[Fit, ...]) -> Iterator[Finding]:
@@ -259,27 +252,57 @@ def _estimated(fits: tuple[Fit, ...]) -> Iterator[Finding]:
         )
 
 
-def _largest(fleet: Fleet, runner: Runner) -> tuple[InstanceType, Share]:
-    """Return the largest share of a runner of this kind on a type of its pool, and the type."""
+def _starts_empty(fleet: Fleet, pool: GpuPool) -> bool:
+    """Return whether a node group of the pool may be empty.
+
+    For such a one the autoscaler plans with the least that any of its types has, and buys nothing for more.
+    """
+    return fleet.owns_nodes and not all(min_nodes(pool, capacity_name) for capacity_name in capacities(pool))
+
+
+def _types_with_gpus(fleet: Fleet, runner: Runner) -> list[InstanceType]:
     pool = fleet.pools[runner.pool]
-    usable = [instance for instance in pool.types if pool.gpu_resources_per_node(instance) >= runner.gpus]
-    shares = [(instance, share_of(fleet, runner, instance)) for instance in usable]
-    return max(shares, key=lambda pair: (pair[1].memory_mib, pair[1].cpu_m))
+    return [instance for instance in pool.types if pool.gpu_resources_per_node(instance) >= runner.gpus]
 
 
-def _fix(fleet: Fleet, runner: Runner, misfits: list[Fit], largest: Share) -> str:
+_Fix = tuple[str, tuple[Edit, ...]]
+"""Remedy in words, and as edits where the fleet's owner need not choose."""
+
+
+def _largest(fleet: Fleet, runner: Runner) -> tuple[str, Share]:
+    """Return the most CPU and memory that a runner of this kind may have, and where it fits."""
+    pool, sidecar = fleet.pools[runner.pool], sidecars(runner)
+    rooms = [(instance.name, available(fleet, pool, instance)) for instance in _types_with_gpus(fleet, runner)]
+    if len(rooms) > 1 and _starts_empty(fleet, pool):
+        where = "each instance type"
+        cpu_m, memory_mib = min(room.cpu_m for _, room in rooms), min(room.memory_mib for _, room in rooms)
+    else:
+        where, room = max(rooms, key=lambda named: (named[1].memory_mib, named[1].cpu_m))
+        cpu_m, memory_mib = room.cpu_m, room.memory_mib
+    return where, Share(cpu_m - sidecar.cpu_m, memory_mib - sidecar.memory_mib)
+
+
+def _share_everywhere(fleet: Fleet, runner: Runner) -> Share:
+    """Return the runner's share of the smallest type: it fits on all, by every autoscaler's estimate."""
+    shares = [share_of(fleet, runner, instance) for instance in _types_with_gpus(fleet, runner)]
+    return Share(min(share.cpu_m for share in shares), min(share.memory_mib for share in shares))
+
+
+def _fix(fleet: Fleet, runner: Runner, misfits: list[Fit], share: Share) -> _Fix:
     edits = []
     if any(fit_.deficit.cpu_m for fit_ in misfits):
-        edits.append(f"runners.{runner.name}.cpu: {format_cpu(largest.cpu_m)}")
+        edits.append(put("runners", runner.name, "cpu", value=format_cpu(share.cpu_m)))
     if any(fit_.deficit.memory_mib for fit_ in misfits):
-        edits.append(f"runners.{runner.name}.memory: {format_memory(largest.memory_mib)}")
-    if any(fit_.deficit.ephemeral_mib for fit_ in misfits):
-        edits.append(f"less scratch space, or a larger pools.{misfits[0].pool}.disk.size")
+        edits.append(put("runners", runner.name, "memory", value=format_memory(share.memory_mib)))
     if any(fit_.deficit.pods > 0 for fit_ in misfits):
-        edits.append(f"leave pools.{misfits[0].pool}.maxPods out")
+        edits.append(drop("pools", misfits[0].pool, "maxPods"))
+    words = list(map(str, edits))
+    if any(fit_.deficit.ephemeral_mib for fit_ in misfits):
+        words.append(f"less scratch space, or a larger pools.{misfits[0].pool}.disk.size")
     larger = _smallest_that_fits(fleet, runner)
     grow = f"; or pools.{misfits[0].pool}.instances: [{larger.name}]" if larger else ""
-    return " and ".join(edits) + grow
+    by_edits = not any(fit_.deficit.ephemeral_mib or fit_.deficit.gpus for fit_ in misfits)
+    return " and ".join(words) + grow, tuple(edits) if by_edits else ()
 
 
 def _smallest_that_fits(fleet: Fleet, runner: Runner) -> InstanceType | None:
@@ -291,30 +314,31 @@ def _smallest_that_fits(fleet: Fleet, runner: Runner) -> InstanceType | None:
     return min(fitting, key=lambda instance: (instance.gpu_count, instance.vcpus, instance.memory_mib), default=None)
 
 
-def _or_smaller(fleet: Fleet, runner: Runner, misfits: list[Fit]) -> str:
+def _or_smaller(fleet: Fleet, runner: Runner, misfits: list[Fit]) -> _Fix:
     """Return the alternative where the runner only requests too much: a size that fits everywhere."""
     if any(fit_.deficit.gpus for fit_ in misfits):
-        return ""
-    shares = [share_of(fleet, runner, instance) for instance in fleet.pools[misfits[0].pool].types]
-    least = Share(min(share.cpu_m for share in shares), min(share.memory_mib for share in shares))
-    return f", or {_fix(fleet, runner, misfits, least).split('; or ')[0]}"
+        return "", ()
+    words, edits = _fix(fleet, runner, misfits, _share_everywhere(fleet, runner))
+    return f", or {words.split('; or ')[0]}", edits
 
 
-def _unstrand(fleet: Fleet, runner: Runner, fit_: Fit) -> str:
+def _unstrand(fleet: Fleet, runner: Runner, fit_: Fit) -> _Fix:
     share = share_of(fleet, runner, catalog.instance(fit_.instance))
     match fit_.limiting:
         case "cpu":
-            return f"runners.{runner.name}.cpu: {format_cpu(share.cpu_m)}, its share of the node"
+            edit = put("runners", runner.name, "cpu", value=format_cpu(share.cpu_m))
+            return f"{edit}, its share of the node", (edit,)
         case "memory":
-            return f"runners.{runner.name}.memory: {format_memory(share.memory_mib)}, its share of the node"
+            edit = put("runners", runner.name, "memory", value=format_memory(share.memory_mib))
+            return f"{edit}, its share of the node", (edit,)
         case "gpu":
             even = [str(n) for n in range(1, fit_.available.gpus + 1) if fit_.available.gpus % n == 0]
-            return f"runners.{runner.name}.gpus: one of {', '.join(even)}"
+            return f"runners.{runner.name}.gpus: one of {', '.join(even)}", ()
         case "pods":
             types = fleet.pools[fit_.pool].types
-            return f"fewer shares of a GPU: {min(instance.max_pods for instance in types)} pods have addresses"
+            return f"fewer shares of a GPU: {min(instance.max_pods for instance in types)} pods have addresses", ()
         case "disk":
-            return f"less scratch space, or a larger pools.{fit_.pool}.disk.size"
+            return f"less scratch space, or a larger pools.{fit_.pool}.disk.size", ()
 
 
 def _deficit(fleet: Fleet, fit_: Fit) -> str:

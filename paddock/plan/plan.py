@@ -8,15 +8,14 @@ from datetime import date
 from pathlib import Path
 
 from paddock import catalog
-from paddock.fleet import NewNetwork, Stack
-from paddock.fleet.model.github import IN_CONFIG
-from paddock.plan import fit, fit_findings, quota, rules
+from paddock.fleet import Fleet, NewCluster, NewNetwork, Stack
+from paddock.plan import before_up, fit, fit_findings, quota, rules
 from paddock.plan.compatibility import software, verdict
 from paddock.plan.cost import estimate as cost
 from paddock.plan.cost import rightsizing
 from paddock.plan.engine.graph import Graph
 from paddock.plan.engine.program import plan_graph
-from paddock.plan.finding import Finding
+from paddock.plan.finding import Finding, Step, put
 
 _ORDER = {"error": 0, "warning": 1, "info": 2}
 
@@ -47,6 +46,8 @@ class Plan:
     quota: tuple[quota.QuotaNeed, ...]
     findings: tuple[Finding, ...]
     """Worst first."""
+    before_up: tuple[Step, ...]
+    """What a person does before the first `pulumi up`, in order."""
 
     @property
     def errors(self) -> int:
@@ -79,20 +80,12 @@ def build_plan(stack: Stack, today: date, *, root: Path | None = None, usage: Us
         *_catalogue_age(today),
     )
     worst_first = tuple(sorted(findings, key=lambda finding: _ORDER[finding.severity]))
-    return Plan(stack, today, graph, fits, verdicts, evaluation, costs, sizes, needs, worst_first)
+    steps = tuple(before_up.steps(stack, needs))
+    return Plan(stack, today, graph, fits, verdicts, evaluation, costs, sizes, needs, worst_first, steps)
 
 
 def _configuration(stack: Stack) -> Iterator[Finding]:
     fleet = stack.fleet
-    key = "paddock:githubAppKey" if fleet.github.app else "paddock:githubToken"
-    if fleet.holds("runners") and fleet.github.secret_source == IN_CONFIG and key not in stack.secrets:
-        yield Finding(
-            "CFG001",
-            "warning",
-            key,
-            "the credential that runners register with is not set yet; pulumi up will ask for it",
-            f"pulumi config set --secret {key}",
-        )
     for name, pool in fleet.pools.items():
         if fleet.holds("runners") and not any(fleet.runners_on(pool)):
             fix = f"runners: {{gpu: {{pool: {name}}}}}"
@@ -103,16 +96,48 @@ def _configuration(stack: Stack) -> Iterator[Finding]:
             "warning",
             "network.nat",
             "without NAT the runners reach GitHub only over a way out that you add to the VPC yourself",
-            "network.nat: single",
+            "network.nat: single, or that way out before pulumi up",
+            (put("network", "nat", value="single"),),
+        )
+    if fleet.holds("runners") and fleet.runners:
+        yield from _private_networks(fleet)
+
+
+def _private_networks(fleet: Fleet) -> Iterator[Finding]:
+    network = fleet.network
+    reached = [f"{cidr} (network.egress.allow)" for cidr in network.egress.allow]
+    if isinstance(network, NewNetwork) and network.endpoints:
+        reached.append(f"port 443 of {network.cidr}, where the interface endpoints are")
+    if fleet.github.kind == "server" and not network.egress.allow:
+        yield Finding(
+            "CFG006",
+            "info",
+            "network.egress.allow",
+            f"jobs reach {fleet.github.host} only if its address is public: private networks are shut to them",
+            "the network that the server is in",
+        )
+    if reached:
+        yield Finding(
+            "CFG006",
+            "info",
+            "network.egress.allow",
+            f"jobs reach {' and '.join(reached)}; every other private address, of peers and on premises, is shut",
+            "only what jobs need",
+        )
+    if not isinstance(fleet.cluster, NewCluster):
+        yield Finding(
+            "CFG007",
+            "info",
+            "cluster",
+            "whether this cluster's network plugin enforces network policies is not known; without it jobs reach every "
+            "network that their node does",
+            "Calico, Cilium, or enableNetworkPolicy of the VPC CNI",
         )
 
 
 def _catalogue_age(today: date) -> Iterator[Finding]:
-    for stamp in catalog.stale(today):
-        yield Finding(
-            "CAT001",
-            "warning",
-            f"catalog/{stamp.file}",
-            f"these facts are of {stamp.as_of}, {stamp.age_days(today)} days old",
-            "inv catalog.refresh",
-        )
+    """Yield one finding for all files; no warning, because nothing in the stack is wrong."""
+    if stale := catalog.stale(today):
+        files = ", ".join(f"{stamp.file} of {stamp.as_of} ({stamp.age_days(today)} days)" for stamp in stale)
+        message = f"facts of the catalogue are old, so newer images or prices may exist: {files}"
+        yield Finding("CAT001", "info", "catalog", message, "inv catalog.refresh")

@@ -15,9 +15,11 @@ from paddock import catalog
 from paddock.fleet import Fleet, NewCluster, NewNetwork
 from paddock.fleet.nodes import CapacityName, capacities
 from paddock.fleet.sizing.addresses import RESERVED_ADDRESSES, node_addresses, system_node_addresses, usable_addresses
+from paddock.fleet.sizing.system_nodes import LISTENER, SYSTEM_LOAD, system_node
 from paddock.plan.finding import Finding, Severity
 
 EIP, VPC, NAT, INTERFACES, GP3 = "L-0263D0A3", "L-F678F1CE", "L-FE5A380F", "L-DF5E4CA3", "L-7A658B76"
+NODE_GROUPS, NODES_A_GROUP = "L-6D54EA21", "L-BD136A63"
 CONTROL_PLANE = 4
 """Interfaces that EKS puts into the cluster's subnets, at most: two to four."""
 
@@ -50,6 +52,8 @@ class QuotaNeed:
     note: str = ""
     subject: str = "pools"
     zones: tuple[str, ...] = field(default=())
+    fix: str = ""
+    """What to write, where no request to AWS helps."""
 
     @property
     def shortfall(self) -> float:
@@ -81,6 +85,8 @@ def quota_needs(fleet: Fleet) -> tuple[QuotaNeed, ...]:
         needs += _network(fleet)
         needs += _interfaces(fleet)
         needs += _storage(fleet)
+        needs += _node_groups(fleet)
+        needs += _system_pods(fleet)
         needs += _subnets(fleet)
     elif fleet.holds("images"):
         needs += _vcpus(fleet)
@@ -88,33 +94,21 @@ def quota_needs(fleet: Fleet) -> tuple[QuotaNeed, ...]:
 
 
 def findings(needs: Iterable[QuotaNeed]) -> tuple[Finding, ...]:
-    """Return what a new account lacks, unknown defaults, and subnets that are too small."""
+    """Return unknown defaults, and subnets that are too small. What to ask AWS for is in `paddock.plan.before_up`."""
     return tuple(finding for need in needs if (finding := _finding(need)))
 
 
 def _finding(need: QuotaNeed) -> Finding | None:
-    if need.unit == "address":
-        return _addresses(need) if need.code is None else _lacking(need)
+    if need.unit == "address" and need.code is None:
+        return _addresses(need)
+    if need.unit == "pod":
+        return _pods(need)
     if need.default is None:
         message = f"{need.name}: {need.need:g} {need.unit} at most. {need.note}"
         return Finding(
             "QUO002", "info", need.subject, message, "aws service-quotas list-service-quotas --service-code ec2"
         )
-    return _lacking(need)
-
-
-def _lacking(need: QuotaNeed) -> Finding | None:
-    if not need.shortfall:
-        return None
-    spot = f" ({need.need_without_fallback:g} without fallback)" if need.need_without_fallback < need.need else ""
-    return Finding(
-        "QUO001",
-        "warning",
-        need.subject,
-        f"{need.name} ({need.code}): {need.need:g} {need.unit} at most{spot}, and a new account has {need.default:g}. "
-        "What yours has, only AWS knows",
-        need.request,
-    )
+    return None
 
 
 def _addresses(need: QuotaNeed) -> Finding | None:
@@ -135,6 +129,19 @@ def _addresses(need: QuotaNeed) -> Finding | None:
         f"the private subnet of {where} has {need.default:g} addresses, and {amount:g} are needed {spread}: the rest "
         "of the pods would get none",
         "a larger network.cidr, such as 10.0.0.0/16; or smaller pools.<name>.nodes.max",
+    )
+
+
+def _pods(need: QuotaNeed) -> Finding | None:
+    if not need.shortfall:
+        return None
+    return Finding(
+        "QUO005",
+        "error",
+        need.subject,
+        f"{need.name} are {need.default:g} at most, by the addresses of their types, and {need.need:g} must run there: "
+        f"{', '.join(part.what for part in need.parts)}. A runner without its listener gets no job",
+        need.fix,
     )
 
 
@@ -290,6 +297,41 @@ def _storage(fleet: Fleet) -> Iterator[QuotaNeed]:
         nodes, disk = fleet.cluster.system.nodes.max, fleet.cluster.system.disk
         parts.append(Part("cluster.system", nodes * disk / 1024 / 1024, f"{nodes} x {disk // 1024} GiB"))
     yield _needed(fleet, GP3, parts, "Volumes of runners come on top" if fleet.uses_ebs_volumes else "", "TiB")
+
+
+def _node_groups(fleet: Fleet) -> Iterator[QuotaNeed]:
+    """Managed node groups of the cluster, one for each way a pool buys; and the nodes of the largest."""
+    groups, nodes = [], []
+    for name, pool in fleet.pools.items():
+        groups.append(Part(f"pools.{name}", len(capacities(pool)), " and ".join(capacities(pool))))
+        nodes.append(Part(f"pools.{name}", pool.nodes.max, "nodes.max"))
+    if isinstance(fleet.cluster, NewCluster):
+        groups.append(Part("cluster.system", 1, "one group"))
+        nodes.append(Part("cluster.system", fleet.cluster.system.nodes.max, "nodes.max"))
+    note = "" if isinstance(fleet.cluster, NewCluster) else "Those that the cluster has already come on top"
+    yield _needed(fleet, NODE_GROUPS, groups, note, "group")
+    largest = max(nodes, key=lambda part: part.amount)
+    yield _needed(fleet, NODES_A_GROUP, [largest], "Of the largest group", "node")
+
+
+def _system_pods(fleet: Fleet) -> Iterator[QuotaNeed]:
+    """Pods that must run on system nodes at all times, of which a node holds as many as it has addresses for."""
+    if not isinstance(fleet.cluster, NewCluster):
+        return
+    system = fleet.cluster.system
+    listeners = len(fleet.runners) if fleet.holds("runners") else 0
+    a_node = min(system_node(fleet, catalog.instance(name)).pods for name in system.instances)
+    parts = (
+        Part("runners", listeners * LISTENER.pods, f"{listeners} listeners, one a runner"),
+        Part("cluster.system", SYSTEM_LOAD.pods, f"{SYSTEM_LOAD.pods} pods of controllers"),
+    )
+    need = sum(part.amount for part in parts)
+    yield QuotaNeed(
+        None, "eks", "Pods on system nodes", "pod", need, system.nodes.max * a_node, fleet.region, parts,
+        f"A node holds {a_node} beside its DaemonSets; runner pods of container jobs come on top",
+        "cluster.system.nodes.max",
+        fix=f"cluster.system.nodes.max: {ceil(need / a_node)}, or larger cluster.system.instances",
+    )  # fmt: skip
 
 
 def _needed(fleet: Fleet, code: str, parts: list[Part], note: str, unit: str) -> QuotaNeed:

@@ -13,7 +13,9 @@ from paddock.plan.rules.suppressions import EXAMPLE, LEAST_REASON
 _HEAD = """# Rules and findings
 
 `inv plan` reports what it finds about a stack, each finding with an id of three letters and three digits. An error
-fails the plan, a warning or a note does not. The first two families are rules about what `pulumi up` would make.
+fails the plan, a warning or a note does not; `--strict` and `--fail-on LEVEL[,ID...]` change that. A *step* is no
+finding: it is left to you before `pulumi up`. `inv plan --fix` makes the fixes that are edits of the stack file. The
+first two families are rules about what `pulumi up` would make.
 The same rules run inside Pulumi, also on what components in other languages make:
 
 ```sh
@@ -34,7 +36,8 @@ config:
 
 - `rule` is an id from this page; `resource` is the name that the finding gives, a URN, or the path of a file, and `*`
   stands for anything.
-- `reason` says in at least {least} characters why it is acceptable; `expires` is the last day it holds, in quotes.
+- `reason` says in at least {least} characters why it is acceptable; `expires` is the last day it holds, in quotes,
+  a year from today at most.
 - An unknown rule, a missing reason or day, and a day that has passed are mistakes in the stack file. A suppression that
   excuses nothing any more is an error of its own ({stale}): take it out.
 - Older versions wrote ids with a dash (`PAD-08`). They are still read, with a warning ({renamed}).

@@ -12,7 +12,8 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 
 from paddock.build.options import BuildOptions
-from paddock.tasks.common import ROOT, optional_path, task
+from paddock.tasks.common import ROOT, task
+from paddock.terminal import optional_path
 
 _JSON = {"json": "print JSON, and nothing else"}
 _STACK = {"stack": "the stack: Pulumi.<stack>.yaml"}

@@ -5,10 +5,12 @@ from __future__ import annotations
 from invoke.context import Context
 from invoke.exceptions import Exit
 
-from paddock.tasks.common import ROOT, optional_path, task
+from paddock.tasks.common import ROOT, task
+from paddock.terminal import optional_path
 
 
 @task(
+    optional=["fix"],
     help={
         "stack": "the stack to plan: Pulumi.<stack>.yaml",
         "json": "also write the plan to this file; - prints it and nothing else",
@@ -16,12 +18,17 @@ from paddock.tasks.common import ROOT, optional_path, task
         "html": "also write the plan as one page to this file",
         "against": "compare with a plan that --json saved",
         "comment": "with --against: write the comparison to this file, as a comment for a pull request",
-        "strict": "warnings fail the plan too",
+        "strict": "warnings fail the plan too, as with --fail-on warning",
+        "fail-on": "LEVEL[,ID...]: findings of this level or worse fail the plan, and those of these ids;"
+        " error by default",
+        "fix": "apply the edits that end findings to the stack file, after a diff and a question: --fix for errors and"
+        " warnings, --fix ID,ID... for those",
+        "yes": "with --fix: do not ask",
         "all": "show every row and finding",
         "job-minutes": "length of a job, for its cost; 30 by default",
         "jobs-per-month": "jobs a month of each runner, for the month's cost; by default half of them are busy in"
         " working hours",
-    }
+    },
 )
 def plan(
     c: Context,
@@ -32,6 +39,9 @@ def plan(
     against: str | None = None,
     comment: str | None = None,
     strict: bool = False,
+    fail_on: str | None = None,
+    fix: str | None = None,
+    yes: bool = False,
     all: bool = False,
     job_minutes: float = 30.0,
     jobs_per_month: str | None = None,
@@ -40,7 +50,8 @@ def plan(
     import gc
 
     gc.disable()  # one short process that makes much and drops little: collecting would cost a fifth of its time
-    from paddock.plan.command import STANDARD_OUTPUT, Options, run, usage
+    from paddock.plan.command import STANDARD_OUTPUT, Options, fix_ids, run, usage
+    from paddock.plan.command import fail_on as failing
 
     options = Options(
         json=STANDARD_OUTPUT if json == "-" else optional_path("json", json),
@@ -49,7 +60,9 @@ def plan(
         against=optional_path("against", against),
         comment=optional_path("comment", comment),
         all_rows=all,
-        strict=strict,
+        fail_on=failing(fail_on, strict=strict),
+        fix=fix_ids(fix),
+        yes=yes,
     )
     if run(ROOT, stack, options, usage(job_minutes, jobs_per_month)):
         raise Exit(code=1)

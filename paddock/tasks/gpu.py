@@ -10,29 +10,19 @@ from invoke.exceptions import Exit
 from invoke.tasks import Task
 
 from paddock.gpu.actions.registry import ACTIONS, Action
+from paddock.gpu.cli import commands
 from paddock.gpu.parameter import Flag
-from paddock.tasks.common import caller_path, optional_path, task
-
-_JSON = Flag("json", default=False, help="print JSON, and nothing else")
+from paddock.tasks.common import task
+from paddock.terminal import caller_path, optional_path
 
 
 def _action_task(action: Action) -> Task[Any]:
     """Make the task of an action: its flags are the action's parameters."""
-    flags = {name: flag for name, _, flag in action.parameters.flags()}
-    paths = {name for name, kind, _ in action.parameters.flags() if kind.startswith("Path")}
-    if action.saved:
-        flags["source"] = Flag("from", default=None, help=action.saved)
-    if not action.separate:
-        flags["as_json"] = _JSON
+    flags = commands.flags(action)
 
     def perform(c: Context, **values: Any) -> None:
-        from paddock.gpu.cli import program
-
         chosen = {name: values[_argument(flag)] for name, flag in flags.items()}
-        chosen |= {name: optional_path(flags[name].name, chosen[name]) for name in {*paths, "source"} & flags.keys()}
-        source, as_json = chosen.pop("source", None), chosen.pop("as_json", False)
-        command = c.config.get("command_line", []) if action.separate else ()
-        code = program.perform(action, chosen, source=source, as_json=as_json, command=command)
+        code = commands.perform(action, chosen, c.config.get("command_line", []))
         if code:
             raise Exit(code=code)
 
@@ -83,7 +73,7 @@ def gpu_export(c: Context, file: str | None = None, host: str = "127.0.0.1", por
         "dry-run": "show the order, and what each step would do",
         "fresh": "run every step again, also those that are done",
         "journal": "where to note what is done; by default beside the user's other state",
-        "json": _JSON.help,
+        "json": commands.JSON.help,
     },
 )
 def gpu_workflow(
@@ -98,12 +88,12 @@ def gpu_workflow(
         raise Exit(code=code)
 
 
-@task(name="mcp")
-def gpu_mcp(c: Context) -> None:
+@task(name="mcp", help={"allow": "let the agent run programs or reset GPUs: run,reset"})
+def gpu_mcp(c: Context, allow: str = "") -> None:
     """Serve the GPU actions to an AI agent over stdin and stdout (Model Context Protocol)."""
-    from paddock.gpu.mcp import serve
+    from paddock.gpu.mcp import parse_allow, serve
 
-    serve()
+    serve(parse_allow(allow))
 
 
 GPU_TASKS = (*map(_action_task, ACTIONS.values()), gpu_export, gpu_workflow, gpu_mcp)

@@ -32,7 +32,12 @@ def no_credentials_of_ours(monkeypatch):
 
 @pytest.fixture
 def folder(tmp_path):
-    return shutil.copytree(_data.DATA, tmp_path / "data")
+    """Return a copy of the data whose prices are of two regions, so that a refresh of both is one of all."""
+    copied = shutil.copytree(_data.DATA, tmp_path / "data")
+    prices = _data.document("instance_prices.json", copied)
+    kept = [row for row in prices["rows"] if row["region"] in REGIONS]
+    _data.write("instance_prices.json", prices | {"rows": kept}, copied)
+    return copied
 
 
 def contents(folder):
@@ -133,6 +138,32 @@ def test_one_region_of_two_does_not_make_the_price_file_new(folder):
         aws.answer("pricing", "get_products", {"PriceList": listed})
     refresh(aws, TODAY, ["us-east-1"], ["on-demand"], folder)
     assert _data.document("instance_prices.json", folder)["as_of"] == _data.document("instance_prices.json")["as_of"]
+
+
+def usage(usagetype, usd, unit):
+    term = {"priceDimensions": {"d": {"unit": unit, "beginRange": "0", "pricePerUnit": {"USD": usd}}}}
+    return json.dumps({"product": {"attributes": {"usagetype": usagetype}}, "terms": {"OnDemand": {"t": term}}})
+
+
+def test_fixed_prices_are_read_for_regions_with_and_without_rows(folder):
+    aws = Aws()
+    for listed in (
+        [usage("MXC1-AmazonEKS-Hours:perCluster", "0.1", "Hours")],
+        [usage("MXC1-NatGateway-Hours", "0.047", "Hrs"), usage("MXC1-NatGateway-Prvd-Bytes", "9", "GB")],
+        [usage("MXC1-EBS:VolumeP-Throughput.gp3", "43.008", "GiBps-mo")],
+        [],
+    ):
+        aws.answer("pricing", "get_products", {"PriceList": listed})
+    (report,) = refresh(aws, TODAY, ["mx-central-1"], ["fixed"], folder)
+    assert report.changed == (
+        "eks.control-plane mx-central-1 no price -> 0.1",
+        "vpc.nat-gateway mx-central-1 no price -> 0.047",
+        "ebs.gp3.throughput mx-central-1 no price -> 0.042",
+    )
+    new = row(folder, "fixed_prices.json", key="vpc.nat-gateway", region="mx-central-1")
+    assert (new["unit"], new["source"], new["as_of"]) == ("USD/hour", "ec2-pricing", TODAY.isoformat())
+    old = row(folder, "fixed_prices.json", key="vpc.nat-gateway", region="us-west-2")
+    assert old["source"] == "price-list"
 
 
 def test_spot_is_the_median_of_the_latest_price_of_each_zone(folder):
@@ -284,6 +315,7 @@ def test_a_source_that_does_not_exist_is_the_callers_mistake(folder):
 
 
 def test_the_task_without_credentials_reports_in_json_and_writes_nothing(folder, monkeypatch):
+    before = contents(folder)
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -292,7 +324,7 @@ def test_the_task_without_credentials_reports_in_json_and_writes_nothing(folder,
     result = json.loads(json.dumps(refresh_main(path=folder, region="us-east-1")))
     assert [source["source"] for source in result["sources"]] == list(SOURCES)
     assert all("no AWS credentials" in source["failed"] for source in result["sources"])
-    assert contents(folder) == contents(_data.DATA)
+    assert contents(folder) == before
 
 
 def test_merging_the_same_answer_twice_changes_nothing_the_second_time():

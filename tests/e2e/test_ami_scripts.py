@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from infra import ami_components
+from infra import ami_components, gpu_access
 from infra.ami_components import AMI
 from paddock.fleet import Fleet
 from tests.support import ami_machine
@@ -44,6 +44,7 @@ BUILT = [
     "dnf -q versionlock add kernel* *nvidia* nvlsm* containerd*",
     "dnf -y upgrade --security --releasever=latest --exclude=kernel* --exclude=*nvidia* --exclude=nvlsm* "
     "--exclude=containerd* --exclude=cuda* --exclude=datacenter-gpu-manager*",
+    gpu_access.NVIDIA_CTK,
     "systemctl enable nvidia-cdi-refresh.path nvidia-cdi-refresh.service",
     "systemctl enable nvidia-persistenced.service amazon-ssm-agent.service nvidia-fabricmanager.service",
     "dnf -y install spal-release",
@@ -101,10 +102,11 @@ def test_an_image_passes_its_phases_and_rebuilding_changes_nothing(machine: Mach
     assert not [call for call in (*first, *second) if "start nvidia-fabricmanager" in call]
     in_container = [call for call in tested if call.startswith("ctr --namespace k8s.io run")]
     assert [call.split(" paddock-gpu-test ")[1] for call in in_container] == [
-        "nvidia-smi -L", "/opt/paddock/cuda/cuda-smoke --all",
-    ] * 2  # fmt: skip
+        *["nvidia-smi -L", "/opt/paddock/cuda/cuda-smoke --all"] * 2, "sh -c ls /dev/nvidia[0-9]*",
+    ]  # fmt: skip
     assert sum("--device nvidia.com/gpu=all" in call for call in in_container) == 2
-    assert sum("--runc-binary /usr/bin/nvidia-container-runtime" in call for call in in_container) == 2
+    assert sum("src=/dev/null,dst=/var/run/nvidia-container-devices/all," in call for call in in_container) == 2
+    assert sum("--env NVIDIA_VISIBLE_DEVICES=all" in call for call in in_container) == 1
     assert "cuda-smoke --all" in tested, "on the host as well"
 
 
@@ -189,6 +191,11 @@ def test_recorded_facts_are_measured(machine: Machine) -> None:
             {"FAKE_WITHOUT": "gpu-in-container"},
             "no GPU in a container (device, soci): nvidia-smi -L failed",
         ),
+        (
+            ("gpu-test.sh", RUNNER),
+            {"FAKE_WITHOUT": "strict-setting"},
+            "NVIDIA_VISIBLE_DEVICES=all gave an unprivileged container /dev/nvidia0",
+        ),
         (("gpu-test.sh",), {"FAKE_WITHOUT": "kmod-load"}, "nvidia-kmod-load.service failed"),
         (("engine.sh", "restart"), {}, "engine.sh start|stop"),
         (("record.sh", "1.35.6-20260714"), {}, "record.sh RELEASE BUILD [RUNNER_IMAGE]"),
@@ -225,6 +232,23 @@ def test_an_image_with_unexpected_contents_fails_its_test(machine: Machine, comp
 
 
 @pytest.mark.parametrize(
+    ("configured", "message"),
+    [
+        ("true", "envvar-when-unprivileged is not false"),
+        ("nvidia-ctk config --in-place --set accept-nvidia-visible-devices-envvar-when-unprivileged=true",
+         "envvar-when-unprivileged is not false"),
+        ("nvidia-ctk config --in-place --set accept-nvidia-visible-devices-envvar-when-unprivileged=false",
+         "as-volume-mounts is not true"),
+    ],
+)  # fmt: skip
+def test_the_image_fails_its_test_where_a_variable_shows_gpus(machine: Machine, configured: str, message: str) -> None:
+    wrote = "/opt/paddock/ami-scripts/record.sh 1.35.6-20260714 1.2.3"
+    ran = machine.script("verify.sh", before=f"{wrote}; {configured}")
+    assert ran.code != 0
+    assert f"paddock: accept-nvidia-visible-devices-{message}" in ran.stderr
+
+
+@pytest.mark.parametrize(
     ("enabled", "services", "message"),
     [
         ("true", (), "nvidia-persistenced.service"),
@@ -240,7 +264,7 @@ def test_the_image_fails_its_test_where_a_service_would_not_start(
     machine: Machine, enabled: str, services: tuple[str, ...], message: str
 ) -> None:
     wrote = "/opt/paddock/ami-scripts/record.sh 1.35.6-20260714 1.2.3"
-    ran = machine.script("verify.sh", *services, before=f"{wrote}; {enabled}")
+    ran = machine.script("verify.sh", *services, before=f"{wrote}; {gpu_access.NVIDIA_CTK}; {enabled}")
     assert ran.code != 0
     assert f"paddock: {message} is not enabled" in ran.stderr
 

@@ -124,7 +124,8 @@ def world(tmp_path_factory: pytest.TempPathFactory, control_plane_programs: None
             api.create(node)
         # Without their tags the stand-in leaves the groups alone, and still plays cloud and device plugin.
         nodes.configure_autoscaler(lab, [replace(group, tags={}, plugin_seconds=2.0) for group in groups.values()])
-        for object_ in (*of_kind(graph, "Namespace"), *of_kind(graph, "PriorityClass"), *_model_cache()):
+        kinds = ("Namespace", "PriorityClass", "ServiceAccount")
+        for object_ in (*(object_ for kind in kinds for object_ in of_kind(graph, kind)), *_model_cache()):
             api.apply(object_)
         until(lambda: api.find("v1", "ServiceAccount", "default", NAMESPACE))
         stack.enter_context(_running(ec2, lab))

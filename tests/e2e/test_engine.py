@@ -30,7 +30,7 @@ def programs() -> Programs:
     try:
         return Programs.find()
     except LabInputError as error:
-        pytest.skip(str(error))
+        pytest.skip(f"the lab's programs are not here: {error}")
 
 
 @pytest.mark.parametrize(("stack", "kubernetes"), [("dev", "stand-in"), ("dev", "real"), ("prod", "stand-in")])

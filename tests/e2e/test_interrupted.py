@@ -41,7 +41,7 @@ def programs() -> Programs:
     try:
         return Programs.find()
     except LabInputError as error:
-        pytest.skip(str(error))
+        pytest.skip(f"the lab's programs are not here: {error}")
 
 
 class Walk:

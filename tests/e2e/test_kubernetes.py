@@ -30,7 +30,7 @@ FLEETS = (
     "monitoring",
 )
 """Every form that the cluster's part of a fleet can take."""
-FOREIGN = {"PrometheusRule"}
+FOREIGN = {"PrometheusRule", "PodMonitor"}
 """Kinds whose CRDs come with another project."""
 
 

@@ -53,7 +53,7 @@ def engine_programs() -> Programs:
     try:
         result = Programs.find()
     except LabInputError as error:
-        pytest.skip(str(error))
+        pytest.skip(f"the lab's programs are not here: {error}")
     if result.kubernetes is None:
         pytest.skip("pulumi-resource-kubernetes is not there: pulumi plugin install resource kubernetes")
     return result

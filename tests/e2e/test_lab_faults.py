@@ -85,7 +85,7 @@ def killed_while_pulumi_runs(folder: Path) -> None:
     try:
         Programs.find()
     except LabInputError as error:
-        pytest.skip(str(error))
+        pytest.skip(f"the lab's programs are not here: {error}")
     with starting(folder, after=APPLIES) as up:
         until(lambda: "paddock.lab.providers.aws" in str(left_of(folder)), 90)
         up.kill()
@@ -186,7 +186,7 @@ def engine_programs() -> Programs:
     try:
         programs_ = Programs.find()
     except LabInputError as error:
-        pytest.skip(str(error))
+        pytest.skip(f"the lab's programs are not here: {error}")
     if programs_.kubernetes is None:
         pytest.skip("pulumi-resource-kubernetes is not there: pulumi plugin install resource kubernetes")
     return programs_

@@ -29,7 +29,7 @@ def labs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     try:
         Programs.find()
     except LabInputError as error:
-        pytest.skip(str(error))
+        pytest.skip(f"the lab's programs are not here: {error}")
     return tmp_path_factory.mktemp("labs")
 
 

@@ -34,7 +34,7 @@ MISSING = [
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.xdist_group("terraform"),
-    pytest.mark.skipif(bool(MISSING), reason=f"no {', no '.join(MISSING)}"),
+    pytest.mark.skipif(bool(MISSING), reason=f"terraform cannot run: no {', no '.join(MISSING)}"),
 ]
 
 UNSAID: Mapping[str, str] = {
@@ -169,7 +169,7 @@ def test_the_provider_refuses_mistakes(terraform: Terraform, written: Mapping[st
     mistakes = {
         "aws_cloudwatch_log_group.network-flow": ("retention_in_days", 366),
         "aws_ecr_lifecycle_policy.registry-runner-gpu": ("policy", "rules"),
-        "aws_eks_addon.addons-eks-pod-identity-agent": ("resolve_conflicts_on_update", "OVERRIDE"),
+        "aws_eks_addon.addons-eks-node-monitoring-agent": ("resolve_conflicts_on_update", "OVERRIDE"),
         "aws_eks_node_group.t4-spot": ("capacity_type", "spot"),
         "aws_iam_role.image-push": ("max_session_duration", 60),
         "aws_iam_role_policy.autoscaler-policy": ("policy", "{"),

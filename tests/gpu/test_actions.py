@@ -44,10 +44,10 @@ def test_a_criterion_is_one_declaration() -> None:
 @pytest.mark.parametrize(
     ("kind", "flags", "values"),
     [
-        (Lease, {"count": 1, "min_memory_gib": 0.0, "max_utilisation": 100.0, "near": "", "uuids": ""}, {"count": 1}),
-        (Lease, {"count": 2, "uuids": "a, b,", "ttl": 0.0}, {"count": 2, "uuids": ("a", "b")}),
-        (Render, {"target": "docker", "count": 0, "option": []}, {"target": "docker", "option": ()}),
-        (Monitor, {"interval": 1.0, "duration": 0.0, "metrics": ""}, {"interval": 1.0}),
+        (Lease, {"count": 1, "min_memory_gib": 0.0, "max_utilisation": None, "near": "", "uuids": ""}, {"count": 1}),
+        (Lease, {"count": 2, "uuids": "a, b,", "ttl": None}, {"count": 2, "uuids": ("a", "b")}),
+        (Render, {"target": "docker", "count": None, "option": []}, {"target": "docker", "option": ()}),
+        (Monitor, {"interval": 1.0, "duration": None, "metrics": ""}, {"interval": 1.0}),
     ],
 )
 def test_a_flag_that_was_not_used_gives_no_value(
@@ -62,3 +62,19 @@ def test_the_help_of_monitor_names_the_usual_metrics() -> None:
         DEFAULT[1:]
     )
     assert f"by default {DEFAULT[0]}" in help
+
+
+@pytest.mark.parametrize(("name", "flags"), [
+    ("allocate", {"share": "0"}),
+    ("allocate", {"count": 0}),
+    ("allocate", {"max_power_w": "0"}),
+    ("render", {"target": "docker", "count": "0"}),
+])  # fmt: skip
+def test_zero_is_a_value_and_is_refused(name: str, flags: dict[str, Any]) -> None:
+    with pytest.raises(GpuInputError, match="is 0"):
+        ACTIONS[name].parameters.from_flags(flags).request()  # type: ignore[attr-defined]
+
+
+def test_a_flag_for_a_number_says_what_it_expects() -> None:
+    with pytest.raises(GpuInputError, match=r"--share: 'half' is not a number\n    expected: a number, such as"):
+        ACTIONS["allocate"].parameters.from_flags({"share": "half"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -61,7 +62,7 @@ def shells() -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
         process.wait()
 
 
-@pytest.mark.parametrize(("task", "code"), [("list", 0), ("info", 0), ("topology", 0), ("health", 2)])
+@pytest.mark.parametrize(("task", "code"), [("list", 0), ("info", 0), ("topology", 0), ("health", 3)])
 def test_a_machine_without_gpus_says_so_and_why(bare: Inv, task: str, code: int) -> None:
     plain, machine = bare(f"gpu.{task}"), bare(f"gpu.{task}", "--json")
     assert (plain.returncode, machine.returncode) == (code, code)
@@ -118,6 +119,51 @@ def test_a_lost_gpu_makes_the_machine_unhealthy(eight: Inv) -> None:
     report = json.loads(machine.stdout)
     assert (report["verdict"], report["action"]) == ("unhealthy", "reboot")
     assert [(finding["id"], finding["index"]) for finding in report["findings"]] == [("lost", LOST)]
+
+
+@pytest.fixture
+def hanging(root: Path, tmp_path: Path, nvml_library: Path) -> Inv:
+    """A driver whose calls for a GPU's utilisation do not return."""
+    (tmp_path / "hang").touch()
+    about = {"FAKE_NVML_HANG_AT": str(tmp_path / "hang"), "PADDOCK_GPU_DEADLINE": "4"}
+    return starter(root, tmp_path, LD_LIBRARY_PATH=str(nvml_library), **about)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("gpu.list",),
+        ("gpu.allocate", "--ttl", "60"),
+        ("gpu.run", "--", "true"),
+        ("gpu.render", "docker"),
+        ("gpu.monitor", "--duration", "1"),
+        ("gpu.reset", "--gpu", "0"),
+    ],
+)
+def test_a_driver_that_hangs_is_reported_with_its_call(hanging: Inv, words: tuple[str, ...]) -> None:
+    completed = hanging(*words)
+    assert completed.returncode == 1
+    assert re.search(r"hangs: nvmlDeviceGetUtilizationRates has not returned for \d+ s", completed.stderr)
+    assert "PADDOCK_GPU_DEADLINE" in completed.stderr
+
+
+def test_a_driver_that_hangs_is_a_verdict_of_health(hanging: Inv) -> None:
+    report = json.loads((completed := hanging("gpu.health", "--json")).stdout)
+    assert (completed.returncode, report["verdict"], report["action"]) == (2, "unhealthy", "reboot")
+    assert report["findings"][0]["id"] == "driver-hangs"
+    assert "nvmlDeviceGetUtilizationRates has not returned" in report["findings"][0]["evidence"]
+
+
+def test_starting_the_driver_does_not_hold_the_lock(eight: Inv, root: Path, tmp_path: Path, nvml_library: Path) -> None:
+    """One who waits for a slow driver keeps nobody from the leases."""
+    environ = {**os.environ, **EIGHT, "LD_LIBRARY_PATH": str(nvml_library), "FAKE_NVML_HANG": "20"}
+    environ["PADDOCK_GPU_LEASES"] = str(tmp_path / "leases")
+    with subprocess.Popen([sys.executable, "-m", "paddock", "gpu.run", "--", "true"], cwd=root, env=environ) as slow:
+        try:
+            lease = json.loads(eight("gpu.allocate", "--ttl", "60", "--wait", "15", "--json").stdout)["lease"]
+        finally:
+            slow.kill()
+    assert lease is not None
 
 
 def test_a_reset_has_one_document_for_console_and_agents(eight: Inv, root: Path, nvml_library: Path) -> None:
@@ -177,6 +223,9 @@ def test_a_lease_without_an_owner_is_renewed_by_its_id(eight: Inv) -> None:
     assert report["renewed"][0]["renewed"] > lease["renewed"]
     assert eight("gpu.renew", "--leases", lease["devices"][0]["uuid"]).stdout == f"{lease['id']} is renewed\n"
     assert eight("gpu.renew", "--leases", "nobody's").returncode == 2
+    assert eight("gpu.renew", "--ttl", "60", lease["id"]).stdout == f"{lease['id']} is renewed\n"
+    assert eight("gpu.deallocate", lease["id"]).stdout == f"{lease['id']} is given back\n"
+    assert eight("gpu.deallocate", lease["id"], "--json").returncode == 2
 
 
 def test_run_hands_words_and_the_exit_status_on(eight: Inv) -> None:
@@ -233,6 +282,7 @@ def test_everything_that_reads_runs_on_a_saved_inventory(eight: Inv, bare: Inv, 
         (("gpu.health", "--since-hours", "inf"), "expected: 0 to"),
         (("gpu.monitor", "--metrics", "heat"), "unknown metric 'heat'"),
         (("gpu.allocate", "--share", "2"), "above 0 and at most 1"),
+        (("gpu.allocate", "--share", "0"), "above 0 and at most 1"),
         (("gpu.allocate", "--gpus", "x"), "--gpus: 'x' is not a number"),
         (("gpu.render", "dokcer"), "did you mean docker?"),
         (("gpu.run",), "expected: one after `--`"),

@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from paddock.gpu.actions.registry import ACTIONS
+from paddock.gpu.errors import GpuInputError
 from paddock.gpu.leases.manager import Leases
+from paddock.gpu.mcp import serve
 from tests.conftest import ROOT
 from tests.support.waiting import until
 
@@ -27,13 +29,13 @@ Talk = Callable[[Any], Awaitable[None]]
 def agent(tmp_path: Path) -> Callable[..., None]:
     """Run a client against its own server; the variables passed extend those of a bare machine."""
 
-    def meet(talk: Talk, **environ: str) -> None:
+    def meet(talk: Talk, *, allow: str = "run,reset", **environ: str) -> None:
         import anyio
         from mcp import Client, StdioServerParameters
 
         bare = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PADDOCK_GPU_LEASES": str(tmp_path / "leases")}
         parameters = StdioServerParameters(
-            command=sys.executable, args=["-m", "paddock.gpu.mcp"], env=bare | environ, cwd=ROOT
+            command=sys.executable, args=["-m", "paddock.gpu.mcp", "--allow", allow], env=bare | environ, cwd=ROOT
         )
 
         async def main() -> None:
@@ -86,6 +88,46 @@ def test_every_action_is_a_tool_whose_input_is_typed(agent: Any) -> None:
         assert not tools["gpu_allocate"].annotations.read_only_hint
 
     agent(talk)
+
+
+def test_programs_and_resets_are_off_unless_the_user_allows_them(agent: Any, tmp_path: Path) -> None:
+    async def talk(client: Any) -> None:
+        names = {tool.name for tool in (await client.list_tools()).tools}
+        assert "gpu_run" not in names
+        assert "gpu_reset" in names
+        refusal = await bad(client, "gpu_run", command=["touch", str(tmp_path / "touched")], confirm=True)
+        assert "fix: the user starts the server with gpu.mcp --allow run" in refusal
+        assert not (tmp_path / "touched").exists()
+
+    agent(talk, allow="reset")
+
+
+def test_allow_names_only_restricted_actions() -> None:
+    with pytest.raises(GpuInputError, match="'list' is no action to allow\n    expected: run or reset"):
+        serve(["run", "list"])
+
+
+def test_oversized_arguments_are_refused_without_echo(agent: Any) -> None:
+    async def talk(client: Any) -> None:
+        for arguments in (
+            {"target": "compose", "options": {"image": "x" * 10_000}},
+            {"target": "compose", "options": {"image": "x" * 100_000}},
+            {"target": "x" * 10_000},
+            {"target": "compose", "uuids": ["x" * 10_000]},
+            {"target": "compose", "options": {"x" * 10_000: 1}},
+            {"x" * 10_000: 1},
+        ):
+            assert len(await bad(client, "gpu_render", **arguments)) < 2000
+
+    agent(talk)
+
+
+def test_a_lease_outlives_the_session_by_a_day_at_most(agent: Any, four: dict[str, str]) -> None:
+    async def talk(client: Any) -> None:
+        assert "ttl is 86401\n    expected: seconds, at most 86,400" in await bad(client, "gpu_allocate", ttl=86401)
+        await good(client, "gpu_allocate", ttl=86400)
+
+    agent(talk, **four)
 
 
 def test_an_agent_looks_leases_and_gives_back(agent: Any, four: dict[str, str], tmp_path: Path) -> None:

@@ -565,6 +565,13 @@ class TestContainersByAStandInForDocker:
         assert call["argv"][-2:] == ["x:1", "nvidia-smi"]
         assert Leases(tmp_path / "leases").all() == (), "it has ended"
 
+    def test_an_image_is_no_option_of_docker(self, go: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        docker = stand_in(tmp_path / "bin")
+        monkeypatch.setenv("PATH", docker.path)
+        with pytest.raises(GpuInputError, match="'--privileged' is no image reference"):
+            go(flow(self.container(image="--privileged", command=["alpine"])))
+        assert not (docker.folder / "calls").exists()
+
     def test_the_older_connectors_fields_say_which(
         self, go: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -188,6 +188,67 @@ def test_a_package_that_is_not_the_locked_one_is_refused(checkout: Checkout) -> 
     assert "hash" in completed.stderr.lower()
 
 
+@pytest.mark.parametrize("installer", ["uv", "pip"])
+@pytest.mark.parametrize(
+    "setting", [{"PIP_TARGET": "{}/out"}, {"PIP_PREFIX": "{}/out"}, {"PIP_ROOT": "{}/out"}, {"PIP_DRY_RUN": "1"}]
+)
+def test_settings_of_pip_in_the_environment_lead_nowhere_else(
+    checkout: Checkout, installer: str, setting: dict[str, str]
+) -> None:
+    if installer == "pip":
+        (checkout.bin / "uv").unlink()
+    completed = checkout.run("list", **{name: value.format(checkout.root.parent) for name, value in setting.items()})
+    assert "tiny 1.0" in completed.stdout, completed.stderr
+    assert not (checkout.root.parent / "out").exists()
+
+
+@pytest.mark.parametrize("setting", ["target", "dry-run"])
+def test_a_setting_in_pip_conf_leads_nowhere_else(checkout: Checkout, setting: str) -> None:
+    (checkout.bin / "uv").unlink()
+    (checkout.root.parent / "pip.conf").write_text(f"[global]\n{setting} = {checkout.root.parent / 'out'}\n")
+    if setting == "dry-run":
+        (checkout.root.parent / "pip.conf").write_text("[install]\ndry-run = true\n")
+    completed = checkout.run("list", PIP_CONFIG_FILE=str(checkout.root.parent / "pip.conf"))
+    assert "tiny 1.0" in completed.stdout, completed.stderr
+
+
+@pytest.mark.parametrize("installer", ["uv", "pip"])
+def test_packages_that_went_elsewhere_are_no_finished_installation(checkout: Checkout, installer: str) -> None:
+    elsewhere, settings = checkout.root.parent / "out", checkout.root.parent / "settings"
+    if installer == "pip":
+        (checkout.bin / "uv").unlink()
+        settings.write_text(f"[install]\nprefix = {elsewhere}\n")
+    else:
+        settings.write_text(f'[pip]\ntarget = "{elsewhere}"\n')
+    completed = checkout.run("list", PIP_CONFIG_FILE=str(settings), UV_CONFIG_FILE=str(settings))
+    assert completed.returncode == 1
+    assert "1 of its 1 packages are not there, such as tiny==1.0" in completed.stderr
+    assert "uv.toml" in completed.stderr
+    assert not (checkout.venv / "installed/base.txt").exists()
+    assert "tiny 1.0" in checkout.run("list").stdout
+
+
+def test_pythonpath_and_pythonhome_change_nothing(checkout: Checkout, tmp_path: Path) -> None:
+    (tmp_path / "tiny.py").write_text("VERSION = 'another'\n")
+    settings = {"PYTHONPATH": str(tmp_path), "PYTHONHOME": sys.base_prefix}
+    for _ in ("the first run", "a later one"):
+        completed = checkout.run("list", **settings)
+        assert "tiny 1.0" in completed.stdout, completed.stderr
+
+
+def test_a_missing_module_is_a_sentence_that_says_how_to_rebuild(root: Path, tmp_path: Path) -> None:
+    bare = tmp_path / "bare"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True)
+    (bare / "installed").mkdir()
+    command = [str(bare / "bin/python"), "-P", "-c", "import runpy, sys; sys.path.insert(0, sys.argv.pop()); "]
+    command[-1] += "runpy.run_module('paddock', run_name='__main__', alter_sys=True)"
+    completed = subprocess.run([*command, "--list", str(root)], capture_output=True, text=True)
+    assert completed.returncode == 1
+    assert f"{bare} has no module invoke" in completed.stderr
+    assert f"fix: delete {bare} and run ./inv again" in completed.stderr
+    assert "Traceback" not in completed.stderr
+
+
 def test_a_checkout_that_cannot_be_written_uses_the_cache(
     inv: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

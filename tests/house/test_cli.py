@@ -48,13 +48,13 @@ def _raising(error: BaseException) -> Collection:
 def test_an_error_is_a_sentence_and_an_exit_code(
     error: BaseException, code: int, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(cli, "namespace", _raising(error))
+    monkeypatch.setattr("paddock.tasks.program.namespace", _raising(error))
     assert cli.main(["inv", "act"]) == code
     assert capsys.readouterr().err.startswith(message)
 
 
 def test_debugging_shows_where(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli, "namespace", _raising(ZeroDivisionError()))
+    monkeypatch.setattr("paddock.tasks.program.namespace", _raising(ZeroDivisionError()))
     monkeypatch.setenv("PADDOCK_DEBUG", "1")
     with pytest.raises(ZeroDivisionError):
         cli.main(["inv", "act"])

@@ -20,7 +20,7 @@ from tests.support.fleets import ALL, fleet_data, graph, named, stack
 RELEASE = "kubernetes:helm.sh/v3:Release"
 FREE = {
     "affinity", "config.map", "containerSecurityContext", "extraArgs", "extraEnv", "listenerTemplate", "nodeSelector",
-    "podSecurityContext", "resources", "securityContext", "template", "tolerations",
+    "podAnnotations", "podSecurityContext", "resources", "securityContext", "template", "tolerations",
 }  # fmt: skip
 """Maps and lists whose contents a chart passes on as they are."""
 OTHER_FORMS = {"expanderPriorities": str, "githubConfigSecret": str}
@@ -231,7 +231,7 @@ _LIMITS = {RELEASE: 53, "kubernetes:batch/v1:CronJob": 52, "kubernetes:core/v1:N
 def test_names_are_as_long_as_kubernetes_allows(sample: str) -> None:
     kinds = set()
     for resource in graph(sample).resources.values():
-        if not resource.type.startswith("kubernetes:"):
+        if not resource.type.startswith("kubernetes:") or not resource.inputs:  # what is read has none
             continue
         metadata = resource.inputs.get("metadata", {})
         name = resource.inputs["name"] if resource.type == RELEASE else metadata["name"]

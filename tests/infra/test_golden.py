@@ -52,7 +52,7 @@ def test_user_data_of_amazons_linux(name: str) -> None:
     assert "\r" not in text
     assert [kind for kind, _ in sections] == [
         "application/node.eks.aws",
-        *(["text/x-shellscript"] if name == "mig" else []),
+        *["text/x-shellscript"] * (2 if name == "mig" else 1),
     ]
     assert (kubelet_and_more["apiVersion"], kubelet_and_more["kind"]) == ("node.eks.aws/v1alpha1", "NodeConfig")
     assert str(node["kubelet"]["config"]["maxPods"]) == node["kubelet"]["maxPodsExpression"]

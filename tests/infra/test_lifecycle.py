@@ -15,7 +15,7 @@ from paddock.fleet import nodes
 from paddock.fleet.model.runner import LOWEST_PRIORITY
 from paddock.plan.engine.graph import Graph, Resource
 from tests.infra.test_golden import parts, user_data
-from tests.support.fleets import ALL, ROOT, graph, named
+from tests.support.fleets import ALL, ROOT, graph
 
 NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
 WAYS_OUT = (
@@ -107,14 +107,10 @@ def test_size_of_a_pool_is_read_before_it_is_written() -> None:
     assert project["options"] == {"refresh": "always"}
 
 
-@pytest.mark.parametrize("name", ["dev", "prod"])
-def test_a_job_reaches_the_vpc_only_by_its_endpoints(name: str) -> None:
-    fleet, policies = named(name).fleet, {
-        resource.inputs["metadata"]["name"]: resource.inputs["spec"]
-        for resource in graph(name).of_type("kubernetes:networking.k8s.io/v1:NetworkPolicy")
-        if resource.inputs["metadata"]["namespace"] == "arc-runners"
+def test_only_what_holds_data_or_all_else_is_protected() -> None:
+    protected = {resource.type for resource in graph("prod").resources.values() if resource.protect}
+
+    assert protected == {
+        "aws:ec2/vpc:Vpc", "aws:ecr/repository:Repository", "aws:eks/cluster:Cluster", "aws:kms/key:Key"
     }  # fmt: skip
-    shut = policies["default"]["egress"][0]["to"][0]["ipBlock"]["except"]
-    assert shut == ["169.254.0.0/16", fleet.network.cidr, fleet.cluster.service_cidr]
-    assert policies["kubernetes-api"]["podSelector"] == {"matchLabels": {"paddock.dev/role": "coordinator"}}
-    assert ("interface-endpoints" in policies) is bool(fleet.network.endpoints)
+    assert graph("prod").of_type("aws:eks/accessEntry:AccessEntry")

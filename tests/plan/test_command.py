@@ -18,12 +18,14 @@ import yaml
 
 from paddock import cli
 from paddock.fleet import load
-from paddock.plan.command import STANDARD_OUTPUT, Options, run
+from paddock.plan.command import STANDARD_OUTPUT, FailOn, Options, fail_on, run
 from paddock.plan.document.builder import build_document
 from paddock.plan.document.model import PlanDocument
 from paddock.plan.output import terminal
 from paddock.plan.plan import build_plan
-from paddock.terminal import console
+from paddock.terminal import BadFlag, console
+from tests.support import fleets
+from tests.support.documents import of
 
 SECONDS = 60
 
@@ -74,13 +76,76 @@ def test_json_on_standard_output_is_one_document_and_nothing_else(
     assert not [finding for finding in plan["findings"] if finding["severity"] == "error"]
 
 
+def test_a_comparison_comes_first_and_is_in_the_json_file(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved, compared = tmp_path / "saved.json", tmp_path / "compared.json"
+    run(root, "dev", Options(json=saved))
+    document = json.loads(saved.read_text())
+    document["cost"]["month"]["expected"]["value"] -= 100
+    saved.write_text(json.dumps(document))
+    capsys.readouterr()
+    run(root, "dev", Options(json=compared, against=saved))
+    assert capsys.readouterr().out.startswith("Changes of dev: no resource changes; +$100 (")
+    assert json.loads(compared.read_text())["diff"]["cost"]["expected"]["old"] == pytest.approx(
+        document["cost"]["month"]["expected"]["value"]
+    )
+
+
 def test_a_runner_without_a_node_shows_its_deficit_and_fails(checkout: Path) -> None:
     result = inv(checkout, "plan", "--stack", "seed", "--all")
     assert result.returncode == 1
     output = " ".join(result.stdout.split())
     assert re.search(r"g4dn\.xlarge lacks 265m CPU of 4, 1352Mi memory of 16Gi", output)
-    assert "The largest that fits is cpu 3500m, memory 14Gi" in output
+    assert "The largest that fits is cpu 3735m, memory 15032Mi" in output
     assert "Traceback" not in result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("stack", fleets.EXAMPLES)
+def test_an_example_passes_strict_and_says_what_to_do(stack: str) -> None:
+    plan = of(stack)
+    assert [finding for finding in plan.findings if finding.severity != "info"] == []
+    assert {"CFG004", "QUO001"} <= {step.id for step in plan.before_up}
+    assert fail_on(None, strict=True).count(plan) == 0
+    assert fail_on("error,CFG004").count(plan) == sum(step.id == "CFG004" for step in plan.before_up)
+
+
+def test_old_facts_of_the_catalogue_are_one_note(root: Path) -> None:
+    plan = build_plan(load(root, "dev"), date(2026, 12, 20), root=root)
+    (note,) = (finding for finding in plan.findings if finding.id in {"CAT001", "CMP006"})
+    assert (note.id, note.severity) == ("CAT001", "info")
+
+
+@pytest.mark.parametrize(
+    ("text", "strict", "expected"),
+    [
+        (None, False, FailOn()),
+        (None, True, FailOn("warning")),
+        ("info", False, FailOn("info")),
+        ("error", True, FailOn("warning")),
+        ("Warning, PAD-33,cfg004", False, FailOn("warning", frozenset({"PAD033", "CFG004"}))),
+        ("QUO001", False, FailOn("error", frozenset({"QUO001"}))),
+    ],
+)
+def test_what_fails_a_plan_is_read_from_flags(text: str | None, strict: bool, expected: FailOn) -> None:
+    assert fail_on(text, strict=strict) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [("warnings", "did you mean warning?"), ("PAD133", "did you mean PAD"), ("", "docs/rules.md"), ("error,", "docs")],
+)
+def test_an_unknown_level_or_id_is_refused_with_a_hint(text: str, hint: str) -> None:
+    with pytest.raises(BadFlag, match=re.escape(hint)):
+        fail_on(text)
+
+
+def test_a_change_that_aws_refuses_fails_without_strict(checkout: Path, tmp_path: Path) -> None:
+    content = (checkout / "Pulumi.dev.yaml").read_text()
+    (checkout / "Pulumi.moved.yaml").write_text(content)
+    assert run(checkout, "moved", Options(json=tmp_path / "old.json")) == 0
+    (checkout / "Pulumi.moved.yaml").write_text(content + "    network: {cidr: 10.7.0.0/16}\n")
+    assert run(checkout, "moved", Options(against=tmp_path / "old.json")) > 0
 
 
 def test_a_json_file_stands_where_the_caller_stands(root: Path, tmp_path: Path) -> None:
@@ -161,9 +226,12 @@ def test_a_report_keeps_to_the_width_but_for_what_is_copied(
     prod_plan: PlanDocument, columns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = printed(prod_plan, monkeypatch, columns)
-    assert [line for line in lines if len(line) > columns and not line.startswith("        fix: ")] == []
+    copied = ("        fix: ", "    run: ")
+    assert [line for line in lines if len(line) > columns and not line.startswith(copied)] == []
     fixes = [line.removeprefix("        fix: ") for line in lines if line.startswith("        fix: ")]
     assert fixes == [finding.fix for finding in prod_plan.findings if finding.fix]
+    commands = [line.removeprefix("    run: ") for line in lines if line.startswith("    run: ")]
+    assert commands == [step.command for step in prod_plan.before_up if step.command]
 
 
 def test_at_eighty_columns_no_instance_type_is_torn(prod_plan: PlanDocument, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,7 +68,9 @@ def test_a_toolkit_on_a_driver(toolkit: str, driver: str, gpu: str, outcome: str
     ("12.9", "v100-16gb", "ok"),
     ("13.0", "v100-16gb", "impossible"),
     ("12.8", "b200", "ok"),
-    ("12.4", "b200", "unknown"),
+    ("12.4", "b200", "impossible"),
+    ("11.6", "h100", "impossible"),
+    ("11.6", "a100-80gb", "ok"),
     ("11.8", "l4", "ok"),
 ])  # fmt: skip
 def test_a_toolkit_on_a_gpu(toolkit: str, gpu: str, outcome: str) -> None:
@@ -124,7 +126,7 @@ def test_a_driver_that_is_too_old_says_which_edit_is_cheapest() -> None:
     assert (result.verdict, result.severity, result.subject) == ("needs-compat", "warning", "runners.gpu")
     assert "580.65.06" in result.message
     assert "tag of runners.gpu.image" in result.message
-    assert result.fix.startswith("pools.t4.ami: {release: 1.35.")
+    assert result.fix.startswith('pools.t4.ami: {release: "1.35.')
     assert result.numbers["newest_cuda"] == "12.8"
 
 
@@ -132,12 +134,12 @@ def test_a_v100_has_no_cuda_13() -> None:
     pool = {"instances": ["p3.2xlarge"]}
     result = verdicts(fleet(pool, {"image": "nvidia/cuda:13.0.1-runtime-ubuntu24.04"}))
     assert result["CMP002"].verdict == "impossible"
-    assert result["CMP002"].fix == "runners.gpu.image: an image with CUDA 12.9 or older"
+    assert result["CMP002"].fix == "runners.gpu.image: an image with CUDA 9.0 to 12.9"
     assert result["CMP003"].verdict == "ok"
     removed = verdicts(fleet(pool | custom("595.58.03")))["CMP003"]
     assert removed.verdict == "impossible"
     assert "R580 is the last driver for p3" in removed.message
-    assert "release: 1.35." in removed.fix
+    assert 'release: "1.35.' in removed.fix
 
 
 def test_an_instance_that_needs_a_newer_driver_than_any_image_has() -> None:
@@ -195,10 +197,13 @@ def test_the_end_of_kubernetes_support(today: date, verdict: str, severity: str 
 
 
 def test_the_age_of_an_image_and_of_the_runner() -> None:
-    release = {"ami": {"release": "1.35.6-20260714"}}
-    assert verdicts(fleet(release), date(2026, 10, 12))["CMP006"].severity is None  # 90 days
-    old = verdicts(fleet(release), date(2026, 10, 13))["CMP006"]
+    newest = {"ami": {"release": "1.35.6-20260714"}}
+    assert verdicts(fleet(newest), date(2027, 3, 1))["CMP006"].severity is None  # nobody could take a newer one
+    older = {"ami": {"release": "1.35.6-20260625"}}
+    assert verdicts(fleet(older), date(2026, 9, 23))["CMP006"].severity is None  # 90 days
+    old = verdicts(fleet(older), date(2026, 9, 24))["CMP006"]
     assert (old.severity, old.numbers["age_days"]) == ("warning", 91)
+    assert old.fix == 'pools.t4.ami: {release: "1.35.6-20260714"}'
     assert versions.ACTIONS_RUNNER == "2.338.0"
     assert verdicts(fleet(), date(2026, 11, 5))["CMP010"].verdict == "ok"  # released 2026-10-06, 30 days before
     assert verdicts(fleet(), date(2026, 11, 6))["CMP010"].verdict == "unknown"

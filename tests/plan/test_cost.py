@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 from copy import deepcopy
+from datetime import date
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,19 +13,25 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
 from paddock import catalog
 from paddock.fleet import Fleet, Stack, parse
 from paddock.plan.cost import estimate as cost
 from paddock.plan.cost import money, priced_types
 from paddock.plan.cost.estimate import Cost, mean_idle
+from paddock.plan.document.builder import build_document
 from paddock.plan.engine.program import plan_graph
 from paddock.plan.fit import fit
+from paddock.plan.output import html, markdown, terminal
+from paddock.plan.plan import build_plan
 from tests.support import fleets
 
 HOURS = 730
 # USD/hour of 50 GiB gp3 with the 3000 IOPS and 125 MB/s that are in its price: the volume beside local NVMe.
 ROOT = 50 * 0.08 / HOURS
+MORE_SYSTEM_NODES = (4 - 2) * (0.1008 * HOURS + 50 * 0.08)
+"""A month of the system nodes beyond the fewest: m7i.large with 50 GiB."""
 
 
 @cache
@@ -96,15 +104,18 @@ def test_a_fallback_ranges_from_cheapest_spot_to_dearest_on_demand() -> None:
     assert t4.spot_ratio == pytest.approx(spot("g4dn.xlarge") / 0.526)
 
 
-def test_every_node_group_keeps_the_minimum() -> None:
-    pools = {"t4": {"instances": ["g4dn.xlarge"], "fallback": "on-demand", "nodes": {"min": 1, "max": 2}}}
-    pool = estimate(small(pools=pools)).pools[0]
-    assert pool.at_min.expected.value == pytest.approx(spot("g4dn.xlarge") + ROOT + 0.526 + ROOT)
+def test_a_minimum_with_fallback_is_paid_once_on_spot() -> None:
+    pools = {"t4": {"instances": ["g4dn.xlarge"], "fallback": "on-demand", "nodes": {"min": 3, "max": 4}}}
+    cost = estimate(small(pools=pools))
+    pool = cost.pools[0]
+    assert pool.at_min.expected.value == pytest.approx(3 * (spot("g4dn.xlarge") + ROOT))
+    assert [group.min_nodes for group in pool.groups] == [3, 0]
+    assert cost.month.low.value == pytest.approx(cost.fixed_total.value + 3 * 730 * (spot("g4dn.xlarge") + ROOT))
 
 
 def test_a_runner_costs_its_share_of_a_node() -> None:
     a100 = next(runner for runner in of("prod").runners if runner.runner == "gpu-a100")
-    assert a100.per_hour.expected.value == pytest.approx((21.957642 + ROOT) / 8)
+    assert a100.per_hour.expected.value == pytest.approx((spot("p4d.24xlarge") + ROOT) / 8)
     shared = next(runner for runner in of("prod").runners if runner.runner == "gpu-l4")
     assert shared.per_hour.expected.value == pytest.approx((spot("g6.xlarge") + ROOT) / 4)  # four shares of one L4
 
@@ -119,6 +130,21 @@ def test_a_job_of_half_an_hour_warm_cold_and_alone() -> None:
     assert job.warm.expected.value == pytest.approx(rate / 2)
     assert job.cold.expected.value == pytest.approx(rate * (1800 + start) / 3600)
     assert job.alone.expected.value == pytest.approx(rate * (1800 + start + 600) / 3600)
+
+
+@pytest.mark.parametrize(
+    "cluster",
+    [{"version": "1.35", "scaleDownDelay": "1h"}, {"existing": "shared", "scaleDownDelay": "60m"}],
+    ids=["new", "adopted"],
+)
+def test_an_empty_node_is_kept_and_paid_for_as_long_as_the_fleet_says(cluster: dict[str, Any]) -> None:
+    network = {} if "version" in cluster else {"network": fleets.SAMPLES["existing-cluster"]["network"]}
+    stack = fleets.stack(fleets.fleet_data(cluster=cluster, **network))
+    graph = plan_graph(stack)
+    (autoscaler,) = [r for r in graph.of_type("kubernetes:helm.sh/v3:Release") if r.name == "autoscaler"]
+
+    assert autoscaler.inputs["values"]["extraArgs"]["scale-down-unneeded-time"] == "60m"
+    assert cost.estimate(stack.fleet, graph, fit(stack.fleet)).runners[0].job.idle_seconds == 3600
 
 
 def test_githubs_own_t4_beside_ours() -> None:
@@ -151,7 +177,9 @@ def test_the_month_of_dev_where_nobody_states_its_jobs() -> None:
     assert cold is not None
     assert result.month.low.value == pytest.approx(268.668)
     assert result.month.expected.value == pytest.approx(268.668 + jobs * (0.7 * warm + 0.3 * cold))
-    assert result.month.high.value == pytest.approx(268.668 + 5 * (spot("g4dn.2xlarge") + ROOT) * HOURS)
+    assert result.month.high.value == pytest.approx(
+        268.668 + MORE_SYSTEM_NODES + 5 * (spot("g4dn.2xlarge") + ROOT) * HOURS
+    )
 
 
 def test_a_month_of_stated_jobs() -> None:
@@ -161,7 +189,7 @@ def test_a_month_of_stated_jobs() -> None:
     job = result.runners[0].job
     assert job.alone.high.value is not None
     assert result.month.low.value == pytest.approx(268.668 + 1000 * (spot("g4dn.xlarge") + ROOT) / 2)
-    assert result.month.high.value == pytest.approx(268.668 + 1000 * job.alone.high.value)
+    assert result.month.high.value == pytest.approx(268.668 + MORE_SYSTEM_NODES + 1000 * job.alone.high.value)
     same = cost.estimate(fleet, graph, fit(fleet), jobs_per_month=1000)
     assert same.month == result.month
 
@@ -191,19 +219,55 @@ def test_a_schedule_with_day_and_weekday_fires_on_either() -> None:
 # --- what is not known
 
 
+def _stack_in(region: str) -> Stack:
+    config = {"aws:region": region, "paddock:fleet": json.dumps(fleets.fleet_data())}
+    return Stack(
+        "paddock", "sample", Path("Pulumi.sample.yaml"), parse(config, "paddock", "sample"), config, frozenset()
+    )
+
+
+def _in(region: str) -> Cost:
+    stack = _stack_in(region)
+    return cost.estimate(stack.fleet, plan_graph(stack), fit(stack.fleet))
+
+
 def test_a_region_without_prices_is_planned_and_says_so() -> None:
-    config = {"aws:region": "eu-north-1", "paddock:fleet": json.dumps(fleets.fleet_data())}
-    fleet = parse(config, "paddock", "sample")
-    stack = Stack("paddock", "sample", Path("Pulumi.sample.yaml"), fleet, config, frozenset())
-    result = cost.estimate(fleet, plan_graph(stack), fit(fleet))
+    result = _in("mx-central-1")
     assert result.pools[0].at_max.expected.value is None
     assert result.runners[0].job.warm.expected.value is None
-    assert "EKS control plane" in {line.item for line in result.fixed}
-    assert all(line.monthly.value is None for line in result.fixed if line.item not in {"KMS keys"})
+    anywhere = {"KMS keys", "public IPv4 addresses"}
+    assert all(line.monthly.value is None for line in result.fixed if line.item not in anywhere)
     assert result.month.expected.missing
-    assert result.counts["priced"] == 4  # the keys, whose price is one everywhere
+    assert result.counts["priced"] == 5  # the keys and the address, whose price is one everywhere
     (finding,) = cost.findings(result)
-    assert (finding.severity, finding.fix) == ("warning", "inv catalog.refresh --region eu-north-1")
+    assert (finding.severity, finding.fix) == ("warning", "inv catalog.refresh --region mx-central-1")
+
+
+def test_an_amount_that_is_mostly_unknown_is_no_number() -> None:
+    result = _in("mx-central-1")
+    assert [amount.value for amount in (result.month.low, result.month.expected, result.month.high)] == [None] * 3
+    assert (result.fixed_total.value, result.pool_months["t4"].expected.value) == (None, None)
+    assert "eks.control-plane in mx-central-1" in result.month.expected.missing
+
+
+def test_a_month_that_is_not_known_has_words_for_a_headline() -> None:
+    document = build_document(build_plan(_stack_in("mx-central-1"), date(2026, 7, 21)))
+    out = Console(width=200, record=True, file=io.StringIO())
+    terminal.show(document, out)
+    for text in (html.render(document), markdown.render(document), out.export_text()):
+        assert "What a month costs is not known: there is no price of eks.control-plane in mx-central-1" in text
+        assert "a month expected" not in text
+
+
+@pytest.mark.parametrize("region", ["eu-central-1", "eu-west-1", "ap-northeast-1", "ap-southeast-2", "sa-east-1"])
+def test_commercial_regions_have_prices_of_their_own(region: str) -> None:
+    result = _in(region)
+    assert result.month.expected.value
+    assert result.runners[0].per_hour.expected.complete
+    gateway, nodes = catalog.fixed_price("vpc.nat-gateway", region), catalog.instance("g4dn.xlarge").price(region)
+    assert gateway is not None
+    assert (gateway.source, nodes.on_demand_source) == ("cortex", "vantage-regions")
+    assert gateway.region == region
 
 
 def test_a_sum_with_a_missing_part_is_a_lower_bound() -> None:

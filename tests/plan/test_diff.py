@@ -24,7 +24,7 @@ from paddock.plan.document.builder import build_document
 from paddock.plan.document.model import PlanDocument
 from paddock.plan.engine import resource_types
 from paddock.plan.engine.values import SECRET
-from paddock.plan.output import pull_request
+from paddock.plan.output import changes, html, markdown, pull_request
 from paddock.plan.plan import build_plan
 from tests.support import fleets
 
@@ -79,7 +79,7 @@ def test_nothing_changes_between_equal_plans() -> None:
     difference = edited(lambda fleet: None)
     assert difference.empty
     assert difference.verdict == "none"
-    assert pull_request.text(difference) == "Changes of sample: nothing changes\n"
+    assert changes.text(difference) == "Changes of sample: nothing changes\n"
     assert "leaves every resource, fit, finding and price of the stack as it is" in comment(difference, plan())
 
 
@@ -178,6 +178,65 @@ def test_another_network_replaces_all_that_stands_in_it_and_is_refused() -> None
     assert difference.following > 20
 
 
+def zones(*letters: str, **network: Any) -> Edit:
+    return lambda fleet: fleet.update(network={"zones": [f"us-west-2{letter}" for letter in letters], **network})
+
+
+def control_plane(*letters: str) -> dict[str, Any]:
+    return {**FLEET["cluster"], "zones": [f"us-west-2{letter}" for letter in letters]}
+
+
+def test_new_zone_of_a_control_plane_is_refused_with_a_way_out() -> None:
+    old = plan(zones("a", "b"))
+    (line,) = compare(old, plan(zones("a", "b", "c"))).refused
+    assert "EKS keeps cluster cluster-eksCluster in the zones it was created in, and us-west-2c would be new" in line
+    assert "cluster.zones: [us-west-2a, us-west-2b]" in line
+
+    difference = compare(old, plan(lambda f: (zones("a", "b", "c")(f), f.update(cluster=control_plane("a", "b")))))
+    assert not difference.refused
+    assert not names(difference, "replace", "Subnet")
+    assert not names(difference, "replace", "NatGateway")
+    assert "network-private-us-west-2c" in names(difference, "add", "Subnet")
+
+
+def test_zone_that_a_control_plane_loses_is_refused() -> None:
+    (line,) = compare(plan(zones("a", "b", "c")), plan(zones("a", "c"))).refused
+    assert "us-west-2b would go" in line
+    assert "pools.<name>.zones" in line
+
+
+def test_zone_of_nodes_alone_comes_and_goes_without_moving_a_subnet() -> None:
+    def nodes_in(*letters: str) -> Edit:
+        return lambda f: (zones(*letters, nat="per-zone")(f), f.update(cluster=control_plane("a", "c")))
+
+    for old, new in (("acd", "ac"), ("ac", "abcd"), ("abcd", "acd")):
+        difference = compare(plan(nodes_in(*old)), plan(nodes_in(*new)))
+        assert not difference.refused
+        assert not names(difference, "replace", "Subnet")
+
+
+def test_subnet_created_where_another_still_stands_is_refused() -> None:
+    old = copy.deepcopy(plan(zones("a", "c")))
+    for resource in old["resources"]:
+        # As the layout was that counted zones instead of placing letters.
+        if resource["type"] == resource_types.SUBNET and resource["name"] == "network-private-us-west-2c":
+            resource["inputs"]["cidrBlock"] = "10.0.64.0/18"
+    (line,) = compare(old, plan(zones("a", "b", "c"))).refused[1:]
+    assert "EC2 refuses subnets that overlap" in line
+    assert "network-private-us-west-2c 10.0.64.0/18" in line
+    kept = zones("a", "c", privateSubnets=["10.0.0.0/18", "10.0.64.0/18"])
+    assert compare(old, plan(kept)).verdict == "none"
+
+
+def test_other_adopted_subnets_say_what_a_plan_cannot_know() -> None:
+    def adopted(*subnets: str) -> Edit:
+        return lambda f: f.update(network={"existing": {"vpc": "vpc-0123456789abcdef0", "subnets": list(subnets)}})
+
+    first, second, third = (f"subnet-0123456789abcdef{digit}" for digit in "012")
+    difference = compare(plan(adopted(first, second)), plan(adopted(first, third)))
+    assert any("not in a plan" in note for note in difference.notes)
+
+
 def test_other_instance_types_replace_the_node_groups() -> None:
     difference = edited(lambda f: f["pools"]["t4"].update(instances=["g4dn.xlarge", "g4dn.2xlarge"]))
     firsts = {change.name for change in difference.changes if change.action == "replace" and not change.follows}
@@ -215,12 +274,12 @@ def test_a_field_without_a_fact_is_unknown() -> None:
     group["inputs"]["brandNew"] = True
     difference = compare(plan(), new)
     assert [change.name for change in difference.unsure if not change.follows] == ["t4-spot"]
-    assert pull_request.headline(difference).startswith("may replace 1, may replace in consequence 12")
+    assert changes.headline(difference).startswith("may replace 1, may replace in consequence 12")
     assert difference.rolls[0].kind == "unknown"
     assert [(interruption.runner, interruption.certain) for interruption in difference.interruptions] == [
         ("gpu", False)
     ]
-    assert "what a change of brandNew does is unknown" in pull_request.text(difference)
+    assert "what a change of brandNew does is unknown" in changes.text(difference)
 
 
 def test_a_removed_protection_is_shown() -> None:
@@ -280,16 +339,126 @@ def _cost(low: float | None, high: float | None, fixed: float | None) -> dict[st
     [
         (_cost(10, 20.5, 73), (10, 20.5), 73),
         (_cost(3, 2, 0), (2, 3), 0),
-        (_cost(None, 1, None), None, None),
-        (None, None, None),
+        (_cost(None, 1, None), (None, 1), None),
+        (None, (None, None), None),
     ],
 )
 def test_the_cost_of_a_month_is_a_range(
-    cost: dict[str, Any] | None, month: tuple[float, float] | None, fixed: float | None
+    cost: dict[str, Any] | None, month: tuple[float | None, float | None], fixed: float | None
 ) -> None:
     change = compare(_document([]), _document([], cost=cost)).cost
-    assert (change.old, change.old_fixed) == (None, None)
-    assert (change.new, change.new_fixed) == (month, fixed)
+    assert (change.low.old, change.high.old, change.fixed.old) == (None, None, None)
+    assert ((change.low.new, change.high.new), change.fixed.new) == (month, fixed)
+
+
+def _on_demand(fleet: dict[str, Any]) -> None:
+    fleet["pools"]["l4"]["capacity"] = "on-demand"
+
+
+def _without_l4(fleet: dict[str, Any]) -> None:
+    del fleet["pools"]["l4"], fleet["runners"]["gpu-l4"]
+
+
+def test_another_way_to_buy_changes_the_cost_by_pool_and_runner() -> None:
+    new = plan(_on_demand)
+    difference = compare(plan(), new)
+    cost = difference.cost
+    assert not cost.fixed.differs
+    assert [(part.name, part.action) for part in cost.pools] == [("l4", "change")]
+    assert [part.name for part in cost.runners] == ["gpu-l4"]
+    growth = (cost.expected.new or 0) - (cost.expected.old or 0)
+    assert growth > 0
+    for amount in (cost.pools[0].expected, cost.runners[0].jobs):
+        assert amount is not None
+        assert (amount.new or 0) - (amount.old or 0) == pytest.approx(growth, abs=0.01)
+    document = PlanDocument.model_validate(new)
+    outputs = (changes.text(difference), comment(difference, new), markdown.render(document, difference))
+    for output in (*outputs, html.render(document, difference)):
+        for part in ("a month expected", "pool l4 a month", "runner gpu-l4 an hour"):
+            assert part in output
+
+
+def test_a_new_pool_costs_nothing_before_and_a_removed_one_after() -> None:
+    there, back = compare(plan(_without_l4), plan()).cost, compare(plan(), plan(_without_l4)).cost
+    assert [(part.name, part.action, part.expected.old) for part in there.pools] == [("l4", "add", 0)]
+    assert [(part.name, part.action) for part in back.runners] == [("gpu-l4", "remove")]
+    assert back.runners[0].jobs is not None
+    assert back.runners[0].jobs.new == 0
+
+
+def test_the_parts_of_a_month_add_up_to_it() -> None:
+    cost = plan()["cost"]
+    system = next(item for item in cost["fixed"]["items"] if item["item"] == "system nodes")
+    for name in ("low", "expected", "high"):
+        parts = [pool["month"][name]["value"] for pool in cost["pools"]]
+        if name == "high":  # with four system nodes in place of two
+            parts.append(system["monthly"]["value"])
+        assert cost["fixed"]["total"]["value"] + sum(parts) == pytest.approx(cost["month"][name]["value"], abs=0.01)
+
+
+def test_a_plan_of_an_older_version_has_no_months_of_pools() -> None:
+    old = copy.deepcopy(plan())
+    for part in (*old["cost"]["pools"], *old["cost"]["runners"]):
+        del part["month"]
+    cost = compare(old, plan(_on_demand)).cost
+    assert cost.pools == ()
+    assert [(part.name, part.jobs) for part in cost.runners] == [("gpu-l4", None)]
+
+
+# Renames.
+
+
+def _rename(kind: str, old: str, new: str) -> Edit:
+    def edit(fleet: dict[str, Any]) -> None:
+        fleet[kind] = {new if name == old else name: part for name, part in fleet[kind].items()}
+        for runner in fleet["runners"].values():
+            runner["pool"] = new if kind == "pools" and runner["pool"] == old else runner["pool"]
+
+    return edit
+
+
+def _all(*edits: Edit) -> Edit:
+    return lambda fleet: [edit(fleet) for edit in edits]
+
+
+def test_a_renamed_pool_is_one_line_with_its_consequences() -> None:
+    difference = edited(_rename("pools", "t4", "tesla"))
+    assert [(rename.kind, rename.old, rename.new) for rename in difference.renames] == [("pool", "t4", "tesla")]
+    assert (difference.changes, difference.rolls, difference.interruptions, difference.scale_sets) == ((),) * 4
+    assert (difference.new_findings, difference.fixed_findings, difference.fits) == ((),) * 3
+    assert not difference.cost.differs
+    assert difference.verdict == "replaces"
+    (line,) = [line for line in changes.text(difference).splitlines() if "tesla" in line]
+    for consequence in ("2 node groups", "at most 6, are drained", "5 running jobs of gpu end", "27 removed"):
+        assert consequence in line
+
+
+def test_a_renamed_runner_is_one_line_with_its_labels() -> None:
+    difference = edited(_rename("runners", "gpu", "fast"))
+    assert [(rename.kind, rename.old, rename.new) for rename in difference.renames] == [("runner", "gpu", "fast")]
+    (line,) = [line for line in changes.text(difference).splitlines() if "fast" in line]
+    assert "jobs that run are let finish" in line
+    assert "jobs that ask for [self-hosted, linux, x64, gpu] wait for ever" in line
+
+
+def test_a_pool_and_its_runner_are_renamed_together() -> None:
+    difference = edited(_all(_rename("pools", "t4", "tesla"), _rename("runners", "gpu", "fast")))
+    assert [rename.kind for rename in difference.renames] == ["pool", "runner"]
+    assert (difference.changes, difference.outputs, difference.fits) == ((),) * 3
+
+
+@pytest.mark.parametrize("content", [{"nodes": {"max": 4}}, {"maxPods": 20}, {"labels": {"tier": "a"}}])
+def test_a_pool_with_other_content_is_no_rename(content: dict[str, Any]) -> None:
+    difference = edited(_all(_rename("pools", "t4", "tesla"), lambda f: f["pools"]["tesla"].update(content)))
+    assert difference.renames == ()
+    assert names(difference, "remove", "NodeGroup") == {"t4-on-demand", "t4-spot"}
+
+
+def test_every_renderer_begins_with_the_changes() -> None:
+    difference, new = edited(_on_demand), PlanDocument.model_validate(plan(_on_demand))
+    page, text = html.render(new, difference), markdown.render(new, difference)
+    assert page.index('id="changes"') < page.index('id="fleet"')
+    assert text.index("a month expected") < text.index("### Pools")
 
 
 # The comment.
@@ -357,6 +526,17 @@ def test_the_comment_of_a_change_with_everything() -> None:
     assert comment(compare(old, new), new) == GOLDEN.read_text(encoding="utf-8")
 
 
+def test_only_steps_that_were_not_there_are_new() -> None:
+    known = {"id": "QUO001", "subject": "pools.t4", "text": "Ask for 40 vCPU", "command": "aws ask"}
+    more = {**known, "text": "Ask for 80 vCPU"}
+    new = _document([], before_up=[known, more])
+    difference = compare(_document([], before_up=[known]), new)
+    assert [step.text for step in difference.new_steps] == ["Ask for 80 vCPU"]
+    for output in (changes.text(difference), comment(difference, new)):
+        assert "Ask for 80 vCPU" in output
+        assert "Ask for 40 vCPU" not in output
+
+
 def test_the_comment_is_the_same_every_time() -> None:
     old, new = _example()
     assert comment(compare(old, new), new) == comment(compare(copy.deepcopy(old), new), new)
@@ -416,7 +596,7 @@ def test_a_secret_is_never_shown(secret: str, reverse: bool) -> None:
             for properties in ((after, before) if reverse else (before, after))
         ]
         difference = compare(*pair)
-        output = pull_request.text(difference) + comment(difference, pair[1]) + json.dumps(difference.model_dump())
+        output = changes.text(difference) + comment(difference, pair[1]) + json.dumps(difference.model_dump())
         assert difference.changes
         assert secret not in output, (type_, before)
         assert secret[::-1] not in output
@@ -478,9 +658,9 @@ def test_back_is_the_mirror_of_forth(old: dict[str, Any], new: dict[str, Any]) -
     there, back = compare(old, new), compare(new, old)
     assert names(there, "add") == names(back, "remove")
     assert names(there, "remove") == names(back, "add")
-    assert there.cost.old == back.cost.new
+    assert there.cost.low.old == back.cost.low.new
     json.dumps(there.model_dump())
-    pull_request.text(there).encode()
+    changes.text(there).encode()
     assert len(comment(there, new).encode()) <= pull_request.LIMIT
 
 

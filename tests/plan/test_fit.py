@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from paddock import catalog
 from paddock.fleet import Fleet, FleetError
+from paddock.fleet.model.quantity import parse_cpu, parse_memory
 from paddock.fleet.sizing import capacity
 from paddock.fleet.sizing.daemonsets import gpu_node_daemonsets
 from paddock.fleet.validation import check
@@ -57,8 +58,32 @@ def test_a_runner_of_its_nodes_nominal_size_is_an_error() -> None:
     finding = findings_by_id(nominal)["FIT001"]
     assert (finding.severity, finding.subject) == ("error", "runners.gpu")
     assert "g4dn.xlarge lacks 265m CPU of 4, 1352Mi memory of 16Gi" in finding.message
-    assert "The largest that fits is cpu 3500m, memory 14Gi on g4dn.xlarge" in finding.message
+    assert "The largest that fits is cpu 3735m, memory 15032Mi on g4dn.xlarge" in finding.message
     assert finding.fix == ("runners.gpu.cpu: 3500m and runners.gpu.memory: 14Gi; or pools.p.instances: [g4dn.2xlarge]")
+
+
+@pytest.mark.parametrize("least", [0, 1])
+@pytest.mark.parametrize("container", ["none", "dind", "kubernetes-novolume"])
+@pytest.mark.parametrize("instances", [["g4dn.xlarge"], ["g4dn.2xlarge", "g4dn.xlarge"], ["g4dn.12xlarge"]])
+def test_the_largest_that_fits_is_accepted_and_nothing_larger(instances: list[str], container: str, least: int) -> None:
+    gpus = catalog.instance(instances[0]).gpu_count if container == "dind" else 1
+    pool = {"instances": instances, "nodes": {"min": least, "max": 2}}
+
+    def errors(cpu: int, memory: int) -> dict[str, Finding]:
+        runner = {"cpu": f"{cpu}m", "memory": f"{memory}Mi", "gpus": gpus, "container": container}
+        return {
+            id_: finding
+            for id_, finding in findings_by_id(fleet_of(pool, runner)).items()
+            if finding.severity == "error"
+        }
+
+    message = errors(900_000, 9_000_000)["FIT001"].message
+    text = re.search(r"The largest that fits is cpu (\S+), memory (\S+) on", message)
+    assert text
+    cpu, memory = parse_cpu(text[1]), parse_memory(text[2])
+    assert errors(cpu, memory) == {}
+    assert errors(cpu + 1, memory).keys() & {"FIT001", "FIT002"}
+    assert errors(cpu, memory + 1).keys() & {"FIT001", "FIT002"}
 
 
 @pytest.mark.parametrize("runner", [{"cpu": "3500m", "memory": "14Gi"}, {}])
@@ -96,6 +121,9 @@ def test_a_runner_for_some_types_only_is_never_bought_from_zero() -> None:
     assert cold.fix == "give it a pool with pools.<name>.instances: [g4dn.2xlarge], or runners.gpu.cpu: 3500m"
     findings_ = findings_by_id(fleet_of({**pool, "nodes": {"min": 1, "max": 4}}, {"cpu": 6}))["FIT002"]
     assert findings_.severity == "warning"
+    # The minimum is on spot: the on-demand group starts from zero still.
+    fallback = {**pool, "nodes": {"min": 1, "max": 4}, "fallback": "on-demand"}
+    assert findings_by_id(fleet_of(fallback, {"cpu": 6}))["FIT002"].severity == "error"
 
 
 def test_types_without_enough_gpus_are_named() -> None:

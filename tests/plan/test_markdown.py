@@ -42,14 +42,19 @@ def small() -> PlanDocument:
     data = of("dev").data()
     keys = ("schema", "stack", "fleet", "github", "pools", "runners", "fit")
     finding = {
-        "id": "CFG001", "severity": "warning", "subject": "paddock:githubAppKey", "message": "not set yet",
-        "fix": "pulumi config set --secret paddock:githubAppKey",
+        "id": "CFG002", "severity": "warning", "subject": "network.nat", "message": "no way out",
+        "fix": "network.nat: single",
     }  # fmt: skip
+    steps = [
+        {"id": "CFG001", "subject": "paddock:githubAppKey", "text": "Give Pulumi the key", "command": "pulumi config"},
+        {"id": "CFG005", "subject": "cluster.endpoint.allow", "text": "Run pulumi up inside the VPC"},
+    ]
     cost = {"value": 123.4, "unit": "USD/month", "sources": [], "as_of": None, "missing": ["a price"]}
     month = {"low": cost, "expected": cost, "high": cost}
     return document(
         **{key: data[key] for key in keys},
         findings=[finding],
+        before_up=steps,
         resources=[resource(custom=True, type="aws:ec2/vpc:Vpc", name="network_vpc")],
         cost={"month": month, "fixed": {"total": cost}, "runners": [], "assumptions": ["a month has 730 hours"]},
         quota=[{"name": "G on spot", "code": "L-3819A6DF", "unit": "vCPU", "need": 40, "default": 0, "shortfall": 40}],

@@ -158,6 +158,14 @@ def test_findings_come_worst_first_with_their_fix() -> None:
     assert "Fix: mend it" in words
 
 
+def test_steps_before_pulumi_up_are_listed_in_order() -> None:
+    steps = [{"id": "CFG001", "subject": "a", "text": "Do <this>", "command": "run it"}]
+    steps.append({"id": "CFG005", "subject": "b", "text": "Then that"})
+    words = check(render(document(before_up=steps))).words
+    assert words.index("Before pulumi up") < words.index("Do <this>") < words.index("run it") < words.index("Then that")
+    assert "Ready, after 2 steps" in words
+
+
 def test_costs_say_what_they_leave_out_and_where_they_are_from() -> None:
     words = check(render(of("prod"))).words
     for phrase in ("a month expected", "GitHub-hosted", "unpriced", "as of 20", "unknown", "What this assumes"):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from paddock.fleet import Fleet
 from paddock.fleet.model.cluster import Scale
 from paddock.plan import quota
+from paddock.plan.finding import Finding
 from paddock.plan.quota import QuotaNeed
 from tests.support import fleets
 
@@ -63,16 +64,6 @@ def test_the_subnets_of_prod() -> None:
     assert third.need == first.need
 
 
-def test_a_shortfall_names_the_command() -> None:
-    result = {finding.subject: finding for finding in quota.findings(quota.quota_needs(fleets.example("dev").fleet))}
-    assert result["pools.t4"].severity == "warning"
-    assert result["pools.t4"].fix == (
-        "aws service-quotas request-service-quota-increase --region us-west-2 --service-code ec2 "
-        f"--quota-code {G_SPOT} --desired-value 40"
-    )
-    assert "cluster.system" in result
-
-
 @pytest.mark.parametrize(("pool", "code"), [
     ({"instances": ["p4d.24xlarge"]}, P4_SPOT),
     ({"instances": ["p5.48xlarge"]}, P5_SPOT),
@@ -88,7 +79,7 @@ def test_a_quota_that_nobody_names_is_unknown() -> None:
     needs = quota.quota_needs(fleet({"instances": ["p6-b200.48xlarge"]}))
     (unknown,) = (item for item in needs if item.default is None)
     assert (unknown.need, unknown.note) == (2 * 192, "AWS's table names no quota for it")
-    assert {finding.id for finding in quota.findings(needs)} == {"QUO001", "QUO002"}
+    assert {finding.id for finding in quota.findings(needs)} == {"QUO002"}
 
 
 def test_small_subnets() -> None:
@@ -135,3 +126,45 @@ def test_more_nodes_never_need_less(nodes: int, more: int, fallback: str) -> Non
     assert few.keys() == many.keys()
     for code, fewer in few.items():
         assert fewer.need <= many[code].need
+
+
+def many(count: int, fallback: str = "on-demand", **parts: Any) -> Fleet:
+    pool = {"instances": ["g4dn.xlarge"], "fallback": fallback, "nodes": {"max": 1}}
+    pools = {f"p{number}": pool for number in range(count)}
+    data = fleets.fleet_data(pools=pools, runners={f"r{number}": {"pool": f"p{number}"} for number in range(count)})
+    return fleets.stack(data | parts).fleet
+
+
+def test_node_groups_count_twice_with_fallback_against_the_clusters_quota() -> None:
+    assert by_code(many(14))["L-6D54EA21"].need == 29  # two a pool, and that of system nodes
+    assert not by_code(many(14))["L-6D54EA21"].shortfall
+    assert by_code(many(29, "none"))["L-6D54EA21"].need == 30
+    over = by_code(many(15))["L-6D54EA21"]
+    assert (over.need, over.default) == (31, 30)
+    assert over.request.endswith("--service-code eks --quota-code L-6D54EA21 --desired-value 31")
+
+
+def test_nodes_of_the_largest_group_count_against_the_quota_of_one() -> None:
+    needs = by_code(fleet({"nodes": {"max": 451}}, network={"cidr": "10.0.0.0/16", "zones": 3}))
+    assert (needs["L-BD136A63"].need, needs["L-BD136A63"].default) == (451, 450)
+    assert [part.who for part in needs["L-BD136A63"].parts] == ["pools.t4"]
+    assert "--desired-value 451" in needs["L-BD136A63"].request
+
+
+def test_an_adopted_cluster_has_further_node_groups() -> None:
+    need = by_code(fleets.named("existing-cluster").fleet)["L-6D54EA21"]
+    assert (need.need, need.note) == (1, "Those that the cluster has already come on top")
+
+
+def test_listeners_need_addresses_of_system_nodes() -> None:
+    def found(runners: int, nodes: int) -> list[Finding]:
+        fleet_ = many(runners, "none", cluster={"system": {"nodes": {"min": 1, "max": nodes}}})
+        return [finding for finding in quota.findings(quota.quota_needs(fleet_)) if finding.id == "QUO005"]
+
+    # An m7i.large has addresses for 29 pods, of which DaemonSets take four; the controllers have twelve.
+    assert found(13, nodes=1) == []
+    (finding,) = found(14, nodes=1)
+    assert (finding.severity, finding.subject) == ("error", "cluster.system.nodes.max")
+    assert "14 listeners, one a runner" in finding.message
+    assert finding.fix == "cluster.system.nodes.max: 2, or larger cluster.system.instances"
+    assert found(14, nodes=2) == []

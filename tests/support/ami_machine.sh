@@ -4,7 +4,8 @@
 #
 # FAKE_DRIVER 580.159.03, FAKE_KERNEL, FAKE_KUBELET 1.35.6, FAKE_TOOLKIT 1.19.1, FAKE_MODE auto
 # FAKE_FABRIC version of the fabric manager; empty: none   FAKE_FREE, FAKE_LAYERS, FAKE_UNPACKED MiB
-# FAKE_WITHOUT words of what is absent: versionlock cdi-unit cdi-device smoke spal gpu-in-container kmod-load
+# FAKE_WITHOUT words of what is absent: versionlock cdi-unit cdi-device smoke spal gpu-in-container
+# kmod-load strict-setting
 set -euo pipefail
 
 name=$(basename "$0")
@@ -32,7 +33,16 @@ case $name in
   nvidia-ctk)
     case $* in
       --version) printf 'NVIDIA Container Toolkit CLI version %s\ncommit: abc\n' "${FAKE_TOOLKIT:-1.19.1}" ;;
-      config) printf '[nvidia-container-runtime]\n  mode = "%s"\n' "${FAKE_MODE:-auto}" ;;
+      config)
+        cat /etc/nvidia-container-runtime/config.toml 2> /dev/null ||
+          echo '#accept-nvidia-visible-devices-envvar-when-unprivileged = true'
+        printf '[nvidia-container-runtime]\n  mode = "%s"\n' "${FAKE_MODE:-auto}"
+        ;;
+      "config --in-place --set "*)
+        for each in "$@"; do
+          [[ $each != *=* ]] || once /etc/nvidia-container-runtime/config.toml "${each/=/ = }"
+        done
+        ;;
       "cdi list")
         echo "nvidia.com/gpu=0"
         without cdi-device || echo "nvidia.com/gpu=all"
@@ -87,6 +97,7 @@ case $name in
       *"images unmount"*) rm -rf "${*: -1:1}/opt" ;;
       *"images label"*) once "$images.labels" "${*: -2}" ;;
       *"images list"*) cat "$images" 2> /dev/null || true ;;
+      *NVIDIA_VISIBLE_DEVICES=all*) without strict-setting && echo /dev/nvidia0 ;;
       *" run "*) ! without gpu-in-container ;;
     esac
     ;;

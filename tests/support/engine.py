@@ -31,7 +31,7 @@ def lab_in(folder: Path) -> Iterator[Lab]:
     try:
         programs_ = Programs.find()
     except LabInputError as error:
-        pytest.skip(str(error))
+        pytest.skip(f"the lab's programs are not here: {error}")
     if programs_.kubernetes is None:
         pytest.skip("pulumi-resource-kubernetes is not there: pulumi plugin install resource kubernetes")
     lab, _ = servers.up(folder, progress=Progress(quiet=True))

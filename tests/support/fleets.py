@@ -49,7 +49,9 @@ SAMPLES: Mapping[str, dict[str, Any]] = {
     "smallest": fleet_data(),
     "t4-on-own-disk": fleet_data(**_pool(nvme="none", disk={"size": "300Gi", "iops": 4000, "throughput": 250})),
     "on-demand": fleet_data(**_pool(capacity="on-demand", nodes={"min": 1, "max": 2})),
-    "spot-with-fallback": fleet_data(**_pool(fallback="on-demand", instances=["g4dn.xlarge", "g4dn.2xlarge"])),
+    "spot-with-fallback": fleet_data(
+        **_pool(fallback="on-demand", instances=["g4dn.xlarge", "g4dn.2xlarge"], nodes={"min": 1, "max": 2})
+    ),
     "reserved": fleet_data(**_pool(capacity={"reserved": "cr-0123456789abcdef0"})),
     "capacity-block": fleet_data(
         pools={

@@ -19,7 +19,7 @@ RELEASE = "kubernetes:helm.sh/v3:Release"
 NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 AUTOSCALER = "k8s.io/cluster-autoscaler"
-PROTECTED = {"aws:ec2/vpc:Vpc", "aws:kms/key:Key", "aws:ecr/repository:Repository", "eks:index:Cluster"}
+PROTECTED = {"aws:ec2/vpc:Vpc", "aws:kms/key:Key", "aws:ecr/repository:Repository", "aws:eks/cluster:Cluster"}
 
 Rule = Callable[[Fleet, Graph], Iterator[str]]
 
@@ -64,8 +64,8 @@ def gpu_pools_are_tainted_and_scaled(fleet: Fleet, graph: Graph) -> Iterator[str
         pool, inputs = fleet.pools[name], group.inputs
         if inputs["taints"] != [{"key": "nvidia.com/gpu", "value": "true", "effect": "NO_SCHEDULE"}]:
             yield f"{group.name}: taints {inputs['taints']}"
-        sizes = inputs["scalingConfig"]
-        if (sizes["minSize"], sizes["maxSize"]) != (pool.nodes.min, pool.nodes.max):
+        sizes, least = inputs["scalingConfig"], pool.nodes.min if kind == nodes.capacities(pool)[0] else 0
+        if (sizes["minSize"], sizes["desiredSize"], sizes["maxSize"]) != (least, least, pool.nodes.max):
             yield f"{group.name}: sizes {sizes}"
         if group.ignore_changes != ("scalingConfig.desiredSize",):
             yield f"{group.name}: the autoscaler and Pulumi would both set its size"
@@ -174,6 +174,8 @@ def behind(resource: Resource, graph: Graph) -> set[str]:
 # Nothing but reading, and AWS gives these no resource to be held to: cluster-autoscaler looks at groups and types, ECR
 # gives whoever may push a token first.
 _LOOKING = ("Describe", "Get", "List")
+_SESSION_MANAGER = ("ssm:UpdateInstanceInformation", "ssmmessages:")
+"""Actions of Session Manager on the node itself: AWS's own policy allows them on everything, too."""
 
 
 def nobody_may_do_everything(fleet: Fleet, graph: Graph) -> Iterator[str]:
@@ -184,7 +186,9 @@ def nobody_may_do_everything(fleet: Fleet, graph: Graph) -> Iterator[str]:
                 continue
             if any("*" in action for action in actions):
                 yield f"{resource.name}: {actions}"
-            if "*" in resources and not all(a.partition(":")[2].startswith(_LOOKING) for a in actions):
+            if "*" in resources and not all(
+                a.partition(":")[2].startswith(_LOOKING) or a.startswith(_SESSION_MANAGER) for a in actions
+            ):
                 yield f"{resource.name}: {actions} on everything"
     for resource in graph.of_type("aws:iam/role:Role"):
         for statement in json.loads(resource.inputs["assumeRolePolicy"])["Statement"]:
@@ -212,7 +216,7 @@ def secrets_are_wrapped(fleet: Fleet, graph: Graph) -> Iterator[str]:
 
 def what_is_lost_for_ever_is_protected(fleet: Fleet, graph: Graph) -> Iterator[str]:
     for resource in graph.resources.values():
-        if resource.protect != (resource.type in PROTECTED or resource.expanded):
+        if resource.protect != (resource.type in PROTECTED):
             yield f"{resource.name}: protect is {resource.protect}"
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-NAMES = st.from_regex(r"[a-z]([a-z0-9-]{0,8}[a-z0-9])?", fullmatch=True)
+_YAML_WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
+NAMES = st.from_regex(r"[a-z]([a-z0-9-]{0,8}[a-z0-9])?", fullmatch=True).filter(lambda name: name not in _YAML_WORDS)
 LABELS = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,10}[A-Za-z0-9])?", fullmatch=True)
 _MODELS = (
     ("g4dn.xlarge", "g4dn.2xlarge", "g4dn.12xlarge"),
@@ -18,6 +19,14 @@ _MODELS = (
 )
 _MIG = {"p4d.24xlarge": "1g.5gb", "p5.48xlarge": "1g.10gb"}
 _RESERVATION = "cr-0123456789abcdef0"
+
+UNSEEN = ("\x00", "\x1b[2J", "\x7f", "\x9b31m", "\u200b", "\u202e", "\u2066", "\u2028", "\ufeff", "\ud800")
+"""Characters that steer a terminal, turn a line around, hide, or cannot be encoded."""
+HOSTILE_TEXTS = st.one_of(
+    st.builds(lambda start, char, end: f"{start}{char}{end}", LABELS, st.sampled_from(UNSEEN), LABELS),
+    st.integers(33_000, 50_000).map(lambda length: "x" * length),
+    st.sampled_from(["", " ", "a\nb", "a\r\nb", "{{ .Values.x }}", 'a"b', "a'b", "`id`", "$(id)", "../..", "//a/./b/"]),
+)
 
 
 def some(**optional: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
@@ -110,6 +119,7 @@ NETWORKS = st.one_of(
         optional={
             "nat": st.sampled_from(["single", "per-zone", "none"]),
             "endpoints": st.lists(st.sampled_from(["ecr.api", "sts"]), unique=True, max_size=2),
+            "egress": st.just({"allow": ["10.20.0.0/16"]}),
         },
     ),
 )

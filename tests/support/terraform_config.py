@@ -59,8 +59,8 @@ class Markers:
 
     def lookup(self, token: str, arguments: Mapping[str, Any], account: str) -> Mapping[str, Any] | None:
         shape = fake_cloud.lookup(token, arguments, account)
-        if shape is None:
-            return None
+        if shape is None or token == "aws:ec2/getVpc:getVpc":  # the program computes with the ranges of a VPC
+            return shape
         type_ = terraform_type(re.sub(r"(?<=[/:])get(?=[A-Z])", "", token))
         at = f"data.{type_}.asked-{_digest(token, json.dumps(arguments, sort_keys=True))}"
         self.lookups[at] = (type_, arguments)

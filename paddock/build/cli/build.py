@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from paddock.build.cuda import builder, manifest
-from paddock.build.docker import Built, Docker, Reference, progress_of
+from paddock.build.docker import Built, Docker, progress_of
 from paddock.build.errors import BuildInputError
 from paddock.build.images import delivery, ecr, image_inventory, runner, size
 from paddock.build.options import BuildOptions
@@ -21,6 +21,7 @@ from paddock.build.recipes import bases, recipe
 from paddock.build.recipes.bases import Base
 from paddock.build.recipes.recipe import Architecture, Prepared
 from paddock.fleet import Stack, load
+from paddock.image_reference import BadReference, Reference
 from paddock.terminal import json_errors, print_json
 
 
@@ -121,8 +122,8 @@ def _check(request: _Request) -> None:
         )
     if request.registry:
         try:
-            Reference.read(f"{_plain(request.registry)}/{request.name}")
-        except BuildInputError:
+            Reference.parse(f"{_plain(request.registry)}/{request.name}")
+        except BadReference:
             raise BuildInputError(
                 f"--registry {request.registry!r} names no registry"
                 "\n    expected: HOST[/PREFIX], the prefix in lower case\n    fix: for example --registry ghcr.io/acme"
@@ -161,7 +162,7 @@ def _registry(request: _Request, stack: Stack | None, docker: Docker) -> str:
     if request.registry:
         registry = _plain(request.registry)
     else:
-        assert stack is not None  # noqa: S101 - _check
+        assert stack is not None  # noqa: S101 - _check asks for a stack or a registry
         registry = f"{ecr.account_registry(stack.fleet.region)}/{stack.fleet.name}"
     host = registry.partition("/")[0]
     if ecr.is_ecr(host):

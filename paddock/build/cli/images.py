@@ -10,7 +10,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from paddock.build.docker import Docker, Reference
+from paddock.build.docker import Docker
 from paddock.build.errors import BuildError, BuildInputError
 from paddock.build.images import check as image_check
 from paddock.build.images import image_inventory, size
@@ -18,6 +18,7 @@ from paddock.build.images.image_inventory import Engine, ImageRecord
 from paddock.build.recipes import labels
 from paddock.errors import did_you_mean
 from paddock.fleet import load
+from paddock.image_reference import Reference
 from paddock.terminal import console, json_errors, print_json
 
 
@@ -125,7 +126,7 @@ def show_size(image: str, *, as_json: bool = False, engine: Engine | None = None
 
 def _reference(engine: Engine, image: str) -> str:
     """The newest image of ours with that name, else the image as it is named."""
-    Reference.read(image)
+    Reference.parse(image)
     references = engine.images(labels.CONTENT)
     names = [reference.rpartition(":")[0].rpartition("/")[2] for reference in references]
     if image in names:

@@ -4,7 +4,7 @@ Other packages use `Docker` and the values here, and know no other module but `f
 """
 
 from paddock.build.docker.engine import ROOM, Docker
-from paddock.build.docker.model import Built, Finished, Layer, Local, Reference
+from paddock.build.docker.model import Built, Finished, Layer, Local
 from paddock.build.docker.show import Progress, progress_of
 
-__all__ = ["ROOM", "Built", "Docker", "Finished", "Layer", "Local", "Progress", "Reference", "progress_of"]
+__all__ = ["ROOM", "Built", "Docker", "Finished", "Layer", "Local", "Progress", "progress_of"]

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from paddock.build.docker import folders, process
-from paddock.build.docker.model import HUB
 from paddock.build.errors import BuildError, BuildInputError
+from paddock.image_reference import HUB
 
 _HUB_KEY = "https://index.docker.io/v1/"
 _TOKEN_USER = "<token>"  # noqa: S105 - the name that helpers give to identity tokens

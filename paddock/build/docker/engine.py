@@ -14,9 +14,10 @@ from typing import Any, Literal
 
 from paddock.build.docker import api, credentials, find, problems, process, space
 from paddock.build.docker.building import build
-from paddock.build.docker.model import Built, Finished, Layer, Local, Reference
+from paddock.build.docker.model import Built, Finished, Layer, Local
 from paddock.build.docker.show import Progress
 from paddock.build.errors import BuildError, BuildInputError
+from paddock.image_reference import Reference
 
 RUN_S = 600.0
 """Seconds that a container may take."""
@@ -63,7 +64,7 @@ class Docker:
         `room_bytes` must be free on the engine's disk, where it can be seen. Raises BuildError, naming what failed.
         """
         for tag in tags:
-            Reference.read(tag)
+            Reference.parse(tag)
         known_as = known_as or str(context)
         space.check(self._info(), room_bytes, f"cannot build {known_as}")
         options = [word for tag in tags for word in ("--tag", tag)]
@@ -80,7 +81,7 @@ class Docker:
 
         A tag that the registry has with other content stays as it is: BuildInputError.
         """
-        to = Reference.read(reference)
+        to = Reference.parse(reference)
         if not to.tag:
             raise BuildInputError(
                 f"cannot push {reference}\n    expected: a tag, which its digest then follows from"
@@ -104,11 +105,11 @@ class Docker:
 
     def pull(self, reference: str, *, platform: str = "", progress: Progress = "auto") -> None:
         """Into the engine's store, for a platform like linux/amd64, by default the engine's own."""
-        self._transfer("pull", Reference.read(reference), progress, *(["--platform", platform] if platform else []))
+        self._transfer("pull", Reference.parse(reference), progress, *(["--platform", platform] if platform else []))
 
     def remote_digest(self, reference: str) -> str | None:
         """Return the registry's digest of the reference; None where it has none. Raises BuildError if it cannot say."""
-        of = Reference.read(reference)
+        of = Reference.parse(reference)
         header = credentials.header(self.environ, of.registry)
         answer = api.get(self._command(), self.environ, f"/distribution/{of.written}/json", header)
         if answer.status == 200:
@@ -198,7 +199,7 @@ class Docker:
         return finished
 
     def tag(self, reference: str, other: str) -> None:
-        self._output(f"cannot tag {reference}", "tag", reference, Reference.read(other).written)
+        self._output(f"cannot tag {reference}", "tag", reference, Reference.parse(other).written)
 
     def remove(self, reference: str) -> None:
         """A tag, and the image with its last tag. Nothing happens where it is not there."""

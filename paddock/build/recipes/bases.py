@@ -8,8 +8,9 @@ from typing import Protocol
 
 from infra.versions import CUDA_BASES
 from paddock import catalog
-from paddock.build.docker import Local, Progress, Reference
+from paddock.build.docker import Local, Progress
 from paddock.build.errors import BuildInputError
+from paddock.image_reference import Reference
 
 DEFAULT_CUDA = "12.8"
 """Every driver of the fleet's machine images runs it, and it compiles for every GPU from Maxwell to Blackwell."""
@@ -83,7 +84,7 @@ def custom(store: Store, image: str, platform: str, progress: Progress = "auto")
             "\n    fix: name it with its registry and tag, as docker image ls shows it"
         )
     # An image that was also pushed elsewhere has digests of other names, which come and go.
-    own = f"{Reference.read(image).name}@"
+    own = f"{Reference.parse(image).name}@"
     identity = next((digest.removeprefix(own) for digest in local.digests if digest.startswith(own)), local.id)
     variable = local.environment.get("CUDA_VERSION") or local.environment.get("NV_CUDA_LIB_VERSION") or ""
     cuda = re.match(r"\d+\.\d+", variable)

@@ -28,7 +28,7 @@ PROJECT = (
     "pyproject.toml",
     "LICENSE",
     *(f"paddock/{name}.py" for name in ("__init__", "__main__", "cli")),
-    *(f"paddock/{name}.py" for name in ("errors", "files", "process", "terminal", "validation")),
+    *(f"paddock/{name}.py" for name in ("errors", "files", "image_reference", "process", "terminal", "validation")),
     *(f"paddock/{name}" for name in ("tasks", "catalog", "gpu", "build/__init__.py", "build/options.py")),
 )
 """Packages of jobs: the hooks, `paddock gpu.*` and the catalogue. With what plans and builds fleets beside it, each

@@ -38,6 +38,15 @@ _PRICE_PRODUCTS = (
 )
 
 
+# Control plane, NAT gateways, interface endpoints, gp3 volumes.
+_FIXED_PRODUCTS: tuple[tuple[str, Mapping[str, str]], ...] = (
+    ("AmazonEKS", {}),
+    ("AmazonEC2", {"productFamily": "NAT Gateway"}),
+    ("AmazonEC2", {"volumeApiName": "gp3"}),
+    ("AmazonVPC", {"productFamily": "VpcEndpoint"}),
+)
+
+
 class RefreshError(Exception):
     """A source could not be read; the message says what to do."""
 
@@ -153,6 +162,32 @@ def _read_on_demand(
     return update, _source("ec2-pricing", "AWS price list, GetProducts", "awsaccountbilling", today)
 
 
+def _read_fixed(
+    clients: Clients, rows: Sequence[_data.Row], today: date, regions: Sequence[str]
+) -> tuple[_answers.Update, _data.Row]:
+    answers = {}
+    with _asking("the AWS price list", "pricing:GetProducts"):
+        pages = clients("pricing", PRICING_REGION).get_paginator("get_products")
+        for region in regions:
+            products: list[str] = []
+            for service, filters in _FIXED_PRODUCTS:
+                answer = pages.paginate(
+                    ServiceCode=service,
+                    FormatVersion="aws_v1",
+                    Filters=[
+                        {"Type": "TERM_MATCH", "Field": key, "Value": value}
+                        for key, value in {"regionCode": region, **filters}.items()
+                    ],
+                )
+                products += [text for page in answer for text in page["PriceList"]]
+            answers[region] = _answers.fixed_prices(products)
+            _refuse_nothing(answers[region])
+    update = _each_region(
+        rows, answers, lambda held, prices, region: _answers.fixed_rows(held, prices, region, today.isoformat())
+    )
+    return update, _source("ec2-pricing", "AWS price list, GetProducts", "awsaccountbilling", today)
+
+
 def _read_spot(
     clients: Clients, rows: Sequence[_data.Row], today: date, regions: Sequence[str]
 ) -> tuple[_answers.Update, _data.Row]:
@@ -227,6 +262,7 @@ SOURCES: Mapping[str, tuple[str, Callable[..., tuple[_answers.Update, _data.Row]
     "hardware": ("instances.json", _read_hardware),
     "on-demand": ("instance_prices.json", _read_on_demand),
     "spot": ("instance_prices.json", _read_spot),
+    "fixed": ("fixed_prices.json", _read_fixed),
     "eks-versions": ("eks_versions.json", _read_eks_versions),
     "quotas": ("quotas.json", _read_quotas),
     "amis": ("eks_amis.json", _read_amis),
@@ -284,7 +320,7 @@ def _source(key: str, name: str, manual: str, today: date) -> _data.Row:
 
 def _date_of(source: str, content: _data.Document, today: date, regions: Sequence[str]) -> str:
     """The date the file may carry now: a part of its prices refreshed does not make all of them new."""
-    priced = {row["region"] for row in content["rows"] if "region" in row}
+    priced = {row["region"] for row in content["rows"] if row.get("region", "*") != "*"}
     dated: str = content["as_of"]
     return dated if source == "spot" or not priced <= set(regions) else today.isoformat()
 

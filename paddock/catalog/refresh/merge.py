@@ -105,6 +105,54 @@ def on_demand_prices(products: Iterable[str]) -> dict[str, float]:
     return prices
 
 
+_FIXED_KEYS = {
+    "AmazonEKS-Hours:perCluster": "eks.control-plane",
+    "NatGateway-Hours": "vpc.nat-gateway",
+    "NatGateway-Bytes": "vpc.nat-gateway.data",
+    "VpcEndpoint-Hours": "vpc.interface-endpoint",
+    "VpcEndpoint-Bytes": "vpc.interface-endpoint.data",
+    "EBS:VolumeUsage.gp3": "ebs.gp3.storage",
+    "EBS:VolumeP-IOPS.gp3": "ebs.gp3.iops",
+    "EBS:VolumeP-Throughput.gp3": "ebs.gp3.throughput",
+}
+"""AWS's usage types, without the region's prefix."""
+
+
+def fixed_prices(products: Iterable[str]) -> dict[str, float]:
+    """Prices by our keys, from the JSON texts of ``GetProducts``. AWS lists throughput by GiB/s, we by MiB/s."""
+    prices: dict[str, float] = {}
+    for text in products:
+        product = json.loads(text)
+        usage = product["product"]["attributes"].get("usagetype", "")
+        key = _FIXED_KEYS.get(usage) or _FIXED_KEYS.get(usage.partition("-")[2])
+        if key is None:
+            continue
+        for term in product["terms"].get("OnDemand", {}).values():
+            for dimension in term["priceDimensions"].values():
+                usd = float(dimension["pricePerUnit"].get("USD", 0))
+                if usd > 0 and dimension.get("beginRange", "0") == "0":
+                    by_gib = dimension["unit"].lower().startswith("gibps")
+                    prices[key] = round(usd / 1024 if by_gib else usd, 6)
+    return prices
+
+
+def fixed_rows(rows: Sequence[_data.Row], prices: Mapping[str, float], region: str, today: str) -> Update:
+    """Merge prices of one region by key. A region that had no price of a key gets a row."""
+    held = {row["key"]: row for row in rows if row["region"] == region}
+    updated, changed = list(rows), []
+    for key, value in prices.items():
+        template = held.get(key) or next(row for row in rows if row["key"] == key)
+        new = template | {"region": region, "value": value, "source": "ec2-pricing", "as_of": today}
+        if key in held:
+            updated[updated.index(held[key])] = new
+        else:
+            updated.append(new)
+        if key not in held or held[key]["value"] != value:
+            changed.append(f"{key} {region} {held[key]['value'] if key in held else 'no price'} -> {value}")
+    kept = tuple(f"{key} {region}" for key in held if key not in prices)
+    return Update(sorted(updated, key=lambda row: (row["key"], row["region"])), tuple(changed), kept)
+
+
 def spot_prices(history: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     """USD per hour by type: the median over zones of each zone's latest entry of ``DescribeSpotPriceHistory``."""
     latest: dict[tuple[str, str], Mapping[str, Any]] = {}

@@ -23,7 +23,12 @@ PATH = "docs/configuration.md"
 _SECTIONS: list[tuple[str, str, str, list[type[BaseModel]]]] = [
     ("Fleet", "paddock:fleet", "", [Fleet]),
     ("GitHub", "github", "", [github.GitHub, github.GitHubApp]),
-    ("Network", "network", "One of two forms.", [network.NewNetwork, network.ExistingNetwork, network.AdoptedNetwork]),
+    (
+        "Network",
+        "network",
+        "One of two forms.",
+        [network.NewNetwork, network.ExistingNetwork, network.AdoptedNetwork, network.Egress],
+    ),
     (
         "Cluster",
         "cluster",
@@ -71,6 +76,7 @@ _PLACES: dict[str, str] = {
     "NewCluster": "cluster, made here",
     "ExistingCluster": "cluster, adopted",
     "KubeconfigCluster": "cluster, by kubeconfig",
+    "Egress": "network.egress",
     "Endpoint": "cluster.endpoint",
     "Access": "cluster.access.NAME",
     "SystemNodes": "cluster.system",
@@ -95,8 +101,16 @@ _PLACES: dict[str, str] = {
 
 _NOTES: dict[str, str] = {
     "Network": f"""\
-A VPC made here is cut into quarters (eighths for four zones and more): each zone's nodes get one, NAT gateways a /26
-each at the very end. The private subnets must hold every node and pod at maximum, because each pod has an address of
+A VPC made here is cut so that no subnet moves when a zone comes or goes: the place of a zone follows from its letter.
+In a /16 the first three letters of a region get a /18 each for nodes, the next three a /20 each in the last quarter,
+and the ranges of NAT gateways lie at its end. Below a /21 there is room for three. A stack that an earlier version of
+Paddock laid out for two zones, four zones or more, or letters that are not the region's first, keeps its ranges when
+they are written into `privateSubnets` and `publicSubnets`; `./inv plan --against` says which.
+
+EKS never changes the zones of a control plane. To add a zone, write those of today into `cluster.zones` and the new one
+into `network.zones`: it gets nodes alone. A zone of the control plane stays; pools leave it with `pools.NAME.zones`.
+
+The private subnets must hold every node and pod at maximum, because each pod has an address of
 the VPC:
 
 ```text
@@ -107,8 +121,13 @@ sum of (addresses - {RESERVED_ADDRESSES}) over private subnets
 AWS keeps {RESERVED_ADDRESSES} addresses of every subnet. On-demand fallback buys instead of spot, not on top
 of it, so `nodes.max` counts once. Pods a node are `maxPods`, and for system nodes what their type can address.
 """,
+    "Pools": """\
+A pool with `fallback` is two node groups. Its `nodes.min` nodes are kept once, on spot. Each group may grow to
+`nodes.max`, and a quota on the runners' GPUs keeps the jobs of all pools to one `nodes.max` a pool.
+""",
     "Runners": """\
-A job gets a runner whose labels include all that its `runs-on` asks for. CPU and memory default to the runner's share,
+A job gets a runner whose labels include all that its `runs-on` asks for: a label that two runners share may lead a job
+to either, of which `./inv plan` warns where they differ in size or pool. CPU and memory default to the runner's share,
 by GPUs, of the smallest instance type of its pool; `./inv plan` shows them.
 """,
     "Layers": """\

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Network
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -27,6 +27,12 @@ class Model(BaseModel):
     """Frozen; camelCase in the stack file; a key it does not know is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, use_attribute_docstrings=True)
+
+    def __copy__(self) -> Self:
+        copied = super().__copy__()
+        for name in copied.__dict__.keys() - type(self).model_fields.keys():
+            del copied.__dict__[name]  # a cached property: a copy may have other values to compute it from
+        return copied
 
     @model_validator(mode="before")
     @classmethod
@@ -84,22 +90,46 @@ def refuse(mistakes: Iterable[InitErrorDetails]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """Text of a given pattern; `expected` says in words, or by example, what to write."""
+    """Text of a given pattern and length; `expected` says in words, or by example, what to write."""
 
     pattern: str
     expected: str
+    most: int = 253
+    """Characters. Kubernetes' longest names have as many, and no name elsewhere needs more."""
+    fix: str = ""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_after_validator_function(self._check, handler(source))
 
     def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return {**handler(core), "pattern": self.pattern}
+        return {**handler(core), "pattern": self.pattern, "maxLength": self.most}
 
     def _check(self, text: str) -> str:
+        if len(text) > self.most:
+            raise PydanticCustomError("string_too_long", "too long", {"max_length": self.most})
         # `$` also matches before a final newline.
         if not re.search(self.pattern, text, re.ASCII) or "\n" in text:
-            raise PydanticCustomError("text", "not valid here", {"expected": self.expected})
+            raise PydanticCustomError("text", "not valid here", {"expected": self.expected, "fix": self.fix})
         return text
+
+
+@dataclass(frozen=True, slots=True)
+class Distinct:
+    """A list that holds nothing twice: AWS, and Pulumi where entries become names, would refuse it later."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {**handler(core), "uniqueItems": True}
+
+    def _check(self, entries: tuple[Any, ...]) -> tuple[Any, ...]:
+        refuse(
+            mistake(f"{entry} is listed twice", index, "each entry once", "remove one of them")
+            for index, entry in enumerate(entries)
+            if entry in entries[:index]
+        )
+        return entries
 
 
 def form(*keys: str, words: Container[str] = (), default: str | None = None) -> Callable[[Any], str | None]:
@@ -134,7 +164,9 @@ Cidr = Annotated[
     AfterValidator(_network),
     WithJsonSchema({"type": "string", "pattern": r"^\d{1,3}(\.\d{1,3}){3}/\d{1,2}$", "examples": ["10.0.0.0/16"]}),
 ]
-Arn = Annotated[str, Matching(r"^arn:aws[a-z-]*:[a-z0-9-]+:[a-z0-9-]*:(\d{12}|aws)?:.+$", "an ARN: arn:aws:...")]
+KubernetesName = Annotated[
+    str, Matching(r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", "a name of lower-case letters, digits, dashes and dots")
+]
 Version = Annotated[str, Matching(r"^\d+\.\d+$", 'a version in quotes, such as "1.35"')]
 
 _RETENTION_DAYS = (

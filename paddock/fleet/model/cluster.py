@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import AfterValidator, Discriminator, Field, Tag, WithJsonSchema
 
-from paddock.fleet.model.base import Arn, Cidr, Matching, Model, RetentionDays, Version, form
-from paddock.fleet.model.quantity import Memory
+from paddock.fleet.model.base import Cidr, Distinct, Matching, Model, RetentionDays, Version, form, mistake, refuse
+from paddock.fleet.model.network import Zone
+from paddock.fleet.model.quantity import Delay, Memory
+
+MOST_NETWORKS = 40
+"""Networks that EKS lets reach a public endpoint ("Public endpoint access CIDR ranges per cluster", not adjustable;
+docs.aws.amazon.com/eks/latest/userguide/service-quotas.html, 2026-11-23)."""
 
 Allow = Annotated[
-    Annotated[Literal["any"], Tag("<word>")] | Annotated[tuple[Cidr, ...], Tag("<networks>")],
+    Annotated[Literal["any"], Tag("<word>")]
+    | Annotated[tuple[Cidr, ...], Field(max_length=MOST_NETWORKS), Distinct(), Tag("<networks>")],
     Discriminator(
         lambda value: "<networks>" if isinstance(value, list | tuple) else "<word>" if value == "any" else None,
         custom_error_type="form",
@@ -34,14 +41,49 @@ class Endpoint(Model):
         return ("0.0.0.0/0",) if self.allow == "any" else tuple(self.allow)
 
 
+_PRINCIPAL = r"^arn:aws[a-z-]*:iam::\d{12}:(root|(user|role)/[\w+=,.@/-]{1,512})$"
+_SESSION = re.compile(r"arn:(aws[a-z-]*):sts::(\d{12}):assumed-role/([\w+=,.@-]+)/.*", re.ASCII)
+
+
+def _principal(arn: str) -> str:
+    if re.search(_PRINCIPAL, arn, re.ASCII) and not arn.endswith("\n"):
+        return arn
+    expected, fix = "the ARN of an IAM role or user: arn:aws:iam::123456789012:role/NAME", ""
+    message = f'"{arn}" is nobody whom EKS can let in'
+    if session := _SESSION.fullmatch(arn):
+        partition, account, role = session.groups()
+        message = f'"{arn}" is a session, which ends; EKS lets in the role behind it'
+        fix = f"write arn:{partition}:iam::{account}:role/{role}, with the role's path where it has one"
+    elif re.search(r"[*?]", arn):
+        fix = "write an entry for each role: EKS knows no wildcards here"
+    elif not re.match(r"arn:aws[a-z-]*:(iam|sts):", arn):
+        fix = "aws iam list-roles shows those of the account"
+    refuse([mistake(message, (), expected, fix)])
+    return arn
+
+
+Principal = Annotated[
+    str, AfterValidator(_principal), WithJsonSchema({"type": "string", "pattern": _PRINCIPAL, "maxLength": 600})
+]
+AccessName = Annotated[
+    str,
+    Matching(r"^[A-Za-z0-9]([\w.@+-]*[A-Za-z0-9])?$", "letters, digits and . _ @ + -, such as platform", 63),
+]
+
+
+NamespacePattern = Annotated[
+    str, Matching(r"^[a-z0-9*]([a-z0-9*-]*[a-z0-9*])?$", "a namespace, such as ci or ci-*", 63)
+]
+
+
 class Access(Model):
     """An EKS access entry: who may do what in the cluster."""
 
-    principal: Arn
-    """ARN of an IAM role or user."""
+    principal: Principal
+    """ARN of an IAM role or user. Each may have one entry."""
     policy: Literal["cluster-admin", "admin", "edit", "view"] = "view"
     """EKS access policy of that name; `cluster-admin` may do everything."""
-    namespaces: tuple[str, ...] = ()
+    namespaces: Annotated[tuple[NamespacePattern, ...], Distinct()] = ()
     """Namespaces the policy holds in; none means the whole cluster."""
 
 
@@ -57,7 +99,7 @@ class Scale(Model):
 class SystemNodes(Model):
     """On-demand nodes without GPUs for what must not be lost to a spot interruption: CoreDNS, ARC, listeners."""
 
-    instances: Annotated[tuple[str, ...], Field(min_length=1)] = ("m7i.large", "m6i.large")
+    instances: Annotated[tuple[str, ...], Field(min_length=1), Distinct()] = ("m7i.large", "m6i.large")
     """Types without a GPU, best first."""
     nodes: Scale = Scale(min=2, max=4)
     """How many; two survive the loss of one."""
@@ -74,12 +116,17 @@ class NewCluster(Model):
     """`extended` keeps a version past its standard support, at six times the price."""
     endpoint: Endpoint = Endpoint()
     """Access to the Kubernetes API from outside the VPC; by default nobody has it."""
-    access: dict[str, Access] = {}
+    access: dict[AccessName, Access] = {}
     """Access entries by name. Whoever runs `pulumi up` gets none by default."""
     service_cidr: Cidr = "172.20.0.0/16"
     """Range of Kubernetes service addresses; may not overlap the VPC."""
+    zones: Annotated[tuple[Zone, ...], Distinct()] = ()
+    """Zones of the control plane, two or more; by default all of the network's. EKS never changes them, so a zone that
+    the network gets later stays out of these, and holds nodes alone."""
     system: SystemNodes = SystemNodes()
     """Nodes for everything that is no job."""
+    scale_down_delay: Delay = 10
+    """Time that an empty node is kept for the next job, 1m to 24h: longer starts jobs sooner, and is paid for."""
     log_days: RetentionDays = 365
     """Days that control-plane logs are kept."""
     deletion_protection: bool = True
@@ -95,14 +142,16 @@ class ExistingCluster(Model):
     """Kubernetes minor it runs."""
     support: Literal["standard", "extended"] = "standard"
     """`extended` accepts a version past its standard support."""
+    scale_down_delay: Delay = 10
+    """Time that an empty node is kept for the next job, 1m to 24h: longer starts jobs sooner, and is paid for."""
 
 
 class KubeconfigCluster(Model):
     """Any cluster a kubeconfig reaches. GPU nodes are there already; Paddock adds device plugin, ARC, runners."""
 
-    kubeconfig: Annotated[str, Field(min_length=1)]
+    kubeconfig: Annotated[str, Matching(r"^\S(.*\S)?$", "the path of a kubeconfig file", 4096)]
     """Path of the kubeconfig file."""
-    context: str | None = None
+    context: Annotated[str, Matching(r"^\S(.*\S)?$", "the name of a context in the kubeconfig")] | None = None
     """Context in it; by default the current one."""
     version: Version = "1.35"
     """Kubernetes minor it runs."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Literal
+from collections.abc import Callable, Hashable, Iterator
+from functools import cached_property, wraps
+from typing import Annotated, Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 
 from pydantic import AfterValidator, Field
 
 from paddock import catalog
+from paddock.catalog import InstanceType
 from paddock.fleet.model.base import Matching, Model, with_names
 from paddock.fleet.model.cluster import Cluster, ExistingCluster, KubeconfigCluster, NewCluster
 from paddock.fleet.model.github import GitHub
@@ -15,14 +17,22 @@ from paddock.fleet.model.images import Images
 from paddock.fleet.model.mirror import Mirror
 from paddock.fleet.model.network import Network, NewNetwork
 from paddock.fleet.model.pool import Ami, EksManaged, GpuPool
-from paddock.fleet.model.runner import Runner, Volume
+from paddock.fleet.model.runner import SCALE_SET_NAME_MAX, Runner, Volume
 
 Holder = Annotated[
     str, Matching(r"^(here|none|[\w.-]+(/[\w.-]+){1,2})$", "here, none, or the stack that holds it: ORG/PROJECT/STACK")
 ]
 
-Name = Annotated[
-    str, Matching(r"^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$", "lower-case letters, digits and dashes, at most 30")
+_NAME = r"^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$"
+_NAME_FORM = "lower-case letters, digits and dashes, at most 30 characters"
+Name = Annotated[str, Matching(_NAME, _NAME_FORM)]
+RunnerKey = Annotated[
+    str,
+    Matching(
+        _NAME,
+        _NAME_FORM,
+        fix=f"write another key; name: says what GitHub shows, and may have up to {SCALE_SET_NAME_MAX} characters",
+    ),
 ]
 
 
@@ -30,13 +40,17 @@ class Monitoring(Model):
     """GPU metrics by DCGM and alerts on them."""
 
     enabled: bool = False
-    """Install DCGM Exporter and the alert rules."""
+    """Install DCGM Exporter and the alert rules; those about nodes read kube-state-metrics, which you bring."""
     rules: Literal["configmap", "prometheus-rule"] = "configmap"
     """`prometheus-rule` needs the Prometheus operator's CRDs in the cluster."""
     namespace: Annotated[str, Matching(r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", "a namespace")] = "monitoring"
     """Namespace that it all goes to."""
     service_monitor: bool = False
-    """Make a ServiceMonitor for DCGM; needs the Prometheus operator's CRDs."""
+    """Make a ServiceMonitor for DCGM and a PodMonitor for Actions Runner Controller; needs the Prometheus operator's
+    CRDs."""
+    host_engine: bool = False
+    """GPU nodes of an existing cluster already run a DCGM engine on port 5555, as EKS's node monitoring agent does:
+    DCGM Exporter then asks it and starts none. Nodes of a new cluster always have one."""
 
 
 class Layers(Model):
@@ -75,7 +89,7 @@ class Fleet(Model):
     """The Kubernetes cluster: made, adopted, or reached by a kubeconfig."""
     pools: Annotated[dict[Name, GpuPool], Field(min_length=1), AfterValidator(with_names)]
     """GPU pools by name."""
-    runners: Annotated[dict[Name, Runner], AfterValidator(with_names)] = {}
+    runners: Annotated[dict[RunnerKey, Runner], AfterValidator(with_names)] = {}
     """Runner scale sets by name."""
     images: Images = Images()
     """Registry, runner images and the pipeline for machine images."""
@@ -115,7 +129,19 @@ class Fleet(Model):
         return self.cluster.existing if isinstance(self.cluster, ExistingCluster) else self.name
 
     def runners_on(self, pool: GpuPool) -> Iterator[Runner]:
-        return (runner for runner in self.runners.values() if runner.pool == pool.name)
+        return iter(self._runners_by_pool.get(pool.name, ()))
+
+    @cached_property
+    def _runners_by_pool(self) -> dict[str, list[Runner]]:
+        by_pool: dict[str, list[Runner]] = {}
+        for runner in self.runners.values():
+            by_pool.setdefault(runner.pool, []).append(runner)
+        return by_pool
+
+    @cached_property
+    def results(self) -> dict[Hashable, Any]:
+        """Results computed of this fleet, for `once_per_fleet`."""
+        return {}
 
     def max_runners(self, runner: Runner) -> int:
         """Jobs a scale set runs at a time: as written, or what its pool can hold by GPUs."""
@@ -125,7 +151,7 @@ class Fleet(Model):
         per_node = min(n for n in (pool.gpu_resources_per_node(t) // runner.gpus for t in pool.types) if n)
         return pool.nodes.max * per_node
 
-    @property
+    @cached_property
     def uses_ebs_volumes(self) -> bool:
         return any(isinstance(v, Volume) for runner in self.runners.values() for v in runner.volumes.values())
 
@@ -143,3 +169,30 @@ class Fleet(Model):
     def owns_nodes(self) -> bool:
         """True if this fleet buys its GPU nodes, false if they exist already."""
         return not isinstance(self.cluster, KubeconfigCluster)
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def once_per_fleet(
+    compute: Callable[Concatenate[Fleet, P], T],
+) -> Callable[Concatenate[Fleet, P], T]:
+    """Keep the results of a function of a fleet and its parts: none of them ever changes.
+
+    Results are kept by the parts' names, so a pool or runner that is not of this fleet is computed each time.
+    """
+
+    @wraps(compute)
+    def kept(fleet: Fleet, /, *args: P.args, **options: P.kwargs) -> T:
+        key: list[Hashable] = [compute.__qualname__, *sorted(options.items())]
+        for part in args:
+            own = fleet.pools if isinstance(part, GpuPool) else fleet.runners
+            if isinstance(part, GpuPool | Runner) and own.get(part.name) is not part:
+                return compute(fleet, *args, **options)
+            key.append(part.name if isinstance(part, GpuPool | Runner | InstanceType) else part)
+        if (name := tuple(key)) not in fleet.results:
+            fleet.results[name] = compute(fleet, *args, **options)
+        return cast("T", fleet.results[name])
+
+    return kept

@@ -20,7 +20,10 @@ GITHUB_TOKEN = r"(?:gh[pousr]_\w{16,}|github_pat_\w{16,})"  # noqa: S105 - a pat
 CLEAR_TEXT = re.compile(rf"-----BEGIN [A-Z ]*PRIVATE KEY-----|\b{GITHUB_TOKEN}")
 """A private key or a GitHub token, as it would look if pasted into the stack file."""
 
-_SOURCE = re.compile(r"^(config|arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:\d{12}:secret:.+|kubernetes:[a-z0-9.-]+)$")
+_SOURCE = re.compile(
+    r"^(config|arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:\d{12}:secret:[\w/+=.@-]{1,519}|kubernetes:[a-z0-9.-]{1,253})$",
+    re.ASCII,
+)
 
 
 def _source(text: str) -> str:
@@ -37,19 +40,20 @@ SecretSource = Annotated[str, AfterValidator(_source), WithJsonSchema({"type": "
 """`config`, a Secrets Manager ARN, or `kubernetes:<name>` in the runners' namespace."""
 
 
+_URL = r"^https?://(\[::1\]|[A-Za-z0-9.-]+)(:\d{1,5})?(/(?!\.{1,2}(/|$))[\w.-]+){1,2}$"
+_URL_MAX = 255
+
+
 def _url(text: str) -> str:
-    try:
-        parts = urlsplit(text if text.isprintable() else "")  # urlsplit would drop a line break
-    except ValueError:
-        parts = urlsplit("")
+    parts = urlsplit(text if re.fullmatch(_URL, text, re.ASCII) else "")
     path = [part for part in parts.path.split("/") if part]
     secure = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in {"127.0.0.1", "localhost", "::1"})
     shape = (len(path) in (1, 2) and path[0] != "enterprises") or (len(path) == 2 and path[0] == "enterprises")
-    if "@" in parts.netloc:
+    if re.match(r"\w+://[^/]*@", text):
         raise ValueError(
             "the address holds a user or password; write https://github.com/ORG, without anything before @"
         )
-    if not (secure and parts.netloc and shape) or text.endswith("/") or parts.query or parts.fragment:
+    if not (secure and shape) or len(text) > _URL_MAX:
         raise ValueError(
             f'"{text}" is not where runners can register; write https://github.com/ORG, '
             "https://github.com/OWNER/REPOSITORY or https://HOST/enterprises/NAME, without a slash at the end"
@@ -57,12 +61,15 @@ def _url(text: str) -> str:
     return text
 
 
+RunnerGroup = Annotated[str, Field(min_length=1, max_length=100)]
+
+
 class GitHubApp(Model):
     """A GitHub App: its rate limit grows with the organisation and it belongs to nobody's account."""
 
-    id: Annotated[str, Matching(r"^[A-Za-z0-9.]+$", 'an App ID or client ID in quotes, such as "12345"')]
+    id: Annotated[str, Matching(r"^[A-Za-z0-9.]+$", 'an App ID or client ID in quotes, such as "12345"', 64)]
     """App ID or client ID."""
-    installation: Annotated[str, Matching(r"^\d+$", 'an installation ID in quotes, such as "678"')]
+    installation: Annotated[str, Matching(r"^\d+$", 'an installation ID in quotes, such as "678"', 20)]
     """Installation ID of the App in the organisation."""
     key: SecretSource = IN_CONFIG
     """Place of the private key: `config` is the Pulumi secret `paddock:githubAppKey`."""
@@ -72,14 +79,14 @@ class GitHub(Model):
     """Registration of the runners, and the credential they register with."""
 
     url: Annotated[
-        str, AfterValidator(_url), WithJsonSchema({"type": "string", "pattern": r"^https?://[^/@?#]+(/[^/?#]+){1,2}$"})
+        str, AfterValidator(_url), WithJsonSchema({"type": "string", "pattern": _URL, "maxLength": _URL_MAX})
     ]
     """Organisation, repository or enterprise; on github.com, ghe.com or GitHub Enterprise Server."""
     app: GitHubApp | None = None
     """A GitHub App (recommended; an enterprise cannot use one). Exactly one of `app` and `token` is given."""
     token: SecretSource | None = None
     """Place of a personal access token: `config` is the Pulumi secret `paddock:githubToken`."""
-    runner_group: Annotated[str, Field(min_length=1, max_length=100)] = "default"
+    runner_group: RunnerGroup = "default"
     """Runner group that the scale sets join; it must exist already. A repository has none of its own."""
     server_version: Version | None = None
     """Version of GitHub Enterprise Server, such as "3.21"; needed when `url` is neither github.com nor ghe.com."""

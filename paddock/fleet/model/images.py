@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from paddock.fleet.model.base import Matching, Model, Version
+from paddock.fleet.model.base import Distinct, Matching, Model, Version
 from paddock.fleet.model.runner import Image
 
 Repository = Annotated[str, Matching(r"^[\w.-]+/[\w.-]+$", "OWNER/REPOSITORY")]
@@ -32,7 +32,7 @@ class AmiBuild(Model):
 
     enabled: bool = False
     """Make the pipeline."""
-    instances: tuple[str, ...] = ("g4dn.xlarge",)
+    instances: Annotated[tuple[str, ...], Distinct()] = ("g4dn.xlarge",)
     """GPU instance types it builds and tests on."""
     disk: Annotated[int, Field(ge=30, le=1000)] = 50
     """GiB of root volume, while building and at least on every node that boots the image."""
@@ -41,14 +41,14 @@ class AmiBuild(Model):
     than that of the EKS release cannot be built."""
     pre_pull: bool = True
     """Take `images.runner` into the image, so that the first job on a node does not pull it."""
-    schedule: str | None = None
+    schedule: Annotated[str, Matching(r"^(cron|rate)\([^()]+\)$", 'such as "cron(0 6 ? * mon *)"')] | None = None
     """Cron expression of EventBridge, such as "cron(0 6 ? * mon *)"; by default it runs only when asked."""
 
 
 class Images(Model):
     """Registry and image builds."""
 
-    repositories: tuple[Name, ...] = ("runner-gpu", "cuda-builder")
+    repositories: Annotated[tuple[Name, ...], Distinct()] = ("runner-gpu", "cuda-builder")
     """ECR repositories to make, each under the fleet's name."""
     keep: Annotated[int, Field(ge=1, le=1000)] = 20
     """Tagged images that a repository keeps."""

@@ -34,6 +34,8 @@ PRIVATE_ECR = re.compile(
 )
 """The whole host of an AWS account's registry: EKS's add-ons and a fleet's own images are in such ones."""
 
+_MOST = 1024
+"""Characters of an address or a path."""
 _SOURCE = "oci://HOST/PATH, https://HOST/PATH (a Helm repository), or a folder"
 
 
@@ -43,7 +45,7 @@ def is_folder(source: str) -> bool:
 
 
 def _source(text: str) -> str:
-    if not text.strip() or not text.isprintable() or text != text.strip():
+    if not text.strip() or not text.isprintable() or text != text.strip() or len(text) > _MOST:
         raise ValueError(f'"{text}" is no place of charts; write {_SOURCE}')
     if is_folder(text):
         if text.startswith("~"):
@@ -59,7 +61,7 @@ def _source(text: str) -> str:
         )
     if parts.scheme == "http":
         raise ValueError(f'"{text}" can be changed on its way; write https:// or oci://, or a folder of charts')
-    if parts.scheme not in {"oci", "https"} or not parts.netloc or parts.query or parts.fragment:
+    if parts.scheme not in {"oci", "https"} or not parts.netloc or re.search(r"""[\s"'`{}<>\\^|?#]""", text):
         raise ValueError(f'"{text}" is no place of charts; write {_SOURCE}')
     if text.endswith("/"):
         raise ValueError(f'"{text}" ends with a slash; write {text.rstrip("/")}')
@@ -69,7 +71,13 @@ def _source(text: str) -> str:
 Source = Annotated[
     str,
     AfterValidator(_source),
-    WithJsonSchema({"type": "string", "pattern": r"^((oci|https)://[^@?#]*[^/@?#]|[^~:\s]([^:]*[^:\s])?)$"}),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "pattern": r"""^((oci|https)://[^\s"'`{}<>\\^|@?#]*[^\s"'`{}<>\\^|/@?#]|[^~:\s]([^:]*[^:\s])?)$""",
+            "maxLength": _MOST,
+        }
+    ),
 ]
 
 _HOST = r"([a-z0-9-]+(\.[a-z0-9-]+)+(:\d+)?|[a-z0-9-]+:\d+|localhost)"
@@ -85,12 +93,14 @@ def _prefix(text: str) -> str:
         raise ValueError(f'"{text}" ends with a slash; write {text.rstrip("/")}')
     if "@" in text or ("/" in text and ":" in text.rpartition("/")[2]):
         raise ValueError(f'"{text}" names one image; write where all are: {_PREFIX_FORM}')
-    if not _PREFIX.fullmatch(text):
+    if not _PREFIX.fullmatch(text) or len(text) > _MOST:
         raise ValueError(f'"{text}" is no registry; write {_PREFIX_FORM}')
     return text
 
 
-Prefix = Annotated[str, AfterValidator(_prefix), WithJsonSchema({"type": "string", "pattern": _PREFIX.pattern})]
+Prefix = Annotated[
+    str, AfterValidator(_prefix), WithJsonSchema({"type": "string", "pattern": _PREFIX.pattern, "maxLength": _MOST})
+]
 Registry = Annotated[
     str, Matching(rf"^(\*|{_HOST})$", 'the host of a registry, such as nvcr.io or docker.io, or "*" for all others')
 ]

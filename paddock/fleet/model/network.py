@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from ipaddress import IPv4Network
+from string import ascii_lowercase
 from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag
 
 from paddock import catalog
-from paddock.fleet.model.base import Cidr, Matching, Model, RetentionDays, form
+from paddock.fleet.model.base import Cidr, Distinct, Matching, Model, RetentionDays, form
 
 InterfaceEndpoint = Literal["ecr.api", "ecr.dkr", "sts", "logs", "ec2", "eks", "eks-auth", "autoscaling", "ssm"]
 Zone = Annotated[str, Matching(r"^[a-z]{2}(-[a-z]+)+-\d[a-z]$", "a zone name, such as us-west-2a")]
@@ -16,9 +17,20 @@ Zone = Annotated[str, Matching(r"^[a-z]{2}(-[a-z]+)+-\d[a-z]$", "a zone name, su
 
 Zones = Annotated[
     Annotated[int, Field(ge=2, le=6), Tag("<count>")]
-    | Annotated[tuple[Zone, ...], Field(min_length=2, max_length=6), Tag("<names>")],
+    | Annotated[tuple[Zone, ...], Field(min_length=2, max_length=6), Distinct(), Tag("<names>")],
     Discriminator(lambda value: "<names>" if isinstance(value, list | tuple) else "<count>"),
 ]
+
+
+PRIVATE_RANGES = ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16")
+"""RFC 1918 and RFC 6598: VPCs with their peers, networks on premises, pods and services."""
+
+
+class Egress(Model):
+    """Private networks that jobs may reach. The internet is open to them, every other private address is shut."""
+
+    allow: Annotated[tuple[Cidr, ...], Distinct()] = ()
+    """Networks on all ports, such as a cache in the VPC or a server on premises; none by default."""
 
 
 class NewNetwork(Model):
@@ -28,16 +40,18 @@ class NewNetwork(Model):
     """IPv4 range of the VPC, /16 to /22."""
     zones: Zones = 3
     """Availability zones: how many (the first that every account has), or which."""
-    private_subnets: tuple[Cidr, ...] = ()
-    """One range a zone, for nodes and pods; by default the larger part of the VPC, split evenly."""
-    public_subnets: tuple[Cidr, ...] = ()
-    """One range a zone, for NAT gateways; by default a /26 each at the end of the VPC."""
+    private_subnets: Annotated[tuple[Cidr, ...], Distinct()] = ()
+    """One range a zone, for nodes and pods; by default a quarter of the VPC, from the fourth zone on a sixteenth."""
+    public_subnets: Annotated[tuple[Cidr, ...], Distinct()] = ()
+    """One range a zone, for NAT gateways; by default a /26 or /28 each at the end of the VPC."""
     nat: Literal["single", "per-zone", "none"] = "single"
     """`single`: one gateway, cheapest, lost with its zone. `per-zone`: survives a zone. `none`: no way out."""
-    endpoints: tuple[InterfaceEndpoint, ...] = ()
+    endpoints: Annotated[tuple[InterfaceEndpoint, ...], Distinct()] = ()
     """Interface endpoints, each about 7 USD a month and zone. The S3 gateway endpoint is free and always made."""
     flow_log_days: RetentionDays = 365
     """Days that VPC flow logs are kept."""
+    egress: Egress = Egress()
+    """Private networks that jobs may reach; also where a kubeconfig names the cluster and no VPC is made."""
 
     def zone_names(self, region: str) -> tuple[str, ...]:
         """Names of the zones. Counting needs no look-up, so a plan is the same on every machine."""
@@ -50,29 +64,58 @@ class NewNetwork(Model):
     def zone_count(self) -> int:
         return self.zones if isinstance(self.zones, int) else len(self.zones)
 
-    def subnets(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """(private, public) ranges, one of each per zone.
+    @property
+    def slots(self) -> tuple[int, ...]:
+        """Places of the zones in the layout."""
+        return tuple(range(self.zones)) if isinstance(self.zones, int) else tuple(map(_slot, self.zones))
 
-        The VPC is cut into eighths (quarters for two or three zones): each zone's nodes get one, and
-        the public /26 ranges (/27 where six zones leave too little of a /22) lie at the very end, in a part no zone
-        uses. Raises ValueError when the VPC is too small.
+    @property
+    def room(self) -> int:
+        """Zones that the layout has a place for."""
+        return _LARGE_SLOTS if IPv4Network(self.cidr).prefixlen > 21 else 2 * _LARGE_SLOTS
+
+    def subnets(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """(private, public) ranges, one of each per zone, where the layout has room for it.
+
+        A range depends on the VPC and its own zone alone: subnets that moved when another zone comes or goes would be
+        created where the old ones still are, which EC2 refuses. Three zones, the most that many regions have, get a
+        quarter of the VPC each. The last quarter holds three more, and the public ranges at its end.
         """
-        vpc, zones = IPv4Network(self.cidr), self.zone_count
-        free = vpc.num_addresses - zones * (vpc.num_addresses // (4 if zones <= 3 else 8))
-        private = self.private_subnets or _parts(vpc, vpc.prefixlen + (2 if zones <= 3 else 3), range(zones))
-        public = self.public_subnets or _parts(vpc, 26 if zones * 64 <= free else 27, range(-zones, 0))
+        vpc = IPv4Network(self.cidr)
+        private = self.private_subnets or tuple(_private(vpc, slot) for slot in self.slots)
+        public = self.public_subnets or tuple(_public(vpc, slot) for slot in self.slots)
         return private, public
 
 
-def _parts(vpc: IPv4Network, prefixlen: int, which: range) -> tuple[str, ...]:
-    """Ranges of one size in the VPC, counted from its start, or with negative numbers from its end.
+_LARGE_SLOTS = 3
+"""Zones with a quarter of the VPC."""
+
+
+def _slot(zone: str) -> int:
+    """Return the place of a zone's letter in its region; letters that not every account has come last."""
+    known = catalog.regions().get(zone[:-1]) or ""
+    return (known + "".join(sorted(set(ascii_lowercase) - set(known)))).index(zone[-1])
+
+
+def _private(vpc: IPv4Network, slot: int) -> str:
+    if slot < _LARGE_SLOTS:
+        return _part(vpc, vpc.prefixlen + 2, slot)
+    prefixlen = vpc.prefixlen + 4 if vpc.prefixlen < 21 else 26  # a /21 has no room for more before the public ranges
+    return _part(vpc, prefixlen, 3 * 2 ** (prefixlen - vpc.prefixlen - 2) + slot - _LARGE_SLOTS)
+
+
+def _public(vpc: IPv4Network, slot: int) -> str:
+    """Return a /26 at the very end, for the smaller zones a /28 before those: either holds a NAT gateway."""
+    return _part(vpc, 26, slot - 3) if slot < _LARGE_SLOTS else _part(vpc, 28, -10 - slot)
+
+
+def _part(vpc: IPv4Network, prefixlen: int, index: int) -> str:
+    """Return a range of the VPC, counted from its start, or with a negative number from its end.
 
     Reckoned, because `IPv4Network.subnets` of a /16 makes a thousand objects to pick three.
     """
-    if prefixlen < vpc.prefixlen or len(which) > 2 ** (prefixlen - vpc.prefixlen):
-        raise ValueError(f"{vpc} is too small for {len(which)} ranges of /{prefixlen}")
     size = 2 ** (32 - prefixlen)
-    return tuple(str(IPv4Network((int(vpc[0 if i >= 0 else -1]) + i * size + (i < 0), prefixlen))) for i in which)
+    return str(IPv4Network((int(vpc[0]) + index * size + (vpc.num_addresses if index < 0 else 0), prefixlen)))
 
 
 class AdoptedNetwork(Model):
@@ -81,7 +124,9 @@ class AdoptedNetwork(Model):
     vpc: Annotated[str, Matching(r"^vpc-[0-9a-f]{8,17}$", "a VPC ID: vpc-...")]
     """ID of the VPC."""
     subnets: Annotated[
-        tuple[Annotated[str, Matching(r"^subnet-[0-9a-f]{8,17}$", "a subnet ID: subnet-...")], ...], Field(min_length=2)
+        tuple[Annotated[str, Matching(r"^subnet-[0-9a-f]{8,17}$", "a subnet ID: subnet-...")], ...],
+        Field(min_length=2),
+        Distinct(),
     ]
     """Private subnets for nodes, in two zones at least (EKS asks for that)."""
 
@@ -91,6 +136,8 @@ class ExistingNetwork(Model):
 
     existing: AdoptedNetwork
     """The VPC and its private subnets."""
+    egress: Egress = Egress()
+    """Private networks that jobs may reach, parts of the VPC included."""
 
 
 Network = Annotated[

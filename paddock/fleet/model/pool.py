@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
@@ -11,7 +12,7 @@ from pydantic_core import InitErrorDetails
 from paddock import catalog
 from paddock.catalog import Gpu, InstanceType
 from paddock.fleet.errors import did_you_mean
-from paddock.fleet.model.base import Matching, Model, NamedModel, Version, below_min, form, mistake, refuse
+from paddock.fleet.model.base import Distinct, Matching, Model, NamedModel, Version, below_min, form, mistake, refuse
 from paddock.fleet.model.cluster import Scale
 from paddock.fleet.model.network import Zone
 from paddock.fleet.model.quantity import Memory
@@ -171,15 +172,15 @@ class Update(Model):
 class GpuPool(NamedModel):
     """Nodes of one GPU model."""
 
-    instances: Annotated[tuple[str, ...], Field(min_length=1, max_length=20)]
+    instances: Annotated[tuple[str, ...], Field(min_length=1, max_length=20), Distinct()]
     """EC2 instance types of one GPU model, best first. Spot wants several."""
     capacity: Capacity = "spot"
     """`spot`, `on-demand`, `{reserved: cr-...}` or `{capacityBlock: cr-...}`."""
     fallback: Literal["none", "on-demand"] = "none"
-    """What is bought when there is no spot capacity; `nodes.max` limits both together through the runners' quota."""
+    """What waiting jobs get when there is no spot capacity. `nodes.min` is kept on spot alone."""
     nodes: Scale
     """How many nodes there may be. An empty pool costs nothing."""
-    zones: tuple[Zone, ...] = ()
+    zones: Annotated[tuple[Zone, ...], Distinct()] = ()
     """Zones to buy in; by default all of the network's."""
     sharing: Sharing = "none"
     """`none`, `{timeSlicing: N}`, `{mps: N}` or `{mig: PROFILE}`."""
@@ -228,11 +229,11 @@ class GpuPool(NamedModel):
             message = f"a reservation is of one instance type, and there are {len(self.instances)}"
             yield mistake(message, "instances", "the reserved type alone", "make a pool for each other type")
 
-    @property
+    @cached_property
     def types(self) -> tuple[InstanceType, ...]:
         return tuple(catalog.instance(name) for name in self.instances)
 
-    @property
+    @cached_property
     def gpu(self) -> Gpu:
         return catalog.gpu(self.types[0].gpu or "")  # every type has one, or the pool would not be valid
 
@@ -278,8 +279,6 @@ def _instance_mistakes(names: tuple[str, ...]) -> Iterator[InitErrorDetails]:
             fix = did_you_mean(name, family or with_gpu)
             yield mistake(f'unknown instance type "{name}"', index, expected, fix)
             continue
-        if name in names[:index]:
-            yield mistake(f"{name} is listed twice", index, "each instance type once", "remove one of them")
         model = catalogued[name].gpu
         if model is None:
             yield mistake(f"{name} has no GPU", index, "instance types with a GPU, such as g4dn.xlarge")

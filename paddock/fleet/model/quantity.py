@@ -1,4 +1,4 @@
-"""Kubernetes quantities as whole numbers: CPU in millicores, memory and disk in MiB."""
+"""Quantities as whole numbers: CPU in millicores, memory and disk in MiB, delays in minutes."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ _BYTES = {
     "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40,
     "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, None: 1,
 }  # fmt: skip
+_DELAY = re.compile(r"^(\d{1,4})(m|h)$")
 _CPU = re.compile(r"^(\d{1,9})m$|^(\d{1,6}(?:\.\d{1,3})?)$")
 
 
@@ -34,6 +35,15 @@ def parse_memory(value: Any) -> int:
             f"{_quoted(value)} is not an amount of memory; write a number with its unit, such as 12Gi or 512Mi"
         )
     return mebibytes
+
+
+def parse_delay(value: Any) -> int:
+    """`"10m"` or `"1h"` -> minutes, one to a day. Raises ValueError on anything else."""
+    match = _DELAY.match(value) if isinstance(value, str) and not value.endswith("\n") else None
+    minutes = 0 if match is None else int(match[1]) * (60 if match[2] == "h" else 1)
+    if not 1 <= minutes <= 24 * 60:
+        raise ValueError(f"{_quoted(value)} is no delay of 1m to 24h; write a number with its unit, such as 10m or 1h")
+    return minutes
 
 
 def _quoted(value: Any) -> str:
@@ -73,3 +83,11 @@ Memory = Annotated[
     WithJsonSchema({"type": "string", "pattern": _MEMORY.pattern, "examples": ["12Gi"]}),
 ]
 """Memory or disk in MiB; written with its unit, such as `12Gi`."""
+
+Delay = Annotated[
+    int,
+    BeforeValidator(parse_delay),
+    PlainSerializer(lambda minutes: f"{minutes}m"),
+    WithJsonSchema({"type": "string", "pattern": _DELAY.pattern, "examples": ["10m", "1h"]}),
+]
+"""Minutes; written with their unit, such as `10m` or `1h`."""

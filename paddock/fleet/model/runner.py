@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -13,7 +14,18 @@ from cronsim import CronSim, CronSimError
 from pydantic import AfterValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
 from pydantic_core import InitErrorDetails
 
-from paddock.fleet.model.base import Matching, Model, NamedModel, below_min, form, mistake, refuse
+from paddock.fleet.model.base import (
+    Distinct,
+    KubernetesName,
+    Matching,
+    Model,
+    NamedModel,
+    below_min,
+    form,
+    mistake,
+    refuse,
+)
+from paddock.fleet.model.github import RunnerGroup
 from paddock.fleet.model.quantity import Cpu, Memory
 
 Image = Annotated[
@@ -23,9 +35,27 @@ Image = Annotated[
         "an image with tag or digest, such as registry/name:tag or registry/name@sha256:...",
     ),
 ]
-Mount = Annotated[str, Matching(r"^/.+", "an absolute path")]
+_MOUNT = r"^(/(?!\.{1,2}(/|$))[^/:]+)+$"
 
-Label = Annotated[str, Matching(r"^[^\s,]{1,255}$", "a label of 1 to 255 characters without spaces or commas")]
+
+def _mount(path: str) -> str:
+    """Return the path if it is written in the one way that can be compared with other paths."""
+    if not re.search(_MOUNT, path):
+        plain = re.sub("^/+", "/", posixpath.normpath(path)) if path.startswith("/") and ":" not in path else ""
+        expected = "an absolute path, without a colon, //, . or .. in it or a slash at its end"
+        fix = f"write {plain}" if plain.strip("/") else ""
+        refuse([mistake(f'"{path}" is not a place to mount at', (), expected, fix)])
+    return path
+
+
+Mount = Annotated[
+    str,
+    Matching(".", "an absolute path"),
+    AfterValidator(_mount),
+    WithJsonSchema({"type": "string", "pattern": _MOUNT, "maxLength": 253}),
+]
+
+Label = Annotated[str, Matching(r"^[^\s,]+$", "a label of 1 to 255 characters without spaces or commas", 255)]
 
 SCALE_SET_NAME_MAX = 45
 """ARC's scale-set chart refuses longer names."""
@@ -77,7 +107,7 @@ class Scratch(Model):
 class Claim(Model):
     """A persistent volume claim that is already there, shared by all runners: a ccache or model cache on EFS or FSx."""
 
-    claim: Annotated[str, Matching(r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", "the name of a persistent volume claim")]
+    claim: KubernetesName
     """Name of the claim in the runners' namespace."""
     mount: Mount
     """Where jobs see it."""
@@ -92,7 +122,7 @@ class Volume(Model):
     """Size."""
     mount: Mount
     """Where jobs see it."""
-    storage_class: str = "gp3-encrypted"
+    storage_class: KubernetesName = "gp3-encrypted"
     """Storage class, of which `gp3-encrypted` comes with the fleet."""
 
 
@@ -107,17 +137,46 @@ Storage = Annotated[
 ]
 
 
+_SYSTEM = ("/bin", "/dev", "/etc", "/lib", "/lib64", "/proc", "/sbin", "/sys", "/usr")
+_OURS = ("/opt/paddock/", "/var/run/paddock/", "/home/runner/externals", "/var/run/nvidia-container-devices")
+"""Places into which not even a part may be mounted."""
+
 _MOUNTED: dict[str, dict[str, str]] = {
     "none": {
+        **dict.fromkeys(_SYSTEM, "the system"),
+        "/home": "the runner",
+        "/home/runner": "the runner",
         "/home/runner/_work": "the workspace",
         "/dev/shm": "shared memory",  # noqa: S108 - a mount, no file of ours
         "/opt/paddock/hooks": "the job hooks",
+        "/var/run/nvidia-container-devices": "the device plugin, which says there which GPUs a job gets",
         "/var/run/paddock/kubernetes": "the token that marks a broken node",
     },
     "dind": {"/var/run": "Docker's socket", "/home/runner/externals": "the runner's tools"},
     "kubernetes-novolume": dict.fromkeys(("/__w", "/__e", "/github"), "the runner's container hook"),
 }
-"""What a runner's pod mounts by itself, by container mode; that of `none` in every mode."""
+"""What a runner's pod has by itself, by container mode; that of `none` in every mode. `/run` leads to `/var/run`."""
+
+
+def _covers(mount: str, place: str) -> bool:
+    """Return true if a volume there would hide what a place holds, or put files of a job's into it."""
+    return mount == place or (place.startswith(_OURS) and mount.startswith(f"{place}/"))
+
+
+RESERVED_ENVIRONMENT: dict[str, str] = {
+    "ACTIONS_RUNNER_HOOK_": "the job hooks are set by such variables",
+    "ACTIONS_RUNNER_INPUT_": "the runner takes such variables as options of its own registration",
+}
+"""Beginnings of names that a runner's `environment` may not have, and why. Case does not count, as to the runner."""
+VARIABLE_MAX = 32 * 1024
+"""Characters of a variable's value; Linux starts no program with one of more than 128 KiB."""
+VariableName = Annotated[str, Matching(r"^[A-Za-z_][A-Za-z0-9_]*$", "the name of an environment variable")]
+
+
+RUNTIME_VARIABLES = (
+    "NVIDIA_VISIBLE_DEVICES", "NVIDIA_MIG_CONFIG_DEVICES", "NVIDIA_MIG_MONITOR_DEVICES", "NVIDIA_IMEX_CHANNELS"
+)  # fmt: skip
+"""By these a container asks NVIDIA's runtime for GPUs: what it gets is for the device plugin alone to say."""
 
 
 class Runner(NamedModel):
@@ -130,7 +189,7 @@ class Runner(NamedModel):
         Field(alias="name"),
     ] = None
     """Scale-set name, always a label too; by default the key in `runners`. At most 45 characters."""
-    labels: tuple[Label, ...] = ()
+    labels: Annotated[tuple[Label, ...], Distinct()] = ()
     """What `runs-on` may ask for; by default self-hosted, linux, x64 and the name. No two runners share a set."""
     gpus: Annotated[int, Field(ge=1, le=16)] = 1
     """GPUs of a job, or shares of one where the pool shares its GPUs."""
@@ -150,9 +209,7 @@ class Runner(NamedModel):
     """Runner image with tag or digest; by default the stack's own, else GitHub's."""
     priority: Annotated[int, Field(ge=LOWEST_PRIORITY, le=1000)] = 0
     """Of two waiting jobs the higher goes first. Running jobs are never evicted for it."""
-    environment: dict[
-        Annotated[str, Matching(r"^[A-Za-z_][A-Za-z0-9_]*$", "the name of an environment variable")], str
-    ] = {}
+    environment: dict[VariableName, Annotated[str, Field(max_length=VARIABLE_MAX)]] = {}
     """Environment variables of the job. No secrets: those belong to GitHub."""
     volumes: dict[
         Annotated[str, Matching(r"^[a-z]([a-z0-9-]{0,40}[a-z0-9])?$", "lower-case letters, digits and dashes")], Storage
@@ -161,7 +218,7 @@ class Runner(NamedModel):
     shm: Memory | None = None
     """Size of `/dev/shm`, for NCCL and data loaders; by default a quarter of the memory, at most 8Gi a GPU. With MPS
     there is one of 64 MiB for all runners of a node."""
-    group: str | None = None
+    group: RunnerGroup | None = None
     """Runner group; by default that of `github`."""
     mark_node: bool = True
     """A job that starts on a broken GPU marks the node for replacement, and no more jobs come to it. It needs a token
@@ -171,6 +228,11 @@ class Runner(NamedModel):
     def scale_set(self) -> str:
         """Name of the scale set: GitHub's name of the runner, and always one of its labels. ARC adds it by itself."""
         return self.scale_set_name or self.name
+
+    @property
+    def privileged(self) -> bool:
+        """Return whether a job can become root on its node; Docker without root needs a privileged container too."""
+        return self.container == "dind"
 
     @property
     def effective_labels(self) -> tuple[str, ...]:
@@ -191,12 +253,24 @@ class Runner(NamedModel):
                 yield mistake(
                     message, ("warm", index, "min"), f"{self.max} or less", "lower it, or raise the runner's max"
                 )
+        for name in self.environment:
+            reason = next((why for start, why in RESERVED_ENVIRONMENT.items() if name.upper().startswith(start)), "")
+            if reason:
+                yield mistake(f"{name} is reserved: {reason}", ("environment", name), "another name", f"remove {name}")
+            if name.upper() in RUNTIME_VARIABLES:
+                yield mistake(
+                    f"{name} would ask the container runtime for GPUs beside those that the runner was given",
+                    ("environment", name),
+                    "gpus, which says how many GPUs a job gets",
+                    f"remove {name}; a step that shall use fewer GPUs sets CUDA_VISIBLE_DEVICES",
+                )
         mounts = dict(_MOUNTED["none"] | _MOUNTED[self.container])
         for name, volume in self.volumes.items():
-            if volume.mount in mounts:
-                message = f"{volume.mount} is mounted already, for {mounts[volume.mount]}"
-                yield mistake(message, ("volumes", name, "mount"), "a path of its own")
-            mounts.setdefault(volume.mount, f"volume {name}")
+            path = re.sub("^/run(?=/|$)", "/var/run", volume.mount)
+            if taken := next((place for place in mounts if _covers(path, place)), None):
+                message = f"{volume.mount} is taken already, by {mounts[taken]}"
+                yield mistake(message, ("volumes", name, "mount"), "a path of its own, such as /data")
+            mounts.setdefault(path, f"volume {name}")
 
 
 def occurrences(expression: str, time_zone: str, start: datetime, end: datetime) -> Iterator[datetime]:

@@ -18,7 +18,7 @@ from paddock import catalog
 from paddock.catalog import InstanceType
 from paddock.catalog.nodes import measured_memory_mib, readings
 from paddock.fleet.model.cluster import KubeconfigCluster
-from paddock.fleet.model.fleet import Fleet
+from paddock.fleet.model.fleet import Fleet, once_per_fleet
 from paddock.fleet.model.pool import Disk, GpuPool
 from paddock.fleet.model.quantity import format_cpu, format_memory
 from paddock.fleet.model.runner import Runner, Scratch
@@ -141,6 +141,7 @@ class Share:
     memory_mib: int
 
 
+@once_per_fleet
 def max_pods(fleet: Fleet, pool: GpuPool) -> int:
     """Return the pods a node of the pool may run: as configured, or as many as it really runs, in steps of eight.
 
@@ -153,7 +154,7 @@ def max_pods(fleet: Fleet, pool: GpuPool) -> int:
     most = max(pool.gpu_resources_per_node(instance) for instance in pool.types)
     least = min((runner.gpus for runner in fleet.runners_on(pool)), default=1)
     pods = len(gpu_node_daemonsets(fleet, pool)) + most // least + POD_HEADROOM
-    return min(-(-pods // 8) * 8, *(_address_limit(instance) for instance in pool.types))
+    return min(-(-pods // 8) * 8, *(address_limit(instance) for instance in pool.types))
 
 
 def capacity(instance: InstanceType) -> NodeCapacity:
@@ -180,6 +181,7 @@ def reserved(instance: InstanceType, pods: int) -> KubeReserved:
     return KubeReserved(cpu_m=cpu, memory_mib=11 * pods + 255, ephemeral_mib=RESERVED_DISK_MIB)
 
 
+@once_per_fleet
 def allocatable(fleet: Fleet, pool: GpuPool, instance: InstanceType) -> Allocatable:
     """Return the resources for pods on a node of this type in this pool, DaemonSets included."""
     pods = max_pods(fleet, pool)
@@ -201,6 +203,7 @@ def allocatable(fleet: Fleet, pool: GpuPool, instance: InstanceType) -> Allocata
     )
 
 
+@once_per_fleet
 def available(fleet: Fleet, pool: GpuPool, instance: InstanceType, *, cautious: bool = False) -> Resources:
     """Return the resources for runners: allocatable less the DaemonSets; `cautious` takes Karpenter's guess of memory.
 
@@ -219,22 +222,27 @@ def available(fleet: Fleet, pool: GpuPool, instance: InstanceType, *, cautious: 
     )
 
 
-def default_share(fleet: Fleet, runner: Runner) -> Share:
-    """Return CPU and memory of a runner: as configured, else its share of the pool's smallest instance type."""
-    shares = [share_of(fleet, runner, instance) for instance in _types_with_enough_gpus(fleet, runner)]
+@once_per_fleet
+def default_share(fleet: Fleet, runner: Runner, pool: GpuPool | None = None) -> Share:
+    """Return CPU and memory of a runner: as configured, else its share of the pool's smallest instance type.
+
+    `pool`: as if that were the runner's pool.
+    """
+    pool = pool or fleet.pools[runner.pool]
+    shares = [share_of(fleet, runner, instance, pool) for instance in _types_with_enough_gpus(pool, runner)]
     return Share(
         cpu_m=runner.cpu or min(share.cpu_m for share in shares),
         memory_mib=runner.memory or min(share.memory_mib for share in shares),
     )
 
 
-def share_of(fleet: Fleet, runner: Runner, instance: InstanceType) -> Share:
+def share_of(fleet: Fleet, runner: Runner, instance: InstanceType, pool: GpuPool | None = None) -> Share:
     """The runner's part, by GPUs, of a node of this type, rounded down so that nobody has to ask for 3735m.
 
     Taken from Karpenter's guess of the memory: then every autoscaler buys the node, and what agents use without
     asking for it has a margin.
     """
-    node = available(fleet, fleet.pools[runner.pool], instance, cautious=True)
+    node = available(fleet, pool or fleet.pools[runner.pool], instance, cautious=True)
     room = container_mode_overhead(runner)
     cpu = node.cpu_m * runner.gpus // max(node.gpus, runner.gpus)
     memory = node.memory_mib * runner.gpus // max(node.gpus, runner.gpus)
@@ -244,19 +252,22 @@ def share_of(fleet: Fleet, runner: Runner, instance: InstanceType) -> Share:
     )
 
 
-def runner_request(fleet: Fleet, runner: Runner) -> Resources:
+@once_per_fleet
+def runner_request(fleet: Fleet, runner: Runner, pool: GpuPool | None = None) -> Resources:
     """Return the whole request of the pod that holds the GPU: the runner with its sidecars, or the job's own pod.
 
-    /dev/shm and volumes in memory count inside the memory limit, so nothing is added for them.
+    /dev/shm and volumes in memory count inside the memory limit, so nothing is added for them. `pool`: as if that were
+    the runner's pool.
     """
-    share = default_share(fleet, runner)
+    pool = pool or fleet.pools[runner.pool]
+    share = default_share(fleet, runner, pool)
     sidecar = sidecars(runner)
     return Resources(
         cpu_m=share.cpu_m + sidecar.cpu_m,
         memory_mib=share.memory_mib + sidecar.memory_mib,
         gpus=runner.gpus,
         pods=1,
-        ephemeral_mib=_scratch(runner) + _workspace(fleet, runner),
+        ephemeral_mib=_scratch(runner) + _workspace(fleet, pool, runner),
     )
 
 
@@ -269,8 +280,7 @@ def container_mode_overhead(runner: Runner) -> Container:
     return {"none": Container(0, 0), "dind": DIND, "kubernetes-novolume": JOB_POD_ROOM}[runner.container]
 
 
-def _types_with_enough_gpus(fleet: Fleet, runner: Runner) -> tuple[InstanceType, ...]:
-    pool = fleet.pools[runner.pool]
+def _types_with_enough_gpus(pool: GpuPool, runner: Runner) -> tuple[InstanceType, ...]:
     return tuple(instance for instance in pool.types if pool.gpu_resources_per_node(instance) >= runner.gpus)
 
 
@@ -280,13 +290,13 @@ def _scratch(runner: Runner) -> int:
     return sum(volume.scratch for volume in volumes if isinstance(volume, Scratch) and volume.medium == "disk")
 
 
-def _workspace(fleet: Fleet, runner: Runner) -> int:
+def _workspace(fleet: Fleet, pool: GpuPool, runner: Runner) -> int:
     """Disk for checkout and build: the runner's share of what images leave, at least a little."""
     shares = []
-    for instance in _types_with_enough_gpus(fleet, runner):
-        disk = available(fleet, fleet.pools[runner.pool], instance).ephemeral_mib
+    for instance in _types_with_enough_gpus(pool, runner):
+        disk = available(fleet, pool, instance).ephemeral_mib
         images = min(IMAGES_MIB, disk // 2)
-        shares.append((disk - images) * runner.gpus // fleet.pools[runner.pool].gpu_resources_per_node(instance))
+        shares.append((disk - images) * runner.gpus // pool.gpu_resources_per_node(instance))
     share = min(shares)
     free = max(share - _scratch(runner), min(share, GIB))
     return round_down_to_step(min(free, WORKSPACE_MAX_MIB), GIB, 64)
@@ -316,7 +326,7 @@ def _estimated_memory(instance: InstanceType) -> int:
     return min(instance.memory_mib * mebibytes // nominal for mebibytes, nominal in measured.values())
 
 
-def _address_limit(instance: InstanceType) -> int:
+def address_limit(instance: InstanceType) -> int:
     """Pods by addresses, and by the cap EKS puts on managed node groups: 110 below 30 vCPU, else 250."""
     return min(instance.max_pods, 110 if instance.vcpus < 30 else 250)
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from paddock.fleet.model.cluster import KubeconfigCluster
-from paddock.fleet.model.fleet import Fleet
+from paddock.fleet.model.fleet import Fleet, once_per_fleet
 from paddock.fleet.model.pool import Bottlerocket, GpuPool, Mps
 from paddock.fleet.model.quantity import format_cpu, format_memory
-from paddock.fleet.model.runner import Volume
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +60,7 @@ MPS_CONTROL_DAEMON = DaemonSet("mps-control-daemon", 10, 64, "GPU nodes that sha
 DCGM_EXPORTER = DaemonSet("dcgm-exporter", 100, 512, "GPU nodes, when monitoring is enabled")
 
 
+@once_per_fleet
 def gpu_node_daemonsets(fleet: Fleet, pool: GpuPool) -> tuple[DaemonSet, ...]:
     """Return the DaemonSets on each node of the pool.
 
@@ -83,6 +83,5 @@ def node_daemonsets(fleet: Fleet) -> tuple[DaemonSet, ...]:
     """Return the DaemonSets on every node, with a GPU or without."""
     if isinstance(fleet.cluster, KubeconfigCluster):
         return ()
-    volumes = (volume for runner in fleet.runners.values() for volume in runner.volumes.values())
-    storage = (EBS_CSI_NODE,) if any(isinstance(volume, Volume) for volume in volumes) else ()
+    storage = (EBS_CSI_NODE,) if fleet.uses_ebs_volumes else ()
     return (AWS_NODE, KUBE_PROXY, POD_IDENTITY_AGENT, NODE_MONITORING_AGENT, *storage)

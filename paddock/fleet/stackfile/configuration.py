@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from paddock.fleet.errors import FleetError, Problem, did_you_mean, without_config
+from paddock.errors import UNPRINTABLE
+from paddock.fleet.errors import FleetError, Key, Problem, did_you_mean, without_config
 from paddock.fleet.stackfile.yaml_document import Document
 
 FLEET = "paddock:fleet"
@@ -150,6 +151,22 @@ def unquoted_dates(document: Document) -> Iterator[Problem]:
         if key[:1] == ("config",) and len(key) > 1 and str(key[1]).startswith("paddock:"):
             text = document.written[key]
             yield Problem(key, f"{text} is a date, which Pulumi would rewrite", "text", f'write it in quotes: "{text}"')
+
+
+def unprintable(data: Any, key: Key = ("config", FLEET)) -> Iterator[Problem]:
+    """Characters that nobody can see, in names and in texts: they end up in labels, names and terminals."""
+    match data:
+        case str():
+            if odd := UNPRINTABLE.search(data):
+                message = f"there is a character that cannot be seen: U+{ord(odd[0]):04X}"
+                yield Problem(key, message, "text that can be read", "remove it, or type the text anew")
+        case dict():
+            for name, item in data.items():
+                yield from unprintable(name, (*key, name))
+                yield from unprintable(item, (*key, name))
+        case list():
+            for index, item in enumerate(data):
+                yield from unprintable(item, (*key, index))
 
 
 def in_file_order(document: Document, problems: Iterable[Problem]) -> list[Problem]:

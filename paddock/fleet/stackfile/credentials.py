@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -48,9 +50,19 @@ def clear_text_credentials(data: Any) -> Iterator[Problem]:
     """Find credentials in clear text. Messages never repeat them."""
     for key, value in _texts(data, ()):
         own = str(key[1]) if len(key) == 2 and key[0] == "config" else ""
-        if not (CLEAR_TEXT.search(value) or (own in CREDENTIALS and value)):
+        held = CLEAR_TEXT.search(value) or CLEAR_TEXT.search(_decoded(value))
+        if own and own not in CREDENTIALS and not held and _SECRET_NAME.search(own) and value:
+            yield Problem(
+                key,
+                "a credential in clear text: whoever can read this file can use it",
+                "an encrypted value (secure: ...)",
+                f"take it out, revoke it if it was ever committed, and run: pulumi config set --secret {own}"
+                + ("; or leave it out and sign in: aws sso login" if own.startswith("aws:") else ""),
+            )
             continue
-        credential = own if own in CREDENTIALS else CREDENTIALS[0 if "PRIVATE KEY" in value else 1]
+        if not (held or (own in CREDENTIALS and value)):
+            continue
+        credential = own if own in CREDENTIALS else CREDENTIALS[0 if "PRIVATE KEY" in value + _decoded(value) else 1]
         kind = "private key" if credential == CREDENTIALS[0] else "token"
         how = " < app.private-key.pem" if credential == CREDENTIALS[0] else ""
         yield Problem(
@@ -59,6 +71,19 @@ def clear_text_credentials(data: Any) -> Iterator[Problem]:
             "an encrypted value (secure: ...)",
             f"take it out, revoke it if it was ever committed, and run: pulumi config set --secret {credential}{how}",
         )
+
+
+_SECRET_NAME = re.compile(r"(^|:)(.*[a-z_])?(secret_?key|secret|token|password|api_?key|private_?key)$", re.I)
+"""Full keys of providers' credentials, such as `aws:secretKey`."""
+
+
+def _decoded(text: str) -> str:
+    """Return what a text says in base64, on one line or on many; nothing if it is not base64."""
+    try:
+        compact = "".join(text.split()).rstrip("=")
+        return base64.b64decode(compact + "=" * (-len(compact) % 4), validate=True).decode("ascii")
+    except ValueError:
+        return ""
 
 
 def _texts(value: Any, key: Key) -> Iterator[tuple[Key, str]]:

@@ -17,7 +17,16 @@ from paddock.fleet.errors import FleetError, Key, Problem, did_you_mean
 from paddock.fleet.model.cluster import NewCluster
 from paddock.fleet.model.fleet import Fleet
 from paddock.fleet.stackfile import configuration
-from paddock.fleet.stackfile.configuration import EXAMPLES, FLEET, LAYERS, REGION, kind_of, stray_keys, unquoted_dates
+from paddock.fleet.stackfile.configuration import (
+    EXAMPLES,
+    FLEET,
+    LAYERS,
+    REGION,
+    kind_of,
+    stray_keys,
+    unprintable,
+    unquoted_dates,
+)
 from paddock.fleet.stackfile.credentials import ciphertext, clear_text_credentials, holds_secret, secret_parts
 from paddock.fleet.stackfile.scalars import go_text
 from paddock.fleet.stackfile.yaml_document import Document
@@ -98,6 +107,8 @@ def _fleet(values: Mapping[str, Any], project: str, stack: str, document: Docume
         raise FleetError(
             [Problem(("config", FLEET), f"{kind_of(data)} is no fleet", expected, "indent the settings below it")]
         )
+    if odd := list(unprintable(data)):
+        raise FleetError(odd)  # alone: some of them can stand in no message
     problems = [*_region(values, data), *secret_parts(data)]
     elsewhere = {"region": REGION, "layers": LAYERS}
     elsewhere = {part: key for part, key in elsewhere.items() if part not in data and values.get(key) is not None}

@@ -13,6 +13,19 @@ from paddock.fleet.model.cluster import ExistingCluster, NewCluster
 from paddock.fleet.model.fleet import Fleet
 from paddock.fleet.model.network import ExistingNetwork
 
+# docs.aws.amazon.com/eks/latest/userguide/config-cluster-endpoint.html: "The block cannot include reserved addresses".
+# Those of documentation pass, for they are in every example.
+_NOT_PUBLIC = {
+    "0.0.0.0/8": "this network",
+    "10.0.0.0/8": "private",
+    "100.64.0.0/10": "shared by carriers",
+    "127.0.0.0/8": "the machine itself",
+    "169.254.0.0/16": "link-local",
+    "172.16.0.0/12": "private",
+    "192.168.0.0/16": "private",
+    "224.0.0.0/3": "multicast and reserved",
+}
+
 
 def problems(fleet: Fleet) -> Iterator[Problem]:
     cluster, network = fleet.cluster, fleet.network
@@ -33,6 +46,23 @@ def problems(fleet: Fleet) -> Iterator[Problem]:
             "the networks your people and CI come from, such as [203.0.113.0/24]",
             "list them, or write allow: any if the whole internet is meant",
         )
+    for index, cidr in enumerate(() if allow == "any" else allow):
+        if within := next((net for net in _NOT_PUBLIC if IPv4Network(cidr).subnet_of(IPv4Network(net))), None):
+            yield Problem(
+                ("cluster", "endpoint", "allow", index),
+                f"{cidr} is not on the internet ({_NOT_PUBLIC[within]}), so nobody there reaches the public endpoint",
+                "networks as the internet sees them, such as 203.0.113.0/24",
+                "remove it: within the VPC, and what is connected to it, the private endpoint is always on",
+            )
+    principals: dict[str, str] = {}
+    for name, access in cluster.access.items():
+        if (first := principals.setdefault(access.principal, name)) != name:
+            yield Problem(
+                ("cluster", "access", name, "principal"),
+                f"{first} and {name} are the same principal, which EKS gives one access entry",
+                "a principal of its own",
+                f"remove {first} or {name}",
+            )
     if cluster.system.nodes.max < cluster.system.nodes.min:
         yield Problem(
             ("cluster", "system", "nodes", "max"),
@@ -69,7 +99,9 @@ def support(version: str, level: Literal["standard", "extended"], today: date) -
     if state == "ended" or (state == "extended" and level == "standard"):
         end = minor.end_of_standard_support if state == "extended" else minor.end_of_extended_support
         kind = "standard" if state == "extended" else "extended"
-        fix = f'write version: "{usable[-1]}"' if usable else ""
+        # EKS upgrades a cluster by one minor at a time.
+        later = [name for name in usable if catalog.version(name) > catalog.version(version)]
+        fix = f'write version: "{later[0]}"' if later else ""
         if state == "extended":
             fix += ", or cluster.support: extended at six times the control plane's price"
         yield Problem(key, f"{kind} support of Kubernetes {version} on EKS ended on {end}", expected, fix)

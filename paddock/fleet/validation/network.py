@@ -6,17 +6,19 @@ from collections.abc import Iterator
 from ipaddress import IPv4Network
 
 from paddock import catalog
-from paddock.fleet.errors import Problem, did_you_mean
+from paddock.fleet.errors import Key, Problem, did_you_mean
 from paddock.fleet.model.cluster import KubeconfigCluster, NewCluster
 from paddock.fleet.model.fleet import Fleet
-from paddock.fleet.model.network import NewNetwork
+from paddock.fleet.model.network import PRIVATE_RANGES, ExistingNetwork, NewNetwork
 from paddock.fleet.sizing.addresses import addresses, addresses_needed
 
 
 def problems(fleet: Fleet) -> Iterator[Problem]:
     yield from _region(fleet)
+    yield from _zones_of_adopted_subnets(fleet)
     yield from _subnets_and_zones(fleet)
     yield from _addresses(fleet)
+    yield from _egress(fleet)
 
 
 def _region(fleet: Fleet) -> Iterator[Problem]:
@@ -60,6 +62,18 @@ def _subnets_and_zones(fleet: Fleet) -> Iterator[Problem]:
         if ranges and len(ranges) != zones:
             yield Problem(("network", field), f"{len(ranges)} ranges for {zones} zones", f"{zones} ranges, one a zone")
             return
+    names = network.zone_names(fleet.region)
+    # A count beyond the zones of the region is said above.
+    beyond = [name for name, slot in zip(names, network.slots, strict=False) if slot >= network.room]
+    if beyond and not (network.private_subnets and network.public_subnets):
+        yield Problem(
+            ("network", "cidr"),
+            f"{network.cidr} has no part for zone {beyond[0]}: it is laid out for {network.room} zones",
+            "a larger range" if vpc.prefixlen > 21 else "zones of the region's first letters",
+            ("write cidr: 10.0.0.0/16, or" if vpc.prefixlen > 21 else "write")
+            + " privateSubnets and publicSubnets, one range a zone",
+        )
+        return
     private, public = network.subnets()
     named = [("privateSubnets", i, IPv4Network(c)) for i, c in enumerate(private)]
     named += [("publicSubnets", i, IPv4Network(c)) for i, c in enumerate(public)]
@@ -81,21 +95,51 @@ def _subnets_and_zones(fleet: Fleet) -> Iterator[Problem]:
             f"the services' {fleet.cluster.service_cidr} overlaps the VPC's {vpc}",
             "a range outside the VPC, such as 172.20.0.0/16",
         )
-    zone_names = network.zone_names(fleet.region)
     for index, zone in enumerate(network.zones if isinstance(network.zones, tuple) else ()):
         if not zone.startswith(fleet.region):
             yield Problem(
                 ("network", "zones", index), f"{zone} is not in {fleet.region}", f"zones such as {fleet.region}a"
             )
+    if isinstance(fleet.cluster, NewCluster):
+        yield from _control_plane_zones(fleet.cluster.zones, names)
     for name, pool in fleet.pools.items():
         for index, zone in enumerate(pool.zones):
-            if zone not in zone_names:
+            if zone not in names:
                 yield Problem(
                     ("pools", name, "zones", index),
                     f"the network has no subnet in {zone}",
-                    f"one of {', '.join(zone_names)}",
+                    f"one of {', '.join(names)}",
                     f"add {zone} to network.zones, or leave the pool's zones out to buy in all",
                 )
+
+
+def _control_plane_zones(zones: tuple[str, ...], names: tuple[str, ...]) -> Iterator[Problem]:
+    key = ("cluster", "zones")
+    for index, zone in enumerate(zones):
+        if zone not in names:
+            yield Problem(
+                (*key, index),
+                f"the network has no subnet in {zone}",
+                f"some of {', '.join(names)}",
+                f"add {zone} to network.zones, or take it out of cluster.zones",
+            )
+    if len(zones) == 1:
+        yield Problem(key, "EKS wants two zones for a control plane", f"two or more of {', '.join(names)}")
+
+
+def _zones_of_adopted_subnets(fleet: Fleet) -> Iterator[Problem]:
+    if isinstance(fleet.network, NewNetwork) or not fleet.owns_nodes:
+        return
+    zones: dict[Key, tuple[str, ...]] = {("pools", name, "zones"): pool.zones for name, pool in fleet.pools.items()}
+    zones["cluster", "zones"] = fleet.cluster.zones if isinstance(fleet.cluster, NewCluster) else ()
+    for key, named in zones.items():
+        if named:
+            yield Problem(
+                key,
+                "the network is adopted by its subnets, and their zones are not in the stack",
+                "no zones",
+                "list the subnets of the zones you mean in network.existing.subnets",
+            )
 
 
 def _addresses(fleet: Fleet) -> Iterator[Problem]:
@@ -117,3 +161,19 @@ def _addresses(fleet: Fleet) -> Iterator[Problem]:
             expected,
             "write a larger range, or lower nodes.max or maxPods of the pools",
         )
+
+
+def _egress(fleet: Fleet) -> Iterator[Problem]:
+    network = fleet.network
+    vpc = [network.cidr] if isinstance(network, NewNetwork) else []
+    inside = [IPv4Network(cidr) for cidr in (*PRIVATE_RANGES, *vpc)]
+    for index, cidr in enumerate(network.egress.allow):
+        key, allowed = ("network", "egress", "allow", index), IPv4Network(cidr)
+        if allowed.overlaps(IPv4Network("169.254.0.0/16")):
+            message = f"{cidr} holds 169.254.169.254, where a job would take the node's credentials"
+            yield Problem(key, message, "a private network, such as 10.20.0.0/16")
+        # The ranges of an adopted VPC are not in the file, and need not be private ones.
+        elif not isinstance(network, ExistingNetwork) and not any(allowed.subnet_of(part) for part in inside):
+            message = f"{cidr} is no private network: jobs reach public addresses without it"
+            expected = f"a part of {', '.join(map(str, inside[: len(PRIVATE_RANGES)]))}"
+            yield Problem(key, message, expected, "take it out")

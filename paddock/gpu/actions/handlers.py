@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from paddock.gpu.errors import GpuInputError, NoGpu
+from paddock.gpu.errors import DriverHangs, GpuInputError, NoGpu
 from paddock.gpu.parameter import Parameters
 
 if TYPE_CHECKING:
@@ -44,8 +44,11 @@ class Call:
     def inventory(self, **details: Any) -> Inventory:
         """Read the GPUs. Raises GpuInputError."""
         from paddock.gpu import inventory, serialization
+        from paddock.gpu.host import bounded
 
-        return serialization.load(self.source) if self.source else inventory.inventory(**details)
+        if self.source:
+            return serialization.load(self.source)
+        return bounded.answer(lambda: inventory.inventory(**details))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +117,18 @@ def health(parameters: p.Health, call: Call) -> Result:
 
     from paddock.gpu.actions import text
     from paddock.gpu.health import check
+    from paddock.gpu.host import bounded
 
     hours = parameters.since_hours
     if not 0 <= hours <= _MAX_HOURS:
         raise GpuInputError(f"{hours:g} hours are no time\n    expected: 0 to {_MAX_HOURS}\n    fix: --since-hours 2")
     context = _health_context(parameters)
     if call.source is None:
-        verdict = check.check(context=context, since=timedelta(hours=hours) if hours else None)
+        since = timedelta(hours=hours) if hours else None
+        try:
+            verdict = bounded.answer(lambda: check.check(context=context, since=since))
+        except DriverHangs as error:
+            verdict = check.hanging(error)
     else:
         unchecked = ("Xids: a saved inventory holds no kernel log",)
         verdict = check.evaluate(call.inventory(), (), context, unchecked)
@@ -180,7 +188,7 @@ def _choice(request: Request, call: Call) -> Result:
 
 def _lease(parameters: p.Lease, call: Call) -> dict[str, Any]:
     owner = parameters.owner or (None if parameters.ttl else call.owner)
-    return {"owner": owner, "ttl": parameters.ttl, "wait": parameters.wait}
+    return {"owner": owner, "ttl": parameters.ttl, "wait": parameters.wait, "priority": parameters.priority}
 
 
 def deallocate(parameters: p.Deallocate, _: Call) -> Result:
@@ -226,13 +234,13 @@ def lease_is_held(document: Document) -> bool:
 
 
 def reset(parameters: p.Reset, _: Call) -> Result:
-    from paddock.gpu import inventory
+    from paddock.gpu import inventory, reset
     from paddock.gpu.actions import documents, text
-    from paddock.gpu.health import reset
+    from paddock.gpu.host import bounded
     from paddock.gpu.leases.manager import Leases
 
     def read() -> Inventory:
-        return inventory.inventory(processes=True, topology=True)
+        return bounded.answer(lambda: inventory.inventory(processes=True, topology=True))
 
     current = read()
     gpu = documents.pick(current, parameters.gpu)
@@ -275,12 +283,14 @@ def render(parameters: p.Render, call: Call) -> Result:
 def _rendered(parameters: p.Render, fields: dict[str, Any], options: dict[str, Any], call: Call) -> Rendered:
     """Render for the GPUs here that nobody else has leased, or for those of a saved inventory."""
     from paddock.gpu import render
+    from paddock.gpu.health.check import logged_events
     from paddock.gpu.leases.allocation import LEASE
     from paddock.gpu.leases.manager import Leases
 
     # On the console no criterion is every GPU that works; elsewhere it is one GPU.
-    is_chosen = bool(parameters.criteria()) or not (fields or call.console)
+    is_chosen = bool(parameters.criteria().keys() - {"accept_degraded"}) or not (fields or call.console)
     request = parameters.request() if is_chosen and not parameters.fields_file else None
+    options = {"accept_degraded": parameters.accept_degraded, **options}
     subject, request = (fields, request) if fields else (request, None)
     if call.source is not None:
         return render.render(
@@ -298,7 +308,14 @@ def _rendered(parameters: p.Render, fields: dict[str, Any], options: dict[str, A
     ]
     inventory = call.inventory(processes=True, topology=True, programs=True)
     return render.render(
-        parameters.target, inventory, subject, request=request, leases=foreign, environ=os.environ, **options
+        parameters.target,
+        inventory,
+        subject,
+        request=request,
+        leases=foreign,
+        environ=os.environ,
+        xids=logged_events(),
+        **options,
     )
 
 
@@ -327,7 +344,7 @@ def run(parameters: p.Run, _: Call) -> Result:
     from paddock.gpu.leases.run import run
     from paddock.gpu.model import SCHEMA
 
-    code = run(parameters.command, parameters.request(), wait=parameters.wait)
+    code = run(parameters.command, parameters.request(), wait=parameters.wait, priority=parameters.priority)
     return Result({"schema": SCHEMA, "exit_code": code}, tuple, exit_code=code)
 
 

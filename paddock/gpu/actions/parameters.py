@@ -21,9 +21,7 @@ class Criteria(Parameters):
     min_memory_gib: float = parameter(
         0, "GiB of free memory of each, at least", flag="min-memory", aliases=("MinMemoryGB",), ge=0
     )
-    max_utilisation: float | None = parameter(
-        None, "per cent in use, at most", flag=Flag("max-utilisation", 100.0, 100)
-    )
+    max_utilisation: float | None = parameter(None, "per cent in use, at most", flag="max-utilisation")
     prefer: tuple[str, ...] = parameter((), "models to take first, such as H100", aliases=("PreferredModels",))
     exclude: tuple[str, ...] = parameter((), "models never to take")
     max_power_w: float | None = parameter(None, "watt that one may draw, at most", flag="max-power")
@@ -36,6 +34,9 @@ class Criteria(Parameters):
     near: Literal["none", "nvlink", "pcie-switch"] = parameter("none", "how near each other: nvlink or pcie-switch")
     uuids: tuple[str, ...] = parameter((), "only these, or those whose UUIDs start so")
     mig: str | None = parameter(None, "a MIG part of this profile: 1g.10gb")
+    accept_degraded: bool = parameter(
+        False, "also those that gpu.health would give no work, where the others do not suffice"
+    )
 
     def request(self) -> Request:
         """Build the request of the values that were given. Raises GpuInputError."""
@@ -64,7 +65,7 @@ class Monitor(Parameters):
     duration: float = parameter(
         10.0,
         "seconds in all",
-        flag=Flag("duration", 0.0, 0, "seconds after which it ends; by default with Ctrl-C"),
+        flag=Flag("duration", None, None, "seconds after which it ends; by default with Ctrl-C"),
         gt=0,
         le=3600,
     )
@@ -81,8 +82,11 @@ class Lease(Criteria):
     owner: int | None = parameter(
         None, "the pid that the lease lives as long as; by default the process that called this", ge=1
     )
-    ttl: float | None = parameter(None, "seconds that the lease lives, whoever its owner is", gt=0)
+    ttl: float | None = parameter(
+        None, "seconds that the lease lives without an owner; beside one, where that process cannot be seen", gt=0
+    )
     wait: float = parameter(0, "seconds to wait for GPUs that others have", ge=0)
+    priority: int = parameter(0, "place in the queue of those who wait: higher is served first", ge=-100, le=100)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +137,7 @@ class Render(Criteria):
     count: int = parameter(
         1,
         "how many",
-        flag=Flag("gpus", 0, 0, "how many; by default every GPU that works"),
+        flag=Flag("gpus", None, None, "how many; by default every GPU that works"),
         aliases=("RequiredGPUs",),
         ge=1,
     )
@@ -162,7 +166,7 @@ class MlEnv(Lease):
         "none", "what has to see the GPUs: pytorch, tensorflow, jax or none", required=True
     )
     count: int = parameter(
-        1, "how many", flag=Flag("gpus", 0, 0), aliases=("RequiredGPUs",), ge=1
+        1, "how many", flag=Flag("gpus", None, None), aliases=("RequiredGPUs",), ge=1
     )  # fmt: skip
     cuda: str | None = parameter(None, "this CUDA version (12.8); by default the newest that runs well here")
     target: Literal["docker", "kubernetes", "venv"] = parameter("docker", "docker, kubernetes or venv")
@@ -178,3 +182,4 @@ class Run(Criteria):
         (), "the program and its arguments; no shell reads them", only="json", required=True, min_length=1
     )
     wait: float = parameter(0, "seconds to wait for GPUs that others have", ge=0)
+    priority: int = parameter(0, "place in the queue of those who wait: higher is served first", ge=-100, le=100)

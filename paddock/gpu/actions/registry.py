@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from paddock.errors import printable
 from paddock.gpu.actions import handlers, parameters
 from paddock.gpu.actions.handlers import Call, Document, Result
 from paddock.gpu.errors import GpuError, GpuInputError
@@ -41,6 +42,10 @@ class Action:
     read_only: bool = True
     separate: bool = False
     """It needs a process of its own, since it forwards signals and its program writes to standard output."""
+    restricted: bool = False
+    """An agent may perform it only where the user who starts its server allows that."""
+    words: str = ""
+    """Name of the flag whose values may be given as bare words."""
     saved: str = ""
     """Help of the flag that names a saved inventory, for an action that can read one."""
 
@@ -84,19 +89,20 @@ ACTIONS: Mapping[str, Action] = {
             about="Lease GPUs; the result holds the variables that show them to a program. They are given back by "
             "deallocate, or when their owner ends.", is_valid=handlers.lease_is_held, read_only=False,
             saved="show what would be chosen of a saved inventory (gpu.list --json), and lease nothing"),
-        Action("renew", "Count the time to live of leases from now; by default of those of this shell.",
+        Action("renew", "Count the time to live of leases from now: gpu.renew ID; by default of those of this shell.",
             parameters.Renew, handlers.renew, lambda p: f"renew the leases {', '.join(p.leases)}",
-            about="Count the time to live of leases from now.", read_only=False),
-        Action("deallocate", "Give leased GPUs back; by default those of this shell.", parameters.Deallocate,
-            handlers.deallocate, lambda p: f"end the leases {', '.join(p.leases)}, whoever has them",
-            about="Give leased GPUs back.", destructive=handlers.affects_others, read_only=False),
+            about="Count the time to live of leases from now.", read_only=False, words="leases"),
+        Action("deallocate", "Give leased GPUs back: gpu.deallocate ID; by default those of this shell.",
+            parameters.Deallocate, handlers.deallocate,
+            lambda p: f"end the leases {', '.join(p.leases)}, whoever has them",
+            about="Give leased GPUs back.", destructive=handlers.affects_others, read_only=False, words="leases"),
         Action("leases", "List the leased GPUs and their owners.", parameters.NoParameters, handlers.leases,
             lambda _: "list the leases"),
         Action("run", "Run a program on GPUs that are its own until it ends: gpu.run --gpus 1 -- python train.py.",
             parameters.Run, handlers.run, lambda p: f"run {' '.join(p.command)} on GPUs of its own",
             about="Run a program on GPUs that are its own until it ends.", destructive=lambda *_: True,
-            read_only=False, separate=True),
-        Action("health", "Check this machine's GPUs: exit code 0 healthy, 1 degraded, 2 unhealthy or unknown.",
+            read_only=False, separate=True, restricted=True),
+        Action("health", "Check this machine's GPUs: exit code 0 healthy, 1 degraded, 2 unhealthy, 3 unknown.",
             parameters.Health, handlers.health, lambda _: "check the GPUs' health",
             about="Give one verdict on the GPUs (healthy, degraded, unknown or unhealthy), its evidence, and one "
             "thing to do.", saved=_SAVED),
@@ -107,7 +113,7 @@ ACTIONS: Mapping[str, Action] = {
         Action("reset", "Show what resetting a GPU would do; --yes does it. Refused while it is in use.",
             parameters.Reset, handlers.reset, lambda p: f"reset GPU {p.gpu}: everything in its memory is lost",
             about="Reset a GPU that nobody uses.", destructive=lambda p, _: not p.dry_run,
-            preview=handlers.reset_plan, read_only=False),
+            preview=handlers.reset_plan, read_only=False, restricted=True),
         Action("render",
             "Write the configuration that gives GPUs to Docker, Compose, CDI, Kubernetes, Proxmox, Slurm or a shell.",
             parameters.Render, handlers.render, lambda p: f"write the configuration of {p.target}",
@@ -149,7 +155,7 @@ def main(argv: list[str]) -> int:
     try:
         result = perform(argv[1], json.load(sys.stdin))
     except GpuError as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"{printable(str(error))}\n")
         return error.exit_code
     except Exception as error:
         if os.environ.get("PADDOCK_DEBUG"):

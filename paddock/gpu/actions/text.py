@@ -6,14 +6,15 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from paddock.gpu.model import Gpu, Inventory, Pair
+from paddock.gpu.host.processes import Owner
+from paddock.gpu.model import Gpu, Inventory, MigDevice, Pair
 
 if TYPE_CHECKING:
     from paddock.gpu.health.check import Health
     from paddock.gpu.health.cuda import Compatibility
-    from paddock.gpu.health.reset import Plan, Result
     from paddock.gpu.monitoring.summary import Summary
     from paddock.gpu.render import Rendered
+    from paddock.gpu.reset import Plan, Result
 
 _NEAR = {
     "same-board": "PIX",
@@ -32,12 +33,14 @@ Ways = Mapping[tuple[int, int], Pair]
 
 
 def listing(inventory: Inventory) -> Iterator[str]:
-    """Yield one line a GPU."""
+    """Yield one line a GPU, and one a part of it."""
     if not inventory.gpus:
         yield inventory.reason or "no GPU was found"
     else:
         yield head(inventory)
-        rows = [("#", "GPU", "memory in MiB", "use", "°C", "watt", "UUID"), *map(_row, inventory.gpus)]
+        rows: list[tuple[str, ...]] = [("#", "GPU", "memory in MiB", "use", "°C", "watt", "UUID")]
+        for gpu in inventory.gpus:
+            rows += [_row(gpu), *map(_part_row, gpu.mig.devices if gpu.mig else ())]
         yield from columns(rows, right=(2, 3, 4, 5))
     yield from notes(inventory)
 
@@ -72,6 +75,11 @@ def _row(gpu: Gpu) -> tuple[str, ...]:
     watt = f"{_of(gpu.power.draw)} / {_of(gpu.power.limit)}"
     use, degrees = _of(gpu.utilisation.gpu, " %"), _of(gpu.temperature.gpu)
     return (str(gpu.index), name, memory, use, degrees, watt, gpu.uuid or UNKNOWN)
+
+
+def _part_row(part: MigDevice) -> tuple[str, ...]:
+    memory = f"{part.memory.used} / {part.memory.total}" if part.memory else UNKNOWN
+    return ("", f"  {part.profile}", memory, UNKNOWN, UNKNOWN, UNKNOWN, part.uuid)
 
 
 def details(gpu: Gpu) -> Iterator[str]:
@@ -255,17 +263,24 @@ def environment(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def leases(document: Mapping[str, Any]) -> Iterator[str]:
-    """Leases with their owners and GPUs."""
+    """Leases with their owners and GPUs, and the requests that wait, the next one first."""
     if not document["leases"]:
         yield f"no GPU is leased ({document['folder']})"
-        return
     rows = [("lease", "state", "user", "pids", "share", "GPUs", "command")]
     for lease in document["leases"]:
-        pids = ", ".join(str(owner["pid"]) for owner in lease["owners"]) or UNKNOWN
+        pids = ", ".join(str(Owner(**owner)).removeprefix("pid ") for owner in lease["owners"]) or UNKNOWN
         share = "alone" if lease["share"] is None else f"{lease['share']:g}"
         uuids = ", ".join(device["uuid"] for device in lease["devices"])
         rows.append((lease["id"], lease["state"], lease["user"], pids, share, uuids, lease["command"] or UNKNOWN))
-    yield from columns(rows)
+    if document["leases"]:
+        yield from columns(rows)
+    if document["waiting"]:
+        waiting = [("waiting", "GPUs", "priority", "user", "pid", "command")]
+        for entry in document["waiting"]:
+            numbers = (str(entry["gpus"]), str(entry["priority"]))
+            waiting.append((entry["id"], *numbers, entry["user"], str(entry["pid"]), entry["command"] or UNKNOWN))
+        yield ""
+        yield from columns(waiting)
 
 
 def topology(inventory: Inventory) -> Iterator[str]:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from paddock.gpu.host.bounded import in_thread
 from paddock.gpu.model import Gpu
 from paddock.gpu.monitoring import sampling
 from paddock.gpu.monitoring.sampling import Metric, Sample
@@ -43,7 +44,10 @@ def stream(parameters: Any, *, as_json: bool) -> int:
         sys.stdout.flush()
 
     summary = watch(
-        samples, metrics, show=write if plain else None, read_inventory=lambda: inventory.inventory(topology=True)
+        samples,
+        metrics,
+        show=write if plain else None,
+        read_inventory=lambda: in_thread(lambda: inventory.inventory(topology=True)),
     )
     if plain:
         sys.stdout.write(f"{json.dumps({'summary': serialization.data(summary)})}\n")

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from paddock.errors import printable
 from paddock.gpu.actions.handlers import Call, Document, refusal
 from paddock.gpu.actions.parameters import Run
 from paddock.gpu.actions.registry import Action
@@ -37,9 +38,9 @@ def perform(
     if as_json:
         write_json(result.document)
     else:
-        sys.stdout.writelines(f"{line}\n" for line in result.text())
+        sys.stdout.writelines(f"{printable(line)}\n" for line in result.text())
         notes = [*result.notes, *notes]
-    sys.stderr.writelines(f"{note}\n" for note in notes)
+    sys.stderr.writelines(f"{printable(note)}\n" for note in notes)
     return result.exit_code
 
 

@@ -18,12 +18,14 @@ from paddock.gpu.drivers.base import DriverUnavailable, Reading
 from paddock.gpu.drivers.nvml_calls import Calls, Device, DeviceUnavailable, load
 from paddock.gpu.drivers.nvml_processes import Names, names, read_mig, read_processes
 from paddock.gpu.drivers.nvml_topology import read_pairs
+from paddock.gpu.host.bounded import entering
 from paddock.gpu.model import Driver, Gpu
 
 _session: Session | None = None
 _inherited = False
 """True in the child of a process that had started NVML, which inherits its open files."""
 _lock = threading.RLock()
+_CLOSE_SECONDS = 1.0
 
 
 def session() -> Session:
@@ -41,13 +43,17 @@ def session() -> Session:
 
 
 def close() -> None:
-    """Stop NVML; the next reading starts it again."""
+    """Stop NVML; the next reading starts it again. A call that hangs in another thread keeps it started."""
     global _session
-    with _lock:
+    if not _lock.acquire(timeout=_CLOSE_SECONDS):
+        return
+    try:
         if _session is not None:
             with contextlib.suppress(_session.nvml.NVMLError):
                 _session.nvml.nvmlShutdown()
             _session = None
+    finally:
+        _lock.release()
 
 
 def _after_fork() -> None:
@@ -73,6 +79,8 @@ class Nvml:
             except DriverUnavailable:
                 close()  # a session that lost its driver never regains it
                 raise
+            finally:
+                entering("")
 
 
 class NvmlSampler:

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from paddock.gpu.drivers.nvml_calls import FIELDS, WIDTHS, Calls, Device
+from paddock.gpu.host.bounded import entering
 
 _KIND, _VALUE = "24xII8x", "32xQ"
 """Parts of an nvmlFieldValue_t: type and return code, and value."""
@@ -74,6 +75,7 @@ class CallBatch:
 
     def execute(self) -> bool:
         """Run all calls. Return False where a call failed or the type or status of a field changed."""
+        entering("a sample's calls")
         for function, arguments in self._calls:
             if function(*arguments):
                 return False

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from paddock.gpu.drivers.base import DriverUnavailable
+from paddock.gpu.host.bounded import entering
 from paddock.gpu.model import MigDevice, RecoveryAction, State
 
 NO_LIBRARY = 12
@@ -82,6 +83,8 @@ class Device:
     """The last value of every (field, scope)."""
     unsupported: set[Any] = field(default_factory=set)
     """Keys of the calls that this GPU does not support."""
+    failed: set[Any] = field(default_factory=set)
+    """Functions and (field, scope) pairs that failed since the last full reading began."""
     batch: PreparedCalls | None = None
     """The prepared calls of a sample, after a first checked one."""
     batch_failed: bool = False
@@ -117,6 +120,7 @@ class Calls:
 
     def system(self, name: str, *arguments: Any) -> Any:
         """Call a function of the whole driver. Raises DriverUnavailable with the driver's code."""
+        entering(name)
         try:
             return getattr(self.nvml, name)(*arguments)
         except self.nvml.NVMLError as error:
@@ -135,6 +139,7 @@ class Calls:
 
     def open(self, index: int) -> Any:
         """Return the handle of a GPU. Raises DeviceUnavailable and DriverUnavailable."""
+        entering("nvmlDeviceGetHandleByIndex")
         try:
             return self.nvml.nvmlDeviceGetHandleByIndex(index)
         except self.nvml.NVMLError as error:
@@ -162,6 +167,7 @@ class Calls:
         key = key or (name, *arguments)
         if device.unsupported and key in device.unsupported:
             return None
+        entering(name)
         try:
             return getattr(self.nvml, name)(handle or device.handle, *arguments)
         except self.nvml.NVMLError as error:
@@ -215,6 +221,7 @@ class Calls:
             batch = device.batches[field_ids] = (self.nvml.c_nvmlFieldValue_t * len(field_ids))()
             for slot, pair in zip(batch, field_ids, strict=True):
                 slot.fieldId, slot.scopeId = pair
+        entering(FIELDS)
         try:
             code = self.nvml.nvmlLib.nvmlDeviceGetFieldValues(device.handle, len(field_ids), ctypes.byref(batch))
         except AttributeError:
@@ -223,14 +230,18 @@ class Calls:
             values.update(dict.fromkeys(field_ids))
             if code in _UNSUPPORTED:
                 device.unsupported.add(FIELDS)
+            else:
+                device.failed.update(field_ids)
             self._handle_error(device, FIELDS, code)
             return
         for pair, (_, _, _, _, kind, refused, value) in zip(field_ids, _FIELD.iter_unpack(batch), strict=True):
             values[pair] = None if refused else value & WIDTHS[kind]
             if refused and refused not in _UNKNOWN_FIELD:
+                device.failed.add(pair)
                 self._handle_error(device, FIELDS, refused)
 
     def note(self, device: Device, name: str, code: int) -> None:
+        device.failed.add(name)
         indexes = self.notes.setdefault((name, code), [])
         if device.index not in indexes:
             indexes.append(device.index)

@@ -38,6 +38,16 @@ _POWER, _RECOVERY_ACTION, _LINK_STATE = (185, 0), (230, 0), 165
 # nvidia-ml-py's own access to a structure's fields takes longer than the call that fills it.
 _MEMORY_V1, _MEMORY_V2, _PAIR = Struct("@QQQ"), Struct("@8xQQQQ"), Struct("@II")
 
+_SRAM_ERRORS, _REASONS = "nvmlDeviceGetMemoryErrorCounter", "nvmlDeviceGetCurrentClocksThrottleReasons"
+_SHOWS_FAULTS: dict[str, frozenset[Any]] = {
+    "recovery_action": frozenset({_RECOVERY_ACTION}),
+    "ecc": frozenset({_ECC_ON, _UNCORRECTED, _AGGREGATE, _SRAM_ERRORS}),
+    "remapped": frozenset(_REMAPPED),
+    "retired_pages": frozenset({_RETIRED_SINGLE, _RETIRED_DOUBLE, _RETIREMENT_PENDING}),
+    "throttle": frozenset({"nvmlDeviceGetCurrentClocksEventReasons", _REASONS}),
+}
+"""Calls and fields by the field of `Gpu` that they fill."""
+
 CHANGING = (_CORRECTED, _UNCORRECTED, _MEMORY_TEMPERATURE, _ENERGY, _REPLAYS, _POWER, _RECOVERY_ACTION)
 _SLOW = (_ECC_ON, _AGGREGATE, _RETIRED_SINGLE, _RETIRED_DOUBLE, _RETIREMENT_PENDING, *_REMAPPED)
 
@@ -87,6 +97,7 @@ def read_slow(calls: Calls, device: Device, *, topology: bool) -> None:
     """Read what changes by configuration or over days, and all fields."""
     query = calls.query
     device.batch, device.batch_failed = None, False
+    device.failed.clear()
     calls.fields(device, (*_SLOW, *CHANGING, *((_LINK_STATE, link) for link in range(device.links))))
     single, double = device.fields[_RETIRED_SINGLE], device.fields[_RETIRED_DOUBLE]
     pending = device.fields[_RETIREMENT_PENDING]
@@ -107,7 +118,7 @@ def read_slow(calls: Calls, device: Device, *, topology: bool) -> None:
 def _sram(calls: Calls, device: Device) -> int | None:
     nvml = calls.nvml
     kind, counter = nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_AGGREGATE_ECC
-    errors = calls.query(device, "nvmlDeviceGetMemoryErrorCounter", kind, counter, nvml.NVML_MEMORY_LOCATION_SRAM)
+    errors = calls.query(device, _SRAM_ERRORS, kind, counter, nvml.NVML_MEMORY_LOCATION_SRAM)
     return None if errors is None else int(errors)
 
 
@@ -135,9 +146,7 @@ def read_sample(
     memory = calls.first(device, ("nvmlDeviceGetMemoryInfo", nvml.nvmlMemory_v2), ("nvmlDeviceGetMemoryInfo",))
     celsius = calls.first(device, ("nvmlDeviceGetTemperature", 0), ("nvmlDeviceGetTemperatureV", 0))
     busy = query(device, "nvmlDeviceGetUtilizationRates")
-    reasons = calls.first(
-        device, ("nvmlDeviceGetCurrentClocksEventReasons",), ("nvmlDeviceGetCurrentClocksThrottleReasons",)
-    )
+    reasons = calls.first(device, ("nvmlDeviceGetCurrentClocksEventReasons",), (_REASONS,))
     sm = query(device, "nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM)
     memory_clock = query(device, "nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM)
     draw = None
@@ -145,7 +154,9 @@ def read_sample(
         draw = query(device, "nvmlDeviceGetPowerUsage")
     answers = memory, busy, celsius, reasons, sm, memory_clock, draw
     changing = _changing(device, [device.fields[pair] for pair in CHANGING], answers, link, margin)
-    return model.Gpu(device.index, vendor="nvidia", processes=running, **changing, **device.facts, **device.slow_fields)
+    unread = tuple(name for name, keys in _SHOWS_FAULTS.items() if keys & device.failed) if device.failed else ()
+    known = {"processes": running, "unread": unread, **device.facts, **device.slow_fields}
+    return model.Gpu(device.index, vendor="nvidia", **changing, **known)
 
 
 def resample(device: Device, link: Link) -> model.Gpu | None:

@@ -1,4 +1,4 @@
-"""Health of GPUs: the check, its rules and thresholds, Xids, CUDA compatibility and reset.
+"""Health of GPUs: the check, its rules and thresholds, Xids, and CUDA compatibility.
 
-The rules are pure functions of an inventory; `check` and `reset` read the machine. Nothing here samples over time.
+The rules are pure functions of an inventory; `check` reads the machine. Nothing here samples over time.
 """

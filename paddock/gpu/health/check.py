@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
 from paddock.gpu import inventory as detect
 from paddock.gpu.drivers.base import Reader
-from paddock.gpu.errors import GpuInputError
+from paddock.gpu.errors import DriverHangs, GpuInputError
 from paddock.gpu.health.rules import ACTIONS, NO_CONTEXT, Action, Finding, HealthContext, findings
-from paddock.gpu.health.xid import XidEvent, events
+from paddock.gpu.health.xid import Event, events
 from paddock.gpu.host import kernel_log
+from paddock.gpu.host import machine as host_machine
 from paddock.gpu.host.machine import Run
 from paddock.gpu.model import SCHEMA, Inventory
 
@@ -21,7 +22,7 @@ Verdict = Literal["healthy", "degraded", "unknown", "unhealthy"]
 VERDICTS: tuple[Verdict, ...] = ("healthy", "degraded", "unknown", "unhealthy")
 """From good to bad. A GPU about which nothing is known may be unhealthy, so unknown is worse than degraded."""
 NodeAction = Literal["none", "restart-app", "drain-and-replace"]
-_EXIT_CODE: dict[Verdict, int] = {"healthy": 0, "degraded": 1, "unknown": 2, "unhealthy": 2}
+_EXIT_CODE: dict[Verdict, int] = {"healthy": 0, "degraded": 1, "unknown": 3, "unhealthy": 2}
 _VERDICT_OF_SEVERITY: dict[str, Verdict] = {
     "note": "healthy",
     "degraded": "degraded",
@@ -55,7 +56,7 @@ class Health:
 
     @property
     def exit_code(self) -> int:
-        """0 healthy, 1 degraded, 2 unhealthy or unknown: at 2, give the machine no work."""
+        """0 healthy, 1 degraded, 2 unhealthy, 3 unknown: from 2 on, give the machine no work."""
         return _EXIT_CODE[self.verdict]
 
 
@@ -83,7 +84,7 @@ def check(
 
 def evaluate(
     inventory: Inventory,
-    xids: Sequence[XidEvent] = (),
+    xids: Sequence[Event] = (),
     context: HealthContext = NO_CONTEXT,
     unchecked: tuple[str, ...] = (),
 ) -> Health:
@@ -104,6 +105,27 @@ def evaluate(
         tuple(sorted(results, key=lambda finding: -VERDICTS.index(_VERDICT_OF_SEVERITY[finding.severity]))),
         (*unchecked, *inventory.notes),
     )
+
+
+def unfit(inventory: Inventory, xids: Sequence[Event] = ()) -> dict[int, Finding]:
+    """Return, by index, the GPUs that should get no work, each with the gravest finding that says why."""
+    results = [finding for finding in findings(inventory, xids, NO_CONTEXT) if finding.disqualifies]
+    results.sort(key=lambda finding: VERDICTS.index(_VERDICT_OF_SEVERITY[finding.severity]))
+    return {finding.index: finding for finding in results if finding.index is not None}
+
+
+def logged_events() -> tuple[Event, ...]:
+    """Return the Xids and SXids since boot; none where this user may not read the kernel's log."""
+    return events(kernel_log.read().lines)
+
+
+def hanging(error: DriverHangs) -> Health:
+    """Return the verdict on a machine whose driver does not answer in time."""
+    machine = host_machine.machine()
+    what, _, fix = str(error).partition("\n")
+    finding = Finding("driver-hangs", "unhealthy", "reboot", what, fix.rpartition("fix: ")[2])
+    taken_at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return Health(taken_at, machine.name, "unhealthy", "reboot", "drain-and-replace", (), (finding,))
 
 
 def node_action(action: Action, verdict: Verdict) -> NodeAction:

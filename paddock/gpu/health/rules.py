@@ -1,6 +1,6 @@
 """Health rules: pure functions that turn an inventory and Xids into findings, each with its evidence and one action.
 
-Nothing is read here. A rule whose facts are not known yields nothing.
+Nothing is read here. A rule whose facts are not known yields nothing, except the one that finds faults unreadable.
 """
 
 from __future__ import annotations
@@ -8,11 +8,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
+from paddock.errors import one_line
 from paddock.gpu.health import thresholds
-from paddock.gpu.health.xid import XidEvent
+from paddock.gpu.health.xid import Event, SxidEvent, XidEvent
 from paddock.gpu.model import Gpu, Inventory, RecoveryAction
+
+if TYPE_CHECKING:
+    from paddock.catalog.xids import Sxid
 
 Severity = Literal["note", "degraded", "unknown", "unhealthy"]
 """From the mildest; a note does not change the verdict."""
@@ -32,6 +36,19 @@ _RECOVERY: dict[RecoveryAction, tuple[Severity, Action, str]] = {
 }
 
 
+_UNREAD = {
+    "recovery_action": "what it asks for",
+    "ecc": "memory errors",
+    "remapped": "replaced rows of memory",
+    "retired_pages": "retired pages of memory",
+    "throttle": "why clocks are low",
+}
+NO_EVIDENCE = "no-evidence"
+REPAIR_DUE = frozenset({"driver-asks", "remap-pending", "retirement-pending"})
+"""Degraded findings for which the GPU itself requests a repair. Counters and lanes are not among them: what is
+usual for an instance type must not cost all of its nodes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """Result of a rule: `gpu` is a UUID; None with an `index` is a GPU without one, and None alone is the machine."""
@@ -43,6 +60,16 @@ class Finding:
     fix: str = ""
     gpu: str | None = None
     index: int | None = None
+
+    @property
+    def disqualifies(self) -> bool:
+        """True where the GPU should get no work.
+
+        A GPU whose driver has nothing that would show a fault, such as a virtual one, would otherwise never get any.
+        """
+        if self.severity == "unknown":
+            return self.id != NO_EVIDENCE
+        return self.severity == "unhealthy" or self.id in REPAIR_DUE
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +90,16 @@ class HealthContext:
 NO_CONTEXT = HealthContext()
 
 
-def findings(inventory: Inventory, events: Sequence[XidEvent], context: HealthContext) -> tuple[Finding, ...]:
+def findings(inventory: Inventory, events: Sequence[Event], context: HealthContext) -> tuple[Finding, ...]:
     """Return the findings of all rules: the driver's own requests, then Xids, then counters, then the machine."""
     results: list[Finding] = []
     for gpu in inventory.gpus:
         results += _driver(gpu)
-    results += _xids(inventory, events)
+    results += _xids(inventory, [event for event in events if isinstance(event, XidEvent)])
+    results += _sxids(inventory, [event for event in events if isinstance(event, SxidEvent)])
     for gpu in inventory.gpus:
         if gpu.state == "ok":
-            for rule in (_memory, _retired_pages, _clocks, _modes):
+            for rule in (_evidence, _memory, _retired_pages, _clocks, _modes):
                 results += rule(gpu)
             results += _pcie(gpu, inventory, context)
             results += _processes(gpu, context)
@@ -143,6 +171,41 @@ def _xid_response(event: XidEvent) -> tuple[Action, Severity]:
             return "replace-node", catalog_xid.severity
         case _:
             return "none", catalog_xid.severity
+
+
+def _sxids(inventory: Inventory, events: Sequence[SxidEvent]) -> Iterator[Finding]:
+    """Yield one finding per SXid number and GPU on the switches, with the last event: NVIDIA resets them together."""
+    from paddock.catalog.xids import sxids
+
+    counts = Counter(event.code for event in events)
+    joined = [gpu for gpu in inventory.gpus if gpu.nvlinks]
+    for code, event in {event.code: event for event in events}.items():
+        known = sxids().get(code)
+        action, severity = _sxid_response(event.fatal, known)
+        repeats = f", {counts[code]} times" if counts[code] > 1 else ""
+        when = f" at {event.at:%Y-%m-%dT%H:%M:%S%z}" if event.at else ""
+        fatal = "fatal" if event.fatal else "not fatal"
+        evidence = f"NVSwitch {event.pci_address}: SXid {code} ({fatal}){repeats}{when}: {one_line(event.about)}"
+        if severity == "note" or not joined:
+            yield Finding(f"sxid-{code}", severity, action, evidence)
+        else:
+            yield from (_finding(gpu, f"sxid-{code}", severity, action, evidence) for gpu in joined)
+
+
+def _sxid_response(fatal: bool, known: Sxid | None) -> tuple[Action, Severity]:
+    if fatal:
+        return (known.action if known else "reset"), "unhealthy"
+    return (known.action, "degraded") if known and known.severity == "degraded" else ("none", "note")
+
+
+def _evidence(gpu: Gpu) -> Iterator[Finding]:
+    """Yield where a fault would not show: the calls that tell of faults failed, or this driver has none of them."""
+    facts = (gpu.recovery_action, gpu.ecc.uncorrected, gpu.remapped, gpu.retired_pages, gpu.throttle)
+    if gpu.unread:
+        names = ", ".join(_UNREAD.get(name, name) for name in gpu.unread)
+        yield _finding(gpu, "unread", "unknown", "none", f"faults would not show: the driver fails to tell {names}")
+    elif all(fact is None for fact in (*facts, gpu.temperature.gpu)):
+        yield _finding(gpu, NO_EVIDENCE, "unknown", "none", "its driver reports nothing that would show a fault")
 
 
 def _memory(gpu: Gpu) -> Iterator[Finding]:

@@ -1,7 +1,7 @@
-"""Xids, the driver's errors: events from the lines of the kernel log.
+"""Xids and SXids, the driver's errors of GPUs and of NVSwitches: events from the lines of the kernel log.
 
-The meaning, severity and action of each number are in `paddock/catalog/data/xids.json`: a new Xid is one entry there.
-Only an event that the driver logs without a number, or whose text carries data, needs code here.
+The meaning, severity and action of each number are in `paddock/catalog/data`, xids.json and sxids.json: a new one is
+one entry there. Only an event that the driver logs without a number, or whose text carries data, needs code here.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from paddock.gpu.model import RecoveryAction
 _XID = re.compile(r"NVRM: Xid \(((?:PCI:)?[0-9a-fA-F]+(?::[0-9a-fA-F]+){1,2}(?:\.[0-9])?)(?: [^)]*)?\).*?: (\d+),")
 _FELL_OFF = re.compile(r"NVRM: (?:The NVIDIA )?GPU ((?:[0-9a-fA-F]+:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.\d)(.*)")
 _FELL_OFF_CONTINUED = re.compile(r"NVRM: .*fallen off the bus")
+_SXID = re.compile(r"nvidia-nvswitch\d+: SXid \((PCI:[0-9a-fA-F:.]+)\): (\d+), (Fatal|Non-fatal), (.*)")
 _OFF_THE_BUS = 79
 _RECOVERY_CHANGED = re.compile(r"recovery action changed from 0x[0-9a-f]+ .*? to 0x([0-9a-f]+)", re.IGNORECASE)
 _RECOVERY_ACTIONS: tuple[RecoveryAction, ...] = (
@@ -43,9 +44,23 @@ class XidEvent:
         return _RECOVERY_ACTIONS[number] if number < len(_RECOVERY_ACTIONS) else None
 
 
-def events(lines: Iterable[Line]) -> tuple[XidEvent, ...]:
+@dataclass(frozen=True, slots=True)
+class SxidEvent:
+    """One SXid in the log. `pci_address` is that of the switch; `fatal` and `about` are the driver's words."""
+
+    code: int
+    pci_address: str
+    at: datetime | None
+    fatal: bool
+    about: str
+
+
+Event = XidEvent | SxidEvent
+
+
+def events(lines: Iterable[Line]) -> tuple[Event, ...]:
     """Return events in the order of the log. A GPU that fell off the bus counts as Xid 79."""
-    result: list[XidEvent] = []
+    result: list[Event] = []
     open_address: str | None = None
     """The GPU of a message that spans several lines."""
     for line in lines:
@@ -53,6 +68,9 @@ def events(lines: Iterable[Line]) -> tuple[XidEvent, ...]:
             result.append(XidEvent(int(match[2]), address(match[1]), line.at, line.text))
             open_address = None
             continue
+        if match := _SXID.match(line.text):
+            about = match[4].strip()
+            result.append(SxidEvent(int(match[2]), address(match[1]), line.at, match[3] == "Fatal", about))
         if match := _FELL_OFF.match(line.text):
             open_address = match[1]
         if open_address and _FELL_OFF_CONTINUED.match(line.text):

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from paddock.errors import one_line
 from paddock.gpu.host.processes import FIRST_NAMESPACE
 from paddock.gpu.model import ContainerRuntime, Machine, Toolkit
 
@@ -53,7 +54,8 @@ def owner(pid: int, root: Path = Path("/")) -> tuple[str | None, str | None]:
         uid = folder.stat().st_uid
     except OSError:
         return None, None
-    return program.rpartition("/")[2] or _text(folder / "comm"), _user(uid)
+    name = program.rpartition("/")[2] or _text(folder / "comm")
+    return one_line(name) if name else None, _user(uid)  # a program names itself as it likes
 
 
 def toolkit(root: Path = Path("/"), environ: Mapping[str, str] = os.environ, run: Run | None = None) -> Toolkit | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paddock.gpu.errors import GpuError, GpuInputError
-from paddock.process import read_stat
+from paddock.process import pids, read_stat
 
 FIRST_NAMESPACE = "pid:[4026531836]"
 """The kernel's fixed number for the host's own namespace."""
@@ -27,6 +27,10 @@ class Owner:
     pid: int
     start: int | None
     namespace: str
+
+    def __str__(self) -> str:
+        """Return the pid, with its namespace where that is a container's."""
+        return f"pid {self.pid}" if self.namespace == FIRST_NAMESPACE else f"pid {self.pid} in {self.namespace}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +57,12 @@ class Host:
         return Owner(pid, stat.start if stat else None, self.namespace)
 
     def alive(self, owner: Owner) -> bool | None:
-        """Return None for an owner in another pid namespace, which is not visible here.
+        """Return None for an owner in a pid namespace that cannot be looked into from here.
 
         A process that /proc hides counts as the owner as long as its pid is in use.
         """
         if owner.namespace != self.namespace:
-            return None
+            return self._alive_elsewhere(owner)
         try:
             os.kill(owner.pid, 0)
         except ProcessLookupError:
@@ -71,6 +75,28 @@ class Host:
         if owner.start is not None and stat.start != owner.start:
             return False
         return not stat.ended
+
+    def _alive_elsewhere(self, owner: Owner) -> bool | None:
+        """Look for a process that has the owner's pid in one of its namespaces, and its start time.
+
+        Only the host sees all namespaces, and only where its /proc hides no user's processes.
+        """
+        if not self.sees_driver_pids:
+            return None
+        complete = read_stat(1, self.proc) is not None
+        for pid in pids(self.proc):
+            try:
+                status = (self.proc / str(pid) / "status").read_text(errors="replace")
+                inside = next(line for line in status.splitlines() if line.startswith("NSpid:")).split()[2:]
+            except (FileNotFoundError, ProcessLookupError):
+                continue  # it has ended just now
+            except (OSError, StopIteration):
+                complete = False
+                continue
+            stat = read_stat(pid, self.proc) if str(owner.pid) in inside else None
+            if stat and not stat.ended and owner.start in {None, stat.start}:
+                return True
+        return False if complete else None
 
     def caller(self) -> Owner:
         """Return the process that called this program: a shell, a script.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from paddock.gpu.health.check import Health
-from paddock.gpu.health.rules import Finding
+from paddock.gpu.health.rules import REPAIR_DUE, Finding
 from paddock.gpu.health.thresholds import Limit
 from paddock.gpu.job_hooks.environment import Job
 from paddock.gpu.model import Gpu, Inventory, Memory
@@ -23,9 +23,6 @@ _REFUSING = (_TRANSIENT - {"thermal"}) | {"missing", "compute-prohibited"}
 """Findings that refuse a job, in addition to all that are unhealthy or unknown."""
 _REPLACING_ACTIONS = frozenset({"reset", "reboot", "replace-node"})
 """Actions that nobody performs on a cloud node: it is replaced instead."""
-_REPAIR_DUE = frozenset({"driver-asks", "remap-pending", "retirement-pending"})
-"""Degraded findings for which the GPU itself requests a repair. Counters and lanes are not among them: what is usual
-for an instance type must not cost all of its nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +114,9 @@ def _in_use(inventory: Inventory) -> Iterator[Finding]:
 def _refuses(finding: Finding, inventory: Inventory) -> bool:
     if finding.id == "thermal":  # the last job, or another one, may have heated it to where the driver slows it
         return any("hardware-thermal" in (gpu.throttle or ()) for gpu in inventory.gpus if gpu.index == finding.index)
-    return finding.severity in {"unhealthy", "unknown"} or finding.id in _REFUSING
+    if finding.severity == "unknown":
+        return finding.disqualifies
+    return finding.severity == "unhealthy" or finding.id in _REFUSING
 
 
 def _concerns_job(finding: Finding) -> bool:
@@ -127,7 +126,7 @@ def _concerns_job(finding: Finding) -> bool:
 
 def _is_fault_of_node(finding: Finding) -> bool:
     """Return True for a fault that only another node repairs; a wrong setting would affect all nodes alike."""
-    return finding.action in _REPLACING_ACTIONS and (finding.severity == "unhealthy" or finding.id in _REPAIR_DUE)
+    return finding.action in _REPLACING_ACTIONS and (finding.severity == "unhealthy" or finding.id in REPAIR_DUE)
 
 
 def _notes(inventory: Inventory, job: Job) -> Iterator[str]:

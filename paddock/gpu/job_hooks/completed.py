@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from paddock.gpu.host.bounded import Broken, NoAnswer, within
 from paddock.gpu.host.processes import this_host
 from paddock.gpu.job_hooks import ccache, leftovers, log, record, sampling, wipe
 from paddock.gpu.job_hooks.admission import gibibytes, in_use, own
-from paddock.gpu.job_hooks.bounded import Broken, NoAnswer, within
 from paddock.gpu.job_hooks.environment import Job
 from paddock.gpu.job_hooks.report import JobUsage, markdown
 from paddock.gpu.job_hooks.sampling import Stopped

@@ -12,11 +12,11 @@ from paddock.gpu import inventory as detect
 from paddock.gpu.errors import GpuError
 from paddock.gpu.health import check
 from paddock.gpu.health.rules import HealthContext
-from paddock.gpu.health.xid import events
+from paddock.gpu.health.xid import SxidEvent, events
 from paddock.gpu.host import kernel_log
+from paddock.gpu.host.bounded import NoAnswer, within
 from paddock.gpu.job_hooks import ccache, container_devices, log, sampling
 from paddock.gpu.job_hooks.admission import Admission, admit, own, unanswered
-from paddock.gpu.job_hooks.bounded import NoAnswer, within
 from paddock.gpu.job_hooks.environment import Job
 
 REFUSED = 10
@@ -79,7 +79,10 @@ def _check_once(job: Job, root: Path) -> Admission:
     inventory = own(visible, job)
     kernel = kernel_log.read(root=root, run=lambda command: None)  # journalctl and dmesg may take seconds
     own_addresses = {gpu.pci_address for gpu in inventory.gpus}
-    xids = [event for event in events(kernel.lines) if event.pci_address in own_addresses]
+    # An NVSwitch has an address of its own, and its errors concern every GPU on it.
+    xids = [
+        event for event in events(kernel.lines) if isinstance(event, SxidEvent) or event.pci_address in own_addresses
+    ]
     unchecked = (f"Xids: {kernel.reason}",) if kernel.reason else ()
     context = HealthContext(uptime=kernel_log.uptime(root), idle=not job.shared)
     return admit(inventory, check.evaluate(inventory, xids, context, unchecked), job, devices_missing=devices_missing)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from paddock.gpu.catalog_match import is_model
+from paddock.gpu.health.rules import Finding
 from paddock.gpu.host.visibility import Visible
 from paddock.gpu.leases.lease import Lease
 from paddock.gpu.leases.request import ENOUGH, Request
@@ -65,12 +66,16 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Refusal of a device. `uuid` is None if unknown. `transient`: it may become free without other changes."""
+    """Refusal of a device. `uuid` is None if unknown. `transient`: it may become free without other changes.
+
+    `unhealthy`: it is refused for a fault only, and a request can accept that.
+    """
 
     index: int
     uuid: str | None
     reason: str
     transient: bool = False
+    unhealthy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +86,13 @@ class SelectionContext:
     visible: Visible | None = None
     descent: Mapping[int, frozenset[int]] | None = None
     own: int | None = None
+    unfit: Mapping[int, Finding] = field(default_factory=dict)
+    """GPUs that health would give no work, by index: see `paddock.gpu.health.check.unfit`."""
+
+    def fault(self, device: Device) -> str | None:
+        """Return why its GPU should get no work."""
+        finding = self.unfit.get(device.gpu.index)
+        return finding.evidence.removeprefix(f"GPU {device.gpu.index}: ") if finding else None
 
     def foreign(self, device: Device, holders: Sequence[Lease]) -> tuple[Process, ...]:
         """Return its processes that belong neither to its leases nor to the requesting process."""
@@ -117,6 +129,8 @@ def refusal(device: Device, request: Request, context: SelectionContext) -> Refu
     gpu = device.gpu
     for reason in _permanent_reasons(device, request, context.visible):
         return Refused(gpu.index, device.uuid, reason)
+    if (fault := context.fault(device)) and not request.accept_degraded:
+        return Refused(gpu.index, device.uuid, fault, unhealthy=True)
     for reason in _transient_reasons(device, request, context):
         return Refused(gpu.index, device.uuid, reason, transient=True)
     return None
@@ -144,7 +158,6 @@ def _permanent_reasons(device: Device, request: Request, visible: Visible | None
         yield "a process can use one MIG part only"
     if part and request.workload == "graphics" and "gfx" not in part.profile:
         yield "a MIG part draws nothing"
-    yield from _faults(gpu)
     if gpu.compute_mode == "prohibited":
         yield "its compute mode lets no process in"
     if gpu.compute_mode == "exclusive-process" and request.share is not None:
@@ -156,17 +169,6 @@ def _permanent_reasons(device: Device, request: Request, visible: Visible | None
         elif limit > request.max_power_w:
             yield f"it may draw {limit:g} W, more than {request.max_power_w:g} W"
     yield from _too_small(device, request)
-
-
-def _faults(gpu: Gpu) -> Iterable[str]:
-    if gpu.recovery_action not in {None, "none"}:
-        yield f"the driver asks for {gpu.recovery_action}"
-    if gpu.remapped and gpu.remapped.failed:
-        yield "a row of its memory is broken and no spare is left"
-    if gpu.remapped and gpu.remapped.pending:
-        yield "it needs a reset: a row of its memory is to be replaced"
-    if gpu.retirement_pending:
-        yield "it needs a reset: a page of its memory is to be retired"
 
 
 def _too_small(device: Device, request: Request) -> Iterable[str]:
@@ -187,7 +189,7 @@ def _transient_reasons(device: Device, request: Request, context: SelectionConte
     holders = device.leases(context.leases)
     exclusive = next((lease for lease in holders if lease.share is None), None)
     if exclusive:
-        yield f"leased to {exclusive.holder}"
+        yield exclusive.claim
     if holders and request.share is None:
         yield f"shared by {', '.join(lease.holder for lease in holders)}"
     if request.share is not None and math.fsum([request.share, *(lease.share or 1 for lease in holders)]) > _WHOLE:

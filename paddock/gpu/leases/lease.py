@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from paddock.errors import one_line
 from paddock.gpu.host.processes import Owner
 
+_ID = re.compile("[0-9a-f]{8}")
 SCHEMA = 1
 """Version of the file's format."""
 
@@ -43,10 +46,15 @@ class Lease:
         return "exclusive" if self.share is None else "shared"
 
     @property
+    def claim(self) -> str:
+        """Reason against requests for its devices."""
+        return f"leased to {self.holder}"
+
+    @property
     def holder(self) -> str:
         """Holder's name for messages."""
-        pid = f"pid {self.owners[-1].pid}" if self.owners else f"for {self.ttl:g} s"
-        return f"{self.user} ({f'{self.command}, ' if self.command else ''}{pid})"
+        owner = str(self.owners[-1]) if self.owners else f"for {self.ttl:g} s"
+        return f"{self.user} ({f'{self.command}, ' if self.command else ''}{owner})"
 
 
 def data(lease: Lease) -> dict[str, Any]:
@@ -68,12 +76,10 @@ def data(lease: Lease) -> dict[str, Any]:
 
 def parse(document: Any, name: str) -> Lease:
     """Parse a lease of that name. Raises ValueError, KeyError or TypeError for anything else."""
-    if document["schema"] != SCHEMA or document["id"] != name:
+    if document["schema"] != SCHEMA or document["id"] != name or not _ID.fullmatch(name):
         raise ValueError
     devices = tuple(LeasedDevice(_text(device["uuid"]), _text(device["gpu"])) for device in document["devices"])
-    owners = tuple(
-        Owner(_pid(owner["pid"]), _whole(owner["start"]), _text(owner["namespace"])) for owner in document["owners"]
-    )
+    owners = tuple(map(parse_owner, document["owners"]))
     share, ttl = _number(document["share"]), _number(document["ttl"])
     renewed = _number(document["renewed"])
     if not devices or renewed is None or not (owners or ttl is not None) or not (share is None or 0 < share <= 1):
@@ -82,10 +88,16 @@ def parse(document: Any, name: str) -> Lease:
     return Lease(name, devices, share, owners, boot_id, user, command, created, ttl, renewed)
 
 
+def parse_owner(document: Any) -> Owner:
+    """Parse a process. Raises KeyError or TypeError for anything else."""
+    return Owner(_pid(document["pid"]), _whole(document["start"]), _text(document["namespace"]))
+
+
 def _text(value: Any) -> str:
+    """Return text that is safe to print: the file may be another user's."""
     if not isinstance(value, str):
         raise TypeError
-    return value
+    return one_line(value)
 
 
 def _number(value: Any) -> float | None:

@@ -1,8 +1,9 @@
 """Leases of GPUs to one process or shared by several, reclaimed when their owners end without releasing them.
 
 A lease holds as long as one of its owners lives, whatever its time to live: no clock takes a GPU from running work.
-The time to live counts where no owner is visible: none was named, or it lives in another container. Clocks count from
-boot, so setting the time of day changes nothing, and a reboot ends every lease.
+The time to live counts where no owner is visible: none was named, or it lives in another container, into which only the
+host can look. So a lease that is taken in a container needs one, or it would keep its GPUs after the container. Clocks
+count from boot, so setting the time of day changes nothing, and a reboot ends every lease.
 """
 
 from __future__ import annotations
@@ -18,9 +19,12 @@ from typing import Literal
 
 from paddock.errors import did_you_mean
 from paddock.gpu.errors import GpuError, GpuInputError, NoGpu
+from paddock.gpu.health.xid import Event
 from paddock.gpu.host.processes import Host, Owner, this_host
 from paddock.gpu.host.visibility import visible
+from paddock.gpu.leases import queue
 from paddock.gpu.leases.lease import Lease, LeasedDevice
+from paddock.gpu.leases.queue import Ticket
 from paddock.gpu.leases.request import Request, within_limit
 from paddock.gpu.leases.selection import Choice, choose
 from paddock.gpu.leases.store import Changes, Folder, default_folder
@@ -33,10 +37,14 @@ State = Literal["held", "owner-ended", "expired", "before-reboot"]
 class NoneFree(NoGpu):
     """Raised when too few GPUs are free; `choice` has the reason for every GPU."""
 
-    def __init__(self, choice: Choice) -> None:
+    def __init__(self, choice: Choice, ahead: int = 0) -> None:
         fix = "ask for less" if choice.hopeless else "wait for them (`--wait SECONDS`), or ask for less"
+        if any(refused.unhealthy for refused in choice.refused):
+            fix += "; `paddock gpu.health` says what the unhealthy ones need, --accept-degraded takes them as they are"
         super().__init__(f"{choice}\n    fix: {fix}" if choice.refused else choice.why)
         self.choice = choice
+        self.ahead = ahead
+        """Requests before this one in the queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,28 +91,40 @@ class Leases:
         owners: Sequence[Owner] = (),
         ttl: float | None = None,
         command: str = "",
+        xids: Sequence[Event] = (),
+        lock_seconds: float | None = None,
+        priority: int = 0,
+        ticket: Ticket | None = None,
     ) -> Grant:
         """Read the GPUs, choose and lease in one step under the lock.
 
-        `ttl` in seconds is required without owners. Ended leases are removed. Raises NoneFree and GpuInputError.
+        `ttl` in seconds is required without owners. `xids` are the driver's errors in the kernel log. Ended leases are
+        removed. `lock_seconds` is the most to wait for the lock. Requests in the queue come first where their priority
+        is higher, or the same and `ticket` is not before theirs. Raises LeasesLocked, NoneFree and GpuInputError.
         """
         within_limit(request, self._environ)
-        _check(owners, ttl)
-        with self._folder.locked() as changes:
+        _check(owners, ttl, self.host)
+        with self._folder.locked(lock_seconds) as changes:
             changes.tidy()
             existing = changes.leases()
             held = self._clear(changes, existing)[0]
+            ahead = self._ahead(changes, priority, ticket)
             inventory = read_inventory()
+            descent = self._descent(inventory, held)
+            kept = queue.promises(
+                ahead, lambda other, kept: choose(inventory, other, (*held, *kept), descent=descent, xids=xids)
+            )
             choice = choose(
                 inventory,
                 request,
-                held,
+                (*held, *kept),
                 visible(inventory, self._environ),
-                descent=self._descent(inventory, held),
+                descent=descent,
                 own=os.getpid() if self.host.sees_driver_pids else None,
+                xids=xids,
             )
             if not choice.satisfied:
-                raise NoneFree(choice)
+                raise NoneFree(choice, len(ahead))
             lease = Lease(
                 id=_fresh({lease.id for lease in existing}),
                 devices=tuple(LeasedDevice(device.uuid, device.gpu) for device in choice.taken),
@@ -118,7 +138,50 @@ class Leases:
                 renewed=self.host.clock(),
             )
             changes.write(lease)
+            if ticket:
+                changes.remove(ticket)
         return Grant(lease, choice, inventory)
+
+    def queue(self) -> tuple[Ticket, ...]:
+        """Return the requests that wait, the next one first."""
+        return tuple(ticket for ticket in self._folder.tickets() if ticket.waits(self.host))
+
+    def join_queue(self, request: Request, until: float, *, priority: int = 0, command: str = "") -> Ticket:
+        """Put a request of this process at the end of its priority, until `until` in seconds since boot at most."""
+        with self._folder.locked() as changes:
+            tickets = changes.tickets()
+            ticket = Ticket(
+                id=_fresh({ticket.id for ticket in tickets}),
+                priority=priority,
+                number=1 + max((ticket.number for ticket in tickets), default=0),
+                request=request,
+                owner=self.host.owner(os.getpid()),
+                boot_id=self.host.boot_id,
+                until=until,
+                user=_user(),
+                command=command,
+            )
+            changes.write(ticket)
+        return ticket
+
+    def leave_queue(self, ticket: Ticket) -> None:
+        with self._folder.locked() as changes:
+            changes.remove(ticket)
+
+    def changed(self) -> frozenset[str]:
+        """Return a value that differs after each lease, release and ticket: cheaper to compare than to ask again."""
+        return self._folder.names()
+
+    def _ahead(self, changes: Changes, priority: int, ticket: Ticket | None) -> tuple[Ticket, ...]:
+        """Return the requests that come first, and remove those that nobody waits for any more."""
+        own = ticket.place if ticket else (-priority, math.inf)
+        ahead = []
+        for other in changes.tickets():
+            if not other.waits(self.host):
+                changes.remove(other)
+            elif other.place < own:
+                ahead.append(other)
+        return tuple(ahead)
 
     def release(self, *ids: str) -> tuple[Lease, ...]:
         """Release leases, whoever holds them. Raises GpuInputError, and releases none, where one does not exist."""
@@ -134,7 +197,7 @@ class Leases:
 
     def renew(self, id: str, ttl: float | None = None) -> Lease:
         """Restart the time to live, and set it to `ttl` if given. Raises GpuInputError."""
-        _check((), 1 if ttl is None else ttl)
+        _check((), 1 if ttl is None else ttl, self.host)
         return self._change(
             id, lambda lease: replace(lease, renewed=self.host.clock(), ttl=lease.ttl if ttl is None else ttl)
         )
@@ -187,13 +250,19 @@ class Leases:
         return tuple(existing[id] for id in dict.fromkeys(ids))
 
 
-def _check(owners: Sequence[Owner], ttl: float | None) -> None:
+def _check(owners: Sequence[Owner], ttl: float | None, host: Host) -> None:
     if ttl is not None and not (0 < ttl < math.inf):
         raise GpuInputError(f"a time to live of {ttl:g} s\n    expected: seconds, more than 0")
     if ttl is None and not owners:
         raise GpuInputError(
             "a lease without an owner would never end\n    expected: the pid of a process, or a time to live"
             "\n    fix: --owner PID, or --ttl SECONDS"
+        )
+    if ttl is None and not host.sees_driver_pids:
+        raise GpuInputError(
+            f"{owners[-1]} is in a container, and other containers cannot see whether it still lives\n    expected: a"
+            " time after which the lease ends for them\n    fix: --ttl SECONDS, which gpu.renew prolongs, or gpu.run,"
+            " which does so itself"
         )
 
 

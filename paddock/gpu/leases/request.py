@@ -36,7 +36,8 @@ class Request:
     `max_utilisation` is in per cent, `max_power_w` the limit of one GPU in watt. `prefer` and `exclude` name models:
     `H100`, `a100-80gb`, `RTX PRO 6000`. `share` is the part of each GPU's memory that is wanted beside others, 0 to 1;
     None is the GPU alone. `uuids`, or their first characters, are the only ones to choose from. `mig` is a profile,
-    `1g.10gb`. `near` is what every two of the GPUs must have between them.
+    `1g.10gb`. `near` is what every two of the GPUs must have between them. `accept_degraded` takes GPUs that
+    `gpu.health` would give no work, where those that are well do not suffice.
     """
 
     count: int = 1
@@ -50,6 +51,7 @@ class Request:
     near: Near = "none"
     uuids: tuple[str, ...] = ()
     mig: str | None = None
+    accept_degraded: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.count, int) or isinstance(self.count, bool) or self.count < 1:
@@ -68,6 +70,8 @@ class Request:
             value = getattr(self, name)
             if not isinstance(value, tuple) or not all(isinstance(name, str) and name.strip() for name in value):
                 raise _wrong(name, value, "a list of names")
+        if not isinstance(self.accept_degraded, bool):
+            raise _wrong("accept_degraded", self.accept_degraded, "true or false")
         if self.uuids and self.count > len(self.uuids):
             raise _wrong("count", self.count, f"at most {len(self.uuids)}, as many as there are UUIDs to choose from")
         if self.mig is not None and not (isinstance(self.mig, str) and self.mig.strip()):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 
 from paddock.gpu.errors import GpuError, GpuInputError
-from paddock.gpu.leases.allocation import InventoryReader, environment, inventory_reader, obtain
+from paddock.gpu.leases.allocation import InventoryReader, environment, obtain
 from paddock.gpu.leases.manager import Grant, Leases
 from paddock.gpu.leases.request import Request
 
@@ -38,6 +38,7 @@ def run(
     request: Request,
     *,
     wait: float = 0,
+    priority: int = 0,
     leases: Leases | None = None,
     read_inventory: InventoryReader | None = None,
     environ: Mapping[str, str] = os.environ,
@@ -54,10 +55,11 @@ def run(
     grant = obtain(
         leases,
         request,
-        read_inventory or inventory_reader(request),
+        read_inventory,
         owners=(leases.host.owner(os.getpid()),),
         ttl=_TTL if contained else None,
         wait=wait,
+        priority=priority,
         command=displayed_command(command),
     )
     with _blocked(_BLOCKED) as mask:

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from paddock.gpu.catalog_match import catalog_entry, is_model
+from paddock.gpu.health.check import unfit
+from paddock.gpu.health.xid import Event
 from paddock.gpu.host.visibility import Visible, count_gpus
 from paddock.gpu.leases.eligibility import Device, Refused, SelectionContext, devices, refusal
 from paddock.gpu.leases.lease import Lease
@@ -57,14 +59,16 @@ def choose(
     *,
     descent: Mapping[int, frozenset[int]] | None = None,
     own: int | None = None,
+    xids: Sequence[Event] = (),
 ) -> Choice:
     """Return the best eligible GPUs for a request.
 
     `leases` are the held ones. `visible` holds the devices that the environment allows. `descent` maps a process on a
     GPU to the lease owners it is or descends from. `own` is the requesting pid, whose processes are not in the way.
+    `xids` are the driver's errors in the kernel log.
     The same arguments give the same choice, in whatever order GPUs and leases come.
     """
-    context = SelectionContext(leases, visible, descent, own)
+    context = SelectionContext(leases, visible, descent, own, unfit(inventory, xids))
     available, refused = devices(inventory)
     fitting: list[Device] = []
     for device in available:
@@ -75,8 +79,9 @@ def choose(
             fitting.append(device)
     scores_by_uuid = scores(fitting, request, leases)
     links = Links.from_pairs(inventory.pairs, {gpu.index: gpu.uuid for gpu in inventory.gpus if gpu.uuid})
-    chosen = best(fitting, request, scores_by_uuid, links)
-    selected = tuple(_selected(device, request, scores_by_uuid[device.uuid]) for device in chosen or ())
+    well = [device for device in fitting if not context.fault(device)]
+    chosen = best(well, request, scores_by_uuid, links) or best(fitting, request, scores_by_uuid, links)
+    selected = tuple(_selected(device, request, scores_by_uuid[device.uuid], context) for device in chosen or ())
     for device in fitting:
         if not chosen:
             refused.append(Refused(device.gpu.index, device.uuid, "free, but not enough with it", transient=True))
@@ -99,7 +104,7 @@ def _hopeless(available: Sequence[Device], request: Request, context: SelectionC
     return best(fitting, request, scores(fitting, request, context.leases), links) is None
 
 
-def _selected(device: Device, request: Request, score: Score) -> SelectedDevice:
+def _selected(device: Device, request: Request, score: Score, context: SelectionContext) -> SelectedDevice:
     gpu, memory = device.gpu, device.memory
     parts = [f"{device.part.profile} of {gpu.name or 'a GPU'}" if device.part else gpu.name or "unknown model"]
     if memory:
@@ -111,6 +116,8 @@ def _selected(device: Device, request: Request, score: Score) -> SelectedDevice:
         parts.append(place if catalog_entry(gpu) else f"{place}, its model is not in the catalogue")
     if device.processes is None:
         parts.append("its processes cannot be read")
+    if fault := context.fault(device):
+        parts.append(f"accepted although {fault}")
     return SelectedDevice(gpu.index, device.uuid, gpu.uuid or device.uuid, ", ".join(parts), tuple(score.items()))
 
 

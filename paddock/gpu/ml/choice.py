@@ -136,7 +136,9 @@ def _alternative(framework: str, inventory: Inventory, contained: bool, cuda: st
 
 def _pick_image(framework: str, inventory: Inventory, image: str, cuda: str | None) -> Pick:
     from paddock.catalog.cuda_match import tag_cuda
+    from paddock.gpu.render.fields import image_reference
 
+    image_reference("image", image)
     tag = "" if "@" in image else image.rpartition("/")[2].partition(":")[2]
     if "@" not in image and (not tag or "latest" in tag.split("-")):
         try:

@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 
 from paddock.gpu import serialization
 from paddock.gpu.errors import GpuError, GpuInputError, NoGpu
+from paddock.gpu.health.check import logged_events
 from paddock.gpu.host.processes import Owner
 from paddock.gpu.leases import selection
 from paddock.gpu.leases.allocation import InventoryReader, exports, inventory_reader, obtain
@@ -60,6 +61,7 @@ def environment(
     owner: int | None = None,
     ttl: float | None = None,
     wait: float = 0,
+    priority: int = 0,
     leases: Leases | None = None,
     read_inventory: InventoryReader | None = None,
 ) -> Document:
@@ -72,9 +74,8 @@ def environment(
     _check(framework, target, image, start)
     gpu_request = request or Request(count=gpus, min_memory_gib=min_memory_gib)
     leases = leases or (None if sys.platform == "darwin" else Leases())
-    reader = read_inventory or inventory_reader(gpu_request)
     with ExitStack() as cleanup:
-        reserved = _reserve(gpu_request, target, reader, leases, owner, ttl, wait, cleanup)
+        reserved = _reserve(gpu_request, target, read_inventory, leases, owner, ttl, wait, priority, cleanup)
         picked = pick(framework, reserved.inventory, contained=target != "venv", cuda=cuda, image=image)
         folder = path or Path(f".venv-{framework}")
         document = _document(framework, target, gpu_request, reserved, picked, folder)
@@ -115,16 +116,22 @@ def _check(framework: str, target: str, image: str | None, start: bool) -> None:
 def _reserve(
     request: Request,
     target: str,
-    read_inventory: InventoryReader,
+    read_inventory: InventoryReader | None,
     leases: Leases | None,
     owner: int | None,
     ttl: float | None,
     wait: float,
+    priority: int,
     cleanup: ExitStack,
 ) -> _Reserved:
     if target == "kubernetes" or leases is None:
-        inventory = read_inventory()
-        choice = selection.choose(inventory, request)
+        if read_inventory is None:
+            xids = logged_events()
+            with inventory_reader(request) as read:
+                inventory = read()
+        else:
+            inventory, xids = read_inventory(), ()
+        choice = selection.choose(inventory, request, xids=xids)
         if not choice.satisfied:
             raise NoneFree(choice) if inventory.gpus else NoGpu(choice.why)
         uuids = tuple(device.uuid for device in choice.taken)
@@ -133,7 +140,9 @@ def _reserve(
     owners: tuple[Owner, ...] = () if owner is None and ttl is not None else (leases.host.caller(),)
     if owner is not None:
         owners = (leases.host.owner(owner),)
-    grant = obtain(leases, request, read_inventory, owners=owners, ttl=ttl, wait=wait, command="ml-env")
+    grant = obtain(
+        leases, request, read_inventory, owners=owners, ttl=ttl, wait=wait, priority=priority, command="ml-env"
+    )
     cleanup.callback(leases.release, grant.lease.id)
     uuids = tuple(device.uuid for device in grant.lease.devices)
     return _Reserved(_restrict(grant.inventory, uuids), uuids, variables_of(grant), grant.choice.notes, grant)

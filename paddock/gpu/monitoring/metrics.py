@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from paddock.gpu.health.check import VERDICTS, Health
-from paddock.gpu.health.xid import XidEvent
+from paddock.gpu.health.xid import Event
 from paddock.gpu.model import Gpu, Inventory, Memory, Throttle
 
 _BITS = {name: 1 << bit for bit, name in enumerate(get_args(Throttle))}
@@ -87,7 +87,7 @@ METRICS: tuple[Metric, ...] = (
 )  # fmt: skip
 
 
-def render(inventory: Inventory, health: Health | None = None, xids: Iterable[XidEvent] = ()) -> str:
+def render(inventory: Inventory, health: Health | None = None, xids: Iterable[Event] = ()) -> str:
     """Return the metrics in Prometheus's text format, without unknown values; a silent GPU has only its health."""
     lines: list[str] = []
     host = inventory.machine.name

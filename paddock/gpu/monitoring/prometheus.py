@@ -12,12 +12,13 @@ from pathlib import Path
 
 from paddock import files
 from paddock.gpu.drivers.base import Reader
-from paddock.gpu.errors import GpuError, GpuInputError
+from paddock.gpu.errors import DriverHangs, GpuError, GpuInputError
 from paddock.gpu.health.check import evaluate
 from paddock.gpu.health.rules import NO_CONTEXT, HealthContext
-from paddock.gpu.health.xid import XidEvent, events
+from paddock.gpu.health.xid import Event, events
 from paddock.gpu.host import kernel_log
-from paddock.gpu.host.machine import Run
+from paddock.gpu.host.bounded import in_thread
+from paddock.gpu.host.machine import Run, machine
 from paddock.gpu.inventory import Sampler, inventory, sampler
 from paddock.gpu.model import Gpu, Inventory
 from paddock.gpu.monitoring.metrics import render
@@ -55,7 +56,9 @@ class Exporter:
         self._read_at = self._slow_at = float("-inf")
         self._sampler: Sampler | None = None
         self._slow: dict[int, Gpu] = {}
-        self._xids: tuple[XidEvent, ...] = ()
+        self._xids: tuple[Event, ...] = ()
+        self._last = Inventory("", machine(root), "none")
+        self._hangs: DriverHangs | None = None
 
     def text(self) -> str:
         return self._refresh()[0]
@@ -69,11 +72,23 @@ class Exporter:
             now = self._clock()
             if now - self._read_at >= self._min_age:
                 self._read_at = now
-                current = self._read(now)
+                current = self._answered(now)
                 context = replace(self._around, uptime=kernel_log.uptime(self._root))
                 text = render(current, evaluate(current, self._xids, context), self._xids)
                 self._page = text, None if current.gpus else current.reason or "there is no GPU"
             return self._page
+
+    def _answered(self, now: float) -> Inventory:
+        """Read the GPUs. While the driver hangs they are listed as unreadable, and it is not called again."""
+        if self._hangs is None or self._hangs.thread is None or not self._hangs.thread.is_alive():
+            try:
+                self._last = in_thread(lambda: self._read(now))
+                return self._last
+            except DriverHangs as error:
+                self._hangs = error
+        reason = str(self._hangs).partition("\n")[0]
+        gpus = [Gpu(gpu.index, gpu.uuid, gpu.name, gpu.vendor, "unreadable", reason) for gpu in self._last.gpus]
+        return replace(self._last, gpus=tuple(gpus), reason=reason)
 
     def _read(self, now: float) -> Inventory:
         if self._sampler is None or now - self._slow_at >= _SLOW_INTERVAL:

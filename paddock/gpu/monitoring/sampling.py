@@ -13,6 +13,7 @@ from typing import Any
 from paddock.gpu import inventory
 from paddock.gpu.drivers.base import Reader
 from paddock.gpu.errors import GpuInputError, NoGpu
+from paddock.gpu.host.bounded import in_thread
 from paddock.gpu.model import SCHEMA, Gpu
 from paddock.gpu.parameter import one_of
 
@@ -47,6 +48,8 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
         )
     }
 )
+_ALIASES = {"utilization": "utilisation"}
+"""Spelling of the older connector."""
 DEFAULT = ("utilisation", "memory", "temperature", "power", "sm_clock")
 
 
@@ -62,11 +65,12 @@ class Sample:
 
 def select_metrics(names: Sequence[str]) -> tuple[Metric, ...]:
     """Return the metrics of these names, by default the usual five. Raises GpuInputError."""
-    for name in names:
+    chosen = [_ALIASES.get(name, name) for name in names or DEFAULT]
+    for name in chosen:
         if name not in METRICS:
             hint = f"expected: {one_of(name, METRICS)}\n    fix: --metrics {','.join(DEFAULT)}"
             raise GpuInputError(f"unknown metric {name!r}\n    {hint}")
-    return tuple(METRICS[name] for name in dict.fromkeys(names or DEFAULT))
+    return tuple(METRICS[name] for name in dict.fromkeys(chosen))
 
 
 def monitor(
@@ -92,7 +96,8 @@ def monitor(
         raise GpuInputError(
             f"a duration of {duration:g} s is not a time\n    expected: 0 or more\n    fix: --duration 60"
         )
-    sampler = inventory.sampler(pcie=any(metric.slow for metric in select_metrics(metrics)), root=root, reader=reader)
+    pcie = any(metric.slow for metric in select_metrics(metrics))
+    sampler = in_thread(lambda: inventory.sampler(pcie=pcie, root=root, reader=reader))
     if not sampler.first.gpus:
         raise NoGpu(sampler.first.reason or "there is no GPU")
     return _samples(sampler, interval, duration, clock, sleep)
@@ -111,7 +116,7 @@ def _samples(
         if wait > 0:
             sleep(wait)
         at = clock() - start
-        current = sampler.read()
+        current = in_thread(sampler.read)
         yield Sample(at, current.taken_at, current.gpus, missed)
         due = max(beat + 1, math.ceil((clock() - start) / interval - 1e-9))
         missed, beat = due - beat - 1, due

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from paddock.gpu.render.access import Access, access
-from paddock.gpu.render.fields import matching, wrong
+from paddock.gpu.render.fields import image_reference, matching, wrong
 from paddock.gpu.render.rendered import Rendered, headed
 from paddock.gpu.render.request import RenderRequest
 
@@ -20,7 +20,8 @@ def render(
     if form not in ("deploy", "gpus"):
         raise wrong(f"form is {form!r}", "deploy or gpus")
     matching("service", service, r"[A-Za-z0-9][A-Za-z0-9._-]*", "a name of letters, digits, dots and dashes")
-    matching("image", image, r"\S*", "the name of an image")
+    if image:
+        image_reference("image", image)
     import yaml
 
     granted = access(request)

@@ -12,8 +12,10 @@ from typing import Any, TypeVar, get_args
 
 from paddock.gpu.errors import GpuInputError
 from paddock.gpu.parameter import one_of
+from paddock.image_reference import BadReference, Reference
 
 _Read = Callable[[str, Any], Any]
+_MAX_TEXT = 1024
 
 
 def wrong(problem: str, expected: str = "", fix: str = "") -> GpuInputError:
@@ -23,9 +25,25 @@ def wrong(problem: str, expected: str = "", fix: str = "") -> GpuInputError:
 
 def matching(name: str, value: object, pattern: str, expected: str) -> str:
     """Return the value if it is a text of that form. Raises GpuInputError."""
-    if not isinstance(value, str) or not re.fullmatch(pattern, value):
+    if not isinstance(value, str) or not re.fullmatch(pattern, short(name, value)):
         raise wrong(f"{name} is {value!r}", expected)
     return value
+
+
+def short(name: str, text: str) -> str:
+    """Return the text unless it is too long to be a value here, or to repeat. Raises GpuInputError."""
+    if len(text) > _MAX_TEXT:
+        raise wrong(f"{name} has {len(text):,} characters", f"at most {_MAX_TEXT:,}")
+    return text
+
+
+def image_reference(name: str, value: object) -> str:
+    """Return the value if it names an image: anything else could be an option of `docker run`. Raises GpuInputError."""
+    try:
+        Reference.parse(short(name, str(value)))
+    except BadReference as error:
+        raise GpuInputError(f"{name}: {error}") from None
+    return str(value)
 
 
 def _flag(name: str, value: Any) -> bool:

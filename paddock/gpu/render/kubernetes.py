@@ -10,7 +10,7 @@ from typing import Any
 from paddock.gpu.errors import GpuInputError
 from paddock.gpu.leases.eligibility import Device
 from paddock.gpu.render.access import capabilities, hidden
-from paddock.gpu.render.fields import Kubernetes, Toleration, matching, wrong
+from paddock.gpu.render.fields import Kubernetes, Toleration, image_reference, matching, wrong
 from paddock.gpu.render.rendered import File, Rendered, headed
 from paddock.gpu.render.request import RenderRequest
 
@@ -33,7 +33,7 @@ def render(
     """Render a pod. `sharing` (time-slicing or mps) applies to a share of memory; `mig` is the plugin's strategy."""
     for option, value in (("name", name), ("namespace", namespace)):
         matching(option, value, _NAME, "lower-case letters, digits and dashes, 63 at most")
-    matching("image", image, r"\S+", "the name of an image")
+    image_reference("image", image)
     for option, value, allowed in (("sharing", sharing, ("time-slicing", "mps")), ("mig", mig, ("mixed", "single"))):
         if value not in allowed:
             raise wrong(f"{option} is {value!r}", " or ".join(allowed))

@@ -9,7 +9,9 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
+from paddock.errors import nearest
 from paddock.gpu.errors import GpuError
+from paddock.gpu.health.xid import Event
 from paddock.gpu.leases.lease import Lease
 from paddock.gpu.leases.request import Request
 from paddock.gpu.model import Inventory
@@ -62,12 +64,16 @@ def render(
     connector: Connector | Mapping[str, Any] | None = None,
     leases: Sequence[Lease] = (),
     environ: Mapping[str, str] = _NOTHING,
+    xids: Sequence[Event] = (),
+    accept_degraded: bool = False,
     **options: Any,
 ) -> Rendered:
     """Return the configuration that passes a machine's GPUs to that target; it reads only the arguments.
 
     `selection` is a request, the older connector's fields of that target, or either as names and values; None is every
-    GPU that works. `request` chooses for fields that do not say which GPUs. `options` are the target's own.
+    GPU that works. `request` chooses for fields that do not say which GPUs. `xids` are the
+    driver's errors in the kernel log; a GPU that health would give no work is left out, or refused where it was named,
+    unless `accept_degraded`. `options` are the target's own.
     Only `proxmox` reads files too, below its option `root`. Raises NoGpu, GpuInputError and GpuError.
     """
     entry = _target(target)
@@ -90,7 +96,8 @@ def render(
         )
     plain = connector if isinstance(connector, Connector) else from_dict(Connector, connector or {})
     render_request = build_request(
-        inventory, fields, request, connector=plain, leases=leases, environ=environ, limited=entry.task
+        inventory, fields, request, connector=plain, leases=leases, environ=environ, limited=entry.task, xids=xids,
+        accept_degraded=accept_degraded,
     )  # fmt: skip
     rendered: Rendered = module.render(render_request, **options)
     return rendered
@@ -146,8 +153,8 @@ def _read(target: Target, selection: Request | Fields | Mapping[str, Any] | None
         own = names(target.fields) if target.fields else ()
         if target.fields and any(name in own for name in selection):
             return from_dict(target.fields, selection)
-        unknown = [name for name in selection if one_of(str(name), _REQUEST).startswith("one of")]
-        if target.fields and unknown and one_of(str(unknown[0]), own).startswith("did"):
+        unknown = [name for name in selection if not nearest(str(name), _REQUEST)]
+        if target.fields and unknown and nearest(str(unknown[0]), own):
             raise wrong(f"{target.name} has no {unknown[0]!r}", one_of(str(unknown[0]), own))
         return Request.from_dict(selection)
     if is_fields(type(selection)) and type(selection) is not target.fields:

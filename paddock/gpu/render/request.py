@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from paddock.gpu.errors import GpuError, NoGpu
-from paddock.gpu.host.visibility import Visible, visible
+from paddock.gpu.health.check import unfit
+from paddock.gpu.health.xid import Event
+from paddock.gpu.host.visibility import visible
 from paddock.gpu.leases.eligibility import Device, SelectionContext, devices, refusal
 from paddock.gpu.leases.lease import Lease
 from paddock.gpu.leases.request import Request, max_per_task
@@ -67,8 +69,12 @@ def build_request(
     leases: Sequence[Lease],
     environ: Mapping[str, str],
     limited: bool,
+    xids: Sequence[Event] = (),
+    accept_degraded: bool = False,
 ) -> RenderRequest:
     """Choose the devices: every working GPU without fields and request. `limited` applies the limit per task.
+
+    `xids` are the driver's errors in the kernel log; `accept_degraded` takes GPUs that health would give no work.
 
     Raises NoGpu where too few are available, and GpuInputError.
     """
@@ -78,22 +84,25 @@ def build_request(
     allowed = visible(inventory, environ)
     notes = list(allowed.notes if allowed else ())
     warnings: list[str] = []
+    accept_degraded = accept_degraded or (request is not None and request.accept_degraded)
+    context = SelectionContext(visible=allowed, unfit={} if accept_degraded else unfit(inventory, xids))
     indexes = fields.gpu_ids if isinstance(fields, Docker | Proxmox) else ()
     if isinstance(fields, Proxmox) and fields.pci_devices:
-        chosen = list(_by_index(inventory, indexes, allowed))
+        chosen = list(_by_index(inventory, indexes, context))
+        _healthy([gpu for gpu in inventory.gpus if gpu.pci_address in fields.pci_devices], context)
     elif indexes:
-        chosen = list(_by_index(inventory, indexes, allowed))
+        chosen = list(_by_index(inventory, indexes, context))
         uuids = ", ".join(f"{device.gpu.index} is {device.uuid}" for device in chosen)
         notes.append(f"GPUIDs are indexes, which change with cards and drivers; here {uuids}.")
     elif request:
-        choice = choose(inventory, request, leases, allowed)
+        choice = choose(inventory, request, leases, allowed, xids=xids)
         if not choice.satisfied:
             raise NoGpu(f"{choice}\n    fix: ask for less, or {_OTHER}")
         notes = list(choice.notes)
         selected = {device.uuid for device in choice.taken}
         chosen = [device for device in devices(inventory)[0] if device.uuid in selected]
     else:
-        chosen = list(_working(inventory, allowed, warnings))
+        chosen = list(_working(inventory, context, warnings))
         if fields is not None and not chosen:
             raise NoGpu("\n    ".join([inventory.reason or "no GPU is available", *warnings, f"fix: {_OTHER}"]))
     if len({device.gpu.vendor for device in chosen}) > 1:
@@ -135,7 +144,18 @@ def _request(fields: Fields | None, request: Request | None) -> Request | None:
     return request
 
 
-def _by_index(inventory: Inventory, indexes: Iterable[int], allowed: Visible | None) -> Iterable[Device]:
+def _healthy(gpus: Iterable[Gpu], context: SelectionContext) -> None:
+    """Check GPUs that were named one by one. Raises NoGpu."""
+    for gpu in gpus:
+        if fault := context.fault(Device(gpu.uuid or "", gpu)):
+            raise NoGpu(
+                f"GPU {gpu.index} cannot be given: {fault}\n    fix: leave it out, do what `paddock gpu.health` says,"
+                " or --accept-degraded"
+            )
+
+
+def _by_index(inventory: Inventory, indexes: Iterable[int], context: SelectionContext) -> Iterable[Device]:
+    allowed = context.visible
     gpus = {gpu.index: gpu for gpu in inventory.gpus}
     requested = list(indexes)
     for index in requested:
@@ -156,10 +176,11 @@ def _by_index(inventory: Inventory, indexes: Iterable[int], allowed: Visible | N
             )
         if allowed and not allowed.shows(gpu.uuid, gpu.uuid):
             raise wrong(f"GPU {index} is hidden", "one that the environment shows", f"{' '.join(allowed.notes)}")
+        _healthy([gpu], context)
         yield Device(gpu.uuid, gpu)
 
 
-def _working(inventory: Inventory, allowed: Visible | None, warnings: list[str]) -> Iterable[Device]:
+def _working(inventory: Inventory, context: SelectionContext, warnings: list[str]) -> Iterable[Device]:
     """Yield the healthy and visible devices, whoever uses them now."""
     every, unavailable = devices(inventory)
     divided = {device.gpu.index for device in every if device.part}
@@ -167,7 +188,7 @@ def _working(inventory: Inventory, allowed: Visible | None, warnings: list[str])
         f"GPU {refused.index} is left out: {refused.reason}." for refused in unavailable if refused.index not in divided
     ]
     for device in every:
-        reason = refusal(device, Request(), SelectionContext(visible=allowed))
+        reason = refusal(device, Request(), context)
         if reason is None or reason.transient:
             yield device
         else:

@@ -17,6 +17,7 @@ from paddock.gpu.actions.handlers import lease_is_held
 from paddock.gpu.errors import GpuInputError
 from paddock.gpu.host.programs import Finished
 from paddock.gpu.parameter import Parameters, one_of, parameter, parse
+from paddock.gpu.render.fields import image_reference
 
 Document = dict[str, Any]
 
@@ -73,6 +74,9 @@ class ContainerRun(Parameters):
     environment: dict[str, str] = parameter({}, "variables")
     volumes: tuple[str, ...] = parameter((), "source:target[:ro]")
     detach: bool = parameter(False, "leave it running, for later steps")
+
+    def __post_init__(self) -> None:
+        image_reference("image", self.image)
 
 
 @dataclass(frozen=True, kw_only=True)

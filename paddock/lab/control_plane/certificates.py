@@ -47,7 +47,8 @@ def create(folder: Path) -> Identity:
     write_private(identity.certificate, _pem(_server_certificate(server_key, authority_key)))
     write_private(identity.key, _private_pem(server_key))
     write_private(identity.accounts_key, _private_pem(accounts_key))
-    write_private(identity.tokens, "".join(f"{_row(user, groups)}\n" for user, groups in USERS.items()))
+    rows = ((secrets.token_urlsafe(32), user, user, *groups) for user, groups in USERS.items())
+    write_private(identity.tokens, "".join(f"{','.join(row)}\n" for row in rows))
     complete.touch()
     return identity
 
@@ -126,7 +127,3 @@ def _private_pem(key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey) -> str:
     # kube-apiserver reads no key of service accounts in PKCS #8; GitHub gives an App its key in this form too.
     encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL
     return key.private_bytes(encoding, form, serialization.NoEncryption()).decode()
-
-
-def _row(user: str, groups: tuple[str, ...]) -> str:
-    return ",".join((secrets.token_urlsafe(32), user, user, *groups))

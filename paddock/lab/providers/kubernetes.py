@@ -11,9 +11,12 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
+from pulumi.runtime.proto import provider_pb2
+
 from paddock.lab.providers import names, server
 from paddock.lab.providers.diff import DEFAULTS, Change
-from paddock.lab.providers.wire import unwrap_secrets
+from paddock.lab.providers.wire import encode_struct, unwrap_secrets
+from paddock.plan.engine import fake_cloud
 from paddock.plan.engine.resource_types import RELEASE
 
 
@@ -44,6 +47,12 @@ class Kubernetes(server.Provider):
         if type_ != RELEASE:
             return dict(inputs)
         return {**inputs, **_status(inputs, int(computed.get("status", {}).get("revision", 0)) + 1)}
+
+    def Read(self, request: Any, context: Any) -> Any:
+        there = fake_cloud.read(request.type, request.id, preview=False)
+        if not there:
+            return super().Read(request, context)
+        return provider_pb2.ReadResponse(id=request.id, properties=encode_struct(there), inputs=encode_struct({}))
 
 
 def _status(inputs: Mapping[str, Any], revision: int) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
 
 from infra import versions
@@ -10,9 +10,10 @@ from paddock import catalog
 from paddock.catalog import EksAmi, version
 from paddock.catalog.github import RUNNER_GRACE_DAYS, known_bad, label_support, runner_releases, runner_successor
 from paddock.fleet import Fleet
-from paddock.fleet.model.cluster import KubeconfigCluster
+from paddock.fleet.model.cluster import KubeconfigCluster, NewCluster
 from paddock.fleet.model.pool import Bottlerocket, Custom, EksManaged
 from paddock.plan.compatibility.verdict import Verdict
+from paddock.plan.finding import Edit, put
 
 SOON_DAYS = 90
 """An end of support that is nearer than this is worth a warning."""
@@ -55,6 +56,7 @@ def _image(fleet: Fleet, names: list[str], today: date) -> Iterator[Verdict]:
         f"image {source}{where} is for Kubernetes {made_for}, the cluster runs {minor}",
         numbers,
         "" if fits else f"an image for {minor}" + (f": {{release: {newest.release}}}" if newest else ""),
+        edits=_release(names, newest) if not fits and newest and isinstance(ami, EksManaged) else (),
     )
     built = row.date if row else None
     if built is None and isinstance(ami, EksManaged):
@@ -65,19 +67,23 @@ def _image(fleet: Fleet, names: list[str], today: date) -> Iterator[Verdict]:
         return
     age = (today - built).days
     newer = newest if newest and newest.date and newest.date > built and isinstance(ami, EksManaged) else None
+    edits = _release(names, newer) if newer and age > OLD_IMAGE_DAYS else ()
     yield Verdict(
         "CMP006",
         subject,
         "ok",
         f"image {source}{where} is {age} days old (built {built})",
         numbers | {"built": built.isoformat(), "age_days": age, "limit_days": OLD_IMAGE_DAYS},
-        ""
-        if age <= OLD_IMAGE_DAYS
-        else f"pools.{names[0]}.ami: {{release: {newer.release}}}"
-        if newer
-        else "inv catalog.refresh, then plan again",
-        concern=age > OLD_IMAGE_DAYS,
+        " and ".join(map(str, edits)),
+        # The newest image that the catalogue knows can only be as old as the catalogue, which CAT001 reports.
+        concern=bool(edits),
+        edits=edits,
     )
+
+
+def _release(pools: Iterable[str], ami: EksAmi) -> tuple[Edit, ...]:
+    """Return the edits that give pools an EKS image."""
+    return tuple(put("pools", name, "ami", value={"release": ami.release}) for name in pools)
 
 
 def _row(os: str, release: str, minor: str) -> EksAmi | None:
@@ -139,13 +145,10 @@ def kubernetes(fleet: Fleet, today: date) -> Iterator[Verdict]:
         "end_of_extended_support": dates.end_of_extended_support.isoformat() if dates.end_of_extended_support else None,
         "days_left": days_left,
     }
-    newest = max(
-        (v for v, k in catalog.eks_versions().items() if k.support_on(today) == "standard"), key=version, default=None
-    )
-    upgrade = f'cluster.version: "{newest}"' if newest and newest != minor else ""
+    upgrade, edits = _upgrade(fleet, today)
     if state == "ended" or (state == "extended" and support == "standard"):
         message = f"{support} support of Kubernetes {minor} on EKS ended on {end}"
-        yield Verdict("CMP007", "cluster.version", "impossible", message, numbers, upgrade)
+        yield Verdict("CMP007", "cluster.version", "impossible", message, numbers, upgrade, edits=edits)
     elif state == "unknown" or days_left is None:
         message = f"until when EKS supports Kubernetes {minor} is not known for {today}"
         yield Verdict("CMP007", "cluster.version", "unknown", message, numbers, "inv catalog.refresh")
@@ -153,16 +156,40 @@ def kubernetes(fleet: Fleet, today: date) -> Iterator[Verdict]:
         message = f"EKS gives Kubernetes {minor} {support} support until {end}, {_days(days_left)}"
         if state == "extended":
             message += ", at six times the control plane's price already"
-        near = days_left < SOON_DAYS
+        concern = days_left < SOON_DAYS or state == "extended"
         yield Verdict(
             "CMP007",
             "cluster.version",
             "ok",
             message,
             numbers,
-            upgrade if near else "",
-            concern=near or state == "extended",
+            upgrade if concern else "",
+            concern=concern,
+            edits=edits if concern else (),
         )
+
+
+def _upgrade(fleet: Fleet, today: date) -> tuple[str, tuple[Edit, ...]]:
+    """Return what moves the cluster to the next minor, with the pools' images: EKS goes one minor at a time."""
+    cluster = fleet.cluster
+    major, number = version(cluster.version)
+    minors = catalog.eks_versions()
+    newest = max((v for v, k in minors.items() if k.support_on(today) == "standard"), key=version, default=None)
+    following = f"{major}.{number + 1}"
+    if newest is None or version(newest) <= (major, number) or following not in minors:
+        return "", ()
+    edits = [put("cluster", "version", value=following)]
+    fix = f"{edits[0]}" + (f", then on to {newest}, one minor at a time" if newest != following else "")
+    image = catalog.latest_ami(following)
+    own = [name for name, pool in fleet.pools.items() if pool.ami is not None]
+    managed = [name for name in own if isinstance(fleet.pools[name].ami, EksManaged)]
+    if not isinstance(cluster, NewCluster):
+        return f"upgrade the cluster to {following} and write it down: {fix}", ()
+    if others := [name for name in own if isinstance(fleet.pools[name].ami, Custom)]:
+        return f"{fix}; with images for it in pools {', '.join(others)}", ()
+    supported = minors[following].support_on(today) in ("standard", cluster.support)
+    is_possible = supported and image is not None
+    return fix, (*edits, *_release(managed, image)) if is_possible and image else ()
 
 
 def controller(fleet: Fleet, today: date) -> Iterator[Verdict]:

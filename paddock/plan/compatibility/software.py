@@ -18,6 +18,7 @@ from paddock.fleet.model.runner import Runner
 from paddock.fleet.software import driver, image_cuda
 from paddock.plan.compatibility import lifecycle
 from paddock.plan.compatibility.verdict import Verdict, findings
+from paddock.plan.finding import Edit, put
 
 __all__ = ["Verdict", "check", "findings"]
 
@@ -72,13 +73,15 @@ def _runner(fleet: Fleet, runner: Runner) -> Iterator[Verdict]:
         )
         return
     match = on_driver(cuda.version, has.version, gpu)
+    fix, edits = _newer_driver(fleet, pool, match.needs)
     yield Verdict(
         "CMP001",
         subject,
         match.outcome,
         f"{match.why} (CUDA read from {cuda.where}, driver from {has.where})",
         numbers | {"driver_for_all_features": match.needs, "least_driver": match.floor, "newest_cuda": newest},
-        "" if match.outcome == "ok" else _newer_driver(fleet, pool, match.needs) or _other_image(fleet, runner, newest),
+        "" if match.outcome == "ok" else fix or _other_image(fleet, runner, newest),
+        edits=edits if match.outcome != "ok" else (),
     )
 
 
@@ -123,46 +126,54 @@ def _pool(fleet: Fleet, pool: GpuPool) -> Iterator[Verdict]:
     unknown = Drives("unknown", f"the driver on its nodes is not known: {has.where}")
     match = drives(has.version, gpu, families) if has.version else unknown
     why = f"{match.why} of {', '.join(families)}" if match.outcome == "ok" else match.why
-    yield Verdict("CMP003", subject, match.outcome, why, numbers, _driven_by(fleet, pool, match))
+    fix, edits = _driven_by(fleet, pool, match)
+    yield Verdict("CMP003", subject, match.outcome, why, numbers, fix, edits=edits)
 
 
-def _driven_by(fleet: Fleet, pool: GpuPool, match: Drives) -> str:
-    """Return the edit that gives a pool a driver for its GPUs."""
+_Fix = tuple[str, tuple[Edit, ...]]
+"""Remedy in words, and as edits where the fleet's owner need not choose."""
+
+
+def _driven_by(fleet: Fleet, pool: GpuPool, match: Drives) -> _Fix:
+    """Return what gives a pool a driver for its GPUs."""
     if match.outcome == "ok":
-        return ""
+        return "", ()
     if match.outcome == "unknown":
-        return "inv catalog.refresh, or an image of the catalogue"
+        return "inv catalog.refresh, or an image of the catalogue", ()
     if match.least:
         return (
             f"pools.{pool.name}.ami: {{custom: ami-..., driver: {match.least}..., kubernetes: "
             f'"{fleet.cluster.version}"}}, or instances of another family'
-        )
-    if match.most:
-        return _eks_image(fleet, pool, most=match.most) or "instances of another family"
-    return _eks_image(fleet, pool) or "instances with another GPU"
+        ), ()
+    other = "instances of another family" if match.most else "instances with another GPU"
+    fix, edits = _eks_image(fleet, pool, most=match.most)
+    return fix or other, edits
 
 
-def _newer_driver(fleet: Fleet, pool: GpuPool, needs: str | None) -> str:
-    """Return the edit that brings a driver from `needs` on; empty when the catalogue has no such image."""
+def _newer_driver(fleet: Fleet, pool: GpuPool, needs: str | None) -> _Fix:
+    """Return what brings a driver from `needs` on; empty when the catalogue has no such image."""
     newest = catalog.latest_ami(fleet.cluster.version)
     if not needs or not newest or not newest.driver or version(newest.driver) < version(needs):
-        return ""
+        return "", ()
     return _eks_image(fleet, pool)
 
 
-def _eks_image(fleet: Fleet, pool: GpuPool, most: int | None = None) -> str:
-    """Return the edit that selects the newest EKS image, at most of driver branch `most`; empty when there is none."""
+def _eks_image(fleet: Fleet, pool: GpuPool, most: int | None = None) -> _Fix:
+    """Return what selects the newest EKS image, at most of driver branch `most`; empty when there is none."""
     newest = catalog.latest_ami(fleet.cluster.version)
     if not newest or not newest.driver or (most and version(newest.driver)[0] > most):
-        return ""
+        return "", ()
     current = fleet.ami(pool)
     if isinstance(current, EksManaged) and current.release == newest.release:
-        return ""
-    return f"pools.{pool.name}.ami: {{release: {newest.release}}} (driver {newest.driver})"
+        return "", ()
+    edit = put("pools", pool.name, "ami", value={"release": newest.release})
+    # Whoever chose an image of their own chose more than its driver.
+    return f"{edit} (driver {newest.driver})", (edit,) if isinstance(current, EksManaged) else ()
 
 
 def _other_image(fleet: Fleet, runner: Runner, newest: str | None) -> str:
     if newest is None:
         return ""
     key = f"runners.{runner.name}.image" if runner.image else "images.runner"
-    return f"{key}: an image with CUDA {newest} or older"
+    first = fleet.pools[runner.pool].gpu.cuda_first
+    return f"{key}: an image with CUDA {newest if first == newest else f'{first} to {newest}'}"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from paddock.catalog.cuda_match import Outcome
-from paddock.plan.finding import Finding, Severity
+from paddock.plan.finding import Edit, Finding, Severity
 
 _SEVERITY: Mapping[Outcome, Severity | None] = {
     "ok": None,
@@ -29,6 +29,7 @@ class Verdict:
     fix: str = ""
     concern: bool = False
     """Not wrong today, but somebody should act: a support that ends soon, an old image."""
+    edits: tuple[Edit, ...] = ()
 
     @property
     def severity(self) -> Severity | None:
@@ -40,7 +41,7 @@ class Verdict:
 def findings(verdicts: Iterable[Verdict]) -> tuple[Finding, ...]:
     """Return the findings of verdicts that need attention."""
     return tuple(
-        Finding(verdict.id, verdict.severity, verdict.subject, verdict.message, verdict.fix)
+        Finding(verdict.id, verdict.severity, verdict.subject, verdict.message, verdict.fix, verdict.edits)
         for verdict in verdicts
         if verdict.severity
     )

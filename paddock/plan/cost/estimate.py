@@ -6,7 +6,7 @@ a lower bound; it is never taken for zero.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 
@@ -15,13 +15,13 @@ from paddock.fleet.model.runner import Runner, occurrences
 from paddock.plan.cost import fixed as cost_fixed
 from paddock.plan.cost import nodes as cost_nodes
 from paddock.plan.cost.fixed import Line
-from paddock.plan.cost.money import HOURS_A_MONTH, Money, total
+from paddock.plan.cost.money import HOURS_A_MONTH, Money, least, total
 from paddock.plan.cost.nodes import PoolCost, Range, RunnerCost
 from paddock.plan.cost.priced_types import Entry, census
 from paddock.plan.engine.graph import Graph
 from paddock.plan.engine.resource_types import NODE_GROUP
 from paddock.plan.finding import Finding
-from paddock.plan.fit import Fit
+from paddock.plan.fit import Fit, by_runner
 
 IMAGE_GB = 10.0
 """Compressed size of a CUDA image with a framework, where none is stated: those of PyTorch and vLLM are 8 to 12 GB."""
@@ -34,6 +34,7 @@ COLD_SHARE = 0.3
 
 _START = datetime(2026, 6, 1, tzinfo=UTC)
 _END = _START + timedelta(days=28)
+_NOTHING = Range(*(Money(0.0, "USD/month"),) * 3)
 _TYPICAL = "of the pool's first type and way to buy"
 
 
@@ -48,6 +49,10 @@ class Cost:
     pools: tuple[PoolCost, ...]
     runners: tuple[RunnerCost, ...]
     month: Range
+    pool_months: Mapping[str, Range]
+    """Part of `month` that each pool costs. `low` is what it costs without a job."""
+    runner_months: Mapping[str, Money]
+    """Part of `month.expected` that each runner's jobs cost."""
     jobs: Mapping[str, float]
     """Jobs a month that `month.expected` counts, by runner."""
     assumptions: tuple[str, ...]
@@ -82,15 +87,26 @@ def estimate(
 ) -> Cost:
     """Estimate the cost. `jobs_per_month` is by runner, or the same for all; `today` decides on extended support."""
     lines = cost_fixed.lines(fleet, graph, today)
-    fixed_total = total((line.monthly for line in lines), "USD/month")
+    fixed_total = _mostly_known(total((line.monthly for line in lines), "USD/month"), [line.price for line in lines])
+    fixed_most = total((fixed_total, cost_fixed.more_system_nodes(fleet, lines)), "USD/month")
     pools = tuple(cost_nodes.pool_cost(fleet, pool) for pool in fleet.pools.values())
     idle_seconds = cost_nodes.idle_seconds(graph)
     idle = idle_seconds if idle_seconds is not None else 0.0
+    offers, fits_by_runner = {pool.pool: pool.offers for pool in pools}, by_runner(fits)
     runners = tuple(
-        cost_nodes.runner_cost(fleet, runner, fits, job_minutes, image_gb, idle) for runner in fleet.runners.values()
+        cost_nodes.runner_cost(
+            fleet, runner, offers[runner.pool], fits_by_runner.get(runner.name, ()), job_minutes, image_gb, idle
+        )
+        for runner in fleet.runners.values()
     )
     stated_jobs = _stated_jobs(fleet, jobs_per_month)
     jobs = stated_jobs if stated_jobs is not None else _assumed(fleet, job_minutes)
+    buys_nodes = fleet.owns_nodes and fleet.holds("cluster")
+    runner_months = {cost.runner: _jobs_month(cost, jobs[cost.runner] if buys_nodes else 0.0) for cost in runners}
+    pool_months = {
+        pool.name: _pool_month(fleet, cost, runners, runner_months, stated_jobs) if buys_nodes else _NOTHING
+        for pool, cost in zip(fleet.pools.values(), pools, strict=True)
+    }
     return Cost(
         region=fleet.region,
         fixed=lines,
@@ -98,7 +114,9 @@ def estimate(
         by_use=cost_fixed.by_use(fleet, graph),
         pools=pools,
         runners=runners,
-        month=_month(fleet, fixed_total, pools, runners, jobs, stated_jobs is not None),
+        month=_month(Range(fixed_total, fixed_total, fixed_most), pools, pool_months),
+        pool_months=pool_months,
+        runner_months=runner_months,
         jobs=jobs,
         assumptions=tuple(_assumptions(job_minutes, image_gb, idle_seconds, stated_jobs is not None)),
         census=census(graph, _left_out(fleet, graph, lines, pools)),
@@ -126,43 +144,65 @@ def findings(cost: Cost) -> tuple[Finding, ...]:
     )
 
 
-def _month(
+def _pool_month(
     fleet: Fleet,
-    fixed: Money,
-    pools: tuple[PoolCost, ...],
-    runners: tuple[RunnerCost, ...],
-    jobs: Mapping[str, float],
-    is_stated: bool,
+    pool: PoolCost,
+    runners: Sequence[RunnerCost],
+    runner_months: Mapping[str, Money],
+    stated_jobs: Mapping[str, float] | None,
 ) -> Range:
-    low, expected, high = [fixed], [fixed], [fixed]
-    for pool in pools:
-        if not pool.groups or not fleet.holds("cluster"):
-            continue
-        of_pool = [runner for runner in runners if runner.pool == pool.pool]
-        idle = [mean_idle(fleet.runners[runner.runner]) * HOURS_A_MONTH for runner in of_pool]
-        floor = _floor(pool.at_min, [r.per_hour.times(hours) for r, hours in zip(of_pool, idle, strict=True)])
-        low.append(floor.low)
-        expected.append(floor.expected)
-        for runner in of_pool:
-            count = jobs.get(runner.runner, 0.0)
-            warm, cold = runner.job.warm, runner.job.cold
-            expected += [warm.expected.times(count * (1 - COLD_SHARE)), cold.expected.times(count * COLD_SHARE)]
-            if is_stated:
-                low.append(warm.low.times(count))
-                high.append(runner.job.alone.high.times(count))
-        high.append(floor.high if is_stated else pool.at_max.high.times(HOURS_A_MONTH))
-    return Range(*(total(amounts, "USD/month") for amounts in (low, expected, high)))
+    """Return what a pool costs a month: what always runs, and the jobs of its runners."""
+    runners = [cost for cost in runners if cost.pool == pool.pool]
+    idle = [mean_idle(fleet.runners[cost.runner]) * HOURS_A_MONTH for cost in runners]
+    floor = _floor(pool.at_min, [cost.per_hour.times(hours) for cost, hours in zip(runners, idle, strict=True)])
+    low, high = [floor.low], [pool.at_max.high.times(HOURS_A_MONTH)]
+    expected = [floor.expected, *(runner_months[cost.runner] for cost in runners)]
+    if stated_jobs is not None:
+        low += [cost.job.warm.low.times(stated_jobs[cost.runner]) for cost in runners]
+        high = [floor.high, *(cost.job.alone.high.times(stated_jobs[cost.runner]) for cost in runners)]
+    return Range(*map(_known, (low, expected, high)))
+
+
+def _known(amounts: Sequence[Money]) -> Money:
+    """Return a sum; unknown where nothing but zeros is known of it."""
+    amount = total(amounts, "USD/month")
+    return amount if amount.value or not amount.missing else replace(amount, value=None)
+
+
+def _month(fixed: Range, pools: Sequence[PoolCost], pool_months: Mapping[str, Range]) -> Range:
+    month = _sum([fixed, *pool_months.values()])
+    nodes = [least(offer.instance_hour for offer in pool.offers) for pool in pools]
+    main = [fixed.low, *(price for price in nodes if price)]
+    low = month.low if fixed.low.value is not None else replace(month.low, value=None)
+    return Range(low, _mostly_known(month.expected, main), _mostly_known(month.high, main))
+
+
+def _mostly_known(amount: Money, parts: Sequence[Money]) -> Money:
+    """Return an amount, unknown where half of its parts have no price: a sum of the others would pass for the whole."""
+    unpriced = sum(part.value is None for part in parts)
+    return replace(amount, value=None) if unpriced and 2 * unpriced >= len(parts) else amount
+
+
+def _jobs_month(cost: RunnerCost, jobs: float) -> Money:
+    """Return what that many jobs of a runner are expected to cost."""
+    warm, cold = cost.job.warm.expected, cost.job.cold.expected
+    return total((warm.times(jobs * (1 - COLD_SHARE)), cold.times(jobs * COLD_SHARE)), "USD/month")
+
+
+def _sum(ranges: list[Range]) -> Range:
+    columns = zip(*((amounts.low, amounts.expected, amounts.high) for amounts in ranges), strict=True)
+    return Range(*(total(column, "USD/month") for column in columns))
 
 
 def _floor(at_min: Range, idle: list[Range]) -> Range:
     """Return the cost of what always runs: the pool's fewest nodes or the idle runners' share, whichever is more."""
     nodes = at_min.times(HOURS_A_MONTH, "USD/month")
-    columns = zip(*((amounts.low, amounts.expected, amounts.high) for amounts in idle), strict=True)
-    waiting = [total(column, "USD/month") for column in columns]
-    if not waiting:
+    if not idle:
         return nodes
-    pairs = zip((nodes.low, nodes.expected, nodes.high), waiting, strict=True)
-    return Range(*(_larger(node, wait) for node, wait in pairs))
+    waiting = _sum(idle)
+    return Range(
+        _larger(nodes.low, waiting.low), _larger(nodes.expected, waiting.expected), _larger(nodes.high, waiting.high)
+    )
 
 
 def _larger(first: Money, other: Money) -> Money:
@@ -188,14 +228,20 @@ def _assumptions(minutes: float, image_gb: float, idle: float | None, is_stated:
     if is_stated:
         yield "low: the stated jobs all find a warm runner, on the cheapest nodes"
         yield f"expected: {COLD_SHARE:.0%} of them wait for a new node; nodes are {_TYPICAL}"
-        yield "high: each has a node to itself, of the dearest type, bought the dearest way"
+        yield (
+            "high: each has a node to itself, of the dearest type, bought the dearest way; system nodes are at their "
+            "maximum"
+        )
     else:
         yield "low: no job runs; only what is fixed, and nodes kept for nobody"
         yield (
             f"expected: {BUSY_SHARE:.0%} of all runners are busy in {WORKING_HOURS:.0f} working hours, "
             f"{COLD_SHARE:.0%} of their jobs wait for a new node; nodes are {_TYPICAL}"
         )
-        yield "high: every pool is at its maximum all month, of the dearest type, bought the dearest way"
+        yield (
+            "high: every pool is at its maximum all month, of the dearest type, bought the dearest way; so are system "
+            "nodes"
+        )
     yield "a runner costs its share of a node that is full of its kind; gaps between jobs cost more"
     yield f"a cold start pulls an image of {image_gb:g} GB; its times are published ones of other people's clusters"
     if idle is None:

@@ -13,6 +13,8 @@ from paddock.plan.cost.money import HOURS_A_MONTH, Money, fixed, on_demand, tota
 from paddock.plan.engine import resource_types as types
 from paddock.plan.engine.graph import Graph, Resource
 
+SYSTEM_NODES = "system nodes"
+
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -110,7 +112,7 @@ def _system_nodes(fleet: Fleet, graph: Graph) -> Iterator[Line]:
     disk = volume(system.disk // 1024, GP3_IOPS, GP3_THROUGHPUT, fleet.region)
     price = total((node, disk), "USD/hour")
     yield Line(
-        "system nodes",
+        SYSTEM_NODES,
         system.nodes.min,
         f"{instance.name}, {system.disk // 1024} GiB gp3",
         price,
@@ -118,6 +120,15 @@ def _system_nodes(fleet: Fleet, graph: Graph) -> Iterator[Line]:
         f"at least {system.nodes.min}, at most {system.nodes.max}",
         _urns(groups),
     )
+
+
+def more_system_nodes(fleet: Fleet, lines: tuple[Line, ...]) -> Money:
+    """Return the cost of a month in which there are as many system nodes as there may be, beyond the fewest."""
+    nodes = fleet.cluster.system.nodes if isinstance(fleet.cluster, NewCluster) else None
+    line = next((line for line in lines if line.item == SYSTEM_NODES), None)
+    if nodes is None or line is None:
+        return Money(0.0, "USD/month")
+    return line.price.times(HOURS_A_MONTH * (nodes.max - nodes.min), "USD/month")
 
 
 def is_system(group: Resource) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from paddock.catalog import InstanceType
 from paddock.catalog.nodes import cold_start
 from paddock.fleet import Fleet, GpuPool, Runner
 from paddock.fleet.model.pool import BOTTLEROCKET_SYSTEM_GIB, GP3_IOPS, GP3_THROUGHPUT, Bottlerocket
-from paddock.fleet.nodes import CapacityName, capacities
+from paddock.fleet.nodes import CapacityName, capacities, min_nodes
 from paddock.plan.cost.money import Money, fixed, least, most, on_demand, spot, total, unknown, volume
 from paddock.plan.engine.graph import Graph
 from paddock.plan.engine.resource_types import RELEASE
@@ -55,7 +55,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class PoolCost:
-    """USD/hour. Every node group keeps the pool's minimum; `at_max` is the maximum once, in whichever groups."""
+    """USD/hour. Minimum and maximum count once: the first node group keeps the one, any groups may reach the other."""
 
     pool: str
     offers: tuple[Offer, ...]
@@ -155,7 +155,7 @@ def pool_cost(fleet: Fleet, pool: GpuPool) -> PoolCost:
     groups = []
     for capacity in capacities(pool) if pool_offers else ():
         node = spread([(offer.node_hour, 1) for offer in pool_offers if offer.capacity == capacity])
-        low, high = (pool.nodes.min, pool.nodes.max) if bought else (0, 0)
+        low, high = (min_nodes(pool, capacity), pool.nodes.max) if bought else (0, 0)
         groups.append(Group(capacity, low, high, node, node.times(low), node.times(high)))
     nothing = Money(0.0, "USD/hour")
     at_min = Range(*(total(amounts, "USD/hour") for amounts in _columns(group.at_min for group in groups)))
@@ -182,12 +182,21 @@ def pool_cost(fleet: Fleet, pool: GpuPool) -> PoolCost:
 
 
 def runner_cost(
-    fleet: Fleet, runner: Runner, fits: Iterable[Fit], minutes: float, image_gb: float, idle: float
+    fleet: Fleet,
+    runner: Runner,
+    pool_offers: Sequence[Offer],
+    fits: Iterable[Fit],
+    minutes: float,
+    image_gb: float,
+    idle: float,
 ) -> RunnerCost:
-    """Return the cost of a runner, and of a job of `minutes` on it. `idle`: seconds until an empty node is removed."""
+    """Return the cost of a runner, and of a job of `minutes` on it.
+
+    `pool_offers` are those of its pool, `fits` its own; `idle`: seconds until an empty node is removed.
+    """
     pool = fleet.pools[runner.pool]
-    per_node = {fit.instance: fit.per_node for fit in fits if fit.runner == runner.name}
-    usable = [offer for offer in offers(fleet, pool) if per_node.get(offer.instance)]
+    per_node = {fit.instance: fit.per_node for fit in fits}
+    usable = [offer for offer in pool_offers if per_node.get(offer.instance)]
     reason = "it fits on none of its pool's types" if fleet.owns_nodes else "its nodes are there already"
     nothing = unknown(f"runner {runner.name}: {reason}", "USD/hour")
     shares = [(offer.node_hour, 1 / per_node[offer.instance]) for offer in usable]

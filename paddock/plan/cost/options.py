@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 from paddock import catalog
 from paddock.catalog import InstanceType
 from paddock.catalog.cuda_match import drives
 from paddock.fleet import Fleet, GpuPool, Runner
+from paddock.fleet.model.fleet import once_per_fleet
 from paddock.fleet.model.pool import Mig
 from paddock.fleet.nodes import capacities
 from paddock.fleet.sizing.capacity import Share, available, default_share, runner_request
@@ -32,13 +34,32 @@ class Option:
 
 def option(fleet: Fleet, runner: Runner, instance: InstanceType) -> Option:
     """Return the runner as if its pool had this type alone. CPU and memory that are not written follow the type."""
-    pool = fleet.pools[runner.pool]
-    only = _only(fleet, pool, instance)
-    if only.pools[runner.pool].gpu_resources_per_node(instance) < runner.gpus:
+    kind = (_kind(fleet, fleet.pools[runner.pool], runner), instance.name)
+    if kind not in fleet.results:
+        fleet.results[kind] = _option(fleet, fleet.pools[runner.pool], runner, instance)
+    return cast("Option", fleet.results[kind])
+
+
+@once_per_fleet
+def _kind(fleet: Fleet, pool: GpuPool, runner: Runner) -> str:
+    """Return all that options of a runner follow from, so that alike runners on alike pools share them."""
+    sizes = runner.model_dump_json(include={"gpus", "cpu", "memory", "container", "volumes"})
+    return f"{sizes} {_pool_kind(fleet, pool)}"
+
+
+@once_per_fleet
+def _pool_kind(fleet: Fleet, pool: GpuPool) -> str:
+    least = min(runner.gpus for runner in fleet.runners_on(pool))
+    return f"{pool.model_dump_json()} {least}"
+
+
+def _option(fleet: Fleet, pool: GpuPool, runner: Runner, instance: InstanceType) -> Option:
+    only = pool.model_copy(update={"instances": (instance.name,), "max_pods": None})
+    if only.gpu_resources_per_node(instance) < runner.gpus:
         share, per_node = Share(runner.cpu or 0, runner.memory or 0), 0
     else:
-        share, request = default_share(only, runner), runner_request(only, runner)
-        has = available(only, only.pools[runner.pool], instance)
+        share, request = default_share(fleet, runner, only), runner_request(fleet, runner, only)
+        has = available(fleet, only, instance)
         per_node = min(fit_counts(has, request).values())
     node = total((instance_price(instance, capacities(pool)[0], fleet.region), root_volume(fleet, pool)), "USD/hour")
     price = instance_price(instance, capacities(pool)[0], fleet.region)
@@ -67,9 +88,3 @@ def driven(fleet: Fleet, pool: GpuPool, instance: InstanceType) -> bool:
     """Return whether the driver of the pool's image drives an instance type; an unknown driver might."""
     has = driver(fleet, pool).version
     return has is None or drives(has, catalog.gpu(instance.gpu or ""), [instance.family]).outcome != "impossible"
-
-
-def _only(fleet: Fleet, pool: GpuPool, instance: InstanceType) -> Fleet:
-    """Return the fleet with a pool of one type; only for arithmetic, so nothing is validated anew."""
-    uniform = pool.model_copy(update={"instances": (instance.name,), "max_pods": None})
-    return fleet.model_copy(update={"pools": {**fleet.pools, pool.name: uniform}})

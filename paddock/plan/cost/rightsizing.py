@@ -14,7 +14,7 @@ from paddock.fleet.model.quantity import format_cpu, format_memory
 from paddock.fleet.nodes import capacities
 from paddock.plan.cost.money import HOURS_A_MONTH, Money, volume
 from paddock.plan.cost.options import Option, candidates, driven, option
-from paddock.plan.finding import Finding
+from paddock.plan.finding import Edit, Finding, put
 
 SPOT_TYPES = 3
 """Fewer types than this in a spot pool, and one type's shortage stops it. AWS scores one or two types always low."""
@@ -143,8 +143,12 @@ def _few_types(fleet: Fleet, pool: GpuPool) -> Iterator[Finding]:
     count = len(pool.instances)
     alike = f"{first.gpu_count} {catalog.gpu(first.gpu or '').name}"
     chosen = [other.name for other in more[: SPOT_TYPES - count]]
+    is_enough = count + len(chosen) >= SPOT_TYPES
+    fits = all(option(fleet, runner, own).per_node for runner in fleet.runners_on(pool) for own in pool.types)
+    edits: tuple[Edit, ...] = ()
     if chosen:
-        fix = f"pools.{pool.name}.instances: [{', '.join([*pool.instances, *chosen])}]"
+        edits = (put("pools", pool.name, "instances", value=[*pool.instances, *chosen]),)
+        fix = str(edits[0])
     else:
         fix = "more zones" + ("" if pool.fallback == "on-demand" else f", and pools.{pool.name}.fallback: on-demand")
     yield Finding(
@@ -156,6 +160,7 @@ def _few_types(fleet: Fleet, pool: GpuPool) -> Iterator[Finding]:
         + ", jobs wait. "
         + (f"Also with {alike}: {_listed(fleet, more)}" if more else f"No other type has {alike}"),
         fix,
+        edits if is_enough and fits else (),
     )
 
 

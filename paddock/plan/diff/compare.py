@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
-from paddock.plan.diff import fields, impact
+from paddock.plan.diff import costs, fields, impact, renames
 from paddock.plan.diff.changes import STACK, Draft, drafts, label
 from paddock.plan.diff.fields import clean
-from paddock.plan.diff.model import Action, Change, CostChange, Diff, FieldChange, FitChange, Verdict
+from paddock.plan.diff.model import Action, Change, Diff, FieldChange, FitChange, Verdict
+from paddock.plan.diff.refusals import refusals
+from paddock.plan.diff.renames import NewNames, Pair
 from paddock.plan.diff.replacement import AWS_PROVIDER, Effect
 from paddock.plan.document.model import PlanDocument, Resource
 from paddock.plan.engine.resource_types import CLUSTER, SUBNET
-from paddock.plan.finding import Finding, current_id
+from paddock.plan.finding import Finding, Step, current_id
 
 Resources = Mapping[str, Resource]
 
@@ -28,23 +29,33 @@ def compare(old: PlanDocument, new: PlanDocument) -> Diff:
         urn: impact.Level(draft.effect, tuple(draft.why), draft.roots) for urn, draft in drafts_by_urn.items()
     }
     rolls = impact.rolls(before, after, levels)
-    fixed, appeared = _findings(old, new)
-    cost = CostChange(_month(old), _month(new), _fixed_cost(old), _fixed_cost(new))
+    pairs = renames.find(old, new)
+    names = NewNames((pair.old, pair.new) for pair in pairs)
+    fixed, appeared = renames.beyond_findings(*_findings(old, new), names)
+    rest = renames.fold(
+        pairs,
+        changes,
+        rolls,
+        impact.interruptions(old.fit, before, rolls),
+        impact.scale_sets(before, after, levels),
+    )
     diff = Diff(
         verdict="none",
         stack=clean(new.stack),
         project=clean(new.project),
-        changes=tuple(changes),
-        refused=tuple(_refused(changes, before, after, drafts_by_urn)),
-        rolls=rolls,
-        interruptions=impact.interruptions(old.fit, before, rolls),
-        scale_sets=impact.scale_sets(before, after, levels),
+        renames=rest.renames,
+        changes=rest.changes,
+        refused=tuple(refusals(changes, before, after, drafts_by_urn)),
+        rolls=rest.rolls,
+        interruptions=rest.interruptions,
+        scale_sets=rest.scale_sets,
         new_findings=appeared,
         fixed_findings=fixed,
-        fits=tuple(_fits(old, new)),
-        cost=cost,
-        outputs=fields.compare(old.outputs, new.outputs),
-        notes=tuple(_notes(changes, old, new)),
+        new_steps=tuple(_new_steps(old, new, names)),
+        fits=tuple(_fits(old, new, pairs)),
+        cost=costs.compare(old.cost, new.cost, pairs),
+        outputs=tuple(names.beyond(fields.compare(old.outputs, new.outputs))),
+        notes=tuple(_notes(rest.changes, old, new)),
     )
     return diff.model_copy(update={"verdict": _verdict(diff)})
 
@@ -52,22 +63,11 @@ def compare(old: PlanDocument, new: PlanDocument) -> Diff:
 def _verdict(diff: Diff) -> Verdict:
     if diff.refused:
         return "refused"
-    if diff.count("replace") or diff.count("remove") or diff.unsure:
+    if diff.renames or diff.count("replace") or diff.count("remove") or diff.unsure:
         return "replaces"
     if diff.rolls or diff.interruptions:
         return "interrupts"
     return "none" if diff.empty else "safe"
-
-
-def _month(document: PlanDocument) -> tuple[float, float] | None:
-    """Return the range that a stack costs a month, or None where its plan does not say."""
-    low, high = (document.cost.month.low.value, document.cost.month.high.value) if document.cost else (None, None)
-    return None if low is None or high is None else (min(low, high), max(low, high))
-
-
-def _fixed_cost(document: PlanDocument) -> float | None:
-    """Return what a stack costs a month without any job."""
-    return document.cost.fixed.total.value if document.cost else None
 
 
 def _resources(document: PlanDocument) -> Resources:
@@ -122,47 +122,6 @@ def _risk(change: Change) -> int:
     return 2 if change.replaced == "unknown" else 3 if change.action == "change" else 4
 
 
-def _refused(changes: list[Change], before: Resources, after: Resources, drafts: Mapping[str, Draft]) -> Iterator[str]:
-    """Return the changes that would stop `pulumi up`."""
-    for change in changes:
-        if change.protected and change.action in ("remove", "replace"):
-            action = "removed" if change.action == "remove" else "replaced"
-            yield (
-                f"{change.type.rpartition(':')[2]} {change.name} is protected and would be {action}: Pulumi refuses, "
-                f"and what it holds would be lost"
-            )
-    for urn, draft in drafts.items():
-        resource = after[urn]
-        if resource.type != CLUSTER or draft.effect == "replace":
-            continue
-        subnets = resource.property_dependencies.get("vpcConfig", ())
-        if any(_moves(after, drafts, subnet) for subnet in subnets):
-            yield (
-                f"EKS cannot move cluster {clean(resource.name)} into another VPC, and its network is replaced: "
-                f"the update fails. Leave the network as it is, or build a new stack beside this one and move the "
-                f"runners"
-            )
-        was, becomes = (_version(resources[urn].inputs.get("version")) for resources in (before, after))
-        if was and becomes and not was <= becomes <= (was[0], was[1] + 1):
-            step = "go back to an older version" if becomes < was else "skip a Kubernetes minor version"
-            yield f"EKS cannot {step}: {was[0]}.{was[1]} to {becomes[0]}.{becomes[1]}"
-
-
-def _moves(after: Resources, drafts: Mapping[str, Draft], urn: str) -> bool:
-    """Return whether a subnet ends up in another VPC."""
-    if urn not in after or after[urn].type != SUBNET or urn not in drafts:
-        return False
-    vpcs = after[urn].property_dependencies.get("vpcId", ())
-    return any(vpc in drafts and drafts[vpc].effect == "replace" for vpc in vpcs)
-
-
-def _version(value: Any) -> tuple[int, int] | None:
-    parts = value.split(".") if isinstance(value, str) else []
-    if len(parts) < 2 or not all(part.isascii() and part.isdecimal() and len(part) < 5 for part in parts[:2]):
-        return None
-    return int(parts[0]), int(parts[1])
-
-
 def _findings(old: PlanDocument, new: PlanDocument) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
     """Return the findings that are fixed, and the new ones. A finding with a new wording alone is the same."""
 
@@ -175,15 +134,25 @@ def _findings(old: PlanDocument, new: PlanDocument) -> tuple[tuple[Finding, ...]
             if unmatched[key(finding)]:
                 unmatched[key(finding)] -= 1
             else:
-                texts = (finding.subject, finding.message, finding.fix)
-                extra.append(Finding(clean(finding.id), finding.severity, *map(clean, texts)))
+                subject, message, fix = map(clean, (finding.subject, finding.message, finding.fix))
+                extra.append(Finding(clean(finding.id), finding.severity, subject, message, fix))
         return tuple(extra)
 
     return beyond(old.findings, new.findings), beyond(new.findings, old.findings)
 
 
-def _fits(old: PlanDocument, new: PlanDocument) -> Iterator[FitChange]:
-    before, after = ({(fit.runner, fit.pool, fit.instance): fit for fit in plan.fit} for plan in (old, new))
+def _new_steps(old: PlanDocument, new: PlanDocument, names: NewNames) -> Iterator[Step]:
+    for step in new.before_up:
+        if not any(names.same_text(other.text, step.text) for other in old.before_up if other.id == step.id):
+            yield Step(*map(clean, (step.id, step.subject, step.text, step.command)))
+
+
+def _fits(old: PlanDocument, new: PlanDocument, pairs: Sequence[Pair]) -> Iterator[FitChange]:
+    pools, runners = renames.keys(pairs, "pool"), renames.keys(pairs, "runner")
+    before = {
+        (runners.get(fit.runner, fit.runner), pools.get(fit.pool, fit.pool), fit.instance): fit for fit in old.fit
+    }
+    after = {(fit.runner, fit.pool, fit.instance): fit for fit in new.fit}
     for key in sorted({*before, *after}):
         was, becomes = before.get(key), after.get(key)
         if was and becomes and (was.per_node, was.limiting) == (becomes.per_node, becomes.limiting):
@@ -200,7 +169,11 @@ def _fits(old: PlanDocument, new: PlanDocument) -> Iterator[FitChange]:
         )
 
 
-def _notes(changes: list[Change], old: PlanDocument, new: PlanDocument) -> Iterator[str]:
+def _notes(changes: Sequence[Change], old: PlanDocument, new: PlanDocument) -> Iterator[str]:
+    made = any(resource.type == SUBNET for resource in new.resources)
+    subnets = [f for c in changes if c.type == CLUSTER for f in c.fields if f.keys[:2] == ("vpcConfig", "subnetIds")]
+    if subnets and not made:
+        yield "EKS takes other subnets only in the zones it was created in; those of adopted subnets are not in a plan"
     if any(plan.cost and plan.cost.missing for plan in (old, new)):
         yield "part of the cost is unknown, so the amounts are lower bounds"
     if any(change.type == AWS_PROVIDER and any("defaultTags" in f.keys for f in change.fields) for change in changes):

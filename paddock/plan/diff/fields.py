@@ -20,6 +20,7 @@ from typing import Any
 
 import yaml
 
+from paddock.errors import UNPRINTABLE
 from paddock.fleet.model.github import GITHUB_TOKEN
 from paddock.plan.diff.model import FieldChange
 from paddock.plan.engine.values import SECRET, shallow
@@ -50,7 +51,6 @@ _ASSIGNED = re.compile(
     re.I,
 )
 _ANCHOR = re.compile(r"(?:^|[\s\[{,:-])[&*]\w", re.M)
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def compare(old: Mapping[str, Any], new: Mapping[str, Any], secret: Sequence[str] = ()) -> tuple[FieldChange, ...]:
@@ -65,7 +65,7 @@ def compare(old: Mapping[str, Any], new: Mapping[str, Any], secret: Sequence[str
 def clean(text: str) -> str:
     """Text from a document as it may be shown: no credential, no escape code, nothing that cannot be encoded."""
     text = text.encode("utf-8", "replace").decode("utf-8")
-    text = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n"))
+    text = UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n"))
     return _ASSIGNED.sub(rf"\1{SECRET}", _TOKENS.sub(SECRET, text))
 
 
@@ -262,7 +262,7 @@ def _key(key: str) -> str:
 
 def _document(text: str) -> tuple[str, Any] | None:
     """Return the document in a text and its format; None for plain text."""
-    decoded = _base64(text)
+    decoded = decode_base64(text)
     if decoded is not None:
         held = _document(decoded)
         return held or ("base64", decoded)
@@ -273,8 +273,8 @@ def _document(text: str) -> tuple[str, Any] | None:
     return None
 
 
-def _base64(text: str) -> str | None:
-    """Text of several lines in base64: user data. Shorter ones are as likely a word."""
+def decode_base64(text: str) -> str | None:
+    """Return the text of several lines that is in base64: user data. Shorter ones are as likely a word."""
     if len(text) < 24 or len(text) % 4 or not re.fullmatch(r"[A-Za-z0-9+/]+={0,2}", text):
         return None
     try:

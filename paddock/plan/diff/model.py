@@ -9,9 +9,9 @@ import pydantic
 
 from paddock.plan.diff.replacement import Effect
 from paddock.plan.document.model import Model, PlanDocument
-from paddock.plan.finding import Finding
+from paddock.plan.finding import Finding, Step
 
-SCHEMA: Final = "paddock.diff/1"
+SCHEMA: Final = "paddock.diff/2"
 Action = Literal["add", "remove", "replace", "change"]
 Verdict = Literal["none", "safe", "interrupts", "replaces", "refused"]
 
@@ -65,13 +65,53 @@ class FitChange:
 
 
 @dataclass(frozen=True, slots=True)
-class CostChange:
-    """Dollars a month: low and high, and what is fixed. None where a plan has no such number."""
+class Amount:
+    """Dollars before and after. None where the plan has no such number."""
 
-    old: tuple[float, float] | None
-    new: tuple[float, float] | None
-    old_fixed: float | None
-    new_fixed: float | None
+    old: float | None
+    new: float | None
+
+    @property
+    def differs(self) -> bool:
+        return self.old != self.new
+
+
+@dataclass(frozen=True, slots=True)
+class PartCost:
+    """A pool's part of the month, or a runner's hour, where it is not as it was. What is not there costs nothing."""
+
+    name: str
+    action: Literal["add", "remove", "change"]
+    low: Amount
+    expected: Amount
+    high: Amount
+    jobs: Amount | None = None
+    """Of a runner: its jobs a month, as expected."""
+
+    @property
+    def differs(self) -> bool:
+        amounts = (self.low, self.expected, self.high, self.jobs)
+        return any(amount.differs for amount in amounts if amount)
+
+
+@dataclass(frozen=True, slots=True)
+class CostChange:
+    """Cost before and after: the month in all, each pool's part of it, and an hour of each runner.
+
+    `fixed` is what a month costs without any job or GPU node. `pools` and `runners` hold only what differs.
+    """
+
+    fixed: Amount
+    low: Amount
+    expected: Amount
+    high: Amount
+    pools: tuple[PartCost, ...] = ()
+    runners: tuple[PartCost, ...] = ()
+
+    @property
+    def differs(self) -> bool:
+        month = (self.fixed, self.low, self.expected, self.high)
+        return any(amount.differs for amount in month) or bool(self.pools or self.runners)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +150,29 @@ class ScaleSetChange:
     says: str
 
 
+@dataclass(frozen=True, slots=True)
+class Rename:
+    """A pool or a runner with the same content under another key, and all that differs only because of that."""
+
+    kind: Literal["pool", "runner"]
+    old: str
+    new: str
+    consequences: tuple[str, ...]
+    changes: tuple[Change, ...]
+    rolls: tuple[Roll, ...]
+    interruptions: tuple[Interruption, ...]
+    scale_sets: tuple[ScaleSetChange, ...]
+
+
 class Diff(Model):
     """Everything that differs; renderers only print it."""
 
-    schema_version: Literal["paddock.diff/1"] = pydantic.Field(SCHEMA, alias="schema")
+    schema_version: Literal["paddock.diff/2"] = pydantic.Field(SCHEMA, alias="schema")
     verdict: Verdict
     stack: str
     project: str
+    renames: tuple[Rename, ...] = ()
+    """What they hold is in none of the other lists."""
     changes: tuple[Change, ...]
     """Riskiest first."""
     refused: tuple[str, ...]
@@ -126,6 +182,8 @@ class Diff(Model):
     scale_sets: tuple[ScaleSetChange, ...]
     new_findings: tuple[Finding, ...]
     fixed_findings: tuple[Finding, ...]
+    new_steps: tuple[Step, ...] = ()
+    """What a person does before this change is applied, and did not have to do before."""
     fits: tuple[FitChange, ...]
     cost: CostChange
     outputs: tuple[FieldChange, ...]
@@ -146,12 +204,11 @@ class Diff(Model):
 
     @property
     def empty(self) -> bool:
-        findings = self.new_findings or self.fixed_findings
-        cost = self.cost.old != self.cost.new or self.cost.old_fixed != self.cost.new_fixed
-        return not (self.changes or findings or self.fits or self.outputs or cost)
+        findings = self.new_findings or self.fixed_findings or self.new_steps
+        return not (self.renames or self.changes or findings or self.fits or self.outputs or self.cost.differs)
 
 
 class ComparedPlan(PlanDocument):
-    """Output of `--json=- --against`: a plan and its difference from a saved one."""
+    """Output of `--json --against`: a plan and its difference from a saved one."""
 
     diff: Diff

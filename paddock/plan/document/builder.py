@@ -44,6 +44,7 @@ def build_document(plan: Plan) -> model.PlanDocument:
         right_size=[_copy(model.RightSize, size) for size in plan.sizes],
         quota=[_copy(model.Quota, need) for need in plan.quota],
         findings=list(plan.findings),
+        before_up=list(plan.before_up),
         planned=plan.today.isoformat(),
         paddock=paddock.__version__,
         catalog=[_copy(model.CatalogFile, stamp) for stamp in catalog.stamps()],
@@ -153,6 +154,8 @@ def _cost(cost: estimate.Cost) -> model.Cost:
         cost,
         hours_a_month=money.HOURS_A_MONTH,
         fixed={"items": cost.fixed, "total": cost.fixed_total},
+        pools=[_copy(model.PoolCost, pool, month=cost.pool_months[pool.pool]) for pool in cost.pools],
+        runners=[_copy(model.RunnerCost, runner, month=cost.runner_months[runner.runner]) for runner in cost.runners],
         month=_copy(model.Month, cost.month, jobs={name: round(count, 1) for name, count in cost.jobs.items()}),
         resources=model.PricedResources(**cost.counts, types=[_copy(model.PricedType, entry) for entry in cost.census]),
         sources={

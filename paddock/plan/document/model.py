@@ -14,7 +14,7 @@ from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
 
 from paddock.catalog.cuda_match import Outcome
 from paddock.fleet.model.quantity import format_cpu, format_memory
-from paddock.plan.finding import Finding
+from paddock.plan.finding import Finding, Step
 
 SCHEMA: Final = "paddock.plan/1"
 """The number changes when a key goes or changes its meaning; new keys leave it."""
@@ -147,6 +147,8 @@ class Runner(Model):
     max: int = 0
     warm: list[Warm] = []
     container: str = "none"
+    privileged: bool = False
+    """A job can become root on its node."""
     image: str = ""
     priority: int = 0
     volumes: dict[str, str] = {}
@@ -302,11 +304,14 @@ class NodeGroupCost(Model):
 
 
 class PoolCost(Model):
+    """A pool's nodes an hour. `month`: its part of the month; null in plans of older versions."""
+
     pool: str
     offers: list[Offer] = []
     groups: list[NodeGroupCost] = []
     at_min: Range
     at_max: Range
+    month: Range | None = None
     spot_ratio: Number | None = None
     note: str = ""
 
@@ -336,10 +341,13 @@ class HostedCost(Model):
 
 
 class RunnerCost(Model):
+    """A runner an hour, and a job of it. `month`: its jobs as expected; null in plans of older versions."""
+
     runner: str
     pool: str
     per_node: dict[str, int] = {}
     per_hour: Range
+    month: Money | None = None
     job: JobCost
     github_hosted: HostedCost
 
@@ -464,6 +472,7 @@ class PlanDocument(Model):
     right_size: list[RightSize] = []
     quota: list[Quota] = []
     findings: list[Finding]
+    before_up: list[Step] = []
     planned: Day = ""
     paddock: str = ""
     catalog: list[CatalogFile] = []

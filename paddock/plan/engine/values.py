@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import yaml
 
 UNKNOWN = "<unknown>"
 """Known only once the cloud has made the thing it comes from."""
@@ -28,9 +31,23 @@ class Ref:
     urn: str
 
 
+CREDENTIAL = re.compile(
+    r"(^|_)(TOKEN|PASSWORD|PASSWD|SECRET|SECRET_ACCESS_KEY|PRIVATE_KEY|API_?KEY|CREDENTIALS?)$", re.I
+)
+"""Names of environment variables that hold credentials."""
+_VARIABLE = re.compile(r"\bname[\"']?: *[\"']?(\w+)")
+
+
 def redact(value: Any) -> Any:
-    """Plain data for people and JSON: secrets hidden, references as URNs."""
+    """Plain data for people and JSON: secrets hidden, references as URNs.
+
+    A credential in an environment is hidden too, also in a pod that is written as YAML.
+    """
     match value:
+        case {"name": str(name), "value": str(), **rest} if CREDENTIAL.search(name):
+            return {**redact(rest), "name": name, "value": SECRET}
+        case str() if any(CREDENTIAL.search(name) for name in _VARIABLE.findall(value)):
+            return _redact_yaml(value)
         case Secret():
             return SECRET
         case Ref(urn=urn):
@@ -41,6 +58,14 @@ def redact(value: Any) -> Any:
             return [redact(item) for item in value]
         case _:
             return value
+
+
+def _redact_yaml(text: str) -> str:
+    try:
+        document = yaml.safe_load(text)
+        return yaml.safe_dump(redact(document), sort_keys=True) if isinstance(document, dict | list) else text
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return SECRET  # what cannot be read cannot be shown in part
 
 
 def shallow(value: Any, deepest: int) -> bool:

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
+from paddock.errors import UNPRINTABLE
 from paddock.plan.document.model import Money
 
 _UNITS = {
     "USD/hour": " an hour", "USD/month": " a month", "USD/job": " a job", "USD/minute": " a minute",
     "USD/GB": " a GB", "USD/GB-month": " a GB and month",
 }  # fmt: skip
-# What HTML may not hold, what UTF-8 cannot write, and what turns the direction of a line to hide a part of it.
-_UNPRINTABLE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
-)
 
 
 def clean(text: str) -> str:
     """Return the text with a visible mark for each character that no reader could see."""
-    return _UNPRINTABLE.sub("\ufffd", text)
+    return UNPRINTABLE.sub("\ufffd", text)
 
 
 def count(number: int, noun: str) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from paddock.plan.diff.model import Diff
 from paddock.plan.document.model import PlanDocument
-from paddock.plan.output import view
+from paddock.plan.output import pull_request, view
 from paddock.plan.output.format import clean, cores, count, gibibytes, money, quantity
 
 LIMIT = 65_536
@@ -18,11 +19,14 @@ _ROWS = (1000, 200, 60, 20, 8, 3)
 """Rows of a table: the most with which the whole stays below the limit."""
 
 
-def render(document: PlanDocument) -> str:
-    """Return the page of a plan. Tables are cut, and say by how much, until it is short enough for GitHub."""
+def render(document: PlanDocument, diff: Diff | None = None) -> str:
+    """Return the page of a plan, which begins with the changes since another one.
+
+    Tables are cut, and say by how much, until it is short enough for GitHub.
+    """
     page = ""
     for limit in _ROWS:
-        page = "\n".join(_lines(document, limit)).rstrip() + "\n"
+        page = "\n".join(_lines(document, diff, limit)).rstrip() + "\n"
         if _length(page) < LIMIT:
             return page
     return page.encode("utf-16-le")[: 2 * (LIMIT - 200)].decode("utf-16-le", "ignore") + "\n\n... cut here\n"
@@ -33,7 +37,9 @@ def _length(page: str) -> int:
     return len(page.encode("utf-16-le")) // 2
 
 
-def _lines(document: PlanDocument, limit: int) -> Iterator[str]:
+def _lines(document: PlanDocument, diff: Diff | None, limit: int) -> Iterator[str]:
+    if diff:
+        yield from pull_request.lines(diff, document, limit)
     fleet, verdict = document.fleet, view.summary(document)
     where = [fleet.region, f"Kubernetes {fleet.kubernetes}" if fleet.kubernetes else ""]
     yield f"## {_MARKS[verdict.state]} Plan of {_plain(document.stack)}: {verdict.words}"
@@ -42,6 +48,7 @@ def _lines(document: PlanDocument, limit: int) -> Iterator[str]:
     yield ", ".join([*(_plain(part) for part in where if part), size])
     yield ""
     yield from _findings(document, limit)
+    yield from _before_up(document, limit)
     yield from _pools(document, limit)
     yield from _runners(document, limit)
     yield from _cost(document, limit)
@@ -63,6 +70,20 @@ def _findings(document: PlanDocument, limit: int) -> Iterator[str]:
         for finding in view.findings(document)
     )
     yield from _table(("", "Subject", "Finding", "Fix"), rows, limit)
+
+
+def _before_up(document: PlanDocument, limit: int) -> Iterator[str]:
+    steps = document.before_up
+    if not steps:
+        return
+    yield "### Before `pulumi up`"
+    yield ""
+    for number, step in enumerate(steps[:limit], 1):
+        yield f"{number}. {_plain(step.text)}" + (f": {_code(step.command)}" if step.command else "")
+    if len(steps) > limit:
+        yield ""
+        yield f"... {limit} of {len(steps)} shown"
+    yield ""
 
 
 def _pools(document: PlanDocument, limit: int) -> Iterator[str]:
@@ -96,7 +117,7 @@ def _runners(document: PlanDocument, limit: int) -> Iterator[str]:
         ("Runner", "runs-on", "Pool", "GPUs", "CPU", "Memory", "Jobs", "A node holds"),
         (
             (
-                runner.name,
+                f"{runner.name} ({view.privileges(runner)})" if runner.privileged else runner.name,
                 _code(f"[{', '.join(runner.labels)}]") if runner.labels else "unknown",
                 runner.pool,
                 str(runner.gpus),
@@ -160,6 +181,7 @@ def _cost(document: PlanDocument, limit: int) -> Iterator[str]:
         return
     low, expected, high = (money(amount) for amount in (cost.month.low, cost.month.expected, cost.month.high))
     month = f"**{expected} a month expected**, least {low}, most {high}; {money(cost.fixed.total)} of it is fixed."
+    month = view.unknown_month(cost) or month
     yield "### Cost"
     yield ""
     yield f"{month} {view.unpriced(cost)}".rstrip()

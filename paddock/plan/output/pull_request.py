@@ -1,46 +1,20 @@
-"""The difference of two plans for people: lines on a terminal, and the comment on a pull request."""
+"""The difference of two plans as Markdown: the comment on a pull request."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from paddock.plan.diff.fields import clean
-from paddock.plan.diff.model import Change, CostChange, Diff, FieldChange, FitChange, Roll
+from paddock.plan.diff.model import Change, Diff
 from paddock.plan.document.model import PlanDocument
+from paddock.plan.output import changes
 from paddock.plan.output.format import count as counted
-from paddock.plan.output.format import usd
 
 LIMIT = 65_000
 """Bytes of a comment. GitHub takes 65,536 characters; those that count twice there are covered by counting bytes."""
 ROWS = 60
 """Rows of a table in the comment."""
-
-_MARK = {"add": "+", "remove": "-", "replace": "-/+", "change": "~"}
-_GROUPS: tuple[tuple[str, Callable[[Change], bool]], ...] = (
-    ("Replaced", lambda change: change.action == "replace"),
-    ("Removed", lambda change: change.action == "remove"),
-    (
-        "Perhaps replaced: unknown to Paddock, look at pulumi preview",
-        lambda c: c.action == "change" and c.replaced == "unknown",
-    ),
-    ("Changed in place", lambda change: change.action == "change" and change.replaced != "unknown"),
-    ("Added", lambda change: change.action == "add"),
-)
-_ROLLED = {
-    "roll": "all nodes are replaced",
-    "replace": "the group is replaced",
-    "remove": "the group is removed",
-    "unknown": "may roll",
-}
-_SET = {
-    "add": "new",
-    "remove": "removed",
-    "replace": "replaced",
-    "unknown": "perhaps replaced",
-    "restart": "restarted",
-    "resize": "resized",
-}
 
 
 def marker(stack: str) -> str:
@@ -48,165 +22,20 @@ def marker(stack: str) -> str:
     return f"<!-- paddock-plan stack={re.sub(r'[^A-Za-z0-9._-]', '_', clean(stack))} -->"
 
 
-def headline(diff: Diff) -> str:
-    """Return the whole difference in one sentence without a stop."""
-    if diff.empty and not diff.refused:
-        return "nothing changes"
-    unsure = sum(not change.follows for change in diff.unsure)
-    counts = [
-        ("replaces", diff.count("replace") - diff.following),
-        ("replaces in consequence", diff.following),
-        ("removes", diff.count("remove")),
-        ("may replace", unsure),
-        ("may replace in consequence", len(diff.unsure) - unsure),
-        ("changes", diff.count("change") - len(diff.unsure)),
-        ("adds", diff.count("add")),
-    ]
-    parts = [f"{verb} {count}" for verb, count in counts if count]
-    sure = [roll for roll in diff.rolls if roll.kind != "unknown"]
-    if sure:
-        parts.append(f"rolls {counted(len(sure), 'node group')}")
-    jobs = sum(interruption.jobs for interruption in diff.interruptions)
-    if jobs:
-        parts.append(f"interrupts at most {counted(jobs, 'job')}")
-    changed = ", ".join(parts) or "no resource changes"
-    return f"will be refused: {changed}" if diff.refused else changed
-
-
-def text(diff: Diff) -> str:
-    """Plain lines for a terminal, worst first. Ends with a newline."""
-    return "\n".join(_text(diff)) + "\n"
-
-
-def _text(diff: Diff) -> Iterator[str]:
-    yield f"Changes of {diff.stack}: {headline(diff)}"
-    for line in diff.refused:
-        yield f"  refused: {line}"
-    for title, belongs in _GROUPS:
-        group = [change for change in diff.changes if belongs(change)]
-        if group:
-            yield ""
-            yield title
-            for change, count in _together(group):
-                yield from _resource(change, count)
-    if diff.rolls:
-        yield from ("", "Nodes that go")
-        yield from (f"  {roll.group}: {_roll(roll)}" for roll in diff.rolls)
-    if diff.interruptions:
-        yield from ("", "Jobs that end, if they run at that time")
-        for interruption in diff.interruptions:
-            perhaps = "" if interruption.certain else ", perhaps"
-            yield f"  {interruption.runner}: at most {interruption.jobs}, on nodes of pool {interruption.pool}{perhaps}"
-    if diff.scale_sets:
-        yield from ("", "Scale sets")
-        yield from (f"  {scale_set.runner} {_SET[scale_set.kind]}: {scale_set.says}" for scale_set in diff.scale_sets)
-    for title, findings in (("New findings", diff.new_findings), ("Fixed findings", diff.fixed_findings)):
-        if findings:
-            yield from ("", title)
-            yield from (f"  {f.severity} {f.id} {f.subject}: {f.message}" for f in findings)
-    if diff.fits:
-        yield from ("", "Fits")
-        yield from (f"  {fit.runner} on {fit.instance}: {_fit(fit)}" for fit in diff.fits)
-    if diff.outputs:
-        yield from ("", "Outputs")
-        yield from (f"  {line}" for output in diff.outputs for line in _field(output))
-    costs = list(_costs(diff.cost))
-    if costs:
-        yield from ("", "Cost a month", *(f"  {line}" for line in costs))
-    if diff.notes:
-        yield from ("", *(f"Note: {note}" for note in diff.notes))
-
-
-def _together(changes: Sequence[Change]) -> list[tuple[Change, int]]:
-    """Resources that follow another one in the same way, as one of them and how many; each other one by itself."""
-    groups: dict[object, list[Change]] = {}
-    for change in changes:
-        key = (change.type, change.owner, change.action, change.why) if change.follows else change.urn
-        groups.setdefault(key, []).append(change)
-    return [(group[0], len(group)) for group in groups.values()]
-
-
-def _titled(change: Change, count: int) -> str:
-    owner = f"  ({change.owner})" if change.owner else ""
-    more = f" and {count - 1} more" if count > 1 else ""
-    return f"{_type(change)} {change.name}{more}{owner}"
-
-
-def _resource(change: Change, count: int) -> Iterator[str]:
-    yield f"  {_MARK[change.action]:>3} {_titled(change, count)}"
-    for why in change.why:
-        yield f"        because {why}" if change.action == "replace" else f"        {why}"
-    for field in change.fields:
-        yield from (f"        {line}" for line in _field(field))
-
-
-def _field(change: FieldChange) -> Iterator[str]:
-    """Return one difference: on one line where both sides are short, else a line for each line."""
-    if "\n" not in f"{change.old}{change.new}" and len(f"{change.old}{change.new}") <= 100:
-        if change.old is None:
-            yield f"+ {change.path}: {change.new}"
-        elif change.new is None:
-            yield f"- {change.path}: {change.old}"
-        else:
-            same = " (another one)" if change.old == change.new else ""
-            yield f"~ {change.path}: {change.old} -> {change.new}{same}"
-        return
-    yield f"~ {change.path}:"
-    for sign, value in (("-", change.old), ("+", change.new)):
-        if value is not None:
-            yield from (f"{sign}   {line}" for line in value.split("\n"))
-
-
-def _roll(roll: Roll) -> str:
-    why = f" ({'; '.join(roll.why)})" if roll.why else ""
-    return f"pool {roll.pool}, {roll.capacity}, at most {counted(roll.nodes, 'node')}: {_ROLLED[roll.kind]}{why}"
-
-
-def _fit(change: FitChange) -> str:
-    def side(count: int | None, limit: str) -> str:
-        return "none" if count is None else f"{count} a node (limit: {limit})"
-
-    if change.old is None:
-        return f"new, {side(change.new, change.new_limit)}"
-    if change.new is None:
-        return "no longer"
-    return f"{side(change.old, change.old_limit)} -> {side(change.new, change.new_limit)}"
-
-
-def _costs(cost: CostChange) -> Iterator[str]:
-    if cost.old_fixed != cost.new_fixed:
-        yield f"fixed: {_step(cost.old_fixed, cost.new_fixed)}"
-    if cost.old != cost.new:
-        for name, index in (("low", 0), ("high", 1)):
-            was, becomes = (side[index] if side else None for side in (cost.old, cost.new))
-            yield f"{name}: {_step(was, becomes)}"
-
-
-def _step(old: float | None, new: float | None) -> str:
-    if old is None or new is None:
-        return f"{_money(old)} -> {_money(new)}"
-    percent = f", {(new - old) / old:+.0%}" if old else ""
-    return f"{'-' if new < old else '+'}{_money(abs(new - old))} ({_money(old)} -> {_money(new)}{percent})"
-
-
-def _money(amount: float | None) -> str:
-    return usd(amount, whole_from=100)
-
-
-def _type(change: Change) -> str:
-    package, _, kind = change.type.rpartition(":")
-    return f"{package.split('/')[0].replace(':', '.')}.{kind}"
-
-
 def markdown(diff: Diff, new: PlanDocument) -> str:
     """Return the comment. `new` is the new plan. What does not fit is counted, never left out silently."""
-    head = "\n".join(_head(diff, new))
-    details = list(_details(diff))
+    head = "\n".join([marker(diff.stack), *_head(diff, new)])
     for rows in (ROWS, 20, 5, 0):
-        body = "\n".join([head, *(_section(title, lines, rows) for title, lines in details), _FOOT])
+        body = "\n".join([head, *_sections(diff, rows), _FOOT])
         if len(body.encode()) <= LIMIT:
             return body
     return _clip(head, f"\n\n… the rest is too long for a comment.\n\n{_FOOT}")
+
+
+def lines(diff: Diff, new: PlanDocument, rows: int) -> Iterator[str]:
+    """Yield the changes as they begin the page of a plan; tables have at most `rows`."""
+    yield from _head(diff, new)
+    yield from _sections(diff, rows)
 
 
 _FOOT = (
@@ -222,8 +51,7 @@ def _clip(body: str, end: str) -> str:
 
 def _head(diff: Diff, new: PlanDocument) -> Iterator[str]:
     where = f" in {code(new.fleet.region)}" if new.fleet.region else ""
-    yield marker(diff.stack)
-    yield f"### Plan of {code(diff.stack)}{where}: {headline(diff)}"
+    yield f"### Plan of {code(diff.stack)}{where}: {escape(changes.headline(diff))}"
     yield ""
     if diff.empty and not diff.refused:
         yield "This change leaves every resource, fit, finding and price of the stack as it is."
@@ -234,13 +62,17 @@ def _head(diff: Diff, new: PlanDocument) -> Iterator[str]:
         yield ">"
     if diff.refused:
         yield ""
-    rows = list(_risks(diff))
-    if rows:
-        yield from _table(("risk", "what", "how much"), rows, ROWS)
-    costs = list(_costs(diff.cost))
-    if costs:
-        yield f"**Cost a month**: {escape('; '.join(costs))}"
+    totals = list(changes.month(diff.cost))
+    if totals:
+        yield f"**Cost a month**: {escape('; '.join(totals))}"
         yield ""
+    for rename in diff.renames:
+        yield f"- **Renamed** {escape(changes.renamed(rename))}"
+    if diff.renames:
+        yield ""
+    risks = list(_risks(diff))
+    if risks:
+        yield from _table(("risk", "what", "how much"), risks, ROWS)
     for note in diff.notes:
         yield f"Note: {escape(note)}"
         yield ""
@@ -259,7 +91,7 @@ def _risks(diff: Diff) -> Iterator[tuple[str, str, str]]:
     for roll in diff.rolls:
         yield (
             "nodes",
-            f"{code(roll.group)} {roll.capacity}: {_ROLLED[roll.kind]}",
+            f"{code(roll.group)} {roll.capacity}: {changes.ROLLED[roll.kind]}",
             f"at most {counted(roll.nodes, 'node')}",
         )
     for interruption in diff.interruptions:
@@ -271,69 +103,41 @@ def _risks(diff: Diff) -> Iterator[tuple[str, str, str]]:
         )
     for scale_set in diff.scale_sets:
         if scale_set.kind in ("remove", "replace", "unknown"):
-            yield "queue", f"scale set {code(scale_set.runner)} {_SET[scale_set.kind]}", escape(scale_set.says)
+            yield (
+                "queue",
+                f"scale set {code(scale_set.runner)} {changes.SCALE_SETS[scale_set.kind]}",
+                escape(scale_set.says),
+            )
     errors = sum(finding.severity == "error" for finding in diff.new_findings)
     if errors:
         yield "plan", "new errors", str(errors)
 
 
-def _names(changes: Sequence[Change]) -> str:
+def _names(resources: Sequence[Change]) -> str:
     """Return the resources that matter most, by name; the rest by number."""
-    names = list(dict.fromkeys(f"{change.type.rpartition(':')[2]} {change.name}" for change in changes))
+    names = list(dict.fromkeys(f"{change.type.rpartition(':')[2]} {change.name}" for change in resources))
     more = f" and {len(names) - 6} more" if len(names) > 6 else ""
     return ", ".join(code(name) for name in names[:6]) + more
 
 
-_Content = list[list[str]] | tuple[Sequence[str], Sequence[Sequence[str]]]
+def _sections(diff: Diff, limit: int) -> Iterator[str]:
+    parts = changes.cost_table(diff.cost) if diff.cost.pools or diff.cost.runners else []
+    if parts:
+        yield _folded(
+            "Cost by pool and runner", _table(changes.COST_COLUMNS, [[*map(escape, row)] for row in parts], limit)
+        )
+    for title, content in changes.details(diff):
+        if isinstance(content, changes.Table):
+            kinds = [code if name in changes.CODE else escape for name in content.columns]
+            rows = [[kind(cell) for kind, cell in zip(kinds, row, strict=True)] for row in content.rows]
+            yield _folded(title, _table(content.columns, rows, limit))
+        else:
+            yield _folded(title, _diff_block(content, limit))
 
 
-def _details(diff: Diff) -> Iterator[tuple[str, _Content]]:
-    """Sections: a title, and either blocks of lines for a diff or the columns and rows of a table."""
-    for title, belongs in _GROUPS:
-        group = [change for change in diff.changes if belongs(change)]
-        if group:
-            yield f"{title} ({len(group)})", [_block(change, count) for change, count in _together(group)]
-    if diff.rolls:
-        rows = [
-            (code(r.group), escape(r.pool), escape(r.capacity), str(r.nodes), _ROLLED[r.kind], escape("; ".join(r.why)))
-            for r in diff.rolls
-        ]
-        yield f"Nodes that go ({len(rows)})", (("node group", "pool", "capacity", "at most", "what", "why"), rows)
-    if diff.scale_sets:
-        sets = [(code(scale_set.runner), _SET[scale_set.kind], escape(scale_set.says)) for scale_set in diff.scale_sets]
-        yield f"Scale sets ({len(sets)})", (("runner", "what", "so"), sets)
-    for title, findings in (("New findings", diff.new_findings), ("Fixed findings", diff.fixed_findings)):
-        if findings:
-            finding_rows = [
-                (f.severity, code(f.id), code(f.subject), escape(f.message), escape(f.fix)) for f in findings
-            ]
-            yield f"{title} ({len(finding_rows)})", (("severity", "id", "subject", "message", "fix"), finding_rows)
-    if diff.fits:
-        fits = [(code(fit.runner), escape(fit.pool), code(fit.instance), escape(_fit(fit))) for fit in diff.fits]
-        yield f"Fits ({len(fits)})", (("runner", "pool", "instance", "jobs of it"), fits)
-    if diff.outputs:
-        yield f"Outputs ({len(diff.outputs)})", [_signed(_field(output)) for output in diff.outputs]
-
-
-def _section(title: str, content: _Content, limit: int) -> str:
-    lines = _diff_block(content, limit) if isinstance(content, list) else _table(content[0], content[1], limit)
+def _folded(title: str, lines: Iterable[str]) -> str:
     opened = " open" if title.startswith(("Replaced", "Removed", "New findings")) else ""
     return "\n".join([f"<details{opened}><summary>{escape(title)}</summary>", "", *lines, "</details>", ""])
-
-
-def _block(change: Change, count: int) -> list[str]:
-    sign = {"add": "+", "remove": "-"}.get(change.action, "!")
-    why = [f"#   {line}" for line in change.why]
-    return [
-        f"{sign} {_titled(change, count)}",
-        *why,
-        *_signed(line for field in change.fields for line in _field(field)),
-    ]
-
-
-def _signed(lines: Iterable[str]) -> list[str]:
-    """Lines as GitHub colours a diff: the sign first."""
-    return [f"!   {line[2:]}" if line.startswith("~ ") else f"{line[:1]}   {line[2:]}" for line in lines]
 
 
 def _diff_block(blocks: list[list[str]], limit: int) -> Iterator[str]:

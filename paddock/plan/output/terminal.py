@@ -14,7 +14,7 @@ from paddock.fleet.model.quantity import format_cpu, format_memory
 from paddock.plan.document.model import Cost, Fit, Money, PlanDocument, Pool, Range, Runner, RunnerCost
 from paddock.plan.finding import Severity
 from paddock.plan.output.format import count, usd
-from paddock.plan.output.view import cloud_resources, largest_gpus, owns_nodes
+from paddock.plan.output.view import cloud_resources, largest_gpus, owns_nodes, privileges, unknown_month
 
 ROWS = 15
 """Rows of a table before it is cut; --all shows every one."""
@@ -63,6 +63,7 @@ def show(document: PlanDocument, out: Console, *, all_rows: bool = False) -> Non
         _month(out, cost)
     _print(out, "Resources", ("kind", "count", "of which"), _kinds(document), limit)
     _findings(out, document, limit)
+    _before_up(out, document, limit)
     out.print(_summary(document))
 
 
@@ -111,7 +112,7 @@ def _pool(pool: Pool) -> tuple[str, ...]:
 
 def _runner(runner: Runner, fits: Sequence[Fit]) -> tuple[str | Text, ...]:
     return (
-        Text(f"[{', '.join(runner.labels)}]"),
+        Text("\n".join(filter(None, (f"[{', '.join(runner.labels)}]", privileges(runner))))),
         str(runner.gpus),
         format_cpu(runner.cpu),
         format_memory(runner.memory),
@@ -140,6 +141,9 @@ def _month(out: Console, cost: Cost) -> None:
     total = f"about {_usd(month.expected)} in all{by_use}"
     priced = f"{count(resources.priced, 'resource')} priced, {resources.free} free, {resources.unpriced} unpriced"
     out.print()
+    if unknown := unknown_month(cost):
+        out.print(f"{unknown} [{priced}; --html lists all]", markup=False)
+        return
     out.print(f"A month{lower}: {_usd(cost.fixed.total)} USD fixed, {total} [{priced}; --html lists all]", markup=False)
 
 
@@ -185,6 +189,23 @@ def _findings(out: Console, document: PlanDocument, limit: int | None) -> None:
         out.print(f"... {limit} of {len(document.findings)} shown; --all shows the rest", style="dim")
 
 
+def _before_up(out: Console, document: PlanDocument, limit: int | None) -> None:
+    if not document.before_up:
+        return
+    out.print()
+    out.print("Before pulumi up", style="bold")
+    for number, step in enumerate(document.before_up[:limit], 1):
+        margin = f"{number:2}. "
+        for line in Text(step.text).wrap(out, out.width - len(margin)):
+            line.rstrip()
+            out.print(Text.assemble(margin, line))
+            margin = " " * len(margin)
+        if step.command:
+            out.print(Text.assemble(margin, ("run: ", "dim"), step.command), soft_wrap=True)
+    if limit is not None and len(document.before_up) > limit:
+        out.print(f"... {limit} of {len(document.before_up)} shown; --all shows the rest", style="dim")
+
+
 def _summary(document: PlanDocument) -> str:
     counts = Counter(finding.severity for finding in document.findings)
     findings = [f"{n} info" if s == "info" else count(n, s) for s in _STYLE if (n := counts[s])]
@@ -193,4 +214,5 @@ def _summary(document: PlanDocument) -> str:
         count(len(document.pools), "pool"),
         count(len(document.runners), "runner"),
     )
-    return f"\n{', '.join(parts)}; {', '.join(findings) or 'no findings'}"
+    steps = f"; {count(len(document.before_up), 'step')} before pulumi up" if document.before_up else ""
+    return f"\n{', '.join(parts)}; {', '.join(findings) or 'no findings'}{steps}"

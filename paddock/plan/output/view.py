@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -46,12 +46,13 @@ def summary(document: PlanDocument) -> Summary:
     """Return what the plan comes to, in words."""
     severities = [finding.severity for finding in document.findings]
     errors, warnings = severities.count("error"), severities.count("warning")
+    steps = f", after {count(len(document.before_up), 'step')}" if document.before_up else ""
     if errors:
         and_warnings = f", {count(warnings, 'warning')}" if warnings else ""
         return Summary("error", f"Not ready: {count(errors, 'error')}{and_warnings}")
     if warnings:
-        return Summary("warning", f"Ready, with {count(warnings, 'warning')}")
-    return Summary("ready", "Ready")
+        return Summary("warning", f"Ready, with {count(warnings, 'warning')}{steps}")
+    return Summary("ready", f"Ready{steps}")
 
 
 def findings(document: PlanDocument) -> list[Finding]:
@@ -78,6 +79,11 @@ def gpu_memory(pool: Pool) -> str:
     return next((gibibytes(instance.gpu_memory) for instance in pool.instances if instance.gpu_memory), "")
 
 
+def privileges(runner: Runner) -> str:
+    """Return what a job of the runner can become beyond its pod; empty where it stays there."""
+    return "privileged: root on its node" if runner.privileged else ""
+
+
 def job_range(runner: Runner) -> str:
     """Return the fewest and most runners."""
     return f"{runner.min}\u2013{runner.max}"
@@ -88,9 +94,26 @@ def lacking_quotas(document: PlanDocument) -> list[Quota]:
     return [quota for quota in document.quota if quota.shortfall > 0]
 
 
+def unknown_month(cost: Cost) -> str:
+    """Return what keeps a month's cost from being known, in words; empty where it is known."""
+    if cost.month.expected.value is not None:
+        return ""
+    names = cost.month.expected.missing or cost.missing
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"What a month costs is not known: there is no price of {', '.join(names[:3])}{more}."
+
+
 def unpriced(cost: Cost) -> str:
     """Return a sentence on how many resources have no price."""
     return f"{count(cost.resources.unpriced, 'unpriced resource')}." if cost.resources.types else ""
+
+
+def alike(fits: Iterable[Fit]) -> list[list[Fit]]:
+    """Return fits together that differ by their runner alone."""
+    groups: dict[str, list[Fit]] = {}
+    for fit in fits:
+        groups.setdefault(fit.model_dump_json(exclude={"runner"}), []).append(fit)
+    return list(groups.values())
 
 
 def lack(fit: Fit) -> str:

@@ -10,12 +10,14 @@ from pathlib import Path
 from paddock.fleet import Fleet, FleetError, Problem
 from paddock.fleet.stackfile.configuration import SUPPRESSIONS
 from paddock.plan.engine.graph import Graph
-from paddock.plan.finding import Finding, Severity
+from paddock.plan.finding import Edit, Finding, Severity
 from paddock.plan.rules import (
     cluster,
     consistency,
+    gpu_access,
     iam,
     kubernetes,
+    labels,
     mirror,
     names,
     network,
@@ -32,13 +34,13 @@ BASELINE: tuple[Rule, ...] = tuple(
     sorted(
         (
             *cluster.RULES, *network.RULES, *nodes.RULES, *iam.RULES, *storage.RULES, *kubernetes.RULES,
-            *runner_pods.RULES, *supply_chain.RULES,
+            *runner_pods.RULES, *supply_chain.RULES, *gpu_access.RULES,
         ),
         key=lambda rule: rule.id,
     )
 )  # fmt: skip
 """What is safe."""
-CONSISTENCY: tuple[Rule, ...] = (*consistency.RULES, *names.RULES, *mirror.RULES)
+CONSISTENCY: tuple[Rule, ...] = (*consistency.RULES, *labels.RULES, *names.RULES, *mirror.RULES)
 """What fits together."""
 RULES: Mapping[str, Rule] = {rule.id: rule for rule in (*BASELINE, *CONSISTENCY)}
 STALE = "SUP001"
@@ -61,7 +63,10 @@ class RuleViolation:
 
     @property
     def finding(self) -> Finding:
-        return Finding(self.rule.id, self.severity, self.detail.subject, self.detail.message, self.rule.fix)
+        detail = self.detail
+        return Finding(
+            self.rule.id, self.severity, detail.subject, detail.message, detail.fix or self.rule.fix, detail.edits
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +158,7 @@ def _stale(suppression: Suppression) -> Finding:
         f"{SUPPRESSIONS}[{suppression.index}]",
         f"{suppression.rule} has nothing to say about {suppression.resource}: the suppression excuses nothing",
         "take it out of the stack file",
+        (Edit((SUPPRESSIONS, suppression.index), remove=True),),
     )
 
 
@@ -163,6 +169,7 @@ def _renamed(suppression: Suppression) -> Finding:
         f"{SUPPRESSIONS}[{suppression.index}]",
         f"{suppression.written} is now called {suppression.rule}",
         f"rule: {suppression.rule}",
+        (Edit((SUPPRESSIONS, suppression.index, "rule"), suppression.rule),),
     )
 
 

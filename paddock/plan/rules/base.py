@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from paddock.fleet import Fleet
 from paddock.plan.engine.graph import Graph, Resource
-from paddock.plan.finding import Severity
+from paddock.plan.finding import Edit, Severity
 from paddock.plan.rules.inputs import fields
 
 
@@ -24,6 +24,9 @@ class Violation:
     urn: str = ""
     severity: Severity | None = None
     """Milder than the rule's own."""
+    fix: str = ""
+    """Remedy of this case, where the rule's own is about several."""
+    edits: tuple[Edit, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -94,8 +97,12 @@ class Rule:
         raise NotImplementedError
 
 
-def violation(resource: Resource, message: str, severity: Severity | None = None) -> Violation:
-    return Violation(resource.name, f"{resource.type.rpartition(':')[2]}: {message}", resource.urn, severity)
+def violation(
+    resource: Resource, message: str, severity: Severity | None = None, *, fix: str = "", edits: tuple[Edit, ...] = ()
+) -> Violation:
+    """Return a violation by a resource. `fix` is by default what `edits` do, and without these the rule's own."""
+    message = f"{resource.type.rpartition(':')[2]}: {message}"
+    return Violation(resource.name, message, resource.urn, severity, fix or " and ".join(map(str, edits)), edits)
 
 
 def resource(type_: str, name: str, inputs: Mapping[str, Any] | None = None, **more: Any) -> Resource:

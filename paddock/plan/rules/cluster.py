@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from paddock import catalog
 from paddock.plan.engine import resource_types as types
-from paddock.plan.finding import Severity
+from paddock.plan.finding import Severity, put
 from paddock.plan.rules.base import Context, Examples, Rule, Violation, example, resource, violation
 from paddock.plan.rules.inputs import fields
 
@@ -127,9 +127,13 @@ class SupportedVersion(Rule):
             if version is None:
                 yield violation(cluster, "no version is given, so EKS chooses one")
             elif dates and context.today > dates.end_of_standard_support:
-                yield violation(cluster, f"standard support of {version} ended on {dates.end_of_standard_support}")
+                message = f"standard support of {version} ended on {dates.end_of_standard_support}"
+                yield violation(cluster, message, fix="cluster.version: the next minor, one at a time")
             if support != "STANDARD" and not fields.is_unknown(support):
-                yield violation(cluster, "after standard support ends the cluster costs the price of extended support")
+                is_standard = dates is not None and context.today < dates.end_of_standard_support
+                edits = (put("cluster", "support", value="standard"),) if context.fleet and is_standard else ()
+                message = "after standard support ends the cluster costs the price of extended support"
+                yield violation(cluster, message, edits=edits)
 
     def examples(self) -> Examples:
         passing = _cluster(version="1.35", upgradePolicy={"supportType": "STANDARD"})
@@ -176,19 +180,25 @@ class AccessByEntries(Rule):
 class Protected(Rule):
     id = "PAD006"
     severity: ClassVar[Severity] = "warning"
-    title = "What holds state is protected from deletion"
+    title = "What holds state is protected from deletion, and people's access is not"
     why = (
-        "One wrong `pulumi destroy`, or a rename, would take cluster, images or the keys that they are encrypted with."
+        "One wrong `pulumi destroy`, or a rename, would take cluster, images or the keys that they are encrypted with;"
+        " a person's access must go on the day that it should."
     )
-    fix = "cluster.deletionProtection: true; ResourceOptions(protect=True)"
+    fix = "cluster.deletionProtection: true; ResourceOptions(protect=True) on each resource that holds data, not on all"
 
     def check(self, context: Context) -> Iterator[Violation]:
         for cluster in context.all(types.CLUSTER):
             if not fields.is_on(fields.get(cluster.inputs, "deletionProtection")):
-                yield violation(cluster, "EKS would delete it when asked to")
+                edits = (put("cluster", "deletionProtection", value=True),) if context.fleet else ()
+                yield violation(cluster, "EKS would delete it when asked to", edits=edits)
         for held in context.all(*STATE):
             if not held.protect:
-                yield violation(held, "Pulumi would delete it when asked to")
+                yield violation(held, "Pulumi would delete it when asked to", fix="ResourceOptions(protect=True)")
+        for entry in context.all(types.ACCESS_ENTRY, types.ACCESS_POLICY_ASSOCIATION):
+            if entry.protect:
+                fix = "ResourceOptions(protect=False) on access entries"
+                yield violation(entry, "access that is protected cannot be taken away", fix=fix)
 
     def examples(self) -> Examples:
         passing = _cluster(deletionProtection=True)

@@ -14,6 +14,7 @@ from paddock.plan.rules.inputs import fields
 from paddock.plan.rules.inputs.placement import (
     EFFECTS,
     GPU,
+    NodeGroups,
     fits,
     labels,
     left_out,
@@ -52,13 +53,14 @@ class Tolerated(Rule):
     fix = "give it nodes.TAINT.toleration()"
 
     def check(self, context: Context) -> Iterator[Violation]:
-        groups = list(context.all(types.NODE_GROUP))
-        gpus = [group for group in groups if any(taint.get("key") == GPU for taint in taints(group))]
+        groups = NodeGroups(context.all(types.NODE_GROUP))
+        gpus = [group for group in groups.all if any(taint.get("key") == GPU for taint in taints(group))]
         for work in workloads(context):
             if work.daemon:
                 meant = [group for group in gpus if not left_out(work, labels(group))]
             else:
-                meant = [group for group in groups if (work.selector or work.terms) and fits(work, labels(group))]
+                candidates = groups.candidates(work) if work.selector or work.terms else []
+                meant = [group for group in candidates if fits(work, labels(group))]
             for group in meant:
                 if refused := [t for t in repelling(group) if not tolerates(work.tolerations, t)]:
                     descriptions = ", ".join(f"{t.get('key')}={t.get('value')}:{t.get('effect')}" for t in refused)
@@ -77,16 +79,18 @@ class Selected(Rule):
     fix = "give the pool the label, or take the selector from nodes.gpu_selector()"
 
     def check(self, context: Context) -> Iterator[Violation]:
-        groups = list(context.all(types.NODE_GROUP))
-        if any(fields.is_unknown(fields.get(group.inputs, "labels")) for group in groups):
+        groups = NodeGroups(context.all(types.NODE_GROUP))
+        if any(fields.is_unknown(fields.get(group.inputs, "labels")) for group in groups.all):
             return
-        gpus = [group for group in groups if any(taint.get("key") == GPU for taint in taints(group))]
-        for work in workloads(context) if groups else ():
+        gpus = [group for group in groups.all if any(taint.get("key") == GPU for taint in taints(group))]
+        for work in workloads(context) if groups.all else ():
             if work.daemon:
                 missed = [g.name for g in gpus if fits(work, labels(g)) is False and not left_out(work, labels(g))]
                 if missed:
                     yield violation(work.resource, f"{work.what} selects no node of {', '.join(missed)}")
-            elif (work.selector or work.terms) and all(fits(work, labels(group)) is False for group in groups):
+            elif (work.selector or work.terms) and all(
+                fits(work, labels(group)) is False for group in groups.candidates(work)
+            ):
                 selector = ", ".join(f"{key}={value}" for key, value in work.selector.items()) or "its affinity"
                 yield violation(work.resource, f"{work.what}: no pool has {selector}")
 
@@ -152,41 +156,6 @@ class ScaleFromZero(Rule):
                 )
                 for key, value in tags.items()
             ),
-        )
-
-
-class LabelSets(Rule):
-    id = "CON004"
-    severity: ClassVar[Severity] = "error"
-    title = "No two scale sets answer to the same labels or the same name"
-    why = "GitHub gives a job to any set that has its labels: an eight-GPU job lands on a one-GPU runner."
-    fix = "runners.<name>.labels: one label that only this runner has"
-
-    def check(self, context: Context) -> Iterator[Violation]:
-        owners: dict[tuple[str, ...], str] = {}
-        names: dict[tuple[str, str], str] = {}
-        for release in scale_sets(context):
-            values = fields.get(release.inputs, "values")
-            group = (fields.text(values, "runnerGroup") or "default").lower()
-            name = (fields.text(values, "runnerScaleSetName") or fields.text(release.inputs, "name")).lower()
-            labels_found = fields.items(values, "scaleSetLabels")
-            labels_ = (group, *sorted({str(label).lower() for label in labels_found}))
-            if labels_found and not any(map(fields.is_unknown, labels_found)):
-                if other := owners.get(labels_):
-                    yield violation(release, f"it has the labels of {other}: {', '.join(labels_[1:])}")
-                owners.setdefault(labels_, release.name)
-            if name:
-                if other := names.get((group, name)):
-                    yield violation(release, f"it has the name of {other}: {name}")
-                names.setdefault((group, name), release.name)
-
-    def examples(self) -> Examples:
-        return Examples(self._two("gpu-x8"), self._two("GPU"))
-
-    @staticmethod
-    def _two(label: str) -> Context:
-        return example(
-            runners({"scaleSetLabels": ["gpu"]}, name="gpu"), runners({"scaleSetLabels": [label]}, name="gpu-x8")
         )
 
 
@@ -294,5 +263,5 @@ class NamedAccount(Rule):
 
 
 RULES = (
-    Tolerated(), Selected(), ScaleFromZero(), LabelSets(), TaintSpelling(), SameArc(), NamedCluster(), NamedAccount(),
+    Tolerated(), Selected(), ScaleFromZero(), TaintSpelling(), SameArc(), NamedCluster(), NamedAccount(),
 )  # fmt: skip

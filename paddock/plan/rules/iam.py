@@ -51,6 +51,15 @@ def _policy(action: str | Sequence[str], resources: str | Sequence[str], **more:
     return example(resource(types.ROLE_POLICY, "policy", {"policy": json.dumps({"Statement": [statement]})}))
 
 
+def of_node(context: Context, item: Resource) -> bool:
+    """Return whether something is the role of a node group, or is given to one."""
+    return any(
+        item.urn == role or role in item.property_dependencies.get("role", ())
+        for group in context.all(types.NODE_GROUP)
+        for role in group.property_dependencies.get("nodeRoleArn", ())
+    )
+
+
 class PullOnly(Rule):
     id = "PAD016"
     severity: ClassVar[Severity] = "error"
@@ -60,12 +69,9 @@ class PullOnly(Rule):
     equivalents = ("CIS 5.1.3",)
 
     def check(self, context: Context) -> Iterator[Violation]:
-        nodes = {
-            urn for group in context.all(types.NODE_GROUP) for urn in group.property_dependencies.get("nodeRoleArn", ())
-        }
         for item, arn in attached(context):
             name = arn.rpartition("/")[2]
-            if self._of(item, nodes) and "ContainerRegistry" in name and not name.endswith("PullOnly"):
+            if of_node(context, item) and "ContainerRegistry" in name and not name.endswith("PullOnly"):
                 yield violation(item, f"{name} on a node role")
         for item, statement in granted(context):
             pushes = [
@@ -73,30 +79,61 @@ class PullOnly(Rule):
                 for a in fields.as_list(statement.get("Action"))
                 if _matches_any(str(a), ("ecr:PutImage", "ecr:DeleteRepository"))
             ]
-            if self._of(item, nodes) and pushes and "*" not in pushes:
+            if of_node(context, item) and pushes and "*" not in pushes:
                 yield violation(item, f"a node role may {', '.join(map(str, pushes))}")
 
-    @staticmethod
-    def _of(item: Resource, roles: set[str]) -> bool:
-        return item.urn in roles or bool(roles & set(item.property_dependencies.get("role", ())))
+    def examples(self) -> Examples:
+        passing = _node("AmazonEC2ContainerRegistryPullOnly")
+        return Examples(passing, _node("AmazonEC2ContainerRegistryPowerUser"))
+
+
+def _node(policy: str) -> Context:
+    """Return a node group whose role has a policy of AWS's."""
+    role = resource(types.ROLE, "node")
+    return example(
+        role,
+        resource(types.NODE_GROUP, "gpu", {}, uses={"nodeRoleArn": role}),
+        resource(
+            types.ROLE_POLICY_ATTACHMENT,
+            "policy",
+            {"policyArn": f"arn:aws:iam::aws:policy/{policy}"},
+            uses={"role": role},
+        ),
+    )
+
+
+_NOT_FOR_NODES: Mapping[str, str] = {
+    "AmazonEKS_CNI_Policy": "moves the VPC's addresses and interfaces",
+    "AmazonSSMManagedInstanceCore": "reads every SSM parameter of the account",
+}
+
+
+class NodeRole(Rule):
+    id = "PAD039"
+    severity: ClassVar[Severity] = "error"
+    milder = True
+    title = "A node's role neither moves the VPC's addresses nor reads the account's parameters and secrets"
+    why = "A job that becomes root on its node, as any job with a privileged Docker daemon can, has the node's role."
+    fix = "Pod Identity for kube-system/aws-node; of Systems Manager the actions of Session Manager alone"
+
+    def check(self, context: Context) -> Iterator[Violation]:
+        # In a cluster of another owner the CNI may have no role but the node's.
+        adopted = not any(context.all(types.CLUSTER))
+        for item, arn in attached(context):
+            name = arn.rpartition("/")[2]
+            if of_node(context, item) and name in _NOT_FOR_NODES:
+                milder: Severity | None = "info" if adopted and "CNI" in name else None
+                yield violation(item, f"{name} on a node role {_NOT_FOR_NODES[name]}", milder)
+        for item, statement in granted(context):
+            data = [a for a in fields.as_list(statement.get("Action")) if _matches_any(str(a), _SECRETS)]
+            if of_node(context, item) and data:
+                yield violation(item, f"a node role may {', '.join(map(str, data))}")
 
     def examples(self) -> Examples:
-        passing = self._node("AmazonEC2ContainerRegistryPullOnly")
-        return Examples(passing, self._node("AmazonEC2ContainerRegistryPowerUser"))
+        return Examples(_node("AmazonEKSWorkerNodePolicy"), _node("AmazonSSMManagedInstanceCore"))
 
-    @staticmethod
-    def _node(policy: str) -> Context:
-        role = resource(types.ROLE, "node")
-        return example(
-            role,
-            resource(types.NODE_GROUP, "gpu", {}, uses={"nodeRoleArn": role}),
-            resource(
-                types.ROLE_POLICY_ATTACHMENT,
-                "ecr",
-                {"policyArn": f"arn:aws:iam::aws:policy/{policy}"},
-                uses={"role": role},
-            ),
-        )
+
+_SECRETS = ("ssm:GetParameter*", "secretsmanager:GetSecretValue", "s3:GetObject", "ec2:AssignPrivateIpAddresses")
 
 
 class KeysRotate(Rule):
@@ -203,6 +240,8 @@ class NamedResources(Rule):
     def _too_wide(action: str) -> bool:
         if action in ("*", "*:*", "iam:*", "iam:PassRole"):  # PAD018 reports these
             return False
+        if fnmatch.fnmatchcase(action, "ssmmessages:*") or action == "ssm:UpdateInstanceInformation":
+            return False  # of the instance itself; AWS takes no resource for these
         reads = any(fnmatch.fnmatchcase(action.lower(), pattern.lower()) for pattern in _READS)
         return not reads or _matches_any(action, _DATA)
 
@@ -292,4 +331,4 @@ class NamedPrincipals(Rule):
         return example(resource(types.ROLE, "role", {"assumeRolePolicy": json.dumps({"Statement": [statement]})}))
 
 
-RULES = (PullOnly(), KeysRotate(), NoAdministrators(), NamedResources(), GitHubTrust(), NamedPrincipals())
+RULES = (PullOnly(), NodeRole(), KeysRotate(), NoAdministrators(), NamedResources(), GitHubTrust(), NamedPrincipals())

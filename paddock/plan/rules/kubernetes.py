@@ -7,12 +7,13 @@ from typing import Any, ClassVar
 
 from infra.charts import CHARTS
 from infra.component import PRIVILEGED_BECAUSE
+from paddock.fleet.model.network import PRIVATE_RANGES
 from paddock.plan.engine import resource_types as types
 from paddock.plan.engine.graph import Resource
 from paddock.plan.finding import Severity
 from paddock.plan.rules.base import Context, Examples, Rule, Violation, example, resource, violation
 from paddock.plan.rules.inputs import fields
-from paddock.plan.rules.inputs.pods import Pod, is_in, name_of, pods
+from paddock.plan.rules.inputs.pods import Pod, is_in, name_of, namespace_of, pods
 
 ROLES = (types.KUBERNETES_ROLE, types.CLUSTER_ROLE)
 BINDINGS = (types.ROLE_BINDING, types.CLUSTER_ROLE_BINDING)
@@ -89,6 +90,7 @@ HOST_NAMESPACES = ("hostNetwork", "hostPID", "hostIPC")
 class ServiceAccounts(Rule):
     id = "PAD029"
     severity: ClassVar[Severity] = "error"
+    milder = True
     title = "Jobs hold no Kubernetes token that no admission policy bounds; other pods have accounts with few rights"
     why = "A token that lies in a job's pod is in the hands of whatever the job downloads."
     fix = (
@@ -108,6 +110,11 @@ class ServiceAccounts(Rule):
                     yield violation(pod.resource, f"{pod.where} mount a token that no admission policy bounds")
             mode = fields.text(pod.resource.inputs, "values", "containerMode", "type")
             steers = pod.kind == "runner" and mode.startswith("kubernetes")  # ARC gives it an account to make job pods
+            if steers and not pod.spec.get("serviceAccountName"):
+                # The hook refuses to work with less, and ARC reads the credential in its scale set's namespace only.
+                secret = fields.text(pod.resource.inputs, "values", "githubConfigSecret") or "the credential"
+                message = f"ARC's chart lets the account that steers jobs read {secret} (docs/security.md)"
+                yield violation(pod.resource, message, "info")
             token = fields.get(pod.spec, "automountServiceAccountToken")
             if pod.kind == "listener" or steers or token is False or fields.is_unknown(token):
                 continue
@@ -169,7 +176,7 @@ class Isolated(Rule):
     def check(self, context: Context) -> Iterator[Violation]:
         policies = list(context.all(types.NETWORK_POLICY))
         for policy in policies:
-            for cidr, exceptions in self._open(policy):
+            for cidr, exceptions, _ in _open(policy):
                 if fields.contains(cidr, IMDS) and not any(
                     fields.is_unknown(e) or fields.contains(e, IMDS) for e in exceptions
                 ):
@@ -184,16 +191,6 @@ class Isolated(Rule):
         kinds = fields.get(spec, "policyTypes")
         everyone = not fields.mapping(spec, "podSelector")
         return everyone and (fields.has_unknown(kinds) or {"Ingress", "Egress"} <= set(map(str, fields.as_list(kinds))))
-
-    @staticmethod
-    def _open(policy: Resource) -> Iterator[tuple[Any, list[Any]]]:
-        for rule in fields.items(policy.inputs, "spec", "egress"):
-            peers = fields.get(rule, "to")
-            if not fields.is_set(peers):
-                yield "0.0.0.0/0", []
-            for peer in fields.items(rule, "to"):
-                if cidr := fields.text(peer, "ipBlock", "cidr"):
-                    yield cidr, fields.as_list(fields.get(peer, "ipBlock", "except"))
 
     def examples(self) -> Examples:
         return Examples(self._with(["169.254.0.0/16"]), self._with([]))
@@ -211,4 +208,53 @@ class Isolated(Rule):
         return example(_namespace("baseline"), policy)
 
 
-RULES = (PodSecurity(), ServiceAccounts(), Isolated())
+def _open(policy: Resource) -> Iterator[tuple[str, list[Any], bool]]:
+    """Yield the ranges that a policy lets pods call: (range, exceptions, whether on some ports only)."""
+    for rule in fields.items(policy.inputs, "spec", "egress"):
+        ports = fields.is_set(fields.get(rule, "ports"))
+        if not fields.is_set(fields.get(rule, "to")):
+            yield "0.0.0.0/0", [], ports
+        for peer in fields.items(rule, "to"):
+            if cidr := fields.text(peer, "ipBlock", "cidr"):
+                yield cidr, fields.as_list(fields.get(peer, "ipBlock", "except")), ports
+
+
+class PrivateNetworksShut(Rule):
+    id = "PAD037"
+    severity: ClassVar[Severity] = "warning"
+    title = "Jobs reach no private network as a whole"
+    why = "Strangers' code that reaches the VPC, its peers or the network on premises finds every service there."
+    fix = "network.egress.allow: only the networks that jobs need, or nothing"
+
+    def check(self, context: Context) -> Iterator[Violation]:
+        vpcs = (fields.text(vpc.inputs, "cidrBlock") for vpc in context.all(types.VPC))
+        shut = dict.fromkeys((*PRIVATE_RANGES, *filter(None, vpcs)))
+        namespaces = {pod.namespace for pod in pods(context) if pod.kind in ("runner", "job")} - {""}
+        for policy in context.all(types.NETWORK_POLICY):
+            if namespace_of(policy) not in namespaces:
+                continue
+            for cidr, exceptions, some_ports in _open(policy):
+                if some_ports or any(map(fields.is_unknown, exceptions)):
+                    continue
+                reached = [
+                    network
+                    for network in shut
+                    if fields.covers(cidr, network) and not any(fields.covers(e, network) for e in exceptions)
+                ]
+                if reached:
+                    yield violation(policy, f"jobs reach all of {', '.join(reached)}")
+
+    def examples(self) -> Examples:
+        return Examples(self._with("10.20.0.0/16"), self._with("10.0.0.0/8"))
+
+    @staticmethod
+    def _with(cidr: str) -> Context:
+        spec = {"podSelector": {}, "policyTypes": ["Egress"], "egress": [{"to": [{"ipBlock": {"cidr": cidr}}]}]}
+        metadata = {"name": "allowed", "namespace": "arc-runners"}
+        return example(
+            runners({"template": {"spec": {}}}),
+            resource(types.NETWORK_POLICY, "allowed", {"metadata": metadata, "spec": spec}),
+        )
+
+
+RULES = (PodSecurity(), ServiceAccounts(), Isolated(), PrivateNetworksShut())

@@ -7,16 +7,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from paddock.plan.engine.resource_types import RELEASE, RUNNER_DEPLOYMENT, SECRET
-from paddock.plan.engine.values import Secret
+from paddock.plan.engine.values import CREDENTIAL, Secret
 from paddock.plan.finding import Severity
 from paddock.plan.rules.base import Context, Examples, Rule, Violation, example, resource, violation
 from paddock.plan.rules.inputs import fields
 from paddock.plan.rules.inputs.pods import Pod, chart, pods, scale_sets
 from paddock.plan.rules.kubernetes import HOST_NAMESPACES, privileged, runner_pod, runners
-
-_CREDENTIAL = re.compile(
-    r"(^|_)(TOKEN|PASSWORD|PASSWD|SECRET|SECRET_ACCESS_KEY|PRIVATE_KEY|API_?KEY|CREDENTIALS?)$", re.I
-)
 
 
 class SecretsKept(Rule):
@@ -33,9 +29,11 @@ class SecretsKept(Rule):
             for key in ("data", "stringData"):
                 held = secret.inputs.get(key)
                 if context.marks_secrets and fields.is_set(fields.unwrap(held)) and not self._encrypted(held):
-                    yield violation(secret, f"{key} would be in the stack's state in clear")
+                    message, fix = f"{key} would be in the stack's state in clear", "pulumi config set --secret"
+                    yield violation(secret, message, fix=fix)
                 if "github_token" in fields.mapping(held):
-                    yield violation(secret, "runners register with a personal token", "warning")
+                    fix = "github.app: {id, installation} in place of github.token"
+                    yield violation(secret, "runners register with a personal token", "warning", fix=fix)
         for release in scale_sets(context):
             if isinstance(fields.get(release.inputs, "values", "githubConfigSecret"), Mapping):
                 yield violation(release, "the credential is among the chart's values, which Helm keeps in clear")
@@ -46,9 +44,12 @@ class SecretsKept(Rule):
                     if fields.is_unknown(variable):
                         continue
                     if fields.is_set(fields.get(variable, "valueFrom", "secretKeyRef")):
-                        yield violation(pod.resource, f"{name} puts a secret into the environment of {pod.where}")
-                    elif _CREDENTIAL.search(name) and fields.is_set(fields.get(variable, "value")):
-                        yield violation(pod.resource, f"{name} looks like a credential in clear in {pod.where}")
+                        message = f"{name} puts a secret into the environment of {pod.where}"
+                        yield violation(pod.resource, message, fix=f"mount the secret of {name} as a file")
+                    elif CREDENTIAL.search(name) and fields.is_set(fields.get(variable, "value")):
+                        message = f"{name} looks like a credential in clear in {pod.where}"
+                        fix = f"take {name} out of the environment: the job gets it as a secret of its repository"
+                        yield violation(pod.resource, message, fix=fix)
 
     @staticmethod
     def _encrypted(held: Any) -> bool:
@@ -157,21 +158,29 @@ class Ephemeral(Rule):
     milder = True
     title = "A runner runs one job and is gone; its group says which repositories may use it"
     why = "A runner that outlives a job carries the job's files and processes into somebody else's."
-    fix = "gha-runner-scale-set only; github.runnerGroup: a group with chosen private repositories, approval for forks"
+    fix = (
+        "gha-runner-scale-set only; github.runnerGroup: a group with chosen private repositories, approval for forks;"
+        " container: kubernetes-novolume in place of dind"
+    )
 
     def check(self, context: Context) -> Iterator[Violation]:
+        root = {pod.resource.name for pod in pods(context) if any(map(privileged, pod.containers))}
         for release in scale_sets(context):
             values = fields.get(release.inputs, "values")
             if not fields.is_unknown(values):
                 group = fields.text(values, "runnerGroup").lower() or "default"
                 url = fields.text(values, "githubConfigUrl").rstrip("/")
                 if group == "default" and not re.search(r"^https?://[^/]+/(?!enterprises/)[^/]+/[^/]+$", url):
-                    yield violation(
-                        release, "runner group Default: every repository that the group is open to may use it", "info"
-                    )
+                    message = "runner group Default: every repository that the group is open to may use it"
+                    fix = "github.runnerGroup: a group with chosen private repositories, approval for forks"
+                    if release.name in root:
+                        message += ", and a job of privileged runners is root on its node"
+                        fix += "; or container: kubernetes-novolume in place of dind"
+                    yield violation(release, message, "warning" if release.name in root else "info", fix=fix)
         for release in context.all(RELEASE):
             if chart(release) == "actions-runner-controller":
-                yield violation(release, "the old controller's runners are not ephemeral unless each one says so")
+                message = "the old controller's runners are not ephemeral unless each one says so"
+                yield violation(release, message, fix="gha-runner-scale-set in its place")
         for item in context.graph.resources.values():
             if (
                 item.type.startswith("kubernetes:actions.summerwind.dev/")
@@ -180,13 +189,14 @@ class Ephemeral(Rule):
                 spec = fields.get(item.inputs, "spec")
                 own = fields.get(spec, "template", "spec", "ephemeral")
                 if own is False or fields.get(spec, "ephemeral") is False:
-                    yield violation(item, "its runners are used again for the next job")
+                    yield violation(item, "its runners are used again for the next job", fix="ephemeral: true")
         for pod in pods(context):
             for container in pod.containers:
                 for variable in fields.items(container, "env"):
                     disabled = str(fields.get(variable, "value")).lower() in ("false", "0")
                     if fields.text(variable, "name") in ("EPHEMERAL", "RUNNER_EPHEMERAL") and disabled:
-                        yield violation(pod.resource, f"{pod.where} are used again for the next job")
+                        message = f"{pod.where} are used again for the next job"
+                        yield violation(pod.resource, message, fix=f"take {fields.text(variable, 'name')} out")
 
     def examples(self) -> Examples:
         spec = {"template": {"spec": {"ephemeral": False, "organization": "acme"}}}

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from paddock.plan.engine import resource_types as types
 from paddock.plan.engine.graph import Resource
-from paddock.plan.finding import Severity
+from paddock.plan.finding import Edit, Severity, put
 from paddock.plan.rules.base import Context, Examples, Rule, Violation, example, resource, violation
 from paddock.plan.rules.inputs import fields
 
@@ -71,11 +71,20 @@ class LogsKept(Rule):
             days = context.read(item, "retentionInDays")
             if not isinstance(days, int | float):
                 if not fields.is_unknown(days):
-                    yield violation(item, "no retention is set, so it grows for ever")
+                    yield violation(item, "no retention is set, so it grows for ever", fix="retentionInDays: 365")
             elif 0 < days < AUDIT_DAYS:
-                yield violation(item, f"it is kept for {days:g} days")
+                edits = self._edits(item) if context.fleet else ()
+                fix = "" if edits else "retentionInDays: 365"
+                yield violation(item, f"it is kept for {days:g} days", fix=fix, edits=edits)
             if not fields.is_set(fields.get(item.inputs, "kmsKeyId")):
-                yield violation(item, "it is not encrypted with a key of ours")
+                yield violation(item, "it is not encrypted with a key of ours", fix="kmsKeyId on the log group")
+
+    @staticmethod
+    def _edits(item: Resource) -> tuple[Edit, ...]:
+        """Return what makes a log of the fleet be kept for a year; nothing for a log that is not the fleet's."""
+        if fields.text(item.inputs, "name").startswith("/aws/eks/"):
+            return (put("cluster", "logDays", value=AUDIT_DAYS),)
+        return (put("network", "flowLogDays", value=AUDIT_DAYS),) if item.name.endswith("-flow") else ()
 
     def examples(self) -> Examples:
         passing = example(

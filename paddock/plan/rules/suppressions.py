@@ -6,7 +6,7 @@ import fnmatch
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 from typing import Any
 
 from paddock.fleet.errors import FleetError, Key, Problem, did_you_mean
@@ -14,6 +14,8 @@ from paddock.fleet.stackfile.configuration import SUPPRESSIONS
 from paddock.plan.finding import current_id
 from paddock.plan.rules.base import Violation
 
+LONGEST = timedelta(days=366)
+"""From today until an exception's last day: one that nobody looks at again within a year is a rule switched off."""
 LEAST_REASON = 10
 """Characters. Anything shorter is "ok" or "todo"."""
 _KEYS = ("rule", "resource", "reason", "expires")
@@ -110,6 +112,13 @@ def _expiry(text: str, key: Key, today: date) -> Iterator[Problem]:
         end = None
     if end is None:
         yield Problem(key, f'"{text}" is no date', "YYYY-MM-DD", 'such as expires: "2027-01-31"')
+    elif end > today + LONGEST:
+        yield Problem(
+            key,
+            f"it would last until {end}, more than a year from today",
+            f"a day until {today + LONGEST}",
+            f'write expires: "{today + LONGEST}", and decide again then',
+        )
     elif end < today:
         yield Problem(
             key,

@@ -20,6 +20,7 @@ from paddock.build.errors import BuildError, BuildInputError
 from paddock.build.images import delivery
 from paddock.build.recipes.bases import Base
 from paddock.build.recipes.recipe import Prepared, Recipe
+from paddock.image_reference import BadReference
 from tests.support.docker import StandIn, stand_in
 
 CLIENT = """
@@ -204,7 +205,7 @@ def test_a_missing_dockerfile_or_an_invalid_tag_starts_nothing(tmp_path: Path) -
 
     with pytest.raises(BuildInputError, match="no Dockerfile in"):
         docker.build(tmp_path, tags=["a:1"], args={}, labels={})
-    with pytest.raises(BuildInputError, match="'A' is no image reference"):
+    with pytest.raises(BadReference, match="'A' is no image reference"):
         build(tmp_path, program, tags=["A"])
     assert "--progress" not in json.dumps(program.calls())
 

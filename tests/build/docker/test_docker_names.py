@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from paddock.build.docker.model import Reference
-from paddock.build.errors import BuildInputError
+from paddock.image_reference import BadReference, Reference
 
 DIGEST = "sha256:" + "ab" * 32
 
@@ -29,7 +28,7 @@ DIGEST = "sha256:" + "ab" * 32
     }.items(),
 )
 def test_a_reference_is_read_as_docker_reads_it(text: str, read: tuple[str, str, str, str]) -> None:
-    reference = Reference.read(text)
+    reference = Reference.parse(text)
 
     assert (reference.registry, reference.name, reference.tag, reference.digest) == read
 
@@ -38,5 +37,5 @@ def test_a_reference_is_read_as_docker_reads_it(text: str, read: tuple[str, str,
     "text", ["", "A", "a:", "a b", "a//b", "a@sha256:1", "/a", "a?x=1", "a:1:2", "reg.io/A:1", "Acme/a:1"]
 )
 def test_an_invalid_reference_is_refused(text: str) -> None:
-    with pytest.raises(BuildInputError, match="is no image reference"):
-        Reference.read(text)
+    with pytest.raises(BadReference, match="is no image reference"):
+        Reference.parse(text)

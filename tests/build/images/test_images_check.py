@@ -23,6 +23,7 @@ from paddock.build.docker import Layer, Local
 from paddock.build.errors import BuildInputError
 from paddock.build.images import image_inventory
 from paddock.catalog.github import runner_releases, runners_read
+from paddock.image_reference import BadReference
 from tests.conftest import ROOT
 from tests.support.fleets import fleet_data, named
 
@@ -330,5 +331,5 @@ def test_the_layers_of_an_image_by_size(capsys: pytest.CaptureFixture[str]) -> N
         command_images.show_size("cuda-buildr", engine=engine)
     with pytest.raises(BuildInputError, match="docker pull"):
         command_images.show_size("nobody/has:this", engine=engine)
-    with pytest.raises(BuildInputError, match="is no image reference"):
+    with pytest.raises(BadReference, match="is no image reference"):
         command_images.show_size("Runner-GPU", engine=engine)

@@ -30,14 +30,15 @@ UNREADABLE = {path.stem for path in BAD_INPUT.glob("yaml-*.yaml")} | {
 """Files that no schema ever sees, because they are no valid YAML or none that Go reads."""
 
 BEYOND = {
-    "ami-build", "ami-driver-of-no-gpu", "ami-of-another-version", "capacity-block", "date-without-quotes",
-    "dind-on-shared-node", "enterprise-app", "shm-with-mps",
+    "access-twice", "ami-build", "ami-driver-of-no-gpu", "ami-of-another-version", "capacity-block",
+    "date-without-quotes", "dind-on-shared-node", "egress-allow", "endpoint-private", "enterprise-app", "shm-with-mps",
     "enterprise-server-version", "existing-cluster-network", "fallback-of-on-demand", "fewer-subnets-than-zones",
-    "instance-twice", "large-vpc", "max-below-min", "mig-profile", "mirror-archives", "mirror-no-folder",
+    "large-vpc", "max-below-min", "mig-profile", "mirror-archives", "mirror-no-folder", "mounts-taken",
     "more-gpus-than-a-node", "name-not-text",
-    "no-region", "overlapping-subnets", "public-endpoint-in-halves", "region-mismatch", "repository-group",
-    "repository-group-of-a-runner", "reservation-of-two-types", "runner-group", "same-labels", "same-scale-set",
-    "sharing-with-many-gpus", "small-subnets", "small-vpc", "system-max-below-min", "time-zone",
+    "no-region", "provider-key-in-clear-text", "reserved-environment", "overlapping-subnets",
+    "public-endpoint-in-halves", "region-mismatch", "repository-group", "repository-group-of-a-runner",
+    "reservation-of-two-types", "runner-group", "runtime-variable", "same-labels",
+    "same-scale-set", "sharing-with-many-gpus", "small-subnets", "small-vpc", "system-max-below-min", "time-zone",
     "too-few-addresses", "two-gpu-models", "unknown-pool", "version-ended", "version-past-support",
     "version-unknown", "volume-mounts", "zones", "unknown-region", "zones-of-the-account", "more-zones-than-the-region",
 }  # fmt: skip

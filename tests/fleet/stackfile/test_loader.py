@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from paddock.fleet import FleetError, Stack, load, parse, stack_names
 from paddock.fleet.stackfile.scalars import go_json, go_text
 from paddock.fleet.stackfile.yaml_document import Document
+from tests.support.strategies import HOSTILE_TEXTS
 
 HERE = Path(__file__).resolve().parent
 TODAY = date(2026, 8, 1)
@@ -241,7 +242,7 @@ def mutated(draw: st.DrawFn) -> Any:
                 break
             node = inner
         if isinstance(node, dict):
-            node[draw(st.sampled_from(sorted(node) + KEYS))] = draw(NEARLY | JSON)
+            node[draw(st.sampled_from(sorted(node) + KEYS) | HOSTILE_TEXTS)] = draw(NEARLY | JSON | HOSTILE_TEXTS)
     return data
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from paddock.catalog import gpus as catalogue
 from paddock.gpu import inventory as detect
+from paddock.gpu.actions import text
 from paddock.gpu.drivers.nvml import Nvml, NvmlSampler
 from paddock.gpu.drivers.nvml_processes import profile
 from paddock.gpu.errors import GpuError
@@ -324,3 +325,13 @@ def test_a_driver_that_tells_no_topology_leaves_it_to_sysfs(driver: Install, tmp
         below.mkdir(parents=True)
         (bus / address).symlink_to(below)
     assert Nvml(tmp_path).read(topology=True).pairs[0].closeness == "pcie-switch"
+
+
+def test_a_listing_has_a_line_for_each_mig_part(driver: Callable[[str], Driver]) -> None:
+    driver("mig")
+    found = detect.inventory()
+    parts = [part for gpu in found.gpus if gpu.mig for part in gpu.mig.devices]
+    lines = list(text.listing(found))
+    assert parts
+    for part in parts:
+        assert any(part.profile in line and line.endswith(part.uuid) for line in lines), part

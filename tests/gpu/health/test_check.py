@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,8 +24,9 @@ from paddock.gpu.errors import GpuError, GpuInputError
 from paddock.gpu.health import check as health
 from paddock.gpu.health.check import VERDICTS, Health, check, evaluate, node_action
 from paddock.gpu.health.rules import ACTIONS, HealthContext
-from paddock.gpu.health.xid import XidEvent
+from paddock.gpu.health.xid import XidEvent, events
 from paddock.gpu.host import imds
+from paddock.gpu.host.kernel_log import Line
 from paddock.gpu.model import (
     Ecc,
     Gpu,
@@ -37,9 +39,10 @@ from paddock.gpu.model import (
     RemappedRows,
     Temperature,
 )
+from paddock.gpu.monitoring.prometheus import Exporter
 from tests.gpu.health.test_xid import BOOT, GSP, kernel
 from tests.gpu.test_serialization import any_of
-from tests.support.nvml import Card, Driver, box
+from tests.support.nvml import Card, Driver, Fault, box, installed
 
 GOOD = Gpu(
     0, "GPU-0", "NVIDIA H100 80GB HBM3", "nvidia", pci_address="0000:04:00.0", pci_device_id="10de:2330",
@@ -68,6 +71,8 @@ def test_a_machine_without_faults_is_healthy() -> None:
 
 
 @pytest.mark.parametrize(("change", "verdict", "action", "rule"), [
+    ({"unread": ("throttle",)}, "unknown", "none", "unread"),
+    ({"recovery_action": None, "ecc": Ecc(), "remapped": None, "throttle": None}, "unknown", "none", "no-evidence"),
     ({"recovery_action": "gpu-reset"}, "unhealthy", "reset", "driver-asks"),
     ({"recovery_action": "node-reboot"}, "unhealthy", "reboot", "driver-asks"),
     ({"recovery_action": "drain-p2p"}, "degraded", "restart-app", "driver-asks"),
@@ -182,6 +187,35 @@ def test_an_xid_never_makes_a_verdict_better(code: int, requested: Any) -> None:
     assert ACTIONS.index(after.action) >= ACTIONS.index(before.action)
 
 
+# --- SXids
+
+LINKED = replace(GOOD, nvlinks=(NvLink(0, True, "switch", errors=0),))
+SWITCH = "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): "
+
+
+@pytest.mark.parametrize(("line", "verdict", "action"), [
+    ("20034, Fatal, Link 30 LTSSM Fault Up", "unhealthy", "reset"),
+    ("12020, Fatal, Link 46 egress sequence ID error (First)", "unhealthy", "reboot"),
+    ("99999, Fatal, Link 2 something new", "unhealthy", "reset"),
+    ("19084, Non-fatal, Link 3 AN1 Heartbeat Timeout Error", "degraded", "reset"),
+    ("11012, Non-fatal, Link 8 Single bit ECC errors", "healthy", "none"),
+])  # fmt: skip
+def test_sxids_count_by_the_drivers_word_and_the_catalogue(line: str, verdict: str, action: str) -> None:
+    (logged,) = events([Line(WHEN, SWITCH + line)])
+    health = evaluate(machine(LINKED, replace(LINKED, index=1, uuid="GPU-1")), [logged, logged])
+    assert (health.verdict, health.action) == (verdict, action)
+    assert {gpu.verdict for gpu in health.gpus} == {verdict}
+    code, about = line.split(", ", 2)[0], line.split(", ", 2)[2]
+    evidence = health.findings[0].evidence
+    assert f"NVSwitch 0000:c1:00.0: SXid {code} (" in evidence
+    assert evidence.endswith(f"2 times at 2026-11-20T09:30:00+0000: {about}")
+
+
+def test_a_fatal_sxid_without_linked_gpus_is_the_machines() -> None:
+    health = evaluate(machine(GOOD), events([Line(None, f"{SWITCH}20034, Fatal, Link 30 LTSSM Fault Up")]))
+    assert (health.verdict, health.gpus[0].verdict, health.findings[0].index) == ("unhealthy", "healthy", None)
+
+
 # --- the machine
 
 
@@ -216,7 +250,7 @@ def test_a_gpu_that_is_missing_is_a_fault_of_the_machine() -> None:
 def test_a_machine_without_gpus_is_unknown_unless_a_count_is_expected() -> None:
     nothing = machine(backend="none", reason="There is no GPU here.")
     assert verdict_of(evaluate(nothing)) == ("unknown", "none", ["no-gpu"])
-    assert evaluate(nothing).exit_code == 2
+    assert evaluate(nothing).exit_code == 3
     assert evaluate(nothing, context=HealthContext(expect=0)).verdict == "healthy"
     assert verdict_of(evaluate(nothing, context=HealthContext(expect=1))) == ("unhealthy", "reboot", ["count"])
 
@@ -261,6 +295,26 @@ def test_made_up_drivers(
     driver(profile)
     health = check(read_log=False, context=HealthContext(fabric_manager=True), root=tmp_path)
     assert (health.verdict, health.action) == (verdict, action), health.findings
+
+
+@pytest.mark.parametrize("code", [4, 999])
+def test_health_is_unknown_where_the_calls_that_show_faults_fail(
+    driver: Callable[[Driver], Driver], tmp_path: Path, code: int
+) -> None:
+    """Every call but that for the UUID fails."""
+    with installed(Driver([Card()])) as simulated:
+        detect.inventory()
+        names = {name for name in simulated.calls if name.startswith("nvmlDevice")}
+    answers = {"nvmlDeviceGetUUID", "nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2"}
+    card = Card()
+    card.faults |= {name: Fault(code) for name in names - answers}
+    driver(Driver([card]))
+    health = check(read_log=False, context=HealthContext(fabric_manager=True), root=tmp_path)
+    assert (verdict_of(health), health.exit_code) == (("unknown", "none", ["unread"]), 3)
+    assert "the driver fails to tell what it asks for, memory errors" in health.findings[0].evidence
+    page = Exporter(log=False, root=tmp_path).text()
+    assert re.search(r'paddock_gpu_health\{[^}]*state="unknown"\} 1$', page, re.MULTILINE)
+    assert re.search(r'paddock_gpu_health\{[^}]*state="healthy"\} 0$', page, re.MULTILINE)
 
 
 def test_the_kernel_log_is_part_of_the_check(driver: Callable[[Driver], Driver], tmp_path: Path) -> None:

@@ -60,7 +60,10 @@ def kinds(result: Compatibility) -> list[str]:
     # R570 under a wheel built for CUDA 13: what `pip install torch` does since 2.11
     ("570.124.06", "t4", "13.0", "needs-compat", ["compat-package", "toolkit", "driver"]),
     ("580.95.05", "v100", "13.0", "impossible", ["toolkit"]),
-    ("580.95.05", "b200", "12.4", "unknown", ["toolkit"]),
+    ("580.95.05", "b200", "12.4", "impossible", ["toolkit"]),
+    ("580.95.05", "h100", "11.6", "impossible", ["toolkit"]),
+    ("580.95.05", "4090", "11.6", "unknown", ["toolkit"]),
+    ("580.95.05", "t4", "10.2", "ok", []),
     # cards of no catalogue: by compute capability, and nothing is promised of the package
     ("580.95.05", "4090", "13.0", "ok", []),
     ("570.124.06", "4090", "13.0", "unknown", ["toolkit", "driver"]),

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from paddock.gpu import serialization
-from paddock.gpu.job_hooks import bounded, ccache, completed, files, leftovers, record
+from paddock.gpu.host import bounded
+from paddock.gpu.job_hooks import ccache, completed, files, leftovers, record
 from paddock.gpu.job_hooks.ccache import Compilations
 from paddock.gpu.job_hooks.record import Record
 from paddock.gpu.job_hooks.report import JobUsage, markdown

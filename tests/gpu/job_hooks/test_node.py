@@ -194,3 +194,19 @@ def test_an_unreachable_api_is_reported(root: Path) -> None:
     environ = {"NODE_NAME": "n", "KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "9"}
     message = node.mark("x", environ=environ, root=root, timeout_s=60)
     assert message.startswith("the node was not marked for replacement: the Kubernetes API cannot be reached: ")
+
+
+def test_a_mark_without_an_answer_is_reported_as_unknown(stand: Stand, root: Path) -> None:
+    released = threading.Event()
+
+    def answer(handler: http.server.BaseHTTPRequestHandler) -> None:
+        if len(stand.asked) == 2:
+            released.wait(60)
+        send(handler, 200, NODE)
+
+    stand.answer = answer
+    try:
+        message = node.mark("x", environ=stand.environ, root=root, timeout_s=2)
+    finally:
+        released.set()
+    assert message.startswith("whether the node was marked for replacement is not known: ")

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from paddock.gpu.host.bounded import Broken, NoAnswer, within
 from paddock.gpu.job_hooks import log, sampling, started
-from paddock.gpu.job_hooks.bounded import Broken, NoAnswer, within
 from paddock.gpu.job_hooks.environment import Job
 from paddock.gpu.job_hooks.started import REFUSED, check_gpus, run
 from tests.support.nvml import PROFILES, Driver, Fault, Part, box, card
@@ -164,9 +164,9 @@ def test_a_started_driver_that_hangs_marks_the_node(
     """`stuck` is made up: SIGKILL does not end a call inside such a kernel. One that is busy only may be slow."""
     driver("h100")
     monkeypatch.setattr("paddock.gpu.inventory.inventory", lambda **_: time.sleep(60))
-    monkeypatch.setattr("paddock.gpu.job_hooks.bounded._KILLED_WITHIN", 30)
+    monkeypatch.setattr("paddock.gpu.host.bounded._KILLED_WITHIN", 30)
     if stuck:
-        monkeypatch.setattr("paddock.gpu.job_hooks.bounded._end", lambda child: False)
+        monkeypatch.setattr("paddock.gpu.host.bounded._Child.end", lambda child: False)
     create_devices(machine, 1)
     if daemon:
         (machine / "run/nvidia-persistenced").mkdir(parents=True)

@@ -26,7 +26,7 @@ from paddock.gpu.leases.allocation import allocate, deallocate, exports, list_le
 from paddock.gpu.leases.lease import Lease
 from paddock.gpu.leases.manager import Leases, NoneFree
 from paddock.gpu.leases.request import Request
-from paddock.gpu.leases.store import default_folder
+from paddock.gpu.leases.store import LeasesLocked, default_folder
 from tests.conftest import ROOT
 from tests.support.boxes import BOOT, NAMESPACE, box, gpu, h100s, process
 
@@ -288,7 +288,7 @@ def test_real_processes_are_told_apart_from_those_that_ended() -> None:
     assert owner.start is not None
     assert host.alive(owner)
     assert host.alive(replace(owner, start=owner.start + 1)) is False
-    assert host.alive(replace(owner, namespace="pid:[1]")) is None
+    assert replace(host, namespace="pid:[2]").alive(replace(owner, namespace="pid:[1]")) is None
     child.kill()
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     assert host.alive(owner) is False, "a zombie has ended"
@@ -296,6 +296,61 @@ def test_real_processes_are_told_apart_from_those_that_ended() -> None:
     assert host.alive(owner) is False
     with pytest.raises(GpuInputError, match="no process has the pid"):
         host.owner(child.pid)
+
+
+def _namespaced(proc: Path, pid: int, start: int, *inside: int) -> None:
+    (proc / str(pid)).mkdir(parents=True)
+    after = ["S", "1", "1", "1", *"0" * 13, "1", "0", str(start), *"0" * 40]
+    (proc / str(pid) / "stat").write_text(f"{pid} (python) {' '.join(after)}")
+    (proc / str(pid) / "status").write_text(f"Name: python\nNSpid: {pid} {' '.join(map(str, inside))}\n")
+
+
+def test_the_host_looks_into_other_pid_namespaces(tmp_path: Path) -> None:
+    for pid, start, inside in ((1, 1, ()), (700, 5, (1,)), (812, 9, (40, 7)), (813, 8, (12,))):
+        _namespaced(tmp_path, pid, start, *inside)
+    host = Host(BOOT, NAMESPACE, lambda: 1.0, tmp_path)
+    container = "pid:[4026532999]"
+    assert [host.alive(Owner(pid, 9, container)) for pid in (40, 7, 12, 13)] == [True, True, False, False]
+    assert host.alive(Owner(12, None, container)) is True
+    assert replace(host, namespace="pid:[7]").alive(Owner(7, 9, container)) is None, "a container cannot look"
+    (tmp_path / "1/stat").unlink()
+    assert host.alive(Owner(13, 9, container)) is None, "/proc hides other users' processes"
+
+
+def test_the_lease_of_a_container_that_was_killed_is_taken_over(tmp_path: Path) -> None:
+    """The container is a pid namespace of its own, whose init ends with all that is in it."""
+    host = this_host()
+    words = ["unshare", "--pid", "--fork", "--kill-child", "sleep", "60"]
+    container = subprocess.Popen(words, stderr=subprocess.PIPE)
+    try:
+        for _ in range(500):
+            inside = Path(f"/proc/{container.pid}/task/{container.pid}/children").read_text().split()
+            if inside or container.poll() is not None:
+                break
+            time.sleep(0.01)
+        if not inside or not host.sees_driver_pids:
+            pytest.skip("this user may make no pid namespace, or tests run in one")
+        namespace = os.readlink(f"/proc/{inside[0]}/ns/pid")
+        start = host.owner(int(inside[0])).start
+        leases = Leases(tmp_path, environ={})
+        lease = leases.take(Request(), lambda: h100s(1), owners=(Owner(1, start, namespace),)).lease
+        assert leases.state(lease) == "held"
+        assert lease.holder.endswith(f"(pid 1 in {namespace})")
+    finally:
+        container.kill()
+        container.communicate()
+    deadline = time.monotonic() + 10
+    while leases.state(lease) == "held" and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert leases.state(lease) == "owner-ended"
+
+
+def test_a_lease_taken_in_a_container_needs_a_time_to_live(machine: Machine) -> None:
+    inside = replace(machine.leases.host, namespace="pid:[4026532999]")
+    leases, owner = Leases(machine.folder, host=inside, environ={}), Owner(11, 5, "pid:[4026532999]")
+    with pytest.raises(GpuInputError, match=r"pid 11 in pid:\[4026532999\] is in a container(.|\n)*fix: --ttl"):
+        leases.take(Request(), machine.look, owners=(owner,))
+    assert leases.take(Request(), machine.look, owners=(owner,), ttl=60).lease.ttl == 60
 
 
 def test_a_process_whose_main_thread_has_ended_lives() -> None:
@@ -397,8 +452,54 @@ def test_links_and_pipes_in_a_shared_folder_are_not_opened(machine: Machine) -> 
         machine.leases.all()
     (machine.folder / "link.json").unlink()
     os.mkfifo(machine.folder / "pipe.json")
-    with pytest.raises(GpuError, match=r"pipe\.json is not a lease"):
+    with pytest.raises(GpuError, match=r"pipe\.json is no regular file"):
         machine.leases.all()
+
+
+def test_a_link_that_another_user_may_have_made_is_not_followed(tmp_path: Path) -> None:
+    own, shared = tmp_path / "own", tmp_path / "shared"
+    (own / "leases").mkdir(parents=True, mode=0o700)
+    shared.mkdir()
+    shared.chmod(0o1777)
+    (shared / "way").symlink_to(own)
+    (shared / "leases").symlink_to(own / "leases")
+    for place in (shared / "leases", shared / "way" / "leases", shared / "way" / "new"):
+        with pytest.raises(GpuError, match="that another user may have made"):
+            Leases(place, environ={}).take(Request(), lambda: h100s(1), ttl=60)
+    assert list((own / "leases").iterdir()) == []
+    (tmp_path / "mine").symlink_to(own)
+    assert Leases(tmp_path / "mine" / "leases", environ={}).take(Request(), lambda: h100s(1), ttl=60)
+
+
+def test_tidying_removes_only_partial_leases(machine: Machine) -> None:
+    machine.take(None, machine.process(11))
+    for name in ("thesis.part", ".part", ".aaaa0001.part", "notes"):
+        (machine.folder / name).touch()
+    machine.leases.reclaim()
+    kept = {file.name for file in machine.folder.iterdir() if file.suffix != ".json"}
+    assert kept == {".lock", "thesis.part", ".part", "notes"}
+
+
+@pytest.mark.parametrize("name", [".lock", "aaaa0001.json"])
+def test_a_pipe_in_the_place_of_a_file_is_refused_at_once(machine: Machine, name: str) -> None:
+    machine.folder.mkdir()
+    os.mkfifo(machine.folder / name)
+    with pytest.raises(GpuError, match="is no regular file"):
+        machine.take(None, machine.process(11))
+
+
+def test_text_of_other_users_is_read_without_control_characters(machine: Machine) -> None:
+    taken = machine.take(None, machine.process(11))
+    file = machine.folder / f"{taken.id}.json"
+    document = json.loads(file.read_text())
+    file.write_text(json.dumps(document | {"user": "eve\x1b[2J\u202e", "command": "a\nb\x9b"}))
+    with pytest.raises(NoneFree) as refused:
+        machine.take(Request(count=4), machine.process(12))
+    assert all(char.isprintable() or char == "\n" for char in str(refused.value))
+    (machine.folder / "\x1b[2J.json").write_text("{}")
+    with pytest.raises(GpuError) as unreadable:
+        machine.leases.all()
+    assert "\x1b" not in str(unreadable.value)
 
 
 def test_looking_at_leases_makes_nothing(machine: Machine) -> None:
@@ -467,6 +568,14 @@ def test_a_lock_that_is_held_for_too_long_is_said(machine: Machine, monkeypatch:
     ):
         machine.take(None, machine.process(11))
     machine.take(None, machine.process(11))
+
+
+def test_waiting_counts_the_time_for_the_lock(machine: Machine) -> None:
+    machine.take(None, machine.process(11))
+    start = time.monotonic()
+    with machine.leases._folder.locked(), pytest.raises(LeasesLocked, match=r"have been locked for 0\.\d+ s"):
+        allocate(Request(), ttl=60, wait=0.3, leases=machine.leases, read_inventory=machine.look)
+    assert 0.3 <= time.monotonic() - start < 15
 
 
 def test_a_lock_on_a_replaced_file_does_not_count(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,10 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paddock.gpu.errors import GpuInputError
+from paddock.gpu.health.check import evaluate
+from paddock.gpu.health.xid import Event, events
+from paddock.gpu.host.kernel_log import Line
 from paddock.gpu.leases.lease import Lease, LeasedDevice
+from paddock.gpu.leases.manager import NoneFree
 from paddock.gpu.leases.request import Request, max_per_task, within_limit
 from paddock.gpu.leases.selection import Choice, choose
-from paddock.gpu.model import Ecc, Gpu, Inventory, Pair, Power, RemappedRows, Utilisation
+from paddock.gpu.model import Ecc, Gpu, Inventory, NvLink, Pair, Power, RemappedRows, Utilisation
 from tests.support.boxes import MODELS, box, divided, gpu, h100s, lease, pair, process
 
 
@@ -150,9 +154,12 @@ def test_a_lost_gpu_does_not_come_first() -> None:
     ("sick", "expected"),
     [
         ({"recovery_action": "drain-and-reset"}, "the driver asks for drain-and-reset"),
-        ({"remapped": RemappedRows(0, 1, True, False)}, "needs a reset"),
-        ({"remapped": RemappedRows(0, 9, False, True)}, "no spare is left"),
-        ({"retirement_pending": True}, "needs a reset"),
+        ({"remapped": RemappedRows(0, 1, True, False)}, "replaced at the next reset"),
+        ({"ecc": Ecc(True, 0, 1, 1, 0)}, "1 uncorrectable memory errors"),
+        ({"ecc": Ecc(True, 0, 0, 9, 5)}, "5 uncorrectable errors in the chip's own memory"),
+        ({"unread": ("ecc",)}, "the driver fails to tell memory errors"),
+        ({"remapped": RemappedRows(0, 9, False, True)}, "found no spare row"),
+        ({"retirement_pending": True}, "retired at the next reset"),
         ({"compute_mode": "prohibited"}, "lets no process in"),
         ({"uuid": None}, "no UUID"),
         ({"memory": None}, "its memory is not known"),
@@ -423,3 +430,47 @@ def test_a_task_gets_no_more_gpus_than_it_may_have() -> None:
         within_limit(Request(count=3), {"PADDOCK_MAX_GPUS_PER_TASK": "2"})
     with pytest.raises(GpuInputError, match="PADDOCK_MAX_GPUS_PER_TASK is 'many'"):
         max_per_task({"PADDOCK_MAX_GPUS_PER_TASK": "many"})
+
+
+# Health.
+
+_XID_95 = "NVRM: Xid (PCI:0000:04:00): 95, Uncontained ECC error"
+_SXID = "nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up"
+
+
+def _logged(*lines: str) -> tuple[Event, ...]:
+    return events(Line(None, line) for line in lines)
+
+
+def test_a_gpu_with_a_fatal_xid_is_refused_by_name_and_reason() -> None:
+    choice = choose(h100s(2), Request(count=2), xids=_logged(_XID_95))
+    assert not choice.satisfied
+    assert (choice.refused[0].unhealthy, choice.hopeless) == (True, True)
+    message = str(NoneFree(choice))
+    assert "GPU 0 (GPU-00000000-aaaa): Xid 95: " in message
+    assert "--accept-degraded takes them as they are" in message
+    assert indexes(choose(h100s(2), Request(), xids=_logged(_XID_95))) == [1]
+
+
+def test_unhealthy_gpus_are_accepted_after_those_that_are_well() -> None:
+    sick = box([gpu(0, ecc=Ecc(True, 0, 3, 3, 0)), gpu(1)])
+    assert indexes(choose(sick, Request(accept_degraded=True))) == [1]
+    both = choose(sick, Request(count=2, accept_degraded=True))
+    assert indexes(both) == [0, 1]
+    assert "accepted although 3 uncorrectable memory errors" in both.taken[0].reason
+    lost = box([gpu(0, state="lost"), gpu(1)])
+    assert not choose(lost, Request(count=2, accept_degraded=True)).satisfied, "it does not answer, whoever accepts it"
+
+
+def test_a_fatal_sxid_concerns_the_gpus_on_switches() -> None:
+    links = (NvLink(0, True, "switch"),)
+    joined = box([gpu(0, nvlinks=links), gpu(1, nvlinks=links), gpu(2)])
+    assert indexes(choose(joined, Request(), xids=_logged(_SXID))) == [2]
+    not_fatal = _SXID.replace("Fatal", "Non-fatal")
+    assert indexes(choose(joined, Request(count=3), xids=_logged(not_fatal))) == [0, 1, 2]
+
+
+def test_a_gpu_whose_driver_shows_no_fault_is_still_leased() -> None:
+    """A virtual GPU reports none of the counters, and health calls it unknown."""
+    assert evaluate(h100s(1)).verdict == "unknown"
+    assert choose(h100s(1), Request()).satisfied

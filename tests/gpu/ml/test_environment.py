@@ -134,6 +134,13 @@ def test_an_image_without_a_cuda_version_is_not_evaluated(create: Any) -> None:
     assert any("does not name its CUDA" in note for note in document["notes"])
 
 
+@pytest.mark.parametrize("image", ["--privileged:1", "-v/:/host:1", "UPPER:1", "a b:1", "x:1\n", ":1"])
+def test_an_image_is_no_option_of_docker(create: Any, leases: Leases, image: str) -> None:
+    with pytest.raises(GpuInputError, match="is no image reference"):
+        create(image=image)
+    assert leases.all() == ()
+
+
 def test_docker_gets_the_leased_gpus_by_uuid(create: Any, leases: Leases) -> None:
     document = create(gpus=2, min_memory_gib=40)
     (command,) = document["commands"]

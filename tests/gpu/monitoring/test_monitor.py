@@ -74,7 +74,7 @@ def test_samples_keep_the_interval_in_real_time(eight: Driver) -> None:
     ({"interval": math.inf}, "interval of inf s"),
     ({"duration": -1.0}, "duration of -1 s"),
     ({"duration": math.nan}, "duration of nan s"),
-    ({"metrics": ["utilization"]}, r"unknown metric 'utilization'(.|\n)*did you mean utilisation\?"),
+    ({"metrics": ["utilizatoin"]}, r"unknown metric 'utilizatoin'(.|\n)*did you mean utilisation\?"),
     ({"metrics": ["x"]}, "one of utilisation, memory_activity"),
 ])  # fmt: skip
 def test_bad_input_is_said_before_anything_is_sampled(eight: Driver, options: dict[str, Any], message: str) -> None:
@@ -313,3 +313,7 @@ def test_sampling_eight_gpus_costs_under_half_a_percent_of_a_core(eight: Driver)
     start = time.process_time()
     summary = watch(samples, metrics, show=lambda sample: None)
     assert (time.process_time() - start) / summary.samples < 0.005
+
+
+def test_utilization_is_another_spelling_of_utilisation() -> None:
+    assert [metric.name for metric in select_metrics(("utilization", "power"))] == ["utilisation", "power"]

@@ -9,6 +9,7 @@ import math
 import os
 import re
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -23,12 +24,13 @@ from paddock.gpu import inventory as detect
 from paddock.gpu.errors import GpuInputError
 from paddock.gpu.health.check import VERDICTS, evaluate
 from paddock.gpu.health.xid import XidEvent
+from paddock.gpu.inventory import Sampler
 from paddock.gpu.model import Gpu, Inventory, Machine, Memory, Mig, MigDevice
 from paddock.gpu.monitoring.metrics import METRICS, render
 from paddock.gpu.monitoring.prometheus import Exporter, Server, write
 from tests.gpu.health.test_xid import GSP, kernel
 from tests.gpu.test_serialization import any_of
-from tests.support.nvml import Driver, box
+from tests.support.nvml import Driver, box, card
 
 DASHBOARD = ["DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_GPU_UTIL",
              "DCGM_FI_DEV_FB_USED"]  # fmt: skip
@@ -314,3 +316,29 @@ def test_an_occupied_or_invalid_port_is_refused() -> None:
 def test_every_metric_has_a_name_of_dcgm() -> None:
     assert all(re.fullmatch(r"DCGM_FI_DEV_[A-Z_]+", metric.name) for metric in METRICS)
     assert len({metric.name for metric in METRICS}) == len(METRICS)
+
+
+def test_gpus_of_a_driver_that_hangs_are_unknown_until_it_answers(
+    driver: Callable[[Driver], Driver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver(Driver([card("H100")]))
+    exporter = Exporter(min_age=0, log=False)
+    assert 'state="healthy"} 1' in exporter.text()
+    released, real = threading.Event(), Sampler.read
+
+    def hang(sampler: Sampler) -> Inventory:
+        released.wait(60)
+        return real(sampler)
+
+    monkeypatch.setattr(Sampler, "read", hang)
+    monkeypatch.setenv("PADDOCK_GPU_DEADLINE", "0.2")
+    try:
+        for _ in range(2):
+            assert 'state="unknown"} 1' in exporter.text()
+    finally:
+        released.set()
+    monkeypatch.setenv("PADDOCK_GPU_DEADLINE", "30")
+    deadline = time.monotonic() + 30
+    while 'state="healthy"} 1' not in exporter.text() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert 'state="healthy"} 1' in exporter.text()

@@ -9,14 +9,15 @@ from collections import Counter
 from dataclasses import replace
 from itertools import combinations
 
+import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paddock.gpu.errors import GpuError
+from paddock.gpu.errors import GpuError, NoGpu
 from paddock.gpu.leases.request import Request
 from paddock.gpu.leases.selection import choose
-from paddock.gpu.model import Inventory, Pair, Utilisation
+from paddock.gpu.model import Ecc, Inventory, Pair, Utilisation
 from paddock.gpu.render import TARGETS, render
 from tests.support.boxes import MODELS, box, divided, gpu, process
 
@@ -153,3 +154,14 @@ def test_a_gpu_lost_later_is_not_rendered_again() -> None:
     assert "all" not in after.text("docker-run.args")
     assert "GPU-00000003" not in after.text("docker-run.args")
     assert after.warnings == ("GPU 3 is left out: it is lost: GPU is lost.",)
+
+
+def test_an_unhealthy_gpu_is_left_out_or_refused_where_it_is_named() -> None:
+    sick = box([gpu(0, ecc=Ecc(True, 0, 3, 3, 0), minor=0), gpu(1, minor=1)])
+    rendered = render("docker", sick)
+    assert "GPU-00000000" not in rendered.text("docker-run.args")
+    assert rendered.warnings[0].startswith("GPU 0 is left out: 3 uncorrectable memory errors")
+    with pytest.raises(NoGpu, match=r"GPU 0 cannot be given: 3 uncorrectable(.|\n)*--accept-degraded"):
+        render("docker", sick, {"Enabled": True, "GPUIDs": [0]})
+    for selection in (None, {"Enabled": True, "GPUIDs": [0]}, Request(count=2, accept_degraded=True)):
+        assert "GPU-00000000" in render("docker", sick, selection, accept_degraded=True).text("docker-run.args")

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from infra.component import LINK_LOCAL
+from paddock.fleet.model.network import PRIVATE_RANGES
 from paddock.plan.engine.graph import Graph
 from paddock.plan.engine.values import Secret
 from paddock.plan.rules import BASELINE, RULES, check_context, repository_files
@@ -48,6 +50,13 @@ def _trust(**conditions: Any) -> Callable[[str], str]:
     return statement(Condition={"StringEquals": exact, **conditions})
 
 
+def _node_policy(name: str) -> Breaking:
+    arn = f"arn:aws:iam::aws:policy/{name}"
+    return put("RolePolicyAttachment", "cluster-node-AmazonEKSWorkerNodePolicy", "policyArn", arn)
+
+
+_SECRETS = statement(Action="secretsmanager:GetSecretValue", Resource="arn:aws:secretsmanager:us-west-2:123456789012:*")
+
 BROKEN: list[tuple[str, str, Breaking]] = [
     ("PAD001", "no key", put(CLUSTER, EKS, "encryptionConfig", REMOVED)),
     ("PAD001", "not for secrets", put(CLUSTER, EKS, "encryptionConfig/resources", [])),
@@ -77,6 +86,7 @@ BROKEN: list[tuple[str, str, Breaking]] = [
     ("PAD005", "masters", put("AccessEntry", "cluster-developers", "kubernetesGroups", ["system:masters"])),
     ("PAD006", "cluster", put(CLUSTER, EKS, "deletionProtection", False)),
     ("PAD006", "images", option("Repository", "registry-runner-gpu", protect=False)),
+    ("PAD006", "access", option("AccessEntry", "cluster-developers", protect=True)),
     ("PAD006", "key", option("Key", "cluster-secrets", protect=False)),
     ("PAD007", "subnet", put("Subnet", "network-private-us-west-2a", "mapPublicIpOnLaunch", True)),
     ("PAD007", "template", put(LAUNCH, "t4", "networkInterfaces", [{"associatePublicIpAddress": "true"}])),
@@ -152,7 +162,7 @@ BROKEN: list[tuple[str, str, Breaking]] = [
         "administrator",
         put(
             "RolePolicyAttachment",
-            "cluster-node-AmazonSSMManagedInstanceCore",
+            "cluster-node-AmazonEKSWorkerNodePolicy",
             "policyArn",
             "arn:aws:iam::aws:policy/AdministratorAccess",
         ),
@@ -342,10 +352,17 @@ BROKEN: list[tuple[str, str, Breaking]] = [
     (
         "PAD030",
         "metadata",
-        put("NetworkPolicy", "arc-arc-runners-default", "spec/egress/0/to/0/ipBlock/except", ["10.0.0.0/16"]),
+        put("NetworkPolicy", "arc-arc-runners-default", "spec/egress/0/to/0/ipBlock/except", list(PRIVATE_RANGES)),
     ),
     ("PAD030", "no policy", drop("NetworkPolicy", "arc-arc-runners-default")),
     ("PAD030", "ingress only", put("NetworkPolicy", "monitoring-default", "spec/policyTypes", ["Ingress"])),
+    (
+        "PAD037",
+        "peers",
+        put(
+            "NetworkPolicy", "arc-arc-runners-default", "spec/egress/0/to/0/ipBlock/except", [LINK_LOCAL, "10.0.0.0/8"]
+        ),
+    ),
     ("PAD031", "in clear", put("Secret", "arc-arc-runners-credential", "stringData", lambda secret: secret.value)),
     (
         "PAD031",
@@ -434,6 +451,29 @@ BROKEN: list[tuple[str, str, Breaking]] = [
     ("PAD036", "no permissions", _workflow("      - run: true\n", permissions="")),
     ("PAD036", "write for all", _workflow("      - run: true\n", permissions="permissions: write-all\n")),
     ("PAD036", "token for all", _workflow("      - run: true\n", permissions="permissions: {id-token: write}\n")),
+    ("PAD038", "by variable", put(RELEASE, "device-plugin", "values/deviceListStrategy", "envvar")),
+    ("PAD038", "by variable, the default", put(RELEASE, "device-plugin", "values/deviceListStrategy", REMOVED)),
+    ("PAD038", "plugin without rights", put(RELEASE, "device-plugin", "values/securityContext/capabilities/add", [])),
+    ("PAD038", "discovery without rights", put(RELEASE, "device-plugin", "values/gfd/securityContext", {})),
+    ("PAD038", "the image's default", put(LAUNCH, "t4", "userData", boot("as-volume-mounts", "other"))),
+    (
+        "PAD038",
+        "nodes that accept the variable",
+        put(LAUNCH, "t4", "userData", boot("unprivileged=false", "unprivileged=true")),
+    ),
+    (
+        "PAD038",
+        "a runner with every GPU",
+        put(
+            RELEASE,
+            "gpu",
+            "values/template/spec/containers/0/env",
+            lambda env: [*env, {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}],
+        ),
+    ),
+    ("PAD039", "the CNI's policy", _node_policy("AmazonEKS_CNI_Policy")),
+    ("PAD039", "every parameter", _node_policy("AmazonSSMManagedInstanceCore")),
+    ("PAD039", "secrets", put("RolePolicy", "cluster-node-policy", "policy", _SECRETS)),
 ]
 
 
@@ -446,8 +486,8 @@ def _public_subnet(graph: Graph) -> str:
     )
 
 
-def test_there_are_36_settings_and_each_is_broken() -> None:
-    assert [rule.id for rule in BASELINE] == [f"PAD{number:03}" for number in range(1, 37)]
+def test_there_are_39_settings_and_each_is_broken() -> None:
+    assert [rule.id for rule in BASELINE] == [f"PAD{number:03}" for number in range(1, 40)]
     assert {rule for rule, _, _ in BROKEN} == {rule.id for rule in BASELINE}
 
 
@@ -462,7 +502,8 @@ def test_examples_keep_every_rule(name: str) -> None:
 @pytest.mark.parametrize("name", fleets.SAMPLES)
 def test_every_form_of_a_fleet_keeps_every_rule(name: str) -> None:
     result = [finding for finding in check_context(_context(name)).findings if finding.severity != "info"]
-    assert {finding.id for finding in result} <= ({"PAD031"} if name == "token" else set()), result
+    expected = {"token": {"PAD031"}, "docker": {"PAD033"}}.get(name, set())
+    assert {finding.id for finding in result} <= expected, result
 
 
 @pytest.mark.parametrize(("rule", "how", "breaking"), BROKEN, ids=lambda item: item if isinstance(item, str) else "")
@@ -473,4 +514,27 @@ def test_a_broken_setting_violates_its_rule_alone(rule: str, how: str, breaking:
         if isinstance(breaking, dict)
         else replace(whole, graph=breaking(whole.graph))
     )
-    assert {violation.rule.id for violation in check_context(broken).violations} == {rule}
+    always = set(check_context(whole).violations)
+    assert {violation.rule.id for violation in check_context(broken).violations if violation not in always} == {rule}
+
+
+def test_privileged_runners_for_everybody_are_a_warning() -> None:
+    violations = check_context(_context("docker"), only={"PAD033"}).violations
+    assert [(violation.severity, "is root on its node" in violation.detail.message) for violation in violations] == [
+        ("warning", True)
+    ]
+    (unprivileged,) = check_context(_context("smallest"), only={"PAD033"}).violations
+    assert unprivileged.severity == "info"
+
+
+@pytest.mark.parametrize("name", ["existing-cluster", "adopted-own-image"])
+def test_nodes_of_an_adopted_cluster_may_need_the_cnis_policy(name: str) -> None:
+    severities = {violation.severity for violation in check_context(_context(name), only={"PAD039"}).violations}
+    assert severities <= {"info"}
+
+
+def test_who_steers_jobs_may_read_the_credential_and_the_plan_says_so() -> None:
+    (violation,) = check_context(_context("job-pods"), only={"PAD029"}).violations
+    assert violation.severity == "info"
+    assert "the account that steers jobs read github-credential" in violation.detail.message
+    assert check_context(_context("smallest"), only={"PAD029"}).violations == ()

@@ -123,18 +123,20 @@ CONSISTENCY = [
     ("CON009", put("CronJob", "gpu-gpu-warm0", "metadata/name", "w" * 53)),
     ("CON010", put("ConfigMap", "arc-arc-runners-hooks", "metadata/namespace", "arc-systems")),
     ("CON010", put("Release", "gpu", "values/githubConfigSecret", "another")),
+    ("CON012", put("Release", "gpu-l4", "values/scaleSetLabels", ["self-hosted", "gpu", "l4"])),
+    ("CON012", put("Release", "gpu-l4", "values/scaleSetLabels", ["self-hosted", "linux"])),
 ]
 
 
 @pytest.mark.parametrize(("rule", "breaking"), CONSISTENCY, ids=lambda item: item if isinstance(item, str) else "")
 def test_resources_that_disagree_violate_their_rule(rule: str, breaking: Any) -> None:
-    stack = fleets.named("prod")
-    violated = {
-        v.rule.id
-        for v in check_context(Context(breaking(fleets.graph("prod")), fleet=stack.fleet, today=TODAY)).violations
-    }
+    stack, graph = fleets.named("prod"), fleets.graph("prod")
+    usual, violated = (
+        {v.rule.id for v in check_context(Context(resources, fleet=stack.fleet, today=TODAY)).violations}
+        for resources in (graph, breaking(graph))
+    )
     # A taint that is new or misspelt is also one that nothing tolerates, and one that its tag does not say.
-    assert {rule} <= violated <= {rule} | ({"CON001", "CON003"} if rule in ("CON001", "CON005") else set())
+    assert {rule} <= violated - usual <= {rule} | ({"CON001", "CON003"} if rule in ("CON001", "CON005") else set())
 
 
 @given(data=strategies.fleets())
@@ -146,7 +148,10 @@ def test_any_fleet_violates_only_what_it_asks_for(data: dict[str, Any]) -> None:
         assume(False)
         raise
     evaluation = check_context(Context(plan_graph(stack), fleet=stack.fleet, today=TODAY))
-    expected = {"PAD031", "PAD033"} | ({"PAD003"} if data["cluster"].get("endpoint") == {"allow": "any"} else set())
+    expected = {"PAD031", "PAD033", "CON012"}
+    expected |= {"PAD003"} if data["cluster"].get("endpoint") == {"allow": "any"} else set()
+    expected |= {"PAD039"} if "existing" in data["cluster"] else set()  # its CNI may have no role but the node's
+    expected |= {"PAD038"} if "kubeconfig" in data["cluster"] else set()  # its nodes' settings are not known
     assert {finding.id for finding in evaluation.findings} <= expected, evaluation.findings
 
 
@@ -174,3 +179,47 @@ def _disturbed(graph: Graph, data: st.DataObject) -> tuple[Graph, Any]:
         place = below
     place[step] = value = data.draw(st.sampled_from(NASTY))
     return add(replace(graph.resources[urn], inputs=inputs))(graph), value
+
+
+@pytest.mark.parametrize("name", fleets.EXAMPLES)
+def test_the_shortest_gpu_label_means_one_runner_in_examples(name: str) -> None:
+    fleet = fleets.example(name).fleet
+    answering = [runner for runner in fleet.runners.values() if {"self-hosted", "gpu"} <= set(runner.effective_labels)]
+    assert [(runner.name, runner.gpus) for runner in answering] == [("gpu", 1)]
+    overlaps = check_context(Context(fleets.graph(name), fleet=fleet, today=TODAY), only={"CON012"})
+    assert overlaps.violations == ()
+
+
+def overlaps(*runners: dict[str, Any]) -> list[tuple[str, str]]:
+    pools = {
+        "t4": {"instances": ["g4dn.xlarge"], "nodes": {"max": 2}},
+        "a10g": {"instances": ["g5.12xlarge"], "nodes": {"max": 2}},
+    }
+    data = fleets.fleet_data(pools=pools, runners={runner.pop("key"): runner for runner in runners})
+    evaluation = check_context(Context(plan_graph(fleets.stack(data)), today=TODAY), only={"CON012"})
+    return [(violation.detail.subject, violation.detail.message) for violation in evaluation.violations]
+
+
+def test_overlap_names_the_request_and_what_a_job_would_get() -> None:
+    # GitHub's routing: a request goes to any set whose labels contain it.
+    small = {"key": "gpu", "pool": "t4", "labels": ["self-hosted", "linux", "x64", "gpu", "cuda"]}
+    large = {"key": "gpu-a10g-x4", "pool": "a10g", "gpus": 4, "labels": ["self-hosted", "gpu", "a10g"]}
+    ((subject, message),) = overlaps(small, large)
+    assert subject == "gpu-a10g-x4"
+    assert "[gpu] goes to gpu (t4: 1 GPU" in message
+    assert "or to gpu-a10g-x4 (a10g: 4 GPU" in message
+
+
+def test_overlap_concerns_size_within_one_runner_group() -> None:
+    one = {"key": "one", "pool": "t4", "labels": ["gpu", "one"]}
+    assert overlaps(one.copy(), {"key": "two", "pool": "t4", "labels": ["gpu", "two"]}) == []
+    assert overlaps(one.copy(), {"key": "two", "pool": "t4", "labels": ["gpu", "two"], "memory": "2Gi"}) != []
+    assert overlaps(one.copy(), {"key": "two", "pool": "a10g", "labels": ["gpu", "two"], "group": "other"}) == []
+    assert overlaps(one.copy(), {"key": "two", "pool": "a10g", "labels": ["self-hosted", "two"]}) == []
+
+
+def test_overlap_reads_the_pod_of_the_job_in_kubernetes_mode() -> None:
+    one = {"key": "one", "pool": "t4", "labels": ["gpu", "one"], "container": "kubernetes-novolume"}
+    same = {"key": "two", "pool": "t4", "labels": ["gpu", "two"], "container": "kubernetes-novolume"}
+    assert overlaps(one.copy(), same) == []
+    assert "4 GPU" in overlaps(one.copy(), {**same, "key": "two", "pool": "a10g", "gpus": 4})[0][1]

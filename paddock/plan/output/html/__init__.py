@@ -7,21 +7,24 @@ import hashlib
 from functools import cache
 from pathlib import Path
 
+from paddock.plan.diff.model import Diff
 from paddock.plan.document.model import PlanDocument
-from paddock.plan.output.html import checks, cost, quotas, sections
+from paddock.plan.output.html import changes, checks, cost, quotas, sections
 from paddock.plan.output.html.markup import Child, Html, section, tag
 from paddock.plan.output.html.picture import colours, picture, shapes
 from paddock.plan.output.html.tree import tree
 from paddock.plan.output.view import summary
 
 
-def render(document: PlanDocument) -> str:
-    """Return the page of a plan. Parts without content are left out."""
+def render(document: PlanDocument, diff: Diff | None = None) -> str:
+    """Return the page of a plan, with the changes since another one first. Parts without content are left out."""
     palette = colours(document)
     parts: list[Html | None] = [
+        changes.section(diff) if diff else None,
         section("fleet", "The fleet", picture(document, palette), note=sections.PICTURE_NOTE),
         sections.legend(document, palette),
         sections.findings(document),
+        sections.before_up(document),
         sections.fit(document, palette),
         checks.compatibility(document),
         cost.cost(document),

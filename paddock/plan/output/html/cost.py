@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from paddock.plan.document.model import Cost, HostedCost, Money, PlanDocument, PriceSource, Range, RightSize, SizeOption
 from paddock.plan.output.format import gibibytes, money, words
 from paddock.plan.output.html.markup import Child, Html, join, rect, section, svg, table, tag
+from paddock.plan.output.view import unknown_month
 
 _NOTE = "US dollars, before tax and discounts. \u2265 is the least that will be paid, where a part has no known price."
 _SIZES = "A runner an hour on other instance types, bought as its pool is; its CPU and memory follow the type."
@@ -24,6 +25,8 @@ def cost(document: PlanDocument) -> Html | None:
 
 def _month(cost: Cost, notes: _Footnotes) -> Html:
     month = cost.month
+    if unknown := unknown_month(cost):
+        return tag("div", tag("p", unknown, class_="figure"), notes.assumptions(cost), class_="month")
     figure = tag("p", tag("b", money(month.expected)), " a month expected", class_="figure")
     return tag("div", figure, _range(month.low, month.expected, month.high), notes.assumptions(cost), class_="month")
 

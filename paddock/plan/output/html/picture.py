@@ -8,7 +8,7 @@ from math import ceil
 from paddock.plan.document.model import Fit, Instance, PlanDocument, Pool
 from paddock.plan.output.format import cores, count, gibibytes
 from paddock.plan.output.html.markup import Child, Html, join, rect, svg, tag
-from paddock.plan.output.view import gpu_memory, lack, largest_gpus
+from paddock.plan.output.view import alike, gpu_memory, lack, largest_gpus
 
 PALETTE = 12
 """Colours of runners, in the style sheet: on each of them white text reads well, and each stands out on both themes."""
@@ -37,7 +37,10 @@ def colours(document: PlanDocument) -> dict[str, int]:
 
 def picture(document: PlanDocument, palette: Mapping[str, int]) -> Html:
     """Return all pools, one below the other."""
-    cards = [_card(pool, [fit for fit in document.fit if fit.pool == pool.name], palette) for pool in document.pools]
+    fits: dict[str, list[Fit]] = {}
+    for fit in document.fit:
+        fits.setdefault(fit.pool, []).append(fit)
+    cards = [_card(pool, fits.get(pool.name, ()), palette) for pool in document.pools]
     if not cards:
         return tag("p", "This stack has no GPU pools.", class_="note")
     return join(_key(), tag("div", cards, class_="pools"))
@@ -152,7 +155,7 @@ def _across(gpus: int) -> int:
 
 
 def _node(pool: Pool, instance: Instance, fits: Sequence[Fit], palette: Mapping[str, int]) -> Html:
-    lanes = [_lane(instance, fit, palette.get(fit.runner, 0)) for fit in fits]
+    lanes = [_lane(instance, same, palette) for same in alike(fits)]
     if not lanes:
         cells = svg(f"{count(instance.gpus, 'GPU')}, no runner", WIDTH, _ROW, *_empty(instance))
         lanes = [tag("div", tag("p", "no runner uses this pool", class_="note"), cells, class_="lane")]
@@ -166,10 +169,12 @@ def _node(pool: Pool, instance: Instance, fits: Sequence[Fit], palette: Mapping[
     )
 
 
-def _lane(instance: Instance, fit: Fit, colour: int) -> Html:
-    """Return a node filled with one runner's jobs."""
+def _lane(instance: Instance, same: Sequence[Fit], palette: Mapping[str, int]) -> Html:
+    """Return a node filled with the jobs of a runner; `same` are its fit and those of runners that take as much."""
+    fit, colour = same[0], palette.get(same[0].runner, 0)
     jobs, stranded = fit.per_node, fit.stranded_gpus
-    title = tag("p", tag("span", swatch(colour), fit.runner, class_="who"), _jobs(jobs, stranded), class_="line")
+    who = [tag("span", swatch(palette.get(other.runner, 0)), other.runner, class_="who") for other in same]
+    title = tag("p", who, _jobs(jobs, stranded), class_="line")
     if not jobs:
         cells = svg(f"{fit.runner} does not fit on {instance.name}", WIDTH, _ROW, *_empty(instance, "gpu none"))
         return tag("div", title, cells, tag("p", "lacks ", lack(fit), class_="bad"), class_="lane misfit")

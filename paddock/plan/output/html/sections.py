@@ -11,11 +11,20 @@ from paddock.plan.document.model import PlanDocument, Runner
 from paddock.plan.output.format import cores, count, gibibytes, money, words
 from paddock.plan.output.html.markup import Html, code, join, rect, section, svg, table, tag
 from paddock.plan.output.html.picture import swatch
-from paddock.plan.output.view import cloud_resources, job_range, lack, largest_gpus, summary
+from paddock.plan.output.view import (
+    alike,
+    cloud_resources,
+    job_range,
+    lack,
+    largest_gpus,
+    privileges,
+    summary,
+    unknown_month,
+)
 from paddock.plan.output.view import findings as sorted_findings
 
 PICTURE_NOTE = (
-    "Each node is drawn once for each runner of its pool, filled with as many of that runner's jobs as it takes. "
+    "Each node is drawn once for each kind of runner of its pool, filled with as many of its jobs as it takes. "
     "CPU and RAM are what a booted node has for jobs."
 )
 _MARKS = {"error": "\u2717", "warning": "!", "info": "i", "ready": "\u2713"}
@@ -33,7 +42,7 @@ def header(document: PlanDocument) -> Html:
         (f"{sum(map(largest_gpus, pools)):,}", "GPUs at most"),
         (f"{len(cloud_resources(document)):,}", "resources"),
     ]
-    if document.cost:
+    if document.cost and not unknown_month(document.cost):
         figures.append((money(document.cost.month.expected), "a month expected"))
     return tag(
         "header",
@@ -94,6 +103,7 @@ def _notes(runner: Runner) -> list[str]:
     notes = [
         f"warm: {'; '.join(warm)}" if warm else "",
         _CONTAINERS.get(runner.container, runner.container),
+        privileges(runner),
         f"priority {runner.priority}" if runner.priority else "",
         ", ".join(f"{key} at {mount}" for key, mount in runner.volumes.items()),
     ]
@@ -130,6 +140,16 @@ def findings(document: PlanDocument) -> Html:
     return section("findings", "Findings", first, listed if notes else None)
 
 
+def before_up(document: PlanDocument) -> Html | None:
+    if not document.before_up:
+        return None
+    steps = [
+        tag("li", step.text, tag("p", code(step.command), class_="fix") if step.command else None)
+        for step in document.before_up
+    ]
+    return section("before-up", "Before pulumi up", tag("ol", steps))
+
+
 def fit(document: PlanDocument, palette: Mapping[str, int]) -> Html | None:
     if not document.fit:
         return None
@@ -145,12 +165,13 @@ def fit(document: PlanDocument, palette: Mapping[str, int]) -> Html | None:
         ("Node memory", ""),
     ]
     body = []
-    for fit in document.fit:
+    for same in alike(document.fit):
+        fit = same[0]
         jobs, request, has = fit.per_node, fit.request, fit.available
         most = max(jobs, 1)
         body.append(
             (
-                [swatch(palette[fit.runner]) if fit.runner in palette else None, fit.runner],
+                [_named(other.runner, palette) for other in same],
                 fit.instance,
                 jobs if jobs else tag("strong", "none", class_="bad"),
                 fit.limiting if jobs else tag("span", "lacks ", lack(fit), class_="bad"),
@@ -171,6 +192,10 @@ def fit(document: PlanDocument, palette: Mapping[str, int]) -> Html | None:
         table("What jobs take of each node", columns, body, hide_caption=True),
         note="What the jobs on a full node take of what it has for jobs. Where none fits, what one requests.",
     )
+
+
+def _named(runner: str, palette: Mapping[str, int]) -> Html:
+    return tag("span", swatch(palette[runner]) if runner in palette else None, runner, class_="pair")
 
 
 def lookups(document: PlanDocument) -> Html | None:

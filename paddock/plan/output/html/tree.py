@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from paddock.plan.document.model import PlanDocument, Resource
@@ -15,6 +15,8 @@ BUDGET = 900_000
 """Characters of a page; longer inputs are cut, all to the same length, until it is kept."""
 _LENGTHS = (4000, 1500, 600, 240, 80, 0)
 _DEEPEST = 24
+Line = tuple[str, str]
+"""A label and a value."""
 
 
 def tree(document: PlanDocument, used: int) -> Html | None:
@@ -22,9 +24,10 @@ def tree(document: PlanDocument, used: int) -> Html | None:
     if not document.resources:
         return None
     children = _children(document.resources)
+    lines = {resource.urn: _input_lines(resource) for resource in document.resources}
     listed, length = Html(""), 0
     for length in _LENGTHS:
-        listed = join(_branch(children, "", 0, length))
+        listed = join(_branch(children, lines, "", 0, length))
         if len(listed) + used <= BUDGET:
             break
     cut = (
@@ -65,17 +68,19 @@ def _nested(urn: str, parents: Mapping[str, str]) -> bool:
     return here not in ancestors and len(ancestors) % _DEEPEST != 1
 
 
-def _branch(children: dict[str, list[Resource]], parent: str, depth: int, length: int) -> Iterator[Html]:
+def _branch(
+    children: dict[str, list[Resource]], lines: Mapping[str, list[Line]], parent: str, depth: int, length: int
+) -> Iterator[Html]:
     for resource in children.get(parent, []) if depth <= _DEEPEST else []:
         urn = resource.urn
-        below = list(_branch(children, urn, depth + 1, length)) if urn else []
+        below = list(_branch(children, lines, urn, depth + 1, length)) if urn else []
         name = tag("span", tag("b", resource.name), " ", tag("span", _kind(resource.type), class_="kind"))
         marks = [
             tag("span", mark, class_="mark")
             for applies, mark in ((resource.protect, "protected"), (resource.expanded, "by a component"))
             if applies
         ]
-        inputs = _inputs(resource.inputs, length)
+        inputs = _inputs(lines[urn], length)
         if below:
             inside: list[Child] = [_fold("inputs", inputs, "inputs own")] if inputs else []
             summary = tag("summary", name, marks, tag("span", f" {_size(children, urn)}", class_="note"))
@@ -107,24 +112,27 @@ def _kind(type_: str) -> str:
     return f"{package} {group if slash and version.lower() == kind.lower() else module} {kind}".strip()
 
 
-def _inputs(inputs: Mapping[str, Any], length: int) -> Html | None:
-    if not inputs or not length:
+def _input_lines(resource: Resource) -> list[Line]:
+    lines = (line for key, value in resource.inputs.items() for line in _lines(str(key), value, 0))
+    return [(label, clean(value)) for label, value in lines]
+
+
+def _inputs(lines: Sequence[Line], length: int) -> Html | None:
+    if not lines or not length:
         return None
-    lines = [line for key, value in inputs.items() for line in _lines(str(key), value, 0)]
     output: list[Html] = []
     budget = length
     for index, (label, value) in enumerate(lines):
         if budget <= 0:
             output.append(tag("i", f"\u2026 {count(len(lines) - index, 'further line')}"))
             break
-        value = clean(value)
         cut = value if len(value) <= budget else f"{value[:budget]}\u2026 {len(value) - budget} characters more"
         budget -= len(label) + len(cut)
         output.append(join(label, tag("mark", value) if value in (SECRET, UNKNOWN) else cut))
     return Html("\n".join(output))
 
 
-def _lines(label: str, value: Any, depth: int) -> Iterator[tuple[str, str]]:
+def _lines(label: str, value: Any, depth: int) -> Iterator[Line]:
     """YAML to read, not to parse: a label and a value in one word or line."""
     pad = "  " * depth
     if depth > _DEEPEST:

@@ -124,6 +124,14 @@ def contains(cidr: Any, address: str) -> bool:
         return False
 
 
+def covers(cidr: Any, network: str) -> bool:
+    """Return whether a network holds all of another IPv4 network."""
+    try:
+        return isinstance(cidr, str) and ipaddress.IPv4Network(network).subnet_of(ipaddress.IPv4Network(cidr))
+    except ValueError:
+        return False
+
+
 def decode_user_data(value: Any) -> str:
     """User data in clear; EC2 takes it in base64."""
     encoded = text(value)

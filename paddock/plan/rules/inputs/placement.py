@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,6 +107,31 @@ def labels(group: Resource) -> dict[str, Any]:
 
 def repelling(group: Resource) -> list[dict[str, Any]]:
     return [taint for taint in taints(group) if taint.get("effect") != "PreferNoSchedule"]
+
+
+class NodeGroups:
+    """Node groups by their labels, so that a workload is compared with few of them."""
+
+    def __init__(self, groups: Iterable[Resource]) -> None:
+        self.all = tuple(groups)
+        self._unknown: set[int] = set()
+        self._by_label: dict[tuple[str, str], set[int]] = {}
+        for index, group in enumerate(self.all):
+            known = labels(group)
+            if fields.has_unknown(known):
+                self._unknown.add(index)
+            for label in known.items():
+                if isinstance(label[1], str):
+                    self._by_label.setdefault(label, set()).add(index)
+
+    def candidates(self, work: Workload) -> list[Resource]:
+        """Return the groups that have the selector's rarest label or unknown ones: no other `fits`."""
+        chosen = [
+            self._by_label.get((key, value), set()) for key, value in work.selector.items() if isinstance(value, str)
+        ]
+        if not chosen or fields.has_unknown(work.selector) or fields.has_unknown(work.terms):
+            return list(self.all)
+        return [self.all[index] for index in sorted(min(chosen, key=len) | self._unknown)]
 
 
 def fits(work: Workload, node_labels: Mapping[str, Any]) -> bool | None:

@@ -1,4 +1,4 @@
-"""Sets and removes one key of a YAML text and leaves every other byte as it is."""
+"""Sets and removes one value of a YAML text and leaves every other byte as it is."""
 
 from __future__ import annotations
 
@@ -9,33 +9,34 @@ from typing import Any
 
 import yaml
 
-from paddock.build.errors import BuildInputError
-from paddock.fleet.errors import dotted
+from paddock.fleet.errors import EditError, Key, dotted
 from paddock.fleet.stackfile.scalars import resolve
 
-Path = tuple[str, ...]
-
 _ALIAS = "alias"
-_PLAIN = re.compile(r"[A-Za-z_][\w./-]*", re.ASCII)
+_PLAIN = re.compile(r"[A-Za-z_][\w./-]*|\d+(?:m|[KMGT]i)", re.ASCII)
 _NULL, _STR = "tag:yaml.org,2002:null", "tag:yaml.org,2002:str"
 _RESOLVER: Any = yaml.SafeLoader("")
 """YAML 1.1, for which `on` is no text."""
 
 
-def put(text: str, path: Path, value: Any) -> str:
+def put(text: str, path: Key, value: Any) -> str:
     """The text with `value` at `path`; maps on the way that are missing are made, in the style of what is around.
 
-    Raises BuildInputError where the path meets an anchor or something that is no map.
+    A number in the path is an item of a list, which is there.
+    Raises EditError where the path meets an anchor or something that is no map.
     """
     tree = _Tree(text)
     node, step = tree.root, 2
     for at, name in enumerate(path):
         if at and node.tag == _NULL:  # a key that has nothing yet
-            value = _nested(path[at:], value)
+            value = _nested(_names(path[at:]), value)
             break
+        if isinstance(name, int):
+            node = tree.item(node, path[: at + 1])
+            continue
         entry = _entry(tree.mapping(node, path[:at]), name)
         if entry is None:
-            return _insert(text, node, path[at:], value, step)
+            return _insert(text, node, _names(path[at:]), value, step)
         step = max(_column(entry[1]) - _column(node), 0) or step
         node = entry[1]
     tree.refuse_anchors(node, path)
@@ -43,16 +44,25 @@ def put(text: str, path: Path, value: Any) -> str:
     return text[:start] + (" " if start == end else "") + render(value) + text[end:]
 
 
-def drop(text: str, path: Path) -> str:
-    """The text without the key at `path`, which is there and is not the only one of its map."""
+def drop(text: str, path: Key) -> str:
+    """The text without the value at `path`, which is there and is not the only one of its map or list."""
     tree = _Tree(text)
     node = tree.root
     for at, name in enumerate(path[:-1]):
+        if isinstance(name, int):
+            node = tree.item(node, path[: at + 1])
+            continue
         entry = _entry(tree.mapping(node, path[:at]), name)
         assert entry, path  # noqa: S101 - the caller has read it there
         node = entry[1]
-    entries = tree.mapping(node, path[:-1]).value
-    index = next(number for number, (name, _) in enumerate(entries) if name.value == path[-1])
+    last = path[-1]
+    if isinstance(last, int):
+        tree.item(node, path)
+        entries = [(item, item) for item in node.value]
+        index = last
+    else:
+        entries = tree.mapping(node, path[:-1]).value
+        index = next(number for number, (name, _) in enumerate(entries) if name.value == last)
     key, value = entries[index]
     tree.refuse_anchors(value, path)
     if not node.flow_style:
@@ -61,6 +71,13 @@ def drop(text: str, path: Path) -> str:
     if index + 1 < len(entries):
         return text[: key.start_mark.index] + text[entries[index + 1][0].start_mark.index :]
     return text[: _end(entries[index - 1][1], text)] + text[_end(value, text) :]
+
+
+def _names(path: Key) -> tuple[str, ...]:
+    """Return a path of keys alone: an item of a list that is not there cannot be made."""
+    if any(isinstance(name, int) for name in path):
+        raise EditError(f"{dotted(path)}: there is no such item to change\n    fix: write it by hand")
+    return tuple(map(str, path))
 
 
 def render(value: Any) -> str:
@@ -95,26 +112,35 @@ class _Tree(yaml.SafeLoader):
             self._anchored.add(id(node))
         return node
 
-    def mapping(self, node: Any, path: Path) -> Any:
+    def item(self, node: Any, path: Key) -> Any:
+        """The item at the end of `path` of the list `node`, which may be changed."""
+        if id(node) in self._anchored or node.tag == _ALIAS:
+            raise _shared(path[:-1])
+        index = path[-1]
+        if not isinstance(node, yaml.SequenceNode) or not isinstance(index, int) or index >= len(node.value):
+            raise EditError(f"{dotted(path)}: there is no such item in a list\n    fix: write it by hand")
+        return node.value[index]
+
+    def mapping(self, node: Any, path: Key) -> Any:
         """The node as a map that may be changed."""
         if id(node) in self._anchored or node.tag == _ALIAS:
             raise _shared(path)
         if not isinstance(node, yaml.MappingNode):
-            raise BuildInputError(
+            raise EditError(
                 f"{dotted(path)}: this is no map, so nothing can be set in it"
                 "\n    expected: settings below it, or nothing\n    fix: take out what stands there"
             )
         return node
 
-    def refuse_anchors(self, node: Any, path: Path) -> None:
+    def refuse_anchors(self, node: Any, path: Key) -> None:
         if id(node) in self._anchored or node.tag == _ALIAS:
             raise _shared(path)
         for child in _children(node):
             self.refuse_anchors(child, path)
 
 
-def _shared(path: Path) -> BuildInputError:
-    return BuildInputError(
+def _shared(path: Key) -> EditError:
+    return EditError(
         f"{dotted(path)}: this is shared with other places by an anchor (&name, *name), so a change would reach them"
         "\n    fix: write it out here"
     )
@@ -151,7 +177,7 @@ def _column(node: Any) -> int:
     return column if _children(node) and not node.flow_style else 0
 
 
-def _insert(text: str, node: Any, path: Path, value: Any, step: int) -> str:
+def _insert(text: str, node: Any, path: tuple[str, ...], value: Any, step: int) -> str:
     """A new last entry of the map `node`: `path` below it, each map `step` spaces deeper, with the value at its end."""
     if node.flow_style:
         at = _end(node.value[-1][1], text) if node.value else node.start_mark.index + 1
@@ -164,7 +190,7 @@ def _insert(text: str, node: Any, path: Path, value: Any, step: int) -> str:
     return text[:at] + (added + newline if text[:at].endswith("\n") else newline + added) + text[at:]
 
 
-def _nested(path: Path, value: Any) -> Any:
+def _nested(path: tuple[str, ...], value: Any) -> Any:
     for name in reversed(path):
         value = {name: value}
     return value

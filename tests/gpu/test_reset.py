@@ -15,10 +15,10 @@ import pytest
 from paddock.gpu import inventory as detect
 from paddock.gpu import serialization
 from paddock.gpu.errors import GpuError, GpuInputError
-from paddock.gpu.health.reset import CommandResult, Plan, execute, plan
 from paddock.gpu.host.processes import Owner
 from paddock.gpu.leases.lease import Lease, LeasedDevice
 from paddock.gpu.model import Gpu, Inventory, Machine, Mig, MigDevice, NvLink, Pair, Process
+from paddock.gpu.reset import CommandResult, Plan, execute, plan
 from tests.support.nvml import Driver, Fault, box, card
 
 HOST = Machine("node", "linux", "x86_64")
@@ -95,7 +95,7 @@ LEASE = Lease(
     (machine(replace(ALONE, processes=(Process(77, "compute", 400, "python3"),))), (), "in use by python3 77"),
     (machine(replace(ALONE, processes=tuple(Process(n, "compute") for n in range(1, 6)))), (), "and 2 more"),
     (machine(replace(ALONE, processes=None)), (), "cannot be read, so it may be in use"),
-    (machine(ALONE), (LEASE,), r"GPU 0 is leased to ci \(train, pid 812\)"),
+    (machine(ALONE), (LEASE,), r"GPU 0 is leased to ci \(train, pid 812"),
     (machine(replace(ALONE, state="lost", reason="off the bus")), (), "reboot the machine"),
     (machine(ALONE, machine=replace(HOST, container=True)), (), "reset it on the host"),
     (machine(ALONE, machine=replace(HOST, wsl=True)), (), "belongs to Windows"),

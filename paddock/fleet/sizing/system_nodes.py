@@ -1,0 +1,26 @@
+"""System nodes: what one has for pods, and what runs on them besides the runners of jobs."""
+
+from __future__ import annotations
+
+from paddock.catalog import InstanceType
+from paddock.fleet.model.fleet import Fleet
+from paddock.fleet.sizing.capacity import EVICTION_MEMORY_MIB, Resources, address_limit, capacity, reserved
+from paddock.fleet.sizing.daemonsets import node_daemonsets
+
+SYSTEM_LOAD = Resources(cpu_m=1000, memory_mib=1536, pods=12)
+"""What system nodes carry besides runners: ARC, autoscaler, CoreDNS, NFD master and the EBS CSI controllers."""
+LISTENER = Resources(cpu_m=50, memory_mib=64, pods=1)
+"""One a scale set, at all times: without it GitHub has nobody to give the scale set's jobs to."""
+
+
+def system_node(fleet: Fleet, instance: InstanceType) -> Resources:
+    """Return what a system node has for pods beside its DaemonSets. It keeps EKS's own maxPods."""
+    has, keeps, own = capacity(instance), reserved(instance, instance.max_pods), node_daemonsets(fleet)
+    return Resources(
+        cpu_m=has.cpu_m - keeps.cpu_m - sum(daemonset.cpu_m for daemonset in own),
+        memory_mib=has.cautious_memory_mib
+        - keeps.memory_mib
+        - EVICTION_MEMORY_MIB
+        - sum(daemonset.memory_mib for daemonset in own),
+        pods=address_limit(instance) - len(own),
+    )

@@ -1,0 +1,133 @@
+"""What tests meet beside the project itself, and what stays unproven where it is absent.
+
+A test that skips is green. The list at the end of a run says what such a run did not look at.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+VALUE = "…"
+"""Stands for a value that is put into a reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counterpart:
+    """Something that a test needs from the machine."""
+
+    name: str
+    reasons: str
+    """Regular expression that matches the beginning of a skip's reason."""
+    unproven: str
+    """What no other test shows; empty where the skipped case does not exist on such a machine."""
+
+
+COUNTERPARTS = (
+    Counterpart(
+        "the lab's programs", r"the lab's programs are not here|pulumi-resource-kubernetes is not there",
+        "that Pulumi's engine and a Kubernetes API server accept the program",
+    ),
+    Counterpart(
+        "cluster-autoscaler", "cluster-autoscaler is not here",
+        "that the real cluster-autoscaler buys the nodes that the lab's stand-in buys",
+    ),
+    Counterpart("Actions Runner Controller", "the real ARC cannot run here", "that the real controller runs our sets"),
+    Counterpart("moto's server", "no moto server", "that the tags of the groups are ones that AWS's API takes"),
+    Counterpart("terraform", "terraform cannot run", "that `inv plan` and a Terraform plan of the same fleet agree"),
+    Counterpart("pulumi", "no pulumi on PATH", "that the engine reads stack files as our reader does"),
+    Counterpart("helm", "helm is not here", "that Helm renders and lists our releases"),
+    Counterpart("real charts", "there are no real charts", "that the real charts render as the lab's stand-ins do"),
+    Counterpart(
+        "reference data", "no reference data|no CRDs of ARC|the recording has no preview",
+        "that values, objects and children of the cluster are those of the real charts, CRDs and components",
+    ),
+    Counterpart("kubectl", "kubectl is not on PATH", "that warm capacity and workflows work with kubectl"),
+    Counterpart("promtool", "no promtool", "that Prometheus reads the alert rules, and fires them when it should"),
+    Counterpart("checkov", "no checkov", "that each of our rules sees what checkov's rule of the same intent sees"),
+    Counterpart("hadolint", "no hadolint", "that hadolint has nothing against the Dockerfiles"),
+    Counterpart("actionlint", "actionlint is not", "that actionlint has nothing against the workflows"),
+    Counterpart("shellcheck", "no shellcheck", "that shellcheck has nothing against the scripts"),
+    Counterpart(
+        "Docker", r"no engine to build with|no docker-registry|docker is not on PATH|docker has no compose"
+        r"|no base image|debootstrap made no|builds reach this machine",
+        "that images build, and that Docker takes what is rendered for it",
+    ),
+    Counterpart(
+        "PID namespaces", "this user may make no pid namespace",
+        "that the lease of a container that was killed is taken over",
+    ),
+    Counterpart("slurmd", "slurmd is not", "that Slurm takes the configuration that is rendered for it"),
+    Counterpart("nvcc", "no nvcc", "that the CUDA programs compile"),
+    Counterpart("a GPU", "no NVIDIA driver on this machine", "that the CUDA programs run on a GPU"),
+    Counterpart(
+        "C and C++ compilers", r"no C compiler|no g\+\+", "what runs against the made-up driver library, or CUDA code"
+    ),
+    Counterpart("shells and curl", rf"no curl|no {VALUE} on PATH|no (busybox|\w*sh) on PATH|needs bash", "scripts"),
+    Counterpart(
+        "Python packages", r"could not import|the extra mcp is not", "what is done through the package that is named"
+    ),
+    Counterpart(
+        "Linux", r"runners are Linux|leases (and sessions )?need|reads /proc|no /dev/full",
+        "leases, job hooks and processes, which are for Linux alone",
+    ),
+    Counterpart("root", r"only root|gives a folder away", "what only root may do, and must not do to others"),
+    Counterpart("an ordinary user", "root reads everything", "the message about a file that may not be read"),
+    Counterpart(
+        "a machine without GPUs", r"this machine has (a GPU|nvidia-smi)", "what is said where there is no driver"
+    ),
+    Counterpart("the host's process ids", "the driver's pids are another", "that a leftover GPU process is ended"),
+    Counterpart("a git checkout", "not a git checkout", "that no tracked file names a machine or a registry"),
+    Counterpart("", r"one process runs all|an engine names the cluster|only NVML tells Slurm", ""),
+)  # fmt: skip
+
+
+def counterpart_of(reason: str) -> Counterpart | None:
+    """Return what a skip's reason says is absent; None where nobody has described it."""
+    return next((c for c in COUNTERPARTS if re.match(c.reasons, reason)), None)
+
+
+def summary(reasons: Iterable[str]) -> Iterator[str]:
+    """Lines about the skips of a run, one a counterpart."""
+    counts: dict[tuple[str, str], int] = defaultdict(int)
+    for reason in reasons:
+        counterpart = counterpart_of(reason) or Counterpart(
+            reason, "", "not described in tests/support/counterparts.py"
+        )
+        if counterpart.unproven:
+            counts[counterpart.name, counterpart.unproven] += 1
+    for (name, unproven), count in sorted(counts.items()):
+        yield f"{name} ({count} skipped): {unproven}"
+
+
+def skip_reasons(file: Path) -> Iterator[tuple[int, str]]:
+    """Line and reason of each skip that a test file states; values inside a reason are `VALUE`."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.Call):
+            continue
+        match ast.unparse(node.func):
+            case "pytest.skip":
+                yield node.lineno, _text(node.args[0])
+            case "pytest.mark.skip" | "pytest.mark.skipif":
+                yield node.lineno, _text(_keywords(node)["reason"])
+            case "pytest.importorskip":
+                reason = _keywords(node).get("reason")
+                yield node.lineno, _text(reason) if reason else f"could not import {_text(node.args[0])!r}"
+
+
+def _keywords(call: ast.Call) -> Mapping[str, ast.expr]:
+    return {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
+
+
+def _text(node: ast.expr) -> str:
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.JoinedStr(values=parts):
+            return "".join(_text(part) for part in parts)
+        case _:
+            return VALUE
