@@ -27,6 +27,13 @@ ACCEPTED: Mapping[tuple[str, str], tuple[str, str]] = {
         "PAD003",
         "the public endpoint is on for the networks in the stack file; CKV_AWS_38, which looks at those, passes",
     ),
+    **{
+        (check, "aws_iam_role_policy.cluster-node-policy"): (
+            "PAD019",
+            "the Session Manager's agent: AWS's own policies for it have no resource either",
+        )
+        for check in ("CKV_AWS_290", "CKV_AWS_355")
+    },
 }
 """(check, resource) -> the rule of ours that looks at the same, and why checkov's answer is accepted."""
 
