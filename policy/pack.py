@@ -22,6 +22,7 @@ from pulumi_policy import (
 )
 from pulumi_policy.proxy import UnknownValueError
 
+from paddock import clock
 from paddock.fleet import Fleet, FleetError, load, parse
 from paddock.plan import rules
 from paddock.plan.engine.graph import Graph, Resource
@@ -66,7 +67,7 @@ class _Pack:
 
     @property
     def today(self) -> date:
-        return self.day or date.today()
+        return self.day or clock.today()
 
     def evaluate(
         self, graph_: Graph, accepted: tuple[Suppression, ...], only: set[str] | None = None

@@ -27,6 +27,11 @@ settings.load_profile("paddock")
 REFERENCE_DATA = Path(os.environ.get("PADDOCK_REFERENCE_DATA") or ROOT.parent / "shared/data")
 
 
+TODAY = "2026-11-23"
+"""The day that these tests are of. Facts age and supports end: what a test says of a day holds on each later one."""
+os.environ["PADDOCK_TODAY"] = TODAY
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """List which counterparts were absent, and what each leaves unproven."""
     skipped = (report.longrepr[2] for report in terminalreporter.stats.get("skipped", ()))
@@ -53,10 +58,13 @@ def reference_data() -> Path:
     return REFERENCE_DATA
 
 
+_KEPT = {"AWS_CA_BUNDLE", "PADDOCK_LAB_BIN", "PADDOCK_TODAY"}
+
+
 @pytest.fixture(autouse=True)
 def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in os.environ:
-        if name.startswith(("AWS_", "PULUMI_", "PADDOCK_")) and name not in {"AWS_CA_BUNDLE", "PADDOCK_LAB_BIN"}:
+        if name.startswith(("AWS_", "PULUMI_", "PADDOCK_")) and name not in _KEPT:
             monkeypatch.delenv(name)
     # A chain of credentials that ends nowhere: a forgotten stub fails at once and cannot reach an account.
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")

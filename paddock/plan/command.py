@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
 
+from paddock import clock
 from paddock.errors import did_you_mean, printable
 from paddock.fleet import load
 from paddock.plan.diff.compare import compare
@@ -129,7 +129,7 @@ def run(root: Path, stack: str, options: Options, usage: Usage = DEFAULT_USAGE) 
     loaded = load(root, stack)
     # Read first: a saved plan that cannot be used should not cost the time of a new one.
     before = saved.read(options.against, stack, loaded.project) if options.against else None
-    plan = build_plan(loaded, date.today(), root=root, usage=usage)
+    plan = build_plan(loaded, clock.today(), root=root, usage=usage)
     if options.fix is not None:
         plan = _fix(plan, root, options, usage)
     document = build_document(plan)

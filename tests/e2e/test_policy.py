@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Callable
-from datetime import date, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import yaml
 
 pytest.importorskip("pulumi_policy")
 
+from paddock import clock
 from paddock.fleet import load
 from paddock.lab.errors import LabInputError
 from paddock.lab.stack.engine import ROOT, Engine, EngineError, Programs, Result
@@ -44,7 +45,7 @@ def bad(config: dict[str, Any]) -> None:
 def excused(config: dict[str, Any]) -> None:
     """As bad, but the stack file says why."""
     bad(config)
-    soon = str(date.today() + timedelta(days=30))
+    soon = str(clock.today() + timedelta(days=30))
     config["paddock:suppressions"] = [
         {
             "rule": rule,
@@ -84,8 +85,8 @@ def test_a_preview_breaks_the_rules_that_the_plan_says_are_broken(
         result = engine.check_policies(root / "policy")
 
     read = load(root, stack)
-    accepted = rules.suppressions(read.config, date.today())
-    planned = rules.evaluate(plan_graph(read), read.fleet, accepted, date.today(), root=ROOT).violations
+    accepted = rules.suppressions(read.config, clock.today())
+    planned = rules.evaluate(plan_graph(read), read.fleet, accepted, clock.today(), root=ROOT).violations
     assert {violation.rule.id for violation in planned if violation.severity == "error"} == broken
     assert reported(result) == {
         (

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from paddock import cli
+from paddock import cli, clock
 from paddock.fleet import load
 from paddock.plan.command import STANDARD_OUTPUT, FailOn, Options, fail_on, run
 from paddock.plan.document.builder import build_document
@@ -198,7 +198,7 @@ def test_long_tables_are_cut_and_say_so(checkout: Path, monkeypatch: pytest.Monk
     fleet = stack["config"]["paddock:fleet"]
     fleet["runners"] = {f"gpu-{n}": {"pool": "t4", "max": 1} for n in range(20)}
     (checkout / "Pulumi.long.yaml").write_text(yaml.safe_dump(stack))
-    plan = build_document(build_plan(load(checkout, "long"), date.today(), root=checkout))
+    plan = build_document(build_plan(load(checkout, "long"), clock.today(), root=checkout))
     cut = "\n".join(printed(plan, monkeypatch, 120, all_rows=False))
     whole = "\n".join(printed(plan, monkeypatch, 120))
     assert "gpu-9]" not in cut
@@ -209,7 +209,7 @@ def test_long_tables_are_cut_and_say_so(checkout: Path, monkeypatch: pytest.Monk
 
 @pytest.fixture(scope="module")
 def prod_plan(root: Path) -> PlanDocument:
-    return build_document(build_plan(load(root, "prod"), date.today(), root=root))
+    return build_document(build_plan(load(root, "prod"), clock.today(), root=root))
 
 
 def printed(
@@ -253,7 +253,7 @@ def test_a_fleet_without_runners_says_so(checkout: Path, monkeypatch: pytest.Mon
     stack = yaml.safe_load((checkout / "Pulumi.dev.yaml").read_text())
     del stack["config"]["paddock:fleet"]["runners"]
     (checkout / "Pulumi.none.yaml").write_text(yaml.safe_dump(stack))
-    plan = build_document(build_plan(load(checkout, "none"), date.today(), root=checkout))
+    plan = build_document(build_plan(load(checkout, "none"), clock.today(), root=checkout))
     lines = printed(plan, monkeypatch, 200)
     assert "Runners" not in lines
     assert "info    CFG003  pools.t4: no runner uses this pool" in lines

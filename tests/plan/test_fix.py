@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, reject, settings
 
+from paddock import clock
 from paddock.fleet import FleetError, load
 from paddock.fleet.errors import EditError
 from paddock.fleet.stackfile import edit
@@ -158,7 +159,7 @@ config:
       resource: cluster-eksCluster
       reason: "taken down every week"
       expires: "@day"
-""".replace("@day", str(date.today() + timedelta(days=30)))
+""".replace("@day", str(clock.today() + timedelta(days=30)))
 FIXED = re.sub(r"    - {rule: PAD022.*\n", "", STACK.replace("max: 50 ", "max: 2 ").replace("PAD-06", "PAD006"))
 
 

@@ -10,6 +10,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from paddock import clock
 from paddock.build.docker import Docker
 from paddock.build.errors import BuildError, BuildInputError
 from paddock.build.images import check as image_check
@@ -76,7 +77,7 @@ def check(
 
     Raises TooOld (exit 1) where something is wrong, FleetError.
     """
-    today = today or date.today()
+    today = today or clock.today()
     fleet = load(root, stack, today).fleet
     engine, missing = (engine, "") if engine else _engine()
     images = image_inventory.of_fleet(fleet, engine)

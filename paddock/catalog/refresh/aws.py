@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
+from paddock import clock
 from paddock.catalog import _data
 from paddock.catalog.refresh import merge as _answers
 
@@ -116,7 +117,7 @@ def refresh_main(path: Path | None = None, region: str | None = None, dry_run: b
     session = boto3.session.Session()
     reports = refresh(
         lambda service, where: session.client(service, region_name=where),
-        datetime.now(UTC).date(),
+        clock.today(),
         [region] if region else priced,
         folder=folder,
         write=not dry_run,

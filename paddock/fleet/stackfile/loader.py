@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from paddock import validation
+from paddock import clock, validation
 from paddock.fleet.errors import FleetError, Key, Problem, did_you_mean
 from paddock.fleet.model.cluster import NewCluster
 from paddock.fleet.model.fleet import Fleet
@@ -68,7 +68,7 @@ def load(root: Path, name: str, today: date | None = None, content: bytes | None
             raise FleetError(problems)
         text = {key: go_text(ciphertext(value)) for key, value in config.items()}
         values = {key: config[key] for key in (FLEET, LAYERS, REGION) if key in config}
-        unsupported = list(_unsupported(values, today or date.today()))
+        unsupported = list(_unsupported(values, today or clock.today()))
         try:
             fleet = _fleet(values, project, name, document)
         except FleetError as error:

@@ -23,6 +23,7 @@ from typing import Any
 import yaml
 
 import paddock
+from paddock import clock
 from paddock.lab.control_plane import programs
 from paddock.lab.errors import LabInputError
 from paddock.lab.processes import MARK
@@ -263,7 +264,8 @@ class Engine:
             self._running = None
 
     def _environment(self) -> dict[str, str]:
-        inherited = {key: os.environ[key] for key in ("HOME", "LANG", "LC_ALL", "TMPDIR", "USER") if key in os.environ}
+        names = ("HOME", "LANG", "LC_ALL", "TMPDIR", "USER", clock.VARIABLE)
+        inherited = {name: os.environ[name] for name in names if name in os.environ}
         here = str(Path(sys.prefix) / "bin")
         path = [here, str(self.programs.language_host.parent), os.environ.get("PATH", os.defpath)]
         stub = self._stub()
