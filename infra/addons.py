@@ -18,7 +18,7 @@ STORAGE_CLASS = "gp3-encrypted"
 
 
 class AddOns(Component):
-    """Node monitoring, and EBS volumes where a runner uses them."""
+    """Node monitoring and metrics of a cluster made here, and EBS volumes where a runner uses them."""
 
     def __init__(self, name: str, fleet: Fleet, cluster: Cluster, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__(name, opts)
@@ -31,6 +31,12 @@ class AddOns(Component):
                 # seen there, and nothing is repaired.
                 configuration_values=json.dumps({"dcgmAgent": {"tolerations": [nodes.TAINT.toleration()]}}),
             )
+            if fleet.cluster.metrics_server:
+                self._addon(
+                    "metrics-server",
+                    versions.EKS_ADDONS[fleet.cluster.version]["metrics-server"],
+                    configuration_values=json.dumps({"nodeSelector": nodes.system_selector(fleet)}),
+                )
         if fleet.uses_ebs_volumes:
             self._ebs(fleet)
         self.register_outputs({})

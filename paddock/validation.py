@@ -72,7 +72,8 @@ def _problem(detail: ErrorDetails, model: type[Any], examples: Mapping[str, str]
             *above, last = detail["loc"]  # the user's own word, also where it looks like a tag: <name>
             key, name = (*_key(tuple(above)), last), str(last)
             keys, near = _known_keys(model, tuple(above))
-            return Problem(key, f'unknown key "{_short(name)}"', f"one of {', '.join(keys)}", _did_you_mean(name, near))
+            hint = f"leave it out; only another form of {key[-2]} has it" if name in near else _did_you_mean(name, near)
+            return Problem(key, f'unknown key "{_short(name)}"', f"one of {', '.join(keys)}", hint)
         case "missing":
             name = str(key[-1])
             return Problem(key[:-1], f"{name} is missing", examples.get(name, f"{name}: and its value"))

@@ -15,7 +15,7 @@ from paddock import catalog
 from paddock.fleet import Fleet, NewCluster, NewNetwork
 from paddock.fleet.nodes import CapacityName, capacities
 from paddock.fleet.sizing.addresses import RESERVED_ADDRESSES, node_addresses, system_node_addresses, usable_addresses
-from paddock.fleet.sizing.system_nodes import LISTENER, SYSTEM_LOAD, system_node
+from paddock.fleet.sizing.system_nodes import LISTENER, system_load, system_node
 from paddock.plan.finding import Finding, Severity
 
 EIP, VPC, NAT, INTERFACES, GP3 = "L-0263D0A3", "L-F678F1CE", "L-FE5A380F", "L-DF5E4CA3", "L-7A658B76"
@@ -321,9 +321,10 @@ def _system_pods(fleet: Fleet) -> Iterator[QuotaNeed]:
     system = fleet.cluster.system
     listeners = len(fleet.runners) if fleet.holds("runners") else 0
     a_node = min(system_node(fleet, catalog.instance(name)).pods for name in system.instances)
+    controllers = system_load(fleet).pods
     parts = (
         Part("runners", listeners * LISTENER.pods, f"{listeners} listeners, one a runner"),
-        Part("cluster.system", SYSTEM_LOAD.pods, f"{SYSTEM_LOAD.pods} pods of controllers"),
+        Part("cluster.system", controllers, f"{controllers} pods of controllers"),
     )
     need = sum(part.amount for part in parts)
     yield QuotaNeed(

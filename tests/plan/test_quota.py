@@ -157,14 +157,16 @@ def test_an_adopted_cluster_has_further_node_groups() -> None:
 
 
 def test_listeners_need_addresses_of_system_nodes() -> None:
-    def found(runners: int, nodes: int) -> list[Finding]:
-        fleet_ = many(runners, "none", cluster={"system": {"nodes": {"min": 1, "max": nodes}}})
+    def found(runners: int, nodes: int, **cluster: Any) -> list[Finding]:
+        fleet_ = many(runners, "none", cluster={"system": {"nodes": {"min": 1, "max": nodes}}, **cluster})
         return [finding for finding in quota.findings(quota.quota_needs(fleet_)) if finding.id == "QUO005"]
 
-    # An m7i.large has addresses for 29 pods, of which DaemonSets take four; the controllers have twelve.
-    assert found(13, nodes=1) == []
-    (finding,) = found(14, nodes=1)
+    # An m7i.large has addresses for 29 pods, of which DaemonSets take four; the controllers have twelve, the metrics
+    # server two.
+    assert found(11, nodes=1) == []
+    (finding,) = found(12, nodes=1)
     assert (finding.severity, finding.subject) == ("error", "cluster.system.nodes.max")
-    assert "14 listeners, one a runner" in finding.message
+    assert "12 listeners, one a runner" in finding.message
     assert finding.fix == "cluster.system.nodes.max: 2, or larger cluster.system.instances"
-    assert found(14, nodes=2) == []
+    assert found(12, nodes=2) == []
+    assert found(12, nodes=1, metricsServer=False) == []

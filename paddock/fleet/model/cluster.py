@@ -127,6 +127,9 @@ class NewCluster(Model):
     """Nodes for everything that is no job."""
     scale_down_delay: Delay = 10
     """Time that an empty node is kept for the next job, 1m to 24h: longer starts jobs sooner, and is paid for."""
+    metrics_server: bool = True
+    """Install EKS's metrics-server add-on, which `kubectl top` and horizontal pod autoscalers read. A cluster that is
+    not made here keeps its own."""
     log_days: RetentionDays = 365
     """Days that control-plane logs are kept."""
     deletion_protection: bool = True

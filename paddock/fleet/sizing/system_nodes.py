@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from paddock.catalog import InstanceType
+from paddock.fleet.model.cluster import NewCluster
 from paddock.fleet.model.fleet import Fleet
 from paddock.fleet.sizing.capacity import EVICTION_MEMORY_MIB, Resources, address_limit, capacity, reserved
 from paddock.fleet.sizing.daemonsets import node_daemonsets
 
 SYSTEM_LOAD = Resources(cpu_m=1000, memory_mib=1536, pods=12)
 """What system nodes carry besides runners: ARC, autoscaler, CoreDNS, NFD master and the EBS CSI controllers."""
+METRICS_SERVER = Resources(cpu_m=200, memory_mib=400, pods=2)
+"""Two pods of 100m / 200Mi, the add-on's defaults (kubernetes-sigs/metrics-server, charts/metrics-server/values.yaml;
+EKS runs two; read 2026-11-23)."""
 LISTENER = Resources(cpu_m=50, memory_mib=64, pods=1)
 """One a scale set, at all times: without it GitHub has nobody to give the scale set's jobs to."""
+
+
+def system_load(fleet: Fleet) -> Resources:
+    """Return what all system nodes together carry besides runners and listeners."""
+    metrics = isinstance(fleet.cluster, NewCluster) and fleet.cluster.metrics_server
+    return SYSTEM_LOAD + METRICS_SERVER if metrics else SYSTEM_LOAD
 
 
 def system_node(fleet: Fleet, instance: InstanceType) -> Resources:
