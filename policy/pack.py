@@ -88,7 +88,7 @@ class _Pack:
         try:
             if config := self.config():
                 return config, parse(config, graph_.project, graph_.stack)
-            stack = load(self.root, graph_.stack, self.today)
+            stack = load(self.root, graph_.stack)
         except FleetError:
             return self.config(), None  # the program will refuse it, and say why
         return (stack.config, stack.fleet) if stack.project == graph_.project else ({}, None)

@@ -78,7 +78,7 @@ def fix(plan: Plan, root: Path, ids: Collection[str] = (), usage: Usage = DEFAUL
 
 def _plan(plan: Plan, root: Path, content: bytes, applied: Collection[Finding], usage: Usage) -> Plan:
     try:
-        return build_plan(load(root, plan.stack.name, plan.today, content), plan.today, root=root, usage=usage)
+        return build_plan(load(root, plan.stack.name, content), plan.today, root=root, usage=usage)
     except FleetError as error:
         raise EditError(
             f"{plan.stack.path.name} is unchanged: with the fix of {_names(applied)} it would be wrong\n{error}"

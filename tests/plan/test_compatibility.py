@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
@@ -183,17 +184,60 @@ def test_nodes_that_are_there_already_are_unknown() -> None:
 # --- what ages
 
 
-@pytest.mark.parametrize(("today", "verdict", "severity"), [
-    (date(2026, 8, 1), "ok", None),
-    (date(2026, 12, 27), "ok", None),  # 90 days before 2027-03-27
-    (date(2026, 12, 28), "ok", "warning"),
-    (date(2027, 3, 26), "ok", "warning"),
-    (date(2027, 3, 27), "impossible", "error"),
+@pytest.mark.parametrize("support", ["standard", "extended"])
+@pytest.mark.parametrize(("today", "severity", "end"), [
+    (date(2026, 9, 24), None, date(2027, 3, 27)),
+    (date(2026, 9, 25), "info", date(2027, 3, 27)),  # 183 days
+    (date(2027, 1, 24), "info", date(2027, 3, 27)),
+    (date(2027, 1, 25), "warning", date(2027, 3, 27)),  # 61 days
+    (date(2027, 3, 27), "warning", date(2028, 3, 27)),
+    (date(2028, 3, 26), "warning", date(2028, 3, 27)),
+    (date(2028, 3, 27), "error", date(2028, 3, 27)),
 ])  # fmt: skip
-def test_the_end_of_kubernetes_support(today: date, verdict: str, severity: str | None) -> None:
-    result = verdicts(fleet(), today)["CMP007"]
-    assert (result.verdict, result.severity) == (verdict, severity)
-    assert result.numbers["days_left"] == (date(2027, 3, 27) - today).days
+def test_the_end_of_support_is_named_early(today: date, severity: str | None, end: date, support: str) -> None:
+    data = {"version": "1.35", "support": support, "endpoint": {"allow": ["203.0.113.0/24"]}}
+    result = verdicts(fleet(cluster=data), today)["CMP007"]
+    assert result.severity == severity
+    assert result.numbers["days_left"] == (end - today).days
+    assert result.fix.startswith('cluster.version: "1.36"') == (severity is not None)
+    if severity in ("info", "warning"):
+        assert "$0.60 an hour instead of $0.10" in result.message
+        assert ("EKS upgrades the cluster by itself" in result.message) == (support == "standard")
+
+
+@pytest.mark.parametrize(("today", "then"), [
+    (date(2026, 11, 23), "then on to 1.36"),  # the newest in standard support
+    (date(2027, 8, 2), "then on to 1.36"),  # none is in standard support, two are not ended
+    (date(2029, 1, 1), "then on to 1.36"),  # all have ended
+])  # fmt: skip
+def test_an_old_minor_goes_to_the_next(today: date, then: str) -> None:
+    cluster = {"existing": "shared", "version": "1.33"}
+    fix = verdicts(fleet(cluster=cluster, network=fleets.SAMPLES["existing-cluster"]["network"]), today)["CMP007"].fix
+    assert 'cluster.version: "1.34"' in fix
+    assert then in fix
+
+
+def test_the_newest_minor_has_no_later_one_to_name() -> None:
+    data = {"version": "1.36", "endpoint": {"allow": ["203.0.113.0/24"]}}
+    result = verdicts(fleet(cluster=data), date(2028, 8, 2))["CMP007"]
+    assert (result.severity, result.fix) == ("error", "inv catalog.refresh, for a later minor")
+
+
+def test_an_unknown_end_of_extended_support_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    minors = dict(catalog.eks_versions())
+    minors["1.36"] = replace(minors["1.36"], end_of_extended_support=None)
+    monkeypatch.setattr(catalog, "eks_versions", lambda: minors)
+    data = {"version": "1.36", "endpoint": {"allow": ["203.0.113.0/24"]}}
+    result = verdicts(fleet(cluster=data), date(2030, 1, 1))["CMP007"]
+    assert result.severity == "warning"
+    assert "extended support has no known end" in result.message
+
+
+def test_a_region_without_the_price_still_says_that_it_rises() -> None:
+    prices = catalog.fixed_price("eks.control-plane.extended", "eu-central-1")
+    assert prices is None
+    frankfurt = fleet().model_copy(update={"region": "eu-central-1"})
+    assert "costs several times as much" in verdicts(frankfurt, date(2027, 4, 1))["CMP007"].message
 
 
 def test_the_age_of_an_image_and_of_the_runner() -> None:

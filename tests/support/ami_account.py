@@ -21,7 +21,7 @@ from paddock.build.aws import Aws
 
 REGION = "us-west-2"
 DRIVER = "580.159.03"
-TAGS = {"fleet": "paddock-dev", "kubernetes": "1.35", "driver": DRIVER, "cuda": "13.0", "kernel": "6.12.30"}
+TAGS = {"fleet": "paddock-dev", "kubernetes": "1.36", "driver": DRIVER, "cuda": "13.0", "kernel": "6.12.30"}
 
 
 PIPELINE = f"arn:aws:imagebuilder:{REGION}:{DEFAULT_ACCOUNT_ID}:image-pipeline/gpu-ami-1a2b3c4"

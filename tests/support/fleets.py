@@ -19,7 +19,7 @@ EXAMPLES = ("dev", "prod")
 
 _GITHUB = {"url": "https://github.com/acme", "app": {"id": "12345", "installation": "678"}}
 _T4 = {"instances": ["g4dn.xlarge"], "nodes": {"max": 2}}
-_EKS = {"existing": "shared"}
+_EKS = {"existing": "shared", "version": "1.35"}
 _VPC = {
     "existing": {"vpc": "vpc-0123456789abcdef0", "subnets": ["subnet-0123456789abcdef0", "subnet-0123456789abcdef1"]}
 }

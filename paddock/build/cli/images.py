@@ -78,7 +78,7 @@ def check(
     Raises TooOld (exit 1) where something is wrong, FleetError.
     """
     today = today or clock.today()
-    fleet = load(root, stack, today).fleet
+    fleet = load(root, stack).fleet
     engine, missing = (engine, "") if engine else _engine()
     images = image_inventory.of_fleet(fleet, engine)
     base = engine.image if engine else lambda _: None

@@ -25,7 +25,7 @@ config:
       endpoints: [ecr.api, ecr.dkr]             # images do not cross the NAT gateway
 
     cluster:
-      version: "1.35"                           # in quotes: 1.30 would be the number 1.3
+      version: "1.36"                           # in quotes: 1.30 would be the number 1.3
       endpoint: {allow: [203.0.113.0/24]}       # who reaches the Kubernetes API; nobody by default
       access:
         platform: {principal: "arn:aws:iam::123456789012:role/Platform", policy: cluster-admin}

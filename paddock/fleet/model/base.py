@@ -167,7 +167,7 @@ Cidr = Annotated[
 KubernetesName = Annotated[
     str, Matching(r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", "a name of lower-case letters, digits, dashes and dots")
 ]
-Version = Annotated[str, Matching(r"^\d+\.\d+$", 'a version in quotes, such as "1.35"')]
+Version = Annotated[str, Matching(r"^\d+\.\d+$", 'a version in quotes, such as "1.36"')]
 
 _RETENTION_DAYS = (
     *(1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731),

@@ -11,6 +11,8 @@ from paddock.fleet.model.base import Cidr, Distinct, Matching, Model, RetentionD
 from paddock.fleet.model.network import Zone
 from paddock.fleet.model.quantity import Delay, Memory
 
+KUBERNETES = "1.36"
+"""Newest minor in EKS's standard support that the catalogue knows; a stack that names none has it."""
 MOST_NETWORKS = 40
 """Networks that EKS lets reach a public endpoint ("Public endpoint access CIDR ranges per cluster", not adjustable;
 docs.aws.amazon.com/eks/latest/userguide/service-quotas.html, 2026-11-23)."""
@@ -110,8 +112,8 @@ class SystemNodes(Model):
 class NewCluster(Model):
     """An EKS cluster of the fleet's own."""
 
-    version: Version = "1.35"
-    """Kubernetes minor, quoted: "1.35"."""
+    version: Version = KUBERNETES
+    """Kubernetes minor, quoted: "1.36"."""
     support: Literal["standard", "extended"] = "standard"
     """`extended` keeps a version past its standard support, at six times the price."""
     endpoint: Endpoint = Endpoint()
@@ -141,10 +143,11 @@ class ExistingCluster(Model):
 
     existing: Annotated[str, Matching(r"^[0-9A-Za-z][A-Za-z0-9_-]{0,99}$", "the name of an EKS cluster")]
     """Name of the cluster, in this stack's region and account."""
-    version: Version = "1.35"
+    version: Version = KUBERNETES
     """Kubernetes minor it runs."""
     support: Literal["standard", "extended"] = "standard"
-    """`extended` accepts a version past its standard support."""
+    """Its upgrade policy: past standard support EKS upgrades it by itself, or with `extended` charges six times the
+    price."""
     scale_down_delay: Delay = 10
     """Time that an empty node is kept for the next job, 1m to 24h: longer starts jobs sooner, and is paid for."""
 
@@ -156,10 +159,10 @@ class KubeconfigCluster(Model):
     """Path of the kubeconfig file."""
     context: Annotated[str, Matching(r"^\S(.*\S)?$", "the name of a context in the kubeconfig")] | None = None
     """Context in it; by default the current one."""
-    version: Version = "1.35"
+    version: Version = KUBERNETES
     """Kubernetes minor it runs."""
     support: Literal["standard", "extended"] = "standard"
-    """`extended` accepts a version past its standard support."""
+    """Of no effect: the cluster is not necessarily EKS's."""
 
 
 Cluster = Annotated[

@@ -50,8 +50,8 @@ Capacity = Annotated[
 class EksManaged(Model):
     """Amazon's AL2023 NVIDIA image for EKS, pinned to a release."""
 
-    release: Annotated[str, Matching(r"^1\.\d+\.\d+-\d{8}$", "an EKS AMI release version, such as 1.35.4-20260714")]
-    """EKS AMI release version, such as 1.35.4-20260714."""
+    release: Annotated[str, Matching(r"^1\.\d+\.\d+-\d{8}$", "an EKS AMI release version, such as 1.36.2-20260714")]
+    """EKS AMI release version, such as 1.36.2-20260714."""
 
     @property
     def kubernetes(self) -> str:
@@ -85,7 +85,7 @@ Ami = Annotated[
     Discriminator(
         form("release", "bottlerocket", "custom"),
         custom_error_type="form",
-        custom_error_message="not an image for GPU nodes; write {release: 1.35.x-YYYYMMDD}, "
+        custom_error_message="not an image for GPU nodes; write {release: 1.36.x-YYYYMMDD}, "
         "{bottlerocket: X.Y.Z-commit} or {custom: ami-..., driver: ..., kubernetes: ...}",
     ),
 ]

@@ -28,7 +28,7 @@ EXAMPLES = {
     "id": 'id: "12345"',
     "installation": 'installation: "678"',
     "instances": "instances: [g4dn.xlarge, g4dn.2xlarge]",
-    "kubernetes": 'kubernetes: "1.35"',
+    "kubernetes": 'kubernetes: "1.36"',
     "max": "max: 5",
     "min": "min: 1",
     "mount": "mount: /models",

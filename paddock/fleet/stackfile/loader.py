@@ -5,16 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import ValidationError
 
-from paddock import clock, validation
+from paddock import validation
 from paddock.fleet.errors import FleetError, Key, Problem, did_you_mean
-from paddock.fleet.model.cluster import NewCluster
 from paddock.fleet.model.fleet import Fleet
 from paddock.fleet.stackfile import configuration
 from paddock.fleet.stackfile.configuration import (
@@ -31,7 +29,6 @@ from paddock.fleet.stackfile.credentials import ciphertext, clear_text_credentia
 from paddock.fleet.stackfile.scalars import go_text
 from paddock.fleet.stackfile.yaml_document import Document
 from paddock.fleet.validation import check
-from paddock.fleet.validation.cluster import support
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +47,11 @@ class Stack:
     """Gives problems with `config` their line in the file, and puts them in its order."""
 
 
-def load(root: Path, name: str, today: date | None = None, content: bytes | None = None) -> Stack:
+def load(root: Path, name: str, content: bytes | None = None) -> Stack:
     """Read `Pulumi.<name>.yaml` in `root`, under what `Pulumi.yaml` configures for every stack.
 
-    `today` decides whether the Kubernetes version is still supported. `content` is read in place of what the file
-    holds, to try a change before it is made. Raises FleetError, naming file and line.
+    `content` is read in place of what the file holds, to try a change before it is made. Raises FleetError, naming
+    file and line.
     """
     path = _find(root, name)
     document = configuration.read_document(path) if content is None else Document(path.name, content)
@@ -68,13 +65,9 @@ def load(root: Path, name: str, today: date | None = None, content: bytes | None
             raise FleetError(problems)
         text = {key: go_text(ciphertext(value)) for key, value in config.items()}
         values = {key: config[key] for key in (FLEET, LAYERS, REGION) if key in config}
-        unsupported = list(_unsupported(values, today or clock.today()))
-        try:
-            fleet = _fleet(values, project, name, document)
-        except FleetError as error:
-            raise FleetError([*unsupported, *_elsewhere(error.problems, unsupported)]) from None
-        if wrong := [*unsupported, *(_placed(problem, {}) for problem in fleet.mirror.not_here(root))]:
-            raise FleetError(wrong)
+        fleet = _fleet(values, project, name, document)
+        if absent := [_placed(problem, {}) for problem in fleet.mirror.not_here(root)]:
+            raise FleetError(absent)
     except FleetError as error:
         raise FleetError(configuration.in_file_order(document, error.problems)) from None
     secrets = frozenset(key for key, value in config.items() if holds_secret(value))
@@ -153,19 +146,6 @@ def _placed(problem: Problem, places: Mapping[str, Key]) -> Problem:
     head = str(problem.key[0]) if problem.key else ""
     key = (*places[head], *problem.key[1:]) if head in places else ("config", FLEET, *problem.key)
     return replace(problem, key=key)
-
-
-def _unsupported(values: Mapping[str, Any], today: date) -> Iterator[Problem]:
-    """Check EKS's support of the cluster's version, as far as the cluster is well-formed and of EKS."""
-    match values.get(FLEET):
-        case {"cluster": {"kubeconfig": _}}:
-            return
-        case {"cluster": {"version": str(version), **rest}} if re.fullmatch(r"\d\.\d+", version):
-            level: Literal["standard", "extended"] = "extended" if rest.get("support") == "extended" else "standard"
-            yield from (_placed(problem, {}) for problem in support(version, level, today))
-        case dict():
-            default = NewCluster()
-            yield from (_placed(problem, {}) for problem in support(default.version, default.support, today))
 
 
 def _elsewhere(problems: Iterable[Problem], reported: Iterable[Problem]) -> Iterator[Problem]:

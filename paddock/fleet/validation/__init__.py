@@ -13,7 +13,7 @@ from paddock.fleet.validation import cluster, images, network, pools, runners
 
 
 def problems(fleet: Fleet) -> Iterator[Problem]:
-    """Yield every problem of the fleet that does not depend on the day."""
+    """Yield every problem of the fleet; none depends on the day, so that an old stack still loads."""
     for part in (cluster, network, pools, runners, images):
         yield from part.problems(fleet)
 

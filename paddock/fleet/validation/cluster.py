@@ -1,15 +1,13 @@
-"""Checks of the cluster: its version's support, its API endpoint and its system nodes."""
+"""Checks of the cluster: its version, its API endpoint and its system nodes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import date
 from ipaddress import IPv4Network, collapse_addresses
-from typing import Literal
 
 from paddock import catalog
 from paddock.fleet.errors import Problem, did_you_mean
-from paddock.fleet.model.cluster import ExistingCluster, NewCluster
+from paddock.fleet.model.cluster import ExistingCluster, KubeconfigCluster, NewCluster
 from paddock.fleet.model.fleet import Fleet
 from paddock.fleet.model.network import ExistingNetwork
 
@@ -36,6 +34,8 @@ def problems(fleet: Fleet) -> Iterator[Problem]:
             "network: {existing: {vpc: vpc-..., subnets: [subnet-..., subnet-...]}}",
             "name the cluster's VPC and the private subnets for GPU nodes",
         )
+    if not isinstance(cluster, KubeconfigCluster):  # that one is not necessarily EKS
+        yield from _unknown_version(cluster)
     if not isinstance(cluster, NewCluster):
         return
     allow = cluster.endpoint.allow
@@ -84,24 +84,12 @@ def problems(fleet: Fleet) -> Iterator[Problem]:
             )
 
 
-def support(version: str, level: Literal["standard", "extended"], today: date) -> Iterator[Problem]:
-    """The Kubernetes minor must be known, and supported on `today`."""
-    key, minors = ("cluster", "version"), catalog.eks_versions()
-    usable = [
-        name for name, minor in minors.items() if minor.support_on(today) in {"standard", level}
-    ]  # fmt: skip
-    expected = f"one of {', '.join(usable)}"
-    if version not in minors:
-        yield Problem(key, f"EKS has no Kubernetes {version} that the catalogue knows", expected, "inv catalog.refresh")
-        return
-    minor = minors[version]
-    state = minor.support_on(today)
-    if state == "ended" or (state == "extended" and level == "standard"):
-        end = minor.end_of_standard_support if state == "extended" else minor.end_of_extended_support
-        kind = "standard" if state == "extended" else "extended"
-        # EKS upgrades a cluster by one minor at a time.
-        later = [name for name in usable if catalog.version(name) > catalog.version(version)]
-        fix = f'write version: "{later[0]}"' if later else ""
-        if state == "extended":
-            fix += ", or cluster.support: extended at six times the control plane's price"
-        yield Problem(key, f"{kind} support of Kubernetes {version} on EKS ended on {end}", expected, fix)
+def _unknown_version(cluster: NewCluster | ExistingCluster) -> Iterator[Problem]:
+    minors = list(catalog.eks_versions())
+    if cluster.version not in minors:
+        yield Problem(
+            ("cluster", "version"),
+            f"EKS has no Kubernetes {cluster.version} that the catalogue knows",
+            f"{minors[0]} to {minors[-1]}",
+            f'write version: "{minors[-1]}", or run inv catalog.refresh if EKS has a newer one',
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from paddock import catalog
 from paddock.fleet.errors import Problem
 from paddock.fleet.model.fleet import Fleet
 from paddock.fleet.model.pool import Bottlerocket, CapacityBlock, Custom, EksManaged
@@ -12,7 +13,7 @@ from paddock.fleet.model.pool import Bottlerocket, CapacityBlock, Custom, EksMan
 def problems(fleet: Fleet) -> Iterator[Problem]:
     minor = fleet.cluster.version
     without_image = [name for name, pool in fleet.pools.items() if fleet.owns_nodes and fleet.ami(pool) is None]
-    if without_image:
+    if without_image and minor in catalog.eks_versions():  # of another minor the cluster's own check speaks
         yield Problem(
             ("cluster", "version"),
             f"the catalogue has no EKS NVIDIA image for Kubernetes {minor}, and pool {without_image[0]} names no image",

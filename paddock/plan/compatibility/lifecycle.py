@@ -7,16 +7,20 @@ from datetime import date
 
 from infra import versions
 from paddock import catalog
-from paddock.catalog import EksAmi, version
+from paddock.catalog import EksAmi, EksVersion, version
 from paddock.catalog.github import RUNNER_GRACE_DAYS, known_bad, label_support, runner_releases, runner_successor
 from paddock.fleet import Fleet
 from paddock.fleet.model.cluster import KubeconfigCluster, NewCluster
 from paddock.fleet.model.pool import Bottlerocket, Custom, EksManaged
 from paddock.plan.compatibility.verdict import Verdict
-from paddock.plan.finding import Edit, put
+from paddock.plan.finding import Edit, Severity, put
 
 SOON_DAYS = 90
-"""An end of support that is nearer than this is worth a warning."""
+"""An end of a driver's support that is nearer than this is worth a warning."""
+NOTICE_DAYS = 183
+"""Half a year before EKS's standard support ends an upgrade should be planned."""
+UPGRADE_DAYS = 61
+"""Two months before it ends the upgrade should be done."""
 OLD_IMAGE_DAYS = 90
 """A node image older than this has missed several kernels: AWS releases one about every two weeks."""
 
@@ -76,7 +80,7 @@ def _image(fleet: Fleet, names: list[str], today: date) -> Iterator[Verdict]:
         numbers | {"built": built.isoformat(), "age_days": age, "limit_days": OLD_IMAGE_DAYS},
         " and ".join(map(str, edits)),
         # The newest image that the catalogue knows can only be as old as the catalogue, which CAT001 reports.
-        concern=bool(edits),
+        concern="warning" if edits else None,
         edits=edits,
     )
 
@@ -121,63 +125,87 @@ def drivers(of_pools: Mapping[str, str | None], today: date) -> Iterator[Verdict
             ""
             if days_left >= SOON_DAYS
             else "an image with a newer driver branch, or one from images.ami: {enabled: true}",
-            concern=days_left < SOON_DAYS,
+            concern="warning" if days_left < SOON_DAYS else None,
         )
 
 
 def kubernetes(fleet: Fleet, today: date) -> Iterator[Verdict]:
-    """Check how long EKS still supports the cluster's Kubernetes."""
+    """Check how long EKS still supports the cluster's Kubernetes, and say what it costs afterwards."""
     if isinstance(fleet.cluster, KubeconfigCluster):
         return  # not necessarily EKS
-    minor, support = fleet.cluster.version, fleet.cluster.support
-    dates = catalog.eks_versions().get(minor)
-    if dates is None:
-        message = f"the catalogue has no Kubernetes {minor}"
-        yield Verdict("CMP007", "cluster.version", "unknown", message, {"version": minor}, "inv catalog.refresh")
-        return
-    state = dates.support_on(today)
-    end = dates.end_of_standard_support if support == "standard" else dates.end_of_extended_support
+    minor = fleet.cluster.version
+    dates = catalog.eks_versions()[minor]
+    state, standard, extended = dates.support_on(today), dates.end_of_standard_support, dates.end_of_extended_support
+    end = standard if today < standard else extended
     days_left = (end - today).days if end else None
     numbers: dict[str, str | int | None] = {
         "version": minor,
         "support": state,
-        "end_of_standard_support": dates.end_of_standard_support.isoformat(),
-        "end_of_extended_support": dates.end_of_extended_support.isoformat() if dates.end_of_extended_support else None,
+        "end_of_standard_support": standard.isoformat(),
+        "end_of_extended_support": extended.isoformat() if extended else None,
         "days_left": days_left,
     }
-    upgrade, edits = _upgrade(fleet, today)
-    if state == "ended" or (state == "extended" and support == "standard"):
-        message = f"{support} support of Kubernetes {minor} on EKS ended on {end}"
-        yield Verdict("CMP007", "cluster.version", "impossible", message, numbers, upgrade, edits=edits)
-    elif state == "unknown" or days_left is None:
-        message = f"until when EKS supports Kubernetes {minor} is not known for {today}"
+    severity = _support_concern(dates, today)
+    fix, edits = _upgrade(fleet, today)
+    if today < dates.released:
+        message = f"EKS had no Kubernetes {minor} on {today}: the catalogue dates it {dates.released}"
         yield Verdict("CMP007", "cluster.version", "unknown", message, numbers, "inv catalog.refresh")
-    else:
-        message = f"EKS gives Kubernetes {minor} {support} support until {end}, {_days(days_left)}"
-        if state == "extended":
-            message += ", at six times the control plane's price already"
-        concern = days_left < SOON_DAYS or state == "extended"
-        yield Verdict(
-            "CMP007",
-            "cluster.version",
-            "ok",
-            message,
-            numbers,
-            upgrade if concern else "",
-            concern=concern,
-            edits=edits if concern else (),
+        return
+    if state == "ended":
+        message = f"extended support of Kubernetes {minor} on EKS ended on {end}: EKS upgrades the cluster by itself"
+    elif today >= standard:
+        goes_on = f"goes on until {end}, {_days(days_left)}" if days_left is not None else "has no known end"
+        message = (
+            f"standard support of Kubernetes {minor} on EKS ended on {standard}; extended support {goes_on}: "
+            f"{_past_standard_support(fleet)}"
         )
+    else:
+        message = f"EKS gives Kubernetes {minor} standard support until {end}, {_days((standard - today).days)}"
+        message += f"; then {_past_standard_support(fleet)}" if severity else ""
+    yield Verdict(
+        "CMP007",
+        "cluster.version",
+        "impossible" if state == "ended" else "ok",
+        message,
+        numbers,
+        fix if severity else "",
+        concern=severity,
+        # When to plan the upgrade is its owner's choice.
+        edits=edits if severity in ("warning", "error") else (),
+    )
+
+
+def _support_concern(dates: EksVersion, today: date) -> Severity | None:
+    """Return how urgent a minor's next upgrade is."""
+    if dates.support_on(today) == "ended":
+        return "error"
+    days_left = (dates.end_of_standard_support - today).days
+    if days_left <= UPGRADE_DAYS:
+        return "warning"
+    return "info" if days_left <= NOTICE_DAYS else None
+
+
+def _past_standard_support(fleet: Fleet) -> str:
+    """Return what follows for a cluster whose minor is past standard support."""
+    prices = [catalog.fixed_price(f"eks.control-plane{kind}", fleet.region) for kind in (".extended", "")]
+    known = [f"${price.value:.2f}" for price in prices if price]
+    price = f"costs {known[0]} an hour instead of {known[1]}" if len(known) == 2 else "costs several times as much"
+    if fleet.cluster.support == "standard":
+        return f"EKS upgrades the cluster by itself, or with cluster.support: extended its control plane {price}"
+    return f"the control plane {price}"
 
 
 def _upgrade(fleet: Fleet, today: date) -> tuple[str, tuple[Edit, ...]]:
     """Return what moves the cluster to the next minor, with the pools' images: EKS goes one minor at a time."""
     cluster = fleet.cluster
     major, number = version(cluster.version)
-    minors = catalog.eks_versions()
-    newest = max((v for v, k in minors.items() if k.support_on(today) == "standard"), key=version, default=None)
     following = f"{major}.{number + 1}"
-    if newest is None or version(newest) <= (major, number) or following not in minors:
-        return "", ()
+    minors = {name: dates for name, dates in catalog.eks_versions().items() if version(name) > (major, number)}
+    if following not in minors:
+        return "inv catalog.refresh, for a later minor", ()
+    in_standard = [name for name, dates in minors.items() if dates.support_on(today) == "standard"]
+    not_ended = [name for name, dates in minors.items() if dates.support_on(today) != "ended"]
+    newest = max(in_standard or not_ended or minors, key=version)
     edits = [put("cluster", "version", value=following)]
     fix = f"{edits[0]}" + (f", then on to {newest}, one minor at a time" if newest != following else "")
     image = catalog.latest_ami(following)
@@ -187,8 +215,7 @@ def _upgrade(fleet: Fleet, today: date) -> tuple[str, tuple[Edit, ...]]:
         return f"upgrade the cluster to {following} and write it down: {fix}", ()
     if others := [name for name in own if isinstance(fleet.pools[name].ami, Custom)]:
         return f"{fix}; with images for it in pools {', '.join(others)}", ()
-    supported = minors[following].support_on(today) in ("standard", cluster.support)
-    is_possible = supported and image is not None
+    is_possible = image is not None and _support_concern(minors[following], today) in (None, "info")
     return fix, (*edits, *_release(managed, image)) if is_possible and image else ()
 
 
@@ -229,11 +256,11 @@ def _server(server: str, arc: str) -> Verdict:
         return Verdict("CMP009", key, "impossible", message, numbers, upgrade + ", or runs-on: the scale set's name")
     if bad:
         message = f"GitHub Enterprise Server {server} with ARC {arc} was reported broken: {bad.what} ({bad.source})"
-        return Verdict("CMP009", key, "ok", message, numbers, upgrade, concern=True)
+        return Verdict("CMP009", key, "ok", message, numbers, upgrade, concern="warning")
     if version(server) < version(support.default):
         message = f"GitHub Enterprise Server {server} keeps labels only with the feature flag {support.flag}"
         fix = f"have the flag switched on, or {upgrade}"
-        return Verdict("CMP009", key, "ok", message, numbers, fix, concern=True)
+        return Verdict("CMP009", key, "ok", message, numbers, fix, concern="warning")
     return Verdict("CMP009", key, "ok", f"GitHub Enterprise Server {server} keeps labels", numbers)
 
 
@@ -258,7 +285,7 @@ def _runner_age(today: date) -> Verdict:
         )
         if days_left < 0:
             return Verdict("CMP010", key, "impossible", f"{message}, over since {-days_left} days", numbers, fix)
-        return Verdict("CMP010", key, "ok", f"{message}: {days_left} left", numbers, fix, concern=True)
+        return Verdict("CMP010", key, "ok", f"{message}: {days_left} left", numbers, fix, concern="warning")
     if age is None:
         return Verdict("CMP010", key, "unknown", f"the catalogue does not know runner {runner}", numbers, fix)
     if age <= RUNNER_GRACE_DAYS:

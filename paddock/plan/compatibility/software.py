@@ -65,7 +65,7 @@ def _runner(fleet: Fleet, runner: Runner) -> Iterator[Verdict]:
         f"{built.why} (read from {cuda.where})",
         numbers | {"cuda_first": gpu.cuda_first, "cuda_last": gpu.cuda_last},
         "" if built.outcome == "ok" else _other_image(fleet, runner, newest),
-        concern=built.outcome == "unknown",
+        concern="warning" if built.outcome == "unknown" else None,
     )
     if has.version is None:
         yield Verdict(

@@ -15,6 +15,7 @@ _SEVERITY: Mapping[Outcome, Severity | None] = {
     "impossible": "error",
     "unknown": "info",
 }
+_WORST_FIRST: tuple[Severity, ...] = ("error", "warning", "info")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +28,15 @@ class Verdict:
     message: str
     numbers: Mapping[str, str | int | None] = field(hash=False)
     fix: str = ""
-    concern: bool = False
-    """Not wrong today, but somebody should act: a support that ends soon, an old image."""
+    concern: Severity | None = None
+    """Severity of what is not wrong today, but somebody should act on: a support that ends soon, an old image."""
     edits: tuple[Edit, ...] = ()
 
     @property
     def severity(self) -> Severity | None:
         """Return the severity of the finding, or None when there is nothing to report."""
-        severity = _SEVERITY[self.verdict]
-        return "warning" if self.concern and severity != "error" else severity
+        severities = {_SEVERITY[self.verdict], self.concern}
+        return next((severity for severity in _WORST_FIRST if severity in severities), None)
 
 
 def findings(verdicts: Iterable[Verdict]) -> tuple[Finding, ...]:

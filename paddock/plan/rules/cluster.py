@@ -126,7 +126,7 @@ class SupportedVersion(Rule):
             dates = catalog.eks_versions().get(version) if isinstance(version, str) else None
             if version is None:
                 yield violation(cluster, "no version is given, so EKS chooses one")
-            elif dates and context.today > dates.end_of_standard_support:
+            elif dates and context.today >= dates.end_of_standard_support:
                 message = f"standard support of {version} ended on {dates.end_of_standard_support}"
                 yield violation(cluster, message, fix="cluster.version: the next minor, one at a time")
             if support != "STANDARD" and not fields.is_unknown(support):

@@ -66,7 +66,7 @@ def test_the_text_lists_each_image_with_its_uses(
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split()[0::3] == [id, "available"]
     assert lines[1:] == [
-        f"    driver {DRIVER}, cuda 13.0, kubernetes 1.35, kernel 6.12.30",
+        f"    driver {DRIVER}, cuda 13.0, kubernetes 1.36, kernel 6.12.30",
         "    at most 15 GiB of snapshots; what they cost in us-west-2 the catalogue does not know",
         f"    used by launch template {name} version 1 (latest)",
     ]

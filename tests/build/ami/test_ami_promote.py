@@ -31,7 +31,7 @@ def test_a_matching_image_is_pinned_and_nothing_else_changes(
     assert [line for line in after.splitlines() if line not in added] == before.splitlines()
     pool = load(project, "dev").fleet.pools["t4"]
     assert pool.ami is not None
-    assert pool.ami.model_dump() == {"custom": id, "driver": DRIVER, "kubernetes": "1.35"}
+    assert pool.ami.model_dump() == {"custom": id, "driver": DRIVER, "kubernetes": "1.36"}
 
     command_ami.promote_image(project, "dev", id, aws=world.aws)
     assert f"names {id} already for t4" in capsys.readouterr().out
@@ -70,8 +70,8 @@ def test_bottlerocket_pools_are_left_alone_unless_named(world: World, project: P
 @pytest.mark.parametrize(
     ("tags", "old", "new", "message"),
     [
-        ({"kubernetes": "1.36"}, "", "", "pools.t4: kubelet 1.36, the cluster runs 1.35: a kubelet may not be newer"),
-        ({"kubernetes": "1.34"}, "", "", "pools.t4: kubelet 1.34, the cluster runs 1.35"),
+        ({"kubernetes": "1.37"}, "", "", "pools.t4: kubelet 1.37, the cluster runs 1.36: a kubelet may not be newer"),
+        ({"kubernetes": "1.35"}, "", "", "pools.t4: kubelet 1.35, the cluster runs 1.36"),
         (
             {},
             "[g4dn.xlarge, g4dn.2xlarge]",

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import re
 import time
-from datetime import date
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,6 @@ from paddock.fleet import FleetError, load
 
 BAD_INPUT = Path(__file__).resolve().parents[2] / "bad_input"
 CASES = sorted(path.stem for path in BAD_INPUT.glob("*.yaml"))
-TODAY = date(2026, 8, 1)
 UPDATE = bool(os.environ.get("PADDOCK_UPDATE_GOLDEN"))
 """Read at import, because tests run without the caller's PADDOCK variables."""
 
@@ -44,7 +42,7 @@ def project(tmp_path: Path) -> Path:
 
 def refusal(project: Path, stack: str = "dev") -> FleetError:
     with pytest.raises(FleetError) as caught:
-        load(project, stack, today=TODAY)
+        load(project, stack)
     assert caught.value.exit_code == 2
     return caught.value
 

@@ -6,7 +6,6 @@ import json
 import shutil
 import subprocess
 from collections.abc import Iterator
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from paddock.fleet.stackfile.yaml_document import Document
 from tests.support.strategies import HOSTILE_TEXTS
 
 HERE = Path(__file__).resolve().parent
-TODAY = date(2026, 8, 1)
 VALUES = (HERE / "pulumi_values.yaml").read_bytes()
 RECORDED: dict[str, str] = json.loads((HERE / "pulumi_values.json").read_text())["values"]
 """What a program got from `pulumi.Config` for each, recorded with the engine that stands in the file."""
@@ -45,7 +43,7 @@ def project(tmp_path: Path) -> Path:
 
 def loaded(project: Path, content: str, stack: str = "dev") -> Stack:
     (project / f"Pulumi.{stack}.yaml").write_text(content, encoding="utf-8")
-    return load(project, stack, today=TODAY)
+    return load(project, stack)
 
 
 def refusal(project: Path, content: str) -> str:
@@ -87,7 +85,7 @@ def test_the_engine_still_gives_these_answers(tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.parametrize("stack", ["dev", "prod"])
 def test_the_program_reads_the_same_fleet_as_the_plan(stack: str, root: Path) -> None:
-    stack_file = load(root, stack, today=TODAY)
+    stack_file = load(root, stack)
     assert parse(stack_file.config, stack_file.project, stack_file.name) == stack_file.fleet
 
 

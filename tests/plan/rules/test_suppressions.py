@@ -120,7 +120,7 @@ def test_every_mistake_is_reported_with_its_line(tmp_path: Path) -> None:
         '    - {rule: PAD008, resource: a, reason: "long enough a reason", expires: "2020-01-31"}\n',
         encoding="utf-8",
     )
-    stack = load(tmp_path, "dev", TODAY)
+    stack = load(tmp_path, "dev")
     with pytest.raises(FleetError) as raised:
         suppressions(stack.config, TODAY, stack.locate)
     line = written.count("\n") + 2
