@@ -74,8 +74,12 @@ def console(file: IO[str] | None = None) -> Console:
     return result
 
 
+def json_text(document: Mapping[str, Any]) -> str:
+    return json.dumps(document, indent=2) + "\n"
+
+
 def print_json(document: Mapping[str, Any]) -> None:
-    sys.stdout.write(json.dumps(document, indent=2) + "\n")
+    sys.stdout.write(json_text(document))
 
 
 def json_errors(command: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:

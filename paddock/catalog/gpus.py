@@ -1,4 +1,4 @@
-"""GPUs: what a card can do, which CUDA drives it and how MIG cuts it."""
+"""GPUs: what a card can do, which CUDA drives it, how MIG cuts it, and speeds below which one is faulty."""
 
 from __future__ import annotations
 
@@ -120,3 +120,57 @@ def _gpu(row: _data.Row) -> Gpu:
             "mig": tuple(MigProfile(**profile) for profile in row["mig"]),
         }
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Below `warn` a GPU is slower than it should be, below `fail` unfit for work. None is a limit without a source."""
+
+    warn: float | None
+    fail: float | None
+    source: str
+    """Name of the source, with its address."""
+
+
+@dataclass(frozen=True, slots=True)
+class SmokeLimits:
+    """Limits of one GPU model: matrix products in `dtype` in TFLOP/s, memory and all-reduce in GB/s.
+
+    A copy counts the bytes that it reads and those that it writes. The all-reduce is that of 8 GPUs, bus bandwidth.
+    """
+
+    gpu: str
+    dtype: Dtype
+    gemm_tflops: Limit
+    memory_gbs: Limit
+    allreduce_gbs: Limit
+
+
+def smoke_limits(gpu: str) -> SmokeLimits | None:
+    """Return the limits of a GPU model (``"a100-40gb"``); None where no source has any."""
+    return _smoke_limits().get(gpu)
+
+
+def pcie_limit(generation: int | None, lanes: int | None) -> Limit | None:
+    """Return the limit of pinned copies over a PCIe link, in GB/s in each direction; None where no source has one."""
+    for row in _data.rows("smoke_limits.json", "pcie"):
+        if (row["generation"], row["lanes"]) == (generation, lanes):
+            return _limit(row)
+    return None
+
+
+@cache
+def _smoke_limits() -> Mapping[str, SmokeLimits]:
+    names = ("gemm_tflops", "memory_gbs", "allreduce_gbs")
+    return MappingProxyType(
+        {
+            row["gpu"]: SmokeLimits(**row | {name: _limit(row[name]) for name in names})
+            for row in _data.rows("smoke_limits.json")
+        }
+    )
+
+
+def _limit(row: _data.Row) -> Limit:
+    sources = {source["key"]: source for source in _data.document("smoke_limits.json")["sources"]}
+    source = sources[row["source"]]
+    return Limit(row["warn"], row["fail"], f"{source['name']} ({source['url']})")

@@ -13,9 +13,10 @@ from paddock.tasks.fleet import mirror, plan, schema
 from paddock.tasks.gpu import GPU_TASKS
 from paddock.tasks.house import check, lint, lock, test
 from paddock.tasks.lab import lab_demo, lab_down, lab_status, lab_up
+from paddock.tasks.smoke import smoke
 
 namespace = Collection(
-    *(plan, schema, mirror, check, lint, lock, test),
+    *(plan, schema, mirror, smoke, check, lint, lock, test),
     *(build.build_runner, build.build_image, build.push_runner, build.build_ami),
     images=Collection(build.images_list, build.images_check, build.images_size),
     ami=Collection(build.ami_list, build.ami_promote, build.ami_prune),

@@ -1,0 +1,48 @@
+"""Leases on the GPUs under test: nobody else's work runs beside it, and nobody is given a GPU that is being tested."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+
+from paddock.gpu.errors import GpuError, NoGpu
+from paddock.gpu.leases.allocation import InventoryReader, obtain
+from paddock.gpu.leases.manager import Grant, Leases
+from paddock.gpu.leases.request import Request
+from paddock.gpu.model import Gpu
+
+_COMMAND = "paddock smoke"
+
+
+@contextmanager
+def leased(
+    gpus: tuple[Gpu, ...], seconds: float, leases: Leases, read_inventory: InventoryReader | None = None
+) -> Iterator[dict[str, str]]:
+    """Lease each GPU and yield why not, by UUID, for those that others have. The leases end with the block.
+
+    `seconds` is the longest that the test may take: a lease from inside a container lasts that long if it is killed.
+    """
+    refused: dict[str, str] = {}
+    with ExitStack() as stack:
+        for gpu in gpus:
+            assert gpu.uuid is not None
+            try:
+                grant = obtain(
+                    leases,
+                    Request(uuids=(gpu.uuid,), accept_degraded=True),
+                    read_inventory,
+                    owners=(leases.host.owner(os.getpid()),),
+                    ttl=None if leases.host.sees_driver_pids else seconds,
+                    command=_COMMAND,
+                )
+            except NoGpu as error:
+                refused[gpu.uuid] = str(error).partition("\n")[0]
+            else:
+                stack.callback(_release, leases, grant)
+        yield refused
+
+
+def _release(leases: Leases, grant: Grant) -> None:
+    with suppress(GpuError):  # it ends with this process anyway
+        leases.release(grant.lease.id)

@@ -1,0 +1,147 @@
+"""Results of stages and the verdict on a machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from paddock.gpu.health.rules import ACTIONS, Action
+
+SCHEMA = 1
+Status = Literal["pass", "skip", "warn", "fail"]
+STATUSES: tuple[Status, ...] = ("pass", "skip", "warn", "fail")
+"""From good to bad: what was not tested says less than what passed."""
+Tier = Literal[1, 2, 3]
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """A measured value beside its limits; more is better. None is a limit that nobody knows, and fails nothing."""
+
+    name: str
+    value: float
+    unit: str
+    warn: float | None = None
+    fail: float | None = None
+    source: str = ""
+    """Source of the limits."""
+
+    @property
+    def status(self) -> Status:
+        if self.fail is not None and self.value < self.fail:
+            return "fail"
+        return "warn" if self.warn is not None and self.value < self.warn else "pass"
+
+
+@dataclass(frozen=True, slots=True)
+class StageResult:
+    """Result of one stage for a GPU, or for the machine where `gpu` is None.
+
+    `evidence` says what was seen; `action` is what ends the fault and `fix` describes it. `seconds` is wall time.
+    """
+
+    stage: str
+    tier: Tier
+    status: Status
+    evidence: str
+    gpu: str | None = None
+    """UUID; `cpu` for the processor."""
+    index: int | None = None
+    action: Action = "none"
+    fix: str = ""
+    measurements: tuple[Measurement, ...] = ()
+    checksum: str | None = None
+    """Of an exact result: the same on every GPU that computes correctly."""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """GPU, or the processor, that the stages tested."""
+
+    uuid: str
+    name: str
+    index: int | None = None
+    model: str | None = None
+    """Key in the catalogue; None where it has no such model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Verdict on a machine: the worst status of all stages, and the strongest action that they ask for."""
+
+    taken_at: str
+    """ISO 8601, UTC."""
+    machine: str
+    tier: Tier
+    devices: tuple[Device, ...]
+    stages: tuple[StageResult, ...]
+    notes: tuple[str, ...] = ()
+    complete: bool = True
+    """False where the test was interrupted."""
+    schema: int = SCHEMA
+
+    @property
+    def verdict(self) -> Status:
+        """Return the worst status; a stage that was skipped counts only where none passed."""
+        statuses = {stage.status for stage in self.stages}
+        ranked = [status for status in ("fail", "warn", "pass", "skip") if status in statuses]
+        return ranked[0] if ranked else "skip"  # type: ignore[return-value]
+
+    @property
+    def action(self) -> Action:
+        return max((stage.action for stage in self.stages), key=ACTIONS.index, default="none")
+
+    def exit_code(self, *, strict: bool = False) -> int:
+        """Return 0 where the machine may take jobs, 1 where it may not; 130 for a test that was interrupted.
+
+        With `strict` a warning is a failure, and so is a machine of which nothing was tested.
+        """
+        if not self.complete:
+            return 130
+        return int(self.verdict == "fail" or (strict and self.verdict in ("warn", "skip")))
+
+
+def worst(statuses: Iterable[Status]) -> Status:
+    return max(statuses, key=STATUSES.index, default="pass")
+
+
+def judge(
+    stage: str,
+    tier: Tier,
+    device: Device,
+    measurements: Sequence[Measurement],
+    *,
+    evidence: str = "",
+    checksum: str | None = None,
+    seconds: float = 0.0,
+) -> StageResult:
+    """Return the result that measurements give; the worst of them is the evidence where one is below a limit."""
+    status = worst(measurement.status for measurement in measurements)
+    if status != "pass":
+        evidence = "; ".join(describe(measurement) for measurement in measurements if measurement.status == status)
+    return StageResult(
+        stage,
+        tier,
+        status,
+        evidence or ", ".join(f"{measurement.name} {amount(measurement)}" for measurement in measurements),
+        device.uuid,
+        device.index,
+        "replace-node" if status == "fail" else "none",
+        "run it again on the idle machine; when it stays slow, replace it" if status != "pass" else "",
+        tuple(measurements),
+        checksum,
+        seconds,
+    )
+
+
+def describe(measurement: Measurement) -> str:
+    """Return a measurement below a limit in words."""
+    limit = measurement.fail if measurement.status == "fail" else measurement.warn
+    return f"{measurement.name} {amount(measurement)}, below {limit:g}"
+
+
+def amount(measurement: Measurement) -> str:
+    digits = 3 if measurement.value < 1000 else 4
+    return f"{measurement.value:.{digits}g} {measurement.unit}"

@@ -1,0 +1,36 @@
+"""The verdict as lines for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from paddock.smoke.verdict.model import Report, StageResult, amount
+
+
+def line(result: StageResult) -> str:
+    """Return one stage's result on one line."""
+    where = f"GPU {result.index}" if result.index is not None else {"cpu": "CPU", "all": "all"}.get(result.gpu or "", "")
+    took = f" ({result.seconds:.1f} s)" if result.seconds else ""
+    return f"{result.status:<4}  {result.stage:<10} {where:<6} {result.evidence}{took}".rstrip()
+
+
+def summary(report: Report) -> Iterator[str]:
+    """Yield the verdict, what to do, and the measurements beside their limits."""
+    rows = [(stage, item) for stage in report.stages for item in stage.measurements]
+    if rows:
+        yield ""
+        yield f"{'measurement':<32} {'device':<7} {'value':>16} {'warn below':>11} {'fail below':>11}"
+        for stage, item in rows:
+            device = str(stage.index) if stage.index is not None else stage.gpu or ""
+            limits = "".join(f" {'-' if limit is None else f'{limit:g}':>11}" for limit in (item.warn, item.fail))
+            yield f"{item.name:<32} {device:<7} {amount(item):>16}{limits}"
+    for note in report.notes:
+        yield f"note: {note}"
+    yield ""
+    tested = f"tier {report.tier}, {report.machine}"
+    yield f"{report.verdict} ({tested})" if report.complete else f"interrupted; {report.verdict} until then ({tested})"
+    if report.action != "none":
+        yield f"action: {report.action}"
+    fixes = {stage.fix for stage in report.stages if stage.fix and stage.status in ("warn", "fail")}
+    for fix in sorted(fixes):
+        yield f"  fix: {fix}"

@@ -1,0 +1,36 @@
+"""Bandwidth between the host and a device, and inside its memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from paddock.smoke.workers.device import Device, Kind, open_device
+
+
+def run(device: Kind, size: int, repeats: int) -> dict[str, Any]:
+    """Copy `size` bytes each way."""
+    return measure(open_device(device), size, repeats)
+
+
+def measure(device: Device, size: int, repeats: int) -> dict[str, Any]:
+    """Return GB/s. A copy inside memory counts what it reads and what it writes; one over a link counts once."""
+    on_device = torch.zeros(size, dtype=torch.uint8, device=device.torch)
+    target = torch.empty_like(on_device)
+    inside = device.median_seconds(lambda: target.copy_(on_device), warm_up=2, repeats=repeats)
+    result: dict[str, Any] = {"memory_gbs": 2 * size / inside / 1e9, "wrong": 0}
+    if device.kind == "cpu":
+        return result
+    host = torch.randint(0, 256, (size,), dtype=torch.uint8, pin_memory=device.kind == "cuda")
+    back = torch.empty(size, dtype=torch.uint8, pin_memory=device.kind == "cuda")
+    to_device = device.median_seconds(
+        lambda: on_device.copy_(host, non_blocking=True), warm_up=2, repeats=repeats
+    )
+    to_host = device.median_seconds(lambda: back.copy_(on_device, non_blocking=True), warm_up=2, repeats=repeats)
+    return {
+        **result,
+        "to_device_gbs": size / to_device / 1e9,
+        "to_host_gbs": size / to_host / 1e9,
+        "wrong": int((host != back).sum()),
+    }
