@@ -30,9 +30,7 @@ def smoke(
 ) -> int:
     """Test this machine, print the verdict and return the exit code. Raises SmokeInputError, GpuError, OutputError."""
     folder = baselines.default_folder()
-    options = Options(
-        tier=_tier(tier), gpus=_names(gpus), expect=expect or None, soak=_soak(soak), baselines=folder
-    )
+    options = Options(tier=_tier(tier), gpus=_names(gpus), expect=expect or None, soak=_soak(soak), baselines=folder)
     _check_writable(json, junit_file)
     quiet = json == STANDARD_OUTPUT
     with process.sigterm_as_interrupt():
@@ -84,5 +82,3 @@ def _check_writable(*paths: Path | None) -> None:
             raise terminal.OutputError(
                 f"cannot write {path}: there is no folder {path.parent}\n    fix: choose a folder that exists"
             )
-
-

@@ -11,8 +11,8 @@ from paddock.terminal import optional_path
 
 @task(
     help={
-        "tier": "1 reads what driver and kernel report (a second), 2 works the GPUs (under a minute), 3 also between them"
-        " and for ten minutes",
+        "tier": "1 reads what driver and kernel report (a second), 2 works the GPUs (under a minute), 3 also the links"
+        " between them, and for ten minutes",
         "gpus": "only these GPUs, indexes or UUIDs with commas between",
         "expect": "the instance type, such as g5.xlarge, or the number of GPUs that should be here",
         "soak": "seconds of tier 3's steady load",

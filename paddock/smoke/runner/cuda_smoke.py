@@ -63,5 +63,3 @@ def _result(device: Device, test: Mapping[str, Any]) -> StageResult:
 def _failed(device: Device, stage: str, evidence: str) -> StageResult:
     fix = "reset the GPU, and run the test again; when it fails again, replace the node"
     return StageResult(stage, 2, "fail", evidence, device.uuid, device.index, "reset", fix)
-
-

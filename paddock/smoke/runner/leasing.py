@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 
 from paddock.gpu.errors import GpuError, NoGpu
 from paddock.gpu.leases.allocation import InventoryReader, obtain
 from paddock.gpu.leases.manager import Grant, Leases
 from paddock.gpu.leases.request import Request
-from paddock.gpu.model import Gpu
 
 _COMMAND = "paddock smoke"
 
 
 @contextmanager
 def leased(
-    gpus: tuple[Gpu, ...], seconds: float, leases: Leases, read_inventory: InventoryReader | None = None
+    uuids: Sequence[str], seconds: float, leases: Leases, read_inventory: InventoryReader | None = None
 ) -> Iterator[dict[str, str]]:
     """Lease each GPU and yield why not, by UUID, for those that others have. The leases end with the block.
 
@@ -25,19 +24,18 @@ def leased(
     """
     refused: dict[str, str] = {}
     with ExitStack() as stack:
-        for gpu in gpus:
-            assert gpu.uuid is not None
+        for uuid in uuids:
             try:
                 grant = obtain(
                     leases,
-                    Request(uuids=(gpu.uuid,), accept_degraded=True),
+                    Request(uuids=(uuid,), accept_degraded=True),
                     read_inventory,
                     owners=(leases.host.owner(os.getpid()),),
                     ttl=None if leases.host.sees_driver_pids else seconds,
                     command=_COMMAND,
                 )
             except NoGpu as error:
-                refused[gpu.uuid] = str(error).partition("\n")[0]
+                refused[uuid] = str(error).partition("\n")[0]
             else:
                 stack.callback(_release, leases, grant)
         yield refused

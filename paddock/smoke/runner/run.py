@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from paddock.gpu.health import cuda
 from paddock.gpu.health.check import check, expected
 from paddock.gpu.health.rules import HealthContext
 from paddock.gpu.host.visibility import visibility_variables
-from paddock.gpu.inventory import Sampler, inventory, sampler
+from paddock.gpu.inventory import inventory, sampler
 from paddock.gpu.leases.manager import Leases
 from paddock.gpu.model import Gpu, Inventory
 from paddock.smoke.errors import SmokeInputError
@@ -32,6 +31,7 @@ from paddock.smoke.verdict import baselines
 from paddock.smoke.verdict.model import Device, Report, StageResult, Tier
 
 NO_TORCH = "torch is not installed here"
+_ON_CPU = "this machine has no GPU: the stages ran on its processor, whose speed has no limits"
 _TORCH_FIX = "`./inv smoke --tier 2` in a checkout installs it; a machine with cuda-smoke on PATH needs none"
 _KIND = {"nvidia": "cuda", "amd": "cuda", "apple": "mps"}
 """torch's name for the devices of a vendor."""
@@ -51,8 +51,17 @@ class Options:
     baselines: Path | None = None
 
 
-def run(options: Options, notify: Notify = lambda _: None, *, environ: Mapping[str, str] = os.environ) -> Report:
-    """Test this machine; an interrupt returns what is known until then, as incomplete. Raises GpuError."""
+def run(
+    options: Options,
+    notify: Notify = lambda _: None,
+    *,
+    workers: Workers | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> Report:
+    """Test this machine; an interrupt returns what is known until then, as incomplete.
+
+    Raises GpuError, and SmokeInputError before anything is tested.
+    """
     context = replace(_context(options.expect), idle=True)
     machine = inventory(processes=True, topology=True)
     chosen = _chosen(machine, options.gpus)
@@ -64,32 +73,45 @@ def run(options: Options, notify: Notify = lambda _: None, *, environ: Mapping[s
     report = Report(machine.taken_at, machine.machine.name, 1, tuple(map(_device, chosen)), first)
     if options.tier == 1:
         return report
-    return _work(report, machine, chosen, options, notify, environ)
+    return _work(report, machine, chosen, options, notify, workers or Workers(), environ)
 
 
 def _work(
-    report: Report, machine: Inventory, gpus: Sequence[Gpu], options: Options, notify: Notify, environ: Mapping[str, str]
+    report: Report,
+    machine: Inventory,
+    gpus: Sequence[Gpu],
+    options: Options,
+    notify: Notify,
+    workers: Workers,
+    environ: Mapping[str, str],
 ) -> Report:
     """Add the stages of tiers 2 and 3 to the report."""
+    results, devices, complete = list(report.stages), report.devices, True
+
+    def add(result: StageResult) -> None:
+        results.append(result)
+        notify(result)
+
     stages = tuple(_with_soak(stage, options.soak) for stage in measured.STAGES if stage.tier <= options.tier)
-    seconds = sum(stage.seconds for stage in stages)
-    workers, results, complete = Workers(), list(report.stages), True
-    bench = _Bench(stages, workers, environ, options.baselines, lambda result: (results.append(result), notify(result)))
-    devices, notes = report.devices, ()
+    bench = _Bench(stages, workers, environ, options.baselines, add)
+    if not machine.gpus:
+        devices = (Device("cpu", platform.processor() or platform.machine()),)
     try:
         if machine.gpus:
-            bench.test_gpus(gpus, reported.unfit(report.stages), seconds)
+            bench.test_gpus(gpus, reported.unfit(report.stages))
         else:
-            cpu = Device("cpu", platform.processor() or platform.machine())
-            devices, notes = (cpu,), (f"No GPU: the stages ran on the processor. {machine.reason or ''}".strip(),)
-            bench.test_cpu(cpu)
+            bench.test_cpu(devices[0])
     except KeyboardInterrupt:
         workers.stop()
         complete = False
     models = {device.uuid: device.name for device in devices}
-    results = measured.compare_checksums(results, models)
     return replace(
-        report, tier=options.tier, devices=devices, stages=tuple(results), notes=notes, complete=complete
+        report,
+        tier=options.tier,
+        devices=devices,
+        stages=tuple(measured.compare_checksums(results, models)),
+        notes=() if machine.gpus or not workers.available else (_ON_CPU,),
+        complete=complete,
     )
 
 
@@ -102,37 +124,36 @@ class _Bench:
         workers: Workers,
         environ: Mapping[str, str],
         learned: Path | None,
-        add: Callable[[StageResult], object],
+        add: Notify,
     ) -> None:
         self._stages = stages
         self._workers = workers
         self._environ = environ
         self._learned = learned
         self._add = add
-        self._has_torch = find_spec("torch") is not None
 
     def test_cpu(self, cpu: Device) -> None:
-        if not self._has_torch:
-            return self._skip(cpu, NO_TORCH, _TORCH_FIX)
+        if not self._workers.available:
+            self._skip(cpu, NO_TORCH, _TORCH_FIX)
+            return
         environ = _environment(self._environ, visibility_variables(None, ()))
         for stage in self._stages:
             if stage.on_cpu is not None:
                 self._run(stage, cpu, "cpu", environ, Watch())
-        return None
 
-    def test_gpus(self, gpus: Sequence[Gpu], unfit: Mapping[str, str], seconds: float) -> None:
+    def test_gpus(self, gpus: Sequence[Gpu], unfit: Mapping[str, str]) -> None:
         """Test all GPUs at once, and then together, but for those that are unfit or that others have."""
-        fit = tuple(gpu for gpu in gpus if gpu.state == "ok" and gpu.uuid and gpu.uuid not in unfit)
+        fit = {gpu.uuid: gpu for gpu in gpus if gpu.state == "ok" and gpu.uuid and gpu.uuid not in unfit}
         for gpu in gpus:
-            if gpu not in fit:
+            if gpu.uuid not in fit:
                 reason = unfit.get(gpu.uuid or "", gpu.reason or "it does not answer")
                 self._skip(_device(gpu), f"tier 1 failed: {reason}")
-        watched: Sampler | None = sampler(pcie=True) if fit else None
-        with leased(fit, seconds, Leases()) as refused, watching(watched) as watch:
-            for gpu in fit:
-                if reason := refused.get(gpu.uuid or ""):
-                    self._skip(_device(gpu), f"in use: {reason}", "end the lease, or test the machine when it is idle")
-            free = [gpu for gpu in fit if gpu.uuid not in refused]
+        seconds = sum(stage.seconds for stage in self._stages)
+        watched = sampler() if fit else None
+        with leased(list(fit), seconds, Leases(environ=self._environ)) as refused, watching(watched) as watch:
+            for uuid, why in refused.items():
+                self._skip(_device(fit[uuid]), f"in use: {why}", "end the lease, or test the machine when it is idle")
+            free = [gpu for uuid, gpu in fit.items() if uuid not in refused]
             with ThreadPoolExecutor(max(1, len(free))) as pool:
                 try:
                     for done in [pool.submit(self._test_gpu, gpu, watch) for gpu in free]:
@@ -145,10 +166,10 @@ class _Bench:
     def _test_gpu(self, gpu: Gpu, watch: Watch) -> None:
         device, program = _device(gpu), cuda_smoke.program()
         environ = _environment(self._environ, visibility_variables(gpu.vendor, (device.uuid,)))
-        if not self._has_torch and program and gpu.vendor == "nvidia":
+        if not self._workers.available and program and gpu.vendor == "nvidia":
             for result in cuda_smoke.run(program, device, environ):
                 self._add(result)
-        elif not self._has_torch:
+        elif not self._workers.available:
             self._skip(device, NO_TORCH, _TORCH_FIX)
         else:
             for stage in self._stages:
@@ -158,7 +179,7 @@ class _Bench:
     def _test_together(self, gpus: Sequence[Gpu], watch: Watch) -> None:
         uuids = [gpu.uuid for gpu in gpus if gpu.uuid]
         for stage in self._stages:
-            if not stage.whole_machine or not gpus or not self._has_torch:
+            if not stage.whole_machine or not gpus or not self._workers.available:
                 continue
             if len(gpus) < 2:
                 self._add(StageResult(stage.name, stage.tier, "skip", "it takes two GPUs", uuids[0], gpus[0].index))
@@ -214,7 +235,14 @@ def _chosen(machine: Inventory, names: Sequence[str]) -> tuple[Gpu, ...]:
 
 def _device(gpu: Gpu) -> Device:
     model = catalog_entry(gpu)
-    return Device(gpu.uuid or f"gpu-{gpu.index}", gpu.name or "unnamed", gpu.index, model.key if model else None)
+    return Device(
+        gpu.uuid or f"gpu-{gpu.index}",
+        gpu.name or "unnamed",
+        gpu.index,
+        model.key if model else None,
+        gpu.pcie.max_generation,
+        gpu.pcie.width,
+    )
 
 
 def _environment(environ: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:

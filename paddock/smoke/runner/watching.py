@@ -1,4 +1,4 @@
-"""Clocks and links of GPUs while stages work them."""
+"""Clocks of GPUs while stages work them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from paddock.gpu.model import Gpu
 from paddock.smoke.stages.measured import Watched
 
 _EVERY = 0.5
-"""Seconds between two samples; a link takes 40 ms to read."""
+"""Seconds between two samples."""
 
 
 class Watch:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 PYTHON: Sequence[str] = (sys.executable, "-m", "paddock.smoke.workers")
@@ -23,10 +24,12 @@ class Workers:
     """The workers that run now; `stop` ends them all, from any thread."""
 
     def __init__(self, program: Sequence[str] = PYTHON) -> None:
+        self.available = program != PYTHON or find_spec("torch") is not None
+        """False where the programs cannot run, since torch is not installed."""
         self._program = program
         self._running: set[subprocess.Popen[str]] = set()
         self._lock = threading.Lock()
-        self.stopped = False
+        self._stopped = threading.Event()
 
     def run(
         self, name: str, parameters: Mapping[str, Any], environ: Mapping[str, str], seconds: float
@@ -34,7 +37,7 @@ class Workers:
         """Return the document of the worker `name`, or one with `error`; `hangs` is true where it took too long."""
         command = [*self._program, name, json.dumps(parameters)]
         with self._lock:
-            if self.stopped:
+            if self._stopped.is_set():
                 return {"error": "interrupted", "interrupted": True}
             process = subprocess.Popen(
                 command,
@@ -53,14 +56,14 @@ class Workers:
         finally:
             with self._lock:
                 self._running.discard(process)
-        if self.stopped:
+        if self._stopped.is_set():
             return {"error": "interrupted", "interrupted": True}
         return _document(process.returncode, output, errors)
 
     def stop(self) -> None:
         """Kill all workers, and start no further ones."""
         with self._lock:
-            self.stopped = True
+            self._stopped.set()
             for process in self._running:
                 _signal(process)
 

@@ -36,7 +36,7 @@ class Limits:
         return self._measurement(name, value, _UNITS[kind], limit)
 
     def pcie(self, name: str, value: float, generation: int | None, lanes: int | None) -> Measurement:
-        """Return the bandwidth beside the limits of the link as it was under load."""
+        """Return the bandwidth beside the limits of the link."""
         return self._measurement(name, value, "GB/s", pcie_limit(generation, lanes))
 
     def _measurement(self, name: str, value: float, unit: str, limit: Limit | None) -> Measurement:

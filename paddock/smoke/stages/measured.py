@@ -38,7 +38,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("compute", 2, "gemm",
         {"size": 8192, "warm_up": 20, "repeats": 30}, {"size": 1024, "warm_up": 2, "repeats": 5}, 40),
     Stage("bandwidth", 2, "transfer",
-        {"size": 256 * _MIB, "repeats": 5}, {"size": 256 * _MIB, "repeats": 5}, 30, watched=True),
+        {"size": 256 * _MIB, "repeats": 5}, {"size": 256 * _MIB, "repeats": 5}, 30),
     Stage("throttling", 2, "load",
         {"size": 8192, "seconds": 5.0}, {"size": 1024, "seconds": 3.0}, 40, watched=True),
     Stage("peers", 3, "peers", {"size": 256 * _MIB, "repeats": 5}, None, 120, whole_machine=True),
@@ -51,23 +51,16 @@ STAGES: tuple[Stage, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What was seen of a GPU while a stage ran: reasons for low clocks by their part of the samples, and its link."""
+    """What was seen of a GPU while a stage ran: reasons for low clocks, by their part of the samples."""
 
     samples: int = 0
     throttle: Mapping[Throttle, float] = field(default_factory=dict)
-    generation: int | None = None
-    lanes: int | None = None
 
     @classmethod
     def of(cls, samples: Sequence[Gpu]) -> Watched:
-        """Summarise samples of one GPU. The link is the best that was seen: it slows down when idle."""
+        """Summarise samples of one GPU."""
         reasons = [reason for sample in samples for reason in sample.throttle or ()]
-        return cls(
-            len(samples),
-            {reason: reasons.count(reason) / len(samples) for reason in dict.fromkeys(reasons)},
-            max((sample.pcie.generation for sample in samples if sample.pcie.generation), default=None),
-            max((sample.pcie.width for sample in samples if sample.pcie.width), default=None),
-        )
+        return cls(len(samples), {reason: reasons.count(reason) / len(samples) for reason in dict.fromkeys(reasons)})
 
 
 def judge_document(
@@ -78,10 +71,8 @@ def judge_document(
         return fault(stage, device, str(document["error"]), seconds)
     if wrong := _wrong(stage, document):
         return fault(stage, device, wrong, seconds)
-    measurements, evidence, checksum = _measurements(stage, document, limits, watched)
-    result = judge(
-        stage.name, stage.tier, device, measurements, evidence=evidence, checksum=checksum, seconds=seconds
-    )
+    measurements, evidence, checksum = _measurements(stage, device, document, limits, watched)
+    result = judge(stage.name, stage.tier, device, measurements, evidence=evidence, checksum=checksum, seconds=seconds)
     slowed = {reason: part for reason, part in watched.throttle.items() if reason in _SLOWED}
     if stage.watched and slowed and result.status != "fail":
         reason, part = max(slowed.items(), key=lambda item: item[1])
@@ -131,7 +122,7 @@ def _wrong(stage: Stage, document: Mapping[str, Any]) -> str:
 
 
 def _measurements(
-    stage: Stage, document: Mapping[str, Any], limits: Limits, watched: Watched
+    stage: Stage, device: Device, document: Mapping[str, Any], limits: Limits, watched: Watched
 ) -> tuple[list[Measurement], str, str | None]:
     match stage.worker:
         case "memory":
@@ -143,7 +134,7 @@ def _measurements(
             values = [limits.measurement("memory_gbs", document["memory_gbs"], "memory")]
             for key, name in (("to_device_gbs", "host to device"), ("to_host_gbs", "device to host")):
                 if key in document:
-                    values.append(limits.pcie(name, document[key], watched.generation, watched.lanes))
+                    values.append(limits.pcie(name, document[key], device.pcie_generation, device.pcie_lanes))
             return values, "", None
         case "load":
             return _steady(stage, document, watched), "", None

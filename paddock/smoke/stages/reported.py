@@ -21,15 +21,16 @@ _STAGE_OF_FINDING: Mapping[str, str] = {
     "leftover": "processes",
 }
 """Every other finding belongs to the stage `health`."""
+_NO_GPU = "there is no GPU"
 STAGES = ("inventory", "driver", "health", "links", "processes")
 
 
 def evaluate(inventory: Inventory, health: Health, compatibility: Compatibility) -> tuple[StageResult, ...]:
     """Return at least one result of each stage: one for each finding, or one that says what was seen."""
-    if not inventory.gpus and all(finding.id == "no-gpu" for finding in health.findings):
-        reason = inventory.reason or "there is no GPU"
-        return tuple(StageResult(stage, 1, "skip", reason) for stage in STAGES)
-    results = [result for result in _from_findings(health)]
+    results = list(_from_findings(health))
+    if not inventory.gpus:
+        results = results or [StageResult("inventory", 1, "skip", inventory.reason or _NO_GPU)]
+        return (*results, *(StageResult(stage, 1, "skip", _NO_GPU) for stage in STAGES[1:]))
     results += _memory(inventory)
     results += _driver(inventory, compatibility)
     for stage, evidence in _passed(inventory, health).items():
@@ -46,7 +47,7 @@ def unfit(results: tuple[StageResult, ...]) -> dict[str, str]:
 
 def _from_findings(health: Health) -> Iterator[StageResult]:
     for finding in health.findings:
-        if finding.severity != "note":
+        if finding.severity != "note" and finding.id != "no-gpu":
             yield StageResult(
                 _STAGE_OF_FINDING.get(finding.id, "health"),
                 1,

@@ -41,7 +41,9 @@ def junit(report: Report) -> str:
 
 def _case(suite: xml.Element, stage: StageResult) -> None:
     name = f"{stage.stage} {stage.gpu}" if stage.gpu else stage.stage
-    case = xml.SubElement(suite, "testcase", classname=f"smoke.tier{stage.tier}", name=name, time=f"{stage.seconds:.3f}")
+    case = xml.SubElement(
+        suite, "testcase", classname=f"smoke.tier{stage.tier}", name=name, time=f"{stage.seconds:.3f}"
+    )
     evidence = printable(stage.evidence)
     match stage.status:
         case "fail":

@@ -65,6 +65,9 @@ class Device:
     index: int | None = None
     model: str | None = None
     """Key in the catalogue; None where it has no such model."""
+    pcie_generation: int | None = None
+    """The newest that card and slot both have: an idle link shows less."""
+    pcie_lanes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +89,8 @@ class Report:
     def verdict(self) -> Status:
         """Return the worst status; a stage that was skipped counts only where none passed."""
         statuses = {stage.status for stage in self.stages}
-        ranked = [status for status in ("fail", "warn", "pass", "skip") if status in statuses]
-        return ranked[0] if ranked else "skip"  # type: ignore[return-value]
+        ranked: tuple[Status, ...] = ("fail", "warn", "pass", "skip")
+        return next((status for status in ranked if status in statuses), "skip")
 
     @property
     def action(self) -> Action:

@@ -9,7 +9,9 @@ from paddock.smoke.verdict.model import Report, StageResult, amount
 
 def line(result: StageResult) -> str:
     """Return one stage's result on one line."""
-    where = f"GPU {result.index}" if result.index is not None else {"cpu": "CPU", "all": "all"}.get(result.gpu or "", "")
+    where = (
+        f"GPU {result.index}" if result.index is not None else {"cpu": "CPU", "all": "all"}.get(result.gpu or "", "")
+    )
     took = f" ({result.seconds:.1f} s)" if result.seconds else ""
     return f"{result.status:<4}  {result.stage:<10} {where:<6} {result.evidence}{took}".rstrip()
 
@@ -31,6 +33,5 @@ def summary(report: Report) -> Iterator[str]:
     yield f"{report.verdict} ({tested})" if report.complete else f"interrupted; {report.verdict} until then ({tested})"
     if report.action != "none":
         yield f"action: {report.action}"
-    fixes = {stage.fix for stage in report.stages if stage.fix and stage.status in ("warn", "fail")}
-    for fix in sorted(fixes):
+    for fix in dict.fromkeys(stage.fix for stage in report.stages if stage.fix and stage.status != "pass"):
         yield f"  fix: {fix}"

@@ -28,7 +28,7 @@ def run(device: Kind, ranks: int, size: int, repeats: int) -> dict[str, Any]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    mp.spawn(_rank, (device, ranks, size, repeats, port, queue), nprocs=ranks)  # type: ignore[no-untyped-call]
+    mp.spawn(_rank, (device, ranks, size, repeats, port, queue), nprocs=ranks)
     results = [queue.get() for _ in range(ranks)]
     seconds = max(statistics.median(result["seconds"]) for result in results)
     return {

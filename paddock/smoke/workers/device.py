@@ -48,11 +48,11 @@ class Device:
             return [self._wall(work) for _ in range(repeats)]
         events = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(repeats)]
         for start, end in events:
-            start.record()  # type: ignore[no-untyped-call]
+            start.record()
             work()
-            end.record()  # type: ignore[no-untyped-call]
+            end.record()
         self.synchronize()
-        return [start.elapsed_time(end) / 1000 for start, end in events]  # type: ignore[no-untyped-call]
+        return [start.elapsed_time(end) / 1000 for start, end in events]
 
     def median_seconds(self, work: Callable[[], Any], *, warm_up: int, repeats: int) -> float:
         return statistics.median(self.seconds(work, warm_up=warm_up, repeats=repeats))

@@ -11,8 +11,8 @@ from paddock.smoke.workers.device import Device, Kind, dtype, open_device
 
 _SEED = 20261123
 _DENSITY = 16
-"""One number in so many is -1 or 1, the others are 0. Of the 8192 terms of a sum about 32 are then not 0, so its standard
-deviation is below 6, and the sums of more than 256 that bfloat16 would round do not occur."""
+"""One number in so many is -1 or 1, the others are 0. Of the 8192 terms of a sum about 32 are then not 0, so its
+standard deviation is below 6, and the sums of more than 256 that bfloat16 would round do not occur."""
 
 
 def run(device: Kind, precision: str, size: int, warm_up: int, repeats: int) -> dict[str, Any]:

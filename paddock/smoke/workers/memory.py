@@ -40,7 +40,8 @@ def check(device: Device, part: float, at_most: int) -> dict[str, Any]:
 
 def compare(memory: torch.Tensor, value: int | None) -> tuple[int, list[int]]:
     """Return how many words differ from `value`, or from their own number for None, and the first ones' numbers."""
-    wrong, first = 0, []
+    wrong = 0
+    first: list[int] = []
     for start in range(0, len(memory), _CHUNK):
         chunk = memory[start : start + _CHUNK]
         expected = value if value is not None else torch.arange(start, start + len(chunk), device=memory.device)

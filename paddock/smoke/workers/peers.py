@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,9 +21,8 @@ def run(device: Kind, size: int, repeats: int) -> dict[str, Any]:
                 continue
             copy = torch.empty(size, dtype=torch.uint8, device=f"cuda:{target}")
             with torch.cuda.device(source):
-                seconds = opened.median_seconds(
-                    lambda copy=copy, data=data: copy.copy_(data, non_blocking=True), warm_up=2, repeats=repeats
-                )
+                work = partial(copy.copy_, data, non_blocking=True)
+                seconds = opened.median_seconds(work, warm_up=2, repeats=repeats)
             torch.cuda.synchronize(target)
             pairs.append(
                 {

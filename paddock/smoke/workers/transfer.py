@@ -24,9 +24,7 @@ def measure(device: Device, size: int, repeats: int) -> dict[str, Any]:
         return result
     host = torch.randint(0, 256, (size,), dtype=torch.uint8, pin_memory=device.kind == "cuda")
     back = torch.empty(size, dtype=torch.uint8, pin_memory=device.kind == "cuda")
-    to_device = device.median_seconds(
-        lambda: on_device.copy_(host, non_blocking=True), warm_up=2, repeats=repeats
-    )
+    to_device = device.median_seconds(lambda: on_device.copy_(host, non_blocking=True), warm_up=2, repeats=repeats)
     to_host = device.median_seconds(lambda: back.copy_(on_device, non_blocking=True), warm_up=2, repeats=repeats)
     return {
         **result,

@@ -1,0 +1,110 @@
+"""The smoke test on the console, where there is no GPU and no torch."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from xml.etree import ElementTree as xml
+
+import pytest
+
+from paddock.smoke import command
+from paddock.smoke.errors import SmokeInputError
+from paddock.smoke.runner import worker
+from paddock.smoke.runner.cuda_smoke import results
+from paddock.smoke.verdict.documents import document, junit
+from paddock.smoke.verdict.model import Device, Measurement, Report, StageResult
+from paddock.terminal import OutputError
+from tests.support.nvml import Driver, installed
+
+GPU = Device("GPU-0", "Tesla T4", 0, "t4")
+REPORT = Report(
+    "2026-11-23T08:00:00Z", "node-7", 2, (GPU,),
+    (
+        StageResult("driver", 1, "pass", "driver 580.95.05"),
+        StageResult("memory", 2, "fail", "3 words\x1b[31m", "GPU-0", 0, "reset", "reset it", seconds=2.5),
+        StageResult("compute", 2, "warn", "slow", "GPU-0", 0,
+            measurements=(Measurement("fp16 products", 12.0, "TFLOP/s", 14, 9, "a source"),)),
+        StageResult("peers", 3, "skip", "it takes two GPUs"),
+    ),
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _no_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> object:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    with installed(Driver([])) as driver:
+        yield driver
+
+
+def test_without_torch_the_second_tier_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(worker, "find_spec", lambda _: None)
+    assert command.smoke(tier=2) == 0
+    output = capsys.readouterr().out
+    assert "skip  memory     CPU    torch is not installed here" in output
+    assert "fix: `./inv smoke --tier 2`" in output
+    assert command.smoke(tier=2, strict=True) == 1
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="no torch in this environment")
+def test_without_a_gpu_the_processor_passes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.smoke(tier=2) == 0
+    output = capsys.readouterr().out
+    assert "pass (tier 2" in output
+    assert "the stages ran on its processor" in output
+
+
+def test_json_is_all_that_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.smoke(tier=1, json=command.STANDARD_OUTPUT) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["schema"], printed["verdict"], printed["tier"]) == (1, "skip", 1)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"tier": 4}, "--tier: there is no tier 4"),
+        ({"tier": 3, "soak": 0.0}, "--soak: 0 makes no sense"),
+        ({"tier": 1, "gpus": "0"}, "there are none: this machine has no GPU"),
+    ],
+)
+def test_a_wrong_flag_is_explained(flags: dict[str, object], message: str) -> None:
+    with pytest.raises(SmokeInputError, match=message) as error:
+        command.smoke(**flags)  # type: ignore[arg-type]
+    assert error.value.exit_code == 2
+
+
+def test_a_result_that_cannot_be_written_is_said_before_the_test(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="there is no folder"):
+        command.smoke(tier=1, json=tmp_path / "missing" / "verdict.json")
+
+
+def test_junit_has_a_case_for_each_stage() -> None:
+    suite = xml.fromstring(junit(REPORT)).find("testsuite")
+    assert suite is not None
+    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("4", "1", "1")
+    failure = suite.find("testcase[@name='memory GPU-0']/failure")
+    assert failure is not None
+    assert (failure.get("message"), failure.text) == ("3 words\\x1b[31m", "reset it")
+
+
+def test_the_document_begins_with_the_verdict() -> None:
+    assert list(document(REPORT))[:3] == ["schema", "verdict", "action"]
+    assert document(REPORT)["stages"][2]["measurements"][0]["fail"] == 9
+
+
+def test_cuda_smoke_gives_the_same_verdicts() -> None:
+    tests = [
+        {"name": "vector_add", "ok": True, "seconds": 0.3, "bandwidth_gb_s": 243.1, "elements": 1 << 24, "wrong": 0},
+        {"name": "memory", "ok": False, "seconds": 3.0, "wrong": 2},
+    ]
+    report = {"schema": 1, "devices": [{"index": 0, "ok": False, "tests": tests}], "ok": False}
+    assert [(result.stage, result.status) for result in results(report, GPU)] == [
+        ("compute", "pass"),
+        ("memory", "fail"),
+    ]
+    broken = {"schema": 1, "devices": [], "ok": False, "error": {"kind": "no_driver", "message": "no libcuda"}}
+    assert results(broken, GPU)[0].evidence == "cuda-smoke: no_driver: no libcuda"
