@@ -25,12 +25,13 @@ def smoke(
     soak: float = 600.0,
     learn: bool = False,
     strict: bool = False,
+    python: str = "",
     json: Path | None = None,
     junit_file: Path | None = None,
 ) -> int:
     """Test this machine, print the verdict and return the exit code. Raises SmokeInputError, GpuError, OutputError."""
     folder = baselines.default_folder()
-    options = Options(tier=_tier(tier), gpus=_names(gpus), expect=expect or None, soak=_soak(soak), baselines=folder)
+    options = Options(_tier(tier), _names(gpus), expect or None, _soak(soak), folder, python)
     _check_writable(json, junit_file)
     quiet = json == STANDARD_OUTPUT
     with process.sigterm_as_interrupt():

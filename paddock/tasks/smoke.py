@@ -18,6 +18,7 @@ from paddock.terminal import optional_path
         "soak": "seconds of tier 3's steady load",
         "learn": "keep the speeds of devices that pass; later runs warn below 95 % of them",
         "strict": "warnings fail the test too",
+        "python": "the Python interpreter that has torch; by default the one that runs this",
         "json": "also write the verdict to this file; - prints it and nothing else",
         "junit": "also write the verdict to this file as JUnit's XML",
     }
@@ -30,6 +31,7 @@ def smoke(
     soak: float = 600.0,
     learn: bool = False,
     strict: bool = False,
+    python: str = "",
     json: str | None = None,
     junit: str | None = None,
 ) -> None:
@@ -43,6 +45,7 @@ def smoke(
         soak=soak,
         learn=learn,
         strict=strict,
+        python=python,
         json=command.STANDARD_OUTPUT if json == "-" else optional_path("json", json),
         junit_file=optional_path("junit", junit),
     )

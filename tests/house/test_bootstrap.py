@@ -36,6 +36,10 @@ from .conftest import Checkout
         ("catalog.show", ["base"]),
         ("test -- plan", ["dev"]),
         ("plan --help", ["base"]),
+        ("smoke --expect g5.xlarge", ["bench"]),
+        ("smoke --tier 1", ["base"]),
+        ("smoke --tier=1 --json -", ["base"]),
+        ("test --e2e", ["bench", "dev"]),
         ("--help test", ["base"]),
     ],
 )

@@ -16,9 +16,12 @@ _STAGES = {"vector_add": "compute", "memory": "memory"}
 """Stage by name of its test."""
 
 
+_IN_IMAGES = "/opt/paddock/cuda"
+
+
 def program() -> Path | None:
-    """Return where it is installed; runner images and machine images have it on PATH."""
-    path = shutil.which("cuda-smoke")
+    """Return where it is installed: on PATH, or where runner images and machine images have it."""
+    path = shutil.which("cuda-smoke") or shutil.which("cuda-smoke", path=_IN_IMAGES)
     return Path(path) if path else None
 
 

@@ -23,7 +23,7 @@ from paddock.smoke.errors import SmokeInputError
 from paddock.smoke.runner import cuda_smoke
 from paddock.smoke.runner.leasing import leased
 from paddock.smoke.runner.watching import Watch, watching
-from paddock.smoke.runner.worker import Workers
+from paddock.smoke.runner.worker import Workers, torch_workers
 from paddock.smoke.stages import measured, reported
 from paddock.smoke.stages.limits import Limits
 from paddock.smoke.stages.measured import Stage
@@ -49,6 +49,8 @@ class Options:
     """Instance type, or the number of GPUs."""
     soak: float = 600.0
     baselines: Path | None = None
+    python: str = ""
+    """Interpreter that has torch; by default this one."""
 
 
 def run(
@@ -62,6 +64,7 @@ def run(
 
     Raises GpuError, and SmokeInputError before anything is tested.
     """
+    workers = workers or torch_workers(options.python) if options.tier > 1 else None
     context = replace(_context(options.expect), idle=True)
     machine = inventory(processes=True, topology=True)
     chosen = _chosen(machine, options.gpus)
@@ -73,7 +76,7 @@ def run(
     report = Report(machine.taken_at, machine.machine.name, 1, tuple(map(_device, chosen)), first)
     if options.tier == 1:
         return report
-    return _work(report, machine, chosen, options, notify, workers or Workers(), environ)
+    return _work(report, machine, chosen, options, notify, workers, environ)
 
 
 def _work(
@@ -82,7 +85,7 @@ def _work(
     gpus: Sequence[Gpu],
     options: Options,
     notify: Notify,
-    workers: Workers,
+    workers: Workers | None,
     environ: Mapping[str, str],
 ) -> Report:
     """Add the stages of tiers 2 and 3 to the report."""
@@ -102,7 +105,6 @@ def _work(
         else:
             bench.test_cpu(devices[0])
     except KeyboardInterrupt:
-        workers.stop()
         complete = False
     models = {device.uuid: device.name for device in devices}
     return replace(
@@ -110,7 +112,7 @@ def _work(
         tier=options.tier,
         devices=devices,
         stages=tuple(measured.compare_checksums(results, models)),
-        notes=() if machine.gpus or not workers.available else (_ON_CPU,),
+        notes=() if machine.gpus or workers is None else (_ON_CPU,),
         complete=complete,
     )
 
@@ -121,7 +123,7 @@ class _Bench:
     def __init__(
         self,
         stages: Sequence[Stage],
-        workers: Workers,
+        workers: Workers | None,
         environ: Mapping[str, str],
         learned: Path | None,
         add: Notify,
@@ -133,13 +135,13 @@ class _Bench:
         self._add = add
 
     def test_cpu(self, cpu: Device) -> None:
-        if not self._workers.available:
+        if self._workers is None:
             self._skip(cpu, NO_TORCH, _TORCH_FIX)
             return
         environ = _environment(self._environ, visibility_variables(None, ()))
         for stage in self._stages:
             if stage.on_cpu is not None:
-                self._run(stage, cpu, "cpu", environ, Watch())
+                self._run(self._workers, stage, cpu, "cpu", environ, Watch())
 
     def test_gpus(self, gpus: Sequence[Gpu], unfit: Mapping[str, str]) -> None:
         """Test all GPUs at once, and then together, but for those that are unfit or that others have."""
@@ -159,27 +161,29 @@ class _Bench:
                     for done in [pool.submit(self._test_gpu, gpu, watch) for gpu in free]:
                         done.result()
                 except KeyboardInterrupt:
-                    self._workers.stop()  # or the pool would wait for them
+                    self._stop()  # or the pool would wait for them
                     raise
             self._test_together(free, watch)
 
     def _test_gpu(self, gpu: Gpu, watch: Watch) -> None:
         device, program = _device(gpu), cuda_smoke.program()
         environ = _environment(self._environ, visibility_variables(gpu.vendor, (device.uuid,)))
-        if not self._workers.available and program and gpu.vendor == "nvidia":
+        if self._workers is None and program and gpu.vendor == "nvidia":
             for result in cuda_smoke.run(program, device, environ):
                 self._add(result)
-        elif not self._workers.available:
+        elif self._workers is None:
             self._skip(device, NO_TORCH, _TORCH_FIX)
         else:
             for stage in self._stages:
-                if not stage.whole_machine and not self._run(stage, device, _KIND[gpu.vendor], environ, watch):
+                if not stage.whole_machine and not self._run(
+                    self._workers, stage, device, _KIND[gpu.vendor], environ, watch
+                ):
                     return
 
     def _test_together(self, gpus: Sequence[Gpu], watch: Watch) -> None:
         uuids = [gpu.uuid for gpu in gpus if gpu.uuid]
         for stage in self._stages:
-            if not stage.whole_machine or not gpus or not self._workers.available:
+            if not stage.whole_machine or not gpus or self._workers is None:
                 continue
             if len(gpus) < 2:
                 self._add(StageResult(stage.name, stage.tier, "skip", "it takes two GPUs", uuids[0], gpus[0].index))
@@ -187,10 +191,17 @@ class _Bench:
             environ = _environment(self._environ, visibility_variables(gpus[0].vendor, uuids))
             together = Device("all", f"{len(gpus)} x {gpus[0].name}", model=_device(gpus[0]).model)
             more = {"ranks": len(gpus)} if stage.worker == "allreduce" else {}
-            self._run(stage, together, _KIND[gpus[0].vendor], environ, watch, **more)
+            self._run(self._workers, stage, together, _KIND[gpus[0].vendor], environ, watch, **more)
 
     def _run(
-        self, stage: Stage, device: Device, kind: str, environ: Mapping[str, str], watch: Watch, **more: Any
+        self,
+        workers: Workers,
+        stage: Stage,
+        device: Device,
+        kind: str,
+        environ: Mapping[str, str],
+        watch: Watch,
+        **more: Any,
     ) -> bool:
         """Run one stage and add its result; False where the device should be left alone from then on."""
         limits = Limits.of(device.model, baselines.read(self._learned, device.uuid) if self._learned else None)
@@ -198,13 +209,17 @@ class _Bench:
         if stage.worker in ("gemm", "load"):
             parameters["precision"] = limits.precision
         start = time.monotonic()
-        document = self._workers.run(stage.worker, parameters, environ, stage.seconds)
+        document = workers.run(stage.worker, parameters, environ, stage.seconds)
         if document.get("interrupted"):
             return False
         seconds = time.monotonic() - start
         seen = watch.since(start, device.uuid) if stage.watched else measured.Watched()
         self._add(measured.judge_document(stage, device, document, limits, seen, seconds))
         return not document.get("hangs")
+
+    def _stop(self) -> None:
+        if self._workers:
+            self._workers.stop()
 
     def _skip(self, device: Device, reason: str, fix: str = "") -> None:
         for stage in self._stages:

@@ -11,9 +11,18 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
-PYTHON: Sequence[str] = (sys.executable, "-m", "paddock.smoke.workers")
+from paddock.smoke.errors import SmokeInputError
+
+_PACKAGE = Path(__file__).parents[3]
+"""The folder that holds `paddock`. It comes last for another interpreter, whose own packages are the right ones."""
+_START = (
+    f"import sys; sys.path.append({str(_PACKAGE)!r}); "
+    "from paddock.smoke.workers.__main__ import main; main(*sys.argv[1:])"
+)
+_HAS_TORCH = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"
 _KILLED_WITHIN = 2.0
 """Seconds within which a killed process ends, unless it hangs inside the kernel."""
 _TEXT = 400
@@ -23,9 +32,7 @@ _TEXT = 400
 class Workers:
     """The workers that run now; `stop` ends them all, from any thread."""
 
-    def __init__(self, program: Sequence[str] = PYTHON) -> None:
-        self.available = program != PYTHON or find_spec("torch") is not None
-        """False where the programs cannot run, since torch is not installed."""
+    def __init__(self, program: Sequence[str]) -> None:
         self._program = program
         self._running: set[subprocess.Popen[str]] = set()
         self._lock = threading.Lock()
@@ -66,6 +73,22 @@ class Workers:
             self._stopped.set()
             for process in self._running:
                 _signal(process)
+
+
+def torch_workers(python: str = "") -> Workers | None:
+    """Return workers of the interpreter that has torch, by default of this one; None where it has none.
+
+    Raises SmokeInputError where there is no such interpreter.
+    """
+    if not python:
+        return Workers((sys.executable, "-c", _START)) if find_spec("torch") else None
+    try:
+        checked = subprocess.run([python, "-c", _HAS_TORCH], capture_output=True, check=False, timeout=60)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SmokeInputError(
+            f"--python: cannot run {python}: {error}\n    expected: a Python interpreter that has torch"
+        ) from None
+    return Workers((python, "-c", _START)) if checked.returncode == 0 else None
 
 
 def _document(code: int, output: str, errors: str) -> dict[str, Any]:
