@@ -1,4 +1,4 @@
-"""Whether a machine may take jobs."""
+"""The smoke test of a machine."""
 
 from __future__ import annotations
 

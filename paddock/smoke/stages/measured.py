@@ -51,7 +51,7 @@ STAGES: tuple[Stage, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What was seen of a GPU while a stage ran: reasons for low clocks, by their part of the samples."""
+    """Samples of a GPU while a stage ran: reasons for low clocks, by their part of the samples."""
 
     samples: int = 0
     throttle: Mapping[Throttle, float] = field(default_factory=dict)
