@@ -134,3 +134,6 @@ PRIVILEGED_BECAUSE = "paddock.dev/privileged-because"
 
 LINK_LOCAL = "169.254.0.0/16"
 """IMDS, and the agent that hands out Pod Identity credentials."""
+
+POD_IDENTITY_AGENT = "169.254.170.23/32"
+"""That agent alone, on port 80 (docs.aws.amazon.com/eks/latest/userguide/pod-id-how-it-works.html, 2026-11-23)."""

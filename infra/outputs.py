@@ -6,6 +6,7 @@ import pulumi
 
 from infra.cluster import Cluster
 from infra.github_oidc import ImagePush
+from infra.job_logs import JobLogs
 from infra.registry import Registry
 from paddock.fleet import Fleet, Runner
 
@@ -22,6 +23,11 @@ def images(registry: Registry, github: ImagePush | None) -> None:
 def cluster(component: Cluster) -> None:
     pulumi.export("kubeconfigCommand", component.command)
     pulumi.export("kubeconfig", component.kubeconfig)
+
+
+def job_logs(component: JobLogs) -> None:
+    """Export the log group's name, for `aws logs tail`."""
+    pulumi.export("jobLogs", component.group.name)
 
 
 def runners(fleet: Fleet) -> None:

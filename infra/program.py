@@ -13,6 +13,7 @@ from infra.cluster import Cluster
 from infra.device_plugin import DevicePlugin
 from infra.github_oidc import ImagePush
 from infra.gpu_pool import GpuPool
+from infra.job_logs import JobLogs
 from infra.layers import kubernetes_elsewhere
 from infra.monitoring import Monitoring
 from infra.network import Network
@@ -50,6 +51,8 @@ def build(fleet: Fleet) -> None:
         DevicePlugin("device-plugin", fleet, cluster, opts=in_cluster)
         if fleet.monitoring.enabled:
             Monitoring("monitoring", fleet, cluster, opts=in_cluster)
+        if fleet.logs.jobs.to == "cloudwatch":
+            outputs.job_logs(JobLogs("job-logs", fleet, cluster, opts=in_cluster))
         outputs.cluster(cluster)
 
     if fleet.holds("runners"):

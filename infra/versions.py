@@ -83,6 +83,12 @@ POD_IDENTITY_AGENT = "v1.3.10-eksbuild.2"
 NODE_MONITORING_AGENT = "v1.6.2-eksbuild.1"
 EBS_CSI_DRIVER = "v1.57.1-eksbuild.1"
 
+# renovate: datasource=docker depName=public.ecr.aws/aws-observability/aws-for-fluent-bit
+FLUENT_BIT = "3.4.15"
+FLUENT_BIT_DIGEST = "sha256:88e1b56cedb230486afeca6eeb26c5f6bd59c48879d0054d1674d5a58838c607"
+"""AWS's build of Fluent Bit 5.0.9. The digest is the index (amd64, arm64), as two public sources state it (read
+2026-11-23). Pod Identity needs Fluent Bit 4 (fluent/fluent-bit pull request 10115), so a 3.x of this image."""
+
 # renovate: datasource=docker depName=docker
 DOCKER_DIND = "29.7.1-dind"
 

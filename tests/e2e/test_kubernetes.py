@@ -28,6 +28,7 @@ FLEETS = (
     *fleets.EXAMPLES,
     *("docker", "job-pods", "every-volume", "warm", "foreign-secret", "private", "existing-network", "any-cluster"),
     "monitoring",
+    "job-logs",
 )
 """Every form that the cluster's part of a fleet can take."""
 FOREIGN = {"PrometheusRule", "PodMonitor"}

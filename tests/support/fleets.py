@@ -143,6 +143,10 @@ SAMPLES: Mapping[str, dict[str, Any]] = {
     "monitoring": fleet_data(
         monitoring={"enabled": True, "rules": "prometheus-rule", "serviceMonitor": True}, tags={"team": "ml"}
     ),
+    "job-logs": fleet_data(
+        runners={"gpu": {"pool": "t4", "container": "dind"}, "job": {"pool": "t4", "container": "kubernetes-novolume"}},
+        logs={"jobs": {"to": "cloudwatch"}},
+    ),
     "runners-only": fleet_data(layers={"images": "none", "cluster": "acme/paddock/base", "runners": "here"}),
     "images-only": fleet_data(
         layers={"images": "here", "cluster": "none", "runners": "none"},

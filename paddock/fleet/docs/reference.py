@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 from paddock import catalog
 from paddock.fleet.docs import json_schema
 from paddock.fleet.docs.introduction import INTRODUCTION
-from paddock.fleet.model import cluster, github, images, mirror, network, pool, runner
+from paddock.fleet.model import cluster, github, images, logs, mirror, network, pool, runner
 from paddock.fleet.model.fleet import Fleet, Layers, Monitoring
 from paddock.fleet.sizing.addresses import RESERVED_ADDRESSES
 
@@ -64,6 +64,7 @@ _SECTIONS: list[tuple[str, str, str, list[type[BaseModel]]]] = [
     ("Runners", "runners.NAME", "", [runner.Runner, runner.Warm, runner.Scratch, runner.Claim, runner.Volume]),
     ("Images", "images", "", [images.Images, images.Push, images.AmiBuild]),
     ("Monitoring", "monitoring", "", [Monitoring]),
+    ("Logs", "logs", "", [logs.Logs, logs.JobLogs]),
     ("Mirror", "mirror", "", [mirror.Mirror]),
     ("Layers", "layers", "", [Layers]),
 ]
@@ -78,6 +79,7 @@ _PLACES: dict[str, str] = {
     "KubeconfigCluster": "cluster, by kubeconfig",
     "Egress": "network.egress",
     "Endpoint": "cluster.endpoint",
+    "JobLogs": "logs.jobs",
     "Access": "cluster.access.NAME",
     "SystemNodes": "cluster.system",
     "Scale": "pools.NAME.nodes",
@@ -270,6 +272,7 @@ _TITLES = {
     "Runner": "runners",
     "Images": "images",
     "Monitoring": "monitoring",
+    "Logs": "logs",
     "Mirror": "mirror",
     "Layers": "layers",
 }

@@ -14,6 +14,7 @@ from paddock.fleet.model.base import Matching, Model, with_names
 from paddock.fleet.model.cluster import Cluster, ExistingCluster, KubeconfigCluster, NewCluster
 from paddock.fleet.model.github import GitHub
 from paddock.fleet.model.images import Images
+from paddock.fleet.model.logs import Logs
 from paddock.fleet.model.mirror import Mirror
 from paddock.fleet.model.network import Network, NewNetwork
 from paddock.fleet.model.pool import Ami, EksManaged, GpuPool
@@ -95,6 +96,8 @@ class Fleet(Model):
     """Registry, runner images and the pipeline for machine images."""
     monitoring: Monitoring = Monitoring()
     """GPU metrics and alerts."""
+    logs: Logs = Logs()
+    """Logs of jobs."""
     mirror: Mirror = Mirror()
     """Sources of charts and images, for networks that do not reach their makers."""
     layers: Layers = Layers()
@@ -154,6 +157,11 @@ class Fleet(Model):
     @cached_property
     def uses_ebs_volumes(self) -> bool:
         return any(isinstance(v, Volume) for runner in self.runners.values() for v in runner.volumes.values())
+
+    @cached_property
+    def steers_job_pods(self) -> bool:
+        """True if jobs of a runner have pods of their own, which a pod outside the GPU nodes steers."""
+        return any(runner.container == "kubernetes-novolume" for runner in self.runners.values())
 
     def holds(self, layer: Literal["images", "cluster", "runners"]) -> bool:
         """Return true if this stack holds the layer itself."""

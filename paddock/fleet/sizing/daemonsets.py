@@ -60,6 +60,11 @@ MPS_CONTROL_DAEMON = DaemonSet("mps-control-daemon", 10, 64, "GPU nodes that sha
 DCGM_EXPORTER = DaemonSet("dcgm-exporter", 100, 512, "GPU nodes, when monitoring is enabled")
 
 
+# Set by us, memory as request and limit: 32 MiB of buffers, and what Fluent Bit is itself (aws/eks-charts asks 50m and
+# 50Mi for it, limit 250Mi; read 2026-11-23).
+FLUENT_BIT = DaemonSet("fluent-bit", 50, 128, "nodes of runner pods, when logs.jobs goes to CloudWatch")
+
+
 @once_per_fleet
 def gpu_node_daemonsets(fleet: Fleet, pool: GpuPool) -> tuple[DaemonSet, ...]:
     """Return the DaemonSets on each node of the pool.
@@ -76,6 +81,8 @@ def gpu_node_daemonsets(fleet: Fleet, pool: GpuPool) -> tuple[DaemonSet, ...]:
         daemonsets.append(MPS_CONTROL_DAEMON)
     if fleet.monitoring.enabled:
         daemonsets.append(DCGM_EXPORTER)
+    if fleet.logs.jobs.to == "cloudwatch" and FLUENT_BIT not in daemonsets:
+        daemonsets.append(FLUENT_BIT)
     return tuple(daemonsets)
 
 
@@ -84,4 +91,5 @@ def node_daemonsets(fleet: Fleet) -> tuple[DaemonSet, ...]:
     if isinstance(fleet.cluster, KubeconfigCluster):
         return ()
     storage = (EBS_CSI_NODE,) if fleet.uses_ebs_volumes else ()
-    return (AWS_NODE, KUBE_PROXY, POD_IDENTITY_AGENT, NODE_MONITORING_AGENT, *storage)
+    logs = (FLUENT_BIT,) if fleet.logs.jobs.to == "cloudwatch" and fleet.steers_job_pods else ()
+    return (AWS_NODE, KUBE_PROXY, POD_IDENTITY_AGENT, NODE_MONITORING_AGENT, *storage, *logs)

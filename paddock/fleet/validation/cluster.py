@@ -36,6 +36,13 @@ def problems(fleet: Fleet) -> Iterator[Problem]:
         )
     if not isinstance(cluster, KubeconfigCluster):  # that one is not necessarily EKS
         yield from _unknown_version(cluster)
+    elif fleet.logs.jobs.to == "cloudwatch":
+        yield Problem(
+            ("logs", "jobs", "to"),
+            "a cluster that only a kubeconfig reaches has no way to give a pod a role in AWS",
+            "none, or an EKS cluster",
+            "leave logs.jobs out, and keep the logs of arc-runners with what collects that cluster's logs",
+        )
     if not isinstance(cluster, NewCluster):
         return
     allow = cluster.endpoint.allow

@@ -44,6 +44,20 @@ def privileged(container: Mapping[str, Any]) -> bool:
     return fields.get(container, "securityContext", "privileged") is True
 
 
+def host_path(volume: Any) -> str:
+    """Return the path of the host that a volume mounts; empty for any other volume."""
+    return fields.text(volume, "hostPath", "path")
+
+
+def says_why(context: Context, pod: Pod) -> bool:
+    """Return whether the pod's namespace states why its pods are more than ordinary ones."""
+    return any(
+        is_in(pod.resource, namespace)
+        and fields.is_set(fields.get(namespace.inputs, "metadata", "annotations", PRIVILEGED_BECAUSE))
+        for namespace in context.all(types.NAMESPACE)
+    )
+
+
 class PodSecurity(Rule):
     id = "PAD028"
     severity: ClassVar[Severity] = "error"
@@ -72,11 +86,15 @@ class PodSecurity(Rule):
             needs = any(map(privileged, pod.containers)) or any(
                 fields.is_on(pod.spec.get(key)) for key in HOST_NAMESPACES
             )
+            mounts = pod.kind == "object" and any(host_path(volume) for volume in fields.items(pod.spec, "volumes"))
             level = next((level for namespace, level in levels if is_in(pod.resource, namespace)), None)
             if needs and level != "privileged":
                 yield violation(
                     pod.resource, f"{pod.where} are privileged, which {pod.namespace or 'its namespace'} is not for"
                 )
+            elif mounts and level != "privileged":
+                message = f"{pod.where} mount files of the host, which {pod.namespace or 'its namespace'} refuses"
+                yield violation(pod.resource, message)
             elif pod.kind == "runner" and level == "privileged" and not needs:
                 yield violation(pod.resource, f"{pod.where} need no privileges, but {pod.namespace} would grant them")
 

@@ -12,7 +12,7 @@ from paddock.plan.finding import Severity
 from paddock.plan.rules.base import Context, Examples, Rule, Violation, example, resource, violation
 from paddock.plan.rules.inputs import fields
 from paddock.plan.rules.inputs.pods import Pod, chart, pods, scale_sets
-from paddock.plan.rules.kubernetes import HOST_NAMESPACES, privileged, runner_pod, runners
+from paddock.plan.rules.kubernetes import HOST_NAMESPACES, host_path, privileged, runner_pod, runners, says_why
 
 
 class SecretsKept(Rule):
@@ -87,21 +87,31 @@ class ModestPods(Rule):
 
     def check(self, context: Context) -> Iterator[Violation]:
         for pod in pods(context):
-            yield from (violation(pod.resource, f"{pod.where}: {message}") for message in self._pod(pod))
+            yield from (violation(pod.resource, f"{pod.where}: {message}") for message in self._pod(context, pod))
         for release in context.all(RELEASE):
             for path in _VALUES_WITH_RESOURCES.get(chart(release), ()):
                 if missing := _missing(fields.get(release.inputs, "values", *path)):
                     yield violation(release, f"{'.'.join(path)} gives no {missing}")
 
-    def _pod(self, pod: Pod) -> Iterator[str]:
+    def _pod(self, context: Context, pod: Pod) -> Iterator[str]:
         for volume in fields.items(pod.spec, "volumes"):
-            if path := fields.text(volume, "hostPath", "path"):
+            path = host_path(volume)
+            if path and not (self._reads_logs(pod, volume) and says_why(context, pod)):
                 yield f"mounts the host's {path}"
         for key in HOST_NAMESPACES:
             if fields.is_on(pod.spec.get(key)):
                 yield f"{key} is on"
         for container in pod.containers:
             yield from (f"{fields.text(container, 'name')} {message}" for message in self._container(pod, container))
+
+    @staticmethod
+    def _reads_logs(pod: Pod, volume: Any) -> bool:
+        """Return whether a volume holds logs of the host that no container can write."""
+        name = fields.text(volume, "name")
+        mounts = [mount for c in pod.containers for mount in fields.items(c, "volumeMounts")]
+        return host_path(volume).startswith("/var/log/") and all(
+            fields.is_on(fields.get(mount, "readOnly")) for mount in mounts if fields.text(mount, "name") == name
+        )
 
     @staticmethod
     def _container(pod: Pod, container: Mapping[str, Any]) -> Iterator[str]:

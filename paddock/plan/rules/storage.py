@@ -63,7 +63,7 @@ class LogsKept(Rule):
     severity: ClassVar[Severity] = "warning"
     title = "Logs are kept for a year, and encrypted with a key of ours"
     why = "An intrusion is found after months; without retention logs either vanish too early or cost for ever."
-    fix = "cluster.logDays and network.flowLogDays: 365; kmsKeyId on the log group"
+    fix = "cluster.logDays, network.flowLogDays and logs.jobs.days: 365; kmsKeyId on the log group"
     equivalents = ("CKV_AWS_66", "CKV_AWS_338", "CKV_AWS_158", "AWS-0017")
 
     def check(self, context: Context) -> Iterator[Violation]:
@@ -84,6 +84,8 @@ class LogsKept(Rule):
         """Return what makes a log of the fleet be kept for a year; nothing for a log that is not the fleet's."""
         if fields.text(item.inputs, "name").startswith("/aws/eks/"):
             return (put("cluster", "logDays", value=AUDIT_DAYS),)
+        if fields.text(item.inputs, "name").endswith("/jobs"):
+            return (put("logs", "jobs", "days", value=AUDIT_DAYS),)
         return (put("network", "flowLogDays", value=AUDIT_DAYS),) if item.name.endswith("-flow") else ()
 
     def examples(self) -> Examples:

@@ -502,7 +502,7 @@ def test_examples_keep_every_rule(name: str) -> None:
 @pytest.mark.parametrize("name", fleets.SAMPLES)
 def test_every_form_of_a_fleet_keeps_every_rule(name: str) -> None:
     result = [finding for finding in check_context(_context(name)).findings if finding.severity != "info"]
-    expected = {"token": {"PAD031"}, "docker": {"PAD033"}}.get(name, set())
+    expected = {"token": {"PAD031"}, "docker": {"PAD033"}, "job-logs": {"PAD033"}}.get(name, set())
     assert {finding.id for finding in result} <= expected, result
 
 
@@ -525,6 +525,28 @@ def test_privileged_runners_for_everybody_are_a_warning() -> None:
     ]
     (unprivileged,) = check_context(_context("smallest"), only={"PAD033"}).violations
     assert unprivileged.severity == "info"
+
+
+_LOG_POD = "spec/template/spec"
+
+
+@pytest.mark.parametrize(
+    ("rule", "breaking"),
+    [
+        ("PAD032", put("DaemonSet", "job-logs", f"{_LOG_POD}/containers/0/volumeMounts/0/readOnly", False)),
+        ("PAD032", put("DaemonSet", "job-logs", f"{_LOG_POD}/volumes/0/hostPath/path", "/var/lib/kubelet")),
+        ("PAD028", put("Namespace", "job-logs", "metadata/labels/pod-security.kubernetes.io~enforce", "baseline")),
+    ],
+)
+def test_of_the_host_only_logs_are_read_where_that_is_explained(rule: str, breaking: Any) -> None:
+    context = _context("job-logs")
+    before = {entry.rule.id for entry in check_context(context).violations}
+
+    assert {entry.rule.id for entry in check_context(replace(context, graph=breaking(context.graph))).violations} == {
+        *before,
+        rule,
+    }
+    assert rule not in before
 
 
 @pytest.mark.parametrize("name", ["existing-cluster", "adopted-own-image"])
