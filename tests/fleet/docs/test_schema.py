@@ -32,7 +32,7 @@ BEYOND = {
     "access-twice", "ami-build", "ami-driver-of-no-gpu", "ami-of-another-version", "capacity-block",
     "date-without-quotes", "dind-on-shared-node", "egress-allow", "endpoint-private", "enterprise-app", "shm-with-mps",
     "enterprise-server-version", "existing-cluster-network", "fallback-of-on-demand", "fewer-subnets-than-zones",
-    "large-vpc", "max-below-min", "mig-profile", "mirror-archives", "mirror-no-folder", "mounts-taken",
+    "job-logs-of-any-cluster", "large-vpc", "max-below-min", "mig-profile", "mirror-archives", "mirror-no-folder", "mounts-taken",
     "more-gpus-than-a-node", "name-not-text",
     "no-region", "provider-key-in-clear-text", "reserved-environment", "overlapping-subnets",
     "public-endpoint-in-halves", "region-mismatch", "repository-group", "repository-group-of-a-runner",
