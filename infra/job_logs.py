@@ -52,14 +52,16 @@ class JobLogs(Component):
         k8s.apps.v1.DaemonSet(
             name,
             metadata=self.metadata,
-            spec={
-                "selector": {"match_labels": _LABELS},
-                "template": {
+            spec=k8s.apps.v1.DaemonSetSpecArgs(
+                selector=k8s.meta.v1.LabelSelectorArgs(match_labels=_LABELS),
+                template=k8s.core.v1.PodTemplateSpecArgs(
                     # Fluent Bit reads its configuration once, at the start.
-                    "metadata": {"labels": _LABELS, "annotations": {"paddock.dev/configuration": _digest(fleet)}},
-                    "spec": pod(fleet),
-                },
-            },
+                    metadata=k8s.meta.v1.ObjectMetaArgs(
+                        labels=_LABELS, annotations={"paddock.dev/configuration": _digest(fleet)}
+                    ),
+                    spec=pod(fleet),
+                ),
+            ),
             # A pod that starts before its role is there never gets it.
             opts=self.child(depends_on=[configuration, identity, *self.permissions, *cluster.ready]),
         )
@@ -143,7 +145,7 @@ def settings(fleet: Fleet) -> str:
     return yaml.safe_dump(document, sort_keys=False, width=200)
 
 
-def pod(fleet: Fleet) -> dict[str, Any]:
+def pod(fleet: Fleet) -> Any:
     """The pod on each node that has runner pods: root, for the files are root's, and without any capability."""
     image = f"public.ecr.aws/aws-observability/aws-for-fluent-bit:{versions.FLUENT_BIT}@{versions.FLUENT_BIT_DIGEST}"
     return {
@@ -184,7 +186,7 @@ def pod(fleet: Fleet) -> dict[str, Any]:
 
 def _nodes(fleet: Fleet) -> dict[str, Any]:
     """Nodes of the pools; where runner pods steer jobs in other pods, the nodes that those may run on, too."""
-    terms = [{"key": nodes.POOL, "operator": "Exists"}]
+    terms: list[dict[str, Any]] = [{"key": nodes.POOL, "operator": "Exists"}]
     if fleet.steers_job_pods:
         system = nodes.system_selector(fleet) or {"kubernetes.io/os": "linux"}
         terms += [{"key": key, "operator": "In", "values": [value]} for key, value in system.items()]
