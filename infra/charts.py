@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -32,6 +32,10 @@ class Chart:
     source: str
     images: tuple[Image, ...] = ()
     """None where all images are written in our values."""
+    crds: tuple[str, ...] = ()
+    """Names of the CRDs in its `crds` folder, and in those of the charts inside it."""
+    crd_values: Mapping[str, Any] = field(default_factory=dict)
+    """Of our values, those without which a chart inside it is left out with its CRDs."""
 
     @property
     def pull(self) -> str:
@@ -48,6 +52,15 @@ class Chart:
             # The engine runs providers in the program's folder, which is one below the stack file's.
             return str(PurePosixPath("..") / source), None
         return source, None
+
+    def template(self, mirror: Mirror) -> dict[str, Any]:
+        """Options of `helm template` for its CRDs, as Pulumi's function of that name takes them."""
+        location, repository = self.location(mirror)
+        options = {"release_name": self.name, "values": self.crd_values}
+        if is_folder(location) and not repository:
+            return {**options, "path": location}
+        fetch = {"fetch_opts": {"repo": repository}} if repository else {}
+        return {**options, "chart": location, "version": self.version, **fetch}
 
     def mirrored(self, values: Mapping[str, Any], mirror: Mirror) -> dict[str, Any]:
         """The values with the images that the chart names by itself taken from the mirror."""
@@ -67,6 +80,7 @@ def _with(values: Mapping[str, Any], at: tuple[str, ...], settings: Mapping[str,
     return {**values, at[0]: _with(inner, at[1:], settings) if at[1:] else {**settings, **inner}}
 
 
+CRD = "CustomResourceDefinition"
 _ARC = "oci://ghcr.io/actions/actions-runner-controller-charts"
 
 AUTOSCALER = Chart(
@@ -83,6 +97,12 @@ DEVICE_PLUGIN = Chart(
         Image("nvcr.io/nvidia/k8s-device-plugin", f"v{versions.NVIDIA_DEVICE_PLUGIN}"),
         Image("registry.k8s.io/nfd/node-feature-discovery", versions.NODE_FEATURE_DISCOVERY, ("nfd", "image")),
     ),
+    (
+        "nodefeaturegroups.nfd.k8s-sigs.io",
+        "nodefeaturerules.nfd.k8s-sigs.io",
+        "nodefeatures.nfd.k8s-sigs.io",
+    ),
+    {"gfd": {"enabled": True}},
 )
 DCGM_EXPORTER = Chart(
     "dcgm-exporter",
@@ -96,6 +116,12 @@ CONTROLLER = Chart(
     f"{_ARC}/gha-runner-scale-set-controller",
     # Its listeners run the same image.
     (Image("ghcr.io/actions/gha-runner-scale-set-controller", versions.ARC),),
+    (
+        "autoscalinglisteners.actions.github.com",
+        "autoscalingrunnersets.actions.github.com",
+        "ephemeralrunners.actions.github.com",
+        "ephemeralrunnersets.actions.github.com",
+    ),
 )
 SCALE_SET = Chart("gha-runner-scale-set", versions.ARC, f"{_ARC}/gha-runner-scale-set")
 

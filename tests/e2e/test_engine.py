@@ -15,6 +15,8 @@ import pytest
 
 from paddock.fleet.stackfile.loader import load
 from paddock.lab.errors import LabInputError
+from paddock.lab.stack import charts
+from paddock.lab.stack import stack as lab_stack
 from paddock.lab.stack.engine import ROOT, Engine, EngineError, Programs
 from paddock.plan.engine.program import plan_graph
 from tests.support.engine import differences, short
@@ -38,12 +40,15 @@ def test_a_preview_is_what_the_plan_shows(stack: str, kubernetes: str, programs:
     real = kubernetes == "real"
     if real and programs.kubernetes is None:
         pytest.skip("pulumi-resource-kubernetes is not there: pulumi plugin install resource kubernetes")
+    held, folder = load(ROOT, stack), tmp_path / "charts"
+    charts.serve(folder, charts.required_charts(plan_graph(held)), None)
+    held = lab_stack.overlay(held, kubeconfig=tmp_path / "kubeconfig", charts=folder)
     engine = Engine(tmp_path, programs, stack=stack, real_kubernetes=real)
-    engine.prepare(secret=KEY if stack == "dev" else None)
+    engine.prepare(lab_stack.configuration(held), secret=KEY if stack == "dev" else None)
 
     previewed = engine.preview()
 
-    planned = plan_graph(load(ROOT, stack), preview=True)
+    planned = plan_graph(held, preview=True)
     assert set(previewed.states) == set(planned.resources)
     assert {step.operation for step in previewed.steps} == {"create"}
     assert list(differences(planned, previewed.states)) == []

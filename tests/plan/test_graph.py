@@ -194,6 +194,7 @@ def test_questions_to_the_cloud_are_listed() -> None:
     assert tokens == {
         "aws:index/getCallerIdentity:getCallerIdentity",
         "aws:secretsmanager/getSecretVersion:getSecretVersion",
+        "kubernetes:helm:template",
     }
 
 

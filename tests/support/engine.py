@@ -19,7 +19,7 @@ from paddock.lab.progress import Progress
 from paddock.lab.providers.diff import DEFAULTS
 from paddock.lab.stack.engine import Programs, State
 from paddock.plan.engine.graph import Graph, Resource
-from paddock.plan.engine.resource_types import RELEASE, SECRET
+from paddock.plan.engine.resource_types import CUSTOM_RESOURCE_DEFINITION, RELEASE, SECRET
 from paddock.plan.engine.values import UNKNOWN, Ref, Secret
 
 
@@ -65,7 +65,7 @@ def differences(
     """Differences between the engine and the plan, resource by resource.
 
     Not told, because a plan cannot know them: names that a provider makes up, and what is made of them; what a provider
-    fills in; what is inside a secret; and, of AWS, what `preview`, the plan of a preview, says is not known yet.
+    fills in; what is inside a secret or a chart; and, of AWS, what `preview`, the plan of a preview, does not know yet.
     """
     made_up = {str(state.inputs[key]) for state in engine.values() for key in state.inputs.get(DEFAULTS, ())}
     for urn, resource in planned.resources.items():
@@ -107,6 +107,8 @@ def _inputs(resource: Resource, state: State, made_up: set[str], preview: Resour
     if resource.type == RELEASE:
         plan.pop("compat", None)  # tells the provider which SDK asks, and is not kept
         actual = {key: value for key, value in actual.items() if key in plan or value not in (False, "", "true")}
+    if resource.type == CUSTOM_RESOURCE_DEFINITION:
+        plan["spec"] = actual["spec"]
     if resource.type == SECRET and "data" in actual:
         plan["data"] = plan.pop("stringData")
     kubernetes = resource.type.startswith("kubernetes:")

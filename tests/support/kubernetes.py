@@ -11,15 +11,20 @@ from paddock.fleet import Fleet, nodes
 from paddock.lab.kube import pods
 from paddock.lab.kube.client import Api, Object
 from paddock.plan.engine.graph import Graph
+from paddock.plan.engine.resource_types import CUSTOM_RESOURCE_DEFINITION
 from paddock.plan.engine.values import Secret
 
 ENDS_AFTER, STARTS_AFTER = "lab.paddock.dev/ends-after", "lab.paddock.dev/starts-after"
 
 
 def objects(graph: Graph) -> list[Object]:
-    """Return the objects that the program itself creates in the cluster, in order, without Helm releases."""
-    inputs_of = (resource.inputs for resource in graph.resources.values() if resource.type.startswith("kubernetes:"))
-    return [_plain(inputs) for inputs in inputs_of if "kind" in inputs]
+    """Return the objects that the program itself creates in the cluster, in order: no Helm release, nor its CRDs."""
+    resources = (resource for resource in graph.resources.values() if resource.type.startswith("kubernetes:"))
+    return [
+        _plain(resource.inputs)
+        for resource in resources
+        if "kind" in resource.inputs and resource.type != CUSTOM_RESOURCE_DEFINITION
+    ]
 
 
 def of_kind(graph: Graph, kind: str) -> list[Object]:

@@ -38,6 +38,9 @@ class Kubernetes(server.Provider):
         where = unwrap_secrets(inputs if type_ == RELEASE else inputs["metadata"])
         return f"{where['namespace']}/{where['name']}" if where.get("namespace") else str(where["name"])
 
+    def upserts(self, type_: str) -> bool:
+        return type_.endswith("Patch")
+
     def created(self, type_: str, id_: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
         return {**inputs, **(_status(inputs, 1) if type_ == RELEASE else {})}
 
@@ -47,6 +50,9 @@ class Kubernetes(server.Provider):
         if type_ != RELEASE:
             return dict(inputs)
         return {**inputs, **_status(inputs, int(computed.get("status", {}).get("revision", 0)) + 1)}
+
+    def answer(self, token: str, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        return fake_cloud.lookup(token, arguments, fake_cloud.ACCOUNT)
 
     def Read(self, request: Any, context: Any) -> Any:
         there = fake_cloud.read(request.type, request.id, preview=False)

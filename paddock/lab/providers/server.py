@@ -54,6 +54,10 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         """Return the id of a new resource; another one for every `serial` where AWS would choose it."""
         raise NotImplementedError
 
+    def upserts(self, type_: str) -> bool:
+        """Return whether a create changes what exists already, instead of being refused."""
+        return False
+
     def created(self, type_: str, id_: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the whole state of a new resource."""
         return dict(inputs)
@@ -126,6 +130,8 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         with self.store.change() as resources:
             serial = 0
             while (key := f"{type_} {(id_ := self.identity(type_, request.urn, inputs, {}, serial))}") in resources:
+                if self.upserts(type_):
+                    break
                 serial += 1
                 if id_ == self.identity(type_, request.urn, inputs, {}, serial):
                     context.abort(grpc.StatusCode.ALREADY_EXISTS, f"{type_} {id_} exists already")

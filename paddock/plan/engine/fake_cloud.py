@@ -6,9 +6,12 @@ Everything here is recognisable: the account is all zeros, ids end in the resour
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
+from infra.charts import CHARTS
+from paddock.fleet.model.mirror import chart_name
 from paddock.plan.engine.values import UNKNOWN, Secret
 
 ACCOUNT = "000000000000"
@@ -140,5 +143,20 @@ def lookup(token: str, arguments: Mapping[str, Any], account: str) -> Mapping[st
                 "id": arguments["secretId"],
                 "secretString": Secret("<from AWS>"),
             }
+        case "kubernetes:helm:template":
+            return {"result": list(_crds(json.loads(arguments["jsonOpts"])))}
         case _:
             return None
+
+
+def _crds(options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """CRDs of a chart; what is in them is known to who has the chart."""
+    chart = CHARTS[chart_name(options.get("path") or options["chart"])]
+    for name in chart.crds:
+        plural, _, group = name.partition(".")
+        yield {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": name},
+            "spec": {"group": group, "names": {"plural": plural}, "versions": f"<of {chart.name} {chart.version}>"},
+        }

@@ -204,7 +204,7 @@ def lookups(document: PlanDocument) -> Html | None:
     if not times:
         return None
     body = [(code(token), arguments, number) for (token, arguments), number in times.items()]
-    note = "What the program asks AWS while it runs. A plan answers with stand-ins."
+    note = "What the program asks AWS and Helm while it runs. A plan answers with stand-ins."
     columns = [("Function", ""), ("Arguments", "wide"), ("Times", "n")]
     return section("lookups", "Lookups", table("Questions to the cloud", columns, body, hide_caption=True), note=note)
 
