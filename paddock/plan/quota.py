@@ -16,7 +16,7 @@ from paddock.fleet import Fleet, NewCluster, NewNetwork
 from paddock.fleet.nodes import CapacityName, capacities
 from paddock.fleet.sizing.addresses import RESERVED_ADDRESSES, node_addresses, system_node_addresses, usable_addresses
 from paddock.fleet.sizing.system_nodes import LISTENER, system_load, system_node
-from paddock.plan.finding import Finding, Severity
+from paddock.plan.finding import Edit, Finding, Severity, put
 
 EIP, VPC, NAT, INTERFACES, GP3 = "L-0263D0A3", "L-F678F1CE", "L-FE5A380F", "L-DF5E4CA3", "L-7A658B76"
 NODE_GROUPS, NODES_A_GROUP = "L-6D54EA21", "L-BD136A63"
@@ -54,6 +54,8 @@ class QuotaNeed:
     zones: tuple[str, ...] = field(default=())
     fix: str = ""
     """What to write, where no request to AWS helps."""
+    edits: tuple[Edit, ...] = ()
+    """The same as edits of the stack file."""
 
     @property
     def shortfall(self) -> float:
@@ -142,6 +144,7 @@ def _pods(need: QuotaNeed) -> Finding | None:
         f"{need.name} are {need.default:g} at most, by the addresses of their types, and {need.need:g} must run there: "
         f"{', '.join(part.what for part in need.parts)}. A runner without its listener gets no job",
         need.fix,
+        need.edits,
     )
 
 
@@ -327,11 +330,13 @@ def _system_pods(fleet: Fleet) -> Iterator[QuotaNeed]:
         Part("cluster.system", controllers, f"{controllers} pods of controllers"),
     )
     need = sum(part.amount for part in parts)
+    enough = put("cluster", "system", "nodes", "max", value=ceil(need / a_node))
     yield QuotaNeed(
         None, "eks", "Pods on system nodes", "pod", need, system.nodes.max * a_node, fleet.region, parts,
         f"A node holds {a_node} beside its DaemonSets; runner pods of container jobs come on top",
         "cluster.system.nodes.max",
-        fix=f"cluster.system.nodes.max: {ceil(need / a_node)}, or larger cluster.system.instances",
+        fix=f"{enough}, or larger cluster.system.instances",
+        edits=(enough,),
     )  # fmt: skip
 
 

@@ -69,9 +69,44 @@ CORPUS: Mapping[str, tuple[dict[str, Any], date, set[str]]] = {
     "support that ends soon": (_fleet(**_cluster(version="1.34")), date(2026, 10, 10), {"CMP007"}),
     "extended support": (_fleet(**_cluster(support="extended")), TODAY, {"PAD004"}),
     "deletion and short logs": (
-        _fleet(**_cluster(deletionProtection=False, logDays=30), network={"zones": 2, "flowLogDays": 7}),
+        _fleet(
+            **_cluster(deletionProtection=False, logDays=30),
+            network={"zones": 2, "flowLogDays": 7},
+            logs={"jobs": {"to": "cloudwatch", "days": 30}},
+        ),
         TODAY,
         {"PAD006", "PAD022"},
+    ),
+    "a label that is another runner's name": (
+        fleets.fleet_data(
+            pools={"t4": _T4, "a100": _A100},
+            runners={
+                "gpu": {"pool": "t4"},
+                "x8": {"pool": "a100", "gpus": 8, "labels": ["self-hosted", "GPU", "large"]},
+            },
+        ),
+        TODAY,
+        {"CON012"},
+    ),
+    "a label of two runners": (
+        fleets.fleet_data(
+            pools={"t4": _T4, "a100": _A100},
+            runners={
+                "small": {"pool": "t4", "labels": ["gpu", "small"]},
+                "large": {"pool": "a100", "gpus": 8, "labels": ["gpu", "large"]},
+            },
+        ),
+        TODAY,
+        set(),
+    ),
+    "more listeners than addresses": (
+        fleets.fleet_data(
+            pools={"t4": {**_T4, "nodes": {"max": 12}}},
+            runners={f"r{number}": {"pool": "t4"} for number in range(12)},
+            cluster={"version": "1.35", "system": {"nodes": {"min": 1, "max": 1}}},
+        ),
+        TODAY,
+        {"QUO005"},
     ),
     "no way out": (fleets.SAMPLES["private"], TODAY, {"CFG002", "RSZ003"}),
 }

@@ -91,9 +91,11 @@ class EndpointClosed(Rule):
             if public is None or fields.is_on(public):
                 wide = [cidr for cidr in fields.as_list(cidrs) if fields.is_internet(cidr)]
                 if wide or not fields.is_set(cidrs):
-                    yield violation(cluster, f"the API answers {', '.join(wide) or 'every address'}")
+                    fix = "cluster.endpoint.allow: those of your people and CI, or nothing, for the VPC alone"
+                    yield violation(cluster, f"the API answers {', '.join(wide) or 'every address'}", fix=fix)
             if not fields.is_on(fields.get(network, "endpointPrivateAccess")):
-                yield violation(cluster, "nodes reach the API only over its public endpoint")
+                fix = "vpcConfig.endpointPrivateAccess: true"
+                yield violation(cluster, "nodes reach the API only over its public endpoint", fix=fix)
 
     def examples(self) -> Examples:
         passing = _cluster(
@@ -125,7 +127,8 @@ class SupportedVersion(Rule):
             )
             dates = catalog.eks_versions().get(version) if isinstance(version, str) else None
             if version is None:
-                yield violation(cluster, "no version is given, so EKS chooses one")
+                fix = "cluster.version: a minor in standard support, in quotes"
+                yield violation(cluster, "no version is given, so EKS chooses one", fix=fix)
             elif dates and context.today >= dates.end_of_standard_support:
                 message = f"standard support of {version} ended on {dates.end_of_standard_support}"
                 yield violation(cluster, message, fix="cluster.version: the next minor, one at a time")
@@ -133,7 +136,10 @@ class SupportedVersion(Rule):
                 is_standard = dates is not None and context.today < dates.end_of_standard_support
                 edits = (put("cluster", "support", value="standard"),) if context.fleet and is_standard else ()
                 message = "after standard support ends the cluster costs the price of extended support"
-                yield violation(cluster, message, edits=edits)
+                fix = (
+                    "" if edits else "cluster.version: one that is in standard support; then cluster.support: standard"
+                )
+                yield violation(cluster, message, fix=fix, edits=edits)
 
     def examples(self) -> Examples:
         passing = _cluster(version="1.35", upgradePolicy={"supportType": "STANDARD"})
@@ -155,16 +161,20 @@ class AccessByEntries(Rule):
                 continue
             mode = fields.get(access, "authenticationMode")
             if mode != "API" and not fields.is_unknown(mode):
-                yield violation(cluster, f"authentication mode is {mode or 'CONFIG_MAP'}")
+                fix = "accessConfig.authenticationMode: API"
+                yield violation(cluster, f"authentication mode is {mode or 'CONFIG_MAP'}", fix=fix)
             creator = fields.get(access, "bootstrapClusterCreatorAdminPermissions")
             if creator is not False and not fields.is_unknown(creator):
-                yield violation(cluster, "whoever creates the cluster becomes its admin")
+                fix = "accessConfig.bootstrapClusterCreatorAdminPermissions: false; cluster.access for who needs it"
+                yield violation(cluster, "whoever creates the cluster becomes its admin", fix=fix)
         for entry in context.all(types.ACCESS_ENTRY, types.ACCESS_POLICY_ASSOCIATION):
             who = fields.text(entry.inputs, "principalArn")
             if who == "*" or who.endswith(":root"):
-                yield violation(entry, f"{who} is everybody in an account")
+                fix = "cluster.access.<name>.principal: the ARN of one role"
+                yield violation(entry, f"{who} is everybody in an account", fix=fix)
             if "system:masters" in fields.items(entry.inputs, "kubernetesGroups"):
-                yield violation(entry, "system:masters cannot be taken away by any role binding")
+                fix = "cluster.access.<name>.policy: cluster-admin in place of the group"
+                yield violation(entry, "system:masters cannot be taken away by any role binding", fix=fix)
 
     def examples(self) -> Examples:
         passing = _cluster(accessConfig=self._config)
@@ -191,7 +201,8 @@ class Protected(Rule):
         for cluster in context.all(types.CLUSTER):
             if not fields.is_on(fields.get(cluster.inputs, "deletionProtection")):
                 edits = (put("cluster", "deletionProtection", value=True),) if context.fleet else ()
-                yield violation(cluster, "EKS would delete it when asked to", edits=edits)
+                fix = "" if edits else "deletionProtection: true"
+                yield violation(cluster, "EKS would delete it when asked to", fix=fix, edits=edits)
         for held in context.all(*STATE):
             if not held.protect:
                 yield violation(held, "Pulumi would delete it when asked to", fix="ResourceOptions(protect=True)")

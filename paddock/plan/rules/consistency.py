@@ -64,7 +64,8 @@ class Tolerated(Rule):
             for group in meant:
                 if refused := [t for t in repelling(group) if not tolerates(work.tolerations, t)]:
                     descriptions = ", ".join(f"{t.get('key')}={t.get('value')}:{t.get('effect')}" for t in refused)
-                    yield violation(work.resource, f"{work.what} does not tolerate {descriptions} of {group.name}")
+                    message = f"{work.what} does not tolerate {descriptions} of {group.name}"
+                    yield violation(work.resource, message, fix=f"tolerations: one for {descriptions}")
 
     def examples(self) -> Examples:
         passing = example(_gpu_group(), _gpu_runner())
@@ -87,12 +88,13 @@ class Selected(Rule):
             if work.daemon:
                 missed = [g.name for g in gpus if fits(work, labels(g)) is False and not left_out(work, labels(g))]
                 if missed:
-                    yield violation(work.resource, f"{work.what} selects no node of {', '.join(missed)}")
+                    message = f"{work.what} selects no node of {', '.join(missed)}"
+                    yield violation(work.resource, message, fix="a selector of labels that all of these have")
             elif (work.selector or work.terms) and all(
                 fits(work, labels(group)) is False for group in groups.candidates(work)
             ):
                 selector = ", ".join(f"{key}={value}" for key, value in work.selector.items()) or "its affinity"
-                yield violation(work.resource, f"{work.what}: no pool has {selector}")
+                yield violation(work.resource, f"{work.what}: no pool has {selector}", fix=f"a pool with {selector}")
 
     def examples(self) -> Examples:
         passing = example(_gpu_group(), _gpu_runner())
@@ -134,9 +136,9 @@ class ScaleFromZero(Rule):
             for key in sorted(nodes.keys() | tagged.keys()):
                 have, say = nodes.get(key), tagged.get(key)
                 if have != say and not fields.is_unknown(have) and not fields.is_unknown(say):
-                    yield violation(
-                        group, f"{key.removeprefix(TEMPLATE)} is {have or 'absent'}, its tag says {say or 'nothing'}"
-                    )
+                    message = f"{key.removeprefix(TEMPLATE)} is {have or 'absent'}, its tag says {say or 'nothing'}"
+                    fix = f"the tag {key} with {have}" if have else f"no tag {key}"
+                    yield violation(group, message, fix=fix)
 
     def examples(self) -> Examples:
         return Examples(self._tagged("t4"), self._tagged("t5"))
@@ -172,17 +174,20 @@ class TaintSpelling(Rule):
             for taint in fields.items(group.inputs, "taints"):
                 effect = fields.get(taint, "effect")
                 if str(effect) not in EFFECTS and not fields.is_unknown(effect):
-                    yield violation(group, f"the effect {effect} of a taint is not EKS's")
+                    fix = f"one of {', '.join(EFFECTS)}"
+                    yield violation(group, f"the effect {effect} of a taint is not EKS's", fix=fix)
         for work in workloads(context):
             for toleration in work.tolerations:
                 effect = fields.get(toleration, "effect")
                 if str(effect or "") not in kubernetes and not fields.is_unknown(effect):
-                    yield violation(work.resource, f"{work.what}: {effect} is no effect of a toleration in Kubernetes")
+                    message = f"{work.what}: {effect} is no effect of a toleration in Kubernetes"
+                    yield violation(work.resource, message, fix=f"one of {', '.join(EFFECTS.values())}")
         for tag in context.all(types.AUTOSCALING_TAG):
             if fields.text(tag.inputs, "tag", "key").startswith(f"{TEMPLATE}taint/"):
                 value = fields.get(tag.inputs, "tag", "value")
                 if not fields.is_unknown(value) and str(value).rpartition(":")[2] not in EFFECTS.values():
-                    yield violation(tag, f"{value} is not a taint's value and effect as Kubernetes spells them")
+                    message = f"{value} is not a taint's value and effect as Kubernetes spells them"
+                    yield violation(tag, message, fix=f"VALUE:EFFECT with one of {', '.join(EFFECTS.values())}")
 
     def examples(self) -> Examples:
         passing = example(_gpu_group())

@@ -34,9 +34,11 @@ class GpuAccess(Rule):
         for release in context.all(types.RELEASE):
             values = fields.get(release.inputs, "values")
             if not fields.is_unknown(values):
-                yield from (violation(release, message) for message in self._daemons(chart(release), values))
+                for message, fix in self._daemons(chart(release), values):
+                    yield violation(release, message, fix=fix)
             if others and chart(release) == "nvidia-device-plugin":
-                yield violation(release, f"nodes of another owner: not known whether they ran {NVIDIA_CTK}", "info")
+                message = f"nodes of another owner: not known whether they ran {NVIDIA_CTK}"
+                yield violation(release, message, "info", fix="that command on each node, before it takes jobs")
         for group in context.all(types.NODE_GROUP):
             if _has_gpus(group):
                 yield from self._node(context, group)
@@ -45,29 +47,34 @@ class GpuAccess(Rule):
                 for variable in fields.items(container, "env"):
                     name, value = fields.text(variable, "name"), fields.get(variable, "value")
                     if name in RUNTIME_VARIABLES and not fields.is_unknown(value) and value not in _NO_GPU:
-                        yield violation(pod.resource, f"{name} asks the container runtime for GPUs in {pod.where}")
+                        message = f"{name} asks the container runtime for GPUs in {pod.where}"
+                        yield violation(pod.resource, message, fix=f"take {name} out: a GPU comes with {GPU} alone")
 
     @staticmethod
-    def _daemons(name: str, values: Any) -> Iterator[str]:
+    def _daemons(name: str, values: Any) -> Iterator[tuple[str, str]]:
+        """Yield (what is wrong, what to write)."""
+        sees_all = "securityContext.capabilities.add: [SYS_ADMIN]"
         if name == "nvidia-device-plugin":
             strategy = fields.get(values, "deviceListStrategy")
             if strategy != STRATEGY and not fields.is_unknown(strategy):
-                yield f"deviceListStrategy is {strategy or 'not set'}, which is envvar by default"
+                message = f"deviceListStrategy is {strategy or 'not set'}, which is envvar by default"
+                yield message, f"deviceListStrategy: {STRATEGY}"
             for daemon, settings in (("device plugin", values), ("feature discovery", fields.get(values, "gfd"))):
                 if not _reads_every_gpu(fields.get(settings, "securityContext")):
-                    yield f"its {daemon} has no SYS_ADMIN, so the node gives it no GPU to read"
+                    yield f"its {daemon} has no SYS_ADMIN, so the node gives it no GPU to read", sees_all
         elif name == "dcgm-exporter":  # SYS_ADMIN is the chart's default
             security = fields.get(values, "securityContext")
             remote = "-r" in fields.items(values, "arguments")
             if security is not None and not remote and not _reads_every_gpu(security):
-                yield "its exporter has no SYS_ADMIN, so the node gives it no GPU to read"
+                yield "its exporter has no SYS_ADMIN, so the node gives it no GPU to read", sees_all
 
     @staticmethod
     def _node(context: Context, group: Resource) -> Iterator[Violation]:
         used = set(group.property_dependencies.get("launchTemplate", ()))
         templates = [item for item in context.all(types.LAUNCH_TEMPLATE) if item.urn in used]
         if not templates and not fields.is_unknown(fields.get(group.inputs, "launchTemplate")):
-            yield violation(group, "no launch template of ours says who may see its GPUs")
+            fix = "launchTemplate: one whose user data has the settings of docs/security.md"
+            yield violation(group, "no launch template of ours says who may see its GPUs", fix=fix)
         bottlerocket = fields.text(group.inputs, "amiType").startswith("BOTTLEROCKET")
         for template in templates:
             data = context.read(template, "userData")
@@ -75,7 +82,7 @@ class GpuAccess(Rule):
                 continue
             text = fields.decode_user_data(data)
             for setting in _of_bottlerocket(text) if bottlerocket else _of_toolkit(text):
-                yield violation(template, f"its user data does not set {setting}")
+                yield violation(template, f"its user data does not set {setting}", fix=f"userData: set {setting}")
 
     def examples(self) -> Examples:
         return Examples(self._plugin(STRATEGY), self._plugin("envvar"))

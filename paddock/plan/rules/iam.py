@@ -72,7 +72,8 @@ class PullOnly(Rule):
         for item, arn in attached(context):
             name = arn.rpartition("/")[2]
             if of_node(context, item) and "ContainerRegistry" in name and not name.endswith("PullOnly"):
-                yield violation(item, f"{name} on a node role")
+                fix = "AmazonEC2ContainerRegistryPullOnly in its place"
+                yield violation(item, f"{name} on a node role", fix=fix)
         for item, statement in granted(context):
             pushes = [
                 a
@@ -80,7 +81,8 @@ class PullOnly(Rule):
                 if _matches_any(str(a), ("ecr:PutImage", "ecr:DeleteRepository"))
             ]
             if of_node(context, item) and pushes and "*" not in pushes:
-                yield violation(item, f"a node role may {', '.join(map(str, pushes))}")
+                listed = ", ".join(map(str, pushes))
+                yield violation(item, f"a node role may {listed}", fix=f"take {listed} out of Action")
 
     def examples(self) -> Examples:
         passing = _node("AmazonEC2ContainerRegistryPullOnly")
@@ -102,10 +104,17 @@ def _node(policy: str) -> Context:
     )
 
 
-_NOT_FOR_NODES: Mapping[str, str] = {
-    "AmazonEKS_CNI_Policy": "moves the VPC's addresses and interfaces",
-    "AmazonSSMManagedInstanceCore": "reads every SSM parameter of the account",
+_NOT_FOR_NODES: Mapping[str, tuple[str, str]] = {
+    "AmazonEKS_CNI_Policy": (
+        "moves the VPC's addresses and interfaces",
+        "it on a role of its own, which Pod Identity gives to kube-system/aws-node",
+    ),
+    "AmazonSSMManagedInstanceCore": (
+        "reads every SSM parameter of the account",
+        "a policy with the actions of Session Manager alone",
+    ),
 }
+"""AWS's policy -> (what it does, what to have in its place)."""
 
 
 class NodeRole(Rule):
@@ -123,11 +132,13 @@ class NodeRole(Rule):
             name = arn.rpartition("/")[2]
             if of_node(context, item) and name in _NOT_FOR_NODES:
                 milder: Severity | None = "info" if adopted and "CNI" in name else None
-                yield violation(item, f"{name} on a node role {_NOT_FOR_NODES[name]}", milder)
+                does, fix = _NOT_FOR_NODES[name]
+                yield violation(item, f"{name} on a node role {does}", milder, fix=fix)
         for item, statement in granted(context):
             data = [a for a in fields.as_list(statement.get("Action")) if _matches_any(str(a), _SECRETS)]
             if of_node(context, item) and data:
-                yield violation(item, f"a node role may {', '.join(map(str, data))}")
+                listed = ", ".join(map(str, data))
+                yield violation(item, f"a node role may {listed}", fix=f"take {listed} out of Action")
 
     def examples(self) -> Examples:
         return Examples(_node("AmazonEKSWorkerNodePolicy"), _node("AmazonSSMManagedInstanceCore"))
@@ -148,13 +159,14 @@ class KeysRotate(Rule):
         for key in context.all(types.KMS_KEY):
             symmetric = fields.text(key.inputs, "customerMasterKeySpec") in ("", "SYMMETRIC_DEFAULT")
             if symmetric and not fields.is_on(fields.get(key.inputs, "enableKeyRotation")):
-                yield violation(key, "it does not rotate")
+                yield violation(key, "it does not rotate", fix="enableKeyRotation: true")
             policy = context.read(key, "policy")
             if not fields.is_set(policy):
-                yield violation(key, "it has no policy of its own")
+                yield violation(key, "it has no policy of its own", fix="policy: a document with named principals")
             for statement in fields.allow_statements(policy):
                 if ("AWS", "*") in fields.principals(statement) and not statement.get("Condition"):
-                    yield violation(key, "its policy lets everybody use it")
+                    fix = "an ARN in Principal, or a Condition"
+                    yield violation(key, "its policy lets everybody use it", fix=fix)
 
     def examples(self) -> Examples:
         return Examples(self._key("arn:aws:iam::111122223333:root"), self._key("*"))
@@ -184,16 +196,18 @@ class NoAdministrators(Rule):
     def check(self, context: Context) -> Iterator[Violation]:
         for item, arn in attached(context):
             if arn.rpartition("/")[2] in ADMINS:
-                yield violation(item, f"{arn.rpartition('/')[2]} is given away")
+                fix = "a policy that lists the actions in its place"
+                yield violation(item, f"{arn.rpartition('/')[2]} is given away", fix=fix)
         for item, statement in granted(context):
             actions, all_resources = (
                 fields.as_list(statement.get("Action")),
                 "*" in fields.as_list(statement.get("Resource")),
             )
             if any(action in ("*", "*:*", "iam:*") for action in actions) or "NotAction" in statement:
-                yield violation(item, "every action, or every action on IAM, is allowed")
+                fix = "list the actions in Action"
+                yield violation(item, "every action, or every action on IAM, is allowed", fix=fix)
             if all_resources and "iam:PassRole" in actions and not statement.get("Condition"):
-                yield violation(item, "iam:PassRole may pass every role")
+                yield violation(item, "iam:PassRole may pass every role", fix="Resource: the ARN of the one role")
 
     def examples(self) -> Examples:
         return Examples(_policy("iam:PassRole", "arn:aws:iam::111122223333:role/builder"), _policy("iam:PassRole", "*"))
@@ -269,10 +283,11 @@ class GitHubTrust(Rule):
         for provider in context.all(types.OPEN_ID_CONNECT_PROVIDER):
             audiences = fields.items(provider.inputs, "clientIdLists")
             if GITHUB in fields.text(provider.inputs, "url") and audiences != ["sts.amazonaws.com"]:
-                yield violation(provider, "its audience must be sts.amazonaws.com and nothing else")
+                fix = "clientIdLists: [sts.amazonaws.com]"
+                yield violation(provider, "its audience must be sts.amazonaws.com and nothing else", fix=fix)
         for role, statement in trusts(context):
             if self._is_github(statement):
-                yield from (violation(role, message) for message in self._wrong(statement))
+                yield from (violation(role, message, fix=fix) for message, fix in self._wrong(statement))
 
     @staticmethod
     def _is_github(statement: Mapping[str, Any]) -> bool:
@@ -282,16 +297,20 @@ class GitHubTrust(Rule):
         return "oidc.eks." not in federated and "cognito" not in federated
 
     @staticmethod
-    def _wrong(statement: Mapping[str, Any]) -> Iterator[str]:
+    def _wrong(statement: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """Yield (what is wrong, what to write)."""
+        one = f'StringEquals on {GITHUB}:sub: "repo:ORG/REPO:environment:NAME", or ":ref:refs/heads/NAME" at the end'
         exact = fields.mapping(statement, "Condition", "StringEquals")
         if fields.as_list(exact.get(f"{GITHUB}:aud")) != ["sts.amazonaws.com"]:
-            yield "aud is not pinned to sts.amazonaws.com with StringEquals"
+            fix = f"StringEquals on {GITHUB}:aud: sts.amazonaws.com"
+            yield "aud is not pinned to sts.amazonaws.com with StringEquals", fix
         subjects = fields.as_list(exact.get(f"{GITHUB}:sub"))
         if not subjects:
-            yield "sub is not pinned with StringEquals"
+            yield "sub is not pinned with StringEquals", one
         for subject in subjects:
             if not re.fullmatch(r"repo:[^/:*?]+/[^/:*?]+:(ref:refs/(heads|tags)/|environment:)[^*?]+", str(subject)):
-                yield f'sub "{subject}" does not name one repository and one branch, tag or environment'
+                message = f'sub "{subject}" does not name one repository and one branch, tag or environment'
+                yield message, one
 
     def examples(self) -> Examples:
         return Examples(self._role("repo:acme/images:ref:refs/heads/main"), self._role("repo:acme/*"))

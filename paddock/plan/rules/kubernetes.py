@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from infra.charts import CHARTS
-from infra.component import PRIVILEGED_BECAUSE
+from infra.component import LINK_LOCAL, PRIVILEGED_BECAUSE
 from paddock.fleet.model.network import PRIVATE_RANGES
 from paddock.plan.engine import resource_types as types
 from paddock.plan.engine.graph import Resource
@@ -71,17 +71,20 @@ class PodSecurity(Rule):
 
     def check(self, context: Context) -> Iterator[Violation]:
         levels: list[tuple[Resource, str]] = []
+        own = f"a namespace of their own, with {LEVEL}: privileged and {PRIVILEGED_BECAUSE}"
         for namespace in context.all(types.NAMESPACE):
             level = fields.get(namespace.inputs, "metadata", "labels", LEVEL)
             if fields.is_unknown(level):
                 continue
             levels.append((namespace, str(level)))
             if level not in ("restricted", "baseline", "privileged"):
-                yield violation(namespace, "it enforces no Pod Security level")
+                fix = f"the label {LEVEL}: baseline"
+                yield violation(namespace, "it enforces no Pod Security level", fix=fix)
             elif level == "privileged" and not fields.is_set(
                 fields.get(namespace.inputs, "metadata", "annotations", PRIVILEGED_BECAUSE)
             ):
-                yield violation(namespace, f"it allows privileged pods and has no {PRIVILEGED_BECAUSE}")
+                fix = f"the annotation {PRIVILEGED_BECAUSE}, with the reason; or {LEVEL}: baseline"
+                yield violation(namespace, f"it allows privileged pods and has no {PRIVILEGED_BECAUSE}", fix=fix)
         for pod in pods(context):
             needs = any(map(privileged, pod.containers)) or any(
                 fields.is_on(pod.spec.get(key)) for key in HOST_NAMESPACES
@@ -89,14 +92,14 @@ class PodSecurity(Rule):
             mounts = pod.kind == "object" and any(host_path(volume) for volume in fields.items(pod.spec, "volumes"))
             level = next((level for namespace, level in levels if is_in(pod.resource, namespace)), None)
             if needs and level != "privileged":
-                yield violation(
-                    pod.resource, f"{pod.where} are privileged, which {pod.namespace or 'its namespace'} is not for"
-                )
+                message = f"{pod.where} are privileged, which {pod.namespace or 'its namespace'} is not for"
+                yield violation(pod.resource, message, fix=own)
             elif mounts and level != "privileged":
                 message = f"{pod.where} mount files of the host, which {pod.namespace or 'its namespace'} refuses"
-                yield violation(pod.resource, message)
+                yield violation(pod.resource, message, fix=own)
             elif pod.kind == "runner" and level == "privileged" and not needs:
-                yield violation(pod.resource, f"{pod.where} need no privileges, but {pod.namespace} would grant them")
+                message = f"{pod.where} need no privileges, but {pod.namespace} would grant them"
+                yield violation(pod.resource, message, fix="a namespace with the level baseline, such as arc-runners")
 
     def examples(self) -> Examples:
         return Examples(example(_namespace("baseline")), example(_namespace(None)))
@@ -125,37 +128,46 @@ class ServiceAccounts(Rule):
             if pod.kind in ("runner", "job") and self._mounts_token(pod):
                 used = fields.text(pod.spec, "serviceAccountName") or "default"
                 if not any(f"{pod.namespace}:{used}'" in condition for condition in bounded):
-                    yield violation(pod.resource, f"{pod.where} mount a token that no admission policy bounds")
+                    fix = f"a ValidatingAdmissionPolicy that denies, with failurePolicy Fail, for the account {used}"
+                    message = f"{pod.where} mount a token that no admission policy bounds"
+                    yield violation(pod.resource, message, fix=fix)
             mode = fields.text(pod.resource.inputs, "values", "containerMode", "type")
             steers = pod.kind == "runner" and mode.startswith("kubernetes")  # ARC gives it an account to make job pods
             if steers and not pod.spec.get("serviceAccountName"):
                 # The hook refuses to work with less, and ARC reads the credential in its scale set's namespace only.
                 secret = fields.text(pod.resource.inputs, "values", "githubConfigSecret") or "the credential"
                 message = f"ARC's chart lets the account that steers jobs read {secret} (docs/security.md)"
-                yield violation(pod.resource, message, "info")
+                fix = f"runners.{pod.resource.name}.container: none, or a stack of its own with a GitHub App of its own"
+                yield violation(pod.resource, message, "info", fix=fix)
             token = fields.get(pod.spec, "automountServiceAccountToken")
             if pod.kind == "listener" or steers or token is False or fields.is_unknown(token):
                 continue
             account = pod.spec.get("serviceAccountName")
             if pod.kind in ("runner", "job"):
-                yield violation(pod.resource, f"{pod.where} get a Kubernetes token")
+                fix = "automountServiceAccountToken: false"
+                yield violation(pod.resource, f"{pod.where} get a Kubernetes token", fix=fix)
             elif account in (None, "", "default"):
-                yield violation(pod.resource, f"{pod.where} use the namespace's default account")
+                fix = "serviceAccountName: an account of their own; or automountServiceAccountToken: false"
+                yield violation(pod.resource, f"{pod.where} use the namespace's default account", fix=fix)
         for role in context.all(*ROLES):
             for rule in fields.items(role.inputs, "rules"):
                 for key in ("verbs", "resources", "apiGroups"):
                     if "*" in fields.items(rule, key):
-                        yield violation(role, f"a rule allows every one of {key}")
+                        yield violation(
+                            role, f"a rule allows every one of {key}", fix=f"rules.{key}: those that are needed"
+                        )
                 if "secrets" in fields.items(rule, "resources"):
-                    yield violation(role, "a rule allows to read secrets")
+                    yield violation(role, "a rule allows to read secrets", fix="take secrets out of rules.resources")
         for binding in context.all(*BINDINGS):
             if fields.text(binding.inputs, "roleRef", "name") == "cluster-admin":
-                yield violation(binding, "it gives cluster-admin away")
+                fix = "roleRef: a role with the verbs and resources that are needed"
+                yield violation(binding, "it gives cluster-admin away", fix=fix)
             for subject in fields.items(binding.inputs, "subjects"):
                 who = fields.text(subject, "name")
                 anyone = who in ("system:anonymous", "system:unauthenticated", "system:authenticated")
                 if anyone or (fields.text(subject, "kind") == "ServiceAccount" and who == "default"):
-                    yield violation(binding, f"{who} is not one account")
+                    fix = "subjects: a ServiceAccount of its own"
+                    yield violation(binding, f"{who} is not one account", fix=fix)
 
     @staticmethod
     def _mounts_token(pod: Pod) -> bool:
@@ -198,10 +210,12 @@ class Isolated(Rule):
                 if fields.contains(cidr, IMDS) and not any(
                     fields.is_unknown(e) or fields.contains(e, IMDS) for e in exceptions
                 ):
-                    yield violation(policy, f"its egress to {cidr} reaches {IMDS}")
+                    fix = f"ipBlock.except of {cidr}: {LINK_LOCAL}"
+                    yield violation(policy, f"its egress to {cidr} reaches {IMDS}", fix=fix)
         for namespace in context.all(types.NAMESPACE):
             if not any(is_in(policy, namespace) and self._denies(policy) for policy in policies):
-                yield violation(namespace, "it has no NetworkPolicy that denies by default")
+                fix = "a NetworkPolicy with podSelector {} and policyTypes [Ingress, Egress]"
+                yield violation(namespace, "it has no NetworkPolicy that denies by default", fix=fix)
 
     @staticmethod
     def _denies(policy: Resource) -> bool:
@@ -260,7 +274,10 @@ class PrivateNetworksShut(Rule):
                     if fields.covers(cidr, network) and not any(fields.covers(e, network) for e in exceptions)
                 ]
                 if reached:
-                    yield violation(policy, f"jobs reach all of {', '.join(reached)}")
+                    named = context.fleet is not None and cidr in context.fleet.network.egress.allow
+                    fix = f"ipBlock.except of {cidr}: {', '.join(reached)}"
+                    fix = f"network.egress.allow: only those parts of {cidr} that jobs need" if named else fix
+                    yield violation(policy, f"jobs reach all of {', '.join(reached)}", fix=fix)
 
     def examples(self) -> Examples:
         return Examples(self._with("10.20.0.0/16"), self._with("10.0.0.0/8"))

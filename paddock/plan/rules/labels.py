@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from paddock.fleet import Fleet
 from paddock.plan.engine.graph import Resource
-from paddock.plan.finding import Severity
+from paddock.plan.finding import Edit, Severity, put
 from paddock.plan.rules.base import Context, Examples, Rule, Violation, example, violation
 from paddock.plan.rules.inputs import fields
 from paddock.plan.rules.inputs.placement import GPU
@@ -39,11 +40,13 @@ class LabelSets(Rule):
             labels_ = (group, *sorted({str(label).lower() for label in labels_found}))
             if labels_found and not any(map(fields.is_unknown, labels_found)):
                 if other := owners.get(labels_):
-                    yield violation(release, f"it has the labels of {other}: {', '.join(labels_[1:])}")
+                    fix = f"runners.{release.name}.labels: one more that only this runner has, such as {name}"
+                    yield violation(release, f"it has the labels of {other}: {', '.join(labels_[1:])}", fix=fix)
                 owners.setdefault(labels_, release.name)
             if name:
                 if other := names.get((group, name)):
-                    yield violation(release, f"it has the name of {other}: {name}")
+                    fix = f"runners.{release.name}.name: another one"
+                    yield violation(release, f"it has the name of {other}: {name}", fix=fix)
                 names.setdefault((group, name), release.name)
 
     def examples(self) -> Examples:
@@ -93,10 +96,10 @@ class LabelOverlap(Rule):
             for takers, request in _ambiguous(sets).items():
                 # Equal labels and equal names are another rule's.
                 if all(len({getattr(taker, key) for taker in takers}) > 1 for key in ("labels", "name")):
-                    yield from self._violations(takers, request)
+                    yield from self._violations(context, takers, request)
 
     @staticmethod
-    def _violations(takers: tuple[_ScaleSet, ...], request: frozenset[str]) -> Iterator[Violation]:
+    def _violations(context: Context, takers: tuple[_ScaleSet, ...], request: frozenset[str]) -> Iterator[Violation]:
         if len({(taker.node, taker.size) for taker in takers}) == 1:
             return
         owner = next((taker for taker in takers if taker.name.lower() in request), takers[0])
@@ -104,7 +107,13 @@ class LabelOverlap(Rule):
         listed = ", ".join(map(str, others[:_MOST_NAMED]))
         more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
         labels = ", ".join(sorted(request))
-        yield violation(others[0].release, f"a job that asks for [{labels}] goes to {owner} or to {listed}{more}")
+        message = f"a job that asks for [{labels}] goes to {owner} or to {listed}{more}"
+        edits = tuple(_without(context, taker, request) for taker in others)
+        fix = " and ".join(map(str, edits[:_MOST_NAMED])) + (
+            f" and so on for {len(edits) - _MOST_NAMED} more" if more else ""
+        )
+        is_clear = context.fleet is not None and _may_lose(context.fleet, owner, others, request)
+        yield violation(others[0].release, message, fix=fix, edits=edits if is_clear else ())
 
     def examples(self) -> Examples:
         return Examples(self._two("gpu-x8"), self._two("GPU"))
@@ -116,6 +125,24 @@ class LabelOverlap(Rule):
             return runners({"scaleSetLabels": ["self-hosted", *labels], "template": template}, name=name)
 
         return example(release("gpu", "t4", "gpu", "cuda"), release("gpu-x8", "a100", label, "multi-gpu"))
+
+
+def _may_lose(fleet: Fleet, owner: _ScaleSet, others: list[_ScaleSet], request: frozenset[str]) -> bool:
+    """Return whether the labels are plainly the owner's, and the others have enough of their own without them."""
+    taken = {frozenset(map(str.lower, runner.effective_labels)) for runner in fleet.runners.values()}
+    return owner.name.lower() in request and all(
+        # A name is a label that nobody can take away; GitHub's own labels alone ask for everybody's jobs.
+        other.name.lower() not in request and other.labels - request - GENERIC and other.labels - request not in taken
+        for other in others
+    )
+
+
+def _without(context: Context, taker: _ScaleSet, request: frozenset[str]) -> Edit:
+    """Return the edit that takes labels from a runner; the others stay as they are written."""
+    runner = context.fleet.runners.get(taker.release.name) if context.fleet else None
+    labels = runner.effective_labels if runner else sorted(taker.labels)
+    kept = [label for label in labels if label.lower() not in request]
+    return put("runners", taker.release.name, "labels", value=kept)
 
 
 def _scale_set(release: Resource, job_pods: Mapping[str, Mapping[str, Any]]) -> _ScaleSet | None:

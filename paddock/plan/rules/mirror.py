@@ -57,15 +57,14 @@ class Mirrored(Rule):
         if mirror and mirror.prefixes:
             for pulled in images(context):
                 if not mirror.holds(pulled.image):
-                    yield violation(
-                        pulled.resource,
-                        f"{pulled.where} pull {pulled.image}, and mirror.images has no entry for "
-                        f"{registry(pulled.image)}",
-                    )
+                    host = registry(pulled.image)
+                    message = f"{pulled.where} pull {pulled.image}, and mirror.images has no entry for {host}"
+                    yield violation(pulled.resource, message, fix=f"mirror.images.{host}: where its copy is")
         if mirror and mirror.sources and ALL not in mirror.sources:
             for release in context.all(RELEASE):
                 if (name := chart(release)) in CHARTS and name not in mirror.sources:
-                    yield violation(release, f"mirror.charts has no entry for {name}, so it comes from its makers")
+                    message = f"mirror.charts has no entry for {name}, so it comes from its makers"
+                    yield violation(release, message, fix=f"mirror.charts.{name}: where its copy is")
 
     def examples(self) -> Examples:
         passing = self._runner("registry.example.com/mirror/actions/actions-runner:2.336.0")

@@ -44,17 +44,20 @@ class Names(Rule):
                 name = fields.get(item.inputs, key)
                 length = len(name) if isinstance(name, str) else len(item.name) + _SUFFIX
                 if not fields.is_unknown(name) and length > limit:
-                    yield violation(item, f"a name of {length} characters, where {limit} fit")
+                    fix = f"a name of {limit - (0 if isinstance(name, str) else _SUFFIX)} characters or fewer"
+                    yield violation(item, f"a name of {length} characters, where {limit} fit", fix=fix)
         for item in context.graph.resources.values():
             if item.type.startswith("kubernetes:") and item.type != types.RELEASE:
                 limit, name = _KUBERNETES_LIMITS.get(item.type, 253), name_of(item)
                 if len(name) > limit:
-                    yield violation(item, f"{name} has {len(name)} characters, where {limit} fit")
+                    message = f"{name} has {len(name)} characters, where {limit} fit"
+                    yield violation(item, message, fix=f"metadata.name: {limit} characters or fewer")
         for release in scale_sets(context):
             name = fields.text(release.inputs, "values", "runnerScaleSetName") or fields.text(release.inputs, "name")
             if len(name) > SCALE_SET_NAME_MAX:
                 extent = f"{len(name)} characters, where {SCALE_SET_NAME_MAX} fit"
-                yield violation(release, f"a scale set's name of {extent}")
+                fix = f"runners.{release.name}.name: {SCALE_SET_NAME_MAX} characters or fewer"
+                yield violation(release, f"a scale set's name of {extent}", fix=fix)
 
     def examples(self) -> Examples:
         return Examples(example(resource(types.ROLE, "node")), example(resource(types.ROLE, "n" * 60)))
@@ -80,19 +83,21 @@ class References(Rule):
                 namespace_of(item) if item.type.startswith("kubernetes:") and item.type != types.NAMESPACE else ""
             )
             if namespace not in namespaces | self._BUILT_IN:
-                yield violation(item, f"there is no namespace {namespace}")
+                yield violation(item, f"there is no namespace {namespace}", fix=f"a Namespace {namespace}")
         for pod in pods(context):
             if pod.namespace in namespaces:
                 for volume in fields.items(pod.spec, "volumes"):
                     name = fields.text(volume, "configMap", "name")
                     if name and (pod.namespace, name) not in maps:
-                        yield violation(pod.resource, f"there is no ConfigMap {name} in {pod.namespace}")
+                        message = f"there is no ConfigMap {name} in {pod.namespace}"
+                        yield violation(pod.resource, message, fix=f"a ConfigMap {name} in {pod.namespace}")
         secrets = {(namespace_of(item), name_of(item)) for item in context.all(types.SECRET)}
         foreign = context.fleet.github.kubernetes_secret if context.fleet else None
         for release in scale_sets(context):
             name, namespace = fields.text(release.inputs, "values", "githubConfigSecret"), namespace_of(release)
             if name and name != foreign and namespace in namespaces and (namespace, name) not in secrets:
-                yield violation(release, f"there is no secret {name} in {namespace}")
+                fix = f"a Secret {name} in {namespace}, or github.token: kubernetes:{name}"
+                yield violation(release, f"there is no secret {name} in {namespace}", fix=fix)
 
     def examples(self) -> Examples:
         return Examples(self._mounting("arc-runners"), self._mounting("arc-systems"))

@@ -29,17 +29,20 @@ class PrivateNodes(Rule):
                 fields.get(interface, "associatePublicIpAddress") in (True, "true")
                 for interface in fields.items(item.inputs, "networkInterfaces")
             ):
-                yield violation(item, "instances get a public address")
+                yield violation(
+                    item, "instances get a public address", fix="networkInterfaces.associatePublicIpAddress: false"
+                )
         for item in context.all(types.INSTANCE):
             if fields.get(item.inputs, "associatePublicIpAddress") is True:
-                yield violation(item, "the instance gets a public address")
+                yield violation(item, "the instance gets a public address", fix="associatePublicIpAddress: false")
         for item in context.all(types.SUBNET):
             if fields.get(item.inputs, "mapPublicIpOnLaunch") is True:
-                yield violation(item, "whatever starts here gets a public address")
+                yield violation(item, "whatever starts here gets a public address", fix="mapPublicIpOnLaunch: false")
         public = set(self._public(context))
         for item in context.all(types.NODE_GROUP):
             if public & set(map(str, fields.items(item.inputs, "subnetIds"))):
-                yield violation(item, "nodes stand in a subnet that the internet gateway serves")
+                fix = "subnetIds: subnets whose route table leads to no internet gateway"
+                yield violation(item, "nodes stand in a subnet that the internet gateway serves", fix=fix)
 
     @staticmethod
     def _public(context: Context) -> Iterator[str]:
@@ -110,12 +113,14 @@ class NothingIn(Rule):
         for group in context.all(types.SECURITY_GROUP):
             description = fields.get(group.inputs, "description")
             if description in (None, "", "Managed by Pulumi", "Managed by Terraform"):
-                yield violation(group, "it has no description")
+                yield violation(group, "it has no description", fix="description: what the group is for")
         for where, direction, rule in rules(context):
             if not fields.is_set(rule.get("description")):
-                yield violation(where, f"an {direction} rule has no description")
+                fix = "description: whom the rule lets talk to whom"
+                yield violation(where, f"an {direction} rule has no description", fix=fix)
             if direction == "ingress" and (wide := [str(cidr) for cidr in networks(rule) if fields.is_internet(cidr)]):
-                yield violation(where, f"lets {', '.join(wide)} in")
+                fix = "a network or a security group as the rule's source"
+                yield violation(where, f"lets {', '.join(wide)} in", fix=fix)
 
     def examples(self) -> Examples:
         passing = self._group({"cidrBlocks": ["10.0.0.0/16"], "description": "HTTPS from the VPC"})
@@ -164,13 +169,15 @@ class FlowLogs(Rule):
                 fields.text(log.inputs, "trafficType") in ("", "ALL", "REJECT")
                 for log in context.refer(types.FLOW_LOG, "vpcId", vpc)
             ):
-                yield violation(vpc, "it keeps no flow logs")
+                yield violation(vpc, "it keeps no flow logs", fix="a FlowLog with trafficType ALL for the VPC")
             shut = list(context.refer(types.DEFAULT_SECURITY_GROUP, "vpcId", vpc))
             if not shut:
-                yield violation(vpc, "its default security group is open among its members")
+                fix = "a DefaultSecurityGroup without rules for the VPC"
+                yield violation(vpc, "its default security group is open among its members", fix=fix)
             for group in shut:
                 if fields.items(group.inputs, "ingress") or fields.items(group.inputs, "egress"):
-                    yield violation(group, "the default security group lets traffic through")
+                    fix = "take its rules out"
+                    yield violation(group, "the default security group lets traffic through", fix=fix)
 
     def examples(self) -> Examples:
         vpc = resource(types.VPC, "vpc")

@@ -49,10 +49,12 @@ class MetadataTokens(Rule):
                 and not fields.is_unknown(tokens)
                 and fields.get(options, "httpEndpoint") != "disabled"
             ):
-                yield violation(item, f"httpTokens is {tokens or 'not set'}")
+                fix = "metadataOptions.httpTokens: required"
+                yield violation(item, f"httpTokens is {tokens or 'not set'}", fix=fix)
         for group in context.all(types.NODE_GROUP):
             if not fields.is_set(fields.get(group.inputs, "launchTemplate")):
-                yield violation(group, "without a launch template of ours EKS leaves IMDSv1 on")
+                fix = "launchTemplate: one of ours, with metadataOptions.httpTokens: required"
+                yield violation(group, "without a launch template of ours EKS leaves IMDSv1 on", fix=fix)
 
     def examples(self) -> Examples:
         passing = _template(metadataOptions={"httpTokens": "required"})
@@ -90,17 +92,19 @@ class DisksEncrypted(Rule):
         for item in context.all(types.LAUNCH_TEMPLATE, types.IMAGE_RECIPE):
             devices = fields.items(item.inputs, "blockDeviceMappings")
             if not devices and not fields.is_unknown(fields.get(item.inputs, "blockDeviceMappings")):
-                yield violation(item, "its disks are as the image says")
+                fix = 'blockDeviceMappings: its devices, each with ebs.encrypted: "true"'
+                yield violation(item, "its disks are as the image says", fix=fix)
             for device in devices:
                 if fields.get(device, "ebs") is not None and not fields.is_on(fields.get(device, "ebs", "encrypted")):
-                    yield violation(item, f"{fields.text(device, 'deviceName')} is not encrypted")
+                    name = fields.text(device, "deviceName")
+                    yield violation(item, f"{name} is not encrypted", fix=f'ebs.encrypted: "true" for {name}')
         for item in context.all(types.EBS_VOLUME):
             if not fields.is_on(fields.get(item.inputs, "encrypted")):
-                yield violation(item, "it is not encrypted")
+                yield violation(item, "it is not encrypted", fix="encrypted: true")
         for item in context.all(types.STORAGE_CLASS):
             ebs = fields.text(item.inputs, "provisioner") == "ebs.csi.aws.com"
             if ebs and not fields.is_on(fields.get(item.inputs, "parameters", "encrypted")):
-                yield violation(item, "its volumes are not encrypted")
+                yield violation(item, "its volumes are not encrypted", fix='parameters.encrypted: "true"')
 
     def examples(self) -> Examples:
         passing = _template(blockDeviceMappings=[{"deviceName": "/dev/xvda", "ebs": {"encrypted": "true"}}])
@@ -127,12 +131,14 @@ class NoSsh(Rule):
         for type_, key in places:
             for item in context.all(type_):
                 if fields.is_set(fields.get(item.inputs, key)):
-                    yield violation(item, f"{key} lets somebody in over SSH")
+                    fix = f"take {key} out; aws ssm start-session opens a shell"
+                    yield violation(item, f"{key} lets somebody in over SSH", fix=fix)
         for item in context.all(types.KEY_PAIR):
-            yield violation(item, "a key pair is for SSH, which nothing here uses")
+            fix = "take it out; aws ssm start-session opens a shell"
+            yield violation(item, "a key pair is for SSH, which nothing here uses", fix=fix)
         for where, direction, rule in rules(context):
             if direction == "ingress" and has_port(rule, SSH):
-                yield violation(where, "port 22 is open")
+                yield violation(where, "port 22 is open", fix="take the rule out, or port 22 out of its range")
 
     def examples(self) -> Examples:
         return Examples(_template(), _template(keyName="ops"))
@@ -151,27 +157,32 @@ class ImagesPinned(Rule):
             if token.startswith(("aws:ec2/getAmi:", "aws:ec2/getAmiIds:")):
                 owners = fields.items(arguments, "owners")
                 if not owners or "*" in owners:
-                    yield Violation(token.rpartition(":")[2], "an image is looked up without naming its owner")
+                    subject, fix = token.rpartition(":")[2], "owners: the account that publishes the image"
+                    yield Violation(subject, "an image is looked up without naming its owner", fix=fix)
         for group in context.all(types.NODE_GROUP):
             if not fields.is_set(fields.get(group.inputs, "releaseVersion")) and not self._own_image(context, group):
-                yield violation(group, "no release is given, so nodes boot whatever is newest on the day")
+                fix = "pools.<name>.ami: {release: ...}, one that the catalog has"
+                yield violation(group, "no release is given, so nodes boot whatever is newest on the day", fix=fix)
         for recipe in context.all(types.IMAGE_RECIPE):
             parent = fields.text(recipe.inputs, "parentImage")
             if parent and not re.match(r"(ssm:/aws/service/|ami-[0-9a-f]+$|arn:aws[a-z-]*:imagebuilder:)", parent):
-                yield violation(recipe, f"{parent} names neither an image nor a parameter of AWS")
+                fix = "parentImage: the id of an AMI, or ssm:/aws/service/..."
+                yield violation(recipe, f"{parent} names neither an image nor a parameter of AWS", fix=fix)
         for distribution in context.all(types.DISTRIBUTION_CONFIGURATION):
             for distribution_entry in fields.items(distribution.inputs, "distributions"):
                 settings = fields.get(distribution_entry, "amiDistributionConfiguration")
                 if settings is not None and not fields.is_set(fields.get(settings, "kmsKeyId")):
-                    yield violation(distribution, "images are not encrypted with a key of ours")
+                    fix = "amiDistributionConfiguration.kmsKeyId: a key"
+                    yield violation(distribution, "images are not encrypted with a key of ours", fix=fix)
                 if "all" in fields.items(settings, "launchPermission", "userGroups"):
-                    yield violation(distribution, "everybody may launch the images")
+                    fix = "launchPermission: userIds in place of userGroups"
+                    yield violation(distribution, "everybody may launch the images", fix=fix)
         for item in context.all(types.AMI_COPY):
             if not fields.is_on(fields.get(item.inputs, "encrypted")):
-                yield violation(item, "the copy is not encrypted")
+                yield violation(item, "the copy is not encrypted", fix="encrypted: true")
         for item in context.all(types.AMI_LAUNCH_PERMISSION):
             if fields.text(item.inputs, "group") == "all":
-                yield violation(item, "everybody may launch the image")
+                yield violation(item, "everybody may launch the image", fix="accountId in place of group")
 
     @staticmethod
     def _own_image(context: Context, group: Resource) -> bool:
@@ -257,9 +268,11 @@ class KubeletDefaults(Rule):
                 for path, expected in _KUBELET.items():
                     value = fields.get(config, *path)
                     if value is not None and value != expected:
-                        yield violation(item, f"the kubelet's {'.'.join(path)} is {value}")
+                        setting = ".".join(path)
+                        fix = f"take {setting} out: nodeadm and Bottlerocket set it right"
+                        yield violation(item, f"the kubelet's {setting} is {value}", fix=fix)
             if flag := _FLAGS.search(text):
-                yield violation(item, f"the kubelet is started with {flag[0]}")
+                yield violation(item, f"the kubelet is started with {flag[0]}", fix=f"take {flag[0]} out")
 
     def examples(self) -> Examples:
         passing = _template(userData=self._user_data({"maxPods": 20}))

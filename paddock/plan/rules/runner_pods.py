@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
+from paddock.fleet import Runner
 from paddock.plan.engine.resource_types import RELEASE, RUNNER_DEPLOYMENT, SECRET
 from paddock.plan.engine.values import CREDENTIAL, Secret
 from paddock.plan.finding import Severity
@@ -36,7 +37,8 @@ class SecretsKept(Rule):
                     yield violation(secret, "runners register with a personal token", "warning", fix=fix)
         for release in scale_sets(context):
             if isinstance(fields.get(release.inputs, "values", "githubConfigSecret"), Mapping):
-                yield violation(release, "the credential is among the chart's values, which Helm keeps in clear")
+                message = "the credential is among the chart's values, which Helm keeps in clear"
+                yield violation(release, message, fix="githubConfigSecret: the name of a Kubernetes secret")
         for pod in pods(context):
             for container in pod.containers:
                 for variable in fields.items(container, "env"):
@@ -48,7 +50,7 @@ class SecretsKept(Rule):
                         yield violation(pod.resource, message, fix=f"mount the secret of {name} as a file")
                     elif CREDENTIAL.search(name) and fields.is_set(fields.get(variable, "value")):
                         message = f"{name} looks like a credential in clear in {pod.where}"
-                        fix = f"take {name} out of the environment: the job gets it as a secret of its repository"
+                        fix = f"leave {_variable(context, pod, name)} out: a job gets it as a secret of its repository"
                         yield violation(pod.resource, message, fix=fix)
 
     @staticmethod
@@ -62,6 +64,26 @@ class SecretsKept(Rule):
         return Examples(
             passing, example(resource(SECRET, "credential", {"stringData": {"github_app_private_key": "..."}}))
         )
+
+
+def _runner_of(context: Context, pod: Pod) -> Runner | None:
+    """Return the fleet's runner whose pod this is."""
+    name = pod.resource.name.removesuffix("-pod-template")
+    return context.fleet.runners.get(name) if context.fleet and pod.kind in ("runner", "job") else None
+
+
+def _variable(context: Context, pod: Pod, name: str) -> str:
+    """Return where a variable is written: a key of the stack file, where the fleet's owner wrote it."""
+    runner = _runner_of(context, pod)
+    return f"runners.{runner.name}.environment.{name}" if runner and name in runner.environment else name
+
+
+def _image_key(context: Context, pod: Pod, image: str) -> str:
+    """Return where an image is written: a key of the stack file, where the fleet's owner wrote it."""
+    runner = _runner_of(context, pod)
+    if runner and runner.image == image:
+        return f"runners.{runner.name}.image"
+    return "images.runner" if context.fleet and context.fleet.images.runner == image else "image"
 
 
 _VALUES_WITH_RESOURCES: Mapping[str, tuple[tuple[str, ...], ...]] = {
@@ -87,22 +109,26 @@ class ModestPods(Rule):
 
     def check(self, context: Context) -> Iterator[Violation]:
         for pod in pods(context):
-            yield from (violation(pod.resource, f"{pod.where}: {message}") for message in self._pod(context, pod))
+            for message, fix in self._pod(context, pod):
+                yield violation(pod.resource, f"{pod.where}: {message}", fix=fix)
         for release in context.all(RELEASE):
             for path in _VALUES_WITH_RESOURCES.get(chart(release), ()):
                 if missing := _missing(fields.get(release.inputs, "values", *path)):
-                    yield violation(release, f"{'.'.join(path)} gives no {missing}")
+                    where = ".".join(path)
+                    yield violation(release, f"{where} gives no {missing}", fix=f"{where}: an amount for {missing}")
 
-    def _pod(self, context: Context, pod: Pod) -> Iterator[str]:
+    def _pod(self, context: Context, pod: Pod) -> Iterator[tuple[str, str]]:
+        """Yield (what is wrong, what to write)."""
         for volume in fields.items(pod.spec, "volumes"):
             path = host_path(volume)
             if path and not (self._reads_logs(pod, volume) and says_why(context, pod)):
-                yield f"mounts the host's {path}"
+                yield f"mounts the host's {path}", "an emptyDir or a claim in place of hostPath"
         for key in HOST_NAMESPACES:
             if fields.is_on(pod.spec.get(key)):
-                yield f"{key} is on"
+                yield f"{key} is on", f"{key}: false"
         for container in pod.containers:
-            yield from (f"{fields.text(container, 'name')} {message}" for message in self._container(pod, container))
+            for message, fix in self._container(context, pod, container):
+                yield f"{fields.text(container, 'name')} {message}", fix
 
     @staticmethod
     def _reads_logs(pod: Pod, volume: Any) -> bool:
@@ -114,25 +140,30 @@ class ModestPods(Rule):
         )
 
     @staticmethod
-    def _container(pod: Pod, container: Mapping[str, Any]) -> Iterator[str]:
+    def _container(context: Context, pod: Pod, container: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if missing := _missing(container.get("resources"), cpu_only_requests=privileged(container)):
-            yield f"gives no {missing}"
+            yield f"gives no {missing}", f"resources: an amount for {missing}"
         if pod.kind == "listener":  # ARC gives the rest
             return
         image, is_known = fields.text(container, "image"), not fields.is_unknown(container.get("image"))
         # A job's image is the workflow's own.
         if pod.kind != "job" and is_known and not re.search(r"@sha256:|:(?!latest$)[^/:]+$", image):
-            yield "has an image that changes under its name"
+            key = _image_key(context, pod, image)
+            yield (
+                "has an image that changes under its name",
+                f"{key}: a tag that names a version, or @sha256: and a digest",
+            )
         if privileged(container):  # PAD028 asks why
             return
         drops = fields.get(container, "securityContext", "capabilities", "drop")
         dropped = {str(capability).upper() for capability in fields.as_list(drops)}
         if not fields.has_unknown(drops) and not dropped & {"ALL", "NET_RAW"}:
-            yield "keeps NET_RAW, with which it can forge packets of its neighbours"
+            message = "keeps NET_RAW, with which it can forge packets of its neighbours"
+            yield message, "securityContext.capabilities.drop: [NET_RAW]"
         if pod.kind == "object" and not fields.is_on(
             fields.get(container, "securityContext", "readOnlyRootFilesystem")
         ):
-            yield "can write to its own root file system"
+            yield "can write to its own root file system", "securityContext.readOnlyRootFilesystem: true"
 
     def examples(self) -> Examples:
         passing = self._runner("ghcr.io/actions/actions-runner:2.336.0")

@@ -31,17 +31,19 @@ class Repositories(Rule):
         for item in context.all(types.REPOSITORY):
             mutability = fields.get(item.inputs, "imageTagMutability")
             if mutability != "IMMUTABLE" and not fields.is_unknown(mutability):
-                yield violation(item, "its tags can move")
+                yield violation(item, "its tags can move", fix="imageTagMutability: IMMUTABLE")
             if not fields.is_on(fields.get(item.inputs, "imageScanningConfiguration", "scanOnPush")):
-                yield violation(item, "images are not scanned when they are pushed")
+                fix = "imageScanningConfiguration.scanOnPush: true"
+                yield violation(item, "images are not scanned when they are pushed", fix=fix)
             encryption = fields.get(item.inputs, "encryptionConfigurations", 0)
             own_key = fields.get(encryption, "encryptionType") == "KMS" and fields.is_set(
                 fields.get(encryption, "kmsKey")
             )
             if not own_key and not fields.has_unknown(encryption):
-                yield violation(item, "it is not encrypted with a key of ours")
+                fix = "encryptionConfigurations: encryptionType KMS, and a kmsKey"
+                yield violation(item, "it is not encrypted with a key of ours", fix=fix)
         for item in context.all(types.PUBLIC_REPOSITORY):
-            yield violation(item, "everybody can pull from it")
+            yield violation(item, "everybody can pull from it", fix="a private repository in its place")
         for item in context.all(types.REPOSITORY_POLICY):
             yield from _open_to_all(context, item)
 
@@ -114,21 +116,25 @@ class Buckets(Rule):
             block = self._companion(context, bucket, "PublicAccessBlock")
             shut = ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets")
             if block is None or not all(fields.is_on(fields.get(block.inputs, key)) for key in shut):
-                yield violation(bucket, "public access is not blocked")
+                yield violation(
+                    bucket, "public access is not blocked", fix=f"BucketPublicAccessBlock: {', '.join(shut)}"
+                )
             versioning = self._companion(context, bucket, "Versioning")
             status = fields.get(versioning.inputs, "versioningConfiguration", "status") if versioning else None
             if status != "Enabled" and not fields.is_unknown(status):
-                yield violation(bucket, "it keeps no versions")
+                yield violation(bucket, "it keeps no versions", fix="BucketVersioning with status Enabled")
             encryption = self._companion(context, bucket, "ServerSideEncryptionConfiguration")
             rule = (
                 fields.get(encryption.inputs, "rules", 0, "applyServerSideEncryptionByDefault") if encryption else None
             )
             if fields.get(rule, "sseAlgorithm") not in ("aws:kms", "aws:kms:dsse") and not fields.is_unknown(rule):
-                yield violation(bucket, "it is not encrypted with a key of ours")
+                fix = "BucketServerSideEncryptionConfiguration with sseAlgorithm aws:kms"
+                yield violation(bucket, "it is not encrypted with a key of ours", fix=fix)
             if self._companion(context, bucket, "Logging") is None:
-                yield violation(bucket, "access to it is not logged")
+                yield violation(bucket, "access to it is not logged", fix="BucketLogging with a targetBucket")
             if fields.is_set(fields.get(bucket.inputs, "acl")) or self._companion(context, bucket, "Acl"):
-                yield violation(bucket, "an ACL opens it where no policy shows")
+                fix = "take the ACL out: a policy says who may read"
+                yield violation(bucket, "an ACL opens it where no policy shows", fix=fix)
 
     @staticmethod
     def _companion(context: Context, bucket: Resource, part: str) -> Resource | None:
@@ -173,11 +179,11 @@ class Queues(Rule):
         for item in context.all(types.QUEUE):
             key = fields.is_set(fields.get(item.inputs, "kmsMasterKeyId"))
             if not key and not fields.is_on(fields.get(item.inputs, "sqsManagedSseEnabled")):
-                yield violation(item, "messages are not encrypted")
+                yield violation(item, "messages are not encrypted", fix="sqsManagedSseEnabled: true, or kmsMasterKeyId")
             yield from _open_to_all(context, item)
         for item in context.all(types.TOPIC):
             if not fields.is_set(fields.get(item.inputs, "kmsMasterKeyId")):
-                yield violation(item, "messages are not encrypted")
+                yield violation(item, "messages are not encrypted", fix="kmsMasterKeyId: a key")
             yield from _open_to_all(context, item)
         for item in context.all(types.QUEUE_POLICY, types.TOPIC_POLICY):
             yield from _open_to_all(context, item)
@@ -194,7 +200,8 @@ class Queues(Rule):
 def _open_to_all(context: Context, item: Resource) -> Iterator[Violation]:
     for statement in fields.allow_statements(context.read(item, "policy")):
         if any(who == "*" for _kind, who in fields.principals(statement)) and not statement.get("Condition"):
-            yield violation(item, "its policy lets everybody in")
+            fix = "a service or a role in Principal, or a Condition on the source"
+            yield violation(item, "its policy lets everybody in", fix=fix)
 
 
 RULES = (Repositories(), LogsKept(), Buckets(), Queues())

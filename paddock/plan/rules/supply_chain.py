@@ -76,10 +76,12 @@ class Dockerfiles(Rule):
 
     def check(self, context: Context) -> Iterator[Violation]:
         for path, instructions in dockerfiles(context):
-            yield from (Violation(path, message) for message in dict.fromkeys(self._wrong(instructions)))
+            for message, fix in dict.fromkeys(self._wrong(instructions)):
+                yield Violation(path, message, fix=fix)
 
     @staticmethod
-    def _wrong(instructions: list[tuple[str, str]]) -> Iterator[str]:
+    def _wrong(instructions: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+        """Yield (what is wrong, what to write)."""
         stages: set[str] = set()
         arguments: dict[str, str] = {}
         user = ""
@@ -94,7 +96,7 @@ class Dockerfiles(Rule):
                     )
                     # An argument without a default is for the builder to fill: the file itself names nothing.
                     if image and image not in stages and image != "scratch" and "@sha256:" not in image:
-                        yield f"FROM {image} names no digest"
+                        yield f"FROM {image} names no digest", f"FROM {image}@sha256:..."
                     if len(words) > 2 and words[1].lower() == "as":
                         stages.add(words[2])
                     user = ""
@@ -102,21 +104,23 @@ class Dockerfiles(Rule):
                     name, _, default = rest.partition("=")
                     arguments[name.strip()] = default.strip().strip("\"'")
                     if _SECRET_NAME.search(name):
-                        yield f"ARG {name} would stay in the image's history"
+                        fix = f"RUN --mount=type=secret,id={name.strip()} where it is needed"
+                        yield f"ARG {name} would stay in the image's history", fix
                 case "ENV":
                     if re.search(rf"(^|\s){_SECRET_NAME.pattern}\s*[= ]\s*\S", rest, re.I):
-                        yield "ENV holds what looks like a secret"
+                        yield "ENV holds what looks like a secret", "RUN --mount=type=secret where it is needed"
                 case "USER":
                     user = rest
                 case "ADD":
-                    yield "ADD fetches and unpacks; COPY does what it says"
+                    yield "ADD fetches and unpacks; COPY does what it says", "COPY in place of ADD"
                 case "RUN":
                     if re.search(r"\b(apt-get|apt|dnf|yum|apk) +(-\S+ +)*update\b", rest) and not re.search(
                         r"\b(install|add|upgrade)\b", rest
                     ):
-                        yield "update stands alone, so its layer is reused when it is old"
+                        message = "update stands alone, so its layer is reused when it is old"
+                        yield message, "update and install in one RUN"
         if instructions and user.split(":")[0] in ("", "root", "0"):
-            yield "it runs as root"
+            yield "it runs as root", "USER and an ordinary user at the end"
 
     def examples(self) -> Examples:
         return Examples(self._file("@sha256:" + "0" * 64), self._file(":latest"))
@@ -141,6 +145,9 @@ _NEEDED = {
 }
 
 
+_HOW = {"an SBOM": "syft", "provenance": "actions/attest", "a signature": "cosign sign by digest"}
+
+
 class SignedImages(Rule):
     id = "PAD035"
     severity: ClassVar[Severity] = "warning"
@@ -154,18 +161,20 @@ class SignedImages(Rule):
             for name, job in jobs(document):
                 spoken = yaml.safe_dump(dict(job), width=10_000)
                 pushes = any(self._pushes(step) for step in fields.items(job, "steps"))
-                if pushes and (missing := [name for name, sign in _NEEDED.items() if not sign.search(spoken)]):
-                    yield Violation(path, f"job {name} pushes an image without {', '.join(missing)}")
+                if pushes and (missing := [part for part, sign in _NEEDED.items() if not sign.search(spoken)]):
+                    message = f"job {name} pushes an image without {', '.join(missing)}"
+                    yield Violation(path, message, fix=f"in job {name}: {', '.join(_HOW[part] for part in missing)}")
         for item in context.graph.resources.values():
             if item.type.rpartition(":")[2] == "ClusterImagePolicy":
                 for authority in fields.items(item.inputs, "spec", "authorities"):
                     for identity in fields.items(authority, "keyless", "identities"):
                         if fields.text(identity, "issuer") != ISSUER:
-                            yield violation(item, f"it trusts another issuer than {ISSUER}")
+                            yield violation(item, f"it trusts another issuer than {ISSUER}", fix=f"issuer: {ISSUER}")
                         if fields.text(identity, "subjectRegExp") in ("", ".*") and not fields.text(
                             identity, "subject"
                         ):
-                            yield violation(item, "it trusts every repository on GitHub")
+                            fix = "subject: the workflow that signs, of one repository"
+                            yield violation(item, "it trusts every repository on GitHub", fix=fix)
 
     @staticmethod
     def _pushes(step: Any) -> bool:
@@ -199,22 +208,27 @@ class Workflows(Rule):
         for path, _text, document in workflows(context):
             permissions = document.get("permissions")
             if permissions is None:
-                yield Violation(path, "no permissions at the top, so every job gets the repository's default")
+                message = "no permissions at the top, so every job gets the repository's default"
+                yield Violation(path, message, fix="permissions: {contents: read} at the top")
             elif isinstance(permissions, Mapping):
                 for scope, right in permissions.items():
                     if right == "write":
-                        yield Violation(path, f"{scope}: write holds for every job; write it in the one that needs it")
+                        message = f"{scope}: write holds for every job; write it in the one that needs it"
+                        yield Violation(path, message, fix=f"permissions.{scope}: write in the job that needs it")
             elif permissions != "read-all":
-                yield Violation(path, f"permissions: {permissions} holds for every job")
+                message = f"permissions: {permissions} holds for every job"
+                yield Violation(path, message, fix="permissions: {contents: read} at the top")
             for name, job in jobs(document):
                 if job.get("permissions") == "write-all":
-                    yield Violation(path, f"job {name} may write everything")
+                    fix = f"jobs.{name}.permissions: those that it needs"
+                    yield Violation(path, f"job {name} may write everything", fix=fix)
                 for used in (
                     fields.text(job, "uses"),
                     *(fields.text(step, "uses") for step in fields.items(job, "steps")),
                 ):
                     if used and not self._pinned(used):
-                        yield Violation(path, f"{used} is not pinned to a commit")
+                        fix = f"uses: {used.partition('@')[0]}@ and the commit, with the version behind a #"
+                        yield Violation(path, f"{used} is not pinned to a commit", fix=fix)
 
     @staticmethod
     def _pinned(used: str) -> bool:
