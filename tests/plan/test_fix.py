@@ -152,6 +152,26 @@ def test_each_edit_ends_its_finding_without_a_new_error(name: str, tmp_path: Pat
     assert check_each_edit(stack_file(tmp_path, data), today) == ids
 
 
+def test_a_fix_names_the_key_that_its_owner_wrote() -> None:
+    data = fleets.fleet_data(
+        cluster={"version": "1.35", "endpoint": {"allow": "any"}},
+        network={"zones": 2, "egress": {"allow": ["10.0.0.0/8"]}},
+        runners={
+            "gpu": {"pool": "t4", "image": "ghcr.io/acme/runner:latest", "environment": {"HF_TOKEN": "x"}},
+            "job": {"pool": "t4", "container": "kubernetes-novolume"},
+        },
+    )
+    fixes = {finding.id: finding.fix for finding in build_plan(fleets.stack(data), TODAY).findings}
+    for id_, begin in {
+        "PAD003": "cluster.endpoint.allow: those of your people and CI",
+        "PAD029": "runners.job.container: none, or a stack of its own",
+        "PAD031": "leave runners.gpu.environment.HF_TOKEN out",
+        "PAD032": "runners.gpu.image: a tag that names a version",
+        "PAD037": "network.egress.allow: only those parts of 10.0.0.0/8",
+    }.items():
+        assert fixes[id_].startswith(begin), id_
+
+
 @pytest.mark.parametrize("name", fleets.EXAMPLES)
 def test_each_edit_of_an_example_ends_its_finding(name: str, root: Path, tmp_path: Path) -> None:
     path = stack_file(tmp_path, {})

@@ -119,7 +119,7 @@ def test_a_policy_says_what_the_rule_says_of_the_same_resource() -> None:
     (violation,) = (v for v in check_context(Context(graph, today=TODAY)).violations if v.rule.id == "PAD008")
     ((message, urn),) = _violations(graph)["PAD008"]
     assert violation.detail.message in message
-    assert violation.rule.fix in message
+    assert violation.finding.fix in message
     assert urn == violation.detail.urn
 
 
