@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pulumi
 
-from infra import chart_files, kubernetes_versions
+from infra import kubernetes_versions
+from infra.helm import chart_files
 from paddock.fleet import Fleet, FleetError, parse
 
 ROOT = Path(__file__).parent.parent

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pulumi
 
-from infra.cluster import Cluster
-from infra.github_oidc import ImagePush
-from infra.job_logs import JobLogs
-from infra.registry import Registry
+from infra.cluster.control_plane import Cluster
+from infra.images.push import ImagePush
+from infra.images.registry import Registry
+from infra.monitoring.job_logs import JobLogs
 from paddock.fleet import Fleet, Runner
 
 

@@ -6,19 +6,19 @@ import pulumi
 import pulumi_aws as aws
 
 from infra import config, outputs
-from infra.addons import AddOns
-from infra.ami_pipeline import AmiPipeline
-from infra.autoscaler import Autoscaler
-from infra.cluster import Cluster
-from infra.device_plugin import DevicePlugin
-from infra.github_oidc import ImagePush
-from infra.gpu_pool import GpuPool
-from infra.job_logs import JobLogs
+from infra.arc.runners import RunnerController, RunnerScaleSet
+from infra.cluster.addons import AddOns
+from infra.cluster.control_plane import Cluster
+from infra.gpu.autoscaler import Autoscaler
+from infra.gpu.device_plugin import DevicePlugin
+from infra.gpu.pool import GpuPool
+from infra.images.ami_pipeline import AmiPipeline
+from infra.images.push import ImagePush
+from infra.images.registry import Registry
 from infra.layers import kubernetes_elsewhere
-from infra.monitoring import Monitoring
-from infra.network import Network
-from infra.registry import Registry
-from infra.runners import RunnerController, RunnerScaleSet
+from infra.monitoring.dcgm import Monitoring
+from infra.monitoring.job_logs import JobLogs
+from infra.network.vpc import Network
 from paddock.fleet import Fleet
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from infra.charts import CHARTS, Chart
+from infra.helm.charts import CHARTS, Chart
 from paddock.fleet import Mirror, Stack, load
 from paddock.fleet.model.mirror import is_folder
 from paddock.fleet.stackfile.configuration import FLEET

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from infra import ami_components, gpu_access
-from infra.ami_components import AMI
+from infra.gpu import access as gpu_access
+from infra.images import ami_components
+from infra.images.ami_components import AMI
 from paddock.fleet import Fleet
 from tests.support import ami_machine
 from tests.support.ami_machine import Machine, as_image_builder

@@ -149,8 +149,8 @@ class Story:
     def renamed(self) -> Mapping[str, tuple[str, ...]]:
         """A component of ours that has another name in a newer version of the program."""
         self._after(self.pinned)
-        self._edit("runners.py", "class RunnerScaleSet(Component):", "class ScaleSet(Component):")
-        self._edit("runners.py", '"""One scale set:', 'formerly = ("RunnerScaleSet",)\n    """One scale set:')
+        self._edit("arc/runners.py", "class RunnerScaleSet(Component):", "class ScaleSet(Component):")
+        self._edit("arc/runners.py", '"""One scale set:', 'formerly = ("RunnerScaleSet",)\n    """One scale set:')
         self._edit("program.py", "RunnerScaleSet", "ScaleSet")
         return self._change()
 

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from infra import versions
-from infra.charts import CONTROLLER, CRD
+from infra.helm.charts import CONTROLLER, CRD
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.kube.client import Api, Object
 from paddock.lab.simulators import nodes
@@ -61,8 +61,8 @@ class Story:
     def installed_by_helm(self) -> Object:
         """An older version, by a Paddock that left CRDs to Helm."""
         self._edit("versions.py", f'ARC = "{versions.ARC}"', f'ARC = "{OLDER}"')
-        self._edit("helm.py", "skip_crds=True if chart.crds else None,", "")
-        self._edit("helm.py", "if chart.crds:", "if False:")
+        self._edit("helm/releases.py", "skip_crds=True if chart.crds else None,", "")
+        self._edit("helm/releases.py", "if chart.crds:", "if False:")
         self.engine.up()
         return self._crd()
 
@@ -76,8 +76,8 @@ class Story:
     def adopted(self) -> Mapping[str, tuple[str, ...]]:
         """The pinned version, by this Paddock."""
         assert self.before
-        for name in ("versions.py", "helm.py"):
-            shutil.copy(ROOT / "infra" / name, self.root / "infra")
+        for name in ("versions.py", "helm/releases.py"):
+            shutil.copy(ROOT / "infra" / name, self.root / "infra" / name)
         self._change_crds(versions.ARC, _typed)
         return self.engine.up().changes
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import runner_pod
+from infra.arc import runner_pod
 from paddock.fleet import Stack
 from paddock.lab import github, processes
 from paddock.lab.control_plane import daemon, servers

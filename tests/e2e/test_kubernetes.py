@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.runner_pod import CONTROLLER_NAMESPACE, PRIVILEGED, RUNNERS
+from infra.arc.runner_pod import CONTROLLER_NAMESPACE, PRIVILEGED, RUNNERS
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.kube.client import Api, ApiError, Object
 from tests.support import fleets

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import node_mark
-from infra.runner_pod import MARKS_NODE_AS, PRIVILEGED
+from infra.arc import node_mark
+from infra.arc.runner_pod import MARKS_NODE_AS, PRIVILEGED
 from paddock.gpu.job_hooks import node
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.kube.client import Api, ApiError, Object

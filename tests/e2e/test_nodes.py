@@ -16,7 +16,8 @@ from dataclasses import replace
 
 import pytest
 
-from infra import device_plugin, monitoring
+from infra.gpu import device_plugin
+from infra.monitoring import dcgm as monitoring
 from paddock.fleet import Stack
 from paddock.lab.control_plane import servers
 from paddock.lab.control_plane.servers import Lab

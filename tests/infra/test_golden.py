@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import device_plugin
+from infra.gpu import device_plugin
 from paddock.plan.engine.graph import Resource
 from tests.support.fleets import graph, named
 from tests.support.golden import same_as_golden

@@ -227,7 +227,7 @@ BREAKS: dict[str, tuple[str, str, Callable[[dict[str, Any]], dict[str, Any] | No
 
 def test_program_reads_on_one_screen_and_knows_no_test() -> None:
     program = (ROOT / "infra/program.py").read_text(encoding="utf-8")
-    source = "\n".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "infra").glob("*.py")))
+    source = "\n".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "infra").rglob("*.py")))
 
     assert len(program.splitlines()) <= 80
     for branch in ("is_dry_run", "dry_run", "os.environ", "getenv", "PADDOCK_", "pytest", "mock"):

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.ami_components import AMI, FOLDER, Document
+from infra.images.ami_components import AMI, FOLDER, Document
 from paddock.build.docker import Docker, Finished
 from tests.support import docker_engine, nvml
 

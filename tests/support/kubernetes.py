@@ -6,7 +6,7 @@ import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from infra import runner_pod
+from infra.arc import runner_pod
 from paddock.fleet import Fleet, nodes
 from paddock.lab.kube import pods
 from paddock.lab.kube.client import Api, Object

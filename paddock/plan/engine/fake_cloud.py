@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
-from infra.charts import CHARTS
+from infra.helm.charts import CHARTS
 from paddock.fleet.model.mirror import chart_name
 from paddock.plan.engine.values import UNKNOWN, Secret
 

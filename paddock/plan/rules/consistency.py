@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from infra.charts import CHARTS
+from infra.helm.charts import CHARTS
 from paddock.plan.engine import resource_types as types
 from paddock.plan.engine.graph import Resource
 from paddock.plan.finding import Severity
@@ -106,7 +106,7 @@ class ScaleFromZero(Rule):
     severity: ClassVar[Severity] = "error"
     title = "Scale-from-zero tags tell the autoscaler what the nodes will be like"
     why = "For an empty pool the autoscaler knows only the tags: one label too few and it never buys the node."
-    fix = "write the tags from nodes.labels() and nodes.TAINT, as infra/gpu_pool.py does"
+    fix = "write the tags from nodes.labels() and nodes.TAINT, as infra/gpu/pool.py does"
 
     def check(self, context: Context) -> Iterator[Violation]:
         for group in context.all(types.NODE_GROUP):

@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from infra.gpu_access import BOTTLEROCKET, NVIDIA_CTK, STRATEGY, TOOLKIT
+from infra.gpu.access import BOTTLEROCKET, NVIDIA_CTK, STRATEGY, TOOLKIT
 from paddock.fleet import KubeconfigCluster
 from paddock.fleet.model.runner import RUNTIME_VARIABLES
 from paddock.fleet.nodes import GPU

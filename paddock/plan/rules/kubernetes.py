@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from infra.charts import CHARTS
 from infra.component import LINK_LOCAL, PRIVILEGED_BECAUSE
+from infra.helm.charts import CHARTS
 from paddock.fleet.model.network import PRIVATE_RANGES
 from paddock.plan.engine import resource_types as types
 from paddock.plan.engine.graph import Resource

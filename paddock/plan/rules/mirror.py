@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from infra.charts import CHARTS
+from infra.helm.charts import CHARTS
 from paddock.fleet import Fleet
 from paddock.fleet.model.mirror import ALL, registry
 from paddock.plan.engine.graph import Resource

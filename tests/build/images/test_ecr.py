@@ -13,7 +13,7 @@ import pytest
 from botocore.stub import Stubber
 from moto import mock_aws
 
-from infra.ami_components import ecr_repository
+from infra.images.ami_components import ecr_repository
 from paddock.build.docker import Docker
 from paddock.build.errors import BuildError, BuildInputError
 from paddock.build.images import ecr

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra import runner_pod
+from infra.arc import runner_pod
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.demo import demo
 from paddock.lab.errors import LabError, LabInputError

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.runner_pod import runner_template
+from infra.arc.runner_pod import runner_template
 from paddock.fleet import nodes as fleet_nodes
 from paddock.lab.kube import pods
 from paddock.lab.simulators import boot, nodes, scaling

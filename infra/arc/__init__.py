@@ -1,0 +1,1 @@
+"""Actions Runner Controller: runners, their pods, and what those may do."""

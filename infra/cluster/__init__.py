@@ -1,0 +1,1 @@
+"""The EKS control plane, its nodes without GPUs and its add-ons."""

@@ -1,0 +1,1 @@
+"""GPU nodes: pools, the device plugin, and what makes them come and go."""

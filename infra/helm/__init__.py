@@ -1,0 +1,1 @@
+"""Upstream charts: which, from where, and their releases."""

@@ -1,0 +1,1 @@
+"""Registries and machine images, and who may push them."""

@@ -1,0 +1,112 @@
+"""Lets one branch of one repository push images and build machine images, by OpenID Connect: no key is stored."""
+
+from __future__ import annotations
+
+import pulumi
+import pulumi_aws as aws
+
+from infra.component import Component, allow, policy
+from infra.images.ami_pipeline import AmiPipeline
+from infra.images.registry import Registry
+from paddock.fleet import Fleet
+from paddock.fleet.model.images import Push
+
+ISSUER = "token.actions.githubusercontent.com"
+_PUSH = (
+    "ecr:BatchCheckLayerAvailability",
+    "ecr:BatchGetImage",
+    "ecr:CompleteLayerUpload",
+    "ecr:DescribeImages",
+    "ecr:GetDownloadUrlForLayer",
+    "ecr:InitiateLayerUpload",
+    "ecr:PutImage",
+    "ecr:UploadLayerPart",
+)
+_READ_ACTIONS = (
+    "autoscaling:DescribeLaunchConfigurations",
+    "ec2:DescribeImages",
+    "ec2:DescribeInstances",
+    "ec2:DescribeLaunchTemplateVersions",
+    "ec2:DescribeLaunchTemplates",
+    "imagebuilder:ListImagePipelines",
+)
+"""What finds machine images, and what uses them. None of these can be narrowed to a resource."""
+_START = (
+    "imagebuilder:GetImagePipeline",  # which StartImagePipelineExecution depends on, says AWS
+    "imagebuilder:ListImagePipelineImages",
+    "imagebuilder:StartImagePipelineExecution",
+)
+_FOLLOW = (
+    "imagebuilder:GetImage",
+    "imagebuilder:GetWorkflowStepExecution",
+    "imagebuilder:ListWorkflowExecutions",
+    "imagebuilder:ListWorkflowStepExecutions",
+)
+_AMI_HOURS = 6
+"""A build with its tests takes hours, and a GitHub job lasts six at most."""
+
+
+class ImagePush(Component):
+    """The identity provider, a role that pushes images, and one that starts the pipeline for machine images."""
+
+    role_arn: pulumi.Output[str]
+    ami_role_arn: pulumi.Output[str] | None
+    """None where there is no pipeline."""
+
+    def __init__(
+        self,
+        name: str,
+        fleet: Fleet,
+        push: Push,
+        registry: Registry,
+        pipeline: AmiPipeline | None,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        super().__init__(name, opts)
+        provider = aws.iam.OpenIdConnectProvider(
+            name, url=f"https://{ISSUER}", client_id_lists=["sts.amazonaws.com"], opts=self.child()
+        )
+        trust = provider.arn.apply(
+            lambda arn: policy(
+                {
+                    "Effect": "Allow",
+                    "Principal": {"Federated": arn},
+                    "Action": "sts:AssumeRoleWithWebIdentity",
+                    "Condition": {
+                        "StringEquals": {
+                            f"{ISSUER}:aud": "sts.amazonaws.com",
+                            f"{ISSUER}:sub": f"repo:{push.repository}:ref:refs/heads/{push.branch}",
+                        }
+                    },
+                }
+            )
+        )
+        arns = pulumi.Output.all(*[repository.arn for repository in registry.repositories.values()])
+        pushes = arns.apply(
+            lambda repositories: policy(allow(["ecr:GetAuthorizationToken"]), allow(_PUSH, list(repositories)))
+        )
+        self.role_arn = self._role(name, trust, pushes, hours=1)
+        self.ami_role_arn = None
+        if pipeline:
+            builds = pulumi.Output.all(pipeline.pipeline.arn, self.account()).apply(
+                lambda arns_of_builds: _builds(fleet.region, pipeline.name, *arns_of_builds)
+            )
+            self.ami_role_arn = self._role(f"{name}-ami", trust, builds, hours=_AMI_HOURS)
+        self.register_outputs({"roleArn": self.role_arn, "amiRoleArn": self.ami_role_arn})
+
+    def _role(
+        self, name: str, trust: pulumi.Input[str], rights: pulumi.Input[str], *, hours: int
+    ) -> pulumi.Output[str]:
+        role = aws.iam.Role(name, assume_role_policy=trust, max_session_duration=3600 * hours, opts=self.child())
+        aws.iam.RolePolicy(f"{name}-policy", role=role.name, policy=rights, opts=self.child())
+        return role.arn
+
+
+def _builds(region: str, name: str, pipeline: str, account: str) -> str:
+    """To start the pipeline, to follow what it builds with the logs of that, and to look at what there is."""
+    builder, recipes = f"arn:aws:imagebuilder:{region}:{account}", f"{name}-recipe-*"
+    followed = [f"{builder}:image/{recipes}", f"{builder}:workflow-execution/*", f"{builder}:workflow-step-execution/*"]
+    logs = f"arn:aws:logs:{region}:{account}:log-group:/aws/imagebuilder/{recipes}"
+    return policy(
+        allow(_READ_ACTIONS), allow(_START, pipeline), allow(_FOLLOW, followed), allow(["logs:GetLogEvents"], logs)
+    )

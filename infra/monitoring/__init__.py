@@ -1,0 +1,1 @@
+"""GPU metrics and the alerts on them."""

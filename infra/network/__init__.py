@@ -1,0 +1,1 @@
+"""VPC, and network policies of what runs in the cluster."""
