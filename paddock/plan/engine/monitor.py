@@ -14,7 +14,7 @@ from pulumi.runtime.proto import callback_pb2, resource_pb2
 
 from paddock.plan.engine import eks_component, fake_cloud
 from paddock.plan.engine.graph import STACK, PlanError, Resource
-from paddock.plan.engine.pulumi_serialization import decode_struct, encode_struct
+from paddock.plan.engine.pulumi_serialization import decode_struct, encode, encode_struct
 from paddock.plan.engine.values import UNKNOWN
 
 
@@ -99,10 +99,19 @@ class Monitor(mocks.MockMonitor):
         )
         if request.type == STACK:
             return resource_pb2.RegisterResourceResponse(urn=urn)
-        id_, state = self.states[urn]
-        response = resource_pb2.RegisterResourceResponse(urn=urn, id=id_, object=encode_struct(state))
+        response = self._response(urn, request)
         if request.remote:
             self._expand(urn, request, response)
+        return response
+
+    def _response(self, urn: str, request: Any) -> Any:
+        id_, state = self.states[urn]
+        if not state or self._tokens[urn]:
+            return resource_pb2.RegisterResourceResponse(urn=urn, id=id_, object=encode_struct(state))
+        # Inputs that no transform has changed go back as they came: they need not be encoded again.
+        response = resource_pb2.RegisterResourceResponse(urn=urn, id=id_, object=request.object)
+        for key in state.keys() - self.declared[urn].inputs.keys():
+            response.object.fields[key].CopyFrom(encode(state[key]))
         return response
 
     def _declare(self, parent: str, type_: str, name: str, *, tokens: tuple[str, ...], **declared: Any) -> str:

@@ -17,6 +17,8 @@ def decode(value: struct_pb2.Value) -> Any:
     Maps are sorted: on the wire they have no order of their own, and a plan must print the same on every run.
     """
     match value.WhichOneof("kind"):
+        case "string_value":  # first, as most are
+            return UNKNOWN if value.string_value == rpc.UNKNOWN else value.string_value
         case "struct_value":
             fields = value.struct_value.fields
             signature = fields[rpc._special_sig_key].string_value if rpc._special_sig_key in fields else ""
@@ -30,8 +32,6 @@ def decode(value: struct_pb2.Value) -> Any:
         case "number_value":
             number = value.number_value
             return int(number) if number.is_integer() else number
-        case "string_value":
-            return UNKNOWN if value.string_value == rpc.UNKNOWN else value.string_value
         case "bool_value":
             return value.bool_value
         case _:

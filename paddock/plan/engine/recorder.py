@@ -18,14 +18,13 @@ from typing import Any
 
 import pulumi
 from pulumi.runtime import mocks, settings
-from pulumi.runtime import resource as resources
 from pulumi.runtime.config import set_all_config
-from pulumi.runtime.proto.source_pb2 import StackTrace
 from pulumi.runtime.stack import run_pulumi_func
 
 from paddock.plan.engine import fake_cloud
 from paddock.plan.engine.graph import Graph, PlanError, Resource
 from paddock.plan.engine.monitor import Monitor, NoMocks
+from paddock.plan.engine.sdk import shortcuts
 from paddock.plan.engine.values import UNKNOWN, Secret, redact
 
 
@@ -65,20 +64,17 @@ def record(
         # Tasks that die with the first error would be reported once more when they are collected.
         loop.set_exception_handler(lambda _loop, _context: None)
         asyncio.set_event_loop(loop)
-        stack_trace = resources._get_stack_trace
         try:
             set_all_config(dict(config), list(secrets))
             settings.ROOT.set(None)
             settings.SETTINGS.outputs = set()  # set_mocks() leaves the previous program's here
             mocks.set_mocks(NoMocks(), project=project, stack=stack, preview=preview, monitor=monitor, logger=_quiet())
-            # Where in the program each resource is made costs a tenth of a large plan, and nothing here says it.
-            resources._get_stack_trace = StackTrace
             settings.SETTINGS.callbacks = monitor.transforms  # else the SDK starts a server to be called back on
-            return loop.run_until_complete(main())
+            with shortcuts():
+                return loop.run_until_complete(main())
         except pulumi.RunError as error:
             raise PlanError(str(error)) from None
         finally:
-            resources._get_stack_trace = stack_trace
             pending = asyncio.all_tasks(loop)
             for task in pending:
                 task.cancel()
