@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from paddock import catalog
 from paddock.catalog.cuda_match import tag_cuda, tag_denies_cuda
-from paddock.fleet.model.fleet import Fleet
+from paddock.fleet.model.fleet import Fleet, once_per_fleet
 from paddock.fleet.model.mirror import parts
 from paddock.fleet.model.pool import Bottlerocket, Custom, EksManaged, GpuPool
 from paddock.fleet.model.runner import Runner
@@ -48,6 +48,7 @@ def runner_image(fleet: Fleet) -> str | None:
     return f"{host}/{folder}{slash}{last.partition(':')[0]}@{digest}" if at else f"{host}/{rest}"
 
 
+@once_per_fleet
 def driver(fleet: Fleet, pool: GpuPool) -> VersionClaim:
     """Return the NVIDIA driver on a pool's nodes, of its image."""
     if not fleet.owns_nodes:

@@ -16,6 +16,8 @@ from paddock.fleet.model.runner import SCALE_SET_NAME_MAX, Runner
 
 _NOT_TEXT = re.compile(r"y|n|[-+]?[0-9][0-9_.e+-]*|0o[0-7]+", re.IGNORECASE)
 """Words that Helm's YAML parser may not read as text, although ours does."""
+_TEXT = re.compile(r"[A-Za-z][A-Za-z0-9]*(-[A-Za-z0-9]+)+")
+"""Text to every YAML parser: of the words with a meaning, numbers and dates begin otherwise and none has a dash."""
 
 
 def problems(fleet: Fleet) -> Iterator[Problem]:
@@ -50,6 +52,8 @@ def _named(fleet: Fleet, runner: Runner) -> Iterator[Problem]:
 
 def _unquoted(key: Key, word: str, kind: str) -> Iterator[Problem]:
     """ARC's chart writes names without quotes: YAML reads `ops #1` as `ops`, another group, and `on` as no text."""
+    if _TEXT.fullmatch(word):
+        return
     try:
         read = yaml.safe_load(f"name: {word}\n")
     except (yaml.YAMLError, ValueError, RecursionError):  # such as of the 45th of a month

@@ -26,9 +26,11 @@ __all__ = ["Verdict", "check", "findings"]
 def check(fleet: Fleet, today: date) -> tuple[Verdict, ...]:
     """Return every verdict, runner by runner, pool by pool, then cluster and controller."""
     verdicts: list[Verdict] = []
-    without_cuda = [runner for runner in fleet.runners.values() if image_cuda(fleet, runner).version is None]
+    without_cuda = []
     for runner in fleet.runners.values():
-        if runner not in without_cuda:
+        if image_cuda(fleet, runner).version is None:
+            without_cuda.append(runner)
+        else:
             verdicts += _runner(fleet, runner)
     verdicts += _unknown_cuda(fleet, without_cuda)
     if fleet.owns_nodes:
@@ -92,7 +94,7 @@ def _unknown_cuda(fleet: Fleet, runners: list[Runner]) -> Iterator[Verdict]:
         reasons.setdefault(image_cuda(fleet, runner).where, []).append(runner)
     for where, affected in reasons.items():
         newest = {}
-        for pool in (fleet.pools[runner.pool] for runner in affected):
+        for pool in map(fleet.pools.__getitem__, dict.fromkeys(runner.pool for runner in affected)):
             has = driver(fleet, pool).version
             newest[pool.name] = best_toolkit(has, pool.gpu) if has else None
         up_to = ", ".join(f"{cuda} on {name}" for name, cuda in newest.items() if cuda)

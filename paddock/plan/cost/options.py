@@ -34,14 +34,14 @@ class Option:
 
 def option(fleet: Fleet, runner: Runner, instance: InstanceType) -> Option:
     """Return the runner as if its pool had this type alone. CPU and memory that are not written follow the type."""
-    kind = (_kind(fleet, fleet.pools[runner.pool], runner), instance.name)
+    kind = (kind_of(fleet, fleet.pools[runner.pool], runner), instance.name)
     if kind not in fleet.results:
         fleet.results[kind] = _option(fleet, fleet.pools[runner.pool], runner, instance)
     return cast("Option", fleet.results[kind])
 
 
 @once_per_fleet
-def _kind(fleet: Fleet, pool: GpuPool, runner: Runner) -> str:
+def kind_of(fleet: Fleet, pool: GpuPool, runner: Runner) -> str:
     """Return all that options of a runner follow from, so that alike runners on alike pools share them."""
     sizes = runner.model_dump_json(include={"gpus", "cpu", "memory", "container", "volumes"})
     return f"{sizes} {_pool_kind(fleet, pool)}"

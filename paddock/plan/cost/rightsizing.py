@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from paddock import catalog
 from paddock.catalog import InstanceType
@@ -13,7 +13,7 @@ from paddock.fleet.model.pool import LEAN_DISK, Bottlerocket
 from paddock.fleet.model.quantity import format_cpu, format_memory
 from paddock.fleet.nodes import capacities
 from paddock.plan.cost.money import HOURS_A_MONTH, Money, volume
-from paddock.plan.cost.options import Option, candidates, driven, option
+from paddock.plan.cost.options import Option, candidates, driven, kind_of, option
 from paddock.plan.finding import Edit, Finding, put
 
 SPOT_TYPES = 3
@@ -47,7 +47,16 @@ class RightSize:
 
 def right_size(fleet: Fleet) -> tuple[RightSize, ...]:
     """Return the sizes of every runner; none where the nodes exist already."""
-    return tuple(_right_size(fleet, runner) for runner in fleet.runners.values()) if fleet.owns_nodes else ()
+    if not fleet.owns_nodes:
+        return ()
+    by_kind: dict[str, RightSize] = {}  # alike runners on alike pools have the same sizes
+    sizes = []
+    for runner in fleet.runners.values():
+        pool = fleet.pools[runner.pool]
+        if (kind := kind_of(fleet, pool, runner)) not in by_kind:
+            by_kind[kind] = _right_size(fleet, runner)
+        sizes.append(replace(by_kind[kind], runner=runner.name, pool=pool.name))
+    return tuple(sizes)
 
 
 def findings(fleet: Fleet, sized: tuple[RightSize, ...]) -> tuple[Finding, ...]:

@@ -7,6 +7,7 @@ import email
 import email.policy
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any, ClassVar
 
 import yaml
@@ -287,8 +288,10 @@ class KubeletDefaults(Rule):
         )
 
 
-def _kubelet_configs(text: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the kubelet configurations in user data: nodeadm's documents, alone or in a MIME message."""
+@cache  # most pools boot with the same text
+def _kubelet_configs(text: str) -> tuple[Mapping[str, Any], ...]:
+    """Return the kubelet configurations in user data: nodeadm's documents, alone or in a MIME message."""
+    configs = []
     parts = email.message_from_string(text, policy=email.policy.default).walk() if "boundary=" in text else ()
     bodies = [body for part in parts if isinstance(body := part.get_payload(), str)] or [text]
     for body in bodies:
@@ -298,9 +301,10 @@ def _kubelet_configs(text: str) -> Iterator[Mapping[str, Any]]:
             for document in yaml.safe_load_all(body):
                 config = fields.get(document, "spec", "kubelet", "config")
                 if isinstance(config, Mapping):
-                    yield config
+                    configs.append(config)
         except yaml.YAMLError:
             continue
+    return tuple(configs)
 
 
 def _base64(text: str) -> str:
