@@ -8,7 +8,6 @@ import pulumi_aws as aws
 from infra import versions
 from infra.cluster.control_plane import Cluster
 from infra.component import POD_IDENTITY, Component, allow, policy
-from infra.gpu.pool import AUTOSCALER
 from infra.helm import charts
 from infra.helm.releases import release
 from paddock.fleet import Fleet, KubeconfigCluster, nodes
@@ -16,6 +15,9 @@ from paddock.fleet.model.runner import LOWEST_PRIORITY
 
 NAMESPACE = "kube-system"
 SERVICE_ACCOUNT = "cluster-autoscaler"
+CLUSTER_TAG = "eks:cluster-name"
+"""Tag that EKS itself puts on the Auto Scaling group of every managed node group (kubernetes/autoscaler,
+cluster-autoscaler/proposals/circumvent-tag-limit-aws.md)."""
 
 # Higher wins. A managed node group's Auto Scaling group is named after it: eks-<pool>-<capacity>-<hex>-... The hex that
 # Pulumi adds is part of the pattern, or the on-demand group of a pool called big-spot would pass for spot.
@@ -40,7 +42,7 @@ class Autoscaler(Component):
     def __init__(self, name: str, fleet: Fleet, cluster: Cluster, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__(name, opts)
         assert not isinstance(fleet.cluster, KubeconfigCluster)  # noqa: S101 - whose nodes are somebody else's
-        owned = {"StringEquals": {f"aws:ResourceTag/{AUTOSCALER}/{fleet.cluster_name}": "owned"}}
+        owned = {"StringEquals": {f"aws:ResourceTag/{CLUSTER_TAG}": fleet.cluster_name}}
         groups = self.account().apply(
             lambda account: policy(
                 allow(_READ_ACTIONS),
@@ -68,7 +70,10 @@ class Autoscaler(Component):
             release_name="cluster-autoscaler",
             namespace=NAMESPACE,
             values={
-                "autoDiscovery": {"clusterName": fleet.cluster_name},
+                "autoDiscovery": {
+                    "clusterName": fleet.cluster_name,
+                    "tags": [f"{CLUSTER_TAG}={fleet.cluster_name}"],
+                },
                 "awsRegion": fleet.region,
                 "image": {"tag": versions.CLUSTER_AUTOSCALER[fleet.cluster.version]},
                 "rbac": {"serviceAccount": {"create": True, "name": SERVICE_ACCOUNT}},

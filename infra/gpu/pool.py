@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import pulumi
@@ -27,8 +26,6 @@ from paddock.fleet.model.pool import (
 from paddock.fleet.model.pool import GpuPool as Pool
 from paddock.fleet.sizing.capacity import max_pods
 
-AUTOSCALER = "k8s.io/cluster-autoscaler"
-
 
 class GpuPool(Component):
     """One launch template, and a node group for each way the pool buys capacity."""
@@ -46,8 +43,6 @@ class GpuPool(Component):
         self.pool, self.fleet, self.cluster, self.network = pool, fleet, cluster, network
         template = self._template()
         self.node_groups = {capacity: self._node_group(capacity, template) for capacity in nodes.capacities(self.pool)}
-        for capacity, group in self.node_groups.items():
-            self._scale_from_zero(capacity, group)
         self.register_outputs({"nodeGroups": {kind: group.id for kind, group in self.node_groups.items()}})
 
     def _template(self) -> aws.ec2.LaunchTemplate:
@@ -98,7 +93,7 @@ class GpuPool(Component):
                 "update_strategy": pool.update.strategy.upper(),
             },
             node_repair_config={"enabled": pool.repair},
-            tags=dict(fleet.tags),
+            tags={**fleet.tags, **nodes.template_tags(fleet, pool)},
             # The autoscaler owns the size from the first boot on.
             opts=self.child(ignore_changes=["scalingConfig.desiredSize"], depends_on=self.cluster.ready),
             **self._image(),
@@ -120,26 +115,6 @@ class GpuPool(Component):
                 }
             case _:
                 return {}  # an image of our own: the launch template names it, and EKS wants nothing else
-
-    def _scale_from_zero(self, capacity: str, group: aws.eks.NodeGroup) -> None:
-        """Tags on the Auto Scaling group, where the autoscaler reads what a node would be like if there were one."""
-        group_name = group.resources.apply(lambda resources: (resources[0].autoscaling_groups or [])[0].name)
-        tags: Mapping[str, pulumi.Input[str]] = {
-            f"{AUTOSCALER}/enabled": "true",
-            f"{AUTOSCALER}/node-template/taint/{nodes.TAINT.key}": f"{nodes.TAINT.value}:{nodes.TAINT.effect}",
-            **{f"{AUTOSCALER}/node-template/label/{k}": v for k, v in nodes.labels(self.fleet, self.pool).items()},
-            **{
-                f"{AUTOSCALER}/node-template/resources/{resource}": quantity
-                for resource, quantity in nodes.template_resources(self.fleet, self.pool).items()
-            },
-        }
-        for key, value in {f"{AUTOSCALER}/{self.fleet.cluster_name}": "owned", **tags}.items():
-            aws.autoscaling.Tag(
-                f"{self.name}-{capacity}-{key.removeprefix(AUTOSCALER + '/')}",
-                autoscaling_group_name=group_name,
-                tag={"key": key, "value": value, "propagate_at_launch": False},
-                opts=self.child(),
-            )
 
 
 def _purchase(pool: Pool) -> dict[str, Any]:

@@ -24,6 +24,10 @@ EKS_CAPACITY: dict[CapacityName, str] = {
 }
 
 
+EKS_EFFECTS = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}
+"""A taint's effect: EKS's spelling -> Kubernetes' own."""
+
+
 @dataclass(frozen=True, slots=True)
 class Taint:
     """A node taint. Kubernetes and EKS spell its effect differently; each gets its own."""
@@ -33,8 +37,8 @@ class Taint:
     effect: Literal["NoSchedule", "NoExecute", "PreferNoSchedule"]
 
     def for_eks(self) -> dict[str, str]:
-        effect = {"NoSchedule": "NO_SCHEDULE", "NoExecute": "NO_EXECUTE", "PreferNoSchedule": "PREFER_NO_SCHEDULE"}
-        return {"key": self.key, "value": self.value, "effect": effect[self.effect]}
+        effect = next(eks for eks, kubernetes in EKS_EFFECTS.items() if kubernetes == self.effect)
+        return {"key": self.key, "value": self.value, "effect": effect}
 
     def toleration(self) -> dict[str, str]:
         """The toleration of a pod that may run there."""
@@ -82,18 +86,24 @@ def labels(fleet: Fleet, pool: GpuPool) -> dict[str, str]:
     return result
 
 
-def template_resources(fleet: Fleet, pool: GpuPool) -> dict[str, str]:
-    """Resources of the node that the autoscaler imagines while the pool is empty.
+TEMPLATE = "k8s.io/cluster-autoscaler/node-template/resources/"
+"""Prefix of the node group's tags that tell the autoscaler what an empty group's nodes offer."""
+
+
+def template_tags(fleet: Fleet, pool: GpuPool) -> dict[str, str]:
+    """Return the tags of a node group for the autoscaler, which imagines a node while the pool is empty.
 
     The least of any of the pool's types, and allocatable rather than nominal: the autoscaler takes what it
-    finds here for what pods can have, and would otherwise buy nodes that the waiting pod does not fit.
+    finds here for what pods can have, and would otherwise buy nodes that the waiting pod does not fit. Labels and
+    taints it reads from the same answer of eks:DescribeNodegroup (cluster-autoscaler 1.33.0 to 1.36.1,
+    cloudprovider/aws/aws_manager.go, buildNodeFromTemplate), so no tag of the Auto Scaling group repeats them.
     """
     types = [capacity.allocatable(fleet, pool, instance) for instance in pool.types]
     return {
-        GPU: str(min(node.gpus for node in types)),
-        "cpu": format_cpu(min(node.cpu_m for node in types)),
-        "memory": format_memory(min(node.memory_mib for node in types)),
-        "ephemeral-storage": format_memory(min(node.ephemeral_mib for node in types)),
+        f"{TEMPLATE}{GPU}": str(min(node.gpus for node in types)),
+        f"{TEMPLATE}cpu": format_cpu(min(node.cpu_m for node in types)),
+        f"{TEMPLATE}memory": format_memory(min(node.memory_mib for node in types)),
+        f"{TEMPLATE}ephemeral-storage": format_memory(min(node.ephemeral_mib for node in types)),
     }
 
 

@@ -1,4 +1,4 @@
-"""The real cluster-autoscaler, with the arguments and priorities of our release, on Auto Scaling groups with our tags.
+"""The real cluster-autoscaler, with the arguments and priorities of our release, on our managed node groups.
 
 It is what the lab's stand-in stands in for, so both are asked the same. EC2 is moto, whose instances become nodes here;
 the API server and the scheduler are real.
@@ -45,20 +45,35 @@ FASTER = {
 class Ec2:
     """Auto Scaling groups in moto, and the kubelets of their instances."""
 
-    def __init__(self, url: str, groups: Mapping[str, Group], types: Mapping[str, tuple[str, ...]]) -> None:
+    def __init__(
+        self, url: str, cluster: str, groups: Mapping[str, Group], types: Mapping[str, tuple[str, ...]]
+    ) -> None:
         import boto3
 
         keys = {"region_name": REGION, "aws_access_key_id": "x", "aws_secret_access_key": "x"}
         self.groups, self.scaling = groups, boto3.client("autoscaling", endpoint_url=url, **keys)
+        eks = boto3.client("eks", endpoint_url=url, **keys)
+        role = "arn:aws:iam::123456789012:role/eks"
         self.mute: set[str] = set()
         """Groups whose instances never become nodes."""
         ec2 = boto3.client("ec2", endpoint_url=url, **keys)
         image = ec2.describe_images()["Images"][0]["ImageId"]
         subnets = [subnet["SubnetId"] for subnet in ec2.describe_subnets()["Subnets"]]
+        eks.create_cluster(name=cluster, roleArn=role, resourcesVpcConfig={"subnetIds": subnets[:2]})
         for name, group in groups.items():
+            eks.create_nodegroup(
+                clusterName=cluster,
+                nodegroupName=group.name,
+                nodeRole=role,
+                subnets=subnets,
+                labels=dict(group.labels),
+                taints=[dict(taint) for taint in group.taints],
+                tags=dict(group.tags),
+            )
             template = ec2.create_launch_template(LaunchTemplateName=name, LaunchTemplateData={"ImageId": image})
             tag = {"ResourceId": name, "ResourceType": "auto-scaling-group", "PropagateAtLaunch": False}
-            # As EKS makes them for a managed node group.
+            # As EKS makes and tags them for a managed node group.
+            tags = {"eks:cluster-name": cluster, "eks:nodegroup-name": group.name}
             self.scaling.create_auto_scaling_group(
                 AutoScalingGroupName=name,
                 MinSize=group.min,
@@ -73,7 +88,7 @@ class Ec2:
                         "Overrides": [{"InstanceType": type_} for type_ in types[group.pool]],
                     }
                 },
-                Tags=[{"Key": key, "Value": value, **tag} for key, value in group.tags.items()],
+                Tags=[{"Key": key, "Value": value, **tag} for key, value in tags.items()],
             )
 
     def step(self, api: Api) -> None:
@@ -119,11 +134,13 @@ def world(tmp_path_factory: pytest.TempPathFactory, control_plane_programs: None
         lab, _ = servers.up(folder, progress=Progress(quiet=True))
         api = stack.enter_context(Api.of(lab.kubeconfig))
         url = stack.enter_context(moto(tmp_path_factory.mktemp("moto")))
-        ec2 = Ec2(url, groups, {name: pool.instances for name, pool in fleet.pools.items()})
+        ec2 = Ec2(url, fleet.cluster_name, groups, {name: pool.instances for name, pool in fleet.pools.items()})
         for node in nodes.system_nodes(fleet):
             api.create(node)
-        # Without their tags the stand-in leaves the groups alone, and still plays cloud and device plugin.
-        nodes.configure_autoscaler(lab, [replace(group, tags={}, plugin_seconds=2.0) for group in groups.values()])
+        # The stand-in leaves the groups alone, and still plays cloud and device plugin.
+        nodes.configure_autoscaler(
+            lab, [replace(group, managed=False, plugin_seconds=2.0) for group in groups.values()]
+        )
         kinds = ("Namespace", "PriorityClass", "ServiceAccount")
         for object_ in (*(object_ for kind in kinds for object_ in of_kind(graph, kind)), *_model_cache()):
             api.apply(object_)
@@ -230,7 +247,7 @@ def _autoscaler(binary: Path, lab: Lab, values: Mapping[str, Any], url: str, log
         api.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": priorities, "data": data})
     cloud = log.with_suffix(".conf")
     cloud.write_text("".join(_OVERRIDE.format(service=service, url=url) for service in ("autoscaling", "ec2", "eks")))
-    tags = f"k8s.io/cluster-autoscaler/enabled,k8s.io/cluster-autoscaler/{values['autoDiscovery']['clusterName']}"
+    tags = ",".join(values["autoDiscovery"]["tags"])
     options = {
         "cloud-provider": "aws",
         "node-group-auto-discovery": f"asg:tag={tags}",

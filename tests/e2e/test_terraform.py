@@ -102,9 +102,6 @@ FORGOTTEN: Mapping[tuple[str, str], str] = {
 }
 """What a plan after the apply would change, for moto's answer is not what AWS's would be."""
 
-WITHOUT_GROUPS = "aws_autoscaling_group_tag"
-"""moto's node groups name Auto Scaling groups that it does not make, so these have nothing to stand on."""
-
 SECRET = "arn:aws:secretsmanager:us-west-2:123456789012:secret:paddock/github-app-AbCdEf"
 
 
@@ -187,14 +184,13 @@ class Story:
     """Prod in moto's AWS, from nothing to nothing. Each step runs once, after the one before it."""
 
     def __init__(self, terraform: Terraform, document: Mapping[str, Any], client: Callable[[str], Any]) -> None:
-        self.document = without(document, {*NOT_IN_MOTO, WITHOUT_GROUPS})
+        self.document = without(document, set(NOT_IN_MOTO))
         before = inventory(client)
         terraform.use(self.document)
         self.refused = terraform.apply()
         self.made = terraform.managed_addresses()
         self.planned = terraform.plan()
         self.differences = terraform.differences()
-        self.groups = client("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
         self.there = inventory(client)
         terraform.use(_forgiving(self.document))
         self.planned_else = terraform.plan()
@@ -236,10 +232,6 @@ def test_moto_still_does_not_know(type_: str, client: Callable[[str], Any], terr
     assert re.search(r"^\d+$|Not Found|Internal", refused.value.response["Error"]["Code"]), (
         f"moto knows {method} now: take {type_} from the list"
     )
-
-
-def test_moto_still_makes_no_groups_for_its_nodes(story: Story) -> None:
-    assert not story.groups, f"moto makes Auto Scaling groups now: {WITHOUT_GROUPS} can be applied"
 
 
 def inventory(client: Callable[[str], Any]) -> dict[str, set[str]]:

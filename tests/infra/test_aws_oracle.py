@@ -102,15 +102,8 @@ def _control_plane(inputs: dict[str, Any]) -> Inputs:
     return inputs
 
 
-def _tag(inputs: dict[str, Any]) -> Inputs:
-    return {"Tags": [{**inputs["tag"], "ResourceId": inputs["ResourceId"], "ResourceType": "auto-scaling-group"}]}
-
-
 AUTONAME = "{name}-0123456"
 CALLS: Mapping[str, tuple[Call, ...]] = {
-    "aws:autoscaling/tag:Tag": (
-        Call("autoscaling.CreateOrUpdateTags", same("tag", autoscalingGroupName="ResourceId"), shaped=_tag),
-    ),
     "aws:cloudwatch/logGroup:LogGroup": (
         Call("logs.CreateLogGroup", same("tags", name="logGroupName", kmsKeyId="kmsKeyId"), {"logGroupName": AUTONAME}),
         Call("logs.PutRetentionPolicy", same("retentionInDays", name="logGroupName"), {"logGroupName": AUTONAME}),
@@ -568,7 +561,7 @@ MISTAKES: list[tuple[str, dict[str, Any], str]] = [
     ("aws:iam/role:Role", {"maxSessionDuration": 60}, "MaxSessionDuration"),
     ("aws:iam/rolePolicy:RolePolicy", {"policy": '{"Statement": [{"Effect": "Allow"}]}'}, "a policy without a version"),
     ("aws:imagebuilder/imageRecipe:ImageRecipe", {"version": "1.0"}, "semanticVersion"),
-    ("aws:autoscaling/tag:Tag", {"tag": {"key": "k" * 129, "value": "v", "propagateAtLaunch": False}}, "Key"),
+    ("aws:eks/nodeGroup:NodeGroup", {"tags": {"k" * 129: "v"}}, "tags"),
     ("aws:ec2/vpcEndpoint:VpcEndpoint", {"vpcEndpointType": "interface"}, "'interface' is none of"),
 ]
 

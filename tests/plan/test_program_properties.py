@@ -198,7 +198,7 @@ BREAKS: dict[str, tuple[str, str, Callable[[dict[str, Any]], dict[str, Any] | No
         lambda inputs: inputs["metadataOptions"].update(httpTokens="optional"),
     ),
     "gpu_pools_are_tainted_and_scaled": ("smallest", GROUP, lambda inputs: inputs.update(taints=[])),
-    "scale_from_zero_is_told_everything": ("smallest", GROUP, lambda inputs: inputs["labels"].update(extra="1")),
+    "empty_groups_describe_their_nodes": ("smallest", GROUP, lambda inputs: inputs.update(tags={})),
     "providers_are_explicit": ("smallest", "aws:ec2/vpc:Vpc", lambda _: {"provider": ""}),
     "gpu_pods_tolerate_the_taint": ("smallest", RELEASE, lambda inputs: _template(inputs).update(tolerations=[])),
     "scale_sets_follow_the_controller": ("smallest", RELEASE, lambda _: {"dependencies": ()}),

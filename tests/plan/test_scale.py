@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import date
 
 import pytest
@@ -11,6 +12,8 @@ from paddock.fleet.sizing import capacity, daemonsets
 from paddock.plan import fit
 from paddock.plan.cost import rightsizing
 from paddock.plan.document.builder import build_document
+from paddock.plan.engine.program import plan_graph
+from paddock.plan.engine.resource_types import LAUNCH_TEMPLATE, NODE_GROUP
 from paddock.plan.output import html
 from paddock.plan.plan import build_plan
 from tests.support import fleets
@@ -38,6 +41,22 @@ def test_sizes_follow_pools_and_not_the_number_of_runners(monkeypatch: pytest.Mo
         rightsizing.findings(fleet, rightsizing.right_size(fleet))
         counts.append(len(calls))
     assert counts[0] == counts[1]
+
+
+def test_alike_runners_are_sized_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    original = rightsizing.candidates
+    monkeypatch.setattr(rightsizing, "candidates", lambda fleet, runner: calls.append("") or original(fleet, runner))
+    rightsizing.right_size(_fleet(40))
+    assert len(calls) == 1
+
+
+def test_a_pool_is_a_launch_template_and_its_node_groups() -> None:
+    few, more = (
+        Counter(resource.type for resource in plan_graph(fleets.stack(_data(4, pools))).resources.values())
+        for pools in (2, 3)
+    )
+    assert more - few == {"paddock:infra:GpuPool": 1, LAUNCH_TEMPLATE: 1, NODE_GROUP: 1}
 
 
 def test_alike_runners_have_the_same_sizes_under_their_own_names() -> None:

@@ -18,7 +18,7 @@ from paddock.plan.engine.values import SECRET, Secret, redact
 RELEASE = "kubernetes:helm.sh/v3:Release"
 NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
-AUTOSCALER = "k8s.io/cluster-autoscaler"
+OFFERS = "k8s.io/cluster-autoscaler/node-template/resources/"
 PROTECTED = {"aws:ec2/vpc:Vpc", "aws:kms/key:Key", "aws:ecr/repository:Repository", "aws:eks/cluster:Cluster"}
 
 Rule = Callable[[Fleet, Graph], Iterator[str]]
@@ -78,23 +78,14 @@ def gpu_pools_are_tainted_and_scaled(fleet: Fleet, graph: Graph) -> Iterator[str
             yield f"{group.name}: an image of its own and one of Amazon's"
 
 
-def scale_from_zero_is_told_everything(fleet: Fleet, graph: Graph) -> Iterator[str]:
-    by_group: dict[str, dict[str, str]] = {}
-    for tag in graph.of_type("aws:autoscaling/tag:Tag"):
-        entry = tag.inputs["tag"]
-        (group,) = [urn for urn in tag.dependencies if f"{NODE_GROUP}::" in urn]
-        by_group.setdefault(group, {})[entry["key"]] = entry["value"]
+def empty_groups_describe_their_nodes(fleet: Fleet, graph: Graph) -> Iterator[str]:
     for name, _, node_group in gpu_groups(fleet, graph):
-        tags = by_group.get(node_group.urn, {})
-        labels = {f"{AUTOSCALER}/node-template/label/{k}": v for k, v in node_group.inputs["labels"].items()}
-        taints = {f"{AUTOSCALER}/node-template/taint/nvidia.com/gpu": "true:NoSchedule"}
-        derived = {k: v for k, v in tags.items() if "/node-template/label/" in k or "/node-template/taint/" in k}
-        if derived != labels | taints:
-            yield f"{node_group.name}: {derived} is not {labels | taints}"
-        if not {f"{AUTOSCALER}/enabled", f"{AUTOSCALER}/{fleet.cluster_name}"} <= tags.keys():
-            yield f"{node_group.name}: the autoscaler would not find it"
-        pool = fleet.pools[name]
-        offered = tags.get(f"{AUTOSCALER}/node-template/resources/nvidia.com/gpu")
+        tags, pool = node_group.inputs["tags"], fleet.pools[name]
+        if not fleet.tags.items() <= tags.items():
+            yield f"{node_group.name}: tags {tags}"
+        if not {f"{OFFERS}cpu", f"{OFFERS}memory", f"{OFFERS}ephemeral-storage"} <= tags.keys():
+            yield f"{node_group.name}: the autoscaler takes its nodes for larger than they are"
+        offered = tags.get(f"{OFFERS}nvidia.com/gpu")
         if offered != str(min(pool.gpu_resources_per_node(instance) for instance in pool.types)):
             yield f"{node_group.name}: {offered} GPUs"
 
@@ -279,7 +270,7 @@ RULES: Mapping[str, Rule] = {
     for rule in (
         launch_templates_are_safe,
         gpu_pools_are_tainted_and_scaled,
-        scale_from_zero_is_told_everything,
+        empty_groups_describe_their_nodes,
         providers_are_explicit,
         gpu_pods_tolerate_the_taint,
         scale_sets_follow_the_controller,

@@ -74,15 +74,11 @@ def configure_autoscaler(lab: Lab, node_groups: Iterable[Group], idle_seconds: f
 
 
 def groups(stack: Stack, graph: Graph | None = None) -> tuple[Group, ...]:
-    """Return the GPU node groups that the stack's program declares, with the tags of their Auto Scaling groups."""
+    """Return the GPU node groups that the stack's program declares."""
     if graph is None:
         from paddock.plan.engine.program import plan_graph
 
         graph = plan_graph(stack)
-    tags: dict[str, dict[str, str]] = {}
-    for tag in graph.of_type("aws:autoscaling/tag:Tag"):
-        for urn in tag.property_dependencies["autoscalingGroupName"]:
-            tags.setdefault(urn, {})[tag.inputs["tag"]["key"]] = tag.inputs["tag"]["value"]
     expander = _expander_priorities(graph)
     node_groups = []
     for resource in graph.of_type("aws:eks/nodeGroup:NodeGroup"):
@@ -96,7 +92,8 @@ def groups(stack: Stack, graph: Graph | None = None) -> tuple[Group, ...]:
             limits = (int(size["minSize"]), int(size["maxSize"]))
             # EKS names the Auto Scaling group after the node group, and Pulumi that after the resource.
             rank = scaling.priority(expander, f"eks-{resource.name}-0a1b2c3-5ac0d7b6-0000-0000-0000-000000000000")
-            node_groups.append(Group(resource.name, pool, bought, *limits, tags.get(resource.urn, {}), body, rank))
+            described = {key: resource.inputs[key] for key in ("labels", "taints", "tags")}
+            node_groups.append(Group(resource.name, pool, bought, *limits, **described, node=body, priority=rank))
     return tuple(node_groups)
 
 

@@ -1,7 +1,8 @@
 """Decisions of an autoscaler: which group adds a node for pending pods, and which nodes are removed.
 
-A small stand-in for cluster-autoscaler, which reads a node group that has no node yet from the tags of its Auto
-Scaling group: what a tag gets wrong here keeps a pod waiting here, as it would there. Pure functions.
+A small stand-in for cluster-autoscaler, which knows a node group that has no node yet from eks:DescribeNodegroup: its
+labels, its taints, and its tags for resources. What these get wrong keeps a pod waiting here, as it would there. Pure
+functions.
 """
 
 from __future__ import annotations
@@ -13,13 +14,12 @@ from typing import Any
 
 import yaml
 
-from paddock.fleet.nodes import GPU
+from paddock.fleet.nodes import EKS_EFFECTS, GPU, TEMPLATE
 from paddock.lab.kube import pods
 from paddock.lab.kube.pods import Amounts, Object
 from paddock.lab.simulators.boot import UNINITIALIZED
 
 NODE_GROUP = "eks.amazonaws.com/nodegroup"
-_TAG = "k8s.io/cluster-autoscaler/"
 _TRANSIENT_TAINTS = {"node.kubernetes.io/not-ready", "node.kubernetes.io/network-unavailable", UNINITIALIZED["key"]}
 """Taints that a node loses by itself while it starts."""
 ACCELERATOR = "k8s.amazonaws.com/accelerator"
@@ -31,7 +31,7 @@ _PODS = "110"
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A node that is not there, as its group's tags describe it."""
+    """A node that is not there, as its group describes it."""
 
     labels: Mapping[str, str]
     taints: tuple[Mapping[str, str], ...]
@@ -40,14 +40,17 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One node group: how the tags describe its nodes, and what really boots."""
+    """One node group: how it describes its nodes to EKS, and what really boots."""
 
     name: str
     pool: str
     capacity: str
     min: int
     max: int
-    tags: Mapping[str, str]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: Sequence[Mapping[str, str]] = ()
+    """As EKS spells them."""
+    tags: Mapping[str, str] = field(default_factory=dict)
     node: Mapping[str, Any] = field(default_factory=dict)
     """The Node object that registers, without a name."""
     priority: int = 0
@@ -56,15 +59,15 @@ class Group:
     """From the request to the node's registration."""
     plugin_seconds: float = 0.0
     """From there, with its device plugin, to its GPUs."""
+    managed: bool = True
+    """Whether the autoscaler may change the group's size."""
 
     @property
     def template(self) -> Template:
-        return template(self.tags)
-
-    @property
-    def managed(self) -> bool:
-        """Return whether the autoscaler may change the group's size."""
-        return self.tags.get(f"{_TAG}enabled") == "true"
+        """The node that the autoscaler imagines while the group is empty."""
+        taints = tuple({**taint, "effect": EKS_EFFECTS[taint["effect"]]} for taint in self.taints)
+        resources = {k.removeprefix(TEMPLATE): v for k, v in self.tags.items() if k.startswith(TEMPLATE)}
+        return Template(self.labels, taints, pods.amounts({"pods": _PODS, **resources}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,20 +98,6 @@ class Decision:
     """Pods that no group can help -> why."""
 
 
-def template(tags: Mapping[str, str]) -> Template:
-    """Return the node that the tags of an Auto Scaling group describe."""
-
-    def under(part: str) -> dict[str, str]:
-        prefix = f"{_TAG}node-template/{part}/"
-        return {key.removeprefix(prefix): value for key, value in tags.items() if key.startswith(prefix)}
-
-    taints = []
-    for key, text in under("taint").items():
-        value, _, effect = text.rpartition(":")
-        taints.append({"key": key, "value": value, "effect": effect})
-    return Template(under("label"), tuple(taints), pods.amounts({"pods": _PODS, **under("resources")}))
-
-
 def decide(
     groups: Sequence[Group],
     nodes: Sequence[Object],
@@ -129,7 +118,7 @@ def decide(
     managed = sorted((group for group in groups if group.managed), key=lambda group: (-group.priority, group.name))
     sizes = {group.name: booting.count(group.name) + len(members(nodes, group.name)) for group in managed}
     by_name = {group.name: group for group in managed}
-    # A node without its GPUs yet counts with what its group's tags promise, like one that is still booting.
+    # A node without its GPUs yet counts with what its group promises, like one that is still booting.
     here = [node for node in nodes if not node["spec"].get("unschedulable")]
     coming = [group for node in here if starting(node) and (group := by_name.get(group_of(node)))]
     room = [_remaining_capacity(node, all_pods) for node in here if not (starting(node) and group_of(node) in by_name)]

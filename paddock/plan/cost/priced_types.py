@@ -33,7 +33,6 @@ UNPRICED: Mapping[str, str] = {
 """Types whose cost follows use, which is not stated."""
 
 FREE: Mapping[str, str] = {
-    "aws:autoscaling/tag:Tag": "tags",
     "aws:cloudwatch/eventRule:EventRule": "rules on AWS's own events",
     "aws:cloudwatch/eventTarget:EventTarget": "rules on AWS's own events",
     "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup": "VPC",

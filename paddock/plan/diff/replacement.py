@@ -48,7 +48,6 @@ _METADATA = "metadata.annotations metadata.labels"
 _NAMED = "metadata.name metadata.namespace"
 
 TYPES: Mapping[str, Fields] = {
-    "aws:autoscaling/tag:Tag": _fields("autoscalingGroupName tag.key", "tag.value tag.propagateAtLaunch"),
     "aws:cloudwatch/logGroup:LogGroup": _fields(
         "name namePrefix logGroupClass", "kmsKeyId retentionInDays skipDestroy tags"
     ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-AUTOSCALING_TAG = "aws:autoscaling/tag:Tag"
 LOG_GROUP = "aws:cloudwatch/logGroup:LogGroup"
 DYNAMODB_TABLE = "aws:dynamodb/table:Table"
 EBS_VOLUME = "aws:ebs/volume:Volume"

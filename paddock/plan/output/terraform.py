@@ -11,11 +11,10 @@ from paddock.plan.engine.values import SECRET, UNKNOWN, Ref, Secret
 from paddock.plan.rules.inputs import fields
 
 _PROVIDER = "registry.terraform.io/hashicorp/aws"
-_MODULES = {"ec2", "index", "cloudwatch", "ebs", "autoscaling", "vpc"}
+_MODULES = {"ec2", "index", "cloudwatch", "ebs", "vpc"}
 """Pulumi's modules that Terraform's names leave out, or write another way below."""
 _TYPES = {
     "aws:cloudwatch/logGroup:LogGroup": "aws_cloudwatch_log_group",
-    "aws:autoscaling/tag:Tag": "aws_autoscaling_group_tag",
     "aws:iam/openIdConnectProvider:OpenIdConnectProvider": "aws_iam_openid_connect_provider",
 }
 _MAPS = {"tags", "labels", "default_tags", "resource_tags", "ami_tags", "parameters"}

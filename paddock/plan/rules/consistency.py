@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from infra.helm.charts import CHARTS
+from paddock.fleet.nodes import EKS_EFFECTS, TEMPLATE
 from paddock.plan.engine import resource_types as types
 from paddock.plan.engine.graph import Resource
 from paddock.plan.finding import Severity
 from paddock.plan.rules.base import Context, Examples, Rule, Violation, example, resource, violation
 from paddock.plan.rules.inputs import fields
 from paddock.plan.rules.inputs.placement import (
-    EFFECTS,
     GPU,
     NodeGroups,
     fits,
@@ -25,8 +25,6 @@ from paddock.plan.rules.inputs.placement import (
 )
 from paddock.plan.rules.inputs.pods import chart, scale_sets
 from paddock.plan.rules.kubernetes import SCALE_SET_CHART, runners
-
-TEMPLATE = "k8s.io/cluster-autoscaler/node-template/"
 
 
 def _gpu_group(**inputs: Any) -> Resource:
@@ -104,61 +102,29 @@ class Selected(Rule):
 class ScaleFromZero(Rule):
     id = "CON003"
     severity: ClassVar[Severity] = "error"
-    title = "Scale-from-zero tags tell the autoscaler what the nodes will be like"
-    why = "For an empty pool the autoscaler knows only the tags: one label too few and it never buys the node."
-    fix = "write the tags from nodes.labels() and nodes.TAINT, as infra/gpu/pool.py does"
+    title = "A GPU node group that can be empty says what its nodes offer"
+    why = (
+        "The autoscaler reads labels and taints of an empty group from EKS, but what pods can have of a node from these"
+        " tags: without ephemeral-storage no runner fits the node, and it is never bought."
+    )
+    fix = "tags of the node group from nodes.template_tags(), as in infra/gpu/pool.py"
 
     def check(self, context: Context) -> Iterator[Violation]:
         for group in context.all(types.NODE_GROUP):
-            tags = {
-                fields.text(t.inputs, "tag", "key"): fields.get(t.inputs, "tag", "value")
-                for t in context.refer(types.AUTOSCALING_TAG, "autoscalingGroupName", group)
-            }
             empty = fields.get(group.inputs, "scalingConfig", "minSize") == 0
-            if not tags and not (empty and taints(group)):
+            if not empty or not taints(group) or fields.is_unknown(fields.get(group.inputs, "tags")):
                 continue
-            if (
-                fields.has_unknown(group.inputs.get("labels"))
-                or fields.has_unknown(group.inputs.get("taints"))
-                or "" in tags
-            ):
-                continue
-            nodes = {
-                **{f"{TEMPLATE}label/{key}": value for key, value in labels(group).items()},
-                **{
-                    f"{TEMPLATE}taint/{t.get('key')}": f"{t.get('value') or ''}:{t.get('effect')}"
-                    for t in taints(group)
-                },
-            }
-            tagged = {
-                key: value for key, value in tags.items() if key.startswith((f"{TEMPLATE}label/", f"{TEMPLATE}taint/"))
-            }
-            for key in sorted(nodes.keys() | tagged.keys()):
-                have, say = nodes.get(key), tagged.get(key)
-                if have != say and not fields.is_unknown(have) and not fields.is_unknown(say):
-                    message = f"{key.removeprefix(TEMPLATE)} is {have or 'absent'}, its tag says {say or 'nothing'}"
-                    fix = f"the tag {key} with {have}" if have else f"no tag {key}"
-                    yield violation(group, message, fix=fix)
+            tags = fields.mapping(group.inputs, "tags")
+            if missing := [name for name in self._NEEDED if f"{TEMPLATE}{name}" not in tags]:
+                fix = f"tags {', '.join(f'{TEMPLATE}{name}' for name in missing)}, from nodes.template_tags()"
+                yield violation(group, f"no tag says how much of {', '.join(missing)} its nodes offer", fix=fix)
+
+    _NEEDED: ClassVar = (GPU, "cpu", "memory", "ephemeral-storage")
 
     def examples(self) -> Examples:
-        return Examples(self._tagged("t4"), self._tagged("t5"))
-
-    @staticmethod
-    def _tagged(pool: str) -> Context:
-        group = _gpu_group(scalingConfig={"minSize": 0})
-        tags = {f"{TEMPLATE}label/paddock.dev/pool": pool, f"{TEMPLATE}taint/{GPU}": "true:NoSchedule"}
-        return example(
-            group,
-            *(
-                resource(
-                    types.AUTOSCALING_TAG,
-                    key,
-                    {"tag": {"key": key, "value": value}},
-                    uses={"autoscalingGroupName": group},
-                )
-                for key, value in tags.items()
-            ),
-        )
+        tags = {f"{TEMPLATE}{name}": "1" for name in self._NEEDED}
+        passing = example(_gpu_group(scalingConfig={"minSize": 0}, tags=tags))
+        return Examples(passing, example(_gpu_group(scalingConfig={"minSize": 0})))
 
 
 class TaintSpelling(Rule):
@@ -166,28 +132,22 @@ class TaintSpelling(Rule):
     severity: ClassVar[Severity] = "error"
     title = "Taints are spelled as each API spells them"
     why = "EKS takes NO_SCHEDULE and Kubernetes NoSchedule; the wrong one is refused, or matches nothing."
-    fix = "NO_SCHEDULE in node groups; NoSchedule in tolerations, user data and autoscaler tags"
+    fix = "NO_SCHEDULE in node groups; NoSchedule in tolerations and user data"
 
     def check(self, context: Context) -> Iterator[Violation]:
-        kubernetes = (*EFFECTS.values(), "")
+        kubernetes = (*EKS_EFFECTS.values(), "")
         for group in context.all(types.NODE_GROUP):
             for taint in fields.items(group.inputs, "taints"):
                 effect = fields.get(taint, "effect")
-                if str(effect) not in EFFECTS and not fields.is_unknown(effect):
-                    fix = f"one of {', '.join(EFFECTS)}"
+                if str(effect) not in EKS_EFFECTS and not fields.is_unknown(effect):
+                    fix = f"one of {', '.join(EKS_EFFECTS)}"
                     yield violation(group, f"the effect {effect} of a taint is not EKS's", fix=fix)
         for work in workloads(context):
             for toleration in work.tolerations:
                 effect = fields.get(toleration, "effect")
                 if str(effect or "") not in kubernetes and not fields.is_unknown(effect):
                     message = f"{work.what}: {effect} is no effect of a toleration in Kubernetes"
-                    yield violation(work.resource, message, fix=f"one of {', '.join(EFFECTS.values())}")
-        for tag in context.all(types.AUTOSCALING_TAG):
-            if fields.text(tag.inputs, "tag", "key").startswith(f"{TEMPLATE}taint/"):
-                value = fields.get(tag.inputs, "tag", "value")
-                if not fields.is_unknown(value) and str(value).rpartition(":")[2] not in EFFECTS.values():
-                    message = f"{value} is not a taint's value and effect as Kubernetes spells them"
-                    yield violation(tag, message, fix=f"VALUE:EFFECT with one of {', '.join(EFFECTS.values())}")
+                    yield violation(work.resource, message, fix=f"one of {', '.join(EKS_EFFECTS.values())}")
 
     def examples(self) -> Examples:
         passing = example(_gpu_group())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,20 +17,26 @@ from paddock.lab.simulators import boot, nodes, scaling
 from paddock.lab.simulators.scaling import Backoff, Group, decide
 from tests.support import fleets
 
-TAG = "k8s.io/cluster-autoscaler/"
+RESOURCES = "k8s.io/cluster-autoscaler/node-template/resources/"
 TAINT = {"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}
 
 
 def group(name: str = "t4-spot", priority: int = 50, low: int = 0, high: int = 2, gpus: int = 1) -> Group:
-    tags = {
-        f"{TAG}enabled": "true",
-        f"{TAG}node-template/label/paddock.dev/pool": "t4",
-        f"{TAG}node-template/taint/nvidia.com/gpu": "true:NoSchedule",
-        f"{TAG}node-template/resources/cpu": "3500m",
-        f"{TAG}node-template/resources/memory": "14Gi",
-        f"{TAG}node-template/resources/nvidia.com/gpu": str(gpus),
-    }
-    return Group(name, "t4", name.removeprefix("t4-"), low, high, tags, priority=priority)
+    return Group(
+        name,
+        "t4",
+        name.removeprefix("t4-"),
+        low,
+        high,
+        labels={"paddock.dev/pool": "t4"},
+        taints=[{**TAINT, "effect": "NO_SCHEDULE"}],
+        tags={
+            f"{RESOURCES}cpu": "3500m",
+            f"{RESOURCES}memory": "14Gi",
+            f"{RESOURCES}nvidia.com/gpu": str(gpus),
+        },
+        priority=priority,
+    )
 
 
 def pod(name: str = "job", *, waits: bool = True, node: str = "", **spec: Any) -> dict[str, Any]:
@@ -178,9 +185,8 @@ def test_daemonsets_take_their_part_of_a_planned_node() -> None:
     assert decide([group()], [], [pod()], daemonsets=[agent]).grow == ("t4-spot",)
 
 
-def test_a_group_without_the_autoscaler_tag_is_ignored() -> None:
-    untagged = Group("t4-spot", "t4", "spot", 1, 2, {})
-    assert decide([untagged], [], [pod()]).grow == ()
+def test_a_group_that_is_not_managed_is_ignored() -> None:
+    assert decide([replace(group(low=1), managed=False)], [], [pod()]).grow == ()
 
 
 def test_the_minimum_is_kept() -> None:
@@ -273,14 +279,13 @@ def test_a_pod_asks_for_its_sidecars_and_for_its_hungriest_moment() -> None:
 
 
 @pytest.mark.parametrize("name", fleets.EXAMPLES)
-def test_the_tags_of_a_stack_describe_the_nodes_that_boot(name: str) -> None:
+def test_the_node_groups_of_a_stack_describe_the_nodes_that_boot(name: str) -> None:
     stack = fleets.example(name)
     groups = nodes.groups(stack, fleets.graph(name))
     assert {group.name for group in groups} == {
         f"{pool}-{bought}" for pool, spec in stack.fleet.pools.items() for bought in fleet_nodes.capacities(spec)
     }
     for group in groups:
-        assert group.managed, group.name
         described, real = group.template, group.node
         assert described.labels.items() <= real["metadata"]["labels"].items()
         assert list(described.taints) == real["spec"]["taints"]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from paddock.fleet.nodes import EKS_EFFECTS
 from paddock.plan.engine.graph import Resource
 from paddock.plan.engine.resource_types import DAEMON_SET, RELEASE
 from paddock.plan.rules.base import Context
@@ -13,8 +14,6 @@ from paddock.plan.rules.inputs import fields
 from paddock.plan.rules.inputs.pods import chart, pods
 
 GPU = "nvidia.com/gpu"
-EFFECTS = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}
-"""EKS's spelling -> Kubernetes' own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +94,7 @@ def tolerates(tolerations: list[Any], taint: Mapping[str, Any]) -> bool:
 def taints(group: Resource) -> list[dict[str, Any]]:
     """Return a node group's taints in Kubernetes' spelling."""
     return [
-        {**taint, "effect": EFFECTS.get(str(taint.get("effect")), str(taint.get("effect")))}
+        {**taint, "effect": EKS_EFFECTS.get(str(taint.get("effect")), str(taint.get("effect")))}
         for taint in fields.items(group.inputs, "taints")
         if isinstance(taint, Mapping)
     ]
