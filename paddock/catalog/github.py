@@ -70,6 +70,45 @@ def runner_successor(version: str) -> tuple[str, date] | None:
     return next((item for item in ordered if _data.version(item[0]) > _data.version(version)), None)
 
 
+@dataclass(frozen=True, slots=True)
+class RunnerAge:
+    """Whether GitHub gives a version of actions/runner jobs: still, though `followed`, or no more (`refused`).
+
+    `successor` is the first release after it, of the day `followed_on`; None is what the catalogue does not know.
+    """
+
+    verdict: Literal["ok", "followed", "refused", "unknown"]
+    message: str
+    released: date | None = None
+    successor: str | None = None
+    followed_on: date | None = None
+
+
+def runner_age(version: str, today: date) -> RunnerAge:
+    """Judge a version of actions/runner on `today`: only a release after it, looked up or not, makes it old."""
+    released, successor = runner_releases().get(version), runner_successor(version)
+    if released is None:
+        newest, day = list(runner_releases().items())[-1]
+        return RunnerAge("unknown", f"the catalogue does not know runner {version}; its newest is {newest} of {day}")
+    age = f"runner {version} is {(today - released).days} days old"
+    if successor:
+        name, day = successor
+        days = RUNNER_GRACE_DAYS - (today - day).days
+        message = (
+            f"{age} and was followed by {name} on {day}: GitHub gives it jobs for about {RUNNER_GRACE_DAYS} days after "
+            f"that, {f'{days} more' if days >= 0 else f'over for {-days}'}"
+        )
+        return RunnerAge("followed" if days >= 0 else "refused", message, released, name, day)
+    read = max(released, runners_read())
+    if (today - read).days <= RUNNER_GRACE_DAYS:  # one that followed on the next day leaves it as many
+        return RunnerAge("ok", f"{age} and was the newest on {read}", released)
+    message = (
+        f"{age}; whether another followed it is not known since {read}, {(today - read).days} days ago: GitHub gives "
+        f"it jobs for about {RUNNER_GRACE_DAYS} days after that"
+    )
+    return RunnerAge("unknown", message, released)
+
+
 @cache
 def label_support(product: Literal["arc", "server"]) -> LabelSupport:
     """Return which versions of a product give scale sets labels."""

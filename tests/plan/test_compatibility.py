@@ -249,8 +249,8 @@ def test_the_age_of_an_image_and_of_the_runner() -> None:
     assert (old.severity, old.numbers["age_days"]) == ("warning", 91)
     assert old.fix == 'pools.t4.ami: {release: "1.35.6-20260714"}'
     assert versions.ACTIONS_RUNNER == "2.338.0"
-    assert verdicts(fleet(), date(2026, 11, 5))["CMP010"].verdict == "ok"  # released 2026-10-06, 30 days before
-    assert verdicts(fleet(), date(2026, 11, 6))["CMP010"].verdict == "unknown"
+    assert verdicts(fleet(), date(2026, 11, 9))["CMP010"].verdict == "ok"  # looked up 2026-10-10, 30 days before
+    assert verdicts(fleet(), date(2026, 11, 10))["CMP010"].verdict == "unknown"
 
 
 def test_a_superseded_runner_is_served_for_30_days(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,13 +17,12 @@ from paddock.build.images.image_inventory import DEFAULT, RUNNER_IMAGE, ImageRec
 from paddock.build.recipes import labels
 from paddock.catalog import version
 from paddock.catalog.cuda_match import Outcome, best_toolkit, on_driver, on_gpu, tag_cuda
-from paddock.catalog.github import RUNNER_GRACE_DAYS, runner_releases, runner_successor, runners_read
+from paddock.catalog.github import runner_age
 from paddock.fleet import Fleet
 from paddock.fleet.software import driver, image_cuda
 
 MAX_DAYS = 21
-"""Days after which an image, its base, or a runner that was followed by another, or may have been, is too old: nine are
-left to act."""
+"""Days after which an image or its base is too old: it may lack the security updates since then."""
 
 Verdict = Literal["ok", "unknown", "warning", "wrong"]
 _OUTCOMES: dict[Outcome, Verdict] = {
@@ -33,6 +32,7 @@ _OUTCOMES: dict[Outcome, Verdict] = {
     "needs-compat": "wrong",
     "impossible": "wrong",
 }
+_RUNNER_AGES: dict[str, Verdict] = {"followed": "warning", "refused": "wrong", "unknown": "unknown"}
 _BUILD = "./inv build-runner --push --pin STACK"
 _PACKAGES = "./inv build-runner --build-arg PACKAGES_AS_OF=$(date +%F) --pin STACK"
 """Without another day the content is the old one, and what there is of it is taken."""
@@ -126,34 +126,14 @@ def _runner(record: ImageRecord, today: date) -> Finding:
     if runner is None:
         evidence = "neither its tag nor a label states the version of actions/runner in it"
         return Finding("runner", record.reference, "unknown", evidence, _BUILD)
-    released, successor = runner_releases().get(runner), runner_successor(runner)
-    newest = max(runner_releases(), key=version)
+    age = runner_age(runner, today)
+    if age.verdict == "ok":
+        return Finding("runner", record.reference, "ok", age.message)
     fix = _BUILD if runner != ACTIONS_RUNNER else f"{DEFAULT}: the newest release, then {_BUILD}"
-    if released is None:
-        evidence = f"the catalogue does not know runner {runner}; its newest is {newest} of {runner_releases()[newest]}"
-        return Finding("runner", record.reference, "unknown", evidence, f"look at its release; {fix}")
-    evidence = f"runner {runner} is {(today - released).days} days old"
-    if successor:
-        since = (today - successor[1]).days
-        days = RUNNER_GRACE_DAYS - since
-        evidence += (
-            f" and was followed by {successor[0]} {since} days ago: GitHub gives it jobs for about "
-            f"{RUNNER_GRACE_DAYS} days after that, {f'{days} more' if days >= 0 else f'over for {-days}'}"
-        )
-        return Finding("runner", record.reference, "wrong" if since > MAX_DAYS else "warning", evidence, fix)
-    if (today - released).days <= MAX_DAYS:
-        return Finding("runner", record.reference, "ok", evidence)
-    read = max(released, runners_read())
-    unseen = (today - read).days
-    if unseen <= MAX_DAYS:
-        return Finding("runner", record.reference, "ok", f"{evidence} and was the newest on {read}")
-    evidence += (
-        f"; whether another followed it is not known since {read}, {unseen} days ago: GitHub gives it jobs for about "
-        f"{RUNNER_GRACE_DAYS} days after that"
-    )
-    otherwise = "if it is still the newest, the day you looked as as_of in paddock/catalog/data/github.json"
-    fix_unread = f"look at github.com/actions/runner/releases: {fix}; {otherwise}"
-    return Finding("runner", record.reference, "wrong", evidence, fix_unread)
+    if age.verdict == "unknown":
+        otherwise = "if it is still the newest, the day you looked as as_of in paddock/catalog/data/github.json"
+        fix = f"look at github.com/actions/runner/releases: {fix}; {otherwise}"
+    return Finding("runner", record.reference, _RUNNER_AGES[age.verdict], age.message, fix)
 
 
 def _built(record: ImageRecord, today: date) -> Finding:

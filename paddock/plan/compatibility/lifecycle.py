@@ -8,7 +8,8 @@ from datetime import date
 from infra import versions
 from paddock import catalog
 from paddock.catalog import EksAmi, EksVersion, version
-from paddock.catalog.github import RUNNER_GRACE_DAYS, known_bad, label_support, runner_releases, runner_successor
+from paddock.catalog.cuda_match import Outcome
+from paddock.catalog.github import RUNNER_GRACE_DAYS, known_bad, label_support, runner_age
 from paddock.fleet import Fleet
 from paddock.fleet.model.cluster import KubeconfigCluster, NewCluster
 from paddock.fleet.model.pool import Bottlerocket, Custom, EksManaged
@@ -234,7 +235,7 @@ def controller(fleet: Fleet, today: date) -> Iterator[Verdict]:
     )
     if fleet.github.server_version and fleet.github.kind == "server":
         yield _server(fleet.github.server_version, arc)
-    yield _runner_age(today)
+    yield _runner(today)
 
 
 def _server(server: str, arc: str) -> Verdict:
@@ -264,37 +265,27 @@ def _server(server: str, arc: str) -> Verdict:
     return Verdict("CMP009", key, "ok", f"GitHub Enterprise Server {server} keeps labels", numbers)
 
 
-def _runner_age(today: date) -> Verdict:
+def _runner(today: date) -> Verdict:
     runner = versions.ACTIONS_RUNNER
-    released, successor = runner_releases().get(runner), runner_successor(runner)
-    age = (today - released).days if released else None
+    age = runner_age(runner, today)
     numbers: dict[str, str | int | None] = {
         "runner": runner,
-        "released": released.isoformat() if released else None,
-        "age_days": age,
-        "successor": successor[0] if successor else None,
-        "successor_released": successor[1].isoformat() if successor else None,
+        "released": age.released.isoformat() if age.released else None,
+        "age_days": (today - age.released).days if age.released else None,
+        "successor": age.successor,
+        "successor_released": age.followed_on.isoformat() if age.followed_on else None,
         "grace_days": RUNNER_GRACE_DAYS,
     }
-    key, fix = "images.runner", "ACTIONS_RUNNER in infra/versions.py: the newest release"
-    if successor:
-        days_left = RUNNER_GRACE_DAYS - (today - successor[1]).days
-        message = (
-            f"runner {runner} was followed by {successor[0]} on {successor[1]}; "
-            f"GitHub serves it for about {RUNNER_GRACE_DAYS} days more"
-        )
-        if days_left < 0:
-            return Verdict("CMP010", key, "impossible", f"{message}, over since {-days_left} days", numbers, fix)
-        return Verdict("CMP010", key, "ok", f"{message}: {days_left} left", numbers, fix, concern="warning")
-    if age is None:
-        return Verdict("CMP010", key, "unknown", f"the catalogue does not know runner {runner}", numbers, fix)
-    if age <= RUNNER_GRACE_DAYS:
-        return Verdict("CMP010", key, "ok", f"runner {runner} is {age} days old", numbers)
-    message = (
-        f"runner {runner} is {age} days old; the catalogue knows no successor, but if one came out more than "
-        f"{RUNNER_GRACE_DAYS} days ago GitHub gives it no jobs"
+    outcomes: dict[str, Outcome] = {"refused": "impossible", "unknown": "unknown"}
+    return Verdict(
+        "CMP010",
+        "images.runner",
+        outcomes.get(age.verdict, "ok"),
+        age.message,
+        numbers,
+        "" if age.verdict == "ok" else "ACTIONS_RUNNER in infra/versions.py: the newest release",
+        concern="warning" if age.verdict == "followed" else None,
     )
-    return Verdict("CMP010", key, "unknown", message, numbers, f"look for a newer release; {fix}")
 
 
 def _minor(text: str) -> str:

@@ -24,6 +24,7 @@ from paddock.build.errors import BuildInputError
 from paddock.build.images import image_inventory
 from paddock.catalog.github import runner_releases, runners_read
 from paddock.image_reference import BadReference
+from paddock.plan.compatibility import software
 from tests.conftest import ROOT
 from tests.support.fleets import fleet_data, named
 
@@ -184,20 +185,23 @@ def test_without_an_engine_ages_are_unknown_and_nothing_is_guessed(
 
 @pytest.mark.parametrize(("runner", "today", "verdict", "text"), [
     # 2.336.0 was followed on 2026-08-26
-    ("2.336.0", date(2026, 9, 16), "warning", "9 more"),
-    ("2.336.0", date(2026, 9, 17), "wrong", "8 more"),
-    ("2.336.0", date(2026, 10, 1), "wrong", "over for 6"),
-    (versions.ACTIONS_RUNNER, RELEASED + timedelta(days=21), "ok", "21 days old"),
-    (versions.ACTIONS_RUNNER, READ + timedelta(days=21), "ok", f"was the newest on {READ}"),
-    (versions.ACTIONS_RUNNER, READ + timedelta(days=22), "wrong", f"not known since {READ}, 22 days ago"),
+    ("2.336.0", date(2026, 9, 25), "warning", "0 more"),
+    ("2.336.0", date(2026, 9, 26), "wrong", "over for 1"),
+    (versions.ACTIONS_RUNNER, READ + timedelta(days=30), "ok", f"was the newest on {READ}"),
+    (versions.ACTIONS_RUNNER, READ + timedelta(days=31), "unknown", f"not known since {READ}, 31 days ago"),
     ("9.1.0", TODAY, "unknown", "does not know runner 9.1.0"),
 ])  # fmt: skip
-def test_the_age_of_a_runner(write: Any, check: Any, runner: str, today: date, verdict: str, text: str) -> None:
-    root = write(PINNED.replace(versions.ACTIONS_RUNNER, runner))
-    finding = check(root, today, local=None)["runner"]
+def test_a_runner_has_one_age_in_check_and_plan(
+    write: Any, check: Any, monkeypatch: pytest.MonkeyPatch, runner: str, today: date, verdict: str, text: str
+) -> None:
+    finding = check(write(PINNED.replace(versions.ACTIONS_RUNNER, runner)), today, local=None)["runner"]
     assert finding["verdict"] == verdict
     assert text in finding["evidence"]
     assert verdict == "ok" or finding["fix"]
+    monkeypatch.setattr(versions, "ACTIONS_RUNNER", runner)
+    (planned,) = (item for item in software.check(named("smallest").fleet, today) if item.id == "CMP010")
+    assert planned.message == finding["evidence"]
+    assert planned.severity == {"ok": None, "warning": "warning", "wrong": "error", "unknown": "info"}[verdict]
 
 
 def test_a_label_says_more_than_a_tag(write: Any, check: Any) -> None:
