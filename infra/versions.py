@@ -41,47 +41,14 @@ DCGM_EXPORTER_IMAGE = "4.5.3-4.8.2-distroless"
 # renovate: datasource=helm depName=cluster-autoscaler registryUrl=https://kubernetes.github.io/autoscaler
 CLUSTER_AUTOSCALER_CHART = "9.59.0"
 
-CLUSTER_AUTOSCALER = {"1.33": "v1.33.0", "1.34": "v1.34.0", "1.35": "v1.35.0", "1.36": "v1.36.1"}
-"""By Kubernetes minor: the autoscaler simulates the scheduler of its own minor."""
+CLUSTER_AUTOSCALER = {"1.33": "v1.33.6", "1.34": "v1.34.5", "1.35": "v1.35.2", "1.36": "v1.36.1"}
+"""By Kubernetes minor: the autoscaler simulates the scheduler of its own minor.
+
+The newest patch of each, as tagged in kubernetes/autoscaler on 2026-07-22 (tags read as of 2026-08-22).
+"""
 
 KUBECTL = {"1.33": "v1.33.4", "1.34": "v1.34.1", "1.35": "v1.35.4", "1.36": "v1.36.1"}
 """By Kubernetes minor: the image of the jobs that change warm capacity."""
-
-EKS_ADDONS = {
-    "1.33": {
-        "kube-proxy": "v1.33.10-eksbuild.2",
-        "coredns": "v1.12.4-eksbuild.1",
-        "vpc-cni": "v1.21.1-eksbuild.5",
-        "metrics-server": "v0.8.1-eksbuild.14",
-    },
-    "1.34": {
-        "kube-proxy": "v1.34.6-eksbuild.2",
-        "coredns": "v1.12.4-eksbuild.1",
-        "vpc-cni": "v1.21.1-eksbuild.5",
-        "metrics-server": "v0.9.0-eksbuild.11",
-    },
-    "1.35": {
-        "kube-proxy": "v1.35.3-eksbuild.2",
-        "coredns": "v1.13.2-eksbuild.4",
-        "vpc-cni": "v1.21.1-eksbuild.5",
-        "metrics-server": "v0.9.0-eksbuild.11",
-    },
-    "1.36": {
-        "kube-proxy": "v1.36.0-eksbuild.21",
-        "coredns": "v1.14.3-eksbuild.16",
-        "vpc-cni": "v1.22.4-eksbuild.3",
-        "metrics-server": "v0.9.0-eksbuild.11",
-    },
-}
-"""EKS add-ons whose versions follow the Kubernetes minor. `inv catalog.refresh` does not touch them; review by hand.
-
-metrics-server: on 1.36 EKS's default in several public clusters (2026-09-24 to 2026-10-07), on 1.34 and 1.35 beside
-their kube-proxy in public configurations; 0.9 is not offered on 1.33 (read 2026-11-23).
-"""
-
-POD_IDENTITY_AGENT = "v1.3.10-eksbuild.2"
-NODE_MONITORING_AGENT = "v1.6.2-eksbuild.1"
-EBS_CSI_DRIVER = "v1.57.1-eksbuild.1"
 
 # renovate: datasource=docker depName=public.ecr.aws/aws-observability/aws-for-fluent-bit
 FLUENT_BIT = "3.4.15"

@@ -9,9 +9,9 @@ import pulumi
 import pulumi_aws as aws
 import pulumi_kubernetes as k8s
 
-from infra import versions
 from infra.cluster.control_plane import Cluster
 from infra.component import POD_IDENTITY, Component
+from paddock.catalog import eks_addons
 from paddock.fleet import Fleet, NewCluster, nodes
 
 STORAGE_CLASS = "gp3-encrypted"
@@ -22,11 +22,10 @@ class AddOns(Component):
 
     def __init__(self, name: str, fleet: Fleet, cluster: Cluster, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__(name, opts)
-        self.cluster = cluster
+        self.cluster, self.minor = cluster, fleet.cluster.version
         if isinstance(fleet.cluster, NewCluster):  # an adopted cluster has its own
             self._addon(
                 "eks-node-monitoring-agent",
-                versions.NODE_MONITORING_AGENT,
                 # The agent tolerates everything, its DCGM server nothing: without one on a GPU node no Xid is ever
                 # seen there, and nothing is repaired.
                 configuration_values=json.dumps({"dcgmAgent": {"tolerations": [nodes.TAINT.toleration()]}}),
@@ -34,19 +33,18 @@ class AddOns(Component):
             if fleet.cluster.metrics_server:
                 self._addon(
                     "metrics-server",
-                    versions.EKS_ADDONS[fleet.cluster.version]["metrics-server"],
                     configuration_values=json.dumps({"nodeSelector": nodes.system_selector(fleet)}),
                 )
         if fleet.uses_ebs_volumes:
             self._ebs(fleet)
         self.register_outputs({})
 
-    def _addon(self, name: str, version: str, **more: Any) -> aws.eks.Addon:
+    def _addon(self, name: str, **more: Any) -> aws.eks.Addon:
         return aws.eks.Addon(
             f"{self.name}-{name}",
             cluster_name=self.cluster.eks_name,
             addon_name=name,
-            addon_version=version,
+            addon_version=eks_addons()[self.minor][name],
             resolve_conflicts_on_create="OVERWRITE",
             resolve_conflicts_on_update="OVERWRITE",
             opts=self.child(depends_on=self.cluster.ready),
@@ -59,7 +57,6 @@ class AddOns(Component):
         )
         driver = self._addon(
             "aws-ebs-csi-driver",
-            versions.EBS_CSI_DRIVER,
             configuration_values=json.dumps({"controller": {"nodeSelector": nodes.system_selector(fleet)}}),
             pod_identity_associations=[{"role_arn": role.arn, "service_account": "ebs-csi-controller-sa"}],
         )

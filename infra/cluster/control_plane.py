@@ -11,10 +11,10 @@ import pulumi_aws as aws
 import pulumi_eks as eks
 import pulumi_kubernetes as k8s
 
-from infra import versions
 from infra.cluster.node import launch_template
 from infra.component import POD_IDENTITY, Component, allow, assumed_by, policy
 from infra.network.vpc import Network
+from paddock.catalog import eks_addons
 from paddock.fleet import ExistingCluster, Fleet, KubeconfigCluster, NewCluster, nodes
 from paddock.fleet.model.pool import GP3_IOPS, GP3_THROUGHPUT
 
@@ -125,9 +125,9 @@ class Cluster(Component):
             endpoint_private_access=True,
             public_access_cidrs=list(cluster.endpoint.cidrs) if cluster.endpoint.public else None,
             kubernetes_service_ip_address_range=cluster.service_cidr,
-            kube_proxy_addon_options={"version": versions.EKS_ADDONS[cluster.version]["kube-proxy"]},
+            kube_proxy_addon_options={"version": eks_addons()[cluster.version]["kube-proxy"]},
             vpc_cni_options={
-                "addon_version": versions.EKS_ADDONS[cluster.version]["vpc-cni"],
+                "addon_version": eks_addons()[cluster.version]["vpc-cni"],
                 "enable_network_policy": True,
                 "log_level": "INFO",
             },
@@ -166,7 +166,7 @@ class Cluster(Component):
             f"{self.name}-eks-pod-identity-agent",
             cluster_name=self.eks_name,
             addon_name="eks-pod-identity-agent",
-            addon_version=versions.POD_IDENTITY_AGENT,
+            addon_version=eks_addons()[self.fleet.cluster.version]["eks-pod-identity-agent"],
             resolve_conflicts_on_create="OVERWRITE",
             resolve_conflicts_on_update="OVERWRITE",
             opts=self.child(aliases=[pulumi.Alias(name="addons-eks-pod-identity-agent", parent=formerly)]),
@@ -263,7 +263,7 @@ class Cluster(Component):
             f"{self.name}-coredns",
             cluster_name=self.eks_name,
             addon_name="coredns",
-            addon_version=versions.EKS_ADDONS[cluster.version]["coredns"],
+            addon_version=eks_addons()[cluster.version]["coredns"],
             configuration_values=json.dumps({"nodeSelector": nodes.system_selector(self.fleet)}),
             resolve_conflicts_on_create="OVERWRITE",
             resolve_conflicts_on_update="OVERWRITE",

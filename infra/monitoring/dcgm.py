@@ -100,7 +100,7 @@ def values(fleet: Fleet) -> dict[str, Any]:
     environment: list[dict[str, Any]] = [{"name": "GOMAXPROCS", "value": "2"}]
     if isinstance(fleet.cluster, NewCluster) or fleet.monitoring.host_engine:
         # Two DCGM engines on a node are unsupported and may deadlock the driver (NVIDIA/DCGM issue 108), so the
-        # exporter asks the node monitoring agent's: `dcgm-server`, on port 5555 of the node (agent 1.6.7, read
+        # exporter asks the node monitoring agent's: `dcgm-server`, on port 5555 of the node (agent 1.7.0, read
         # 2026-11-23).
         arguments += ["-r", "$(HOST_IP):5555"]
         environment.append({"name": "HOST_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}})

@@ -17,7 +17,7 @@ from paddock.catalog.cuda import (
     driver_branches,
     driver_limits,
 )
-from paddock.catalog.eks import EksAmi, EksVersion, eks_amis, eks_versions, latest_ami
+from paddock.catalog.eks import EksAmi, EksVersion, eks_addons, eks_amis, eks_versions, latest_ami
 from paddock.catalog.gpus import Gpu, MigProfile, UnknownGpu, UnknownMigProfile, gpu, gpus
 from paddock.catalog.instances import (
     InstanceType,
@@ -37,7 +37,7 @@ __all__ = [
     "CatalogError", "CudaToolkit", "DriverBranch", "DriverLimits", "EksAmi", "EksVersion", "FixedPrice", "Gpu",
     "InstanceType", "MigProfile", "Quota", "RegionPrice", "Source", "Stamp", "UnknownCuda", "UnknownGpu",
     "UnknownInstanceType", "UnknownMigProfile", "UnknownName", "UnknownPrice", "cuda_toolkit", "cuda_toolkits",
-    "driver_branch", "driver_branches", "driver_limits", "eks_amis", "eks_versions", "fixed_price", "fixed_prices",
-    "gpu", "gpu_instances", "gpus", "instance", "instances", "latest_ami", "max_pods", "price_sources", "quota_for",
-    "quotas", "regions", "stale", "stamps", "version",
+    "driver_branch", "driver_branches", "driver_limits", "eks_addons", "eks_amis", "eks_versions", "fixed_price",
+    "fixed_prices", "gpu", "gpu_instances", "gpus", "instance", "instances", "latest_ami", "max_pods", "price_sources",
+    "quota_for", "quotas", "regions", "stale", "stamps", "version",
 ]  # fmt: skip

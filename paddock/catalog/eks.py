@@ -1,4 +1,4 @@
-"""EKS: Kubernetes versions and the node images with NVIDIA drivers."""
+"""EKS: Kubernetes versions, add-ons, and the node images with NVIDIA drivers."""
 
 from __future__ import annotations
 
@@ -72,6 +72,15 @@ def eks_versions() -> Mapping[str, EksVersion]:
             for row in _data.rows("eks_versions.json")
         }
     )
+
+
+@cache
+def eks_addons() -> Mapping[str, Mapping[str, str]]:
+    """The newest known version of each EKS add-on by Kubernetes minor: ``eks_addons()["1.36"]["coredns"]``."""
+    minors: dict[str, dict[str, str]] = {}
+    for row in _data.rows("eks_addons.json"):
+        minors.setdefault(row["kubernetes"], {})[row["addon"]] = row["version"]
+    return MappingProxyType(minors)
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -269,6 +270,15 @@ def test_eks_support_ends_in_order_and_each_day_has_one_answer():
     for older, newer in pairwise(versions):
         assert older.released < newer.released
         assert older.end_of_standard_support < newer.end_of_standard_support
+
+
+def test_a_minor_has_a_version_of_every_addon():
+    addons = catalog.eks_addons()
+    assert set(addons) <= set(catalog.eks_versions())
+    assert len({frozenset(versions) for versions in addons.values()}) == 1
+    for minor, versions in addons.items():
+        assert versions["kube-proxy"].startswith(f"v{minor}.")
+        assert all(re.fullmatch(r"v\d+\.\d+\.\d+-eksbuild\.\d+", version) for version in versions.values())
 
 
 @pytest.mark.parametrize(("day", "support"), [

@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 
 import pytest
 
-from paddock.catalog import _data
+from paddock.catalog import _data, eks_addons
 from paddock.catalog.refresh import merge
 
 boto3 = pytest.importorskip("boto3")
@@ -209,6 +209,35 @@ def test_eks_versions_are_dated_in_utc_and_new_ones_added(folder):
     assert "1.30" in report.kept
     assert row(folder, "eks_versions.json", version="1.40")["end_of_standard_support"] == "2027-03-27"
     assert _data.document("eks_versions.json", folder)["rows"][-1]["version"] == "1.40"
+
+
+def addon(name, *offered):
+    versions = [
+        {"addonVersion": version, "compatibilities": [{"clusterVersion": minor} for minor in minors]}
+        for version, *minors in offered
+    ]
+    return {"addons": [{"addonName": name, "addonVersions": versions}]}
+
+
+def test_the_newest_build_of_an_addon_is_read_by_minor(folder):
+    aws, names = Aws(), sorted(eks_addons()["1.36"])
+    for name in names:
+        offered = [
+            ("v9.0.0-eksbuild.3", "1.20", "1.36", "1.99"),
+            ("v9.0.0-eksbuild.11", "1.36", "1.99"),
+            ("v9", "1.36"),
+        ]
+        if name == "coredns":
+            offered.append(("v9.1.0-eksbuild.1", "1.98"))  # the others are not offered there: not yet a minor
+        aws.answer("eks", "describe_addon_versions", addon(name, *offered), {"addonName": name})
+    (report,) = refresh(aws, TODAY, REGIONS, ["eks-addons"], folder)
+    old = eks_addons()["1.36"]["coredns"]
+    assert f"1.36 coredns version {old} -> v9.0.0-eksbuild.11" in report.changed
+    assert "1.99 coredns added" in report.changed
+    assert f"1.35 {names[0]}" in report.kept
+    held = {(row["kubernetes"], row["source"]) for row in _data.document("eks_addons.json", folder)["rows"]}
+    assert {("1.36", "eks"), ("1.99", "eks")} <= held
+    assert not {"1.20", "1.98"} & {minor for minor, _ in held}
 
 
 def test_a_quota_unknown_in_the_region_is_kept(folder):

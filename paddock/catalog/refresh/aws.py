@@ -221,6 +221,20 @@ def _read_eks_versions(
     return update, _source("eks", "EKS DescribeClusterVersions", "eks", today)
 
 
+def _read_addons(
+    clients: Clients, rows: Sequence[_data.Row], today: date, regions: Sequence[str]
+) -> tuple[_answers.Update, _data.Row]:
+    addons: list[Mapping[str, Any]] = []
+    with _asking("EKS add-ons", "eks:DescribeAddonVersions"):
+        pages = clients("eks", regions[0]).get_paginator("describe_addon_versions")
+        for name in sorted({row["addon"] for row in rows}):
+            addons += [entry for page in pages.paginate(addonName=name) for entry in page["addons"]]
+        newest = _answers.addon_versions(addons)
+        _refuse_nothing(newest)
+        update = _answers.addon_rows(rows, newest)
+    return update, _source("eks", "EKS DescribeAddonVersions", "eks", today)
+
+
 def _read_quotas(
     clients: Clients, rows: Sequence[_data.Row], today: date, regions: Sequence[str]
 ) -> tuple[_answers.Update, _data.Row]:
@@ -265,6 +279,7 @@ SOURCES: Mapping[str, tuple[str, Callable[..., tuple[_answers.Update, _data.Row]
     "spot": ("instance_prices.json", _read_spot),
     "fixed": ("fixed_prices.json", _read_fixed),
     "eks-versions": ("eks_versions.json", _read_eks_versions),
+    "eks-addons": ("eks_addons.json", _read_addons),
     "quotas": ("quotas.json", _read_quotas),
     "amis": ("eks_amis.json", _read_amis),
 }
@@ -292,7 +307,7 @@ def _asking(subject: str, permission: str) -> Iterator[None]:
         raise RefreshError(f"{subject}: the answer has a form this version does not read: {error!r}") from error
 
 
-def _refuse_nothing(answer: Sequence[Any] | Mapping[str, Any]) -> None:
+def _refuse_nothing(answer: Sequence[Any] | Mapping[Any, Any]) -> None:
     if not answer:
         raise RefreshError("AWS answered with nothing: check the region")
 

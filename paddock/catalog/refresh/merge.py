@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from statistics import median
@@ -57,6 +58,56 @@ def eks_version_rows(rows: Sequence[_data.Row], versions: Iterable[Mapping[str, 
         changed=(*update.changed, *(f"{row['version']} added" for row in added)),
         kept=update.kept,
     )
+
+
+_ADDON_VERSION = re.compile(r"v(\d+)\.(\d+)\.(\d+)-eksbuild\.(\d+)")
+
+
+def addon_versions(addons: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], str]:
+    """Newest version by (Kubernetes minor, add-on), from ``DescribeAddonVersions`` entries.
+
+    Builds are compared as numbers: eksbuild.11 is newer than eksbuild.3.
+    """
+    newest: dict[tuple[str, str], tuple[tuple[int, ...], str]] = {}
+    for addon in addons:
+        for offered in addon["addonVersions"]:
+            if not (match := _ADDON_VERSION.fullmatch(offered["addonVersion"])):
+                continue
+            version = (tuple(map(int, match.groups())), offered["addonVersion"])
+            for compatibility in offered["compatibilities"]:
+                key = (compatibility["clusterVersion"], addon["addonName"])
+                newest[key] = max(newest.get(key, version), version)
+    return {key: text for key, (_, text) in newest.items()}
+
+
+def addon_rows(rows: Sequence[_data.Row], newest: Mapping[tuple[str, str], str]) -> Update:
+    """Merge versions by (Kubernetes minor, add-on).
+
+    A minor after those in the rows is added where every add-on has a version for it; one before them stays out.
+    """
+    addons = sorted({row["addon"] for row in rows})
+    last = max(_data.version(row["kubernetes"]) for row in rows)
+    later = sorted({minor for minor, _ in newest if _data.version(minor) > last}, key=_data.version)
+    added: list[_data.Row] = [
+        {"kubernetes": minor, "addon": addon, "version": newest[minor, addon], "source": "eks"}
+        for minor in later
+        if all((minor, addon) in newest for addon in addons)
+        for addon in addons
+    ]
+    answers: dict[str, _data.Row] = {
+        f"{minor} {addon}": {"version": version} for (minor, addon), version in newest.items()
+    }
+    update = _merge(rows, _addon, answers)
+    merged = [row | {"source": "eks"} if _addon(row) in answers else row for row in update.rows]
+    return Update(
+        [*merged, *added],
+        (*update.changed, *(f"{_addon(row)} added" for row in added)),
+        update.kept,
+    )
+
+
+def _addon(row: _data.Row) -> str:
+    return f"{row['kubernetes']} {row['addon']}"
 
 
 def quota_rows(rows: Sequence[_data.Row], defaults: Mapping[str, float]) -> Update:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import versions
+from paddock.catalog import eks_addons
 from paddock.fleet import nodes
 from paddock.fleet.sizing.daemonsets import gpu_node_daemonsets, node_daemonsets
 from paddock.plan.cost.fixed import by_use
@@ -27,12 +27,12 @@ def addons(planned: Graph) -> dict[str, Resource]:
     return {addon.inputs["addonName"]: addon for addon in planned.of_type(ADDON)}
 
 
-@pytest.mark.parametrize("version", sorted(versions.EKS_ADDONS))
+@pytest.mark.parametrize("version", sorted(eks_addons()))
 def test_a_new_cluster_serves_metrics_from_its_system_nodes(version: str) -> None:
     stack = fleets.stack(fleet_data(cluster={"version": version}))
     addon = addons(plan_graph(stack))["metrics-server"].inputs
 
-    assert addon["addonVersion"] == versions.EKS_ADDONS[version]["metrics-server"]
+    assert addon["addonVersion"] == eks_addons()[version]["metrics-server"]
     assert json.loads(addon["configurationValues"]) == {"nodeSelector": nodes.system_selector(stack.fleet)}
 
 

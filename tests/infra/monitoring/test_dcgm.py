@@ -107,12 +107,15 @@ def test_what_alerts_read_of_arc_is_scraped_too() -> None:
 AGENT_FAMILIES = (
     "g3 g3s g4dn g5 g5g g6 g6e g6f g7 g7e gr6 gr6f p2 p3 p3dn p4d p4de p5 p5e p5en p6-b200 p6-b300 p6e-gb200 p6e-gb300"
 )
-"""Families on which the node monitoring agent runs its DCGM engine (chart of v1.6.7, values.yaml; read 2026-11-23)."""
+"""Families on which the node monitoring agent runs its DCGM engine (charts of v1.6.7 and v1.7.0, values.yaml; read
+2026-11-23)."""
 
 
 def test_the_node_monitoring_agent_knows_every_gpu_family() -> None:
     families = {name.split(".")[0] for name, instance in catalog.instances().items() if instance.gpu}
     assert families <= set(AGENT_FAMILIES.split())
+    agents = {addons["eks-node-monitoring-agent"] for addons in catalog.eks_addons().values()}
+    assert all(catalog.version(agent.removeprefix("v").partition("-")[0]) >= (1, 6, 7) for agent in agents)
 
 
 @pytest.mark.skipif(PROMTOOL is None, reason="no promtool on PATH")
