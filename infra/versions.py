@@ -2,7 +2,13 @@
 
 # renovate: datasource=docker depName=ghcr.io/actions/actions-runner-controller-charts/gha-runner-scale-set
 ARC = "0.14.2"
-"""Controller and scale sets: ARC's controller deletes scale sets whose minor differs from its own."""
+"""Controller and scale sets: ARC's controller deletes scale sets whose minor differs from its own.
+
+Not 0.15.0 (2026-10-01) yet, though it updates scale sets in place, and so mends the listener that keeps a deleted
+runner set after a change of the pod template (issues 4561 and 4596 of its repository). It changes all four CRDs,
+renames a runner's status to its phase, and takes the counts of runners out of a scale set's status, which the lab's
+stand-in writes; and none of our values are tested on its charts, of which we could read no copy on 2026-11-23.
+"""
 
 # renovate: datasource=docker depName=ghcr.io/actions/actions-runner
 ACTIONS_RUNNER = "2.338.0"
