@@ -142,7 +142,7 @@ class Story:
     @cached_property
     def pinned(self) -> Mapping[str, tuple[str, ...]]:
         self._after(self.upgraded)
-        self.fleet["pools"]["l4"]["ami"] = {"release": "1.35.4-20260101"}
+        self.fleet["pools"]["l4"]["ami"] = {"release": "1.36.2-20260101"}
         return self._change()
 
     @cached_property
