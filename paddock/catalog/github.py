@@ -72,7 +72,7 @@ def runner_successor(version: str) -> tuple[str, date] | None:
 
 @dataclass(frozen=True, slots=True)
 class RunnerAge:
-    """Whether GitHub gives a version of actions/runner jobs: still, though `followed`, or no more (`refused`).
+    """Judgement on a version of actions/runner: GitHub gives it jobs, still though `followed`, or no more (`refused`).
 
     `successor` is the first release after it, of the day `followed_on`; None is what the catalogue does not know.
     """
