@@ -54,6 +54,11 @@ class JobLogs(Component):
             metadata=self.metadata,
             spec=k8s.apps.v1.DaemonSetSpecArgs(
                 selector=k8s.meta.v1.LabelSelectorArgs(match_labels=_LABELS),
+                # One after another would outlast `pulumi up` where there are many nodes.
+                update_strategy=k8s.apps.v1.DaemonSetUpdateStrategyArgs(
+                    type="RollingUpdate",
+                    rolling_update=k8s.apps.v1.RollingUpdateDaemonSetArgs(max_unavailable="20%"),
+                ),
                 template=k8s.core.v1.PodTemplateSpecArgs(
                     # Fluent Bit reads its configuration once, at the start.
                     metadata=k8s.meta.v1.ObjectMetaArgs(

@@ -102,6 +102,18 @@ def test_every_pod_of_a_fleet_is_admitted(settled: Api) -> None:
             assert not [*lost(pod, created)], f"{name}: {pod['metadata']['name']}"
 
 
+def test_the_pod_of_job_logs_is_admitted_in_its_own_namespace_alone(settled: Api) -> None:
+    (daemon,) = of_kind(fleets.graph("job-logs"), "DaemonSet")
+    spec = daemon["spec"]["template"]["spec"]
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "logs", "namespace": "job-logs"}, "spec": spec}
+
+    assert not [*lost(pod, settled.create(pod, dry_run=True))]
+    elsewhere = {**pod["metadata"], "namespace": RUNNERS}
+    ordinary = {key: value for key, value in spec.items() if key not in ("serviceAccountName", "priorityClassName")}
+    with pytest.raises(ApiError, match="hostPath volumes"):
+        settled.create({**pod, "metadata": elsewhere, "spec": ordinary}, dry_run=True)
+
+
 def test_every_scale_set_of_a_fleet_is_one(with_arc: Api) -> None:
     for name in FLEETS:
         fleet = fleets.named(name).fleet
