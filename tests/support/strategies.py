@@ -128,6 +128,7 @@ CLUSTERS = st.one_of(
         {"version": st.just("1.35")},
         optional={
             "endpoint": st.sampled_from([{"allow": ["203.0.113.0/24"]}, {"allow": "any"}]),
+            "metricsServer": st.booleans(),
             "access": st.dictionaries(
                 NAMES,
                 st.fixed_dictionaries(
@@ -177,6 +178,7 @@ def fleets(draw: st.DrawFn) -> dict[str, Any]:
             "enabled": draw(st.booleans()),
             "rules": draw(st.sampled_from(["configmap", "prometheus-rule"])),
         },
+        "logs": draw(st.sampled_from([{}, {"jobs": {"to": "cloudwatch"}}])),
         "layers": draw(LAYERS),
         "tags": draw(st.sampled_from([{}, {"team": "ml"}])),
     }
