@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from paddock import catalog
 from paddock.catalog import _data
+from paddock.fleet import NewCluster
 
 FILES = sorted(path.name for path in _data.DATA.glob("*.json"))
 GPU_FAMILIES = [
@@ -82,6 +83,23 @@ def test_a_file_is_dated_in_the_past_and_cites_public_sources(file):
     for source in stamp.sources:
         assert source.url.startswith("https://")
         assert source.as_of is None or source.as_of <= tomorrow
+
+
+def test_system_nodes_have_a_price_wherever_gpus_have():
+    """Where they have none, no month of a fleet has a total. Named here: regions that no source we read covers."""
+    rows = [row for row in _data.rows("instance_prices.json") if row["on_demand"] is not None]
+    gpus = {row["region"] for row in rows if catalog.instance(row["type"]).gpu}
+    system = {row["region"] for row in rows if row["type"] == NewCluster().system.instances[0]}
+    uncovered = {
+        "af-south-1",
+        "ap-south-2",
+        "ap-southeast-5",
+        "eu-central-2",
+        "il-central-1",
+        "me-south-1",
+        "sa-east-1",
+    }
+    assert gpus - system == uncovered
 
 
 @pytest.mark.parametrize(("file", "columns"), [
