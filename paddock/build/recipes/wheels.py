@@ -27,11 +27,11 @@ _TAGS = ("manylinux_2_28", "manylinux_2_17", "manylinux2014")
 PROJECT = (
     "pyproject.toml",
     "LICENSE",
-    *(f"paddock/{name}.py" for name in ("__init__", "__main__", "cli")),
-    *(f"paddock/{name}.py" for name in ("errors", "files", "image_reference", "process", "terminal", "validation")),
-    *(f"paddock/{name}" for name in ("tasks", "catalog", "gpu", "build/__init__.py", "build/options.py")),
+    *(f"paddock/{name}.py" for name in ("__init__", "__main__", "cli", "clock", "errors", "files", "image_reference")),
+    *(f"paddock/{name}.py" for name in ("process", "terminal", "validation")),
+    *(f"paddock/{name}" for name in ("tasks", "catalog", "gpu", "smoke", "build/__init__.py", "build/options.py")),
 )
-"""Packages of jobs: the hooks, `paddock gpu.*` and the catalogue. With what plans and builds fleets beside it, each
+"""Packages of jobs: the hooks, `paddock gpu.*`, `paddock smoke` and the catalogue. With what plans and builds fleets beside it, each
 change of that would make another image."""
 
 
