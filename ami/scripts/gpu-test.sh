@@ -37,6 +37,7 @@ container() { # WAY COMMAND...: "device" by CDI, "mounts" as the device plugin g
     device) flags=(--device nvidia.com/gpu=all) ;;
     mounts) flags+=(--mount "type=bind,src=/dev/null,dst=/var/run/nvidia-container-devices/all,options=rbind:ro") ;;
     variable) flags+=(--env NVIDIA_VISIBLE_DEVICES=all) ;;
+    *) fail "no way $way" ;;
   esac
   ctr --namespace k8s.io run --rm --snapshotter "$snapshotter" "${flags[@]}" "$image" paddock-gpu-test "$@"
 }

@@ -232,6 +232,8 @@ def _type(shape: dict[str, Any]) -> str:
             return "`true`, `false`"
         case _ if "Ki|Mi|Gi" in shape.get("pattern", ""):
             return "amount, `12Gi`"
+        case _ if "10m" in shape.get("examples", ()):
+            return "time, `10m`, `1h`"
         case _ if "examples" in shape:
             return f"IPv4 range, `{shape['examples'][0]}`"
         case _ if shape.get("pattern") == r"^\d+\.\d+$":

@@ -37,6 +37,11 @@ def parse_memory(value: Any) -> int:
     return mebibytes
 
 
+def format_delay(minutes: int) -> str:
+    """Write minutes as a stack file has them, `10m`."""
+    return f"{minutes}m"
+
+
 def parse_delay(value: Any) -> int:
     """`"10m"` or `"1h"` -> minutes, one to a day. Raises ValueError on anything else."""
     match = _DELAY.match(value) if isinstance(value, str) and not value.endswith("\n") else None
@@ -87,7 +92,7 @@ Memory = Annotated[
 Delay = Annotated[
     int,
     BeforeValidator(parse_delay),
-    PlainSerializer(lambda minutes: f"{minutes}m"),
+    PlainSerializer(format_delay),
     WithJsonSchema({"type": "string", "pattern": _DELAY.pattern, "examples": ["10m", "1h"]}),
 ]
 """Minutes; written with their unit, such as `10m` or `1h`."""
