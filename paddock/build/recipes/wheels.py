@@ -31,8 +31,8 @@ PROJECT = (
     *(f"paddock/{name}.py" for name in ("process", "terminal", "validation")),
     *(f"paddock/{name}" for name in ("tasks", "catalog", "gpu", "smoke", "build/__init__.py", "build/options.py")),
 )
-"""Packages of jobs: the hooks, `paddock gpu.*`, `paddock smoke` and the catalogue. With what plans and builds fleets beside it, each
-change of that would make another image."""
+"""Packages of jobs: the hooks, `paddock gpu.*`, `paddock smoke` and the catalogue. With what plans and builds fleets
+beside it, each change of that would make another image."""
 
 
 def of_project(root: Path, into: Path) -> Path:
