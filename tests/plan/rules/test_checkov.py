@@ -27,6 +27,10 @@ ACCEPTED: Mapping[tuple[str, str], tuple[str, str]] = {
         "PAD003",
         "the public endpoint is on for the networks in the stack file; CKV_AWS_38, which looks at those, passes",
     ),
+    ("CKV_AWS_339", "aws_eks_cluster.cluster-eksCluster"): (
+        "PAD004",
+        "the newest minor in standard support, by the catalogue's dates; this checkov ends at an earlier one",
+    ),
     **{
         (check, "aws_iam_role_policy.cluster-node-policy"): (
             "PAD019",
