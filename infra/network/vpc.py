@@ -18,7 +18,7 @@ def ranges(owner: Component, fleet: Fleet) -> pulumi.Input[Sequence[str]]:
     if not fleet.owns_nodes:
         return []
     vpc = aws.ec2.get_vpc_output(id=fleet.network.existing.vpc, opts=pulumi.InvokeOutputOptions(parent=owner))
-    return vpc.apply(lambda found: [association.cidr_block for association in found.cidr_block_associations])
+    return vpc.apply(lambda answer: [association.cidr_block for association in answer.cidr_block_associations])
 
 
 class Network(Component):

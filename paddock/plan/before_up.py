@@ -41,29 +41,29 @@ def _placeholders(stack: Stack) -> Iterator[Step]:
         return ", ".join(dict.fromkeys(key for key, value in values if is_placeholder(key, value)))
 
     organisation = ("github.url", "images.push.repository")
-    if found := keys(lambda key, value: key in organisation and _ORGANISATION.search(value)):
-        yield Step("CFG004", found, f"Write your own GitHub organisation into {found}: the one there is an example's")
+    if places := keys(lambda key, value: key in organisation and _ORGANISATION.search(value)):
+        yield Step("CFG004", places, f"Write your own GitHub organisation into {places}: the one there is an example's")
     numbers = {"github.app.id": "12345", "github.app.installation": "678"}
-    if found := keys(lambda key, value: numbers.get(key) == value):
+    if places := keys(lambda key, value: numbers.get(key) == value):
         yield Step(
             "CFG004",
-            found,
-            f"Make a GitHub App, install it in the organisation, and write its numbers into {found}: they are an "
+            places,
+            f"Make a GitHub App, install it in the organisation, and write its numbers into {places}: they are an "
             "example's. The App's settings show its id; the address of its installation ends with the other number",
         )
-    if found := keys(lambda _, value: _is_documentation(value)):
+    if places := keys(lambda _, value: _is_documentation(value)):
         yield Step(
             "CFG004",
-            found,
-            f"Write the networks that your people and CI come from into {found}: those there are an example's and "
+            places,
+            f"Write the networks that your people and CI come from into {places}: those there are an example's and "
             "nobody's. The command prints the address you have now; add /32 to it",
             _MY_ADDRESS,
         )
-    if found := keys(lambda _, value: _ACCOUNT.search(value)):
-        text = f"Write your AWS account's number into {found}: the one there is an example's"
-        yield Step("CFG004", found, text, "aws sts get-caller-identity --query Account --output text")
-    if found := keys(lambda _, value: _ID.search(value)):
-        yield Step("CFG004", found, f"Write the id that AWS shows you into {found}: the one there is an example's")
+    if places := keys(lambda _, value: _ACCOUNT.search(value)):
+        text = f"Write your AWS account's number into {places}: the one there is an example's"
+        yield Step("CFG004", places, text, "aws sts get-caller-identity --query Account --output text")
+    if places := keys(lambda _, value: _ID.search(value)):
+        yield Step("CFG004", places, f"Write the id that AWS shows you into {places}: the one there is an example's")
 
 
 def _credential(stack: Stack) -> Iterator[Step]:

@@ -65,9 +65,9 @@ def fix(plan: Plan, root: Path, ids: Collection[str] = (), usage: Usage = DEFAUL
         current = _plan(plan, root, content, applied.values(), usage)
     if content == before:
         return None
-    known = {(finding.id, finding.subject) for finding in plan.findings if finding.severity == "error"}
+    earlier_errors = {(finding.id, finding.subject) for finding in plan.findings if finding.severity == "error"}
     for finding in current.findings:
-        if finding.severity == "error" and (finding.id, finding.subject) not in known:
+        if finding.severity == "error" and (finding.id, finding.subject) not in earlier_errors:
             raise EditError(
                 f"{path.name} is unchanged: with the fix of {_names(applied.values())} it would have a new error"
                 f"\n    {finding.id} {finding.subject}: {finding.message}"

@@ -93,8 +93,8 @@ _LARGE_SLOTS = 3
 
 def _slot(zone: str) -> int:
     """Return the place of a zone's letter in its region; letters that not every account has come last."""
-    known = catalog.regions().get(zone[:-1]) or ""
-    return (known + "".join(sorted(set(ascii_lowercase) - set(known)))).index(zone[-1])
+    letters = catalog.regions().get(zone[:-1]) or ""
+    return (letters + "".join(sorted(set(ascii_lowercase) - set(letters)))).index(zone[-1])
 
 
 def _private(vpc: IPv4Network, slot: int) -> str:

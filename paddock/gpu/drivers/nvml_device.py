@@ -155,8 +155,8 @@ def read_sample(
     answers = memory, busy, celsius, reasons, sm, memory_clock, draw
     changing = _changing(device, [device.fields[pair] for pair in CHANGING], answers, link, margin)
     unread = tuple(name for name, keys in _SHOWS_FAULTS.items() if keys & device.failed) if device.failed else ()
-    known = {"processes": running, "unread": unread, **device.facts, **device.slow_fields}
-    return model.Gpu(device.index, vendor="nvidia", **changing, **known)
+    constant = {"processes": running, "unread": unread, **device.facts, **device.slow_fields}
+    return model.Gpu(device.index, vendor="nvidia", **changing, **constant)
 
 
 def resample(device: Device, link: Link) -> model.Gpu | None:

@@ -189,8 +189,8 @@ def _support_concern(dates: EksVersion, today: date) -> Severity | None:
 def _past_standard_support(fleet: Fleet) -> str:
     """Return what follows for a cluster whose minor is past standard support."""
     prices = [catalog.fixed_price(f"eks.control-plane{kind}", fleet.region) for kind in (".extended", "")]
-    known = [f"${price.value:.2f}" for price in prices if price]
-    price = f"costs {known[0]} an hour instead of {known[1]}" if len(known) == 2 else "costs several times as much"
+    hourly = [f"${price.value:.2f}" for price in prices if price]
+    price = f"costs {hourly[0]} an hour instead of {hourly[1]}" if len(hourly) == 2 else "costs several times as much"
     if fleet.cluster.support == "standard":
         return f"EKS upgrades the cluster by itself, or with cluster.support: extended its control plane {price}"
     return f"the control plane {price}"

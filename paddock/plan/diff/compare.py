@@ -170,9 +170,9 @@ def _fits(old: PlanDocument, new: PlanDocument, pairs: Sequence[Pair]) -> Iterat
 
 
 def _notes(changes: Sequence[Change], old: PlanDocument, new: PlanDocument) -> Iterator[str]:
-    made = any(resource.type == SUBNET for resource in new.resources)
+    has_own_subnets = any(resource.type == SUBNET for resource in new.resources)
     subnets = [f for c in changes if c.type == CLUSTER for f in c.fields if f.keys[:2] == ("vpcConfig", "subnetIds")]
-    if subnets and not made:
+    if subnets and not has_own_subnets:
         yield "EKS takes other subnets only in the zones it was created in; those of adopted subnets are not in a plan"
     if any(plan.cost and plan.cost.missing for plan in (old, new)):
         yield "part of the cost is unknown, so the amounts are lower bounds"

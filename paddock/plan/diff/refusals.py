@@ -75,8 +75,8 @@ def _zones(name: str, old: set[str], new: set[str]) -> Iterator[str]:
 def _zones_of(cluster: Resource, resources: Resources) -> set[str]:
     """Return the zones of a cluster's subnets; nothing where the stack did not make them."""
     subnets = [resources.get(urn) for urn in cluster.property_dependencies.get("vpcConfig", ())]
-    found = [subnet.inputs.get("availabilityZone") for subnet in subnets if subnet and subnet.type == SUBNET]
-    return {clean(zone) for zone in found if isinstance(zone, str)}
+    zones = [subnet.inputs.get("availabilityZone") for subnet in subnets if subnet and subnet.type == SUBNET]
+    return {clean(zone) for zone in zones if isinstance(zone, str)}
 
 
 def _overlaps(before: Resources, after: Resources, drafts: Mapping[str, Draft]) -> Iterator[str]:
@@ -84,13 +84,13 @@ def _overlaps(before: Resources, after: Resources, drafts: Mapping[str, Draft]) 
     standing = {urn: range_ for urn, resource in before.items() if (range_ := _range(resource))}
     for urn, resource in after.items():
         created = urn not in before or drafts[urn].effect == "replace"
-        wanted = _range(resource)
-        if wanted is None or not created or _moves(after, drafts, urn):
+        new_range = _range(resource)
+        if new_range is None or not created or _moves(after, drafts, urn):
             continue
         for other, taken in standing.items():
-            if wanted.overlaps(taken):
+            if new_range.overlaps(taken):
                 yield (
-                    f"Subnet {clean(resource.name)} would get {wanted} while {clean(before[other].name)} still has "
+                    f"Subnet {clean(resource.name)} would get {new_range} while {clean(before[other].name)} still has "
                     f"{taken}: EC2 refuses subnets that overlap. Write the ranges of today into network.privateSubnets "
                     f"and publicSubnets, and free ones for zones that are new: {_listed(standing, before)}"
                 )

@@ -241,9 +241,9 @@ def _chosen(machine: Inventory, names: Sequence[str]) -> tuple[Gpu, ...]:
     for name in names:
         matches = [gpu for gpu in machine.gpus if name == str(gpu.index) or (gpu.uuid or "").startswith(name)]
         if len(matches) != 1:
-            known = ", ".join(str(gpu.index) for gpu in machine.gpus) or "none: this machine has no GPU"
+            indexes = ", ".join(str(gpu.index) for gpu in machine.gpus) or "none: this machine has no GPU"
             problem = "is no GPU of this machine" if not matches else f"fits {len(matches)} GPUs"
-            raise SmokeInputError(f"--gpus: {name} {problem}\n    expected: an index or UUID; there are {known}")
+            raise SmokeInputError(f"--gpus: {name} {problem}\n    expected: an index or UUID; there are {indexes}")
         chosen.append(matches[0])
     return tuple(dict.fromkeys(chosen))
 

@@ -140,8 +140,8 @@ def _measurements(
             return _steady(stage, document, watched), "", None
         case "allreduce":
             name = f"all-reduce of {document['ranks']}"
-            known = limits.measurement("allreduce_gbs", document["busbw_gbs"], name)
-            return [known if document["ranks"] == 8 else Measurement(name, known.value, known.unit)], "", None
+            of_eight = limits.measurement("allreduce_gbs", document["busbw_gbs"], name)
+            return [of_eight if document["ranks"] == 8 else Measurement(name, of_eight.value, of_eight.unit)], "", None
         case _:
             pairs = document["pairs"]
             slowest = min(pairs, key=lambda pair: pair["gbs"])

@@ -82,7 +82,7 @@ def _driver(inventory: Inventory, compatibility: Compatibility) -> Iterator[Stag
             yield StageResult("driver", 1, "pass", f"driver {compatibility.driver}: {compatibility.why}")
         case "needs-compat" | "impossible":
             fix = compatibility.fixes[0].text if compatibility.fixes else ""
-            yield StageResult("driver", 1, "fail", compatibility.why, fix=fix, action="replace-node")
+            yield StageResult("driver", 1, "fail", compatibility.why, fix=fix)
         case "unknown" if compatibility.toolkit is None and compatibility.newest:
             evidence = f"driver {compatibility.driver} runs all of CUDA {compatibility.newest}; no toolkit is here"
             yield StageResult("driver", 1, "pass", evidence)

@@ -116,10 +116,10 @@ class NodeGroups:
         self._unknown: set[int] = set()
         self._by_label: dict[tuple[str, str], set[int]] = {}
         for index, group in enumerate(self.all):
-            known = labels(group)
-            if fields.has_unknown(known):
+            group_labels = labels(group)
+            if fields.has_unknown(group_labels):
                 self._unknown.add(index)
-            for label in known.items():
+            for label in group_labels.items():
                 if isinstance(label[1], str):
                     self._by_label.setdefault(label, set()).add(index)
 
