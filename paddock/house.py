@@ -25,6 +25,7 @@ LOCKS = {
     "mcp": ("mcp",),
     "dev": ("dev",),
     "bench": ("bench",),
+    "llama": ("llama",),
     "serve": ("serve",),
 }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from inspect import Parameter, Signature
 from typing import Any
 
 from invoke.context import Context
@@ -11,43 +10,17 @@ from invoke.tasks import Task
 
 from paddock.gpu.actions.registry import ACTIONS, Action
 from paddock.gpu.cli import commands
-from paddock.gpu.parameter import Flag
-from paddock.tasks.common import task
+from paddock.tasks.common import task, task_of_flags
 from paddock.terminal import caller_path, optional_path
 
 
 def _action_task(action: Action) -> Task[Any]:
     """Make the task of an action: its flags are the action's parameters."""
-    flags = commands.flags(action)
 
-    def perform(c: Context, **values: Any) -> None:
-        chosen = {name: values[_argument(flag)] for name, flag in flags.items()}
-        code = commands.perform(action, chosen, c.config.get("command_line", []))
-        if code:
-            raise Exit(code=code)
+    def perform(c: Context, chosen: dict[str, Any]) -> int:
+        return commands.perform(action, chosen, c.config.get("command_line", []))
 
-    perform.__doc__ = action.help
-    arguments = [
-        Parameter(
-            _argument(flag), Parameter.KEYWORD_ONLY, default=Parameter.empty if flag.default is ... else flag.default
-        )
-        for flag in flags.values()
-    ]
-    context = Parameter("c", Parameter.POSITIONAL_OR_KEYWORD)
-    perform.__signature__ = Signature([context, *arguments])  # type: ignore[attr-defined]
-    decorate = task(
-        name=action.name,
-        help={flag.name: flag.help for flag in flags.values()},
-        iterable=[_argument(flag) for flag in flags.values() if flag.iterable],
-    )
-    decorated: Task[Any] = decorate(perform)
-    return decorated
-
-
-def _argument(flag: Flag) -> str:
-    """Return the name of the flag's Python argument, from which Invoke derives the flag."""
-    name = flag.name.replace("-", "_")
-    return f"{name}_" if name == "from" else name
+    return task_of_flags(action.name, action.help, commands.flags(action), perform)
 
 
 @task(

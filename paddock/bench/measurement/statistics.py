@@ -1,0 +1,87 @@
+"""Statistics of samples: percentiles with confidence intervals, and no percentile without enough samples."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+TAIL_SAMPLES = 5
+"""Samples beyond a percentile without which it is not reported: p99 needs 500."""
+_NORMAL_95 = 1.96
+"""Standard deviations on each side that hold 95 % of a normal distribution."""
+
+
+@dataclass(frozen=True, slots=True)
+class Percentile:
+    """A percentile in the unit of its samples; `low` and `high` bound its 95 % confidence interval."""
+
+    percent: float
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Samples in numbers, in their own unit. A percentile that the samples are too few for is absent."""
+
+    count: int
+    mean: float
+    minimum: float
+    maximum: float
+    deviation: float
+    """Standard deviation; 0 for one sample."""
+    percentiles: tuple[Percentile, ...]
+
+    @property
+    def median(self) -> float:
+        return next(percentile.value for percentile in self.percentiles if percentile.percent == 50)
+
+    @property
+    def variation(self) -> float:
+        """Coefficient of variation: the standard deviation over the mean."""
+        return self.deviation / self.mean if self.mean else 0.0
+
+    def percentile(self, percent: float) -> Percentile | None:
+        """Return the percentile, or None where the samples are too few for it."""
+        return next((item for item in self.percentiles if item.percent == percent), None)
+
+
+def summarise(samples: Sequence[float], percents: Sequence[float] = (50, 90, 95, 99)) -> Summary:
+    """Return the summary of samples. Raises ValueError for none."""
+    if not samples:
+        raise ValueError("no samples")
+    ordered = sorted(samples)
+    known = (percentile(ordered, percent) for percent in percents)
+    return Summary(
+        count=len(ordered),
+        mean=statistics.fmean(ordered),
+        minimum=ordered[0],
+        maximum=ordered[-1],
+        deviation=statistics.stdev(ordered) if len(ordered) > 1 else 0.0,
+        percentiles=tuple(item for item in known if item is not None),
+    )
+
+
+def percentile(ordered: Sequence[float], percent: float) -> Percentile | None:
+    """Return a percentile of ordered samples, or None where they are too few.
+
+    It is interpolated linearly between the two nearest ranks. The interval is that of order statistics: the ranks
+    ``n p ± 1.96 sqrt(n p (1 - p))`` of the binomial distribution (Conover, Practical Nonparametric Statistics, §3.2).
+    """
+    count, part = len(ordered), percent / 100
+    if percent != 50 and count * min(part, 1 - part) < TAIL_SAMPLES:
+        return None
+    spread = _NORMAL_95 * math.sqrt(count * part * (1 - part))
+    low = ordered[max(0, math.floor(count * part - spread))]
+    high = ordered[min(count - 1, math.ceil(count * part + spread))]
+    return Percentile(percent, _interpolate(ordered, part), low, high)
+
+
+def _interpolate(ordered: Sequence[float], part: float) -> float:
+    position = (len(ordered) - 1) * part
+    below = math.floor(position)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
