@@ -5,9 +5,12 @@ A task imports its package inside the function, so that `inv --list` starts in a
 
 from __future__ import annotations
 
-from invoke.collection import Collection
+from typing import Any
 
-from paddock.tasks import build
+from invoke.collection import Collection
+from invoke.tasks import Task
+
+from paddock.tasks import bench, build
 from paddock.tasks.catalog import catalog_instances, catalog_refresh
 from paddock.tasks.fleet import mirror, plan, schema
 from paddock.tasks.gpu import GPU_TASKS
@@ -15,12 +18,21 @@ from paddock.tasks.house import check, lint, lock, test
 from paddock.tasks.lab import lab_demo, lab_down, lab_status, lab_up
 from paddock.tasks.smoke import smoke
 
+
+def _with_default(default: Task[Any], *others: Task[Any]) -> Collection:
+    """Return a collection whose own name runs a task: `bench` is `bench.run`."""
+    collection = Collection(*others)
+    collection.add_task(default, default=True)
+    return collection
+
+
 namespace = Collection(
     *(plan, schema, mirror, smoke, check, lint, lock, test),
     *(build.build_runner, build.build_image, build.push_runner, build.build_ami),
     images=Collection(build.images_list, build.images_check, build.images_size),
     ami=Collection(build.ami_list, build.ami_promote, build.ami_prune),
     catalog=Collection(catalog_instances, catalog_refresh),
+    bench=_with_default(bench.bench_run),
     gpu=Collection(*GPU_TASKS),
     lab=Collection(lab_up, lab_status, lab_demo, lab_down),
 )

@@ -1,0 +1,1 @@
+"""Commands of the benchmark: flags, progress, output and exit codes."""

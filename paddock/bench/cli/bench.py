@@ -1,0 +1,187 @@
+"""The benchmark of this machine, on the console: flags, progress, output and exit code."""
+
+from __future__ import annotations
+
+import json as json_module
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from paddock import process, terminal
+from paddock.bench.engine import shapes
+from paddock.bench.errors import BenchError, BenchInputError
+from paddock.errors import did_you_mean, printable
+from paddock.gpu.parameter import Parameters, parameter
+from paddock.terminal import caller_path, optional_path
+
+_STANDARD_OUTPUT = Path("-")
+_DTYPES = ("fp32", "fp16", "bf16", "int8", "int4")
+_ENGINES = ("torch", "llama.cpp")
+_REGION = "us-east-1"
+_MAX_LENGTH = 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench(Parameters):
+    """Parameters of a benchmark."""
+
+    model_name: str = parameter(
+        "",
+        "a shape with random weights (qwen3-0.6b, llama-3.1-8b), a checkpoint's folder, or a .gguf file",
+        flag="model",
+    )
+    dtype: tuple[str, ...] = parameter((), "number formats: fp32, fp16, bf16, int8, int4; by default bf16,int8,int4")
+    batch: tuple[str, ...] = parameter((), "rows at once; by default 1")
+    prompt: tuple[str, ...] = parameter((), "tokens of each prompt; by default 64")
+    new: int = parameter(32, "new tokens of each row", ge=2)
+    runs: int = parameter(3, "counted runs of each", ge=1)
+    warm_up: int = parameter(1, "runs before them that are not counted", flag="warm-up", ge=0)
+    tp: int = parameter(1, "devices, or processes without a GPU, that share the model", ge=1)
+    engine: str = parameter("torch", "torch, or llama.cpp for a .gguf file")
+    region: str = parameter(_REGION, f"region of the prices; by default {_REGION}")
+    instance: str | None = parameter(None, "instance type that this machine is, for its price; by default EC2 says it")
+    seed: int = parameter(0, "seed of random weights and prompts")
+    json: str | None = parameter(None, "also write the results to this file; - prints them and nothing else")
+    html: str | None = parameter(None, "also write a page with plots to this file")
+
+
+def bench(flags: Mapping[str, Any], modes: Mapping[str, Mapping[str, Any]] | None = None) -> int:
+    """Measure this machine, print the results and return the exit code. Raises BenchError, GpuError, OutputError."""
+    parameters = Bench.from_flags(flags)
+    json = _STANDARD_OUTPUT if parameters.json == "-" else optional_path("json", parameters.json)
+    page_file = optional_path("html", parameters.html)
+    options = _options(parameters, modes or {})
+    _check_writable(json, page_file)
+    from paddock.bench.report.page import page
+    from paddock.bench.report.text import lines
+    from paddock.bench.runner.run import run
+
+    quiet = json == _STANDARD_OUTPUT
+    with process.sigterm_as_interrupt():
+        document = run(options, (lambda _: None) if quiet else _show)
+    if quiet:
+        terminal.print_json(document.model_dump(mode="json"))
+    else:
+        sys.stdout.write("\n")
+        sys.stdout.writelines(f"{printable(line)}\n" for line in lines(document))
+        if json is not None:
+            terminal.write(json, terminal.json_text(document.model_dump(mode="json")))
+    if page_file is not None:
+        terminal.write(page_file, page(document))
+    return document.exit_code
+
+
+def _options(parameters: Bench, modes: Mapping[str, Mapping[str, Any]]) -> Any:
+    """Return the options of the run. Raises BenchInputError, before anything slow happens."""
+    engine = _one_of("engine", parameters.engine, _ENGINES)
+    shape, source = _model(parameters.model_name, engine)
+    dtypes = tuple(_one_of("dtype", dtype, _DTYPES) for dtype in parameters.dtype) or ("bf16", "int8", "int4")
+    batches, prompts = _counts("batch", parameters.batch) or (1,), _counts("prompt", parameters.prompt) or (64,)
+    _at_least("new", parameters.new, 2)
+    _at_least("runs", parameters.runs, 1)
+    _at_least("warm-up", parameters.warm_up, 0)
+    _at_least("tp", parameters.tp, 1)
+    if max(prompts) + parameters.new > shape.max_length:
+        raise BenchInputError(
+            f"--prompt: {max(prompts)} and {parameters.new} new tokens are more than {shape.name} has places for\n"
+            f"    expected: at most {shape.max_length} together"
+        )
+    if engine == "llama.cpp":
+        dtypes = (_gguf_dtype(Path(source)),)
+        if batches != (1,) or parameters.tp > 1:
+            raise BenchInputError("--engine llama.cpp: runs batch 1 on one device\n    fix: leave --batch and --tp out")
+    needed = "llama_cpp" if engine == "llama.cpp" else "torch"
+    if find_spec(needed) is None:
+        extra = "llama" if engine == "llama.cpp" else "bench"
+        raise BenchError(
+            f"{needed} is not installed here\n    fix: ./inv bench in a checkout installs it, or pip install"
+            f" 'paddock[{extra}]'"
+        )
+    from paddock.bench.runner.run import Options
+
+    return Options(
+        shape,
+        source,
+        engine,
+        dtypes,
+        batches,
+        prompts,
+        parameters.new,
+        parameters.runs,
+        parameters.warm_up,
+        parameters.tp,
+        parameters.region,
+        parameters.instance,
+        modes,
+        parameters.seed,
+    )
+
+
+def _model(name: str, engine: str) -> tuple[shapes.Shape, str]:
+    """Return the shape, and the path of the checkpoint if it is one. Raises BenchInputError."""
+    if not name:
+        if engine == "llama.cpp":
+            raise BenchInputError("--engine llama.cpp: needs --model FILE.gguf")
+        return shapes.shape("qwen3-0.6b"), ""
+    path = caller_path(name)
+    if path.suffix == ".gguf" or path.is_file():
+        from paddock.bench.engine import gguf_file
+
+        return gguf_file.inspect(path).shape, str(path)
+    if engine == "llama.cpp":
+        raise BenchInputError(f"--model: {name} is no .gguf file, and llama.cpp reads nothing else")
+    if not path.is_dir():
+        return shapes.shape(name), ""
+    config = path / "config.json"
+    try:
+        return shapes.Shape.of(name, json_module.loads(config.read_text())), str(path)
+    except (OSError, ValueError) as error:
+        raise BenchInputError(
+            f"--model: cannot read {config}: {error}\n    expected: the folder of a checkpoint, with its config.json"
+        ) from None
+
+
+def _gguf_dtype(path: Path) -> str:
+    from paddock.bench.engine import gguf_file
+
+    return gguf_file.inspect(path).dtype
+
+
+def _one_of(flag: str, value: str, candidates: tuple[str, ...]) -> str:
+    if value in candidates:
+        return value
+    expected = did_you_mean(value, candidates, f"one of {', '.join(candidates)}")
+    raise BenchInputError(f"--{flag}: there is no {flag} {value!r}\n    expected: {expected}")
+
+
+def _counts(flag: str, values: tuple[str, ...]) -> tuple[int, ...]:
+    counts = []
+    for value in values:
+        if not value.isdecimal() or not 0 < int(value) < _MAX_LENGTH:
+            raise BenchInputError(f"--{flag}: {value!r} makes no sense\n    expected: whole numbers, such as 1,4,16")
+        counts.append(int(value))
+    return tuple(dict.fromkeys(counts))
+
+
+def _at_least(flag: str, value: int, least: int) -> None:
+    if value < least:
+        raise BenchInputError(f"--{flag}: {value} makes no sense\n    expected: at least {least}")
+
+
+def _check_writable(*paths: Path | None) -> None:
+    """Raise before the run what would otherwise come out after it."""
+    for path in paths:
+        if path is not None and path != _STANDARD_OUTPUT and not os.access(path.parent, os.W_OK):
+            raise terminal.OutputError(
+                f"cannot write {path}: {path.parent} is no folder in which files can be made\n"
+                "    fix: choose a folder that exists and is yours"
+            )
+
+
+def _show(line: str) -> None:
+    sys.stdout.write(f"{printable(line)}\n")
+    sys.stdout.flush()

@@ -1,0 +1,62 @@
+"""The four calls of an engine, and what it is asked to load."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from paddock.bench.engine.shapes import Shape
+
+DTYPES = ("fp32", "fp16", "bf16", "int8", "int4")
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """Model to load and the largest work it will be given.
+
+    `source` is a folder or a .gguf file; without one the weights are random, of `seed`. `length` is prompt and new
+    tokens together.
+    """
+
+    shape: Shape
+    dtype: str
+    device: str
+    batch: int
+    length: int
+    source: str = ""
+    seed: int = 0
+    memory_fraction: float = 1.0
+    compiled: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Info:
+    """The loaded model: `weight_bytes` is what one decode step reads, `cache_element` bytes of a cached number."""
+
+    engine: str
+    version: str
+    kernel: str
+    weight_bytes: int
+    cache_element: int
+    load_s: float
+    quantise_s: float
+    compile_s: float
+    step: str
+    """How a decode step runs: eager, or as a graph."""
+    notes: tuple[str, ...] = ()
+
+
+class Engine(Protocol):
+    """A model on a device. Token ids are of shape [batch, length]; one token a row is [batch, 1]."""
+
+    def load(self, spec: Spec) -> Info:
+        """Load the model. Raises BenchError, and BenchInputError for what cannot be loaded."""
+
+    def prefill(self, ids: Any) -> Any:
+        """Read the prompts into an empty cache and return the first new token of each."""
+
+    def decode(self, token: Any) -> Any:
+        """Return the next token of each row. Raises BenchError where the engine sees that it failed."""
+
+    def unload(self) -> None:
+        """Give the memory back."""

@@ -1,0 +1,240 @@
+"""The engine on torch: a transformers model, our own decode loop and packed Linear layers.
+
+On the processor activations and cache are fp32 whatever the weights are. On a GPU the one-token step is compiled into
+a graph over a static cache.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from torch import nn
+from transformers.initialization import no_init_weights
+
+from paddock.bench.engine import parallel
+from paddock.bench.engine.protocol import Info, Spec
+from paddock.bench.errors import BenchError, BenchInputError
+from paddock.bench.quantisation.convert import Conversion, pack
+
+_PLAIN = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+_SPREAD = 0.02
+"""Random weights are uniform within plus and minus this, as most models are initialised."""
+
+
+class TorchEngine:
+    """A causal language model of transformers on one device, or one rank's part of it."""
+
+    def __init__(self) -> None:
+        self._model: Any = None
+        self._cache: Any = None
+        self._graphed = False
+        self._step: Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]] = self._forward
+        self._invalid: torch.Tensor | None = None
+        self._spec: Spec | None = None
+
+    def load(self, spec: Spec) -> Info:
+        """Load the model. Raises BenchError, and BenchInputError for a dtype or checkpoint that cannot be loaded."""
+        self._spec, device = spec, torch.device(spec.device)
+        _check_dtype(spec.dtype, device)
+        if device.type == "cuda" and spec.memory_fraction < 1:
+            torch.cuda.set_per_process_memory_fraction(spec.memory_fraction)
+        start = time.perf_counter()
+        model = _build(spec, device)
+        parallel.shard(model, parallel.rank(), parallel.world_size())
+        loaded = time.perf_counter()
+        conversion = pack(model, spec.dtype, device)
+        if device.type == "cpu" and spec.dtype != "fp16":
+            _compute_in_fp32(model)
+        quantised = time.perf_counter()
+        self._model = model
+        self._invalid = torch.zeros((), dtype=torch.bool, device=device)
+        self._graphed = device.type == "cuda" and spec.compiled
+        compile_s = self._compile() if self._graphed else 0.0
+        element = 4 if device.type == "cpu" and spec.dtype != "fp16" else 2
+        return Info(
+            "torch",
+            f"torch {torch.__version__}, transformers {transformers.__version__}",
+            conversion.kernel,
+            _streamed_bytes(model),
+            4 if spec.dtype == "fp32" else element,
+            loaded - start,
+            quantised - loaded,
+            compile_s,
+            "compiled into a CUDA graph" if self._graphed else "eager",
+            _notes(conversion, spec.dtype),
+        )
+
+    def prefill(self, ids: torch.Tensor) -> torch.Tensor:
+        """Read prompts [batch, length] and return the first new token of each row, [batch, 1]."""
+        spec = self._loaded()
+        with torch.inference_mode():
+            self._cache = self._new_cache(ids.shape[0])
+            return self._checked(*self._forward(ids.to(spec.device)))
+
+    def decode(self, token: torch.Tensor) -> torch.Tensor:
+        """Return the next token of each row, [batch, 1]."""
+        with torch.inference_mode():
+            # A graph writes each step's token to the same place.
+            token, best = self._step(token)
+            return self._checked(token.clone() if self._graphed else token, best)
+
+    def logits(self, ids: torch.Tensor) -> torch.Tensor:
+        """Return the logits at every position of the prompts, [batch, length, vocabulary] fp32 on the processor."""
+        with torch.inference_mode():
+            logits: torch.Tensor = self._model(input_ids=ids.to(self._loaded().device), use_cache=False).logits
+            return logits.float().cpu()
+
+    def check(self) -> None:
+        """Raise BenchError where a logit of any step so far was no finite number."""
+        if self._invalid is not None and bool(self._invalid):
+            raise BenchError(
+                "the model's logits are not finite numbers\n"
+                "    fix: try --dtype bf16 or fp32; with those too, the checkpoint or the GPU is damaged (inv smoke)"
+            )
+
+    def unload(self) -> None:
+        """Give the memory back."""
+        self._model = self._cache = None
+        self._step = self._forward
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+    def _forward(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        output = self._model(input_ids=ids, past_key_values=self._cache, use_cache=True, logits_to_keep=1)
+        best, token = output.logits[:, -1:].max(-1)
+        return token, best
+
+    def _checked(self, token: torch.Tensor, best: torch.Tensor) -> torch.Tensor:
+        """Note a largest logit that is no finite number, as it is where any of them is NaN, and return the token."""
+        self._invalid |= ~torch.isfinite(best).all()
+        return token
+
+    def _new_cache(self, batch: int) -> Any:
+        spec = self._loaded()
+        if torch.device(spec.device).type != "cuda":
+            return transformers.DynamicCache(config=self._model.config)
+        if self._cache is None or self._cache.max_batch_size != batch:
+            return transformers.StaticCache(config=self._model.config, max_cache_len=spec.length)
+        self._cache.reset()
+        return self._cache
+
+    def _compile(self) -> float:
+        """Compile the one-token step for the largest batch and return the seconds."""
+        spec, start = self._loaded(), time.perf_counter()
+        self._step = torch.compile(self._forward, mode="reduce-overhead", fullgraph=False, dynamic=False)
+        token = self.prefill(torch.zeros(spec.batch, 8, dtype=torch.long))
+        for _ in range(3):
+            token = self.decode(token)
+        torch.cuda.synchronize()
+        return time.perf_counter() - start
+
+    def _loaded(self) -> Spec:
+        if self._spec is None:
+            raise BenchError("no model is loaded")
+        return self._spec
+
+
+def _build(spec: Spec, device: torch.device) -> nn.Module:
+    dtype = _PLAIN.get(spec.dtype, torch.bfloat16)
+    if spec.source:
+        return _checkpoint(Path(spec.source), dtype).to(device)
+    arguments = spec.shape.config()
+    config = transformers.AutoConfig.for_model(arguments.pop("model_type"), **arguments)
+    with torch.device(device), no_init_weights():
+        model: nn.Module = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype).eval()
+    model.tie_weights()
+    generator = torch.Generator(device).manual_seed(spec.seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim > 1:
+                parameter.uniform_(-_SPREAD, _SPREAD, generator=generator)
+            else:
+                parameter.fill_(1)
+    return model
+
+
+def _checkpoint(path: Path, dtype: torch.dtype) -> nn.Module:
+    folder, file = (path.parent, path.name) if path.is_file() else (path, None)
+    more = {"gguf_file": file} if file else {}
+    try:
+        with _quiet():
+            model: nn.Module = transformers.AutoModelForCausalLM.from_pretrained(
+                str(folder), dtype=dtype, local_files_only=True, **more
+            )
+    except Exception as error:  # safetensors, gguf and transformers have no common one
+        reason = str(error).strip().partition("\n")[0]
+        raise BenchInputError(
+            f"--model: cannot read {path}: {reason}\n"
+            "    expected: a folder with config.json and whole .safetensors files, or one whole .gguf file\n"
+            "    fix: fetch it again, and compare its size and checksum with those of where it came from"
+        ) from None
+    return model.eval()
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    verbosity = transformers.logging.get_verbosity()
+    transformers.logging.set_verbosity_error()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        transformers.logging.set_verbosity(verbosity)
+
+
+def _compute_in_fp32(model: Any) -> None:
+    """Leave the packed weights as they are, and compute everything between them in fp32."""
+    embedding = model.get_input_embeddings()
+    for module in model.modules():
+        if module is not embedding and not hasattr(module, "in_features"):
+            for parameter in module.parameters(recurse=False):
+                parameter.data = parameter.data.float()
+    embedding.register_forward_hook(lambda _module, _inputs, output: output.float())
+
+
+def _check_dtype(dtype: str, device: torch.device) -> None:
+    """Raise BenchInputError for a dtype that the GPU lacks."""
+    if device.type != "cuda" or torch.version.cuda is None:
+        return
+    major, minor = torch.cuda.get_device_capability()
+    if dtype in ("bf16", "int4") and major < 8:
+        raise BenchInputError(
+            f"--dtype {dtype}: {torch.cuda.get_device_name()} (compute capability {major}.{minor}) has no bf16\n"
+            "    expected: fp16 or fp32; bf16, and int4 which computes in it, need compute capability 8.0"
+        )
+
+
+def _streamed_bytes(model: Any) -> int:
+    """Return the bytes of weights that one decode step reads: all but the embedding that it looks up.
+
+    A head that shares the embedding's memory is read, and counts once.
+    """
+    embedding = model.get_input_embeddings()
+    tensors: dict[int, int] = {
+        tensor.data_ptr(): tensor.numel() * tensor.element_size()
+        for module in model.modules()
+        if module is not embedding
+        for tensor in (*module.parameters(recurse=False), *module.buffers(recurse=False))
+        if tensor.ndim > 1
+    }
+    scales = sum(
+        tensor.numel() * tensor.element_size()
+        for module in model.modules()
+        for name, tensor in module.named_buffers(recurse=False)
+        if name == "scale" and tensor.ndim == 1
+    )
+    return int(sum(tensors.values()) + scales)
+
+
+def _notes(conversion: Conversion, dtype: str) -> tuple[str, ...]:
+    if dtype not in ("int8", "int4") or not conversion.unchanged:
+        return ()
+    return (f"not packed, since their size does not fit: {', '.join(conversion.unchanged)}",)

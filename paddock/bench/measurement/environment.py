@@ -1,0 +1,118 @@
+"""Environment of a run: what has to be the same for the numbers to be the same."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from paddock import __version__
+from paddock.gpu.errors import GpuError
+from paddock.gpu.host import imds
+from paddock.gpu.model import Gpu, Inventory
+
+_PACKAGES = ("torch", "transformers", "llama-cpp-python", "gguf", "numpy", "nvidia-ml-py")
+_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "PYTORCH_CUDA_ALLOC_CONF", "TORCH_LOGS")
+
+
+def environment(machine: Inventory, environ: Mapping[str, str] = os.environ, root: Path = Path("/")) -> dict[str, Any]:
+    """Return the environment as plain values; None is what could not be read."""
+    return {
+        "machine": machine.machine.name,
+        "system": platform.platform(),
+        "architecture": machine.machine.architecture,
+        "container": machine.machine.container,
+        "processor": processor(root),
+        "vcpus": usable_cpus(),
+        "load_1m": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
+        "governor": _text(root / "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "memory_bytes": memory_bytes(),
+        "driver": machine.driver.version if machine.driver else None,
+        "cuda": machine.driver.cuda if machine.driver else None,
+        "gpus": [_gpu(gpu) for gpu in machine.gpus],
+        "instance": instance_type(machine, environ, root),
+        "image": environ.get("PADDOCK_IMAGE") or None,
+        "ami": environ.get("PADDOCK_AMI") or None,
+        "python": sys.version.split()[0],
+        "paddock": __version__,
+        "commit": _commit(),
+        "packages": {name: version for name in _PACKAGES if (version := _version(name)) is not None},
+        "variables": {name: environ[name] for name in _VARIABLES if name in environ},
+    }
+
+
+def usable_cpus() -> int:
+    """Return the logical CPUs that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def processor(root: Path = Path("/")) -> str:
+    """Return the processor's name."""
+    for line in (_text(root / "proc/cpuinfo") or "").splitlines():
+        if line.startswith(("model name", "Model")):
+            return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def memory_bytes() -> int | None:
+    """Return the machine's memory."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def instance_type(machine: Inventory, environ: Mapping[str, str], root: Path) -> str | None:
+    """Return the EC2 instance type, from the environment or from the metadata of a machine that EC2 built."""
+    if environ.get("PADDOCK_INSTANCE_TYPE"):
+        return environ["PADDOCK_INSTANCE_TYPE"]
+    vendor = _text(root / "sys/class/dmi/id/sys_vendor") or ""
+    if "Amazon" not in vendor:
+        return None
+    try:
+        return imds.instance_type()
+    except GpuError:
+        return None
+
+
+def _gpu(gpu: Gpu) -> dict[str, Any]:
+    return {
+        "uuid": gpu.uuid,
+        "name": gpu.name,
+        "memory_mib": gpu.memory.total if gpu.memory else None,
+        "power_limit_w": gpu.power.limit,
+        "max_sm_mhz": gpu.clocks.max_sm,
+        "max_memory_mhz": gpu.clocks.max_memory,
+        "ecc": gpu.ecc.enabled,
+        "persistence": gpu.persistence,
+        "vbios": gpu.vbios,
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _commit() -> str | None:
+    folder = Path(__file__).parent
+    command = ["git", "-C", str(folder), "rev-parse", "--short=12", "HEAD"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=5)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return None

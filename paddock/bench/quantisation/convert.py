@@ -1,0 +1,64 @@
+"""A model's Linear layers, replaced by packed ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from paddock.bench.quantisation import linear, native, schemes
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """Result of packing a model: the kernels that multiply, in words, and the layers that stayed as they were."""
+
+    kernel: str
+    unchanged: tuple[str, ...]
+
+
+def pack(model: nn.Module, dtype: str, device: torch.device) -> Conversion:
+    """Replace each Linear of the model, in place, and return what multiplies now.
+
+    A layer that the dtype does not fit (int4 needs 64 to divide its columns) stays as it is.
+    """
+    kernels = native.kernels() if device.type == "cpu" else None
+    unchanged = []
+    for module in list(model.modules()):
+        for name, child in list(module.named_children()):
+            if not isinstance(child, nn.Linear):
+                continue
+            packed = _packed(child, dtype, device, kernels)
+            if packed is None:
+                unchanged.append(name)
+            else:
+                setattr(module, name, packed)
+    return Conversion(_kernel(dtype, device, kernels), tuple(dict.fromkeys(unchanged)))
+
+
+def _packed(layer: nn.Linear, dtype: str, device: torch.device, kernels: native.Kernels | None) -> nn.Module | None:
+    weight, bias = layer.weight, layer.bias
+    fits = weight.shape[1] % schemes.GROUP == 0
+    match dtype, device.type:
+        case "bf16", "cpu":
+            return linear.CpuBf16(weight, bias, kernels) if kernels is not None and fits else None
+        case "int8", "cpu":
+            return linear.CpuInt8(schemes.int8(weight), bias, kernels)
+        case "int8", _:
+            return linear.GpuInt8(schemes.int8(weight), bias, weight.dtype)
+        case "int4", "cpu" if fits and kernels is not None:
+            return linear.CpuInt4(schemes.int4(weight), bias, kernels)
+        case "int4", _ if fits:
+            return linear.TorchInt4(schemes.int4(weight), bias, device)
+    return None
+
+
+def _kernel(dtype: str, device: torch.device, kernels: native.Kernels | None) -> str:
+    if device.type == "cpu":
+        if kernels is None or dtype in ("fp32", "fp16"):
+            why = "" if dtype in ("fp32", "fp16") else ": no C compiler here, which would make it faster"
+            return f"torch's own on the processor{why}"
+        activations = "fp32" if dtype == "bf16" else "int8 by groups of 64"
+        return f"Paddock's in C, compiled for this processor; activations {activations}"
+    return {"int8": "torch's, weights widened in the compiled step", "int4": "torch's tinygemm"}.get(dtype, "torch's")

@@ -1,0 +1,143 @@
+"""Linear layers whose weights are packed for the device: bf16, int8 or int4.
+
+On the processor a decode step takes the C kernels where they could be compiled, else torch's; many rows take a matrix
+product of unpacked weights. On a GPU the packed weights are what torch's kernels read, and `torch.compile` fuses the
+rest.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from paddock.bench.quantisation import native, schemes
+
+_UNPACKED_ROWS = 512
+"""Rows of a weight that are unpacked at a time: few enough to stay in a cache."""
+
+
+class PackedLinear(nn.Module):  # type: ignore[misc]  # torch is unknown to the checker
+    """Base: `y = x W^T + b`, with x [..., k] and y [..., n] in the dtype of x."""
+
+    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
+        super().__init__()
+        self.out_features, self.in_features = weight.shape
+        self.register_buffer("bias", None if bias is None else bias.detach())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows = x.reshape(-1, self.in_features)
+        y = self._few(rows) if rows.shape[0] <= native.MAX_ROWS else self._many(rows)
+        y = y.to(x.dtype)
+        if self.bias is not None:
+            y = y + self.bias.to(x.dtype)
+        return y.view(*x.shape[:-1], self.out_features)
+
+    def _few(self, x: torch.Tensor) -> torch.Tensor:
+        return self._many(x)
+
+    def _many(self, x: torch.Tensor) -> torch.Tensor:
+        blocks = [
+            F.linear(x, self._unpack(start, min(start + _UNPACKED_ROWS, self.out_features)).to(x.dtype))
+            for start in range(0, self.out_features, _UNPACKED_ROWS)
+        ]
+        return torch.cat(blocks, -1)
+
+    def _unpack(self, start: int, end: int) -> torch.Tensor:
+        """Return rows of the weight in floating point."""
+        raise NotImplementedError
+
+
+class CpuBf16(PackedLinear):
+    """bf16 weights, fp32 activations."""
+
+    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None, kernels: native.Kernels) -> None:
+        super().__init__(weight, bias)
+        self.register_buffer("weight", weight.detach().bfloat16().contiguous())
+        self._kernels = kernels
+
+    def _few(self, x: torch.Tensor) -> torch.Tensor:
+        return self._kernels.bf16(self.weight, x.float().contiguous())
+
+    def _unpack(self, start: int, end: int) -> torch.Tensor:
+        return self.weight[start:end]
+
+
+class CpuInt8(PackedLinear):
+    """int8 weights; activations become int8 by groups in the C kernel, stay bf16 in torch's."""
+
+    def __init__(self, weight: schemes.Int8Weight, bias: torch.Tensor | None, kernels: native.Kernels | None) -> None:
+        super().__init__(weight.values, bias)
+        self.register_buffer("weight", weight.values.contiguous())
+        self.register_buffer("scale", weight.scale.contiguous())
+        self._kernels = kernels if weight.values.shape[1] % native.GROUP == 0 else None
+
+    def _few(self, x: torch.Tensor) -> torch.Tensor:
+        if self._kernels is not None:
+            return self._kernels.int8(self.weight, self.scale, x.float().contiguous())
+        return torch._weight_int8pack_mm(x.bfloat16().contiguous(), self.weight, self.scale.bfloat16())
+
+    def _unpack(self, start: int, end: int) -> torch.Tensor:
+        return self.weight[start:end].float() * self.scale[start:end, None]
+
+
+class CpuInt4(PackedLinear):
+    """int4 weights as the C kernel reads them; activations become int8 by groups."""
+
+    def __init__(self, weight: schemes.Int4Weight, bias: torch.Tensor | None, kernels: native.Kernels) -> None:
+        n, k = weight.values.shape
+        super().__init__(weight.values, bias)
+        groups = weight.values.view(n, k // schemes.GROUP, 2, schemes.GROUP // 2)
+        self.register_buffer("weight", (groups[:, :, 0] | (groups[:, :, 1] << 4)).reshape(n, k // 2).contiguous())
+        self.register_buffer("scale_zero", torch.stack([weight.scale, weight.zero], -1).contiguous())
+        self._kernels = kernels
+
+    def _few(self, x: torch.Tensor) -> torch.Tensor:
+        return self._kernels.int4(self.weight, self.scale_zero, x.float().contiguous())
+
+    def _unpack(self, start: int, end: int) -> torch.Tensor:
+        packed = self.weight[start:end].view(end - start, -1, 1, schemes.GROUP // 2)
+        values = torch.cat([packed & 15, packed >> 4], 2).view(end - start, -1, schemes.GROUP).float()
+        scale_zero = self.scale_zero[start:end].float()
+        return (values * scale_zero[..., :1] + scale_zero[..., 1:]).view(end - start, -1)
+
+
+class GpuInt8(PackedLinear):
+    """int8 weights that the compiled step widens as it reads them."""
+
+    def __init__(self, weight: schemes.Int8Weight, bias: torch.Tensor | None, dtype: torch.dtype) -> None:
+        super().__init__(weight.values, bias)
+        self.register_buffer("weight", weight.values.contiguous())
+        self.register_buffer("scale", weight.scale.to(dtype))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = F.linear(x, self.weight.to(x.dtype)) * self.scale
+        return y if self.bias is None else y + self.bias
+
+
+class TorchInt4(PackedLinear):
+    """int4 weights as torch's own kernels read them: of CUDA (compute capability 8.0), Metal or the processor."""
+
+    def __init__(self, weight: schemes.Int4Weight, bias: torch.Tensor | None, device: torch.device) -> None:
+        super().__init__(weight.values, bias)
+        # torch's value is (q - 8) scale + zero.
+        zero = weight.zero.float() + 8 * weight.scale.float()
+        scales = torch.stack([weight.scale.float(), zero], -1).transpose(0, 1).contiguous().bfloat16()
+        if device.type == "cpu":
+            packed = torch.ops.aten._convert_weight_to_int4pack_for_cpu(weight.values.int(), 1)
+        else:
+            pairs = (weight.values[:, ::2] << 4) | weight.values[:, 1::2]
+            packed = torch.ops.aten._convert_weight_to_int4pack(pairs.contiguous().to(device), 8)
+        self.register_buffer("weight", packed)
+        self.register_buffer("scales", scales.to(device))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows = x.reshape(-1, self.in_features).bfloat16()
+        multiply: Any = torch.ops.aten._weight_int4pack_mm
+        if self.weight.device.type == "cpu":
+            multiply = torch.ops.aten._weight_int4pack_mm_for_cpu
+        y = multiply(rows, self.weight, schemes.GROUP, self.scales).to(x.dtype)
+        y = y.view(*x.shape[:-1], self.out_features)
+        return y if self.bias is None else y + self.bias

@@ -1,0 +1,111 @@
+"""Matrix products of a decode step in C, compiled for the processor at hand on first use.
+
+Without a C compiler there are none, and torch's own kernels do the work more slowly.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from paddock import files
+
+GROUP = 64
+"""Columns that share a scale; also those of `gemv.c`."""
+MAX_ROWS = 16
+"""Rows up to which these products are faster than one matrix product of unpacked weights."""
+_SOURCE = Path(__file__).with_name("gemv.c")
+_FLAGS = ("-O3", "-march=native", "-ffast-math", "-fopenmp", "-shared", "-fPIC", "-std=c11")
+_COMPILES_WITHIN = 120.0
+"""Seconds."""
+
+
+class Kernels:
+    """The compiled functions, for contiguous tensors on the processor."""
+
+    def __init__(self, library: Path) -> None:
+        self._library = ctypes.CDLL(str(library))
+
+    def bf16(self, weight: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """Return x times the transposed weight: [n, k] bf16 and [m, k] fp32 give [m, n] fp32."""
+        (m, k), n = x.shape, weight.shape[0]
+        y = torch.empty(m, n)
+        self._call("bf16", weight, x, y, sizes=(m, n, k))
+        return y
+
+    def int8(self, weight: torch.Tensor, scale: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """Do the same for [n, k] int8 with a fp32 scale a row; activations are rounded to int8 by groups."""
+        (m, k), n = x.shape, weight.shape[0]
+        q, x_scale, _ = self._quantise(x)
+        y = torch.empty(m, n)
+        self._call("int8", weight, scale, q, x_scale, y, sizes=(m, n, k))
+        return y
+
+    def int4(self, weight: torch.Tensor, scale_zero: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """Do the same for packed int4, [n, k / 2] bytes with bf16 scale and zero, [n, k / 64, 2]."""
+        (m, k), n = x.shape, weight.shape[0]
+        q, x_scale, x_sum = self._quantise(x)
+        y = torch.empty(m, n)
+        self._call("int4", weight, scale_zero, q, x_scale, x_sum, y, sizes=(m, n, k))
+        return y
+
+    def _quantise(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        m, k = x.shape
+        q = torch.empty(m, k, dtype=torch.int8)
+        scale, total = torch.empty(m, k // GROUP), torch.empty(m, k // GROUP)
+        pointers = (ctypes.c_void_p(tensor.data_ptr()) for tensor in (x, q, scale, total))
+        self._library.paddock_quantise(*pointers, ctypes.c_int64(m), ctypes.c_int64(k))
+        return q, scale, total
+
+    def _call(self, name: str, *tensors: torch.Tensor, sizes: tuple[int, ...]) -> None:
+        function = getattr(self._library, f"paddock_{name}")
+        pointers = (ctypes.c_void_p(tensor.data_ptr()) for tensor in tensors)
+        function(*pointers, *map(ctypes.c_int64, sizes), ctypes.c_int(torch.get_num_threads()))
+
+
+@cache
+def kernels() -> Kernels | None:
+    """Return the functions, compiled for this processor on first use; None where that is not possible."""
+    compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None or not sys.platform.startswith("linux"):
+        return None
+    identity = "\0".join((_SOURCE.read_text(), *_FLAGS, compiler, platform.machine(), _processor()))
+    library = _folder() / f"gemv-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.so"
+    try:
+        if not library.is_file():
+            _compile(compiler, library)
+        return Kernels(library)
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _compile(compiler: str, library: Path) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder) / library.name
+        command = [compiler, *_FLAGS, str(_SOURCE), "-o", str(output)]
+        subprocess.run(command, check=True, capture_output=True, timeout=_COMPILES_WITHIN)
+        library.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        files.write(library, output.read_bytes())
+
+
+def _folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "paddock"
+
+
+def _processor() -> str:
+    """Return what decides which instructions `-march=native` takes."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return "\n".join(line for line in lines[:40] if line.startswith(("model name", "flags", "Features")))

@@ -1,0 +1,69 @@
+"""Weights as integers: int8 with a scale a row, int4 with scale and zero a group of 64 columns.
+
+The plain form is the same for every device; each device packs it as its kernels read it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+GROUP = 64
+"""Columns of a row that share an int4 scale and zero: 4.5 bits a weight with both in bf16."""
+Scheme = Literal["int8", "int4"]
+
+
+@dataclass(frozen=True, slots=True)
+class Int8Weight:
+    """`values` [n, k] int8 times `scale` [n] fp32 is the weight."""
+
+    values: torch.Tensor
+    scale: torch.Tensor
+
+    def dequantise(self) -> torch.Tensor:
+        """Return the weight, [n, k] fp32."""
+        return self.values.float() * self.scale[:, None]
+
+
+@dataclass(frozen=True, slots=True)
+class Int4Weight:
+    """`values` [n, k] of 0 to 15 times `scale` plus `zero`, both [n, k / 64] bf16, is the weight."""
+
+    values: torch.Tensor
+    scale: torch.Tensor
+    zero: torch.Tensor
+
+    def dequantise(self) -> torch.Tensor:
+        """Return the weight, [n, k] fp32."""
+        n, k = self.values.shape
+        groups = self.values.view(n, k // GROUP, GROUP).float()
+        return (groups * self.scale.float()[..., None] + self.zero.float()[..., None]).view(n, k)
+
+
+def int8(weight: torch.Tensor) -> Int8Weight:
+    """Quantise a weight [n, k]: the largest value of each row becomes 127."""
+    rows = weight.detach().float()
+    low, high = rows.aminmax(dim=1)
+    scale = torch.maximum(-low, high).clamp(min=1e-12) / 127
+    rows = rows * (1 / scale)[:, None]
+    return Int8Weight(rows.round_().clamp_(-127, 127).to(torch.int8), scale)
+
+
+def int4(weight: torch.Tensor) -> Int4Weight:
+    """Quantise a weight [n, k]: each group's range becomes 0 to 15. Raises ValueError unless 64 divides k."""
+    n, k = weight.shape
+    if k % GROUP:
+        raise ValueError(f"int4 needs rows of a multiple of {GROUP} columns, not {k}")
+    groups = weight.detach().float().view(n, k // GROUP, GROUP)
+    low, high = groups.aminmax(dim=-1)
+    scale, zero = ((high - low).clamp(min=1e-12) / 15).bfloat16(), low.bfloat16()
+    steps = (groups - zero.float()[..., None]).mul_((1 / scale.float())[..., None])
+    values = steps.round_().clamp_(0, 15).to(torch.uint8)
+    return Int4Weight(values.view(n, k), scale, zero)
+
+
+def bits_per_weight(scheme: str) -> float:
+    """Return the bits that one weight takes with its share of scales, for rows that are long beside a scale."""
+    return {"fp32": 32.0, "fp16": 16.0, "bf16": 16.0, "int8": 8.0, "int4": 4 + 32 / GROUP}[scheme]

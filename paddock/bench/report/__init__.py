@@ -1,0 +1,1 @@
+"""Reports: the result document, its text and its page with plots."""

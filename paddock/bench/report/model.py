@@ -1,0 +1,171 @@
+"""The result document. What is not known is None, never 0."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from paddock.bench.measurement.statistics import Summary
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+
+class Quantile(_Part):
+    """A percentile and the bounds of its 95 % confidence interval."""
+
+    percent: float
+    value: float
+    low: float
+    high: float
+
+
+class Distribution(_Part):
+    """Samples in numbers; a percentile that they are too few for is absent."""
+
+    unit: str
+    count: int
+    mean: float
+    median: float
+    minimum: float
+    maximum: float
+    deviation: float
+    percentiles: tuple[Quantile, ...]
+
+    @classmethod
+    def of(cls, summary: Summary, unit: str) -> Distribution:
+        return cls(
+            unit=unit,
+            count=summary.count,
+            mean=summary.mean,
+            median=summary.median,
+            minimum=summary.minimum,
+            maximum=summary.maximum,
+            deviation=summary.deviation,
+            percentiles=tuple(
+                Quantile(percent=item.percent, value=item.value, low=item.low, high=item.high)
+                for item in summary.percentiles
+            ),
+        )
+
+
+class Metric(_Part):
+    """A number that later results are compared with: its value in each run."""
+
+    unit: str
+    better: Literal["higher", "lower"]
+    runs: tuple[float, ...]
+
+
+class Roofline(_Part):
+    """Part of the physical limit that was reached, against the data sheet and against what was measured beside it."""
+
+    bytes_per_step: float
+    flop_per_step: float
+    achieved_gbs: float
+    measured_gbs: float
+    measured_low_gbs: float
+    datasheet_gbs: float | None
+    of_measured: float | None
+    of_datasheet: float | None
+    prefill_tflops: float
+    measured_tflops: float | None
+    prefill_of_measured: float | None
+    prefill_of_datasheet: float | None
+    bound: Literal["memory", "arithmetic"]
+    ridge_batch: float | None
+
+
+class Energy(_Part):
+    """Energy of the whole cell, idle power included, in joules."""
+
+    joules: float
+    joules_per_token: float
+    kwh_per_million: float
+    source: str
+
+
+class Quality(_Part):
+    """Distance of a quantised model from the same model without quantisation."""
+
+    logit_error: float
+    agreement: float
+    divergence: float
+
+
+class Cost(_Part):
+    """Dollars for a million new tokens."""
+
+    instance: str
+    region: str
+    usd_per_hour: float
+    usd_per_million: float
+    tokens_per_s: float
+    source: str
+    as_of: str | None
+    measured: bool
+
+
+class Result(_Part):
+    """One batch and length of one dtype in one mode."""
+
+    key: dict[str, str | int | None]
+    metrics: dict[str, Metric]
+    ttft: Distribution
+    tpot: Distribution
+    gaps: Distribution
+    prefill_tokens_per_s: float
+    tokens_per_s: float
+    memory_bytes: int
+    load_s: float
+    quantise_s: float
+    compile_s: float
+    kernel: str
+    step: str
+    roofline: Roofline
+    energy: Energy | None
+    quality: Quality | None
+    cost: tuple[Cost, ...]
+    harness_overhead: float
+    throttled_s: float
+    doubts: tuple[str, ...]
+    """Reasons not to trust this result."""
+    notes: tuple[str, ...] = ()
+
+
+class Problem(_Part):
+    """What could not be measured."""
+
+    dtype: str
+    mode: str | None
+    message: str
+    code: int = 1
+
+
+class BenchDocument(_Part):
+    """Results of one benchmark with the environment that makes them repeatable."""
+
+    schema_version: Literal[1] = 1
+    kind: Literal["paddock-bench"] = "paddock-bench"
+    taken_at: str
+    complete: bool
+    command: dict[str, Any]
+    model: dict[str, Any]
+    device: dict[str, Any]
+    engine: str
+    environment: dict[str, Any]
+    results: tuple[Result, ...]
+    problems: tuple[Problem, ...] = ()
+    clocks: tuple[dict[str, Any], ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        """Return 0 where everything was measured, 2 for input that made nothing measurable, 130 when interrupted."""
+        if not self.complete:
+            return 130
+        if not self.problems:
+            return 0
+        return 2 if not self.results and all(problem.code == 2 for problem in self.problems) else 1

@@ -1,0 +1,133 @@
+"""The measured loop: prefill and decode of one batch and length, timed apart."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from paddock.bench.engine.protocol import Engine
+
+STEADY = 0.02
+"""Largest difference of the medians of the two halves of the steps for a run to count as steady."""
+_DROPPED = 0.1
+"""Part of each run's steps that is not counted: the first ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Seconds of one batch and length: `prefill` a run, `steps` of all runs without the first ones, `runs` by run."""
+
+    prefill: tuple[float, ...]
+    runs: tuple[tuple[float, ...], ...]
+    wall: tuple[float, ...]
+    """Seconds of each run's decoding, by one clock around all of its steps."""
+
+    @property
+    def steps(self) -> list[float]:
+        return [step for run in self.runs for step in run[_dropped(len(run)) :]]
+
+    @property
+    def drift(self) -> float:
+        """Relative difference of the second half's median step to the first half's, by position within the runs."""
+        early: list[float] = []
+        late: list[float] = []
+        for run in self.runs:
+            counted = run[_dropped(len(run)) :]
+            early += counted[: len(counted) // 2]
+            late += counted[len(counted) // 2 :]
+        if not early or not late:
+            return 0.0
+        return statistics.median(late) / statistics.median(early) - 1
+
+    @property
+    def overhead(self) -> float:
+        """Part of the decoding time that is between the steps: the harness's own."""
+        total = sum(self.wall)
+        return max(0.0, 1 - sum(map(sum, self.runs)) / total) if total else 0.0
+
+
+class Timer:
+    """Seconds of steps by the wall clock, for devices that have done their work when a call returns."""
+
+    def __init__(self, synchronise: Callable[[], Any] = lambda: None) -> None:
+        self._synchronise = synchronise
+
+    def start(self, steps: int) -> None:
+        self._synchronise()
+        self._marks = [time.perf_counter()]
+
+    def mark(self) -> None:
+        self._synchronise()
+        self._marks.append(time.perf_counter())
+
+    def finish(self) -> list[float]:
+        """Return the seconds between marks."""
+        return [after - before for before, after in pairwise(self._marks)]
+
+
+class CudaTimer(Timer):
+    """Seconds of steps by events on the GPU's stream: the loop never waits for the GPU."""
+
+    def start(self, steps: int) -> None:
+        import torch
+
+        self._events = [torch.cuda.Event(enable_timing=True) for _ in range(steps + 1)]
+        self._count = 1
+        torch.cuda.synchronize()
+        self._events[0].record()
+
+    def mark(self) -> None:
+        self._events[self._count].record()
+        self._count += 1
+
+    def finish(self) -> list[float]:
+        import torch
+
+        torch.cuda.synchronize()
+        events = self._events[: self._count]
+        return [before.elapsed_time(after) / 1000 for before, after in pairwise(events)]
+
+
+def measure(
+    engine: Engine,
+    prompts: Callable[[int], Any],
+    timer: Timer,
+    *,
+    new: int,
+    runs: int,
+    warm_up: int,
+    between: Callable[[float], None] = lambda _: None,
+) -> Samples:
+    """Return the samples of `runs` requests of `new` tokens, after `warm_up` that are not counted.
+
+    The first new token belongs to prefill, so a run has `new - 1` steps. `prompts` gives the prompts of a run;
+    `between` is called after each counted run with its seconds, and may wait.
+    """
+    prefill, steps, wall = [], [], []
+    for run in range(-warm_up, runs):
+        ids = prompts(run)
+        timer.start(1)
+        token = engine.prefill(ids)
+        timer.mark()
+        (first,) = timer.finish()
+        begin = time.perf_counter()
+        timer.start(new - 1)
+        for _ in range(new - 1):
+            token = engine.decode(token)
+            timer.mark()
+        seconds = timer.finish()
+        elapsed = time.perf_counter() - begin
+        if run >= 0:
+            prefill.append(first)
+            steps.append(tuple(seconds))
+            wall.append(elapsed)
+            between(first + elapsed)
+    return Samples(tuple(prefill), tuple(steps), tuple(wall))
+
+
+def _dropped(steps: int) -> int:
+    return int(steps * _DROPPED)

@@ -1,0 +1,208 @@
+"""Results from a worker's samples: rates, roofline, energy, money and reasons for doubt."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from paddock.bench.engine.shapes import BITS
+from paddock.bench.measurement import cost
+from paddock.bench.measurement.roofline import ModelWork, Work, least_seconds, ridge_batch
+from paddock.bench.measurement.statistics import summarise
+from paddock.bench.measurement.watch import SLOWED, Sample
+from paddock.bench.report.model import Cost, Distribution, Energy, Metric, Quality, Result, Roofline
+from paddock.bench.runner.jobs import Job
+from paddock.bench.runner.loop import STEADY, Samples
+from paddock.catalog.gpus import Gpu
+
+_VARIES = 0.05
+"""Coefficient of variation of the runs above which they do not agree."""
+_OVERHEAD = 0.01
+_LAUNCH_BOUND = 0.9
+_MILLISECONDS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What all results of a benchmark share. `gpu` is the catalogue's entry, None for the processor."""
+
+    environment: Mapping[str, Any]
+    gpu: Gpu | None
+    tp: int
+    gpus: int
+    region: str
+    instance: str | None
+
+
+def result(
+    job: Job, loaded: Mapping[str, Any], quality: Mapping[str, Any] | None, cell: Mapping[str, Any], context: Context
+) -> Result:
+    """Return the result of one cell."""
+    batch, prompt = int(cell["batch"]), int(cell["prompt"])
+    samples = Samples(tuple(cell["prefill"]), tuple(map(tuple, cell["runs"])), tuple(cell["wall"]))
+    decoded = [batch * len(steps) / sum(steps) for steps in samples.runs]
+    requests = [
+        batch * (len(steps) + 1) / (first + wall)
+        for first, wall, steps in zip(samples.prefill, samples.wall, samples.runs, strict=True)
+    ]
+    rate = statistics.median(decoded)
+    idle = float(cell["slept"])
+    if idle:
+        busy = sum(samples.wall) + sum(samples.prefill)
+        requests = [value * busy / (busy + idle) for value in requests]
+    tokens = cell["requests"] * batch * (len(samples.runs[0]) + 1)
+    return Result(
+        key=_key(job, batch, prompt, context),
+        metrics={
+            "decode_tokens_per_s": Metric(unit="tokens/s", better="higher", runs=tuple(decoded)),
+            "request_tokens_per_s": Metric(unit="tokens/s", better="higher", runs=tuple(requests)),
+            "ttft_ms": Metric(
+                unit="ms", better="lower", runs=tuple(first * _MILLISECONDS for first in samples.prefill)
+            ),
+        },
+        ttft=Distribution.of(summarise([first * _MILLISECONDS for first in samples.prefill]), "ms"),
+        tpot=Distribution.of(summarise([statistics.fmean(run) * _MILLISECONDS for run in samples.runs]), "ms"),
+        gaps=Distribution.of(summarise([step * _MILLISECONDS for step in samples.steps]), "ms"),
+        prefill_tokens_per_s=batch * prompt / statistics.median(samples.prefill),
+        tokens_per_s=rate,
+        memory_bytes=int(cell["memory"]),
+        load_s=loaded["load_s"],
+        quantise_s=loaded["quantise_s"],
+        compile_s=loaded["compile_s"],
+        kernel=loaded["kernel"],
+        step=loaded["step"],
+        roofline=_roofline(job, loaded, cell, samples, context),
+        energy=_energy(cell["joules"], tokens, context),
+        quality=Quality(**quality) if quality else None,
+        cost=_costs(statistics.median(requests), job, loaded, context),
+        harness_overhead=samples.overhead,
+        throttled_s=idle,
+        doubts=tuple(_doubts(samples, cell, context)),
+        notes=tuple(loaded["notes"]),
+    )
+
+
+def doubts_of_clocks(samples: Sequence[Sample]) -> list[str]:
+    """Return a doubt for each reason that held the clocks low, with the part of the samples that it held."""
+    reasons = Counter(reason for sample in samples for reason in sample.throttle if reason in SLOWED)
+    return [f"clocks were held low in {count / len(samples):.0%} of the run: {name}" for name, count in reasons.items()]
+
+
+def _roofline(
+    job: Job, loaded: Mapping[str, Any], cell: Mapping[str, Any], samples: Samples, context: Context
+) -> Roofline:
+    shape, tp = job.shape, context.tp
+    work = ModelWork(
+        int(loaded["weight_bytes"]),
+        shape.linear_parameters // tp,
+        shape.head_parameters // tp,
+        shape.cache_bytes(int(loaded["cache_element"]), tp),
+        shape.layers,
+        shape.heads // tp,
+        shape.head_dim,
+    )
+    batch, prompt = int(cell["batch"]), int(cell["prompt"])
+    step = work.decode(batch, prompt + job.new / 2)
+    prefill = work.prefill(batch, prompt)
+    seconds, first = statistics.median(samples.steps), statistics.median(samples.prefill)
+    bandwidth = sorted(cell["bandwidth"])
+    measured = statistics.median(bandwidth)
+    tflops = loaded["tflops"]
+    gbs = context.gpu.bandwidth_gbs if context.gpu else None
+    peak = _peak(context.gpu, job.dtype)
+    best = bandwidth[-1]
+    return Roofline(
+        bytes_per_step=step.bytes,
+        flop_per_step=step.flop,
+        achieved_gbs=step.bytes / seconds / 1e9,
+        measured_gbs=best,
+        measured_low_gbs=bandwidth[0],
+        datasheet_gbs=gbs,
+        of_measured=_part(step, measured, tflops, seconds),
+        of_datasheet=_part(step, gbs, peak, seconds) if gbs else None,
+        prefill_tflops=prefill.flop / first / 1e12,
+        measured_tflops=tflops,
+        prefill_of_measured=_part(prefill, measured, tflops, first),
+        prefill_of_datasheet=_part(prefill, gbs, peak, first) if peak else None,
+        bound="arithmetic" if tflops and step.flop / (tflops * 1e12) > step.bytes / (measured * 1e9) else "memory",
+        ridge_batch=ridge_batch(tflops, measured, BITS[job.dtype]),
+    )
+
+
+def _part(work: Work, gbs: float | None, tflops: float | None, seconds: float) -> float | None:
+    least = least_seconds(work, gbs, tflops)
+    return None if least is None else least / seconds
+
+
+def _peak(gpu: Gpu | None, dtype: str) -> float | None:
+    """Return the data sheet's TFLOP/s of the format in which products are computed."""
+    if gpu is None:
+        return None
+    return gpu.peak("fp32" if dtype == "fp32" else "fp16" if dtype == "fp16" else "bf16")
+
+
+def _energy(joules: float | None, tokens: int, context: Context) -> Energy | None:
+    if joules is None:
+        return None
+    each = joules / tokens
+    source = "NVML's energy counter" if context.gpus else "the processor's own counter (RAPL)"
+    return Energy(joules=joules, joules_per_token=each, kwh_per_million=each / 3.6, source=source)
+
+
+def _costs(tokens_per_s: float, job: Job, loaded: Mapping[str, Any], context: Context) -> tuple[Cost, ...]:
+    here = context.environment.get("instance")
+    costs = []
+    if here:
+        own = cost.on_instance(str(here), context.region, tokens_per_s)
+        costs += [own] if own else []
+    others = cost.elsewhere(
+        tokens_per_s,
+        context.region,
+        gpu=context.gpu.key if context.gpu else None,
+        devices=context.tp,
+        weight_bytes=int(loaded["weight_bytes"]) * context.tp,
+        vcpus=int(context.environment["vcpus"]),
+    )
+    costs += [item for item in others if item.instance != here]
+    return tuple(Cost(**asdict(item)) for item in costs)
+
+
+def _doubts(samples: Samples, cell: Mapping[str, Any], context: Context) -> list[str]:
+    doubts = []
+    if abs(samples.drift) > STEADY:
+        doubts.append(f"steps were not steady: the second half of each run was {samples.drift:+.1%} beside the first")
+    medians = [statistics.median(run) for run in samples.runs]
+    if len(medians) > 1 and statistics.stdev(medians) / statistics.fmean(medians) > _VARIES:
+        doubts.append(f"runs differ by {statistics.stdev(medians) / statistics.fmean(medians):.0%}: use more --runs")
+    bandwidth = sorted(cell["bandwidth"])
+    if bandwidth[-1] > 1.3 * bandwidth[0] and not context.gpus:
+        doubts.append(f"others use this machine's memory: reads ran at {bandwidth[0]:.0f} to {bandwidth[-1]:.0f} GB/s")
+    if context.gpus and samples.overhead > 1 - _LAUNCH_BOUND:
+        doubts.append("bound by launching: the GPU waited for the processor")
+    elif samples.overhead > _OVERHEAD:
+        doubts.append(f"the harness took {samples.overhead:.1%} of the time")
+    return doubts
+
+
+def _key(job: Job, batch: int, prompt: int, context: Context) -> dict[str, str | int | None]:
+    environment = context.environment
+    gpus = environment["gpus"]
+    return {
+        "instance": environment["instance"],
+        "machine": None if environment["instance"] else environment["machine"],
+        "gpu": gpus[0]["name"] if gpus else environment["processor"],
+        "driver": environment["driver"],
+        "image": environment["image"],
+        "ami": environment["ami"],
+        "engine": job.engine,
+        "model": job.shape.name,
+        "dtype": job.dtype,
+        "batch": batch,
+        "prompt": prompt,
+        "new": job.new,
+        "mode": job.mode.get("name"),
+        "tp": context.tp,
+    }

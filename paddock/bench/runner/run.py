@@ -1,0 +1,283 @@
+"""A whole benchmark on this machine: devices, jobs, workers and the document of results."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from paddock.bench.engine.shapes import Shape, tensor_parallel
+from paddock.bench.errors import BenchError, BenchInputError
+from paddock.bench.measurement import environment as surroundings
+from paddock.bench.measurement.watch import watching
+from paddock.bench.report.model import BenchDocument, Problem, Result
+from paddock.bench.runner import results
+from paddock.bench.runner.admission import Memory, admit
+from paddock.bench.runner.jobs import Job
+from paddock.bench.runner.process import WorkerFailed, events
+from paddock.gpu.catalog_match import catalog_entry
+from paddock.gpu.host.visibility import visibility_variables
+from paddock.gpu.inventory import inventory, sampler
+from paddock.gpu.leases.manager import Leases
+from paddock.gpu.model import Gpu, Inventory
+from paddock.smoke.runner.leasing import leased
+
+_DEVICE = {"nvidia": "cuda", "amd": "cuda", "apple": "mps"}
+_SILENT_FOR = 300.0
+"""Seconds without an event after which a worker is taken to hang."""
+_LEASE_S = 3600.0
+
+Notify = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What to measure. `modes` are resource modes by name; empty for none."""
+
+    shape: Shape
+    source: str
+    engine: str
+    dtypes: tuple[str, ...]
+    batches: tuple[int, ...]
+    prompts: tuple[int, ...]
+    new: int
+    runs: int
+    warm_up: int
+    tp: int
+    region: str
+    instance: str | None
+    modes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    seed: int = 0
+
+
+def run(
+    options: Options,
+    notify: Notify = lambda _: None,
+    *,
+    environ: Mapping[str, str] = os.environ,
+    machine: Inventory | None = None,
+    silent_for: float = _SILENT_FOR,
+) -> BenchDocument:
+    """Measure this machine; an interrupt returns what is known until then, as incomplete.
+
+    Raises BenchInputError before anything is loaded, and GpuError.
+    """
+    machine = machine or inventory(processes=True)
+    gpus = _usable(machine)
+    notes = []
+    tp, devices = options.tp, len(gpus) or options.tp
+    if tp > 1:
+        degree = tensor_parallel(options.shape, min(tp, devices))
+        if degree < tp:
+            left = ", ".join(f"GPU {gpu.index}" for gpu in gpus[degree:]) or "none"
+            notes.append(
+                f"--tp {tp} does not divide {options.shape.heads} heads and {options.shape.kv_heads} key-value heads"
+                f" on {devices} device(s): {degree} is used; unused: {left}"
+            )
+        tp = degree
+    chosen = gpus[:tp] if gpus else ()
+    device = _DEVICE[chosen[0].vendor] if chosen else "cpu"
+    uuids = tuple(gpu.uuid for gpu in chosen if gpu.uuid)
+    jobs, problems = _jobs(options, device, uuids, tp, _memory(chosen))
+    run = _Run(options, machine, chosen, device, tp, notify)
+    run.problems += problems
+    if not gpus:
+        reason = (machine.reason or "no GPU answers").rstrip(".")
+        notes.append(f"measured on the processor: {reason[:1].lower()}{reason[1:]}")
+    complete = True
+    with ExitStack() as stack:
+        if uuids:
+            refused = stack.enter_context(leased(uuids, _LEASE_S, Leases(environ=environ)))
+            for uuid, why in refused.items():
+                raise BenchError(f"GPU {uuid} is in use: {why}\n    fix: end that lease, or wait for it")
+        read = (lambda source: lambda: source.read().gpus)(sampler()) if uuids else None
+        clocks = stack.enter_context(watching(read, uuids))
+        changes = visibility_variables(chosen[0].vendor if chosen else None, uuids)
+        merged = {**environ, **{name: value for name, value in changes.items() if value is not None}}
+        try:
+            run.work(jobs, merged, silent_for)
+        except KeyboardInterrupt:
+            complete = False
+        if uuids:
+            run.doubts += results.doubts_of_clocks(clocks)
+            run.doubts += _foreign(uuids)
+    return run.document(complete, notes, tuple(asdict(sample) for sample in clocks))
+
+
+class _Run:
+    """Results so far."""
+
+    def __init__(
+        self, options: Options, machine: Inventory, gpus: tuple[Gpu, ...], device: str, tp: int, notify: Notify
+    ) -> None:
+        self._options, self._notify = options, notify
+        self._device, self._tp = device, tp
+        self._gpus = gpus
+        self._environment = surroundings.environment(machine)
+        if options.instance:
+            self._environment["instance"] = options.instance
+        self._results: list[Result] = []
+        self.problems: list[Problem] = []
+        self.doubts: list[str] = []
+
+    def work(self, jobs: list[Job], environ: Mapping[str, str], silent_for: float) -> None:
+        """Measure the jobs; when a worker dies, the job that it had is a problem and the others go on in a new one."""
+        rest = list(jobs)
+        while rest:
+            current, loaded, quality, finished = 0, {}, None, False
+            try:
+                for event in events(rest, self._tp, environ, silent_for):
+                    match event.pop("event"):
+                        case "job":
+                            current, quality = event["number"], None
+                            self._notify(f"{_title(rest[current])}: loading")
+                        case "loaded":
+                            loaded = event
+                        case "quality":
+                            quality = event
+                        case "cell":
+                            self._add(rest[current], loaded, quality, event)
+                        case "failed":
+                            self._fail(rest[current], event["message"], event["code"])
+                finished = True
+            except WorkerFailed as error:
+                self._fail(rest[current], str(error), 1)
+            if finished:
+                return
+            rest = rest[current + 1 :]
+
+    def document(self, complete: bool, notes: list[str], clocks: tuple[dict[str, Any], ...]) -> BenchDocument:
+        model = catalog_entry(self._gpus[0]) if self._gpus else None
+        shape = self._options.shape
+        return BenchDocument(
+            taken_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            complete=complete,
+            command={
+                name: list(value) if isinstance(value, tuple) else value
+                for name, value in asdict(self._options).items()
+                if name not in ("shape", "modes")
+            },
+            model={
+                **asdict(shape),
+                "parameters": shape.parameters,
+                "weights": self._options.source or f"random, seed {self._options.seed}",
+            },
+            device={
+                "kind": self._device,
+                "name": self._gpus[0].name if self._gpus else self._environment["processor"],
+                "count": self._tp if self._gpus else 1,
+                "ranks": self._tp,
+                "catalogue": model.key if model else None,
+                "uuids": [gpu.uuid for gpu in self._gpus],
+            },
+            engine=self._options.engine,
+            environment=self._environment,
+            results=tuple(
+                result.model_copy(update={"doubts": (*result.doubts, *self.doubts)}) for result in self._results
+            ),
+            problems=tuple(self.problems),
+            clocks=clocks,
+            notes=tuple(notes),
+        )
+
+    def _add(self, job: Job, loaded: Mapping[str, Any], quality: Any, cell: Mapping[str, Any]) -> None:
+        model = catalog_entry(self._gpus[0]) if self._gpus else None
+        context = results.Context(
+            self._environment, model, self._tp, len(self._gpus), self._options.region, self._options.instance
+        )
+        result = results.result(job, loaded, quality, cell, context)
+        self._results.append(result)
+        self._notify(
+            f"{_title(job)}: batch {cell['batch']}, prompt {cell['prompt']}: {result.tokens_per_s:.1f} tokens/s"
+        )
+
+    def _fail(self, job: Job, message: str, code: int) -> None:
+        self.problems.append(Problem(dtype=job.dtype, mode=job.mode.get("name"), message=message, code=code))
+        self._notify(f"{_title(job)}: {message}")
+
+
+def _jobs(
+    options: Options, device: str, uuids: tuple[str, ...], tp: int, memory: Memory
+) -> tuple[list[Job], list[Problem]]:
+    """Return the jobs that the memory holds, and the others as problems. Raises BenchInputError where none fits."""
+    jobs, problems, last = [], [], None
+    length = max(options.prompts) + options.new
+    for name, mode in (options.modes or {"": {}}).items():
+        batches = options.batches
+        if mode:
+            batches = tuple(dict.fromkeys(min(batch, int(mode["max_batch_size"])) for batch in batches))
+        fraction = float(mode.get("max_vram_usage_percent", 1.0))
+        for dtype in options.dtypes:
+            element = 4 if device == "cpu" or dtype == "fp32" else 2
+            try:
+                admit(options.shape, dtype, max(batches), length, memory, element=element, tp=tp, fraction=fraction)
+            except BenchInputError as error:
+                last = error
+                problems.append(Problem(dtype=dtype, mode=name or None, message=str(error), code=2))
+                continue
+            jobs.append(
+                Job(
+                    options.shape,
+                    dtype,
+                    device,
+                    batches,
+                    options.prompts,
+                    options.new,
+                    options.runs,
+                    options.warm_up,
+                    options.engine,
+                    options.source,
+                    options.seed,
+                    fraction,
+                    uuids,
+                    {"name": name, **mode} if mode else {},
+                )
+            )
+    if last is not None and not jobs:
+        raise last
+    return jobs, problems
+
+
+def _usable(machine: Inventory) -> tuple[Gpu, ...]:
+    return tuple(gpu for gpu in machine.gpus if gpu.state == "ok" and gpu.uuid)
+
+
+def _memory(gpus: tuple[Gpu, ...]) -> Memory:
+    """Return the memory of the device with the least, or of the machine. Unknown memory refuses nothing."""
+    known = [gpu.memory for gpu in gpus if gpu.memory]
+    if known:
+        least = min(known, key=lambda memory: memory.free)
+        return Memory(least.total * 2**20, least.free * 2**20)
+    total = surroundings.memory_bytes()
+    if total is None:
+        return Memory(2**62, 2**62)
+    return Memory(total, _available() or total)
+
+
+def _available(meminfo: Path = Path("/proc/meminfo")) -> int | None:
+    """Return the bytes that programs may still take, where the kernel says so."""
+    try:
+        lines = meminfo.read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
+
+
+def _foreign(uuids: tuple[str, ...]) -> list[str]:
+    """Return a doubt for each GPU on which another program has appeared; ours have ended by now."""
+    time.sleep(0.2)
+    return [
+        f"GPU {gpu.index} has another program: process {gpu.processes[0].pid}"
+        for gpu in inventory(processes=True).gpus
+        if gpu.uuid in uuids and gpu.processes
+    ]
+
+
+def _title(job: Job) -> str:
+    mode = f" {job.mode['name']}" if job.mode else ""
+    return f"{job.shape.name} {job.dtype}{mode}"

@@ -1,0 +1,161 @@
+"""The worker process: loads models, measures them and prints events. A hang or a crash ends it alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from dataclasses import asdict
+from typing import Any
+
+import psutil
+import torch
+
+from paddock.bench.engine import parallel
+from paddock.bench.engine.protocol import Spec
+from paddock.bench.engine.torch_engine import TorchEngine
+from paddock.bench.errors import BenchError
+from paddock.bench.measurement import energy
+from paddock.bench.quantisation import quality
+from paddock.bench.runner.jobs import Job, from_json
+from paddock.bench.runner.loop import CudaTimer, Timer, measure
+from paddock.bench.runner.roof import Roof
+from paddock.gpu.inventory import sampler
+
+_MATRIX = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+
+
+def main(text: str) -> None:
+    """Measure the jobs, in order. The first rank alone prints."""
+    jobs = from_json(text)
+    parallel.join(jobs[0].device)
+    if parallel.world_size() > 1 and jobs[0].device == "cuda":
+        torch.cuda.set_device(parallel.rank())
+    worker = _Worker(torch.device(jobs[0].device), jobs[0].uuids)
+    for number, job in enumerate(jobs):
+        _say("job", number=number)
+        try:
+            worker.run(job)
+        except BenchError as error:
+            _say("failed", message=str(error), code=error.exit_code)
+        except torch.cuda.OutOfMemoryError:
+            _say("failed", message="the GPU's memory is full\n    fix: a smaller --batch, --prompt or --dtype", code=1)
+    parallel.leave()
+
+
+class _Worker:
+    def __init__(self, device: torch.device, uuids: tuple[str, ...]) -> None:
+        self._device = device
+        self._roof = Roof(device)
+        self._reference: torch.Tensor | None = None
+        self._joules = energy.counter(sampler() if uuids else None, uuids)
+
+    def run(self, job: Job) -> None:
+        engine: Any = _engine(job.engine)
+        spec = Spec(
+            job.shape, job.dtype, job.device, max(job.batches), job.length, job.source, job.seed, job.memory_fraction
+        )
+        info = engine.load(spec)
+        _say("loaded", tflops=self._tflops(job.dtype), threads=torch.get_num_threads(), **asdict(info))
+        try:
+            if job.engine == "torch":
+                self._compare(engine, job)
+            for batch in job.batches:
+                for prompt in job.prompts:
+                    self._cell(engine, job, batch, prompt)
+        finally:
+            engine.unload()
+
+    def _cell(self, engine: Any, job: Job, batch: int, prompt: int) -> None:
+        generator = torch.Generator().manual_seed(job.seed)
+        before = self._roof.read_gbs(4)
+        pause, slept = _pause(job)
+        joules, start = self._joules(), time.monotonic()
+        samples = measure(
+            engine,
+            lambda _: torch.randint(0, job.shape.vocabulary, (batch, prompt), generator=generator),
+            CudaTimer() if self._device.type == "cuda" else Timer(_synchroniser(self._device)),
+            new=job.new,
+            runs=job.runs,
+            warm_up=job.warm_up,
+            between=pause,
+        )
+        seconds = time.monotonic() - start
+        if hasattr(engine, "check"):
+            engine.check()
+        _say(
+            "cell",
+            batch=batch,
+            prompt=prompt,
+            prefill=samples.prefill,
+            runs=samples.runs,
+            wall=samples.wall,
+            drift=samples.drift,
+            overhead=samples.overhead,
+            seconds=seconds,
+            slept=slept[0],
+            joules=energy.spent(joules, self._joules(), seconds),
+            requests=job.runs + job.warm_up,
+            bandwidth=[*before, *self._roof.read_gbs(4)],
+            memory=_memory(self._device),
+        )
+
+    def _compare(self, engine: Any, job: Job) -> None:
+        """Keep the logits of a model without quantisation, and compare others with them."""
+        generator = torch.Generator().manual_seed(job.seed + 1)
+        prompts = torch.randint(0, job.shape.vocabulary, (quality.PROMPTS, quality.LENGTH), generator=generator)
+        if job.dtype not in ("int8", "int4"):
+            if self._reference is None:
+                self._reference = torch.cat([engine.logits(prompt[None]) for prompt in prompts])
+        elif self._reference is not None:
+            logits = torch.cat([engine.logits(prompt[None]) for prompt in prompts])
+            _say("quality", **asdict(quality.compare(self._reference, logits)))
+
+    def _tflops(self, dtype: str) -> float | None:
+        """Return the measured speed of products in the format that a long prompt is computed in."""
+        wide = torch.float32 if self._device.type == "cpu" else _MATRIX.get(dtype, torch.bfloat16)
+        return self._roof.tflops(wide)
+
+
+def _engine(name: str) -> Any:
+    if name == "llama.cpp":
+        from paddock.bench.engine.llama_engine import LlamaEngine
+
+        return LlamaEngine()
+    return TorchEngine()
+
+
+def _pause(job: Job) -> tuple[Any, list[float]]:
+    """Return the wait behind each request in this resource mode, and the seconds that it has taken so far."""
+    slept = [0.0]
+    share = float(job.mode.get("max_compute_usage_percent", 1.0)) if job.mode.get("enable_auto_throttle") else 1.0
+    least = float(job.mode.get("min_request_interval_ms", 0)) / 1000 if job.mode.get("enable_auto_throttle") else 0.0
+
+    def pause(busy: float) -> None:
+        wait = max(busy * (1 / share - 1), least - busy, 0.0)
+        slept[0] += wait
+        time.sleep(wait)
+
+    return pause, slept
+
+
+def _synchroniser(device: torch.device) -> Any:
+    return torch.mps.synchronize if device.type == "mps" else (lambda: None)
+
+
+def _memory(device: torch.device) -> int:
+    """Return the bytes of this process: the most that it had of the GPU, or what it has of the machine."""
+    if device.type == "cuda":
+        return int(torch.cuda.max_memory_allocated())
+    return int(psutil.Process().memory_info().rss)
+
+
+def _say(event: str, **values: Any) -> None:
+    if int(os.environ.get("RANK", "0")) == 0:
+        sys.stdout.write(json.dumps({"event": event, **values}) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,24 @@
+"""The inference benchmark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from invoke.context import Context
+
+from paddock.bench.cli.bench import Bench
+from paddock.tasks.common import task_of_flags
+
+
+def _bench(c: Context, flags: dict[str, Any]) -> int:
+    from paddock.bench.cli import bench
+
+    return bench.bench(flags)
+
+
+bench_run = task_of_flags(
+    "run",
+    "Measure how fast this machine serves a model, against its physical limit and in money.",
+    {name: flag for name, _, flag in Bench.flags()},
+    _bench,
+)
