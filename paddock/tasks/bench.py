@@ -7,6 +7,7 @@ from typing import Any
 from invoke.context import Context
 
 from paddock.bench.cli.bench import Bench
+from paddock.bench.cli.parameters import Load
 from paddock.tasks.common import task_of_flags
 
 
@@ -21,4 +22,18 @@ bench_run = task_of_flags(
     "Measure how fast this machine serves a model, against its physical limit and in money.",
     {name: flag for name, _, flag in Bench.flags()},
     _bench,
+)
+
+
+def _load(c: Context, flags: dict[str, Any]) -> int:
+    from paddock.bench.cli.load import load
+
+    return load(flags)
+
+
+bench_load = task_of_flags(
+    "load",
+    "Offer load to an OpenAI-compatible server and measure its answers: TTFT, TPOT, throughput, goodput.",
+    {name: flag for name, _, flag in Load.flags()},
+    _load,
 )

@@ -72,7 +72,7 @@ def percentile(ordered: Sequence[float], percent: float) -> Percentile | None:
     ``n p ± 1.96 sqrt(n p (1 - p))`` of the binomial distribution (Conover, Practical Nonparametric Statistics, §3.2).
     """
     count, part = len(ordered), percent / 100
-    if percent != 50 and count * min(part, 1 - part) < TAIL_SAMPLES:
+    if percent != 50 and count * min(part, 1 - part) < TAIL_SAMPLES - 1e-9:
         return None
     spread = _NORMAL_95 * math.sqrt(count * part * (1 - part))
     low = ordered[max(0, math.floor(count * part - spread))]

@@ -1,0 +1,36 @@
+"""Parameters of the benchmark's commands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from paddock.gpu.parameter import Parameters, parameter
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load(Parameters):
+    """Load on an OpenAI-compatible server."""
+
+    url: str = parameter(..., "the server, such as http://localhost:8000, or one of its two endpoints")
+    rate: float | None = parameter(None, "open loop: requests a second, whatever the server does")
+    burstiness: float | None = parameter(
+        None, "shape of the gaps between requests: 1 is Poisson (the default), less comes in bursts, more is steadier"
+    )
+    constant: bool = parameter(False, "one request every 1/rate seconds")
+    trace: Path | None = parameter(
+        None, 'open loop: a JSONL file of requests, {"arrival": seconds, "prompt": tokens, "new": tokens}'
+    )
+    concurrency: int | None = parameter(None, "closed loop: users who each wait for their answer; 8 by default")
+    requests: int | None = parameter(None, "how many are measured; by default 100 where --duration does not decide")
+    duration: float | None = parameter(None, "seconds after which no more are sent")
+    warm_up: int = parameter(0, "requests before those that are measured, in the same stream")
+    prompt: str = parameter("512", "tokens of a prompt, or a range: 128-1024")
+    new: str = parameter("128", "tokens of an answer, or a range")
+    model_name: str = parameter("", "the model; by default the first that the server lists", flag="model")
+    key_env: str = parameter("", "the environment variable that holds the server's key")
+    timeout: float = parameter(600.0, "seconds that a request may take")
+    insecure: bool = parameter(False, "accept any TLS certificate")
+    slo: str = parameter("", "limits for goodput: llama3.1-8b-server and other MLPerf names, or ttft=500,tpot=30")
+    seed: int = parameter(0, "of arrivals, lengths and prompts")
+    json: Path | None = parameter(None, "also write the results to this file; - prints them and nothing else")

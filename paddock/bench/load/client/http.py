@@ -1,0 +1,197 @@
+"""HTTP/1.1 on asyncio's streams, for answers whose every piece is timed.
+
+The standard library's own client blocks a thread an answer, and a thousand threads that wait for one interpreter would
+be what is measured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import io
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from email.message import Message
+from urllib.parse import urlsplit
+
+from paddock.bench.load.client.messages import Failure, FailureKind
+
+_HEAD_LIMIT = 1 << 18
+_PIECE = 1 << 16
+_Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class HttpFailure(Exception):
+    """Exchange without a whole answer."""
+
+    def __init__(self, kind: FailureKind, message: str) -> None:
+        super().__init__(message)
+        self.failure = Failure(kind, message)
+
+
+@dataclass
+class Response:
+    """Head of an answer; `pieces` is its body."""
+
+    status: int
+    headers: Message
+    pieces: AsyncIterator[bytes] = field(repr=False)
+
+
+class HttpClient:
+    """Client of one origin. Connections are kept and used again."""
+
+    def __init__(self, origin: str, headers: Mapping[str, str] | None = None, *, verify: bool = True) -> None:
+        parts = urlsplit(origin)
+        self._host = parts.hostname or ""
+        self._tls = tls_context(verify) if parts.scheme == "https" else None
+        self._port = parts.port or (443 if self._tls else 80)
+        fields = {"Host": parts.netloc.rpartition("@")[2], "Accept-Encoding": "identity", **(headers or {})}
+        self._fields = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+        self._idle: list[_Streams] = []
+
+    async def request(self, method: str, path: str, body: bytes = b"") -> Response:
+        """Send a request and return the head of its answer. Raises HttpFailure.
+
+        A kept connection that turns out to be closed is replaced once, as RFC 9112 §9.3.1 lets a client do.
+        """
+        content = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n" if body else ""
+        message = f"{method} {path} HTTP/1.1\r\n{self._fields}{content}\r\n".encode("latin-1") + body
+        while self._idle:
+            streams = self._idle.pop()
+            if not streams[0].at_eof():
+                try:
+                    return await self._exchange(streams, message)
+                except _NothingCame:
+                    break
+            streams[1].close()
+        try:
+            return await self._exchange(await self._connect(), message)
+        except _NothingCame:
+            raise HttpFailure("closed early", "the connection was closed before an answer began") from None
+
+    def close(self) -> None:
+        """Close the connections that are kept."""
+        for _, writer in self._idle:
+            writer.close()
+        self._idle.clear()
+
+    async def _connect(self) -> _Streams:
+        try:
+            return await asyncio.open_connection(self._host, self._port, ssl=self._tls, limit=_HEAD_LIMIT)
+        except ssl.SSLError as error:
+            reason = getattr(error, "verify_message", "") or error.reason or str(error)
+            raise HttpFailure("TLS", f"no TLS connection to {self._host}:{self._port}: {reason}") from None
+        except OSError as error:
+            reason = error.strerror or str(error)
+            kind: FailureKind = "client" if error.errno in _OWN_LIMITS else "connection refused"
+            raise HttpFailure(kind, f"cannot connect to {self._host}:{self._port}: {reason}") from None
+
+    async def _exchange(self, streams: _Streams, message: bytes) -> Response:
+        reader, writer = streams
+        try:
+            try:
+                writer.write(message)
+                await writer.drain()
+            except OSError:
+                raise _NothingCame from None
+            status, headers = await _head(reader)
+            while 100 <= status < 200:
+                status, headers = await _head(reader)
+        except BaseException:
+            writer.close()
+            raise
+        return Response(status, headers, self._body(streams, status, headers))
+
+    async def _body(self, streams: _Streams, status: int, headers: Message) -> AsyncIterator[bytes]:
+        reader, writer = streams
+        keep = False
+        try:
+            async for piece in _pieces(reader, status, headers):
+                yield piece
+            framed = "Transfer-Encoding" in headers or "Content-Length" in headers or status in (204, 304)
+            keep = framed and headers.get("Connection", "").lower() != "close"
+        except asyncio.IncompleteReadError:
+            raise HttpFailure("closed early", "the connection was closed in the middle of the answer") from None
+        except (ConnectionError, ssl.SSLError) as error:
+            raise HttpFailure("closed early", f"the connection broke: {error}") from None
+        except (ValueError, asyncio.LimitOverrunError) as error:
+            raise HttpFailure("malformed", f"the body is not HTTP: {error}") from None
+        finally:
+            if keep:
+                self._idle.append(streams)
+            else:
+                writer.close()
+
+
+class _NothingCame(Exception):
+    """Connection closed before the first byte of an answer."""
+
+
+_OWN_LIMITS = (23, 24, 99)
+"""ENFILE, EMFILE and EADDRNOTAVAIL: this machine has no more files or ports to give."""
+
+
+def tls_context(verify: bool) -> ssl.SSLContext:
+    """Return the system's trust in certificates, or none that asks for them."""
+    context = ssl.create_default_context()
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+async def _head(reader: asyncio.StreamReader) -> tuple[int, Message]:
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+    except asyncio.IncompleteReadError as error:
+        if not error.partial:
+            raise _NothingCame from None
+        raise HttpFailure("malformed", f"no HTTP answer but {error.partial[:60]!r}") from None
+    except asyncio.LimitOverrunError:
+        raise HttpFailure("malformed", "no HTTP answer: its head does not end") from None
+    except OSError:
+        raise _NothingCame from None
+    line, _, fields = head.partition(b"\r\n")
+    words = line.split(None, 2)
+    if len(words) < 2 or not words[0].startswith(b"HTTP/1.") or not words[1].isdigit():
+        raise HttpFailure("malformed", f"no HTTP answer but {line[:60]!r}")
+    try:
+        return int(words[1]), http.client.parse_headers(io.BytesIO(fields))
+    except http.client.HTTPException as error:
+        raise HttpFailure("malformed", f"the answer's head is not HTTP: {error}") from None
+
+
+async def _pieces(reader: asyncio.StreamReader, status: int, headers: Message) -> AsyncIterator[bytes]:
+    if status in (204, 304):
+        return
+    if headers.get("Transfer-Encoding", "").lower() == "chunked":
+        async for piece in _chunks(reader):
+            yield piece
+    elif "Content-Length" in headers:
+        async for piece in _exactly(reader, int(headers["Content-Length"])):
+            yield piece
+    else:
+        while piece := await reader.read(_PIECE):
+            yield piece
+
+
+async def _chunks(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    """Yield the content of a chunked body (RFC 9112 §7.1)."""
+    while size := int((await reader.readuntil(b"\r\n")).partition(b";")[0], 16):
+        async for piece in _exactly(reader, size):
+            yield piece
+        if await reader.readexactly(2) != b"\r\n":
+            raise ValueError("a chunk is longer than it says")
+    while await reader.readuntil(b"\r\n") != b"\r\n":
+        pass  # trailer fields
+
+
+async def _exactly(reader: asyncio.StreamReader, count: int) -> AsyncIterator[bytes]:
+    while count > 0:
+        piece = await reader.read(min(count, _PIECE))
+        if not piece:
+            raise asyncio.IncompleteReadError(b"", count)
+        count -= len(piece)
+        yield piece

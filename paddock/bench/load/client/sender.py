@@ -1,0 +1,120 @@
+"""Sender: the two loops, and one exchange of either."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from email.message import Message
+from email.utils import parsedate_to_datetime
+
+from paddock.bench.load.client.http import HttpClient, HttpFailure
+from paddock.bench.load.client.messages import Exchange, Failure, Plan
+from paddock.bench.load.workload import Request
+
+REFUSAL_PAUSE = 1.0
+"""Seconds that a user of a closed loop waits after a request that failed, unless the server says how long."""
+LONGEST_PAUSE = 60.0
+_REFUSALS = (429, 503)
+
+
+class Sender:
+    """Sender of one plan; `emit` gets each exchange when it ends."""
+
+    def __init__(self, plan: Plan, emit: Callable[[Exchange], None]) -> None:
+        self._plan, self._emit = plan, emit
+        self._http = HttpClient(plan.target.origin, plan.target.headers, verify=plan.target.verify)
+        self._start = time.monotonic()
+
+    async def run(self) -> None:
+        """Offer the whole load. Cancelled, it emits what is under way as interrupted."""
+        try:
+            await (self._open_loop() if self._plan.arrivals else self._closed_loop())
+        finally:
+            self._http.close()
+
+    def now(self) -> float:
+        """Return the seconds since the load began."""
+        return time.monotonic() - self._start
+
+    async def _open_loop(self) -> None:
+        """Send each request at its own time, whatever became of the earlier ones."""
+        plan = self._plan
+        self._start = time.monotonic()
+        async with asyncio.TaskGroup() as tasks:
+            for request, arrival in zip(plan.all_requests(), plan.arrivals, strict=True):
+                body = plan.target.request_body(request, plan.seed)
+                await asyncio.sleep(max(0.0, arrival - self.now()))
+                tasks.create_task(self._send(request, body, arrival))
+
+    async def _closed_loop(self) -> None:
+        """Let each user send the next request when the last one ended; the warm-up's users simply go on."""
+        requests = self._until_the_end(self._plan.all_requests())
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(self._plan.concurrency):
+                tasks.create_task(self._user(requests))
+
+    async def _user(self, requests: Iterator[Request]) -> None:
+        for request in requests:
+            body = self._plan.target.request_body(request, self._plan.seed)
+            await asyncio.sleep(await self._send(request, body, None))
+
+    def _until_the_end(self, requests: Iterator[Request]) -> Iterator[Request]:
+        deadline = None
+        for request in requests:
+            if request.index == self._plan.warm_up and self._plan.duration is not None:
+                deadline = self.now() + self._plan.duration
+            if deadline is not None and self.now() >= deadline:
+                return
+            yield request
+
+    async def _send(self, request: Request, body: bytes, arrival: float | None) -> float:
+        """Exchange one request for its answer and return the pause, in seconds, that the answer asks for."""
+        sent = self.now()
+        exchange = Exchange(
+            index=request.index,
+            scheduled=sent if arrival is None else arrival,
+            sent=sent,
+            ended=sent,
+            new=request.new,
+            warm_up=request.index < self._plan.warm_up,
+        )
+        pieces: list[tuple[float, bytes]] = []
+        status, failure, pause = None, None, 0.0
+        try:
+            async with asyncio.timeout(self._plan.timeout):
+                response = await self._http.request("POST", self._plan.target.path, body)
+                status = response.status
+                if status in _REFUSALS:
+                    pause = retry_after(response.headers)
+                async for piece in response.pieces:
+                    pieces.append((self.now(), piece))
+                if status != 200:
+                    failure = Failure("HTTP status", str(status))
+        except HttpFailure as error:
+            failure = error.failure
+            pause = REFUSAL_PAUSE
+        except TimeoutError:
+            failure = Failure("timeout", f"no whole answer within {self._plan.timeout:g} s")
+        except asyncio.CancelledError:
+            failure = Failure("interrupted", "the load was interrupted")
+            raise
+        finally:
+            self._emit(replace(exchange, ended=self.now(), status=status, pieces=tuple(pieces), failure=failure))
+        return pause
+
+
+def retry_after(headers: Message) -> float:
+    """Return the seconds that a refusal asks to wait, at most LONGEST_PAUSE.
+
+    A date is compared with the server's own date, so that this machine's clock does not count.
+    """
+    text = headers.get("Retry-After", "").strip()
+    if text.isdecimal():
+        return min(float(text), LONGEST_PAUSE)
+    try:
+        seconds = (parsedate_to_datetime(text) - parsedate_to_datetime(headers["Date"])).total_seconds()
+    except (ValueError, TypeError):
+        return REFUSAL_PAUSE
+    return min(max(seconds, 0.0), LONGEST_PAUSE)

@@ -1,0 +1,1 @@
+"""Streamed answers: server-sent events, and the tokens in them."""
