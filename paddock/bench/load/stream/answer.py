@@ -35,7 +35,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of one request. Times are seconds since the load began."""
+    """Outcome of one request. Times are seconds since the load began."""
 
     exchange: Exchange
     chunks: tuple[Chunk, ...] = ()
@@ -136,7 +136,7 @@ def _usage(document: Mapping[str, Any]) -> Usage | None:
 
 
 def _chunk(time: float, choice: Mapping[str, Any], more: int | None) -> Chunk | None:
-    """Return what a choice brings, or None; `more` is by how much the usage in the same chunk has grown."""
+    """Return the tokens or the text of a choice, or None; `more` is by how much the usage in the same chunk has grown."""
     ids = choice.get("token_ids")
     if ids:
         return Chunk(time, len(ids), "token ids")

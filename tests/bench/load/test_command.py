@@ -1,0 +1,188 @@
+"""The command against a real server with a script, faults among them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paddock import cli
+from tests.support.waiting import until
+
+from .scripted_server import Reply, ScriptedServer, event, stream
+
+
+def run(capsys: pytest.CaptureFixture[str], url: str, *words: str) -> tuple[int, dict[str, Any]]:
+    """Run the command with --json - and return its exit code and document."""
+    code = cli.main(["inv", "bench.load", url, "--prompt", "4", "--new", "4", "--json", "-", *words])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def documented(root: Path) -> list[str]:
+    return re.findall(r"^\./inv (bench\.load .*?)(?:\s+#.*)?$", (root / "docs/bench-load.md").read_text(), re.M)
+
+
+def test_documented_commands_work_as_written(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def script(_: int, body: Mapping[str, Any]) -> Reply:
+        if "messages" not in body:
+            return stream(body["max_tokens"], per_chunk=64)
+        chunk = {"choices": [{"delta": {"content": "all"}, "finish_reason": "length"}]}
+        return Reply([(0, event(chunk | {"usage": {"prompt_tokens": 9, "completion_tokens": 128}}))])
+
+    commands = documented(root)
+    assert len(commands) == 4
+    with ScriptedServer(script).running() as server:
+        for command in commands:
+            assert cli.main(["inv", *shlex.split(command.replace("http://localhost:8000", server.url))]) == 0, command
+    output = capsys.readouterr().out
+    assert "100 of 100 requests succeeded" in output
+    assert "llama3.1-8b-server: met (by 100.0%" in output
+
+
+def test_an_engine_of_known_pace_gets_its_own_figures(capsys: pytest.CaptureFixture[str]) -> None:
+    with ScriptedServer(lambda *_: stream(7, first=0.2, gap=0.1, per_chunk=3)).running() as server:
+        code, report = run(capsys, server.url, "--concurrency", "3", "--requests", "6", "--warm-up", "3")
+    latency = report["latency_ms"]
+    assert code == 0
+    assert report["tokens"]["counted_by"] == {"token ids": 6}
+    # A busy machine can only add to what the engine took.
+    assert 200 <= latency["ttft"]["minimum"] < 250
+    assert 200 / 6 <= latency["tpot"]["minimum"] < 45
+    assert 100 / 3 * 0.9 <= latency["itl"]["minimum"] < 45
+    assert report["requests"]["warm_up"] == 3
+    assert report["peak_concurrency"] == 3
+
+
+def test_an_open_loop_charges_a_stall_to_all_who_came(capsys: pytest.CaptureFixture[str]) -> None:
+    import threading
+
+    one_at_a_time = threading.Lock()
+
+    def script(number: int, body: Mapping[str, Any]) -> Reply:
+        with one_at_a_time:
+            if number == 1:
+                threading.Event().wait(1.0)
+        return stream(4)
+
+    with ScriptedServer(script).running() as server:
+        rate = ("--rate", "20", "--constant", "--requests", "20", "--slo", "ttft=100")
+        _, report = run(capsys, server.url, *rate)
+        # Twenty arrivals in one second, while the server stalls: half of them wait for half a second and more.
+        assert report["latency_ms"]["ttft"]["p50"]["value"] > 350
+        assert report["goodput"]["attained"] < 0.5
+        assert report["latency_ms"]["queue_wait"]["p50"]["value"] < 350
+
+
+def test_extensions_that_are_refused_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    def script(_: int, body: Mapping[str, Any]) -> Reply:
+        if {"ignore_eos", "min_tokens", "return_token_ids"} & body.keys():
+            return Reply([(0, b'{"error": "unknown field"}')], 400)
+        return stream(2, ids=False)
+
+    with ScriptedServer(script).running() as server:
+        code, report = run(capsys, server.url, "--requests", "4")
+    assert code == 0
+    assert report["endpoint"]["extensions"] == ["stream_options"]
+    assert report["tokens"]["counted_by"] == {"usage, spread over the chunks": 4}
+    assert server.bodies[-1]["model"] == "scripted"
+
+
+FAULTS = {
+    "cut": (Reply([(0, event({"choices": [{"text": "a"}]}))], cut=True), "closed early"),
+    "malformed": (Reply([(0, b"data: {oops\n\n")]), "malformed"),
+    "refusal": (Reply([(0, b"busy")], 503, {"Retry-After": "0"}), "HTTP status"),
+    "silence": (Reply([(3, b"")]), "timeout"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_counted_by_its_kind(fault: str, capsys: pytest.CaptureFixture[str]) -> None:
+    reply, kind = FAULTS[fault]
+    # The probe is number 0; the last request is good.
+    with ScriptedServer(lambda number, _: reply if number in (1, 2) else stream(4)).running() as server:
+        code, report = run(capsys, server.url, "--requests", "3", "--concurrency", "1", "--timeout", "0.5")
+    assert code == 1
+    assert report["requests"]["succeeded"] == 1
+    assert {name: failures["count"] for name, failures in report["requests"]["failures"].items()} == {kind: 2}
+    assert report["problems"] == ["2 of 3 requests failed: more than 1%"]
+
+
+def closed_port() -> str:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    ("reply", "message"),
+    [
+        (None, "cannot connect to 127.0.0.1"),
+        (Reply([(0, b"<html>welcome</html>")]), "an answer without a token: <html>welcome</html>"),
+        (Reply([(0, b"who are you")], 401), "HTTP 401: who are you\n    fix: name the environment variable"),
+        (Reply([(0, b"nothing here")], 404), "HTTP 404: nothing here\n    expected: a streamed answer of OpenAI's"),
+    ],
+)
+def test_no_endpoint_says_what_came_back(reply: Reply | None, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    if reply is None:
+        assert cli.main(["inv", "bench.load", closed_port()]) == 1
+    else:
+        with ScriptedServer(lambda *_: reply).running() as server:
+            assert cli.main(["inv", "bench.load", server.url]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_the_key_reaches_the_server_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SERVER_KEY", "sk-secret")
+    with ScriptedServer(lambda *_: stream(2)).running() as server:
+        cli.main(["inv", "bench.load", server.url, "--requests", "2", "--key-env", "SERVER_KEY", "--json", "-"])
+    assert set(server.keys) == {"Bearer sk-secret"}
+    output = capsys.readouterr()
+    assert "secret" not in output.out + output.err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["ftp://x"], "URL: 'ftp://x' is no address"),
+        (["http://me:pw@x"], "fix: put the key into an environment variable"),
+        (["x", "--rate", "0"], "--rate: 0 makes no sense"),
+        (["x", "--rate", "1", "--concurrency", "2"], "--concurrency: a closed loop has no schedule"),
+        (["x", "--burstiness", "2"], "--burstiness: it shapes the gaps of --rate"),
+        (["x", "--prompt", "9-3"], "--prompt: '9-3' is not a number of tokens"),
+        (["x", "--key-env", "NO_SUCH"], "there is no environment variable NO_SUCH"),
+        (["x", "--slo", "llama3.1-8b-servr"], "did you mean llama3.1-8b-server?"),
+        (["x", "--json", "/no/such/folder/x.json"], "cannot write /no/such/folder/x.json"),
+    ],
+)
+def test_a_bad_flag_is_refused_before_anything_is_sent(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["inv", "bench.load", *words]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_an_interrupted_load_keeps_what_it_has(root: Path, tmp_path: Path) -> None:
+    with ScriptedServer(lambda number, _: stream(4, gap=0.0 if number < 5 else 20.0)).running() as server:
+        command = [sys.executable, "-m", "paddock", "bench.load", server.url, "--concurrency", "2"]
+        command += ["--requests", "50", "--new", "4", "--prompt", "4", "--json", str(tmp_path / "result.json")]
+        environ = {**os.environ, "PADDOCK_CWD": str(tmp_path)}
+        load = subprocess.Popen(command, cwd=root, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        until(lambda: len(server.bodies) >= 7)
+        load.send_signal(signal.SIGINT)
+        output, errors = load.communicate(timeout=60)
+    assert (load.returncode, errors) == (130, b"")
+    assert b"interrupted: these are the results until then" in output
+    report = json.loads((tmp_path / "result.json").read_text())
+    assert (report["complete"], report["requests"]["succeeded"], report["requests"]["unfinished"]) == (False, 4, 2)
