@@ -136,7 +136,7 @@ def _usage(document: Mapping[str, Any]) -> Usage | None:
 
 
 def _chunk(time: float, choice: Mapping[str, Any], more: int | None) -> Chunk | None:
-    """Return the tokens or the text of a choice, or None; `more` is by how much the usage in the same chunk has grown."""
+    """Return the tokens or the text of a choice, or None; `more` is the growth of the usage in the same chunk."""
     ids = choice.get("token_ids")
     if ids:
         return Chunk(time, len(ids), "token ids")
