@@ -38,8 +38,9 @@ def load(flags: Mapping[str, Any]) -> int:
     parameters = Load.from_flags(flags)
     plan, limit = build_plan(parameters), parse_limit(parameters.slo) if parameters.slo else None
     address, key = endpoint.parse_url(parameters.url), _key(parameters.key_env)
-    quiet = parameters.json == _STANDARD_OUTPUT
-    _check_writable(parameters.json)
+    json = _STANDARD_OUTPUT if parameters.json == "-" else terminal.optional_path("json", parameters.json)
+    quiet = json == _STANDARD_OUTPUT
+    _check_writable(json)
     with process.sigterm_as_interrupt():
         there = endpoint.probe(
             address,
@@ -68,8 +69,8 @@ def load(flags: Mapping[str, Any]) -> int:
         terminal.print_json(document(report))
     else:
         sys.stdout.writelines(f"{printable(line)}\n" for line in ["", *text.lines(report)])
-        if parameters.json:
-            terminal.write(parameters.json, terminal.json_text(document(report)))
+        if json:
+            terminal.write(json, terminal.json_text(document(report)))
     return report.exit_code
 
 
@@ -85,8 +86,9 @@ def build_plan(parameters: Load) -> Plan:
         "timeout": parameters.timeout,
         "seed": parameters.seed,
     }
-    if parameters.trace:
-        return _trace_plan(parameters, parameters.trace, common)
+    trace = terminal.optional_path("trace", parameters.trace)
+    if trace:
+        return _trace_plan(parameters, trace, common)
     if parameters.rate is not None:
         return _rate_plan(parameters, parameters.rate, common)
     requests = parameters.requests if parameters.requests or parameters.duration else _REQUESTS

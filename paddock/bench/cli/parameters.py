@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from paddock.gpu.parameter import Parameters, parameter
 
 
 @dataclass(frozen=True, kw_only=True)
 class Load(Parameters):
-    """Load on an OpenAI-compatible server."""
+    """Parameters of a load on an OpenAI-compatible server."""
 
     url: str = parameter(..., "the server, such as http://localhost:8000, or one of its two endpoints")
     rate: float | None = parameter(None, "open loop: requests a second, whatever the server does")
@@ -18,7 +17,7 @@ class Load(Parameters):
         None, "shape of the gaps between requests: 1 is Poisson (the default), less comes in bursts, more is steadier"
     )
     constant: bool = parameter(False, "one request every 1/rate seconds")
-    trace: Path | None = parameter(
+    trace: str | None = parameter(
         None, 'open loop: a JSONL file of requests, {"arrival": seconds, "prompt": tokens, "new": tokens}'
     )
     concurrency: int | None = parameter(None, "closed loop: users who each wait for their answer; 8 by default")
@@ -33,4 +32,4 @@ class Load(Parameters):
     insecure: bool = parameter(False, "accept any TLS certificate")
     slo: str = parameter("", "limits for goodput: llama3.1-8b-server and other MLPerf names, or ttft=500,tpot=30")
     seed: int = parameter(0, "of arrivals, lengths and prompts")
-    json: Path | None = parameter(None, "also write the results to this file; - prints them and nothing else")
+    json: str | None = parameter(None, "also write the results to this file; - prints them and nothing else")
