@@ -1,0 +1,149 @@
+"""The engine on torch, with real architectures of transformers and random weights, on the processor."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="no torch in this environment")
+
+import transformers  # noqa: E402
+
+from paddock.bench.engine.protocol import Spec  # noqa: E402
+from paddock.bench.engine.shapes import Shape, shape  # noqa: E402
+from paddock.bench.engine.torch_engine import TorchEngine  # noqa: E402
+from paddock.bench.errors import BenchError, BenchInputError  # noqa: E402
+from paddock.bench.quantisation import convert, linear, native, quality, schemes  # noqa: E402
+
+TINY = shape("tiny")
+CPU = torch.device("cpu")
+
+
+def spec(dtype: str, model: Shape = TINY, **more: Any) -> Spec:
+    return Spec(model, dtype, "cpu", 2, 64, **more)
+
+
+def tokens(dtype: str, model: Shape = TINY, count: int = 12, **more: Any) -> list[list[int]]:
+    engine = TorchEngine()
+    engine.load(spec(dtype, model, **more))
+    token = engine.prefill(torch.arange(20).view(2, 10))
+    result = [token]
+    for _ in range(count - 1):
+        token = engine.decode(token)
+        result.append(token)
+    engine.check()
+    return torch.cat(result, 1).tolist()
+
+
+@pytest.mark.parametrize("architecture", ["llama", "qwen3", "mistral"])
+def test_tokens_are_those_of_transformers(architecture: str, tmp_path: Path) -> None:
+    config = transformers.AutoConfig.for_model(architecture, **_arguments(TINY))
+    torch.manual_seed(1)
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    model.save_pretrained(tmp_path)
+    with torch.inference_mode():
+        expected = model.generate(
+            torch.arange(20).view(2, 10), max_new_tokens=12, min_new_tokens=12, do_sample=False, pad_token_id=0
+        )
+    assert tokens("fp32", source=str(tmp_path)) == expected[:, 10:].tolist()
+
+
+def _arguments(shape: Shape) -> dict[str, Any]:
+    arguments = shape.config()
+    del arguments["model_type"]
+    return arguments
+
+
+def test_random_weights_are_those_of_their_seed() -> None:
+    assert tokens("bf16", count=4) == tokens("bf16", count=4)
+    assert tokens("bf16", count=4) != tokens("bf16", count=4, seed=1)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 16, 17])
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize(("dtype", "error"), [("bf16", 1e-5), ("int8", 0.015), ("int4", 0.015)])
+def test_packed_products_are_those_of_the_unpacked_weights(
+    dtype: str, error: float, compiled: bool, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if compiled and native.kernels() is None:
+        pytest.skip("no C compiler")
+    if not compiled:
+        monkeypatch.setattr(native, "kernels", lambda: None)
+    torch.manual_seed(0)
+    layer = torch.nn.Linear(192, 130, bias=True)
+    weight = {
+        "bf16": lambda: layer.weight.bfloat16().float(),
+        "int8": lambda: schemes.int8(layer.weight).dequantise(),
+        "int4": lambda: schemes.int4(layer.weight).dequantise(),
+    }[dtype]().detach()
+    model = torch.nn.Sequential(layer)
+    convert.pack(model, dtype, CPU)
+    x = torch.randn(rows, 192)
+    with torch.inference_mode():
+        result, expected = model(x), x @ weight.T + layer.bias
+    if not compiled and dtype == "bf16":
+        assert isinstance(model[0], torch.nn.Linear)
+        return
+    assert float((result - expected).pow(2).mean().sqrt() / expected.std()) < error
+
+
+def test_quantised_weights_stay_within_half_a_step() -> None:
+    weight = torch.randn(64, 256)
+    int8, int4 = schemes.int8(weight), schemes.int4(weight)
+    assert ((int8.dequantise() - weight).abs() <= int8.scale[:, None] * 0.501).all()
+    groups = (int4.dequantise() - weight).abs().view(64, 4, 64)
+    # A scale and zero in bf16 are up to 1/256 off, which 15 steps multiply.
+    assert (groups <= int4.scale.float()[..., None] * 0.62).all()
+    assert int4.values.max() <= 15
+
+
+def test_int4_refuses_rows_that_groups_do_not_divide() -> None:
+    with pytest.raises(ValueError, match="multiple of 64"):
+        schemes.int4(torch.zeros(4, 100))
+    layer = torch.nn.Sequential(torch.nn.Linear(100, 8))
+    assert convert.pack(layer, "int4", CPU).unchanged == ("0",)
+    assert not isinstance(layer[0], linear.PackedLinear)
+
+
+def test_quality_falls_with_fewer_bits() -> None:
+    ids, logits = torch.arange(12)[None], {}
+    for dtype in ("bf16", "int8", "int4"):
+        engine = TorchEngine()
+        engine.load(spec(dtype))
+        logits[dtype] = engine.logits(ids)
+    int8, int4 = (quality.compare(logits["bf16"], logits[dtype]) for dtype in ("int8", "int4"))
+    assert int8.logit_error < 0.05 < int4.logit_error < 0.4
+    assert quality.compare(logits["bf16"], logits["bf16"]) == quality.Quality(0.0, 1.0, 0.0)
+
+
+def test_logits_that_are_no_numbers_fail() -> None:
+    engine = TorchEngine()
+    engine.load(spec("fp32"))
+    engine._model.lm_head.weight.data[0, 0] = float("nan")
+    engine.prefill(torch.arange(10)[None])
+    with pytest.raises(BenchError, match="not finite"):
+        engine.check()
+
+
+def test_streamed_bytes_are_those_of_the_shape() -> None:
+    untied = replace(TINY, tied=False)
+    for model in (TINY, untied):
+        for dtype in ("bf16", "int8", "int4"):
+            info = TorchEngine().load(spec(dtype, model))
+            assert info.weight_bytes == pytest.approx(model.weight_bytes(dtype), rel=0.02), (model.tied, dtype)
+
+
+@pytest.mark.parametrize("damage", ["truncated", "no config"])
+def test_a_damaged_checkpoint_is_a_sentence(damage: str, tmp_path: Path) -> None:
+    config = transformers.AutoConfig.for_model("llama", **_arguments(TINY))
+    transformers.AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    if damage == "truncated":
+        weights = tmp_path / "model.safetensors"
+        weights.write_bytes(weights.read_bytes()[:-1000])
+    else:
+        (tmp_path / "config.json").write_text("{")
+    with pytest.raises(BenchInputError, match="cannot read .*\n.*expected: a folder"):
+        TorchEngine().load(spec("bf16", source=str(tmp_path)))

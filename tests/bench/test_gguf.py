@@ -1,0 +1,59 @@
+"""GGUF files, written by the real library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+gguf = pytest.importorskip("gguf", reason="no torch in this environment")
+
+import numpy as np  # noqa: E402
+
+from paddock.bench.engine.gguf_file import inspect  # noqa: E402
+from paddock.bench.errors import BenchInputError  # noqa: E402
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return write(tmp_path / "m.gguf", gguf.GGMLQuantizationType.Q8_0)
+
+
+def write(path: Path, kind: gguf.GGMLQuantizationType) -> Path:
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_block_count(1)
+    writer.add_context_length(512)
+    writer.add_embedding_length(64)
+    writer.add_feed_forward_length(128)
+    writer.add_head_count(4)
+    writer.add_head_count_kv(2)
+    weights = np.random.default_rng(0).standard_normal((96, 64), dtype=np.float32)
+    for name in ("token_embd.weight", "blk.0.attn_q.weight"):
+        writer.add_tensor(name, gguf.quantize(weights, kind), raw_dtype=kind)
+    writer.add_tensor("output_norm.weight", np.ones(64, dtype=np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def test_a_quantised_file_says_so(model: Path) -> None:
+    read = inspect(model)
+    assert read.is_quantized
+    assert (read.quantization_type, read.format, read.dtype) == ("Q8_0", "GGUF v3", "int8")
+    shape = read.shape
+    assert (shape.hidden, shape.layers, shape.heads, shape.kv_heads, shape.vocabulary) == (64, 1, 4, 2, 96)
+    assert shape.tied, "it has no head of its own"
+
+
+def test_a_plain_file_is_not_quantised(tmp_path: Path) -> None:
+    plain = inspect(write(tmp_path / "p.gguf", gguf.GGMLQuantizationType.BF16))
+    assert (plain.is_quantized, plain.dtype) == (False, "bf16")
+
+
+@pytest.mark.parametrize("size", [0, 3, 100, 400, -50])
+def test_a_file_that_is_cut_off_is_a_sentence(model: Path, size: int) -> None:
+    model.write_bytes(model.read_bytes()[:size])
+    with pytest.raises(BenchInputError, match="cannot read .*\n.*expected: one whole .gguf file"):
+        inspect(model)

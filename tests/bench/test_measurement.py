@@ -1,0 +1,172 @@
+"""Formulae against cases worked by hand, and an engine of known speed that gives back its own numbers."""
+
+from __future__ import annotations
+
+import pytest
+
+from paddock.bench.engine.shapes import SHAPES, Shape, shape, tensor_parallel
+from paddock.bench.errors import BenchInputError
+from paddock.bench.measurement import cost, energy
+from paddock.bench.measurement.roofline import ModelWork, Work, least_seconds, ridge_batch
+from paddock.bench.measurement.statistics import summarise
+from paddock.bench.measurement.watch import Sample
+from paddock.bench.runner import loop
+from paddock.bench.runner.admission import Memory, admit, needed_bytes
+from paddock.bench.runner.results import doubts_of_clocks
+
+
+def test_percentiles_have_intervals_and_refuse_too_few_samples() -> None:
+    summary = summarise([float(value) for value in range(1, 101)])
+    assert summary.median == pytest.approx(50.5)
+    p95 = summary.percentile(95)
+    # 100 x 0.95 -+ 1.96 sqrt(4.75): the ranks 90 and 100, counted from 0 and the last one at most.
+    assert p95 is not None
+    assert (p95.value, p95.low, p95.high) == (pytest.approx(95.05), 91.0, 100.0)
+    assert summary.percentile(99) is None
+    assert summarise([1.0] * 500).percentile(99) is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "linear", "total", "cache"),
+    [
+        ("llama-3.2-1b", 1.236e9, 1.236e9, 32),
+        ("llama-3.1-8b", 7.505e9, 8.030e9, 128),
+        ("qwen3-0.6b", 0.596e9, 0.596e9, 112),
+        ("qwen3-8b", 7.568e9, 8.191e9, 144),
+    ],
+)
+def test_shapes_weigh_what_the_models_do(name: str, linear: float, total: float, cache: int) -> None:
+    assert shape(name).linear_parameters == pytest.approx(linear, rel=1e-3)
+    assert shape(name).parameters == pytest.approx(total, rel=1e-3)
+    assert shape(name).cache_bytes(2) == cache * 1024
+
+
+def test_decode_roof_of_8b_at_three_terabytes() -> None:
+    model = shape("llama-3.1-8b")
+    work = ModelWork(
+        model.weight_bytes("bf16"), model.linear_parameters, model.head_parameters, model.cache_bytes(2), 32, 32, 128
+    )
+    seconds = least_seconds(work.decode(1, 0), 3000.0, 989.0)
+    assert seconds is not None
+    assert 1 / seconds == pytest.approx(200, rel=0.01)
+    # 2 x 128 x 6.98e9 for the body, twice the head, and 2 x 32 x 32 x 128 x 128^2 for the causal half of attention.
+    body = 2 * 128 * (model.linear_parameters - model.head_parameters)
+    assert work.prefill(1, 128).flop == body + 2 * model.head_parameters + 2 * 32 * 32 * 128 * 128**2
+
+
+def test_roof_is_the_slower_of_memory_and_arithmetic() -> None:
+    assert least_seconds(Work(2e9, 1e12), 1.0, 1.0) == 2.0
+    assert least_seconds(Work(2e9, 8e12), 1.0, 1.0) == 8.0
+    assert least_seconds(Work(1.0, 1.0), None, None) is None
+    assert ridge_batch(989.0, 3350.0, 16) == pytest.approx(295, rel=0.01)
+
+
+def test_cost_is_the_hour_over_its_tokens() -> None:
+    assert cost.usd_per_million(3.6, 1000.0) == pytest.approx(1.0)
+    assert cost.usd_per_million(3.6, 1000.0, utilisation=0.5) == pytest.approx(2.0)
+    here = cost.on_instance("g5.xlarge", "us-east-1", 100.0)
+    assert here is not None
+    assert here.usd_per_million == pytest.approx(here.usd_per_hour / 0.36)
+    assert cost.on_instance("g5.xlarge", "nowhere-1", 100.0) is None
+
+
+def test_other_instances_follow_bandwidth_and_hold_the_weights() -> None:
+    others = cost.elsewhere(100.0, "us-east-1", gpu="a10g", devices=1, weight_bytes=15_000_000_000, vcpus=4)
+    assert [item.usd_per_million for item in others] == sorted(item.usd_per_million for item in others)
+    assert not any(item.measured for item in others)
+    assert not any(item.instance.startswith("g4dn.") for item in others), "16 GB hold no model of 15 GB"
+    (processor,) = cost.elsewhere(10.0, "us-east-1", gpu=None, devices=1, weight_bytes=1, vcpus=2)
+    assert processor.tokens_per_s == 10.0
+
+
+def test_energy_that_cannot_be_known_is_none() -> None:
+    assert energy.spent(10.0, 40.0, 3.0) == 30.0
+    assert energy.spent(None, 40.0, 3.0) is None
+    assert energy.spent(40.0, 10.0, 3.0) is None, "a counter that went back"
+    assert energy.spent(10.0, 40.0, 0.5) is None, "a window that the counter is too coarse for"
+
+
+def test_low_clocks_are_a_reason_for_doubt() -> None:
+    samples = [Sample(float(at), "GPU-0", 1000, 1000, 90, 300.0, ("hardware-thermal",) * (at < 3)) for at in range(10)]
+    assert doubts_of_clocks(samples) == ["clocks were held low in 30% of the run: hardware-thermal"]
+
+
+@pytest.mark.parametrize(("devices", "degree"), [(1, 1), (2, 2), (3, 2), (8, 8), (12, 8)])
+def test_tensor_parallelism_takes_the_largest_degree_that_divides(devices: int, degree: int) -> None:
+    assert tensor_parallel(shape("llama-3.1-8b"), devices) == degree
+
+
+def test_admission_says_what_would_fit() -> None:
+    model, memory = shape("llama-3.1-8b"), Memory(24 * 10**9, 20 * 10**9)
+    admit(model, "bf16", 1, 1024, memory, element=2, tp=1, fraction=1.0)
+    with pytest.raises(BenchInputError, match=r"needs 2\d\.\d GB.*\n.*at most 20\.0 GB.*\n.*--batch \d+, the largest"):
+        admit(model, "bf16", 64, 1024, memory, element=2, tp=1, fraction=1.0)
+    with pytest.raises(BenchInputError, match="a smaller --model"):
+        admit(model, "bf16", 1, 1024, memory, element=2, tp=1, fraction=0.5)
+
+
+def test_the_batch_that_is_named_fits_and_the_next_does_not() -> None:
+    model, memory = shape("llama-3.1-8b"), Memory(24 * 10**9, 20 * 10**9)
+    with pytest.raises(BenchInputError) as refused:
+        admit(model, "bf16", 64, 1024, memory, element=2, tp=1, fraction=1.0)
+    named = int(str(refused.value).rpartition("--batch ")[2].partition(",")[0])
+    assert needed_bytes(model, "bf16", named, 1024, element=2) <= memory.free
+    assert needed_bytes(model, "bf16", named + 1, 1024, element=2) > memory.free
+
+
+def test_unknown_model_gets_the_nearest_name() -> None:
+    with pytest.raises(BenchInputError, match=r"llama-3.1-8b"):
+        shape("llama-3.1-8")
+    assert Shape.of("x", {**SHAPES["tiny"].config(), "rope_theta": 10000.0}) == _renamed(SHAPES["tiny"])
+
+
+def _renamed(shape: Shape) -> Shape:
+    from dataclasses import replace
+
+    return replace(shape, name="x")
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+class _Known:
+    """Engine whose calls take known times of a clock of its own."""
+
+    def __init__(self, clock: _Clock, prefill: float, steps: list[float]) -> None:
+        self._clock, self._prefill, self._steps = clock, prefill, steps
+
+    def load(self, spec: object) -> object:
+        return spec
+
+    def prefill(self, ids: object) -> str:
+        self._clock.now += self._prefill
+        self._left = list(self._steps)
+        return "token"
+
+    def decode(self, token: object) -> str:
+        self._clock.now += self._left.pop(0)
+        return "token"
+
+    def unload(self) -> None:
+        pass
+
+
+def test_an_engine_of_known_speed_gives_back_its_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = _Clock()
+    monkeypatch.setattr(loop, "time", clock)
+    steps = [0.5, *[0.02] * 10, *[0.03] * 9]
+    waits: list[float] = []
+    engine = _Known(clock, 0.25, steps)
+    samples = loop.measure(engine, lambda _: None, loop.Timer(), new=21, runs=3, warm_up=2, between=waits.append)
+    assert samples.prefill == pytest.approx((0.25,) * 3)
+    assert len(samples.runs) == 3
+    assert samples.runs[0] == pytest.approx(steps)
+    assert samples.steps == pytest.approx([step for _ in range(3) for step in steps[2:]]), "the first tenth is dropped"
+    assert samples.overhead == pytest.approx(0.0)
+    assert waits == pytest.approx([0.25 + sum(steps)] * 3)
+    assert samples.drift == pytest.approx(0.5), "the second half takes half as long again"

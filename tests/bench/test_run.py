@@ -1,0 +1,218 @@
+"""A whole benchmark: workers that work, hang, die and are interrupted."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from paddock.bench.cli import bench as command
+from paddock.bench.engine.shapes import shape
+from paddock.bench.errors import BenchError, BenchInputError
+from paddock.bench.report.model import BenchDocument
+from paddock.bench.report.page import page
+from paddock.bench.report.text import lines
+from paddock.bench.runner import process
+from paddock.bench.runner.run import Options, run
+from paddock.terminal import OutputError
+from tests.support.nvml import Driver, installed
+
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="no torch in this environment")
+OPTIONS = Options(
+    shape("tiny"), "", "torch", ("bf16", "int8", "int4"), (1,), (16,), 8, 3, 1, 1, "us-east-1", None
+)  # fmt: skip
+
+STAND_IN = """
+import json, sys, time
+jobs = json.loads(sys.argv[1])
+def say(**event): print(json.dumps(event), flush=True)
+for number, job in enumerate(jobs):
+    say(event="job", number=number)
+    say(event="loaded", kernel="none", weight_bytes=1e6, cache_element=2, load_s=1.0, quantise_s=0.0, compile_s=0.0,
+        step="eager", notes=[], tflops=1.0)
+    if job["dtype"] == "int8":
+        FAULT
+    say(event="cell", batch=1, prompt=16, prefill=[0.1] * 3, runs=[[0.01] * 7] * 3, wall=[0.07] * 3, drift=0.0,
+        overhead=0.0, seconds=1.0, slept=0.0, joules=None, requests=4, bandwidth=[10.0] * 8, memory=10**9)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _no_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> object:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    with installed(Driver([])) as driver:
+        yield driver
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    monkeypatch.setattr(process, "_START", STAND_IN.replace("FAULT", fault))
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("time.sleep(600)", "no answer within 5 s"),
+        ("sys.exit(3)", r"it failed \(3\)"),
+        ("import os; os.kill(os.getpid(), 9)", "ended by SIGKILL"),
+        ("say(event='failed', message='too large', code=2); continue", "too large"),
+    ],
+)
+def test_a_job_that_fails_leaves_the_others_measured(fault: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(monkeypatch, fault)
+    document = run(OPTIONS, silent_for=5.0)
+    assert [result.key["dtype"] for result in document.results] == ["bf16", "int4"]
+    (problem,) = document.problems
+    assert problem.dtype == "int8"
+    assert re.search(message, problem.message)
+    assert document.exit_code == 1
+
+
+def test_an_interrupt_keeps_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(monkeypatch, "time.sleep(600)")
+
+    def interrupt(line: str) -> None:
+        if "int8" in line:
+            raise KeyboardInterrupt
+
+    document = run(OPTIONS, interrupt)
+    assert [result.key["dtype"] for result in document.results] == ["bf16"]
+    assert not document.complete
+    assert document.exit_code == 130
+    assert list(lines(document))[-1].startswith("interrupted")
+
+
+def test_numbers_of_a_cell_follow_from_its_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(monkeypatch, "pass")
+    result = run(OPTIONS).results[0]
+    assert result.tokens_per_s == pytest.approx(100.0)
+    assert result.metrics["request_tokens_per_s"].runs == pytest.approx((8 / 0.17,) * 3)
+    assert result.ttft.median == pytest.approx(100.0)
+    assert result.prefill_tokens_per_s == pytest.approx(160.0)
+    cache = 2 * 4 * 4 * 32 * 2  # K and V of 4 layers, 4 heads of 32, two bytes each
+    assert result.roofline.bytes_per_step == pytest.approx(1e6 + (16 + 8 / 2 + 1) * cache)
+    assert result.roofline.of_measured == pytest.approx(result.roofline.bytes_per_step / 10e9 / 0.01)
+    assert result.energy is None
+    assert result.doubts == ()
+
+
+def test_modes_limit_batches_and_sort_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(monkeypatch, "pass")
+    modes = {"small": {"max_batch_size": 2, "max_vram_usage_percent": 0.5}}
+    document = run(replace(OPTIONS, batches=(1, 4, 8), modes=modes, dtypes=("bf16",)))
+    assert {result.key["mode"] for result in document.results} == {"small"}
+
+
+@needs_torch
+def test_a_machine_without_a_gpu_gets_every_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = {"model_name": "tiny", "prompt": "16", "new": 8, "runs": 2, "json": str(tmp_path / "r.json")}
+    assert command.bench({**flags, "html": str(tmp_path / "r.html")}) == 0
+    document = BenchDocument.model_validate_json((tmp_path / "r.json").read_text())
+    assert [result.key["dtype"] for result in document.results] == ["bf16", "int8", "int4"]
+    for result in document.results:
+        assert result.roofline.of_measured is not None
+        assert 0 < result.roofline.of_measured < 1.5
+        assert (result.quality is None) == (result.key["dtype"] == "bf16")
+    assert document.environment["packages"]["torch"]
+    output = capsys.readouterr().out
+    assert "tokens/s" in output
+    assert "measured on the processor" in output
+    html = (tmp_path / "r.html").read_text()
+    assert html.count("<svg") == 2
+    assert "bf16" in html
+
+
+@needs_torch
+def test_two_ranks_say_the_tokens_of_one(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    import subprocess
+    import sys
+
+    program = """
+import sys, torch
+from paddock.bench.engine import parallel
+from paddock.bench.engine.protocol import Spec
+from paddock.bench.engine.shapes import shape
+from paddock.bench.engine.torch_engine import TorchEngine
+torch.set_num_threads(1)
+parallel.join("cpu")
+for dtype in ("fp32", "int8"):
+    engine = TorchEngine()
+    engine.load(Spec(shape("tiny"), dtype, "cpu", 2, 64))
+    token = engine.prefill(torch.arange(20).view(2, 10))
+    tokens = [token]
+    for _ in range(15):
+        token = engine.decode(token)
+        tokens.append(token)
+    if parallel.rank() == 0:
+        print(dtype, torch.cat(tokens, 1).tolist())
+parallel.leave()
+"""
+    outputs = []
+    for ranks in (1, 2):
+        environ = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(process._port())}
+        processes = [
+            subprocess.Popen(
+                [sys.executable, "-c", program],
+                env={**process.os.environ, **environ, "RANK": str(rank)},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+            )
+            for rank in range(ranks)
+        ]
+        outputs.append(processes[0].communicate(timeout=240)[0].splitlines())
+        assert [item.wait(60) for item in processes] == [0] * ranks
+    one, two = outputs
+    assert one[0] == two[0], "exact sums in another order: the same tokens"
+    assert len(two) == 2
+
+
+def test_page_shows_doubts_and_escapes_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(monkeypatch, "sys.exit(3)")
+    document = run(OPTIONS)
+    html = page(document.model_copy(update={"model": {**document.model, "name": "<script>"}}))
+    assert "<script>" not in html
+    assert "it failed (3)" in html
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"model_name": "llama-3.1-8"}, r"llama-3\.1-8b"),
+        ({"dtype": "int5"}, "int4"),
+        ({"batch": "0"}, "--batch: '0' makes no sense"),
+        ({"new": 1}, "--new: 1 makes no sense"),
+        ({"model_name": "tiny", "prompt": "5000"}, "at most 4096 together"),
+        ({"engine": "llama.cpp"}, "needs --model FILE.gguf"),
+        ({"engine": "vllm"}, "one of torch, llama.cpp"),
+    ],
+)
+def test_a_bad_flag_is_a_sentence_before_anything_runs(flags: dict[str, object], message: str) -> None:
+    with pytest.raises(BenchInputError, match=message):
+        command.bench(flags)
+
+
+def test_output_that_cannot_be_written_is_said_first(tmp_path: Path) -> None:
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip("no torch in this environment")
+    with pytest.raises(OutputError, match="cannot write"):
+        command.bench({"model_name": "tiny", "json": str(tmp_path / "absent" / "r.json")})
+
+
+def test_without_torch_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "find_spec", lambda _: None)
+    with pytest.raises(BenchError, match="torch is not installed here\n.*fix: ./inv bench"):
+        command.bench({"model_name": "tiny"})
+
+
+def test_the_document_says_what_its_reader_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(monkeypatch, "pass")
+    document = json.loads(run(OPTIONS).model_dump_json())
+    assert document["kind"] == "paddock-bench"
+    (first, *_) = document["results"]
+    assert set(first["metrics"]) == {"decode_tokens_per_s", "request_tokens_per_s", "ttft_ms"}
+    assert {"instance", "gpu", "driver", "image", "ami", "model", "dtype", "batch", "mode", "tp"} <= set(first["key"])
