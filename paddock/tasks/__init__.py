@@ -32,7 +32,7 @@ namespace = Collection(
     images=Collection(build.images_list, build.images_check, build.images_size),
     ami=Collection(build.ami_list, build.ami_promote, build.ami_prune),
     catalog=Collection(catalog_instances, catalog_refresh),
-    bench=_with_default(bench.bench_run, bench.bench_load),
+    bench=_with_default(bench.bench_run, bench.bench_load, bench.bench_compare, bench.bench_modes),
     gpu=Collection(*GPU_TASKS),
     lab=Collection(lab_up, lab_status, lab_demo, lab_down),
 )

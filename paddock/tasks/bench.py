@@ -6,6 +6,7 @@ from typing import Any
 
 from invoke.context import Context
 
+from paddock.bench.cli import compare, modes
 from paddock.bench.cli.bench import Bench
 from paddock.bench.cli.parameters import Load
 from paddock.tasks.common import task_of_flags
@@ -36,4 +37,20 @@ bench_load = task_of_flags(
     "Offer load to an OpenAI-compatible server and measure its answers: TTFT, TPOT, throughput, goodput.",
     {name: flag for name, _, flag in Load.flags()},
     _load,
+)
+
+
+def _compare(c: Context, flags: dict[str, Any]) -> int:
+    return compare.perform(flags)
+
+
+bench_compare = task_of_flags("compare", "Judge a new result: is it a regression, or noise?", compare.FLAGS, _compare)
+
+
+def _modes(c: Context, flags: dict[str, Any]) -> int:
+    return modes.perform(flags)
+
+
+bench_modes = task_of_flags(
+    "modes", "Measure the resource modes, or check a deployment against its checklist.", modes.FLAGS, _modes
 )

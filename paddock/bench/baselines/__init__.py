@@ -1,0 +1,1 @@
+"""Results kept per machine and software, and whether a new one is a regression."""

@@ -1,0 +1,70 @@
+"""A comparison as text, as Markdown for a pull request, and as a document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from paddock.bench.baselines.compare import Comparison, Row
+
+_WORDS = {"same": "same", "better": "better", "regression": "**regression**", "undecided": "undecided"}
+
+
+def headline(comparison: Comparison) -> str:
+    """Return the outcome in one sentence."""
+    if count := comparison.count("regression"):
+        return f"{count} of {len(comparison.rows)} metrics are worse by more than {comparison.min_change:.0%}"
+    if count := comparison.count("undecided"):
+        return f"{count} of {len(comparison.rows)} metrics have too few runs: {_needed(comparison)}"
+    return f"none of {len(comparison.rows)} metrics is worse by more than {comparison.min_change:.0%}"
+
+
+def lines(comparison: Comparison) -> Iterator[str]:
+    """Yield the lines for a terminal."""
+    for row in comparison.rows:
+        yield (
+            f"{row.verdict:10}  {row.change:+7.1%}  {row.metric:24}  {row.old:.4g} -> {row.new:.4g} {row.unit}"
+            f"  ({row.runs[0]} and {row.runs[1]} runs)  {row.cell}"
+        )
+    yield from comparison.notes
+    yield headline(comparison)
+    yield _rate(comparison)
+
+
+def markdown(comparison: Comparison) -> str:
+    """Return the comparison for a pull request."""
+    rows = "".join(f"{_markdown_row(row)}\n" for row in comparison.rows)
+    notes = "".join(f"- {_escaped(note)}\n" for note in comparison.notes)
+    return (
+        f"### Benchmark: {headline(comparison)}\n\n| | cell | metric | old | new | change | runs |\n"
+        f"|---|---|---|---|---|---|---|\n{rows}\n{notes}\n{_rate(comparison)}\n"
+    )
+
+
+def document(comparison: Comparison) -> dict[str, Any]:
+    """Return the comparison as `--json` writes it."""
+    failed = comparison.count("regression") > 0
+    return {"schema": 1, "verdict": "regression" if failed else "pass", **asdict(comparison)}
+
+
+def _markdown_row(row: Row) -> str:
+    return (
+        f"| {_WORDS[row.verdict]} | {_escaped(row.cell)} | {_escaped(row.metric)} | {row.old:.4g} {_escaped(row.unit)} "
+        f"| {row.new:.4g} | {row.change:+.1%} | {row.runs[0]}, {row.runs[1]} |"
+    )
+
+
+def _escaped(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;").replace("`", "'").replace("@", "@\u200b")
+
+
+def _rate(comparison: Comparison) -> str:
+    return (
+        f"False alarms: at most {comparison.false_alarms:g} of comparisons without a change, over all metrics together "
+        f"(exact Mann-Whitney tests with Holm's correction; {_needed(comparison)})."
+    )
+
+
+def _needed(comparison: Comparison) -> str:
+    return f"{comparison.needed} runs on each side are needed"

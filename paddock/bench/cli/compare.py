@@ -1,0 +1,87 @@
+"""`bench.compare`: is a new result a regression?"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from paddock import terminal
+from paddock.bench.errors import BenchInputError
+from paddock.errors import printable
+from paddock.gpu.parameter import Flag, Parameters, parameter
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compare(Parameters):
+    """Parameters of `bench.compare`."""
+
+    old: str = parameter(..., "the earlier result, or a folder of kept ones, of which the machine's own are chosen")
+    new: str = parameter(..., "the result to judge")
+    keep: bool = parameter(False, "keep the new result in the folder of the old ones, unless it is a regression")
+    gate: bool = parameter(False, "end with 1 where a metric is worse, with 2 where the runs are too few to say")
+    across: bool = parameter(False, "compare results of different machines")
+    false_alarms: float = parameter(0.01, "how often a build without a change may fail, over all metrics together")
+    min_change: float = parameter(0.05, "how much worse is still the same: 0.05 is 5 %")
+    json: str = parameter("", "also write the comparison to this file; - prints it and nothing else")
+    markdown: str = parameter("", "also write it to this file as Markdown for a pull request")
+
+
+FLAGS: Mapping[str, Flag] = {name: flag for name, _, flag in Compare.flags()}
+
+
+def perform(values: Mapping[str, Any]) -> int:
+    """Compare and return the exit code. Raises BenchInputError, OutputError."""
+    from paddock.bench.baselines import report, store
+    from paddock.bench.baselines.compare import compare
+    from paddock.bench.baselines.result import read
+
+    parameters = Compare.from_flags(values)
+    _check(parameters)
+    new, source = read(terminal.caller_path(parameters.new)), terminal.caller_path(parameters.old)
+    folder = source if source.is_dir() or (parameters.keep and not source.exists()) else None
+    if folder and not any(folder.glob("*.json")):
+        sys.stderr.write(f"{folder}: no result is kept here yet, so there is nothing to compare with\n")
+        if parameters.keep:
+            store.keep(folder, new)
+        return 0
+    if parameters.keep and not folder:
+        raise BenchInputError(f"--keep: {parameters.old} is no folder\n    expected: the folder to keep the result in")
+    old = store.baseline(folder, new, across=parameters.across) if folder else read(source)
+    comparison = compare(
+        old,
+        new,
+        false_alarms=parameters.false_alarms,
+        min_change=parameters.min_change,
+        across=parameters.across,
+    )
+    if parameters.json == "-":
+        terminal.print_json(report.document(comparison))
+    else:
+        sys.stdout.writelines(f"{printable(line)}\n" for line in report.lines(comparison))
+    if parameters.json and parameters.json != "-":
+        terminal.write(terminal.caller_path(parameters.json), terminal.json_text(report.document(comparison)))
+    if parameters.markdown:
+        terminal.write(terminal.caller_path(parameters.markdown), report.markdown(comparison))
+    regressed, undecided = comparison.count("regression"), comparison.count("undecided")
+    if folder and parameters.keep and not regressed:
+        store.keep(folder, new)
+    if not parameters.gate:
+        return 0
+    return 1 if regressed else 2 if undecided else 0
+
+
+def _check(parameters: Compare) -> None:
+    if not 0 < parameters.false_alarms < 0.5:
+        raise BenchInputError(
+            f"--false-alarms {parameters.false_alarms:g} is no rate\n    expected: above 0, below 0.5"
+        )
+    if not 0 <= parameters.min_change < 1:
+        raise BenchInputError(f"--min-change {parameters.min_change:g} is no part\n    expected: 0 to below 1")
+    for path in (parameters.json, parameters.markdown):
+        if path and path != "-" and not Path(terminal.caller_path(path)).parent.is_dir():
+            raise terminal.OutputError(
+                f"cannot write {path}: its folder is missing\n    fix: choose a folder that exists"
+            )

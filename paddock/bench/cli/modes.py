@@ -1,0 +1,98 @@
+"""`bench.modes`: check a deployment against its checklist, print the alerts, or measure the modes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+from paddock import terminal
+from paddock.bench.errors import BenchInputError
+from paddock.errors import did_you_mean, printable
+from paddock.gpu.parameter import Flag, Parameters, parameter
+
+_WIDTH = 7
+"""Of the longest status."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Modes(Parameters):
+    """Parameters of `bench.modes`."""
+
+    check: str = parameter("", "the deployment whose checklist is gone through: desktop, server or hybrid")
+    config: str = parameter("", "the policy, YAML or JSON; by default the mode that PADDOCK_DEPLOYMENT_MODE chooses")
+    dtype: str = parameter("", "how the weights are kept that will be served, such as int4")
+    alerts: bool = parameter(False, "print the alerts as rules for Prometheus")
+    json: str = parameter("", "also write the result to this file; - prints it and nothing else")
+
+
+FLAGS: Mapping[str, Flag] = {name: flag for name, _, flag in Modes.flags()}
+
+Measure = Callable[[Modes], int]
+"""Measures the modes on this machine and returns the exit code."""
+
+
+def perform(values: Mapping[str, Any], measure: Measure | None = None) -> int:
+    """Run the command and return its exit code: 1 where an item of the checklist fails. Raises BenchInputError."""
+    parameters = Modes.from_flags(values)
+    if parameters.alerts:
+        return _alerts()
+    if parameters.check:
+        return _check(parameters)
+    if measure is None:
+        raise BenchInputError(
+            "there is nothing to do\n    expected: --check desktop, --check server, --check hybrid or --alerts"
+        )
+    return measure(parameters)
+
+
+def _alerts() -> int:
+    import yaml
+
+    from paddock.bench.modes.alerts import rules
+
+    sys.stdout.write(yaml.safe_dump(rules(), sort_keys=False))
+    return 0
+
+
+def _check(parameters: Modes) -> int:
+    from paddock.bench.modes.checklist import Checked, Situation, check
+    from paddock.bench.modes.config import VARIABLE, Deployment, deployment_mode
+    from paddock.bench.modes.policy import of_mode, read
+    from paddock.gpu.inventory import inventory
+
+    deployment = next((name for name in get_args(Deployment) if name == parameters.check), None)
+    if deployment is None:
+        hint = did_you_mean(parameters.check, get_args(Deployment), "choose one of them")
+        raise BenchInputError(
+            f"--check: there is no checklist for {parameters.check!r}"
+            f"\n    expected: desktop, server or hybrid\n    fix: {hint}"
+        )
+    if parameters.config:
+        path = terminal.caller_path(parameters.config)
+        policy, source = read(path), path.name
+    else:
+        policy = of_mode(deployment_mode())
+        source = f"{VARIABLE}={os.environ[VARIABLE]}" if os.environ.get(VARIABLE) else f"{VARIABLE} is not set"
+    gpus = inventory().gpus if deployment == "server" else None
+    checked: Checked = check(deployment, Situation(policy, source, parameters.dtype or None, gpus))
+    if parameters.json != "-":
+        sys.stdout.writelines(f"{printable(line)}\n" for line in _lines(checked))
+    else:
+        terminal.print_json(checked.document())
+    if parameters.json and parameters.json != "-":
+        path = terminal.caller_path(parameters.json)
+        terminal.write(Path(path), terminal.json_text(checked.document()))
+    return 1 if checked.failed else 0
+
+
+def _lines(checked: Any) -> list[str]:
+    lines = [f"{checked.deployment} deployment, {checked.source}"]
+    for item in checked.items:
+        lines.append(f"{item.status:{_WIDTH}}  {item.what}")
+        lines += [f"{'':{_WIDTH}}  {item.evidence}"] if item.status != "person" else []
+        lines += [f"{'':{_WIDTH}}  fix: {item.fix}"] if item.fix else []
+    return lines

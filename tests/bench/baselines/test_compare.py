@@ -1,0 +1,211 @@
+"""Comparisons of results: noise passes, a slower build fails, and the stated rate holds."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paddock.bench.baselines import report, store
+from paddock.bench.baselines.compare import Comparison, compare
+from paddock.bench.baselines.ranks import holm, runs_needed, slower_by_chance
+from paddock.bench.baselines.result import BenchResult
+from paddock.bench.cli import compare as command
+from paddock.bench.errors import BenchInputError
+
+KEY = {"instance": "g5.xlarge", "gpu": "NVIDIA A10G", "driver": "580.95.05", "image": "sha256:1", "ami": "ami-1",
+       "model": "llama-3.2-1b", "dtype": "int4", "batch": 1, "prompt": 128, "new": 64, "engine": "torch"}  # fmt: skip
+METRICS = {"decode_tokens_per_s": ("tokens/s", "higher", 100.0), "prefill_tokens_per_s": ("tokens/s", "higher", 2000.0),
+           "ttft_s": ("s", "lower", 0.06), "tpot_s": ("s", "lower", 0.01)}  # fmt: skip
+
+
+def noisy(source: random.Random, runs: int, variation: float, correlation: float) -> list[float]:
+    """Factors around 1 that drift: neighbours correlate."""
+    value, factors = source.gauss(0, 1), []
+    for _ in range(runs):
+        factors.append(math.exp(variation * value))
+        value = correlation * value + math.sqrt(1 - correlation**2) * source.gauss(0, 1)
+    return factors
+
+
+def build(
+    seed: int, *, slower: float = 0.0, runs: int = 7, variation: float = 0.02, correlation: float = 0.5, **key: object
+) -> BenchResult:
+    """A result whose speed is `slower` by that part; all metrics of a run share half of its noise."""
+    source = random.Random(seed)
+    common = noisy(source, runs, variation / math.sqrt(2), correlation)
+    metrics = {}
+    for name, (unit, better, level) in METRICS.items():
+        own = noisy(source, runs, variation / math.sqrt(2), correlation)
+        speed = [a * b * (1 - slower) for a, b in zip(common, own, strict=True)]
+        values = [level * factor if better == "higher" else level / factor for factor in speed]
+        metrics[name] = {"unit": unit, "better": better, "runs": values}
+    return BenchResult.model_validate({"schema": 1, "key": {**KEY, **key}, "metrics": metrics, "notes": ["kept"]})
+
+
+def regressed(old: BenchResult, new: BenchResult) -> bool:
+    return compare([old], [new]).count("regression") > 0
+
+
+@pytest.mark.parametrize("variation", [0.01, 0.02, 0.03])
+def test_the_same_build_passes_twenty_of_twenty(variation: float) -> None:
+    builds = [build(seed, variation=variation) for seed in range(40)]
+    assert [regressed(old, new) for old, new in zip(builds[:20], builds[20:], strict=True)] == [False] * 20
+
+
+@pytest.mark.parametrize(("variation", "runs"), [(0.01, 7), (0.02, 7), (0.03, 10)])
+def test_a_build_slower_by_a_tenth_fails(variation: float, runs: int) -> None:
+    pairs = [
+        (build(seed, variation=variation, runs=runs), build(seed + 20, slower=0.1, variation=variation, runs=runs))
+        for seed in range(20)
+    ]
+    assert sum(regressed(old, new) for old, new in pairs) >= 19
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.5])
+def test_false_alarms_stay_below_the_stated_rate(correlation: float) -> None:
+    alarms = [
+        regressed(*(build(2 * seed + side, variation=0.03, correlation=correlation) for side in (0, 1)))
+        for seed in range(500)
+    ]
+    assert sum(alarms) <= 0.01 * len(alarms)
+
+
+def test_the_rate_holds_where_the_margin_hides_nothing() -> None:
+    """Without a margin and without drift the correction alone has to hold the rate: 5 % of 600, within 3 deviations."""
+    builds = [build(seed, correlation=0.0, runs=8) for seed in range(1200)]
+    pairs = zip(builds[::2], builds[1::2], strict=True)
+    alarms = sum(compare([old], [new], false_alarms=0.05, min_change=0).count("regression") > 0 for old, new in pairs)
+    assert 0 < alarms <= 600 * 0.05 + 3 * math.sqrt(600 * 0.05 * 0.95)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "probability"),
+    [
+        ([4, 5, 6], [1, 2, 3], 1 / 20),
+        ([3, 5, 6], [1, 2, 4], 2 / 20),
+        ([1, 2, 3], [4, 5, 6], 1),
+        ([1, 1], [1, 1], 4 / 6),
+    ],
+)
+def test_probabilities_are_those_worked_by_hand(old: Sequence[float], new: Sequence[float], probability: float) -> None:
+    assert slower_by_chance(old, new) == pytest.approx(probability)
+
+
+def test_holm_stops_at_the_first_that_is_not_clear() -> None:
+    assert holm([0.001, 0.02, 0.004, 0.03], 0.01) == [True, False, False, False]
+    assert holm([0.001, 0.009, 0.003], 0.01) == [True, True, True]
+
+
+@pytest.mark.parametrize(("tests", "runs"), [(1, 5), (4, 6), (20, 7)])
+def test_more_metrics_need_more_runs(tests: int, runs: int) -> None:
+    assert runs_needed(tests, 0.01) == runs
+
+
+def test_a_lower_time_is_better() -> None:
+    rows = {row.metric: row for row in compare([build(1)], [build(2, slower=0.1, variation=0.001)]).rows}
+    assert rows["tpot_s"].change == pytest.approx(-0.11, abs=0.02)
+    assert rows["decode_tokens_per_s"].change == pytest.approx(-0.1, abs=0.02)
+    faster = compare([build(2, slower=0.3)], [build(1)])
+    assert (faster.count("better"), faster.count("regression")) == (4, 0)
+
+
+def test_different_machines_are_compared_only_on_request() -> None:
+    with pytest.raises(BenchInputError, match=r"the machines differ: instance g5\.xlarge -> g6\.xlarge"):
+        compare([build(1)], [build(2, instance="g6.xlarge")])
+    notes = compare([build(1)], [build(2, instance="g6.xlarge", driver="590")], across=True).notes
+    assert notes == ("changed: instance g5.xlarge -> g6.xlarge", "changed: driver 580.95.05 -> 590")
+
+
+def test_cells_of_one_side_are_named_and_not_judged() -> None:
+    comparison = compare([build(1), build(3, dtype="bf16")], [build(2), build(4, dtype="int8")])
+    assert len(comparison.rows) == 4
+    assert [note.partition(":")[0] for note in comparison.notes] == ["only in the new result", "only in the old result"]
+    with pytest.raises(BenchInputError, match="no cell in common"):
+        compare([build(1)], [build(2, batch=8)])
+
+
+def write(path: Path, result: BenchResult) -> str:
+    path.write_text(json.dumps(result.model_dump(by_alias=True)))
+    return str(path)
+
+
+def perform(**flags: Any) -> int:
+    return command.perform({name: flags.get(name, flag.default) for name, flag in command.FLAGS.items()})
+
+
+def test_the_gate_ends_with_its_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old, same = write(tmp_path / "old.json", build(1)), write(tmp_path / "same.json", build(2))
+    slow, few = write(tmp_path / "slow.json", build(3, slower=0.1)), write(tmp_path / "few.json", build(4, runs=3))
+    markdown = tmp_path / "comparison.md"
+    assert perform(old=old, new=same, gate=True) == 0
+    assert "none of 4 metrics is worse by more than 5%" in capsys.readouterr().out
+    assert perform(old=old, new=slow, gate=True, markdown=str(markdown)) == 1
+    assert "| **regression** | batch=1 dtype=int4" in markdown.read_text()
+    assert perform(old=old, new=few, gate=True) == 2
+    assert "too few runs: 6 runs on each side are needed" in capsys.readouterr().out
+    assert perform(old=old, new=slow, json="-") == 0
+    assert json.loads(capsys.readouterr().out)["verdict"] == "regression"
+
+
+def test_a_kept_result_is_replaced_by_a_newer_one_of_its_key(tmp_path: Path) -> None:
+    folder = tmp_path / "kept"
+    new = [write(tmp_path / f"{seed}.json", build(seed)) for seed in (1, 2)]
+    assert [perform(new=path, old=str(folder), keep=True, gate=True) for path in new] == [0, 0]
+    (path,) = folder.glob("*.json")
+    assert path.name == store.file_name(build(2))
+    assert store.baseline(folder, [build(9)]) == [build(2)]
+    slow = write(tmp_path / "slow.json", build(3, slower=0.1))
+    assert perform(new=slow, old=str(folder), keep=True, gate=True) == 1
+    assert store.baseline(folder, [build(9)]) == [build(2)], "a regression becomes no baseline"
+
+
+def test_the_same_software_is_the_first_choice_of_baseline(tmp_path: Path) -> None:
+    store.keep(tmp_path, [build(1), build(2, image="sha256:2"), build(3, instance="g6.xlarge")])
+    assert store.baseline(tmp_path, [build(9)]) == [build(1)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "this is no JSON"),
+        ("[]", "expected: an object"),
+        (
+            '{"schema": 1, "key": {}, "metrics": {"a": {"unit": "s", "better": "more", "runs": [1]}}}',
+            "metrics.a.better",
+        ),
+        ('{"schema": 1, "key": {}, "metrics": {"a": {"unit": "s", "better": "lower", "runs": []}}}', "it is empty"),
+        ('{"schema": 2, "key": {}, "metrics": {}}', "schema"),
+    ],
+)
+def test_a_file_that_is_no_result_is_explained(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    path.write_text(text)
+    with pytest.raises(BenchInputError) as error:
+        perform(old=str(path), new=str(path))
+    assert str(path) in str(error.value)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"new": "a", "old": "b", "false_alarms": 0.9}, "--false-alarms 0.9 is no rate"),
+        ({"new": "pyproject.toml", "old": "none.json"}, "pyproject.toml: this is no JSON"),
+        ({"new": "none.json", "old": "none.json"}, "none.json: cannot be read"),
+    ],
+)
+def test_a_flag_that_makes_no_sense_is_explained(flags: dict[str, Any], message: str) -> None:
+    with pytest.raises(BenchInputError, match=message):
+        perform(**flags)
+
+
+def test_markdown_shows_no_foreign_markup() -> None:
+    result = build(1, model="a|b <b>@team</b>")
+    comparison: Comparison = compare([result], [result])
+    assert "a\\|b &lt;b>@\u200bteam&lt;/b>" in report.markdown(comparison)
