@@ -29,6 +29,7 @@ _STANDARD_OUTPUT = Path("-")
 _REQUESTS, _USERS = 100, 8
 _MOST_REQUESTS = 1_000_000
 _PROBE_SECONDS = 60.0
+_CLEAR_LINE = "\r\x1b[K"
 _PLAIN_INTERVAL = 10.0
 """Seconds between lines of progress where there is no terminal."""
 
@@ -54,6 +55,8 @@ def load(flags: Mapping[str, Any]) -> int:
             sys.stdout.write(f"{printable(there.model)}: {text.offered(plan)}\n")
             sys.stdout.flush()
         outcome = run(plan, (lambda _: None) if quiet else _progress(plan))
+        if not quiet and sys.stderr.isatty():
+            sys.stderr.write(_CLEAR_LINE)
     if not outcome.usage and outcome.client_error and not outcome.answers:
         raise BenchError(f"the client ended before it sent anything: {outcome.client_error}")
     report = build_report(
@@ -216,7 +219,7 @@ def _progress(plan: Plan) -> Callable[[Run], None]:
         failed = sum(1 for answer in outcome.answers if not answer.succeeded)
         of = f" of {plan.total}" if plan.total else ""
         line = f"{now - begun:.0f} s: {len(outcome.answers)}{of} answers, {failed} failed"
-        sys.stderr.write(f"\r\x1b[K{line}" if on_terminal else f"{line}\n")
+        sys.stderr.write(f"{_CLEAR_LINE}{line}" if on_terminal else f"{line}\n")
         sys.stderr.flush()
 
     return show

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,14 +47,18 @@ Script = Callable[[int, Mapping[str, Any]], Reply]
 class ScriptedServer:
     """Running endpoint; `bodies` are the requests that it got, the first of them the probe."""
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, tls: ssl.SSLContext | None = None) -> None:
         self.bodies: list[Mapping[str, Any]] = []
         self.keys: list[str | None] = []
         self._script = script
         self._lock = threading.Lock()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self._server.server_port}"
+        if tls:
+            # The handshake is the handler's: in the listener it would let one client block all others.
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
+            self._server.handle_error = lambda *_: None  # type: ignore[method-assign]  # a refused handshake
 
     @contextmanager
     def running(self) -> Iterator[ScriptedServer]:

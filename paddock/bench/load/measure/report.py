@@ -19,6 +19,8 @@ MOST_FAILED = 0.01
 """Part of the requests that may fail in a run that can be trusted."""
 BUSIEST_CLIENT = 0.8
 """Part of one core beyond which the client itself may be what is slow."""
+SHORTEST_JUDGED = 1.0
+"""Seconds below which a client is not judged by how busy it was: it was mostly starting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +145,7 @@ def _problems(
         problems.append(f"the client ran out of files or ports: {failures['client'].first}")
     if client is None:
         problems.append("the client ended before its time")
-    elif client.cpu_share > BUSIEST_CLIENT:
+    elif client.cpu_share > BUSIEST_CLIENT and client.seconds >= SHORTEST_JUDGED:
         problems.append(f"the client was busy for {client.cpu_share:.0%} of a core: it may be what was slow")
     return problems
 
