@@ -8,6 +8,7 @@
  * FAKE_NVML_DRIVER     580.95.05                   FAKE_NVML_CUDA       13000
  * FAKE_NVML_INIT       the code that starting fails with (0)
  * FAKE_NVML_HANG       seconds that starting takes (0)
+ * FAKE_NVML_STATE      a folder that keeps what is set: limit-INDEX (milliwatts), clock-INDEX (MHz); without, no permission
  * FAKE_NVML_HANG_AT    a file: while it exists, reading a GPU's utilisation hangs
  */
 #include <stdio.h>
@@ -18,7 +19,7 @@
 #define MOST 64
 #define MIB (1ULL << 20)
 #define DEV struct device *d
-enum { OK = 0, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, TOO_SMALL = 7, LOST = 15 };
+enum { OK = 0, INVALID = 2, NOT_SUPPORTED = 3, NO_PERMISSION = 4, NOT_FOUND = 6, TOO_SMALL = 7, LOST = 15 };
 
 typedef unsigned int uint;
 typedef unsigned long long ull;
@@ -111,7 +112,6 @@ NUMBER(nvmlDeviceGetArchitecture, 9)
 NUMBER(nvmlDeviceGetNumGpuCores, 16896)
 NUMBER(nvmlDeviceGetPowerUsage, 71432)
 NUMBER(nvmlDeviceGetEnforcedPowerLimit, 700000)
-NUMBER(nvmlDeviceGetPowerManagementLimit, 700000)
 NUMBER(nvmlDeviceGetPowerManagementDefaultLimit, 700000)
 NUMBER(nvmlDeviceGetCurrPcieLinkGeneration, 5)
 NUMBER(nvmlDeviceGetMaxPcieLinkGeneration, 5)
@@ -123,6 +123,28 @@ NUMBER(nvmlDeviceGetPerformanceState, 0)
 NUMBER(nvmlDeviceGetMaxMigDeviceCount, 7)
 NUMBER(nvmlDeviceIsMigDeviceHandle, 0)
 
+/* Settings outlive the process that made them, as a driver's do. */
+static const char *setting(const char *name, int index) {
+    static char path[4096];
+    snprintf(path, sizeof path, "%s/%s-%d", text("FAKE_NVML_STATE", ""), name, index);
+    return path;
+}
+static int keep(const char *name, int index, uint value) {
+    FILE *file = getenv("FAKE_NVML_STATE") ? fopen(setting(name, index), "w") : 0;
+    if (!file) return NO_PERMISSION;
+    fprintf(file, "%u", value);
+    return fclose(file) ? NO_PERMISSION : OK;
+}
+int nvmlDeviceGetPowerManagementLimit(DEV, uint *out) {
+    FILE *file = getenv("FAKE_NVML_STATE") ? fopen(setting("limit", d->index), "r") : 0;
+    *out = 700000;
+    if (file && fscanf(file, "%u", out) != 1) *out = 700000;
+    if (file) fclose(file);
+    return OK;
+}
+int nvmlDeviceSetPowerManagementLimit(DEV, uint value) { return keep("limit", d->index, value); }
+int nvmlDeviceSetGpuLockedClocks(DEV, uint low, uint high) { (void)low; return keep("clock", d->index, high); }
+int nvmlDeviceResetGpuLockedClocks(DEV) { return keep("clock", d->index, 0); }
 int nvmlDeviceGetCurrentClocksEventReasons(DEV, ull *out) { (void)d; *out = 1; return OK; }
 int nvmlDeviceGetCurrentClocksThrottleReasons(DEV, ull *out) { return nvmlDeviceGetCurrentClocksEventReasons(d, out); }
 int nvmlDeviceGetTotalEnergyConsumption(DEV, ull *out) { (void)d; *out = 5400000123ULL; return OK; }

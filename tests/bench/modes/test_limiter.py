@@ -10,12 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.bench.modes.admission import Demand, DoesNotFit, Room, admit
 from paddock.bench.modes.config import PRESETS, ResourceConfig
 from paddock.bench.modes.limiter import BatchTooLarge, Limiter
 from paddock.bench.modes.policy import Policy, Share, Window, of_mode
-
-GIB = 1 << 30
 
 
 @dataclass
@@ -127,17 +124,3 @@ def test_the_night_has_its_own_mode() -> None:
     friday = dt.datetime(2026, 11, 27, 22, 0)
     hours = {0: 16, 7: 16, 8: 2, -1: 2, 24: 2}
     assert {h: policy.at(friday + dt.timedelta(hours=h)).max_batch_size for h in hours} == hours
-
-
-def test_admission_says_the_numbers_and_what_fits() -> None:
-    demand = Demand(8 * GIB, 131072, 16, 4096, "bf16", {"int8": 4 * GIB, "int4": 2 * GIB})
-    room = Room(24 * GIB, 20 * GIB)
-    admit(demand, room, PRESETS["aggressive"])  # (8 + 8) x 1.1 = 17.6 of 20 free
-    with pytest.raises(DoesNotFit) as error:
-        admit(demand, room, PRESETS["conservative"])
-    text = str(error.value)
-    assert "needs 17.6 GiB: weights in bf16 8.0, cache of 16 x 4096 tokens 8.0, and a tenth" in text
-    assert "12.0 GiB are allowed (50% of 24.0 GiB)" in text
-    assert "fix: a batch of 5; int8 weights with a batch of 13; int4 weights with a batch of 16" in text
-    with pytest.raises(DoesNotFit, match=r"4\.0 GiB are free, of"):
-        admit(demand, Room(24 * GIB, 4 * GIB), PRESETS["aggressive"])

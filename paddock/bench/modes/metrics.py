@@ -1,0 +1,49 @@
+"""Metrics of the limiter under GoGrid's names: for Prometheus with underscores, as values with their dots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from paddock.bench.errors import BenchError
+from paddock.bench.modes.limiter import Statistics
+
+REQUESTS, THROTTLED, RATE = "inference.requests.total", "inference.requests.throttled", "inference.throttle_rate"
+VRAM_ERRORS = "inference.vram_limit_errors.total"
+_HELP = {
+    REQUESTS: "Requests so far.",
+    THROTTLED: "Requests that a pause delayed.",
+    RATE: "Part of the requests that a pause delayed, 0 to 1.",
+    VRAM_ERRORS: "Models and requests refused for want of GPU memory.",
+}
+
+
+def values(statistics: Statistics) -> dict[str, float]:
+    """Return the metrics by name."""
+    return {
+        REQUESTS: statistics.total,
+        THROTTLED: statistics.throttled,
+        RATE: statistics.throttle_rate,
+        VRAM_ERRORS: statistics.vram_limit_errors,
+    }
+
+
+class Collector:
+    """Collector for prometheus_client: `REGISTRY.register(Collector(limiter.statistics))`."""
+
+    def __init__(self, statistics: Callable[[], Statistics]) -> None:
+        self._statistics = statistics
+
+    def collect(self) -> Iterator[Any]:
+        """Yield the metrics of now. Raises BenchError where prometheus_client is not installed."""
+        try:
+            from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+        except ModuleNotFoundError:
+            raise BenchError(
+                "prometheus_client is not installed here, so metrics cannot be served"
+                "\n    fix: ./inv bench in a checkout installs it, or pip install 'paddock[bench]'"
+            ) from None
+        for name, value in values(self._statistics()).items():
+            # A counter's name ends in _total in that format; the others keep theirs as gauges.
+            form = CounterMetricFamily if name.endswith(".total") else GaugeMetricFamily
+            yield form(name.replace(".", "_"), _HELP[name], value=value)

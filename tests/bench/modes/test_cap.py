@@ -1,0 +1,88 @@
+"""Caps on a GPU: set, refused, and given back also after a kill. The driver is made up, the processes are real."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from shutil import which
+
+import pytest
+
+from paddock.bench.modes.cap import Applied, capped
+from paddock.bench.modes.policy import GpuCap
+from tests.support.nvml import library
+from tests.support.waiting import until
+
+UUID = "GPU-00000000-aaaa-bbbb-cccc-000000002330"
+HELD = f"""
+import sys
+from paddock.bench.modes.cap import capped
+from paddock.bench.modes.policy import GpuCap
+with capped({UUID!r}, GpuCap(power_watts=300)) as cap:
+    print(cap.applied, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture(scope="module")
+def nvml_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    compiler = which("cc") or which("gcc")
+    if compiler is None:
+        pytest.skip("no C compiler on PATH for the made-up driver library")
+    return library(tmp_path_factory.mktemp("nvml"), compiler).parent
+
+
+@pytest.fixture
+def environ(nvml_folder: Path, tmp_path: Path) -> dict[str, str]:
+    state = tmp_path / "driver"
+    state.mkdir()
+    own = {"LD_LIBRARY_PATH": str(nvml_folder), "FAKE_NVML_STATE": str(state), "XDG_STATE_HOME": str(tmp_path / "own")}
+    return {**os.environ, **own}
+
+
+def limit(environ: dict[str, str]) -> str:
+    path = Path(environ["FAKE_NVML_STATE"], "limit-0")
+    return path.read_text() if path.exists() else ""
+
+
+def test_a_cap_holds_inside_the_block(environ: dict[str, str]) -> None:
+    with capped(UUID, GpuCap(power_watts=300, clock_mhz=1200), environ) as cap:
+        assert cap == Applied(True, before_watts=700)
+        assert (limit(environ), Path(environ["FAKE_NVML_STATE"], "clock-0").read_text()) == ("300000", "1200")
+        with capped(UUID, GpuCap(power_watts=400), environ) as second:
+            assert second == Applied(False, "another benchmark caps this GPU")
+    assert (limit(environ), Path(environ["FAKE_NVML_STATE"], "clock-0").read_text()) == ("700000", "0")
+
+
+def test_a_cap_is_given_back_after_a_kill(environ: dict[str, str], root: Path) -> None:
+    command = [sys.executable, "-c", HELD]
+    with subprocess.Popen(
+        command, cwd=root, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "True\n"
+        assert limit(environ) == "300000"
+        process.send_signal(signal.SIGKILL)
+    until(lambda: limit(environ) == "700000")
+
+
+def test_the_limit_that_a_killed_guard_left_is_given_back(environ: dict[str, str]) -> None:
+    folder = Path(environ["XDG_STATE_HOME"], "paddock/bench")
+    folder.mkdir(parents=True)
+    (folder / f"cap-{UUID}.json").write_text('{"before_mw": 650000}')
+    with capped(UUID, GpuCap(power_watts=300), environ) as cap:
+        assert cap.before_watts == 650
+    assert limit(environ) == "650000"
+    assert list(folder.glob("*.json")) == []
+
+
+def test_a_refusal_says_why(environ: dict[str, str]) -> None:
+    with capped(UUID, GpuCap(power_watts=900), environ) as cap:
+        assert cap == Applied(False, "900 W is outside what this GPU takes: 200 to 700")
+    del environ["FAKE_NVML_STATE"]
+    with capped(UUID, GpuCap(power_watts=300), environ) as cap:
+        assert not cap.applied
+        assert cap.reason
