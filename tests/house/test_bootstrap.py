@@ -38,6 +38,7 @@ from .conftest import Checkout
         ("plan --help", ["base"]),
         ("smoke --expect g5.xlarge", ["bench"]),
         ("smoke --tier 1", ["base"]),
+        ("bench.load http://localhost:8000 --rate 2", ["base"]),
         ("smoke --tier=1 --json -", ["base"]),
         ("test --e2e", ["bench", "dev"]),
         ("--help test", ["base"]),
