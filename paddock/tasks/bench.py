@@ -48,7 +48,15 @@ bench_compare = task_of_flags("compare", "Judge a new result: is it a regression
 
 
 def _modes(c: Context, flags: dict[str, Any]) -> int:
-    return modes.perform(flags)
+    return modes.perform(flags, _measure_modes)
+
+
+def _measure_modes(parameters: modes.Modes) -> int:
+    from paddock.bench.cli import bench
+    from paddock.bench.modes.config import PRESETS
+
+    flags = {"mode": ",".join(PRESETS), "dtype": parameters.dtype or "bf16,int8,int4", "json": parameters.json or None}
+    return bench.bench({**flags, "model_name": parameters.model_name})
 
 
 bench_modes = task_of_flags(

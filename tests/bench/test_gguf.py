@@ -55,5 +55,5 @@ def test_a_plain_file_is_not_quantised(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", [0, 3, 100, 400, -50])
 def test_a_file_that_is_cut_off_is_a_sentence(model: Path, size: int) -> None:
     model.write_bytes(model.read_bytes()[:size])
-    with pytest.raises(BenchInputError, match="cannot read .*\n.*expected: one whole .gguf file"):
+    with pytest.raises(BenchInputError, match=r"cannot read .*\n.*expected: one whole .gguf file"):
         inspect(model)

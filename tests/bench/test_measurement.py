@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 
 from paddock.bench.engine.shapes import SHAPES, Shape, shape, tensor_parallel
@@ -11,7 +13,6 @@ from paddock.bench.measurement.roofline import ModelWork, Work, least_seconds, r
 from paddock.bench.measurement.statistics import summarise
 from paddock.bench.measurement.watch import Sample
 from paddock.bench.runner import loop
-from paddock.bench.runner.admission import Memory, admit, needed_bytes
 from paddock.bench.runner.results import doubts_of_clocks
 
 
@@ -71,10 +72,10 @@ def test_cost_is_the_hour_over_its_tokens() -> None:
 
 
 def test_other_instances_follow_bandwidth_and_hold_the_weights() -> None:
-    others = cost.elsewhere(100.0, "us-east-1", gpu="a10g", devices=1, weight_bytes=15_000_000_000, vcpus=4)
+    others = cost.elsewhere(100.0, "us-east-1", gpu="a10g", devices=1, weight_bytes=16_000_000_000, vcpus=4)
     assert [item.usd_per_million for item in others] == sorted(item.usd_per_million for item in others)
     assert not any(item.measured for item in others)
-    assert not any(item.instance.startswith("g4dn.") for item in others), "16 GB hold no model of 15 GB"
+    assert not any(item.instance.startswith("g4dn.") for item in others), "16 GiB hold no model of 16 GB"
     (processor,) = cost.elsewhere(10.0, "us-east-1", gpu=None, devices=1, weight_bytes=1, vcpus=2)
     assert processor.tokens_per_s == 10.0
 
@@ -94,24 +95,6 @@ def test_low_clocks_are_a_reason_for_doubt() -> None:
 @pytest.mark.parametrize(("devices", "degree"), [(1, 1), (2, 2), (3, 2), (8, 8), (12, 8)])
 def test_tensor_parallelism_takes_the_largest_degree_that_divides(devices: int, degree: int) -> None:
     assert tensor_parallel(shape("llama-3.1-8b"), devices) == degree
-
-
-def test_admission_says_what_would_fit() -> None:
-    model, memory = shape("llama-3.1-8b"), Memory(24 * 10**9, 20 * 10**9)
-    admit(model, "bf16", 1, 1024, memory, element=2, tp=1, fraction=1.0)
-    with pytest.raises(BenchInputError, match=r"needs 2\d\.\d GB.*\n.*at most 20\.0 GB.*\n.*--batch \d+, the largest"):
-        admit(model, "bf16", 64, 1024, memory, element=2, tp=1, fraction=1.0)
-    with pytest.raises(BenchInputError, match="a smaller --model"):
-        admit(model, "bf16", 1, 1024, memory, element=2, tp=1, fraction=0.5)
-
-
-def test_the_batch_that_is_named_fits_and_the_next_does_not() -> None:
-    model, memory = shape("llama-3.1-8b"), Memory(24 * 10**9, 20 * 10**9)
-    with pytest.raises(BenchInputError) as refused:
-        admit(model, "bf16", 64, 1024, memory, element=2, tp=1, fraction=1.0)
-    named = int(str(refused.value).rpartition("--batch ")[2].partition(",")[0])
-    assert needed_bytes(model, "bf16", named, 1024, element=2) <= memory.free
-    assert needed_bytes(model, "bf16", named + 1, 1024, element=2) > memory.free
 
 
 def test_unknown_model_gets_the_nearest_name() -> None:
@@ -160,13 +143,14 @@ def test_an_engine_of_known_speed_gives_back_its_numbers(monkeypatch: pytest.Mon
     clock = _Clock()
     monkeypatch.setattr(loop, "time", clock)
     steps = [0.5, *[0.02] * 10, *[0.03] * 9]
-    waits: list[float] = []
     engine = _Known(clock, 0.25, steps)
-    samples = loop.measure(engine, lambda _: None, loop.Timer(), new=21, runs=3, warm_up=2, between=waits.append)
+    samples = loop.measure(
+        engine, lambda _: None, loop.Timer(), new=21, runs=3, warm_up=2, turn=lambda: nullcontext(0.5)
+    )
     assert samples.prefill == pytest.approx((0.25,) * 3)
     assert len(samples.runs) == 3
     assert samples.runs[0] == pytest.approx(steps)
     assert samples.steps == pytest.approx([step for _ in range(3) for step in steps[2:]]), "the first tenth is dropped"
     assert samples.overhead == pytest.approx(0.0)
-    assert waits == pytest.approx([0.25 + sum(steps)] * 3)
+    assert samples.paused == (0.5,) * 3
     assert samples.drift == pytest.approx(0.5), "the second half takes half as long again"

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +16,7 @@ import pytest
 from paddock.bench.cli import bench as command
 from paddock.bench.engine.shapes import shape
 from paddock.bench.errors import BenchError, BenchInputError
+from paddock.bench.modes.config import preset
 from paddock.bench.report.model import BenchDocument
 from paddock.bench.report.page import page
 from paddock.bench.report.text import lines
@@ -37,7 +41,7 @@ for number, job in enumerate(jobs):
     if job["dtype"] == "int8":
         FAULT
     say(event="cell", batch=1, prompt=16, prefill=[0.1] * 3, runs=[[0.01] * 7] * 3, wall=[0.07] * 3, drift=0.0,
-        overhead=0.0, seconds=1.0, slept=0.0, joules=None, requests=4, bandwidth=[10.0] * 8, memory=10**9)
+        overhead=0.0, seconds=1.0, paused=[0.0] * 3, joules=None, requests=4, bandwidth=[10.0] * 8, memory=10**9)
 """
 
 
@@ -101,7 +105,7 @@ def test_numbers_of_a_cell_follow_from_its_samples(monkeypatch: pytest.MonkeyPat
 
 def test_modes_limit_batches_and_sort_results(monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(monkeypatch, "pass")
-    modes = {"small": {"max_batch_size": 2, "max_vram_usage_percent": 0.5}}
+    modes = {"small": preset("conservative").model_dump()}
     document = run(replace(OPTIONS, batches=(1, 4, 8), modes=modes, dtypes=("bf16",)))
     assert {result.key["mode"] for result in document.results} == {"small"}
 
@@ -127,10 +131,6 @@ def test_a_machine_without_a_gpu_gets_every_number(tmp_path: Path, capsys: pytes
 
 @needs_torch
 def test_two_ranks_say_the_tokens_of_one(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
-    import subprocess
-    import sys
-
     program = """
 import sys, torch
 from paddock.bench.engine import parallel
@@ -157,18 +157,22 @@ parallel.leave()
         processes = [
             subprocess.Popen(
                 [sys.executable, "-c", program],
-                env={**process.os.environ, **environ, "RANK": str(rank)},
+                env={**os.environ, **environ, "RANK": str(rank)},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 text=True,
             )
             for rank in range(ranks)
         ]
-        outputs.append(processes[0].communicate(timeout=240)[0].splitlines())
+        outputs.append(_outputs(processes)[0].splitlines())
         assert [item.wait(60) for item in processes] == [0] * ranks
     one, two = outputs
     assert one[0] == two[0], "exact sums in another order: the same tokens"
     assert len(two) == 2
+
+
+def _outputs(processes: list[subprocess.Popen[str]]) -> list[str]:
+    return [item.communicate(timeout=240)[0] for item in processes]
 
 
 def test_page_shows_doubts_and_escapes_names(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,7 +187,7 @@ def test_page_shows_doubts_and_escapes_names(monkeypatch: pytest.MonkeyPatch) ->
     ("flags", "message"),
     [
         ({"model_name": "llama-3.1-8"}, r"llama-3\.1-8b"),
-        ({"dtype": "int5"}, "int4"),
+        ({"dtype": "int5"}, "did you mean int8"),
         ({"batch": "0"}, "--batch: '0' makes no sense"),
         ({"new": 1}, "--new: 1 makes no sense"),
         ({"model_name": "tiny", "prompt": "5000"}, "at most 4096 together"),
@@ -205,7 +209,7 @@ def test_output_that_cannot_be_written_is_said_first(tmp_path: Path) -> None:
 
 def test_without_torch_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "find_spec", lambda _: None)
-    with pytest.raises(BenchError, match="torch is not installed here\n.*fix: ./inv bench"):
+    with pytest.raises(BenchError, match=r"torch is not installed here\n.*fix: ./inv bench"):
         command.bench({"model_name": "tiny"})
 
 
@@ -216,3 +220,9 @@ def test_the_document_says_what_its_reader_needs(monkeypatch: pytest.MonkeyPatch
     (first, *_) = document["results"]
     assert set(first["metrics"]) == {"decode_tokens_per_s", "request_tokens_per_s", "ttft_ms"}
     assert {"instance", "gpu", "driver", "image", "ami", "model", "dtype", "batch", "mode", "tp"} <= set(first["key"])
+
+
+def test_a_model_that_memory_does_not_hold_is_refused_before_loading(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(monkeypatch, "pass")
+    with pytest.raises(BenchError, match=r"needs \d+\.\d GiB.*\n.*at most"):
+        run(replace(OPTIONS, shape=shape("llama-3.1-70b")))

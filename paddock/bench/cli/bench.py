@@ -40,6 +40,7 @@ class Bench(Parameters):
     new: int = parameter(32, "new tokens of each row", ge=2)
     runs: int = parameter(3, "counted runs of each", ge=1)
     warm_up: int = parameter(1, "runs before them that are not counted", flag="warm-up", ge=0)
+    mode: tuple[str, ...] = parameter((), "resource modes: conservative, default, aggressive; by default none")
     tp: int = parameter(1, "devices, or processes without a GPU, that share the model", ge=1)
     engine: str = parameter("torch", "torch, or llama.cpp for a .gguf file")
     region: str = parameter(_REGION, f"region of the prices; by default {_REGION}")
@@ -49,12 +50,12 @@ class Bench(Parameters):
     html: str | None = parameter(None, "also write a page with plots to this file")
 
 
-def bench(flags: Mapping[str, Any], modes: Mapping[str, Mapping[str, Any]] | None = None) -> int:
+def bench(flags: Mapping[str, Any]) -> int:
     """Measure this machine, print the results and return the exit code. Raises BenchError, GpuError, OutputError."""
     parameters = Bench.from_flags(flags)
     json = _STANDARD_OUTPUT if parameters.json == "-" else optional_path("json", parameters.json)
     page_file = optional_path("html", parameters.html)
-    options = _options(parameters, modes or {})
+    options = _options(parameters)
     _check_writable(json, page_file)
     from paddock.bench.report.page import page
     from paddock.bench.report.text import lines
@@ -75,7 +76,7 @@ def bench(flags: Mapping[str, Any], modes: Mapping[str, Mapping[str, Any]] | Non
     return document.exit_code
 
 
-def _options(parameters: Bench, modes: Mapping[str, Mapping[str, Any]]) -> Any:
+def _options(parameters: Bench) -> Any:
     """Return the options of the run. Raises BenchInputError, before anything slow happens."""
     engine = _one_of("engine", parameters.engine, _ENGINES)
     shape, source = _model(parameters.model_name, engine)
@@ -101,6 +102,7 @@ def _options(parameters: Bench, modes: Mapping[str, Mapping[str, Any]]) -> Any:
             f"{needed} is not installed here\n    fix: ./inv bench in a checkout installs it, or pip install"
             f" 'paddock[{extra}]'"
         )
+    from paddock.bench.modes.config import PRESETS, preset
     from paddock.bench.runner.run import Options
 
     return Options(
@@ -116,7 +118,7 @@ def _options(parameters: Bench, modes: Mapping[str, Mapping[str, Any]]) -> Any:
         parameters.tp,
         parameters.region,
         parameters.instance,
-        modes,
+        {name: preset(_one_of("mode", name, tuple(PRESETS))).model_dump() for name in parameters.mode},
         parameters.seed,
     )
 

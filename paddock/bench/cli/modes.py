@@ -24,6 +24,7 @@ class Modes(Parameters):
 
     check: str = parameter("", "the deployment whose checklist is gone through: desktop, server or hybrid")
     config: str = parameter("", "the policy, YAML or JSON; by default the mode that PADDOCK_DEPLOYMENT_MODE chooses")
+    model_name: str = parameter("", "the model that is measured, as in bench; by default qwen3-0.6b", flag="model")
     dtype: str = parameter("", "how the weights are kept that will be served, such as int4")
     alerts: bool = parameter(False, "print the alerts as rules for Prometheus")
     json: str = parameter("", "also write the result to this file; - prints it and nothing else")

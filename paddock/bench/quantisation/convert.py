@@ -9,6 +9,9 @@ from torch import nn
 
 from paddock.bench.quantisation import linear, native, schemes
 
+_TORCH_ROWS = 16
+"""torch's int4 kernels need a multiple of so many rows."""
+
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
@@ -49,7 +52,7 @@ def _packed(layer: nn.Linear, dtype: str, device: torch.device, kernels: native.
             return linear.GpuInt8(schemes.int8(weight), bias, weight.dtype)
         case "int4", "cpu" if fits and kernels is not None:
             return linear.CpuInt4(schemes.int4(weight), bias, kernels)
-        case "int4", _ if fits:
+        case "int4", _ if fits and weight.shape[0] % _TORCH_ROWS == 0:
             return linear.TorchInt4(schemes.int4(weight), bias, device)
     return None
 

@@ -134,18 +134,22 @@ void paddock_int4(const uint8_t *w, const uint16_t *scale_zero, const int8_t *x,
                                       x_scale + i * groups, x_sum + i * groups, k);
 }
 
-/* Activations as int8 with one scale a group, and the sum of each group. */
+/* Activations as int8 with one scale a group, and the sum of each group as it was rounded: with the exact sum the
+ * weights' zeros would not cancel what rounding does to the rest. */
 void paddock_quantise(const float *x, int8_t *q, float *scale, float *sum, int64_t m, int64_t k) {
     for (int64_t g = 0; g < m * (k / GROUP); g++, x += GROUP, q += GROUP) {
-        float largest = 0, total = 0;
+        float largest = 0;
         for (int i = 0; i < GROUP; i++) {
             float size = x[i] < 0 ? -x[i] : x[i];
             largest = size > largest ? size : largest;
-            total += x[i];
         }
         float inverse = largest > 0 ? 127 / largest : 0;
-        for (int i = 0; i < GROUP; i++) q[i] = (int8_t)__builtin_lrintf(x[i] * inverse);
+        int32_t total = 0;
+        for (int i = 0; i < GROUP; i++) {
+            q[i] = (int8_t)__builtin_lrintf(x[i] * inverse);
+            total += q[i];
+        }
         scale[g] = largest / 127;
-        sum[g] = total;
+        sum[g] = total * scale[g];
     }
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -25,6 +26,8 @@ class Samples:
     runs: tuple[tuple[float, ...], ...]
     wall: tuple[float, ...]
     """Seconds of each run's decoding, by one clock around all of its steps."""
+    paused: tuple[float, ...] = ()
+    """Seconds that a resource mode kept each run waiting, before its prefill."""
 
     @property
     def steps(self) -> list[float]:
@@ -100,33 +103,34 @@ def measure(
     new: int,
     runs: int,
     warm_up: int,
-    between: Callable[[float], None] = lambda _: None,
+    turn: Callable[[], AbstractContextManager[float]] = lambda: nullcontext(0.0),
 ) -> Samples:
     """Return the samples of `runs` requests of `new` tokens, after `warm_up` that are not counted.
 
     The first new token belongs to prefill, so a run has `new - 1` steps. `prompts` gives the prompts of a run;
-    `between` is called after each counted run with its seconds, and may wait.
+    Each run is inside a `turn`, which may wait first and gives the seconds of that.
     """
-    prefill, steps, wall = [], [], []
+    prefill, steps, wall, pauses = [], [], [], []
     for run in range(-warm_up, runs):
         ids = prompts(run)
-        timer.start(1)
-        token = engine.prefill(ids)
-        timer.mark()
-        (first,) = timer.finish()
-        begin = time.perf_counter()
-        timer.start(new - 1)
-        for _ in range(new - 1):
-            token = engine.decode(token)
+        with turn() as paused:
+            timer.start(1)
+            token = engine.prefill(ids)
             timer.mark()
-        seconds = timer.finish()
-        elapsed = time.perf_counter() - begin
+            (first,) = timer.finish()
+            begin = time.perf_counter()
+            timer.start(new - 1)
+            for _ in range(new - 1):
+                token = engine.decode(token)
+                timer.mark()
+            seconds = timer.finish()
+            elapsed = time.perf_counter() - begin
         if run >= 0:
             prefill.append(first)
             steps.append(tuple(seconds))
             wall.append(elapsed)
-            between(first + elapsed)
-    return Samples(tuple(prefill), tuple(steps), tuple(wall))
+            pauses.append(paused)
+    return Samples(tuple(prefill), tuple(steps), tuple(wall), tuple(pauses))
 
 
 def _dropped(steps: int) -> int:

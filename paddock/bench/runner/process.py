@@ -42,7 +42,8 @@ def events(jobs: list[Job], ranks: int, environ: Mapping[str, str], seconds: flo
     with tempfile.TemporaryFile() as errors:
         processes = [_start(jobs, rank, ranks, port, environ, errors) for port in (_port(),) for rank in range(ranks)]
         lines: queue.Queue[str | None] = queue.Queue()
-        threading.Thread(target=_read, args=(processes[0].stdout, lines), daemon=True).start()
+        reader = threading.Thread(target=_read, args=(processes[0].stdout, lines), daemon=True)
+        reader.start()
         try:
             while True:
                 try:
@@ -63,6 +64,7 @@ def events(jobs: list[Job], ranks: int, environ: Mapping[str, str], seconds: flo
         finally:
             for process in processes:
                 _kill(process)
+            reader.join(_ENDS_WITHIN)
 
 
 def _start(
@@ -85,8 +87,10 @@ def _start(
 
 
 def _read(stream: IO[str] | None, lines: queue.Queue[str | None]) -> None:
-    for line in stream or ():
-        lines.put(line)
+    if stream is not None:
+        with stream:
+            for line in stream:
+                lines.put(line)
     lines.put(None)
 
 

@@ -42,17 +42,15 @@ def result(
 ) -> Result:
     """Return the result of one cell."""
     batch, prompt = int(cell["batch"]), int(cell["prompt"])
-    samples = Samples(tuple(cell["prefill"]), tuple(map(tuple, cell["runs"])), tuple(cell["wall"]))
+    samples = Samples(
+        tuple(cell["prefill"]), tuple(map(tuple, cell["runs"])), tuple(cell["wall"]), tuple(cell["paused"])
+    )
     decoded = [batch * len(steps) / sum(steps) for steps in samples.runs]
     requests = [
-        batch * (len(steps) + 1) / (first + wall)
-        for first, wall, steps in zip(samples.prefill, samples.wall, samples.runs, strict=True)
+        batch * (len(steps) + 1) / (first + wall + paused)
+        for first, wall, steps, paused in zip(samples.prefill, samples.wall, samples.runs, samples.paused, strict=True)
     ]
     rate = statistics.median(decoded)
-    idle = float(cell["slept"])
-    if idle:
-        busy = sum(samples.wall) + sum(samples.prefill)
-        requests = [value * busy / (busy + idle) for value in requests]
     tokens = cell["requests"] * batch * (len(samples.runs[0]) + 1)
     return Result(
         key=_key(job, batch, prompt, context),
@@ -79,7 +77,7 @@ def result(
         quality=Quality(**quality) if quality else None,
         cost=_costs(statistics.median(requests), job, loaded, context),
         harness_overhead=samples.overhead,
-        throttled_s=idle,
+        throttled_s=sum(samples.paused),
         doubts=tuple(_doubts(samples, cell, context)),
         notes=tuple(loaded["notes"]),
     )

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from paddock.bench.engine.shapes import Shape, tensor_parallel
-from paddock.bench.errors import BenchError, BenchInputError
+from paddock.bench.errors import BenchError
 from paddock.bench.measurement import environment as surroundings
 from paddock.bench.measurement.watch import watching
+from paddock.bench.modes.admission import Demand, Room, admit
+from paddock.bench.modes.config import ResourceConfig
 from paddock.bench.report.model import BenchDocument, Problem, Result
 from paddock.bench.runner import results
-from paddock.bench.runner.admission import Memory, admit
 from paddock.bench.runner.jobs import Job
 from paddock.bench.runner.process import WorkerFailed, events
 from paddock.gpu.catalog_match import catalog_entry
@@ -65,7 +66,7 @@ def run(
 ) -> BenchDocument:
     """Measure this machine; an interrupt returns what is known until then, as incomplete.
 
-    Raises BenchInputError before anything is loaded, and GpuError.
+    Raises BenchError before anything is loaded, and GpuError.
     """
     machine = machine or inventory(processes=True)
     gpus = _usable(machine)
@@ -202,21 +203,22 @@ class _Run:
 
 
 def _jobs(
-    options: Options, device: str, uuids: tuple[str, ...], tp: int, memory: Memory
+    options: Options, device: str, uuids: tuple[str, ...], tp: int, memory: Room
 ) -> tuple[list[Job], list[Problem]]:
-    """Return the jobs that the memory holds, and the others as problems. Raises BenchInputError where none fits."""
+    """Return the jobs that the memory holds, and the others as problems. Raises BenchError where none fits."""
     jobs, problems, last = [], [], None
     length = max(options.prompts) + options.new
     for name, mode in (options.modes or {"": {}}).items():
         batches = options.batches
         if mode:
             batches = tuple(dict.fromkeys(min(batch, int(mode["max_batch_size"])) for batch in batches))
-        fraction = float(mode.get("max_vram_usage_percent", 1.0))
+        limits = ResourceConfig(**(mode or {"max_vram_usage_percent": 1.0}))
+        fraction = limits.max_vram_usage_percent
         for dtype in options.dtypes:
             element = 4 if device == "cpu" or dtype == "fp32" else 2
             try:
-                admit(options.shape, dtype, max(batches), length, memory, element=element, tp=tp, fraction=fraction)
-            except BenchInputError as error:
+                admit(_demand(options.shape, dtype, max(batches), length, element, tp), memory, limits)
+            except BenchError as error:
                 last = error
                 problems.append(Problem(dtype=dtype, mode=name or None, message=str(error), code=2))
                 continue
@@ -243,20 +245,26 @@ def _jobs(
     return jobs, problems
 
 
+def _demand(shape: Shape, dtype: str, batch: int, length: int, element: int, tp: int) -> Demand:
+    """Return the memory of one device: weights are packed from 16 bits, and loading them takes what those do."""
+    loading = shape.loaded_bytes("fp32" if dtype == "fp32" else "bf16")
+    return Demand(max(loading, shape.loaded_bytes(dtype, tp)), shape.cache_bytes(element, tp), batch, length, dtype)
+
+
 def _usable(machine: Inventory) -> tuple[Gpu, ...]:
     return tuple(gpu for gpu in machine.gpus if gpu.state == "ok" and gpu.uuid)
 
 
-def _memory(gpus: tuple[Gpu, ...]) -> Memory:
+def _memory(gpus: tuple[Gpu, ...]) -> Room:
     """Return the memory of the device with the least, or of the machine. Unknown memory refuses nothing."""
     known = [gpu.memory for gpu in gpus if gpu.memory]
     if known:
         least = min(known, key=lambda memory: memory.free)
-        return Memory(least.total * 2**20, least.free * 2**20)
+        return Room(least.total * 2**20, least.free * 2**20)
     total = surroundings.memory_bytes()
     if total is None:
-        return Memory(2**62, 2**62)
-    return Memory(total, _available() or total)
+        return Room(2**62, 2**62)
+    return Room(total, _available() or total)
 
 
 def _available(meminfo: Path = Path("/proc/meminfo")) -> int | None:

@@ -6,6 +6,8 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 from typing import Any
 
@@ -17,6 +19,9 @@ from paddock.bench.engine.protocol import Spec
 from paddock.bench.engine.torch_engine import TorchEngine
 from paddock.bench.errors import BenchError
 from paddock.bench.measurement import energy
+from paddock.bench.modes.config import ResourceConfig
+from paddock.bench.modes.limiter import Limiter
+from paddock.bench.modes.policy import Policy
 from paddock.bench.quantisation import quality
 from paddock.bench.runner.jobs import Job, from_json
 from paddock.bench.runner.loop import CudaTimer, Timer, measure
@@ -70,7 +75,6 @@ class _Worker:
     def _cell(self, engine: Any, job: Job, batch: int, prompt: int) -> None:
         generator = torch.Generator().manual_seed(job.seed)
         before = self._roof.read_gbs(4)
-        pause, slept = _pause(job)
         joules, start = self._joules(), time.monotonic()
         samples = measure(
             engine,
@@ -79,7 +83,7 @@ class _Worker:
             new=job.new,
             runs=job.runs,
             warm_up=job.warm_up,
-            between=pause,
+            turn=_turns(job, batch),
         )
         seconds = time.monotonic() - start
         if hasattr(engine, "check"):
@@ -94,7 +98,7 @@ class _Worker:
             drift=samples.drift,
             overhead=samples.overhead,
             seconds=seconds,
-            slept=slept[0],
+            paused=samples.paused,
             joules=energy.spent(joules, self._joules(), seconds),
             requests=job.runs + job.warm_up,
             bandwidth=[*before, *self._roof.read_gbs(4)],
@@ -126,18 +130,19 @@ def _engine(name: str) -> Any:
     return TorchEngine()
 
 
-def _pause(job: Job) -> tuple[Any, list[float]]:
-    """Return the wait behind each request in this resource mode, and the seconds that it has taken so far."""
-    slept = [0.0]
-    share = float(job.mode.get("max_compute_usage_percent", 1.0)) if job.mode.get("enable_auto_throttle") else 1.0
-    least = float(job.mode.get("min_request_interval_ms", 0)) / 1000 if job.mode.get("enable_auto_throttle") else 0.0
+def _turns(job: Job, batch: int) -> Callable[[], AbstractContextManager[float]]:
+    """Return what each request runs inside: the pauses of the resource mode, if there is one."""
+    if not job.mode:
+        return lambda: nullcontext(0.0)
+    limits = {name: value for name, value in job.mode.items() if name != "name"}
+    limiter = Limiter(Policy(resources=ResourceConfig(**limits)))
 
-    def pause(busy: float) -> None:
-        wait = max(busy * (1 / share - 1), least - busy, 0.0)
-        slept[0] += wait
-        time.sleep(wait)
+    @contextmanager
+    def turn() -> Iterator[float]:
+        with limiter.request(batch) as admitted:
+            yield admitted.paused
 
-    return pause, slept
+    return turn
 
 
 def _synchroniser(device: torch.device) -> Any:
