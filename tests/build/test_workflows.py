@@ -115,7 +115,7 @@ def commands() -> list[tuple[str, str]]:
 def test_a_command_names_a_task_and_flags_that_exist(workflow: str, command: str) -> None:
     from paddock.tasks import namespace
 
-    contexts = {context.name: context for context in namespace.to_contexts()}
+    contexts = {name: context for context in namespace.to_contexts() for name in (context.name, *context.aliases)}
     plain = re.sub(r"\$\{(\w+):\+([^}]*)\}", r"\2", command)
     task, *words = plain.split()
     assert task in contexts, f"{workflow}: there is no task {task}"
@@ -210,6 +210,9 @@ def test_the_canary_reports_its_findings_also_when_it_fails() -> None:
     assert "SAID" in first["run"]
     assert "nvidia-smi" in driver["run"]
     assert all(step["if"] == "${{ !cancelled() }}" for step in checks)
+    commands = " ".join(step["run"] for step in checks)
+    assert all(command in commands for command in ("nvcc --version", "paddock smoke --tier 2", "bench.compare"))
+    assert "--gate" in commands
     assert summary["if"] == keep["if"] == "${{ always() }}"
     # `| tee` hides a failure from a shell without pipefail, which GitHub sets only where bash is named.
     assert read(ROOT / ".github/workflows/gpu-canary.yml")["defaults"]["run"]["shell"] == "bash"

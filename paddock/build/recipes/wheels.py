@@ -29,9 +29,10 @@ PROJECT = (
     "LICENSE",
     *(f"paddock/{name}.py" for name in ("__init__", "__main__", "cli", "clock", "errors", "files", "image_reference")),
     *(f"paddock/{name}.py" for name in ("process", "terminal", "validation")),
-    *(f"paddock/{name}" for name in ("tasks", "catalog", "gpu", "smoke", "build/__init__.py", "build/options.py")),
+    *(f"paddock/{name}" for name in ("tasks", "catalog", "gpu", "smoke", "bench")),
+    *(f"paddock/build/{name}.py" for name in ("__init__", "options")),
 )
-"""Packages of jobs: the hooks, `paddock gpu.*`, `paddock smoke` and the catalogue. With what plans and builds fleets
+"""Packages of jobs: the hooks, `paddock gpu.*`, `paddock smoke`, `paddock bench.*` and the catalogue. With what plans and builds fleets
 beside it, each change of that would make another image."""
 
 
