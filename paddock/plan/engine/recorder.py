@@ -13,7 +13,6 @@ import heapq
 import json
 import logging
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pulumi
@@ -22,6 +21,7 @@ from pulumi.runtime.config import set_all_config
 from pulumi.runtime.stack import run_pulumi_func
 
 from paddock.plan.engine import fake_cloud
+from paddock.plan.engine.event_loop import EagerLoop
 from paddock.plan.engine.graph import Graph, PlanError, Resource
 from paddock.plan.engine.monitor import Monitor, NoMocks
 from paddock.plan.engine.sdk import shortcuts
@@ -59,8 +59,7 @@ def record(
         return outputs
 
     def go() -> dict[str, Any]:  # the SDK keeps its settings in context variables
-        loop = asyncio.new_event_loop()
-        loop.set_default_executor(_Inline())
+        loop = EagerLoop()
         # Tasks that die with the first error would be reported once more when they are collected.
         loop.set_exception_handler(lambda _loop, _context: None)
         asyncio.set_event_loop(loop)
@@ -112,15 +111,3 @@ def _quiet() -> logging.Logger:
     logger.addHandler(logging.NullHandler())
     logger.propagate = False
     return logger
-
-
-class _Inline(ThreadPoolExecutor):
-    """Runs the SDK's calls at once on the loop's own thread: the same order on every run."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        try:
-            future.set_result(fn(*args, **kwargs))
-        except BaseException as error:
-            future.set_exception(error)
-        return future

@@ -19,6 +19,8 @@ from pulumi.runtime import rpc
 from pulumi.runtime.proto.source_pb2 import StackTrace
 
 _create_urn = resources.create_urn
+_output_all = pulumi.Output.all
+_output_track = pulumi.Output._track
 _serialize_property = rpc.serialize_property
 _deserialize_property = rpc.deserialize_property
 _resolve_all = rpc.resolve_outputs
@@ -32,13 +34,15 @@ def shortcuts() -> Iterator[None]:
     replacements: tuple[tuple[Any, str, Any], ...] = (
         (resources, "_get_stack_trace", StackTrace),  # where in the program a resource is made: nothing here says it
         (resources, "create_urn", _urn),
+        (pulumi.Output, "all", staticmethod(_all)),
+        (pulumi.Output, "_track", _track),
         (rpc, "transfer_properties", _transfer_properties),
         (rpc, "resolve_outputs", _resolve_outputs),
         (rpc, "serialize_property", _serialize),
         (rpc, "deserialize_property", _deserialize),
         (rpc, "translate_output_properties", _translate),
     )
-    originals = [(module, name, getattr(module, name)) for module, name, _ in replacements]
+    originals = [(module, name, vars(module)[name]) for module, name, _ in replacements]
     try:
         for module, name, replacement in replacements:
             setattr(module, name, replacement)
@@ -52,9 +56,36 @@ def _urn(name: Any, type_: Any, parent: Any = None, project: Any = None, stack: 
     """Return the URN of a resource: where all that it is made of is known, without the SDK's five tasks."""
     if not all(isinstance(part, str) for part in (name, type_, parent)) or project or stack:
         return _create_urn(name, type_, parent, project, stack)
-    data: asyncio.Future[_OutputData[str]] = asyncio.Future()
-    data.set_result(_OutputData(set(), f"{parent.rpartition('::')[0]}${type_}::{name}", True, False))
-    return _output(data)
+    return _done(set(), f"{parent.rpartition('::')[0]}${type_}::{name}", True, False)
+
+
+def _is_there(output: pulumi.Output[Any]) -> bool:
+    data = output._data
+    return isinstance(data, asyncio.Future) and data.done() and not data.cancelled() and data.exception() is None
+
+
+def _track(output: pulumi.Output[Any]) -> None:
+    """Have the program wait for an output: for one that is there already, only where it has failed."""
+    if not _is_there(output):
+        _output_track(output)
+
+
+def _all(*values: Any, **named: Any) -> pulumi.Output[Any]:
+    """Return an output of many: at once where all of them are there, as the SDK's way takes turns of the loop."""
+    if values and named:
+        return _output_all(*values, **named)
+    outputs = [pulumi.Output.from_input(value) for value in (named.values() if named else values)]
+    if not all(_is_there(output) for output in outputs):
+        return _output_all(**dict(zip(named, outputs, strict=True))) if named else _output_all(*outputs)
+    data = [output._data.result() for output in outputs]
+    
+    value = [item.value for item in data]
+    return _done(
+        set().union(*(item.resources for item in data)),
+        dict(zip(named, value, strict=True)) if named else value,
+        all(item.is_known for item in data),
+        any(item.is_secret for item in data),
+    )
 
 
 class _Outputs(dict[str, Callable[..., None]]):
@@ -113,6 +144,13 @@ def _output(data: Any) -> pulumi.Output[Any]:
     output: pulumi.Output[Any] = object.__new__(pulumi.Output)
     output._data = data
     return output
+
+
+def _done(resources: set[pulumi.Resource], value: Any, known: bool, secret: bool) -> pulumi.Output[Any]:
+    """Return an output that is there already."""
+    data: asyncio.Future[_OutputData[Any]] = asyncio.Future()
+    data.set_result(_OutputData(resources, value, known, secret))
+    return _output(data)
 
 
 def _resolve(

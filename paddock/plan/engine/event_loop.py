@@ -1,0 +1,70 @@
+"""Event loop that runs what has nothing to wait for at once.
+
+A program of the SDK is thousands of small coroutines. Here each runs in its caller up to the first thing that is not
+there yet; only what is left then becomes a task. `asyncio.eager_task_factory` does the same from Python 3.12 on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import types
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any
+
+
+class EagerLoop(asyncio.SelectorEventLoop):
+    """Runs coroutines at once as far as they come, and functions for an executor on its own thread."""
+
+    def create_task(
+        self,
+        coro: Coroutine[Any, Any, Any] | Generator[Any, None, Any],
+        *,
+        name: str | None = None,
+        context: contextvars.Context | None = None,
+    ) -> Any:
+        """Return the result of a coroutine as a future: done already, or a task that runs the rest."""
+        if not self.is_running():
+            return super().create_task(coro, name=name, context=context)
+        context = contextvars.copy_context() if context is None else context
+        result = self.create_future()
+        try:
+            awaited = context.run(coro.send, None)
+        except StopIteration as end:
+            result.set_result(end.value)
+        except asyncio.CancelledError:
+            result.cancel()
+        except Exception as error:
+            result.set_exception(error)
+        else:
+            if awaited is not None:
+                awaited._asyncio_future_blocking = False  # as a task leaves it
+            return asyncio.Task(_rest(coro, awaited), loop=self, name=name, context=context)
+        return result
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
+        """Return the result of a function that would else run in a thread: the same order on every run."""
+        result = self.create_future()
+        try:
+            result.set_result(func(*args))
+        except Exception as error:
+            result.set_exception(error)
+        return result
+
+
+@types.coroutine
+def _rest(coro: Coroutine[Any, Any, Any] | Generator[Any, None, Any], awaited: Any) -> Generator[Any, None, Any]:
+    """Go on with a coroutine that waits for `awaited`: a future, or None for the loop's next turn."""
+    while True:
+        try:
+            if awaited is not None:
+                awaited._asyncio_future_blocking = True  # as Future.__await__ leaves it for the task
+            yield awaited
+        except BaseException as error:
+            step: Callable[[], Any] = lambda error=error: coro.throw(error)  # noqa: E731
+        else:
+            step = lambda: coro.send(None)  # noqa: E731
+        try:
+            awaited = step()
+        except StopIteration as end:
+            return end.value
