@@ -6,6 +6,7 @@ It rests on a few private names of the SDK, kept in this file and in `recorder`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import pulumi
@@ -88,7 +89,7 @@ class Monitor(mocks.MockMonitor):
             request.type,
             request.name,
             custom=request.custom,
-            inputs=decode_struct(request.object),
+            inputs=_plain(request.object),
             tokens=own + self._tokens.get(request.parent, ()),
             dependencies=tuple(sorted(request.dependencies)),
             property_dependencies={k: tuple(sorted(v.urns)) for k, v in sorted(request.propertyDependencies.items())},
@@ -106,6 +107,8 @@ class Monitor(mocks.MockMonitor):
 
     def _response(self, urn: str, request: Any) -> Any:
         id_, state = self.states[urn]
+        if isinstance(request.object, dict):
+            return _Registered(urn, id_, dict(state))
         if not state or self._tokens[urn]:
             return resource_pb2.RegisterResourceResponse(urn=urn, id=id_, object=encode_struct(state))
         # Inputs that no transform has changed go back as they came: they need not be encoded again.
@@ -183,7 +186,7 @@ class Monitor(mocks.MockMonitor):
             request.type,
             request.name,
             custom=True,
-            inputs=decode_struct(request.properties),
+            inputs=_plain(request.properties),
             tokens=(),
             dependencies=tuple(sorted(request.dependencies)),
             property_dependencies={},
@@ -208,6 +211,23 @@ class Monitor(mocks.MockMonitor):
                 raise PlanError(f"the program asks the cloud {request.tok}, which a plan cannot answer")
             answer = response
         return resource_pb2.ResourceInvokeResponse(**{"return": encode_struct(answer)})
+
+
+@dataclass(frozen=True, slots=True)
+class _Registered:
+    """The answer to a request whose inputs are plain data. It stands in for the message of the SDK."""
+
+    urn: str
+    id: str
+    object: dict[str, Any]
+    result: int = resource_pb2.Result.SUCCESS
+    unknown: bool = False
+    propertyDependencies: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _plain(properties: Any) -> dict[str, Any]:
+    """Return properties as plain data, as the shortcuts through the SDK send most of them."""
+    return properties if isinstance(properties, dict) else decode_struct(properties)
 
 
 def _resolve(value: Any, urns: Mapping[str, str], states: Mapping[str, Any], preview: bool) -> Any:

@@ -30,12 +30,16 @@ def decode(value: struct_pb2.Value) -> Any:
         case "list_value":
             return [decode(item) for item in value.list_value.values]
         case "number_value":
-            number = value.number_value
-            return int(number) if number.is_integer() else number
+            return number(value.number_value)
         case "bool_value":
             return value.bool_value
         case _:
             return None
+
+
+def number(value: float) -> int | float:
+    """Return a number of the wire, where all are floats: without a fraction an int."""
+    return int(value) if value.is_integer() else value
 
 
 def decode_struct(struct: struct_pb2.Struct) -> dict[str, Any]:
