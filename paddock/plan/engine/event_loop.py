@@ -10,6 +10,7 @@ import asyncio
 import contextvars
 import types
 from collections.abc import Callable, Coroutine, Generator
+from concurrent.futures import Executor
 from typing import Any
 
 
@@ -20,7 +21,7 @@ class EagerLoop(asyncio.SelectorEventLoop):
         self,
         coro: Coroutine[Any, Any, Any] | Generator[Any, None, Any],
         *,
-        name: str | None = None,
+        name: object = None,
         context: contextvars.Context | None = None,
     ) -> Any:
         """Return the result of a coroutine as a future: done already, or a task that runs the rest."""
@@ -39,10 +40,12 @@ class EagerLoop(asyncio.SelectorEventLoop):
         else:
             if awaited is not None:
                 awaited._asyncio_future_blocking = False  # as a task leaves it
-            return asyncio.Task(_rest(coro, awaited), loop=self, name=name, context=context)
+            return asyncio.Task(_rest(coro, awaited), loop=self, context=context)
         return result
 
-    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Executor | None, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
         """Return the result of a function that would else run in a thread: the same order on every run."""
         result = self.create_future()
         try:
@@ -56,15 +59,14 @@ class EagerLoop(asyncio.SelectorEventLoop):
 def _rest(coro: Coroutine[Any, Any, Any] | Generator[Any, None, Any], awaited: Any) -> Generator[Any, None, Any]:
     """Go on with a coroutine that waits for `awaited`: a future, or None for the loop's next turn."""
     while True:
+        failed: BaseException | None = None
         try:
             if awaited is not None:
                 awaited._asyncio_future_blocking = True  # as Future.__await__ leaves it for the task
             yield awaited
         except BaseException as error:
-            step: Callable[[], Any] = lambda error=error: coro.throw(error)  # noqa: E731
-        else:
-            step = lambda: coro.send(None)  # noqa: E731
+            failed = error
         try:
-            awaited = step()
+            awaited = coro.send(None) if failed is None else coro.throw(failed)
         except StopIteration as end:
             return end.value

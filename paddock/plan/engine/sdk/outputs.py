@@ -122,13 +122,16 @@ def _resolve_outputs(
     **options: Any,
 ) -> None:
     def run() -> None:
-        messages = [encode_struct(each) if isinstance(each, dict) else each for each in (sent, received)]
-        _resolve_all(resource, *messages, dependencies, outputs, *arguments, **options)
+        _resolve_all(resource, _message(sent), _message(received), dependencies, outputs, *arguments, **options)
 
     if isinstance(outputs, _Outputs):
         outputs.resolve.set_result(run)
     else:  # a component without outputs
         run()
+
+
+def _message(properties: Any) -> Any:
+    return encode_struct(properties) if isinstance(properties, dict) else properties
 
 
 def _resolve(

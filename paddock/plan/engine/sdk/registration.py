@@ -12,12 +12,11 @@ from pulumi.runtime import resource as resources
 from pulumi.runtime import rpc
 from pulumi.runtime.proto import resource_pb2
 from pulumi.runtime.proto.source_pb2 import StackTrace
-from pulumi.runtime.resource_cycle_breaker import _DEPENDENCIES_PROPERTY
+from pulumi.runtime.resource_cycle_breaker import _DEPENDENCIES_PROPERTY, declare_dependency
 
 from paddock.plan.engine.sdk import outputs
 
 _create_urn = resources.create_urn
-_declare_dependency = rpc.declare_dependency
 _register_resource_outputs = resources.register_resource_outputs
 
 
@@ -75,6 +74,6 @@ class _Dependencies:
         """Remember a dependency, and return whether it makes no cycle."""
         self.needed.add(needed)
         if resource in self.needed:
-            return _declare_dependency(resource, needed)
+            return declare_dependency(resource, needed)
         resource.__dict__.setdefault(_DEPENDENCIES_PROPERTY, set()).add(needed)
         return True
