@@ -52,7 +52,8 @@ class NamedModel(Model):
 
     @property
     def name(self) -> str:
-        return self._name
+        private = self.__pydantic_private__  # asked for often, and quicker than pydantic's way to it
+        return private["_name"] if private else ""
 
 
 Part = TypeVar("Part", bound=NamedModel)

@@ -43,11 +43,12 @@ def redact(value: Any) -> Any:
 
     A credential in an environment is hidden too, also in a pod that is written as YAML.
     """
+    if isinstance(value, str):  # first, as most are
+        credential = "name" in value and any(map(CREDENTIAL.search, _VARIABLE.findall(value)))
+        return _redact_yaml(value) if credential else value
     match value:
         case {"name": str(name), "value": str(), **rest} if CREDENTIAL.search(name):
             return {**redact(rest), "name": name, "value": SECRET}
-        case str() if any(CREDENTIAL.search(name) for name in _VARIABLE.findall(value)):
-            return _redact_yaml(value)
         case Secret():
             return SECRET
         case Ref(urn=urn):

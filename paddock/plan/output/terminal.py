@@ -32,6 +32,9 @@ def show(document: PlanDocument, out: Console, *, all_rows: bool = False) -> Non
     """Print pools, runners and where they fit, resources by kind, findings, and one line that sums it up."""
     limit = None if all_rows else ROWS
     fleet, cost = document.fleet, document.cost
+    fits: dict[str, list[Fit]] = {}
+    for fit in document.fit:
+        fits.setdefault(fit.runner, []).append(fit)
     out.print(
         Text.assemble(
             ("Plan of ", ""), (document.stack, "bold"),
@@ -49,7 +52,7 @@ def show(document: PlanDocument, out: Console, *, all_rows: bool = False) -> Non
         out,
         "Runners",
         ("runs-on", "GPUs", "CPU", "memory", "jobs", "a node holds"),
-        (_runner(runner, document.fit) for runner in document.runners),
+        (_runner(runner, fits.get(runner.name, ())) for runner in document.runners),
         limit,
     )
     if cost and owns_nodes(document):
@@ -117,7 +120,7 @@ def _runner(runner: Runner, fits: Sequence[Fit]) -> tuple[str | Text, ...]:
         format_cpu(runner.cpu),
         format_memory(runner.memory),
         f"{runner.min}-{runner.max}",
-        Text("\n").join(_on_node(fit) for fit in fits if fit.runner == runner.name),
+        Text("\n").join(_on_node(fit) for fit in fits),
     )
 
 

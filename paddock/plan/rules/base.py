@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
 from paddock.fleet import Fleet
 from paddock.plan.engine.graph import Graph, Resource
 from paddock.plan.finding import Edit, Severity
 from paddock.plan.rules.inputs import fields
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,15 @@ class Context:
     """Whether the graph says which values are secret. An engine tells its policies only the values."""
     unseen: list[tuple[str, str]] = field(default_factory=list)
     """(resource, property) that a rule could not judge, as it is known only when the cloud has answered."""
+
+    results: dict[Callable[[Context], Any], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """What functions of this context have returned; see `once`."""
+
+    def once(self, compute: Callable[[Context], Iterable[T]]) -> tuple[T, ...]:
+        """Return what `compute` yields for this context, which many rules ask for."""
+        if compute not in self.results:
+            self.results[compute] = tuple(compute(self))
+        return cast("tuple[T, ...]", self.results[compute])
 
     def all(self, *types: str) -> Iterator[Resource]:
         """Resources of these types, in the program's order."""

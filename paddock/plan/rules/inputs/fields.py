@@ -18,7 +18,8 @@ def unwrap(value: Any) -> Any:
 
 
 def is_unknown(value: Any) -> bool:
-    return isinstance(unwrap(value), str) and unwrap(value) == UNKNOWN
+    value = unwrap(value)
+    return isinstance(value, str) and value == UNKNOWN
 
 
 def has_unknown(value: Any) -> bool:
@@ -36,10 +37,13 @@ def has_unknown(value: Any) -> bool:
 def get(value: Any, *path: str | int) -> Any:
     """Return the value at `path`: None where there is none, UNKNOWN where a part of the path is not known yet."""
     for step in path:
-        value = unwrap(value)
-        if is_unknown(value):
+        if isinstance(value, Secret):
+            value = value.value
+        if isinstance(value, dict):  # first, as most are, and quicker to tell than any mapping
+            value = value.get(step)
+        elif is_unknown(value):
             return UNKNOWN
-        if isinstance(value, Mapping):
+        elif isinstance(value, Mapping):
             value = value.get(step)
         elif isinstance(value, list | tuple) and isinstance(step, int) and step < len(value):
             value = value[step]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -53,7 +53,11 @@ def chart(release: Resource) -> str:
     return chart_name(fields.text(release.inputs, "chart"))
 
 
-def scale_sets(context: Context) -> Iterator[Resource]:
+def scale_sets(context: Context) -> Iterable[Resource]:
+    return context.once(_scale_sets)
+
+
+def _scale_sets(context: Context) -> Iterator[Resource]:
     return (release for release in context.all(types.RELEASE) if chart(release) == "gha-runner-scale-set")
 
 
@@ -74,7 +78,11 @@ def is_in(item: Resource, namespace: Resource) -> bool:
     return any(namespace.urn in item.property_dependencies.get(key, ()) for key in ("metadata", "namespace"))
 
 
-def pods(context: Context) -> Iterator[Pod]:
+def pods(context: Context) -> Iterable[Pod]:
+    return context.once(_pods)
+
+
+def _pods(context: Context) -> Iterator[Pod]:
     for release in scale_sets(context):
         namespace = namespace_of(release)
         for kind, key in (("runner", "template"), ("listener", "listenerTemplate")):
