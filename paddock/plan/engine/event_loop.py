@@ -2,6 +2,9 @@
 
 A program of the SDK is thousands of small coroutines. Here each runs in its caller up to the first thing that is not
 there yet; only what is left then becomes a task. `asyncio.eager_task_factory` does the same from Python 3.12 on.
+
+What depends on a component depends on the children that it has then; those it gets later are none of its
+dependencies here, though with tasks they would be. So a component is whole before anything depends on it.
 """
 
 from __future__ import annotations
