@@ -42,7 +42,7 @@ class Info:
     quantise_s: float
     compile_s: float
     step: str
-    """How a decode step runs: eager, or as a graph."""
+    """Form of a decode step: eager, or as a graph."""
     notes: tuple[str, ...] = ()
 
 

@@ -15,7 +15,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class ModelWork:
-    """What decides the work of a model on one device, of its `tp` ones.
+    """Sizes of a model on one device, of its `tp` ones.
 
     `weight_bytes` are those that a step reads, `parameters` the weights of its Linear layers with the head's,
     `cache_bytes` those of one token in the cache.

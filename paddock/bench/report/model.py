@@ -136,7 +136,7 @@ class Result(_Part):
 
 
 class Problem(_Part):
-    """What could not be measured."""
+    """Job that could not be measured."""
 
     dtype: str
     mode: str | None

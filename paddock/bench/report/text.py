@@ -97,6 +97,8 @@ def _explained(document: BenchDocument) -> Iterator[str]:
         yield f"cost on {cost.instance} in {cost.region}: ${cost.usd_per_hour:g} an hour, {cost.source}, {cost.as_of}"
     else:
         yield "cost: the catalogue has no price for this machine; name an instance type with --instance"
+    for note in dict.fromkeys(note for result in document.results for note in result.notes):
+        yield f"note: {note}"
     for result in document.results:
         for doubt in result.doubts:
             yield f"doubt about {name(result)}, batch {result.key['batch']}: {doubt}"

@@ -27,7 +27,7 @@ _MILLISECONDS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What all results of a benchmark share. `gpu` is the catalogue's entry, None for the processor."""
+    """Facts that all results of a benchmark share. `gpu` is the catalogue's entry, None for the processor."""
 
     environment: Mapping[str, Any]
     gpu: Gpu | None

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ Notify = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What to measure. `modes` are resource modes by name; empty for none."""
+    """Measurements to take. `modes` are resource modes by name; empty for none."""
 
     shape: Shape
     source: str
@@ -101,7 +102,9 @@ def run(
         changes = visibility_variables(chosen[0].vendor if chosen else None, uuids)
         merged = {**environ, **{name: value for name, value in changes.items() if value is not None}}
         try:
-            run.work(jobs, merged, silent_for)
+            # A process can lower its priority and never raise it again: a mode has one of its own.
+            for _, group in groupby(jobs, lambda job: job.mode.get("name")):
+                run.work(list(group), merged, silent_for)
         except KeyboardInterrupt:
             complete = False
         if uuids:

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import psutil
@@ -19,6 +19,7 @@ from paddock.bench.engine.protocol import Spec
 from paddock.bench.engine.torch_engine import TorchEngine
 from paddock.bench.errors import BenchError
 from paddock.bench.measurement import energy
+from paddock.bench.modes import priority
 from paddock.bench.modes.config import ResourceConfig
 from paddock.bench.modes.limiter import Limiter
 from paddock.bench.modes.policy import Policy
@@ -37,7 +38,8 @@ def main(text: str) -> None:
     parallel.join(jobs[0].device)
     if parallel.world_size() > 1 and jobs[0].device == "cuda":
         torch.cuda.set_device(parallel.rank())
-    worker = _Worker(torch.device(jobs[0].device), jobs[0].uuids)
+    refused = _lower_priority(jobs[0])
+    worker = _Worker(torch.device(jobs[0].device), jobs[0].uuids, refused)
     for number, job in enumerate(jobs):
         _say("job", number=number)
         try:
@@ -50,7 +52,8 @@ def main(text: str) -> None:
 
 
 class _Worker:
-    def __init__(self, device: torch.device, uuids: tuple[str, ...]) -> None:
+    def __init__(self, device: torch.device, uuids: tuple[str, ...], notes: tuple[str, ...]) -> None:
+        self._notes = notes
         self._device = device
         self._roof = Roof(device)
         self._reference: torch.Tensor | None = None
@@ -62,6 +65,7 @@ class _Worker:
             job.shape, job.dtype, job.device, max(job.batches), job.length, job.source, job.seed, job.memory_fraction
         )
         info = engine.load(spec)
+        info = replace(info, notes=(*info.notes, *self._notes))
         _say("loaded", tflops=self._tflops(job.dtype), threads=torch.get_num_threads(), **asdict(info))
         try:
             if job.engine == "torch":
@@ -130,12 +134,21 @@ def _engine(name: str) -> Any:
     return TorchEngine()
 
 
+def _limits(job: Job) -> ResourceConfig:
+    return ResourceConfig(**{name: value for name, value in job.mode.items() if name != "name"})
+
+
+def _lower_priority(job: Job) -> tuple[str, ...]:
+    """Take the priority of the resource mode, and return what the system refused of it."""
+    settings = priority.apply(_limits(job)) if job.mode else ()
+    return tuple(f"{item.name} {item.value}: {item.reason}" for item in settings if not item.applied)
+
+
 def _turns(job: Job, batch: int) -> Callable[[], AbstractContextManager[float]]:
     """Return what each request runs inside: the pauses of the resource mode, if there is one."""
     if not job.mode:
         return lambda: nullcontext(0.0)
-    limits = {name: value for name, value in job.mode.items() if name != "name"}
-    limiter = Limiter(Policy(resources=ResourceConfig(**limits)))
+    limiter = Limiter(Policy(resources=_limits(job)))
 
     @contextmanager
     def turn() -> Iterator[float]:
