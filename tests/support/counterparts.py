@@ -48,7 +48,10 @@ COUNTERPARTS = (
     ),
     Counterpart("kubectl", "kubectl is not on PATH", "that warm capacity and workflows work with kubectl"),
     Counterpart("promtool", "no promtool", "that Prometheus reads the alert rules, and fires them when it should"),
-    Counterpart("torch", "no torch in this environment", "that the smoke test's programs see faults, and that the benchmark's engine computes what transformers does"),
+    Counterpart(
+        "torch", "no torch in this environment|no C compiler",
+        "that the smoke test's programs see faults, and that the benchmark's engine computes what transformers does",
+    ),
     Counterpart("checkov", "no checkov", "that each of our rules sees what checkov's rule of the same intent sees"),
     Counterpart("hadolint", "no hadolint", "that hadolint has nothing against the Dockerfiles"),
     Counterpart("actionlint", "actionlint is not", "that actionlint has nothing against the workflows"),

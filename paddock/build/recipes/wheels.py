@@ -32,8 +32,8 @@ PROJECT = (
     *(f"paddock/{name}" for name in ("tasks", "catalog", "gpu", "smoke", "bench")),
     *(f"paddock/build/{name}.py" for name in ("__init__", "options")),
 )
-"""Packages of jobs: the hooks, `paddock gpu.*`, `paddock smoke`, `paddock bench.*` and the catalogue. With what plans and builds fleets
-beside it, each change of that would make another image."""
+"""Packages of jobs: the hooks, `paddock gpu.*`, `paddock smoke`, `paddock bench.*` and the catalogue. With what plans
+and builds fleets beside it, each change of that would make another image."""
 
 
 def of_project(root: Path, into: Path) -> Path:
