@@ -108,6 +108,7 @@ def test_modes_limit_batches_and_sort_results(monkeypatch: pytest.MonkeyPatch) -
     modes = {"small": preset("conservative").model_dump()}
     document = run(replace(OPTIONS, batches=(1, 4, 8), modes=modes, dtypes=("bf16",)))
     assert {result.key["mode"] for result in document.results} == {"small"}
+    assert any(line.startswith("bf16 small") and "100%" in line for line in lines(document))
 
 
 @needs_torch

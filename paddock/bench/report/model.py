@@ -62,6 +62,7 @@ class Metric(_Part):
 class Roofline(_Part):
     """Part of the physical limit that was reached, against the data sheet and against what was measured beside it."""
 
+    weight_bytes: int
     bytes_per_step: float
     flop_per_step: float
     achieved_gbs: float

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import statistics
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from paddock.bench.report.model import BenchDocument, Distribution, Result
@@ -19,12 +20,12 @@ def lines(document: BenchDocument) -> Iterator[str]:
     for note in document.notes:
         yield f"note: {note}"
     if document.results:
-        rows = [_HEADINGS, *(_row(result) for result in document.results)]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
         yield ""
-        for row in rows:
-            yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        yield from _aligned([_HEADINGS, *(_row(result) for result in document.results)])
         yield ""
+        if any(result.key.get("mode") for result in document.results):
+            yield from _aligned(list(_modes(document.results)))
+            yield ""
         yield from _explained(document)
     for problem in document.problems:
         mode = f" {problem.mode}" if problem.mode else ""
@@ -47,6 +48,34 @@ def tail(distribution: Distribution) -> str:
     """Return the 99th percentile, or the words for too few samples."""
     value = next((item.value for item in distribution.percentiles if item.percent == _TAIL), None)
     return f"{value:.1f}" if value is not None else f"n {distribution.count} too small"
+
+
+def _modes(results: Sequence[Result]) -> Iterator[tuple[str, ...]]:
+    """Yield the table of the modes: what each costs beside the fastest, with its pauses."""
+    best = max(results, key=_throughput)
+    yield ("mode and dtype", "batch", "throughput", "of the fastest", "weights read", "of the most", "paused")
+    most = max(result.roofline.weight_bytes for result in results)
+    for result in sorted(results, key=_throughput, reverse=True):
+        yield (
+            name(result),
+            str(result.key["batch"]),
+            f"{_throughput(result):.1f} tokens/s",
+            percent(_throughput(result) / _throughput(best)),
+            f"{result.roofline.weight_bytes / 1e9:.2f} GB",
+            percent(result.roofline.weight_bytes / most),
+            f"{result.throttled_s:.1f} s",
+        )
+
+
+def _throughput(result: Result) -> float:
+    """Return the tokens a second of whole requests, pauses of the mode included."""
+    return statistics.median(result.metrics["request_tokens_per_s"].runs)
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def _row(result: Result) -> tuple[str, ...]:

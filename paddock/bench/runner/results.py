@@ -113,6 +113,7 @@ def _roofline(
     peak = _peak(context.gpu, job.dtype)
     best = bandwidth[-1]
     return Roofline(
+        weight_bytes=int(loaded["weight_bytes"]),
         bytes_per_step=step.bytes,
         flop_per_step=step.flop,
         achieved_gbs=step.bytes / seconds / 1e9,
