@@ -22,8 +22,9 @@ from paddock.bench.report.page import page
 from paddock.bench.report.text import lines
 from paddock.bench.runner import process
 from paddock.bench.runner.run import Options, run
+from paddock.gpu.leases.manager import Leases
 from paddock.terminal import OutputError
-from tests.support.nvml import Driver, installed
+from tests.support.nvml import Driver, box, installed
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="no torch in this environment")
 OPTIONS = Options(
@@ -227,3 +228,23 @@ def test_a_model_that_memory_does_not_hold_is_refused_before_loading(monkeypatch
     stand_in(monkeypatch, "pass")
     with pytest.raises(BenchError, match=r"needs \d+\.\d GiB.*\n.*at most"):
         run(replace(OPTIONS, shape=shape("llama-3.1-70b")))
+
+
+def test_a_gpu_of_the_fake_driver_is_leased_and_held_against_its_data_sheet(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(monkeypatch, "pass")
+    during: list[str] = []
+
+    def note_leases(line: str) -> None:
+        if "loading" in line and not during:
+            during.extend(lease.command or "" for lease in Leases().held())
+
+    with installed(Driver(box("H100", 3))):
+        document = run(replace(OPTIONS, dtypes=("bf16",), tp=3), note_leases)
+        assert Leases().held() == ()
+    assert during == ["paddock bench"] * 2
+    assert (document.device["kind"], document.device["catalogue"], document.device["ranks"]) == ("cuda", "h100", 2)
+    assert "2 is used; unused: GPU 2" in document.notes[0]
+    (result,) = document.results
+    assert result.roofline.datasheet_gbs == 3350
+    assert result.roofline.of_datasheet == pytest.approx(result.roofline.bytes_per_step / 3350e9 / 0.01, rel=0.01)
+    assert [cost.instance.split(".")[0] for cost in result.cost].count("p5") == 1

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from paddock.gpu.errors import GpuError
+from paddock.gpu.inventory import Sampler
 from paddock.gpu.model import Gpu
 
 EVERY = 1.0
@@ -31,15 +32,15 @@ class Sample:
 
 
 @contextmanager
-def watching(read: Callable[[], Sequence[Gpu]] | None, uuids: Sequence[str]) -> Iterator[list[Sample]]:
+def watching(sampler: Sampler | None, uuids: Sequence[str]) -> Iterator[list[Sample]]:
     """Sample these GPUs until the block ends."""
     samples: list[Sample] = []
     end, start = threading.Event(), time.monotonic()
 
     def work() -> None:
-        while read is not None and not end.wait(EVERY):
+        while sampler is not None and not end.wait(EVERY):
             try:
-                gpus = read()
+                gpus = sampler.read().gpus
             except GpuError:
                 return
             now = time.monotonic() - start

@@ -20,6 +20,11 @@ class Roof:
         self._device = device
         self._buffer = torch.ones(_READ_BYTES[device.type] // 4, device=device)
 
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes that the buffer takes, which are none of the model's."""
+        return int(self._buffer.nbytes)
+
     def read_gbs(self, repeats: int = 8) -> list[float]:
         """Return GB/s of each pass over the buffer, best last."""
         return sorted(self._buffer.nbytes / self._seconds(self._buffer.sum) / 1e9 for _ in range(repeats))

@@ -94,11 +94,10 @@ def run(
     complete = True
     with ExitStack() as stack:
         if uuids:
-            refused = stack.enter_context(leased(uuids, _LEASE_S, Leases(environ=environ)))
+            refused = stack.enter_context(leased(uuids, _LEASE_S, Leases(environ=environ), command="paddock bench"))
             for uuid, why in refused.items():
                 raise BenchError(f"GPU {uuid} is in use: {why}\n    fix: end that lease, or wait for it")
-        read = (lambda source: lambda: source.read().gpus)(sampler()) if uuids else None
-        clocks = stack.enter_context(watching(read, uuids))
+        clocks = stack.enter_context(watching(sampler() if uuids else None, uuids))
         changes = visibility_variables(chosen[0].vendor if chosen else None, uuids)
         merged = {**environ, **{name: value for name, value in changes.items() if value is not None}}
         try:

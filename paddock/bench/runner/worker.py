@@ -106,7 +106,7 @@ class _Worker:
             joules=energy.spent(joules, self._joules(), seconds),
             requests=job.runs + job.warm_up,
             bandwidth=[*before, *self._roof.read_gbs(4)],
-            memory=_memory(self._device),
+            memory=_memory(self._device) - self._roof.nbytes,
         )
 
     def _compare(self, engine: Any, job: Job) -> None:

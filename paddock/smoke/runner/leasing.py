@@ -11,12 +11,14 @@ from paddock.gpu.leases.allocation import InventoryReader, obtain
 from paddock.gpu.leases.manager import Grant, Leases
 from paddock.gpu.leases.request import Request
 
-_COMMAND = "paddock smoke"
-
 
 @contextmanager
 def leased(
-    uuids: Sequence[str], seconds: float, leases: Leases, read_inventory: InventoryReader | None = None
+    uuids: Sequence[str],
+    seconds: float,
+    leases: Leases,
+    read_inventory: InventoryReader | None = None,
+    command: str = "paddock smoke",
 ) -> Iterator[dict[str, str]]:
     """Lease each GPU and yield why not, by UUID, for those that others have. The leases end with the block.
 
@@ -32,7 +34,7 @@ def leased(
                     read_inventory,
                     owners=(leases.host.owner(os.getpid()),),
                     ttl=None if leases.host.sees_driver_pids else seconds,
-                    command=_COMMAND,
+                    command=command,
                 )
             except NoGpu as error:
                 refused[uuid] = str(error).partition("\n")[0]
