@@ -13,6 +13,11 @@ import numpy as np  # noqa: E402
 from paddock.bench.engine.gguf_file import inspect  # noqa: E402
 from paddock.bench.errors import BenchInputError  # noqa: E402
 
+SIZES = {
+    "token_embd": (96, 64), "blk.0.attn_q": (64, 64), "blk.0.attn_k": (32, 64), "blk.0.attn_v": (32, 64),
+    "blk.0.attn_output": (64, 64), "blk.0.ffn_gate": (128, 64), "blk.0.ffn_up": (128, 64), "blk.0.ffn_down": (64, 128),
+}  # fmt: skip
+
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
@@ -27,10 +32,14 @@ def write(path: Path, kind: gguf.GGMLQuantizationType) -> Path:
     writer.add_feed_forward_length(128)
     writer.add_head_count(4)
     writer.add_head_count_kv(2)
-    weights = np.random.default_rng(0).standard_normal((96, 64), dtype=np.float32)
-    for name in ("token_embd.weight", "blk.0.attn_q.weight"):
-        writer.add_tensor(name, gguf.quantize(weights, kind), raw_dtype=kind)
-    writer.add_tensor("output_norm.weight", np.ones(64, dtype=np.float32))
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_vocab_size(96)
+    random = np.random.default_rng(0)
+    for name, size in SIZES.items():
+        weights = random.standard_normal(size, dtype=np.float32) / 8
+        writer.add_tensor(f"{name}.weight", gguf.quantize(weights, kind), raw_dtype=kind)
+    for name in ("output_norm", "blk.0.attn_norm", "blk.0.ffn_norm"):
+        writer.add_tensor(f"{name}.weight", np.ones(64, dtype=np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -57,3 +66,19 @@ def test_a_file_that_is_cut_off_is_a_sentence(model: Path, size: int) -> None:
     model.write_bytes(model.read_bytes()[:size])
     with pytest.raises(BenchInputError, match=r"cannot read .*\n.*expected: one whole .gguf file"):
         inspect(model)
+
+
+def test_the_engine_on_torch_computes_with_a_files_weights(tmp_path: Path) -> None:
+    import torch
+
+    from paddock.bench.engine.protocol import Spec
+    from paddock.bench.engine.torch_engine import TorchEngine
+
+    logits = []
+    for kind in (gguf.GGMLQuantizationType.F32, gguf.GGMLQuantizationType.Q8_0):
+        file, engine = write(tmp_path / f"{kind.name}.gguf", kind), TorchEngine()
+        engine.load(Spec(inspect(file).shape, "fp32", "cpu", 1, 32, str(file)))
+        logits.append(engine.logits(torch.arange(1, 9)[None]))
+    plain, quantised = logits
+    error = float((plain - quantised).pow(2).mean().sqrt() / plain.std())
+    assert 0 < error < 0.05, "the same weights but for their rounding to 8 bits"

@@ -10,9 +10,8 @@ from paddock.bench.report.model import BenchDocument, Result
 from paddock.bench.report.text import name, percent, tail
 
 _STYLE = """
-:root{color-scheme:light dark;--ink:#1b2430;--soft:#5b6675;--line:#dde2e9;--paper:#fff;--bar:#2f6fde;--roof:#c9d3e2}
-@media(prefers-color-scheme:dark){:root{--ink:#e6eaf0;--soft:#9aa6b5;--line:#333c48;--paper:#14191f;--bar:#6ea0ff;
---roof:#3a4554}}
+:root{color-scheme:light dark;--ink:#1b2430;--soft:#5b6675;--line:#dde2e9;--paper:#fff}
+@media(prefers-color-scheme:dark){:root{--ink:#e6eaf0;--soft:#9aa6b5;--line:#333c48;--paper:#14191f}}
 body{margin:0;background:var(--paper);color:var(--ink);font:16px/1.5 system-ui,sans-serif}
 main{max-width:62rem;margin:0 auto;padding:2rem 1.25rem 4rem}
 h1{font-size:1.6rem;margin:0}h2{font-size:1.1rem;margin:2.2rem 0 .6rem}p{margin:.3rem 0}.soft{color:var(--soft)}
@@ -22,10 +21,10 @@ h1{font-size:1.6rem;margin:0}h2{font-size:1.1rem;margin:2.2rem 0 .6rem}p{margin:
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
 th,td{text-align:left;padding:.35rem .8rem .35rem 0;border-bottom:1px solid var(--line);white-space:nowrap}
 th{font-weight:600;color:var(--soft)}li{margin:.2rem 0}pre{overflow-x:auto;font-size:.8rem}
-svg{width:100%;height:auto;font:12px system-ui,sans-serif}svg text{fill:var(--ink)}svg .soft{fill:var(--soft)}
-.bar{fill:var(--bar)}.roof{fill:var(--roof)}.curve{fill:none;stroke:var(--bar);stroke-width:2}.axis{stroke:var(--line)}
+svg{width:100%;height:auto;font:12px system-ui,sans-serif}svg text{fill:currentColor}svg .soft{opacity:.65}
 """
-_WIDTH, _ROW, _LABEL = 760, 30, 170
+_WIDTH, _ROW, _LABEL, _VALUE = 920, 30, 320, 170
+"""Pixels: of a plot, a row of it, the label before a bar and the value behind it."""
 
 
 def page(document: BenchDocument) -> str:
@@ -89,7 +88,7 @@ def _speeds(results: Sequence[Result]) -> str:
         result.tokens_per_s / result.roofline.of_measured if result.roofline.of_measured else result.tokens_per_s
         for result in results
     ]
-    scale = (_WIDTH - _LABEL - 130) / max(*roofs, *(result.tokens_per_s for result in results), 1e-9)
+    scale = (_WIDTH - _LABEL - _VALUE) / max(*roofs, *(result.tokens_per_s for result in results), 1e-9)
     rows = []
     for number, (result, roof) in enumerate(zip(results, roofs, strict=True)):
         y = number * _ROW
@@ -97,8 +96,8 @@ def _speeds(results: Sequence[Result]) -> str:
         width = max(roof, result.tokens_per_s) * scale
         rows.append(
             f"<text x=0 y={y + 19}>{_text(label)}</text>"
-            f"<rect class=roof x={_LABEL} y={y + 5} width={roof * scale:.1f} height=20 rx=3 />"
-            f"<rect class=bar x={_LABEL} y={y + 9} width={result.tokens_per_s * scale:.1f} height=12 rx=2 />"
+            f"<rect fill='#8a97ab' fill-opacity='.35' x={_LABEL} y={y + 5} width={roof * scale:.1f} height=20 rx=3 />"
+            f"<rect fill='#3d7be0' x={_LABEL} y={y + 9} width={result.tokens_per_s * scale:.1f} height=12 rx=2 />"
             f"<text x={_LABEL + width + 8:.1f} y={y + 19}>{result.tokens_per_s:.1f}"
             f" <tspan class=soft>of {roof:.0f} tokens/s</tspan></text>"
         )
@@ -108,15 +107,15 @@ def _speeds(results: Sequence[Result]) -> str:
 
 def _gaps(results: Sequence[Result]) -> str:
     """Return the range of gaps of each result: from the least to the largest, and the median."""
-    scale = (_WIDTH - _LABEL - 130) / max(*(result.gaps.maximum for result in results), 1e-9)
+    scale = (_WIDTH - _LABEL - _VALUE) / max(*(result.gaps.maximum for result in results), 1e-9)
     rows = []
     for number, result in enumerate(results):
         y, gaps = number * _ROW + 15, result.gaps
         x = [_LABEL + value * scale for value in (gaps.minimum, gaps.median, gaps.maximum)]
         rows.append(
             f"<text x=0 y={y + 4}>{_text(name(result))}, batch {result.key['batch']}</text>"
-            f"<line class=axis x1={x[0]:.1f} x2={x[2]:.1f} y1={y} y2={y} stroke-width=4 />"
-            f"<circle class=bar cx={x[1]:.1f} cy={y} r=5 />"
+            f"<line stroke='#8a97ab' x1={x[0]:.1f} x2={x[2]:.1f} y1={y} y2={y} stroke-width=4 />"
+            f"<circle fill='#3d7be0' cx={x[1]:.1f} cy={y} r=5 />"
             f"<text x={x[2] + 10:.1f} y={y + 4}>{gaps.median:.1f} ms"
             f" <tspan class=soft>to {gaps.maximum:.1f}</tspan></text>"
         )
