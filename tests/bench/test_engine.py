@@ -90,6 +90,13 @@ def test_packed_products_are_those_of_the_unpacked_weights(
     assert float((result - expected).pow(2).mean().sqrt() / expected.std()) < error
 
 
+def test_the_compiled_products_leave_small_numbers_alone() -> None:
+    if native.kernels() is None:
+        pytest.skip("no C compiler")
+    smallest = 5e-324
+    assert smallest * 1.0 > 0.0, "a library that was compiled with -ffast-math rounds it to zero in every thread"
+
+
 def test_quantised_weights_stay_within_half_a_step() -> None:
     weight = torch.randn(64, 256)
     int8, int4 = schemes.int8(weight), schemes.int4(weight)
