@@ -107,3 +107,22 @@ def test_messages_between_the_processes_lose_nothing(pieces: Sequence[tuple[floa
     assert Exchange.from_json(json.loads(sent.line())) == sent
     plan = Plan(Target("http://x", "/v1", {"n": 1}, True), Lengths(1, 2), Lengths(3, 3), (0.5, 1.5), warm_up=1)
     assert Plan.from_line(plan.line()) == plan
+
+
+def test_closing_the_client_ends_an_answer_that_nobody_read() -> None:
+    async def ask() -> bytes:
+        ended: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(OK + b"Content-Length: 3\r\n\r\nabc")
+            ended.set_result(await reader.read())
+            writer.close()
+
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            client = HttpClient(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+            assert (await client.request("GET", "/")).status == 200
+            client.close()
+            return await asyncio.wait_for(ended, 30)
+
+    assert asyncio.run(ask()) == b""

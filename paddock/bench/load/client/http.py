@@ -50,6 +50,7 @@ class HttpClient:
         fields = {"Host": parts.netloc.rpartition("@")[2], "Accept-Encoding": "identity", **(headers or {})}
         self._fields = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
         self._idle: list[_Streams] = []
+        self._open: set[asyncio.StreamWriter] = set()
 
     async def request(self, method: str, path: str, body: bytes = b"") -> Response:
         """Send a request and return the head of its answer. Raises HttpFailure.
@@ -65,21 +66,25 @@ class HttpClient:
                     return await self._exchange(streams, message)
                 except _NothingCame:
                     break
-            streams[1].close()
+            self._drop(streams[1])
         try:
             return await self._exchange(await self._connect(), message)
         except _NothingCame:
             raise HttpFailure("closed early", "the connection was closed before an answer began") from None
 
     def close(self) -> None:
-        """Close the connections that are kept."""
-        for _, writer in self._idle:
-            writer.close()
+        """Close all connections, also that of an answer whose body nobody read."""
+        for writer in list(self._open):
+            self._drop(writer)
         self._idle.clear()
+
+    def _drop(self, writer: asyncio.StreamWriter) -> None:
+        self._open.discard(writer)
+        writer.close()
 
     async def _connect(self) -> _Streams:
         try:
-            return await asyncio.open_connection(self._host, self._port, ssl=self._tls, limit=_HEAD_LIMIT)
+            streams = await asyncio.open_connection(self._host, self._port, ssl=self._tls, limit=_HEAD_LIMIT)
         except ssl.SSLError as error:
             reason = getattr(error, "verify_message", "") or error.reason or str(error)
             raise HttpFailure("TLS", f"no TLS connection to {self._host}:{self._port}: {reason}") from None
@@ -87,6 +92,8 @@ class HttpClient:
             reason = error.strerror or str(error)
             kind: FailureKind = "client" if error.errno in _OWN_LIMITS else "connection refused"
             raise HttpFailure(kind, f"cannot connect to {self._host}:{self._port}: {reason}") from None
+        self._open.add(streams[1])
+        return streams
 
     async def _exchange(self, streams: _Streams, message: bytes) -> Response:
         reader, writer = streams
@@ -100,7 +107,7 @@ class HttpClient:
             while 100 <= status < 200:
                 status, headers = await _head(reader)
         except BaseException:
-            writer.close()
+            self._drop(writer)
             raise
         return Response(status, headers, self._body(streams, status, headers))
 
@@ -122,7 +129,7 @@ class HttpClient:
             if keep:
                 self._idle.append(streams)
             else:
-                writer.close()
+                self._drop(writer)
 
 
 class _NothingCame(Exception):
