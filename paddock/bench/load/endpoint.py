@@ -60,9 +60,9 @@ def parse_url(url: str) -> Address:
 def _address(parts: SplitResult) -> Address:
     path = parts.path.rstrip("/")
     paths: tuple[str, ...] = (COMPLETIONS, CHAT)
-    for one in (CHAT, COMPLETIONS):
-        if path.endswith(one):
-            path, paths = path.removesuffix(one), (one,)
+    for endpoint in (CHAT, COMPLETIONS):
+        if path.endswith(endpoint):
+            path, paths = path.removesuffix(endpoint), (endpoint,)
             break
     return Address(f"{parts.scheme}://{parts.netloc}", path.removesuffix("/v1"), paths)
 

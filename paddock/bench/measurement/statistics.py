@@ -54,14 +54,14 @@ def summarise(samples: Sequence[float], percents: Sequence[float] = (50, 90, 95,
     if not samples:
         raise ValueError("no samples")
     ordered = sorted(samples)
-    known = (percentile(ordered, percent) for percent in percents)
+    candidates = (percentile(ordered, percent) for percent in percents)
     return Summary(
         count=len(ordered),
         mean=statistics.fmean(ordered),
         minimum=ordered[0],
         maximum=ordered[-1],
         deviation=statistics.stdev(ordered) if len(ordered) > 1 else 0.0,
-        percentiles=tuple(item for item in known if item is not None),
+        percentiles=tuple(item for item in candidates if item is not None),
     )
 
 

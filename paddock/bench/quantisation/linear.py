@@ -7,6 +7,7 @@ rest.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any
 
 import torch
@@ -27,6 +28,10 @@ class PackedLinear(nn.Module):  # type: ignore[misc]  # torch is unknown to the 
         self.out_features, self.in_features = weight.shape
         self.register_buffer("bias", None if bias is None else bias.detach())
 
+
+class CpuLinear(PackedLinear):
+    """Base of those on the processor: few rows take a kernel of packed weights, many a product of unpacked ones."""
+
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         rows = x.reshape(-1, self.in_features)
         y = self._few(rows) if rows.shape[0] <= native.MAX_ROWS else self._many(rows)
@@ -35,8 +40,13 @@ class PackedLinear(nn.Module):  # type: ignore[misc]  # torch is unknown to the 
             y = y + self.bias.to(x.dtype)
         return y.view(*x.shape[:-1], self.out_features)
 
+    @abstractmethod
     def _few(self, x: torch.Tensor) -> torch.Tensor:
-        return self._many(x)
+        """Return the products of a decode step's rows, [m, n]."""
+
+    @abstractmethod
+    def _unpack(self, start: int, end: int) -> torch.Tensor:
+        """Return rows of the weight in floating point."""
 
     def _many(self, x: torch.Tensor) -> torch.Tensor:
         blocks = [
@@ -45,12 +55,8 @@ class PackedLinear(nn.Module):  # type: ignore[misc]  # torch is unknown to the 
         ]
         return torch.cat(blocks, -1)
 
-    def _unpack(self, start: int, end: int) -> torch.Tensor:
-        """Return rows of the weight in floating point."""
-        raise NotImplementedError
 
-
-class CpuBf16(PackedLinear):
+class CpuBf16(CpuLinear):
     """bf16 weights, fp32 activations."""
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None, kernels: native.Kernels) -> None:
@@ -65,7 +71,7 @@ class CpuBf16(PackedLinear):
         return self.weight[start:end]
 
 
-class CpuInt8(PackedLinear):
+class CpuInt8(CpuLinear):
     """int8 weights; activations become int8 by groups in the C kernel, stay bf16 in torch's."""
 
     def __init__(self, weight: schemes.Int8Weight, bias: torch.Tensor | None, kernels: native.Kernels | None) -> None:
@@ -83,7 +89,7 @@ class CpuInt8(PackedLinear):
         return self.weight[start:end].float() * self.scale[start:end, None]
 
 
-class CpuInt4(PackedLinear):
+class CpuInt4(CpuLinear):
     """int4 weights as the C kernel reads them; activations become int8 by groups."""
 
     def __init__(self, weight: schemes.Int4Weight, bias: torch.Tensor | None, kernels: native.Kernels) -> None:

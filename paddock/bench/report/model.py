@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from paddock.bench.measurement.cost import TokenCost
 from paddock.bench.measurement.statistics import Summary
 
 
@@ -96,19 +97,6 @@ class Quality(_Part):
     divergence: float
 
 
-class Cost(_Part):
-    """Dollars for a million new tokens."""
-
-    instance: str
-    region: str
-    usd_per_hour: float
-    usd_per_million: float
-    tokens_per_s: float
-    source: str
-    as_of: str | None
-    measured: bool
-
-
 class Result(_Part):
     """One batch and length of one dtype in one mode."""
 
@@ -128,7 +116,7 @@ class Result(_Part):
     roofline: Roofline
     energy: Energy | None
     quality: Quality | None
-    cost: tuple[Cost, ...]
+    cost: tuple[TokenCost, ...]
     harness_overhead: float
     throttled_s: float
     doubts: tuple[str, ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from paddock.bench.engine.shapes import BITS
@@ -13,7 +13,7 @@ from paddock.bench.measurement import cost
 from paddock.bench.measurement.roofline import ModelWork, Work, least_seconds, ridge_batch
 from paddock.bench.measurement.statistics import summarise
 from paddock.bench.measurement.watch import SLOWED, Sample
-from paddock.bench.report.model import Cost, Distribution, Energy, Metric, Quality, Result, Roofline
+from paddock.bench.report.model import Distribution, Energy, Metric, Quality, Result, Roofline
 from paddock.bench.runner.jobs import Job
 from paddock.bench.runner.loop import STEADY, Samples
 from paddock.catalog.gpus import Gpu
@@ -146,12 +146,12 @@ def _peak(gpu: Gpu | None, dtype: str) -> float | None:
 def _energy(joules: float | None, tokens: int, context: Context) -> Energy | None:
     if joules is None:
         return None
-    each = joules / tokens
+    per_token = joules / tokens
     source = "NVML's energy counter" if context.gpus else "the processor's own counter (RAPL)"
-    return Energy(joules=joules, joules_per_token=each, kwh_per_million=each / 3.6, source=source)
+    return Energy(joules=joules, joules_per_token=per_token, kwh_per_million=per_token / 3.6, source=source)
 
 
-def _costs(tokens_per_s: float, job: Job, loaded: Mapping[str, Any], context: Context) -> tuple[Cost, ...]:
+def _costs(tokens_per_s: float, job: Job, loaded: Mapping[str, Any], context: Context) -> tuple[cost.TokenCost, ...]:
     here = context.environment.get("instance")
     costs = []
     if here:
@@ -166,7 +166,7 @@ def _costs(tokens_per_s: float, job: Job, loaded: Mapping[str, Any], context: Co
         vcpus=int(context.environment["vcpus"]),
     )
     costs += [item for item in others if item.instance != here]
-    return tuple(Cost(**asdict(item)) for item in costs)
+    return tuple(costs)
 
 
 def _doubts(samples: Samples, cell: Mapping[str, Any], context: Context) -> list[str]:

@@ -259,9 +259,9 @@ def _usable(machine: Inventory) -> tuple[Gpu, ...]:
 
 def _memory(gpus: tuple[Gpu, ...]) -> Room:
     """Return the memory of the device with the least, or of the machine. Unknown memory refuses nothing."""
-    known = [gpu.memory for gpu in gpus if gpu.memory]
-    if known:
-        least = min(known, key=lambda memory: memory.free)
+    memories = [gpu.memory for gpu in gpus if gpu.memory]
+    if memories:
+        least = min(memories, key=lambda memory: memory.free)
         return Room(least.total * 2**20, least.free * 2**20)
     total = surroundings.memory_bytes()
     if total is None:

@@ -46,7 +46,7 @@ class EagerLoop(asyncio.SelectorEventLoop):
             return asyncio.Task(_rest(coro, awaited), loop=self, context=context)
         return result
 
-    def run_in_executor(  # type: ignore[override]
+    def run_in_executor(  # type: ignore[override]  # typeshed types it by the function
         self, executor: Executor | None, func: Callable[..., Any], *args: Any
     ) -> asyncio.Future[Any]:
         """Return the result of a function that would else run in a thread: the same order on every run."""

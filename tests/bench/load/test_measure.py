@@ -24,7 +24,7 @@ def answered(scheduled: float, sent: float, *times: float, index: int = 0, warm_
 
 
 def failed(scheduled: float, ended: float, kind: str = "timeout") -> Answer:
-    failure = Failure(kind, "why")  # type: ignore[arg-type]
+    failure = Failure(kind, "why")  # type: ignore[arg-type]  # a parameter of the test
     return Answer(Exchange(9, scheduled, scheduled, ended, 4, failure=failure), failure=failure)
 
 

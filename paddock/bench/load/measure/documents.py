@@ -88,9 +88,9 @@ def summary(seconds: Sequence[float]) -> dict[str, Any] | None:
     percentiles: dict[str, Any] = {}
     absent: dict[str, str] = {}
     for percent in PERCENTS:
-        name, known = f"p{percent:g}", whole.percentile(percent)
-        percentiles[name] = known and {"value": known.value, "low": known.low, "high": known.high}
-        if known is None:
+        name, percentile = f"p{percent:g}", whole.percentile(percent)
+        percentiles[name] = percentile and {"value": percentile.value, "low": percentile.low, "high": percentile.high}
+        if percentile is None:
             absent[name] = f"needs {needed_samples(percent)} samples, there are {whole.count}"
     return {
         "count": whole.count,

@@ -42,11 +42,11 @@ def parse_limit(text: str) -> LatencyLimit:
     if "=" not in text:
         hint = did_you_mean(text, presets, f"one of {', '.join(presets)}")
         raise BenchInputError(f"--slo: no limits are called {text!r}\n    expected: {hint}, or ttft=500,tpot=30")
-    given = dict(re.findall(r"(?:^|,)\s*(ttft|tpot)=(\d+(?:\.\d+)?)(?=\s*(?:,|$))", text))
-    if len(given) != len(text.split(",")) or not all(float(value) > 0 for value in given.values()):
+    milliseconds = dict(re.findall(r"(?:^|,)\s*(ttft|tpot)=(\d+(?:\.\d+)?)(?=\s*(?:,|$))", text))
+    if len(milliseconds) != len(text.split(",")) or not all(float(value) > 0 for value in milliseconds.values()):
         raise BenchInputError(f"--slo: {text!r} makes no sense\n    expected: milliseconds, such as ttft=500,tpot=30")
     return LatencyLimit(
-        text, float(given.get("ttft", math.inf)), float(given.get("tpot", math.inf)), "the command line"
+        text, float(milliseconds.get("ttft", math.inf)), float(milliseconds.get("tpot", math.inf)), "the command line"
     )
 
 

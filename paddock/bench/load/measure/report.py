@@ -203,8 +203,8 @@ def _rate(amount: float | None, window: Window) -> float | None:
 
 
 def _total(counts: Sequence[int | None]) -> int | None:
-    known = [count for count in counts if count is not None]
-    return sum(known) if len(known) == len(counts) else None
+    numbers = [count for count in counts if count is not None]
+    return sum(numbers) if len(numbers) == len(counts) else None
 
 
 def _mean(counts: Sequence[int | None]) -> float | None:

@@ -69,9 +69,9 @@ def _latencies(report: Report) -> Iterator[str]:
             continue
         cells = []
         for percent in PERCENTS:
-            known = whole.percentile(percent)
-            cells.append(_number(known.value) if known else "-")
-            if known is None:
+            percentile = whole.percentile(percent)
+            cells.append(_number(percentile.value) if percentile else "-")
+            if percentile is None:
                 need = f"p{percent:g} needs {needed_samples(percent)} samples, there are {whole.count}"
                 notes.setdefault(need, []).append(title)
         yield f"{title:<12}" + "".join(f"{cell:>10}" for cell in (_number(whole.mean), *cells, _number(whole.maximum)))

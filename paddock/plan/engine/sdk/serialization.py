@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing
 from collections import abc
 from collections.abc import Callable, Mapping
@@ -100,7 +101,7 @@ def _plain_mapping(value: dict[str, Any], behind: list[Any], transform: Callable
         if _types.is_input_type(typ):
             names = _types.input_type_py_to_pulumi_names(typ)
             types = _types.input_type_types(typ)
-            translate = lambda key: names.get(key) or key  # noqa: E731
+            translate = functools.partial(_translated, names)
         elif typ in _MAPPINGS or typing.get_origin(typ) in _MAPPINGS:
             arguments = typing.get_args(typ)
             if len(arguments) == 2 and arguments[0] is str:
@@ -114,6 +115,10 @@ def _plain_mapping(value: dict[str, Any], behind: list[Any], transform: Callable
     if rpc._special_sig_key in plain:
         raise _NotPlain
     return dict(sorted(plain.items()))
+
+
+def _translated(names: Mapping[str, str], key: str) -> str:
+    return names.get(key) or key
 
 
 def _has_unknowns(value: Any) -> bool:
