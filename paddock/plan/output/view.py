@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -10,8 +11,9 @@ from paddock.catalog.cuda_match import Outcome
 from paddock.fleet.model.quantity import format_cpu, format_memory
 from paddock.plan.document.model import Cost, Fit, PlanDocument, Pool, Quota, Resource, Runner
 from paddock.plan.finding import Finding, Severity
-from paddock.plan.output.format import count, gibibytes
+from paddock.plan.output.format import count, gibibytes, money
 
+_CAPACITY = {"spot": "spot", "on-demand": "on-demand", "reserved": "reserved", "capacity-block": "capacity block"}
 _SEVERITIES: Mapping[Severity, int] = {"error": 0, "warning": 1, "info": 2}
 CHECKS: Mapping[str, str] = {
     "CMP001": "CUDA on driver",
@@ -55,6 +57,28 @@ def summary(document: PlanDocument) -> Summary:
     return Summary("ready", f"Ready{steps}")
 
 
+def place(document: PlanDocument) -> list[str]:
+    """Return the organisation, the region, the version of Kubernetes and the cluster, those that are known."""
+    organisation, fleet = re.sub(r"^https?://", "", document.github.url), document.fleet
+    kubernetes = f"Kubernetes {fleet.kubernetes}" if fleet.kubernetes else ""
+    return [part for part in (organisation, fleet.region, kubernetes, fleet.name) if part]
+
+
+def figures(document: PlanDocument) -> list[tuple[str, str]]:
+    """Return the fleet in a few amounts, each with what it counts."""
+    pools = document.pools
+    result = [
+        (f"{len(document.runners):,}", "runners"),
+        (f"{len(pools):,}", "GPU pools"),
+        (f"{sum(p.nodes.min for p in pools):,}\u2013{sum(p.nodes.max for p in pools):,}", "GPU nodes"),
+        (f"{sum(map(largest_gpus, pools)):,}", "GPUs at most"),
+        (f"{len(cloud_resources(document)):,}", "resources"),
+    ]
+    if document.cost and not unknown_month(document.cost):
+        result.append((money(document.cost.month.expected), "a month expected"))
+    return result
+
+
 def findings(document: PlanDocument) -> list[Finding]:
     """Return the findings, worst first."""
     return sorted(document.findings, key=lambda finding: _SEVERITIES[finding.severity])
@@ -68,6 +92,17 @@ def cloud_resources(document: PlanDocument) -> list[Resource]:
 def owns_nodes(document: PlanDocument) -> bool:
     """Return whether the stack buys the nodes of its pools, rather than finding them there."""
     return all(pool.capacity for pool in document.pools)
+
+
+def capacity(pool: Pool) -> str:
+    """Return the ways to buy the pool's nodes, in the order they are tried."""
+    return " then ".join(_CAPACITY.get(kind, kind) for kind in pool.capacity) or "nodes that exist already"
+
+
+def size(pool: Pool) -> str:
+    """Return the fewest and most nodes of the pool."""
+    least = f"{pool.nodes.min}\u2013" if pool.nodes.min != pool.nodes.max else ""
+    return f"{least}{count(pool.nodes.max, 'node')}"
 
 
 def largest_gpus(pool: Pool) -> int:

@@ -8,18 +8,17 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby
 
 from paddock.plan.document.model import PlanDocument, Runner
-from paddock.plan.output.format import cores, count, gibibytes, money, words
+from paddock.plan.output.format import cores, count, gibibytes, words
 from paddock.plan.output.html.markup import Html, code, join, rect, section, svg, table, tag
 from paddock.plan.output.html.picture import swatch
 from paddock.plan.output.view import (
     alike,
-    cloud_resources,
+    figures,
     job_range,
     lack,
-    largest_gpus,
+    place,
     privileges,
     summary,
-    unknown_month,
 )
 from paddock.plan.output.view import findings as sorted_findings
 
@@ -32,30 +31,23 @@ _CONTAINERS = {"none": "", "dind": "Docker in the pod", "kubernetes-novolume": "
 
 
 def header(document: PlanDocument) -> Html:
-    fleet, verdict, pools = document.fleet, summary(document), document.pools
-    organisation = re.sub(r"^https?://", "", document.github.url)
-    where = [organisation, fleet.region, f"Kubernetes {fleet.kubernetes}" if fleet.kubernetes else "", fleet.name]
-    figures = [
-        (f"{len(document.runners):,}", "runners"),
-        (f"{len(pools):,}", "GPU pools"),
-        (f"{sum(p.nodes.min for p in pools):,}\u2013{sum(p.nodes.max for p in pools):,}", "GPU nodes"),
-        (f"{sum(map(largest_gpus, pools)):,}", "GPUs at most"),
-        (f"{len(cloud_resources(document)):,}", "resources"),
-    ]
-    if document.cost and not unknown_month(document.cost):
-        figures.append((money(document.cost.month.expected), "a month expected"))
+    verdict = summary(document)
     return tag(
         "header",
         tag("p", "GPU runner fleet", class_="kicker"),
         tag("h1", document.stack),
         tag(
             "p",
-            [tag("span", part) for part in where if part],
+            [tag("span", part) for part in place(document)],
             tag("span", f"planned {document.planned}") if document.planned else None,
             class_="where",
         ),
         tag("p", _mark(verdict.state), " ", verdict.words, class_=f"verdict {verdict.state}"),
-        tag("dl", [tag("div", tag("dt", name), tag("dd", amount)) for amount, name in figures], class_="figures"),
+        tag(
+            "dl",
+            [tag("div", tag("dt", name), tag("dd", amount)) for amount, name in figures(document)],
+            class_="figures",
+        ),
         class_="top",
     )
 
