@@ -17,6 +17,7 @@ from paddock.tasks.fleet import mirror, plan, schema
 from paddock.tasks.gpu import GPU_TASKS
 from paddock.tasks.house import check, lint, lock, test
 from paddock.tasks.lab import lab_demo, lab_down, lab_status, lab_up
+from paddock.tasks.onboarding import github_app, init
 from paddock.tasks.smoke import smoke
 
 
@@ -28,13 +29,14 @@ def _with_default(default: Task[Any], *others: Task[Any]) -> Collection:
 
 
 namespace = Collection(
-    *(plan, schema, mirror, smoke, check, lint, lock, test),
+    *(init, plan, schema, mirror, smoke, check, lint, lock, test),
     *(build.build_runner, build.build_image, build.push_runner, build.build_ami),
     images=Collection(build.images_list, build.images_check, build.images_size),
     ami=Collection(build.ami_list, build.ami_promote, build.ami_prune),
     docs=Collection(docs_pictures),
     catalog=Collection(catalog_instances, catalog_refresh),
     bench=_with_default(bench.bench_run, bench.bench_load, bench.bench_compare, bench.bench_modes),
+    github=Collection(github_app),
     gpu=Collection(*GPU_TASKS),
     lab=Collection(lab_up, lab_status, lab_demo, lab_down),
 )

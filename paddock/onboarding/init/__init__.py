@@ -1,0 +1,1 @@
+"""A new stack file from a few answers."""

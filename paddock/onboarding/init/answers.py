@@ -1,0 +1,126 @@
+"""Answers to the questions, each checked before the next one is asked."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from paddock import catalog, validation
+from paddock.errors import did_you_mean
+from paddock.fleet import GitHub, stack_names
+from paddock.fleet.model.cluster import Endpoint
+from paddock.fleet.model.github import GitHubApp
+from paddock.onboarding.init import address
+from paddock.onboarding.init.gpu_choice import Choice, choices
+from paddock.terminal import BadFlag
+
+STACK = "ci"
+ME, NOBODY = "me", "none"
+"""Words in place of networks."""
+EXAMPLE_IDS = ("12345", "678")
+"""Of an App that is still to be made: `inv plan` says so of each of them until they are replaced."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Parts of a new stack file."""
+
+    github: GitHub
+    region: str
+    allow: tuple[str, ...]
+    choice: Choice
+    stack: str
+    app_id: str | None
+    installation: str | None
+
+
+def region(text: str) -> str:
+    """Return a region of the catalogue. Raises BadFlag."""
+    regions = catalog.regions()
+    if text not in regions:
+        hint = did_you_mean(text, regions, "aws account list-regions shows those of your account")
+        raise BadFlag(
+            f"--region {text}: there is no such region\n    expected: an AWS region, such as us-west-2\n    fix: {hint}"
+        )
+    if regions[text] is None:
+        raise BadFlag(
+            f"--region {text}: accounts have different zones there, so init cannot name yours\n"
+            f"    expected: another region, such as us-west-2\n"
+            "    fix: or write the stack file from Pulumi.dev.yaml, with network.zones: docs/configuration.md#network"
+        )
+    return text
+
+
+def networks(text: str) -> tuple[str, ...]:
+    """Return the networks in `--allow`, this machine's for `me`. Raises BadFlag and AddressUnknown."""
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    expected = f"networks such as 203.0.113.0/24, with commas; {ME} for this machine's address; {NOBODY}"
+    if words == [NOBODY]:
+        return ()
+    if not words or "any" in words or NOBODY in words:
+        refusal = "opens the API to the world" if "any" in words else "is no list of networks"
+        raise BadFlag(f"--allow {text}: it {refusal}\n    expected: {expected}")
+    listed = tuple(dict.fromkeys(address.public_network() if word == ME else word for word in words))
+    try:
+        Endpoint.model_validate({"allow": listed})
+    except ValidationError as error:
+        problem = validation.problems(error.errors(include_url=False), Endpoint)[0]
+        raise BadFlag(f"--allow: {problem.message}\n    expected: {problem.expected or expected}") from None
+    return listed
+
+
+def gpu(text: str, region: str) -> Choice:
+    """Return the choice of that name. Raises BadFlag."""
+    offered = {choice.gpu.key: choice for choice in choices(region)}
+    if text not in offered:
+        listed = ", ".join(offered)
+        where = f"{text} is not sold in {region}" if text in catalog.gpus() else "there is no such GPU"
+        hint = did_you_mean(text, offered, f"./inv catalog.instances --region {region} lists what is there")
+        raise BadFlag(f"--gpu {text}: {where}\n    expected: one of {listed}\n    fix: {hint}")
+    return offered[text]
+
+
+def stack(text: str, root: Path, *, overwrite: bool = False) -> str:
+    """Return the name of a stack whose file may be written. Raises BadFlag."""
+    if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,18}[a-z0-9])?", text):
+        raise BadFlag(
+            f"--stack {text}: not a name of a stack\n"
+            "    expected: at most 20 lower-case letters, digits and dashes; the cluster is called paddock-NAME"
+        )
+    path = stack_path(text, root)
+    if not path.exists():
+        return text
+    if not overwrite:
+        others = ", ".join(stack_names(root))
+        raise BadFlag(
+            f"--stack {text}: {path.name} is there already (stacks: {others})\n"
+            "    fix: another --stack, or --overwrite to replace the file"
+        )
+    if re.search(
+        r"^\s*(encryptionsalt|encryptedkey|secure):", path.read_text(encoding="utf-8", errors="replace"), re.M
+    ):
+        raise BadFlag(
+            f"--overwrite: {path.name} holds secrets, or the salt without which Pulumi reads none of this stack\n"
+            "    fix: edit the file, or choose another --stack"
+        )
+    return text
+
+
+def stack_path(name: str, root: Path) -> Path:
+    return root / f"Pulumi.{name}.yaml"
+
+
+def app_number(flag: str, text: str | None) -> str | None:
+    """Return an id of the GitHub App, None where it is left for later. Raises BadFlag."""
+    if not text:
+        return None
+    field = "id" if flag == "--app-id" else "installation"
+    try:
+        GitHubApp.model_validate({"id": EXAMPLE_IDS[0], "installation": EXAMPLE_IDS[1], field: text})
+    except ValidationError as error:
+        problem = validation.problems(error.errors(include_url=False), GitHubApp)[0]
+        raise BadFlag(f"{flag}: {problem.message}\n    expected: {problem.expected}") from None
+    return text

@@ -1,0 +1,180 @@
+"""The work of `inv init`, without Invoke: ask for what the flags leave open, write, and say what comes next."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from paddock.errors import PaddockError
+from paddock.fleet import GitHub
+from paddock.onboarding import scope
+from paddock.onboarding.init import address, answers, gpu_choice, stack_file
+from paddock.onboarding.init.answers import Answers
+from paddock.terminal import BadFlag, json_errors, print_json, write
+
+_Answer = TypeVar("_Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """Flags as they were typed; None where one was left out."""
+
+    url: str | None = None
+    region: str | None = None
+    allow: str | None = None
+    gpu: str | None = None
+    stack: str | None = None
+    app_id: str | None = None
+    installation: str | None = None
+    overwrite: bool = False
+
+
+@json_errors
+def run(root: Path, flags: Flags, *, yes: bool = False, as_json: bool = False) -> None:
+    """Write `Pulumi.<stack>.yaml`. Raises BadFlag, AddressUnknown, FleetError and OutputError; then nothing changed."""
+    ask = sys.stdin.isatty() and sys.stdout.isatty() and not (yes or as_json)
+    answered = _ask(root, flags) if ask else _from_flags(root, flags)
+    text = stack_file.text(answered, root)
+    path = answers.stack_path(answered.stack, root)
+    if ask and not _agreed(path.name, text):
+        sys.stdout.write("Nothing was written.\n")
+        return
+    write(path, text)
+    following = _next(answered)
+    if as_json:
+        print_json(_document(answered, path, following))
+        return
+    sys.stdout.write(f"{path.name} is written: {_summary(answered)}\n\nNext:\n")
+    width = max(map(len, following))
+    sys.stdout.writelines(f"  {command:{width}}   # {why}\n" for command, why in following.items())
+
+
+def _from_flags(root: Path, flags: Flags) -> Answers:
+    """Return the answers in the flags alone. Raises BadFlag, which names all that are missing."""
+    needed = {"--url": flags.url, "--region": flags.region, "--allow": flags.allow, "--gpu": flags.gpu}
+    if missing := [flag for flag, value in needed.items() if not value]:
+        examples = "--url https://github.com/ORG --region us-west-2 --allow 203.0.113.7/32 --gpu t4"
+        raise BadFlag(
+            f"init needs {', '.join(missing)}\n"
+            f"    expected: ./inv init {examples}\n"
+            "    fix: give each of them; on a terminal, and without --yes and --json, init asks"
+        )
+    return _checked(root, flags)
+
+
+def _checked(root: Path, flags: Flags) -> Answers:
+    github = scope.github(flags.url or "")
+    region = answers.region(flags.region or "")
+    return Answers(
+        github=_on_cloud(github),
+        region=region,
+        choice=answers.gpu(flags.gpu or "", region),
+        stack=answers.stack(flags.stack or answers.STACK, root, overwrite=flags.overwrite),
+        app_id=answers.app_number("--app-id", flags.app_id),
+        installation=answers.app_number("--installation", flags.installation),
+        allow=answers.networks(flags.allow or ""),  # last: it may ask a service
+    )
+
+
+def _on_cloud(github: GitHub) -> GitHub:
+    if github.kind == "server":
+        raise BadFlag(
+            f"--url {github.url}: {github.host} is a GitHub Enterprise Server, which init asks nothing about\n"
+            "    expected: an organisation or repository on github.com or ghe.com\n"
+            "    fix: copy Pulumi.dev.yaml and add github.serverVersion: docs/configuration.md#github"
+        )
+    return github
+
+
+def _ask(root: Path, flags: Flags) -> Answers:
+    """Return the answers. Those that no flag has are asked for, and asked for again where one is wrong."""
+
+    def question(flag: str | None, prompt: str, check: Callable[[str], _Answer], default: str = "") -> _Answer:
+        if flag is not None:
+            return check(flag)
+        shown = f"{prompt} [{default}]: " if default else f"{prompt}: "
+        while True:
+            try:
+                return check(input(shown).strip() or default)
+            except EOFError:
+                raise KeyboardInterrupt from None
+            except PaddockError as error:
+                sys.stdout.write(f"{error}\n")
+
+    github = question(
+        flags.url, "GitHub organisation, or repository as OWNER/NAME", lambda text: _on_cloud(scope.github(text))
+    )
+    here = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or ""
+    region = question(flags.region, "AWS region, such as us-west-2", answers.region, here)
+    if flags.gpu is None:
+        sys.stdout.write(f"\n{gpu_choice.table(gpu_choice.choices(region))}\n\n")
+    choice = question(flags.gpu, "GPU", lambda text: answers.gpu(text, region))
+    if flags.allow is None:
+        sys.stdout.write(
+            f"\nNetworks that may reach the Kubernetes API, with commas: yours, such as 203.0.113.0/24; "
+            f"{answers.ME} asks\n{address.SERVICE} for this machine's address; {answers.NOBODY} for the VPC alone.\n"
+        )
+    allow = question(flags.allow, "Networks", answers.networks)
+    app_id = question(
+        flags.app_id, "GitHub App's id, empty for later", lambda text: answers.app_number("--app-id", text)
+    )
+    installation = None
+    if app_id or flags.installation is not None:
+        installation = question(
+            flags.installation, "Its installation id, empty for later",
+            lambda text: answers.app_number("--installation", text),
+        )  # fmt: skip
+    name = question(
+        flags.stack, "Name of the stack", lambda text: answers.stack(text, root, overwrite=flags.overwrite),
+        answers.STACK,
+    )  # fmt: skip
+    return Answers(github, region, allow, choice, name, app_id, installation)
+
+
+def _agreed(name: str, text: str) -> bool:
+    sys.stdout.write(f"\n{text}\n")
+    try:
+        return input(f"Write {name}? [Y/n] ").strip().lower() in ("", "y", "yes")
+    except EOFError:
+        raise KeyboardInterrupt from None
+
+
+def _summary(answered: Answers) -> str:
+    choice = answered.choice
+    prices = [
+        f"{price:.2f} USD an hour {label}"
+        for price, label in ((choice.spot, "on spot"), (choice.on_demand, "on demand"))
+        if price is not None
+    ]
+    cost = " or ".join(prices) if prices else "at a price that is not known"
+    kept = ", ".join(answered.allow) or "the VPC alone"
+    return (
+        f"up to {choice.nodes} x {choice.types[0].name} with {choice.gpu.name} in {answered.region}, from {cost} while"
+        f" jobs run; the Kubernetes API is open to {kept}"
+    )
+
+
+def _next(answered: Answers) -> Mapping[str, str]:
+    following = {}
+    if not (answered.app_id and answered.installation):
+        following[f"./inv github.app --url {answered.github.url}"] = "the App whose two numbers the file still lacks"
+    return following | {
+        f"./inv plan --stack {answered.stack}": "what it would be and cost, and what is left to do",
+    }
+
+
+def _document(answered: Answers, path: Path, following: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "file": path.name,
+        "stack": answered.stack,
+        "url": answered.github.url,
+        "region": answered.region,
+        "allow": list(answered.allow),
+        "gpu": answered.choice.document(),
+        "app": {"id": answered.app_id, "installation": answered.installation},
+        "next": list(following),
+    }

@@ -1,0 +1,74 @@
+"""First steps of somebody new: the stack file, the GitHub App, rights in AWS."""
+
+from __future__ import annotations
+
+from invoke.context import Context
+
+from paddock.tasks.common import ROOT, task
+
+
+@task(
+    help={
+        "url": "the GitHub organisation or repository: https://github.com/ORG, or ORG, or OWNER/REPOSITORY",
+        "region": "the AWS region, such as us-west-2",
+        "allow": "networks that may reach the Kubernetes API, with commas, such as 203.0.113.7/32; me asks"
+        " checkip.amazonaws.com for this machine's address; none: the VPC alone",
+        "gpu": "the GPU of the first pool, such as t4 or l4; on a terminal init lists them with prices",
+        "stack": "the name of the stack; ci by default",
+        "app-id": "the GitHub App's id; may be left for later",
+        "installation": "the App's installation id; may be left for later",
+        "overwrite": "replace a stack file of that name that holds no secrets",
+        "yes": "ask nothing: what no flag says has its default",
+        "json": "print what was written as JSON, and ask nothing",
+    }
+)
+def init(
+    c: Context,
+    url: str | None = None,
+    region: str | None = None,
+    allow: str | None = None,
+    gpu: str | None = None,
+    stack: str | None = None,
+    app_id: str | None = None,
+    installation: str | None = None,
+    overwrite: bool = False,
+    yes: bool = False,
+    json: bool = False,
+) -> None:
+    """Write the stack file of a first fleet from a few answers."""
+    from paddock.onboarding.init.command import Flags, run
+
+    flags = Flags(url, region, allow, gpu, stack, app_id, installation, overwrite)
+    run(ROOT, flags, yes=yes, as_json=json)
+
+
+@task(
+    name="app",
+    help={
+        "url": "the organisation or repository whose jobs the runners take: https://github.com/ORG",
+        "stack": "take it from this stack's file instead",
+        "key": "look at the private key in this file, and show nothing of it",
+        "manifest": "also write the App's manifest to this file, for who registers Apps by program",
+        "json": "print it all as JSON",
+    },
+)
+def github_app(
+    c: Context,
+    url: str | None = None,
+    stack: str | None = None,
+    key: str | None = None,
+    manifest: str | None = None,
+    json: bool = False,
+) -> None:
+    """Print how to make the GitHub App that registers runners: its form filled in, permissions, ids and key."""
+    from paddock.onboarding.github_app.command import run
+    from paddock.terminal import optional_path
+
+    run(
+        ROOT,
+        url=url,
+        stack=stack,
+        key=optional_path("key", key),
+        manifest=optional_path("manifest", manifest),
+        as_json=json,
+    )

@@ -1,0 +1,153 @@
+"""`inv github.app`: a form with the least that runners need, and keys that are looked at and never shown."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
+
+from paddock.onboarding.github_app import key
+from paddock.onboarding.github_app.command import run
+from paddock.terminal import BadFlag
+
+Printed = pytest.CaptureFixture[str]
+
+
+def document(root: Path, capsys: Printed, **flags: str) -> dict[str, object]:
+    run(root, as_json=True, **flags)  # type: ignore[arg-type]  # only flags of text are given here
+    read: dict[str, object] = json.loads(capsys.readouterr().out)
+    return read
+
+
+@pytest.mark.parametrize(
+    ("url", "pages", "permissions"),
+    [
+        (
+            "https://github.com/acme",
+            ["https://github.com/organizations/acme/settings/apps/new"],
+            {"organization_self_hosted_runners": "write", "metadata": "read"},
+        ),
+        (
+            "acme/project",
+            ["https://github.com/organizations/acme/settings/apps/new", "https://github.com/settings/apps/new"],
+            {"administration": "write", "metadata": "read"},
+        ),
+        (
+            "https://github.acme.com/tools",
+            ["https://github.acme.com/organizations/tools/settings/apps/new"],
+            {"organization_self_hosted_runners": "write", "metadata": "read"},
+        ),
+    ],
+)
+def test_the_form_asks_for_what_runners_need_and_no_more(
+    root: Path, capsys: Printed, url: str, pages: list[str], permissions: dict[str, str]
+) -> None:
+    printed = document(root, capsys, url=url)
+    addresses = printed["register"]
+    assert isinstance(addresses, dict)
+    assert [address.partition("?")[0] for address in addresses.values()] == pages
+    for address in addresses.values():
+        query = {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}
+        assert query.pop("name") == printed["manifest"]["name"]  # type: ignore[index]  # of a JSON document
+        assert query.pop("url") == printed["url"]
+        assert query == {"public": "false", "webhook_active": "false", **permissions}
+    assert printed["manifest"]["default_permissions"] == permissions  # type: ignore[index]  # of a JSON document
+
+
+def test_the_name_of_an_app_is_not_too_long(root: Path, capsys: Printed) -> None:
+    printed = document(root, capsys, url="a" * 39)
+    assert len(printed["manifest"]["name"]) == 34  # type: ignore[index]  # of a JSON document
+
+
+def test_the_steps_name_every_page_id_and_command(root: Path, capsys: Printed) -> None:
+    run(root, stack="dev")
+    text = capsys.readouterr().out
+    for part in (
+        "https://github.com/organizations/acme/settings/installations",
+        "github.app.id",
+        "github.app.installation",
+        "pulumi config set --stack dev --secret paddock:githubAppKey < KEY.pem",
+        "Self-hosted runners: read and write",
+    ):
+        assert part in text
+
+
+def test_the_manifest_is_written_as_a_file(root: Path, tmp_path: Path) -> None:
+    run(root, url="acme", manifest=tmp_path / "app.json")
+    assert json.loads((tmp_path / "app.json").read_text())["hook_attributes"]["active"] is False
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({}, "needs --url or --stack"),
+        ({"url": "acme", "stack": "dev"}, "both say"),
+        ({"url": "https://github.com/enterprises/acme"}, "of an enterprise"),
+    ],
+)
+def test_a_contradictory_flag_is_refused(root: Path, flags: dict[str, str], message: str) -> None:
+    with pytest.raises(BadFlag, match=message):
+        run(root, **flags)  # type: ignore[arg-type]  # only flags of text are given here
+
+
+RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+EC = ec.generate_private_key(ec.SECP256R1())
+
+
+def pem(private: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey, form: PrivateFormat, password: bytes = b"") -> bytes:
+    encryption = BestAvailableEncryption(password) if password else NoEncryption()
+    return private.private_bytes(Encoding.PEM, form, encryption)
+
+
+@pytest.mark.parametrize("form", [PrivateFormat.TraditionalOpenSSL, PrivateFormat.PKCS8])
+def test_a_key_is_described_and_not_shown(form: PrivateFormat, tmp_path: Path, root: Path, capsys: Printed) -> None:
+    path = tmp_path / "app.pem"
+    path.write_bytes(pem(RSA, form))
+    path.chmod(0o600)
+    run(root, key=path)
+    text = capsys.readouterr().out
+    assert "RSA, 2048 bits" in text
+    assert "SHA256:" in text
+    assert "chmod" not in text
+    assert not any(line in text for line in path.read_text().splitlines())
+
+
+def test_a_key_that_others_can_read_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "app.pem"
+    path.write_bytes(pem(RSA, PrivateFormat.PKCS8))
+    path.chmod(0o644)
+    assert key.read(path).readable_by_others
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "it is empty"),
+        (b"# readme", "no key in PEM form"),
+        (RSA.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo), "a public key"),
+        (pem(RSA, PrivateFormat.PKCS8, b"secret"), "has a passphrase"),
+        (pem(RSA, PrivateFormat.TraditionalOpenSSL)[:900], "damaged"),
+        (pem(EC, PrivateFormat.PKCS8), "not of the kind RSA"),
+        (None, "there is no such file"),
+    ],
+    ids=["empty", "text", "public", "encrypted", "cut", "elliptic", "absent"],  # keys differ from run to run
+)
+def test_a_file_that_is_no_such_key_is_refused_without_its_content(
+    content: bytes | None, message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "app.pem"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(key.BadKey, match=message) as error:
+        key.read(path)
+    assert not any(line in str(error.value) for line in (content or b"").decode().splitlines() if len(line) > 40)

@@ -1,0 +1,205 @@
+"""`inv init`: a stack file that plans, from flags or from answers, and nothing written where one is wrong."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+import yaml
+
+from paddock import catalog, clock
+from paddock.catalog.table import priced_regions
+from paddock.fleet import load
+from paddock.onboarding import scope
+from paddock.onboarding.init import address, stack_file
+from paddock.onboarding.init.answers import Answers
+from paddock.onboarding.init.command import Flags, run
+from paddock.onboarding.init.gpu_choice import Choice, choices
+from paddock.plan.plan import build_plan
+from paddock.terminal import BadFlag
+
+FLAGS = {"url": "https://github.com/acme", "region": "us-west-2", "allow": "198.18.0.7/32", "gpu": "t4"}
+
+
+@pytest.fixture
+def project(root: Path, tmp_path: Path) -> Path:
+    """Return a folder with a project file, and no stack."""
+    shutil.copy(root / "Pulumi.yaml", tmp_path)
+    return tmp_path
+
+
+def init(project: Path, **flags: str | bool) -> None:
+    run(project, Flags(**(FLAGS | flags)))  # type: ignore[arg-type]  # a table of texts and one switch
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {},
+        {"url": "acme/project", "gpu": "h100", "allow": "none"},
+        {"gpu": "l40s", "region": "us-east-1"},  # two of its sizes are dearer on spot than spot should be
+        {"gpu": "a100-80gb", "region": "us-east-1"},
+    ],
+    ids=str,
+)
+def test_a_new_stack_plans_without_errors_and_warnings(project: Path, root: Path, flags: dict[str, str]) -> None:
+    init(project, **flags)
+    plan = build_plan(load(project, "ci"), clock.today(), root=root)
+
+    assert [finding for finding in plan.findings if finding.severity != "info"] == []
+    # What only its owner can do: the App with its key, a network that lets pulumi up in, room in the account.
+    assert {step.id for step in plan.before_up} <= {"CFG001", "CFG004", "CFG005", "QUO001"}
+
+
+def test_every_gpu_of_every_priced_region_makes_a_fleet(project: Path) -> None:
+    github = scope.github("acme")
+    offered = [choice for region in priced_regions() if catalog.regions()[region] for choice in choices(region)]
+    for choice in offered:
+        stack_file.text(Answers(github, choice.region, ("198.18.0.7/32",), choice, "ci", None, None), project)
+    assert len(offered) > 100
+
+
+def test_a_gpu_that_the_default_driver_does_not_know_is_not_offered() -> None:
+    assert "rtx-pro-4500" in catalog.gpus()
+    assert "rtx-pro-4500" not in {choice.gpu.key for choice in choices("us-west-2")}
+
+
+def test_the_pool_has_the_smallest_whole_types_of_its_gpu() -> None:
+    (l4,) = (choice for choice in choices("us-west-2") if choice.gpu.key == "l4")
+    assert [instance.name for instance in l4.types] == ["g6.xlarge", "g6.2xlarge", "g6.4xlarge"]
+
+
+def test_the_apps_numbers_may_be_given_at_once(project: Path) -> None:
+    init(project, app_id="987", installation="4321")
+    github = load(project, "ci").fleet.github
+    assert github.app
+    assert (github.app.id, github.app.installation) == ("987", "4321")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"region": "us-wst-2"}, "did you mean us-west-2?"),
+        ({"region": "us-west-1"}, "accounts have different zones"),
+        ({"gpu": "t44"}, "did you mean t4?"),
+        ({"gpu": "b300", "region": "af-south-1"}, "b300 is not sold in af-south-1"),
+        ({"allow": "198.18.0.7"}, "expected: 198.18.0.7/32"),
+        ({"allow": "any"}, "opens the API to the world"),
+        ({"allow": "2001:db8::/32"}, "is IPv6"),
+        ({"allow": "here"}, '"here" is not an IPv4 network'),
+        ({"url": "https://github.com/enterprises/acme"}, "lets no App register runners of an enterprise"),
+        ({"url": "https://github.acme.com/acme"}, "is a GitHub Enterprise Server"),
+        ({"url": "http://github.com/acme"}, "is not where runners can register"),
+        ({"stack": "../x"}, "not a name of a stack"),
+        ({"app_id": "my app"}, "--app-id"),
+        ({"url": "", "gpu": ""}, "init needs --url, --gpu"),
+    ],
+)
+def test_a_wrong_flag_writes_nothing(project: Path, flags: dict[str, str], message: str) -> None:
+    with pytest.raises(BadFlag) as error:
+        init(project, **flags)
+    assert message in str(error.value)
+    assert [path.name for path in project.iterdir()] == ["Pulumi.yaml"]
+
+
+def test_a_stack_file_is_replaced_only_when_told(project: Path) -> None:
+    init(project)
+    with pytest.raises(BadFlag, match=r"Pulumi\.ci\.yaml is there already"):
+        init(project, gpu="l4")
+    init(project, gpu="l4", overwrite=True)
+    assert list(load(project, "ci").fleet.pools) == ["l4"]
+
+
+@pytest.mark.parametrize("line", ["encryptionsalt: v1:made-up", "config: {a: {secure: v1:made-up}}"])
+def test_a_stack_file_with_secrets_is_never_replaced(project: Path, line: str) -> None:
+    path = project / "Pulumi.ci.yaml"
+    path.write_text(yaml.safe_dump(yaml.safe_load(line)))
+    before = path.read_bytes()
+    with pytest.raises(BadFlag, match="holds secrets"):
+        init(project, overwrite=True)
+    assert path.read_bytes() == before
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_is_asked_again_after_a_wrong_answer(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = ["acme", "us-wst-2", "us-west-2", "l4", "198.18.0.0/24", "", "", "yes"]
+    out = Terminal()
+    monkeypatch.setattr(sys, "stdin", Terminal("\n".join(answers) + "\n"))
+    monkeypatch.setattr(sys, "stdout", out)
+    run(project, Flags())
+
+    assert "did you mean us-west-2?" in out.getvalue()
+    assert "a100-40gb" in out.getvalue()  # the list of GPUs to choose from
+    fleet = load(project, "ci").fleet
+    assert (fleet.region, list(fleet.pools), fleet.github.url) == ("us-west-2", ["l4"], "https://github.com/acme")
+
+
+def test_a_no_at_the_end_writes_nothing(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal("\n\nno\n"))
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    run(project, Flags(**FLAGS))
+    assert not (project / "Pulumi.ci.yaml").exists()
+
+
+def test_json_is_one_document(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(project, Flags(**FLAGS), as_json=True)
+    document = json.loads(capsys.readouterr().out)
+    assert document["file"] == "Pulumi.ci.yaml"
+    assert document["gpu"]["instances"] == ["g4dn.xlarge", "g4dn.2xlarge", "g4dn.4xlarge"]
+    assert document["app"] == {"id": None, "installation": None}
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Yield what the service of addresses answers."""
+    answer = ["198.18.0.9\n"]
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(answer[0].encode())
+
+        def log_message(self, *words: object) -> None:
+            """Print nothing."""
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    monkeypatch.setattr(address, "SERVICE", f"http://127.0.0.1:{server.server_port}/")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    yield answer
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_this_machines_address_is_asked_for_only_by_name(project: Path, service: list[str]) -> None:
+    init(project, allow="me,198.18.1.0/24")
+    written = yaml.safe_load((project / "Pulumi.ci.yaml").read_text())["config"]["paddock:fleet"]
+    assert written["cluster"]["endpoint"]["allow"] == ["198.18.0.9/32", "198.18.1.0/24"]
+
+
+def test_an_answer_that_is_no_address_is_told(project: Path, service: list[str]) -> None:
+    service[0] = "<html>log in first</html>"
+    with pytest.raises(address.AddressUnknown, match=r"<html>log in first</html>.*\n.*expected"):
+        init(project, allow="me")
+    assert not (project / "Pulumi.ci.yaml").exists()
+
+
+def test_a_price_that_is_not_known_is_a_question_mark() -> None:
+    from paddock.onboarding.init.gpu_choice import table
+
+    unpriced: Choice = next(choice for choice in choices("ap-southeast-7") if choice.gpu.key == "t4")
+    assert "?       ?  g4dn.xlarge" in table((unpriced,))
