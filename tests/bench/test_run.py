@@ -8,23 +8,29 @@ import os
 import re
 import subprocess
 import sys
+import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from paddock.bench.cli import bench as command
 from paddock.bench.engine.shapes import shape
 from paddock.bench.errors import BenchError, BenchInputError
-from paddock.bench.modes.config import preset
+from paddock.bench.modes.policy import Adaptive, GpuCap, Policy, of_mode
 from paddock.bench.report.model import BenchDocument
 from paddock.bench.report.page import page
 from paddock.bench.report.text import lines
-from paddock.bench.runner import process
+from paddock.bench.runner import pacing, process
+from paddock.bench.runner.jobs import Job
 from paddock.bench.runner.run import Options, run
+from paddock.gpu.inventory import inventory
 from paddock.gpu.leases.manager import Leases
 from paddock.terminal import OutputError
 from tests.support.nvml import Driver, box, installed
+from tests.support.waiting import until
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="no torch in this environment")
 OPTIONS = Options(
@@ -106,10 +112,35 @@ def test_numbers_of_a_cell_follow_from_its_samples(monkeypatch: pytest.MonkeyPat
 
 def test_modes_limit_batches_and_sort_results(monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(monkeypatch, "pass")
-    modes = {"small": preset("conservative").model_dump()}
+    modes = {"small": of_mode("conservative")}
     document = run(replace(OPTIONS, batches=(1, 4, 8), modes=modes, dtypes=("bf16",)))
     assert {result.key["mode"] for result in document.results} == {"small"}
     assert any(line.startswith("bf16 small") and "100%" in line for line in lines(document))
+
+
+def test_a_cap_that_the_driver_refuses_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(monkeypatch, "pass")
+    options = replace(OPTIONS, dtypes=("bf16",), modes={"quiet": Policy(gpu=GpuCap(power_watts=200))})
+    assert run(options).notes[-1] == "quiet: no GPU to cap"
+    with installed(Driver(box("H100", 1))):
+        assert re.match("quiet: GPU 0 is not capped: .+", run(options).notes[-1])
+
+
+def test_a_job_pauses_longer_while_others_compute(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pacing, "adapting", partial(pacing.adapting, interval=0.01))
+    policy = Policy(adaptive=Adaptive())
+    with installed(Driver(box("H100", 1, processes=((41, 500),)))):
+        uuids = tuple(gpu.uuid or "" for gpu in inventory().gpus)
+        limits: dict[str, Any] = {"mode": "own", "policy": policy.model_dump(mode="json")}
+        job = Job(OPTIONS.shape, "bf16", "cuda", (1,), (8,), 8, 1, 1, uuids=uuids, **limits)
+        with pacing.pacing(job) as turns:
+
+            def pause() -> float:
+                with turns(1) as paused:
+                    time.sleep(0.02)
+                return paused
+
+            until(lambda: pause() > 0.1)  # without others 5 ms, or the 50 ms between two starts
 
 
 @needs_torch

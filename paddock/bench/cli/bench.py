@@ -40,7 +40,9 @@ class Bench(Parameters):
     new: int = parameter(32, "new tokens of each row", ge=2)
     runs: int = parameter(3, "counted runs of each", ge=1)
     warm_up: int = parameter(1, "runs before them that are not counted", flag="warm-up", ge=0)
-    mode: tuple[str, ...] = parameter((), "resource modes: conservative, default, aggressive; by default none")
+    mode: tuple[str, ...] = parameter(
+        (), "resource modes: conservative, default, aggressive, or the file of a policy; by default none"
+    )
     tp: int = parameter(1, "devices, or processes without a GPU, that share the model", ge=1)
     engine: str = parameter("torch", "torch, or llama.cpp for a .gguf file")
     region: str = parameter(_REGION, f"region of the prices; by default {_REGION}")
@@ -102,7 +104,6 @@ def _options(parameters: Bench) -> Any:
             f"{needed} is not installed here\n    fix: ./inv bench in a checkout installs it, or pip install"
             f" 'paddock[{extra}]'"
         )
-    from paddock.bench.modes.config import PRESETS, preset
     from paddock.bench.runner.run import Options
 
     return Options(
@@ -118,7 +119,7 @@ def _options(parameters: Bench) -> Any:
         parameters.tp,
         parameters.region,
         parameters.instance,
-        {name: preset(_one_of("mode", name, tuple(PRESETS))).model_dump() for name in parameters.mode},
+        dict(map(_mode, parameters.mode)),
         parameters.seed,
     )
 
@@ -145,6 +146,18 @@ def _model(name: str, engine: str) -> tuple[shapes.Shape, str]:
         raise BenchInputError(
             f"--model: cannot read {config}: {error}\n    expected: the folder of a checkpoint, with its config.json"
         ) from None
+
+
+def _mode(name: str) -> tuple[str, Any]:
+    """Return a resource mode by its name, or a policy by its file. Raises BenchInputError."""
+    from paddock.bench.modes import policy
+    from paddock.bench.modes.config import PRESETS
+
+    path = caller_path(name)
+    if path.suffix in (".yaml", ".yml", ".json"):
+        return path.stem, policy.read(path)
+    _one_of("mode", name, tuple(PRESETS))
+    return name, policy.of_mode(next(mode for mode in PRESETS if mode == name))
 
 
 def _gguf_dtype(path: Path) -> str:

@@ -73,17 +73,6 @@ PRESETS: Mapping[Mode, ResourceConfig] = {
 DEPLOYMENTS: Mapping[Deployment, Mode] = {"desktop": "conservative", "server": "aggressive", "hybrid": "default"}
 
 
-def preset(mode: str) -> ResourceConfig:
-    """Return the limits of a mode. Raises BenchInputError."""
-    for name, config in PRESETS.items():
-        if name == mode:
-            return config
-    hint = did_you_mean(mode, PRESETS)
-    raise BenchInputError(
-        f"there is no mode {mode!r}\n    expected: one of {', '.join(PRESETS)}" + (f"\n    fix: {hint}" if hint else "")
-    )
-
-
 def deployment_mode(environ: Mapping[str, str] = os.environ) -> Mode:
     """Return the mode that PADDOCK_DEPLOYMENT_MODE chooses; unset it is a desktop's, the cautious choice.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from paddock.bench.engine.shapes import Shape
@@ -27,8 +27,10 @@ class Job:
     seed: int = 0
     memory_fraction: float = 1.0
     uuids: tuple[str, ...] = ()
-    mode: Mapping[str, Any] = field(default_factory=dict)
-    """Resource mode, as its configuration's fields; empty for none."""
+    mode: str = ""
+    """Name of the resource mode; empty for none."""
+    policy: Mapping[str, Any] | None = None
+    """Limits of the mode, as the fields of a policy."""
 
     @property
     def length(self) -> int:

@@ -202,6 +202,6 @@ def _key(job: Job, batch: int, prompt: int, context: Context) -> dict[str, str |
         "batch": batch,
         "prompt": prompt,
         "new": job.new,
-        "mode": job.mode.get("name"),
+        "mode": job.mode or None,
         "tp": context.tp,
     }

@@ -17,7 +17,9 @@ from paddock.bench.errors import BenchError
 from paddock.bench.measurement import environment as surroundings
 from paddock.bench.measurement.watch import watching
 from paddock.bench.modes.admission import Demand, Room, admit
+from paddock.bench.modes.cap import capped
 from paddock.bench.modes.config import ResourceConfig
+from paddock.bench.modes.policy import GpuCap, Policy
 from paddock.bench.report.model import BenchDocument, Problem, Result
 from paddock.bench.runner import results
 from paddock.bench.runner.jobs import Job
@@ -33,6 +35,7 @@ _DEVICE = {"nvidia": "cuda", "amd": "cuda", "apple": "mps"}
 _SILENT_FOR = 300.0
 """Seconds without an event after which a worker is taken to hang."""
 _LEASE_S = 3600.0
+_UNLIMITED = ResourceConfig(max_vram_usage_percent=1.0)
 
 Notify = Callable[[str], None]
 
@@ -53,7 +56,7 @@ class Options:
     tp: int
     region: str
     instance: str | None
-    modes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    modes: Mapping[str, Policy] = field(default_factory=dict)
     seed: int = 0
 
 
@@ -102,8 +105,14 @@ def run(
         merged = {**environ, **{name: value for name, value in changes.items() if value is not None}}
         try:
             # A process can lower its priority and never raise it again: a mode has one of its own.
-            for _, group in groupby(jobs, lambda job: job.mode.get("name")):
-                run.work(list(group), merged, silent_for)
+            for mode, group in groupby(jobs, lambda job: job.mode):
+                with ExitStack() as caps:
+                    variables = merged
+                    if mode:
+                        policy = options.modes[mode]
+                        notes += _cap(caps, mode, policy.gpu, chosen, environ)
+                        variables = {**_waiting(policy), **merged}
+                    run.work(list(group), variables, silent_for)
         except KeyboardInterrupt:
             complete = False
         if uuids:
@@ -200,7 +209,7 @@ class _Run:
         )
 
     def _fail(self, job: Job, message: str, code: int) -> None:
-        self.problems.append(Problem(dtype=job.dtype, mode=job.mode.get("name"), message=message, code=code))
+        self.problems.append(Problem(dtype=job.dtype, mode=job.mode or None, message=message, code=code))
         self._notify(f"{_title(job)}: {message}")
 
 
@@ -210,12 +219,11 @@ def _jobs(
     """Return the jobs that the memory holds, and the others as problems. Raises BenchError where none fits."""
     jobs, problems, last = [], [], None
     length = max(options.prompts) + options.new
-    for name, mode in (options.modes or {"": {}}).items():
-        batches = options.batches
-        if mode:
-            batches = tuple(dict.fromkeys(min(batch, int(mode["max_batch_size"])) for batch in batches))
-        limits = ResourceConfig(**(mode or {"max_vram_usage_percent": 1.0}))
-        fraction = limits.max_vram_usage_percent
+    for name, policy in (options.modes or {"": None}).items():
+        limits, batches = _UNLIMITED, options.batches
+        if policy:
+            limits = policy.current()()
+            batches = tuple(dict.fromkeys(min(batch, limits.max_batch_size) for batch in batches))
         for dtype in options.dtypes:
             element = 4 if device == "cpu" or dtype == "fp32" else 2
             try:
@@ -237,9 +245,10 @@ def _jobs(
                     options.engine,
                     options.source,
                     options.seed,
-                    fraction,
+                    limits.max_vram_usage_percent,
                     uuids,
-                    {"name": name, **mode} if mode else {},
+                    name,
+                    policy.model_dump(mode="json") if policy else None,
                 )
             )
     if last is not None and not jobs:
@@ -251,6 +260,31 @@ def _demand(shape: Shape, dtype: str, batch: int, length: int, element: int, tp:
     """Return the memory of one device: weights are packed from 16 bits, and loading them takes what those do."""
     loading = shape.loaded_bytes("fp32" if dtype == "fp32" else "bf16")
     return Demand(max(loading, shape.loaded_bytes(dtype, tp)), shape.cache_bytes(element, tp), batch, length, dtype)
+
+
+def _cap(stack: ExitStack, mode: str, cap: GpuCap, gpus: tuple[Gpu, ...], environ: Mapping[str, str]) -> list[str]:
+    """Cap the GPUs until the stack ends, and return what became of it."""
+    if cap == GpuCap():
+        return []
+    if not gpus:
+        return [f"{mode}: no GPU to cap"]
+    limits = [f"{cap.power_watts} W"] if cap.power_watts else []
+    limits += [f"{cap.clock_mhz} MHz"] if cap.clock_mhz else []
+    notes = []
+    for gpu in gpus:
+        applied = stack.enter_context(capped(gpu.uuid or "", cap, environ))
+        outcome = f"capped at {' and '.join(limits)}" if applied.applied else f"not capped: {applied.reason}"
+        notes.append(f"{mode}: GPU {gpu.index} is {outcome}")
+    return notes
+
+
+def _waiting(policy: Policy) -> dict[str, str]:
+    """Return how OpenMP's threads wait: asleep where others come first.
+
+    A thread that spins while a process of higher priority keeps its sibling from the processor makes a step take a
+    hundred times as long.
+    """
+    return {"OMP_WAIT_POLICY": "passive"} if policy.current()().process_priority > 0 else {}
 
 
 def _usable(machine: Inventory) -> tuple[Gpu, ...]:
@@ -289,5 +323,4 @@ def _foreign(uuids: tuple[str, ...]) -> list[str]:
 
 
 def _title(job: Job) -> str:
-    mode = f" {job.mode['name']}" if job.mode else ""
-    return f"{job.shape.name} {job.dtype}{mode}"
+    return f"{job.shape.name} {job.dtype} {job.mode}".rstrip()

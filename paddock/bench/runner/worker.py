@@ -6,8 +6,6 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -19,13 +17,10 @@ from paddock.bench.engine.protocol import Spec
 from paddock.bench.engine.torch_engine import TorchEngine
 from paddock.bench.errors import BenchError
 from paddock.bench.measurement import energy
-from paddock.bench.modes import priority
-from paddock.bench.modes.config import ResourceConfig
-from paddock.bench.modes.limiter import Limiter
-from paddock.bench.modes.policy import Policy
 from paddock.bench.quantisation import quality
 from paddock.bench.runner.jobs import Job, from_json
 from paddock.bench.runner.loop import CudaTimer, Timer, measure
+from paddock.bench.runner.pacing import Turns, lower_priority, pacing
 from paddock.bench.runner.roof import Roof
 from paddock.gpu.inventory import sampler
 
@@ -38,7 +33,7 @@ def main(text: str) -> None:
     parallel.join(jobs[0].device)
     if parallel.world_size() > 1 and jobs[0].device == "cuda":
         torch.cuda.set_device(parallel.rank())
-    refused = _lower_priority(jobs[0])
+    refused = lower_priority(jobs[0])
     worker = _Worker(torch.device(jobs[0].device), jobs[0].uuids, refused)
     for number, job in enumerate(jobs):
         _say("job", number=number)
@@ -70,13 +65,14 @@ class _Worker:
         try:
             if job.engine == "torch":
                 self._compare(engine, job)
-            for batch in job.batches:
-                for prompt in job.prompts:
-                    self._cell(engine, job, batch, prompt)
+            with pacing(job) as turns:
+                for batch in job.batches:
+                    for prompt in job.prompts:
+                        self._cell(engine, job, batch, prompt, turns)
         finally:
             engine.unload()
 
-    def _cell(self, engine: Any, job: Job, batch: int, prompt: int) -> None:
+    def _cell(self, engine: Any, job: Job, batch: int, prompt: int, turns: Turns) -> None:
         generator = torch.Generator().manual_seed(job.seed)
         before = self._roof.read_gbs(4)
         joules, start = self._joules(), time.monotonic()
@@ -87,7 +83,7 @@ class _Worker:
             new=job.new,
             runs=job.runs,
             warm_up=job.warm_up,
-            turn=_turns(job, batch),
+            turn=lambda: turns(batch),
         )
         seconds = time.monotonic() - start
         if hasattr(engine, "check"):
@@ -132,30 +128,6 @@ def _engine(name: str) -> Any:
 
         return LlamaEngine()
     return TorchEngine()
-
-
-def _limits(job: Job) -> ResourceConfig:
-    return ResourceConfig(**{name: value for name, value in job.mode.items() if name != "name"})
-
-
-def _lower_priority(job: Job) -> tuple[str, ...]:
-    """Take the priority of the resource mode, and return what the system refused of it."""
-    settings = priority.apply(_limits(job)) if job.mode else ()
-    return tuple(f"{item.name} {item.value}: {item.reason}" for item in settings if not item.applied)
-
-
-def _turns(job: Job, batch: int) -> Callable[[], AbstractContextManager[float]]:
-    """Return what each request runs inside: the pauses of the resource mode, if there is one."""
-    if not job.mode:
-        return lambda: nullcontext(0.0)
-    limiter = Limiter(Policy(resources=_limits(job)))
-
-    @contextmanager
-    def turn() -> Iterator[float]:
-        with limiter.request(batch) as admitted:
-            yield admitted.paused
-
-    return turn
 
 
 def _synchroniser(device: torch.device) -> Any:
