@@ -281,8 +281,8 @@ def _cap(stack: ExitStack, mode: str, cap: GpuCap, gpus: tuple[Gpu, ...], enviro
 def _waiting(policy: Policy) -> dict[str, str]:
     """Return how OpenMP's threads wait: asleep where others come first.
 
-    A thread that spins while a process of higher priority keeps its sibling from the processor makes a step take a
-    hundred times as long.
+    A thread that spins while a process of higher priority keeps its sibling from the processor makes a step take many
+    times as long.
     """
     return {"OMP_WAIT_POLICY": "passive"} if policy.current()().process_priority > 0 else {}
 
