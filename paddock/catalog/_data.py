@@ -145,6 +145,7 @@ def as_date(text: str | None) -> date | None:
     return date.fromisoformat(text)
 
 
+@cache
 def version(text: str) -> tuple[int, ...]:
     """A dotted version for comparison: as text ``570.26`` is above ``570.124.06``, as numbers it is below."""
     return tuple(int(part) for part in text.split("."))

@@ -219,7 +219,8 @@ def _jobs(
     """Return the jobs that the memory holds, and the others as problems. Raises BenchError where none fits."""
     jobs, problems, last = [], [], None
     length = max(options.prompts) + options.new
-    for name, policy in (options.modes or {"": None}).items():
+    modes: Mapping[str, Policy | None] = options.modes or {"": None}
+    for name, policy in modes.items():
         limits, batches = _UNLIMITED, options.batches
         if policy:
             limits = policy.current()()

@@ -9,7 +9,6 @@ from typing import Annotated, Any, Concatenate, Literal, ParamSpec, TypeVar, cas
 from pydantic import AfterValidator, Field
 
 from paddock import catalog
-from paddock.catalog import InstanceType
 from paddock.fleet.model.base import Matching, Model, with_names
 from paddock.fleet.model.cluster import Cluster, ExistingCluster, KubeconfigCluster, NewCluster
 from paddock.fleet.model.github import GitHub
@@ -188,19 +187,14 @@ def once_per_fleet(
 ) -> Callable[Concatenate[Fleet, P], T]:
     """Keep the results of a function of a fleet and its parts: none of them ever changes.
 
-    Results are kept by the parts' names, so a pool or runner that is not of this fleet is computed each time.
+    Results are kept by the parts' identity, and with the parts, so that no other object takes that.
     """
 
     @wraps(compute)
     def kept(fleet: Fleet, /, *args: P.args, **options: P.kwargs) -> T:
-        key: list[Hashable] = [compute.__qualname__, *sorted(options.items())]
-        for part in args:
-            own = fleet.pools if isinstance(part, GpuPool) else fleet.runners
-            if isinstance(part, GpuPool | Runner) and own.get(part.name) is not part:
-                return compute(fleet, *args, **options)
-            key.append(part.name if isinstance(part, GpuPool | Runner | InstanceType) else part)
-        if (name := tuple(key)) not in fleet.results:
-            fleet.results[name] = compute(fleet, *args, **options)
-        return cast("T", fleet.results[name])
+        key = (compute, *map(id, args), *sorted(options.items()))
+        if key not in fleet.results:
+            fleet.results[key] = (compute(fleet, *args, **options), args)
+        return cast("T", fleet.results[key][0])
 
     return kept

@@ -89,7 +89,7 @@ def record(
 def _ordered(declared: Mapping[str, Resource]) -> dict[str, Resource]:
     """Return the resources in a fixed order: the SDK's tasks overtake each other, in another order on every run."""
     needs = {
-        urn: {resource.parent, resource.provider.rpartition("::")[0], *resource.dependencies} & set(declared)
+        urn: declared.keys() & {resource.parent, resource.provider.rpartition("::")[0], *resource.dependencies}
         for urn, resource in declared.items()
     }
     sorter = graphlib.TopologicalSorter(needs)

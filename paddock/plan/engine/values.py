@@ -38,6 +38,10 @@ CREDENTIAL = re.compile(
 _VARIABLE = re.compile(r"\bname[\"']?: *[\"']?(\w+)")
 
 
+_LISTS = (list, tuple)
+_MAPPINGS = (dict, Mapping)  # dict first: most are, and the abstract class is slow to ask
+
+
 def redact(value: Any) -> Any:
     """Plain data for people and JSON: secrets hidden, references as URNs.
 
@@ -46,19 +50,17 @@ def redact(value: Any) -> Any:
     if isinstance(value, str):  # first, as most are
         credential = "name" in value and any(map(CREDENTIAL.search, _VARIABLE.findall(value)))
         return _redact_yaml(value) if credential else value
-    match value:
-        case {"name": str(name), "value": str(), **rest} if CREDENTIAL.search(name):
+    if isinstance(value, _MAPPINGS):
+        name, text = value.get("name"), value.get("value")
+        if isinstance(name, str) and isinstance(text, str) and CREDENTIAL.search(name):
+            rest = {key: item for key, item in value.items() if key not in ("name", "value")}
             return {**redact(rest), "name": name, "value": SECRET}
-        case Secret():
-            return SECRET
-        case Ref(urn=urn):
-            return urn
-        case Mapping():
-            return {key: redact(item) for key, item in value.items()}
-        case list() | tuple():
-            return [redact(item) for item in value]
-        case _:
-            return value
+        return {key: redact(item) for key, item in value.items()}
+    if isinstance(value, _LISTS):
+        return [redact(item) for item in value]
+    if isinstance(value, Secret):
+        return SECRET
+    return value.urn if isinstance(value, Ref) else value
 
 
 def _redact_yaml(text: str) -> str:

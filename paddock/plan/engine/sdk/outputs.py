@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 import pulumi
+from pulumi import _types
 from pulumi.output import _OutputData
 from pulumi.runtime import rpc
 
@@ -156,5 +157,7 @@ REPLACEMENTS: tuple[tuple[Any, str, Any], ...] = (
     (pulumi.Output, "from_input", staticmethod(_from_input)),
     (pulumi.Output, "_track", _track),
     (rpc, "transfer_properties", _transfer_properties),
+    (_types, "resource_types", functools.cache(_types.resource_types)),
+    (_types, "resource_pulumi_to_py_names", functools.cache(_types.resource_pulumi_to_py_names)),
     (rpc, "resolve_outputs", _resolve_outputs),
 )

@@ -11,6 +11,9 @@ from typing import Any
 
 from paddock.plan.engine.values import UNKNOWN, Secret
 
+_LISTS = (list, tuple)  # named, as `list | tuple` is made anew at each use
+_MAPPINGS = (dict, Mapping)  # dict first: most are, and the abstract class is slow to ask
+
 
 def unwrap(value: Any) -> Any:
     """Return a value without its secret marker."""
@@ -25,13 +28,13 @@ def is_unknown(value: Any) -> bool:
 def has_unknown(value: Any) -> bool:
     """Return whether anything in a value is not known yet."""
     value = unwrap(value)
-    match value:
-        case Mapping():
-            return any(map(has_unknown, value.values())) or any(map(is_unknown, value))
-        case list() | tuple():
-            return any(map(has_unknown, value))
-        case _:
-            return is_unknown(value)
+    if isinstance(value, str):
+        return value == UNKNOWN
+    if isinstance(value, _LISTS):
+        return any(map(has_unknown, value))
+    if isinstance(value, _MAPPINGS):
+        return any(map(has_unknown, value.values())) or any(map(is_unknown, value))
+    return False
 
 
 def get(value: Any, *path: str | int) -> Any:
@@ -45,7 +48,7 @@ def get(value: Any, *path: str | int) -> Any:
             return UNKNOWN
         elif isinstance(value, Mapping):
             value = value.get(step)
-        elif isinstance(value, list | tuple) and isinstance(step, int) and step < len(value):
+        elif isinstance(value, _LISTS) and isinstance(step, int) and step < len(value):
             value = value[step]
         else:
             return None
@@ -55,7 +58,7 @@ def get(value: Any, *path: str | int) -> Any:
 def items(value: Any, *path: str | int) -> list[Any]:
     """Elements of the list at `path`; none where there is no list."""
     values = get(value, *path)
-    return [unwrap(item) for item in values] if isinstance(values, list | tuple) else []
+    return [unwrap(item) for item in values] if isinstance(values, _LISTS) else []
 
 
 def mapping(value: Any, *path: str | int) -> dict[str, Any]:
@@ -67,7 +70,7 @@ def mapping(value: Any, *path: str | int) -> dict[str, Any]:
 def as_list(value: Any) -> list[Any]:
     """Return a value that may be written alone or as a list."""
     value = unwrap(value)
-    return [] if value is None else [unwrap(item) for item in value] if isinstance(value, list | tuple) else [value]
+    return [] if value is None else [unwrap(item) for item in value] if isinstance(value, _LISTS) else [value]
 
 
 def is_on(value: Any) -> bool:
@@ -83,7 +86,7 @@ def is_set(value: Any) -> bool:
 def text(value: Any, *path: str | int) -> str:
     """Text at `path`; empty where there is none, or where it is not known yet."""
     item = get(value, *path)
-    return item if isinstance(item, str) and not is_unknown(item) else ""
+    return item if isinstance(item, str) and item != UNKNOWN else ""
 
 
 def json_document(value: Any) -> Mapping[str, Any]:
