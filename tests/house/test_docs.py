@@ -23,7 +23,7 @@ ELSEWHERE = {
     "./inv build-image": "needs Docker: tests/e2e/test_cuda_builder.py",
     "./inv build-ami": "needs AWS: tests/build/ami/test_ami_build.py, on recorded models",
     "./inv images.check": "its answer depends on the day: tests/build/images/test_images_check.py",
-    "./inv bench --model": "needs torch: tests/bench/test_run.py, on the processor",
+    "./inv bench --mode": "needs torch: tests/bench/test_run.py, on the processor",
     "./inv bench.load": "needs a server: tests/bench/load/test_command.py, on a scripted one",
     "./inv ami.": "needs AWS: tests/build/ami/test_ami_{list,promote,prune}.py, on stand-ins",
 }
