@@ -17,7 +17,7 @@ from paddock.tasks.fleet import mirror, plan, schema
 from paddock.tasks.gpu import GPU_TASKS
 from paddock.tasks.house import check, lint, lock, test
 from paddock.tasks.lab import lab_demo, lab_down, lab_status, lab_up
-from paddock.tasks.onboarding import github_app, init
+from paddock.tasks.onboarding import aws_permissions, github_app, init
 from paddock.tasks.smoke import smoke
 
 
@@ -36,6 +36,7 @@ namespace = Collection(
     docs=Collection(docs_pictures),
     catalog=Collection(catalog_instances, catalog_refresh),
     bench=_with_default(bench.bench_run, bench.bench_load, bench.bench_compare, bench.bench_modes),
+    aws=Collection(aws_permissions),
     github=Collection(github_app),
     gpu=Collection(*GPU_TASKS),
     lab=Collection(lab_up, lab_status, lab_demo, lab_down),

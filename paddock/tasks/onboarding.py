@@ -72,3 +72,19 @@ def github_app(
         manifest=optional_path("manifest", manifest),
         as_json=json,
     )
+
+
+@task(
+    name="permissions",
+    help={
+        "stack": "the stack that pulumi up makes: Pulumi.<stack>.yaml",
+        "write": "write the policies into this folder, one file each",
+        "json": "print them as JSON",
+    },
+)
+def aws_permissions(c: Context, stack: str = "dev", write: str | None = None, json: bool = False) -> None:
+    """Show the rights in AWS that pulumi up of a stack needs, as policies for a role."""
+    from paddock.onboarding.permissions.command import run
+    from paddock.terminal import optional_path
+
+    run(ROOT, stack, folder=optional_path("write", write), as_json=json)

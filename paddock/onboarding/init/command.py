@@ -164,6 +164,7 @@ def _next(answered: Answers) -> Mapping[str, str]:
         following[f"./inv github.app --url {answered.github.url}"] = "the App whose two numbers the file still lacks"
     return following | {
         f"./inv plan --stack {answered.stack}": "what it would be and cost, and what is left to do",
+        f"./inv aws.permissions --stack {answered.stack}": "what pulumi up may do in your account",
     }
 
 
