@@ -23,6 +23,7 @@ LOCKS = {
     "aws": ("aws",),
     "build": ("build",),
     "mcp": ("mcp",),
+    "docs": ("docs",),
     "dev": ("dev",),
     "bench": ("bench",),
     "llama": ("llama",),

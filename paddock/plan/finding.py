@@ -45,7 +45,7 @@ def drop(*key: str) -> Edit:
 class Finding:
     """`subject` is a key of the stack file (`runners.gpu`); `fix` is the edit or command that ends it, or empty.
 
-    `edits` are what `inv plan --fix` does about it; empty where a person has to decide or to act.
+    `edits` are what `./inv plan --fix` does about it; empty where a person has to decide or to act.
     """
 
     id: str

@@ -12,9 +12,9 @@ from paddock.plan.rules.suppressions import EXAMPLE, LEAST_REASON
 
 _HEAD = """# Rules and findings
 
-`inv plan` reports what it finds about a stack, each finding with an id of three letters and three digits. An error
+`./inv plan` reports what it finds about a stack, each finding with an id of three letters and three digits. An error
 fails the plan, a warning or a note does not; `--strict` and `--fail-on LEVEL[,ID...]` change that. A *step* is no
-finding: it is left to you before `pulumi up`. `inv plan --fix` makes the fixes that are edits of the stack file. The
+finding: it is left to you before `pulumi up`. `./inv plan --fix` makes the fixes that are edits of the stack file. The
 first two families are rules about what `pulumi up` would make.
 The same rules run inside Pulumi, also on what components in other languages make:
 

@@ -1,4 +1,4 @@
-"""JSON Schema of what `inv plan --json` prints: `python -m paddock.plan.schema > docs/plan.schema.json`."""
+"""JSON Schema of what `./inv plan --json` prints: `python -m paddock.plan.schema > docs/plan.schema.json`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def schema() -> dict[str, Any]:
     """Return the schema of a plan. It has a `diff` only where it was compared with another one."""
     plan = ComparedPlan.model_json_schema(mode="serialization", schema_generator=_WithoutTitles)
     plan["required"].remove("diff")
-    plan["title"], plan["description"] = "A plan of a Paddock stack", "What `inv plan --json` prints."
+    plan["title"], plan["description"] = "A plan of a Paddock stack", "What `./inv plan --json` prints."
     return {"$schema": GenerateJsonSchema.schema_dialect, **plan}
 
 

@@ -1,4 +1,4 @@
-"""Pictures of the documentation, drawn by the code that they show: `./inv docs.pictures` writes them."""
+"""Pictures of the documentation, drawn by the code that they show."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from paddock.plan.document.builder import build_document
 from paddock.plan.document.model import PlanDocument
 from paddock.plan.output.html import overview
 from paddock.plan.plan import build_plan
-from paddock.site import diagrams
-from paddock.terminal import console, write
+from paddock.site import diagrams, recording
 
 FOLDER = Path("docs/pictures")
+RECORDED = "lab-demo.json"
+"""What `./inv lab.demo --json` printed, of the example stack dev."""
 
 
 def _of_plan(draw: Callable[[PlanDocument], str], stack: str, root: Path) -> str:
@@ -28,15 +29,6 @@ PICTURES: Mapping[str, Callable[[Path], str]] = {
     "plan.svg": partial(_of_plan, overview.render, "prod"),
     "path-of-a-job.svg": partial(_of_plan, diagrams.path_of_a_job, "dev"),
     "fleet-and-job.svg": partial(_of_plan, diagrams.fleet_and_job, "dev"),
+    "lab-demo.svg": lambda root: recording.draw(root / FOLDER / RECORDED),
 }
-"""File name and what draws it, for the example stacks of a checkout."""
-
-
-def write_all(root: Path) -> None:
-    """Draw every picture of the checkout anew, and print those that changed. Raises FleetError and OutputError."""
-    for name, draw in PICTURES.items():
-        path, drawn = root / FOLDER / name, draw(root)
-        if not path.is_file() or path.read_text(encoding="utf-8") != drawn:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write(path, drawn)
-            console().print(f"{FOLDER / name} is drawn anew")
+"""File name and what draws it, for the example stacks of a checkout and a job that the lab recorded."""

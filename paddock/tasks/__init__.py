@@ -12,7 +12,7 @@ from invoke.tasks import Task
 
 from paddock.tasks import bench, build
 from paddock.tasks.catalog import catalog_instances, catalog_refresh
-from paddock.tasks.docs import docs_pictures
+from paddock.tasks.docs import docs_build, docs_generate
 from paddock.tasks.fleet import mirror, plan, schema
 from paddock.tasks.gpu import GPU_TASKS
 from paddock.tasks.house import check, lint, lock, test
@@ -33,7 +33,7 @@ namespace = Collection(
     *(build.build_runner, build.build_image, build.push_runner, build.build_ami),
     images=Collection(build.images_list, build.images_check, build.images_size),
     ami=Collection(build.ami_list, build.ami_promote, build.ami_prune),
-    docs=Collection(docs_pictures),
+    docs=_with_default(docs_build, docs_generate),
     catalog=Collection(catalog_instances, catalog_refresh),
     bench=_with_default(bench.bench_run, bench.bench_load, bench.bench_compare, bench.bench_modes),
     aws=Collection(aws_permissions),

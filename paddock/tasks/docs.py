@@ -7,9 +7,26 @@ from invoke.context import Context
 from paddock.tasks.common import ROOT, task
 
 
-@task(name="pictures")
-def docs_pictures(c: Context) -> None:
-    """Draw the pictures in docs/pictures anew, from the example stacks."""
-    from paddock.site import pictures
+@task(
+    name="build",
+    help={"serve": "then show it on this machine, and build it again after each change", "port": "with --serve"},
+)
+def docs_build(c: Context, serve: bool = False, port: int = 8000) -> None:
+    """Build the site of the documentation in build/site; a broken link fails it."""
+    from paddock.site import build
+    from paddock.terminal import BadFlag, console
 
-    pictures.write_all(ROOT)
+    if not 0 < port < 65536:
+        raise BadFlag(f"--port {port} is no port\n    expected: 1 to 65535")
+    folder = build.build(ROOT)
+    console().print(f"{folder.relative_to(ROOT)}/index.html")
+    if serve:
+        build.show(ROOT, port)
+
+
+@task(name="generate")
+def docs_generate(c: Context) -> None:
+    """Write anew what the code generates: pictures, reference pages and schemas."""
+    from paddock.site import generated
+
+    generated.write_all(ROOT)

@@ -1,4 +1,4 @@
-"""Commands that the README and the guides tell people to run are run here, as written."""
+"""Commands that the README and the guides tell people to run are run here, as written, or stand here with a reason."""
 
 from __future__ import annotations
 
@@ -7,14 +7,19 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from infra import versions
+from paddock.site.links import pages
 
 # Not run, and why. A command that stands here must stand in a document, else this list has gone stale.
 ELSEWHERE = {
     "./inv test": "it runs this",
     "./inv check": "it runs this",
+    "./inv docs": "tests/site builds the site, and compares what is generated",
     "./inv lint --fix": "it changes files",
     "./inv lock": "needs the network",
     "./inv catalog.refresh": "needs AWS",
@@ -26,29 +31,69 @@ ELSEWHERE = {
     "./inv bench --mode": "needs torch: tests/bench/test_run.py, on the processor",
     "./inv bench.load": "needs a server: tests/bench/load/test_command.py, on a scripted one",
     "./inv ami.": "needs AWS: tests/build/ami/test_ami_{list,promote,prune}.py, on stand-ins",
+    "paddock gpu.run": "needs a GPU: tests/gpu, on a simulated driver",
+    "paddock gpu.health": "its exit status is that of the GPUs: tests/gpu, on a simulated driver",
+    "paddock gpu.memory-info": "needs a GPU: tests/gpu, on a simulated driver",
+    "paddock gpu.render": "needs a GPU: tests/gpu/render, on recorded inventories",
+    "paddock gpu.list --json > node.json": "a redirection; gpu.list is run",
+    "paddock gpu.ml-env": "needs a GPU: tests/gpu/ml, on a simulated driver",
+    "paddock gpu.workflow": "needs a workflow file: tests/gpu/workflow",
+    "paddock smoke": "needs torch: tests/smoke, on the processor",
+}
+# Programs that are not ours: what their commands need.
+PROGRAMS = {
+    "ARCHITECTURES=": "a CUDA toolkit: tests/e2e/test_cuda_builder.py runs the script in its image",
+    "cosign": "GitHub",
+    "curl": "the network",
+    "docker": "Docker: tests/e2e/test_cuda_builder.py",
+    "gh": "GitHub",
+    "images/cuda-builder/compile.sh": "a CUDA toolkit: tests/e2e/test_cuda_builder.py runs the script in its image",
+    "kubectl": "the fleet's cluster in AWS",
+    "pulumi": "AWS: the lab runs the same engine",
+    "python3": "a GPU and torch",
+    "sudo": "a node",
+}
+SHELL = {"cat", "cd", "chmod", "do", "done", "eval", "export", "for", "mkdir"}
+"""Words of the shell itself, around the commands."""
+BOTH_NAMES = {
+    "CONTRIBUTING.md": "says which name is used where",
+    "README.md": "has a part on nodes",
+    "bench-modes.md": "measured in a checkout, applied on a node",
+    "cuda-builder.md": "built in a checkout, judged on a node",
+    "gpu-guide.md": "goes from the checkout into the job",
+    "gpu.md": "says what the program is called in a checkout",
+    "images.md": "built in a checkout, used in a runner",
+    "index.md": "says which name is used where",
+    "platforms.md": "has a row for every part",
+    "smoke.md": "says what a runner image does without torch",
 }
 
 
-def documents(root: Path) -> list[Path]:
-    return [root / "README.md", root / "CONTRIBUTING.md", *sorted((root / "docs").glob("**/*.md"))]
-
-
 def commands(root: Path) -> list[str]:
-    """Lines that start with ./inv in fenced sh blocks, without comments."""
-    result = []
-    for path in documents(root):
-        for block in re.findall(r"```(?:sh|bash|console)\n(.*?)```", path.read_text(), flags=re.DOTALL):
-            lines = (re.sub(r"\s+#.*", "", line.removeprefix("$ ")).strip() for line in block.splitlines())
-            result += [line for line in lines if line.startswith("./inv")]
-    return sorted(set(result))
+    """Return the commands of every fenced sh, bash and console block, without comments; of a console the `$` lines."""
+    return sorted({command for page in pages(root) for command in _commands(page)})
+
+
+def _commands(page: Path) -> Iterator[str]:
+    text = page.read_text(encoding="utf-8")
+    for language, block in re.findall(r"```(sh|bash|console)\n(.*?)```", text, flags=re.DOTALL):
+        lines = block.replace("\\\n", " ").splitlines()
+        if language == "console":
+            lines = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+        for line in lines:
+            command = re.sub(r"(^|\s+)#.*", "", line).strip()
+            if command and not line.startswith(" "):
+                yield command
 
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+OURS = ("./inv ", "paddock ")
+RUN = [c for c in commands(ROOT) if c.startswith(OURS) and not any(c.startswith(e) for e in ELSEWHERE)]
 
 
-@pytest.mark.parametrize("command", [c for c in commands(ROOT) if not any(c.startswith(e) for e in ELSEWHERE)])
+@pytest.mark.parametrize("command", RUN)
 def test_a_documented_command_works_as_written(root: Path, tmp_path: Path, command: str) -> None:
-    words = shlex.split(command)[1:]
+    words = shlex.split(command.partition(" > ")[0])[1:]
     env = {**os.environ, "PADDOCK_CWD": str(tmp_path)}
     _seed(tmp_path, words, root)
     completed = subprocess.run(
@@ -67,15 +112,33 @@ def _seed(folder: Path, words: list[str], root: Path) -> None:
         subprocess.run(command, cwd=root, env=env, check=True, capture_output=True, timeout=120)
 
 
+def test_every_other_command_says_what_it_needs(root: Path) -> None:
+    others = [c for c in commands(root) if not c.startswith(OURS) and c not in ("./inv", "paddock")]
+    unmarked = [c for c in others if c.split()[0] not in SHELL and not c.startswith(tuple(PROGRAMS))]
+    assert unmarked == [], "run it here, or say in PROGRAMS what it needs"
+
+
 def test_the_list_of_commands_run_elsewhere_is_not_stale(root: Path) -> None:
     documented = commands(root)
-    assert [prefix for prefix in ELSEWHERE if not any(command.startswith(prefix) for command in documented)] == []
+    assert [p for p in {**ELSEWHERE, **PROGRAMS} if not any(command.startswith(p) for command in documented)] == []
 
 
-def test_every_link_inside_the_project_leads_somewhere(root: Path) -> None:
-    broken = []
-    for path in documents(root):
-        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", path.read_text()):
-            if not re.match(r"[a-z]+:", target) and not (path.parent / target).exists():
-                broken.append(f"{path.name}: {target}")
-    assert broken == []
+def test_no_page_calls_the_program_by_a_name_it_does_not_have(root: Path) -> None:
+    bare = re.compile(r"(?<![./\w-])inv (?=[a-z])[\w. -]*")
+    assert {p.name: found for p in pages(root) if (found := bare.findall(p.read_text(encoding="utf-8")))} == {}
+
+
+def test_no_page_mixes_the_names_of_the_program(root: Path) -> None:
+    mixed = set()
+    for page in pages(root):
+        text = page.read_text(encoding="utf-8")
+        if "./inv " in text and re.search(r"(?<![\w/.-])paddock (?:gpu|smoke|bench|plan|catalog)\b", text):
+            mixed.add(page.name)
+    assert mixed <= set(BOTH_NAMES), "./inv in a checkout, paddock on a node; one of them on a page"
+
+
+def test_the_gpu_guide_names_the_versions_of_the_code(root: Path) -> None:
+    guide = (root / "docs/gpu-guide.md").read_text(encoding="utf-8")
+    oldest, newest = (min(versions.CUDA_BASES)[0], max(versions.CUDA_BASES)[0])
+    for version in (versions.NVIDIA_DEVICE_PLUGIN, versions.ARC, versions.DCGM_EXPORTER, f"CUDA {oldest} to {newest}"):
+        assert version in guide

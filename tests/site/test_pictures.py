@@ -14,7 +14,7 @@ from tests.support.drawings import words_of
 def test_a_picture_is_the_one_that_the_code_draws(root: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PADDOCK_TODAY", "2031-01-01")
     drawn = PICTURES[name](root)
-    assert (root / FOLDER / name).read_text(encoding="utf-8") == drawn, "run ./inv docs.pictures"
+    assert (root / FOLDER / name).read_text(encoding="utf-8") == drawn, "run ./inv docs.generate"
     assert words_of(drawn)
 
 

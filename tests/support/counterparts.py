@@ -55,6 +55,7 @@ COUNTERPARTS = (
     Counterpart("checkov", "no checkov", "that each of our rules sees what checkov's rule of the same intent sees"),
     Counterpart("hadolint", "no hadolint", "that hadolint has nothing against the Dockerfiles"),
     Counterpart("actionlint", "actionlint is not", "that actionlint has nothing against the workflows"),
+    Counterpart("zensical", "no zensical", "that the site of the documentation builds"),
     Counterpart("shellcheck", "no shellcheck", "that shellcheck has nothing against the scripts"),
     Counterpart(
         "Docker", r"no engine to build with|no docker-registry|docker is not on PATH|docker has no compose"

@@ -67,7 +67,7 @@ config:
 """
 
 INTRODUCTION = f"""\
-<!-- Generated from paddock/fleet by `inv schema --write`. Change the model, not this file. -->
+<!-- Generated from paddock/fleet by `./inv schema --write`. Change the model, not this file. -->
 
 # Configuration
 

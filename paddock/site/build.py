@@ -1,0 +1,51 @@
+"""The site of the documentation, built by Zensical from `docs` as `zensical.toml` says."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from paddock.errors import printable
+from paddock.site.errors import SiteError
+from paddock.site.links import broken_links
+from paddock.terminal import console
+
+FOLDER = Path("build/site")
+PROGRAM = "zensical"
+
+
+def build(root: Path) -> Path:
+    """Build the site strictly and return its folder. Raises SiteError where a link or a page is wrong."""
+    broken = broken_links(root)
+    if broken:
+        lines = "\n".join(f"    {link}" for link in broken)
+        raise SiteError(f"the documentation has {len(broken)} broken links:\n{lines}")
+    completed = subprocess.run(
+        [program(), "build", "--strict", "--clean"], cwd=root, capture_output=True, text=True, check=False
+    )
+    if completed.returncode:
+        output = re.sub(r"\x1b\[[\d;]*m", "", completed.stdout + completed.stderr)
+        raise SiteError(f"zensical refuses the documentation:\n{printable(output.partition('Traceback')[0].strip())}")
+    return root / FOLDER
+
+
+def show(root: Path, port: int) -> None:
+    """Serve the site on this machine's loopback until Ctrl-C, and build it again after each change."""
+    address = f"127.0.0.1:{port}"
+    console().print(f"http://{address} shows the site; Ctrl-C ends it")
+    code = subprocess.run([program(), "serve", "--dev-addr", address], cwd=root, check=False).returncode
+    if code:
+        raise SiteError(f"zensical cannot serve on {address} (see above)\n    fix: another --port")
+
+
+def program() -> str:
+    """Return Zensical's program: of this environment, or on PATH. Raises SiteError."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    zensical = shutil.which(PROGRAM, path=path)
+    if zensical is None:
+        raise SiteError(f"{PROGRAM} is not in this environment\n    fix: ./inv docs in a checkout, which installs it")
+    return zensical

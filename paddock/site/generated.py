@@ -1,0 +1,45 @@
+"""Generated parts of the documentation: pictures, reference pages and schemas, all written by one task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+from paddock.fleet.docs import reference as fleet_reference
+from paddock.plan import reference as rules_reference
+from paddock.plan import schema as plan_schema
+from paddock.plan.rules import BASELINE
+from paddock.site import plan_page
+from paddock.site.pictures import FOLDER, PICTURES
+from paddock.terminal import console, write
+
+
+def files(root: Path) -> Mapping[str, Callable[[], str]]:
+    """Return each generated file, relative to the checkout, and what makes its text."""
+    return {
+        "docs/plan-document.md": plan_page.page,
+        "docs/plan.schema.json": plan_schema.text,
+        "docs/rules.md": rules_reference.page,
+        "docs/security.md": partial(_with_baseline, root / "docs/security.md"),
+        **{str(FOLDER / name): partial(draw, root) for name, draw in PICTURES.items()},
+    }
+
+
+def write_all(root: Path) -> None:
+    """Write what is generated, and print what changed. Raises FleetError and OutputError."""
+    for name, text in files(root).items():
+        path, current = root / name, text()
+        if not path.is_file() or path.read_text(encoding="utf-8") != current:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write(path, current)
+            console().print(f"{name} is written anew")
+    fleet_reference.write(root)
+
+
+def _with_baseline(page: Path) -> str:
+    """Return the page with the security baseline as the rules have it today, between its two marks."""
+    before, start, rest = page.read_text(encoding="utf-8").partition("<!-- baseline, by ./inv docs.generate -->\n")
+    _, end, after = rest.partition("<!-- end of the baseline -->\n")
+    rows = "".join(f"| {rule.id} | {rule.severity} | {rule.title} |\n" for rule in BASELINE)
+    return f"{before}{start}\n| rule | severity | what holds |\n|---|---|---|\n{rows}\n{end}{after}"
