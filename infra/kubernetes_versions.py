@@ -20,7 +20,7 @@ def problems(fleet: Fleet) -> Iterator[Problem]:
             ("paddock:fleet", "cluster", "version"),
             f"this Paddock has no {' and no '.join(unpinned)} for Kubernetes {minor}",
             f"one of {', '.join(supported)}",
-            "upgrade the cluster; or inv catalog.refresh for EKS add-ons, and the others in infra/versions.py",
+            "upgrade the cluster; or ./inv catalog.refresh for EKS add-ons, and the others in infra/versions.py",
         )
 
 

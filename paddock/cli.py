@@ -11,6 +11,7 @@ import sys
 
 from paddock.errors import PaddockError, missing_module, printable
 from paddock.gpu.cli import commands
+from paddock.terminal import complete_json_flag
 
 # As in sysexits.h and the shell.
 BAD_INPUT, INTERNAL_ERROR, IO_ERROR, INTERRUPTED, BROKEN_PIPE = 2, 70, 74, 130, 141
@@ -21,6 +22,8 @@ _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 def main(argv: list[str] | None = None) -> int:
     """Run the tasks on the command line and return the exit code; print no traceback unless `PADDOCK_DEBUG` is set."""
     argv = list(sys.argv if argv is None else argv)
+    if os.path.basename(argv[0]).partition(".")[0] == "paddock":
+        os.environ["PADDOCK_PROGRAM"] = "paddock"
     try:
         code = _run(argv)
         sys.stdout.flush()
@@ -36,7 +39,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _run(argv: list[str]) -> int:
     try:
-        argv = [argv[0], *commands.expand(argv[1:])]
+        argv = [argv[0], *commands.expand(complete_json_flag(argv[1:]))]
         code = commands.run(argv[1:])
         if code is None:
             from paddock.tasks import program
@@ -61,7 +64,7 @@ def _report(e: Exception) -> int:
     if isinstance(e, ModuleNotFoundError) and str(e.name).partition(".")[0] in {"paddock", "infra", "policy"}:
         _say(
             f"this installation has no {e.name}\n    expected: a checkout of the project; without one there are"
-            " gpu.* and catalog.*\n    fix: ./inv in a checkout"
+            " gpu.*, smoke, bench.* and catalog.*\n    fix: ./inv in a checkout"
         )
         return BAD_INPUT
     if isinstance(e, ModuleNotFoundError):

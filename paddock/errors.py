@@ -18,6 +18,11 @@ class PaddockError(Exception):
     exit_code = 1
 
 
+def program() -> str:
+    """Return the name that the user called: `./inv` in a checkout, else `paddock`."""
+    return os.environ.get("PADDOCK_PROGRAM") or "paddock"
+
+
 def missing_module(error: ModuleNotFoundError) -> str:
     """Explain that the environment lacks a package, and how to get it."""
     # ./inv keeps what it installed there; another environment is its owner's to mend.

@@ -6,7 +6,9 @@ import functools
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -42,10 +44,33 @@ def optional_path(flag: str, path: str | None) -> Path | None:
     return None if path is None else caller_path(path)
 
 
+_WRITABLE = "    fix: choose a file in a folder that exists and is yours"
+
+
 class OutputError(PaddockError):
     """A file that was to be written cannot be."""
 
     exit_code = 2
+
+
+def output_path(flag: str, path: str | None) -> Path | None:
+    """`optional_path` of a file that a command will write. Raises BadFlag, and OutputError before any work is done."""
+    chosen = optional_path(flag, path)
+    if chosen is None:
+        return None
+    folder = chosen.parent
+    reason = (
+        f"there is no folder {folder}"
+        if not folder.is_dir()
+        else "it is a folder"
+        if chosen.is_dir()
+        else f"{folder} is not writable"
+        if not os.access(folder, os.W_OK)
+        else ""
+    )
+    if reason:
+        raise OutputError(f"cannot write {chosen}: {reason}\n{_WRITABLE}")
+    return chosen
 
 
 def console(file: IO[str] | None = None) -> Console:
@@ -74,16 +99,58 @@ def console(file: IO[str] | None = None) -> Console:
     return result
 
 
-def json_text(document: Mapping[str, Any]) -> str:
-    return json.dumps(document, indent=2) + "\n"
+_STANDARD_OUTPUT = Path("-")
+JSON_HELP = "print JSON and nothing else; with FILE write it there, beside the text"
 
 
-def print_json(document: Mapping[str, Any]) -> None:
-    sys.stdout.write(json_text(document))
+@dataclass(frozen=True, slots=True)
+class JsonOutput:
+    """Destination of a command's JSON: none, standard output in place of the text, or a file beside the text."""
+
+    path: Path | None = None
+
+    @classmethod
+    def parse(cls, value: str | None) -> JsonOutput:
+        """Return the destination of a `--json` flag. Raises BadFlag and OutputError."""
+        if value is None:
+            return NO_JSON
+        return PRINTED_JSON if value == str(_STANDARD_OUTPUT) else cls(output_path("json", value))
+
+    @property
+    def replaces_text(self) -> bool:
+        return self.path == _STANDARD_OUTPUT
+
+    def write(self, document: Mapping[str, Any]) -> None:
+        """Write the document there, if anywhere. Raises OutputError."""
+        self.write_text(f"{json.dumps(document, indent=2)}\n")
+
+    def write_text(self, text: str) -> None:
+        """Write JSON, or lines of it, there, if anywhere. Raises OutputError."""
+        if self.replaces_text:
+            sys.stdout.write(text)
+        elif self.path is not None:
+            write(self.path, text)
+
+
+NO_JSON = JsonOutput()
+PRINTED_JSON = JsonOutput(_STANDARD_OUTPUT)
+
+
+def complete_json_flag(words: Sequence[str]) -> list[str]:
+    """Return the command line with `--json=-` for each `--json` without a file, since parsers know no optional value.
+
+    A word behind it is taken for the file. Words after `--` belong to another program.
+    """
+    end = words.index("--") if "--" in words else len(words)
+    result: list[str] = []
+    for word, following in pairwise([*words[:end], "--"]):
+        alone = word == "--json" and following.startswith("-") and following != "-"
+        result.append("--json=-" if alone else word)
+    return [*result, *words[end:]]
 
 
 def json_errors(command: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
-    """Make a command that has `as_json` print `{"error": ...}` when it fails, beside the text on standard error.
+    """Make a command that has `json` write `{"error": ...}` when it fails, beside the text on standard error.
 
     An error with a `document` adds its keys. SIGTERM ends the command as Ctrl-C does, so that it cleans up.
     """
@@ -94,8 +161,9 @@ def json_errors(command: Callable[_Parameters, _Result]) -> Callable[_Parameters
             with process.sigterm_as_interrupt():
                 return command(*args, **kwargs)
         except Exception as error:
-            if kwargs.get("as_json") and not isinstance(error, OSError):
-                print_json({"error": str(error), **getattr(error, "document", {})})
+            output = kwargs.get("json")
+            if isinstance(output, JsonOutput) and not isinstance(error, OSError | OutputError):
+                output.write({"error": str(error), **getattr(error, "document", {})})
             raise
 
     return run
@@ -106,6 +174,4 @@ def write(path: Path, text: str) -> None:
     try:
         files.write(path, text)
     except OSError as error:
-        raise OutputError(
-            f"cannot write {path}: {error.strerror}\n    fix: choose a file in a folder that exists and is yours"
-        ) from None
+        raise OutputError(f"cannot write {path}: {error.strerror}\n{_WRITABLE}") from None

@@ -12,8 +12,10 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_type_hints
 
+from paddock.duration import NoDuration, Seconds
 from paddock.errors import did_you_mean
 from paddock.gpu.errors import GpuInputError
+from paddock.terminal import JSON_HELP
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -31,6 +33,7 @@ _NUMBERS: Mapping[str, tuple[Callable[[str], Any], str]] = {
     "int": (int, "a whole number, such as 2"),
     "float": (float, "a number, such as 2 or 1.5"),
 }
+_METAVARS = {"int": "N", "float": "NUMBER", "Path": "PATH"}
 _MAX_PROBLEMS = 5
 _KINDS = {
     "string_type": "text",
@@ -59,6 +62,15 @@ class Flag:
     help: str = ""
     read: Callable[[Any], Any] = lambda value: value
     iterable: bool = False
+    unit: type[Seconds] | None = None
+    """Unit of a length of time."""
+    metavar: str = ""
+    """Name of its value in the help; empty for text."""
+    usual: str = ""
+    """Default in the help, where `default` only says that there is no value."""
+
+
+JSON = Flag("json", None, None, JSON_HELP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +80,7 @@ class _Declaration:
     aliases: tuple[str, ...]
     only: Literal["flags", "json"] | None
     required: bool
+    unit: type[Seconds] | None
     limits: Mapping[str, Any]
 
 
@@ -79,15 +92,16 @@ def parameter(
     aliases: tuple[str, ...] = (),
     only: Literal["flags", "json"] | None = None,
     required: bool = False,
+    unit: type[Seconds] | None = None,
     **limits: Any,
 ) -> Any:
     """Declare a parameter: a field of a subclass of `Parameters`.
 
     A default of `...` makes it required, `required` does so in JSON alone. `flag` is its name on the command line, or
     all of its flag where more than the name differs. `aliases` are further names in JSON, `limits` are pydantic's, such
-    as `ge`. `only` restricts it to one of both.
+    as `ge`. `only` restricts it to one of both. `unit` is that of a length of time, whose flag also takes `20m`.
     """
-    declaration = _Declaration(help, flag, aliases, only, required or default is ..., limits)
+    declaration = _Declaration(help, flag, aliases, only, required or default is ..., unit, limits)
     metadata = {"parameter": declaration}
     if isinstance(default, dict):
         return field(default_factory=dict, metadata=metadata)
@@ -130,7 +144,7 @@ class Parameters:
             value = flags.get(name)
             if value is not None and value != flag.unset:
                 is_list = kind.startswith("tuple") and isinstance(value, str)
-                values[name] = _items(value) if is_list else flag.read(_number(flag.name, kind, value))
+                values[name] = _items(value) if is_list else flag.read(_number(flag, kind, value))
         return cls(**values, specified=frozenset(values))
 
 
@@ -203,26 +217,37 @@ def _declarations(kind: type[Parameters]) -> Iterator[tuple[str, str, Any, _Decl
 
 def _flag(name: str, kind: str, default: Any, declaration: _Declaration) -> Flag:
     flag, help = declaration.flag, declaration.help
+    plain_kind, unit = kind.removesuffix(" | None"), declaration.unit
+    metavar = "TIME" if unit else _METAVARS.get(plain_kind, "A,B" if kind.startswith("tuple") else "")
     if isinstance(flag, Flag):
-        return replace(flag, help=flag.help or help)
-    empty = _EMPTY.get(kind, _EMPTY.get(kind.removesuffix(" | None"), ""))
+        return replace(flag, help=flag.help or help, unit=unit, metavar=metavar)
+    empty = _EMPTY.get(kind, _EMPTY.get(plain_kind, ""))
     if default is MISSING:
-        return Flag(flag or name.replace("_", "-"), help=help)
+        return Flag(flag or name.replace("_", "-"), help=help, metavar=metavar)
+    if unit and default is not None:
+        empty, default = unit(0), unit(default)
     usual = default if default and isinstance(default, int | float) else empty
     if kind.startswith("tuple"):
         help += ", with commas between"
-    return Flag(flag or name.replace("_", "-"), usual, empty if usual is empty else ..., help)
+    unset = empty if usual is empty else ...
+    shown = "" if default in (None, "", (), False) or isinstance(default, dict) else f"{default}"
+    return Flag(flag or name.replace("_", "-"), usual, unset, help, unit=unit, metavar=metavar, usual=shown)
 
 
-def _number(flag: str, kind: str, value: Any) -> Any:
+def _number(flag: Flag, kind: str, value: Any) -> Any:
     """Return the number that a flag without a default was given as text; any other value as it is."""
+    if flag.unit:
+        try:
+            return float(flag.unit(value))
+        except NoDuration as error:
+            raise GpuInputError(f"--{flag.name}: {error}") from None
     read, expected = _NUMBERS.get(kind.removesuffix(" | None"), (None, ""))
     if read is None or not isinstance(value, str):
         return value
     try:
         return read(value)
     except ValueError:
-        raise GpuInputError(f"--{flag}: {value!r} is not a number\n    expected: {expected}") from None
+        raise GpuInputError(f"--{flag.name}: {value!r} is not a number\n    expected: {expected}") from None
 
 
 def _items(text: str) -> tuple[str, ...]:

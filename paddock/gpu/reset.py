@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from paddock.errors import did_you_mean
+from paddock.errors import did_you_mean, program
 from paddock.gpu.errors import GpuError, GpuInputError
 from paddock.gpu.leases.lease import Lease
 from paddock.gpu.model import SCHEMA, Gpu, Inventory
@@ -87,7 +87,7 @@ def plan(inventory: Inventory, uuid: str, leases: Iterable[Lease] = (), *, kind:
     if gpu is None or gpu.uuid is None:
         uuids = [candidate.uuid for candidate in inventory.gpus if candidate.uuid]
         hint = did_you_mean(uuid, uuids, f"one of {', '.join(uuids)}") if uuids else inventory.reason
-        raise GpuInputError(f"there is no GPU {uuid!r}\n    expected: {hint}\n    fix: paddock gpu.list")
+        raise GpuInputError(f"there is no GPU {uuid!r}\n    expected: {hint}\n    fix: {program()} gpu.list")
     group = _linked_group(inventory, gpu) if kind == "full" else (gpu,)
     group_uuids = tuple(member.uuid or "" for member in group)
     refused = tuple(_refusals(inventory, group, tuple(leases), kind))

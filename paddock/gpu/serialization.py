@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 _Read = TypeVar("_Read")
-_FIX = "save it again with `paddock gpu.list --json`"
+_FIX = "save it again with gpu.list --json"
 _MAX_PROBLEMS = 5
 """Maximum number of problems reported for one file."""
 

@@ -19,7 +19,7 @@ from paddock.lab.stack import charts, stack
 from paddock.lab.stack.engine import NO_PROVIDER, Programs
 from paddock.lab.status import document, show
 from paddock.plan.engine.program import plan_graph
-from paddock.terminal import json_errors, print_json
+from paddock.terminal import NO_JSON, JsonOutput, json_errors
 
 
 @json_errors
@@ -30,7 +30,7 @@ def up(
     first_port: int | None = None,
     boot_seconds: float | None = nodes.BOOT_SECONDS,
     keep: bool = False,
-    as_json: bool = False,
+    json: JsonOutput = NO_JSON,
 ) -> None:
     """Start the lab of a stack and apply the stack in it, or bring a running lab to what the stack file says now.
 
@@ -38,7 +38,7 @@ def up(
     """
     if boot_seconds is not None and not 0 <= boot_seconds <= 3600:
         raise LabInputError(f"{boot_seconds} is no time for a boot\n    expected: seconds, from 0 to 3600")
-    progress = Progress(quiet=as_json)
+    progress = Progress(quiet=json.replaces_text)
     configured, _ = load(root, name), charts.real_folder()  # a mistake in them should not cost the time of a start
     lab, started = servers.up(state.folder(name), first_port=first_port, progress=progress)
     try:
@@ -53,9 +53,9 @@ def up(
         progress.say(next_steps)
         raise
     lab = servers.status(lab.folder)
-    if as_json:
-        timing = {"started": started, "seconds": progress.seconds, "total": progress.total}
-        print_json({**document(lab), **timing, "applied": applied, "skipped": skipped})
+    timing = {"started": started, "seconds": progress.seconds, "total": progress.total}
+    json.write({**document(lab), **timing, "applied": applied, "skipped": skipped})
+    if json.replaces_text:
         return
     for sentence in skipped:
         progress.say(textwrap.indent(sentence, " " * 11))
@@ -108,40 +108,39 @@ def _next_steps(lab: Lab, started: bool, keep: bool) -> str:
 
 
 @json_errors
-def status(name: str, *, as_json: bool = False) -> bool:
+def status(name: str, *, json: JsonOutput = NO_JSON) -> bool:
     """Show programs, nodes and jobs; return whether every process of the lab is running."""
     lab = servers.status(state.folder(name))
-    if as_json:
-        print_json(document(lab))
-    elif not lab.exists:
-        sys.stdout.write(f"no lab of {name}; {state.inv('up', lab.folder)} starts one\n")
-    else:
+    json.write(document(lab))
+    if not json.replaces_text and lab.exists:
         show(lab)
+    elif not json.replaces_text:
+        sys.stdout.write(f"no lab of {name}; {state.inv('up', lab.folder)} starts one\n")
     return lab.up and not lab.ended
 
 
 @json_errors
 def show_demo(
-    root: Path, name: str, *, runner: str = "", job_seconds: float = demo.JOB_SECONDS, as_json: bool = False
+    root: Path, name: str, *, runner: str = "", job_seconds: float = demo.JOB_SECONDS, json: JsonOutput = NO_JSON
 ) -> bool:
     """Run one GPU job through the lab; return whether it completed every step. Raises LabError and FleetError."""
     configured = load(root, name)
     lab = servers.status(state.folder(name))
-    story = demo.demo(lab, configured, job_seconds=job_seconds, out=None if as_json else sys.stdout, runner=runner)
-    if as_json:
-        print_json(story.document())
+    story = demo.demo(
+        lab, configured, job_seconds=job_seconds, out=None if json.replaces_text else sys.stdout, runner=runner
+    )
+    json.write(story.document())
     return story.ok
 
 
 @json_errors
-def down(name: str, *, keep: bool = False, as_json: bool = False) -> None:
+def down(name: str, *, keep: bool = False, json: JsonOutput = NO_JSON) -> None:
     """End the lab. Raises LabInputError while another command applies its stack."""
     started, folder = time.monotonic(), state.folder(name)
     with state.exclusive_command(folder):
         ended = servers.down(folder, keep=keep)
     seconds = round(time.monotonic() - started, 2)
-    if as_json:
-        print_json({"ended": list(ended), "seconds": seconds})
-    else:
+    json.write({"ended": list(ended), "seconds": seconds})
+    if not json.replaces_text:
         message = f"ended {len(ended)} processes in {seconds:.1f} s" if ended else f"nothing of a lab of {name} runs"
         sys.stdout.write(f"{message}{'; its objects are kept' if keep else ''}\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +16,10 @@ from paddock.plan.document.model import PlanDocument
 from paddock.plan.finding import Severity, current_id
 from paddock.plan.findings import FINDINGS
 from paddock.plan.fix import fix
-from paddock.plan.output import changes, html, markdown, pull_request, terminal
+from paddock.plan.output import changes, explain, html, markdown, pull_request, terminal
 from paddock.plan.output.format import clean
 from paddock.plan.plan import DEFAULT_USAGE, Plan, Usage, build_plan
-from paddock.terminal import BadFlag, console, write
-
-STANDARD_OUTPUT = Path("-")
-
+from paddock.terminal import NO_JSON, BadFlag, JsonOutput, console, write
 
 LEVELS: tuple[Severity, ...] = ("error", "warning", "info")
 """Worst first."""
@@ -64,14 +60,16 @@ def fail_on(text: str | None, *, strict: bool = False) -> FailOn:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Forms that a plan is printed in, and where. A `json` of `-` prints the document and nothing else."""
+    """Forms that a plan is printed in, and where."""
 
-    json: Path | None = None
+    json: JsonOutput = NO_JSON
     markdown: Path | None = None
     html: Path | None = None
     against: Path | None = None
     comment: Path | None = None
-    all_rows: bool = False
+    details: bool = False
+    explain: frozenset[str] = frozenset()
+    """Ids of what is printed in full, in place of the report."""
     fail_on: FailOn = FailOn()
     fix: frozenset[str] | None = None
     """Ids of findings to fix in the stack file; empty for all errors and warnings, None for no fix."""
@@ -83,12 +81,19 @@ def fix_ids(value: str | bool | None) -> frozenset[str] | None:
     """Return the ids in `--fix` or `--fix ID,ID...`; see Options. Raises BadFlag."""
     if value is None or value is False:
         return None
+    return finding_ids("fix", value) if isinstance(value, str) else frozenset()
+
+
+def finding_ids(flag: str, value: str) -> frozenset[str]:
+    """Return the ids of findings and steps in the value of a flag, commas between. Raises BadFlag."""
     ids: set[str] = set()
-    for word in (part.strip() for part in value.split(",")) if isinstance(value, str) else ():
+    for word in (part.strip() for part in value.split(",")):
         id_ = current_id(word.upper())
         if id_ not in FINDINGS:
             hint = did_you_mean(word, FINDINGS, "docs/rules.md lists every id")
-            raise BadFlag(f"--fix: {word!r} is no id of a finding\n    expected: ids such as FIT001\n    fix: {hint}")
+            raise BadFlag(
+                f"--{flag}: {word!r} is no id of a finding\n    expected: ids such as FIT001\n    fix: {hint}"
+            )
         ids.add(id_)
     return frozenset(ids)
 
@@ -134,29 +139,27 @@ def run(root: Path, stack: str, options: Options, usage: Usage = DEFAULT_USAGE) 
         plan = _fix(plan, root, options, usage)
     document = build_document(plan)
     diff = compare(before, document) if before else None
-    if options.json is not None:
-        data = document.data() | ({"diff": diff.data()} if diff else {})
-        text = f"{json.dumps(data, indent=2)}\n"
-        if options.json == STANDARD_OUTPUT:
-            sys.stdout.write(text)
-        else:
-            write(options.json, text)
+    if options.json.path is not None:
+        options.json.write(document.data() | ({"diff": diff.data()} if diff else {}))
     if options.markdown is not None:
         write(options.markdown, markdown.render(document, diff))
     if options.html is not None:
         write(options.html, html.render(document, diff))
     if options.comment is not None and diff:
         write(options.comment, pull_request.markdown(diff, document))
-    if options.json != STANDARD_OUTPUT:
+    if not options.json.replaces_text:
         if diff:
             sys.stdout.write(printable(f"{changes.text(diff)}\n"))
-        terminal.show(document, console(), all_rows=options.all_rows)
+        if options.explain:
+            explain.show(document, console(), options.explain)
+        else:
+            terminal.show(document, console(), details=options.details)
     return options.fail_on.count(document) + (len(diff.refused) if diff else 0)
 
 
 def _fix(plan: Plan, root: Path, options: Options, usage: Usage) -> Plan:
     """Show what an edit of the stack file fixes, write it where that is agreed to, and return the plan that then is."""
-    out = sys.stderr if options.json == STANDARD_OUTPUT else sys.stdout
+    out = sys.stderr if options.json.replaces_text else sys.stdout
     result = fix(plan, root, options.fix or (), usage)
     if result is None:
         out.write("Nothing to fix: no such finding has an edit of the stack file that ends it.\n\n")

@@ -5,11 +5,11 @@ It needs what `inv plan` needs: neither credentials nor a network.
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from json import dumps, loads
 from pathlib import Path, PurePosixPath
 
 from infra.helm.charts import CHARTS, Chart
@@ -22,6 +22,7 @@ from paddock.plan.engine.resource_types import RELEASE
 from paddock.plan.rules.base import Context
 from paddock.plan.rules.inputs.pods import chart
 from paddock.plan.rules.mirror import images as pulled
+from paddock.terminal import NO_JSON, JsonOutput
 
 
 def images(graph: Graph) -> tuple[str, ...]:
@@ -62,15 +63,16 @@ def _chart(chart: Chart, mirror: Mirror) -> str:
 
 
 def _without_mirror(stack: Stack) -> Stack:
-    fleet = {key: value for key, value in json.loads(stack.config[FLEET]).items() if key != "mirror"}
-    return replace(stack, config={**stack.config, FLEET: json.dumps(fleet)})
+    fleet = {key: value for key, value in loads(stack.config[FLEET]).items() if key != "mirror"}
+    return replace(stack, config={**stack.config, FLEET: dumps(fleet)})
 
 
-def show(root: Path, name: str, *, as_json: bool = False) -> None:
+def show(root: Path, name: str, *, json: JsonOutput = NO_JSON) -> None:
     """Print the commands, or what they copy and where to. Raises FleetError and PlanError."""
     stack = load(root, name)
-    if not as_json:
+    if not json.replaces_text:
         sys.stdout.writelines(f"{command}\n" for command in commands(stack))
+    if json.path is None:
         return
     mirror, graph = stack.fleet.mirror, plan_graph(_without_mirror(stack))
     copies = {
@@ -83,4 +85,4 @@ def show(root: Path, name: str, *, as_json: bool = False) -> None:
             for image in images(graph)
         ],
     }
-    sys.stdout.write(f"{json.dumps(copies, indent=2)}\n")
+    json.write(copies)

@@ -140,4 +140,4 @@ def _catalogue_age(today: date) -> Iterator[Finding]:
     if stale := catalog.stale(today):
         files = ", ".join(f"{stamp.file} of {stamp.as_of} ({stamp.age_days(today)} days)" for stamp in stale)
         message = f"facts of the catalogue are old, so newer images or prices may exist: {files}"
-        yield Finding("CAT001", "info", "catalog", message, "inv catalog.refresh")
+        yield Finding("CAT001", "info", "catalog", message, "./inv catalog.refresh")

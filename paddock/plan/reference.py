@@ -14,8 +14,9 @@ _HEAD = """# Rules and findings
 
 `./inv plan` reports what it finds about a stack, each finding with an id of three letters and three digits. An error
 fails the plan, a warning or a note does not; `--strict` and `--fail-on LEVEL[,ID...]` change that. A *step* is no
-finding: it is left to you before `pulumi up`. `./inv plan --fix` makes the fixes that are edits of the stack file. The
-first two families are rules about what `pulumi up` would make.
+finding: it is left to you before `pulumi up`. `./inv plan --explain ID[,ID...]` shows some of them in full, and
+`./inv plan --fix` makes the fixes that are edits of the stack file. The first two families are rules about what
+`pulumi up` would make.
 The same rules run inside Pulumi, also on what components in other languages make:
 
 ```sh

@@ -3,53 +3,48 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
+from collections.abc import Mapping
+from typing import Any
 
 from paddock import process, terminal
 from paddock.errors import printable
 from paddock.smoke.errors import SmokeInputError
+from paddock.smoke.parameters import Smoke
 from paddock.smoke.runner.run import Options, run
 from paddock.smoke.verdict import baselines, text
 from paddock.smoke.verdict.documents import document, junit
 from paddock.smoke.verdict.model import StageResult, Tier
+from paddock.terminal import JsonOutput, output_path
 
-STANDARD_OUTPUT = Path("-")
 _TIERS: dict[int, Tier] = {1: 1, 2: 2, 3: 3}
 
 
-def smoke(
-    *,
-    tier: int = 2,
-    gpus: str = "",
-    expect: str | None = None,
-    soak: float = 600.0,
-    learn: bool = False,
-    strict: bool = False,
-    python: str = "",
-    json: Path | None = None,
-    junit_file: Path | None = None,
-) -> int:
+def smoke(flags: Mapping[str, Any]) -> int:
     """Test this machine, print the verdict and return the exit code. Raises SmokeInputError, GpuError, OutputError."""
+    parameters = Smoke.from_flags(flags)
     folder = baselines.default_folder()
-    options = Options(_tier(tier), _names(gpus), expect or None, _soak(soak), folder, python)
-    _check_writable(json, junit_file)
-    quiet = json == STANDARD_OUTPUT
+    options = Options(
+        _tier(parameters.tier),
+        parameters.gpus,
+        parameters.expect or None,
+        _soak(parameters.soak),
+        folder,
+        parameters.python,
+    )
+    json, junit_file = JsonOutput.parse(parameters.json), output_path("junit", parameters.junit)
     with process.sigterm_as_interrupt():
-        report = run(options, (lambda _: None) if quiet else _show)
-    if quiet:
-        terminal.print_json(document(report))
-    else:
+        report = run(options, (lambda _: None) if json.replaces_text else _show)
+    if not json.replaces_text:
         sys.stdout.writelines(f"{printable(line)}\n" for line in text.summary(report))
-    if json is not None and not quiet:
-        terminal.write(json, terminal.json_text(document(report)))
+    json.write(document(report))
     if junit_file is not None:
         terminal.write(junit_file, junit(report))
-    if learn:
+    if parameters.learn:
         learned = baselines.learn(folder, report)
         sys.stderr.writelines(f"learned {path}\n" for path in learned)
         if not learned:
             sys.stderr.write("learned nothing: only devices that pass a stage of tier 2 are kept\n")
-    return report.exit_code(strict=strict)
+    return report.exit_code(strict=parameters.strict)
 
 
 def _show(result: StageResult) -> None:
@@ -70,17 +65,4 @@ def _tier(tier: int) -> Tier:
 def _soak(seconds: float) -> float:
     if 1 <= seconds <= 86400:
         return seconds
-    raise SmokeInputError(f"--soak: {seconds:g} makes no sense\n    expected: seconds, 1 to 86400")
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
-def _check_writable(*paths: Path | None) -> None:
-    """Raise before the test what would otherwise be found out after it."""
-    for path in paths:
-        if path is not None and path != STANDARD_OUTPUT and not path.parent.is_dir():
-            raise terminal.OutputError(
-                f"cannot write {path}: there is no folder {path.parent}\n    fix: choose a folder that exists"
-            )
+    raise SmokeInputError(f"--soak: {seconds:g} s makes no sense\n    expected: 1s to 24h")

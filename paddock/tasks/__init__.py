@@ -12,6 +12,7 @@ from invoke.tasks import Task
 
 from paddock.tasks import bench, build
 from paddock.tasks.catalog import catalog_instances, catalog_refresh
+from paddock.tasks.completion import completion
 from paddock.tasks.docs import docs_build, docs_generate
 from paddock.tasks.fleet import mirror, plan, schema
 from paddock.tasks.gpu import GPU_TASKS
@@ -29,10 +30,10 @@ def _with_default(default: Task[Any], *others: Task[Any]) -> Collection:
 
 
 namespace = Collection(
-    *(init, plan, schema, mirror, smoke, check, lint, lock, test),
-    *(build.build_runner, build.build_image, build.push_runner, build.build_ami),
-    images=Collection(build.images_list, build.images_check, build.images_size),
-    ami=Collection(build.ami_list, build.ami_promote, build.ami_prune),
+    *(init, plan, schema, mirror, smoke, completion, build.wheel, check, lint, lock, test),
+    images=Collection(build.images_build, build.images_list, build.images_check, build.images_size),
+    runner=Collection(build.runner_build, build.runner_push),
+    ami=Collection(build.ami_build, build.ami_list, build.ami_promote, build.ami_prune),
     docs=_with_default(docs_build, docs_generate),
     catalog=Collection(catalog_instances, catalog_refresh),
     bench=_with_default(bench.bench_run, bench.bench_load, bench.bench_compare, bench.bench_modes),
@@ -41,3 +42,26 @@ namespace = Collection(
     gpu=Collection(*GPU_TASKS),
     lab=Collection(lab_up, lab_status, lab_demo, lab_down),
 )
+
+ALIASES = {
+    "build-ami": "ami.build",
+    "build-image": "images.build",
+    "build-runner": "runner.build",
+    "push-runner": "runner.push",
+}
+"""Second names of tasks."""
+
+for _alias, _name in ALIASES.items():
+    namespace.add_task(namespace[_name], name=_alias)
+
+NODE_GROUPS = ("GPUs of this machine", "Facts, and the shell")
+"""Groups of tasks that need no checkout."""
+
+GROUPS = {
+    "A fleet: plan it, and try it on this machine": ("init", "plan", "lab", "github", "aws", "mirror", "schema"),
+    "Images, and the program for nodes": ("runner", "images", "ami", "wheel"),
+    "GPUs of this machine": ("gpu", "smoke", "bench"),
+    "Facts, and the shell": ("catalog.instances", "completion"),
+    "Maintenance of this repository": ("check", "lint", "test", "lock", "docs", "catalog.refresh"),
+}
+"""Tasks, or collections of them, by what they are for: the order of every list of tasks."""

@@ -12,13 +12,15 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 
 from paddock.build.options import BuildOptions
+from paddock.duration import Minutes
 from paddock.tasks.common import ROOT, task
-from paddock.terminal import optional_path
+from paddock.terminal import JSON_HELP, JsonOutput, caller_path, optional_path
 
-_JSON = {"json": "print JSON, and nothing else"}
+_JSON = {"json": JSON_HELP}
 _STACK = {"stack": "the stack: Pulumi.<stack>.yaml"}
-_FLAGS = {"as_json": "json", "build_args": "build_arg"}
+_FLAGS = {"build_args": "build_arg"}
 """Flags that are not named as their option."""
+_FOLLOWED = Minutes("3h")
 
 
 def _build_task(
@@ -27,12 +29,13 @@ def _build_task(
     """Make a task of a function: its own parameters as flags, then the build options, which it takes as `**options`."""
     options = {_FLAGS.get(field.name, field.name): field for field in fields(BuildOptions) if field.name not in without}
     texts = {flag.replace("_", "-"): field.metadata["help"] for flag, field in options.items()}
-    flags = [Parameter(flag, Parameter.KEYWORD_ONLY, default=field.default) for flag, field in options.items()]
+    defaults = {flag: None if flag == "json" else field.default for flag, field in options.items()}
+    flags = [Parameter(flag, Parameter.KEYWORD_ONLY, default=default) for flag, default in defaults.items()]
 
     def decorate(body: Callable[..., None]) -> Callable[..., None]:
         def run(*args: Any, **kwargs: Any) -> None:
             chosen = {field.name: kwargs.pop(flag) for flag, field in options.items()}
-            body(*args, **kwargs, **chosen)
+            body(*args, **kwargs, **chosen | {"json": JsonOutput.parse(chosen["json"])})
 
         own = list(signature(body).parameters.values())[:-1]
         run.__doc__ = body.__doc__
@@ -43,8 +46,8 @@ def _build_task(
     return decorate
 
 
-@_build_task("build-runner")
-def build_runner(c: Context, **options: Any) -> None:
+@_build_task("build")
+def runner_build(c: Context, **options: Any) -> None:
     """Build and try the CUDA runner image unless this content was built before; push it and pin its digest if asked."""
     from paddock.build.cli import build
 
@@ -52,7 +55,7 @@ def build_runner(c: Context, **options: Any) -> None:
 
 
 @_build_task(
-    "build-image",
+    "build",
     without=("pin",),
     positional=["name"],
     help={
@@ -62,7 +65,7 @@ def build_runner(c: Context, **options: Any) -> None:
         "output": "with --run: the folder to leave them in",
     },
 )
-def build_image(
+def images_build(
     c: Context, name: str, run: bool = False, architectures: str = "", output: str | None = None, **options: Any
 ) -> None:
     """Build the image of a folder of images/ unless this content was built before."""
@@ -95,8 +98,8 @@ def _run_cuda_builder(name: str, architectures: str, output: Path | None, option
     cuda.run(ROOT, architectures=chosen, output=output, **options)
 
 
-@_build_task("push-runner", without=("push", "no_cache"))
-def push_runner(c: Context, **options: Any) -> None:
+@_build_task("push", without=("push", "no_cache"))
+def runner_push(c: Context, **options: Any) -> None:
     """Push the runner image that was built of what is here now."""
     from paddock.build.cli import build
 
@@ -104,19 +107,19 @@ def push_runner(c: Context, **options: Any) -> None:
 
 
 @task(name="list", help=_STACK | _JSON)
-def images_list(c: Context, stack: str = "dev", json: bool = False) -> None:
+def images_list(c: Context, stack: str = "dev", json: str | None = None) -> None:
     """List the images a stack names, and those built here."""
     from paddock.build.cli import images
 
-    images.list_images(ROOT, stack, as_json=json)
+    images.list_images(ROOT, stack, json=JsonOutput.parse(json))
 
 
 @task(name="check", help=_STACK | _JSON)
-def images_check(c: Context, stack: str = "dev", json: bool = False) -> None:
+def images_check(c: Context, stack: str = "dev", json: str | None = None) -> None:
     """Judge the images of a stack's runners: age, pin, and whether their CUDA fits the nodes; exit code 1 if not."""
     from paddock.build.cli import images
 
-    images.check(ROOT, stack, as_json=json)
+    images.check(ROOT, stack, json=JsonOutput.parse(json))
 
 
 @task(
@@ -124,15 +127,15 @@ def images_check(c: Context, stack: str = "dev", json: bool = False) -> None:
     positional=["image"],
     help={"image": "any reference, or a folder of images/: the newest that was built of it"} | _JSON,
 )
-def images_size(c: Context, image: str = "runner-gpu", json: bool = False) -> None:
+def images_size(c: Context, image: str = "runner-gpu", json: str | None = None) -> None:
     """Show the layers of an image, largest first."""
     from paddock.build.cli import images
 
-    images.show_size(image, as_json=json)
+    images.show_size(image, json=JsonOutput.parse(json))
 
 
 @task(
-    name="build-ami",
+    name="build",
     help=_STACK
     | {
         "execution": "follow this build, or `latest`, instead of starting one",
@@ -143,15 +146,15 @@ def images_size(c: Context, image: str = "runner-gpu", json: bool = False) -> No
     }
     | _JSON,
 )
-def build_ami(
+def ami_build(
     c: Context,
     stack: str = "dev",
     execution: str = "",
     no_wait: bool = False,
     cancel: bool = False,
     new: bool = False,
-    timeout_minutes: float = 180.0,
-    json: bool = False,
+    timeout_minutes: Minutes = _FOLLOWED,
+    json: str | None = None,
 ) -> None:
     """Build a GPU machine image with the stack's pipeline, and follow it: it can be left and taken up again."""
     from paddock.build.cli import ami
@@ -164,16 +167,16 @@ def build_ami(
         cancel=cancel,
         new=new,
         timeout_minutes=timeout_minutes,
-        as_json=json,
+        json=JsonOutput.parse(json),
     )
 
 
 @task(name="list", help=_STACK | _JSON)
-def ami_list(c: Context, stack: str = "dev", json: bool = False) -> None:
+def ami_list(c: Context, stack: str = "dev", json: str | None = None) -> None:
     """List the fleet's machine images, and what uses them."""
     from paddock.build.cli import ami
 
-    ami.list_images(ROOT, stack, as_json=json)
+    ami.list_images(ROOT, stack, json=JsonOutput.parse(json))
 
 
 @task(
@@ -184,11 +187,13 @@ def ami_list(c: Context, stack: str = "dev", json: bool = False) -> None:
     | _STACK
     | _JSON,
 )
-def ami_promote(c: Context, id: str, stack: str = "dev", pool: list[str] | None = None, json: bool = False) -> None:
+def ami_promote(
+    c: Context, id: str, stack: str = "dev", pool: list[str] | None = None, json: str | None = None
+) -> None:
     """Pin a machine image in the stack file, if it fits every pool and runner image that would meet it."""
     from paddock.build.cli import ami
 
-    ami.promote_image(ROOT, stack, id, pools=pool or (), as_json=json)
+    ami.promote_image(ROOT, stack, id, pools=pool or (), json=JsonOutput.parse(json))
 
 
 @task(
@@ -203,10 +208,23 @@ def ami_promote(c: Context, id: str, stack: str = "dev", pool: list[str] | None 
     | _JSON,
 )
 def ami_prune(
-    c: Context, stack: str = "dev", keep: int = 2, image: list[str] | None = None, yes: bool = False, json: bool = False
+    c: Context,
+    stack: str = "dev",
+    keep: int = 2,
+    image: list[str] | None = None,
+    yes: bool = False,
+    json: str | None = None,
 ) -> None:
     """Show which machine images and snapshots nothing uses; --yes removes them."""
     from paddock.build.cli import ami
 
-    if not ami.prune_images(ROOT, stack, keep=keep, named=image or (), yes=yes, as_json=json):
+    if not ami.prune_images(ROOT, stack, keep=keep, named=image or (), yes=yes, json=JsonOutput.parse(json)):
         raise Exit(code=1)
+
+
+@task(help={"output": "the folder for it"} | _JSON)
+def wheel(c: Context, output: str = "dist", json: str | None = None) -> None:
+    """Build the wheel that a node installs: the GPU tasks, smoke test, benchmark and catalogue, as in runner images."""
+    from paddock.build.cli import wheel
+
+    wheel.build(ROOT, caller_path(output), json=JsonOutput.parse(json))

@@ -6,6 +6,7 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 
 from paddock.tasks.common import task
+from paddock.terminal import JSON_HELP, JsonOutput
 
 
 @task(
@@ -13,14 +14,14 @@ from paddock.tasks.common import task
     help={
         "region": "price this region only; by default every region that has prices",
         "dry-run": "ask AWS and report, write nothing",
-        "json": "print the report as JSON",
+        "json": JSON_HELP,
     },
 )
-def catalog_refresh(c: Context, region: str = "", dry_run: bool = False, json: bool = False) -> None:
+def catalog_refresh(c: Context, region: str = "", dry_run: bool = False, json: str | None = None) -> None:
     """Bring the catalogue's AWS facts up to date with the credentials of the environment."""
     from paddock.catalog import cli
 
-    if cli.refresh(region or None, dry_run=dry_run, as_json=json):
+    if cli.refresh(region or None, dry_run=dry_run, json=JsonOutput.parse(json)):
         raise Exit(code=1)
 
 
@@ -34,7 +35,7 @@ def catalog_refresh(c: Context, region: str = "", dry_run: bool = False, json: b
         "max-price": "at most this many USD an hour, on demand",
         "sort": "price, spot, name, gpu-memory, vcpus or price-per-gpu",
         "all": "every row",
-        "json": "print the rows as JSON",
+        "json": JSON_HELP,
     },
 )
 def catalog_instances(
@@ -46,7 +47,7 @@ def catalog_instances(
     max_price: float = 0.0,
     sort: str = "price",
     all: bool = False,
-    json: bool = False,
+    json: str | None = None,
 ) -> None:
     """List GPU instance types with their prices."""
     from paddock.catalog import cli
@@ -59,5 +60,5 @@ def catalog_instances(
         max_price=max_price,
         sort=sort,
         everything=all,
-        as_json=json,
+        json=JsonOutput.parse(json),
     )

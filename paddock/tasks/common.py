@@ -7,17 +7,32 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from inspect import Parameter, Signature
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from invoke import tasks
 from invoke.context import Context
 from invoke.exceptions import Exit
+from invoke.parser.argument import Argument
 from invoke.tasks import Task
 
 from paddock.gpu.parameter import Flag
 
+
+class _Task(Task[Any]):
+    flags: Mapping[str, Flag] = MappingProxyType({})
+    """Flags by name, where they are those of parameters."""
+
+    def get_arguments(self, ignore_unknown_help: bool | None = None) -> list[Argument]:
+        """Return the arguments, and keep the texts of help, which Invoke takes out as it reads them."""
+        texts = dict(self.help)
+        arguments: list[Argument] = super().get_arguments(ignore_unknown_help)
+        self.help = texts
+        return arguments
+
+
 # One letter a flag would make `plan -h` mean --html, and move with every flag that is added.
-task = partial(tasks.task, auto_shortflags=False)
+task = partial(tasks.task, auto_shortflags=False, klass=_Task)
 
 ROOT = Path(os.environ.get("PADDOCK_ROOT", ".")).resolve()
 """The project: where the stack files and the Pulumi program are."""
@@ -47,7 +62,8 @@ def task_of_flags(
         help={flag.name: flag.help for flag in flags.values()},
         iterable=[_argument(flag) for flag in flags.values() if flag.iterable],
     )
-    decorated: Task[Any] = decorate(run)
+    decorated: _Task = decorate(run)
+    decorated.flags = {flag.name: flag for flag in flags.values()}
     return decorated
 
 

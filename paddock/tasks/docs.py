@@ -27,6 +27,11 @@ def docs_build(c: Context, serve: bool = False, port: int = 8000) -> None:
 @task(name="generate")
 def docs_generate(c: Context) -> None:
     """Write anew what the code generates: pictures, reference pages and schemas."""
+    import subprocess
+    import sys
+
     from paddock.site import generated
 
     generated.write_all(ROOT)
+    # In a process of its own: the page is made of all tasks, and this is one of them.
+    subprocess.run([sys.executable, "-m", "paddock.tasks.reference"], cwd=ROOT, check=True)

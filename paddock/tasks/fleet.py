@@ -5,15 +5,18 @@ from __future__ import annotations
 from invoke.context import Context
 from invoke.exceptions import Exit
 
+from paddock.duration import Minutes
 from paddock.tasks.common import ROOT, task
-from paddock.terminal import optional_path
+from paddock.terminal import JSON_HELP, JsonOutput, optional_path, output_path
+
+_JOB = Minutes("30m")
 
 
 @task(
     optional=["fix"],
     help={
         "stack": "the stack to plan: Pulumi.<stack>.yaml",
-        "json": "also write the plan to this file; - prints it and nothing else",
+        "json": JSON_HELP,
         "markdown": "also write the plan as Markdown to this file",
         "html": "also write the plan as one page to this file",
         "against": "compare with a plan that --json saved",
@@ -24,8 +27,9 @@ from paddock.terminal import optional_path
         "fix": "apply the edits that end findings to the stack file, after a diff and a question: --fix for errors and"
         " warnings, --fix ID,ID... for those",
         "yes": "with --fix: do not ask",
-        "all": "show every row and finding",
-        "job-minutes": "length of a job, for its cost; 30 by default",
+        "details": "show every row, resources by kind, and findings and steps in full",
+        "explain": "ID[,ID]: show these findings and steps in full, with the reason and the fix, and nothing else",
+        "job-minutes": "length of a job, for its cost",
         "jobs-per-month": "jobs a month of each runner, for the month's cost; by default half of them are busy in"
         " working hours",
     },
@@ -42,24 +46,26 @@ def plan(
     fail_on: str | None = None,
     fix: str | None = None,
     yes: bool = False,
-    all: bool = False,
-    job_minutes: float = 30.0,
+    details: bool = False,
+    explain: str | None = None,
+    job_minutes: Minutes = _JOB,
     jobs_per_month: str | None = None,
 ) -> None:
     """Show what a stack would be, whether it is right, and what it costs: no cloud, no credentials, no network."""
     import gc
 
     gc.disable()  # one short process that makes much and drops little: collecting would cost a fifth of its time
-    from paddock.plan.command import STANDARD_OUTPUT, Options, fix_ids, run, usage
+    from paddock.plan.command import Options, finding_ids, fix_ids, run, usage
     from paddock.plan.command import fail_on as failing
 
     options = Options(
-        json=STANDARD_OUTPUT if json == "-" else optional_path("json", json),
-        markdown=optional_path("markdown", markdown),
-        html=optional_path("html", html),
+        json=JsonOutput.parse(json),
+        markdown=output_path("markdown", markdown),
+        html=output_path("html", html),
         against=optional_path("against", against),
-        comment=optional_path("comment", comment),
-        all_rows=all,
+        comment=output_path("comment", comment),
+        details=details,
+        explain=finding_ids("explain", explain) if explain is not None else frozenset(),
         fail_on=failing(fail_on, strict=strict),
         fix=fix_ids(fix),
         yes=yes,
@@ -88,9 +94,9 @@ def schema(c: Context, fleet: bool = False, write: bool = False) -> None:
         sys.stdout.write(f"{json.dumps(described, indent=2)}\n")
 
 
-@task(help={"stack": "the stack whose charts and images to copy", "json": "print what is copied where as JSON"})
-def mirror(c: Context, stack: str = "dev", json: bool = False) -> None:
+@task(help={"stack": "the stack whose charts and images to copy", "json": JSON_HELP})
+def mirror(c: Context, stack: str = "dev", json: str | None = None) -> None:
     """Print the commands that copy a stack's charts and images into its mirror."""
     from paddock.plan import mirror
 
-    mirror.show(ROOT, stack, as_json=json)
+    mirror.show(ROOT, stack, json=JsonOutput.parse(json))

@@ -11,7 +11,7 @@ from invoke.tasks import Task
 from paddock.gpu.actions.registry import ACTIONS, Action
 from paddock.gpu.cli import commands
 from paddock.tasks.common import task, task_of_flags
-from paddock.terminal import caller_path, optional_path
+from paddock.terminal import JSON_HELP, JsonOutput, caller_path, optional_path, output_path
 
 
 def _action_task(action: Action) -> Task[Any]:
@@ -35,7 +35,7 @@ def gpu_export(c: Context, file: str | None = None, host: str = "127.0.0.1", por
     """Serve metrics and health for Prometheus, under the names of NVIDIA's DCGM exporter."""
     from paddock.gpu.cli import program
 
-    program.export(file=optional_path("file", file), host=host, port=port)
+    program.export(file=output_path("file", file), host=host, port=port)
 
 
 @task(
@@ -46,17 +46,22 @@ def gpu_export(c: Context, file: str | None = None, host: str = "127.0.0.1", por
         "dry-run": "show the order, and what each step would do",
         "fresh": "run every step again, also those that are done",
         "journal": "where to note what is done; by default beside the user's other state",
-        "json": commands.JSON.help,
+        "json": JSON_HELP,
     },
 )
 def gpu_workflow(
-    c: Context, file: str, dry_run: bool = False, fresh: bool = False, journal: str | None = None, json: bool = False
+    c: Context,
+    file: str,
+    dry_run: bool = False,
+    fresh: bool = False,
+    journal: str | None = None,
+    json: str | None = None,
 ) -> None:
     """Run steps on GPUs in their order; a second run goes on after the last good one."""
     from paddock.gpu.cli import program
 
     where = optional_path("journal", journal)
-    code = program.workflow(caller_path(file), dry_run=dry_run, fresh=fresh, journal=where, as_json=json)
+    code = program.workflow(caller_path(file), dry_run=dry_run, fresh=fresh, journal=where, json=JsonOutput.parse(json))
     if code:
         raise Exit(code=code)
 

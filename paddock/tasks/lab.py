@@ -5,7 +5,11 @@ from __future__ import annotations
 from invoke.context import Context
 from invoke.exceptions import Exit
 
+from paddock.duration import Seconds
 from paddock.tasks.common import ROOT, task
+from paddock.terminal import JSON_HELP, JsonOutput
+
+_BOOT, _JOB = Seconds("3s"), Seconds("5s")
 
 
 @task(
@@ -15,24 +19,31 @@ from paddock.tasks.common import ROOT, task
         "port": "the first of six ports on loopback; by default ports that are free",
         "boot-seconds": "how long a simulated node takes to boot; 0 takes the published figures",
         "keep": "leave running what runs when a later part fails, to look at it",
-        "json": "print what was started and applied as JSON, and nothing else",
+        "json": JSON_HELP,
     },
 )
 def lab_up(
-    c: Context, stack: str = "dev", port: int = 0, boot_seconds: float = 3.0, keep: bool = False, json: bool = False
+    c: Context,
+    stack: str = "dev",
+    port: int = 0,
+    boot_seconds: Seconds = _BOOT,
+    keep: bool = False,
+    json: str | None = None,
 ) -> None:
     """Apply a stack on this machine: real Pulumi and Kubernetes, stand-ins for AWS and GitHub, simulated nodes."""
     from paddock.lab import cli
 
-    cli.up(ROOT, stack, first_port=port or None, boot_seconds=boot_seconds or None, keep=keep, as_json=json)
+    cli.up(
+        ROOT, stack, first_port=port or None, boot_seconds=boot_seconds or None, keep=keep, json=JsonOutput.parse(json)
+    )
 
 
-@task(name="status", help={"stack": "the lab of this stack", "json": "print it as JSON"})
-def lab_status(c: Context, stack: str = "dev", json: bool = False) -> None:
+@task(name="status", help={"stack": "the lab of this stack", "json": JSON_HELP})
+def lab_status(c: Context, stack: str = "dev", json: str | None = None) -> None:
     """Show what of the lab runs, what runs on its nodes, and how far its jobs are."""
     from paddock.lab import cli
 
-    if not cli.status(stack, as_json=json):
+    if not cli.status(stack, json=JsonOutput.parse(json)):
         raise Exit(code=1)
 
 
@@ -42,14 +53,16 @@ def lab_status(c: Context, stack: str = "dev", json: bool = False) -> None:
         "stack": "the lab of this stack",
         "runner": "the runner that the job is for; by default the fleet's first",
         "job-seconds": "how long the job works",
-        "json": "print the job's life as JSON, and nothing else",
+        "json": JSON_HELP,
     },
 )
-def lab_demo(c: Context, stack: str = "dev", runner: str = "", job_seconds: float = 5.0, json: bool = False) -> None:
+def lab_demo(
+    c: Context, stack: str = "dev", runner: str = "", job_seconds: Seconds = _JOB, json: str | None = None
+) -> None:
     """Push one GPU job into the lab and follow it, until its node is given back."""
     from paddock.lab import cli
 
-    if not cli.show_demo(ROOT, stack, runner=runner, job_seconds=job_seconds, as_json=json):
+    if not cli.show_demo(ROOT, stack, runner=runner, job_seconds=job_seconds, json=JsonOutput.parse(json)):
         raise Exit(code=1)
 
 
@@ -58,11 +71,11 @@ def lab_demo(c: Context, stack: str = "dev", runner: str = "", job_seconds: floa
     help={
         "stack": "the lab of this stack",
         "keep": "keep its objects for the next lab.up",
-        "json": "print what was ended as JSON",
+        "json": JSON_HELP,
     },
 )
-def lab_down(c: Context, stack: str = "dev", keep: bool = False, json: bool = False) -> None:
+def lab_down(c: Context, stack: str = "dev", keep: bool = False, json: str | None = None) -> None:
     """End the lab; nothing of it stays."""
     from paddock.lab import cli
 
-    cli.down(stack, keep=keep, as_json=json)
+    cli.down(stack, keep=keep, json=JsonOutput.parse(json))

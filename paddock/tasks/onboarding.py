@@ -5,6 +5,7 @@ from __future__ import annotations
 from invoke.context import Context
 
 from paddock.tasks.common import ROOT, task
+from paddock.terminal import JSON_HELP, JsonOutput, optional_path, output_path
 
 
 @task(
@@ -19,7 +20,7 @@ from paddock.tasks.common import ROOT, task
         "installation": "the App's installation id; may be left for later",
         "overwrite": "replace a stack file of that name that holds no secrets",
         "yes": "ask nothing: what no flag says has its default",
-        "json": "print what was written as JSON, and ask nothing",
+        "json": JSON_HELP,
     }
 )
 def init(
@@ -33,13 +34,13 @@ def init(
     installation: str | None = None,
     overwrite: bool = False,
     yes: bool = False,
-    json: bool = False,
+    json: str | None = None,
 ) -> None:
     """Write the stack file of a first fleet from a few answers."""
     from paddock.onboarding.init.command import Flags, run
 
     flags = Flags(url, region, allow, gpu, stack, app_id, installation, overwrite)
-    run(ROOT, flags, yes=yes, as_json=json)
+    run(ROOT, flags, yes=yes, json=JsonOutput.parse(json))
 
 
 @task(
@@ -49,7 +50,7 @@ def init(
         "stack": "take it from this stack's file instead",
         "key": "look at the private key in this file, and show nothing of it",
         "manifest": "also write the App's manifest to this file, for who registers Apps by program",
-        "json": "print it all as JSON",
+        "json": JSON_HELP,
     },
 )
 def github_app(
@@ -58,19 +59,18 @@ def github_app(
     stack: str | None = None,
     key: str | None = None,
     manifest: str | None = None,
-    json: bool = False,
+    json: str | None = None,
 ) -> None:
     """Print how to make the GitHub App that registers runners: its form filled in, permissions, ids and key."""
     from paddock.onboarding.github_app.command import run
-    from paddock.terminal import optional_path
 
     run(
         ROOT,
         url=url,
         stack=stack,
         key=optional_path("key", key),
-        manifest=optional_path("manifest", manifest),
-        as_json=json,
+        manifest=output_path("manifest", manifest),
+        json=JsonOutput.parse(json),
     )
 
 
@@ -79,12 +79,12 @@ def github_app(
     help={
         "stack": "the stack that pulumi up makes: Pulumi.<stack>.yaml",
         "write": "write the policies into this folder, one file each",
-        "json": "print them as JSON",
+        "json": JSON_HELP,
     },
 )
-def aws_permissions(c: Context, stack: str = "dev", write: str | None = None, json: bool = False) -> None:
+def aws_permissions(c: Context, stack: str = "dev", write: str | None = None, json: str | None = None) -> None:
     """Show the rights in AWS that pulumi up of a stack needs, as policies for a role."""
     from paddock.onboarding.permissions.command import run
     from paddock.terminal import optional_path
 
-    run(ROOT, stack, folder=optional_path("write", write), as_json=json)
+    run(ROOT, stack, folder=optional_path("write", write), json=JsonOutput.parse(json))

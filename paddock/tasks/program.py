@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from itertools import pairwise
@@ -9,20 +10,27 @@ from pathlib import Path
 
 from invoke.config import Config
 from invoke.exceptions import Exit, ParseError, UnexpectedExit
+from invoke.parser.context import ParserContext
 from invoke.program import Program
 
-from paddock import __version__
+from paddock import __version__, errors
+from paddock.duration import NoDuration
 from paddock.errors import printable
-from paddock.tasks import namespace
+from paddock.tasks import help, namespace
 from paddock.terminal import BadFlag
+
+PARSE_ONLY = "PADDOCK_PARSE_ONLY"
+"""Variable by which `./inv` has a command line read before it fetches gigabytes for its tasks."""
 
 
 def run(argv: list[str]) -> int:
     """Run the tasks of the command line. Raises BadFlag for a wrong one, and what the tasks raise."""
-    name = "paddock" if Path(argv[0]).stem == "paddock" else "inv"
-    program = _Program(version=__version__, namespace=namespace, name=name, binary=name, config_class=_Settings)
+    program = _Program(
+        version=__version__, namespace=namespace, name="paddock", binary=errors.program(), config_class=_Settings,
+        binary_names=["./inv", "inv", "paddock", errors.program()],
+    )  # fmt: skip
     try:
-        program.run(argv if len(argv) > 1 else [*argv, "--list"])
+        program.run(_help_first(argv))
     except ParseError as e:
         raise BadFlag(_misuse(e, program)) from None
     except Exit as e:
@@ -41,7 +49,28 @@ class _Settings(Config):
         """Invoke's settings of the user and the machine are not Paddock's, and may be unreadable."""
 
 
+def _help_first(argv: list[str]) -> list[str]:
+    """Put a request for help before the tasks: behind one that needs a value, Invoke takes `--help` for that value."""
+    end = argv.index("--") if "--" in argv else len(argv)
+    words = argv[1:end]
+    if not {"-h", "--help"}.intersection(words):
+        return argv
+    names = [word for word in words if not word.startswith("-")]
+    if names and names[0] in namespace.collections and namespace.collections[names[0]].default is None:
+        return [argv[0], "--list", names[0]]
+    return [argv[0], "--help", *names[:1]]
+
+
 class _Program(Program):
+    def print_help(self) -> None:
+        sys.stdout.write(f"{help.greeting()}\n")
+
+    def print_task_help(self, name: str) -> None:
+        sys.stdout.write(f"{help.task_help(name)}\n")
+
+    def list_flat(self) -> None:
+        sys.stdout.write(f"{help.listing(self.list_root or '')}\n")
+
     def run(self, argv: list[str] | None = None, exit: bool = True) -> None:
         """Take Invoke's own steps, but let the exceptions out."""
         self.create_config()
@@ -53,8 +82,10 @@ class _Program(Program):
         try:
             self.parse_tasks()
         except ValueError as e:  # Invoke casts what a flag is given, and lets the cast's own words out
-            raise ParseError(_no_number(str(e), self.argv)) from None
+            raise ParseError(_bad_value(e, self.argv)) from None
         self.parse_cleanup()
+        if os.environ.get(PARSE_ONLY):
+            return
         self.update_config()
         # Invoke joins the words after -- into one text, and words with spaces would fall apart.
         self.config.command_line = self.argv[self.argv.index("--") + 1 :] if "--" in self.argv else []
@@ -64,13 +95,28 @@ class _Program(Program):
 def _misuse(e: ParseError, program: Program) -> str:
     """Explain what is wrong with the command line, without Invoke's names for its own objects."""
     bare = re.match(r"Flag <Argument: ([\w-]+).*> needed value", str(e))
-    return f"--{bare[1]} needs a value" if bare else f"{e}{_suggestion(e, program)}"
+    if bare:
+        return f"--{bare[1]} needs a value"
+    if e.context and e.context.missing_positional_args:
+        return _missing(e.context, program)
+    return f"{e}{_suggestion(e, program)}"
 
 
-def _no_number(message: str, argv: list[str]) -> str:
-    value = (re.search(r": '(.*)'$", message) or ["", ""])[1]
+def _missing(task: ParserContext, program: Program) -> str:
+    names = " and ".join(str(argument.name).upper() for argument in task.missing_positional_args)
+    fix = "write --json last: the word behind it was taken for a file" if "--json" in program.argv else ""
+    usage = help.task_help(str(task.name)).partition("\n")[0]
+    return f"{task.name} needs {names}\n    expected: {usage}" + (f"\n    fix: {fix}" if fix else "")
+
+
+def _bad_value(error: ValueError, argv: list[str]) -> str:
+    """Name the flag whose value is no number, or no length of time."""
+    message = str(error)
+    value = error.value if isinstance(error, NoDuration) else (re.search(r": '(.*)'$", message) or ["", ""])[1]
     for flag, word in pairwise([*argv, ""]):
         if flag.startswith("--") and (word == value or flag.endswith(f"={value}")):
+            if isinstance(error, NoDuration):
+                return f"{flag.partition('=')[0]}: {message}"
             whole = (
                 "a whole number, such as 2" if "invalid literal for int()" in message else "a number, such as 2 or 1.5"
             )
@@ -86,11 +132,9 @@ def _suggestion(e: ParseError, program: Program) -> str:
     if "gpu.run" in program.argv and "--" not in program.argv:
         return " The program to run stands after --: gpu.run --gpus 1 -- python train.py"
     if e.context and "--stack" in e.context.flags and Path(f"Pulumi.{word}.yaml").exists():
-        return f" Did you mean '--stack {word}'?"
-    candidates: list[str] = list(program.collection.task_names) if program.collection else []
+        return f" Did you mean --stack {word}?"
     if word.startswith("-"):
-        candidates = list(e.context.flags) if e.context else []
-    from difflib import get_close_matches
-
-    close = get_close_matches(word, candidates, n=1)
-    return f" Did you mean '{close[0]}'?" if close else f" '{program.binary} --list' shows the tasks."
+        near = errors.did_you_mean(word, e.context.flags if e.context else [])
+        task = e.context.name if e.context and e.context.name else "TASK"
+        return f" {near[:1].upper()}{near[1:]}" if near else f" `{errors.program()} {task} --help` shows the flags."
+    return f" {help.explain_unknown(word)}"

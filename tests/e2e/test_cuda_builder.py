@@ -26,6 +26,7 @@ from paddock.build.cuda.builder import architectures
 from paddock.build.docker import Docker, Finished
 from paddock.build.errors import BuildError, BuildInputError
 from paddock.build.recipes import recipe
+from paddock.terminal import PRINTED_JSON
 from tests.support.docker_engine import debian_base, engine
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("cuda-builder")]
@@ -91,7 +92,7 @@ def built(root: Path, base: str, docker: Docker, tmp_path_factory: pytest.TempPa
 
 def _run(root: Path, base: str, folder: Path) -> dict[str, Any]:
     with contextlib.redirect_stdout(io.StringIO()) as output:
-        command_cuda.run(root, base=base, output=folder, as_json=True)
+        command_cuda.run(root, base=base, output=folder, json=PRINTED_JSON)
     return dict(json.loads(output.getvalue()))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from paddock.build.cli import images as command_images
+from paddock.terminal import PRINTED_JSON
 from tests.support import docker_engine
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("docker-engine")]
@@ -39,11 +40,11 @@ def test_the_engine_finds_paddocks_images_by_label(built: str) -> None:
 
 
 def test_list_and_size_ask_the_engine(built: str, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command_images.list_images(root, "dev", as_json=True)
+    command_images.list_images(root, "dev", json=PRINTED_JSON)
     row = {image["image"]: image for image in json.loads(capsys.readouterr().out)["local"]}[built]
     assert (row["cuda"], row["runner"], row["built"]) == ("12.8", "2.338.0", "2026-11-21")
 
-    command_images.show_size("known", as_json=True)
+    command_images.show_size("known", json=PRINTED_JSON)
     document = json.loads(capsys.readouterr().out)
     assert (document["image"], document["size_bytes"]) == (
         built,

@@ -28,6 +28,7 @@ from paddock.build.errors import BuildError, BuildInputError
 from paddock.build.images import runner
 from paddock.build.recipes.bases import Base
 from paddock.fleet import load
+from paddock.terminal import PRINTED_JSON
 from tests.support import checkout, docker_engine, runner_stand_in
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("runner-image")]
@@ -73,7 +74,7 @@ class Site:
 
     def _report(self, task: Any, **flags: Any) -> dict[str, Any]:
         with contextlib.redirect_stdout(io.StringIO()) as out:
-            task(self.project, **{**self.flags(), **flags}, as_json=True)
+            task(self.project, **{**self.flags(), **flags}, json=PRINTED_JSON)
         document: dict[str, Any] = json.loads(out.getvalue())
         if document["built"]:
             name = document["image"].partition("@")[0]

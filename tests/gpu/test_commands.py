@@ -15,6 +15,7 @@ from paddock import cli
 from paddock.gpu.actions.registry import ACTIONS, Action
 from paddock.gpu.cli import commands
 from paddock.tasks import program
+from paddock.terminal import complete_json_flag
 
 WORDS = st.sampled_from(["7", "0.5", "x", "GPU-1", "docker", "a=b", ""])
 
@@ -30,7 +31,7 @@ def test_flags_read_as_invoke_reads_them(data: st.DataObject, name: str) -> None
             st.builds(lambda word: [word], WORDS),
         )
     ) if flags else st.just(["x"])  # fmt: skip
-    words = [word for group in data.draw(st.lists(one, max_size=3)) for word in group]
+    words = complete_json_flag([word for group in data.draw(st.lists(one, max_size=3)) for word in group])
     calls: list[tuple[dict[str, Any], list[str]]] = []
 
     def record(action: Action, values: Mapping[str, Any], command: Sequence[str] = ()) -> int:

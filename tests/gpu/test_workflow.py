@@ -28,6 +28,7 @@ from paddock.gpu.workflow import references
 from paddock.gpu.workflow.engine import exit_code, plan, run
 from paddock.gpu.workflow.model import Workflow, load, parse
 from paddock.gpu.workflow.progress import watching
+from paddock.terminal import PRINTED_JSON
 from tests.conftest import ROOT
 from tests.support.docker import stand_in
 from tests.support.waiting import until
@@ -452,7 +453,7 @@ def test_the_command_prints_the_plan_and_the_outcome(tmp_path: Path, capsys: pyt
     assert "b started" in err
     assert program.workflow(tmp_path / "w.yaml", dry_run=True, **at) == 0
     assert "1. a (done already): " in capsys.readouterr().out
-    assert program.workflow(tmp_path / "w.yaml", as_json=True, **at) == 1
+    assert program.workflow(tmp_path / "w.yaml", json=PRINTED_JSON, **at) == 1
     assert json.loads(capsys.readouterr().out)["outcome"] == "failed"
 
 

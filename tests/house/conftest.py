@@ -17,7 +17,15 @@ import pytest
 
 ENTRY = """\
 import os, sys, tiny
+if "PADDOCK_PARSE_ONLY" in os.environ:
+    sys.exit(2 if "--typo" in sys.argv else 0)
 print("tiny", tiny.VERSION, "args", sys.argv[1:], "caller", os.environ["PADDOCK_CWD"], "in", os.getcwd())
+print("as", os.environ["PADDOCK_PROGRAM"])
+"""
+CLI = """\
+import os, sys, tiny
+def main():
+    print("paddock of", os.environ["PADDOCK_ROOT"], sys.argv[1:])
 """
 
 
@@ -42,7 +50,9 @@ class Checkout:
         (root / "locks").mkdir(parents=True)
         (root / "paddock").mkdir()
         (root / "paddock/__main__.py").write_text(ENTRY)
+        (root / "paddock/cli.py").write_text(CLI)
         shutil.copy(inv, root / "inv")
+        shutil.copy(inv.with_name("tasks.py"), root / "tasks.py")
         self.bin = root.parent / "bin"
         self.bin.mkdir()
         # uv makes an environment in milliseconds; what pip does differently is tested on its own.

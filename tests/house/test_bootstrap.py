@@ -42,6 +42,8 @@ from .conftest import Checkout
         ("github.app --key app.pem", ["lab"]),
         ("github.app --key=app.pem", ["lab"]),
         ("smoke --expect g5.xlarge", ["bench"]),
+        ("runner.build --push", ["build"]),
+        ("ami.build", ["build"]),
         ("smoke --tier 1", ["base"]),
         ("bench.load http://localhost:8000 --rate 2", ["base"]),
         ("smoke --tier=1 --json -", ["base"]),
@@ -67,6 +69,39 @@ def test_the_first_run_installs_and_the_second_touches_nothing(checkout: Checkou
 def test_tasks_run_in_the_project_and_know_the_users_directory(checkout: Checkout, tmp_path: Path) -> None:
     completed = checkout.run("list", cwd=tmp_path)
     assert f"caller {tmp_path} in {checkout.root}" in completed.stdout
+
+
+def test_messages_name_the_program_as_the_user_called_it(checkout: Checkout, tmp_path: Path) -> None:
+    assert "\nas ./inv\n" in checkout.run("list").stdout
+    assert f"\nas {checkout.root}/inv\n" in checkout.run("list", cwd=tmp_path).stdout
+
+
+def test_the_environment_has_the_program_as_paddock(checkout: Checkout, tmp_path: Path) -> None:
+    checkout.run("list")
+    command = [str(checkout.venv / "bin/paddock"), "gpu.list"]
+    completed = subprocess.run(command, cwd=tmp_path, env=checkout.env, capture_output=True, text=True)
+    assert completed.stdout == f"paddock of {checkout.root} ['gpu.list']\n", completed.stderr
+
+
+def test_a_typo_is_refused_before_gigabytes_are_fetched(checkout: Checkout) -> None:
+    checkout.lock("1.0", "bench")
+    completed = checkout.run("smoke", "--typo")
+    assert completed.returncode == 2
+    assert "locks/bench.txt" not in completed.stderr
+    assert "tiny 1.0" in checkout.run("smoke").stdout
+    assert (checkout.venv / "installed/bench.txt").exists()
+
+
+def test_completion_installs_nothing(checkout: Checkout) -> None:
+    completed = checkout.run("--complete", "--", "./inv", "pl")
+    assert (completed.returncode, completed.stdout, completed.stderr) == (0, "", "")
+    assert not checkout.venv.exists()
+
+
+def test_a_global_invoke_hands_over(checkout: Checkout) -> None:
+    command = [sys.executable, "-m", "invoke", "plan", "--stack", "dev"]
+    completed = subprocess.run(command, cwd=checkout.root, env=checkout.env, capture_output=True, text=True)
+    assert "args ['plan', '--stack', 'dev']" in completed.stdout, completed.stderr
 
 
 def test_a_changed_lock_is_installed_again(checkout: Checkout) -> None:

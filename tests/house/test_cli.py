@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import io
+import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,10 +14,16 @@ from pathlib import Path
 import pytest
 from invoke import Collection, task
 from invoke.exceptions import Exit
+from invoke.parser.argument import Argument
 
 from paddock import cli
 from paddock.errors import PaddockError
-from paddock.terminal import console
+from paddock.tasks import help, namespace, reference
+from paddock.terminal import JSON_HELP, console
+
+
+def flags_of(name: str) -> dict[str, Argument]:
+    return {argument.names[0]: argument for argument in namespace[name].get_arguments()}
 
 
 class UserMistake(PaddockError):
@@ -63,9 +71,16 @@ def test_debugging_shows_where(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["tset"], "No idea what 'tset' is! Did you mean 'test'?"),
-        (["zzzzz"], "No idea what 'zzzzz' is! 'inv --list' shows the tasks."),
-        (["lint", "--fxi"], "No idea what '--fxi' is! Did you mean '--fix'?"),
+        (["tset"], "No idea what 'tset' is! Did you mean test?"),
+        (["zzzzz"], "No idea what 'zzzzz' is! `./inv --list` shows the tasks."),
+        (["lab"], "No idea what 'lab' is! It is a group: lab.demo, lab.down, lab.status, lab.up."),
+        (["lint", "--fxi"], "No idea what '--fxi' is! Did you mean --fix?"),
+        (["lint", "--zzzzz"], "No idea what '--zzzzz' is! `./inv lint --help` shows the flags."),
+        (
+            ["bench.compare", "--json", "old.json", "new.json"],
+            "bench.compare needs NEW\n    expected: ./inv bench.compare OLD NEW [flags]"
+            "\n    fix: write --json last: the word behind it was taken for a file",
+        ),
         (
             ["gpu.run", "python", "x.py"],
             "No idea what 'python' is! The program to run stands after --: gpu.run --gpus 1 -- python train.py",
@@ -73,8 +88,9 @@ def test_debugging_shows_where(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_typo_is_bad_input_and_gets_a_suggestion(
-    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+    words: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setenv("PADDOCK_PROGRAM", "./inv")
     assert cli.main(["inv", *words]) == 2
     assert capsys.readouterr().err.strip() == message
 
@@ -84,15 +100,62 @@ def test_the_words_after_the_dashes_are_those_of_the_argument(capfd: pytest.Capt
     assert "there is no program 'no such program'" in capfd.readouterr().err
 
 
-def test_no_task_lists_the_tasks(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_task_greets_with_the_first_commands(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PADDOCK_PROGRAM", "./inv")
     assert cli.main(["inv"]) == 0
-    assert "lint" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    commands = ["./inv plan", "./inv lab.up", "./inv init", "./inv --list", "./inv TASK --help"]
+    assert re.findall(r"\./inv [\w.-]+(?: --help)?", printed) == commands
 
 
-def test_every_task_has_a_line_of_help() -> None:
-    from paddock.tasks import namespace
+@pytest.mark.parametrize("name", namespace.task_names)
+def test_every_task_names_its_flags_and_their_defaults(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["paddock", name, "--help"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert printed.startswith(f"paddock {name}")
+    for argument in namespace[name].get_arguments():
+        flag = argument.names[0]
+        assert (flag.upper() if argument.positional else f"--{flag}") in printed
+        assert argument.help, f"{name} --{flag} has no help"
+        if argument.default and argument.kind is not bool:
+            default = f"{argument.default}".removesuffix(".0")
+            assert f"(default: {default})" in printed or "by default" in argument.help, flag
 
-    assert all((namespace[name].__doc__ or "").strip() for name in namespace.task_names)
+
+def test_every_task_stands_in_one_group() -> None:
+    listed = [name for names in help.groups().values() for name in names]
+    assert sorted(listed) == sorted(help.tasks()), "paddock.tasks.GROUPS says where a task is listed"
+
+
+def test_the_page_of_all_tasks_is_current(root: Path) -> None:
+    assert (root / reference.PATH).read_text(encoding="utf-8") == reference.page(), "run: ./inv docs.generate"
+
+
+@pytest.mark.parametrize("name", [name for name in namespace.task_names if "json" in flags_of(name)])
+def test_json_takes_a_file_or_prints(name: str) -> None:
+    argument = flags_of(name)["json"]
+    assert (argument.kind, argument.default, argument.help) == (str, None, JSON_HELP)
+
+
+def test_json_is_printed_alone_and_written_beside_the_text(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PADDOCK_CWD", str(tmp_path))
+    for words in (["catalog.instances", "--gpu", "t4"], ["gpu.list"], ["smoke", "--tier", "1"]):
+        cli.main(["inv", *words, "--json"])
+        printed = json.loads(capsys.readouterr().out)
+        cli.main(["inv", *words, "--json", "out.json"])
+        text, written = capsys.readouterr().out, json.loads((tmp_path / "out.json").read_text())
+        assert text
+        assert not text.startswith("{")
+        assert written.keys() == printed.keys()
+
+
+def test_a_json_file_in_no_folder_is_refused_before_the_work(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["inv", "plan", "--json", "/no/such/folder/x.json"]) == 2
+    assert "cannot write /no/such/folder/x.json: there is no folder /no/such/folder" in capsys.readouterr().err
 
 
 def test_listing_the_tasks_loads_no_library_of_a_task(root: Path) -> None:
@@ -120,8 +183,10 @@ def test_a_reader_that_leaves_is_no_error(root: Path) -> None:
     ("words", "message"),
     [
         (["plan", "--stack"], "--stack needs a value"),
-        (["plan", "dev"], "No idea what 'dev' is! Did you mean '--stack dev'?"),
-        (["plan", "--job-minutes", "long"], "--job-minutes: 'long' is not a number"),
+        (["plan", "dev"], "No idea what 'dev' is! Did you mean --stack dev?"),
+        (["plan", "--job-minutes", "long"], "--job-minutes: 'long' is no length of time"),
+        (["lab.up", "--boot-seconds", "3x"], "--boot-seconds: '3x' is no length of time"),
+        (["gpu.allocate", "--ttl", "5 weeks"], "--ttl: '5 weeks' is no length of time"),
         (["catalog.instances", "--gpus=many"], "--gpus: 'many' is not a number"),
         (["plan", "--json", ""], "--json is empty"),
         (["plan", "--against", ""], "--against is empty"),
@@ -155,12 +220,15 @@ def test_a_contradictory_flag_is_bad_input_and_nothing_runs(
 
 
 @pytest.mark.parametrize(
-    ("flag", "expected"), [("--keep", "a whole number, such as 2"), ("--timeout-minutes", "a num")]
+    ("words", "expected"),
+    [
+        ("ami.prune --keep", "a whole number, such as 2"),
+        ("catalog.instances --max-price", "a number, such as 2 or 1.5"),
+    ],
 )
-def test_what_is_no_number_says_which_would_be(flag: str, expected: str, capsys: pytest.CaptureFixture[str]) -> None:
-    task = "ami.prune" if flag == "--keep" else "build-ami"
-    assert cli.main(["inv", task, flag, "x"]) == 2
-    assert f"{flag}: 'x' is not a number\n    expected: {expected}" in capsys.readouterr().err
+def test_what_is_no_number_says_which_would_be(words: str, expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["inv", *words.split(), "x"]) == 2
+    assert f"{words.split()[1]}: 'x' is not a number\n    expected: {expected}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [["plan", "-h"], ["--help", "plan"]])

@@ -64,6 +64,7 @@ BOTH_NAMES = {
     "gpu.md": "says what the program is called in a checkout",
     "images.md": "built in a checkout, used in a runner",
     "index.md": "says which name is used where",
+    "tasks.md": "says what the tasks are called on a node",
     "platforms.md": "has a row for every part",
     "smoke.md": "says what a runner image does without torch",
 }

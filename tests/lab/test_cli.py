@@ -13,6 +13,7 @@ from paddock.lab.control_plane import servers, state
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.errors import LabError, LabInputError
 from paddock.process import Process
+from paddock.terminal import PRINTED_JSON
 from tests.support.fleets import ROOT
 
 POD = "kube-system/nvidia-device-plugin-node-feature-discovery-master-849b888784w5"
@@ -30,7 +31,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
 
 def test_a_failure_is_json_too(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(LabInputError):
-        cli.status("a/b", as_json=True)
+        cli.status("a/b", json=PRINTED_JSON)
     assert "cannot be a lab's name" in json.loads(capsys.readouterr().out)["error"]
 
 

@@ -18,13 +18,13 @@ from cryptography.hazmat.primitives.serialization import (
 
 from paddock.onboarding.github_app import key
 from paddock.onboarding.github_app.command import run
-from paddock.terminal import BadFlag
+from paddock.terminal import PRINTED_JSON, BadFlag
 
 Printed = pytest.CaptureFixture[str]
 
 
 def document(root: Path, capsys: Printed, **flags: str) -> dict[str, object]:
-    run(root, as_json=True, **flags)  # type: ignore[arg-type]  # only flags of text are given here
+    run(root, json=PRINTED_JSON, **flags)  # type: ignore[arg-type]  # only flags of text are given here
     read: dict[str, object] = json.loads(capsys.readouterr().out)
     return read
 

@@ -23,7 +23,7 @@ from paddock.onboarding.init.answers import Answers
 from paddock.onboarding.init.command import Flags, run
 from paddock.onboarding.init.gpu_choice import Choice, choices
 from paddock.plan.plan import build_plan
-from paddock.terminal import BadFlag
+from paddock.terminal import PRINTED_JSON, BadFlag
 
 FLAGS = {"url": "https://github.com/acme", "region": "us-west-2", "allow": "198.18.0.7/32", "gpu": "t4"}
 
@@ -153,7 +153,7 @@ def test_a_no_at_the_end_writes_nothing(project: Path, monkeypatch: pytest.Monke
 
 
 def test_json_is_one_document(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run(project, Flags(**FLAGS), as_json=True)
+    run(project, Flags(**FLAGS), json=PRINTED_JSON)
     document = json.loads(capsys.readouterr().out)
     assert document["file"] == "Pulumi.ci.yaml"
     assert document["gpu"]["instances"] == ["g4dn.xlarge", "g4dn.2xlarge", "g4dn.4xlarge"]

@@ -31,6 +31,7 @@ from paddock.plan.engine.graph import Graph
 from paddock.plan.engine.program import plan_graph
 from paddock.plan.rules.base import example, resource
 from paddock.plan.rules.iam import NamedResources, NoAdministrators
+from paddock.terminal import PRINTED_JSON
 from tests.support import fleets
 
 NOT_OPERATIONS = {"iam:PassRole"}
@@ -136,7 +137,7 @@ def test_the_files_are_the_policies_and_the_commands_name_them(
 ) -> None:
     run(root, "prod", folder=tmp_path / "policies")
     printed = capsys.readouterr().out
-    run(root, "prod", as_json=True)
+    run(root, "prod", json=PRINTED_JSON)
     document = json.loads(capsys.readouterr().out)
 
     for policy in document["policies"]:

@@ -18,12 +18,13 @@ import yaml
 
 from paddock import cli, clock
 from paddock.fleet import load
-from paddock.plan.command import STANDARD_OUTPUT, FailOn, Options, fail_on, run
+from paddock.plan.command import FailOn, Options, fail_on, run
 from paddock.plan.document.builder import build_document
 from paddock.plan.document.model import PlanDocument
 from paddock.plan.output import terminal
 from paddock.plan.plan import build_plan
-from paddock.terminal import BadFlag, console
+from paddock.plan.rules import RULES
+from paddock.terminal import PRINTED_JSON, BadFlag, JsonOutput, console
 from tests.support import fleets
 from tests.support.documents import of
 
@@ -62,7 +63,7 @@ def test_the_dev_fleet_is_clean_and_shown(root: Path) -> None:
 def test_json_on_standard_output_is_one_document_and_nothing_else(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(root, "prod", Options(json=STANDARD_OUTPUT)) == 0
+    assert run(root, "prod", Options(json=PRINTED_JSON)) == 0
     plan = json.loads(capsys.readouterr().out)
     assert {"schema", "stack", "resources", "fit", "findings"} <= set(plan)
     assert plan["stack"] == "prod"
@@ -80,12 +81,12 @@ def test_a_comparison_comes_first_and_is_in_the_json_file(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     saved, compared = tmp_path / "saved.json", tmp_path / "compared.json"
-    run(root, "dev", Options(json=saved))
+    run(root, "dev", Options(json=JsonOutput(saved)))
     document = json.loads(saved.read_text())
     document["cost"]["month"]["expected"]["value"] -= 100
     saved.write_text(json.dumps(document))
     capsys.readouterr()
-    run(root, "dev", Options(json=compared, against=saved))
+    run(root, "dev", Options(json=JsonOutput(compared), against=saved))
     assert capsys.readouterr().out.startswith("Changes of dev: no resource changes; +$100 (")
     assert json.loads(compared.read_text())["diff"]["cost"]["expected"]["old"] == pytest.approx(
         document["cost"]["month"]["expected"]["value"]
@@ -93,7 +94,7 @@ def test_a_comparison_comes_first_and_is_in_the_json_file(
 
 
 def test_a_runner_without_a_node_shows_its_deficit_and_fails(checkout: Path) -> None:
-    result = inv(checkout, "plan", "--stack", "seed", "--all")
+    result = inv(checkout, "plan", "--stack", "seed", "--details")
     assert result.returncode == 1
     output = " ".join(result.stdout.split())
     assert re.search(r"g4dn\.xlarge lacks 265m CPU of 4, 1352Mi memory of 16Gi", output)
@@ -143,7 +144,7 @@ def test_an_unknown_level_or_id_is_refused_with_a_hint(text: str, hint: str) -> 
 def test_a_change_that_aws_refuses_fails_without_strict(checkout: Path, tmp_path: Path) -> None:
     content = (checkout / "Pulumi.dev.yaml").read_text()
     (checkout / "Pulumi.moved.yaml").write_text(content)
-    assert run(checkout, "moved", Options(json=tmp_path / "old.json")) == 0
+    assert run(checkout, "moved", Options(json=JsonOutput(tmp_path / "old.json"))) == 0
     (checkout / "Pulumi.moved.yaml").write_text(content + "    network: {cidr: 10.7.0.0/16}\n")
     assert run(checkout, "moved", Options(against=tmp_path / "old.json")) > 0
 
@@ -160,7 +161,10 @@ def test_a_json_file_stands_where_the_caller_stands(root: Path, tmp_path: Path) 
     ("arguments", "message"),
     [
         (("--stack", "pord"), 'did you mean "prod"?'),
-        (("--json", "/nosuch/folder/plan.json"), "cannot write /nosuch/folder/plan.json: No such file or directory"),
+        (
+            ("--json", "/nosuch/folder/plan.json"),
+            "cannot write /nosuch/folder/plan.json: there is no folder /nosuch/folder",
+        ),
     ],
 )
 def test_bad_arguments_are_explained_and_end_with_2(
@@ -199,12 +203,59 @@ def test_long_tables_are_cut_and_say_so(checkout: Path, monkeypatch: pytest.Monk
     fleet["runners"] = {f"gpu-{n}": {"pool": "t4", "max": 1} for n in range(20)}
     (checkout / "Pulumi.long.yaml").write_text(yaml.safe_dump(stack))
     plan = build_document(build_plan(load(checkout, "long"), clock.today(), root=checkout))
-    cut = "\n".join(printed(plan, monkeypatch, 120, all_rows=False))
+    cut = "\n".join(printed(plan, monkeypatch, 120, details=False))
     whole = "\n".join(printed(plan, monkeypatch, 120))
     assert "gpu-9]" not in cut
-    assert "15 of 20 shown; --all shows the rest" in cut
+    assert "15 of 20 shown; --details shows the rest" in cut
     assert "gpu-9]" in whole
-    assert "--all" not in whole
+    assert "--details" not in whole
+
+
+def test_the_plan_of_a_small_stack_fits_one_screen(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    document = build_document(build_plan(load(root, "dev"), clock.today(), root=root))
+    lines = printed(document, monkeypatch, 100, details=False)
+    assert len(lines) <= 45
+    assert max(map(len, lines)) <= 100
+    for finding in document.findings:
+        assert sum(finding.id in line for line in lines if "--explain" not in line) == 1
+    for step in document.before_up:
+        assert any(line[4:].startswith(f"{step.id}  {step.text[:40]}") for line in lines)
+
+
+def test_an_error_is_told_whole_on_the_screen(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stack = yaml.safe_load((checkout / "Pulumi.dev.yaml").read_text())
+    stack["config"]["paddock:fleet"]["runners"]["gpu"]["memory"] = "900Gi"
+    (checkout / "Pulumi.wrong.yaml").write_text(yaml.safe_dump(stack))
+    document = build_document(build_plan(load(checkout, "wrong"), clock.today(), root=checkout))
+    (error,) = (finding for finding in document.findings if finding.severity == "error")
+    printed_lines = printed(document, monkeypatch, 100, details=False)
+    assert f"        fix: {error.fix}" in printed_lines
+    assert error.message in " ".join(" ".join(printed_lines).split())
+
+
+def test_explain_shows_findings_and_steps_in_full(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(root)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert cli.main(["inv", "plan", "--explain", "pad033,QUO001,FIT001"]) == 0
+    gc.enable()
+    lines = capsys.readouterr().out.splitlines()
+    document = build_document(build_plan(load(root, "dev"), clock.today(), root=root))
+    text = " ".join(" ".join(lines).split())
+    (note,) = (finding for finding in document.findings if finding.id == "PAD033")
+    assert f"PAD033 error: {RULES['PAD033'].title} why {RULES['PAD033'].why} where {note.subject}" in text
+    assert f"  fix     {note.fix}" in lines
+    for step in document.before_up:
+        assert (f"  run     {step.command}" in lines) is (step.id == "QUO001")
+    assert "FIT001 error: A runner fits on no instance type of its pool here stack dev has nothing of it" in text
+    assert "Pools" not in lines
+
+
+def test_explain_of_an_unknown_id_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["inv", "plan", "--explain", "PAD999"]) == 2
+    gc.enable()
+    assert "--explain: 'PAD999' is no id of a finding" in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")
@@ -213,11 +264,11 @@ def prod_plan(root: Path) -> PlanDocument:
 
 
 def printed(
-    document: PlanDocument, monkeypatch: pytest.MonkeyPatch, columns: int, *, all_rows: bool = True
+    document: PlanDocument, monkeypatch: pytest.MonkeyPatch, columns: int, *, details: bool = True
 ) -> list[str]:
     monkeypatch.setenv("COLUMNS", str(columns))
     out = io.StringIO()
-    terminal.show(document, console(out), all_rows=all_rows)
+    terminal.show(document, console(out), details=details)
     return out.getvalue().splitlines()
 
 

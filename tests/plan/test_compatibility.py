@@ -220,7 +220,7 @@ def test_an_old_minor_goes_to_the_next(today: date, then: str) -> None:
 def test_the_newest_minor_has_no_later_one_to_name() -> None:
     data = {"version": "1.36", "endpoint": {"allow": ["203.0.113.0/24"]}}
     result = verdicts(fleet(cluster=data), date(2028, 8, 2))["CMP007"]
-    assert (result.severity, result.fix) == ("error", "inv catalog.refresh, for a later minor")
+    assert (result.severity, result.fix) == ("error", "./inv catalog.refresh, for a later minor")
 
 
 def test_an_unknown_end_of_extended_support_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -240,7 +240,7 @@ def test_a_region_without_prices_is_planned_and_says_so() -> None:
     assert result.month.expected.missing
     assert result.counts["priced"] == 5  # the keys and the address, whose price is one everywhere
     (finding,) = cost.findings(result)
-    assert (finding.severity, finding.fix) == ("warning", "inv catalog.refresh --region mx-central-1")
+    assert (finding.severity, finding.fix) == ("warning", "./inv catalog.refresh --region mx-central-1")
 
 
 def test_an_amount_that_is_mostly_unknown_is_no_number() -> None:

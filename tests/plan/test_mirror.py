@@ -12,6 +12,7 @@ from paddock.fleet import Stack, load, parse
 from paddock.fleet.stackfile.configuration import FLEET
 from paddock.plan import mirror
 from paddock.plan.engine.program import plan_graph
+from paddock.terminal import PRINTED_JSON
 
 ROOT = Path(__file__).resolve().parents[2]
 HOST = "registry.example.com/mirror"
@@ -38,7 +39,7 @@ def test_what_is_copied_is_what_the_stack_then_pulls(mirrored: Stack) -> None:
 def test_without_a_mirror_every_line_is_a_comment(capsys: pytest.CaptureFixture[str]) -> None:
     mirror.show(ROOT, "dev")
     written = capsys.readouterr().out.splitlines()
-    mirror.show(ROOT, "dev", as_json=True)
+    mirror.show(ROOT, "dev", json=PRINTED_JSON)
     copies = json.loads(capsys.readouterr().out)
 
     assert all(line.startswith("# ") for line in written)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_module
-import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,10 +14,9 @@ from paddock import process, terminal
 from paddock.bench.engine import shapes
 from paddock.bench.errors import BenchError, BenchInputError
 from paddock.errors import did_you_mean, printable
-from paddock.gpu.parameter import Parameters, parameter
-from paddock.terminal import caller_path, optional_path
+from paddock.gpu.parameter import JSON, Parameters, parameter
+from paddock.terminal import JsonOutput, caller_path, output_path
 
-_STANDARD_OUTPUT = Path("-")
 _DTYPES = ("fp32", "fp16", "bf16", "int8", "int4")
 _ENGINES = ("torch", "llama.cpp")
 _REGION = "us-east-1"
@@ -48,31 +46,25 @@ class Bench(Parameters):
     region: str = parameter(_REGION, f"region of the prices; by default {_REGION}")
     instance: str | None = parameter(None, "instance type that this machine is, for its price; by default EC2 says it")
     seed: int = parameter(0, "seed of random weights and prompts")
-    json: str | None = parameter(None, "also write the results to this file; - prints them and nothing else")
+    json: str | None = parameter(None, JSON.help, flag=JSON)
     html: str | None = parameter(None, "also write a page with plots to this file")
 
 
 def bench(flags: Mapping[str, Any]) -> int:
     """Measure this machine, print the results and return the exit code. Raises BenchError, GpuError, OutputError."""
     parameters = Bench.from_flags(flags)
-    json = _STANDARD_OUTPUT if parameters.json == "-" else optional_path("json", parameters.json)
-    page_file = optional_path("html", parameters.html)
+    json, page_file = JsonOutput.parse(parameters.json), output_path("html", parameters.html)
     options = _options(parameters)
-    _check_writable(json, page_file)
     from paddock.bench.report.page import page
     from paddock.bench.report.text import lines
     from paddock.bench.runner.run import run
 
-    quiet = json == _STANDARD_OUTPUT
     with process.sigterm_as_interrupt():
-        document = run(options, (lambda _: None) if quiet else _show)
-    if quiet:
-        terminal.print_json(document.model_dump(mode="json"))
-    else:
+        document = run(options, (lambda _: None) if json.replaces_text else _show)
+    if not json.replaces_text:
         sys.stdout.write("\n")
         sys.stdout.writelines(f"{printable(line)}\n" for line in lines(document))
-        if json is not None:
-            terminal.write(json, terminal.json_text(document.model_dump(mode="json")))
+    json.write(document.model_dump(mode="json"))
     if page_file is not None:
         terminal.write(page_file, page(document))
     return document.exit_code
@@ -185,16 +177,6 @@ def _counts(flag: str, values: tuple[str, ...]) -> tuple[int, ...]:
 def _at_least(flag: str, value: int, least: int) -> None:
     if value < least:
         raise BenchInputError(f"--{flag}: {value} makes no sense\n    expected: at least {least}")
-
-
-def _check_writable(*paths: Path | None) -> None:
-    """Raise before the run what would otherwise come out after it."""
-    for path in paths:
-        if path is not None and path != _STANDARD_OUTPUT and not os.access(path.parent, os.W_OK):
-            raise terminal.OutputError(
-                f"cannot write {path}: {path.parent} is no folder in which files can be made\n"
-                "    fix: choose a folder that exists and is yours"
-            )
 
 
 def _show(line: str) -> None:

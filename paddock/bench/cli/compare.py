@@ -5,13 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from paddock import terminal
 from paddock.bench.errors import BenchInputError
 from paddock.errors import printable
-from paddock.gpu.parameter import Flag, Parameters, parameter
+from paddock.gpu.parameter import JSON, Flag, Parameters, parameter
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,8 +24,8 @@ class Compare(Parameters):
     across: bool = parameter(False, "compare results of different machines")
     false_alarms: float = parameter(0.01, "how often a build without a change may fail, over all metrics together")
     min_change: float = parameter(0.05, "how much worse is still the same: 0.05 is 5 %")
-    json: str = parameter("", "also write the comparison to this file; - prints it and nothing else")
-    markdown: str = parameter("", "also write it to this file as Markdown for a pull request")
+    json: str | None = parameter(None, JSON.help, flag=JSON)
+    markdown: str | None = parameter(None, "also write it to this file as Markdown for a pull request")
 
 
 FLAGS: Mapping[str, Flag] = {name: flag for name, _, flag in Compare.flags()}
@@ -40,6 +39,8 @@ def perform(values: Mapping[str, Any]) -> int:
 
     parameters = Compare.from_flags(values)
     _check(parameters)
+    json = terminal.JsonOutput.parse(parameters.json)
+    markdown = terminal.output_path("markdown", parameters.markdown)
     new, source = read(terminal.caller_path(parameters.new)), terminal.caller_path(parameters.old)
     folder = source if source.is_dir() or (parameters.keep and not source.exists()) else None
     if folder and not any(folder.glob("*.json")):
@@ -57,14 +58,11 @@ def perform(values: Mapping[str, Any]) -> int:
         min_change=parameters.min_change,
         across=parameters.across,
     )
-    if parameters.json == "-":
-        terminal.print_json(report.document(comparison))
-    else:
+    json.write(report.document(comparison))
+    if not json.replaces_text:
         sys.stdout.writelines(f"{printable(line)}\n" for line in report.lines(comparison))
-    if parameters.json and parameters.json != "-":
-        terminal.write(terminal.caller_path(parameters.json), terminal.json_text(report.document(comparison)))
-    if parameters.markdown:
-        terminal.write(terminal.caller_path(parameters.markdown), report.markdown(comparison))
+    if markdown:
+        terminal.write(markdown, report.markdown(comparison))
     regressed, undecided = comparison.count("regression"), comparison.count("undecided")
     if folder and parameters.keep and not regressed:
         store.keep(folder, new)
@@ -80,8 +78,3 @@ def _check(parameters: Compare) -> None:
         )
     if not 0 <= parameters.min_change < 1:
         raise BenchInputError(f"--min-change {parameters.min_change:g} is no part\n    expected: 0 to below 1")
-    for path in (parameters.json, parameters.markdown):
-        if path and path != "-" and not Path(terminal.caller_path(path)).parent.is_dir():
-            raise terminal.OutputError(
-                f"cannot write {path}: its folder is missing\n    fix: choose a folder that exists"
-            )

@@ -25,7 +25,6 @@ from paddock.bench.load.run import Run, run
 from paddock.bench.load.workload import Lengths
 from paddock.errors import printable
 
-_STANDARD_OUTPUT = Path("-")
 _REQUESTS, _USERS = 100, 8
 _MOST_REQUESTS = 1_000_000
 _PROBE_SECONDS = 60.0
@@ -39,9 +38,8 @@ def load(flags: Mapping[str, Any]) -> int:
     parameters = Load.from_flags(flags)
     plan, limit = build_plan(parameters), parse_limit(parameters.slo) if parameters.slo else None
     address, key = endpoint.parse_url(parameters.url), _key(parameters.key_env)
-    json = _STANDARD_OUTPUT if parameters.json == "-" else terminal.optional_path("json", parameters.json)
-    quiet = json == _STANDARD_OUTPUT
-    _check_writable(json)
+    json = terminal.JsonOutput.parse(parameters.json)
+    quiet = json.replaces_text
     with process.sigterm_as_interrupt():
         there = endpoint.probe(
             address,
@@ -68,12 +66,9 @@ def load(flags: Mapping[str, Any]) -> int:
         interrupted=outcome.interrupted,
         limit=limit,
     )
-    if quiet:
-        terminal.print_json(document(report))
-    else:
+    if not quiet:
         sys.stdout.writelines(f"{printable(line)}\n" for line in ["", *text.lines(report)])
-        if json:
-            terminal.write(json, terminal.json_text(document(report)))
+    json.write(document(report))
     return report.exit_code
 
 
@@ -184,24 +179,6 @@ def _key(name: str) -> str:
     if not key.isascii() or not key.isprintable():
         raise BenchInputError(f"--key-env: {name} holds characters that no HTTP header may have")
     return key
-
-
-def _check_writable(path: Path | None) -> None:
-    """Raise before the run what would otherwise be found out after it."""
-    if path is None or path == _STANDARD_OUTPUT:
-        return
-    folder = path.parent
-    reason = (
-        f"there is no folder {folder}"
-        if not folder.is_dir()
-        else "it is a folder"
-        if path.is_dir()
-        else f"{folder} is not writable"
-        if not os.access(folder, os.W_OK)
-        else ""
-    )
-    if reason:
-        raise terminal.OutputError(f"cannot write {path}: {reason}\n    fix: choose a file in a folder that is yours")
 
 
 def _progress(plan: Plan) -> Callable[[Run], None]:

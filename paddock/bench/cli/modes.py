@@ -6,13 +6,12 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, get_args
 
 from paddock import terminal
 from paddock.bench.errors import BenchInputError
 from paddock.errors import did_you_mean, printable
-from paddock.gpu.parameter import Flag, Parameters, parameter
+from paddock.gpu.parameter import JSON, Flag, Parameters, parameter
 
 _WIDTH = 7
 """Of the longest status."""
@@ -27,7 +26,7 @@ class Modes(Parameters):
     model_name: str = parameter("", "the model that is measured, as in bench; by default qwen3-0.6b", flag="model")
     dtype: str = parameter("", "how the weights are kept that will be served, such as int4")
     alerts: bool = parameter(False, "print the alerts as rules for Prometheus")
-    json: str = parameter("", "also write the result to this file; - prints it and nothing else")
+    json: str | None = parameter(None, JSON.help, flag=JSON)
 
 
 FLAGS: Mapping[str, Flag] = {name: flag for name, _, flag in Modes.flags()}
@@ -65,6 +64,7 @@ def _check(parameters: Modes) -> int:
     from paddock.bench.modes.policy import of_mode, read
     from paddock.gpu.inventory import inventory
 
+    json = terminal.JsonOutput.parse(parameters.json)
     deployment = next((name for name in get_args(Deployment) if name == parameters.check), None)
     if deployment is None:
         hint = did_you_mean(parameters.check, get_args(Deployment), "choose one of them")
@@ -80,13 +80,9 @@ def _check(parameters: Modes) -> int:
         source = f"{VARIABLE}={os.environ[VARIABLE]}" if os.environ.get(VARIABLE) else f"{VARIABLE} is not set"
     gpus = inventory().gpus if deployment == "server" else None
     checked: Checked = check(deployment, Situation(policy, source, parameters.dtype or None, gpus))
-    if parameters.json != "-":
+    if not json.replaces_text:
         sys.stdout.writelines(f"{printable(line)}\n" for line in _lines(checked))
-    else:
-        terminal.print_json(checked.document())
-    if parameters.json and parameters.json != "-":
-        path = terminal.caller_path(parameters.json)
-        terminal.write(Path(path), terminal.json_text(checked.document()))
+    json.write(checked.document())
     return 1 if checked.failed else 0
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paddock.gpu.parameter import Parameters, parameter
+from paddock.duration import Seconds
+from paddock.gpu.parameter import JSON, Parameters, parameter
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,14 +23,14 @@ class Load(Parameters):
     )
     concurrency: int | None = parameter(None, "closed loop: users who each wait for their answer; 8 by default")
     requests: int | None = parameter(None, "how many are measured; by default 100 where --duration does not decide")
-    duration: float | None = parameter(None, "seconds after which no more are sent")
+    duration: float | None = parameter(None, "time after which no more are sent", unit=Seconds)
     warm_up: int = parameter(0, "requests before those that are measured, in the same stream")
     prompt: str = parameter("512", "tokens of a prompt, or a range: 128-1024")
     new: str = parameter("128", "tokens of an answer, or a range")
     model_name: str = parameter("", "the model; by default the first that the server lists", flag="model")
     key_env: str = parameter("", "the environment variable that holds the server's key")
-    timeout: float = parameter(600.0, "seconds that a request may take")
+    timeout: float = parameter(600.0, "time that a request may take", unit=Seconds)
     insecure: bool = parameter(False, "accept any TLS certificate")
     slo: str = parameter("", "limits for goodput: llama3.1-8b-server and other MLPerf names, or ttft=500,tpot=30")
     seed: int = parameter(0, "of arrivals, lengths and prompts")
-    json: str | None = parameter(None, "also write the results to this file; - prints them and nothing else")
+    json: str | None = parameter(None, JSON.help, flag=JSON)

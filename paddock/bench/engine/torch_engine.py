@@ -96,7 +96,7 @@ class TorchEngine:
         if self._invalid is not None and bool(self._invalid):
             raise BenchError(
                 "the model's logits are not finite numbers\n"
-                "    fix: try --dtype bf16 or fp32; with those too, the checkpoint or the GPU is damaged (inv smoke)"
+                "    fix: try --dtype bf16 or fp32; with those too, the checkpoint or the GPU is damaged (./inv smoke)"
             )
 
     def unload(self) -> None:

@@ -92,7 +92,7 @@ def usable(aws: Aws, stack: Stack, id: str, maker: str) -> tuple[MachineImage, C
 def _pin(image: MachineImage, stack: Stack) -> Custom:
     """Return a pool's new `ami`, from the image's tags."""
     fix = (
-        "    fix: write images.ami.driver in full, or inv catalog.refresh for the driver of the EKS release; then "
+        "    fix: write images.ami.driver in full, or ./inv catalog.refresh for the driver of the EKS release; then "
         f"pulumi up --stack {stack.name} and ./inv build-ami --stack {stack.name}"
     )
     driver, kubernetes = image.fact("driver"), image.fact("kubernetes")

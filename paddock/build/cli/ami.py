@@ -15,7 +15,7 @@ from paddock.build.aws import Aws
 from paddock.build.errors import BuildError, BuildInputError
 from paddock.fleet import Stack, load
 from paddock.fleet.stackfile.loader import stack_names
-from paddock.terminal import json_errors, print_json
+from paddock.terminal import NO_JSON, JsonOutput, json_errors
 
 
 class Interrupted(BuildError):
@@ -42,7 +42,7 @@ def build(
     cancel: bool = False,
     new: bool = False,
     timeout_minutes: float = 180.0,
-    as_json: bool = False,
+    json: JsonOutput = NO_JSON,
     aws: Aws | None = None,
     pace: Pace | None = None,
 ) -> None:
@@ -67,7 +67,8 @@ def build(
         arn = _cancelled(aws, stack, execution, reporter) if cancel else _chosen(aws, stack, execution, new, reporter)
         ways = _ways_on(name, arn)
         if not wait:
-            print_json({"execution": arn}) if as_json else sys.stdout.write(f"{arn}\n")
+            json.write({"execution": arn})
+            sys.stdout.write("" if json.replaces_text else f"{arn}\n")
             reporter.say(ways)
             return
         try:
@@ -78,13 +79,14 @@ def build(
             error_class = BuildInputError if isinstance(error, BuildInputError) else BuildError
             raise error_class(f"{error}\n{ways}") from error
     if cancel and finished.build.status == "CANCELLED":
-        print_json(text.build_document(finished, {}, None)) if as_json else sys.stdout.write("cancelled\n")
+        json.write(text.build_document(finished, {}, None))
+        sys.stdout.write("" if json.replaces_text else "cancelled\n")
     else:
-        _finish(aws, name, finished, as_json)
+        _finish(aws, name, finished, json)
 
 
 @json_errors
-def list_images(root: Path, name: str, *, as_json: bool = False, aws: Aws | None = None) -> None:
+def list_images(root: Path, name: str, *, json: JsonOutput = NO_JSON, aws: Aws | None = None) -> None:
     """The fleet's machine images, newest first, with what uses them. Raises BuildError and FleetError."""
     stack = load(root, name)
     aws = aws or Aws(stack.fleet.region)
@@ -94,10 +96,11 @@ def list_images(root: Path, name: str, *, as_json: bool = False, aws: Aws | None
         in_use, unknown = usage.used(aws, {image.id for image in own}, root), ""
     except BuildError as error:
         in_use, unknown = None, str(error)
-    if as_json:
-        listed = [text.image_document(image, in_use, aws.region) for image in own]
-        print_json({"region": aws.region, "images": listed, "uses_unknown": unknown or None})
-    elif not own:
+    listed = [text.image_document(image, in_use, aws.region) for image in own]
+    json.write({"region": aws.region, "images": listed, "uses_unknown": unknown or None})
+    if json.replaces_text:
+        return
+    if not own:
         sys.stdout.write(f"no machine images of {fleet} in {aws.region}; ./inv build-ami --stack {name} makes one\n")
     else:
         text.show_images(own, in_use, aws.region)
@@ -106,7 +109,7 @@ def list_images(root: Path, name: str, *, as_json: bool = False, aws: Aws | None
 
 @json_errors
 def promote_image(
-    root: Path, name: str, id: str, *, pools: Sequence[str] = (), as_json: bool = False, aws: Aws | None = None
+    root: Path, name: str, id: str, *, pools: Sequence[str] = (), json: JsonOutput = NO_JSON, aws: Aws | None = None
 ) -> None:
     """Pins a machine image in the stack file, for `pools` or for every pool that is not Bottlerocket's.
 
@@ -124,8 +127,8 @@ def promote_image(
             "    fix: choose the pools that it fits with --pool, or build an image that fits all"
         )
     promote.write(stack, pin, decided.changing)
-    if as_json:
-        print_json(promote.document(stack, image, decided))
+    json.write(promote.document(stack, image, decided))
+    if json.replaces_text:
         return
     text.show_fits(decided.fits)
     if not decided.changing:
@@ -142,7 +145,7 @@ def prune_images(
     keep: int = 2,
     named: Sequence[str] = (),
     yes: bool = False,
-    as_json: bool = False,
+    json: JsonOutput = NO_JSON,
     aws: Aws | None = None,
 ) -> bool:
     """Removes the fleet's machine images that nothing uses, with `yes`; else says what would go.
@@ -166,9 +169,8 @@ def prune_images(
     shared = {id: images.shared_with(aws, id) for id in shareable}
     removal = prune.decide(own, owned, snapshots, in_use, shared, keep, named)
     removed = prune.carry_out(aws, fleet, removal) if yes else None
-    if as_json:
-        print_json(text.removal_document(removal, aws.region, removed))
-    else:
+    json.write(text.removal_document(removal, aws.region, removed))
+    if not json.replaces_text:
         text.show_removal(removal, aws.region, removed)
     if removed is None or not removed.failed:
         return True
@@ -236,7 +238,7 @@ def _cancelled(aws: Aws, stack: Stack, execution: str, reporter: ProgressReporte
     return arn
 
 
-def _finish(aws: Aws, name: str, finished: FinishedBuild, as_json: bool) -> None:
+def _finish(aws: Aws, name: str, finished: FinishedBuild, json: JsonOutput) -> None:
     """Says what was built. Raises NotBuilt where nothing was."""
     build = finished.build
     if not build.built:
@@ -257,8 +259,8 @@ def _finish(aws: Aws, name: str, finished: FinishedBuild, as_json: bool) -> None
             f"    fix: pulumi up --stack {name} sets where its images go; ./inv build-ami --stack {name} builds again",
             document,
         )
-    if as_json:
-        print_json(document)
+    json.write(document)
+    if json.replaces_text:
         return
     for output in build.images:
         sys.stdout.write(f"{output.id}  {output.region}\n")

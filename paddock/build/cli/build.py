@@ -22,7 +22,7 @@ from paddock.build.recipes.bases import Base
 from paddock.build.recipes.recipe import Architecture, Prepared
 from paddock.fleet import Stack, load
 from paddock.image_reference import BadReference, Reference
-from paddock.terminal import json_errors, print_json
+from paddock.terminal import json_errors
 
 
 @json_errors
@@ -60,7 +60,7 @@ class _Request(BuildOptions):
 def _deliver(request: _Request) -> None:
     # What can be wrong with the request is said before anything is downloaded or built.
     _check(request)
-    progress = progress_of(request.progress, request.as_json)
+    progress = progress_of(request.progress, quiet=request.json.replaces_text)
     to_pin = load(request.root, request.pin) if request.pin else None
     stack = load(request.root, request.stack) if request.stack else to_pin
     architecture = _architecture(request, to_pin or stack)
@@ -193,22 +193,22 @@ def _report(
 ) -> None:
     local = docker.image(prepared.local)
     layers = docker.layers(prepared.local) if local else ()
-    if request.as_json:
-        print_json(
-            {
-                "image": image,
-                "content": prepared.content,
-                "cuda": prepared.recipe.base.cuda,
-                "cuda_programs": programs or None,
-                "base": prepared.recipe.base.image,
-                "platform": prepared.recipe.platform,
-                "built": {"seconds": built.seconds, "steps": built.steps, "cached": built.cached} if built else None,
-                "pushed": request.pushes and not in_registry,
-                "pinned": request.pin,
-                "size_bytes": size.total(layers) if local else None,
-                "layers": [{"size_bytes": layer.size_bytes, "made_by": size.made_by(layer)} for layer in layers],
-            }
-        )
+    request.json.write(
+        {
+            "image": image,
+            "content": prepared.content,
+            "cuda": prepared.recipe.base.cuda,
+            "cuda_programs": programs or None,
+            "base": prepared.recipe.base.image,
+            "platform": prepared.recipe.platform,
+            "built": {"seconds": built.seconds, "steps": built.steps, "cached": built.cached} if built else None,
+            "pushed": request.pushes and not in_registry,
+            "pinned": request.pin,
+            "size_bytes": size.total(layers) if local else None,
+            "layers": [{"size_bytes": layer.size_bytes, "made_by": size.made_by(layer)} for layer in layers],
+        }
+    )
+    if request.json.replaces_text:
         return
     how = f"{built.steps} steps, {built.cached} of them cached, {built.seconds:.1f} s" if built else "before: unchanged"
     lines = [f"image   {image}", f"built   {how}"]

@@ -12,7 +12,7 @@ from paddock.build.cuda import builder, manifest
 from paddock.build.docker import Docker, progress_of
 from paddock.build.images import delivery, size
 from paddock.build.recipes import bases, recipe
-from paddock.terminal import json_errors, print_json
+from paddock.terminal import NO_JSON, JsonOutput, json_errors
 
 
 @json_errors
@@ -27,14 +27,14 @@ def run(
     output: Path | None = None,
     no_cache: bool = False,
     progress: str = "auto",
-    as_json: bool = False,
+    json: JsonOutput = NO_JSON,
 ) -> None:
     """Compiles the CUDA programs and leaves them with their manifest in `output`, by default the checkout's own folder.
 
     On `base`, any image with nvcc, or NVIDIA's of `cuda` on `ubuntu`; for `platform`, by default this machine's. Raises
     BuildError.
     """
-    folder, shown_progress = output or root / manifest.FOLDER, progress_of(progress, as_json)
+    folder, shown_progress = output or root / manifest.FOLDER, progress_of(progress, quiet=json.replaces_text)
     recipe.check_writable(folder)
     architecture = recipe.architecture(platform or None)
     named = bases.named(cuda, ubuntu, base)
@@ -47,9 +47,9 @@ def run(
         prepared = recipe.prepare(plan, {".": recipe.folder(root, plan.name)}, Path(scratch, plan.name))
         built = delivery.build(docker, prepared, root, no_cache=no_cache, progress=shown_progress) is not None
     compiled = builder.run(docker, prepared.local, folder)
-    if as_json:
-        plain = compiled.model_dump(mode="json", by_alias=True)
-        print_json({"image": prepared.local, "built": built, "folder": str(folder), "manifest": plain})
+    plain = compiled.model_dump(mode="json", by_alias=True)
+    json.write({"image": prepared.local, "built": built, "folder": str(folder), "manifest": plain})
+    if json.replaces_text:
         return
     lines = [
         f"image     {prepared.local}{'' if built else ' (built before: unchanged)'}",

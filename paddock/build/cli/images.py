@@ -20,7 +20,7 @@ from paddock.build.recipes import labels
 from paddock.errors import did_you_mean
 from paddock.fleet import load
 from paddock.image_reference import Reference
-from paddock.terminal import console, json_errors, print_json
+from paddock.terminal import NO_JSON, JsonOutput, console, json_errors
 
 
 class TooOld(BuildError):
@@ -32,23 +32,23 @@ class TooOld(BuildError):
 
 
 @json_errors
-def list_images(root: Path, stack: str, *, as_json: bool = False, engine: Engine | None = None) -> None:
+def list_images(root: Path, stack: str, *, json: JsonOutput = NO_JSON, engine: Engine | None = None) -> None:
     """Prints the images that a stack names, and those of ours in the engine. Raises FleetError."""
     fleet = load(root, stack).fleet
     engine, missing = (engine, "") if engine else _engine()
     pinned = image_inventory.of_fleet(fleet, engine)
     local = image_inventory.of_engine(engine, pinned) if engine else ()
     program = tuple(image_inventory.of_program(fleet))
-    if as_json:
-        print_json(
-            {
-                "stack": stack,
-                "engine": missing or None,
-                "runners": [image.document() for image in pinned],
-                "program": [image.document() for image in program],
-                "local": [image.document() for image in local],
-            }
-        )
+    json.write(
+        {
+            "stack": stack,
+            "engine": missing or None,
+            "runners": [image.document() for image in pinned],
+            "program": [image.document() for image in program],
+            "local": [image.document() for image in local],
+        }
+    )
+    if json.replaces_text:
         return
     lines = [line for image in (*pinned, *local) for line in _lines(image)]
     lines += ["", "installed by the program", *(f"  {image.reference:40}  {image.pinned[0]}" for image in program)]
@@ -71,7 +71,7 @@ def _lines(image: ImageRecord) -> Iterator[str]:
 
 @json_errors
 def check(
-    root: Path, stack: str, *, today: date | None = None, as_json: bool = False, engine: Engine | None = None
+    root: Path, stack: str, *, today: date | None = None, json: JsonOutput = NO_JSON, engine: Engine | None = None
 ) -> None:
     """Prints how the images of a stack's runners are pinned, how old they are and whether their CUDA fits.
 
@@ -96,17 +96,16 @@ def check(
         "max_age_days": image_check.MAX_DAYS,
         "findings": [asdict(finding) for finding in findings],
     }
-    if not as_json:
+    if not json.replaces_text:
         _show(findings, missing)
     if wrong := sum(finding.verdict == "wrong" for finding in findings):
         summary = f"{wrong} of {len(findings)} answers about the images of stack {stack}"
         raise TooOld(f"{summary} {'is' if wrong == 1 else 'are'} wrong; each says what mends it", document)
-    if as_json:
-        print_json(document)
+    json.write(document)
 
 
 @json_errors
-def show_size(image: str, *, as_json: bool = False, engine: Engine | None = None) -> None:
+def show_size(image: str, *, json: JsonOutput = NO_JSON, engine: Engine | None = None) -> None:
     """Prints the layers of an image by size: of a reference, or of the newest of ours with that name.
 
     Raises BuildError where there is no engine or no such image.
@@ -115,10 +114,10 @@ def show_size(image: str, *, as_json: bool = False, engine: Engine | None = None
     reference = _reference(store, image)
     layers = store.layers(reference)
     total = size.total(layers)
-    if as_json:
-        largest = sorted(layers, key=lambda layer: -layer.size_bytes)
-        rows = [{"size_bytes": layer.size_bytes, "made_by": size.made_by(layer)} for layer in largest]
-        print_json({"image": reference, "size_bytes": total, "layers": rows})
+    largest = sorted(layers, key=lambda layer: -layer.size_bytes)
+    rows = [{"size_bytes": layer.size_bytes, "made_by": size.made_by(layer)} for layer in largest]
+    json.write({"image": reference, "size_bytes": total, "layers": rows})
+    if json.replaces_text:
         return
     sys.stdout.write(
         "\n".join([reference, f"{size.format_bytes(total):>9}  in all, unpacked", *size.lines(layers)]) + "\n"

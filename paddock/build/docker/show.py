@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 Progress = Literal["auto", "plain", "quiet"]
 
 
-def progress_of(text: str, as_json: bool) -> Progress:
+def progress_of(text: str, *, quiet: bool) -> Progress:
     """Return how a build shows its steps; beside JSON it shows none. Raises BuildInputError."""
     match text:
         case "auto" | "plain" | "quiet":
-            return "quiet" if as_json else text
+            return "quiet" if quiet else text
         case _:
             raise BuildInputError(
                 f"--progress {text} is not known\n    expected: auto, plain or quiet\n    fix: leave it out"

@@ -27,8 +27,8 @@ _TAGS = ("manylinux_2_28", "manylinux_2_17", "manylinux2014")
 PROJECT = (
     "pyproject.toml",
     "LICENSE",
-    *(f"paddock/{name}.py" for name in ("__init__", "__main__", "cli", "clock", "errors", "files", "image_reference")),
-    *(f"paddock/{name}.py" for name in ("process", "terminal", "validation")),
+    *(f"paddock/{name}.py" for name in ("__init__", "__main__", "cli", "clock", "duration", "errors", "files")),
+    *(f"paddock/{name}.py" for name in ("image_reference", "process", "terminal", "validation")),
     *(f"paddock/{name}" for name in ("tasks", "catalog", "gpu", "smoke", "bench")),
     *(f"paddock/build/{name}.py" for name in ("__init__", "options")),
 )

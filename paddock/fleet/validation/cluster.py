@@ -98,5 +98,5 @@ def _unknown_version(cluster: NewCluster | ExistingCluster) -> Iterator[Problem]
             ("cluster", "version"),
             f"EKS has no Kubernetes {cluster.version} that the catalogue knows",
             f"{minors[0]} to {minors[-1]}",
-            f'write version: "{minors[-1]}", or run inv catalog.refresh if EKS has a newer one',
+            f'write version: "{minors[-1]}", or run ./inv catalog.refresh if EKS has a newer one',
         )

@@ -44,7 +44,7 @@ def _pre_pull(fleet: Fleet) -> Iterator[Problem]:
             ("images", "runner"),
             f"{images.runner} names no digest, so images.ami could not say which image it took in",
             "registry/name@sha256:...",
-            "inv build-runner --push --pin writes it; or write images.ami.prePull: false",
+            "./inv build-runner --push --pin writes it; or write images.ami.prePull: false",
         )
     if build.disk < PRE_PULL_DISK:
         yield Problem(
@@ -89,5 +89,5 @@ def _driver(fleet: Fleet) -> Iterator[Problem]:
             key,
             f"R{driver.partition('.')[0]} drives the GPUs of no pool ({families})",
             "a branch that drives those of one pool",
-            "inv plan says for each pool which driver it needs",
+            "./inv plan says for each pool which driver it needs",
         )

@@ -18,7 +18,7 @@ def problems(fleet: Fleet) -> Iterator[Problem]:
             ("cluster", "version"),
             f"the catalogue has no EKS NVIDIA image for Kubernetes {minor}, and pool {without_image[0]} names no image",
             "a version with an image, or ami: {custom: ami-..., driver: ..., kubernetes: ...} in the pool",
-            "inv catalog.refresh",
+            "./inv catalog.refresh",
         )
     for name, pool in fleet.pools.items():
         ami = pool.ami

@@ -7,6 +7,7 @@ from operator import not_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from paddock.duration import Hours, Seconds
 from paddock.gpu.parameter import Flag, Parameters, parameter
 
 if TYPE_CHECKING:
@@ -61,11 +62,12 @@ class Info(Parameters):
 
 @dataclass(frozen=True, kw_only=True)
 class Monitor(Parameters):
-    interval: float = parameter(1.0, "seconds between samples", ge=0.1, le=60)
+    interval: float = parameter(1.0, "time between samples", unit=Seconds, ge=0.1, le=60)
     duration: float = parameter(
         10.0,
         "seconds in all",
-        flag=Flag("duration", None, None, "seconds after which it ends; by default with Ctrl-C"),
+        flag=Flag("duration", None, None, "time after which it ends; by default with Ctrl-C"),
+        unit=Seconds,
         gt=0,
         le=3600,
     )
@@ -83,9 +85,12 @@ class Lease(Criteria):
         None, "the pid that the lease lives as long as; by default the process that called this", ge=1
     )
     ttl: float | None = parameter(
-        None, "seconds that the lease lives without an owner; beside one, where that process cannot be seen", gt=0
+        None,
+        "time that the lease lives without an owner; beside one, where that process cannot be seen",
+        unit=Seconds,
+        gt=0,
     )
-    wait: float = parameter(0, "seconds to wait for GPUs that others have", ge=0)
+    wait: float = parameter(0, "how long to wait for GPUs that others have", unit=Seconds, ge=0)
     priority: int = parameter(0, "place in the queue of those who wait: higher is served first", ge=-100, le=100)
 
 
@@ -98,7 +103,7 @@ class Deallocate(Parameters):
 
 @dataclass(frozen=True, kw_only=True)
 class Renew(Deallocate):
-    ttl: float | None = parameter(None, "seconds that they live from now; by default as many as before", gt=0)
+    ttl: float | None = parameter(None, "time that they live from now; by default as before", unit=Seconds, gt=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +117,7 @@ class Health(Parameters):
     instance: str = parameter("", "the EC2 instance type, which says how many and which; imds asks the machine")
     idle: bool = parameter(False, "nothing should be running on them")
     since_hours: float = parameter(
-        0.0, "how far back errors in the kernel's log count; by default to the machine's start", ge=0
+        0.0, "how far back errors in the kernel's log count; by default to the machine's start", unit=Hours, ge=0
     )
 
 
@@ -181,5 +186,5 @@ class Run(Criteria):
     command: tuple[str, ...] = parameter(
         (), "the program and its arguments; no shell reads them", only="json", required=True, min_length=1
     )
-    wait: float = parameter(0, "seconds to wait for GPUs that others have", ge=0)
+    wait: float = parameter(0, "how long to wait for GPUs that others have", unit=Seconds, ge=0)
     priority: int = parameter(0, "place in the queue of those who wait: higher is served first", ge=-100, le=100)

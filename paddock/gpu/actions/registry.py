@@ -84,7 +84,7 @@ ACTIONS: Mapping[str, Action] = {
         Action("topology", "Show how the GPUs reach each other: the matrix and a picture.", parameters.NoParameters,
             handlers.topology, lambda _: "show how the GPUs are connected", saved=_SAVED),
         Action("allocate",
-            'Lease GPUs; prints the variables that show them to a program: eval "$(paddock gpu.allocate)".',
+            "Lease GPUs; prints the variables that show them to a program, for the shell's eval.",
             parameters.Lease, handlers.allocate, lambda p: f"lease GPUs {_criteria(p)}",
             about="Lease GPUs; the result holds the variables that show them to a program. They are given back by "
             "deallocate, or when their owner ends.", is_valid=handlers.lease_is_held, read_only=False,

@@ -7,10 +7,8 @@ from itertools import islice
 from typing import Any
 
 from paddock.gpu.actions.registry import ACTIONS, Action
-from paddock.gpu.parameter import Flag
-from paddock.terminal import optional_path
-
-JSON = Flag("json", default=False, help="print JSON, and nothing else")
+from paddock.gpu.parameter import JSON, Flag
+from paddock.terminal import JsonOutput, optional_path
 
 
 def run(words: Sequence[str]) -> int | None:
@@ -50,12 +48,12 @@ def _action(words: Sequence[str]) -> Action | None:
 
 
 def flags(action: Action) -> dict[str, Flag]:
-    """Return the flags by name of parameter, with `source` and `as_json` where the action has them."""
+    """Return the flags by name of parameter, with `source` and `json` where the action has them."""
     all_flags = {name: flag for name, _, flag in action.parameters.flags()}
     if action.saved:
         all_flags["source"] = Flag("from", default=None, help=action.saved)
     if not action.separate:
-        all_flags["as_json"] = JSON
+        all_flags["json"] = JSON
     return all_flags
 
 
@@ -66,8 +64,8 @@ def perform(action: Action, values: Mapping[str, Any], command: Sequence[str] = 
     paths = {name for name, kind, _ in action.parameters.flags() if kind.startswith("Path")}
     names = {name: flag.name for name, flag in flags(action).items() if name in {*paths, "source"}}
     chosen = {**values, **{name: optional_path(flag, values[name]) for name, flag in names.items()}}
-    source, as_json = chosen.pop("source", None), chosen.pop("as_json", False)
-    return program.perform(action, chosen, source=source, as_json=as_json, command=command if action.separate else ())
+    source, json = chosen.pop("source", None), JsonOutput.parse(chosen.pop("json", None))
+    return program.perform(action, chosen, source=source, json=json, command=command if action.separate else ())
 
 
 def _values(known: Mapping[str, Flag], words: Sequence[str]) -> dict[str, Any] | None:

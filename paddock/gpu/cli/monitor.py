@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from json import dumps
 from typing import TYPE_CHECKING, Any
 
 from paddock.gpu.host.bounded import in_thread
 from paddock.gpu.model import Gpu
 from paddock.gpu.monitoring import sampling
 from paddock.gpu.monitoring.sampling import Metric, Sample
+from paddock.terminal import JsonOutput
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,10 +22,10 @@ _NO_NEWS = frozenset({"idle", "application-clocks"})
 _NAME = 24
 
 
-def stream(parameters: Any, *, as_json: bool) -> int:
+def stream(parameters: Any, *, json: JsonOutput) -> int:
     """Sample until the duration is over, or Ctrl-C; then print the summary. Raises NoGpu and GpuInputError.
 
-    A table on a terminal; elsewhere, and with `as_json`, a line of JSON for each sample.
+    A table on a terminal; elsewhere, and with `--json`, a line of JSON for each sample. A file gets the same lines.
     """
     from paddock.gpu import inventory, serialization
     from paddock.gpu.actions import text
@@ -33,25 +34,30 @@ def stream(parameters: Any, *, as_json: bool) -> int:
     metrics = sampling.select_metrics(parameters.metrics)
     duration = parameters.duration if "duration" in parameters.specified else None
     samples = sampling.monitor(parameters.interval, duration, parameters.metrics)
-    plain = as_json or not sys.stdout.isatty()
+    plain, lines = json.replaces_text or not sys.stdout.isatty(), list[str]()
     if not plain:
         from paddock.terminal import console
 
         samples = draw(samples, metrics, console())
 
-    def write(sample: Sample) -> None:
-        sys.stdout.write(f"{json.dumps(sampling.record(sample, metrics))}\n")
-        sys.stdout.flush()
+    def write(record: dict[str, Any]) -> None:
+        line = f"{dumps(record)}\n"
+        if plain:
+            sys.stdout.write(line)
+            sys.stdout.flush()
+        if json.path is not None:
+            lines.append(line)
 
     summary = watch(
         samples,
         metrics,
-        show=write if plain else None,
+        show=lambda sample: write(sampling.record(sample, metrics)),
         read_inventory=lambda: in_thread(lambda: inventory.inventory(topology=True)),
     )
-    if plain:
-        sys.stdout.write(f"{json.dumps({'summary': serialization.data(summary)})}\n")
-    else:
+    write({"summary": serialization.data(summary)})
+    if json.path is not None and not json.replaces_text:
+        json.write_text("".join(lines))
+    if not plain:
         sys.stdout.writelines(f"{line}\n" for line in text.summary(summary))
     return 0
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -16,10 +15,11 @@ from paddock.gpu.actions.parameters import Run
 from paddock.gpu.actions.registry import Action
 from paddock.gpu.errors import NoGpu
 from paddock.gpu.model import SCHEMA
+from paddock.terminal import NO_JSON, JsonOutput
 
 
 def perform(
-    action: Action, flags: Mapping[str, Any], *, source: Path | None, as_json: bool, command: Sequence[str] = ()
+    action: Action, flags: Mapping[str, Any], *, source: Path | None, json: JsonOutput, command: Sequence[str] = ()
 ) -> int:
     """Perform an action and print its result. Raises GpuError.
 
@@ -28,34 +28,33 @@ def perform(
     parameters = action.parameters.from_flags(flags)
     if isinstance(parameters, Run):
         parameters = replace(parameters, command=tuple(command))
-    with _refusals(action, as_json):
+    with _refusals(action, json):
         if action.name == "monitor":
             from paddock.gpu.cli.monitor import stream
 
-            return stream(parameters, as_json=as_json)
-        result = action.handler(parameters, Call(source, console=True, as_json=as_json))
+            return stream(parameters, json=json)
+        result = action.handler(parameters, Call(source, console=True, as_json=json.path is not None))
     notes = [f"wrote {path}" for path in result.written]
-    if as_json:
-        write_json(result.document)
-    else:
+    write_json(json, result.document)
+    if not json.replaces_text:
         sys.stdout.writelines(f"{printable(line)}\n" for line in result.text())
         notes = [*result.notes, *notes]
     sys.stderr.writelines(f"{printable(note)}\n" for note in notes)
     return result.exit_code
 
 
-def write_json(document: Document) -> None:
-    sys.stdout.write(f"{json.dumps({'schema': SCHEMA, **document}, indent=2)}\n")
+def write_json(json: JsonOutput, document: Document) -> None:
+    if json.path is not None:
+        json.write({"schema": SCHEMA, **document})
 
 
 @contextmanager
-def _refusals(action: Action, as_json: bool) -> Iterator[None]:
+def _refusals(action: Action, json: JsonOutput) -> Iterator[None]:
     """Print the refusal of a GPU for those who read JSON, and let the error go on."""
     try:
         yield
     except NoGpu as error:
-        if as_json:
-            write_json(refusal(action.name, error))
+        write_json(json, refusal(action.name, error))
         raise
 
 
@@ -72,7 +71,7 @@ def export(*, file: Path | None, host: str, port: int) -> None:
 
 
 def workflow(
-    path: Path, *, dry_run: bool = False, fresh: bool = False, journal: Path | None = None, as_json: bool = False
+    path: Path, *, dry_run: bool = False, fresh: bool = False, journal: Path | None = None, json: JsonOutput = NO_JSON
 ) -> int:
     """Run it; 0, 1 for a step that failed, 130 for a run that was interrupted. Raises GpuError and GpuInputError."""
     from paddock.gpu.workflow import engine
@@ -82,11 +81,13 @@ def workflow(
     definition = load(path)
     if dry_run:
         document = engine.plan(definition, journal=journal, fresh=fresh)
-        sys.stdout.write(json.dumps(document, indent=2) + "\n" if as_json else _plan(document))
+        json.write(document)
+        sys.stdout.write("" if json.replaces_text else _plan(document))
         return 0
     with watching(definition) as watch:
         document = engine.run(definition, journal=journal, fresh=fresh, watch=watch)
-    sys.stdout.write(json.dumps(document, indent=2) + "\n" if as_json else _outcome(document))
+    json.write(document)
+    sys.stdout.write("" if json.replaces_text else _outcome(document))
     return engine.exit_code(document)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from paddock.errors import program
 from paddock.gpu.errors import GpuError, GpuInputError
 from paddock.process import pids, read_stat
 
@@ -142,5 +143,6 @@ def this_host(proc: Path = Path("/proc")) -> Host:
     except (OSError, AttributeError):
         raise GpuError(
             f"GPUs cannot be leased here: {proc} does not show which processes run"
-            "\n    expected: Linux with /proc\n    fix: choose a GPU with `paddock gpu.list` and name it to the program"
+            "\n    expected: Linux with /proc"
+            f"\n    fix: choose a GPU with `{program()} gpu.list` and name it to the program"
         ) from None

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from paddock.errors import program
 from paddock.gpu import serialization
 from paddock.gpu.errors import GpuError, GpuInputError
 from paddock.gpu.health.check import logged_events
@@ -274,7 +275,7 @@ def _resolve_ids(selectors: Sequence[str], leases: Leases, environ: Mapping[str,
     if not names:
         raise GpuInputError(
             f"which lease?\n    expected: its id, the UUID of its GPU, or {LEASE} in the environment"
-            "\n    fix: `paddock gpu.leases` lists them"
+            f"\n    fix: `{program()} gpu.leases` lists them"
         )
     existing = [lease for lease, _ in leases.all()]
     return [_id(name, existing) for name in names]

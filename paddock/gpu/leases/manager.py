@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from paddock.errors import did_you_mean
+from paddock.errors import did_you_mean, program
 from paddock.gpu.errors import GpuError, GpuInputError, NoGpu
 from paddock.gpu.health.xid import Event
 from paddock.gpu.host.processes import Host, Owner, this_host
@@ -40,7 +40,8 @@ class NoneFree(NoGpu):
     def __init__(self, choice: Choice, ahead: int = 0) -> None:
         fix = "ask for less" if choice.hopeless else "wait for them (`--wait SECONDS`), or ask for less"
         if any(refused.unhealthy for refused in choice.refused):
-            fix += "; `paddock gpu.health` says what the unhealthy ones need, --accept-degraded takes them as they are"
+            fix += f"; `{program()} gpu.health` says what the unhealthy ones need"
+            fix += ", --accept-degraded takes them as they are"
         super().__init__(f"{choice}\n    fix: {fix}" if choice.refused else choice.why)
         self.choice = choice
         self.ahead = ahead

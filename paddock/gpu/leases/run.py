@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 
+from paddock.errors import program
 from paddock.gpu.errors import GpuError, GpuInputError
 from paddock.gpu.leases.allocation import InventoryReader, environment, obtain
 from paddock.gpu.leases.manager import Grant, Leases
@@ -87,7 +88,7 @@ def displayed_command(command: Sequence[str]) -> str:
 def _check(command: Sequence[str], environ: Mapping[str, str]) -> None:
     if not command:
         raise GpuInputError(
-            "no program to run\n    expected: one after `--`\n    fix: paddock gpu.run --gpus 1 -- python train.py"
+            f"no program to run\n    expected: one after `--`\n    fix: {program()} gpu.run --gpus 1 -- python train.py"
         )
     if shutil.which(command[0], path=environ.get("PATH")) is None:
         raise GpuInputError(

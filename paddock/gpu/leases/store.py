@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from paddock.errors import one_line
+from paddock.errors import one_line, program
 from paddock.gpu.errors import GpuError, GpuInputError, NoGpu
 from paddock.gpu.leases import queue
 from paddock.gpu.leases.lease import Lease, data, parse
@@ -192,7 +192,7 @@ class Folder:
             raise GpuError(
                 f"{one_line(str(self.path / name))} is not a lease that can be read, so the free GPUs are not known\n"
                 "    expected: only leases in that folder\n"
-                "    fix: remove the file, once `paddock gpu.processes` shows no work of its owner"
+                f"    fix: remove the file, once `{program()} gpu.processes` shows no work of its owner"
             ) from None
         return lease
 

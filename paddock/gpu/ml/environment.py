@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from paddock.errors import program
 from paddock.gpu import serialization
 from paddock.gpu.errors import GpuError, GpuInputError, NoGpu
 from paddock.gpu.health.check import logged_events
@@ -239,9 +240,9 @@ def _start(framework: str, target: str, reserved: _Reserved, document: Document,
 
 def _require_visible(visibility: ml_start.Visibility, framework: str) -> None:
     if not visibility.ok:
-        program = "the driver" if framework == "none" else framework
+        reader = "the driver" if framework == "none" else framework
         raise GpuError(
-            f"{program} does not see the GPUs that were leased for it: {visibility.why}"
+            f"{reader} does not see the GPUs that were leased for it: {visibility.why}"
             f"\n    expected: {', '.join(visibility.expected)}"
-            "\n    fix: `paddock gpu.cuda-info` checks driver and toolkit; in a container check its runtime"
+            f"\n    fix: `{program()} gpu.cuda-info` checks driver and toolkit; in a container check its runtime"
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from paddock.errors import program
 from paddock.gpu.errors import GpuError, NoGpu
 from paddock.gpu.health.check import unfit
 from paddock.gpu.health.xid import Event
@@ -16,7 +17,7 @@ from paddock.gpu.leases.selection import choose
 from paddock.gpu.model import Gpu, Inventory, Vendor
 from paddock.gpu.render.fields import Connector, Docker, Fields, Kubernetes, Proxmox, wrong
 
-_OTHER = "render on that machine, or from its inventory (`paddock gpu.list --json`)"
+_OTHER = "render on that machine, or from its inventory (gpu.list --json)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +150,8 @@ def _healthy(gpus: Iterable[Gpu], context: SelectionContext) -> None:
     for gpu in gpus:
         if fault := context.fault(Device(gpu.uuid or "", gpu)):
             raise NoGpu(
-                f"GPU {gpu.index} cannot be given: {fault}\n    fix: leave it out, do what `paddock gpu.health` says,"
-                " or --accept-degraded"
+                f"GPU {gpu.index} cannot be given: {fault}"
+                f"\n    fix: leave it out, do what `{program()} gpu.health` says, or --accept-degraded"
             )
 
 

@@ -12,7 +12,7 @@ from paddock.onboarding import scope
 from paddock.onboarding.github_app import key as app_key
 from paddock.onboarding.github_app.key import Key
 from paddock.onboarding.github_app.registration import Registration
-from paddock.terminal import BadFlag, json_errors, json_text, print_json, write
+from paddock.terminal import NO_JSON, BadFlag, JsonOutput, json_errors
 
 KEY_COMMAND = "pulumi config set --stack {stack} --secret paddock:githubAppKey < {file}"
 
@@ -25,7 +25,7 @@ def run(
     stack: str | None = None,
     key: Path | None = None,
     manifest: Path | None = None,
-    as_json: bool = False,
+    json: JsonOutput = NO_JSON,
 ) -> None:
     """Print how to register the App, and what a key is. Raises BadFlag, BadKey, FleetError and OutputError."""
     if url and stack:
@@ -42,9 +42,9 @@ def run(
     registration = Registration(github) if github else None
     looked_at = app_key.read(key) if key else None
     if registration and manifest:
-        write(manifest, json_text(registration.manifest()))
-    if as_json:
-        print_json(_document(registration, looked_at, stack))
+        JsonOutput(manifest).write(registration.manifest())
+    json.write(_document(registration, looked_at, stack))
+    if json.replaces_text:
         return
     parts = [_steps(registration, stack)] if registration else []
     parts += [_about_key(looked_at, stack)] if looked_at else []

@@ -14,7 +14,7 @@ from paddock.fleet import GitHub
 from paddock.onboarding import scope
 from paddock.onboarding.init import address, answers, gpu_choice, stack_file
 from paddock.onboarding.init.answers import Answers
-from paddock.terminal import BadFlag, json_errors, print_json, write
+from paddock.terminal import NO_JSON, BadFlag, JsonOutput, json_errors, write
 
 _Answer = TypeVar("_Answer")
 
@@ -34,9 +34,9 @@ class Flags:
 
 
 @json_errors
-def run(root: Path, flags: Flags, *, yes: bool = False, as_json: bool = False) -> None:
+def run(root: Path, flags: Flags, *, yes: bool = False, json: JsonOutput = NO_JSON) -> None:
     """Write `Pulumi.<stack>.yaml`. Raises BadFlag, AddressUnknown, FleetError and OutputError; then nothing changed."""
-    ask = sys.stdin.isatty() and sys.stdout.isatty() and not (yes or as_json)
+    ask = sys.stdin.isatty() and sys.stdout.isatty() and not (yes or json.replaces_text)
     answered = _ask(root, flags) if ask else _from_flags(root, flags)
     text = stack_file.text(answered, root)
     path = answers.stack_path(answered.stack, root)
@@ -45,8 +45,8 @@ def run(root: Path, flags: Flags, *, yes: bool = False, as_json: bool = False) -
         return
     write(path, text)
     following = _next(answered)
-    if as_json:
-        print_json(_document(answered, path, following))
+    json.write(_document(answered, path, following))
+    if json.replaces_text:
         return
     sys.stdout.write(f"{path.name} is written: {_summary(answered)}\n\nNext:\n")
     width = max(map(len, following))

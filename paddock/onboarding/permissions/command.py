@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
+from json import dumps
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,11 @@ from paddock.fleet import load
 from paddock.onboarding.permissions import table
 from paddock.onboarding.permissions.policy import LARGEST, MOST_POLICIES, Statement, policies, size, statements
 from paddock.plan.engine.program import plan_graph
-from paddock.terminal import OutputError, json_errors, print_json, write
+from paddock.terminal import NO_JSON, JsonOutput, OutputError, json_errors, write
 
 
 @json_errors
-def run(root: Path, stack: str, *, folder: Path | None = None, as_json: bool = False) -> None:
+def run(root: Path, stack: str, *, folder: Path | None = None, json: JsonOutput = NO_JSON) -> None:
     """Print what `pulumi up` of a stack may do, and write it as policies. Raises FleetError and OutputError."""
     loaded = load(root, stack)
     parts = statements(plan_graph(loaded), loaded.fleet.region)
@@ -24,10 +24,10 @@ def run(root: Path, stack: str, *, folder: Path | None = None, as_json: bool = F
     if folder:
         _write(folder, named)
     commands = _commands(named, folder or Path("policies"))
-    if as_json:
-        listed = [{"name": name, "size": size(policy), "document": policy} for name, policy in named.items()]
-        facts = {key: table.document()[key] for key in ("as_of", "sources")}
-        print_json({"stack": stack, "policies": listed, "commands": commands, **facts})
+    listed = [{"name": name, "size": size(policy), "document": policy} for name, policy in named.items()]
+    facts = {key: table.document()[key] for key in ("as_of", "sources")}
+    json.write({"stack": stack, "policies": listed, "commands": commands, **facts})
+    if json.replaces_text:
         return
     if not named:
         sys.stdout.write(f"pulumi up of {loaded.fleet.name} needs no right in AWS\n")
@@ -48,7 +48,7 @@ def _write(folder: Path, named: dict[str, dict[str, Any]]) -> None:
     except OSError as error:
         raise OutputError(f"--write {folder}: {error.strerror}\n    expected: a folder of yours") from None
     for name, policy in named.items():
-        write(folder / f"{name}.json", f"{json.dumps(policy, indent=1)}\n")
+        write(folder / f"{name}.json", f"{dumps(policy, indent=1)}\n")
 
 
 def _commands(named: dict[str, Any], folder: Path) -> list[str]:

@@ -150,7 +150,7 @@ def kubernetes(fleet: Fleet, today: date) -> Iterator[Verdict]:
     fix, edits = _upgrade(fleet, today)
     if today < dates.released:
         message = f"EKS had no Kubernetes {minor} on {today}: the catalogue dates it {dates.released}"
-        yield Verdict("CMP007", "cluster.version", "unknown", message, numbers, "inv catalog.refresh")
+        yield Verdict("CMP007", "cluster.version", "unknown", message, numbers, "./inv catalog.refresh")
         return
     if state == "ended":
         message = f"extended support of Kubernetes {minor} on EKS ended on {end}: EKS upgrades the cluster by itself"
@@ -203,7 +203,7 @@ def _upgrade(fleet: Fleet, today: date) -> tuple[str, tuple[Edit, ...]]:
     following = f"{major}.{number + 1}"
     minors = {name: dates for name, dates in catalog.eks_versions().items() if version(name) > (major, number)}
     if following not in minors:
-        return "inv catalog.refresh, for a later minor", ()
+        return "./inv catalog.refresh, for a later minor", ()
     in_standard = [name for name, dates in minors.items() if dates.support_on(today) == "standard"]
     not_ended = [name for name, dates in minors.items() if dates.support_on(today) != "ended"]
     newest = max(in_standard or not_ended or minors, key=version)

@@ -141,7 +141,7 @@ def _driven_by(fleet: Fleet, pool: GpuPool, match: Drives) -> _Fix:
     if match.outcome == "ok":
         return "", ()
     if match.outcome == "unknown":
-        return "inv catalog.refresh, or an image of the catalogue", ()
+        return "./inv catalog.refresh, or an image of the catalogue", ()
     if match.least:
         return (
             f"pools.{pool.name}.ami: {{custom: ami-..., driver: {match.least}..., kubernetes: "

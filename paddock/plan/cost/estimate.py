@@ -139,7 +139,7 @@ def findings(cost: Cost) -> tuple[Finding, ...]:
             "region",
             f"{'one price is' if count == 1 else f'{count} prices are'} not known, so amounts are the least that will "
             f"be paid: {names}",
-            f"inv catalog.refresh --region {cost.region}" if refreshable else "",
+            f"./inv catalog.refresh --region {cost.region}" if refreshable else "",
         ),
     )
 

@@ -71,7 +71,7 @@ def _bytes(path: Path, stack: str) -> bytes:
 
 
 def _decode(path: Path, data: bytes, stack: str) -> dict[str, Any]:
-    expected = "JSON in UTF-8, as inv plan writes it"
+    expected = "JSON in UTF-8, as ./inv plan writes it"
     if not data.strip():
         raise _wrong(path, stack, "it is empty", expected)
     try:

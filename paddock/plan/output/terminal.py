@@ -10,27 +10,33 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from paddock.errors import program
 from paddock.fleet.model.quantity import format_cpu, format_memory
 from paddock.plan.document.model import Cost, Fit, Money, PlanDocument, Pool, Range, Runner, RunnerCost
-from paddock.plan.finding import Severity
+from paddock.plan.finding import Finding, Severity
 from paddock.plan.output.format import count, usd
 from paddock.plan.output.view import cloud_resources, largest_gpus, owns_nodes, privileges, unknown_month
 
 ROWS = 15
-"""Rows of a table before it is cut; --all shows every one."""
+"""Rows of a table before it is cut; --details shows every one."""
 _TEXT_COLUMNS = {
     *("pool", "GPU", "instances", "capacity", "nodes", "image"),
     *("runs-on", "a node holds", "kind", "of which", "runner"),
 }
 """Columns of text; the others are numbers."""
+_MODULES = 4
+"""Modules of a package that the count of resources names."""
 _MARGIN = 8
 """Columns of a finding's severity."""
 _STYLE: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 
 
-def show(document: PlanDocument, out: Console, *, all_rows: bool = False) -> None:
-    """Print pools, runners and where they fit, resources by kind, findings, and one line that sums it up."""
-    limit = None if all_rows else ROWS
+def show(document: PlanDocument, out: Console, *, details: bool = False) -> None:
+    """Print pools, runners and where they fit, cost, resources, findings, and one line that sums it up.
+
+    Without `details` a note or a warning is one line, and so is a step and the count of the resources.
+    """
+    limit = None if details else ROWS
     fleet, cost = document.fleet, document.cost
     fits: dict[str, list[Fit]] = {}
     for fit in document.fit:
@@ -64,9 +70,14 @@ def show(document: PlanDocument, out: Console, *, all_rows: bool = False) -> Non
             limit,
         )
         _month(out, cost)
-    _print(out, "Resources", ("kind", "count", "of which"), _kinds(document), limit)
-    _findings(out, document, limit)
-    _before_up(out, document, limit)
+    if details:
+        _print(out, "Resources", ("kind", "count", "of which"), _kinds(document), limit)
+        _findings(out, document)
+        _before_up(out, document)
+    else:
+        _count_resources(out, document)
+        _fold_findings(out, document)
+        _fold_steps(out, document)
     out.print(_summary(document))
 
 
@@ -84,7 +95,7 @@ def _print(
     out.print()
     out.print(table)
     if limit is not None and len(listed) > limit:
-        out.print(f"... {limit} of {len(listed)} shown; --all shows the rest", style="dim")
+        out.print(f"... {limit} of {len(listed)} shown; --details shows the rest", style="dim")
 
 
 def _widths(rows: Sequence[Sequence[str | Text]], room: int) -> list[int]:
@@ -173,31 +184,83 @@ def _kinds(document: PlanDocument) -> list[tuple[str, str, str]]:
     ]
 
 
-def _findings(out: Console, document: PlanDocument, limit: int | None) -> None:
+def _count_resources(out: Console, document: PlanDocument) -> None:
+    """Print one sentence: how many resources of each package, the larger modules by name."""
+    modules: dict[str, Counter[str]] = {}
+    for group, number, _ in _kinds(document):
+        package, _, module = group.partition(" ")
+        modules.setdefault(package, Counter())[module.partition(".")[0]] += int(number)
+    named = (
+        f"{package} {counts.total()} ({', '.join(f'{module} {n}' for module, n in counts.most_common(_MODULES))}"
+        f"{', ...' if len(counts) > _MODULES else ''})"
+        for package, counts in modules.items()
+    )
+    out.print()
+    out.print(Text.assemble(("Resources  ", "bold"), ", ".join(named)))
+
+
+def _fold_findings(out: Console, document: PlanDocument) -> None:
     if not document.findings:
         return
     out.print()
     out.print("Findings", style="bold")
-    for finding in document.findings[:limit]:
-        sentence = Text.assemble((f"{finding.id}  ", "dim"), f"{finding.subject}: {finding.message}")
-        margin = Text(f"{finding.severity:{_MARGIN}}", _STYLE[finding.severity])
-        for line in sentence.wrap(out, out.width - _MARGIN):
-            line.rstrip()
-            out.print(Text.assemble(margin, line))
-            margin = Text(" " * _MARGIN)
-        if finding.fix:
-            # On one line, however long: it may be a command to copy.
-            out.print(Text.assemble(margin, ("fix: ", "dim"), finding.fix), soft_wrap=True)
-    if limit is not None and len(document.findings) > limit:
-        out.print(f"... {limit} of {len(document.findings)} shown; --all shows the rest", style="dim")
+    shown = document.findings[: max(ROWS, sum(finding.severity == "error" for finding in document.findings))]
+    for finding in shown:
+        if finding.severity == "error":
+            _finding(out, finding)
+        else:
+            margin = Text(f"{finding.severity:{_MARGIN}}", _STYLE[finding.severity])
+            sentence = f"{finding.subject}: {finding.message}"
+            _print_cut(out, Text.assemble(margin, (f"{finding.id}  ", "dim"), sentence))
+    more = f"{len(document.findings) - len(shown)} more; " if len(shown) < len(document.findings) else ""
+    id_ = document.findings[0].id
+    command = f"{program()} plan --stack {document.stack}"
+    out.print(f"{more}in full, with reason and fix: {command} --explain {id_}; all: --details", style="dim")
 
 
-def _before_up(out: Console, document: PlanDocument, limit: int | None) -> None:
+def _findings(out: Console, document: PlanDocument) -> None:
+    if not document.findings:
+        return
+    out.print()
+    out.print("Findings", style="bold")
+    for finding in document.findings:
+        _finding(out, finding)
+
+
+def _finding(out: Console, finding: Finding) -> None:
+    sentence = Text.assemble((f"{finding.id}  ", "dim"), f"{finding.subject}: {finding.message}")
+    margin = Text(f"{finding.severity:{_MARGIN}}", _STYLE[finding.severity])
+    for line in sentence.wrap(out, out.width - _MARGIN):
+        line.rstrip()
+        out.print(Text.assemble(margin, line))
+        margin = Text(" " * _MARGIN)
+    if finding.fix:
+        # On one line, however long: it may be a command to copy.
+        out.print(Text.assemble(margin, ("fix: ", "dim"), finding.fix), soft_wrap=True)
+
+
+def _fold_steps(out: Console, document: PlanDocument) -> None:
     if not document.before_up:
         return
     out.print()
     out.print("Before pulumi up", style="bold")
-    for number, step in enumerate(document.before_up[:limit], 1):
+    for number, step in enumerate(document.before_up[:ROWS], 1):
+        _print_cut(out, Text.assemble(f"{number:2}. ", (f"{step.id}  ", "dim"), step.text))
+    if len(document.before_up) > ROWS:
+        out.print(f"... {ROWS} of {len(document.before_up)} shown; --details shows the rest", style="dim")
+
+
+def _print_cut(out: Console, line: Text) -> None:
+    """Print what has room on one line."""
+    out.print(line, no_wrap=True, overflow="ellipsis")
+
+
+def _before_up(out: Console, document: PlanDocument) -> None:
+    if not document.before_up:
+        return
+    out.print()
+    out.print("Before pulumi up", style="bold")
+    for number, step in enumerate(document.before_up, 1):
         margin = f"{number:2}. "
         for line in Text(step.text).wrap(out, out.width - len(margin)):
             line.rstrip()
@@ -205,8 +268,6 @@ def _before_up(out: Console, document: PlanDocument, limit: int | None) -> None:
             margin = " " * len(margin)
         if step.command:
             out.print(Text.assemble(margin, ("run: ", "dim"), step.command), soft_wrap=True)
-    if limit is not None and len(document.before_up) > limit:
-        out.print(f"... {limit} of {len(document.before_up)} shown; --all shows the rest", style="dim")
 
 
 def _summary(document: PlanDocument) -> str:

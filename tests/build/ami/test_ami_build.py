@@ -15,6 +15,7 @@ import pytest
 from paddock.build.ami.watch import LOG_LINES, Pace
 from paddock.build.cli import ami as command_ami
 from paddock.build.errors import BuildError, BuildInputError
+from paddock.terminal import PRINTED_JSON
 from tests.support.image_builder import AMI, BUILD, PIPELINE, REGION, Account, image, pipeline, step
 
 OUTPUT_RESOURCES = {"outputResources": {"amis": [{"region": REGION, "image": AMI}]}}
@@ -123,7 +124,7 @@ def test_a_failed_build_shows_its_step_and_log(
     account.log(*(f"line {number}" for number in range(40)), "nvidia-smi\x1b[31m: not found\n\nexit 9")
 
     with pytest.raises(BuildError) as raised:
-        build(as_json=True)
+        build(json=PRINTED_JSON)
 
     assert raised.value.exit_code == 1
     lines = str(raised.value).splitlines()
@@ -196,7 +197,7 @@ def test_a_build_in_progress_is_followed_and_no_second_one_started(
     account.builds(image("FAILED", f"{BUILD[:-1]}0"), image("BUILDING"))
     a_whole_build(account)
     account.ami()
-    build(as_json=True)
+    build(json=PRINTED_JSON)
     printed = capsys.readouterr()
     assert "is building 1.4.2/1 already" in printed.err
     document = json.loads(printed.out)
@@ -248,7 +249,7 @@ def test_a_cancelled_build_is_reported_as_json_too(
     account.get_named("CANCELLED")
     account.get("CANCELLED")
     account.poll("CANCELLED")
-    build(cancel=True, execution=BUILD, as_json=True)
+    build(cancel=True, execution=BUILD, json=PRINTED_JSON)
     assert json.loads(capsys.readouterr().out)["status"] == "CANCELLED"
 
 

@@ -15,11 +15,12 @@ from paddock.build.ami import usage
 from paddock.build.aws import Aws, AwsError
 from paddock.build.cli import ami as command_ami
 from paddock.build.errors import BuildError
+from paddock.terminal import PRINTED_JSON
 from tests.support.ami_account import DRIVER, REGION, TAGS, World, client, edit
 
 
 def listed(aws: Aws, project: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    command_ami.list_images(project, "dev", as_json=True, aws=aws)
+    command_ami.list_images(project, "dev", json=PRINTED_JSON, aws=aws)
     return {image["id"]: image for image in json.loads(capsys.readouterr().out)["images"]}
 
 
@@ -83,7 +84,7 @@ def test_the_list_says_when_uses_cannot_be_read(
                 raise AwsError("AWS denies ec2:DescribeLaunchTemplates", "UnauthorizedOperation")
             return super().pages(service, operation, key, **parameters)
 
-    command_ami.list_images(project, "dev", as_json=True, aws=Blind(REGION, client, client))
+    command_ami.list_images(project, "dev", json=PRINTED_JSON, aws=Blind(REGION, client, client))
     document = json.loads(capsys.readouterr().out)
     assert (document["images"][0]["id"], document["images"][0]["in_use_by"]) == (id, None)
     assert document["uses_unknown"] == "AWS denies ec2:DescribeLaunchTemplates"

@@ -10,6 +10,7 @@ import pytest
 from paddock.build.cli import ami as command_ami
 from paddock.build.errors import BuildError, BuildInputError
 from paddock.fleet import load
+from paddock.terminal import PRINTED_JSON
 from tests.support.ami_account import DRIVER, TAGS, World, edit
 
 
@@ -41,7 +42,7 @@ def test_a_matching_image_is_pinned_and_nothing_else_changes(
 def test_only_the_pools_asked_for_are_pinned(world: World, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     edit(project, "    runners:", "      spare: {instances: [g4dn.xlarge], nodes: {max: 1}}\n    runners:")
     id = world.image(**TAGS)
-    command_ami.promote_image(project, "dev", id, pools=["spare"], as_json=True, aws=world.aws)
+    command_ami.promote_image(project, "dev", id, pools=["spare"], json=PRINTED_JSON, aws=world.aws)
     document = json.loads(capsys.readouterr().out)
     assert document["changed"] == ["spare"]
     pools = load(project, "dev").fleet.pools
@@ -143,7 +144,7 @@ def test_a_different_runner_image_is_reported_and_pinned(
     images = ", ".join(filter(None, (f"runner: {runner}", keys)))
     edit(project, "    runners:", f"    images: {{{images}}}\n    runners:")
     id = world.image(**TAGS, **({"runner-image": held.format(**digests)} if held else {}))
-    command_ami.promote_image(project, "dev", id, as_json=True, aws=world.aws)
+    command_ami.promote_image(project, "dev", id, json=PRINTED_JSON, aws=world.aws)
     document = json.loads(capsys.readouterr().out)
     assert document["changed"] == ["t4"]
     runner_checks = [check for check in document["checks"] if check["subject"] == "images.runner"]

@@ -20,6 +20,7 @@ from paddock.build.ami.prune import decide
 from paddock.build.aws import Aws, AwsError
 from paddock.build.cli import ami as command_ami
 from paddock.build.errors import BuildInputError
+from paddock.terminal import PRINTED_JSON
 from tests.support.ami_account import REGION, TAGS, World, client, edit
 
 FLEET = "paddock-dev"
@@ -105,7 +106,7 @@ def _needed(image: MachineImage, used: list[str], shared: list[str]) -> bool:
 def test_nothing_is_removed_without_yes(world: World, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ids = [world.image(**TAGS) for _ in range(4)]
     images, snapshots = world.images, world.snapshots
-    assert command_ami.prune_images(project, "dev", as_json=True, aws=world.aws)
+    assert command_ami.prune_images(project, "dev", json=PRINTED_JSON, aws=world.aws)
     document = json.loads(capsys.readouterr().out)
     assert document["dry_run"] is True
     assert [image["id"] for image in document["images"]] == [ids[1], ids[0]]
@@ -143,7 +144,7 @@ def test_an_unused_image_is_removed_with_its_snapshots(
             return super().ask(service, operation, **parameters)
 
     aws = Ec2(REGION, client, client)
-    assert command_ami.prune_images(project, "dev", keep=1, yes=True, as_json=True, aws=aws)
+    assert command_ami.prune_images(project, "dev", keep=1, yes=True, json=PRINTED_JSON, aws=aws)
 
     document = json.loads(capsys.readouterr().out)
     assert set(document["removed"]) == {unused, failed}
@@ -173,7 +174,7 @@ def test_failed_images_are_removed_and_images_under_test_stay(
     removed = {world.snapshot(failed), world.snapshot(cancelled)}
     with pytest.raises(BuildInputError, match="has no tag paddock:fleet"):
         command_ami.promote_image(project, "dev", failed, aws=world.aws)
-    command_ami.list_images(project, "dev", as_json=True, aws=world.aws)
+    command_ami.list_images(project, "dev", json=PRINTED_JSON, aws=world.aws)
     listed = {image["id"]: image["tested"] for image in json.loads(capsys.readouterr().out)["images"]}
     assert listed == {tested: True, failed: False, cancelled: False}
     command_ami.list_images(project, "dev", aws=world.aws)

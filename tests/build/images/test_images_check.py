@@ -25,6 +25,7 @@ from paddock.build.images import image_inventory
 from paddock.catalog.github import runner_releases, runners_read
 from paddock.image_reference import BadReference
 from paddock.plan.compatibility import software
+from paddock.terminal import PRINTED_JSON
 from tests.conftest import ROOT
 from tests.support.fleets import fleet_data, named
 
@@ -108,7 +109,7 @@ def check(capsys: pytest.CaptureFixture[str]) -> Callable[..., dict[str, dict[st
     def check(root: Path, today: date = TODAY, local: Local | None = LOCAL, **more: Local) -> dict[str, dict[str, str]]:
         images = {PINNED: local, **more} if local else more
         try:
-            command_images.check(root, "dev", today=today, as_json=True, engine=Shelf(images))
+            command_images.check(root, "dev", today=today, json=PRINTED_JSON, engine=Shelf(images))
             failed = False
         except TooOld as error:
             failed = error.exit_code == 1
@@ -176,7 +177,7 @@ def test_without_an_engine_ages_are_unknown_and_nothing_is_guessed(
     write: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", "")
-    command_images.check(write(), "dev", today=TODAY, as_json=True)
+    command_images.check(write(), "dev", today=TODAY, json=PRINTED_JSON)
     document = json.loads(capsys.readouterr().out)
     verdicts = {finding["about"]: finding["verdict"] for finding in document["findings"]}
     assert verdicts == {"pin": "ok", "runner": "ok", "image": "unknown", "cuda": "ok"}
@@ -270,7 +271,7 @@ def test_cuda_on_the_driver_and_the_gpu_of_a_pool(
 
 def all_findings(root: Path) -> list[dict[str, str]]:
     with redirect_stdout(StringIO()) as out, suppress(TooOld):
-        command_images.check(root, "dev", today=TODAY, as_json=True, engine=Shelf({}))
+        command_images.check(root, "dev", today=TODAY, json=PRINTED_JSON, engine=Shelf({}))
     findings: list[dict[str, str]] = json.loads(out.getvalue())["findings"]
     return findings
 
@@ -285,7 +286,7 @@ def test_the_list_has_pinned_installed_and_local_images(write: Any, capsys: pyte
     local_only = "paddock/runner-gpu:13.0-runner2.337.0-ba9876543210"
     engine = Shelf({PINNED: LOCAL, local_only: replace(labelled(cuda="13.0", runner="2.337.0"), digests=())})
     root = write(runners={"gpu": {"pool": "t4", "container": "dind"}, "own": {"pool": "t4", "image": IMAGE}})
-    command_images.list_images(root, "dev", as_json=True, engine=engine)
+    command_images.list_images(root, "dev", json=PRINTED_JSON, engine=engine)
     document = json.loads(capsys.readouterr().out)
 
     assert [(row["image"], row["pinned"]) for row in document["runners"]] == [
@@ -315,7 +316,7 @@ def test_every_kind_of_fleet_has_a_list(name: str) -> None:
 
 @pytest.mark.parametrize("stack", ["dev", "prod"])
 def test_the_projects_stacks_pass_while_their_runner_is_new(stack: str, capsys: pytest.CaptureFixture[str]) -> None:
-    command_images.check(ROOT, stack, today=TODAY, as_json=True, engine=Shelf({}))
+    command_images.check(ROOT, stack, today=TODAY, json=PRINTED_JSON, engine=Shelf({}))
     verdicts = {finding["verdict"] for finding in json.loads(capsys.readouterr().out)["findings"]}
     assert verdicts == {"ok", "warning", "unknown"}
 
@@ -327,7 +328,7 @@ def test_the_layers_of_an_image_by_size(capsys: pytest.CaptureFixture[str]) -> N
     rows = capsys.readouterr().out.splitlines()
     assert rows[0] == IMAGE
     assert [row.split()[0] for row in rows[1:]] == ["3.00", "3.00", "0.2"]
-    command_images.show_size(IMAGE, as_json=True, engine=engine)
+    command_images.show_size(IMAGE, json=PRINTED_JSON, engine=engine)
     document = json.loads(capsys.readouterr().out)
     assert [row["size_bytes"] for row in document["layers"]] == [3_000_000_000, 200_000, 0]
     assert document["size_bytes"] == 3_000_200_000  # not what the store says, which may be packed

@@ -21,6 +21,7 @@ from paddock.build.images import runner
 from paddock.build.images.size import lines
 from paddock.build.recipes import bases, recipe
 from paddock.build.recipes.bases import Base
+from paddock.terminal import PRINTED_JSON
 from tests.support import checkout, docker
 
 HADOLINT = os.environ.get("PADDOCK_HADOLINT") or shutil.which("hadolint")  # before the environment is cleaned
@@ -191,10 +192,10 @@ def test_a_report_mentions_missing_cuda_programs_with_stand_in_docker(
         " ./inv build-image cuda-builder --run --platform linux/arm64\n"
     )
     assert without in report()
-    assert json.loads(report(as_json=True))["cuda_programs"] is None
+    assert json.loads(report(json=PRINTED_JSON))["cuda_programs"] is None
     programs(project / "cuda-build", "linux/arm64")
     assert "cuda-build" not in report()
-    assert json.loads(report(as_json=True))["cuda_programs"] == ["cuda-smoke"]
+    assert json.loads(report(json=PRINTED_JSON))["cuda_programs"] == ["cuda-smoke"]
 
 
 @pytest.mark.parametrize(
@@ -228,7 +229,7 @@ def test_an_impossible_request_is_refused_before_the_engine_is_used(
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(BuildInputError, match=message) as raised:
-        command.build_image(root, name, as_json=True, **flags)
+        command.build_image(root, name, json=PRINTED_JSON, **flags)
     assert raised.value.exit_code == 2
     assert "\n    fix: " in str(raised.value)
     assert json.loads(capsys.readouterr().out) == {"error": str(raised.value)}

@@ -24,6 +24,7 @@ from paddock.gpu.ml import environment as ml
 from paddock.gpu.ml import start as ml_start
 from paddock.gpu.ml.choice import pick
 from paddock.gpu.model import Driver, Inventory
+from paddock.terminal import NO_JSON
 from tests.support.boxes import box, gpu, h100s
 from tests.support.docker import StandIn, stand_in
 
@@ -399,10 +400,10 @@ def test_the_command_prints_what_can_be_run(
     monkeypatch.setenv("PADDOCK_GPU_LEASES", str(tmp_path / "leases"))
     (tmp_path / "c.json").write_text(json.dumps({"Framework": "jax", "GPURequirements": {"RequiredGPUs": 2}}))
     flags = {"config": tmp_path / "c.json", "target": "venv", "path": Path("env"), "owner": os.getpid()}
-    assert perform(ACTIONS["ml-env"], flags, source=None, as_json=False) == 0
+    assert perform(ACTIONS["ml-env"], flags, source=None, json=NO_JSON) == 0
     out = capsys.readouterr().out.splitlines()
     assert out[0].count("GPU-") == 2
     assert "env/bin/python -m pip install 'jax[cuda13]" in out[2]
     assert any(line.startswith("export CUDA_VISIBLE_DEVICES=GPU-") for line in out)
     with pytest.raises(GpuInputError, match="MLEnvironmentConfig as JSON"):
-        perform(ACTIONS["ml-env"], {**flags, "config": tmp_path / "absent.json"}, source=None, as_json=False)
+        perform(ACTIONS["ml-env"], {**flags, "config": tmp_path / "absent.json"}, source=None, json=NO_JSON)

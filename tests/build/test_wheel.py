@@ -1,0 +1,62 @@
+"""The wheel that a node installs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from paddock.build.cli import wheel
+from paddock.terminal import PRINTED_JSON
+
+
+@pytest.fixture(scope="module")
+def program(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return `paddock` as an installer makes it of the wheel; its dependencies are those of this environment."""
+    folder = tmp_path_factory.mktemp("node")
+    wheel.build(root, folder / "dist")
+    environment = {**os.environ, "UV_OFFLINE": "1", "UV_NO_CACHE": "1"}
+    uv = str(Path(sys.executable).parent / "uv")
+    python = str(folder / "venv/bin/python")
+    subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, str(folder / "venv")], check=True)
+    install = [uv, "pip", "install", "--quiet", "--no-deps", "--python", python, *map(str, (folder / "dist").iterdir())]
+    subprocess.run(install, check=True, env=environment)
+    purelib = [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
+    site = Path(subprocess.run(purelib, check=True, capture_output=True, text=True).stdout.strip())
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return folder / "venv/bin/paddock"
+
+
+def run(program: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name != "PADDOCK_PROGRAM"}
+    return subprocess.run(
+        [str(program), *words], cwd=program.parent, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_the_installed_program_answers(program: Path) -> None:
+    from paddock import __version__
+
+    assert run(program, "--version").stdout == f"paddock {__version__}\n"
+    assert isinstance(json.loads(run(program, "gpu.list", "--json").stdout)["gpus"], list)
+    assert run(program, "smoke", "--tier", "1", "--json").returncode == 0
+
+
+def test_it_shows_what_works_on_a_node_by_its_own_name(program: Path) -> None:
+    greeting, listing = run(program).stdout, run(program, "--list").stdout
+    assert "paddock gpu.list" in greeting
+    assert "lab.up" not in greeting + listing
+    assert "No idea what 'gpu.lst' is! Did you mean gpu.list?" in run(program, "gpu.lst").stderr
+    assert "`paddock --list` shows the tasks" in run(program, "zzz").stderr
+    assert "expected: a checkout" in run(program, "plan").stderr
+
+
+def test_the_place_of_the_wheel_is_json_too(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wheel.build(root, tmp_path / "dist", json=PRINTED_JSON)
+    document = json.loads(capsys.readouterr().out)
+    assert Path(document["wheel"]).stat().st_size == document["bytes"]

@@ -1,0 +1,41 @@
+"""Completion of tasks and flags by a real shell."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from paddock import cli
+from paddock.tasks.completion import SCRIPTS
+
+PRINT = """
+COMP_WORDS=({words}) COMP_CWORD={last}
+_paddock_complete
+printf '%s\\n' "${{COMPREPLY[@]}}"
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("./inv pl", ["plan"]),
+        ("./inv lab.", ["lab.demo", "lab.down", "lab.status", "lab.up"]),
+        ("./inv plan --st", ["--stack", "--strict"]),
+        ("./inv gpu.render docker --ou", ["--output"]),
+    ],
+)
+def test_bash_completes_tasks_and_flags(line: str, expected: list[str], root: Path, tmp_path: Path) -> None:
+    program = tmp_path / "inv"
+    program.write_text(f'#!/bin/sh\ncd {root} && exec {sys.executable} -m paddock "$@"\n')
+    program.chmod(0o755)
+    script = SCRIPTS["bash"] + PRINT.format(words=line, last=len(line.split()) - 1)
+    completed = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert sorted(completed.stdout.split()) == expected, completed.stderr
+
+
+def test_a_shell_without_completion_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["inv", "completion", "--shell", "fsh"]) == 2
+    assert "expected: one of bash, zsh, fish\n    fix: did you mean fish?" in capsys.readouterr().err
