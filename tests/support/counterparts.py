@@ -62,6 +62,7 @@ COUNTERPARTS = (
         r"|no base image|debootstrap made no|builds reach this machine",
         "that images build, and that Docker takes what is rendered for it",
     ),
+    Counterpart("sshd", "no sshd", "that images build on an engine that is reached by SSH"),
     Counterpart(
         "PID namespaces", "this user may make no pid namespace",
         "that the lease of a container that was killed is taken over",
