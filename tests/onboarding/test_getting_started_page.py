@@ -49,7 +49,7 @@ def test_its_tasks_print_what_the_page_says(tmp_path: Path) -> None:
         if command.text.startswith("./inv") and not command.mark:
             walk.take(command)
 
-    document = json.loads(walk.run("./inv plan --stack ci --json -"))
+    document = json.loads(walk.run("./inv plan --stack ci --json"))
     cost = document["cost"]
     fixed, (runner,) = cost["fixed"]["total"], cost["runners"]
     hours = 730

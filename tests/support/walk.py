@@ -34,7 +34,10 @@ class Walk:
         for name in ("Pulumi.yaml", "Pulumi.dev.yaml", "Pulumi.prod.yaml"):
             shutil.copy(ROOT / name, self.project)
         # The bootstrap would make an environment for this copy, which tests/house looks at.
-        program(self.project / "inv", f"PADDOCK_CWD=$PWD PYTHONPATH='{ROOT}' exec '{sys.executable}' -P -m paddock")
+        program(
+            self.project / "inv",
+            f"PADDOCK_PROGRAM=./inv PADDOCK_CWD=$PWD PYTHONPATH='{ROOT}' exec '{sys.executable}' -P -m paddock",
+        )
         key = self.home / KEY
         key.parent.mkdir(parents=True)
         key.write_text(rsa_key())

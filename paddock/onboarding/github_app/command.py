@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from paddock.errors import program
 from paddock.fleet import GitHub, load
 from paddock.onboarding import scope
 from paddock.onboarding.github_app import key as app_key
@@ -33,7 +34,7 @@ def run(
     if not (url or stack or key):
         raise BadFlag(
             "github.app needs --url or --stack\n"
-            "    expected: ./inv github.app --url https://github.com/ORG\n"
+            f"    expected: {program()} github.app --url https://github.com/ORG\n"
             "    fix: name the organisation or repository whose jobs the runners take"
         )
     if manifest and not (url or stack):
@@ -81,7 +82,7 @@ A GitHub App with which runners register at {github.url}
  4. Write both numbers, in quotes, into {file}.
  5. Give Pulumi the key, which it keeps encrypted in that file, and delete the download:
       {KEY_COMMAND.format(stack=stack or "STACK", file="KEY.pem")}
-    ./inv github.app --key KEY.pem says before that whether the file is such a key."""
+    {program()} github.app --key KEY.pem says before that whether the file is such a key."""
 
 
 def _either(addresses: dict[str, str]) -> str:

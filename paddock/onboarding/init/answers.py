@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from paddock import catalog, validation
-from paddock.errors import did_you_mean
+from paddock.errors import did_you_mean, program
 from paddock.fleet import GitHub, stack_names
 from paddock.fleet.model.cluster import Endpoint
 from paddock.fleet.model.github import GitHubApp
@@ -78,7 +78,7 @@ def gpu(text: str, region: str) -> Choice:
     if text not in offered:
         listed = ", ".join(offered)
         where = f"{text} is not sold in {region}" if text in catalog.gpus() else "there is no such GPU"
-        hint = did_you_mean(text, offered, f"./inv catalog.instances --region {region} lists what is there")
+        hint = did_you_mean(text, offered, f"{program()} catalog.instances --region {region} lists what is there")
         raise BadFlag(f"--gpu {text}: {where}\n    expected: one of {listed}\n    fix: {hint}")
     return offered[text]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from paddock.errors import PaddockError
+from paddock.errors import PaddockError, program
 from paddock.fleet import GitHub
 from paddock.onboarding import scope
 from paddock.onboarding.init import address, answers, gpu_choice, stack_file
@@ -60,7 +60,7 @@ def _from_flags(root: Path, flags: Flags) -> Answers:
         examples = "--url https://github.com/ORG --region us-west-2 --allow 203.0.113.7/32 --gpu t4"
         raise BadFlag(
             f"init needs {', '.join(missing)}\n"
-            f"    expected: ./inv init {examples}\n"
+            f"    expected: {program()} init {examples}\n"
             "    fix: give each of them; on a terminal, and without --yes and --json, init asks"
         )
     return _checked(root, flags)
@@ -161,10 +161,12 @@ def _summary(answered: Answers) -> str:
 def _next(answered: Answers) -> Mapping[str, str]:
     following = {}
     if not (answered.app_id and answered.installation):
-        following[f"./inv github.app --url {answered.github.url}"] = "the App whose two numbers the file still lacks"
+        following[f"{program()} github.app --url {answered.github.url}"] = (
+            "the App whose two numbers the file still lacks"
+        )
     return following | {
-        f"./inv plan --stack {answered.stack}": "what it would be and cost, and what is left to do",
-        f"./inv aws.permissions --stack {answered.stack}": "what pulumi up may do in your account",
+        f"{program()} plan --stack {answered.stack}": "what it would be and cost, and what is left to do",
+        f"{program()} aws.permissions --stack {answered.stack}": "what pulumi up may do in your account",
     }
 
 

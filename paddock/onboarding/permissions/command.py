@@ -8,6 +8,7 @@ from json import dumps
 from pathlib import Path
 from typing import Any
 
+from paddock.errors import program
 from paddock.fleet import load
 from paddock.onboarding.permissions import table
 from paddock.onboarding.permissions.policy import LARGEST, MOST_POLICIES, Statement, policies, size, statements
@@ -36,7 +37,9 @@ def run(root: Path, stack: str, *, folder: Path | None = None, json: JsonOutput 
     if folder:
         lines += [f"Written to {folder}. Somebody who may change IAM runs:", *(f"  {command}" for command in commands)]
     else:
-        lines += [f"./inv aws.permissions --stack {stack} --write policies   # writes them, and says how to give them"]
+        lines += [
+            f"{program()} aws.permissions --stack {stack} --write policies   # writes them, and says how to give them"
+        ]
     if len(named) > MOST_POLICIES:
         lines += [f"A role takes {MOST_POLICIES} managed policies: ask AWS for more, or split the stack in layers"]
     sys.stdout.write("\n".join(lines) + "\n")
