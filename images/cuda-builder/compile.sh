@@ -13,10 +13,10 @@ refuse() {
     exit 2
 }
 
-command -v nvcc >/dev/null || refuse 'no nvcc in this image' '    fix: a base with the CUDA toolkit, such as nvidia/cuda:…-devel-…'
+command -v nvcc >/dev/null || refuse 'no nvcc here' '    fix: a base with the CUDA toolkit, such as nvidia/cuda:…-devel-…'
 toolkit=$(nvcc --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p')
 if [[ -n ${CUDA:-} && $(cut -d. -f1,2 <<<"$CUDA") != "$toolkit" ]]; then
-    refuse "this image holds CUDA $toolkit, not the $CUDA that is wanted" '    fix: the base of that version'
+    refuse "this is CUDA $toolkit, not the $CUDA that is wanted" '    fix: the base of that version'
 fi
 
 mapfile -t known < <(nvcc --list-gpu-code | sed 's/^sm_//' | sort -n)

@@ -61,41 +61,58 @@ def runner_build(c: Context, **options: Any) -> None:
     help={
         "name": "a folder of images/",
         "run": "cuda-builder only: compile, and leave the programs and their manifest in cuda-build/",
-        "architectures": "with --run: only these, with commas between, such as 75,90",
-        "output": "with --run: the folder to leave them in",
+        "native": "cuda-builder only: compile with this machine's CUDA toolkit, without Docker",
+        "architectures": "with --run or --native: only these, with commas between, such as 75,90",
+        "output": "with --run or --native: the folder to leave them in",
     },
 )
 def images_build(
-    c: Context, name: str, run: bool = False, architectures: str = "", output: str | None = None, **options: Any
+    c: Context,
+    name: str,
+    run: bool = False,
+    native: bool = False,
+    architectures: str = "",
+    output: str | None = None,
+    **options: Any,
 ) -> None:
     """Build the image of a folder of images/ unless this content was built before."""
     folder = optional_path("output", output)
-    if run:
-        _run_cuda_builder(name, architectures, folder, options)
+    if run or native:
+        _run_cuda_builder(name, architectures, folder, options, native=native)
         return
     for flag, value in (("architectures", architectures), ("output", output)):
         if value:
-            raise Exit(f"--{flag} says what the image's run does\n    fix: add --run, or leave --{flag} out", code=2)
+            raise Exit(
+                f"--{flag} says what the image's run does\n    fix: add --run or --native, or leave --{flag} out",
+                code=2,
+            )
     from paddock.build.cli import build
 
     build.build_image(ROOT, name, **options)
 
 
-def _run_cuda_builder(name: str, architectures: str, output: Path | None, options: dict[str, Any]) -> None:
+def _run_cuda_builder(
+    name: str, architectures: str, output: Path | None, options: dict[str, Any], *, native: bool
+) -> None:
+    way = "--native" if native else "--run"
     if name != "cuda-builder":
         raise Exit(
-            f"--run with {name}: it leaves nothing on the host\n    expected: build-image cuda-builder --run"
-            "\n    fix: leave --run out",
+            f"{way} with {name}: it leaves nothing on the host\n    expected: build-image cuda-builder {way}"
+            f"\n    fix: leave {way} out",
             code=2,
         )
-    for option in ("push", "registry", "stack", "build_args"):
+    of_docker = ("base", "cuda", "ubuntu", "platform", "no_cache") if native else ()
+    for option in ("push", "registry", "stack", "build_args", *of_docker):
         if options.pop(option):
             flag = _FLAGS.get(option, option).replace("_", "-")
-            raise Exit(f"--{flag} and --run exclude each other\n    fix: leave one of them out", code=2)
+            raise Exit(f"--{flag} and {way} exclude each other\n    fix: leave one of them out", code=2)
     from paddock.build.cli import cuda
 
     chosen = [part.strip() for part in architectures.split(",") if part.strip()]
-    cuda.run(ROOT, architectures=chosen, output=output, **options)
+    if native:
+        cuda.run_native(ROOT, architectures=chosen, output=output, json=options["json"])
+    else:
+        cuda.run(ROOT, architectures=chosen, output=output, **options)
 
 
 @_build_task("push", without=("push", "no_cache"))

@@ -42,12 +42,10 @@ ELSEWHERE = {
 }
 # Programs that are not ours: what their commands need.
 PROGRAMS = {
-    "ARCHITECTURES=": "a CUDA toolkit: tests/e2e/test_cuda_builder.py runs the script in its image",
     "cosign": "GitHub",
     "curl": "the network",
     "docker": "Docker: tests/e2e/test_cuda_builder.py",
     "gh": "GitHub",
-    "images/cuda-builder/compile.sh": "a CUDA toolkit: tests/e2e/test_cuda_builder.py runs the script in its image",
     "kubectl": "the fleet's cluster in AWS",
     "pulumi": "AWS: the lab runs the same engine",
     "python3": "a GPU and torch",

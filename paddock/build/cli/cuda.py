@@ -51,8 +51,26 @@ def run(
     json.write({"image": prepared.local, "built": built, "folder": str(folder), "manifest": plain})
     if json.replaces_text:
         return
+    _show(f"image     {prepared.local}{'' if built else ' (built before: unchanged)'}", compiled, folder)
+
+
+@json_errors
+def run_native(
+    root: Path, *, architectures: Sequence[str] = (), output: Path | None = None, json: JsonOutput = NO_JSON
+) -> None:
+    """Compile the CUDA programs with the toolkit of this machine, without Docker. Raises BuildError."""
+    folder = output or root / manifest.FOLDER
+    recipe.check_writable(folder)
+    compiled = builder.compile_here(root, folder, architectures)
+    plain = compiled.model_dump(mode="json", by_alias=True)
+    json.write({"image": None, "built": True, "folder": str(folder), "manifest": plain})
+    if not json.replaces_text:
+        _show("here      without an image", compiled, folder)
+
+
+def _show(first: str, compiled: manifest.Manifest, folder: Path) -> None:
     lines = [
-        f"image     {prepared.local}{'' if built else ' (built before: unchanged)'}",
+        first,
         f"for       {compiled.platform}",
         f"compiled  by CUDA {compiled.toolkit} for {' '.join(f'sm_{number}' for number in compiled.architectures)}",
         f"needs     glibc {compiled.glibc} or newer",

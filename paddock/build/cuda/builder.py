@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import subprocess
+import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from paddock import catalog
+from paddock import catalog, files
 from paddock.build.cuda import manifest
 from paddock.build.docker import Docker
 from paddock.build.errors import BuildError, BuildInputError
 from paddock.build.recipes import recipe
 from paddock.build.recipes.bases import Base
 from paddock.build.recipes.recipe import Architecture, Recipe
-from paddock.errors import did_you_mean, nearest
+from paddock.errors import did_you_mean, nearest, printable
 
 NAME = "cuda-builder"
 _WRITTEN = re.compile(r"(?:sm_|compute_)?(\d{1,2})\.?(\d)", re.ASCII)
@@ -47,6 +50,32 @@ def run(docker: Docker, image: str, output: Path) -> manifest.Manifest:
     if finished.code:
         raise BuildError(f"no programs came out of {image}: {finished.stderr.strip()}")
     return manifest.read(output)
+
+
+def compile_here(root: Path, output: Path, requested: Sequence[str] = ()) -> manifest.Manifest:
+    """Compile with the toolkit of this machine, and leave the programs and then their manifest in `output`.
+
+    For the architectures of `requested`, or all that the toolkit has. Raises BuildError.
+    """
+    environ = {**os.environ, "ARCHITECTURES": " ".join(numbers(requested)), "CUDA": ""}
+    environ["PATH"] = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/local/cuda/bin"])
+    if shutil.which("nvcc", path=environ["PATH"]) is None:
+        raise BuildInputError(
+            "there is no nvcc on PATH or in /usr/local/cuda/bin"
+            "\n    expected: NVIDIA's CUDA toolkit, and a C++ compiler"
+            "\n    fix: install them, or leave --native out and add --run: the image brings them"
+        )
+    with tempfile.TemporaryDirectory(prefix="paddock-cuda-") as scratch:
+        script = root / "images" / NAME / "compile.sh"
+        finished = subprocess.run([script, scratch], env=environ, capture_output=True, text=True, check=False)
+        if finished.returncode:
+            raise BuildError(f"the CUDA programs do not compile here:\n{printable(finished.stderr.strip())}")
+        compiled = manifest.read(Path(scratch))
+        output.mkdir(parents=True, exist_ok=True)
+        for name in (*compiled.files, manifest.NAME):
+            source = Path(scratch, name)
+            files.write(output / name, source.read_bytes(), mode=source.stat().st_mode & 0o777)
+    return compiled
 
 
 def architectures(toolkit: str, requested: Sequence[str] = ()) -> tuple[str, ...]:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from paddock.build.cuda import manifest
-from paddock.build.errors import BuildInputError
+from paddock.build.cuda import builder, manifest
+from paddock.build.errors import BuildError, BuildInputError
 
 PROGRAM = b"\x7fELF of a test"
 
@@ -74,7 +74,7 @@ def test_the_scripts_manifest_is_read_with_a_stand_in_compiler(
 ) -> None:
     tools = {
         "nvcc": 'case $1 in --version) echo "release 12.8, V12.8" ;; --list-gpu-code) echo sm_90 ;; *)\n'
-        'while [ "$1" != -o ]; do shift; done; echo program >"$2" ;; esac',
+        'while [ "$1" != -o ]; do shift; done; echo program >"$2"; chmod +x "$2" ;; esac',
         "objdump": "echo GLIBC_2.34",
     }
     for name, body in tools.items():
@@ -83,6 +83,11 @@ def test_the_scripts_manifest_is_read_with_a_stand_in_compiler(
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     subprocess.run([root / "images/cuda-builder/compile.sh", folder / "made"], check=True, capture_output=True)
     build = manifest.read(folder / "made")
+    assert builder.compile_here(root, folder / "native") == build == manifest.read(folder / "native")
+    assert os.access(folder / "native/cuda-smoke", os.X_OK)
+    with pytest.raises(BuildError, match="does not compile for sm_75"):
+        builder.compile_here(root, folder / "other", ["7.5"])
+    assert not (folder / "other").exists()
     assert (build.version, build.toolkit, build.architectures, build.glibc) == (2, "12.8", ("90",), "2.34")
 
 
