@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -203,3 +204,4 @@ def test_a_price_that_is_not_known_is_a_question_mark() -> None:
 
     unpriced: Choice = next(choice for choice in choices("ap-southeast-7") if choice.gpu.key == "t4")
     assert "?       ?  g4dn.xlarge" in table((unpriced,))
+    assert re.search(r"prices of \d{4}-\d\d-\d\d", table((unpriced,)))

@@ -102,6 +102,8 @@ def table(offered: tuple[Choice, ...]) -> str:
             f"{choice.gpu.key:14} {memory:>7} {choice.gpus_per_node:>6}  {_usd(choice.on_demand):>7} "
             f"{_usd(choice.spot):>7}  {choice.types[0].name}"
         )
+    (prices,) = (stamp for stamp in catalog.stamps() if stamp.file == "instance_prices.json")
+    lines.append(f"USD an hour of the cheapest size, on demand and on spot; prices of {prices.as_of}, ? is not known.")
     return "\n".join(lines)
 
 
