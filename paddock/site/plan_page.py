@@ -10,7 +10,7 @@ from paddock.plan.schema import schema
 
 _HEAD = """# Plan document
 
-`./inv plan --json FILE` writes a plan as data, and `./inv plan --json -` prints it; the pages, the tables and the
+`./inv plan --json FILE` writes a plan as data, and `./inv plan --json` prints it; the pages, the tables and the
 comparison of two plans are made of it alone. [plan.schema.json](plan.schema.json) is its JSON Schema, for validators
 and editors.
 
@@ -21,7 +21,7 @@ and editors.
 - `null` is not known; it never means 0.
 
 ```sh
-./inv plan --stack prod --json -
+./inv plan --stack prod --json
 ```
 """
 

@@ -133,7 +133,7 @@ class Dockerfiles(Rule):
 _SECRET_NAME = re.compile(r"\w*(TOKEN|PASSWORD|PASSWD|SECRET|PRIVATE_KEY|API_?KEY)\w*", re.I)
 _PUSHES = re.compile(
     r"\b(docker (image )?push|docker buildx build\b.*--push|crane push|skopeo copy"
-    r"|(inv|paddock) (push-runner|build-(runner|image)\b.* --(push|pin)))\b",
+    r"|(inv|paddock) (push-runner|runner\.push|(build-(runner|image)|(runner|images)\.build)\b.* --(push|pin)))\b",
     re.I,
 )
 _NEEDED = {

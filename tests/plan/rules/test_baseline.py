@@ -446,6 +446,7 @@ BROKEN: list[tuple[str, str, Breaking]] = [
     ("PAD034", "secret", _dockerfile(f"{_FROM}ARG GITHUB_TOKEN\nUSER 1001\n")),
     ("PAD035", "unsigned", _workflow("      - run: docker push x\n")),
     ("PAD035", "unsigned pin", _workflow("      - run: |\n          ./inv build-runner \\\n            --pin dev\n")),
+    ("PAD035", "unsigned push", _workflow("      - run: ./inv runner.build --push\n")),
     (
         "PAD035",
         "unsigned too",
