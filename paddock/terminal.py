@@ -122,7 +122,8 @@ class JsonOutput:
 
     def write(self, document: Mapping[str, Any]) -> None:
         """Write the document there, if anywhere. Raises OutputError."""
-        self.write_text(f"{json.dumps(document, indent=2)}\n")
+        if self.path is not None:
+            self.write_text(f"{json.dumps(document, indent=2)}\n")
 
     def write_text(self, text: str) -> None:
         """Write JSON, or lines of it, there, if anywhere. Raises OutputError."""

@@ -139,7 +139,7 @@ def run(root: Path, stack: str, options: Options, usage: Usage = DEFAULT_USAGE) 
         plan = _fix(plan, root, options, usage)
     document = build_document(plan)
     diff = compare(before, document) if before else None
-    if options.json.path is not None:
+    if options.json.path is not None:  # the data of a large fleet takes a while
         options.json.write(document.data() | ({"diff": diff.data()} if diff else {}))
     if options.markdown is not None:
         write(options.markdown, markdown.render(document, diff))

@@ -63,7 +63,7 @@ def greeting() -> str:
 
 
 def listing(room: str = "") -> str:
-    """Return every task with a line of help, or those of a room such as `lab`. Raises KeyError for an unknown room."""
+    """Return every task with a line of help, or those of a room such as `lab`."""
     lines, width = [], max(map(len, tasks()))
     for title, names in groups().items():
         chosen = [name for name in names if not room or name.startswith(f"{room}.")]
@@ -71,7 +71,7 @@ def listing(room: str = "") -> str:
             rows = [(name, summary(name)) for name in chosen]
             lines += [title, *_columns(rows, width), ""]
     if not lines:
-        raise KeyError(room)
+        return f"The tasks of {room} need a checkout."
     return "\n".join([*lines, f"{program()} TASK --help shows the flags of a task."])
 
 

@@ -54,6 +54,7 @@ def test_it_shows_what_works_on_a_node_by_its_own_name(program: Path) -> None:
     assert "No idea what 'gpu.lst' is! Did you mean gpu.list?" in run(program, "gpu.lst").stderr
     assert "`paddock --list` shows the tasks" in run(program, "zzz").stderr
     assert "expected: a checkout" in run(program, "plan").stderr
+    assert run(program, "lab", "--help").stdout == "The tasks of lab need a checkout.\n"
 
 
 def test_the_place_of_the_wheel_is_json_too(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -44,8 +44,7 @@ def perform(
 
 
 def write_json(json: JsonOutput, document: Document) -> None:
-    if json.path is not None:
-        json.write({"schema": SCHEMA, **document})
+    json.write({"schema": SCHEMA, **document})
 
 
 @contextmanager
