@@ -78,6 +78,10 @@ def show(document: PlanDocument, out: Console, *, details: bool = False) -> None
         _count_resources(out, document)
         _fold_findings(out, document)
         _fold_steps(out, document)
+        if ids := [*(finding.id for finding in document.findings), *(step.id for step in document.before_up)]:
+            command = f"{program()} plan --stack {document.stack}"
+            hint = f"In full, with fixes and commands: {command} --explain {ids[-1]}; all of it: --details"
+            out.print(f"\n{hint}", style="dim", soft_wrap=True)
     out.print(_summary(document))
 
 
@@ -212,10 +216,8 @@ def _fold_findings(out: Console, document: PlanDocument) -> None:
             margin = Text(f"{finding.severity:{_MARGIN}}", _STYLE[finding.severity])
             sentence = f"{finding.subject}: {finding.message}"
             _print_cut(out, Text.assemble(margin, (f"{finding.id}  ", "dim"), sentence))
-    more = f"{len(document.findings) - len(shown)} more; " if len(shown) < len(document.findings) else ""
-    id_ = document.findings[0].id
-    command = f"{program()} plan --stack {document.stack}"
-    out.print(f"{more}in full, with reason and fix: {command} --explain {id_}; all: --details", style="dim")
+    if len(shown) < len(document.findings):
+        out.print(f"... {len(shown)} of {len(document.findings)} shown; --details shows the rest", style="dim")
 
 
 def _findings(out: Console, document: PlanDocument) -> None:
