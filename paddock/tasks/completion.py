@@ -29,7 +29,16 @@ end
 complete --command inv --arguments '(_paddock_complete)'
 complete --command paddock --arguments '(_paddock_complete)'
 """
-SCRIPTS = {"bash": _BASH, "zsh": f"autoload -U +X bashcompinit && bashcompinit\n{_BASH}", "fish": _FISH}
+_ZSH = """\
+(( $+functions[compdef] )) || { autoload -Uz compinit && compinit }
+_paddock_complete() {
+    local -a candidates
+    candidates=(${(f)"$("${words[1]}" --complete -- "${(@)words[1,CURRENT]}" 2>/dev/null)"})
+    compadd -a candidates || _files
+}
+compdef _paddock_complete inv paddock
+"""
+SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
 
 @task(help={"shell": "bash, zsh or fish; by default the one that $SHELL names"})
