@@ -118,6 +118,15 @@ def test_modes_limit_batches_and_sort_results(monkeypatch: pytest.MonkeyPatch) -
     assert any(line.startswith("bf16 small") and "100%" in line for line in lines(document))
 
 
+def test_sessions_are_processes_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(monkeypatch, "sys.exit(3)")
+    document = run(replace(OPTIONS, sessions=3))
+    assert [result.key["dtype"] for result in document.results] == ["bf16", "int4"]
+    assert len(document.problems) == 1
+    metric = document.results[0].metrics["ttft_ms"]
+    assert (len(metric.runs), metric.sessions) == (9, pytest.approx((100.0,) * 3))
+
+
 def test_a_cap_that_the_driver_refuses_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(monkeypatch, "pass")
     options = replace(OPTIONS, dtypes=("bf16",), modes={"quiet": Policy(gpu=GpuCap(power_watts=200))})

@@ -218,6 +218,30 @@ def test_the_canary_reports_its_findings_also_when_it_fails() -> None:
     assert read(ROOT / ".github/workflows/gpu-canary.yml")["defaults"]["run"]["shell"] == "bash"
 
 
+def test_the_canary_passes_on_the_runner_image_of_github(tmp_path: Path) -> None:
+    """The steps run for real, in a container's place on a PATH that has the driver's nvidia-smi and a shell's tools."""
+    (job,) = (job for _, job in jobs(ROOT / ".github/workflows/gpu-canary.yml"))
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("bash", "cat", "head", "mkdir", "rm", "tee"):
+        (programs / name).symlink_to(str(shutil.which(name)))
+    (programs / "nvidia-smi").write_text("#!/bin/bash\necho NVIDIA-SMI 580.95.05\n")
+    (programs / "nvidia-smi").chmod(0o755)
+    summary = tmp_path / "summary.md"
+    env = {"PATH": str(programs), "SAID": str(tmp_path / "canary"), "BASELINES": ""}
+    env["GITHUB_STEP_SUMMARY"] = str(summary)
+    output = ""
+    for step in job["steps"]:
+        if "run" in step:
+            command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
+            done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+            assert done.returncode == 0, step["name"] + done.stdout + done.stderr
+            output += done.stdout
+    skipped = [line.removeprefix("::notice::") for line in output.splitlines() if line.startswith("::notice::")]
+    assert len(skipped) == 6
+    assert "NVIDIA-SMI 580.95.05" in summary.read_text()
+
+
 def test_credentials_outlast_the_longest_build_of_a_machine_image() -> None:
     (job,) = (job for name, job in jobs(ROOT / ".github/workflows/build-ami.yml") if name == "build")
     (credentials,) = (step["with"] for step in job["steps"] if "configure-aws-credentials" in step.get("uses", ""))

@@ -29,6 +29,7 @@ ELSEWHERE = {
     "./inv build-ami": "needs AWS: tests/build/ami/test_ami_build.py, on recorded models",
     "./inv images.check": "its answer depends on the day: tests/build/images/test_images_check.py",
     "./inv bench --mode": "needs torch: tests/bench/test_run.py, on the processor",
+    "./inv bench.compare": "tests/bench/baselines, on results that tests make up",
     "./inv bench.load": "needs a server: tests/bench/load/test_command.py, on a scripted one",
     "./inv ami.": "needs AWS: tests/build/ami/test_ami_{list,promote,prune}.py, on stand-ins",
     "paddock gpu.run": "needs a GPU: tests/gpu, on a simulated driver",

@@ -1,13 +1,14 @@
 """Comparison of two results: a regression is what noise does not explain.
 
-The values compared are the medians of whole runs: samples inside a run are not independent of each other. The
-hypothesis of each metric is "the new build is at most `min_change` worse". The old runs are made worse by that, and the
-exact one-sided Mann-Whitney test asks whether the new ones are worse still; Holm's correction over all metrics of all
-cells holds `false_alarms` for the whole comparison.
+The values compared are the medians of sessions, each a process of its own: where its memory lies, what its neighbours
+do and how fast its processor runs is one draw for all runs of a process, and on a shared machine that differs by 25 %
+and more between processes of one build. The hypothesis of each metric is "the new build is at most `min_change` worse".
+The old sessions are made worse by that, and the exact one-sided Mann-Whitney test asks whether the new ones are worse
+still; Holm's correction over all metrics of all cells holds `false_alarms` for the whole comparison.
 
-The test assumes independent runs. Runs that drift together weaken it; the margin covers that: in simulation, with no
-change at all, a margin of 5 % and noise of up to 3 % (coefficient of variation) whose neighbours correlate by 0.5, the
-stated 1 % holds. A build that is slower by less than the margin passes by design.
+The test assumes independent sessions. Those that drift together weaken it; the margin covers that: in simulation, with
+no change at all, a margin of 5 % and noise of up to 3 % (coefficient of variation) whose neighbours correlate by 0.5,
+the stated 1 % holds. A build that is slower by less than the margin passes by design.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-from paddock.bench.baselines.ranks import decides, holm, runs_needed, slower_by_chance
+from paddock.bench.baselines.ranks import decides, holm, samples_needed, slower_by_chance
 from paddock.bench.baselines.result import MACHINE, SOFTWARE, BenchResult, Metric
 from paddock.bench.errors import BenchInputError
 
 Verdict = Literal["same", "better", "regression", "undecided"]
-"""`undecided`: too few runs for the stated rate."""
+"""`undecided`: too few sessions for the stated rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +37,13 @@ class Row:
     new: float
     change: float
     probability: float
-    runs: tuple[int, int]
+    sessions: tuple[int, int]
     verdict: Verdict
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All rows, and what was left out. `needed` are the runs on each side that the rate takes."""
+    """All rows, and what was left out. `needed` are the sessions on each side that the rate takes."""
 
     rows: tuple[Row, ...]
     false_alarms: float
@@ -83,10 +84,10 @@ def compare(
     flags = zip(metrics, worse, holm(worse, false_alarms), holm(better, false_alarms), strict=True)
     rows = []
     for (before, name, ours, theirs), probability, is_worse, is_better in flags:
-        enough = decides(len(ours.runs), len(theirs.runs), len(metrics), false_alarms)
+        enough = decides(len(ours.samples), len(theirs.samples), len(metrics), false_alarms)
         changed: Verdict = "regression" if is_worse else "better" if is_better else "same"
         rows.append(_row(before.label, name, ours, theirs, probability, changed if enough else "undecided"))
-    return Comparison(tuple(rows), false_alarms, min_change, runs_needed(len(metrics), false_alarms), tuple(notes))
+    return Comparison(tuple(rows), false_alarms, min_change, samples_needed(len(metrics), false_alarms), tuple(notes))
 
 
 def _pairs(
@@ -124,24 +125,20 @@ def _changed(first: BenchResult, second: BenchResult, names: Sequence[str]) -> l
 def _by_cell(results: Sequence[BenchResult]) -> dict[object, BenchResult]:
     cells: dict[object, BenchResult] = {}
     for result in results:
-        if result.cell in cells:
-            raise BenchInputError(
-                f"{result.label}: two results of one side are of this cell\n    expected: one of each"
-                "\n    fix: name one file, not a folder of several results"
-            )
-        cells[result.cell] = result
+        earlier = cells.get(result.cell)
+        cells[result.cell] = earlier.joined(result) if earlier else result
     return cells
 
 
 def _sides(old: Metric, new: Metric, margin: float) -> tuple[list[float], list[float]]:
-    """Return the runs so that higher is better, the old ones worse by the margin."""
+    """Return the samples so that higher is better, the old ones worse by the margin."""
     if old.better == "higher":
-        return [value * (1 - margin) for value in old.runs], list(new.runs)
-    return [-value * (1 + margin) for value in old.runs], [-value for value in new.runs]
+        return [value * (1 - margin) for value in old.samples], list(new.samples)
+    return [-value * (1 + margin) for value in old.samples], [-value for value in new.samples]
 
 
 def _row(cell: str, name: str, old: Metric, new: Metric, probability: float, verdict: Verdict) -> Row:
-    before, after = median(old.runs), median(new.runs)
+    before, after = median(old.samples), median(new.samples)
     change = (after / before - 1) * (1 if old.better == "higher" else -1)
-    runs = (len(old.runs), len(new.runs))
-    return Row(cell, name, old.unit, before, after, change, probability, runs, verdict)
+    sessions = (len(old.samples), len(new.samples))
+    return Row(cell, name, old.unit, before, after, change, probability, sessions, verdict)

@@ -32,16 +32,16 @@ def holm(probabilities: Sequence[float], rate: float) -> list[bool]:
     return rejected
 
 
-def runs_needed(tests: int, rate: float) -> int:
-    """Return the runs on each side with which the clearest result can be rejected among so many tests."""
-    runs = 2
-    while 1 / math.comb(2 * runs, runs) > rate / max(tests, 1):
-        runs += 1
-    return runs
+def samples_needed(tests: int, rate: float) -> int:
+    """Return the samples on each side with which the clearest result can be rejected among so many tests."""
+    samples = 2
+    while 1 / math.comb(2 * samples, samples) > rate / max(tests, 1):
+        samples += 1
+    return samples
 
 
 def decides(old: int, new: int, tests: int, rate: float) -> bool:
-    """Return whether so many runs can reject the first of so many tests."""
+    """Return whether so many samples can reject the first of so many tests."""
     return 1 / math.comb(old + new, old) <= rate / max(tests, 1)
 
 

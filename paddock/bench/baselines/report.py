@@ -16,7 +16,7 @@ def headline(comparison: Comparison) -> str:
     if count := comparison.count("regression"):
         return f"{count} of {len(comparison.rows)} metrics are worse by more than {comparison.min_change:.0%}"
     if count := comparison.count("undecided"):
-        return f"{count} of {len(comparison.rows)} metrics have too few runs: {_needed(comparison)}"
+        return f"{count} of {len(comparison.rows)} metrics have too few sessions: {_needed(comparison)}"
     return f"none of {len(comparison.rows)} metrics is worse by more than {comparison.min_change:.0%}"
 
 
@@ -25,7 +25,7 @@ def lines(comparison: Comparison) -> Iterator[str]:
     for row in comparison.rows:
         yield (
             f"{row.verdict:10}  {row.change:+7.1%}  {row.metric:24}  {row.old:.4g} -> {row.new:.4g} {row.unit}"
-            f"  ({row.runs[0]} and {row.runs[1]} runs)  {row.cell}"
+            f"  ({row.sessions[0]} and {row.sessions[1]} sessions)  {row.cell}"
         )
     yield from comparison.notes
     yield headline(comparison)
@@ -37,7 +37,7 @@ def markdown(comparison: Comparison) -> str:
     rows = "".join(f"{_markdown_row(row)}\n" for row in comparison.rows)
     notes = "".join(f"- {_escaped(note)}\n" for note in comparison.notes)
     return (
-        f"### Benchmark: {headline(comparison)}\n\n| | cell | metric | old | new | change | runs |\n"
+        f"### Benchmark: {headline(comparison)}\n\n| | cell | metric | old | new | change | sessions |\n"
         f"|---|---|---|---|---|---|---|\n{rows}\n{notes}\n{_rate(comparison)}\n"
     )
 
@@ -51,7 +51,7 @@ def document(comparison: Comparison) -> dict[str, Any]:
 def _markdown_row(row: Row) -> str:
     return (
         f"| {_WORDS[row.verdict]} | {_escaped(row.cell)} | {_escaped(row.metric)} | {row.old:.4g} {_escaped(row.unit)} "
-        f"| {row.new:.4g} | {row.change:+.1%} | {row.runs[0]}, {row.runs[1]} |"
+        f"| {row.new:.4g} | {row.change:+.1%} | {row.sessions[0]}, {row.sessions[1]} |"
     )
 
 
@@ -67,4 +67,4 @@ def _rate(comparison: Comparison) -> str:
 
 
 def _needed(comparison: Comparison) -> str:
-    return f"{comparison.needed} runs on each side are needed"
+    return f"{comparison.needed} on each side are needed, as bench --sessions {comparison.needed} makes them"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from statistics import median
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -25,11 +26,17 @@ class _Document(BaseModel):
 
 
 class Metric(_Document):
-    """One metric: `runs` are the medians of each run, in `unit`."""
+    """One metric, in `unit`: the value of each run, and the median of those of each session, a process of its own."""
 
     unit: str
     better: Literal["higher", "lower"]
     runs: tuple[Value, ...] = Field(min_length=1)
+    sessions: tuple[Value, ...] = ()
+
+    @property
+    def samples(self) -> tuple[float, ...]:
+        """Values that are independent of each other: one a session, as runs of one process share its luck."""
+        return self.sessions or (median(self.runs),)
 
 
 class BenchResult(_Document):
@@ -38,6 +45,16 @@ class BenchResult(_Document):
     schema_version: Literal[1] = Field(1, alias="schema")
     key: dict[str, str | int | float | bool | None]
     metrics: dict[str, Metric]
+
+    def joined(self, other: BenchResult) -> BenchResult:
+        """Return this result with the sessions of another of the same cell."""
+        metrics = dict(self.metrics)
+        for name, theirs in other.metrics.items():
+            if name in metrics:
+                ours = metrics[name]
+                update = {"runs": (*ours.runs, *theirs.runs), "sessions": (*ours.samples, *theirs.samples)}
+                metrics[name] = ours.model_copy(update=update)
+        return self.model_copy(update={"metrics": metrics})
 
     @property
     def machine(self) -> tuple[str, ...]:
@@ -55,7 +72,7 @@ class BenchResult(_Document):
 
 
 def read(path: Path) -> list[BenchResult]:
-    """Read a result, a list of them in `results`, or all `.json` files of a folder. Raises BenchInputError."""
+    """Read the results of a file, or of all `.json` files of a folder. Raises BenchInputError."""
     files = sorted(path.glob("*.json")) if path.is_dir() else [path]
     if not files:
         raise BenchInputError(f"{path}: there is no result in this folder\n    expected: files ending in .json")

@@ -30,7 +30,7 @@ def keep(folder: Path, results: Sequence[BenchResult]) -> list[Path]:
 
 
 def baseline(folder: Path, new: Sequence[BenchResult], *, across: bool = False) -> list[BenchResult]:
-    """Return the kept results to compare with: for each cell that of the same machine and software, else the newest.
+    """Return the kept results to compare with: for each cell those of the same machine and software, else the newest.
 
     With `across` a result of another machine serves where there is none of the same.
     """
@@ -44,7 +44,9 @@ def baseline(folder: Path, new: Sequence[BenchResult], *, across: bool = False) 
         fitting = [
             item for item in kept if item[1].cell == result.cell and (across or item[1].machine == result.machine)
         ]
-        chosen += [max(fitting, key=lambda item: rank(item, result))[1]] if fitting else []
+        if fitting:
+            _, best = max(fitting, key=lambda item: rank(item, result))
+            chosen += [kept for _, kept in fitting if kept.key == best.key]
     return chosen
 
 

@@ -38,6 +38,7 @@ class Bench(Parameters):
     new: int = parameter(32, "new tokens of each row", ge=2)
     runs: int = parameter(3, "counted runs of each", ge=1)
     warm_up: int = parameter(1, "runs before them that are not counted", flag="warm-up", ge=0)
+    sessions: int = parameter(1, "fresh processes, each with its own runs; bench.compare needs some on each side", ge=1)
     mode: tuple[str, ...] = parameter(
         (), "resource modes: conservative, default, aggressive, or the file of a policy; by default none"
     )
@@ -79,6 +80,7 @@ def _options(parameters: Bench) -> Any:
     _at_least("new", parameters.new, 2)
     _at_least("runs", parameters.runs, 1)
     _at_least("warm-up", parameters.warm_up, 0)
+    _at_least("sessions", parameters.sessions, 1)
     _at_least("tp", parameters.tp, 1)
     if max(prompts) + parameters.new > shape.max_length:
         raise BenchInputError(
@@ -113,6 +115,7 @@ def _options(parameters: Bench) -> Any:
         parameters.instance,
         dict(map(_mode, parameters.mode)),
         parameters.seed,
+        parameters.sessions,
     )
 
 

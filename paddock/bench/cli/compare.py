@@ -20,7 +20,7 @@ class Compare(Parameters):
     old: str = parameter(..., "the earlier result, or a folder of kept ones, of which the machine's own are chosen")
     new: str = parameter(..., "the result to judge")
     keep: bool = parameter(False, "keep the new result in the folder of the old ones, unless it is a regression")
-    gate: bool = parameter(False, "end with 1 where a metric is worse, with 2 where the runs are too few to say")
+    gate: bool = parameter(False, "end with 1 where a metric is worse, with 2 where the sessions are too few to say")
     across: bool = parameter(False, "compare results of different machines")
     false_alarms: float = parameter(0.01, "how often a build without a change may fail, over all metrics together")
     min_change: float = parameter(0.05, "how much worse is still the same: 0.05 is 5 %")

@@ -1,6 +1,7 @@
 """The engine on torch: a transformers model, our own decode loop and packed Linear layers.
 
-On the processor activations and cache are fp32 whatever the weights are. On a GPU the one-token step is compiled into
+On the processor activations and cache are fp32 whatever the weights are, and models of Llama's kind have a short step
+of their own. On a GPU the one-token step is compiled into
 a graph over a static cache.
 """
 
@@ -19,6 +20,7 @@ from torch import nn
 from transformers.initialization import no_init_weights
 
 from paddock.bench.engine import parallel
+from paddock.bench.engine.processor_step import ProcessorStep
 from paddock.bench.engine.protocol import Info, Spec
 from paddock.bench.errors import BenchError, BenchInputError
 from paddock.bench.quantisation.convert import Conversion, pack
@@ -35,6 +37,7 @@ class TorchEngine:
         self._model: Any = None
         self._cache: Any = None
         self._graphed = False
+        self._own: ProcessorStep | None = None
         self._step: Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]] = self._forward
         self._invalid: torch.Tensor | None = None
         self._spec: Spec | None = None
@@ -52,6 +55,8 @@ class TorchEngine:
         conversion = pack(model, spec.dtype, device)
         if device.type == "cpu" and spec.dtype != "fp16":
             _compute_in_fp32(model)
+            self._own = ProcessorStep(model, spec.length) if ProcessorStep.fits(model) else None
+            self._step = self._own or self._forward
         quantised = time.perf_counter()
         self._model = model
         self._invalid = torch.zeros((), dtype=torch.bool, device=device)
@@ -67,7 +72,7 @@ class TorchEngine:
             loaded - start,
             quantised - loaded,
             compile_s,
-            "compiled into a CUDA graph" if self._graphed else "eager",
+            "compiled into a CUDA graph" if self._graphed else "Paddock's own" if self._own else "eager",
             _notes(conversion, spec.dtype),
         )
 
@@ -76,7 +81,10 @@ class TorchEngine:
         spec = self._loaded()
         with torch.inference_mode():
             self._cache = self._new_cache(ids.shape[0])
-            return self._checked(*self._forward(ids.to(spec.device)))
+            token, best = self._forward(ids.to(spec.device))
+            if self._own:
+                self._own.start(self._cache)
+            return self._checked(token, best)
 
     def decode(self, token: torch.Tensor) -> torch.Tensor:
         """Return the next token of each row, [batch, 1]."""
@@ -101,7 +109,7 @@ class TorchEngine:
 
     def unload(self) -> None:
         """Give the memory back."""
-        self._model = self._cache = None
+        self._model = self._cache = self._own = None
         self._step = self._forward
         if torch.cuda.is_available():
             torch.cuda.empty_cache()

@@ -58,6 +58,8 @@ class Metric(_Part):
     unit: str
     better: Literal["higher", "lower"]
     runs: tuple[float, ...]
+    sessions: tuple[float, ...] = ()
+    """Median of the runs of each fresh process: what differs between processes, runs of one do not show."""
 
 
 class Roofline(_Part):

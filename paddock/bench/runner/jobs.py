@@ -31,6 +31,8 @@ class Job:
     """Name of the resource mode; empty for none."""
     policy: Mapping[str, Any] | None = None
     """Limits of the mode, as the fields of a policy."""
+    compare: bool = True
+    """Compare the logits of quantised weights with those of the others."""
 
     @property
     def length(self) -> int:

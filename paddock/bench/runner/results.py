@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from paddock.bench.engine.shapes import BITS
 from paddock.bench.measurement import cost
@@ -40,7 +41,7 @@ class Context:
 def result(
     job: Job, loaded: Mapping[str, Any], quality: Mapping[str, Any] | None, cell: Mapping[str, Any], context: Context
 ) -> Result:
-    """Return the result of one cell."""
+    """Return the result of one cell; `cell["sessions"]` says how many of its runs are of one process each."""
     batch, prompt = int(cell["batch"]), int(cell["prompt"])
     samples = Samples(
         tuple(cell["prefill"]), tuple(map(tuple, cell["runs"])), tuple(cell["wall"]), tuple(cell["paused"])
@@ -50,18 +51,17 @@ def result(
         batch * (len(steps) + 1) / (first + wall + paused)
         for first, wall, steps, paused in zip(samples.prefill, samples.wall, samples.runs, samples.paused, strict=True)
     ]
+    first_tokens = [first * _MILLISECONDS for first in samples.prefill]
     rate = statistics.median(decoded)
     tokens = cell["requests"] * batch * (len(samples.runs[0]) + 1)
     return Result(
         key=_key(job, batch, prompt, context),
         metrics={
-            "decode_tokens_per_s": Metric(unit="tokens/s", better="higher", runs=tuple(decoded)),
-            "request_tokens_per_s": Metric(unit="tokens/s", better="higher", runs=tuple(requests)),
-            "ttft_ms": Metric(
-                unit="ms", better="lower", runs=tuple(first * _MILLISECONDS for first in samples.prefill)
-            ),
+            "decode_tokens_per_s": _metric("tokens/s", "higher", decoded, cell["sessions"]),
+            "request_tokens_per_s": _metric("tokens/s", "higher", requests, cell["sessions"]),
+            "ttft_ms": _metric("ms", "lower", first_tokens, cell["sessions"]),
         },
-        ttft=Distribution.of(summarise([first * _MILLISECONDS for first in samples.prefill]), "ms"),
+        ttft=Distribution.of(summarise(first_tokens), "ms"),
         tpot=Distribution.of(summarise([statistics.fmean(run) * _MILLISECONDS for run in samples.runs]), "ms"),
         gaps=Distribution.of(summarise([step * _MILLISECONDS for step in samples.steps]), "ms"),
         prefill_tokens_per_s=batch * prompt / statistics.median(samples.prefill),
@@ -81,6 +81,25 @@ def result(
         doubts=tuple(_doubts(samples, cell, context)),
         notes=tuple(loaded["notes"]),
     )
+
+
+def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a cell with the samples of two, in their order."""
+    lists = ("prefill", "runs", "wall", "paused", "bandwidth", "sessions")
+    joules = None if None in (first["joules"], second["joules"]) else first["joules"] + second["joules"]
+    return {
+        **second,
+        **{name: [*first[name], *second[name]] for name in lists},
+        **{name: first[name] + second[name] for name in ("seconds", "requests")},
+        "memory": max(first["memory"], second["memory"]),
+        "joules": joules,
+    }
+
+
+def _metric(unit: str, better: Literal["higher", "lower"], runs: Sequence[float], sessions: Sequence[int]) -> Metric:
+    ends = list(itertools.accumulate(sessions))
+    medians = tuple(statistics.median(runs[end - count : end]) for end, count in zip(ends, sessions, strict=True))
+    return Metric(unit=unit, better=better, runs=tuple(runs), sessions=medians)
 
 
 def doubts_of_clocks(samples: Sequence[Sample]) -> list[str]:

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -38,6 +38,8 @@ _LEASE_S = 3600.0
 _UNLIMITED = ResourceConfig(max_vram_usage_percent=1.0)
 
 Notify = Callable[[str], None]
+_Cell = tuple[str, str, int, int]
+"""Mode, dtype, batch and prompt length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,8 @@ class Options:
     instance: str | None
     modes: Mapping[str, Policy] = field(default_factory=dict)
     seed: int = 0
+    sessions: int = 1
+    """Fresh processes, one after the other, each with its own runs."""
 
 
 def run(
@@ -105,14 +109,19 @@ def run(
         merged = {**environ, **{name: value for name, value in changes.items() if value is not None}}
         try:
             # A process can lower its priority and never raise it again: a mode has one of its own.
-            for mode, group in groupby(jobs, lambda job: job.mode):
-                with ExitStack() as caps:
-                    variables = merged
-                    if mode:
-                        policy = options.modes[mode]
-                        notes += _cap(caps, mode, policy.gpu, chosen, environ)
-                        variables = {**_waiting(policy), **merged}
-                    run.work(list(group), variables, silent_for)
+            for session in range(options.sessions):
+                if options.sessions > 1:
+                    notify(f"session {session + 1} of {options.sessions}")
+                again = [replace(job, compare=session == 0) for job in jobs if not run.failed(job)]
+                for mode, group in groupby(again, lambda job: job.mode):
+                    with ExitStack() as caps:
+                        variables = merged
+                        if mode:
+                            policy = options.modes[mode]
+                            notes += _cap(caps, mode, policy.gpu, chosen, environ)
+                            variables = {**_waiting(policy), **merged}
+                        run.work(list(group), variables, silent_for)
+            notes = list(dict.fromkeys(notes))
         except KeyboardInterrupt:
             complete = False
         if uuids:
@@ -133,7 +142,8 @@ class _Run:
         self._environment = surroundings.environment(machine)
         if options.instance:
             self._environment["instance"] = options.instance
-        self._results: list[Result] = []
+        self._results: dict[_Cell, Result] = {}
+        self._cells: dict[_Cell, dict[str, Any]] = {}
         self.problems: list[Problem] = []
         self.doubts: list[str] = []
 
@@ -190,7 +200,8 @@ class _Run:
             engine=self._options.engine,
             environment=self._environment,
             results=tuple(
-                result.model_copy(update={"doubts": (*result.doubts, *self.doubts)}) for result in self._results
+                result.model_copy(update={"doubts": (*result.doubts, *self.doubts)})
+                for result in self._results.values()
             ),
             problems=tuple(self.problems),
             clocks=clocks,
@@ -202,11 +213,21 @@ class _Run:
         context = results.Context(
             self._environment, model, self._tp, len(self._gpus), self._options.region, self._options.instance
         )
-        result = results.result(job, loaded, quality, cell, context)
-        self._results.append(result)
+        place = (job.mode, job.dtype, int(cell["batch"]), int(cell["prompt"]))
+        samples = {**cell, "sessions": [len(cell["runs"])]}
+        if earlier := self._cells.get(place):
+            samples = results.merged(earlier, samples)
+        result = results.result(job, loaded, quality, samples, context)
+        if place in self._results:
+            result = result.model_copy(update={"quality": self._results[place].quality})
+        self._cells[place], self._results[place] = samples, result
         self._notify(
             f"{_title(job)}: batch {cell['batch']}, prompt {cell['prompt']}: {result.tokens_per_s:.1f} tokens/s"
         )
+
+    def failed(self, job: Job) -> bool:
+        """Return whether the job has failed in an earlier session."""
+        return any((problem.dtype, problem.mode) == (job.dtype, job.mode or None) for problem in self.problems)
 
     def _fail(self, job: Job, message: str, code: int) -> None:
         self.problems.append(Problem(dtype=job.dtype, mode=job.mode or None, message=message, code=code))

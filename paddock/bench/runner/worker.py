@@ -63,7 +63,7 @@ class _Worker:
         info = replace(info, notes=(*info.notes, *self._notes))
         _say("loaded", tflops=self._tflops(job.dtype), threads=torch.get_num_threads(), **asdict(info))
         try:
-            if job.engine == "torch":
+            if job.engine == "torch" and job.compare:
                 self._compare(engine, job)
             with pacing(job) as turns:
                 for batch in job.batches:

@@ -13,7 +13,7 @@ import pytest
 
 from paddock.bench.baselines import report, store
 from paddock.bench.baselines.compare import Comparison, compare
-from paddock.bench.baselines.ranks import holm, runs_needed, slower_by_chance
+from paddock.bench.baselines.ranks import holm, samples_needed, slower_by_chance
 from paddock.bench.baselines.result import BenchResult
 from paddock.bench.cli import compare as command
 from paddock.bench.errors import BenchInputError
@@ -44,7 +44,7 @@ def build(
         own = noisy(source, runs, variation / math.sqrt(2), correlation)
         speed = [a * b * (1 - slower) for a, b in zip(common, own, strict=True)]
         values = [level * factor if better == "higher" else level / factor for factor in speed]
-        metrics[name] = {"unit": unit, "better": better, "runs": values}
+        metrics[name] = {"unit": unit, "better": better, "runs": values, "sessions": values}
     return BenchResult.model_validate({"schema": 1, "key": {**KEY, **key}, "metrics": metrics, "notes": ["kept"]})
 
 
@@ -104,7 +104,21 @@ def test_holm_stops_at_the_first_that_is_not_clear() -> None:
 
 @pytest.mark.parametrize(("tests", "runs"), [(1, 5), (4, 6), (20, 7)])
 def test_more_metrics_need_more_runs(tests: int, runs: int) -> None:
-    assert runs_needed(tests, 0.01) == runs
+    assert samples_needed(tests, 0.01) == runs
+
+
+def test_runs_of_one_process_are_one_sample() -> None:
+    """A process that had bad luck is no slower build, however much its own runs agree."""
+    old, unlucky = build(1, runs=10), build(2, runs=10, slower=0.3)
+    metrics = {name: metric.model_copy(update={"sessions": ()}) for name, metric in unlucky.metrics.items()}
+    comparison = compare([old], [unlucky.model_copy(update={"metrics": metrics})])
+    assert comparison.count("undecided") == len(comparison.rows)
+    assert {row.sessions for row in comparison.rows} == {(10, 1)}
+
+
+def test_results_of_one_cell_add_their_sessions() -> None:
+    old, new = ([build(seed + side, runs=4) for seed in (0, 10)] for side in (1, 2))
+    assert {row.sessions for row in compare(old, new).rows} == {(8, 8)}
 
 
 def test_a_lower_time_is_better() -> None:
@@ -148,7 +162,7 @@ def test_the_gate_ends_with_its_verdict(tmp_path: Path, capsys: pytest.CaptureFi
     assert perform(old=old, new=slow, gate=True, markdown=str(markdown)) == 1
     assert "| **regression** | batch=1 dtype=int4" in markdown.read_text()
     assert perform(old=old, new=few, gate=True) == 2
-    assert "too few runs: 6 runs on each side are needed" in capsys.readouterr().out
+    assert "too few sessions: 6 on each side are needed" in capsys.readouterr().out
     assert perform(old=old, new=slow, json="-") == 0
     assert json.loads(capsys.readouterr().out)["verdict"] == "regression"
 
