@@ -22,7 +22,7 @@ IMAGE = "123456789012.dkr.ecr.us-west-2.amazonaws.com/paddock/runner-gpu:12.8-ru
     "a" * 64
 )
 OTHER = IMAGE.replace("a" * 64, "b" * 64)
-AMI = {"custom": "ami-0123456789abcdef0", "driver": "580.159.03", "kubernetes": "1.35"}
+AMI = {"custom": "ami-0123456789abcdef0", "driver": "580.159.03", "kubernetes": "1.36"}
 
 STACK = """\
 # Who owns it: the platform team.
@@ -100,7 +100,7 @@ def test_a_key_that_has_nothing_yet_is_filled(file: Path, nothing: str) -> None:
 
 
 def test_an_ami_goes_into_braces_and_below_a_block(file: Path) -> None:
-    form = '{custom: ami-0123456789abcdef0, driver: "580.159.03", kubernetes: "1.35"}'
+    form = '{custom: ami-0123456789abcdef0, driver: "580.159.03", kubernetes: "1.36"}'
     after = pinned(file, {("pools", "t4", "ami"): AMI, ("pools", "a10g", "ami"): AMI})
     block = "          # min: 1\n"
     expected = STACK.replace("nodes: {max: 5}}", f"nodes: {{max: 5}}, ami: {form}}}")
@@ -108,7 +108,7 @@ def test_an_ami_goes_into_braces_and_below_a_block(file: Path) -> None:
 
 
 def test_an_ami_in_a_block_keeps_its_comments(file: Path) -> None:
-    rows = ("  custom: ami-0  # tested on Monday", '  driver: "570.1"', '  kubernetes: "1.35"')
+    rows = ("  custom: ami-0  # tested on Monday", '  driver: "570.1"', '  kubernetes: "1.36"')
     old = "".join(f"        {row}\n" for row in ("ami:", *rows))
     text = STACK.replace("        nodes:\n", old + "        nodes:\n")
     after = pinned(file, {("pools", "a10g", "ami"): AMI}, text)
@@ -116,17 +116,17 @@ def test_an_ami_in_a_block_keeps_its_comments(file: Path) -> None:
 
 
 def test_one_form_of_an_ami_takes_the_place_of_another(file: Path) -> None:
-    block = STACK.replace("        nodes:\n", '        ami:\n          release: "1.35.6-20260714"\n        nodes:\n')
+    block = STACK.replace("        nodes:\n", '        ami:\n          release: "1.36.2-20260714"\n        nodes:\n')
     new = "".join(
-        f"          {row}\n" for row in ("custom: ami-0123456789abcdef0", 'driver: "580.159.03"', 'kubernetes: "1.35"')
+        f"          {row}\n" for row in ("custom: ami-0123456789abcdef0", 'driver: "580.159.03"', 'kubernetes: "1.36"')
     )
     after = pinned(file, {("pools", "a10g", "ami"): AMI}, block)
-    assert after == block.replace('          release: "1.35.6-20260714"\n', new)
+    assert after == block.replace('          release: "1.36.2-20260714"\n', new)
 
-    flow = STACK.replace("nodes: {max: 5}}", 'ami: {release: "1.35.6-20260714"}, nodes: {max: 5}}')
+    flow = STACK.replace("nodes: {max: 5}}", 'ami: {release: "1.36.2-20260714"}, nodes: {max: 5}}')
     after = pinned(file, {("pools", "t4", "ami"): AMI}, flow)
-    replacement = 'custom: ami-0123456789abcdef0, driver: "580.159.03", kubernetes: "1.35"'
-    assert after == flow.replace('release: "1.35.6-20260714"', replacement)
+    replacement = 'custom: ami-0123456789abcdef0, driver: "580.159.03", kubernetes: "1.36"'
+    assert after == flow.replace('release: "1.36.2-20260714"', replacement)
 
 
 def test_windows_line_ends_and_a_missing_last_one_stay(file: Path) -> None:
@@ -244,7 +244,7 @@ def stacks(draw: st.DrawFn) -> str:
     if draw(st.booleans()):
         in_fleet["images"] = draw(st.sampled_from([{"runner": OTHER}, {"keep": 5}, {"keep": 5, "runner": OTHER}]))
     if draw(st.booleans()):
-        in_fleet["pools"]["t4"]["ami"] = {"release": "1.35.6-20260714"}
+        in_fleet["pools"]["t4"]["ami"] = {"release": "1.36.2-20260714"}
 
     def written(value: Any, depth: int) -> list[str]:
         lines: list[str] = []
