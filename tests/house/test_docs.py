@@ -20,6 +20,7 @@ ELSEWHERE = {
     "./inv test": "it runs this",
     "./inv check": "it runs this",
     "./inv docs": "tests/site builds the site, and compares what is generated",
+    "./inv init": "asks, or takes flags: tests/onboarding/test_init.py",
     "./inv lint --fix": "it changes files",
     "./inv lock": "needs the network",
     "./inv catalog.refresh": "needs AWS",
@@ -33,13 +34,11 @@ ELSEWHERE = {
     "./inv bench.load": "needs a server: tests/bench/load/test_command.py, on a scripted one",
     "./inv ami.": "needs AWS: tests/build/ami/test_ami_{list,promote,prune}.py, on stand-ins",
     "paddock gpu.run": "needs a GPU: tests/gpu, on a simulated driver",
-    "paddock gpu.health": "its exit status is that of the GPUs: tests/gpu, on a simulated driver",
     "paddock gpu.memory-info": "needs a GPU: tests/gpu, on a simulated driver",
     "paddock gpu.render": "needs a GPU: tests/gpu/render, on recorded inventories",
     "paddock gpu.list --json > node.json": "a redirection; gpu.list is run",
     "paddock gpu.ml-env": "needs a GPU: tests/gpu/ml, on a simulated driver",
     "paddock gpu.workflow": "needs a workflow file: tests/gpu/workflow",
-    "paddock smoke": "needs torch: tests/smoke, on the processor",
 }
 # Programs that are not ours: what their commands need.
 PROGRAMS = {
@@ -56,7 +55,6 @@ SHELL = {"cat", "cd", "chmod", "do", "done", "eval", "export", "for", "mkdir"}
 """Words of the shell itself, around the commands."""
 BOTH_NAMES = {
     "CONTRIBUTING.md": "says which name is used where",
-    "README.md": "has a part on nodes",
     "bench-modes.md": "measured in a checkout, applied on a node",
     "cuda-builder.md": "built in a checkout, judged on a node",
     "gpu-guide.md": "goes from the checkout into the job",
@@ -126,7 +124,7 @@ def test_the_list_of_commands_run_elsewhere_is_not_stale(root: Path) -> None:
 
 def test_no_page_calls_the_program_by_a_name_it_does_not_have(root: Path) -> None:
     bare = re.compile(r"(?<![./\w-])inv (?=[a-z])[\w. -]*")
-    assert {p.name: found for p in pages(root) if (found := bare.findall(p.read_text(encoding="utf-8")))} == {}
+    assert {p.name: calls for p in pages(root) if (calls := bare.findall(p.read_text(encoding="utf-8")))} == {}
 
 
 def test_no_page_mixes_the_names_of_the_program(root: Path) -> None:
@@ -143,3 +141,10 @@ def test_the_gpu_guide_names_the_versions_of_the_code(root: Path) -> None:
     oldest, newest = (min(versions.CUDA_BASES)[0], max(versions.CUDA_BASES)[0])
     for version in (versions.NVIDIA_DEVICE_PLUGIN, versions.ARC, versions.DCGM_EXPORTER, f"CUDA {oldest} to {newest}"):
         assert version in guide
+
+
+def test_readme_states_amounts_of_the_picture_of_a_job(root: Path) -> None:
+    amounts = re.findall(r"\$\d[\d,.]*\d", (root / "README.md").read_text())
+    picture = (root / "docs" / "pictures" / "path-of-a-job.svg").read_text()
+    assert len(amounts) == 3
+    assert [amount for amount in amounts if amount not in picture] == []
