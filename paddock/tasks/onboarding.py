@@ -19,7 +19,7 @@ from paddock.terminal import JSON_HELP, JsonOutput, optional_path, output_path
         "app-id": "the GitHub App's id; may be left for later",
         "installation": "the App's installation id; may be left for later",
         "overwrite": "replace a stack file of that name that holds no secrets",
-        "yes": "ask nothing: what no flag says has its default",
+        "yes": "ask nothing: --url, --region, --allow and --gpu are then needed",
         "json": JSON_HELP,
     }
 )
@@ -49,7 +49,7 @@ def init(
         "url": "the organisation or repository whose jobs the runners take: https://github.com/ORG",
         "stack": "take it from this stack's file instead",
         "key": "look at the private key in this file, and show nothing of it",
-        "manifest": "also write the App's manifest to this file, for who registers Apps by program",
+        "manifest": "also write the App's manifest to this file, for those who register Apps by program",
         "json": JSON_HELP,
     },
 )
@@ -85,6 +85,5 @@ def github_app(
 def aws_permissions(c: Context, stack: str = "dev", write: str | None = None, json: str | None = None) -> None:
     """Show the rights in AWS that pulumi up of a stack needs, as policies for a role."""
     from paddock.onboarding.permissions.command import run
-    from paddock.terminal import optional_path
 
     run(ROOT, stack, folder=optional_path("write", write), json=JsonOutput.parse(json))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -23,8 +24,8 @@ from paddock.terminal import PRINTED_JSON, BadFlag
 Printed = pytest.CaptureFixture[str]
 
 
-def document(root: Path, capsys: Printed, **flags: str) -> dict[str, object]:
-    run(root, json=PRINTED_JSON, **flags)  # type: ignore[arg-type]  # only flags of text are given here
+def document(root: Path, capsys: Printed, **flags: str | Path) -> dict[str, object]:
+    run(root, json=PRINTED_JSON, **flags)  # type: ignore[arg-type]  # only flags of text and paths are given here
     read: dict[str, object] = json.loads(capsys.readouterr().out)
     return read
 
@@ -82,6 +83,42 @@ def test_the_steps_name_every_page_id_and_command(root: Path, capsys: Printed) -
         assert part in text
 
 
+def test_a_key_kept_elsewhere_gets_no_pulumi_command(root: Path, tmp_path: Path, capsys: Printed) -> None:
+    path = tmp_path / "app.pem"
+    path.write_bytes(pem(RSA, PrivateFormat.PKCS8))
+    run(root, stack="prod", key=path)
+    text = capsys.readouterr().out
+    printed = document(root, capsys, stack="prod")
+
+    source = "arn:aws:secretsmanager:us-west-2:123456789012:secret:paddock/github-app-AbCdEf"
+    assert "pulumi config set" not in text
+    assert text.count(source) == 2  # among the steps, and after the key
+    assert (printed["key_source"], printed["command"]) == (source, None)
+
+
+def test_a_path_with_spaces_is_quoted_in_commands(root: Path, tmp_path: Path, capsys: Printed) -> None:
+    path = tmp_path / "app key.pem"
+    path.write_bytes(pem(RSA, PrivateFormat.PKCS8))
+    path.chmod(0o644)
+    run(root, key=path)
+    text = capsys.readouterr().out
+    assert f"chmod 600 '{path}'" in text
+    assert f"paddock:githubAppKey < '{path}'" in text
+    assert f"< '{path}'" in str(document(root, capsys, key=path)["command"])
+
+
+def test_an_enterprise_of_a_stack_is_refused_by_the_stacks_flag(root: Path, tmp_path: Path) -> None:
+    shutil.copy(root / "Pulumi.yaml", tmp_path)
+    (tmp_path / "Pulumi.big.yaml").write_text(
+        "config:\n  aws:region: us-west-2\n  paddock:fleet:\n"
+        "    github: {url: https://github.com/enterprises/acme, token: config}\n"
+        "    pools: {t4: {instances: [g4dn.xlarge], nodes: {max: 5}}}\n"
+        "    runners: {gpu: {pool: t4}}\n"
+    )
+    with pytest.raises(BadFlag, match=r"--stack big: https://github\.com/enterprises/acme: GitHub lets no App"):
+        run(tmp_path, stack="big")
+
+
 def test_the_manifest_is_written_as_a_file(root: Path, tmp_path: Path) -> None:
     run(root, url="acme", manifest=tmp_path / "app.json")
     assert json.loads((tmp_path / "app.json").read_text())["hook_attributes"]["active"] is False
@@ -122,7 +159,7 @@ def test_a_key_is_described_and_not_shown(form: PrivateFormat, tmp_path: Path, r
     assert not any(line in text for line in path.read_text().splitlines())
 
 
-def test_a_key_that_others_can_read_is_told(tmp_path: Path) -> None:
+def test_a_key_that_others_can_read_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "app.pem"
     path.write_bytes(pem(RSA, PrivateFormat.PKCS8))
     path.chmod(0o644)

@@ -89,6 +89,7 @@ def test_the_apps_numbers_may_be_given_at_once(project: Path) -> None:
     [
         ({"region": "us-wst-2"}, "did you mean us-west-2?"),
         ({"region": "us-west-1"}, "accounts have different zones"),
+        ({"region": "us-gov-west-1"}, "--region: us-gov-west-1 is not supported yet"),
         ({"gpu": "t44"}, "did you mean t4?"),
         ({"gpu": "b300", "region": "af-south-1"}, "b300 is not sold in af-south-1"),
         ({"allow": "198.18.0.7"}, "expected: 198.18.0.7/32"),
@@ -110,7 +111,7 @@ def test_a_wrong_flag_writes_nothing(project: Path, flags: dict[str, str], messa
     assert [path.name for path in project.iterdir()] == ["Pulumi.yaml"]
 
 
-def test_a_stack_file_is_replaced_only_when_told(project: Path) -> None:
+def test_a_stack_file_is_replaced_only_with_overwrite(project: Path) -> None:
     init(project)
     with pytest.raises(BadFlag, match=r"Pulumi\.ci\.yaml is there already"):
         init(project, gpu="l4")
@@ -118,14 +119,40 @@ def test_a_stack_file_is_replaced_only_when_told(project: Path) -> None:
     assert list(load(project, "ci").fleet.pools) == ["l4"]
 
 
-@pytest.mark.parametrize("line", ["encryptionsalt: v1:made-up", "config: {a: {secure: v1:made-up}}"])
-def test_a_stack_file_with_secrets_is_never_replaced(project: Path, line: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("encryptionsalt: v1:made-up", "holds secrets"),
+        ("encryptedkey: made-up", "holds secrets"),
+        ("config: {a: {secure: v1:made-up}}", "holds secrets"),
+        ("config:\n  a:\n    - b:\n        secure: v1:made-up\n", "holds secrets"),
+        ("config: {a: [", "may hold secrets, and cannot be read: Pulumi.ci.yaml:1: not valid YAML"),
+    ],
+)
+def test_a_stack_file_with_secrets_is_never_replaced(project: Path, text: str, message: str) -> None:
     path = project / "Pulumi.ci.yaml"
-    path.write_text(yaml.safe_dump(yaml.safe_load(line)))
-    before = path.read_bytes()
-    with pytest.raises(BadFlag, match="holds secrets"):
+    path.write_text(text)
+    with pytest.raises(BadFlag, match=message):
         init(project, overwrite=True)
-    assert path.read_bytes() == before
+    assert path.read_text() == text
+
+
+def test_the_word_secure_in_a_comment_is_no_secret(project: Path) -> None:
+    (project / "Pulumi.ci.yaml").write_text("# secure: by default\nconfig: {a: 'secure: no'}\n")
+    init(project, overwrite=True)
+    assert list(load(project, "ci").fleet.pools) == ["t4"]
+
+
+@pytest.mark.parametrize(
+    ("text", "url"),
+    [
+        ("acme/", "https://github.com/acme"),
+        ("acme/project.git", "https://github.com/acme/project"),
+        ("https://github.com/acme/project.git/", "https://github.com/acme/project"),
+    ],
+)
+def test_an_address_may_be_that_of_a_clone(text: str, url: str) -> None:
+    assert scope.github(text).url == url
 
 
 class Terminal(io.StringIO):
@@ -192,7 +219,7 @@ def test_this_machines_address_is_asked_for_only_by_name(project: Path, service:
     assert written["cluster"]["endpoint"]["allow"] == ["198.18.0.9/32", "198.18.1.0/24"]
 
 
-def test_an_answer_that_is_no_address_is_told(project: Path, service: list[str]) -> None:
+def test_an_answer_that_is_no_address_is_refused(project: Path, service: list[str]) -> None:
     service[0] = "<html>log in first</html>"
     with pytest.raises(address.AddressUnknown, match=r"<html>log in first</html>.*\n.*expected"):
         init(project, allow="me")

@@ -140,7 +140,30 @@ def test_the_files_are_the_policies_and_the_commands_name_them(
     run(root, "prod", json=PRINTED_JSON)
     document = json.loads(capsys.readouterr().out)
 
+    assert document["commands"] == []  # no file was written for them
     for policy in document["policies"]:
         file = tmp_path / "policies" / f"{policy['name']}.json"
         assert json.loads(file.read_text()) == policy["document"]
         assert f"--policy-document file://{file}" in printed
+
+
+def test_files_of_an_earlier_larger_plan_are_removed(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "my policies"
+    folder.mkdir()
+    others = [
+        "paddock-dev-eu-9.json",
+        "paddock-dev-9-1.json",
+        "paddock-dev-09.json",
+        "paddock-dev-9.json.bak",
+        "9.json",
+    ]
+    for name in (*others, "paddock-dev-9.json", "paddock-dev-10.json"):
+        (folder / name).touch()
+    run(root, "dev", folder=folder)
+    printed = capsys.readouterr().out
+
+    assert {path.name for path in folder.iterdir()} == {*others, "paddock-dev-1.json"}
+    assert "Removed from" in printed
+    assert f"--policy-document 'file://{folder}/paddock-dev-1.json'" in printed

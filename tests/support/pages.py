@@ -64,7 +64,7 @@ def _without_comment(line: str) -> str:
 
 
 def differences(expected: tuple[str, ...], printed: str) -> str:
-    """Return the first line of a page that was not printed in its place; empty where all were.
+    """Return the first difference between a page and what was printed; empty where there is none.
 
     `...` alone on a line stands for any lines, within one for any part of it. What differs from run to run is compared
     by its form: times, random ends of names, addresses on loopback.
@@ -83,7 +83,8 @@ def differences(expected: tuple[str, ...], printed: str) -> str:
         if at == len(lines) or not form.fullmatch(lines[at]):
             return f"{line!r} is not printed there; printed is {lines[at] if at < len(lines) else 'the end'!r}"
         at, skipping = at + 1, False
-    return ""
+    rest = [] if skipping else list(filter(None, lines[at:]))
+    return f"the page ends before {rest[0]!r}, which is printed too" if rest else ""
 
 
 _VARIES = (

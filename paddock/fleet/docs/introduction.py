@@ -96,7 +96,7 @@ more.
 
 | key | meaning |
 |---|---|
-| `aws:region` | AWS region; required, unless the fleet has `region` |
+| `aws:region` | AWS region; required, unless the fleet has `region`; not yet one of China or GovCloud |
 | `paddock:layers` | [Layers](#layers) of this stack, for those who keep them apart from the fleet |
 | `paddock:suppressions` | exceptions from the plan's rules, a list of `{{rule, resource, reason, expires}}` |
 | `paddock:githubAppKey` | private key of the GitHub App, encrypted |

@@ -21,8 +21,27 @@ def problems(fleet: Fleet) -> Iterator[Problem]:
     yield from _egress(fleet)
 
 
+_OTHER_PARTITIONS = ("cn-", "us-gov-")
+"""Beginnings of the names of their regions: AWS China and AWS GovCloud."""
+
+
+def other_partition(region: str) -> Problem | None:
+    """Return the problem of a region outside AWS's commercial partition, None inside it."""
+    if not region.startswith(_OTHER_PARTITIONS):
+        return None
+    return Problem(
+        ("region",),
+        f"{region} is not supported yet: ARNs and prices here are those of AWS's commercial partition",
+        "a region of the commercial partition, such as us-west-2",
+        "choose a region outside China and GovCloud",
+    )
+
+
 def _region(fleet: Fleet) -> Iterator[Problem]:
-    """Yield problems of a region that the catalogue does not list, or that lacks the zones counted on."""
+    """Yield problems of a region that nothing is known of, or that lacks the zones counted on."""
+    if problem := other_partition(fleet.region):
+        yield problem
+        return
     regions = catalog.regions()
     if fleet.region not in regions:
         expected = "a region of AWS, such as us-west-2"

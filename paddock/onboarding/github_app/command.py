@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from paddock.errors import program
-from paddock.fleet import GitHub, load
+from paddock.fleet import load
+from paddock.fleet.model.github import IN_CONFIG
 from paddock.onboarding import scope
 from paddock.onboarding.github_app import key as app_key
 from paddock.onboarding.github_app.key import Key
 from paddock.onboarding.github_app.registration import Registration
 from paddock.terminal import NO_JSON, BadFlag, JsonOutput, json_errors
 
-KEY_COMMAND = "pulumi config set --stack {stack} --secret paddock:githubAppKey < {file}"
+
+@dataclass(frozen=True, slots=True)
+class KeyPlace:
+    """Place that a stack takes the App's key from."""
+
+    stack: str | None = None
+    source: str = IN_CONFIG
+    """Value of `github.app.key`."""
+
+    @property
+    def file(self) -> str:
+        return f"Pulumi.{self.stack or 'STACK'}.yaml"
+
+    def command(self, key: str) -> str | None:
+        """Return the command that brings the key there, None for a place outside Pulumi."""
+        if self.source != IN_CONFIG:
+            return None
+        stack = self.stack or "STACK"
+        return f"pulumi config set --stack {stack} --secret paddock:githubAppKey < {shlex.quote(key)}"
 
 
 @json_errors
@@ -39,25 +59,24 @@ def run(
         )
     if manifest and not (url or stack):
         raise BadFlag("--manifest needs --url or --stack, which say whose App it is")
-    github = scope.github(url) if url else _of_stack(root, stack) if stack else None
-    registration = Registration(github) if github else None
-    looked_at = app_key.read(key) if key else None
+    place, registration = KeyPlace(), Registration(scope.github(url)) if url else None
+    if stack:
+        github = load(root, stack).fleet.github
+        place = KeyPlace(stack, github.app.key if github.app else IN_CONFIG)
+        registration = Registration(scope.github(github.url, f"--stack {stack}"))
+    private_key = app_key.read(key) if key else None
+    command = place.command(private_key.file if private_key else "KEY.pem")
     if registration and manifest:
         JsonOutput(manifest).write(registration.manifest())
-    json.write(_document(registration, looked_at, stack))
+    json.write(_document(registration, private_key, place, command))
     if json.replaces_text:
         return
-    parts = [_steps(registration, stack)] if registration else []
-    parts += [_about_key(looked_at, stack)] if looked_at else []
+    parts = [_steps(registration, place, command)] if registration else []
+    parts += [_about_key(private_key, place, command)] if private_key else []
     sys.stdout.write("\n\n".join(parts) + "\n")
 
 
-def _of_stack(root: Path, stack: str) -> GitHub:
-    github = load(root, stack).fleet.github
-    return scope.github(github.url)
-
-
-def _steps(registration: Registration, stack: str | None) -> str:
+def _steps(registration: Registration, place: KeyPlace, command: str | None) -> str:
     github = registration.github
     forms = _either(registration.addresses)
     pages = _either(registration.installations)
@@ -66,7 +85,9 @@ def _steps(registration: Registration, stack: str | None) -> str:
         for permission in registration.permissions
     )
     where = f"{github.url}" if github.scope == "organisation" else f"{github.url}, and for no other repository"
-    file = f"Pulumi.{stack or 'STACK'}.yaml"
+    give = f"Give Pulumi the key, which it keeps encrypted in that file, and delete the download:\n      {command}"
+    if command is None:
+        give = f"Put the key into the place that github.app.key names, and delete the download:\n      {place.source}"
     return f"""\
 A GitHub App with which runners register at {github.url}
 
@@ -79,9 +100,8 @@ A GitHub App with which runners register at {github.url}
  3. "Install App" in the menu at the side: install it in {where}.
     The address of the page that follows ends with github.app.installation. Later that page is here, by "Configure":
 {pages}
- 4. Write both numbers, in quotes, into {file}.
- 5. Give Pulumi the key, which it keeps encrypted in that file, and delete the download:
-      {KEY_COMMAND.format(stack=stack or "STACK", file="KEY.pem")}
+ 4. Write both numbers, in quotes, into {place.file}.
+ 5. {give}
     {program()} github.app --key KEY.pem says before that whether the file is such a key."""
 
 
@@ -94,18 +114,20 @@ def _either(addresses: dict[str, str]) -> str:
     )
 
 
-def _about_key(key: Key, stack: str | None) -> str:
+def _about_key(key: Key, place: KeyPlace, command: str | None) -> str:
     lines = [
         f"{key.file} is a private key: RSA, {key.bits} bits. GitHub shows the fingerprint of the App's key as",
         f"  {key.fingerprint}",
     ]
     if key.readable_by_others:
-        lines.append(f"Others on this machine can read the file: chmod 600 {key.file}")
-    lines.append(f"Next: {KEY_COMMAND.format(stack=stack or 'STACK', file=key.file)}")
+        lines.append(f"Others on this machine can read the file: chmod 600 {shlex.quote(key.file)}")
+    lines.append(f"Next: {command or f'put it into the place that github.app.key names: {place.source}'}")
     return "\n".join(lines)
 
 
-def _document(registration: Registration | None, key: Key | None, stack: str | None) -> dict[str, Any]:
+def _document(
+    registration: Registration | None, key: Key | None, place: KeyPlace, command: str | None
+) -> dict[str, Any]:
     document: dict[str, Any] = {}
     if registration:
         document = {
@@ -118,4 +140,4 @@ def _document(registration: Registration | None, key: Key | None, stack: str | N
         }
     if key:
         document["key"] = asdict(key)
-    return document | {"command": KEY_COMMAND.format(stack=stack or "STACK", file=key.file if key else "KEY.pem")}
+    return document | {"key_source": place.source, "command": command}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,9 +11,11 @@ from pydantic import ValidationError
 
 from paddock import catalog, validation
 from paddock.errors import did_you_mean, program
-from paddock.fleet import GitHub, stack_names
+from paddock.fleet import FleetError, GitHub, stack_names
 from paddock.fleet.model.cluster import Endpoint
 from paddock.fleet.model.github import GitHubApp
+from paddock.fleet.stackfile.configuration import read_document
+from paddock.fleet.validation.network import other_partition
 from paddock.onboarding.init import address
 from paddock.onboarding.init.gpu_choice import Choice, choices
 from paddock.terminal import BadFlag
@@ -22,6 +25,8 @@ ME, NOBODY = "me", "none"
 """Words in place of networks."""
 EXAMPLE_IDS = ("12345", "678")
 """Of an App that is still to be made: `inv plan` says so of each of them until they are replaced."""
+_SECRET_KEYS = frozenset({"secure", "encryptionsalt", "encryptedkey"})
+"""Keys of a stack file that Pulumi encrypts with, or whose value it has encrypted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,8 @@ class Answers:
 
 def region(text: str) -> str:
     """Return a region of the catalogue. Raises BadFlag."""
+    if problem := other_partition(text):
+        raise BadFlag(f"--region: {problem.message}\n    expected: {problem.expected}\n    fix: {problem.fix}")
     regions = catalog.regions()
     if text not in regions:
         hint = did_you_mean(text, regions, "aws account list-regions shows those of your account")
@@ -99,14 +106,25 @@ def stack(text: str, root: Path, *, overwrite: bool = False) -> str:
             f"--stack {text}: {path.name} is there already (stacks: {others})\n"
             "    fix: another --stack, or --overwrite to replace the file"
         )
-    if re.search(
-        r"^\s*(encryptionsalt|encryptedkey|secure):", path.read_text(encoding="utf-8", errors="replace"), re.M
-    ):
+    try:
+        content = read_document(path).data
+    except FleetError as error:
+        raise BadFlag(f"--overwrite: the file may hold secrets, and cannot be read: {error}") from None
+    if not _SECRET_KEYS.isdisjoint(_keys(content)):
         raise BadFlag(
             f"--overwrite: {path.name} holds secrets, or the salt without which Pulumi reads none of this stack\n"
             "    fix: edit the file, or choose another --stack"
         )
     return text
+
+
+def _keys(content: object) -> Iterator[str]:
+    """Yield the keys of every mapping in a document."""
+    if isinstance(content, dict):
+        yield from content
+    inside = content.values() if isinstance(content, dict) else content if isinstance(content, list) else ()
+    for item in inside:
+        yield from _keys(item)
 
 
 def stack_path(name: str, root: Path) -> Path:

@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from paddock.errors import program
 from paddock.fleet import parse
 from paddock.fleet.model.cluster import KUBERNETES
 from paddock.fleet.stackfile import configuration
@@ -65,7 +66,7 @@ def text(answers: Answers, root: Path) -> str:
 def _app(answers: Answers) -> str:
     app_id, installation = answers.app_id or EXAMPLE_IDS[0], answers.installation or EXAMPLE_IDS[1]
     later = not (answers.app_id and answers.installation)
-    comment = f"   # an example's: ./inv github.app --url {answers.github.url}" if later else ""
+    comment = f"   # an example's: {program()} github.app --url {answers.github.url}" if later else ""
     return f'      app: {{id: "{app_id}", installation: "{installation}"}}{comment}'
 
 

@@ -55,12 +55,12 @@ def statements(graph: Graph, region: str) -> tuple[Statement, ...]:
 def _statements(
     anywhere: set[str], narrow: set[str], arns: set[str], services: set[str], region: str
 ) -> Iterator[Statement | None]:
-    regional = sorted(action for action in anywhere if _service(action) not in _GLOBAL)
+    regional = sorted(action for action in anywhere if service_of(action) not in _GLOBAL)
     yield Statement(tuple(regional), ("*",), {"StringEquals": {"aws:RequestedRegion": region}}) if regional else None
-    for service in sorted(set(map(_service, narrow))):
+    for service in sorted(set(map(service_of, narrow))):
         named = tuple(sorted(arn for arn in arns if arn.split(":")[2] == service))
-        yield Statement(tuple(sorted(action for action in narrow if _service(action) == service)), named)
-    everywhere = sorted(action for action in anywhere if _service(action) in _GLOBAL)
+        yield Statement(tuple(sorted(action for action in narrow if service_of(action) == service)), named)
+    everywhere = sorted(action for action in anywhere if service_of(action) in _GLOBAL)
     yield Statement(tuple(everywhere), ("*",)) if everywhere else None
     condition = {"StringEquals": {"iam:AWSServiceName": sorted(services)}}
     yield Statement(("iam:CreateServiceLinkedRole",), (_SERVICE_ROLES,), condition) if services else None
@@ -136,5 +136,6 @@ def _name(resource: Resource, graph: Graph) -> str:
     return str(resource.inputs["name"])
 
 
-def _service(action: str) -> str:
+def service_of(action: str) -> str:
+    """Return the service of an action: `ec2` of `ec2:CreateVpc`."""
     return action.partition(":")[0]
