@@ -20,6 +20,7 @@ class BuildOptions:
     cuda: str | None = _option("", "the CUDA toolkit, such as 12.8")
     ubuntu: str | None = _option("", "the Ubuntu below it: 22.04 or 24.04")
     base: str | None = _option("", "any image of the Debian family, in place of NVIDIA's with --cuda on --ubuntu")
+    with_: str | None = _option("", "torch: PyTorch too, for the Python of jobs; runner images only")
     platform: str | None = _option(
         "", "linux/amd64 or linux/arm64; by default that of the stack's nodes, without a stack this machine's"
     )

@@ -97,7 +97,7 @@ def _links(tokens: list[Token]) -> Iterator[tuple[int, str]]:
         if target:
             yield line, str(target)
         if token.type in {"html_block", "html_inline"}:
-            yield from ((line, found) for found in _ATTRIBUTE.findall(token.content))
+            yield from ((line, address) for address in _ATTRIBUTE.findall(token.content))
 
 
 def _flat(tokens: list[Token]) -> Iterator[Token]:

@@ -28,7 +28,7 @@ def _build_task(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Make a task of a function: its own parameters as flags, then the build options, which it takes as `**options`."""
     options = {_FLAGS.get(field.name, field.name): field for field in fields(BuildOptions) if field.name not in without}
-    texts = {flag.replace("_", "-"): field.metadata["help"] for flag, field in options.items()}
+    texts = {flag.rstrip("_").replace("_", "-"): field.metadata["help"] for flag, field in options.items()}
     defaults = {flag: None if flag == "json" else field.default for flag, field in options.items()}
     flags = [Parameter(flag, Parameter.KEYWORD_ONLY, default=default) for flag, default in defaults.items()]
 

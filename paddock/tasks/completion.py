@@ -43,12 +43,10 @@ SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
 @task(help={"shell": "bash, zsh or fish; by default the one that $SHELL names"})
 def completion(c: Context, shell: str = "") -> None:
-    """Print what completes tasks and flags in a shell: eval "$(./inv completion)"."""
+    """Print what completes tasks and flags in a shell: eval "$(./inv completion --shell bash)"."""
     name = shell or Path(os.environ.get("SHELL", "")).name
     if name not in SCRIPTS:
         hint = did_you_mean(name, SCRIPTS, f"--shell {next(iter(SCRIPTS))}")
-        raise BadFlag(
-            f"--shell: there is no completion for {name or 'a shell that $SHELL does not name'!r}"
-            f"\n    expected: one of {', '.join(SCRIPTS)}\n    fix: {hint}"
-        )
+        problem = f"there is no completion for {name!r}" if name else "$SHELL is not set, so it names no shell"
+        raise BadFlag(f"--shell: {problem}\n    expected: one of {', '.join(SCRIPTS)}\n    fix: {hint}")
     sys.stdout.write(SCRIPTS[name])

@@ -16,10 +16,11 @@ from paddock.duration import Seconds
 from paddock.errors import did_you_mean, program
 from paddock.gpu.parameter import Flag
 from paddock.tasks import ALIASES, GROUPS, NODE_GROUPS, namespace
+from paddock.terminal import NARROWEST
 
 _START = {True: ("plan", "lab.up", "init"), False: ("gpu.list", "gpu.health", "smoke")}
 """The tasks of the greeting in a checkout, and on a node."""
-_NARROWEST, _WIDEST = 40, 100
+_WIDEST = 100
 _NAMES = {int: "N", float: "NUMBER"}
 
 
@@ -147,4 +148,4 @@ def _wrapped(text: str) -> Iterator[str]:
 
 
 def _width() -> int:
-    return min(max(shutil.get_terminal_size().columns, _NARROWEST), _WIDEST)
+    return min(max(shutil.get_terminal_size().columns, NARROWEST), _WIDEST)

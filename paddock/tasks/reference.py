@@ -21,18 +21,18 @@ _INTRODUCTION = """\
 | `--json FILE` | writes JSON there, beside the text on the terminal |
 | lengths of time | `30s`, `20m`, `2h`; a bare number is in the unit that the flag names, else in seconds |
 | paths | from the folder that the command is called in |
-| exit code | 0 success, 1 a check failed, 2 a mistake in the command or in a file, 130 interrupted |
+| exit code | unless a task's page says otherwise: 0 success, 1 a check failed, 2 a mistake in the command or a file, \
+70 a bug, 74 a full disk, 130 interrupted, 141 the reader has gone |
 
 ## Completion in a shell
 
-Bash and zsh complete tasks and flags after this line, which may stand in `~/.bashrc` or `~/.zshrc` with the path of the
-checkout:
+Bash completes tasks and flags after this line, which may stand in `~/.bashrc` with the path of the checkout:
 
 ```sh
-eval "$(./inv completion)"
+eval "$(./inv completion --shell bash)"
 ```
 
-For fish: `./inv completion --shell fish > ~/.config/fish/completions/inv.fish`.
+In `~/.zshrc` it is `--shell zsh`. For fish: `./inv completion --shell fish > ~/.config/fish/completions/inv.fish`.
 
 ## On a node, without a checkout
 

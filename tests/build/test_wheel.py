@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from paddock.build.cli import wheel
+from paddock.build.errors import BuildInputError
 from paddock.terminal import PRINTED_JSON
 
 
@@ -58,6 +59,12 @@ def test_it_shows_what_works_on_a_node_by_its_own_name(program: Path) -> None:
 
 
 def test_the_place_of_the_wheel_is_json_too(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    wheel.build(root, tmp_path / "dist", json=PRINTED_JSON)
+    wheel.build(root, tmp_path / "new" / "dist", json=PRINTED_JSON)
     document = json.loads(capsys.readouterr().out)
     assert Path(document["wheel"]).stat().st_size == document["bytes"]
+
+
+def test_a_folder_that_is_a_file_is_refused_before_the_build(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "dist").touch()
+    with pytest.raises(BuildInputError, match="nothing can be written to"):
+        wheel.build(root, tmp_path / "dist")

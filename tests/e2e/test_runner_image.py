@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,6 +46,8 @@ class Site:
     project: Path
     registry: str
     runner_url: str
+    runner_folder: Path
+    """What is served beside the runner's archive."""
     runner_sum: str
     tags: set[str] = field(default_factory=set)
     """Names that builds of these tests left in the engine."""
@@ -97,7 +100,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Iterator[Site]
     runner_stand_in.container_hooks(docker)
     with runner_stand_in.served(archive.parent, docker) as url, docker_engine.registry(folder / "registry") as registry:
         sum_ = hashlib.sha256(archive.read_bytes()).hexdigest()
-        site = Site(docker, project, registry, f"{url}/{archive.name}", sum_)
+        site = Site(docker, project, registry, f"{url}/{archive.name}", archive.parent, sum_)
         yield site
         for tag in site.tags:
             docker.remove(tag)
@@ -281,6 +284,32 @@ def test_without_credentials_for_the_fleets_registry_nothing_is_built(site: Site
         site.build(registry=None)
     assert site.stack.read_bytes() == before
     assert _runner_images(site.docker, site.registry) <= images
+
+
+def test_pytorch_of_a_lock_is_in_the_python_of_jobs(site: Site, tmp_path: Path) -> None:
+    """A wheel that is made up takes PyTorch's place, and a folder that is served the package index's."""
+    served = site.runner_url.rpartition("/")[0]
+    folder = Path(site.runner_folder, "simple", "torch")
+    folder.mkdir(parents=True)
+    wheel = folder / "torch-2.99.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as packed:
+        packed.writestr("torch/__init__.py", '__version__ = "2.99.0"\n')
+        packed.writestr("torch-2.99.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: torch\nVersion: 2.99.0\n")
+        tag = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        packed.writestr("torch-2.99.0.dist-info/WHEEL", tag)
+        packed.writestr("torch-2.99.0.dist-info/RECORD", "")
+    (folder / "index.html").write_text(f'<a href="{wheel.name}">{wheel.name}</a>')
+    lock = site.project / "locks" / "bench.txt"
+    before = lock.read_bytes() if lock.exists() else None
+    lock.write_text(f"torch==2.99.0 --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}\n")
+    index = [*site.flags()["build_args"], f"PIP_INDEX_URL={served}/simple"]
+    try:
+        image = str(site.build(with_="torch", build_args=index, pin=None, registry=None)["image"])
+    finally:
+        lock.unlink() if before is None else lock.write_bytes(before)
+    assert f":nocuda-torch2.99.0-runner{ACTIONS_RUNNER}-" in image
+    output = site.inside(image, "python3 -c 'import torch; print(torch.__file__)'; paddock --version")
+    assert output.stdout.startswith("/usr/local/lib/python3"), output.stderr
 
 
 def test_an_interrupted_build_leaves_stack_and_images_as_they_were(site: Site, first: dict[str, Any]) -> None:

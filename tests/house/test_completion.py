@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -34,6 +35,16 @@ def test_bash_completes_tasks_and_flags(line: str, expected: list[str], root: Pa
     script = SCRIPTS["bash"] + PRINT.format(words=line, last=len(line.split()) - 1)
     completed = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert sorted(completed.stdout.split()) == expected, completed.stderr
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_scripts_of_other_shells_are_read_without_error(shell: str, tmp_path: Path) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"no {shell} on PATH")
+    script = tmp_path / "script"
+    script.write_text(SCRIPTS[shell])
+    completed = subprocess.run([shell, "-n", str(script)], capture_output=True, text=True, check=False)
+    assert (completed.returncode, completed.stderr) == (0, "")
 
 
 def test_a_shell_without_completion_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -125,8 +125,12 @@ def _changed(first: BenchResult, second: BenchResult, names: Sequence[str]) -> l
 def _by_cell(results: Sequence[BenchResult]) -> dict[object, BenchResult]:
     cells: dict[object, BenchResult] = {}
     for result in results:
-        earlier = cells.get(result.cell)
-        cells[result.cell] = earlier.joined(result) if earlier else result
+        if result.cell in cells:
+            raise BenchInputError(
+                f"{result.label}: results of one side are of different machines or software"
+                "\n    expected: files of one build on one machine\n    fix: keep the others in a folder of their own"
+            )
+        cells[result.cell] = result
     return cells
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from statistics import median
 from typing import Annotated, Literal
@@ -72,11 +73,23 @@ class BenchResult(_Document):
 
 
 def read(path: Path) -> list[BenchResult]:
-    """Read the results of a file, or of all `.json` files of a folder. Raises BenchInputError."""
+    """Read the results of a file, or of all `.json` files of a folder: one for each key, with the sessions of all.
+
+    Raises BenchInputError.
+    """
     files = sorted(path.glob("*.json")) if path.is_dir() else [path]
     if not files:
         raise BenchInputError(f"{path}: there is no result in this folder\n    expected: files ending in .json")
-    return [result for file in files for result in _read_file(file)]
+    return joined(result for file in files for result in _read_file(file))
+
+
+def joined(results: Iterable[BenchResult]) -> list[BenchResult]:
+    """Return one result for each key, with the sessions of all that have it."""
+    by_key: dict[str, BenchResult] = {}
+    for result in results:
+        key = json.dumps(result.key, sort_keys=True)
+        by_key[key] = by_key[key].joined(result) if key in by_key else result
+    return list(by_key.values())
 
 
 def _read_file(path: Path) -> list[BenchResult]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from paddock import files
-from paddock.bench.baselines.result import MACHINE, SOFTWARE, BenchResult, read
+from paddock.bench.baselines.result import MACHINE, SOFTWARE, BenchResult, joined, read
 from paddock.terminal import OutputError
 
 
@@ -30,13 +30,14 @@ def keep(folder: Path, results: Sequence[BenchResult]) -> list[Path]:
 
 
 def baseline(folder: Path, new: Sequence[BenchResult], *, across: bool = False) -> list[BenchResult]:
-    """Return the kept results to compare with: for each cell those of the same machine and software, else the newest.
+    """Return the kept results to compare with: for each cell that of the same machine and software, else the newest.
 
     With `across` a result of another machine serves where there is none of the same.
     """
-    kept = [(path.stat().st_mtime, result) for path in sorted(folder.glob("*.json")) for result in read(path)]
+    files = sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime)
+    kept = list(enumerate(joined(result for path in files for result in read(path))))
 
-    def rank(item: tuple[float, BenchResult], result: BenchResult) -> tuple[bool, bool, float]:
+    def rank(item: tuple[int, BenchResult], result: BenchResult) -> tuple[bool, bool, int]:
         return item[1].machine == result.machine, _software(item[1]) == _software(result), item[0]
 
     chosen = []
@@ -44,9 +45,7 @@ def baseline(folder: Path, new: Sequence[BenchResult], *, across: bool = False) 
         fitting = [
             item for item in kept if item[1].cell == result.cell and (across or item[1].machine == result.machine)
         ]
-        if fitting:
-            _, best = max(fitting, key=lambda item: rank(item, result))
-            chosen += [kept for _, kept in fitting if kept.key == best.key]
+        chosen += [max(fitting, key=lambda item: rank(item, result))[1]] if fitting else []
     return chosen
 
 

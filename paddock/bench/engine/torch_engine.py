@@ -1,8 +1,7 @@
 """The engine on torch: a transformers model, our own decode loop and packed Linear layers.
 
 On the processor activations and cache are fp32 whatever the weights are, and models of Llama's kind have a short step
-of their own. On a GPU the one-token step is compiled into
-a graph over a static cache.
+of their own. On a GPU the one-token step is compiled into a graph over a static cache.
 """
 
 from __future__ import annotations

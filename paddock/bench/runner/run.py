@@ -34,7 +34,8 @@ from paddock.smoke.runner.leasing import leased
 _DEVICE = {"nvidia": "cuda", "amd": "cuda", "apple": "mps"}
 _SILENT_FOR = 300.0
 """Seconds without an event after which a worker is taken to hang."""
-_LEASE_S = 3600.0
+_SESSION_S = 3600.0
+"""Seconds that one session may take: the lease of the GPUs, which nothing renews, lasts as many."""
 _UNLIMITED = ResourceConfig(max_vram_usage_percent=1.0)
 
 Notify = Callable[[str], None]
@@ -101,7 +102,9 @@ def run(
     complete = True
     with ExitStack() as stack:
         if uuids:
-            refused = stack.enter_context(leased(uuids, _LEASE_S, Leases(environ=environ), command="paddock bench"))
+            refused = stack.enter_context(
+                leased(uuids, _SESSION_S * options.sessions, Leases(environ=environ), command="paddock bench")
+            )
             for uuid, why in refused.items():
                 raise BenchError(f"GPU {uuid} is in use: {why}\n    fix: end that lease, or wait for it")
         clocks = stack.enter_context(watching(sampler() if uuids else None, uuids))
@@ -121,13 +124,12 @@ def run(
                             notes += _cap(caps, mode, policy.gpu, chosen, environ)
                             variables = {**_waiting(policy), **merged}
                         run.work(list(group), variables, silent_for)
-            notes = list(dict.fromkeys(notes))
         except KeyboardInterrupt:
             complete = False
         if uuids:
             run.doubts += results.doubts_of_clocks(clocks)
             run.doubts += _foreign(uuids)
-    return run.document(complete, notes, tuple(asdict(sample) for sample in clocks))
+    return run.document(complete, list(dict.fromkeys(notes)), tuple(asdict(sample) for sample in clocks))
 
 
 class _Run:

@@ -6,7 +6,7 @@ import functools
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,10 @@ from paddock.build.recipes.recipe import Architecture, Prepared
 from paddock.fleet import Stack, load
 from paddock.image_reference import BadReference, Reference
 from paddock.terminal import json_errors
+
+_PYTORCH_UBUNTU = "24.04"
+_TORCH_SIZE = "5.6 GB"
+"""Of the lock `bench`, unpacked, with CUDA's libraries; half of it is downloaded."""
 
 
 @json_errors
@@ -53,6 +57,10 @@ class _Request(BuildOptions):
     build: bool = True
 
     @property
+    def torch(self) -> bool:
+        return self.with_ == "torch"
+
+    @property
     def pushes(self) -> bool:
         return self.push or bool(self.pin) or not self.build
 
@@ -66,7 +74,7 @@ def _deliver(request: _Request) -> None:
     architecture = _architecture(request, to_pin or stack)
     if to_pin:
         recipe.check_writable(to_pin.path.resolve().parent)
-    named = bases.named(request.cuda or _cuda(request, to_pin or stack), request.ubuntu, request.base)
+    named = bases.named(request.cuda or _cuda(request, to_pin or stack), _ubuntu(request), request.base)
     docker = Docker.find(os.environ)
     registry = _registry(request, stack, docker) if request.pushes else None
     base = named or bases.custom(docker, str(request.base), f"linux/{architecture}", progress)
@@ -78,6 +86,8 @@ def _deliver(request: _Request) -> None:
         digest = delivery.find(docker, prepared, target, no_cache=request.no_cache) if target else None
         in_registry, built = digest is not None, None
         if not in_registry and request.build:
+            if request.torch and not request.json.replaces_text:
+                sys.stderr.write(f"PyTorch {runner.torch_version(request.root)} makes the image {_TORCH_SIZE} larger\n")
             built = delivery.build(
                 docker,
                 prepared,
@@ -85,7 +95,7 @@ def _deliver(request: _Request) -> None:
                 no_cache=request.no_cache,
                 cache_from=[stack.fleet.images.runner] if stack and stack.fleet.images.runner else [],
                 progress=progress,
-                verify=functools.partial(runner.verify, docker, base=base) if request.name == runner.NAME else None,
+                verify=_verification(request, docker, base),
             )
         if target and not in_registry:
             digest = delivery.push(docker, prepared, target, progress)
@@ -95,12 +105,20 @@ def _deliver(request: _Request) -> None:
     _report(request, docker, prepared, image, built, programs, in_registry=in_registry)
 
 
+def _verification(request: _Request, docker: Docker, base: Base) -> Callable[[str], None] | None:
+    """Return what looks at a built image, if that is a runner."""
+    if request.name != runner.NAME:
+        return None
+    torch = runner.torch_version(request.root) if request.torch else None
+    return functools.partial(runner.verify, docker, base=base, torch=torch)
+
+
 def _prepare(request: _Request, base: Base, architecture: Architecture, scratch: Path) -> Prepared:
     parts = {".": recipe.folder(request.root, request.name)}
     match request.name:
         case runner.NAME:
-            plan = runner.make(request.root, base, architecture, request.build_args or ())
-            parts = runner.parts(request.root, architecture, scratch)
+            plan = runner.make(request.root, base, architecture, request.build_args or (), torch=request.torch)
+            parts = runner.parts(request.root, architecture, scratch, torch=request.torch)
         case builder.NAME:
             plan = builder.make(request.root, base, architecture, request.build_args or ())
         case name:
@@ -115,6 +133,16 @@ def _check(request: _Request) -> None:
         raise BuildInputError(
             f"{request.name} cannot be pinned: a stack names the image of its runners alone"
             f"\n    expected: --pin with {runner.NAME}\n    fix: leave --pin out"
+        )
+    if request.with_ and not (request.torch and request.name == runner.NAME):
+        raise BuildInputError(
+            f"--with {request.with_}: there is no such part of {request.name}"
+            f"\n    expected: --with torch, with {runner.NAME}\n    fix: leave --with out"
+        )
+    if request.torch and request.ubuntu == "22.04":
+        raise BuildInputError(
+            "--with torch: Ubuntu 22.04 has Python 3.10\n    expected: 3.11 or newer, which PyTorch's lock needs"
+            "\n    fix: --ubuntu 24.04"
         )
     if request.registry and not request.pushes:
         raise BuildInputError(
@@ -133,6 +161,11 @@ def _check(request: _Request) -> None:
             "there is nowhere to push to\n    expected: a registry, or a stack that has one"
             "\n    fix: --registry HOST/PREFIX, or --stack dev"
         )
+
+
+def _ubuntu(request: _Request) -> str | None:
+    """Return the Ubuntu that is asked for, or the one whose Python PyTorch's lock takes."""
+    return request.ubuntu or (_PYTORCH_UBUNTU if request.torch and not request.base else None)
 
 
 def _cuda(request: _Request, stack: Stack | None) -> str | None:

@@ -13,10 +13,10 @@ from paddock.terminal import NO_JSON, JsonOutput, json_errors
 @json_errors
 def build(root: Path, folder: Path, *, json: JsonOutput = NO_JSON) -> None:
     """Build the wheel of the packages of jobs into a folder. Raises BuildError."""
-    recipe.check_writable(folder.parent)
+    recipe.check_writable(folder)
     with tempfile.TemporaryDirectory(prefix="paddock-dist-") as scratch:
         built = wheels.of_project(root, Path(scratch))
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         path = folder / built.name
         path.write_bytes(built.read_bytes())
     json.write({"wheel": str(path), "bytes": path.stat().st_size})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -17,16 +18,21 @@ from paddock.build.recipes.recipe import Architecture, Recipe
 NAME = "runner-gpu"
 
 _RELEASES = "https://github.com/actions/runner/releases/download"
+_FRAMEWORKS = Path("locks", "bench.txt")
+"""PyTorch, transformers and what `paddock bench` needs beside them."""
 _ARCHIVES = {"amd64": "x64", "arm64": "arm64"}
 
 
-def make(root: Path, base: Base, architecture: Architecture, build_args: Sequence[str] = ()) -> Recipe:
+def make(
+    root: Path, base: Base, architecture: Architecture, build_args: Sequence[str] = (), *, torch: bool = False
+) -> Recipe:
     """The recipe of the pinned runner on a base. `build_args` are a user's NAME=VALUE. Raises BuildInputError."""
     archive = _ARCHIVES[architecture]
     defaults = {
         "BASE": base.image,
         "RUNNER_URL": f"{_RELEASES}/v{ACTIONS_RUNNER}/actions-runner-linux-{archive}-{ACTIONS_RUNNER}.tar.gz",
         "RUNNER_SHA256": ACTIONS_RUNNER_SHA256[archive],
+        **({"FRAMEWORKS": "pytorch"} if torch else {}),
         "CONTAINER_HOOKS": f"ghcr.io/actions/actions-runner:{ACTIONS_RUNNER}@{ACTIONS_RUNNER_DIGEST}",
     }
     dockerfile = recipe.folder(root, NAME) / "Dockerfile"
@@ -34,13 +40,21 @@ def make(root: Path, base: Base, architecture: Architecture, build_args: Sequenc
         name=NAME,
         base=base,
         architecture=architecture,
-        version=f"{base.cuda or 'nocuda'}-runner{ACTIONS_RUNNER}",
+        version="-".join(
+            (base.cuda or "nocuda", *([f"torch{torch_version(root)}"] if torch else []), f"runner{ACTIONS_RUNNER}")
+        ),
         args=recipe.arguments(dockerfile, defaults, build_args),
         labels={labels.RUNNER: ACTIONS_RUNNER},
     )
 
 
-def parts(root: Path, architecture: Architecture, scratch: Path) -> dict[str, Path]:
+def torch_version(root: Path) -> str:
+    """Return the version of PyTorch in the lock that a runner image has it from."""
+    (version,) = re.findall(r"^torch==([\w.]+)", (root / _FRAMEWORKS).read_text(), re.MULTILINE)
+    return str(version)
+
+
+def parts(root: Path, architecture: Architecture, scratch: Path, *, torch: bool = False) -> dict[str, Path]:
     """Return the parts of its build context, created or downloaded; `scratch` must last until they are staged."""
     lock, nothing = root / "locks" / "base.txt", scratch / "nothing"
     nothing.mkdir()
@@ -52,13 +66,19 @@ def parts(root: Path, architecture: Architecture, scratch: Path) -> dict[str, Pa
         "wheels/base.txt": lock,
         f"project/{wheel.name}": wheel,
         "cuda": nothing,
+        **({"frameworks/bench.txt": root / _FRAMEWORKS} if torch else {"frameworks": nothing}),
         **{f"cuda/{name}": path for name, path in manifest.of_checkout(root, f"linux/{architecture}").items()},
     }
 
 
-def verify(docker: Docker, image: str, base: Base) -> None:
-    """Runs the image and looks at what a job relies on. Raises BuildError, naming all that is not so."""
+def verify(docker: Docker, image: str, base: Base, torch: str | None = None) -> None:
+    """Runs the image and looks at what a job relies on. Raises BuildError, naming all that is not so.
+
+    `torch` is the version of PyTorch that it must have.
+    """
     checks = _checks(base)
+    if torch:
+        checks["PyTorch"] = ("python3 -c 'import torch; print(torch.__version__.partition(\"+\")[0])'", torch)
     finished = docker.run(image, ["bash", "-c", _script(checks)])
     answers = dict(line.split("\t", 1) for line in finished.stdout.splitlines() if "\t" in line)
     if finished.code or set(answers) != set(checks):
@@ -73,7 +93,7 @@ def verify(docker: Docker, image: str, base: Base) -> None:
         raise BuildError("\n    ".join(["the image was built but is no runner", *wrong]))
 
 
-def _checks(base: Base) -> Mapping[str, tuple[str, str]]:
+def _checks(base: Base) -> dict[str, tuple[str, str]]:
     """Return each check by its subject: a command, and the last line that it must print."""
     checks = {
         "user": ("id --user", "1001"),

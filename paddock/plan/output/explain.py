@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from rich.console import Console
 from rich.text import Text
 
+from paddock.errors import program
 from paddock.plan.document.model import PlanDocument
 from paddock.plan.finding import Finding, Step
 from paddock.plan.findings import FINDINGS
@@ -18,7 +19,7 @@ _MARGIN = 10
 
 def show(document: PlanDocument, out: Console, ids: Collection[str]) -> None:
     """Print everything that the plan says under these ids, in the order of the registry."""
-    for id_ in (known for known in FINDINGS if known in ids):
+    for id_ in (code for code in FINDINGS if code in ids):
         kind = FINDINGS[id_]
         reports: list[Finding | Step] = [finding for finding in document.findings if finding.id == id_]
         reports += [step for step in document.before_up if step.id == id_]
@@ -43,7 +44,7 @@ def _parts(report: Finding | Step, stack: str) -> Iterator[tuple[str, str]]:
     yield report.severity, report.message
     yield "fix", report.fix
     if report.edits:
-        yield "edit", f"./inv plan --stack {stack} --fix {report.id} writes it, after a question"
+        yield "edit", f"{program()} plan --stack {stack} --fix {report.id} writes it, after a question"
 
 
 def _line(out: Console, name: str, text: str) -> None:

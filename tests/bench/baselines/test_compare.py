@@ -14,7 +14,7 @@ import pytest
 from paddock.bench.baselines import report, store
 from paddock.bench.baselines.compare import Comparison, compare
 from paddock.bench.baselines.ranks import holm, samples_needed, slower_by_chance
-from paddock.bench.baselines.result import BenchResult
+from paddock.bench.baselines.result import BenchResult, read
 from paddock.bench.cli import compare as command
 from paddock.bench.errors import BenchInputError
 
@@ -116,9 +116,22 @@ def test_runs_of_one_process_are_one_sample() -> None:
     assert {row.sessions for row in comparison.rows} == {(10, 1)}
 
 
-def test_results_of_one_cell_add_their_sessions() -> None:
-    old, new = ([build(seed + side, runs=4) for seed in (0, 10)] for side in (1, 2))
-    assert {row.sessions for row in compare(old, new).rows} == {(8, 8)}
+def test_files_of_one_build_add_their_sessions_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for side, name in enumerate(("old", "new")):
+        (tmp_path / name).mkdir()
+        for number in range(4):
+            write(tmp_path / name / f"{number}.json", build(10 * number + side, runs=2))
+    folders = {"old": str(tmp_path / "old"), "new": str(tmp_path / "new")}
+    assert perform(**folders, json="-") == 0
+    assert {tuple(row["sessions"]) for row in json.loads(capsys.readouterr().out)["rows"]} == {(8, 8)}
+    assert perform(old=str(tmp_path / "kept"), new=folders["new"], keep=True) == 0
+    (kept,) = read(tmp_path / "kept")
+    assert {len(metric.sessions) for metric in kept.metrics.values()} == {8}
+
+
+def test_one_side_is_of_one_machine() -> None:
+    with pytest.raises(BenchInputError, match="results of one side are of different machines or software"):
+        compare([build(1), build(2, image="sha256:2")], [build(3)])
 
 
 def test_a_lower_time_is_better() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -38,6 +39,25 @@ def test_the_runner_is_the_pinned_one_of_the_architecture(
     assert plan.args["RUNNER_SHA256"] == ACTIONS_RUNNER_SHA256[archive]
     assert plan.args["CONTAINER_HOOKS"].startswith(f"ghcr.io/actions/actions-runner:{ACTIONS_RUNNER}@sha256:")
     assert "@sha256:" in plan.args["BASE"]
+
+
+def test_pytorch_is_a_part_that_is_asked_for(root: Path, tmp_path: Path) -> None:
+    base = bases.published("12.8", "24.04")
+    plain, larger = runner.make(root, base, "amd64"), runner.make(root, base, "amd64", torch=True)
+    assert re.fullmatch(rf"12\.8-torch\d+\.\d+\.\d+-runner{re.escape(ACTIONS_RUNNER)}", larger.version)
+    assert (plain.args.get("FRAMEWORKS"), larger.args["FRAMEWORKS"]) == (None, "pytorch")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"with_": "tensorflow"}, "--with tensorflow: there is no such part of runner-gpu"),
+        ({"with_": "torch", "ubuntu": "22.04"}, "--with torch: Ubuntu 22.04 has Python 3.10"),
+    ],
+)
+def test_a_part_that_cannot_be_had_is_explained(root: Path, flags: dict[str, Any], message: str) -> None:
+    with pytest.raises(BuildInputError, match=message):
+        command.build_runner(root, **flags)
 
 
 @pytest.mark.parametrize(("machine", "platform", "nodes", "expected"), [
