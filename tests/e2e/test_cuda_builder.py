@@ -189,7 +189,7 @@ def test_an_architecture_dropped_by_the_base_fails_the_build(docker: Docker, roo
             labels={},
             progress="quiet",
         )
-    with pytest.raises(BuildError, match=r"holds CUDA 13\.0, not the 12\.8"):
+    with pytest.raises(BuildError, match=r"this is CUDA 13\.0, not the 12\.8"):
         docker.build(
             recipe.folder(root, "cuda-builder"),
             tags=[],
