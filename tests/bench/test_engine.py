@@ -73,7 +73,7 @@ def test_packed_products_are_those_of_the_unpacked_weights(
     if not compiled:
         monkeypatch.setattr(native, "kernels", lambda: None)
     torch.manual_seed(0)
-    layer = torch.nn.Linear(192, 144, bias=True)
+    layer = torch.nn.Linear(192, 146 if compiled else 144, bias=True)  # not all in blocks of four rows
     weight = {
         "bf16": lambda: layer.weight.bfloat16().float(),
         "int8": lambda: schemes.int8(layer.weight).dequantise(),
