@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from paddock.plan.document.model import PlanDocument
 from paddock.plan.output.format import cores, count, gibibytes, money, words
 from paddock.plan.output.html import node_drawing
-from paddock.plan.output.html.markup import Child, Html, join, rect, tag
-from paddock.plan.output.html.theme import MONOSPACE, stand_alone
+from paddock.plan.output.html.markup import Child, Html, rect, tag
+from paddock.plan.output.html.theme import MONOSPACE, drawing
 from paddock.plan.output.view import capacity, cloud_resources
 
 WIDTH = 960
 _MARGIN, _ARROW = 20, 28
 _RULES = f"""
-.page {{ fill: var(--page); }}
 .box {{ fill: var(--card); stroke: var(--line); }}
 .group {{ fill: none; stroke: var(--dim); stroke-dasharray: 4 4; }}
 .number {{ fill: var(--info); }}
@@ -194,18 +193,4 @@ def _short(number: float) -> str:
 
 
 def _drawing(title: str, height: int, *shapes: Child) -> str:
-    return join(
-        tag(
-            "svg",
-            tag("title", title),
-            tag("style", Html(stand_alone(_RULES))),
-            rect(0.5, 0.5, WIDTH - 1, height - 1, "page", 12),
-            *shapes,
-            xmlns="http://www.w3.org/2000/svg",
-            role="img",
-            viewBox=f"0 0 {WIDTH} {height}",
-            width=WIDTH,
-            height=height,
-        ),
-        "\n",
-    )
+    return drawing(title, _RULES, WIDTH, height, *shapes)

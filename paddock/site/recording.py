@@ -7,14 +7,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from paddock.plan.output.html.markup import Html, join, rect, tag
-from paddock.plan.output.html.theme import MONOSPACE, stand_alone
+from paddock.plan.output.html.markup import Html, rect, tag
+from paddock.plan.output.html.theme import MONOSPACE, drawing
 
 WIDTH, _MARGIN, _LINE = 960, 24, 30
 _NAMES, _BARS, _NOTES = 130, 200, 420
 """Widths of the columns."""
 _RULES = f"""
-.page {{ fill: var(--page); }}
 .name {{ font-size: 15px; font-weight: 650; }}
 .step {{ font-size: 13px; font-weight: 600; }}
 .note {{ font-size: 12px; fill: var(--soft); }}
@@ -32,22 +31,14 @@ def draw(recording: Path) -> str:
     steps = [step for step in story["steps"] if step["seconds"] is not None]
     height = 96 + _LINE * len(steps)
     title = f"A job in the lab: runs-on [{', '.join(story['labels'])}]"
-    return join(
-        tag(
-            "svg",
-            tag("title", title),
-            tag("style", Html(stand_alone(_RULES))),
-            rect(0.5, 0.5, WIDTH - 1, height - 1, "page", 12),
-            tag("text", "$ ./inv lab.demo", x=_MARGIN, y=36, class_="code"),
-            tag("text", title, x=_MARGIN, y=62, class_="note"),
-            *_rows(steps),
-            xmlns="http://www.w3.org/2000/svg",
-            role="img",
-            viewBox=f"0 0 {WIDTH} {height}",
-            width=WIDTH,
-            height=height,
-        ),
-        "\n",
+    return drawing(
+        title,
+        _RULES,
+        WIDTH,
+        height,
+        tag("text", "$ ./inv lab.demo", x=_MARGIN, y=36, class_="code"),
+        tag("text", title, x=_MARGIN, y=62, class_="note"),
+        *_rows(steps),
     )
 
 

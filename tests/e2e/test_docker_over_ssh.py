@@ -79,8 +79,8 @@ def test_an_image_is_built_read_and_removed_on_the_other_machine(
     remote.build(context, tags=[tag], args={}, labels={}, progress="quiet")
     try:
         assert remote.image(tag)
-        made = subprocess.run(["docker", "create", tag, "/none"], check=True, capture_output=True, text=True)
-        container = made.stdout.strip()
+        created = subprocess.run(["docker", "create", tag, "/none"], check=True, capture_output=True, text=True)
+        container = created.stdout.strip()
         try:
             # As docs/platforms.md takes programs out of an image: no folder of the other machine is mounted.
             subprocess.run(["docker", "cp", f"{container}:/opt/paddock/cuda/.", tmp_path / "out"], check=True)

@@ -66,9 +66,9 @@ def test_policies_are_small_enough_and_name_what_they_can(name: str) -> None:
 
 
 def test_every_row_is_of_a_type_that_some_fleet_has() -> None:
-    made = {r.type for name in STACKS for r in graph(name).resources.values() if r.custom}
-    asked = {token for name in STACKS for token, _ in graph(name).lookups}
-    assert set(table.rows()) - made - asked == set()
+    resources = {r.type for name in STACKS for r in graph(name).resources.values() if r.custom}
+    lookups = {token for name in STACKS for token, _ in graph(name).lookups}
+    assert set(table.rows()) - resources - lookups == set()
 
 
 def test_a_type_without_a_row_is_an_error() -> None:
@@ -102,10 +102,10 @@ def test_iam_takes_the_policies(name: str, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_roles_of_the_plan_may_be_made_and_passed_and_no_others() -> None:
     (part,) = (part for part in statements(graph("prod"), "us-west-2") if "iam:PassRole" in part.actions)
-    made = [f"arn:aws:iam::123456789012:role/{r.name}-1a2b3c4" for r in graph("prod").of_type(types.ROLE)]
+    roles = [f"arn:aws:iam::123456789012:role/{r.name}-1a2b3c4" for r in graph("prod").of_type(types.ROLE)]
     others = ["arn:aws:iam::123456789012:role/Administrator", "arn:aws:iam::123456789012:role/node"]
-    allowed = [arn for arn in (*made, *others) if any(fnmatch.fnmatchcase(arn, p) for p in part.resources)]
-    assert allowed == made
+    allowed = [arn for arn in (*roles, *others) if any(fnmatch.fnmatchcase(arn, p) for p in part.resources)]
+    assert allowed == roles
 
 
 def test_a_log_group_named_after_a_made_up_name_is_found_by_its_beginning() -> None:

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from paddock.plan.document.model import Cost, Fit, Instance, PlanDocument, Pool, RunnerCost
 from paddock.plan.output.format import count, gibibytes, money, words
 from paddock.plan.output.html import node_drawing
-from paddock.plan.output.html.markup import Child, Html, join, rect, tag
+from paddock.plan.output.html.markup import Child, Html, rect, tag
 from paddock.plan.output.html.picture import colours
-from paddock.plan.output.html.theme import stand_alone
+from paddock.plan.output.html.theme import drawing
 from paddock.plan.output.view import (
     alike,
     capacity,
@@ -28,7 +28,6 @@ _FACTS = _CARD - 2 * _PADDING - node_drawing.WIDTH - 12
 _TOP = 172
 _LINE = 18
 _RULES = """
-.page { fill: var(--page); }
 .card { fill: var(--card); stroke: var(--line); }
 .bold { font-weight: 600; }
 .title { font-size: 32px; font-weight: 650; }
@@ -57,23 +56,8 @@ def render(document: PlanDocument) -> str:
     placed, bottom = _in_two_columns(cards)
     height = bottom + _MARGIN
     title = f"Plan of {document.stack}: {summary(document).words}"
-    return join(
-        tag(
-            "svg",
-            tag("title", title),
-            tag("style", Html(stand_alone(_RULES))),
-            tag("defs", node_drawing.hatching()),
-            rect(0.5, 0.5, WIDTH - 1, height - 1, "page", 12),
-            *_header(document),
-            *placed,
-            xmlns="http://www.w3.org/2000/svg",
-            role="img",
-            viewBox=f"0 0 {WIDTH} {height}",
-            width=WIDTH,
-            height=height,
-        ),
-        "\n",
-    )
+    hatching = tag("defs", node_drawing.hatching())
+    return drawing(title, _RULES, WIDTH, height, hatching, *_header(document), *placed)
 
 
 def _header(document: PlanDocument) -> Iterator[Html]:
