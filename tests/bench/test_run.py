@@ -136,6 +136,7 @@ def test_a_cap_that_the_driver_refuses_is_a_note(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_job_pauses_longer_while_others_compute(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("psutil")
     monkeypatch.setattr(pacing, "adapting", partial(pacing.adapting, interval=0.01))
     policy = Policy(adaptive=Adaptive())
     with installed(Driver(box("H100", 1, processes=((41, 500),)))):

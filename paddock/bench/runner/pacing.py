@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 
-import psutil
-
 from paddock.bench.modes import priority
 from paddock.bench.modes.adaptive import Throttle, adapting
 from paddock.bench.modes.limiter import Limiter
@@ -55,6 +53,8 @@ def _policy(job: Job) -> Policy:
 
 def _own(limiter: Limiter) -> Callable[[], tuple[set[int], float]]:
     """Return a function that tells this benchmark's processes, and the part of the time in which it was busy."""
+    import psutil
+
     since, busy = time.monotonic(), 0.0
 
     def own() -> tuple[set[int], float]:
