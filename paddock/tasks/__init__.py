@@ -10,16 +10,17 @@ from typing import Any
 from invoke.collection import Collection
 from invoke.tasks import Task
 
-from paddock.tasks import bench, build
-from paddock.tasks.catalog import catalog_instances, catalog_refresh
+from paddock.tasks import build
 from paddock.tasks.completion import completion
-from paddock.tasks.docs import docs_build, docs_generate
 from paddock.tasks.fleet import mirror, plan, schema
-from paddock.tasks.gpu import GPU_TASKS
-from paddock.tasks.house import check, lint, lock, test
 from paddock.tasks.lab import lab_demo, lab_down, lab_status, lab_up
+from paddock.tasks.machine import bench
+from paddock.tasks.machine.gpu import GPU_TASKS
+from paddock.tasks.machine.smoke import smoke
 from paddock.tasks.onboarding import aws_permissions, github_app, init
-from paddock.tasks.smoke import smoke
+from paddock.tasks.repository.catalog import catalog_instances, catalog_refresh
+from paddock.tasks.repository.docs import docs_build, docs_generate
+from paddock.tasks.repository.house import check, lint, lock, test
 
 
 def _with_default(default: Task[Any], *others: Task[Any]) -> Collection:

@@ -18,7 +18,8 @@ from invoke.parser.argument import Argument
 
 from paddock import cli
 from paddock.errors import PaddockError
-from paddock.tasks import help, namespace, reference
+from paddock.tasks import help, namespace
+from paddock.tasks.repository import reference
 from paddock.terminal import JSON_HELP, console
 
 

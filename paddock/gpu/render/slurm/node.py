@@ -49,8 +49,13 @@ def render(
     plugins: str = "",
     hardware: str = "",
     cluster: str = "paddock",
+    address: str = "",
+    settings: str = "",
 ) -> Rendered:
     """Render a fragment to include, or with `whole` a minimal slurm.conf. `shards` is the number of jobs per GPU.
+
+    `address` is the node's, where its name does not resolve. `settings` are lines `Name=value` that replace those of
+    the whole slurm.conf, or stand beside them.
 
     `version`, `plugins` (`gpu_nvml,gpu_rsmi`) and `hardware` (the output of `slurmd -C`) describe the Slurm that will
     read it; `installed` returns them. Without them the device files are listed, which every Slurm reads.
@@ -66,7 +71,8 @@ def render(
     gres = slurm_gres.lines(request, node, detected, total) if request.devices else []
     settings = f"GresTypes={'gpu,shard' if total else 'gpu'}\n" if gres else ""
     count = slurm_gres.counts(request.devices, total)
-    line = [f"NodeName={node}", *(f"{name}={value}" for name, value in facts.items())]
+    line = [f"NodeName={node}", *([f"NodeAddr={address}"] if address else [])]
+    line += [f"{name}={value}" for name, value in facts.items()]
     line += [*([f"Gres={count}", "Feature=gpu"] if gres else []), "State=UNKNOWN"]
     if not facts:
         warnings.append(
@@ -83,8 +89,9 @@ def render(
     body = settings + " ".join(line) + "\n"
     files = [headed("gres.conf", "".join(f"{resource}\n" for resource in gres))]
     if whole:
-        start = _WHOLE.format(cluster=cluster, node=node, processes=_CONTAINER if contained else _HOST)
-        files.insert(0, headed("slurm.conf", start + body + _PARTITION))
+        host = f"{node}({address})" if address else node
+        start = _WHOLE.format(cluster=cluster, node=host, processes=_CONTAINER if contained else _HOST)
+        files.insert(0, headed("slurm.conf", _replaced(start + body, settings) + _PARTITION))
         if not contained:
             files.append(headed("cgroup.conf", _CGROUP))
     else:
@@ -109,6 +116,22 @@ def installed(root: Path = Path("/"), run: Run = run_program) -> dict[str, str]:
         "plugins": ",".join(available),
         "hardware": next((line for line in lines if line.startswith("NodeName=")), ""),
     }
+
+
+def _replaced(text: str, settings: str) -> str:
+    """Return slurm.conf with these lines in place of its own of the same names. Raises GpuInputError."""
+    lines = text.splitlines()
+    for setting in filter(None, map(str.strip, settings.splitlines())):
+        name, equals, value = setting.partition("=")
+        if not equals or not name.isalnum() or not value or name in ("NodeName", "PartitionName"):
+            raise wrong(f"settings has {setting!r}", "lines such as SlurmctldPort=6817, none for nodes or partitions")
+        start = f"{name}=".lower()
+        same = [index for index, line in enumerate(lines) if line.lower().startswith(start)]
+        if same:
+            lines[same[0]] = setting
+        else:
+            lines.insert(next(i for i, line in enumerate(lines) if line.startswith("NodeName=")), setting)
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _hardware(text: str) -> dict[str, str]:

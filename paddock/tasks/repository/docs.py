@@ -34,4 +34,4 @@ def docs_generate(c: Context) -> None:
 
     generated.write_all(ROOT)
     # In a process of its own: the page is made of all tasks, and this is one of them.
-    subprocess.run([sys.executable, "-m", "paddock.tasks.reference"], cwd=ROOT, check=True)
+    subprocess.run([sys.executable, "-m", "paddock.tasks.repository.reference"], cwd=ROOT, check=True)

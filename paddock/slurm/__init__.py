@@ -1,0 +1,1 @@
+"""Slurm on one machine: detection, validation, configuration, start, jobs and diagnosis."""

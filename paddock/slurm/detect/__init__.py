@@ -1,0 +1,1 @@
+"""Machine as Slurm needs it: platform, GPUs, processors and memory."""

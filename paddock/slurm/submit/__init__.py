@@ -1,0 +1,1 @@
+"""Jobs: methods, their resources, submission and results."""

@@ -1,0 +1,1 @@
+"""Files of Slurm and Compose, and their safe replacement."""

@@ -1,0 +1,1 @@
+"""Tasks on the machine that they run on: its GPUs, its tests, its Slurm."""

@@ -1,0 +1,1 @@
+"""Tasks that maintain this repository: checks, documents, facts."""
