@@ -69,7 +69,7 @@ def render(
     total = _shards(request, shards)
     detected = slurm_gres.autodetect(request, version, plugins.split(",")) if request.devices else None
     gres = slurm_gres.lines(request, node, detected, total) if request.devices else []
-    settings = f"GresTypes={'gpu,shard' if total else 'gpu'}\n" if gres else ""
+    kinds = f"GresTypes={'gpu,shard' if total else 'gpu'}\n" if gres else ""
     count = slurm_gres.counts(request.devices, total)
     line = [f"NodeName={node}", *([f"NodeAddr={address}"] if address else [])]
     line += [f"{name}={value}" for name, value in facts.items()]
@@ -86,7 +86,7 @@ def render(
             )
         if not whole:
             warnings.append(f"{_RENUMBERED}: task/cgroup, with ConstrainDevices=yes in cgroup.conf.")
-    body = settings + " ".join(line) + "\n"
+    body = kinds + " ".join(line) + "\n"
     files = [headed("gres.conf", "".join(f"{resource}\n" for resource in gres))]
     if whole:
         host = f"{node}({address})" if address else node

@@ -1,0 +1,63 @@
+"""Compose file of the container."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from paddock.gpu.model import Inventory
+from paddock.gpu.render import render
+from paddock.gpu.render.rendered import File, headed
+from paddock.slurm.errors import SlurmInputError
+
+STATE, LOGS, CONFIGURATION, JOBS = "/var/spool/slurmctld", "/var/log/slurm", "/etc/paddock-slurm", "/work"
+_PREFIX = re.compile(r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?")
+_STOP_S = 30
+"""Seconds that the daemons get to end in order before Docker kills them."""
+
+
+def container_name(prefix: str) -> str:
+    """Return the container's name. Raises SlurmInputError for a prefix that is no part of a host name."""
+    if not _PREFIX.fullmatch(prefix):
+        raise SlurmInputError(
+            f"--prefix {prefix!r}\n    expected: lower-case letters, digits and dashes, at most 42, such as dshpc-imaging"
+        )
+    return f"{prefix}-slurm"
+
+
+def compose_file(inventory: Inventory, prefix: str, image: str) -> File:
+    """Return compose.yaml: one container with the whole machine's GPUs, or with the usable ones by UUID.
+
+    `inventory` is the machine's, not the container's. Raises GpuError and SlurmInputError.
+    """
+    import yaml
+
+    name = container_name(prefix)
+    rendered = render("compose", inventory, _selection(inventory), image=image, service=name)
+    document: dict[str, Any] = yaml.safe_load(rendered.text("compose.yaml"))
+    service = document["services"][name]
+    service = {
+        "image": image,
+        "container_name": name,
+        "hostname": name,
+        **{key: value for key, value in service.items() if key != "image"},
+        "volumes": [
+            f".:{CONFIGURATION}:ro",
+            f"./jobs:{JOBS}",
+            f"state:{STATE}",
+            f"logs:{LOGS}",
+            "munge:/etc/munge",
+        ],
+        "security_opt": ["no-new-privileges:true", *service.get("security_opt", [])],
+        "stop_grace_period": f"{_STOP_S}s",
+        "restart": "unless-stopped",
+    }
+    whole = {"name": prefix, "services": {name: service}, "volumes": {"state": {}, "logs": {}, "munge": {}}}
+    return headed("compose.yaml", yaml.safe_dump(whole, sort_keys=False, width=1000))
+
+
+def _selection(inventory: Inventory) -> dict[str, Any] | None:
+    """Return the connector's fields. All GPUs by that word, so that the container starts on another machine too."""
+    whole = bool(inventory.gpus) and len(inventory.usable) == len(inventory.gpus)
+    divided = any(gpu.mig and gpu.mig.enabled for gpu in inventory.gpus)
+    return {"All": True} if whole and not divided and inventory.gpus[0].vendor == "nvidia" else None
