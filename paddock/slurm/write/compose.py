@@ -20,7 +20,7 @@ def container_name(prefix: str) -> str:
     """Return the container's name. Raises SlurmInputError for a prefix that is no part of a host name."""
     if not _PREFIX.fullmatch(prefix):
         raise SlurmInputError(
-            f"--prefix {prefix!r}\n    expected: lower-case letters, digits and dashes, at most 42, such as dshpc-imaging"
+            f"--prefix {prefix!r}\n    expected: at most 42 lower-case letters, digits, dashes, such as dshpc-imaging"
         )
     return f"{prefix}-slurm"
 
