@@ -16,6 +16,7 @@ from paddock.tasks.fleet import mirror, plan, schema
 from paddock.tasks.lab import lab_demo, lab_down, lab_status, lab_up
 from paddock.tasks.machine import bench
 from paddock.tasks.machine.gpu import GPU_TASKS
+from paddock.tasks.machine.slurm import configure
 from paddock.tasks.machine.smoke import smoke
 from paddock.tasks.onboarding import aws_permissions, github_app, init
 from paddock.tasks.repository.catalog import catalog_instances, catalog_refresh
@@ -31,7 +32,7 @@ def _with_default(default: Task[Any], *others: Task[Any]) -> Collection:
 
 
 namespace = Collection(
-    *(init, plan, schema, mirror, smoke, completion, build.wheel, check, lint, lock, test),
+    *(init, plan, schema, mirror, smoke, configure, completion, build.wheel, check, lint, lock, test),
     images=Collection(build.images_build, build.images_list, build.images_check, build.images_size),
     runner=Collection(build.runner_build, build.runner_push),
     ami=Collection(build.ami_build, build.ami_list, build.ami_promote, build.ami_prune),
@@ -55,13 +56,14 @@ ALIASES = {
 for _alias, _name in ALIASES.items():
     namespace.add_task(namespace[_name], name=_alias)
 
-NODE_GROUPS = ("GPUs of this machine", "Facts, and the shell")
+NODE_GROUPS = ("GPUs of this machine", "Slurm on this machine", "Facts, and the shell")
 """Groups of tasks that need no checkout."""
 
 GROUPS = {
     "A fleet: plan it, and try it on this machine": ("init", "plan", "lab", "github", "aws", "mirror", "schema"),
     "Images, and the program for nodes": ("runner", "images", "ami", "wheel"),
     "GPUs of this machine": ("gpu", "smoke", "bench"),
+    "Slurm on this machine": ("configure",),
     "Facts, and the shell": ("catalog.instances", "completion"),
     "Maintenance of this repository": ("check", "lint", "test", "lock", "docs", "catalog.refresh"),
 }

@@ -66,7 +66,7 @@ class Docker:
         for tag in tags:
             Reference.parse(tag)
         known_as = known_as or str(context)
-        space.check(self._info(), room_bytes, f"cannot build {known_as}")
+        space.check(self.info(), room_bytes, f"cannot build {known_as}")
         options = [word for tag in tags for word in ("--tag", tag)]
         options += [word for name, value in args.items() for word in ("--build-arg", f"{name}={value}")]
         options += [word for name, value in labels.items() for word in ("--label", f"{name}={value}")]
@@ -151,6 +151,10 @@ class Docker:
             architecture=description.get("Architecture") or "",
         )
 
+    def info(self) -> dict[str, Any]:
+        """Return what the engine says of itself and its machine."""
+        return dict(json.loads(self._output("cannot ask docker", "info", "--format", "{{json .}}")))
+
     def images(self, label: str) -> tuple[str, ...]:
         """Tags of the images that bear this label, the newest image first."""
         form = "{{.Repository}}:{{.Tag}}"
@@ -173,11 +177,17 @@ class Docker:
         user: str | None = None,
         environment: Mapping[str, str] | None = None,
         entrypoint: str | None = None,
+        options: Sequence[str] = (),
         timeout_s: float = RUN_S,
+        check: bool = True,
     ) -> Finished:
-        """Runs a container to its end and removes it. `volumes`: folder of the host to `path[:ro]` inside."""
+        """Runs a container to its end and removes it. `volumes`: folder of the host to `path[:ro]` inside.
+
+        `options` are further ones of `docker run`, such as `--gpus all`. Raises BuildError where no container could be
+        started, or without `check` returns docker's words as its standard error.
+        """
         container = f"paddock-{uuid.uuid4().hex[:12]}"
-        options = ["--rm", "--pull", "never", "--name", container, *self._network()]
+        options = [*options, "--rm", "--pull", "never", "--name", container, *self._network()]
         options += [word for source, to in (volumes or {}).items() for word in ("--volume", f"{source}:{to}")]
         options += ["--user", user] if user else []
         options += ["--entrypoint", entrypoint] if entrypoint is not None else []
@@ -194,7 +204,7 @@ class Docker:
             )
         except process.TimedOut:
             raise BuildError(f"{image} did not end within {timeout_s:g} s and was ended") from None
-        if finished.code == _NOT_STARTED:
+        if check and finished.code == _NOT_STARTED:
             raise problems.engine(finished.stderr, f"cannot run {image}")
         return finished
 
@@ -226,9 +236,6 @@ class Docker:
         """The host's where the engine has no bridge."""
         named = self._output("cannot ask docker", "network", "ls", "--filter", "driver=bridge", "--format", "{{.Name}}")
         return [] if "bridge" in named.split() else ["--network", "host"]
-
-    def _info(self) -> dict[str, Any]:
-        return dict(json.loads(self._output("cannot ask docker", "info", "--format", "{{json .}}")))
 
     def _output(self, action: str, *words: str) -> str:
         finished = self._call(*words)

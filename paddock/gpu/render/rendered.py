@@ -9,7 +9,7 @@ from typing import Any
 
 from paddock.gpu.model import SCHEMA
 
-_HEADER = "# Written by Paddock (sha256 of the rest: {}); an edited file is not overwritten."
+_HEADER = "# Written by Paddock (sha256 of the rest: {}); a line `# USER_CUSTOMIZED=true` keeps your changes."
 _HEADER_LINE = re.compile(rf"^{re.escape(_HEADER).replace(re.escape('{}'), '([0-9a-f]{64})')}\n", re.MULTILINE)
 _CUSTOMISED = re.compile(r"^\s*#\s*USER_CUSTOMIZED\s*=\s*true\s*$", re.MULTILINE | re.IGNORECASE)
 

@@ -33,7 +33,7 @@ def compose_file(inventory: Inventory, prefix: str, image: str) -> File:
     import yaml
 
     name = container_name(prefix)
-    rendered = render("compose", inventory, _selection(inventory), image=image, service=name)
+    rendered = render("compose", inventory, gpu_fields(inventory), image=image, service=name)
     document: dict[str, Any] = yaml.safe_load(rendered.text("compose.yaml"))
     service = document["services"][name]
     service = {
@@ -51,13 +51,14 @@ def compose_file(inventory: Inventory, prefix: str, image: str) -> File:
         "security_opt": ["no-new-privileges:true", *service.get("security_opt", [])],
         "stop_grace_period": f"{_STOP_S}s",
         "restart": "unless-stopped",
+        "pull_policy": "never",
     }
     whole = {"name": prefix, "services": {name: service}, "volumes": {"state": {}, "logs": {}, "munge": {}}}
     return headed("compose.yaml", yaml.safe_dump(whole, sort_keys=False, width=1000))
 
 
-def _selection(inventory: Inventory) -> dict[str, Any] | None:
-    """Return the connector's fields. All GPUs by that word, so that the container starts on another machine too."""
+def gpu_fields(inventory: Inventory) -> dict[str, Any] | None:
+    """Return fields for renderers. All GPUs by that word, so that the container starts on another machine too."""
     whole = bool(inventory.gpus) and len(inventory.usable) == len(inventory.gpus)
     divided = any(gpu.mig and gpu.mig.enabled for gpu in inventory.gpus)
     return {"All": True} if whole and not divided and inventory.gpus[0].vendor == "nvidia" else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,8 @@ class NodeFiles:
     """Generated files and what to know about them."""
 
     files: tuple[File, ...]
+    gres: str = ""
+    """Value of `Gres=` in slurm.conf; empty without GPUs."""
     warnings: tuple[str, ...] = ()
 
 
@@ -37,4 +40,5 @@ def node_files(detection: Detection, prefix: str, image: str, folder: Path, *, s
     except GpuError as error:
         raise SlurmError(str(error)) from None
     files = (*rendered.files, compose, inventory_file(detection.inventory, folder))
-    return NodeFiles(files, rendered.warnings)
+    gres = re.search(r"\bGres=(\S+)", rendered.text("slurm.conf"))
+    return NodeFiles(files, gres[1] if gres else "", rendered.warnings)

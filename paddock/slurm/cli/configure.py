@@ -1,0 +1,231 @@
+"""`configure`: detect, validate, write, build and prove."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from paddock import process
+from paddock.errors import printable, program
+from paddock.gpu import serialization
+from paddock.gpu.inventory import inventory as read_inventory
+from paddock.gpu.model import Inventory
+from paddock.slurm.cli.parameters import Configure
+from paddock.slurm.detect.engine import Engine
+from paddock.slurm.detect.machine import Detection, detect
+from paddock.slurm.errors import SlurmError, SlurmInputError
+from paddock.slurm.validate.host import host_links
+from paddock.slurm.validate.link import Link, broken
+from paddock.slurm.write.compose import container_name
+from paddock.slurm.write.node_files import node_files
+from paddock.slurm.write.replacement import Change, apply, changes
+from paddock.terminal import JsonOutput, caller_path
+
+_GIB = 1024
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """State of a run; the JSON document and the exit code follow from it."""
+
+    detection: Detection
+    folder: Path
+    image: str
+    links: tuple[Link, ...] = ()
+    changes: tuple[Change, ...] = ()
+    backups: tuple[Path, ...] = ()
+    warnings: tuple[str, ...] = ()
+    gres: str = ""
+    dry_run: bool = False
+
+    @property
+    def broken(self) -> Link | None:
+        return broken(self.links)
+
+    def document(self) -> dict[str, Any]:
+        detection = self.detection
+        return {
+            "schema": 1,
+            "platform": detection.platform,
+            "gpu_type": detection.gpu_type,
+            "gpus": [{"uuid": gpu.uuid, "name": gpu.name} for gpu in detection.contained.gpus],
+            "cpus": detection.cpus,
+            "memory_mib": detection.memory_mib,
+            "gres": self.gres or None,
+            "image": self.image,
+            "folder": str(self.folder),
+            "dry_run": self.dry_run,
+            "links": [link.document() for link in self.links],
+            "files": [
+                {"path": change.file.path, "state": change.state, "diff": list(change.diff)} for change in self.changes
+            ],
+            "backups": [str(path) for path in self.backups],
+            "notes": [*detection.notes, *self.warnings],
+            "ready": self.broken is None and not self.dry_run,
+        }
+
+
+def configure(root: Path, flags: Mapping[str, Any]) -> int:
+    """Configure a node on this machine, print what was done and return the exit code.
+
+    Raises SlurmError, GpuError and BuildError. Where a link is broken nothing is written, and the exit code is 1.
+    """
+    parameters = Configure.from_flags(flags)
+    json = JsonOutput.parse(parameters.json)
+    _check(parameters)
+    say = _Say(quiet=json.replaces_text)
+    with process.sigterm_as_interrupt():
+        outcome = _configure(root, parameters, say)
+    json.write(outcome.document())
+    _end(outcome, parameters, say)
+    return 1 if outcome.broken else 0
+
+
+class _Say:
+    """Lines of progress on standard output, as they become true."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self.quiet = quiet
+
+    def __call__(self, *lines: str) -> None:
+        if not self.quiet:
+            sys.stdout.writelines(f"{printable(line)}\n" for line in lines)
+            sys.stdout.flush()
+
+
+def _configure(root: Path, parameters: Configure, say: Callable[..., None]) -> _Outcome:
+    folder = caller_path(str(parameters.output or container_name(parameters.prefix)))
+    docker = None if parameters.files_only else _docker(optional=parameters.dry_run, say=say)
+    engine = Engine.parse(docker.info()) if docker else None
+    detection = _detect(parameters, engine)
+    image = parameters.image or f"paddock/slurm:{detection.gpu_type}"
+    outcome = _Outcome(detection, folder, image, dry_run=parameters.dry_run)
+    say(*_machine(detection))
+    here = parameters.inventory is None
+    if here and not parameters.files_only:
+        outcome.links = host_links(detection, engine)
+        say(*(f"  {link.line()}" for link in outcome.links))
+        if outcome.broken:
+            return outcome
+    files = node_files(detection, parameters.prefix, image, folder, shards=parameters.shards)
+    outcome.changes, outcome.warnings, outcome.gres = changes(files.files, folder), files.warnings, files.gres
+    if parameters.dry_run:
+        say("", f"Files      {folder} (not written)", *_files(outcome.changes, diffs=True))
+        return outcome
+    if docker and not parameters.image:
+        _build(docker, root, parameters, detection, image, say)
+    outcome.backups = apply(outcome.changes, folder)
+    (folder / "jobs").mkdir(exist_ok=True)
+    say("", f"Files      {folder}", *_files(outcome.changes, diffs=False))
+    say(*(f"  {'backup':<11} {path.relative_to(folder)}" for path in outcome.backups))
+    if docker and here and detection.gpu_type != "none":
+        from paddock.slurm.validate.container import container_link
+
+        outcome.links = (*outcome.links, container_link(docker, image, detection))
+        say(f"  {outcome.links[-1].line()}")
+    return outcome
+
+
+def _check(parameters: Configure) -> None:
+    """Raise SlurmInputError for flags that make no sense together."""
+    if parameters.gpu_type not in ("", "none"):
+        raise SlurmInputError(
+            f"--gpu-type {parameters.gpu_type!r}\n    expected: none, or nothing: the type is detected"
+            "\n    fix: leave --gpu-type out; --from gives another machine's GPUs"
+        )
+    if parameters.shards == 1:
+        raise SlurmInputError("--shards 1\n    expected: 2 or more, or 0: one shard is the whole GPU")
+    if parameters.files_only and (parameters.rebuild or parameters.base):
+        raise SlurmInputError(
+            "--files-only builds no image\n    expected: --files-only without --rebuild and --base"
+            "\n    fix: leave one of them out"
+        )
+    if parameters.image and (parameters.rebuild or parameters.base):
+        raise SlurmInputError(
+            "--image names an image that is there already\n    expected: --image without --rebuild and --base"
+            "\n    fix: leave one of them out"
+        )
+
+
+def _docker(*, optional: bool, say: Callable[..., None]) -> Any:
+    from paddock.build.docker import Docker
+    from paddock.build.errors import BuildError
+
+    try:
+        return Docker.find(os.environ)
+    except BuildError as error:
+        if not optional:
+            raise
+        say(f"note: Docker is not checked: {str(error).splitlines()[0]}")
+        return None
+
+
+def _detect(parameters: Configure, engine: Engine | None) -> Detection:
+    if parameters.inventory is not None:
+        inventory = serialization.load(caller_path(str(parameters.inventory)))
+    else:
+        inventory = read_inventory(programs=True, topology=True)
+    if parameters.gpu_type == "none":
+        inventory = _without_gpus(inventory)
+    return detect(inventory, engine, saved=parameters.inventory is not None)
+
+
+def _without_gpus(inventory: Inventory) -> Inventory:
+    return replace(inventory, gpus=(), pairs=(), backend="none", reason="--gpu-type none")
+
+
+def _build(
+    docker: Any, root: Path, parameters: Configure, detection: Detection, image: str, say: Callable[..., None]
+) -> None:
+    raise SlurmError("not built yet")
+
+
+def _machine(detection: Detection) -> Iterable[str]:
+    inventory = detection.inventory
+    yield f"Machine    {inventory.machine.name}: {detection.platform}, {inventory.machine.architecture}"
+    models = Counter((gpu.name or "unknown model", gpu.memory.total if gpu.memory else None) for gpu in inventory.gpus)
+    driver = f", driver {inventory.driver.version}" if inventory.driver else ""
+    for (name, mib), count in models.items():
+        yield f"GPUs       {count}x {name}{f', {mib} MiB each' if mib else ''}{driver}"
+    if not models:
+        yield f"GPUs       none: {inventory.reason or 'the inventory has none'}"
+    yield f"Resources  {detection.cpus} CPUs, {detection.memory_mib / _GIB:.1f} GiB of memory ({detection.source})"
+    yield from (f"note: {note}" for note in detection.notes)
+
+
+_STATES = {
+    "new": "new",
+    "unchanged": "unchanged",
+    "updated": "updated",
+    "edited": "replaced, and the version that was edited by hand kept",
+    "foreign": "replaced, and the file that was there kept",
+    "customised": "customised: left as it is; it differs from what is generated",
+}
+
+
+def _files(all_changes: Iterable[Change], *, diffs: bool) -> Iterable[str]:
+    for change in all_changes:
+        yield f"  {change.file.path:<15} {_STATES[change.state]}"
+        if change.diff and (diffs or change.state in ("customised", "edited")):
+            yield from (f"      {line}" for line in change.diff)
+
+
+def _end(outcome: _Outcome, parameters: Configure, say: Callable[..., None]) -> None:
+    say(*(f"warning: {warning}" for warning in outcome.warnings))
+    if link := outcome.broken:
+        say("", f"Docker cannot pass the GPUs to a container: {link.name}: {link.evidence}", f"  fix: {link.fix}")
+        say(f"  or without GPUs: {program()} configure --gpu-type none")
+        return
+    if outcome.dry_run:
+        return
+    detection = outcome.detection
+    gpus = f"{len(detection.contained.gpus)} {detection.gpu_type} GPUs ({outcome.gres})" if outcome.gres else "no GPUs"
+    say("", f"Slurm is configured: {detection.cpus} CPUs, {detection.memory_mib / _GIB:.1f} GiB, {gpus}")
+    say(f"start it: docker compose --file {outcome.folder / 'compose.yaml'} up --detach")
+    prefix = "" if parameters.prefix == "paddock" else f" --prefix {parameters.prefix}"
+    say(f"test it:  {program()} slurm.test{prefix}")

@@ -1,0 +1,1 @@
+"""Proof that Docker passes the machine's GPUs to a container, or the link that is missing."""
