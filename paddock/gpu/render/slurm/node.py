@@ -91,6 +91,9 @@ def render(
     if whole:
         host = f"{node}({address})" if address else node
         start = _WHOLE.format(cluster=cluster, node=host, processes=_CONTAINER if contained else _HOST)
+        if facts:
+            # Without it a job that asks for no memory takes all of the node's, and no other runs beside it.
+            start += f"DefMemPerCPU={int(facts['RealMemory']) // int(facts['CPUs'])}\n"
         files.insert(0, headed("slurm.conf", _replaced(start + body, settings) + _PARTITION))
         if not contained:
             files.append(headed("cgroup.conf", _CGROUP))
