@@ -3,7 +3,7 @@
 
     .venv/bin/python benchmarks/images.py [--runs N] [--base IMAGE]
 
-Prints one JSON document. Each build is a whole `inv build-runner`, from the start of the program to its end, without a
+Prints one JSON document. Each build is a whole `inv runner.build`, from the start of the program to its end, without a
 push. Cold takes nothing from earlier builds but the packages that were downloaded. Needs a Docker engine; without
 --base, debootstrap makes a small Debian to build on. A stand-in of some kB takes the place of GitHub's runner.
 """
@@ -95,7 +95,7 @@ def measured(project: Path, words: list[str], runs: int, docker: Docker, images:
 
 def build(project: Path, *words: str) -> dict[str, Any]:
     env = {**os.environ, "PADDOCK_ROOT": str(project)}
-    command = [sys.executable, "-m", "paddock", "build-runner", *words, "--json"]
+    command = [sys.executable, "-m", "paddock", "runner.build", *words, "--json"]
     process = subprocess.run(command, cwd=ROOT, env=env, check=True, stdout=subprocess.PIPE)
     result: dict[str, Any] = json.loads(process.stdout)
     return result

@@ -10,6 +10,7 @@ from paddock import validation
 from paddock.fleet import GitHub
 from paddock.terminal import BadFlag
 
+_EXPECTED = "https://github.com/ORG or https://github.com/OWNER/REPOSITORY"
 _SHORT = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
 
 
@@ -26,11 +27,11 @@ def github(text: str, flag: str = "--url") -> GitHub:
         result = GitHub.model_validate({"url": url, "token": "config", "serverVersion": "3.0"})
     except ValidationError as error:
         problem = validation.problems(error.errors(include_url=False), GitHub)[0]
-        raise BadFlag(f"{flag}: {problem.message}\n    expected: {problem.expected}") from None
+        raise BadFlag(f"{flag}: {problem.message}\n    expected: {_EXPECTED}") from None
     if result.scope == "enterprise":
         raise BadFlag(
             f"{flag}: {url}: GitHub lets no App register runners of an enterprise\n"
-            "    expected: an organisation or a repository, such as https://github.com/ORG\n"
+            f"    expected: {_EXPECTED}\n"
             "    fix: name one with --url; a stack for an enterprise has a token: docs/configuration.md#github"
         )
     return result

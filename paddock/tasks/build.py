@@ -97,7 +97,7 @@ def _run_cuda_builder(
     way = "--native" if native else "--run"
     if name != "cuda-builder":
         raise Exit(
-            f"{way} with {name}: it leaves nothing on the host\n    expected: build-image cuda-builder {way}"
+            f"{way} with {name}: it leaves nothing on the host\n    expected: images.build cuda-builder {way}"
             f"\n    fix: leave {way} out",
             code=2,
         )

@@ -126,7 +126,7 @@ def test_a_command_names_a_task_and_flags_that_exist(workflow: str, command: str
 
 def test_the_commands_are_found() -> None:
     tasks = {command.split()[0] for _, command in commands()}
-    assert {"plan", "build-image", "build-runner", "images.check", "build-ami", "ami.promote", "gpu.health"} <= tasks
+    assert {"plan", "images.build", "runner.build", "images.check", "ami.build", "ami.promote", "gpu.health"} <= tasks
 
 
 def test_images_are_rebuilt_when_their_sources_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -254,7 +254,7 @@ def test_a_changed_hook_is_rebuilt_as_one_small_step(site: Site, first: dict[str
     before = hook.read_bytes()
     hook.write_bytes(before + b"# another line\n")
     try:
-        with pytest.raises(BuildInputError, match=r"was not built on this machine .*\n.*\n    fix: ./inv build-image"):
+        with pytest.raises(BuildInputError, match=r"was not built on this machine .*\n.*\n    fix: ./inv images.build"):
             site.push()
         changed = site.build(pin=None, registry=None)  # it stays on this machine
     finally:

@@ -14,6 +14,7 @@ import pytest
 
 from infra import versions
 from paddock.site.links import pages
+from paddock.tasks import ALIASES, namespace
 
 # Not run, and why. A command that stands here must stand in a document, else this list has gone stale.
 ELSEWHERE = {
@@ -25,16 +26,14 @@ ELSEWHERE = {
     "./inv lock": "needs the network",
     "./inv catalog.refresh": "needs AWS",
     "./inv lab.": "tests/e2e/test_story.py runs these, in their order",
-    "./inv build-runner": "needs Docker: tests/e2e/test_runner_image.py",
-    "./inv build-image": "needs Docker: tests/e2e/test_cuda_builder.py",
-    "./inv build-ami": "needs AWS: tests/build/ami/test_ami_build.py, on recorded models",
+    "./inv runner.build": "needs Docker: tests/e2e/test_runner_image.py",
+    "./inv images.build": "needs Docker: tests/e2e/test_cuda_builder.py",
     "./inv images.check": "its answer depends on the day: tests/build/images/test_images_check.py",
     "./inv bench --mode": "needs torch: tests/bench/test_run.py, on the processor",
     "./inv bench.compare": "tests/bench/baselines, on results that tests make up",
     "./inv bench.load": "needs a server: tests/bench/load/test_command.py, on a scripted one",
-    "./inv ami.": "needs AWS: tests/build/ami/test_ami_{list,promote,prune}.py, on stand-ins",
+    "./inv ami.": "needs AWS: tests/build/ami, on recorded models and stand-ins",
     "paddock gpu.run": "needs a GPU: tests/gpu, on a simulated driver",
-    "paddock gpu.memory-info": "needs a GPU: tests/gpu, on a simulated driver",
     "paddock gpu.render": "needs a GPU: tests/gpu/render, on recorded inventories",
     "paddock gpu.list --json > node.json": "a redirection; gpu.list is run",
     "paddock gpu.ml-env": "needs a GPU: tests/gpu/ml, on a simulated driver",
@@ -53,18 +52,8 @@ PROGRAMS = {
 }
 SHELL = {"cat", "cd", "chmod", "do", "done", "eval", "export", "for", "mkdir"}
 """Words of the shell itself, around the commands."""
-BOTH_NAMES = {
-    "CONTRIBUTING.md": "says which name is used where",
-    "bench-modes.md": "measured in a checkout, applied on a node",
-    "cuda-builder.md": "built in a checkout, judged on a node",
-    "gpu-guide.md": "goes from the checkout into the job",
-    "gpu.md": "says what the program is called in a checkout",
-    "images.md": "built in a checkout, used in a runner",
-    "index.md": "says which name is used where",
-    "tasks.md": "says what the tasks are called on a node",
-    "platforms.md": "has a row for every part",
-    "smoke.md": "says what a runner image does without torch",
-}
+EXPLAINS_BOTH_NAMES = "tasks.md"
+"""The page that says what the program is called in a checkout and on a node."""
 WALKED = {"getting-started.md": "tests/e2e/test_getting_started.py runs it from the first command to the last"}
 
 
@@ -122,18 +111,28 @@ def test_the_list_of_commands_run_elsewhere_is_not_stale(root: Path) -> None:
     assert [p for p in {**ELSEWHERE, **PROGRAMS} if not any(command.startswith(p) for command in documented)] == []
 
 
+IN_A_CHECKOUT = re.compile(r"\./inv\b(?!\.)")
+TASKS = "|".join(sorted({re.escape(name) for task in namespace.task_names for name in (task, task.partition(".")[0])}))
+ON_A_NODE = re.compile(rf"(?<![\w/.@-])paddock (?:{TASKS})(?![\w-])|(?<!\| )`paddock`|\bbin/paddock\b")
+
+
 def test_no_page_calls_the_program_by_a_name_it_does_not_have(root: Path) -> None:
-    bare = re.compile(r"(?<![./\w-])inv (?=[a-z])[\w. -]*")
+    bare = re.compile(r"(?:^(?:\$ )?|(?<=`)|(?<![./\w-])(?=inv [a-z-]))inv(?=\s+[a-z-]|$)[\w. -]*", re.MULTILINE)
     assert {p.name: calls for p in pages(root) if (calls := bare.findall(p.read_text(encoding="utf-8")))} == {}
 
 
-def test_no_page_mixes_the_names_of_the_program(root: Path) -> None:
-    mixed = set()
-    for page in pages(root):
-        text = page.read_text(encoding="utf-8")
-        if "./inv " in text and re.search(r"(?<![\w/.-])paddock (?:gpu|smoke|bench|plan|catalog)\b", text):
-            mixed.add(page.name)
-    assert mixed <= set(BOTH_NAMES), "./inv in a checkout, paddock on a node; one of them on a page"
+def test_each_page_uses_one_name_of_the_program(root: Path) -> None:
+    texts = {page.name: page.read_text(encoding="utf-8") for page in pages(root)}
+    mixed = {name for name, text in texts.items() if IN_A_CHECKOUT.search(text) and ON_A_NODE.search(text)}
+    assert mixed == {EXPLAINS_BOTH_NAMES}, "./inv in a checkout, paddock on a node; one of them on a page"
+
+
+def test_pages_messages_and_workflows_use_first_names_of_tasks(root: Path) -> None:
+    second = re.compile(rf"\b(?:inv|paddock) (?:{'|'.join(ALIASES)})(?![\w-])")
+    sources = (path for room in ("paddock", "images", "ami", "infra", ".github") for path in (root / room).rglob("*.*"))
+    files = [*pages(root), *(path for path in sources if path.suffix in (".py", ".yml", ".yaml", ".sh"))]
+    texts = {path.name: path.read_text(encoding="utf-8") for path in files}
+    assert {name: calls for name, text in texts.items() if (calls := second.findall(text))} == {}
 
 
 def test_the_gpu_guide_names_the_versions_of_the_code(root: Path) -> None:

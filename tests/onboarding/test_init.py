@@ -111,6 +111,15 @@ def test_a_wrong_flag_writes_nothing(project: Path, flags: dict[str, str], messa
     assert [path.name for path in project.iterdir()] == ["Pulumi.yaml"]
 
 
+@pytest.mark.parametrize("url", ["http://github.com/acme", "https://github.com/a/b/c", "https://me:x@github.com/acme"])
+def test_a_refused_address_suggests_only_what_init_accepts(project: Path, url: str) -> None:
+    with pytest.raises(BadFlag) as error:
+        init(project, url=url)
+    expected = str(error.value).partition("expected: ")[2]
+    assert "OWNER/REPOSITORY" in expected
+    assert "enterprises" not in str(error.value)
+
+
 def test_a_stack_file_is_replaced_only_with_overwrite(project: Path) -> None:
     init(project)
     with pytest.raises(BadFlag, match=r"Pulumi\.ci\.yaml is there already"):

@@ -155,7 +155,7 @@ def check_arn(arn: str, region: str) -> None:
         raise BuildInputError(
             f"--execution: {arn[:200]!r} names no build\n"
             f"    expected: arn:aws:imagebuilder:{region}:ACCOUNT:image/NAME/VERSION/BUILD, or latest\n"
-            "    fix: take it from the first line that build-ami printed, or leave it out to follow what is in progress"
+            "    fix: take it from the first line that ami.build printed, or leave it out to follow what is in progress"
         )
     if match["region"] != region:
         raise BuildInputError(

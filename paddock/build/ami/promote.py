@@ -74,7 +74,7 @@ def usable(aws: Aws, stack: Stack, id: str, maker: str) -> tuple[MachineImage, C
         raise BuildInputError(
             f"{id} is not in {aws.region}, or not this account's to see; whether another region has it is not known\n"
             f"    expected: an image of {maker} in {aws.region}: {listed}\n"
-            f"    fix: ./inv build-ami --stack {stack.name} makes one here"
+            f"    fix: ./inv ami.build --stack {stack.name} makes one here"
         )
     if image.state != "available":
         reason = f": {image.reason}" if image.reason else ""
@@ -93,7 +93,7 @@ def _pin(image: MachineImage, stack: Stack) -> Custom:
     """Return a pool's new `ami`, from the image's tags."""
     fix = (
         "    fix: write images.ami.driver in full, or ./inv catalog.refresh for the driver of the EKS release; then "
-        f"pulumi up --stack {stack.name} and ./inv build-ami --stack {stack.name}"
+        f"pulumi up --stack {stack.name} and ./inv ami.build --stack {stack.name}"
     )
     driver, kubernetes = image.fact("driver"), image.fact("kubernetes")
     if not driver or not kubernetes:

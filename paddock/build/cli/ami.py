@@ -1,4 +1,4 @@
-"""Implementations of `inv build-ami` and `inv ami.*`, without Invoke."""
+"""Implementations of `inv ami.build` and `inv ami.*`, without Invoke."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def list_images(root: Path, name: str, *, json: JsonOutput = NO_JSON, aws: Aws |
     if json.replaces_text:
         return
     if not own:
-        sys.stdout.write(f"no machine images of {fleet} in {aws.region}; ./inv build-ami --stack {name} makes one\n")
+        sys.stdout.write(f"no machine images of {fleet} in {aws.region}; ./inv ami.build --stack {name} makes one\n")
     else:
         text.show_images(own, in_use, aws.region)
         sys.stdout.write(f"what uses them is not known: {unknown}\n" if unknown else "")
@@ -192,7 +192,7 @@ def _chosen(aws: Aws, stack: Stack, execution: str, new: bool, reporter: Progres
         if not builds:
             raise BuildInputError(
                 f"{target.name} has not built anything yet\n"
-                f"    fix: ./inv build-ami --stack {stack.name} starts a build"
+                f"    fix: ./inv ami.build --stack {stack.name} starts a build"
             )
         reporter.say(builds[0].arn)
         return builds[0].arn
@@ -207,7 +207,7 @@ def _chosen(aws: Aws, stack: Stack, execution: str, new: bool, reporter: Progres
         arn = pipeline.start(aws, target)
     except KeyboardInterrupt:
         raise Interrupted(
-            f"interrupted while a build was being started; ./inv build-ami --stack {stack.name} follows it if it was"
+            f"interrupted while a build was being started; ./inv ami.build --stack {stack.name} follows it if it was"
         ) from None
     reporter.say(arn)
     return arn
@@ -244,7 +244,7 @@ def _finish(aws: Aws, name: str, finished: FinishedBuild, json: JsonOutput) -> N
     if not build.built:
         failure = why_failed(aws, finished)
         mend = "" if build.status == "CANCELLED" else "mend that, with pulumi up where a setting or a script changed; "
-        fix = f"    fix: {mend}./inv build-ami --stack {name} starts a new build"
+        fix = f"    fix: {mend}./inv ami.build --stack {name} starts a new build"
         raise NotBuilt(f"{failure.text}\n{fix}", text.build_document(finished, {}, failure))
     here = [output.id for output in build.images if output.region == aws.region]
     read, unread = dict[str, MachineImage](), ""
@@ -256,7 +256,7 @@ def _finish(aws: Aws, name: str, finished: FinishedBuild, json: JsonOutput) -> N
     if not here:
         raise NotBuilt(
             f"{build.name} {build.version} is {build.status} and left no image in {aws.region}\n"
-            f"    fix: pulumi up --stack {name} sets where its images go; ./inv build-ami --stack {name} builds again",
+            f"    fix: pulumi up --stack {name} sets where its images go; ./inv ami.build --stack {name} builds again",
             document,
         )
     json.write(document)
@@ -310,5 +310,5 @@ def _check_named(named: Sequence[str], own: Sequence[MachineImage], stack: Stack
 
 
 def _ways_on(name: str, arn: str) -> str:
-    command = f"./inv build-ami --stack {name} --execution {arn}"
+    command = f"./inv ami.build --stack {name} --execution {arn}"
     return f"the build goes on in AWS\n    resume: {command}\n    cancel: {command} --cancel"

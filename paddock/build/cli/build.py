@@ -1,4 +1,4 @@
-"""Implementations of `inv build-runner`, `inv build-image` and `inv push-runner`, without Invoke."""
+"""Implementations of `inv runner.build`, `inv images.build` and `inv runner.push`, without Invoke."""
 
 from __future__ import annotations
 
@@ -246,7 +246,7 @@ def _report(
     how = f"{built.steps} steps, {built.cached} of them cached, {built.seconds:.1f} s" if built else "before: unchanged"
     lines = [f"image   {image}", f"built   {how}"]
     if request.name == runner.NAME and not programs:
-        make = f"./inv build-image {builder.NAME} --run --platform {prepared.recipe.platform}"
+        make = f"./inv images.build {builder.NAME} --run --platform {prepared.recipe.platform}"
         lines.append(f"cuda    without programs, since there is no {manifest.FOLDER}/; to make it: {make}")
     if request.pushes:
         lines.append(f"pushed  {'before: the registry has it' if in_registry else 'now'}")

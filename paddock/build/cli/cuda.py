@@ -1,4 +1,4 @@
-"""Implementation of `inv build-image cuda-builder --run`, without Invoke."""
+"""Implementation of `inv images.build cuda-builder --run`, without Invoke."""
 
 from __future__ import annotations
 

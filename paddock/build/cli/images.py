@@ -132,7 +132,7 @@ def _reference(engine: Engine, image: str) -> str:
     if image in names:
         return references[names.index(image)]
     if engine.image(image) is None:
-        build = "" if ":" in image else f"./inv build-image {image}, or "
+        build = "" if ":" in image else f"./inv images.build {image}, or "
         raise BuildInputError(
             f"the engine of this machine has no image {image}"
             f"\n    expected: {', '.join([*sorted(set(names)), 'NAME:TAG of any image'])}"

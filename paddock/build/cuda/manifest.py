@@ -77,7 +77,7 @@ def of_checkout(root: Path, platform: str) -> dict[str, Path]:
         raise BuildInputError(
             f"the CUDA programs in {folder} are for {programs_manifest.platform}, and the image is for {platform}"
             f"\n    expected: programs for {platform}, or no such folder"
-            f"\n    fix: ./inv build-image cuda-builder --run --platform {platform}, or remove the folder"
+            f"\n    fix: ./inv images.build cuda-builder --run --platform {platform}, or remove the folder"
         )
     return {name: folder / name for name in (*programs_manifest.files, NAME)}
 
@@ -90,5 +90,5 @@ def programs(folder: Path) -> list[str]:
 def _bad(path: Path, mistake: str, expected: str) -> BuildInputError:
     return BuildInputError(
         f"{path} {mistake}\n    expected: {expected}"
-        f"\n    fix: ./inv build-image cuda-builder --run, or rm -r {path.parent} to build without CUDA programs"
+        f"\n    fix: ./inv images.build cuda-builder --run, or rm -r {path.parent} to build without CUDA programs"
     )

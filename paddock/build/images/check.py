@@ -33,8 +33,8 @@ _OUTCOMES: dict[Outcome, Verdict] = {
     "impossible": "wrong",
 }
 _RUNNER_AGES: dict[str, Verdict] = {"followed": "warning", "refused": "wrong", "unknown": "unknown"}
-_BUILD = "./inv build-runner --push --pin STACK"
-_PACKAGES = "./inv build-runner --build-arg PACKAGES_AS_OF=$(date +%F) --pin STACK"
+_BUILD = "./inv runner.build --push --pin STACK"
+_PACKAGES = "./inv runner.build --build-arg PACKAGES_AS_OF=$(date +%F) --pin STACK"
 """Without another day the content is the old one, and what there is of it is taken."""
 
 
@@ -88,7 +88,7 @@ def cuda(fleet: Fleet, images: tuple[ImageRecord, ...]) -> Iterator[Finding]:
         verdict, why = _OUTCOMES[match.outcome], match.why
         if has.version is None and verdict == "ok":
             verdict, why = "unknown", f"the driver of pool {runner.pool} is not known: {has.where}"
-        fix = f"./inv build-runner --cuda {newest}, or an image with a newer driver in pools.{runner.pool}.ami"
+        fix = f"./inv runner.build --cuda {newest}, or an image with a newer driver in pools.{runner.pool}.ami"
         yield Finding(
             "cuda",
             f"runners.{name}",

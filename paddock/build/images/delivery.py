@@ -84,7 +84,7 @@ def push(docker: Docker, prepared: Prepared, target: str, progress: Progress) ->
         raise BuildInputError(
             f"images/{prepared.recipe.name} as it is now was not built on this machine ({prepared.local})"
             "\n    expected: a build of these files with the same flags"
-            f"\n    fix: ./inv build-image {prepared.recipe.name}, then push again"
+            f"\n    fix: ./inv images.build {prepared.recipe.name}, then push again"
         )
     docker.tag(prepared.local, target)
     return docker.push(target, progress=progress)

@@ -85,7 +85,7 @@ def folder(root: Path, name: str) -> Path:
     mistake = f"{IMAGES}/{name} has no Dockerfile" if bare else f"there is no image {name or '(no name)'}"
     raise BuildInputError(
         f"{mistake}\n    expected: one of {', '.join(names) or 'images/, which is empty'}"
-        f"\n    fix: {did_you_mean(name, names, 'build-image NAME, or a folder with a Dockerfile')}"
+        f"\n    fix: {did_you_mean(name, names, 'images.build NAME, or a folder with a Dockerfile')}"
     )
 
 

@@ -44,7 +44,7 @@ def _pre_pull(fleet: Fleet) -> Iterator[Problem]:
             ("images", "runner"),
             f"{images.runner} names no digest, so images.ami could not say which image it took in",
             "registry/name@sha256:...",
-            "./inv build-runner --push --pin writes it; or write images.ami.prePull: false",
+            "./inv runner.build --push --pin writes it; or write images.ami.prePull: false",
         )
     if build.disk < PRE_PULL_DISK:
         yield Problem(

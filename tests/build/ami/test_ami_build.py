@@ -1,4 +1,4 @@
-"""`inv build-ami`: a build is started once, followed to its end, left alone at Ctrl-C and found again."""
+"""`inv ami.build`: a build is started once, followed to its end, left alone at Ctrl-C and found again."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_a_failed_build_shows_its_step_and_log(
     assert "/aws/imagebuilder/gpu-ami-recipe-5d6e7f8, 1.4.2/1" in lines[3]
     assert [line.strip() for line in lines[-3:-1]] == ["nvidia-smi [31m: not found", "exit 9"]
     assert lines[-1].startswith("    fix: mend that, with pulumi up where a setting or a script changed; ")
-    assert lines[-1].endswith("; ./inv build-ami --stack dev starts a new build")
+    assert lines[-1].endswith("; ./inv ami.build --stack dev starts a new build")
     document = json.loads(capsys.readouterr().out)
     assert document["error"] == str(raised.value)
     assert (document["status"], document["failed_step"], document["images"]) == ("FAILED", "ApplyTestComponents", [])
@@ -167,7 +167,7 @@ def test_ctrl_c_leaves_the_build_running_and_prints_how_to_resume(
         build(Clock(interrupt_at=1))
     assert raised.value.exit_code == 130
     command = next(line for line in str(raised.value).splitlines() if "resume" in line).split()
-    assert command[1:6] == ["./inv", "build-ami", "--stack", "dev", "--execution"]
+    assert command[1:6] == ["./inv", "ami.build", "--stack", "dev", "--execution"]
     assert "--cancel" in str(raised.value)
 
     account.get_named("BUILDING")  # no second build is started
@@ -266,7 +266,7 @@ def test_a_build_that_somebody_cancelled_made_no_image(build: Callable[..., Cloc
     with pytest.raises(BuildError, match="ended as CANCELLED\n    Cancelled by a user") as raised:
         build(execution=BUILD)
     assert raised.value.exit_code == 1
-    assert str(raised.value).endswith("\n    fix: ./inv build-ami --stack dev starts a new build")
+    assert str(raised.value).endswith("\n    fix: ./inv ami.build --stack dev starts a new build")
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_the_text_lists_each_image_with_its_uses(
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     command_ami.list_images(project, "dev", aws=world.aws)
-    assert "build-ami --stack dev makes one" in capsys.readouterr().out
+    assert "ami.build --stack dev makes one" in capsys.readouterr().out
     id = world.image(**TAGS)
     name = world.template(id)
     command_ami.list_images(project, "dev", aws=world.aws)

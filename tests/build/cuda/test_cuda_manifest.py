@@ -65,7 +65,7 @@ def test_a_folder_of_another_version_is_refused_with_what_to_do(folder: Path, ch
     assert str(error.value).splitlines() == [
         f"{folder}/manifest.json is of another version of Paddock",
         "    expected: a manifest of schema 2",
-        f"    fix: ./inv build-image cuda-builder --run, or rm -r {folder} to build without CUDA programs",
+        f"    fix: ./inv images.build cuda-builder --run, or rm -r {folder} to build without CUDA programs",
     ]
 
 

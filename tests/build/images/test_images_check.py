@@ -152,12 +152,12 @@ def test_the_age_of_an_image_is_that_of_its_packages(
     assert all(f"{days} days ago" in finding["evidence"] for days in (created, packages) if days is not None)
     # With the same content as before nothing would be built.
     assert finding["fix"] == (
-        "" if verdict == "ok" else "./inv build-runner --build-arg PACKAGES_AS_OF=$(date +%F) --pin dev"
+        "" if verdict == "ok" else "./inv runner.build --build-arg PACKAGES_AS_OF=$(date +%F) --pin dev"
     )
 
 
 @pytest.mark.parametrize(("architecture", "fleet_image", "verdict", "fix"), [
-    ("arm64", True, "wrong", "./inv build-runner --push --pin dev"),
+    ("arm64", True, "wrong", "./inv runner.build --push --pin dev"),
     ("arm64", False, "unknown", f"docker pull --platform linux/amd64 {PINNED}"),
     ("amd64", False, "ok", ""),
     ("", True, None, ""),
@@ -218,7 +218,7 @@ def test_a_label_says_more_than_a_tag(write: Any, check: Any) -> None:
     (PINNED, "ok", ""),
     (f"{NAME}@{DIGEST}", "ok", ""),
     (IMAGE, "warning", f'images.runner: "{PINNED}"'),
-    (f"{NAME}:latest", "wrong", "./inv build-runner --push --pin dev"),
+    (f"{NAME}:latest", "wrong", "./inv runner.build --push --pin dev"),
     (None, "warning", f'images.runner: "ghcr.io/actions/actions-runner:{versions.ACTIONS_RUNNER}@sha256:'),
 ])  # fmt: skip
 def test_an_image_without_a_digest_is_reported(
@@ -237,9 +237,9 @@ def test_an_image_of_one_runner_is_its_own_finding(write: Any, check: Any) -> No
 
 def test_the_base_of_an_image(write: Any, check: Any) -> None:
     other = check(write(), local=labelled(digest="sha256:" + "b" * 64))["base"]
-    assert (other["verdict"], other["fix"]) == ("warning", "./inv build-runner --push --pin dev")
+    assert (other["verdict"], other["fix"]) == ("warning", "./inv runner.build --push --pin dev")
     older = check(write(), local=labelled(base=re.sub(r":12\.8\.\d+-", ":12.8.0-", BASE)))["base"]
-    assert (older["verdict"], older["fix"]) == ("warning", "./inv build-runner --push --pin dev")
+    assert (older["verdict"], older["fix"]) == ("warning", "./inv runner.build --push --pin dev")
     assert f"infra/versions.py has {BASE}" in older["evidence"]
     own = labelled(base="debian:bookworm", digest=DIGEST)
     assert check(write(), local=own)["base"]["verdict"] == "unknown"
@@ -266,7 +266,7 @@ def test_cuda_on_the_driver_and_the_gpu_of_a_pool(
     assert [finding["verdict"] for finding in findings] == [verdict]
     assert driver in findings[0]["evidence"]
     if verdict == "wrong":
-        assert "./inv build-runner --cuda 12." in findings[0]["fix"]
+        assert "./inv runner.build --cuda 12." in findings[0]["fix"]
 
 
 def all_findings(root: Path) -> list[dict[str, str]]:

@@ -209,7 +209,7 @@ def test_a_report_mentions_missing_cuda_programs_with_stand_in_docker(
 
     without = (
         "cuda    without programs, since there is no cuda-build/; to make it:"
-        " ./inv build-image cuda-builder --run --platform linux/arm64\n"
+        " ./inv images.build cuda-builder --run --platform linux/arm64\n"
     )
     assert without in report()
     assert json.loads(report(json=PRINTED_JSON))["cuda_programs"] is None
