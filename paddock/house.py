@@ -32,7 +32,7 @@ LOCKS = {
 
 
 # Programs that our work is tried with from outside, in environments of their own: what they need fits no lock of ours.
-ORACLES = ("checkov", "hadolint", "moto_server")
+ORACLES = ("checkov", "hadolint", "moto_server", "pcluster")
 # Programs that ours are timed beside; only the benchmarks install them.
 PEERS = ("gpu_peers",)
 

@@ -1,4 +1,4 @@
-"""Flags of `configure`."""
+"""Flags of `configure` and of the configuration for AWS."""
 
 from __future__ import annotations
 
@@ -26,4 +26,22 @@ class Configure(Parameters):
     base: str = parameter("", "build the image on this one of the Debian family, instead of the default for the GPUs")
     files_only: bool = parameter(False, "write the files, and neither ask Docker nor build")
     diagnose: bool = parameter(False, "walk from the driver to a job's GPU, and name the first broken link")
+    json: str | None = parameter(None, JSON.help, flag=JSON)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cloud(Parameters):
+    """Flags of `slurm.cloud`."""
+
+    instances: tuple[str, ...] = parameter(..., "instance types of the nodes, such as g5.xlarge,g6e.2xlarge,m7i.large")
+    subnets: tuple[str, ...] = parameter(..., "subnets of the nodes; one keeps the nodes of a job near each other")
+    region: str = parameter("us-east-1", "region of AWS")
+    name: str = parameter("paddock", "name of the cluster")
+    max: int = parameter(4, "most nodes of each instance type")
+    on_demand: bool = parameter(False, "on-demand nodes instead of spot ones")
+    head: str = parameter("m7i.large", "instance type of the head node, which runs all the time")
+    head_subnet: str = parameter("", "subnet of the head node, by default the first of --subnets")
+    key: str = parameter("", "EC2 key pair for SSH to the head node; without one Systems Manager opens a shell")
+    output: Path | None = parameter(None, "folder of cluster.yaml, by default the current one")
+    dry_run: bool = parameter(False, "print the file, and write nothing")
     json: str | None = parameter(None, JSON.help, flag=JSON)

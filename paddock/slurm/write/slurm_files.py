@@ -19,6 +19,7 @@ CONTAINED = {
 _COMMON = {
     # Always both: a job in the queue that asks for a type that slurm.conf lacks would lose that request.
     "GresTypes": "gpu,shard",
+    # Results that stay after the controller has forgotten a job, without a database.
     "JobCompType": "jobcomp/filetxt",
     "JobCompLoc": "/var/spool/slurmctld/completed-jobs.log",
     "SlurmctldPidFile": "/run/slurm/slurmctld.pid",

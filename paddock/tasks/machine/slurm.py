@@ -6,7 +6,7 @@ from typing import Any
 
 from invoke.context import Context
 
-from paddock.slurm.cli.parameters import Configure
+from paddock.slurm.cli.parameters import Cloud, Configure
 from paddock.tasks.common import ROOT, task_of_flags
 
 
@@ -21,4 +21,18 @@ configure = task_of_flags(
     "Configure a Slurm node in a container: detect the GPUs, prove that Docker passes them, write the files, build.",
     {name: flag for name, _, flag in Configure.flags()},
     _configure,
+)
+
+
+def _cloud(c: Context, flags: dict[str, Any]) -> int:
+    from paddock.slurm.cli import cloud as command
+
+    return command.cloud(flags)
+
+
+slurm_cloud = task_of_flags(
+    "cloud",
+    "Write the configuration of AWS ParallelCluster, for those who outgrow one machine; with what its nodes cost.",
+    {name: flag for name, _, flag in Cloud.flags()},
+    _cloud,
 )
