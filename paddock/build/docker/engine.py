@@ -208,6 +208,25 @@ class Docker:
             raise problems.engine(finished.stderr, f"cannot run {image}")
         return finished
 
+    def container(self, name: str) -> dict[str, Any] | None:
+        """Return what the engine says of a container, running or not; None where it has none of that name."""
+        finished = self._call("container", "inspect", name)
+        if finished.code:
+            if "no such container" in finished.stderr.lower():
+                return None
+            raise problems.engine(finished.stderr, f"cannot look at the container {name}")
+        (description,) = json.loads(finished.stdout)
+        return dict(description)
+
+    def execute(self, container: str, command: Sequence[str], *, timeout_s: float = 60) -> Finished:
+        """Runs a program in a running container to its end."""
+        return self._call("exec", container, *command, timeout_s=timeout_s)
+
+    def last_lines(self, container: str, count: int = 3) -> list[str]:
+        """Return the last lines that a container has printed."""
+        finished = self._call("logs", "--tail", str(count), container)
+        return [line for line in (finished.stdout + finished.stderr).splitlines() if line.strip()]
+
     def tag(self, reference: str, other: str) -> None:
         self._output(f"cannot tag {reference}", "tag", reference, Reference.parse(other).written)
 

@@ -78,6 +78,8 @@ def configure(root: Path, flags: Mapping[str, Any]) -> int:
     parameters = Configure.from_flags(flags)
     json = JsonOutput.parse(parameters.json)
     _check(parameters)
+    if parameters.diagnose:
+        return _diagnose(parameters, json)
     say = _Say(quiet=json.replaces_text)
     with process.sigterm_as_interrupt():
         outcome = _configure(root, parameters, say)
@@ -98,12 +100,26 @@ class _Say:
             sys.stdout.flush()
 
 
+def _diagnose(parameters: Configure, json: JsonOutput) -> int:
+    from paddock.build.docker import Docker
+    from paddock.slurm.cli.diagnose import diagnose
+
+    docker = Docker.find(os.environ)
+    engine = Engine.parse(docker.info())
+    detection = _detect(parameters, engine)
+    return diagnose(detection, docker, engine, parameters.prefix, _image(parameters, detection), json)
+
+
+def _image(parameters: Configure, detection: Detection) -> str:
+    return parameters.image or f"paddock/slurm:{detection.gpu_type}"
+
+
 def _configure(root: Path, parameters: Configure, say: Callable[..., None]) -> _Outcome:
     folder = caller_path(str(parameters.output or container_name(parameters.prefix)))
     docker = None if parameters.files_only else _docker(optional=parameters.dry_run, say=say)
     engine = Engine.parse(docker.info()) if docker else None
     detection = _detect(parameters, engine)
-    image = parameters.image or f"paddock/slurm:{detection.gpu_type}"
+    image = _image(parameters, detection)
     outcome = _Outcome(detection, folder, image, dry_run=parameters.dry_run)
     say(*_machine(detection))
     here = parameters.inventory is None

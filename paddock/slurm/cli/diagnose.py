@@ -1,0 +1,39 @@
+"""`configure --diagnose`: every link, and the first broken one with its fix."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from paddock.build.docker import Docker
+from paddock.errors import printable, program
+from paddock.slurm.detect.engine import Engine
+from paddock.slurm.detect.machine import Detection
+from paddock.slurm.diagnose.chain import chain
+from paddock.slurm.diagnose.node_state import node_state
+from paddock.slurm.validate.host import host_links
+from paddock.slurm.validate.link import Link, broken
+from paddock.slurm.write.compose import container_name
+from paddock.terminal import JsonOutput
+
+
+def diagnose(detection: Detection, docker: Docker, engine: Engine, prefix: str, image: str, json: JsonOutput) -> int:
+    """Print the links and return 1 where one is broken. Raises BuildError where Docker does not answer."""
+    node = node_state(docker, container_name(prefix), image)
+    links: list[Link] = []
+    for link in chain(detection, host_links(detection, engine, Path("/")), node, prefix):
+        links.append(link)
+        if not json.replaces_text:
+            sys.stdout.write(f"{printable(link.line())}\n")
+    first = broken(links)
+    json.write(
+        {"schema": 1, "links": [link.document() for link in links], "broken": first.document() if first else None}
+    )
+    if not json.replaces_text:
+        lines = [f"warning: {link.name}: {link.fix}" for link in links if link.state == "warning" and link.fix]
+        if first:
+            lines += ["", f"broken: {first.name}: {first.evidence}", f"  fix: {first.fix}"]
+        else:
+            lines += ["", f"nothing is broken; {program()} slurm.test runs a job on every GPU"]
+        sys.stdout.writelines(f"{printable(line)}\n" for line in lines)
+    return 1 if first else 0
