@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
+from shutil import which
 
 import pytest
 from hypothesis import settings
 
 from tests.support import counterparts
+from tests.support.nvml import library
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -70,3 +72,12 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
     monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
+
+
+@pytest.fixture(scope="session")
+def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a made-up driver library for LD_LIBRARY_PATH of a program; libnvml.c says what it reads."""
+    compiler = which("cc") or which("gcc")
+    if compiler is None:
+        pytest.skip("no C compiler on PATH for the made-up driver library")
+    return library(tmp_path_factory.mktemp("nvml"), compiler).parent

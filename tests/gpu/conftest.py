@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
-from shutil import which
 
 import pytest
 
-from tests.support.nvml import PROFILES, Driver, installed, library
+from tests.support.nvml import PROFILES, Driver, installed
 
 
 @pytest.fixture
@@ -22,12 +20,3 @@ def driver() -> Iterator[Callable[[str | Driver], Driver]]:
             return open_drivers.enter_context(installed(simulated))
 
         yield install
-
-
-@pytest.fixture(scope="session")
-def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of a made-up driver library for LD_LIBRARY_PATH of a program; libnvml.c says what it reads."""
-    compiler = which("cc") or which("gcc")
-    if compiler is None:
-        pytest.skip("no C compiler on PATH for the made-up driver library")
-    return library(tmp_path_factory.mktemp("nvml"), compiler).parent

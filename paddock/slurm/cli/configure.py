@@ -154,8 +154,10 @@ def _check(parameters: Configure) -> None:
             f"--gpu-type {parameters.gpu_type!r}\n    expected: none, or nothing: the type is detected"
             "\n    fix: leave --gpu-type out; --from gives another machine's GPUs"
         )
-    if parameters.shards == 1:
-        raise SlurmInputError("--shards 1\n    expected: 2 or more, or 0: one shard is the whole GPU")
+    if parameters.shards < 0 or parameters.shards == 1:
+        raise SlurmInputError(
+            f"--shards {parameters.shards}\n    expected: 2 or more, or 0: one shard is the whole GPU"
+        )
     if parameters.files_only and (parameters.rebuild or parameters.base):
         raise SlurmInputError(
             "--files-only builds no image\n    expected: --files-only without --rebuild and --base"

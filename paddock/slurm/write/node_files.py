@@ -9,7 +9,7 @@ from pathlib import Path
 from paddock.gpu.errors import GpuError
 from paddock.gpu.render.rendered import File
 from paddock.slurm.detect.machine import Detection
-from paddock.slurm.errors import SlurmError
+from paddock.slurm.errors import SlurmError, SlurmInputError
 from paddock.slurm.write.compose import compose_file, container_name
 from paddock.slurm.write.replacement import inventory_file
 from paddock.slurm.write.slurm_files import Cluster, Node, slurm_files
@@ -38,7 +38,7 @@ def node_files(detection: Detection, prefix: str, image: str, folder: Path, *, s
         rendered = slurm_files(contained, Node(name=name, hardware=detection.hardware), Cluster(shards=shards))
         compose = compose_file(passed or contained, prefix, image)
     except GpuError as error:
-        raise SlurmError(str(error)) from None
+        raise (SlurmInputError if error.exit_code == SlurmInputError.exit_code else SlurmError)(str(error)) from None
     files = (*rendered.files, compose, inventory_file(detection.inventory, folder))
     gres = re.search(r"\bGres=(\S+)", rendered.text("slurm.conf"))
     return NodeFiles(files, gres[1] if gres else "", rendered.warnings)

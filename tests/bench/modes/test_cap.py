@@ -7,13 +7,11 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from shutil import which
 
 import pytest
 
 from paddock.bench.modes.cap import Applied, capped
 from paddock.bench.modes.policy import GpuCap
-from tests.support.nvml import library
 from tests.support.waiting import until
 
 UUID = "GPU-00000000-aaaa-bbbb-cccc-000000002330"
@@ -27,19 +25,11 @@ with capped({UUID!r}, GpuCap(power_watts=300)) as cap:
 """
 
 
-@pytest.fixture(scope="module")
-def nvml_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    compiler = which("cc") or which("gcc")
-    if compiler is None:
-        pytest.skip("no C compiler on PATH for the made-up driver library")
-    return library(tmp_path_factory.mktemp("nvml"), compiler).parent
-
-
 @pytest.fixture
-def environ(nvml_folder: Path, tmp_path: Path) -> dict[str, str]:
+def environ(nvml_library: Path, tmp_path: Path) -> dict[str, str]:
     state = tmp_path / "driver"
     state.mkdir()
-    own = {"LD_LIBRARY_PATH": str(nvml_folder), "FAKE_NVML_STATE": str(state), "XDG_STATE_HOME": str(tmp_path / "own")}
+    own = {"LD_LIBRARY_PATH": str(nvml_library), "FAKE_NVML_STATE": str(state), "XDG_STATE_HOME": str(tmp_path / "own")}
     return {**os.environ, **own}
 
 

@@ -1,0 +1,101 @@
+"""`configure` as a program, on a made-up NVIDIA driver, with a stand-in for Docker or none."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from paddock.gpu import serialization
+from tests.support.boxes import box, gpu
+
+Ran = subprocess.CompletedProcess[str]
+Configure = Callable[..., Ran]
+FOUR = {"FAKE_NVML_COUNT": "4"}
+
+
+@pytest.fixture
+def configure(root: Path, tmp_path: Path, nvml_library: Path) -> Configure:
+    empty = tmp_path / "bin"
+    empty.mkdir()
+    environ = {name: value for name, value in os.environ.items() if not name.endswith("_VISIBLE_DEVICES")}
+    environ |= {"LD_LIBRARY_PATH": str(nvml_library), "PADDOCK_CWD": str(tmp_path), "PATH": str(empty)}
+
+    def run(*words: str, **more: str) -> Ran:
+        command = [sys.executable, "-m", "paddock", "configure", *words]
+        completed = subprocess.run(command, cwd=root, env=environ | more, capture_output=True, text=True, timeout=60)
+        assert "Traceback" not in completed.stderr, completed.stderr
+        return completed
+
+    return run
+
+
+def test_files_for_the_detected_gpus_are_written_without_docker(configure: Configure, tmp_path: Path) -> None:
+    completed = configure("--files-only", "--prefix", "lab", **FOUR)
+    assert completed.returncode == 0, completed.stderr
+    assert "4x NVIDIA H100 80GB HBM3, 81559 MiB each, driver 580.95.05" in completed.stdout
+    assert "4 nvidia GPUs (gpu:h100:4)" in completed.stdout
+    assert "Gres=gpu:h100:4" in (tmp_path / "lab-slurm/slurm.conf").read_text()
+    again = configure("--files-only", "--prefix", "lab", "--json", **FOUR)
+    assert {file["state"] for file in json.loads(again.stdout)["files"]} == {"unchanged"}
+
+
+def test_a_broken_link_is_named_and_nothing_is_written(configure: Configure, tmp_path: Path) -> None:
+    completed = configure("--dry-run", **FOUR)
+    assert completed.returncode == 1
+    assert "/dev/nvidiactl" in completed.stdout
+    assert "fix: sudo nvidia-modprobe" in completed.stdout
+    assert "configure --gpu-type none" in completed.stdout
+    assert not (tmp_path / "paddock-slurm").exists()
+    without = configure("--dry-run", "--gpu-type", "none", "--json", **FOUR)
+    assert without.returncode == 0
+    assert json.loads(without.stdout)["gpu_type"] == "none"
+
+
+def test_another_machines_inventory_is_configured_for(configure: Configure, tmp_path: Path) -> None:
+    (tmp_path / "node.json").write_text(serialization.dumps(box([gpu(index, minor=index) for index in range(8)])))
+    completed = configure("--from", "node.json", "--files-only", "--shards", "4", FAKE_NVML_COUNT="1")
+    assert completed.returncode == 0, completed.stderr
+    assert "gpu:h100:8,shard:32" in completed.stdout
+
+
+def test_without_docker_the_message_says_what_to_install(configure: Configure, tmp_path: Path) -> None:
+    completed = configure("--gpu-type", "none")
+    assert completed.returncode == 2
+    assert "there is no docker on PATH" in completed.stderr
+    assert not (tmp_path / "paddock-slurm").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--gpu-type", "nvidia"), "the type is detected"),
+        (("--shards", "1"), "one shard is the whole GPU"),
+        (("--shards", "-4"), "--shards -4"),
+        (("--prefix", "My Lab"), "--prefix 'My Lab'"),
+        (("--files-only", "--rebuild"), "--files-only builds no image"),
+        (("--image", "x", "--base", "y"), "--image names an image"),
+        (("--from", "none.json"), "cannot read"),
+    ],
+)
+def test_a_flag_that_makes_no_sense_changes_nothing(
+    configure: Configure, tmp_path: Path, words: tuple[str, ...], message: str
+) -> None:
+    completed = configure(*words, *([] if "--files-only" in words else ["--dry-run"]))
+    assert completed.returncode == 2
+    assert message in completed.stderr
+    assert "expected:" in completed.stderr
+    assert not (tmp_path / "paddock-slurm").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_named(configure: Configure, tmp_path: Path) -> None:
+    (tmp_path / "paddock-slurm").write_text("a file")
+    completed = configure("--files-only")
+    assert completed.returncode in (1, 2)
+    assert "paddock-slurm" in completed.stderr
+    assert "fix:" in completed.stderr
