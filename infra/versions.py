@@ -86,6 +86,17 @@ CUDA_BASES: dict[tuple[str, str], str] = {
     ("13.0", "24.04"): "nvidia/cuda:13.0.3-cudnn-devel-ubuntu24.04"
     "@sha256:0230b7f243483cb15969fa3cc724a9459599604427052fc2a0d4291c7c0647dd",
 }
+
+SLURM_BASES = {
+    "nvidia": "nvidia/cuda:12.8.1-base-ubuntu24.04"
+    "@sha256:133c78a0575303be34164d0b90137a042172bdf60696af01a3c424ab402d86e2",
+    "amd": "debian:bookworm-slim@sha256:7b140f374b289a7c2befc338f42ebe6441b7ea838a042bbd5acbfca6ec875818",
+    "none": "debian:bookworm-slim@sha256:7b140f374b289a7c2befc338f42ebe6441b7ea838a042bbd5acbfca6ec875818",
+}
+"""By type of GPU: the base of a Slurm node, which has Slurm from its distribution (Debian 12: 22.05, Ubuntu 24.04:
+23.11). Debian has the plugin for AMD's library. Both digests are the index (amd64, arm64), as several public
+repositories pin them (read 2026-11-23).
+"""
 """Base of a runner image by CUDA minor and Ubuntu: those that EKS's NVIDIA drivers run (R580 speaks CUDA 13.0).
 
 Digests as public Dockerfiles pin them (read 2026-11-21), two or more that agree; those of 12.6, 12.9 and 13.0 on Ubuntu

@@ -16,7 +16,7 @@ from paddock.tasks.fleet import mirror, plan, schema
 from paddock.tasks.lab import lab_demo, lab_down, lab_status, lab_up
 from paddock.tasks.machine import bench
 from paddock.tasks.machine.gpu import GPU_TASKS
-from paddock.tasks.machine.slurm import configure, slurm_cloud
+from paddock.tasks.machine.slurm import configure, slurm_cloud, slurm_health, slurm_start
 from paddock.tasks.machine.smoke import smoke
 from paddock.tasks.onboarding import aws_permissions, github_app, init
 from paddock.tasks.repository.catalog import catalog_instances, catalog_refresh
@@ -42,7 +42,7 @@ namespace = Collection(
     aws=Collection(aws_permissions),
     github=Collection(github_app),
     gpu=Collection(*GPU_TASKS),
-    slurm=Collection(slurm_cloud),
+    slurm=Collection(slurm_cloud, slurm_start, slurm_health, build.slurm_build),
     lab=Collection(lab_up, lab_status, lab_demo, lab_down),
 )
 
@@ -62,9 +62,9 @@ NODE_GROUPS = ("GPUs of this machine", "Slurm on this machine", "Facts, and the 
 
 GROUPS = {
     "A fleet: plan it, and try it on this machine": ("init", "plan", "lab", "github", "aws", "mirror", "schema"),
-    "Images, and the program for nodes": ("runner", "images", "ami", "wheel"),
+    "Images, and the program for nodes": ("runner", "images", "slurm.build", "ami", "wheel"),
     "GPUs of this machine": ("gpu", "smoke", "bench"),
-    "Slurm on this machine": ("configure", "slurm"),
+    "Slurm on this machine": ("configure", "slurm.start", "slurm.health", "slurm.cloud"),
     "Facts, and the shell": ("catalog.instances", "completion"),
     "Maintenance of this repository": ("check", "lint", "test", "lock", "docs", "catalog.refresh"),
 }

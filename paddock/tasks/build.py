@@ -245,3 +245,15 @@ def wheel(c: Context, output: str = "dist", json: str | None = None) -> None:
     from paddock.build.cli import wheel
 
     wheel.build(ROOT, caller_path(output), json=JsonOutput.parse(json))
+
+
+@_build_task(
+    "build",
+    without=("pin", "with_", "cuda", "ubuntu", "stack"),
+    help={"gpu-type": "nvidia, amd or none: the base, and Slurm's plugin for it where the distribution has one"},
+)
+def slurm_build(c: Context, gpu_type: str = "none", **options: Any) -> None:
+    """Build the image of a Slurm node unless this content was built before; push it if asked."""
+    from paddock.build.cli import build
+
+    build.build_slurm(ROOT, gpu_type, **options)

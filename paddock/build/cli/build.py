@@ -14,7 +14,7 @@ from typing import Any
 from paddock.build.cuda import builder, manifest
 from paddock.build.docker import Built, Docker, progress_of
 from paddock.build.errors import BuildInputError
-from paddock.build.images import delivery, ecr, image_inventory, runner, size
+from paddock.build.images import delivery, ecr, image_inventory, runner, size, slurm
 from paddock.build.options import BuildOptions
 from paddock.build.pin import pin
 from paddock.build.recipes import bases, recipe
@@ -41,7 +41,24 @@ def build_runner(root: Path, **options: Any) -> None:
 @json_errors
 def build_image(root: Path, name: str, **options: Any) -> None:
     """Build the image of any folder in `images/` unless this content was built before. Raises BuildError."""
+    if name == slurm.NAME:
+        options["base"] = options.get("base") or slurm.default_base(_gpu_type(options.get("build_args")))
     _deliver(_Request(root=root, name=name, **options))
+
+
+@json_errors
+def build_slurm(root: Path, gpu_type: str, **options: Any) -> None:
+    """Build the image of a Slurm node for GPUs of a type unless this content was built before. Raises BuildError."""
+    kind = slurm.gpu_type(gpu_type)
+    options["base"] = options.get("base") or slurm.default_base(kind)
+    options["build_args"] = [f"GPU_TYPE={kind}", *(options.get("build_args") or ())]
+    _deliver(_Request(root=root, name=slurm.NAME, **options))
+
+
+def _gpu_type(build_args: Sequence[str] | None) -> slurm.GpuType:
+    """Return the type among arguments of the Dockerfile. Raises BuildInputError."""
+    values = dict(word.partition("=")[::2] for word in build_args or ())
+    return slurm.gpu_type(values.get("GPU_TYPE", "none"))
 
 
 @json_errors
@@ -97,6 +114,8 @@ def _deliver(request: _Request) -> None:
                 progress=progress,
                 verify=_verification(request, docker, base),
             )
+        if request.name == slurm.NAME and not in_registry:
+            slurm.name(docker, prepared)
         if target and not in_registry:
             digest = delivery.push(docker, prepared, target, progress)
     if to_pin:
@@ -106,7 +125,9 @@ def _deliver(request: _Request) -> None:
 
 
 def _verification(request: _Request, docker: Docker, base: Base) -> Callable[[str], None] | None:
-    """Return what looks at a built image, if that is a runner."""
+    """Return the check of a built image, if there is one for it."""
+    if request.name == slurm.NAME:
+        return functools.partial(slurm.verify, docker)
     if request.name != runner.NAME:
         return None
     torch = runner.torch_version(request.root) if request.torch else None
@@ -119,6 +140,9 @@ def _prepare(request: _Request, base: Base, architecture: Architecture, scratch:
         case runner.NAME:
             plan = runner.make(request.root, base, architecture, request.build_args or (), torch=request.torch)
             parts = runner.parts(request.root, architecture, scratch, torch=request.torch)
+        case slurm.NAME:
+            plan = slurm.make(request.root, base, architecture, "none", request.build_args or ())
+            parts = slurm.parts(request.root, architecture, scratch)
         case builder.NAME:
             plan = builder.make(request.root, base, architecture, request.build_args or ())
         case name:

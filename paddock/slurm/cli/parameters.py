@@ -45,3 +45,26 @@ class Cloud(Parameters):
     output: Path | None = parameter(None, "folder of cluster.yaml, by default the current one")
     dry_run: bool = parameter(False, "print the file, and write nothing")
     json: str | None = parameter(None, JSON.help, flag=JSON)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start(Parameters):
+    """Flags of `slurm.start`."""
+
+    role: str = parameter("all", "all: the whole cluster in one container; controller or node: a part of it")
+    name: str = parameter("", "name of the node, by default the container's host name")
+    cluster: str = parameter("paddock", "name of the cluster; the queue belongs to it")
+    controller: str = parameter("", "host name of the controller, with --role node")
+    controller_port: int = parameter(6817, "port of slurmctld")
+    daemon_port: int = parameter(6818, "port of slurmd, the same on every node")
+    shards: int = parameter(0, "jobs that may share a GPU (--gres=shard:1), 0 for none")
+    nodes: int = parameter(64, "most nodes that may join a controller")
+    munge_key: Path | None = parameter(None, "file with the cluster's munge key, such as a secret; by default the"
+                                             " volume at /etc/munge has it")  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Health(Parameters):
+    """Flags of `slurm.health`."""
+
+    json: str | None = parameter(None, JSON.help, flag=JSON)

@@ -1,0 +1,59 @@
+"""Faults that a start reports before any daemon runs."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import socket
+from pathlib import Path
+
+from paddock.slurm.errors import SlurmError, SlurmInputError
+from paddock.slurm.start.layout import Layout
+from paddock.slurm.start.request import Request
+
+_LEAST_MIB = 16
+
+
+def check_state(layout: Layout, request: Request) -> None:
+    """Raise SlurmError where the state volume is full, or belongs to another cluster."""
+    if request.role == "node":
+        return
+    free = shutil.disk_usage(layout.state).free >> 20
+    if free < _LEAST_MIB:
+        raise SlurmError(
+            f"{layout.state} has {free} MiB left, and the queue is kept there"
+            f"\n    expected: {_LEAST_MIB} MiB or more\n    fix: make room on the disk of that volume"
+        )
+    cluster = _text(layout.state / "clustername").strip()
+    if cluster and cluster != request.cluster:
+        raise SlurmInputError(
+            f"the queue in {layout.state} is that of the cluster {cluster}\n    expected: {request.cluster}"
+            f"\n    fix: --cluster {cluster}, or an empty volume"
+        )
+
+
+def check_ports(request: Request) -> None:
+    """Raise SlurmError where another program listens on a port of a daemon."""
+    ports = [
+        *([("--controller-port", request.controller_port)] if request.role != "node" else []),
+        *([("--daemon-port", request.daemon_port)] if request.role != "controller" else []),
+    ]
+    for flag, port in ports:
+        with socket.socket() as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                trial.bind(("", port))
+            except OSError as error:
+                taken = error.errno == errno.EADDRINUSE
+                why = "taken by another program" if taken else f"refused: {error.strerror}"
+                raise SlurmError(
+                    f"port {port} is {why}\n    expected: a free port for Slurm\n    fix: {flag} with another one;"
+                    " every container of the cluster takes the same"
+                ) from None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""

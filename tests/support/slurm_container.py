@@ -1,0 +1,144 @@
+"""Container of the Slurm image: its state in volumes, so that one after another takes up the same queue.
+
+Its GPUs are the fake driver library's, with terminals as their device files: slurmd asks no more of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.support.waiting import until
+
+NODE = "node"
+
+
+@dataclass
+class Container:
+    """Slurm in one container at a time. `driver` is the folder of the fake driver library."""
+
+    docker: str
+    image: str
+    driver: Path
+    id: str = field(default_factory=lambda: f"paddock-test-{uuid.uuid4().hex[:8]}")
+
+    def create(self) -> None:
+        """Create the network and the volumes."""
+        self._docker("network", "create", self.id)
+        for volume in ("state", "munge", "jobs"):
+            self._docker("volume", "create", f"{self.id}-{volume}")
+
+    def remove(self) -> None:
+        """Remove all of it."""
+        self.kill()
+        for volume in ("state", "munge", "jobs"):
+            self._docker("volume", "rm", "--force", f"{self.id}-{volume}", check=False)
+        self._docker("network", "rm", self.id, check=False)
+
+    def start(
+        self,
+        gpus: int = 0,
+        model: str = "NVIDIA H100 80GB HBM3",
+        *,
+        devices: int | None = None,
+        options: Sequence[str] = (),
+        flags: Sequence[str] = (),
+    ) -> float:
+        """Start a new container on the same volumes, and return the seconds until it is ready."""
+        self.kill()
+        count = gpus if devices is None else devices
+        words = [word for number in range(count) for word in ("--device", f"/dev/tty{number}:/dev/nvidia{number}")]
+        if gpus:
+            words += [
+                *("--volume", f"{self.driver}:/fake:ro", "--env", "LD_LIBRARY_PATH=/fake"),
+                *("--env", f"FAKE_NVML_COUNT={gpus}", "--env", f"FAKE_NVML_NAME={model}", "--env", "FAKE_NVML_LINKS=0"),
+            ]
+        began = time.monotonic()
+        self.launch([*words, *options], flags)
+        self.ready()
+        return time.monotonic() - began
+
+    def launch(self, options: Sequence[str] = (), flags: Sequence[str] = ()) -> None:
+        """Start a container without waiting for it."""
+        self._docker(
+            "run", "--detach", "--name", self.id, "--hostname", NODE, "--network", self.id,
+            "--volume", f"{self.id}-state:/var/spool/slurmctld", "--volume", f"{self.id}-munge:/etc/munge",
+            "--volume", f"{self.id}-jobs:/work", *options, self.image, *flags,
+        )  # fmt: skip
+
+    def ready(self, seconds: float = 60) -> None:
+        """Wait until the node says that it is ready."""
+        until(lambda: "\nready " in self.logs() or not self.running(), seconds)
+        assert self.running(), self.logs()
+
+    def ended(self, seconds: float = 60) -> int:
+        """Wait for its end and return the exit code."""
+        until(lambda: not self.running(), seconds)
+        return int(self._docker("inspect", "--format", "{{.State.ExitCode}}", self.id))
+
+    def running(self) -> bool:
+        return self._docker("inspect", "--format", "{{.State.Running}}", self.id) == "true"
+
+    def stop(self) -> None:
+        """End it in order, and keep it."""
+        self._docker("stop", "--time", "30", self.id)
+
+    def kill(self) -> None:
+        """End it at once, and remove it but not its volumes."""
+        self._docker("rm", "--force", self.id, check=False)
+
+    def logs(self) -> str:
+        """Return what it printed."""
+        done = subprocess.run([self.docker, "logs", self.id], capture_output=True, text=True, check=False)
+        return f"\n{done.stdout}{done.stderr}"
+
+    def run(self, *command: str, check: bool = True, text: str | None = None) -> str:
+        """Run a program in it, and return what it prints."""
+        return self._docker("exec", *(["--interactive"] if text else []), self.id, *command, check=check, text=text)
+
+    def submit(self, script: str, *options: str) -> int:
+        """Submit a job and return its id. Its output is in /work."""
+        return int(self.run("sbatch", "--parsable", *options, text=f"#!/bin/sh\n{script}\n"))
+
+    def job(self, job: int) -> dict[str, str]:
+        """Return a job's fields as scontrol shows them."""
+        shown = self.run("scontrol", "show", "job", "-o", str(job), check=False)
+        return dict(re.findall(r"(\S+?)=(\S*)", shown))
+
+    def finished(self, job: int, seconds: float = 60) -> str:
+        """Wait for a job's end and return its state."""
+        states = ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING")
+        until(lambda: self.job(job).get("JobState", states[0]) not in states, seconds)
+        return self.job(job)["JobState"]
+
+    def output(self, job: int) -> str:
+        """Return what a job has printed."""
+        return self.run("cat", f"/work/slurm-{job}.out")
+
+    def node(self) -> str:
+        """Return the node's state and GPUs: `idle gpu:h100:4`."""
+        return self.run("sinfo", "--noheader", "--Node", "--format=%T %G")
+
+    def _docker(self, *words: str, check: bool = True, text: str | None = None) -> str:
+        done = subprocess.run(
+            [self.docker, *words], input=text, capture_output=True, text=True, check=False, timeout=120
+        )
+        assert not check or done.returncode == 0, f"{words}: {done.stderr}{done.stdout}"
+        return done.stdout.strip()
+
+
+@contextlib.contextmanager
+def container(docker: str, image: str, driver: Path) -> Iterator[Container]:
+    """Yield a container's network and volumes, and remove all in the end."""
+    slurm = Container(docker, image, driver)
+    try:
+        slurm.create()
+        yield slurm
+    finally:
+        slurm.remove()
