@@ -221,7 +221,11 @@ def test_a_report_mentions_missing_cuda_programs_with_stand_in_docker(
 @pytest.mark.parametrize(
     ("name", "flags", "message"),
     [
-        ("runer-gpu", {}, r"there is no image runer-gpu\n.*cuda-builder, .*runner-gpu, slurm\n.*did you mean runner-gpu\?"),
+        (
+            "runer-gpu",
+            {},
+            r"there is no image runer-gpu\n.*cuda-builder, .*runner-gpu, slurm\n.*did you mean runner-gpu\?",
+        ),
         ("../images/runner-gpu", {}, "there is no image ../images/runner-gpu"),
         ("runner-gpu", {"base": "debian:12", "cuda": "12.8"}, "--cuda and --base exclude each other"),
         ("runner-gpu", {"base": "debian:12", "ubuntu": "22.04"}, "--ubuntu and --base exclude each other"),
