@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from paddock import process
 from paddock.errors import printable, program
@@ -18,13 +18,16 @@ from paddock.gpu.model import Inventory
 from paddock.slurm.cli.parameters import Configure
 from paddock.slurm.detect.engine import Engine
 from paddock.slurm.detect.machine import Detection, detect
-from paddock.slurm.errors import SlurmError, SlurmInputError
+from paddock.slurm.errors import SlurmInputError
 from paddock.slurm.validate.host import host_links
 from paddock.slurm.validate.link import Link, broken
 from paddock.slurm.write.compose import container_name
 from paddock.slurm.write.node_files import node_files
 from paddock.slurm.write.replacement import Change, apply, changes
 from paddock.terminal import JsonOutput, caller_path
+
+if TYPE_CHECKING:
+    from paddock.build.docker import Docker
 
 _GIB = 1024
 
@@ -114,7 +117,7 @@ def _image(parameters: Configure, detection: Detection) -> str:
     return parameters.image or f"paddock/slurm:{detection.gpu_type}"
 
 
-def _configure(root: Path, parameters: Configure, say: Callable[..., None]) -> _Outcome:
+def _configure(root: Path, parameters: Configure, say: _Say) -> _Outcome:
     folder = caller_path(str(parameters.output or container_name(parameters.prefix)))
     docker = None if parameters.files_only else _docker(optional=parameters.dry_run, say=say)
     engine = Engine.parse(docker.info()) if docker else None
@@ -134,7 +137,7 @@ def _configure(root: Path, parameters: Configure, say: Callable[..., None]) -> _
         say("", f"Files      {folder} (not written)", *_files(outcome.changes, diffs=True))
         return outcome
     if docker and not parameters.image:
-        _build(docker, root, parameters, detection, image, say)
+        _build(docker, root, parameters, detection, say)
     outcome.backups = apply(outcome.changes, folder)
     (folder / "jobs").mkdir(exist_ok=True)
     say("", f"Files      {folder}", *_files(outcome.changes, diffs=False))
@@ -170,7 +173,7 @@ def _check(parameters: Configure) -> None:
         )
 
 
-def _docker(*, optional: bool, say: Callable[..., None]) -> Any:
+def _docker(*, optional: bool, say: _Say) -> Docker | None:
     from paddock.build.docker import Docker
     from paddock.build.errors import BuildError
 
@@ -197,10 +200,21 @@ def _without_gpus(inventory: Inventory) -> Inventory:
     return replace(inventory, gpus=(), pairs=(), backend="none", reason="--gpu-type none")
 
 
-def _build(
-    docker: Any, root: Path, parameters: Configure, detection: Detection, image: str, say: Callable[..., None]
-) -> None:
-    raise SlurmError("not built yet")
+def _build(docker: Docker, root: Path, parameters: Configure, detection: Detection, say: _Say) -> None:
+    """Build the image unless this content was built before. Raises BuildError, and SlurmInputError without a checkout."""
+    from paddock.build.docker import progress_of
+    from paddock.build.images import slurm
+
+    if not (root / "images" / slurm.NAME).is_dir():
+        raise SlurmInputError(
+            f"the image cannot be built: {root} is no checkout of Paddock\n    expected: images/{slurm.NAME} there"
+            "\n    fix: run this in a checkout, or name an image that was built in one with --image"
+        )
+    progress = progress_of("auto", quiet=say.quiet)
+    no_cache, base = parameters.rebuild, parameters.base
+    built = slurm.build(docker, root, detection.gpu_type, base=base, no_cache=no_cache, progress=progress)
+    how = f"built in {built.seconds:.0f} s" if built else "built before, unchanged"
+    say("", f"Image      {slurm.alias(detection.gpu_type)}: {how}")
 
 
 def _machine(detection: Detection) -> Iterable[str]:
@@ -233,7 +247,7 @@ def _files(all_changes: Iterable[Change], *, diffs: bool) -> Iterable[str]:
             yield from (f"      {line}" for line in change.diff)
 
 
-def _end(outcome: _Outcome, parameters: Configure, say: Callable[..., None]) -> None:
+def _end(outcome: _Outcome, parameters: Configure, say: _Say) -> None:
     say(*(f"warning: {warning}" for warning in outcome.warnings))
     if link := outcome.broken:
         say("", f"Docker cannot pass the GPUs to a container: {link.name}: {link.evidence}", f"  fix: {link.fix}")
