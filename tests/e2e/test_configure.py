@@ -81,7 +81,7 @@ def test_a_machine_without_gpus_is_configured_started_and_diagnosed(
     custom = (folder / "cgroup.conf").read_text() + "# USER_CUSTOMIZED=true\n"
     (folder / "cgroup.conf").write_text(custom)
     up(folder, prefix)
-    until(lambda: "ready" in docker("logs", name).splitlines()[-1:][0] if docker("logs", name) else False, 60)
+    until(lambda: "\nready " in docker("logs", name), 60)
     assert docker("exec", name, "sinfo", "--noheader", "--Node", "--format", "%n %T") == f"{name} idle"
     assert docker("exec", name, "cat", "/etc/slurm/cgroup.conf") == custom.strip()
     assert docker("exec", name, "srun", "hostname") == name

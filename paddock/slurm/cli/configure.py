@@ -15,7 +15,7 @@ from paddock.errors import printable, program
 from paddock.gpu import serialization
 from paddock.gpu.inventory import inventory as read_inventory
 from paddock.gpu.model import Inventory
-from paddock.slurm.cli.parameters import Configure
+from paddock.slurm.cli.parameters import LEFT_OUT, Configure
 from paddock.slurm.detect.engine import Engine
 from paddock.slurm.detect.machine import Detection, detect
 from paddock.slurm.errors import SlurmInputError
@@ -197,11 +197,11 @@ def _detect(parameters: Configure, engine: Engine | None) -> Detection:
 
 
 def _without_gpus(inventory: Inventory) -> Inventory:
-    return replace(inventory, gpus=(), pairs=(), backend="none", reason="--gpu-type none")
+    return replace(inventory, gpus=(), pairs=(), backend="none", reason=LEFT_OUT)
 
 
 def _build(docker: Docker, root: Path, parameters: Configure, detection: Detection, say: _Say) -> None:
-    """Build the image unless this content was built before. Raises BuildError, and SlurmInputError without a checkout."""
+    """Build the image unless this content was built before. Raises BuildError, or SlurmInputError in no checkout."""
     from paddock.build.docker import progress_of
     from paddock.build.images import slurm
 

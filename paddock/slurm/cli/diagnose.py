@@ -7,6 +7,8 @@ from pathlib import Path
 
 from paddock.build.docker import Docker
 from paddock.errors import printable, program
+from paddock.gpu.drivers.diagnosis import find_traces
+from paddock.slurm.cli.parameters import LEFT_OUT
 from paddock.slurm.detect.engine import Engine
 from paddock.slurm.detect.machine import Detection
 from paddock.slurm.diagnose.chain import chain
@@ -19,9 +21,11 @@ from paddock.terminal import JsonOutput
 
 def diagnose(detection: Detection, docker: Docker, engine: Engine, prefix: str, image: str, json: JsonOutput) -> int:
     """Print the links and return 1 where one is broken. Raises BuildError where Docker does not answer."""
+    root = Path("/")
+    hardware = detection.inventory.reason != LEFT_OUT and bool(find_traces(root))
     node = node_state(docker, container_name(prefix), image)
     links: list[Link] = []
-    for link in chain(detection, host_links(detection, engine, Path("/")), node, prefix):
+    for link in chain(detection, host_links(detection, engine, root), node, prefix, hardware=hardware):
         links.append(link)
         if not json.replaces_text:
             sys.stdout.write(f"{printable(link.line())}\n")

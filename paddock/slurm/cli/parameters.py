@@ -7,6 +7,9 @@ from pathlib import Path
 
 from paddock.gpu.parameter import JSON, Flag, Parameters, parameter
 
+LEFT_OUT = "they are left out by --gpu-type none"
+"""Reason in an inventory without the machine's GPUs."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Configure(Parameters):

@@ -17,11 +17,16 @@ _WORKING = ("idle", "mixed", "allocated", "completing", "reserved", "planned")
 _GPUS = re.compile(r"\bgpu:(?:[^:,()]+:)?(\d+)")
 
 
-def chain(detection: Detection, host: tuple[Link, ...], node: NodeState, prefix: str) -> Iterator[Link]:
-    """Yield every link that could be read. `host` are the links of the machine itself."""
+def chain(
+    detection: Detection, host: tuple[Link, ...], node: NodeState, prefix: str, *, hardware: bool = False
+) -> Iterator[Link]:
+    """Yield every link that could be read. `host` are the links of the machine itself.
+
+    `hardware`: the machine has a GPU or its driver, also where none can be used.
+    """
     again = f"{program()} configure{'' if prefix == 'paddock' else f' --prefix {prefix}'}"
     recreate = f"{again}, then docker compose --file {node.name}/compose.yaml up --detach --force-recreate"
-    yield _gpu(detection)
+    yield _gpu(detection, hardware)
     yield from host
     yield _image(detection, node, again)
     if node.container is None:
@@ -37,15 +42,15 @@ def chain(detection: Detection, host: tuple[Link, ...], node: NodeState, prefix:
     yield _node(node, expected)
 
 
-def _gpu(detection: Detection) -> Link:
+def _gpu(detection: Detection, hardware: bool) -> Link:
     inventory = detection.inventory
     if detection.gpu_type != "none":
         return Link("gpu", "ok", f"{len(inventory.usable)} {detection.gpu_type} GPUs answer on {detection.platform}")
     if detection.support and not detection.support.possible:
         return Link("gpu", "warning", detection.support.needs)
     reason = inventory.reason or "the inventory has no GPU that works"
-    if inventory.reason and "has no GPU" in inventory.reason:
-        return Link("gpu", "warning", f"{reason} Slurm runs without.")
+    if not hardware:
+        return Link("gpu", "warning", f"no GPUs, so Slurm runs without: {reason}")
     return Link("gpu", "broken", reason, "see the reason; `nvidia-smi` or `rocm-smi` must list the GPU first")
 
 
