@@ -53,6 +53,7 @@ COUNTERPARTS = (
         "that the smoke test's programs see faults, and that the benchmark's engine computes what transformers does",
     ),
     Counterpart("checkov", "no checkov", "that each of our rules sees what checkov's rule of the same intent sees"),
+    Counterpart("an engine without NVIDIA's toolkit", "docker here has NVIDIA's toolkit", ""),
     Counterpart("ParallelCluster", "no pcluster", "that ParallelCluster takes the file written for it"),
     Counterpart("hadolint", "no hadolint", "that hadolint has nothing against the Dockerfiles"),
     Counterpart("actionlint", "actionlint is not", "that actionlint has nothing against the workflows"),
