@@ -16,7 +16,7 @@ from paddock.tasks.fleet import mirror, plan, schema
 from paddock.tasks.lab import lab_demo, lab_down, lab_status, lab_up
 from paddock.tasks.machine import bench
 from paddock.tasks.machine.gpu import GPU_TASKS
-from paddock.tasks.machine.slurm import configure, slurm_cloud, slurm_health, slurm_start
+from paddock.tasks.machine.slurm import SLURM_TASKS, configure
 from paddock.tasks.machine.smoke import smoke
 from paddock.tasks.onboarding import aws_permissions, github_app, init
 from paddock.tasks.repository.catalog import catalog_instances, catalog_refresh
@@ -42,7 +42,7 @@ namespace = Collection(
     aws=Collection(aws_permissions),
     github=Collection(github_app),
     gpu=Collection(*GPU_TASKS),
-    slurm=Collection(slurm_cloud, slurm_start, slurm_health, build.slurm_build),
+    slurm=Collection(*SLURM_TASKS, build.slurm_build),
     lab=Collection(lab_up, lab_status, lab_demo, lab_down),
 )
 

@@ -23,6 +23,7 @@ import pytest
 
 from paddock.gpu.model import Inventory
 from paddock.slurm.write.slurm_files import Cluster, Node, slurm_files
+from tests.support.fleets import ROOT
 from tests.support.waiting import until
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "sinfo", "squeue", "scancel", "scontrol")
@@ -149,6 +150,13 @@ class RealSlurm:
         """Wait for a job's end and return its state."""
         self._until(lambda: self.job(job)["JobState"] not in ("PENDING", "RUNNING", "COMPLETING"))
         return self.job(job)["JobState"]
+
+    def paddock(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run a task of Slurm in this folder, as a user on this machine does."""
+        return subprocess.run(
+            [sys.executable, "-m", "paddock", *words], capture_output=True, text=True, check=False, timeout=120,
+            cwd=self.folder, env={**self.environ, "PYTHONPATH": str(ROOT), "PADDOCK_PROGRAM": "paddock"},
+        )  # fmt: skip
 
     def until_saved(self) -> None:
         """Wait until the controller has written its queue."""

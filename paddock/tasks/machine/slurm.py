@@ -6,6 +6,7 @@ from typing import Any
 
 from invoke.context import Context
 
+from paddock.slurm.cli.job_parameters import Cancel, Nodes, Status, Submit
 from paddock.slurm.cli.parameters import Cloud, Configure, Health, Start
 from paddock.tasks.common import ROOT, task_of_flags
 
@@ -64,3 +65,61 @@ slurm_health = task_of_flags(
     {name: flag for name, _, flag in Health.flags()},
     _health,
 )
+
+
+def _submit(c: Context, flags: dict[str, Any]) -> int:
+    from paddock.slurm.cli import submit as command
+
+    return command.submit(flags, c.config.get("command_line", []))
+
+
+slurm_submit = task_of_flags(
+    "submit",
+    "Submit a method to Slurm: its command with the processors, memory and GPUs that method.json asks for.",
+    {name: flag for name, _, flag in Submit.flags()},
+    _submit,
+)
+
+
+def _status(c: Context, flags: dict[str, Any]) -> int:
+    from paddock.slurm.cli import jobs as command
+
+    return command.status(flags)
+
+
+slurm_status = task_of_flags(
+    "status",
+    "Show Slurm's queue with what each job waits for, and how jobs ended.",
+    {name: flag for name, _, flag in Status.flags()},
+    _status,
+)
+
+
+def _nodes(c: Context, flags: dict[str, Any]) -> int:
+    from paddock.slurm.cli import nodes as command
+
+    return command.nodes(flags)
+
+
+slurm_nodes = task_of_flags(
+    "nodes",
+    "Show Slurm's nodes: state, and processors, memory and GPUs in use.",
+    {name: flag for name, _, flag in Nodes.flags()},
+    _nodes,
+)
+
+
+def _cancel(c: Context, flags: dict[str, Any]) -> int:
+    from paddock.slurm.cli import jobs as command
+
+    return command.cancel(flags)
+
+
+slurm_cancel = task_of_flags(
+    "cancel",
+    "Cancel jobs of Slurm.",
+    {name: flag for name, _, flag in Cancel.flags()},
+    _cancel,
+)
+
+SLURM_TASKS = (slurm_submit, slurm_status, slurm_nodes, slurm_cancel, slurm_start, slurm_health, slurm_cloud)

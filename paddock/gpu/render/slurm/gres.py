@@ -13,6 +13,7 @@ from paddock.gpu.render.fields import wrong
 from paddock.gpu.render.request import RenderRequest
 
 _MAKERS = ("nvidia_", "amd_", "tesla_", "geforce_", "instinct_", "radeon_", "quadro_")
+MEMORY_FEATURE = "gpu_memory_mib"
 _FLAGS = {"nvidia": "nvidia_gpu_env", "amd": "amd_gpu_env"}
 _LIBRARY_FREE = (24, 11)
 """The first Slurm version whose AutoDetect=nvidia needs no NVML."""
@@ -50,6 +51,16 @@ def counts(devices: Sequence[Device], shards: int) -> str:
     counted = Counter(types(devices).values())
     gpus = [f"gpu:{kind}:{count}" for kind, count in counted.items()]
     return ",".join([*gpus, *([f"shard:{shards}"] if shards else [])])
+
+
+def features(devices: Sequence[Device]) -> str:
+    """Return the value of `Feature=`: `gpu`, and the memory of a GPU of each type, which Slurm itself does not know."""
+    memories: dict[str, int] = {}
+    for device, kind in zip(devices, types(devices).values(), strict=True):
+        memory = device.part.memory if device.part else device.gpu.memory
+        if memory:
+            memories[kind] = min(memory.total, memories.get(kind, memory.total))
+    return ",".join(["gpu", *(f"{MEMORY_FEATURE}.{kind}.{total}" for kind, total in memories.items())])
 
 
 def lines(request: RenderRequest, node: str, detected: str | None, shards: int) -> list[str]:
@@ -121,9 +132,13 @@ def _ranged(paths: Sequence[str]) -> str:
     return f"{prefix}[{','.join(f'{run[0]}-{run[-1]}' if len(run) > 1 else str(run[0]) for run in runs)}]"
 
 
+def detected_name(product: str) -> str:
+    """Return the type as Slurm detects it: `nvidia_h100_80gb_hbm3`."""
+    return re.sub(r"[^a-z0-9.+-]+", "_", product.lower()).strip("_")
+
+
 def _detected(device: Device) -> str:
-    """Return the name of its type as Slurm detects it: `nvidia_h100_80gb_hbm3`."""
-    return re.sub(r"[^a-z0-9.+-]+", "_", (device.gpu.name or "gpu").lower()).strip("_")
+    return detected_name(device.gpu.name or "gpu")
 
 
 def _short(detected: str, every: Iterable[str]) -> str:

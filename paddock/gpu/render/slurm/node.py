@@ -73,7 +73,7 @@ def render(
     count = slurm_gres.counts(request.devices, total)
     line = [f"NodeName={node}", *([f"NodeAddr={address}"] if address else [])]
     line += [f"{name}={value}" for name, value in facts.items()]
-    line += [*([f"Gres={count}", "Feature=gpu"] if gres else []), "State=UNKNOWN"]
+    line += [*([f"Gres={count}", f"Feature={slurm_gres.features(request.devices)}"] if gres else []), "State=UNKNOWN"]
     if not facts:
         warnings.append(
             "CPUs and RealMemory of the node are not known, and Slurm takes 1: give what `slurmd -C` prints."

@@ -1,0 +1,170 @@
+"""Methods on a real Slurm: what is submitted runs, what ended is explained, and what cannot run is refused."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.boxes import box, gpu
+from tests.support.fleets import ROOT
+from tests.support.slurm import RealSlurm, real_slurm
+from tests.support.waiting import until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("slurm")]
+
+
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[RealSlurm]:
+    with real_slurm(box(gpu(index, minor=index) for index in range(4)), shards=4) as slurm:
+        yield slurm
+
+
+def write(slurm: RealSlurm, **values: Any) -> None:
+    (slurm.folder / "method.json").write_text(json.dumps({"name": "train", **values}))
+
+
+def submit(slurm: RealSlurm, *words: str, **values: Any) -> dict[str, Any]:
+    """Submit a method, and return the document of its only job."""
+    write(slurm, **values)
+    process = slurm.paddock("slurm.submit", "method.json", "--json=-", *words)
+    assert process.stdout, process.stderr
+    (job,) = json.loads(process.stdout)["jobs"]
+    assert process.returncode == (0 if job.get("state", "COMPLETED") == "COMPLETED" else 1)
+    return dict(job)
+
+
+def test_a_method_runs_with_its_resources_variables_and_command(slurm: RealSlurm) -> None:
+    job = submit(
+        slurm, "--wait", command="echo $CUDA_VISIBLE_DEVICES/$SLURM_CPUS_ON_NODE/$NOTE", environment={"NOTE": "a, b"},
+        resources={"min_memory_mb": 100, "cpus": 2, "gpus": 2, "gpu_type": "H100", "time": "5m",
+                   "gpu_memory_mb": 80_000},
+    )  # fmt: skip
+    assert (job["state"], job["exit_code"], job["gpus"]) == ("COMPLETED", 0, "gpu:h100:2")
+    devices, cpus, note = Path(job["log"]).read_text().strip().split("/")
+    assert len(set(devices.split(","))) == 2
+    assert (cpus, note) == ("2", "a, b")
+    assert slurm.job(int(job["id"]))["TimeLimit"] == "00:05:00"
+
+
+@pytest.mark.parametrize(
+    ("values", "state", "words"),
+    [
+        ({"command": "exit 3"}, "FAILED", "failed with exit code 3"),
+        ({"command": "kill -9 $$"}, "FAILED", "failed: ended by signal 9"),
+        ({"command": "sh -c 'kill -9 $$'"}, "FAILED", "failed with exit code 137, a shell's for signal 9"),
+        (
+            {
+                "command": [sys.executable, "-c", "x = b'1' * 300_000_000; import time; time.sleep(60)"],
+                "resources": {"min_memory_mb": 50},
+            },
+            "FAILED",
+            "ended: it used more memory than it asked for",
+        ),
+    ],
+    ids=["exit-code", "signal", "signal-in-a-shell", "memory"],
+)
+def test_the_end_of_a_job_is_explained(slurm: RealSlurm, values: dict[str, Any], state: str, words: str) -> None:
+    job = submit(slurm, "--wait", **values)
+    assert (job["state"], job["words"]) == (state, words)
+    status = slurm.paddock("slurm.status", "--job", job["id"])
+    assert words in status.stdout
+    assert f"train-{job['id']}.out" in status.stdout
+
+
+def test_a_cancelled_job_says_by_whom_and_a_waiting_one_why(slurm: RealSlurm) -> None:
+    first = submit(slurm, command="sleep 100", resources={"gpus": 4})
+    second = submit(slurm, command="sleep 100", resources={"gpus": 1})
+    until(lambda: slurm.job(int(first["id"]))["JobState"] == "RUNNING")
+    until(lambda: slurm.job(int(second["id"]))["Reason"] == "Resources")
+    listing = slurm.paddock("slurm.status").stdout
+    assert "waits for processors, memory or GPUs that other jobs use" in listing
+    nodes = slurm.paddock("slurm.nodes")
+    assert "4 of 4 h100" in nodes.stdout
+    assert nodes.returncode == 0
+    cancelled = slurm.paddock("slurm.cancel", f"{first['id']},{second['id']}", "--json=-")
+    assert json.loads(cancelled.stdout)["cancelled"] == [first["id"], second["id"]]
+    slurm.finished(int(second["id"]))
+    assert "cancelled by root" in slurm.paddock("slurm.status", "--job", first["id"]).stdout
+    again = slurm.paddock("slurm.cancel", first["id"])
+    assert "had ended before" in again.stdout
+    assert slurm.paddock("slurm.cancel", "99999").returncode == 2
+
+
+def test_an_array_has_a_result_for_each_task(slurm: RealSlurm) -> None:
+    write(slurm, command="exit $SLURM_ARRAY_TASK_ID", array="0-2%2")
+    process = slurm.paddock("slurm.submit", "method.json", "--wait", "--json=-")
+    results = {job["id"].partition("_")[2]: job["exit_code"] for job in json.loads(process.stdout)["jobs"]}
+    assert results == {"0": 0, "1": 1, "2": 2}
+    assert process.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("resources", "message"),
+    [
+        ({"gpus": 8}, "resources.gpus: 8 GPUs are more than any node has\n    expected: at most 4"),
+        ({"cpus": 100}, "resources.cpus: 100 processors are more than any node has\n    expected: at most 8"),
+        ({"min_memory_mb": 100_000}, "resources.min_memory_mb: 100000 MiB of memory are more than any node has"),
+        ({"gpus": 1, "gpu_memory_mb": 100_000}, "no GPU here is known to have 100000 MiB\n    expected: at most 81559"),
+        ({"shared": 17}, "resources.shared: 17 shards are more than any node has\n    expected: at most 16"),
+    ],
+)
+def test_more_than_any_node_has_is_refused_and_nothing_submitted(
+    slurm: RealSlurm, resources: dict[str, int], message: str
+) -> None:
+    before = slurm.run("squeue", "-h", "-t", "all", "-o", "%i")
+    write(slurm, command="true", resources=resources)
+    process = slurm.paddock("slurm.submit", "method.json")
+    assert (process.returncode, process.stdout) == (2, "")
+    assert message in process.stderr
+    assert slurm.run("squeue", "-h", "-t", "all", "-o", "%i") == before
+
+
+def test_ctrl_c_leaves_the_job_running_and_says_how_to_cancel_it(slurm: RealSlurm) -> None:
+    write(slurm, command="sleep 100", resources={"shared": True})
+    with subprocess.Popen(
+        [sys.executable, "-m", "paddock", "slurm.submit", "method.json", "--wait"],
+        cwd=slurm.folder, env={**slurm.environ, "PYTHONPATH": str(ROOT), "PADDOCK_PROGRAM": "paddock"},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout
+        job = process.stdout.readline().split()[1]
+        until(lambda: slurm.job(int(job))["JobState"] == "RUNNING")
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert f"job {job} goes on; `paddock slurm.cancel {job}` ends it" in error
+    assert slurm.job(int(job))["JobState"] == "RUNNING"
+    slurm.run("scancel", job)
+
+
+def test_waiting_outlives_a_restart_of_the_controller(slurm: RealSlurm) -> None:
+    write(slurm, command="sleep 12")
+    with subprocess.Popen(
+        [sys.executable, "-m", "paddock", "slurm.submit", "method.json", "--wait"],
+        cwd=slurm.folder, env={**slurm.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout
+        job = process.stdout.readline().split()[1]
+        until(lambda: slurm.job(int(job))["JobState"] == "RUNNING")
+        slurm.end("slurmctld")
+        slurm.start_controller()
+        output, error = process.communicate(timeout=100)
+    assert process.returncode == 0, error
+    assert f"job {job} completed" in output
+
+
+def test_a_job_that_the_controller_forgot_is_read_from_its_file() -> None:
+    with real_slurm(box([gpu(0, minor=0)]), settings={"MinJobAge": "2"}) as slurm:
+        job = submit(slurm, "--wait", command="exit 5")["id"]
+        until(lambda: not slurm.run("scontrol", "show", "job", job, check=False), 120)
+        (past,) = json.loads(slurm.paddock("slurm.status", "--job", job, "--json=-").stdout)["jobs"]
+        assert (past["exit_code"], past["words"]) == (5, "failed with exit code 5")
+        assert past["log"] == str(slurm.folder / f"train-{job}.out")

@@ -1,0 +1,114 @@
+"""`method.json` is read as it is meant, or refused with the place of every mistake."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from paddock.slurm.errors import SlurmInputError
+from paddock.slurm.submit.method import Method, load, minutes_of, parse, schema
+
+SEED = {"name": "deep-learning-method", "resources": {"min_memory_mb": 8192, "cpus": 4, "gpus": 1}}
+
+
+def method(**values: Any) -> Method:
+    return parse(json.dumps({"name": "train", **values}), "method.json")
+
+
+def refusal(**values: Any) -> str:
+    with pytest.raises(SlurmInputError) as caught:
+        method(**values)
+    assert caught.value.exit_code == 2
+    return str(caught.value)
+
+
+def test_the_example_of_the_seed_runs_a_command_of_the_command_line(tmp_path: Path) -> None:
+    path = tmp_path / "method.json"
+    path.write_text(json.dumps(SEED))
+    loaded, script = load(path, ["python", "train.py", "--name", "two words"])
+    assert loaded.resources.min_memory_mb == 8192
+    assert script == "#!/bin/sh\nexec python train.py --name 'two words'\n"
+    with pytest.raises(SlurmInputError, match="no program to run"):
+        load(path)
+
+
+def test_text_goes_through_a_shell_and_a_script_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "method.json"
+    path.write_text(json.dumps({"name": "a", "command": "echo $HOME | wc -c"}))
+    assert load(path)[1] == "#!/bin/sh\necho $HOME | wc -c\n"
+    path.write_text(json.dumps({"name": "a", "script": "job.sh"}))
+    (tmp_path / "job.sh").write_text("#!/bin/bash\n#SBATCH --nice\nhostname\n")
+    assert load(path)[1] == "#!/bin/bash\n#SBATCH --nice\nhostname\n"
+    (tmp_path / "job.sh").write_bytes(b"#!/bin/bash\r\nhostname\r\n")
+    with pytest.raises(SlurmInputError, match="line ends of DOS"):
+        load(path)
+    (tmp_path / "job.sh").write_text("hostname\n")
+    with pytest.raises(SlurmInputError, match="does not begin with #!"):
+        load(path)
+    (tmp_path / "job.sh").unlink()
+    with pytest.raises(SlurmInputError, match=r"method.json: script: .*job.sh: No such file"):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    ("values", "place", "advice"),
+    [
+        ({"comand": "x"}, 'method.json: comand: unknown key "comand"', 'did you mean "command"?'),
+        ({"resources": {"gpu": 1}}, "method.json: resources.gpu:", 'did you mean "gpus"?'),
+        ({"resources": {"cpus": 0}}, "resources.cpus: 0 is too small", "at least 1"),
+        ({"resources": {"cpus": 100_000}}, "resources.cpus: 100000 is too large", "at most 4096"),
+        ({"resources": {"min_memory_mb": 0}}, "resources.min_memory_mb: 0 is too small", "at least 1"),
+        ({"resources": {"min_memory_mb": "8192"}}, "resources.min_memory_mb: ", "write it without quotes: 8192"),
+        ({"resources": {"gpus": -1}}, "resources.gpus: -1 is too small", "at least 0"),
+        ({"resources": {"gpus": 1.5}}, "resources.gpus: 1.5", "a whole number"),
+        ({"resources": {"gpus": 2, "shared": 1}}, "resources.shared: ", "leave gpus or shared out"),
+        ({"resources": {"gpu_type": "h100"}}, "resources.gpu_type: ", 'add "gpus": 1'),
+        ({"resources": {"time": "0m"}}, "resources.time: ", "1m to 366d"),
+        ({"resources": {"time": "soon"}}, "resources.time: ", "1-12:00:00"),
+        ({"resources": {"time": 90}}, "resources.time: ", 'write it in quotes: "90"'),
+        ({"name": "a b"}, "name: ", "such as train-1"),
+        ({"command": []}, "command: ", "a list of words"),
+        ({"command": "x", "script": "y"}, "script: command and script", "one of them"),
+        ({"array": "1-"}, "array: ", "0-99%4"),
+        ({"directory": "runs"}, "directory: ", "/work/runs"),
+        ({"environment": {"CUDA_VISIBLE_DEVICES": "0"}}, "environment.CUDA_VISIBLE_DEVICES: Slurm sets", "leave"),
+        ({"environment": {"A B": "0"}}, "environment.A B: ", "letters, digits"),
+    ],
+)
+def test_a_mistake_is_named_with_its_place_and_what_to_write(values: dict[str, Any], place: str, advice: str) -> None:
+    message = refusal(**values)
+    assert place in message
+    assert advice in message
+    assert len(message.splitlines()) <= 3
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"name": "a",\n}', "method.json:2: no JSON"),
+        ('{"name": "a", "name": "b"}', 'the key "name" is there twice'),
+        ("[]", "expected: an object"),
+        ("{}", "name is missing"),
+    ],
+)
+def test_a_file_that_is_no_method_is_refused(text: str, message: str) -> None:
+    with pytest.raises(SlurmInputError, match=message):
+        parse(text, "method.json")
+
+
+@pytest.mark.parametrize(
+    ("text", "minutes"), [("30m", 30), ("2h", 120), ("1d", 1440), ("90", 90), ("1-12:00:00", 2160), ("00:00:30", 1)]
+)
+def test_a_time_limit_is_whole_minutes(text: str, minutes: int) -> None:
+    assert minutes_of(text) == minutes
+    assert method(resources={"time": text}).resources.time == text
+
+
+def test_the_published_schema_takes_the_example_and_refuses_unknown_keys() -> None:
+    jsonschema.validate(SEED | {"command": ["a"]}, schema())
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(SEED | {"resources": {"gpu": 1}}, schema())
