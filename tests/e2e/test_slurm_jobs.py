@@ -168,3 +168,52 @@ def test_a_job_that_the_controller_forgot_is_read_from_its_file() -> None:
         (past,) = json.loads(slurm.paddock("slurm.status", "--job", job, "--json=-").stdout)["jobs"]
         assert (past["exit_code"], past["words"]) == (5, "failed with exit code 5")
         assert past["log"] == str(slurm.folder / f"train-{job}.out")
+
+
+def test_every_gpu_and_a_job_without_are_tested_at_the_same_time(slurm: RealSlurm) -> None:
+    process = slurm.paddock("slurm.test", "--json=-")
+    document = json.loads(process.stdout)
+    assert (process.returncode, document["verdict"]) == (0, "ok"), document
+    alone, *jobs = document["jobs"]
+    assert (alone["gpu"], alone["visible"]) == (None, [])
+    assert sorted(job["device"] for job in jobs) == [f"/dev/tty{number}" for number in range(4)]
+    assert not slurm.run("squeue", "-h")
+
+
+@pytest.mark.parametrize(("count", "verdict"), [(4, "ok"), (2, "failed")])
+def test_the_driver_in_the_job_must_show_its_gpu_and_no_other(
+    slurm: RealSlurm, nvml_library: Path, tmp_path: Path, count: int, verdict: str
+) -> None:
+    """The driver is a made-up library. With two cards it knows nothing of Slurm's third and fourth."""
+    program = tmp_path / "paddock"
+    program.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m paddock "$@"\n')
+    program.chmod(0o755)
+    process = slurm.paddock(
+        "slurm.test", "--json=-", PATH=f"{tmp_path}:{slurm.environ['PATH']}", LD_LIBRARY_PATH=str(nvml_library),
+        FAKE_NVML_COUNT=str(count),
+    )  # fmt: skip
+    document = json.loads(process.stdout)
+    assert document["verdict"] == verdict, document
+    jobs = [job for job in document["jobs"] if job["gpu"]]
+    uuids = [uuid for job in jobs for uuid in job["uuids"]]
+    assert len(set(uuids)) == len(uuids) == count
+    failed = [job["problems"] for job in jobs if job["result"] == "failed"]
+    assert failed == [["the driver shows it 0 GPUs in place of one"]] * (4 - count)
+
+
+def test_a_gpu_in_use_is_unknown_and_ctrl_c_leaves_no_job(slurm: RealSlurm) -> None:
+    busy = slurm.submit("sleep 100", "--gres=gpu:3")
+    until(lambda: slurm.job(busy)["JobState"] == "RUNNING")
+    process = slurm.paddock("slurm.test", "--wait", "3s")
+    assert process.returncode == 1
+    assert "2 ok, 3 unknown" in process.stdout
+    assert "it did not start in time: others use the node" in process.stdout
+    with subprocess.Popen(
+        [sys.executable, "-m", "paddock", "slurm.test"], cwd=slurm.folder, stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL, env={**slurm.environ, "PYTHONPATH": str(ROOT)},
+    ) as running:  # fmt: skip
+        until(lambda: "paddock-test" in slurm.run("squeue", "-h", "-o", "%.40j %T"))
+        running.send_signal(signal.SIGINT)
+        assert running.wait(60) == 130
+    until(lambda: "paddock-test" not in slurm.run("squeue", "-h", "-o", "%.40j"))
+    slurm.run("scancel", str(busy))

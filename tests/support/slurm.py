@@ -151,11 +151,11 @@ class RealSlurm:
         self._until(lambda: self.job(job)["JobState"] not in ("PENDING", "RUNNING", "COMPLETING"))
         return self.job(job)["JobState"]
 
-    def paddock(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def paddock(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
         """Run a task of Slurm in this folder, as a user on this machine does."""
         return subprocess.run(
             [sys.executable, "-m", "paddock", *words], capture_output=True, text=True, check=False, timeout=120,
-            cwd=self.folder, env={**self.environ, "PYTHONPATH": str(ROOT), "PADDOCK_PROGRAM": "paddock"},
+            cwd=self.folder, env={**self.environ, "PYTHONPATH": str(ROOT), "PADDOCK_PROGRAM": "paddock", **environ},
         )  # fmt: skip
 
     def until_saved(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from paddock.duration import Seconds
 from paddock.gpu.parameter import JSON, Parameters, parameter
 
 _PREFIX = "use the container PREFIX-slurm; by default a Slurm of this machine that answers, else paddock-slurm"
@@ -47,5 +48,15 @@ class Cancel(Parameters):
 class Nodes(Parameters):
     """Flags of `slurm.nodes`."""
 
+    prefix: str = parameter("", _PREFIX)
+    json: str | None = parameter(None, JSON.help, flag=JSON)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Test(Parameters):
+    """Flags of `slurm.test`."""
+
+    node: tuple[str, ...] = parameter((), "these nodes alone")
+    seconds: float = parameter(60.0, "longest time that a job may wait for its start", flag="wait", unit=Seconds)
     prefix: str = parameter("", _PREFIX)
     json: str | None = parameter(None, JSON.help, flag=JSON)

@@ -6,7 +6,7 @@ from typing import Any
 
 from invoke.context import Context
 
-from paddock.slurm.cli.job_parameters import Cancel, Nodes, Status, Submit
+from paddock.slurm.cli.job_parameters import Cancel, Nodes, Status, Submit, Test
 from paddock.slurm.cli.parameters import Cloud, Configure, Health, Start
 from paddock.tasks.common import ROOT, task_of_flags
 
@@ -122,4 +122,27 @@ slurm_cancel = task_of_flags(
     _cancel,
 )
 
-SLURM_TASKS = (slurm_submit, slurm_status, slurm_nodes, slurm_cancel, slurm_start, slurm_health, slurm_cloud)
+
+def _test(c: Context, flags: dict[str, Any]) -> int:
+    from paddock.slurm.cli import gpu_test as command
+
+    return command.test(flags)
+
+
+slurm_test = task_of_flags(
+    "test",
+    "Run a job on every GPU of Slurm at the same time, and one without; each checks what it sees.",
+    {name: flag for name, _, flag in Test.flags()},
+    _test,
+)
+
+SLURM_TASKS = (
+    slurm_submit,
+    slurm_status,
+    slurm_nodes,
+    slurm_cancel,
+    slurm_test,
+    slurm_start,
+    slurm_health,
+    slurm_cloud,
+)

@@ -1,0 +1,83 @@
+"""Reports of test jobs become verdicts. A made-up srun stands in for Slurm's; tests/e2e runs the real one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from paddock.slurm.programs import nodes
+from paddock.slurm.programs.nodes import Node
+from paddock.slurm.programs.place import Place
+from paddock.slurm.submit.gpu_jobs import Check, check
+from paddock.slurm.submit.seen import parse
+
+GOOD = """job=7
+node=a
+gpus=2
+cuda=2
+rocr=
+device=/dev/null
+device=/dev/nvidia2
+gres=Type=h100 Count=4 Index=0 ID=7696487 File=/dev/nvidia[0-3] (null)
+== end
+"""
+
+
+def node(gpus: int = 2, cpus: int = 8) -> Node:
+    (parsed,) = nodes.parse(f"NodeName=a CPUTot={cpus} Gres=gpu:h100:{gpus} RealMemory=100 State=IDLE ThreadsPerCore=1")
+    return parsed
+
+
+def results(folder: Path, srun: str, monkeypatch: pytest.MonkeyPatch, of: Node | None = None) -> list[Check]:
+    """Return what the test says of jobs that run this script in place of srun; $1 is its number, from 0."""
+    number = f'n=0; until mkdir {folder}/ran.$n; do n=$((n+1)); done 2>/dev/null; set -- "$n"'
+    for name, text in (("srun", f"{number}\n{srun}"), ("scancel", f"echo $1 >> {folder}/cancelled")):
+        (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    return check(Place("here", "/"), [of or node()], 5)
+
+
+REPORT = 'printf "job=$1\\nnode=a\\ngpus=%s\\ncuda=%s\\n== end\\n" "$gpu" "$gpu"; cat >/dev/null'
+
+
+def test_a_report_names_the_device_file_of_the_number() -> None:
+    seen = parse(GOOD)
+    assert (seen.job, seen.numbers, seen.visible, seen.file, seen.file_present) == (
+        "7", ("2",), ("2",), "/dev/nvidia2", True,
+    )  # fmt: skip
+    assert not parse(GOOD.replace("device=/dev/nvidia2\n", "")).file_present
+    assert parse("").visible == ()
+
+
+def test_two_jobs_on_one_gpu_at_the_same_time_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checks = results(tmp_path, f"[ $1 = 0 ] || gpu=1\n{REPORT}", monkeypatch)
+    assert [result.passed for result in checks].count(False) == 1
+    (failed,) = (result for result in checks if not result.passed)
+    assert "has GPU 1 at the same time" in failed.problems[0]
+    assert (tmp_path / "cancelled").read_text().startswith("--name=paddock-test-")
+
+
+def test_one_gpu_after_another_is_no_sharing_where_processors_are_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checks = results(tmp_path, f"[ $1 = 0 ] || gpu=1\n{REPORT}", monkeypatch, node(cpus=1))
+    assert all(result.passed for result in checks)
+
+
+@pytest.mark.parametrize(
+    ("srun", "passed", "problem"),
+    [
+        (REPORT, False, "neither CUDA_VISIBLE_DEVICES nor ROCR_VISIBLE_DEVICES is set"),
+        (f"[ $1 = 0 ] || gpu=0,1\n{REPORT}", False, "it sees 2 GPUs in place of one: 0,1"),
+        (f"gpu=0\n{REPORT}", False, "a job without GPU sees 0"),
+        ('echo "srun: error: Invalid generic resource (gres) specification" >&2; exit 1', False, "Invalid generic"),
+        ('echo "srun: error: Unable to allocate resources: Requested nodes are busy" >&2; exit 1', None, "others use"),
+    ],
+)
+def test_what_is_wrong_with_a_job_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, srun: str, passed: bool | None, problem: str
+) -> None:
+    checks = results(tmp_path, srun, monkeypatch)
+    assert any(result.passed is passed and problem in " ".join(result.problems) for result in checks), checks
