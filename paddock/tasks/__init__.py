@@ -64,7 +64,17 @@ GROUPS = {
     "A fleet: plan it, and try it on this machine": ("init", "plan", "lab", "github", "aws", "mirror", "schema"),
     "Images, and the program for nodes": ("runner", "images", "slurm.build", "ami", "wheel"),
     "GPUs of this machine": ("gpu", "smoke", "bench"),
-    "Slurm on this machine": ("configure", "slurm.start", "slurm.health", "slurm.cloud"),
+    "Slurm on this machine": (
+        "configure",
+        "slurm.start",
+        "slurm.health",
+        "slurm.submit",
+        "slurm.status",
+        "slurm.nodes",
+        "slurm.cancel",
+        "slurm.test",
+        "slurm.cloud",
+    ),
     "Facts, and the shell": ("catalog.instances", "completion"),
     "Maintenance of this repository": ("check", "lint", "test", "lock", "docs", "catalog.refresh"),
 }
