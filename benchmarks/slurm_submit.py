@@ -4,8 +4,8 @@
     .venv/bin/python benchmarks/slurm_submit.py [--jobs N]
 
 Prints one JSON document. Needs root and Slurm's programs (Debian's slurm-wlm); its Slurm is one of its own, with 4 GPUs
-that are other devices. Each job writes when it starts. Jobs run in turn, ours and sbatch's, each when the one before has
-ended; then all at once, from the start of a program to the start of the last job.
+that are other devices. Each job writes when it starts. Jobs run in turn, ours and sbatch's, each when the one before
+has ended; then all at once, from the start of a program to the start of the last job.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from side_by_side import ROOT, paired, report
+from side_by_side import ROOT, paired, report, rounded
 
 from paddock.slurm.programs.place import find
 from paddock.slurm.submit.submission import Submitter
