@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_module
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from paddock import process, terminal
-from paddock.bench.engine import shapes
+from paddock.bench.engine import model_file, shapes
 from paddock.bench.errors import BenchError, BenchInputError
 from paddock.errors import did_you_mean, printable
 from paddock.gpu.parameter import JSON, Parameters, parameter
@@ -134,13 +133,7 @@ def _model(name: str, engine: str) -> tuple[shapes.Shape, str]:
         raise BenchInputError(f"--model: {name} is no .gguf file, and llama.cpp reads nothing else")
     if not path.is_dir():
         return shapes.shape(name), ""
-    config = path / "config.json"
-    try:
-        return shapes.Shape.of(name, json_module.loads(config.read_text())), str(path)
-    except (OSError, ValueError) as error:
-        raise BenchInputError(
-            f"--model: cannot read {config}: {error}\n    expected: the folder of a checkpoint, with its config.json"
-        ) from None
+    return model_file.checkpoint_shape(name), str(path)
 
 
 def _mode(name: str) -> tuple[str, Any]:

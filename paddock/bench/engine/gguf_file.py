@@ -41,8 +41,11 @@ class GgufModel:
         return "int8" if self.quantization_type.startswith(("Q8", "Q6")) else "int4"
 
 
-def inspect(path: Path) -> GgufModel:
-    """Return what a GGUF file says of itself. Raises BenchInputError for one that is none, or is cut off."""
+def inspect(path: Path, where: str = "--model") -> GgufModel:
+    """Return what a GGUF file says of itself.
+
+    Raises BenchInputError, begun by `where`, for one that is none, or is cut off.
+    """
     import gguf
 
     try:
@@ -50,7 +53,7 @@ def inspect(path: Path) -> GgufModel:
         return _model(path, reader)
     except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
         raise BenchInputError(
-            f"--model: cannot read {path}: {error}\n    expected: one whole .gguf file of a language model\n"
+            f"{where}: cannot read {path}: {error}\n    expected: one whole .gguf file of a language model\n"
             "    fix: fetch it again, and compare its size and checksum with those of where it came from"
         ) from None
 

@@ -13,6 +13,12 @@ from paddock.errors import did_you_mean
 BITS: Mapping[str, float] = MappingProxyType({"fp32": 32, "fp16": 16, "bf16": 16, "int8": 8, "int4": 4.5})
 """Bits a weight; int4 with bf16 scale and zero for each 64."""
 
+PLAIN = ("fp32", "fp16", "bf16")
+"""Formats in which weights are not packed."""
+_EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
+_ABSURD = 10_000_000
+"""Above any size of a model; tokens of a vocabulary are the most, some 250,000."""
+
 
 @dataclass(frozen=True, slots=True)
 class Shape:
@@ -50,13 +56,22 @@ class Shape:
         return self.linear_parameters + (0 if self.tied else self.head_parameters)
 
     def weight_bytes(self, dtype: str, tp: int = 1) -> int:
-        """Return the bytes that a decode step reads of the weights, on each of `tp` devices."""
-        return round(self.linear_parameters * BITS[dtype] / 8 / tp)
+        """Return the bytes that a decode step reads of the weights, on each of `tp` devices.
+
+        The output head is whole on each: tensor parallelism divides the layers alone.
+        """
+        shared = (self.linear_parameters - self.head_parameters) / tp
+        return round((shared + self.head_parameters) * BITS[dtype] / 8)
 
     def loaded_bytes(self, dtype: str, tp: int = 1) -> int:
-        """Return the bytes of the loaded weights on each device, with the embedding in 16 bits."""
-        embedding = 0 if self.tied and dtype in ("bf16", "fp16", "fp32") else self.head_parameters * 2
+        """Return the bytes of the loaded weights on each device, with the embedding unpacked, whole on each."""
+        unpacked = 4 if dtype == "fp32" else 2
+        embedding = 0 if self.tied and dtype in PLAIN else self.head_parameters * unpacked
         return self.weight_bytes(dtype, tp) + embedding
+
+    def loading_bytes(self, dtype: str) -> int:
+        """Return the bytes on each device while the weights load: whole, and not packed yet."""
+        return self.loaded_bytes("fp32" if dtype == "fp32" else "bf16")
 
     def cache_bytes(self, element: int, tp: int = 1) -> int:
         """Return the bytes of the key and value cache of one token: ``2 L n_kv d_h`` elements of that many bytes."""
@@ -84,9 +99,7 @@ class Shape:
         try:
             heads, hidden = int(config["num_attention_heads"]), int(config["hidden_size"])
             rope = config.get("rope_parameters") or {}
-            return cls(
-                name,
-                str(config["model_type"]),
+            sizes = (
                 hidden,
                 int(config["intermediate_size"]),
                 int(config["num_hidden_layers"]),
@@ -94,11 +107,20 @@ class Shape:
                 int(config.get("num_key_value_heads") or heads),
                 int(config.get("head_dim") or hidden // heads),
                 int(config["vocab_size"]),
+            )
+            if min(sizes) < 1 or max(sizes) > _ABSURD:
+                raise ValueError(f"sizes of 1 to {_ABSURD} make a model, not {min(sizes)} and {max(sizes)}")
+            if any(int(config.get(key) or 0) > 1 for key in _EXPERTS):
+                raise ValueError("it is a mixture of experts, whose weights are not sized here")
+            return cls(
+                name,
+                str(config["model_type"]),
+                *sizes,
                 bool(config.get("tie_word_embeddings", False)),
                 float(config.get("rope_theta") or rope.get("rope_theta") or 10000.0),
                 int(config.get("max_position_embeddings") or 4096),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, ArithmeticError) as error:
             raise BenchInputError(
                 f"{name}: config.json is of no decoder that this benchmark knows: {error}\n"
                 "    expected: a configuration of a causal language model, such as llama, qwen3 or mistral"
@@ -119,13 +141,18 @@ SHAPES: Mapping[str, Shape] = MappingProxyType({shape.name: shape for shape in _
 """Shapes by name, from the models' published `config.json`; they run with random weights."""
 
 
-def shape(name: str) -> Shape:
-    """Return the shape of that name. Raises BenchInputError with the nearest name."""
+def shape(name: str, where: str = "--model") -> Shape:
+    """Return the shape of that name; `where` begins a message. Raises BenchInputError with the nearest name."""
     try:
         return SHAPES[name]
     except KeyError:
         expected = did_you_mean(name, SHAPES, f"one of {', '.join(SHAPES)}, or a folder or .gguf file")
-        raise BenchInputError(f"--model: there is no model {name!r}\n    expected: {expected}") from None
+        raise BenchInputError(f"{where}: there is no model {name!r}\n    expected: {expected}") from None
+
+
+def cache_element(dtype: str, *, processor: bool) -> int:
+    """Return the bytes of one number in the cache: the processor computes in fp32 unless the weights are fp16."""
+    return 4 if dtype == "fp32" or (processor and dtype != "fp16") else 2
 
 
 def tensor_parallel(shape: Shape, devices: int) -> int:

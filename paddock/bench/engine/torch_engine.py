@@ -21,6 +21,7 @@ from transformers.initialization import no_init_weights
 from paddock.bench.engine import parallel
 from paddock.bench.engine.processor_step import ProcessorStep
 from paddock.bench.engine.protocol import Info, Spec
+from paddock.bench.engine.shapes import cache_element
 from paddock.bench.errors import BenchError, BenchInputError
 from paddock.bench.quantisation.convert import Conversion, pack
 
@@ -61,13 +62,12 @@ class TorchEngine:
         self._invalid = torch.zeros((), dtype=torch.bool, device=device)
         self._graphed = device.type == "cuda" and spec.compiled
         compile_s = self._compile() if self._graphed else 0.0
-        element = 4 if device.type == "cpu" and spec.dtype != "fp16" else 2
         return Info(
             "torch",
             f"torch {torch.__version__}, transformers {transformers.__version__}",
             conversion.kernel,
             _streamed_bytes(model),
-            4 if spec.dtype == "fp32" else element,
+            cache_element(spec.dtype, processor=device.type == "cpu"),
             loaded - start,
             quantised - loaded,
             compile_s,

@@ -67,6 +67,14 @@ def memory_bytes() -> int | None:
         return None
 
 
+def available_bytes(meminfo: Path = Path("/proc/meminfo")) -> int | None:
+    """Return the bytes that programs may still take, where the kernel says so."""
+    for line in (_text(meminfo) or "").splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return None
+
+
 def instance_type(machine: Inventory, environ: Mapping[str, str], root: Path) -> str | None:
     """Return the EC2 instance type, from the environment or from the metadata of a machine that EC2 built."""
     if environ.get("PADDOCK_INSTANCE_TYPE"):

@@ -9,10 +9,9 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
-from paddock.bench.engine.shapes import Shape, tensor_parallel
+from paddock.bench.engine.shapes import Shape, cache_element, tensor_parallel
 from paddock.bench.errors import BenchError
 from paddock.bench.measurement import environment as surroundings
 from paddock.bench.measurement.watch import watching
@@ -249,7 +248,7 @@ def _jobs(
             limits = policy.current()()
             batches = tuple(dict.fromkeys(min(batch, limits.max_batch_size) for batch in batches))
         for dtype in options.dtypes:
-            element = 4 if device == "cpu" or dtype == "fp32" else 2
+            element = cache_element(dtype, processor=device == "cpu")
             try:
                 admit(_demand(options.shape, dtype, max(batches), length, element, tp), memory, limits)
             except BenchError as error:
@@ -282,8 +281,8 @@ def _jobs(
 
 def _demand(shape: Shape, dtype: str, batch: int, length: int, element: int, tp: int) -> Demand:
     """Return the memory of one device: weights are packed from 16 bits, and loading them takes what those do."""
-    loading = shape.loaded_bytes("fp32" if dtype == "fp32" else "bf16")
-    return Demand(max(loading, shape.loaded_bytes(dtype, tp)), shape.cache_bytes(element, tp), batch, length, dtype)
+    weights = max(shape.loading_bytes(dtype), shape.loaded_bytes(dtype, tp))
+    return Demand(weights, shape.cache_bytes(element, tp), batch, length, dtype)
 
 
 def _cap(stack: ExitStack, mode: str, cap: GpuCap, gpus: tuple[Gpu, ...], environ: Mapping[str, str]) -> list[str]:
@@ -324,16 +323,7 @@ def _memory(gpus: tuple[Gpu, ...]) -> Room:
     total = surroundings.memory_bytes()
     if total is None:
         return Room(2**62, 2**62)
-    return Room(total, _available() or total)
-
-
-def _available(meminfo: Path = Path("/proc/meminfo")) -> int | None:
-    """Return the bytes that programs may still take, where the kernel says so."""
-    try:
-        lines = meminfo.read_text().splitlines()
-    except OSError:
-        return None
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
+    return Room(total, surroundings.available_bytes() or total)
 
 
 def _foreign(uuids: tuple[str, ...]) -> list[str]:

@@ -1,0 +1,46 @@
+"""This machine as an agent: its GPUs with their leases, its processor, and its torch."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from paddock.bench.measurement.environment import available_bytes, memory_bytes, processor
+from paddock.gpu.leases.manager import Leases
+from paddock.gpu.model import Inventory
+from paddock.serve.agents import torch_probe
+from paddock.serve.agents.diagnosis import TorchFacts
+from paddock.serve.agents.inventory_devices import inventory_devices
+from paddock.serve.placement.device import Device
+
+_PROBE_S = 120.0
+_MIB = 2**20
+
+
+def this_machine(inventory: Inventory, environ: Mapping[str, str]) -> tuple[Device, ...]:
+    """Return the devices of this machine, those that others have leased as unavailable. Raises GpuError."""
+    leases = () if sys.platform == "darwin" else Leases(environ=environ).held()
+    return (*inventory_devices(inventory, leases), *_processor(inventory.machine.name))
+
+
+def _processor(agent: str) -> tuple[Device, ...]:
+    total = memory_bytes()
+    if total is None:
+        return ()
+    free = min(available_bytes() or total, total)
+    return (Device(agent, "cpu", 0, total // _MIB, free // _MIB, processor()),)
+
+
+def torch_facts(python: str = sys.executable) -> TorchFacts:
+    """Return what torch says in another process, whose import of it costs this one nothing."""
+    probe = [python, str(Path(torch_probe.__file__))]
+    try:
+        finished = subprocess.run(probe, capture_output=True, text=True, check=True, timeout=_PROBE_S)
+        return TorchFacts(**json.loads(finished.stdout.strip().rpartition("\n")[2]))
+    except subprocess.TimeoutExpired:
+        return TorchFacts(error=f"torch did not load within {_PROBE_S:g} s")
+    except (OSError, subprocess.CalledProcessError, ValueError, TypeError) as error:
+        return TorchFacts(error=f"torch did not answer: {error}")

@@ -1,0 +1,30 @@
+"""Flags of the commands of serving."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from paddock.gpu.parameter import JSON, Parameters, parameter
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServePlan(Parameters):
+    """Flags of `serve.plan`."""
+
+    model_name: str = parameter(
+        ..., "a model by name (qwen3-0.6b, llama-3.1-8b), a checkpoint's folder, or a .gguf file", flag="model"
+    )
+    dtype: str = parameter("", "format of the weights: fp32, fp16, bf16, int8, int4; by default 16 bits")
+    backend: str = parameter("", "cuda, rocm, metal or cpu; by default the one with most devices")
+    context: int | None = parameter(None, "tokens of one request, prompt and answer; by default 4096, or all it can")
+    concurrency: int = parameter(4, "requests at once")
+    reserve: float = parameter(0.05, "part of each device's memory that stays to others, 0 to 0.95")
+    tp: int | None = parameter(None, "most devices that share the weights; by default as many as are equal")
+    across_agents: bool = parameter(False, "let equal devices of several machines share the weights")
+    pipeline: bool = parameter(False, "experimental: where no backend holds the model, split it over two")
+    devices: Path | None = parameter(None, "plan for the devices of this file instead of this machine's")
+    inventories: tuple[str, ...] = parameter(
+        (), "plan for saved inventories (gpu.list --json) instead of this machine", flag="from"
+    )
+    json: str | None = parameter(None, JSON.help, flag=JSON)

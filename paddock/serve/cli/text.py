@@ -1,0 +1,106 @@
+"""A plan in lines of text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from paddock.serve.agents.diagnosis import Link, broken
+from paddock.serve.placement.memory import MIB
+from paddock.serve.placement.plan import Group, Infeasible, Plan, Unused, mib_up
+from paddock.serve.placement.request import Request
+
+_HEADINGS = ("device", "model", "weights", "cache", "activations", "needs", "may take", "of")
+_NAMES = 2
+"""Columns of names, before those of numbers."""
+
+
+def lines(result: Plan | Infeasible, chains: Mapping[str, tuple[Link, ...]]) -> Iterator[str]:
+    """Yield the result for a terminal, with the broken links of the agents."""
+    yield from _request(result.request)
+    if isinstance(result, Plan):
+        yield from _plan(result)
+    else:
+        yield from _infeasible(result)
+    yield from _broken(chains)
+
+
+def _request(request: Request) -> Iterator[str]:
+    shape = request.shape
+    heads = f"{shape.heads} heads, {shape.kv_heads} key-value heads"
+    yield f"Model      {shape.name}: {shape.parameters / 1e9:.2f} B parameters, {shape.layers} layers, {heads}"
+    requests = f"{request.concurrency} request{'' if request.concurrency == 1 else 's'} at once"
+    yield f"Request    {request.dtype or '16-bit'} weights, {requests}, {request.context} tokens each"
+
+
+def _plan(plan: Plan) -> Iterator[str]:
+    yield f"Plan       {plan.kind}: {'; '.join(map(_group, plan.groups))}"
+    yield ""
+    yield from _table(plan.groups)
+    yield ""
+    width = max(len(reason.choice) for reason in plan.reasons)
+    yield from (f"{reason.choice:<{width}}  {reason.text}" for reason in plan.reasons)
+    yield from _left("Unused", plan.unused)
+    yield from (f"note: {note}" for note in plan.notes)
+
+
+def _group(group: Group) -> str:
+    layers = f"{group.layers.count} layers, " if group.layers else ""
+    if group.degree == 1:
+        return f"{layers}{group.dtype} on one device"
+    return f"{layers}{group.dtype}, tensor parallel over {group.degree} devices ({group.collective})"
+
+
+def _infeasible(result: Infeasible) -> Iterator[str]:
+    yield f"Plan       none: {'; '.join(reason.text for reason in result.reasons)}"
+    if result.attempts:
+        yield ""
+        yield from _table(result.attempts)
+        yield ""
+        for group in result.attempts:
+            for placed in group.devices:
+                if placed.lacking:
+                    yield f"{placed.device.label} lacks {mib_up(placed.lacking)} MiB"
+    yield from _left("Not tried", result.refused)
+    if result.attempts and not result.changes:
+        yield "fix: a smaller model, or devices with more memory"
+    for number, change in enumerate(result.changes):
+        flags = f" ({change.flags})" if change.flags else ""
+        yield f"{'fix:' if number == 0 else '  or'} {change.text}{flags}"
+
+
+def _table(groups: Sequence[Group]) -> Iterator[str]:
+    rows: list[tuple[str, ...]] = [_HEADINGS]
+    for group in groups:
+        for placed in group.devices:
+            device, memory = placed.device, placed.memory
+            parts = (memory.weights, memory.cache, memory.activations, memory.needed)
+            total = "unknown" if device.memory_mib is None else f"{device.memory_mib} MiB"
+            needs = (f"{mib_up(part)} MiB" for part in parts)
+            rows.append((device.label, device.name or "unknown", *needs, f"{placed.allowed // MIB} MiB", total))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        names = [cell.ljust(width) for cell, width in zip(row[:_NAMES], widths[:_NAMES], strict=True)]
+        numbers = [cell.rjust(width) for cell, width in zip(row[_NAMES:], widths[_NAMES:], strict=True)]
+        yield f"  {'  '.join([*names, *numbers])}"
+
+
+def _left(heading: str, unused: Iterable[Unused]) -> Iterator[str]:
+    entries = list(unused)
+    if not entries:
+        return
+    yield ""
+    yield heading
+    width = max(len(entry.device.label) for entry in entries)
+    for entry in entries:
+        yield f"  {entry.device.label:<{width}}  {entry.reason}"
+        if entry.suggestion:
+            yield f"  {'':<{width}}  {entry.suggestion}"
+
+
+def _broken(chains: Mapping[str, tuple[Link, ...]]) -> Iterator[str]:
+    for agent, chain in chains.items():
+        if link := broken(chain):
+            yield ""
+            yield f"{agent}: {link.name} is broken: {link.evidence}"
+            if link.fix:
+                yield f"  fix: {link.fix}"

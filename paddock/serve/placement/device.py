@@ -1,0 +1,59 @@
+"""Devices that can hold a model, as agents report them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
+from typing import Literal
+
+from paddock.bench.modes.admission import Room
+from paddock.bench.modes.config import ResourceConfig
+
+Backend = Literal["cuda", "rocm", "metal", "cpu"]
+BACKENDS: tuple[Backend, ...] = ("cuda", "rocm", "metal", "cpu")
+"""The order decides between backends of as many devices."""
+COLLECTIVES: Mapping[Backend, str] = MappingProxyType({"cuda": "nccl", "rocm": "rccl", "metal": "ring", "cpu": "gloo"})
+"""All-reduce among the devices of a group. Metal has none of its own: a ring of the hosts' processors sums for it."""
+_MIB = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One device. None is unknown.
+
+    `name` is the model. `part` is the number of a MIG part, which is a device of its own. `lacks` are number formats
+    that it does not compute. A device that is `unavailable` holds no model, for that reason.
+    """
+
+    agent: str
+    backend: Backend
+    index: int
+    memory_mib: int | None
+    free_mib: int | None
+    name: str | None = None
+    bandwidth_gbs: float | None = None
+    part: int | None = None
+    lacks: tuple[str, ...] = ()
+    unavailable: str = ""
+
+    @property
+    def key(self) -> tuple[str, int, int, int]:
+        """Return its identity, by which devices are sorted."""
+        return self.agent, BACKENDS.index(self.backend), self.index, -1 if self.part is None else self.part
+
+    @property
+    def label(self) -> str:
+        return f"{self.agent}/{self.backend}:{self.index}{'' if self.part is None else f'.{self.part}'}"
+
+    def allowed(self, reserve: float) -> int:
+        """Return the bytes that a model may take where that part of the memory stays to others."""
+        if self.memory_mib is None or self.free_mib is None:
+            return 0
+        return Room(self.memory_mib * _MIB, self.free_mib * _MIB).allowed(_limits(reserve))
+
+
+@cache
+def _limits(reserve: float) -> ResourceConfig:
+    return ResourceConfig(max_vram_usage_percent=1 - reserve)

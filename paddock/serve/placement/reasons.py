@@ -1,0 +1,119 @@
+"""Reasons in words for each choice of a plan, and notes on it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from paddock.serve.placement.device import BACKENDS, Device
+from paddock.serve.placement.memory import MIB
+from paddock.serve.placement.plan import Group, Reason, mib_up
+from paddock.serve.placement.request import Policy, Request
+from paddock.serve.placement.search import Search, bandwidth, computes, equal_sets
+
+
+def no_backend(devices: Sequence[Device], policy: Policy) -> str:
+    """Return the reason why nothing is placed."""
+    available = [device for device in devices if not device.unavailable]
+    if not devices:
+        return "there is no device"
+    if not available:
+        return f"none of the {len(devices)} devices is available"
+    if policy.backend and not any(device.backend == policy.backend for device in available):
+        return f"no {policy.backend} device is available: there are {_counts(available)}"
+    if policy.backend:
+        return f"the model does not fit on {policy.backend}: there are {_counts(available)}"
+    return f"no backend holds the model: there are {_counts(available)}"
+
+
+def reasons(request: Request, devices: Sequence[Device], policy: Policy, result: Search) -> Iterator[Reason]:
+    """Yield every choice of the plan with its reason."""
+    available = [device for device in devices if computes(request, device)]
+    group = result.chosen[0]
+    if len(result.chosen) > 1:
+        yield Reason("class", "no backend holds the model alone, and the policy allows two stages on two backends")
+        for stage in result.chosen:
+            count = stage.layers.count if stage.layers else 0
+            yield Reason("stage", f"{count} of {request.shape.layers} layers on {stage.devices[0].device.label}")
+        yield _dtype(request, group)
+        return
+    yield Reason("class", f"every device of the plan is {group.backend}")
+    yield Reason("backend", _why_backend(group, available, policy, result))
+    yield Reason("devices", _why_devices(group, result, policy))
+    yield Reason("degree", _why_degree(request, group, available, policy))
+    yield _dtype(request, group)
+
+
+def _why_backend(group: Group, available: Sequence[Device], policy: Policy, result: Search) -> str:
+    backend = group.backend
+    if policy.backend:
+        return f"{backend}: the policy names it"
+    if backend == "cpu":
+        return "cpu: no GPU is available"
+    counts = Counter(device.backend for device in available if device.backend != "cpu")
+    if bigger := {attempt.backend for attempt in result.attempts} - {backend}:
+        names = " and ".join(sorted(bigger, key=BACKENDS.index))
+        return f"{backend}: the model does not fit on {names}, of which there are as many devices or more"
+    if len(counts) == 1:
+        return f"{backend}: the only one"
+    if list(counts.values()).count(counts[backend]) > 1:
+        return f"{backend}: as many devices as another ({_counts(available)}); the order is {', '.join(BACKENDS)}"
+    return f"{backend}: most devices ({_counts(available)})"
+
+
+def _counts(devices: Iterable[Device]) -> str:
+    counts = Counter(device.backend for device in devices)
+    return ", ".join(f"{counts[backend]} {backend}" for backend in BACKENDS if counts[backend])
+
+
+def _why_devices(group: Group, result: Search, policy: Policy) -> str:
+    labels = ", ".join(placed.device.label for placed in group.devices)
+    if len(result.fitting) == 1:
+        return f"{labels}: the only set of equal devices that holds the model"
+    others = f"of {len(result.fitting)} sets of equal devices that hold the model"
+    speeds = [bandwidth(candidate) for candidate in result.fitting]
+    if None in speeds:
+        return f"{labels}: most memory {others}; the bandwidth of some is unknown"
+    return f"{labels}: highest memory bandwidth {others}, {bandwidth(group):g} GB/s together"
+
+
+def _why_degree(request: Request, group: Group, available: Sequence[Device], policy: Policy) -> str:
+    devices = {placed.device for placed in group.devices}
+    (count,) = {len(equal) for equal in equal_sets(available, policy) if devices <= set(equal)}
+    shape, degree = request.shape, group.degree
+    if count == 1:
+        return "1: no equal device beside it"
+    limit = f", of which --tp allows {policy.tensor_parallel}" if policy.tensor_parallel < count else ""
+    return (
+        f"{degree}: the largest with memory on each device that divides {shape.heads} heads, {shape.kv_heads} key-value"
+        f" heads and the inner size {shape.intermediate}; there are {count} equal devices{limit}"
+    )
+
+
+def _dtype(request: Request, group: Group) -> Reason:
+    if request.dtype:
+        return Reason("dtype", f"{request.dtype}: the request names it")
+    if group.dtype == "fp16":
+        return Reason("dtype", f"fp16: {group.devices[0].device.name or 'the device'} computes no bf16")
+    return Reason("dtype", f"{group.dtype}: the default")
+
+
+def notes(request: Request, result: Search) -> Iterator[str]:
+    """Yield what the plan does not show, and its user should know."""
+    if len(result.chosen) > 1:
+        yield "a pipeline over two backends is experimental: no engine here loads one yet"
+        return
+    (group,) = result.chosen
+    loading = request.shape.loading_bytes(group.dtype)
+    least = min(placed.allowed for placed in group.devices)
+    if loading > least:
+        yield (
+            f"the torch engine builds the whole model unpacked before it keeps its part: {mib_up(loading)} MiB on each"
+            f" device, of which {least // MIB} MiB may be taken; it cannot load this, an engine that loads in parts can"
+        )
+    if group.backend == "metal":
+        yield "macOS lets a process take a part of the memory (recommendedMaxWorkingSize), which is unknown here"
+    if group.collective == "ring":
+        yield "torch has no all-reduce on Metal: the ring sums on the hosts' processors, which is experimental"
+    if len({placed.device.agent for placed in group.devices}) > 1:
+        yield "the group spans agents, and each layer waits twice for the network between them"

@@ -1,0 +1,41 @@
+"""A request to place a model, and the policy that limits where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from paddock.bench.engine.shapes import Shape
+from paddock.serve.placement.device import Backend, Device
+
+MOST_DEVICES = 64
+"""Devices of the largest group that is tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The model and its largest work. Without a `dtype` it is bf16, or fp16 on devices without bf16."""
+
+    shape: Shape
+    dtype: str | None = None
+    context: int = 4096
+    concurrency: int = 4
+
+    def dtype_on(self, device: Device) -> str:
+        """Return the number format of the weights on that device."""
+        return self.dtype or ("fp16" if "bf16" in device.lacks else "bf16")
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Limits on the choice. `backend` None takes the one with most devices.
+
+    `reserve` is the part of each device's memory that stays to others. `tensor_parallel` is the largest degree.
+    `across_agents` lets a group of equal devices span agents. `pipeline` allows two stages on two backends, which is
+    experimental.
+    """
+
+    backend: Backend | None = None
+    reserve: float = 0.05
+    tensor_parallel: int = MOST_DEVICES
+    across_agents: bool = False
+    pipeline: bool = False

@@ -1,0 +1,261 @@
+"""Placement: the seed's example, mixes of devices, what does not fit, and what holds for any devices."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paddock.bench.engine.shapes import SHAPES, shape
+from paddock.serve.placement.device import Device
+from paddock.serve.placement.memory import MIB, Layers, stage_weights
+from paddock.serve.placement.place import place
+from paddock.serve.placement.plan import Infeasible, Plan
+from paddock.serve.placement.request import Policy, Request
+
+EIGHT_B = Request(shape("llama-3.1-8b"))
+SEVENTY_B = Request(shape("llama-3.1-70b"))
+
+
+def a10g(agent: str, index: int, **changes: Any) -> Device:
+    return replace(Device(agent, "cuda", index, 23028, 22500, "NVIDIA A10G", 600.0), **changes)
+
+
+def t4(agent: str, index: int, **changes: Any) -> Device:
+    return replace(Device(agent, "cuda", index, 15360, 14900, "Tesla T4", 320.0, lacks=("bf16", "int4")), **changes)
+
+
+def mac(agent: str = "mac", mib: int = 36864) -> Device:
+    return Device(agent, "metal", 0, mib, mib, "Apple M4 Max", 546.0)
+
+
+def planned(request: Request, devices: list[Device], policy: Policy | None = None) -> Plan:
+    result = place(request, devices, policy)
+    assert isinstance(result, Plan), result
+    return result
+
+
+def refused(request: Request, devices: list[Device], policy: Policy | None = None) -> Infeasible:
+    result = place(request, devices, policy)
+    assert isinstance(result, Infeasible), result
+    return result
+
+
+def labels(plan: Plan) -> list[str]:
+    return [placed.device.label for group in plan.groups for placed in group.devices]
+
+
+def test_two_cuda_devices_serve_and_a_metal_one_is_suggested_for_another_instance() -> None:
+    plan = planned(EIGHT_B, [mac(), a10g("box", 1), a10g("box", 0)])
+    assert (plan.kind, labels(plan)) == ("HomogeneousCuda", ["box/cuda:0", "box/cuda:1"])
+    assert (plan.groups[0].degree, plan.groups[0].collective) == (2, "nccl")
+    (unused,) = plan.unused
+    assert (unused.device.label, unused.suggestion) == (
+        "mac/metal:0", "load another instance here: it fits in bf16",
+    )  # fmt: skip
+    assert [reason.text for reason in plan.reasons if reason.choice == "backend"] == [
+        "cuda: most devices (2 cuda, 1 metal)"
+    ]
+
+
+def test_cuda_wins_a_tie_and_most_devices_win_otherwise() -> None:
+    assert planned(EIGHT_B, [mac(), a10g("box", 0)]).backend == "cuda"
+    macs = planned(EIGHT_B, [mac("one"), mac("two"), a10g("box", 0)])
+    assert (macs.kind, macs.groups[0].degree) == ("HomogeneousMetal", 1)
+
+
+def test_a_backend_that_cannot_hold_the_model_gives_way_to_the_next() -> None:
+    plan = planned(EIGHT_B, [t4("box", 0, free_mib=2000), t4("box", 1, free_mib=2000), mac()])
+    assert plan.backend == "metal"
+    assert "does not fit on cuda" in next(reason.text for reason in plan.reasons if reason.choice == "backend")
+    assert [entry.reason for entry in plan.unused] == ["another backend than metal, and a model runs on one"] * 2
+
+
+def test_processors_serve_only_where_there_is_no_gpu() -> None:
+    processor = Device("box", "cpu", 0, 64000, 60000, "EPYC")
+    assert planned(EIGHT_B, [processor]).kind == "HomogeneousCpu"
+    small = refused(EIGHT_B, [processor, t4("box", 0)])
+    assert "--backend cpu" in [change.flags for change in small.changes]
+
+
+def test_unequal_gpus_of_a_machine_do_not_share_a_model() -> None:
+    plan = planned(EIGHT_B, [t4("box", 0), t4("box", 1), a10g("box", 2)])
+    assert (labels(plan), plan.groups[0].dtype) == (["box/cuda:0", "box/cuda:1"], "fp16")
+    assert "640 GB/s" in next(reason.text for reason in plan.reasons if reason.choice == "devices")
+    (unused,) = plan.unused
+    assert unused.device.label == "box/cuda:2"
+    assert unused.reason.startswith("not equal to Tesla T4")
+
+
+def test_a_format_that_a_gpu_lacks_leaves_it_out() -> None:
+    plan = planned(replace(EIGHT_B, dtype="bf16"), [t4("box", 0), t4("box", 1), a10g("box", 2)])
+    assert labels(plan) == ["box/cuda:2"]
+    assert [entry.reason for entry in plan.unused] == ["computes no bf16"] * 2
+    only = refused(replace(EIGHT_B, dtype="int4"), [t4("box", 0), t4("box", 1)])
+    assert only.attempts == ()
+    assert [entry.reason for entry in only.refused] == ["computes no int4"] * 2
+    assert only.changes[0].flags == "--dtype int8"
+
+
+def test_lost_and_leased_gpus_are_left_with_their_reason() -> None:
+    devices = [a10g("box", 0, unavailable="lost: it fell off the bus"), a10g("box", 1), a10g("box", 2), a10g("box", 3)]
+    devices[2] = replace(devices[2], unavailable="leased to ci (pid 7)")
+    plan = planned(EIGHT_B, devices)
+    assert labels(plan) == ["box/cuda:1", "box/cuda:3"]
+    assert [entry.reason for entry in plan.unused] == ["lost: it fell off the bus", "leased to ci (pid 7)"]
+    gone = refused(EIGHT_B, [devices[0]])
+    assert (gone.reasons[0].text, gone.changes) == ("none of the 1 devices is available", ())
+
+
+def test_a_degree_divides_the_key_value_heads_and_leaves_the_rest_for_another_instance() -> None:
+    plan = planned(EIGHT_B, [a10g("box", index) for index in range(7)])
+    assert plan.groups[0].degree == 4
+    assert [(entry.reason, entry.suggestion) for entry in plan.unused] == [
+        ("degree 4 takes 4 devices", "load another instance here: it fits in bf16 over box/cuda:4, box/cuda:5"),
+        ("degree 4 takes 4 devices", "load another instance here: it fits in bf16 over box/cuda:4, box/cuda:5"),
+        ("degree 4 takes 4 devices", "load another instance here: it fits in bf16"),
+    ]
+    assert planned(EIGHT_B, [a10g("box", index) for index in range(7)], Policy(tensor_parallel=1)).groups[0].degree == 1
+
+
+def test_groups_span_agents_only_where_the_policy_says_so() -> None:
+    macs = [mac("one", 16384), mac("two", 16384)]
+    apart = refused(EIGHT_B, macs)
+    assert "--across-agents" in [change.flags for change in apart.changes]
+    plan = planned(EIGHT_B, macs, Policy(across_agents=True))
+    assert (plan.kind, plan.groups[0].degree, plan.groups[0].collective) == ("HomogeneousMetal", 2, "ring")
+
+
+def test_two_stages_on_two_backends_need_the_policy() -> None:
+    request = replace(SEVENTY_B, dtype="int4")
+    devices = [a10g("box", 0), mac()]
+    assert [change.flags for change in refused(request, devices).changes if "pipeline" in change.flags] == [
+        "--pipeline"
+    ]
+    plan = planned(request, devices, Policy(pipeline=True))
+    assert plan.kind == "HeterogeneousPipeline"
+    assert [(group.backend, group.layers.first) for group in plan.groups if group.layers] == [
+        ("cuda", True), ("metal", False),
+    ]  # fmt: skip
+    assert sum(group.layers.count for group in plan.groups if group.layers) == request.shape.layers
+    assert planned(EIGHT_B, devices, Policy(pipeline=True)).kind == "HomogeneousCuda"
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "int8", "int4"])
+@pytest.mark.parametrize("name", ["llama-3.1-8b", "llama-3.2-1b"])
+def test_stages_hold_the_weights_of_the_whole(name: str, dtype: str) -> None:
+    model = shape(name)
+    parts = [Layers(5, True, False), Layers(model.layers - 5, False, True)]
+    shared = model.weight_bytes(dtype) - replace(model, tied=False).weight_bytes(dtype)
+    twice = model.head_parameters * 2 if model.tied and dtype == "bf16" else 0
+    assert sum(stage_weights(model, dtype, part) for part in parts) == model.loaded_bytes(dtype) + twice + shared
+
+
+def test_each_change_makes_the_model_fit_and_the_smallest_comes_first() -> None:
+    lacking = refused(EIGHT_B, [a10g("box", 0, free_mib=18000)])
+    (group,) = lacking.attempts
+    assert group.devices[0].lacking == group.devices[0].memory.needed - 18000 * MIB
+    assert [change.flags.partition(" ")[0] for change in lacking.changes] == [
+        "--concurrency", "--context", "--dtype", "--dtype", "",
+    ]  # fmt: skip
+    for change in lacking.changes:
+        flags = change.flags.split()
+        values = dict(zip(flags[::2], flags[1::2], strict=True)) if flags else {}
+        request = replace(
+            EIGHT_B,
+            dtype=values.get("--dtype"),
+            context=int(values.get("--context", EIGHT_B.context)),
+            concurrency=int(values.get("--concurrency", EIGHT_B.concurrency)),
+        )
+        devices = [a10g("box", 0, free_mib=18000)]
+        if not values:
+            devices = [a10g("box", index, free_mib=18000) for index in range(int(change.text.split()[0]))]
+        assert isinstance(place(request, devices), Plan), change
+
+
+NAMES = {"cuda": ("Tesla T4", "NVIDIA A10G"), "rocm": ("MI300X",), "metal": ("M4", None), "cpu": ("EPYC",)}
+
+
+@st.composite
+def devices(draw: st.DrawFn) -> list[Device]:
+    places = draw(
+        st.lists(
+            st.tuples(st.sampled_from("abc"), st.sampled_from(list(NAMES)), st.integers(0, 7)), unique=True, max_size=10
+        )
+    )
+    drawn = []
+    for agent, backend, index in places:
+        total = draw(st.sampled_from([8192, 15360, 23028, 81559, 196608]))
+        drawn.append(
+            Device(
+                agent, backend, index, total, draw(st.integers(0, total)), draw(st.sampled_from(NAMES[backend])),  # type: ignore[arg-type]
+                draw(st.sampled_from([None, 300.0, 2000.0])), None,
+                draw(st.sampled_from([(), ("bf16", "int4")])), draw(st.sampled_from(["", "", "", "lost"])),
+            )
+        )  # fmt: skip
+    return drawn
+
+
+requests = st.builds(
+    Request,
+    st.sampled_from(list(SHAPES.values())),
+    st.sampled_from([None, "bf16", "fp32", "int8", "int4"]),
+    st.integers(1, 2048),
+    st.integers(1, 64),
+)
+policies = st.builds(
+    Policy,
+    st.sampled_from([None, None, "cuda", "metal", "cpu"]),
+    st.sampled_from([0.0, 0.05, 0.5]),
+    st.sampled_from([1, 2, 64]),
+    st.booleans(),
+    st.booleans(),
+)
+
+
+@given(requests, devices(), policies)
+def test_any_plan_keeps_to_memory_heads_and_devices(request: Request, available: list[Device], policy: Policy) -> None:
+    result = place(request, available, policy)
+    if isinstance(result, Infeasible):
+        assert all(placed.lacking or group.lacking for group in result.attempts for placed in group.devices)
+        return
+    for group in result.groups:
+        members = {placed.device for placed in group.devices}
+        assert request.shape.heads % group.degree == request.shape.kv_heads % group.degree == 0
+        assert group.degree <= policy.tensor_parallel
+        assert len({(device.backend, device.name) for device in members}) == 1
+        assert policy.across_agents or len({device.agent for device in members}) == 1
+        for placed in group.devices:
+            memory, device = placed.memory, placed.device
+            assert memory.needed + memory.reserve <= (device.memory_mib or 0) * MIB + 1
+            assert memory.needed <= (device.free_mib or 0) * MIB
+            assert not device.unavailable
+            assert group.dtype not in device.lacks
+    used = [placed.device for group in result.groups for placed in group.devices]
+    unused = [entry.device for entry in result.unused]
+    assert sorted([*used, *unused], key=lambda device: device.key) == sorted(available, key=lambda device: device.key)
+
+
+@given(requests, devices(), policies, st.randoms())
+def test_the_order_of_the_devices_makes_no_difference(
+    request: Request, available: list[Device], policy: Policy, order: random.Random
+) -> None:
+    shuffled = order.sample(available, len(available))
+    assert place(request, shuffled, policy) == place(request, available, policy)
+
+
+@given(requests, devices(), policies, st.data())
+def test_more_memory_never_makes_a_model_infeasible(
+    request: Request, available: list[Device], policy: Policy, data: st.DataObject
+) -> None:
+    if isinstance(place(request, available, policy), Plan):
+        more = [data.draw(st.sampled_from([0, 1000, 50_000])) for _ in available]
+        larger = [
+            replace(device, memory_mib=(device.memory_mib or 0) + extra, free_mib=(device.free_mib or 0) + extra)
+            for device, extra in zip(available, more, strict=True)
+        ]
+        assert isinstance(place(request, larger, policy), Plan)
