@@ -64,7 +64,7 @@ def _report(e: Exception) -> int:
     if isinstance(e, ModuleNotFoundError) and str(e.name).partition(".")[0] in {"paddock", "infra", "policy"}:
         _say(
             f"this installation has no {e.name}\n    expected: a checkout of the project; without one there are"
-            " gpu.*, smoke, bench.* and catalog.*\n    fix: ./inv in a checkout"
+            " gpu.*, smoke, bench.*, serve.* and catalog.*\n    fix: ./inv in a checkout"
         )
         return BAD_INPUT
     if isinstance(e, ModuleNotFoundError):

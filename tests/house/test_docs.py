@@ -39,6 +39,7 @@ ELSEWHERE = {
     "./inv slurm.cancel": "likewise",
     "./inv slurm.test": "likewise",
     "./inv ami.": "needs AWS: tests/build/ami, on recorded models and stand-ins",
+    "paddock serve.plan llama-3.1-8b": "needs files of devices: tests/serve/test_plan_command.py",
     "paddock gpu.run": "needs a GPU: tests/gpu, on a simulated driver",
     "paddock gpu.render": "needs a GPU: tests/gpu/render, on recorded inventories",
     "paddock gpu.list --json > node.json": "a redirection; gpu.list is run",
