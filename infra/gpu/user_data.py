@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -76,7 +78,7 @@ def _config(spec: Mapping[str, Any]) -> dict[str, Any]:
 def al2023(pool: GpuPool, max_pods: int, join: Join | None = None) -> str:
     """The MIME document that AL2023 boots with."""
     parts = [
-        ("application/node.eks.aws", yaml.safe_dump(node_config(pool, max_pods, join), sort_keys=True)),
+        ("application/node.eks.aws", _yaml(json.dumps(node_config(pool, max_pods, join)))),
         # First of the scripts: that of MIG may reboot, and none runs a second time.
         ("text/x-shellscript", gpu_access_script()),
     ]
@@ -84,6 +86,12 @@ def al2023(pool: GpuPool, max_pods: int, join: Join | None = None) -> str:
         parts.append(("text/x-shellscript", mig_script(pool.sharing.mig)))
     body = "".join(f"--{_BOUNDARY}\nContent-Type: {kind}\n\n{text}\n" for kind, text in parts)
     return f'MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="{_BOUNDARY}"\n\n{body}--{_BOUNDARY}--\n'
+
+
+@functools.cache
+def _yaml(document: str) -> str:
+    """Return a JSON document as YAML. Most pools of a fleet have the same one, and writing YAML is slow."""
+    return yaml.safe_dump(json.loads(document), sort_keys=True)
 
 
 def gpu_access_script() -> str:

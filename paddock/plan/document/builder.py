@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, TypeVar
 
 import paddock
@@ -17,6 +18,7 @@ from paddock.plan.engine.values import redact
 from paddock.plan.plan import Plan
 
 Part = TypeVar("Part", bound=model.Model)
+_ABSENT = object()
 _PRICE_FILES = {"fixed_prices.json", "instance_prices.json"}
 
 
@@ -53,8 +55,17 @@ def build_document(plan: Plan) -> model.PlanDocument:
 
 def _copy(part: type[Part], source: object, **values: Any) -> Part:
     """Return a part of the document: `values`, and the attributes of `source` by the names of its other fields."""
-    copied = {name: getattr(source, name) for name in part.model_fields if name not in values and hasattr(source, name)}
+    copied = {
+        name: value
+        for name in _fields(part)
+        if name not in values and (value := getattr(source, name, _ABSENT)) is not _ABSENT
+    }
     return part.model_validate(copied | values, strict=False, from_attributes=True)
+
+
+@functools.cache
+def _fields(part: type[model.Model]) -> tuple[str, ...]:
+    return tuple(part.model_fields)
 
 
 def _pool(fleet: Fleet, pool: pools.GpuPool) -> model.Pool:

@@ -25,7 +25,7 @@ from paddock.plan.engine.event_loop import EagerLoop
 from paddock.plan.engine.graph import Graph, PlanError, Resource
 from paddock.plan.engine.monitor import Monitor, NoMocks
 from paddock.plan.engine.sdk import shortcuts
-from paddock.plan.engine.values import UNKNOWN, Secret, redact
+from paddock.plan.engine.values import UNKNOWN, Secret, is_plain, redact
 
 
 def record(
@@ -52,6 +52,9 @@ def record(
         root = settings.get_root_resource()
         outputs = {}
         for key, value in getattr(root, "outputs", {}).items():
+            if is_plain(value):
+                outputs[key] = value
+                continue
             output = pulumi.Output.from_input(value)
             outputs[key] = await output.future() if await output.is_known() else UNKNOWN
             if await output.is_secret():

@@ -39,6 +39,7 @@ _VARIABLE = re.compile(r"\bname[\"']?: *[\"']?(\w+)")
 
 
 _LISTS = (list, tuple)
+_PLAIN = {int, float, bool, type(None)}
 _MAPPINGS = (dict, Mapping)  # dict first: most are, and the abstract class is slow to ask
 
 
@@ -50,6 +51,8 @@ def redact(value: Any) -> Any:
     if isinstance(value, str):  # first, as most are
         credential = "name" in value and any(map(CREDENTIAL.search, _VARIABLE.findall(value)))
         return _redact_yaml(value) if credential else value
+    if type(value) in _PLAIN:
+        return value
     if isinstance(value, _MAPPINGS):
         name, text = value.get("name"), value.get("value")
         if isinstance(name, str) and isinstance(text, str) and CREDENTIAL.search(name):
@@ -69,6 +72,14 @@ def _redact_yaml(text: str) -> str:
         return yaml.safe_dump(redact(document), sort_keys=True) if isinstance(document, dict | list) else text
     except (yaml.YAMLError, ValueError, RecursionError):
         return SECRET  # what cannot be read cannot be shown in part
+
+
+def is_plain(value: Any) -> bool:
+    """Return whether a value is text, a number, a switch or nothing, or lists and maps of those."""
+    kind = type(value)
+    if kind is dict:
+        return all(type(key) is str for key in value) and all(map(is_plain, value.values()))
+    return all(map(is_plain, value)) if kind is list else kind is str or kind in _PLAIN
 
 
 def shallow(value: Any, deepest: int) -> bool:

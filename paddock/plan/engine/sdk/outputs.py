@@ -8,13 +8,15 @@ from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 import pulumi
-from pulumi import _types
+from pulumi import _types, output
 from pulumi.output import _OutputData
 from pulumi.runtime import rpc
 
 from paddock.plan.engine.pulumi_serialization import encode_struct
 
 SCALARS = {str, bool, int, float, type(None)}
+_COLLECTIONS = {list, dict}
+_output_is_prompt = output._is_prompt
 _output_all = pulumi.Output.all
 _output_from_input = pulumi.Output.from_input
 _output_track = pulumi.Output._track
@@ -56,6 +58,10 @@ def _from_input(value: Any) -> pulumi.Output[Any]:
     return done(value) if type(value) in SCALARS else _output_from_input(value)
 
 
+def _is_prompt(value: Any) -> bool:
+    return type(value) in _COLLECTIONS or _output_is_prompt(value)
+
+
 def _all(*values: Any, **named: Any) -> pulumi.Output[Any]:
     """Return an output of many: at once where all of them are there. The SDK's own way takes a turn of the loop."""
     if values and named:
@@ -74,24 +80,24 @@ def _all(*values: Any, **named: Any) -> pulumi.Output[Any]:
 
 
 class _Outputs(dict[str, Callable[..., None]]):
-    """Resolvers of a resource's outputs by name, and the function that runs them once the resource is registered."""
+    """Resolvers of a resource's outputs by name, and the function that runs one once the resource is registered."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.resolve: asyncio.Future[Callable[[], None]] = asyncio.Future()
+        self.resolve: asyncio.Future[Callable[[str], None]] = asyncio.Future()
 
 
 class _Later:
-    """Data of an output. Most outputs are read by nobody: what the resource has is taken apart for the first reader."""
+    """Data of an output. Most outputs are read by nobody: each is taken out of what the resource has when it is."""
 
-    def __init__(self, outputs: _Outputs) -> None:
-        self.outputs = outputs
+    def __init__(self, outputs: _Outputs, name: str) -> None:
+        self.outputs, self.name = outputs, name
         self.data: asyncio.Future[_OutputData[Any]] = asyncio.Future()
 
     def ready(self) -> asyncio.Future[_OutputData[Any]]:
         """Return the data: done if the resource is registered."""
         if self.outputs.resolve.done() and not self.data.done():
-            self.outputs.resolve.result()()
+            self.outputs.resolve.result()(self.name)
         return self.data
 
     def __await__(self) -> Generator[Any, None, _OutputData[Any]]:
@@ -107,7 +113,7 @@ def _transfer_properties(resource: pulumi.Resource, properties: Mapping[str, Any
     outputs = _Outputs()
     for name in properties:
         if name != "urn" and not (name == "id" and custom):
-            later = _Later(outputs)
+            later = _Later(outputs, name)
             resource.__dict__[name] = _output(later)
             outputs[name] = functools.partial(_resolve, resource, later)
     return outputs
@@ -122,13 +128,29 @@ def _resolve_outputs(
     *arguments: Any,
     **options: Any,
 ) -> None:
-    def run() -> None:
-        _resolve_all(resource, _message(sent), _message(received), dependencies, outputs, *arguments, **options)
+    def resolve(resolvers: Any, sent: Any, received: Any) -> None:
+        _resolve_all(resource, _message(sent), _message(received), dependencies, resolvers, *arguments, **options)
+
+    def resolve_output(name: str) -> None:
+        if isinstance(sent, dict) and isinstance(received, dict):
+            resolve({name: outputs[name]}, _of_output(name, sent, resource), _of_output(name, received, resource))
+        else:
+            resolve(outputs, sent, received)
 
     if isinstance(outputs, _Outputs):
-        outputs.resolve.set_result(run)
+        outputs.resolve.set_result(resolve_output)
     else:  # a component without outputs
-        run()
+        resolve(outputs, sent, received)
+
+
+def _of_output(name: str, properties: Mapping[str, Any], resource: pulumi.Resource) -> dict[str, Any]:
+    """Return the properties that the SDK may translate to an output's name."""
+    names = _types.resource_pulumi_to_py_names(type(resource))
+    return {
+        key: value
+        for key, value in properties.items()
+        if name in (key, names.get(key), resource.translate_output_property(key))
+    }
 
 
 def _message(properties: Any) -> Any:
@@ -149,13 +171,14 @@ def _resolve(
         return
     later.data.set_exception(failed)
     if not later.outputs.resolve.done():
-        later.outputs.resolve.set_result(lambda: None)
+        later.outputs.resolve.set_result(lambda _: None)
 
 
 REPLACEMENTS: tuple[tuple[Any, str, Any], ...] = (
     (pulumi.Output, "all", staticmethod(_all)),
     (pulumi.Output, "from_input", staticmethod(_from_input)),
     (pulumi.Output, "_track", _track),
+    (output, "_is_prompt", _is_prompt),
     (rpc, "transfer_properties", _transfer_properties),
     (_types, "resource_types", functools.cache(_types.resource_types)),
     (_types, "resource_pulumi_to_py_names", functools.cache(_types.resource_pulumi_to_py_names)),

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pulumi
 from pulumi import log
 from pulumi import resource as declarations
+from pulumi.runtime import _depends_on, rpc
 from pulumi.runtime import resource as resources
-from pulumi.runtime import rpc
 from pulumi.runtime.proto import resource_pb2
 from pulumi.runtime.proto.source_pb2 import StackTrace
 from pulumi.runtime.resource_cycle_breaker import _DEPENDENCIES_PROPERTY, declare_dependency
 
 from paddock.plan.engine.sdk import outputs
 
+_dependency_urns = _depends_on._resolve_depends_on_urns
 _create_urn = resources.create_urn
+_merge_hook_bindings = pulumi.ResourceHookBinding.merge
 _register_resource_outputs = resources.register_resource_outputs
 
 
@@ -41,13 +44,19 @@ _MESSAGES = SimpleNamespace(
 
 def replacements() -> tuple[tuple[Any, str, Any], ...]:
     """Return the replacements for one program."""
+    dependencies = _Dependencies()
     return (
         (log, "debug", lambda *_: None),
         (resources, "_get_stack_trace", StackTrace),  # where in the program a resource is made: nothing here says it
         (resources, "create_urn", _urn),
         (resources, "resource_pb2", _MESSAGES),
-        (rpc, "declare_dependency", _Dependencies().declare),
+        (rpc, "declare_dependency", dependencies.declare),
+        (resources, "serialize_property", _no_trigger),
+        (resources, "_resolve_depends_on_urns", _needed_urns(dependencies)),
         (declarations, "register_resource_outputs", _register_outputs),
+        (pulumi.ResourceOptions, "_copy", _copy),
+        (pulumi.ResourceHookBinding, "_copy", _copy),
+        (pulumi.ResourceHookBinding, "merge", staticmethod(_merge_hooks)),
     )
 
 
@@ -62,6 +71,37 @@ def _register_outputs(resource: pulumi.Resource, values: Any) -> None:
     """Send the outputs of a component, unless it has none."""
     if values:
         _register_resource_outputs(resource, values)
+
+
+async def _no_trigger(*_: Any, **__: Any) -> None:
+    """Leave out what would replace a resource: it is the one thing for which registration calls this, and no input."""
+
+
+def _needed_urns(dependencies: _Dependencies) -> Callable[..., Awaitable[set[str]]]:
+    async def needed_urns(needed: Any, from_resource: Any = None) -> set[str]:
+        """Return the URNs of resources that another waits for: without the SDK's tasks where all are registered."""
+        urns = set()
+        for resource in needed if type(needed) is list and from_resource else (None,):
+            urn = outputs.data(resource.urn) if isinstance(resource, pulumi.CustomResource) else None
+            if resource is None or urn is None or not urn.value or not dependencies.declare(from_resource, resource):
+                return await _dependency_urns(needed, from_resource)
+            urns.add(urn.value)
+        return urns
+
+    return needed_urns
+
+
+def _copy(options: Any) -> Any:
+    """Return what `copy.copy` does, without asking the object how it is to be copied."""
+    copied = object.__new__(type(options))
+    copied.__dict__.update(options.__dict__)
+    return copied
+
+
+def _merge_hooks(first: Any, second: Any) -> pulumi.ResourceHookBinding:
+    if first is None and second is None:
+        return pulumi.ResourceHookBinding()
+    return _merge_hook_bindings(first, second)
 
 
 class _Dependencies:

@@ -8,7 +8,7 @@ from collections import abc
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pulumi import _types
+from pulumi import _types, output
 from pulumi.runtime import rpc
 
 from paddock.plan.engine.pulumi_serialization import number
@@ -82,7 +82,7 @@ def _plain(value: Any, behind: list[Any], transform: Callable[[str], str] | None
         element = rpc._get_list_element_type(typ)
         return [_plain(item, behind, transform, element) for item in value]
     if kind is dict:
-        return _plain_mapping(value, behind, transform, typ)
+        return _plain_mapping(value, behind, transform, typ) if transform or typ else _plain_data(value, behind)
     if (data := outputs.data(value)) is not None and not data.is_secret:
         behind.extend(data.resources)
         plain = _plain(None if rpc.contains_unknowns(data.value) else data.value, behind, transform, typ)
@@ -117,12 +117,31 @@ def _plain_mapping(value: dict[str, Any], behind: list[Any], transform: Callable
     return dict(sorted(plain.items()))
 
 
+def _plain_data(value: Any, behind: list[Any]) -> Any:
+    """Return what `_plain` does, of a value whose keys stay as they are: a chart's, or a Kubernetes manifest's."""
+    kind = type(value)
+    if kind is dict:
+        if rpc._special_sig_key in value:
+            raise _NotPlain
+        return {key: _plain_data(value[key], behind) for key in sorted(value)}
+    if kind is list:
+        return [_plain_data(item, behind) for item in value]
+    return _plain(value, behind, None, None)
+
+
 def _translated(names: Mapping[str, str], key: str) -> str:
     return names.get(key) or key
 
 
 def _has_unknowns(value: Any) -> bool:
-    return type(value) not in outputs.SCALARS and _contains_unknowns(value)
+    kind = type(value)
+    if kind in outputs.SCALARS:
+        return False
+    if kind is dict:
+        return any(map(_has_unknowns, value.values()))
+    if kind is list:
+        return any(map(_has_unknowns, value))
+    return _contains_unknowns(value)
 
 
 def _deserialize(value: Any, *arguments: Any, **options: Any) -> Any:
@@ -139,6 +158,8 @@ def _translate(output: Any, translate: Any, type_: Any = None, *arguments: Any, 
 
 REPLACEMENTS: tuple[tuple[Any, str, Any], ...] = (
     (rpc, "contains_unknowns", _has_unknowns),
+    (output, "contains_unknowns", _has_unknowns),
+    (_types, "unwrap_type", functools.cache(_types.unwrap_type)),
     (rpc, "serialize_properties", _properties),
     (rpc, "deserialize_property", _deserialize),
     (rpc, "translate_output_properties", _translate),

@@ -12,6 +12,7 @@ from typing import Any
 from paddock.plan.engine.values import UNKNOWN, Secret
 
 _LISTS = (list, tuple)  # named, as `list | tuple` is made anew at each use
+_PLAIN = {int, float, bool, type(None)}
 _MAPPINGS = (dict, Mapping)  # dict first: most are, and the abstract class is slow to ask
 
 
@@ -30,6 +31,8 @@ def has_unknown(value: Any) -> bool:
     value = unwrap(value)
     if isinstance(value, str):
         return value == UNKNOWN
+    if type(value) in _PLAIN:
+        return False
     if isinstance(value, _LISTS):
         return any(map(has_unknown, value))
     if isinstance(value, _MAPPINGS):
@@ -42,6 +45,8 @@ def get(value: Any, *path: str | int) -> Any:
     for step in path:
         if isinstance(value, Secret):
             value = value.value
+        if value is None:
+            return None
         if isinstance(value, dict):  # first, as most are, and quicker to tell than any mapping
             value = value.get(step)
         elif is_unknown(value):
@@ -52,7 +57,7 @@ def get(value: Any, *path: str | int) -> Any:
             value = value[step]
         else:
             return None
-    return unwrap(value)
+    return value.value if isinstance(value, Secret) else value
 
 
 def items(value: Any, *path: str | int) -> list[Any]:
@@ -64,7 +69,7 @@ def items(value: Any, *path: str | int) -> list[Any]:
 def mapping(value: Any, *path: str | int) -> dict[str, Any]:
     """Return the map at `path`; an empty one where there is none."""
     item = get(value, *path)
-    return dict(item) if isinstance(item, Mapping) else {}
+    return dict(item) if isinstance(item, _MAPPINGS) else {}
 
 
 def as_list(value: Any) -> list[Any]:

@@ -54,7 +54,12 @@ def _workload(item: Resource, label: str, spec: Any, daemon: bool) -> Workload:
     )
 
 
-def workloads(context: Context) -> Iterator[Workload]:
+def workloads(context: Context) -> Iterable[Workload]:
+    """Return everything of the plan that has to get onto nodes."""
+    return context.once(_workloads)
+
+
+def _workloads(context: Context) -> Iterator[Workload]:
     for release in context.all(RELEASE):
         if fields.is_unknown(fields.get(release.inputs, "values")):
             continue
