@@ -48,7 +48,8 @@ for number, job in enumerate(jobs):
     if job["dtype"] == "int8":
         FAULT
     say(event="cell", batch=1, prompt=16, prefill=[0.1] * 3, runs=[[0.01] * 7] * 3, wall=[0.07] * 3, drift=0.0,
-        overhead=0.0, seconds=1.0, paused=[0.0] * 3, joules=None, requests=4, bandwidth=[10.0] * 8, memory=10**9)
+        overhead=0.0, seconds=1.0, paused=[0.0] * 3, joules=None, requests=4, bandwidth=[10.0] * 8, memory=10**9,
+        started_at=time.time())
 """
 
 
@@ -110,6 +111,14 @@ def test_numbers_of_a_cell_follow_from_its_samples(monkeypatch: pytest.MonkeyPat
     assert result.doubts == ()
 
 
+def test_slow_steps_do_not_move_the_quick_step_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = STAND_IN.replace("[[0.01] * 7] * 3", "[[0.05] * 16 + [0.01] * 4] * 3").replace("FAULT", "pass")
+    monkeypatch.setattr(process, "_START", text)
+    metrics = run(OPTIONS).results[0].metrics
+    assert metrics["step_p10_ms"].runs == pytest.approx((10.0,) * 3)
+    assert metrics["decode_tokens_per_s"].runs == pytest.approx((20 / 0.84,) * 3)
+
+
 def test_modes_limit_batches_and_sort_results(monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(monkeypatch, "pass")
     modes = {"small": of_mode("conservative")}
@@ -123,8 +132,11 @@ def test_sessions_are_processes_of_their_own(monkeypatch: pytest.MonkeyPatch) ->
     document = run(replace(OPTIONS, sessions=3))
     assert [result.key["dtype"] for result in document.results] == ["bf16", "int4"]
     assert len(document.problems) == 1
-    metric = document.results[0].metrics["ttft_ms"]
+    first = document.results[0]
+    metric = first.metrics["ttft_ms"]
     assert (len(metric.runs), metric.sessions) == (9, pytest.approx((100.0,) * 3))
+    assert len(first.sessions_at) == 3
+    assert list(first.sessions_at) == sorted(first.sessions_at)
 
 
 def test_a_cap_that_the_driver_refuses_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,7 +273,7 @@ def test_the_document_says_what_its_reader_needs(monkeypatch: pytest.MonkeyPatch
     document = json.loads(run(OPTIONS).model_dump_json())
     assert document["kind"] == "paddock-bench"
     (first, *_) = document["results"]
-    assert set(first["metrics"]) == {"decode_tokens_per_s", "request_tokens_per_s", "ttft_ms"}
+    assert set(first["metrics"]) == {"decode_tokens_per_s", "request_tokens_per_s", "ttft_ms", "step_p10_ms"}
     assert {"instance", "gpu", "driver", "image", "ami", "model", "dtype", "batch", "mode", "tp"} <= set(first["key"])
 
 

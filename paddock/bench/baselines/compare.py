@@ -3,23 +3,26 @@
 The values compared are the medians of sessions, each a process of its own: where its memory lies, what its neighbours
 do and how fast its processor runs is one draw for all runs of a process, and on a shared machine that differs by 25 %
 and more between processes of one build. The hypothesis of each metric is "the new build is at most `min_change` worse".
-The old sessions are made worse by that, and the exact one-sided Mann-Whitney test asks whether the new ones are worse
-still; Holm's correction over all metrics of all cells holds `false_alarms` for the whole comparison.
+The old sessions are made worse by that, and an exact one-sided test asks whether the new ones are worse still; Holm's
+correction over all metrics of all cells holds `false_alarms` for the whole comparison.
 
-The test assumes independent sessions. Those that drift together weaken it; the margin covers that: in simulation, with
-no change at all, a margin of 5 % and noise of up to 3 % (coefficient of variation) whose neighbours correlate by 0.5,
-the stated 1 % holds. A build that is slower by less than the margin passes by design.
+Sessions of the two builds that were measured in turn are compared in pairs, by Wilcoxon's signed ranks: what the
+machine does meanwhile meets both of a pair, and drops out. Others are compared by the Mann-Whitney test, which assumes
+independent sessions. Those that drift together weaken it; the margin covers that: in simulation, with no change at all,
+a margin of 5 % and noise of up to 3 % (coefficient of variation) whose neighbours correlate by 0.5, the stated 1 %
+holds. A build that is slower by less than the margin passes by design.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Literal
 
-from paddock.bench.baselines.ranks import decides, holm, samples_needed, slower_by_chance
-from paddock.bench.baselines.result import MACHINE, SOFTWARE, BenchResult, Metric
+from paddock.bench.baselines.ranks import decides, holm, lower_by_chance, samples_needed, slower_by_chance
+from paddock.bench.baselines.result import MACHINE, SOFTWARE, BenchResult
 from paddock.bench.errors import BenchInputError
 
 Verdict = Literal["same", "better", "regression", "undecided"]
@@ -28,7 +31,7 @@ Verdict = Literal["same", "better", "regression", "undecided"]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One metric of one cell. `change` is the relative change of the medians; below 0 is worse."""
+    """One metric of one cell. `change` is the relative change of the medians, of pairs its median; below 0 is worse."""
 
     cell: str
     metric: str
@@ -38,6 +41,8 @@ class Row:
     change: float
     probability: float
     sessions: tuple[int, int]
+    paired: bool
+    """The sessions of the two sides were measured in turn."""
     verdict: Verdict
 
 
@@ -65,29 +70,82 @@ def compare(
 ) -> Comparison:
     """Compare the cells that both have. Raises BenchInputError where they have none, or are of different machines."""
     pairs, notes = _pairs(old, new, across=across)
-    metrics = [
-        (before, name, before.metrics[name], after.metrics[name])
-        for before, after in pairs
-        for name in before.metrics
-        if name in after.metrics
-    ]
-    if not metrics:
+    tests = [_test(before, after, name) for before, after in pairs for name in before.metrics if name in after.metrics]
+    if not tests:
         raise BenchInputError("the results have no metric in common\n    expected: two results of one benchmark")
-    for before, name, ours, theirs in metrics:
-        if (ours.unit, ours.better) != (theirs.unit, theirs.better):
-            raise BenchInputError(
-                f"{before.label}: {name} is in {ours.unit} ({ours.better} is better) on one side and in {theirs.unit}"
-                f" ({theirs.better} is better) on the other\n    expected: two results of one benchmark"
-            )
-    worse = [slower_by_chance(*_sides(ours, theirs, min_change)) for _, _, ours, theirs in metrics]
-    better = [slower_by_chance(*_sides(theirs, ours, min_change)) for _, _, ours, theirs in metrics]
-    flags = zip(metrics, worse, holm(worse, false_alarms), holm(better, false_alarms), strict=True)
+    worse = [test.worse_by_chance(min_change) for test in tests]
+    better = [test.swapped.worse_by_chance(min_change) for test in tests]
+    flags = zip(tests, worse, holm(worse, false_alarms), holm(better, false_alarms), strict=True)
     rows = []
-    for (before, name, ours, theirs), probability, is_worse, is_better in flags:
-        enough = decides(len(ours.samples), len(theirs.samples), len(metrics), false_alarms)
+    for test, probability, is_worse, is_better in flags:
         changed: Verdict = "regression" if is_worse else "better" if is_better else "same"
-        rows.append(_row(before.label, name, ours, theirs, probability, changed if enough else "undecided"))
-    return Comparison(tuple(rows), false_alarms, min_change, samples_needed(len(metrics), false_alarms), tuple(notes))
+        enough = decides(len(test.old), len(test.new), len(tests), false_alarms, pairs=test.paired)
+        rows.append(test.row(probability, changed if enough else "undecided"))
+    needed = samples_needed(len(tests), false_alarms, pairs=any(test.paired for test in tests))
+    return Comparison(tuple(rows), false_alarms, min_change, needed, tuple(notes))
+
+
+@dataclass(frozen=True, slots=True)
+class _Test:
+    """The sessions of one metric on both sides, in pairs where they were measured in turn."""
+
+    cell: str
+    metric: str
+    unit: str
+    old: Sequence[float]
+    new: Sequence[float]
+    higher_is_better: bool
+    paired: bool
+
+    @property
+    def swapped(self) -> _Test:
+        return replace(self, old=self.new, new=self.old)
+
+    def worse_by_chance(self, margin: float) -> float:
+        """Return the probability of new sessions at least this bad where they are worse by no more than the margin."""
+        if self.higher_is_better:
+            old, new = [value * (1 - margin) for value in self.old], list(self.new)
+        else:
+            old, new = [1 / (value * (1 + margin)) for value in self.old], [1 / value for value in self.new]
+        if self.paired:
+            return lower_by_chance([math.log(after / before) for before, after in zip(old, new, strict=True)])
+        return slower_by_chance(old, new)
+
+    def row(self, probability: float, verdict: Verdict) -> Row:
+        before, after = median(self.old), median(self.new)
+        ratio = median(b / a for a, b in zip(self.old, self.new, strict=True)) if self.paired else after / before
+        change = (ratio - 1) * (1 if self.higher_is_better else -1)
+        sessions = (len(self.old), len(self.new))
+        return Row(
+            self.cell, self.metric, self.unit, before, after, change, probability, sessions, self.paired, verdict
+        )
+
+
+def _test(before: BenchResult, after: BenchResult, name: str) -> _Test:
+    ours, theirs = before.metrics[name], after.metrics[name]
+    if (ours.unit, ours.better) != (theirs.unit, theirs.better):
+        raise BenchInputError(
+            f"{before.label}: {name} is in {ours.unit} ({ours.better} is better) on one side and in {theirs.unit}"
+            f" ({theirs.better} is better) on the other\n    expected: two results of one benchmark"
+        )
+    old, new, paired = ours.samples, theirs.samples, False
+    if turns := _turns(before, after):
+        old, new, paired = tuple(old[i] for i, _ in turns), tuple(new[j] for _, j in turns), True
+    return _Test(before.label, name, ours.unit, old, new, ours.better == "higher", paired)
+
+
+def _turns(before: BenchResult, after: BenchResult) -> list[tuple[int, int]]:
+    """Return the sessions of two builds that were measured in turn as pairs of neighbours; none where they were not."""
+    times = before.sessions_at, after.sessions_at
+    if len(times[0]) != len(times[1]) or not all(side.timed for side in (before, after)):
+        return []
+    in_order = sorted((at, side, index) for side in (0, 1) for index, at in enumerate(times[side]))
+    turns = []
+    for (_, side, index), (_, other, behind) in zip(in_order[::2], in_order[1::2], strict=True):
+        if side == other:
+            return []
+        turns.append((index, behind) if side == 0 else (behind, index))
+    return turns
 
 
 def _pairs(
@@ -132,17 +190,3 @@ def _by_cell(results: Sequence[BenchResult]) -> dict[object, BenchResult]:
             )
         cells[result.cell] = result
     return cells
-
-
-def _sides(old: Metric, new: Metric, margin: float) -> tuple[list[float], list[float]]:
-    """Return the samples so that higher is better, the old ones worse by the margin."""
-    if old.better == "higher":
-        return [value * (1 - margin) for value in old.samples], list(new.samples)
-    return [-value * (1 + margin) for value in old.samples], [-value for value in new.samples]
-
-
-def _row(cell: str, name: str, old: Metric, new: Metric, probability: float, verdict: Verdict) -> Row:
-    before, after = median(old.samples), median(new.samples)
-    change = (after / before - 1) * (1 if old.better == "higher" else -1)
-    sessions = (len(old.samples), len(new.samples))
-    return Row(cell, name, old.unit, before, after, change, probability, sessions, verdict)

@@ -1,13 +1,15 @@
-"""The one-sided Mann-Whitney test, exact, and Holm's correction.
+"""Two one-sided exact tests, Mann-Whitney's and Wilcoxon's for pairs, and Holm's correction.
 
 Mann and Whitney, "On a test of whether one of two random variables is stochastically larger than the other", Annals of
-Mathematical Statistics 18 (1947). Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal
-of Statistics 6 (1979): it holds the rate over all tests together, however they depend on each other.
+Mathematical Statistics 18 (1947). Wilcoxon, "Individual comparisons by ranking methods", Biometrics Bulletin 1 (1945).
+Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal of Statistics 6 (1979): it holds
+the rate over all tests together, however they depend on each other.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from functools import cache
 
@@ -22,6 +24,21 @@ def slower_by_chance(old: Sequence[float], new: Sequence[float]) -> float:
     return sum(counts[: math.ceil(wins) + 1]) / math.comb(len(new) + len(old), len(new))
 
 
+def lower_by_chance(differences: Sequence[float]) -> float:
+    """Return the probability of signed ranks at least this low where each difference has either sign as likely.
+
+    A difference of zero counts as positive: that makes the test more careful. Ranks are doubled, so that those of ties
+    are whole.
+    """
+    sizes = sorted(map(abs, differences))
+    ranks = [bisect_left(sizes, abs(value)) + bisect_right(sizes, abs(value)) + 1 for value in differences]
+    counts = [1]
+    for rank in ranks:
+        counts = [a + b for a, b in zip([*counts, *[0] * rank], [*[0] * rank, *counts], strict=True)]
+    positive = sum(rank for rank, value in zip(ranks, differences, strict=True) if value >= 0)
+    return sum(counts[: positive + 1]) / sum(counts)
+
+
 def holm(probabilities: Sequence[float], rate: float) -> list[bool]:
     """Return which hypotheses are rejected, so that one false rejection or more is no likelier than `rate`."""
     rejected = [False] * len(probabilities)
@@ -32,17 +49,18 @@ def holm(probabilities: Sequence[float], rate: float) -> list[bool]:
     return rejected
 
 
-def samples_needed(tests: int, rate: float) -> int:
+def samples_needed(tests: int, rate: float, *, pairs: bool = False) -> int:
     """Return the samples on each side with which the clearest result can be rejected among so many tests."""
     samples = 2
-    while 1 / math.comb(2 * samples, samples) > rate / max(tests, 1):
+    while not decides(samples, samples, tests, rate, pairs=pairs):
         samples += 1
     return samples
 
 
-def decides(old: int, new: int, tests: int, rate: float) -> bool:
+def decides(old: int, new: int, tests: int, rate: float, *, pairs: bool = False) -> bool:
     """Return whether so many samples can reject the first of so many tests."""
-    return 1 / math.comb(old + new, old) <= rate / max(tests, 1)
+    orders = 2**old if pairs else math.comb(old + new, old)
+    return 1 / orders <= rate / max(tests, 1)
 
 
 @cache

@@ -11,6 +11,10 @@ from paddock.bench.baselines.compare import Comparison, Row
 _WORDS = {"same": "same", "better": "better", "regression": "**regression**", "undecided": "undecided"}
 
 
+def _sessions(row: Row) -> str:
+    return f"{row.sessions[0]} pairs of sessions" if row.paired else f"{row.sessions[0]} and {row.sessions[1]} sessions"
+
+
 def headline(comparison: Comparison) -> str:
     """Return the outcome in one sentence."""
     if count := comparison.count("regression"):
@@ -25,7 +29,7 @@ def lines(comparison: Comparison) -> Iterator[str]:
     for row in comparison.rows:
         yield (
             f"{row.verdict:10}  {row.change:+7.1%}  {row.metric:24}  {row.old:.4g} -> {row.new:.4g} {row.unit}"
-            f"  ({row.sessions[0]} and {row.sessions[1]} sessions)  {row.cell}"
+            f"  ({_sessions(row)})  {row.cell}"
         )
     yield from comparison.notes
     yield headline(comparison)
@@ -62,8 +66,14 @@ def _escaped(text: str) -> str:
 def _rate(comparison: Comparison) -> str:
     return (
         f"False alarms: at most {comparison.false_alarms:g} of comparisons without a change, over all metrics together "
-        f"(exact Mann-Whitney tests with Holm's correction; {_needed(comparison)})."
+        f"({_tests(comparison)} with Holm's correction; {_needed(comparison)})."
     )
+
+
+def _tests(comparison: Comparison) -> str:
+    kinds = {row.paired for row in comparison.rows}
+    names = {True: "signed ranks of sessions in turn", False: "Mann-Whitney tests"}
+    return f"exact {' and '.join(names[kind] for kind in sorted(kinds, reverse=True))}"
 
 
 def _needed(comparison: Comparison) -> str:

@@ -46,6 +46,8 @@ class BenchResult(_Document):
     schema_version: Literal[1] = Field(1, alias="schema")
     key: dict[str, str | int | float | bool | None]
     metrics: dict[str, Metric]
+    sessions_at: tuple[float, ...] = ()
+    """Unix time at which each session began to measure."""
 
     def joined(self, other: BenchResult) -> BenchResult:
         """Return this result with the sessions of another of the same cell."""
@@ -55,7 +57,12 @@ class BenchResult(_Document):
                 ours = metrics[name]
                 update = {"runs": (*ours.runs, *theirs.runs), "sessions": (*ours.samples, *theirs.samples)}
                 metrics[name] = ours.model_copy(update=update)
-        return self.model_copy(update={"metrics": metrics})
+        return self.model_copy(update={"metrics": metrics, "sessions_at": (*self.sessions_at, *other.sessions_at)})
+
+    @property
+    def timed(self) -> bool:
+        """Return whether every session of every metric has its time."""
+        return {len(metric.sessions) for metric in self.metrics.values()} == {len(self.sessions_at)}
 
     @property
     def machine(self) -> tuple[str, ...]:

@@ -104,6 +104,8 @@ class Result(_Part):
 
     key: dict[str, str | int | None]
     metrics: dict[str, Metric]
+    sessions_at: tuple[float, ...] = ()
+    """Unix time at which each session began to measure: it says which were measured in turn with another build's."""
     ttft: Distribution
     tpot: Distribution
     gaps: Distribution

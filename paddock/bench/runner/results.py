@@ -51,6 +51,7 @@ def result(
         batch * (len(steps) + 1) / (first + wall + paused)
         for first, wall, steps, paused in zip(samples.prefill, samples.wall, samples.runs, samples.paused, strict=True)
     ]
+    quick = [sorted(steps)[len(steps) // 10] * _MILLISECONDS for steps in samples.runs]
     first_tokens = [first * _MILLISECONDS for first in samples.prefill]
     rate = statistics.median(decoded)
     tokens = cell["requests"] * batch * (len(samples.runs[0]) + 1)
@@ -60,7 +61,9 @@ def result(
             "decode_tokens_per_s": _metric("tokens/s", "higher", decoded, cell["sessions"]),
             "request_tokens_per_s": _metric("tokens/s", "higher", requests, cell["sessions"]),
             "ttft_ms": _metric("ms", "lower", first_tokens, cell["sessions"]),
+            "step_p10_ms": _metric("ms", "lower", quick, cell["sessions"]),
         },
+        sessions_at=tuple(cell["sessions_at"]),
         ttft=Distribution.of(summarise(first_tokens), "ms"),
         tpot=Distribution.of(summarise([statistics.fmean(run) * _MILLISECONDS for run in samples.runs]), "ms"),
         gaps=Distribution.of(summarise([step * _MILLISECONDS for step in samples.steps]), "ms"),
@@ -85,7 +88,7 @@ def result(
 
 def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
     """Return a cell with the samples of two, in their order."""
-    lists = ("prefill", "runs", "wall", "paused", "bandwidth", "sessions")
+    lists = ("prefill", "runs", "wall", "paused", "bandwidth", "sessions", "sessions_at")
     joules = None if None in (first["joules"], second["joules"]) else first["joules"] + second["joules"]
     return {
         **second,

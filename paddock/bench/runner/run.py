@@ -215,7 +215,7 @@ class _Run:
             self._environment, model, self._tp, len(self._gpus), self._options.region, self._options.instance
         )
         place = (job.mode, job.dtype, int(cell["batch"]), int(cell["prompt"]))
-        samples = {**cell, "sessions": [len(cell["runs"])]}
+        samples = {**cell, "sessions": [len(cell["runs"])], "sessions_at": [cell["started_at"]]}
         if earlier := self._cells.get(place):
             samples = results.merged(earlier, samples)
         result = results.result(job, loaded, quality, samples, context)

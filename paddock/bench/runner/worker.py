@@ -74,7 +74,7 @@ class _Worker:
 
     def _cell(self, engine: Any, job: Job, batch: int, prompt: int, turns: Turns) -> None:
         generator = torch.Generator().manual_seed(job.seed)
-        before = self._roof.read_gbs(4)
+        started_at, before = time.time(), self._roof.read_gbs(4)
         joules, start = self._joules(), time.monotonic()
         samples = measure(
             engine,
@@ -90,6 +90,7 @@ class _Worker:
             engine.check()
         _say(
             "cell",
+            started_at=started_at,
             batch=batch,
             prompt=prompt,
             prefill=samples.prefill,

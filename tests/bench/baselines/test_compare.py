@@ -13,7 +13,7 @@ import pytest
 
 from paddock.bench.baselines import report, store
 from paddock.bench.baselines.compare import Comparison, compare
-from paddock.bench.baselines.ranks import holm, samples_needed, slower_by_chance
+from paddock.bench.baselines.ranks import holm, lower_by_chance, samples_needed, slower_by_chance
 from paddock.bench.baselines.result import BenchResult, read
 from paddock.bench.cli import compare as command
 from paddock.bench.errors import BenchInputError
@@ -67,6 +67,47 @@ def test_a_build_slower_by_a_tenth_fails(variation: float, runs: int) -> None:
     assert sum(regressed(old, new) for old, new in pairs) >= 19
 
 
+def in_turn(seed: int, slower: float, sessions: int = 16) -> tuple[BenchResult, BenchResult]:
+    """Two builds on a machine that drifts by a third and back; which of the two is first changes with each pair."""
+    drift = [math.exp(0.3 * math.sin(index / 5)) for index in range(sessions)]
+    sides = []
+    for side, part in ((0, 0.0), (1, slower)):
+        result = build(2 * seed + side, slower=part, runs=sessions, variation=0.03, correlation=0.0)
+        metrics = {
+            name: metric.model_copy(update={"sessions": tuple(
+                value * factor if metric.better == "higher" else value / factor
+                for value, factor in zip(metric.sessions, drift, strict=True)
+            )})
+            for name, metric in result.metrics.items()
+        }  # fmt: skip
+        times = tuple(10.0 * index + (index + side) % 2 for index in range(sessions))
+        sides.append(result.model_copy(update={"metrics": metrics, "sessions_at": times}))
+    return sides[0], sides[1]
+
+
+def test_sessions_in_turn_show_a_tenth_through_drift_of_a_third() -> None:
+    alarms = {slower: [regressed(*in_turn(seed, slower)) for seed in range(20)] for slower in (0.0, 0.1)}
+    assert alarms == {0.0: [False] * 20, 0.1: [True] * 20}
+    (row, *_) = compare(*([side] for side in in_turn(1, 0.1))).rows
+    assert (row.paired, row.change) == (True, pytest.approx(-0.1, abs=0.03))
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        tuple(100.0 + index for index in range(16)),
+        tuple(10.0 * index for index in range(15)),
+        (),
+    ],
+    ids=["one after the other", "a session without its time", "no times"],
+)
+def test_sessions_that_were_not_in_turn_are_no_pairs(times: tuple[float, ...]) -> None:
+    old, new = in_turn(1, 0.1)
+    comparison = compare([old.model_copy(update={"sessions_at": times})], [new])
+    assert {row.paired for row in comparison.rows} == {False}
+    assert "Mann-Whitney" in "".join(report.lines(comparison))
+
+
 @pytest.mark.parametrize("correlation", [0.0, 0.5])
 def test_false_alarms_stay_below_the_stated_rate(correlation: float) -> None:
     alarms = [
@@ -97,6 +138,20 @@ def test_probabilities_are_those_worked_by_hand(old: Sequence[float], new: Seque
     assert slower_by_chance(old, new) == pytest.approx(probability)
 
 
+@pytest.mark.parametrize(
+    ("differences", "probability"),
+    [
+        ([-1, -2, -3], 1 / 8),
+        ([-1, 2, -3], 3 / 8),
+        ([1, -2, -3], 2 / 8),
+        ([-1, -1, 1], 4 / 8),
+        ([0, -1, -2], 2 / 8),
+    ],
+)
+def test_probabilities_of_signed_ranks_are_those_worked_by_hand(differences: list[float], probability: float) -> None:
+    assert lower_by_chance(differences) == pytest.approx(probability)
+
+
 def test_holm_stops_at_the_first_that_is_not_clear() -> None:
     assert holm([0.001, 0.02, 0.004, 0.03], 0.01) == [True, False, False, False]
     assert holm([0.001, 0.009, 0.003], 0.01) == [True, True, True]
@@ -105,6 +160,11 @@ def test_holm_stops_at_the_first_that_is_not_clear() -> None:
 @pytest.mark.parametrize(("tests", "runs"), [(1, 5), (4, 6), (20, 7)])
 def test_more_metrics_need_more_runs(tests: int, runs: int) -> None:
     assert samples_needed(tests, 0.01) == runs
+
+
+@pytest.mark.parametrize(("tests", "pairs"), [(1, 7), (4, 9), (20, 11)])
+def test_more_metrics_need_more_pairs(tests: int, pairs: int) -> None:
+    assert samples_needed(tests, 0.01, pairs=True) == pairs
 
 
 def test_runs_of_one_process_are_one_sample() -> None:
