@@ -25,10 +25,10 @@ def container_name(prefix: str) -> str:
     return f"{prefix}-slurm"
 
 
-def compose_file(inventory: Inventory, prefix: str, image: str) -> File:
+def compose_file(inventory: Inventory, prefix: str, image: str, *, shards: int = 0) -> File:
     """Return compose.yaml: one container with the whole machine's GPUs, or with the usable ones by UUID.
 
-    `inventory` is the machine's, not the container's. Raises GpuError and SlurmInputError.
+    `inventory` is the machine's, not the container's. `shards` is the number of jobs that may share a GPU. Raises GpuError and SlurmInputError.
     """
     import yaml
 
@@ -38,6 +38,7 @@ def compose_file(inventory: Inventory, prefix: str, image: str) -> File:
     service = document["services"][name]
     service = {
         "image": image,
+        **({"command": ["--shards", str(shards)]} if shards else {}),
         "container_name": name,
         "hostname": name,
         **{key: value for key, value in service.items() if key != "image"},

@@ -36,7 +36,7 @@ def node_files(detection: Detection, prefix: str, image: str, folder: Path, *, s
     passed = contained.gpus and detection.inventory
     try:
         rendered = slurm_files(contained, Node(name=name, hardware=detection.hardware), Cluster(shards=shards))
-        compose = compose_file(passed or contained, prefix, image)
+        compose = compose_file(passed or contained, prefix, image, shards=shards)
     except GpuError as error:
         raise (SlurmInputError if error.exit_code == SlurmInputError.exit_code else SlurmError)(str(error)) from None
     files = (*rendered.files, compose, inventory_file(detection.inventory, folder))
