@@ -28,7 +28,8 @@ def container_name(prefix: str) -> str:
 def compose_file(inventory: Inventory, prefix: str, image: str, *, shards: int = 0) -> File:
     """Return compose.yaml: one container with the whole machine's GPUs, or with the usable ones by UUID.
 
-    `inventory` is the machine's, not the container's. `shards` is the number of jobs that may share a GPU. Raises GpuError and SlurmInputError.
+    `inventory` is the machine's, not the container's. `shards` is the number of jobs that may share a GPU. Raises
+    GpuError and SlurmInputError.
     """
     import yaml
 
