@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch", reason="no torch in this environment")
 
 import transformers  # noqa: E402
 
+from paddock.bench.engine import parallel  # noqa: E402
 from paddock.bench.engine.protocol import Spec  # noqa: E402
 from paddock.bench.engine.shapes import Shape, shape  # noqa: E402
 from paddock.bench.engine.torch_engine import TorchEngine  # noqa: E402
@@ -141,6 +142,17 @@ def test_streamed_bytes_are_those_of_the_shape() -> None:
         for dtype in ("bf16", "int8", "int4"):
             info = TorchEngine().load(spec(dtype, model))
             assert info.weight_bytes == pytest.approx(model.weight_bytes(dtype), rel=0.02), (model.tied, dtype)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_loaded_bytes_of_a_rank_are_those_of_the_shape(ranks: int, tied: bool) -> None:
+    shape = replace(TINY, tied=tied)
+    config = transformers.AutoConfig.for_model("llama", **_arguments(shape))
+    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+    parallel.shard(model, ranks - 1, ranks)
+    held = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters() if parameter.ndim > 1)
+    assert held == shape.loaded_bytes("bf16", ranks)
 
 
 @pytest.mark.parametrize("damage", ["truncated", "no config"])

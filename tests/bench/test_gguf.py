@@ -10,6 +10,7 @@ gguf = pytest.importorskip("gguf", reason="no torch in this environment")
 
 import numpy as np  # noqa: E402
 
+from paddock import cli  # noqa: E402
 from paddock.bench.engine.gguf_file import inspect  # noqa: E402
 from paddock.bench.errors import BenchInputError  # noqa: E402
 
@@ -82,3 +83,10 @@ def test_the_engine_on_torch_computes_with_a_files_weights(tmp_path: Path) -> No
     plain, quantised = logits
     error = float((plain - quantised).pow(2).mean().sqrt() / plain.std())
     assert 0 < error < 0.05, "the same weights but for their rounding to 8 bits"
+
+
+def test_a_plan_takes_the_format_of_the_file(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["paddock", "serve.plan", str(model), "--backend", "cpu"]) == 0
+    assert "Request    int8 weights" in capsys.readouterr().out
+    assert cli.main(["paddock", "serve.plan", str(model), "--dtype", "bf16"]) == 2
+    assert "the weights of m.gguf are int8 in the file" in capsys.readouterr().err

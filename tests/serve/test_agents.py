@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from paddock.gpu.leases.manager import Leases
+from paddock.gpu.leases.request import Request
 from paddock.gpu.model import Driver, Gpu, Inventory, Machine, Memory
 from paddock.serve.agents.devices_file import read_devices
 from paddock.serve.agents.diagnosis import TorchFacts, broken, diagnose
 from paddock.serve.agents.inventory_devices import inventory_devices
-from paddock.serve.agents.this_machine import torch_facts
+from paddock.serve.agents.this_machine import this_machine, torch_facts
 from paddock.serve.errors import ServeInputError
 from paddock.serve.placement.device import Backend
 from tests.support.boxes import box, divided, gpu, lease
@@ -51,6 +53,15 @@ def test_leased_gpus_and_parts_of_gpus_are_unavailable() -> None:
     assert [(part.label, bool(part.unavailable), part.memory_mib) for part in parts] == [
         ("box/cuda:0.0", False, 9856), ("box/cuda:0.1", True, 9856), ("box/cuda:0.2", False, 9856),
     ]  # fmt: skip
+
+
+def test_this_machine_leaves_out_what_its_leases_hold(tmp_path: Path) -> None:
+    machine = box([gpu(0), gpu(1)])
+    granted = Leases(tmp_path / "leases").take(Request(), lambda: machine, ttl=60, command="train")
+    devices = this_machine(machine, {"PADDOCK_GPU_LEASES": str(tmp_path / "leases")})
+    leased = [device.index for device in devices if "train" in device.unavailable]
+    assert leased == [gpu.index for gpu in machine.gpus if gpu.uuid == granted.lease.devices[0].uuid]
+    assert [device.backend for device in devices] == ["cuda", "cuda", "cpu"]
 
 
 def test_memory_that_cannot_be_read_makes_a_gpu_unavailable() -> None:

@@ -176,6 +176,14 @@ def test_each_change_makes_the_model_fit_and_the_smallest_comes_first() -> None:
         assert isinstance(place(request, devices), Plan), change
 
 
+def test_weights_of_a_file_are_not_advised_to_be_packed() -> None:
+    stored = replace(EIGHT_B, dtype="int8", stored=True)
+    small = refused(stored, [t4("box", 0, free_mib=4000)])
+    assert not any("--dtype" in change.flags for change in small.changes)
+    (unused,) = planned(stored, [a10g("box", 0), t4("box", 1, free_mib=8000)]).unused
+    assert unused.suggestion.startswith("too small for this model; ")
+
+
 NAMES = {"cuda": ("Tesla T4", "NVIDIA A10G"), "rocm": ("MI300X",), "metal": ("M4", None), "cpu": ("EPYC",)}
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 
 from paddock.bench.engine import shapes
-from paddock.bench.errors import BenchInputError
+from paddock.bench.errors import BenchError, BenchInputError
 from paddock.terminal import caller_path
 
 
@@ -18,6 +19,11 @@ def model_shape(name: str, where: str) -> tuple[shapes.Shape, str | None]:
     if path.suffix == ".gguf" or path.is_file():
         from paddock.bench.engine import gguf_file
 
+        if find_spec("gguf") is None:
+            raise BenchError(
+                f"{where}: {name} is a file, and gguf, which reads models of one file, is not installed"
+                "\n    fix: pip install 'paddock[bench]'"
+            )
         model = gguf_file.inspect(path, where)
         return model.shape, model.dtype
     return (checkpoint_shape(name, where) if name and path.is_dir() else shapes.shape(name, where)), None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -69,7 +69,7 @@ def _request(parameters: ServePlan, shape: Shape, dtype: str | None) -> Request:
     context = min(_CONTEXT, shape.max_length) if parameters.context is None else parameters.context
     _within("context", context, 1, shape.max_length, f"{shape.name} has places for {shape.max_length} tokens")
     _within("concurrency", parameters.concurrency, 1, _MOST_REQUESTS)
-    return Request(shape, parameters.dtype or dtype, context, parameters.concurrency)
+    return Request(shape, parameters.dtype or dtype, context, parameters.concurrency, stored=dtype is not None)
 
 
 def _policy(parameters: ServePlan) -> Policy:
@@ -139,6 +139,10 @@ def _saved(paths: Iterable[str], backend: Backend | None) -> _Sources:
 
 
 def _chains(
-    machines: Iterable[Inventory], torch: TorchFacts | None, backend: Backend | None
+    machines: Sequence[Inventory], torch: TorchFacts | None, backend: Backend | None
 ) -> dict[str, tuple[Link, ...]]:
-    return {inventory.machine.name: diagnose(inventory, torch, backend) for inventory in machines}
+    """Return the chain of each machine. Among several, the requested backend is that of those without GPUs alone."""
+    return {
+        inventory.machine.name: diagnose(inventory, torch, None if len(machines) > 1 and inventory.usable else backend)
+        for inventory in machines
+    }

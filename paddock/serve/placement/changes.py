@@ -27,7 +27,7 @@ def changes(request: Request, devices: Sequence[Device], policy: Policy) -> tupl
 
 
 def _single(request: Request, devices: Sequence[Device], policy: Policy) -> Iterator[Change]:
-    if request.dtype and any(request.dtype in device.lacks for device in devices):
+    if request.dtype and not request.stored and any(request.dtype in device.lacks for device in devices):
         for dtype in sorted(_EVERYWHERE, key=lambda dtype: abs(BITS[dtype] - BITS[request.dtype or dtype])):
             if fits(replace(request, dtype=dtype), devices, policy):
                 yield Change(f"{dtype} weights, which these devices compute", f"--dtype {dtype}")
@@ -71,7 +71,7 @@ def _together(request: Request, devices: Sequence[Device], policy: Policy) -> It
 
 def _smaller(request: Request) -> Iterator[str]:
     bits = BITS[request.dtype or "bf16"]
-    return (dtype for dtype in _PACKED if BITS[dtype] < bits)
+    return (dtype for dtype in _PACKED if BITS[dtype] < bits and not request.stored)
 
 
 def _wide(policy: Policy) -> Policy:

@@ -93,8 +93,8 @@ def _suggestions(request: Request, equal: Sequence[Device], policy: Policy) -> d
 
 def _instance(request: Request, equal: Sequence[Device], policy: Policy) -> tuple[Group | None, str]:
     """Return the largest instance on some of these devices: of the model, else of the largest that fits."""
-    variants = [replace(request, dtype=dtype) for dtype in dict.fromkeys((request.dtype, None, "int8", "int4"))]
-    for variant in variants:
+    dtypes = (request.dtype,) if request.stored else dict.fromkeys((request.dtype, None, "int8", "int4"))
+    for variant in (replace(request, dtype=dtype) for dtype in dtypes):
         if group := _fitting(variant, equal, policy):
             return group, f"load another instance here: it fits {_form(group)}"
     smaller = (shape for shape in SHAPES.values() if shape.parameters < request.shape.parameters)

@@ -19,6 +19,8 @@ class Request:
     dtype: str | None = None
     context: int = 4096
     concurrency: int = 4
+    stored: bool = False
+    """The weights are in a file in that format, and stay in it."""
 
     def dtype_on(self, device: Device) -> str:
         """Return the number format of the weights on that device."""
