@@ -62,6 +62,19 @@ def test_two_cuda_devices_serve_and_a_metal_one_is_suggested_for_another_instanc
     ]
 
 
+def test_a_reserve_stays_free_on_each_device() -> None:
+    (placed,) = planned(EIGHT_B, [a10g("box", 0)], Policy(reserve=0.1)).groups[0].devices
+    assert placed.memory.reserve == round(2302.8 * MIB)
+    assert placed.allowed == 23028 * MIB - placed.memory.reserve
+    assert refused(EIGHT_B, [a10g("box", 0)], Policy(reserve=0.3)).attempts[0].lacking > 0
+
+
+def test_a_busy_gpu_leaves_the_model_to_the_equal_one_beside_it() -> None:
+    plan = planned(EIGHT_B, [a10g("box", 0, free_mib=1000), a10g("box", 1)])
+    assert labels(plan) == ["box/cuda:1"]
+    assert plan.unused[0].reason.startswith("lacks ")
+
+
 def test_cuda_wins_a_tie_and_most_devices_win_otherwise() -> None:
     assert planned(EIGHT_B, [mac(), a10g("box", 0)]).backend == "cuda"
     macs = planned(EIGHT_B, [mac("one"), mac("two"), a10g("box", 0)])
@@ -142,6 +155,8 @@ def test_two_stages_on_two_backends_need_the_policy() -> None:
         ("cuda", True), ("metal", False),
     ]  # fmt: skip
     assert sum(group.layers.count for group in plan.groups if group.layers) == request.shape.layers
+    (first,) = plan.groups[0].devices
+    assert 0 <= first.allowed - first.memory.needed < first.memory.needed / plan.groups[0].layers.count  # type: ignore[union-attr]
     assert planned(EIGHT_B, devices, Policy(pipeline=True)).kind == "HomogeneousCuda"
 
 
