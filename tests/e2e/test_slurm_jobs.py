@@ -176,7 +176,7 @@ def test_every_gpu_and_a_job_without_are_tested_at_the_same_time(slurm: RealSlur
     assert (process.returncode, document["verdict"]) == (0, "ok"), document
     alone, *jobs = document["jobs"]
     assert (alone["gpu"], alone["visible"]) == (None, [])
-    assert sorted(job["device"] for job in jobs) == [f"/dev/tty{number}" for number in range(4)]
+    assert sorted(file for job in jobs for file in job["devices"]) == [f"/dev/tty{number}" for number in range(4)]
     assert not slurm.run("squeue", "-h")
 
 
@@ -198,7 +198,7 @@ def test_the_driver_in_the_job_must_show_its_gpu_and_no_other(
     uuids = [uuid for job in jobs for uuid in job["uuids"]]
     assert len(set(uuids)) == len(uuids) == count
     failed = [job["problems"] for job in jobs if job["result"] == "failed"]
-    assert failed == [["the driver shows it 0 GPUs in place of one"]] * (4 - count)
+    assert failed == [["the driver shows it 0 GPUs in place of 1"]] * (4 - count)
 
 
 def test_a_gpu_in_use_is_unknown_and_ctrl_c_leaves_no_job(slurm: RealSlurm) -> None:

@@ -44,10 +44,14 @@ REPORT = 'printf "job=$1\\nnode=a\\ngpus=%s\\ncuda=%s\\n== end\\n" "$gpu" "$gpu"
 
 def test_a_report_names_the_device_file_of_the_number() -> None:
     seen = parse(GOOD)
-    assert (seen.job, seen.numbers, seen.visible, seen.file, seen.file_present) == (
-        "7", ("2",), ("2",), "/dev/nvidia2", True,
-    )  # fmt: skip
-    assert not parse(GOOD.replace("device=/dev/nvidia2\n", "")).file_present
+    assert (seen.job, seen.numbers, seen.visible, seen.files, seen.absent) == (
+        "7",
+        ("2",),
+        ("2",),
+        ("/dev/nvidia2",),
+        (),
+    )
+    assert parse(GOOD.replace("device=/dev/nvidia2\n", "")).absent == ("/dev/nvidia2",)
     assert parse("").visible == ()
 
 
@@ -59,18 +63,23 @@ def test_two_jobs_on_one_gpu_at_the_same_time_fail(tmp_path: Path, monkeypatch: 
     assert (tmp_path / "cancelled").read_text().startswith("--name=paddock-test-")
 
 
-def test_one_gpu_after_another_is_no_sharing_where_processors_are_few(
+def test_a_node_with_fewer_cores_than_gpus_gives_several_to_a_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    checks = results(tmp_path, f"[ $1 = 0 ] || gpu=1\n{REPORT}", monkeypatch, node(cpus=1))
-    assert all(result.passed for result in checks)
+    """All at once: jobs one after another would be given the same GPUs again."""
+    script = f"[ $1 = 0 ] || gpu=$(( 3 * ($1 - 1) )),$(( 3 * ($1 - 1) + 1 )),$(( 3 * ($1 - 1) + 2 ))\n{REPORT}"
+    checks = results(tmp_path, script, monkeypatch, node(gpus=6, cpus=2))
+    assert [(result.gpu, result.count, result.passed) for result in checks] == [
+        ("", 0, True), ("h100", 3, True), ("h100", 3, True),
+    ]  # fmt: skip
+    assert {number for result in checks if result.seen for number in result.seen.numbers} == set("012345")
 
 
 @pytest.mark.parametrize(
     ("srun", "passed", "problem"),
     [
         (REPORT, False, "neither CUDA_VISIBLE_DEVICES nor ROCR_VISIBLE_DEVICES is set"),
-        (f"[ $1 = 0 ] || gpu=0,1\n{REPORT}", False, "it sees 2 GPUs in place of one: 0,1"),
+        (f"[ $1 = 0 ] || gpu=0,1\n{REPORT}", False, "it sees 2 GPUs in place of 1: 0,1"),
         (f"gpu=0\n{REPORT}", False, "a job without GPU sees 0"),
         ('echo "srun: error: Invalid generic resource (gres) specification" >&2; exit 1', False, "Invalid generic"),
         ('echo "srun: error: Unable to allocate resources: Requested nodes are busy" >&2; exit 1', None, "others use"),

@@ -26,7 +26,7 @@ class Container:
     docker: str
     image: str
     driver: Path
-    id: str = field(default_factory=lambda: f"paddock-test-{uuid.uuid4().hex[:8]}")
+    id: str = field(default_factory=lambda: f"paddock-test-{uuid.uuid4().hex[:8]}-slurm")
 
     def create(self) -> None:
         """Create the network and the volumes."""

@@ -55,14 +55,13 @@ def _verdict(results: Sequence[Check]) -> str:
 
 
 def _show(result: Check) -> None:
-    kind = "no GPU" if not result.gpu else "GPU" if result.gpu == "gpu" else result.gpu
+    kind = f"{result.count} GPU" if result.gpu == "gpu" else f"{result.count} {result.gpu}" if result.gpu else "no GPU"
     seen = result.seen
     about = ""
     if seen:
         parts = [f"job {seen.job}"]
         parts += [f"GPU {','.join(seen.numbers)}"] if seen.numbers else []
-        parts += [seen.file] if seen.file else []
-        parts += list(seen.uuids or ())
+        parts += [*seen.files, *(seen.uuids or ())] if result.gpu else []
         about = ", ".join(parts)
     words = "; ".join((*([about] if about else []), *result.problems, *result.notes))
     say(f"{_WORDS[result.passed]:<8} {result.node}  {kind}  {words}")
@@ -73,12 +72,13 @@ def _document(result: Check) -> dict[str, Any]:
     return {
         "node": result.node,
         "gpu": result.gpu or None,
+        "count": result.count,
         "result": _WORDS[result.passed],
         "problems": list(result.problems),
         "notes": list(result.notes),
         "job": seen.job if seen else None,
         "numbers": list(seen.numbers) if seen else [],
         "visible": list(seen.visible) if seen else [],
-        "device": seen.file if seen else None,
+        "devices": list(seen.files) if seen else [],
         "uuids": None if seen is None or seen.uuids is None else list(seen.uuids),
     }

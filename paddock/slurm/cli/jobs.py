@@ -32,7 +32,7 @@ def _status(parameters: Status, *, json: JsonOutput) -> int:
     queue = [job for job in shown if not job.final]
     ended = sorted((job for job in shown if job.final), key=lambda job: job.ended or "")
     ended = ended if ids else ended[max(0, len(ended) - parameters.last) :]
-    ended = [jobs.explained(place, job) for job in ended]
+    ended = jobs.explained(place, ended)
     json.write({"schema": 1, "slurm": place.name, "jobs": [document(place, job) for job in [*queue, *ended]]})
     if json.replaces_text:
         return 0

@@ -127,9 +127,19 @@ def find(place: Place, ids: Iterable[str]) -> list[Job]:
     return result
 
 
-def explained(place: Place, job: Job) -> Job:
-    """Return the job, and whether it was ended for its memory, which Slurm without cgroups says in the log alone."""
-    if job.state not in ("FAILED", "CANCELLED") or not job.log or job.comment:
+def explained(place: Place, ended: Iterable[Job]) -> list[Job]:
+    """Return ended jobs with the logs that are there, and out of memory where only the log says so.
+
+    Slurm without cgroups ends such a job as any other that fails.
+    """
+    ended = list(ended)
+    paths = sorted({job.log for job in ended if job.log})
+    present = set(place.run("ls", "-d", "--", *paths).text.splitlines()) if paths else set()
+    return [_explained(place, job) if job.log in present else replace(job, log="") for job in ended]
+
+
+def _explained(place: Place, job: Job) -> Job:
+    if job.state not in ("FAILED", "CANCELLED") or job.comment:
         return job
     output = place.run("tail", "-c", str(_TAIL), job.log)
     return replace(job, out_of_memory=bool(_MEMORY.search(output.text)) and output.code == 0)
@@ -197,14 +207,3 @@ def cancel(place: Place, id: str, user: str) -> None:
     output = place.run("scancel", "-v", id)
     if output.code or "error:" in output.error:
         raise SlurmError(f"scancel on {place.name} failed: {output.reason}")
-
-
-def release_held(place: Place) -> list[str]:
-    """Have Slurm look again at jobs that asked for more than its nodes had, and return their ids.
-
-    It does not do so itself when GPUs come back. Raises SlurmError.
-    """
-    held = [job.id for job in remembered(place) if job.state == "PENDING" and job.reason == "BadConstraints"]
-    for number in held:
-        place.run("scontrol", "release", number)
-    return held

@@ -15,7 +15,8 @@ from paddock.slurm.programs.place import Place
 from paddock.slurm.submit.seen import END, PROGRAM, Seen, parse
 
 _MEMORY_MB = 200
-_NEVER_ONE_GPU = "it sees {count} GPUs in place of one: {value}"
+_REPORT = 30.0
+"""Seconds for a job's report after its start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,8 @@ class Check:
     node: str
     gpu: str
     """Type that it asked for; empty for the job without a GPU, `gpu` where Slurm has no types."""
+    count: int
+    """GPUs that it asked for: one, or more on a node with fewer cores than GPUs."""
     passed: bool | None
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -53,13 +56,23 @@ def check(
 def _check_node(place: Place, node: Node, name: str, seconds: float) -> Iterator[Check]:
     if not node.usable:
         reason = f": {node.reason}" if node.reason and node.reason != "none" else ""
-        yield Check(node.name, "", False, (f"the node is {node.state.lower()}{reason}",))
+        yield Check(node.name, "", 0, False, (f"the node is {node.state.lower()}{reason}",))
         return
-    (alone,) = _run(place, node, [""], name, seconds)
+    (alone,) = _run(place, node, [("", 0)], name, seconds)
     yield _judged_alone(node, alone)
-    kinds = [kind or "gpu" for kind, count in node.gpus.items() for _ in range(count)]
-    rounds = _run(place, node, kinds, name, seconds)
-    yield from _judged(node, rounds)
+    yield from _judged(node, _run(place, node, _shares(node), name, seconds))
+
+
+def _shares(node: Node) -> list[tuple[str, int]]:
+    """Return type and number of GPUs of each job, so that all run at once: a job needs a core."""
+    cores = max(1, (node.cpus - node.cpus_used) // node.threads_per_core)
+    size = max(1, -(-node.gpu_count // cores))
+    while sum(-(-count // size) for count in node.gpus.values() if count) > max(cores, len(node.gpus)):
+        size += 1
+    shares = []
+    for kind, count in node.gpus.items():
+        shares += [(kind or "gpu", min(size, count - start)) for start in range(0, count, size)]
+    return shares
 
 
 @dataclass(slots=True)
@@ -67,40 +80,27 @@ class _Job:
     """Job of the test, and what came of it."""
 
     gpu: str
+    count: int
     process: subprocess.Popen[str]
     text: str = ""
     error: str = ""
-    group: int = 0
-    """Jobs of one group ran at the same time."""
 
     @property
     def reported(self) -> bool:
         return END in self.text
 
 
-def _run(place: Place, node: Node, kinds: Sequence[str], name: str, seconds: float) -> list[_Job]:
-    """Start a job for each type and return them ended. As many run at the same time as the node has cores for."""
-    events: queue.Queue[_Job] = queue.Queue()
-    jobs = [_Job(kind, _started(place, node, kind, name, seconds)) for kind in kinds]
+def _run(place: Place, node: Node, shares: Sequence[tuple[str, int]], name: str, seconds: float) -> list[_Job]:
+    """Run a job for each share and return them ended. None ends before all have reported, or had their time."""
+    events: queue.Queue[None] = queue.Queue()
+    jobs = [_Job(kind, count, _started(place, node, kind, count, name, seconds)) for kind, count in shares]
     threads = [threading.Thread(target=_read, args=(job, events), daemon=True) for job in jobs]
     for thread in threads:
         thread.start()
-    together = max(1, (node.cpus - node.cpus_used) // node.threads_per_core)
-    waiting, running, group = len(jobs), list[_Job](), 0
     try:
-        while waiting:
-            try:
-                job = events.get(timeout=seconds)
-            except queue.Empty:
-                break
-            waiting -= 1
-            if job.reported:
-                running.append(job)
-            if len(running) >= min(together, waiting + len(running)):
-                for other in running:
-                    other.group = group
-                    _release(other)
-                running, group = [], group + 1
+        with contextlib.suppress(queue.Empty):
+            for _ in jobs:
+                events.get(timeout=seconds + _REPORT)
     finally:
         for job in jobs:
             _release(job)
@@ -118,8 +118,8 @@ def _run(place: Place, node: Node, kinds: Sequence[str], name: str, seconds: flo
     return jobs
 
 
-def _started(place: Place, node: Node, kind: str, name: str, seconds: float) -> subprocess.Popen[str]:
-    gres = [] if not kind else ["--gres=gpu:1" if kind == "gpu" else f"--gres=gpu:{kind}:1"]
+def _started(place: Place, node: Node, kind: str, count: int, name: str, seconds: float) -> subprocess.Popen[str]:
+    gres = [] if not kind else [f"--gres=gpu:{count}" if kind == "gpu" else f"--gres=gpu:{kind}:{count}"]
     command = place.command(
         "srun", f"--job-name={name}", f"--nodelist={node.name}", "--nodes=1", "--ntasks=1", "--cpus-per-task=1",
         f"--mem={_MEMORY_MB}M", "--time=10", f"--immediate={max(1, round(seconds))}", *gres, "sh", "-c", PROGRAM,
@@ -131,7 +131,7 @@ def _started(place: Place, node: Node, kind: str, name: str, seconds: float) -> 
     )  # fmt: skip
 
 
-def _read(job: _Job, events: queue.Queue[_Job]) -> None:
+def _read(job: _Job, events: queue.Queue[None]) -> None:
     """Read a job's report, or its refusal, and then to its end."""
     for line in job.process.stdout or ():
         job.text += line
@@ -139,7 +139,7 @@ def _read(job: _Job, events: queue.Queue[_Job]) -> None:
             break
     else:
         job.error = job.process.stderr.read() if job.process.stderr else ""
-    events.put(job)
+    events.put(None)
 
 
 def _release(job: _Job) -> None:
@@ -153,39 +153,39 @@ def _judged_alone(node: Node, job: _Job) -> Check:
         return _not_started(node, job)
     seen = parse(job.text)
     problems = (f"a job without GPU sees {','.join(seen.visible)}",) if seen.visible else ()
-    return Check(node.name, "", not problems, problems, (), seen)
+    notes = (f"nothing hides the {len(seen.uuids)} GPUs of the node from it",) if seen.uuids else ()
+    return Check(node.name, "", 0, not problems, problems, notes, seen)
 
 
 def _judged(node: Node, jobs: Sequence[_Job]) -> Iterator[Check]:
-    owners: dict[tuple[int, str], str] = {}
+    owners: dict[str, _Job] = {}
     for job in jobs:
         if not job.reported:
             yield _not_started(node, job)
             continue
         seen = parse(job.text)
-        problems = [*_problems(seen)]
+        problems = [*_problems(seen, job.count)]
         for device in (*seen.numbers, *(seen.uuids or ())):
-            other = owners.setdefault((job.group, device), seen.job)
-            if other != seen.job:
-                problems.append(f"job {other} has GPU {device} at the same time")
-        notes = (*seen.notes, *(("slurmd does not say its device file",) if seen.file is None else ()))
-        yield Check(node.name, job.gpu, not problems, tuple(problems), notes, seen)
+            if owners.setdefault(device, job) is not job:
+                problems.append(f"another job has GPU {device} at the same time")
+        notes = (*seen.notes, *(() if seen.files else ("slurmd does not say its device file",)))
+        yield Check(node.name, job.gpu, job.count, not problems, tuple(problems), notes, seen)
 
 
-def _problems(seen: Seen) -> Iterator[str]:
+def _problems(seen: Seen, count: int) -> Iterator[str]:
     if not seen.visible:
         yield "neither CUDA_VISIBLE_DEVICES nor ROCR_VISIBLE_DEVICES is set"
-    elif len(seen.visible) > 1:
-        yield _NEVER_ONE_GPU.format(count=len(seen.visible), value=",".join(seen.visible))
-    if seen.file and not seen.file_present:
-        yield f"its device file {seen.file} is not there"
-    if seen.uuids is not None and len(seen.uuids) != 1:
-        yield f"the driver shows it {len(seen.uuids)} GPUs in place of one"
+    elif len(seen.visible) != count:
+        yield f"it sees {len(seen.visible)} GPUs in place of {count}: {','.join(seen.visible)}"
+    for file in seen.absent:
+        yield f"its device file {file} is not there"
+    if seen.uuids is not None and len(seen.uuids) != count:
+        yield f"the driver shows it {len(seen.uuids)} GPUs in place of {count}"
 
 
 def _not_started(node: Node, job: _Job) -> Check:
     words = " ".join(job.error.split())
     if not words or ("Unable to allocate resources" in words and "Requested nodes are busy" in words):
-        return Check(node.name, job.gpu, None, ("it did not start in time: others use the node",))
+        return Check(node.name, job.gpu, job.count, None, ("it did not start in time: others use the node",))
     lines = [line.rpartition("error: ")[2] for line in job.error.splitlines() if "error: " in line]
-    return Check(node.name, job.gpu, False, (f"it did not run: {'; '.join(lines) or words}",))
+    return Check(node.name, job.gpu, job.count, False, (f"it did not run: {'; '.join(lines) or words}",))

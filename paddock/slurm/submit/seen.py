@@ -36,7 +36,7 @@ _NOTHING = ("", "NoDevFiles", "-1", "void", "none")
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """View of one job. `uuids` is None where no driver answers in it, `file` where slurmd does not say it."""
+    """View of one job. `uuids` is None where no driver answers in it."""
 
     job: str
     node: str
@@ -44,8 +44,10 @@ class Seen:
     """Numbers of its GPUs on the node, as Slurm counts them."""
     visible: tuple[str, ...]
     """Value of CUDA_VISIBLE_DEVICES, or for AMD ROCR_VISIBLE_DEVICES."""
-    file: str | None = None
-    file_present: bool = False
+    files: tuple[str, ...] = ()
+    """Device files of these numbers, as far as slurmd says them."""
+    absent: tuple[str, ...] = ()
+    """Those of them that are not there."""
     uuids: tuple[str, ...] | None = None
     notes: tuple[str, ...] = field(default=())
 
@@ -65,8 +67,8 @@ def parse(text: str) -> Seen:
     environ = {"CUDA_VISIBLE_DEVICES": single("cuda"), "ROCR_VISIBLE_DEVICES": single("rocr")}
     environ = {name: value for name, value in environ.items() if value}
     numbers = tuple(part for part in single("gpus").split(",") if part)
-    files = dict(_files(values.get("gres", [])))
-    file = files.get(numbers[0]) if len(numbers) == 1 else None
+    by_number = dict(_files(values.get("gres", [])))
+    files = tuple(by_number[number] for number in numbers if number in by_number)
     uuids, notes = _uuids(rest.partition(END)[0], environ)
     shown = next(iter(environ.values()), "")
     return Seen(
@@ -74,8 +76,8 @@ def parse(text: str) -> Seen:
         node=single("node"),
         numbers=numbers,
         visible=() if shown in _NOTHING else tuple(shown.split(",")),
-        file=file,
-        file_present=file in values.get("device", []),
+        files=files,
+        absent=tuple(file for file in files if file not in values.get("device", [])),
         uuids=uuids,
         notes=notes,
     )

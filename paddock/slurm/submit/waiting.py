@@ -44,5 +44,5 @@ def wait(
                 words[job.id] = job.words
                 changed(job)
         if all(job.final for job in present):
-            return [jobs.explained(place, job) for job in present]
+            return jobs.explained(place, present)
         time.sleep(interval)
