@@ -217,3 +217,12 @@ def test_a_gpu_in_use_is_unknown_and_ctrl_c_leaves_no_job(slurm: RealSlurm) -> N
         assert running.wait(60) == 130
     until(lambda: "paddock-test" not in slurm.run("squeue", "-h", "-o", "%.40j"))
     slurm.run("scancel", str(busy))
+
+
+def test_a_munge_that_has_ended_is_named() -> None:
+    with real_slurm(box([gpu(0, minor=0)])) as slurm:
+        slurm.end("munged")
+        process = slurm.paddock("slurm.status")
+        assert process.returncode == 1
+        assert "this machine: the controller does not answer (" in process.stderr
+        assert "munge" in process.stderr.lower()

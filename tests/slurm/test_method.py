@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from paddock.slurm.errors import SlurmInputError
-from paddock.slurm.submit.method import Method, load, minutes_of, parse, schema
+from paddock.slurm.submit.method import Method, load, minutes_of, parse, schema, schema_text
 
 SEED = {"name": "deep-learning-method", "resources": {"min_memory_mb": 8192, "cpus": 4, "gpus": 1}}
 
@@ -106,6 +106,11 @@ def test_a_file_that_is_no_method_is_refused(text: str, message: str) -> None:
 def test_a_time_limit_is_whole_minutes(text: str, minutes: int) -> None:
     assert minutes_of(text) == minutes
     assert method(resources={"time": text}).resources.time == text
+
+
+def test_the_published_schema_is_the_models(root: Path) -> None:
+    assert (root / "docs/method.schema.json").read_text(encoding="utf-8") == schema_text(), "run: ./inv docs.generate"
+    jsonschema.validate({"$schema": "method.schema.json", **SEED, "resources": {"shared": True}}, schema())
 
 
 def test_the_published_schema_takes_the_example_and_refuses_unknown_keys() -> None:

@@ -29,7 +29,7 @@ PROJECT = (
     "LICENSE",
     *(f"paddock/{name}.py" for name in ("__init__", "__main__", "cli", "clock", "duration", "errors", "files")),
     *(f"paddock/{name}.py" for name in ("image_reference", "process", "terminal", "validation")),
-    *(f"paddock/{name}" for name in ("tasks", "catalog", "gpu", "smoke", "bench", "slurm")),
+    *(f"paddock/{name}" for name in ("tasks", "catalog", "gpu", "smoke", "bench", "serve", "slurm")),
     *(f"paddock/build/{name}.py" for name in ("__init__", "options")),
 )
 """Packages of jobs: the hooks, `paddock gpu.*`, `smoke`, `bench.*`, Slurm and the catalogue. With what plans

@@ -149,4 +149,5 @@ def _refusal(place: Place) -> str:
     if " UP" in output.text:
         return ""
     lines = output.text.strip().splitlines()
-    return f"the controller does not answer ({one_line(lines[0]) if lines else output.reason})"
+    words = [output.reason] if output.error.strip() else []
+    return f"the controller does not answer ({'; '.join([*words, *map(one_line, lines[:1])]) or output.reason})"

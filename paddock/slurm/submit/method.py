@@ -9,7 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from paddock.duration import Minutes, NoDuration
@@ -111,9 +120,11 @@ class Resources(BaseModel):
     time: Annotated[str, AfterValidator(_minutes)] | None = Field(
         None, description="Longest run, such as 30m, 2h or 1-12:00:00; by default the partition's."
     )
-    shared: Annotated[Annotated[int, Field(ge=1, le=1024)] | None, BeforeValidator(_shards)] = Field(
-        None, description="Shards of one GPU, which other jobs share, in place of gpus. true is one shard."
-    )
+    shared: Annotated[
+        Annotated[int, Field(ge=1, le=1024)] | None,
+        BeforeValidator(_shards),
+        WithJsonSchema({"type": ["integer", "boolean", "null"], "minimum": 1, "maximum": 1024}),
+    ] = Field(None, description="Shards of one GPU, which other jobs share, in place of gpus. true is one shard.")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -132,6 +143,7 @@ class Method(BaseModel):
 
     model_config = _STRICT
 
+    json_schema: str = Field("", alias="$schema", description="Address of this schema, for editors.")
     name: Annotated[str, AfterValidator(_name)] = Field(description="Name of its jobs and logs.")
     description: str = Field("", max_length=4096, description="Text for people.")
     version: str = Field("", max_length=64, description="Version for people.")
@@ -244,4 +256,12 @@ def _refused(path: Path, message: str, expected: str, fix: str = "") -> SlurmInp
 
 def schema() -> dict[str, Any]:
     """Return the JSON Schema of `method.json`."""
-    return Method.model_json_schema()
+    from pydantic.json_schema import GenerateJsonSchema  # no job needs it
+
+    schema = {"$schema": GenerateJsonSchema.schema_dialect, **Method.model_json_schema()}
+    return {**schema, "title": "A job of Slurm", "description": "What `slurm.submit` reads."}
+
+
+def schema_text() -> str:
+    """Return the contents of `docs/method.schema.json`."""
+    return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
