@@ -20,8 +20,8 @@ class Component(pulumi.ComponentResource):
     """Names that the class had: a stack that was made with one of them keeps the component, and all that is in it."""
 
     def __init__(self, name: str, opts: pulumi.ResourceOptions | None = None) -> None:
-        aliases = [pulumi.Alias(type_=_type(former)) for former in self.formerly]
-        opts = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(aliases=aliases))
+        if aliases := [pulumi.Alias(type_=_type(former)) for former in self.formerly]:
+            opts = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(aliases=aliases))
         super().__init__(_type(type(self).__name__), name, {}, opts)
         self.name = name
         self.permissions: list[pulumi.Resource] = []

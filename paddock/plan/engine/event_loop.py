@@ -20,6 +20,9 @@ from typing import Any
 class EagerLoop(asyncio.SelectorEventLoop):
     """Runs coroutines at once as far as they come, and functions for an executor on its own thread."""
 
+    get_debug = staticmethod(bool)
+    """False, without a call of Python: each future asks for it when it is made."""
+
     def create_task(
         self,
         coro: Coroutine[Any, Any, Any] | Generator[Any, None, Any],

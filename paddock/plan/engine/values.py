@@ -54,10 +54,11 @@ def redact(value: Any) -> Any:
     if type(value) in _PLAIN:
         return value
     if isinstance(value, _MAPPINGS):
-        name, text = value.get("name"), value.get("value")
-        if isinstance(name, str) and isinstance(text, str) and CREDENTIAL.search(name):
-            rest = {key: item for key, item in value.items() if key not in ("name", "value")}
-            return {**redact(rest), "name": name, "value": SECRET}
+        if "name" in value and "value" in value:
+            name, text = value["name"], value["value"]
+            if isinstance(name, str) and isinstance(text, str) and CREDENTIAL.search(name):
+                rest = {key: item for key, item in value.items() if key not in ("name", "value")}
+                return {**redact(rest), "name": name, "value": SECRET}
         return {key: redact(item) for key, item in value.items()}
     if isinstance(value, _LISTS):
         return [redact(item) for item in value]

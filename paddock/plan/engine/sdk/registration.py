@@ -18,6 +18,8 @@ from pulumi.runtime.resource_cycle_breaker import _DEPENDENCIES_PROPERTY, declar
 from paddock.plan.engine.sdk import outputs
 
 _dependency_urns = _depends_on._resolve_depends_on_urns
+_create_provider_ref = resources._create_provider_ref
+_prepare_resource_hooks = resources._prepare_resource_hooks
 _create_urn = resources.create_urn
 _merge_hook_bindings = pulumi.ResourceHookBinding.merge
 _register_resource_outputs = resources.register_resource_outputs
@@ -52,6 +54,8 @@ def replacements() -> tuple[tuple[Any, str, Any], ...]:
         (resources, "resource_pb2", _MESSAGES),
         (rpc, "declare_dependency", dependencies.declare),
         (resources, "serialize_property", _no_trigger),
+        (resources, "_create_provider_ref", _ProviderReferences().of),
+        (resources, "_prepare_resource_hooks", _hooks),
         (resources, "_resolve_depends_on_urns", _needed_urns(dependencies)),
         (declarations, "register_resource_outputs", _register_outputs),
         (pulumi.ResourceOptions, "_copy", _copy),
@@ -102,6 +106,22 @@ def _merge_hooks(first: Any, second: Any) -> pulumi.ResourceHookBinding:
     if first is None and second is None:
         return pulumi.ResourceHookBinding()
     return _merge_hook_bindings(first, second)
+
+
+async def _hooks(hooks: Any, prefix: str) -> Any:
+    return await _prepare_resource_hooks(hooks, prefix) if hooks and any(vars(hooks).values()) else None
+
+
+class _ProviderReferences:
+    """References of a program's providers: one for thousands of resources, and it never changes once it is there."""
+
+    def __init__(self) -> None:
+        self.kept: dict[pulumi.ProviderResource, str] = {}
+
+    async def of(self, provider: pulumi.ProviderResource) -> str:
+        if provider not in self.kept:
+            self.kept[provider] = await _create_provider_ref(provider)
+        return self.kept[provider]
 
 
 class _Dependencies:
