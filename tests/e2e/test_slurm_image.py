@@ -1,4 +1,7 @@
-"""Image of a Slurm node, built by the real engine on a real Debian: the GPUs of each start are what Slurm has."""
+"""Image of a Slurm node, built by the real engine on a real Debian: the GPUs of each start are what Slurm has.
+
+The fake driver library stands for NVIDIA's, and terminals for the device files.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,24 +17,33 @@ from typing import Any
 import pytest
 
 from paddock.build.images import slurm as slurm_image
+from paddock.gpu import serialization
 from tests.support import docker_engine, nvml
+from tests.support.boxes import box, gpu
 from tests.support.fleets import ROOT
-from tests.support.slurm_container import Container, container
+from tests.support.slurm_container import NODE, Container, container
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("slurm-image")]
 
+PLUGINS = "/usr/lib/x86_64-linux-gnu/slurm-wlm"
+
 
 @pytest.fixture(scope="module")
-def image(root: Path) -> str:
-    """The image's name in the engine."""
-    docker = docker_engine.engine()
+def image(root: Path) -> Iterator[str]:
+    """The image's name in the engine, which no other build takes."""
+    docker, name = docker_engine.engine(), f"paddock-test/slurm:{uuid.uuid4().hex[:8]}"
     slurm_image.build(docker, root, "none", base=docker_engine.debian_base(), progress="quiet")
-    return slurm_image.alias("none")
+    docker.tag(slurm_image.alias("none"), name)
+    yield name
+    docker.remove(name)
 
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the fake driver library."""
+    if not Path("/dev/tty3").exists():
+        pytest.skip("slurmd is not given devices here: no /dev/tty3 to stand for a GPU")
     folder = tmp_path_factory.mktemp("driver")
     nvml.library(folder)
     folder.chmod(0o755)
@@ -43,13 +56,203 @@ def slurm(image: str, driver: Path) -> Iterator[Container]:
         yield slurm
 
 
+@pytest.fixture
+def configured(tmp_path: Path) -> Path:
+    """The host's folder of a node that was configured with four H100s."""
+    folder = tmp_path / "configured"
+    folder.mkdir()
+    folder.chmod(0o755)
+    (folder / "inventory.json").write_text(serialization.dumps(box(gpu(index, minor=index) for index in range(4))))
+    return folder
+
+
 def test_a_machine_without_gpus_starts_in_seconds_and_runs_a_job(slurm: Container) -> None:
     assert slurm.start() < 60
     assert slurm.node() == "idle (null)"
     job = slurm.submit("echo ran as $(id -un)")
     assert slurm.finished(job) == "COMPLETED"
     assert slurm.output(job) == "ran as root"
-    assert "ok   node: node is idle" in slurm.run("paddock", "slurm.health")
+    assert f"ok   node: {NODE} is idle" in slurm.run("paddock", "slurm.health")
+    assert "no GPUs: " in slurm.logs(), "with the reason"
+
+
+def test_each_start_has_the_gpus_of_its_machine(slurm: Container, configured: Path) -> None:
+    mounted = ["--volume", f"{configured}:/etc/paddock-slurm:ro"]
+
+    def start(gpus: int, model: str = "NVIDIA H100 80GB HBM3") -> str:
+        slurm.start(gpus, model, options=mounted)
+        assert slurm.run("srun", "echo", "ran") == "ran", "jobs without GPUs run everywhere"
+        return slurm.node()
+
+    assert start(4) == "idle gpu:h100:4"
+    assert "\nchanged " not in slurm.logs()
+    assert start(2) == "idle gpu:h100:2"
+    assert "changed    2x NVIDIA H100 80GB HBM3 here, 2 fewer than when it was configured" in slurm.logs()
+    assert slurm.run("srun", "--gres=gpu:2", "printenv", "CUDA_VISIBLE_DEVICES") == "0,1"
+    assert start(0) == "idle (null)"
+    assert "changed    no GPUs here, and 4x NVIDIA H100 80GB HBM3 when it was configured" in slurm.logs()
+    assert start(3, "NVIDIA A10G") == "idle gpu:a10g:3"
+    assert "changed    3x NVIDIA A10G here, another model than when it was configured" in slurm.logs()
+    assert start(4) == "idle gpu:h100:4"
+
+
+def test_a_job_for_gpus_that_are_gone_waits_until_they_return(slurm: Container) -> None:
+    slurm.start(4)
+    four, one = (slurm.submit("echo $CUDA_VISIBLE_DEVICES", "--hold", f"--gres={gres}") for gres in ("gpu:4", "gpu:1"))
+    before = slurm.now()
+    slurm.run("scontrol", "update", f"JobId={one}", "JobName=another")
+    slurm.until_saved(before)
+    slurm.start(2)
+    before = slurm.now()
+    slurm.run("scontrol", "release", f"{four},{one}")
+    assert slurm.finished(one) == "COMPLETED"
+    until(lambda: slurm.job(four)["Reason"] == "BadConstraints")
+    assert slurm.job(four)["JobState"] == "PENDING"
+    slurm.until_saved(before)
+    slurm.start(4)
+    assert slurm.finished(four) == "COMPLETED"
+    assert slurm.output(four) == "0,1,2,3"
+
+
+def test_the_queue_survives_a_container_that_is_killed(slurm: Container) -> None:
+    slurm.start(1)
+    running = slurm.submit("echo began >> /work/began; sleep 5", "--gres=gpu:1")
+    waiting = slurm.submit("echo $CUDA_VISIBLE_DEVICES", "--gres=gpu:1")
+    until(lambda: slurm.job(running)["JobState"] == "RUNNING")
+    slurm.until_saved(slurm.now())
+    slurm.start(1)
+    assert f"requeued   jobs that ended with the container: {running}" in slurm.logs()
+    assert [slurm.finished(job) for job in (running, waiting)] == ["COMPLETED", "COMPLETED"]
+    assert slurm.run("cat", "/work/began") == "began\nbegan", "it ran again, from its beginning"
+    assert slurm.job(running)["Restarts"] == "1"
+
+
+def test_an_end_in_order_lets_jobs_clean_up_and_queues_them_again(slurm: Container) -> None:
+    slurm.start()
+    job = slurm.submit("trap 'echo cleaned up >> /work/trace; exit' TERM; echo began >> /work/trace; sleep 60 & wait")
+    until(lambda: "began" in slurm.run("cat", "/work/trace", check=False))
+    slurm.stop()
+    assert slurm.ended() == 0
+    assert "stopping   slurmctld, slurmd, munged" in slurm.logs()
+    slurm.start()
+    until(lambda: slurm.run("cat", "/work/trace") == "began\ncleaned up\nbegan")
+    slurm.run("scancel", str(job))
+
+
+def test_a_node_that_slurm_drained_returns_and_one_of_a_person_does_not(slurm: Container) -> None:
+    slurm.start(2)
+    for reason, state in (
+        ("gres/gpu count reported lower than configured (1 < 2)", "idle"),
+        ("Low RealMemory (reported:1000 < 100.00% of configured:2000)", "idle"),
+        ("new fans on Monday", "drained"),
+    ):
+        before = slurm.now()
+        slurm.run("scontrol", "update", f"NodeName={NODE}", "State=DRAIN", f"Reason={reason}")
+        slurm.until_saved(before, "node_state")
+        slurm.start(2)
+        assert slurm.node() == f"{state} gpu:h100:2"
+    assert "new fans on Monday" in slurm.logs()
+    assert "State=RESUME" in slurm.logs()
+    assert "FAIL node" in slurm.run("paddock", "slurm.health", check=False)
+
+
+def test_a_gpu_without_its_device_file_is_left_out(slurm: Container) -> None:
+    slurm.start(3, devices=2)
+    assert slurm.node() == "idle gpu:h100:2"
+    assert "warning: GPU 2 (NVIDIA H100 80GB HBM3) is left out: this container has no /dev/nvidia2" in slurm.logs()
+
+
+def test_an_autodetect_plugin_that_does_not_load_leaves_the_files_listed(slurm: Container, tmp_path: Path) -> None:
+    plugin = tmp_path / "gpu_nvml.so"
+    plugin.touch()
+    slurm.start(2, options=["--volume", f"{plugin}:{PLUGINS}/gpu_nvml.so:ro"])
+    assert slurm.node() == "idle gpu:h100:2"
+    assert "slurmd -G finds 0 GPUs, and slurm.conf has 2" in slurm.logs()
+    assert "AutoDetect" not in slurm.run("cat", "/etc/slurm/gres.conf")
+
+
+def test_a_device_that_vanishes_takes_one_gpu_and_not_the_node(slurm: Container) -> None:
+    slurm.start(3)
+    slurm.run("rm", "/dev/nvidia2")
+    slurm.run("pkill", "--exact", "slurmd")
+    until(lambda: slurm.node() == "idle gpu:h100:2")
+    assert slurm.run("srun", "--gres=gpu:2", "printenv", "CUDA_VISIBLE_DEVICES") == "0,1"
+
+
+def test_a_controller_killed_in_the_middle_of_a_job_recovers_it(slurm: Container) -> None:
+    slurm.start()
+    job = slurm.submit("sleep 15; echo whole")
+    until(lambda: slurm.job(job)["JobState"] == "RUNNING")
+    slurm.until_saved(slurm.now())
+    slurm.run("pkill", "--signal", "KILL", "--exact", "slurmctld")
+    until(lambda: "slurmctld starts again in 1 s (1 of 5)" in slurm.logs())
+    assert slurm.finished(job) == "COMPLETED"
+    assert slurm.output(job) == "whole"
+    assert slurm.job(job)["Restarts"] == "0"
+
+
+def test_a_customised_file_is_used_as_it_is_with_a_warning(slurm: Container, configured: Path) -> None:
+    slurm.start(2)
+    generated = slurm.run("cat", "/etc/slurm/gres.conf")
+    text = f"# USER_CUSTOMIZED=true\n{generated.replace('[0-1]', '[0-3]')}\n"
+    (configured / "gres.conf").write_text(text)
+    slurm.kill()
+    slurm.launch(["--volume", f"{configured}:/etc/paddock-slurm:ro"])
+    until(lambda: "gres.conf (customised) does not fit this machine" in slurm.logs())
+    assert slurm.run("cat", "/etc/slurm/gres.conf") == text.strip()
+
+
+def test_another_user_than_root_runs_all_of_it(slurm: Container) -> None:
+    slurm.start(1, options=["--user", "1000"])
+    assert slurm.node() == "idle gpu:h100:1"
+    job = slurm.submit("id -u", "--gres=gpu:1")
+    assert slurm.finished(job) == "COMPLETED"
+    assert slurm.output(job) == "1000"
+    slurm.start(1)
+    assert slurm.node() == "idle gpu:h100:1", "root takes its volumes over"
+
+
+def test_memory_and_processors_are_those_of_the_container(slurm: Container) -> None:
+    slurm.start(options=["--memory", "1g", "--cpus", "1"])
+    assert slurm.run("sinfo", "--noheader", "--format=%c %m") == "1 972"
+
+
+def test_the_key_is_of_each_cluster_and_in_no_log(slurm: Container) -> None:
+    slurm.start()
+    assert slurm.run("stat", "--format=%a %U", "/etc/munge/munge.key") == "400 munge"
+    key = slurm.run("base64", "--wrap=0", "/etc/munge/munge.key")
+    assert key not in slurm.logs()
+    slurm.start()
+    assert slurm.run("base64", "--wrap=0", "/etc/munge/munge.key") == key
+
+
+@pytest.mark.parametrize(
+    ("options", "flags", "message"),
+    [
+        ([], ["--cluster", "other"], "the queue in /var/spool/slurmctld is that of the cluster paddock"),
+        ([], ["--role", "boss"], "--role 'boss'\n    expected: all, controller, node"),
+        (["--volume", "/usr/share:/etc/slurm:ro"], [], "cannot write /etc/slurm: Read-only file system"),
+        (["--user", "4711"], [], "the user 4711 has no name in this container"),
+        (["--volume", "/etc/hostname:/key:ro"], ["--munge-key", "/key"], "the munge key /key has"),
+        (["--tmpfs", "/var/spool/slurmctld:size=1m"], [], "MiB left, and the queue is kept there"),
+    ],
+)
+def test_a_start_that_cannot_succeed_says_why(
+    slurm: Container, options: list[str], flags: list[str], message: str
+) -> None:
+    if "--cluster" in flags:
+        slurm.start()
+        slurm.kill()
+    slurm.launch(options, flags)
+    assert slurm.ended() in (1, 2)
+    assert message in slurm.logs()
+    assert "    expected: " in slurm.logs()
+
+
+def test_without_a_network_the_start_names_it(slurm: Container) -> None:
+    slurm.launch(network="none")
+    assert slurm.ended() == 1
+    assert "this container has no network\n    expected: " in slurm.logs()
 
 
 def test_tasks_of_this_machine_reach_the_slurm_of_the_container(slurm: Container, tmp_path: Path) -> None:

@@ -64,12 +64,18 @@ class Container:
         self.ready()
         return time.monotonic() - began
 
-    def launch(self, options: Sequence[str] = (), flags: Sequence[str] = ()) -> None:
+    def launch(self, options: Sequence[str] = (), flags: Sequence[str] = (), network: str = "") -> None:
         """Start a container without waiting for it."""
+        mounts = {"state": "/var/spool/slurmctld", "munge": "/etc/munge", "jobs": "/work"}
+        volumes = [
+            word
+            for volume, path in mounts.items()
+            if not any(option.startswith(f"{path}:") for option in options)
+            for word in ("--volume", f"{self.id}-{volume}:{path}")
+        ]
         self._docker(
-            "run", "--detach", "--name", self.id, "--hostname", NODE, "--network", self.id,
-            "--volume", f"{self.id}-state:/var/spool/slurmctld", "--volume", f"{self.id}-munge:/etc/munge",
-            "--volume", f"{self.id}-jobs:/work", *options, self.image, *flags,
+            "run", "--detach", "--name", self.id, "--hostname", NODE, "--network", network or self.id,
+            *volumes, *options, self.image, *flags,
         )  # fmt: skip
 
     def ready(self, seconds: float = 60) -> None:
@@ -116,6 +122,15 @@ class Container:
         states = ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING")
         until(lambda: self.job(job).get("JobState", states[0]) not in states, seconds)
         return self.job(job)["JobState"]
+
+    def now(self) -> float:
+        """Return its time, for `until_saved`."""
+        return float(self.run("date", "+%s.%N"))
+
+    def until_saved(self, since: float, file: str = "job_state") -> None:
+        """Wait until the controller has written its state after a time: it does so some seconds after a change."""
+        path = f"/var/spool/slurmctld/{file}"
+        until(lambda: float(self.run("stat", "--format=%.9Y", path, check=False) or 0) > since)
 
     def output(self, job: int) -> str:
         """Return what a job has printed."""

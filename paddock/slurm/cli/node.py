@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from paddock.slurm.cli.parameters import Health, Start
@@ -27,7 +28,7 @@ def start(flags: Mapping[str, Any]) -> int:
             daemon_port=parameters.daemon_port,
             shards=parameters.shards,
             nodes=parameters.nodes,
-            munge_key=parameters.munge_key,
+            munge_key=Path(parameters.munge_key) if parameters.munge_key else None,
         )
     )
 

@@ -32,6 +32,15 @@ def check_state(layout: Layout, request: Request) -> None:
         )
 
 
+def check_network() -> None:
+    """Raise SlurmError where there is no network but the loopback: Slurm then resolves no address, not even its own."""
+    if all(name == "lo" for _, name in socket.if_nameindex()):
+        raise SlurmError(
+            "this container has no network\n    expected: one beside the loopback, without which Slurm resolves no"
+            " address\n    fix: docker run with a network, not --network none; a private one without a way out will do"
+        )
+
+
 def check_ports(request: Request) -> None:
     """Raise SlurmError where another program listens on a port of a daemon."""
     ports = [

@@ -12,7 +12,10 @@ def differences(built: Inventory, now: Inventory) -> tuple[str, ...]:
     """Say what changed since the files were written; empty where the usable GPUs are the same models and numbers."""
     before, after = models(built), models(now)
     if before == after:
-        return () if _driver(built) == _driver(now) or not after else (_new_driver(built, now),)
+        drivers = _driver(built), _driver(now)
+        if None in drivers or drivers[0] == drivers[1]:
+            return ()
+        return (f"driver {drivers[1]} here, and {drivers[0]} when it was configured",)
     if not after:
         reason = f": {now.reason}" if now.reason else ""
         return (f"no GPUs here, and {words(before)} when it was configured{reason}",)
@@ -48,7 +51,3 @@ def without_gpus(inventory: Inventory) -> Inventory:
 
 def _driver(inventory: Inventory) -> str | None:
     return inventory.driver.version if inventory.driver else None
-
-
-def _new_driver(built: Inventory, now: Inventory) -> str:
-    return f"driver {_driver(now) or 'unknown'} here, and {_driver(built) or 'unknown'} when it was configured"

@@ -64,7 +64,7 @@ def write(
     problem = ""
     for gpus, plugins in attempts:
         try:
-            static = _rendered(request, users, gpus, hardware, slurm.get("version", ""), plugins)
+            static = _rendered(request, layout, users, gpus, hardware, slurm.get("version", ""), plugins)
         except GpuError as error:
             problem = str(error).splitlines()[0]
             warnings.append(f"{problem}; the node starts with {'the device files listed' if plugins else 'no GPUs'}")
@@ -95,12 +95,19 @@ def gpu_count(gres: str) -> int:
 
 
 def _rendered(
-    request: Request, users: Users, inventory: Inventory, hardware: Hardware, version: str, plugins: str
+    request: Request,
+    layout: Layout,
+    users: Users,
+    inventory: Inventory,
+    hardware: Hardware,
+    version: str,
+    plugins: str,
 ) -> dict[str, str]:
     """Return the texts by file name for a static node."""
     settings = {
         "SlurmUser": users.slurm.name,
-        **({"SlurmdUser": users.daemon.name} if not users.root else {}),
+        "SlurmdUser": users.daemon.name,
+        "SlurmdSpoolDir": str(layout.spool_of(users)),
         "SlurmctldPort": str(request.controller_port),
         "SlurmdPort": str(request.daemon_port),
     }
@@ -174,4 +181,6 @@ def _joinable(slurm_conf: str, request: Request) -> File:
     body = _NODE_LINE.sub(f"MaxNodeCount={request.nodes}\nTreeWidth=65533\n", f"{body}\n", count=1)
     host = request.controller or request.name
     body = re.sub(r"^SlurmctldHost=.*$", f"SlurmctldHost={host}", body, count=1, flags=re.MULTILINE)
+    # Of no machine in particular: all of the cluster have the same file.
+    body = re.sub(r"^DefMemPerCPU=.*$", "DefMemPerCPU=1024", body, flags=re.MULTILINE)
     return headed("slurm.conf", body)

@@ -29,6 +29,16 @@ class NodeState:
         return "INVAL" in self.flags or "INVALID_REG" in self.flags
 
     @property
+    def down(self) -> bool:
+        """True where Slurm takes the node for lost, until it registers."""
+        return "DOWN" in self.flags
+
+    @property
+    def drained(self) -> bool:
+        """True where the node takes no new jobs."""
+        return any(flag.startswith("DRAIN") for flag in self.flags)
+
+    @property
     def out(self) -> bool:
         """True where the node takes no jobs."""
         return any(flag.startswith(_OUT) for flag in self.flags)

@@ -22,12 +22,13 @@ def _fault(pattern: str, meaning: str, fix: str) -> Fault:
     return Fault(re.compile(pattern, re.IGNORECASE), meaning, fix)
 
 
+KEYS = _fault(
+    r"invalid credential",
+    "munge keys differ between this container and another one of the cluster",
+    "give all of them the same key: one volume at /etc/munge, or --munge-key with one secret",
+)
 FAULTS = (
-    _fault(
-        r"invalid credential",
-        "munge keys differ between this container and another one of the cluster",
-        "give all of them the same key: one volume at /etc/munge, or --munge-key with one secret",
-    ),
+    KEYS,
     _fault(
         r"(expired|rewound|replayed) credential|check for out of sync clocks|clock skew",
         "the clocks of two machines of the cluster differ by more than munge accepts (5 minutes)",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from paddock.slurm.errors import SlurmError
 
-_UNLIMITED_MIB = 2**43
+_UNLIMITED_MIB = 2**40
 """Version 1 of cgroups writes a number near 2^63 bytes for no limit."""
 
 

@@ -30,6 +30,10 @@ class Layout:
     munge_logs: Path = Path("/var/log/munge")
     munge_run: Path = Path("/run/munge")
 
+    def spool_of(self, users: Users) -> Path:
+        """Return the daemon's folder, which must be its own: a user who is not root cannot take over the image's."""
+        return self.spool if users.root else self.spool / users.daemon.name
+
     @property
     def key(self) -> Path:
         return self.munge_etc / "munge.key"
@@ -96,7 +100,7 @@ def prepare(layout: Layout, users: Users, role: Role) -> None:
         *((folder, users.munge, 0o700) for folder in (layout.munge_state, layout.munge_logs)),
         *((folder, users.slurm, 0o755) for folder in (layout.etc, layout.logs, layout.run)),
         *([(layout.state, users.slurm, 0o755)] if role != "node" else []),
-        *([(layout.spool, users.daemon, 0o755)] if role != "controller" else []),
+        *([(layout.spool_of(users), users.daemon, 0o755)] if role != "controller" else []),
     ]
     for folder, user, mode in folders:
         _folder(folder, user, mode, root=users.root)
@@ -108,7 +112,7 @@ def _folder(folder: Path, user: User, mode: int, *, root: bool) -> None:
         if root:
             stat = folder.stat()
             if (stat.st_uid, stat.st_gid) != (user.uid, user.gid):
-                os.chown(folder, user.uid, user.gid)
+                _take_over(folder, user)
             if stat.st_mode & 0o777 != mode:
                 folder.chmod(mode)
         trial = folder / ".paddock-trial"
@@ -119,6 +123,14 @@ def _folder(folder: Path, user: User, mode: int, *, root: bool) -> None:
             f"cannot write {folder}: {error.strerror}\n    expected: a folder that {user.name} may write"
             f"\n    fix: {_fix(folder, user)}"
         ) from None
+
+
+def _take_over(folder: Path, user: User) -> None:
+    """Give a folder with its files to a user: a container of another user may have written them."""
+    os.chown(folder, user.uid, user.gid)
+    for parent, folders, names in os.walk(folder):
+        for name in (*folders, *names):
+            os.chown(os.path.join(parent, name), user.uid, user.gid, follow_symlinks=False)
 
 
 def _fix(folder: Path, user: User) -> str:

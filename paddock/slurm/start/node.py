@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -9,9 +10,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 
-from paddock import files
+from paddock import files, process
 from paddock.errors import printable
 from paddock.gpu import serialization
 from paddock.gpu.errors import GpuError
@@ -19,8 +21,9 @@ from paddock.gpu.inventory import inventory as read_inventory
 from paddock.gpu.model import Inventory
 from paddock.gpu.render.slurm.node import installed
 from paddock.slurm.errors import SlurmError
-from paddock.slurm.start import checks, comparison, configuration, devices, hardware, layout, munge, queries
+from paddock.slurm.start import checks, comparison, configuration, devices, faults, hardware, layout, munge, queries
 from paddock.slurm.start.configuration import Written
+from paddock.slurm.start.drains import NodeState
 from paddock.slurm.start.layout import LAYOUT, Layout
 from paddock.slurm.start.request import Request
 from paddock.slurm.start.supervisor import Daemon, Supervisor
@@ -28,6 +31,8 @@ from paddock.slurm.write.replacement import INVENTORY
 
 _MUNGE_S, _CONTROLLER_S, _NODE_S = 20.0, 60.0, 60.0
 _TICK_S = 0.1
+_JOBS_S = 5.0
+"""Seconds that jobs get after SIGTERM; Docker gives ten to all."""
 
 
 class _Stopped(Exception):
@@ -46,6 +51,8 @@ class Node:
         self._written: Written | None = None
         self._daemon_started = False
         self._settled = True
+        self._rejoined, self._drained_for = False, ""
+        """Of a dynamic node: whether it joined a second time, and the reason for which a person drained it."""
         self._spared = False
         """True once the node's GPUs were given up, because Slurm refused the node with them."""
 
@@ -67,7 +74,9 @@ class Node:
     def _start(self) -> None:
         began, request, paths = time.monotonic(), self._request, self._paths
         layout.prepare(paths, self._users, request.role)
+        paths.node.unlink(missing_ok=True)
         checks.check_state(paths, request)
+        checks.check_network()
         checks.check_ports(request)
         self._slurm = installed()
         if not self._slurm:
@@ -82,8 +91,10 @@ class Node:
             self._until(queries.controller_answers, _CONTROLLER_S, "slurmctld")
             self._say(f"slurmctld  ready on port {request.controller_port}")
         if request.role != "controller":
-            self._supervisor.start(Daemon("slurmd", self._daemon_command, self._users.daemon))
-            self._settled = False
+            if request.role == "node":
+                self._wait_for_controller()
+            self._put_back_lost_jobs()
+            self._start_daemon()
             self._wait_for_node()
         text = json.dumps({"name": self._name, "role": request.role})
         files.write(paths.node, text, 0o644, sync=False)
@@ -114,7 +125,8 @@ class Node:
         if quiet and before and before.gres == written.gres and not written.changed:
             return False
         say = self._say
-        say(f"machine    {self._name}: {machine.cpus} CPUs, {machine.memory_mib} MiB")
+        cpus = "1 CPU" if machine.cpus == 1 else f"{machine.cpus} CPUs"
+        say(f"machine    {self._name}: {cpus}, {machine.memory_mib} MiB")
         for text in machine.limits:
             say(f"limit      {text}")
         if self._request.role != "controller":
@@ -141,6 +153,10 @@ class Node:
     def _controller_command(self) -> list[str]:
         return ["slurmctld", "-D", "-f", str(self._paths.slurm_conf)]
 
+    def _start_daemon(self) -> None:
+        self._supervisor.start(Daemon("slurmd", self._daemon_command, self._users.daemon))
+        self._settled = False
+
     def _daemon_command(self) -> list[str]:
         """Return the command of slurmd, and write the files anew where it is started again."""
         if self._daemon_started:
@@ -154,9 +170,42 @@ class Node:
             command += ["-Z", "--conf", self._written.join]
         return command
 
+    def _put_back_lost_jobs(self) -> None:
+        """Put jobs back into the queue that ran in the container before this one, and ended with it."""
+        jobs, state = queries.jobs_on(self._name), queries.node_state(self._name)
+        if jobs:
+            problem = queries.lose_jobs(self._name, jobs, state.reason or "its container started anew")
+            ids = ", ".join(jobs)
+            self._say(f"warning: {problem}" if problem else f"requeued   jobs that ended with the container: {ids}")
+        if self._request.dynamic and state.flags:
+            self._forget(state)
+
+    def _forget(self, state: NodeState) -> None:
+        """Have the controller forget a dynamic node, which Slurm would hold to its former GPUs."""
+        problem = queries.forget(self._name)
+        if problem:
+            self._say(f"warning: the controller keeps the former node {self._name}: {problem}")
+        elif state.drained and not state.drained_by_slurm:
+            self._drained_for = state.reason
+
     def _restart_controller(self) -> None:
         self._supervisor.stop("slurmctld")
         self._supervisor.start(Daemon("slurmctld", self._controller_command, self._users.slurm))
+
+    def _wait_for_controller(self) -> None:
+        host, port = self._request.controller, self._request.controller_port
+        began, waiting = time.monotonic(), False
+        while not queries.controller_answers():
+            if not waiting:
+                self._say(f"waiting    for the controller {host}:{port}")
+                if queries.listens(host, port):
+                    self._say(f"error: {host}:{port} accepts connections, and no requests of this node; perhaps"
+                              f" {faults.KEYS.text()}")  # fmt: skip
+            waiting = True
+            self._tick("munged")
+            if time.monotonic() - began > _CONTROLLER_S:
+                self._say(f"warning: the controller does not answer after {_CONTROLLER_S:g} s; slurmd goes on asking")
+                return
 
     def _wait_for_node(self) -> None:
         deadline = time.monotonic() + _NODE_S
@@ -171,15 +220,26 @@ class Node:
         """Bring the node into service, one step at a call; return True when nothing is left to do."""
         state = queries.node_state(self._name)
         if state.invalid:
+            if self._request.dynamic and not self._rejoined:
+                self._rejoined = True
+                self._supervisor.stop("slurmd")
+                self._put_back_lost_jobs()
+                self._start_daemon()
+                return False
             self._say(f"warning: Slurm refuses the node: {state}")
             if self._spared or (self._written and self._written.customised):
                 self._settled = True
                 return True
             self._spared = True
             self._supervisor.stop("slurmd")
-            self._supervisor.start(Daemon("slurmd", self._daemon_command, self._users.daemon))
+            self._start_daemon()
             return False
-        if not state.answers:
+        if not state.answers or state.down:
+            return False
+        if self._drained_for:
+            reason, self._drained_for = self._drained_for, ""
+            problem = queries.drain(self._name, reason)
+            self._say(f"warning: {problem}" if problem else f"drained    {self._name} again: {reason}")
             return False
         if state.drained_by_slurm:
             problem = queries.resume(self._name)
@@ -193,7 +253,7 @@ class Node:
         held = queries.held_for_resources()
         if held:
             problem = queries.release(held)
-            self._say(problem or f"released   {len(held)} jobs that no node could run before")
+            self._say(problem or f"released   jobs that no node could run before: {', '.join(held)}")
         self._settled = True
         return True
 
@@ -230,13 +290,29 @@ class Node:
             raise SlurmError(f"{failed} ends at every start; its last lines:{lines}")
 
     def _end(self) -> None:
-        """End the daemons: the controller first, which saves the queue."""
+        """End daemons and jobs: the controller first, which saves the queue with the jobs still running in it."""
         self._paths.node.unlink(missing_ok=True)
         running = [name for name in ("slurmctld", "slurmd", "munged") if self._supervisor.alive(name)]
         if running:
             self._say(f"stopping   {', '.join(running)}; the queue stays in {self._paths.state}")
-        for name in ("slurmctld", "slurmd", "munged"):
+        self._supervisor.stop("slurmctld")
+        if "slurmd" in running:
+            process.end(job_processes, ((signal.SIGTERM, _JOBS_S), (signal.SIGKILL, 1.0)))
+        for name in ("slurmd", "munged"):
             self._supervisor.stop(name)
+
+
+def job_processes(proc: Path = process.PROC) -> list[int]:
+    """Return the processes of jobs, which have Slurm's variable of a job in their environment."""
+    pids = []
+    for pid in process.pids(proc):
+        stat = process.read_stat(pid, proc)
+        with contextlib.suppress(OSError):
+            environ = (proc / str(pid) / "environ").read_bytes().split(b"\0")
+            mine = any(variable.startswith(b"SLURM_JOB_ID=") for variable in environ)
+            if mine and stat and not stat.ended and stat.name != "slurmstepd":
+                pids.append(pid)
+    return pids
 
 
 def say(line: str) -> None:

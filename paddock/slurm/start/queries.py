@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -45,6 +46,15 @@ def controller_answers() -> bool:
     return code == 0 and " UP" in output
 
 
+def listens(host: str, port: int) -> bool:
+    """Return True where something accepts connections there."""
+    try:
+        with socket.create_connection((host, port), timeout=5):
+            return True
+    except OSError:
+        return False
+
+
 def node_state(name: str) -> NodeState:
     """Return the node's state; without flags where the controller does not know it or does not answer."""
     code, output = call(["scontrol", "show", "node", name, "-o"], 10)
@@ -54,6 +64,39 @@ def node_state(name: str) -> NodeState:
 def resume(name: str) -> str:
     """Put a node back into service, and return why that failed, or nothing."""
     code, output = call(["scontrol", "update", f"NodeName={name}", "State=RESUME"], 10)
+    return "" if code == 0 else output.strip()
+
+
+def jobs_on(name: str) -> list[str]:
+    """Return the jobs that the controller believes to be running on a node."""
+    states = "RUNNING,SUSPENDED,COMPLETING,CONFIGURING,STOPPED,SIGNALING"
+    code, output = call(["squeue", "--noheader", f"--nodelist={name}", f"--states={states}", "--format=%A"], 10)
+    return sorted(set(output.split())) if code == 0 else []
+
+
+def lose_jobs(name: str, jobs: Sequence[str], reason: str) -> str:
+    """Tell the controller that the node lost its jobs, which puts them back into the queue, to start at once.
+
+    The node is down until it registers. Return why that failed, or nothing.
+    """
+    code, output = call(["scontrol", "update", f"NodeName={name}", "State=DOWN", f"Reason={reason}"], 10)
+    if code:
+        return output.strip()
+    for job in jobs:
+        # Slurm waits two minutes, lest a job run twice; this container has none of the former processes.
+        call(["scontrol", "update", f"JobId={job}", "StartTime=now"], 10)
+    return ""
+
+
+def forget(name: str) -> str:
+    """Delete a dynamic node, so that it may join with other GPUs, and return why that failed, or nothing."""
+    code, output = call(["scontrol", "delete", f"NodeName={name}"], 10)
+    return "" if code == 0 else output.strip()
+
+
+def drain(name: str, reason: str) -> str:
+    """Take a node out of service, and return why that failed, or nothing."""
+    code, output = call(["scontrol", "update", f"NodeName={name}", "State=DRAIN", f"Reason={reason}"], 10)
     return "" if code == 0 else output.strip()
 
 

@@ -39,6 +39,7 @@ class _Running:
     started: float
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=_KEPT_LINES))
     deaths: int = 0
+    reader: threading.Thread | None = None
     due: float | None = None
     """Time of the next start of a daemon that died."""
 
@@ -59,7 +60,8 @@ class Supervisor:
         process = self._spawn(daemon)
         running = _Running(daemon, process, time.monotonic(), deaths=before.deaths if before else 0)
         self._running[daemon.name] = running
-        threading.Thread(target=self._read, args=(running,), daemon=True).start()
+        running.reader = threading.Thread(target=self._read, args=(running,), daemon=True)
+        running.reader.start()
 
     def alive(self, name: str) -> bool:
         """Return True while the daemon's process runs."""
@@ -78,14 +80,17 @@ class Supervisor:
             if code is None:
                 continue
             if running.due is None:
+                if running.reader:
+                    running.reader.join(1)  # its last words; a job may hold the pipe open for longer
                 steady = time.monotonic() - running.started > _STEADY_S
                 running.deaths = 1 if steady else running.deaths + 1
                 if running.deaths > self._restarts:
                     return name
                 pause = min(self._pause_s * 2 ** (running.deaths - 1), 30.0)
                 running.due = time.monotonic() + pause
-                self._say(f"{name} ended ({_cause(code)}); it starts again in {pause:g} s"
-                          f" ({running.deaths} of {self._restarts})")  # fmt: skip
+                last = f": {running.lines[-1]}" if running.lines else ""
+                self._say(f"{name} ended ({_cause(code)}){last}")
+                self._say(f"{name} starts again in {pause:g} s ({running.deaths} of {self._restarts})")
             elif time.monotonic() >= running.due:
                 self.start(running.daemon)
         return None
@@ -130,16 +135,17 @@ class Supervisor:
 
     def _read(self, running: _Running) -> None:
         assert running.process.stdout is not None  # noqa: S101 - it is a pipe
-        for line in running.process.stdout:
-            text = printable(line.rstrip())
-            running.lines.append(text)
-            fault = explain(text)
-            if fault and fault.meaning not in self._explained:
-                self._explained.add(fault.meaning)
-                self._say(f"{running.daemon.name}: {text}")
-                self._say(f"error: {fault.text()}")
-            elif "fatal:" in text:
-                self._say(f"{running.daemon.name}: {text}")
+        with running.process.stdout as output:
+            for line in output:
+                text = printable(line.rstrip())
+                running.lines.append(text)
+                fault = explain(text)
+                if fault and fault.meaning not in self._explained:
+                    self._explained.add(fault.meaning)
+                    self._say(f"{running.daemon.name}: {text}")
+                    self._say(f"error: {fault.text()}")
+                elif "fatal:" in text:
+                    self._say(f"{running.daemon.name}: {text}")
 
 
 def _cause(code: int) -> str:

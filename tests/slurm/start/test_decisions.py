@@ -1,0 +1,162 @@
+"""Decisions of a start: what changed, whose drain it is, what a log means, and what the container may use."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from paddock.gpu.model import Driver
+from paddock.slurm.errors import SlurmError, SlurmInputError
+from paddock.slurm.start.comparison import differences
+from paddock.slurm.start.drains import parse
+from paddock.slurm.start.faults import explain
+from paddock.slurm.start.hardware import Limits, hardware, limits
+from paddock.slurm.start.layout import users
+from paddock.slurm.start.request import request
+from tests.support.boxes import box, gpu, h100s
+from tests.support.gpu_machines import NO_GPU
+
+LINE = "NodeName=vm CPUs=8 Boards=1 SocketsPerBoard=1 CoresPerSocket=8 ThreadsPerCore=1 RealMemory=16000"
+
+
+def test_differences_are_said_in_words() -> None:
+    t4 = box([gpu(0, "t4")])
+    driver = Driver("580.95.05", "13.0")
+    assert differences(h100s(2), h100s(2)) == ()
+    assert differences(h100s(4), h100s(2)) == ("2x NVIDIA H100 80GB HBM3 here, 2 fewer than when it was configured",)
+    assert differences(h100s(2), h100s(4)) == ("4x NVIDIA H100 80GB HBM3 here, 2 more than when it was configured",)
+    assert differences(h100s(2), t4) == (
+        "no NVIDIA H100 80GB HBM3 here, and 2 when it was configured",
+        "1x Tesla T4 here, another model than when it was configured",
+    )
+    assert differences(h100s(1), NO_GPU) == (
+        f"no GPUs here, and 1x NVIDIA H100 80GB HBM3 when it was configured: {NO_GPU.reason}",
+    )
+    assert differences(NO_GPU, t4) == ("1x Tesla T4 here, and no GPUs when it was configured",)
+    newer = replace(driver, version="590.44.01")
+    assert differences(replace(t4, driver=driver), replace(t4, driver=newer)) == (
+        "driver 590.44.01 here, and 580.95.05 when it was configured",
+    )
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "gres/gpu count reported lower than configured (0 < 4)",
+        "gres/shard count reported lower than configured (0 < 8)",
+        "Low RealMemory (reported:15000 < 100.00% of configured:16000)",
+        "Low socket*core*thread count, Low CPUs",
+        "Not responding",
+        "Node unexpectedly rebooted",
+        "Kill task failed",
+    ],
+)
+def test_a_drain_of_slurm_is_taken_back(reason: str) -> None:
+    state = parse(f"NodeName=a Arch=x State=IDLE+DRAIN ThreadsPerCore=1 Reason={reason} [slurm@2026-11-23T20:00:00]")
+    assert (state.reason, state.by) == (reason, "slurm")
+    assert state.drained_by_slurm
+
+
+@pytest.mark.parametrize("reason", ["new fans on Monday", "see why Low RealMemory", "maintenance [ticket 7]"])
+def test_a_drain_of_a_person_stays(reason: str) -> None:
+    state = parse(f"NodeName=a State=IDLE+DRAIN Reason={reason} [root@2026-11-23T20:00:00]")
+    assert state.reason == reason
+    assert state.drained
+    assert not state.drained_by_slurm
+
+
+def test_states_of_a_node_are_told_apart() -> None:
+    assert not parse("NodeName=a State=IDLE ThreadsPerCore=1").out
+    assert parse("NodeName=a State=DOWN*").down
+    assert not parse("NodeName=a State=IDLE* ThreadsPerCore=1").answers
+    invalid = parse("NodeName=a State=IDLE+DRAIN+INVALID_REG Reason=gres/gpu count reported lower [slurm@x]")
+    assert invalid.invalid
+    assert not invalid.drained_by_slurm, "Slurm refuses to resume it"
+    assert not parse("scontrol: nothing").answers
+
+
+@pytest.mark.parametrize(
+    ("line", "meaning"),
+    [
+        ("slurmctld: error: Munge decode failed: Invalid credential", "munge keys differ"),
+        ("slurmd: error: Munge decode failed: Rewound credential", "clocks of two machines"),
+        ("slurmctld: error: Error binding slurm stream socket: Address already in use", "port is taken"),
+        ("slurmd: fatal: can't stat gres.conf file /dev/nvidia7: No such file or directory", "device file is missing"),
+        ("slurmd: We were configured with nvml functionality, but that lib wasn't found on the system.", "no plugin"),
+        ("slurmctld: fatal: CLUSTER NAME MISMATCH.", "cluster of another name"),
+        ("slurmctld: error: write: No space left on device", "disk of a volume is full"),
+        ("slurmd: fatal: Gres gpu has duplicate records in gres.conf", "same GPUs twice"),
+    ],
+)
+def test_a_line_of_a_log_is_explained_with_a_fix(line: str, meaning: str) -> None:
+    fault = explain(line)
+    assert fault is not None
+    assert meaning in fault.text()
+    assert "fix: " in fault.text()
+
+
+def test_ordinary_lines_are_not_explained() -> None:
+    assert explain("munged: Info: Unauthorized credential for client UID=64030 GID=64030") is None
+    assert explain("slurmd: slurmd version 22.05.8 started") is None
+
+
+def test_the_hardware_is_lowered_to_the_limits_of_the_container() -> None:
+    assert hardware(LINE, Limits()).line == LINE.partition(" ")[2]
+    assert hardware(LINE, Limits(memory_mib=4096)).memory_mib == 4096
+    assert hardware(LINE, Limits(memory_mib=10**6)).limits == ()
+    limited = hardware(LINE, Limits(cpus=2), usable_cpus=4)
+    assert limited.line == "CPUs=2 RealMemory=16000"
+    assert limited.limits == ("2 of 8 CPUs (limit of the container)",)
+    with pytest.raises(SlurmError, match="printed no node: slurmd: fatal"):
+        hardware("slurmd: fatal: no", Limits())
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"memory.max": "max", "cpu.max": "max 100000"}, Limits()),
+        ({"memory.max": str(2**30), "cpu.max": "150000 100000"}, Limits(1024, 1)),
+        ({"memory/memory.limit_in_bytes": str(2**63 - 4096), "cpu/cpu.cfs_quota_us": "-1"}, Limits()),
+        (
+            {"memory/memory.limit_in_bytes": str(2**31), "cpu/cpu.cfs_quota_us": "400000",
+             "cpu/cpu.cfs_period_us": "100000"}, Limits(2048, 4),
+        ),
+        ({}, Limits()),
+    ],
+)  # fmt: skip
+def test_limits_are_read_from_either_version_of_cgroups(
+    tmp_path: Path, files: dict[str, str], expected: Limits
+) -> None:
+    for name, text in files.items():
+        path = tmp_path / "sys/fs/cgroup" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{text}\n")
+    assert limits(tmp_path) == expected
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"role": "boss"}, "--role 'boss'"),
+        ({"role": "node"}, "--role node has no controller"),
+        ({"controller": "head"}, "--controller with --role all"),
+        ({"role": "node", "controller": "a b"}, "--controller 'a b'"),
+        ({"name": "a.b"}, "--name 'a.b'"),
+        ({"cluster": ""}, "--cluster ''"),
+        ({"controller_port": 0}, "--controller-port 0"),
+        ({"daemon_port": 6817}, "are both 6817"),
+        ({"shards": 1}, "--shards 1"),
+        ({"nodes": 0}, "--nodes 0"),
+    ],
+)
+def test_a_flag_that_makes_no_sense_is_refused(flags: dict[str, object], message: str) -> None:
+    with pytest.raises(SlurmInputError, match=message) as raised:
+        request(**{"name": "box", **flags})  # type: ignore[arg-type]  # values as the command line has them
+    assert "    expected: " in str(raised.value)
+
+
+def test_a_user_without_a_name_is_refused() -> None:
+    with pytest.raises(SlurmInputError, match="the user 4123456 has no name"):
+        users(4123456)
