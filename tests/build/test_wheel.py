@@ -46,6 +46,7 @@ def test_the_installed_program_answers(program: Path) -> None:
     assert run(program, "--version").stdout == f"paddock {__version__}\n"
     assert isinstance(json.loads(run(program, "gpu.list", "--json").stdout)["gpus"], list)
     assert run(program, "smoke", "--tier", "1", "--json").returncode == 0
+    assert run(program, "serve.plan", "tiny", "--backend", "cpu").returncode == 0
 
 
 def test_it_shows_what_works_on_a_node_by_its_own_name(program: Path) -> None:
