@@ -55,10 +55,10 @@ TorchEngine.decode = _slowed(TorchEngine.decode)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=40, help="sessions of each build")
-    parser.add_argument("--pairs", type=int, default=16, help="sessions of each build that one comparison has")
+    parser.add_argument("--rounds", type=int, default=50, help="sessions of each build")
+    parser.add_argument("--pairs", type=int, default=30, help="sessions of each build that one comparison has")
     parser.add_argument("--part", type=float, default=0.08, help="part of a step's time that the slow build works on")
-    parser.add_argument("--min-change", type=float, default=0.03, help="of bench.compare")
+    parser.add_argument("--min-change", type=float, default=0.02, help="of bench.compare")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         builds = {name: build(Path(folder) / name, arguments.part if name == SLOW else 0) for name in BUILDS}
