@@ -191,6 +191,31 @@ def test_a_controller_killed_in_the_middle_of_a_job_recovers_it(slurm: Container
     assert slurm.job(job)["Restarts"] == "0"
 
 
+def test_nodes_in_containers_of_their_own_join_with_the_gpus_they_have(slurm: Container, tmp_path: Path) -> None:
+    flags = ["--role", "node", "--controller", NODE]
+    other_key = tmp_path / "key"
+    other_key.write_bytes(b"k" * 64)
+    other_key.chmod(0o644)
+    slurm.start(flags=["--role", "controller"])
+    first, second = slurm.beside("first"), slurm.beside("second")
+    try:
+        first.start(2, flags=flags)
+        second.start(flags=flags)
+        assert sorted(slurm.node().splitlines()) == ["idle (null)", "idle gpu:h100:2"]
+        job = slurm.submit("printenv CUDA_VISIBLE_DEVICES; sleep 60", "--gres=gpu:2", "--nodelist=first")
+        until(lambda: slurm.job(job)["JobState"] == "RUNNING")
+        first.start(3, "NVIDIA A10G", flags=flags)
+        assert f"requeued   jobs that ended with the container: {job}" in first.logs()
+        assert sorted(slurm.node().splitlines())[-1].endswith("gpu:a10g:3"), "it joined anew"
+        second.kill()
+        second.launch(["--volume", f"{other_key}:/key:ro"], [*flags, "--munge-key", "/key"])
+        until(lambda: f"error: {NODE}:6817 accepts connections, and no requests of this node" in second.logs())
+        until(lambda: "munge keys differ" in slurm.logs())
+    finally:
+        first.kill()
+        second.kill()
+
+
 def test_a_customised_file_is_used_as_it_is_with_a_warning(slurm: Container, configured: Path) -> None:
     slurm.start(2)
     generated = slurm.run("cat", "/etc/slurm/gres.conf")

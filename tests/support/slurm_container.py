@@ -27,6 +27,13 @@ class Container:
     image: str
     driver: Path
     id: str = field(default_factory=lambda: f"paddock-test-{uuid.uuid4().hex[:8]}-slurm")
+    host: str = NODE
+    cluster: str = ""
+    """The container whose network and key it shares."""
+
+    def beside(self, host: str) -> Container:
+        """Return another container on its network, with its key."""
+        return Container(self.docker, self.image, self.driver, f"{self.id}-{host}", host, self.id)
 
     def create(self) -> None:
         """Create the network and the volumes."""
@@ -66,15 +73,17 @@ class Container:
 
     def launch(self, options: Sequence[str] = (), flags: Sequence[str] = (), network: str = "") -> None:
         """Start a container without waiting for it."""
-        mounts = {"state": "/var/spool/slurmctld", "munge": "/etc/munge", "jobs": "/work"}
+        mounts = {"munge": "/etc/munge", "jobs": "/work"}
+        mounts |= {} if self.cluster else {"state": "/var/spool/slurmctld"}
         volumes = [
             word
             for volume, path in mounts.items()
             if not any(option.startswith(f"{path}:") for option in options)
-            for word in ("--volume", f"{self.id}-{volume}:{path}")
+            for word in ("--volume", f"{self.cluster or self.id}-{volume}:{path}")
         ]
         self._docker(
-            "run", "--detach", "--name", self.id, "--hostname", NODE, "--network", network or self.id,
+            "run", "--detach", "--name", self.id, "--hostname", self.host, "--network",
+            network or self.cluster or self.id,
             *volumes, *options, self.image, *flags,
         )  # fmt: skip
 
