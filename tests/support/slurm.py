@@ -77,7 +77,6 @@ class RealSlurm:
         settings |= {
             "AuthInfo": f"socket={self.folder}/munge.socket", "SlurmUser": "root", "SlurmctldPort": str(controller),
             "SlurmdPort": str(daemon), "SlurmdParameters": "config_overrides",
-            "SchedulerParameters": "batch_sched_delay=0",
         }  # fmt: skip
         cluster = Cluster(shards=self.shards, settings={**settings, **self.settings})
         rendered = slurm_files(contained, Node(name=NAME, hardware=hardware, version="22.05.8"), cluster)

@@ -77,7 +77,8 @@ class Dockerfiles(Rule):
     def check(self, context: Context) -> Iterator[Violation]:
         for path, instructions in dockerfiles(context):
             for message, fix in dict.fromkeys(self._wrong(instructions)):
-                yield Violation(path, message, fix=fix)
+                if not (path in _AS_ROOT and fix == _USER):
+                    yield Violation(path, message, fix=fix)
 
     @staticmethod
     def _wrong(instructions: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
@@ -120,7 +121,7 @@ class Dockerfiles(Rule):
                         message = "update stands alone, so its layer is reused when it is old"
                         yield message, "update and install in one RUN"
         if instructions and user.split(":")[0] in ("", "root", "0"):
-            yield "it runs as root", "USER and an ordinary user at the end"
+            yield "it runs as root", _USER
 
     def examples(self) -> Examples:
         return Examples(self._file("@sha256:" + "0" * 64), self._file(":latest"))
@@ -130,6 +131,9 @@ class Dockerfiles(Rule):
         return example(files={"images/runner/Dockerfile": f"FROM ubuntu{version}\nUSER runner\n"})
 
 
+_USER = "USER and an ordinary user at the end"
+_AS_ROOT = {"images/slurm/Dockerfile"}
+"""Images whose daemon starts programs as other users, and that no pod of a fleet runs."""
 _SECRET_NAME = re.compile(r"\w*(TOKEN|PASSWORD|PASSWD|SECRET|PRIVATE_KEY|API_?KEY)\w*", re.I)
 _PUSHES = re.compile(
     r"\b(docker (image )?push|docker buildx build\b.*--push|crane push|skopeo copy"

@@ -19,6 +19,8 @@ CONTAINED = {
 _COMMON = {
     # Always both: a job in the queue that asks for a type that slurm.conf lacks would lose that request.
     "GresTypes": "gpu,shard",
+    # By default a batch job may wait three seconds for others to be scheduled with.
+    "SchedulerParameters": "batch_sched_delay=0",
     # Results that stay after the controller has forgotten a job, without a database.
     "JobCompType": "jobcomp/filetxt",
     "JobCompLoc": "/var/spool/slurmctld/completed-jobs.log",
