@@ -16,7 +16,7 @@ from paddock.tasks.fleet import mirror, plan, schema
 from paddock.tasks.lab import lab_demo, lab_down, lab_status, lab_up
 from paddock.tasks.machine import bench
 from paddock.tasks.machine.gpu import GPU_TASKS
-from paddock.tasks.machine.serve import serve_plan
+from paddock.tasks.machine.serve import SERVE_TASKS
 from paddock.tasks.machine.slurm import SLURM_TASKS, configure
 from paddock.tasks.machine.smoke import smoke
 from paddock.tasks.onboarding import aws_permissions, github_app, init
@@ -43,7 +43,7 @@ namespace = Collection(
     aws=Collection(aws_permissions),
     github=Collection(github_app),
     gpu=Collection(*GPU_TASKS),
-    serve=Collection(serve_plan),
+    serve=Collection(*SERVE_TASKS),
     slurm=Collection(*SLURM_TASKS, build.slurm_build),
     lab=Collection(lab_up, lab_status, lab_demo, lab_down),
 )

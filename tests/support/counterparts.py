@@ -52,6 +52,7 @@ COUNTERPARTS = (
         "torch", "no torch in this environment|no C compiler",
         "that the smoke test's programs see faults, and that the benchmark's engine computes what transformers does",
     ),
+    Counterpart("Ray", "no ray in this environment", "that a cluster serves models, and places them anew"),
     Counterpart("checkov", "no checkov", "that each of our rules sees what checkov's rule of the same intent sees"),
     Counterpart("an engine without NVIDIA's toolkit", "docker here has NVIDIA's toolkit", ""),
     Counterpart("ParallelCluster", "no pcluster", "that ParallelCluster takes the file written for it"),

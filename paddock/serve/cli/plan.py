@@ -6,12 +6,10 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
 from paddock.bench.engine.model_file import model_shape
-from paddock.bench.engine.protocol import DTYPES
-from paddock.bench.engine.shapes import Shape
-from paddock.errors import did_you_mean, printable
+from paddock.errors import printable
 from paddock.gpu import serialization
 from paddock.gpu.inventory import inventory as read_inventory
 from paddock.gpu.model import Inventory
@@ -19,18 +17,13 @@ from paddock.serve.agents.diagnosis import Link, TorchFacts, diagnose
 from paddock.serve.agents.inventory_devices import inventory_devices
 from paddock.serve.agents.this_machine import this_machine, torch_facts
 from paddock.serve.cli.parameters import ServePlan
+from paddock.serve.cli.requests import plan_policy, plan_request
 from paddock.serve.cli.text import lines
 from paddock.serve.errors import ServeInputError
 from paddock.serve.placement.device import Backend, Device
 from paddock.serve.placement.place import place
 from paddock.serve.placement.plan import Plan, document
-from paddock.serve.placement.request import MOST_DEVICES, Policy, Request
 from paddock.terminal import JsonOutput, caller_path
-
-_CONTEXT = 4096
-_MOST_REQUESTS = 65536
-_MOST_RESERVE = 0.95
-_OTHER_NAMES = {"nvidia": "cuda", "amd": "rocm", "hip": "rocm", "apple": "metal", "mps": "metal", "mlx": "metal"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +39,7 @@ def plan(flags: Mapping[str, Any]) -> int:
     parameters = ServePlan.from_flags(flags)
     json = JsonOutput.parse(parameters.json)
     shape, dtype = model_shape(parameters.model_name, "MODEL")
-    request, policy = _request(parameters, shape, dtype), _policy(parameters)
+    request, policy = plan_request(parameters, shape, dtype), plan_policy(parameters)
     sources = _sources(parameters, policy.backend)
     result = place(request, sources.devices, policy)
     chains = {agent: [link.document() for link in chain] for agent, chain in sources.chains.items()}
@@ -54,55 +47,6 @@ def plan(flags: Mapping[str, Any]) -> int:
     if not json.replaces_text:
         sys.stdout.writelines(f"{printable(line)}\n" for line in lines(result, sources.chains))
     return 0 if isinstance(result, Plan) else 1
-
-
-def _request(parameters: ServePlan, shape: Shape, dtype: str | None) -> Request:
-    """Return the checked request; `dtype` is that of a file whose weights have one already."""
-    if parameters.dtype and parameters.dtype not in DTYPES:
-        hint = did_you_mean(parameters.dtype, DTYPES, f"one of {', '.join(DTYPES)}")
-        raise ServeInputError(f"--dtype: there is no format {parameters.dtype!r}\n    expected: {hint}")
-    if dtype and parameters.dtype not in ("", dtype):
-        raise ServeInputError(
-            f"--dtype: {parameters.dtype}, and the weights of {shape.name} are {dtype} in the file"
-            f"\n    expected: {dtype}\n    fix: leave --dtype out, or convert the file"
-        )
-    context = min(_CONTEXT, shape.max_length) if parameters.context is None else parameters.context
-    _within("context", context, 1, shape.max_length, f"{shape.name} has places for {shape.max_length} tokens")
-    _within("concurrency", parameters.concurrency, 1, _MOST_REQUESTS)
-    return Request(shape, parameters.dtype or dtype, context, parameters.concurrency, stored=dtype is not None)
-
-
-def _policy(parameters: ServePlan) -> Policy:
-    _within("reserve", parameters.reserve, 0, _MOST_RESERVE)
-    if parameters.tp is not None:
-        _within("tp", parameters.tp, 1, MOST_DEVICES)
-    backend = _backend(parameters.backend)
-    if backend and parameters.pipeline:
-        raise ServeInputError(
-            f"--pipeline splits a model over two backends, and --backend {backend} allows one"
-            "\n    expected: one of the two flags\n    fix: leave --backend or --pipeline out"
-        )
-    return Policy(
-        backend, parameters.reserve, parameters.tp or MOST_DEVICES, parameters.across_agents, parameters.pipeline
-    )
-
-
-def _backend(name: str) -> Backend | None:
-    for backend in get_args(Backend):
-        if name == backend:
-            return backend  # type: ignore[no-any-return]  # get_args does not say of what
-    if not name:
-        return None
-    backends = get_args(Backend)
-    other = _OTHER_NAMES.get(name.lower())
-    hint = f"did you mean {other}?" if other else did_you_mean(name, backends, f"one of {', '.join(backends)}")
-    raise ServeInputError(f"--backend: there is no backend {name!r}\n    expected: {hint}")
-
-
-def _within(flag: str, value: float, least: float, most: float, why: str = "") -> None:
-    if not least <= value <= most:
-        reason = f": {why}" if why else ""
-        raise ServeInputError(f"--{flag}: {value:g} makes no sense\n    expected: {least:g} to {most:g}{reason}")
 
 
 def _sources(parameters: ServePlan, backend: Backend | None) -> _Sources:

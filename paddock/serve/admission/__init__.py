@@ -1,0 +1,1 @@
+"""Admission: requests are checked and limited before they reach a replica."""

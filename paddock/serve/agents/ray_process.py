@@ -1,0 +1,141 @@
+"""Ray as a process of this machine: a head, or an agent that joins one. Ended by its pid, never by `ray stop`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from paddock.process import Process, end, session_members, spawn
+from paddock.serve.agents.home import HEAD, Home, Member
+from paddock.serve.errors import ServeError, ServeInputError
+
+BACKEND, AGENT = "paddock.backend", "paddock.agent"
+"""Labels of a Ray node."""
+DEVICES = "PADDOCK_SERVE_DEVICES"
+"""Names a file of devices that an agent reports instead of this machine's."""
+_START_S = 90.0
+_STOP_S = 20.0
+_OBJECT_STORE = 100 * 2**20
+
+
+def environment(token: str, devices: Path | None = None, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the variables under which every Ray process runs: with a token, and telling nobody of it."""
+    own = {
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": token,
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+        "RAY_COLOR_PREFIX": "0",
+    }
+    return {**environ, **own, **({DEVICES: str(devices)} if devices else {})}
+
+
+def start_head(home: Home, *, port: int, http_port: int, backend: str, agent: str, devices: Path | None) -> Member:
+    """Start the cluster's head and return it, ready for agents. Raises ServeError, also where one runs already."""
+    if member := home.member(HEAD):
+        raise ServeError(f"a head runs here already, at {member.address}\n    fix: serve.down ends it")
+    for flag, number in (("--port", port), ("--http-port", http_port)):
+        _free(flag, number)
+    words = ["--head", f"--port={port}", "--include-dashboard=false"]
+    address = f"{_own_address()}:{port}"
+    return _start(home, HEAD, words, address, http_port=http_port, backend=backend, agent=agent, devices=devices)
+
+
+def join(home: Home, address: str, *, token: str, backend: str, agent: str, devices: Path | None) -> Member:
+    """Join this machine to a head and return the agent. Raises ServeError."""
+    if home.member(agent):
+        raise ServeError(f"an agent {agent} runs here already\n    fix: serve.leave {agent} ends it, or --name another")
+    words = [f"--address={address}"]
+    return _start(home, agent, words, address, backend=backend, agent=agent, devices=devices, token=token)
+
+
+def stop(home: Home, member: Member) -> None:
+    """End a member with all of its processes. Raises ServeError for what even SIGKILL does not end."""
+    end(lambda: [member.pid] if member.process.alive else [], ((signal.SIGTERM, _STOP_S),))
+    if remaining := end(lambda: [*session_members(member.pid), *_of_folder(member.folder)]):
+        raise ServeError(f"{member.name} cannot be ended: pids {', '.join(map(str, remaining))} stay")
+    home.forget(member.name)
+    shutil.rmtree(member.folder, ignore_errors=True)
+
+
+def _start(
+    home: Home, name: str, words: list[str], address: str, *, backend: str, agent: str, devices: Path | None,
+    http_port: int = 0, token: str = "",
+) -> Member:  # fmt: skip
+    ray = Path(sys.executable).with_name("ray")
+    if not ray.exists():
+        raise ServeError(f"Ray is not installed beside {sys.executable}\n    fix: install paddock[serve] there")
+    folder = tempfile.mkdtemp(prefix="paddock-ray-", dir="/tmp")
+    home.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    log = home.folder / f"{name}.log"
+    command = [
+        str(ray), "start", *words, "--block", "--disable-usage-stats", "--num-gpus=0",
+        f"--object-store-memory={_OBJECT_STORE}", f"--temp-dir={folder}",
+        f"--labels={BACKEND}={backend},{AGENT}={agent}",
+        f"--resources={json.dumps({f'agent:{agent}': 1000})}",
+    ]  # fmt: skip
+    members: list[Member] = []
+
+    def record(process: Process) -> None:
+        members.append(Member(name, address, process.pid, process.started, folder, http_port))
+        home.save(members[0])
+
+    spawn(command, log, record, environment(token or home.token(), devices))
+    member = members[0]
+    _wait(home, member, log)
+    return member
+
+
+def _wait(home: Home, member: Member, log: Path) -> None:
+    """Wait until Ray says that it runs. Raises ServeError with its last line, and ends it, where it does not."""
+    deadline = time.monotonic() + _START_S
+    while time.monotonic() < deadline and member.process.alive:
+        if "Ray runtime started" in log.read_text(errors="replace"):
+            return
+        time.sleep(0.1)
+    text = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    stop(home, member)
+    why = text[-1] if text else "it printed nothing"
+    raise ServeError(f"Ray did not start within {_START_S:g} s: {why}\n    fix: {log} has all that it printed")
+
+
+def _free(flag: str, port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except (OSError, OverflowError) as error:
+            raise ServeInputError(
+                f"{flag} {port} cannot be used: {error}\n    expected: a free port, 1 to 65535"
+                f"\n    fix: {flag} with another one, or end what listens there"
+            ) from None
+
+
+def _own_address() -> str:
+    """Return the address under which Ray will be reached: it replaces loopback by it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing
+            return str(probe.getsockname()[0])
+        except OSError:
+            return "127.0.0.1"
+
+
+def _of_folder(folder: str) -> list[int]:
+    """Return the processes whose command line names the folder, which no other cluster has."""
+    result = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if folder.encode() in path.read_bytes() and int(path.parent.name) != os.getpid():
+                result.append(int(path.parent.name))
+        except OSError:
+            continue
+    return result

@@ -1,0 +1,69 @@
+"""Request and policy from the flags of a command."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from paddock.bench.engine.protocol import DTYPES
+from paddock.bench.engine.shapes import Shape
+from paddock.errors import did_you_mean
+from paddock.serve.cli.parameters import ServePlan
+from paddock.serve.errors import ServeInputError
+from paddock.serve.placement.device import Backend
+from paddock.serve.placement.request import MOST_DEVICES, Policy, Request
+
+_CONTEXT = 4096
+_MOST_REQUESTS = 65536
+_MOST_RESERVE = 0.95
+_OTHER_NAMES = {"nvidia": "cuda", "amd": "rocm", "hip": "rocm", "apple": "metal", "mps": "metal", "mlx": "metal"}
+
+
+def plan_request(parameters: ServePlan, shape: Shape, dtype: str | None) -> Request:
+    """Return the checked request; `dtype` is that of a file whose weights have one already."""
+    if parameters.dtype and parameters.dtype not in DTYPES:
+        hint = did_you_mean(parameters.dtype, DTYPES, f"one of {', '.join(DTYPES)}")
+        raise ServeInputError(f"--dtype: there is no format {parameters.dtype!r}\n    expected: {hint}")
+    if dtype and parameters.dtype not in ("", dtype):
+        raise ServeInputError(
+            f"--dtype: {parameters.dtype}, and the weights of {shape.name} are {dtype} in the file"
+            f"\n    expected: {dtype}\n    fix: leave --dtype out, or convert the file"
+        )
+    context = min(_CONTEXT, shape.max_length) if parameters.context is None else parameters.context
+    _within("context", context, 1, shape.max_length, f"{shape.name} has places for {shape.max_length} tokens")
+    _within("concurrency", parameters.concurrency, 1, _MOST_REQUESTS)
+    return Request(shape, parameters.dtype or dtype, context, parameters.concurrency, stored=dtype is not None)
+
+
+def plan_policy(parameters: ServePlan) -> Policy:
+    """Return the checked policy. Raises ServeInputError."""
+    _within("reserve", parameters.reserve, 0, _MOST_RESERVE)
+    if parameters.tp is not None:
+        _within("tp", parameters.tp, 1, MOST_DEVICES)
+    backend = backend_of(parameters.backend)
+    if backend and parameters.pipeline:
+        raise ServeInputError(
+            f"--pipeline splits a model over two backends, and --backend {backend} allows one"
+            "\n    expected: one of the two flags\n    fix: leave --backend or --pipeline out"
+        )
+    return Policy(
+        backend, parameters.reserve, parameters.tp or MOST_DEVICES, parameters.across_agents, parameters.pipeline
+    )
+
+
+def backend_of(name: str) -> Backend | None:
+    """Return the backend of that name, None for an empty one. Raises ServeInputError."""
+    for backend in get_args(Backend):
+        if name == backend:
+            return backend  # type: ignore[no-any-return]  # get_args does not say of what
+    if not name:
+        return None
+    backends = get_args(Backend)
+    other = _OTHER_NAMES.get(name.lower())
+    hint = f"did you mean {other}?" if other else did_you_mean(name, backends, f"one of {', '.join(backends)}")
+    raise ServeInputError(f"--backend: there is no backend {name!r}\n    expected: {hint}")
+
+
+def _within(flag: str, value: float, least: float, most: float, why: str = "") -> None:
+    if not least <= value <= most:
+        reason = f": {why}" if why else ""
+        raise ServeInputError(f"--{flag}: {value:g} makes no sense\n    expected: {least:g} to {most:g}{reason}")

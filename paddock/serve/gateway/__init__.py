@@ -1,0 +1,1 @@
+"""Gateway: OpenAI-compatible HTTP before the replicas."""
