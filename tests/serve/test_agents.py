@@ -148,3 +148,8 @@ def test_a_wrong_file_of_devices_is_refused_with_its_key(text: str, words: str, 
     assert words in str(refusal.value)
     assert str(refusal.value).startswith(str(file))
     assert "expected: " in str(refusal.value)
+
+
+def test_no_part_of_a_prohibited_gpu_holds_a_model() -> None:
+    parts = inventory_devices(box([replace(divided(0, parts=2), compute_mode="prohibited")]))
+    assert {part.unavailable for part in parts} == {"its compute mode is prohibited"}

@@ -39,10 +39,12 @@ def test_files_for_the_detected_gpus_are_written_without_docker(configure: Confi
     completed = configure("--files-only", "--prefix", "lab", **FOUR)
     assert completed.returncode == 0, completed.stderr
     assert "4x NVIDIA H100 80GB HBM3, 81559 MiB each, driver 580.95.05" in completed.stdout
-    assert "4 nvidia GPUs (gpu:h100:4)" in completed.stdout
+    assert "4 nvidia GPUs (gpu:h100:4). The image paddock/slurm:nvidia was not looked for." in completed.stdout
     assert "Gres=gpu:h100:4" in (tmp_path / "lab-slurm/slurm.conf").read_text()
     again = configure("--files-only", "--prefix", "lab", "--json", **FOUR)
-    assert {file["state"] for file in json.loads(again.stdout)["files"]} == {"unchanged"}
+    document = json.loads(again.stdout)
+    assert {file["state"] for file in document["files"]} == {"unchanged"}
+    assert document["ready"] is False, "nobody has looked for the image"
 
 
 def test_a_broken_link_is_named_and_nothing_is_written(configure: Configure, tmp_path: Path) -> None:

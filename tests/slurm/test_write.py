@@ -132,6 +132,12 @@ def test_a_file_of_somebody_else_is_kept_as_a_backup(tmp_path: Path) -> None:
     assert (tmp_path / "backups/slurm.conf.1").read_text() == "ClusterName=old\n"
 
 
+def test_a_backup_has_the_line_ends_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "gres.conf").write_bytes(b"Name=gpu\r\nName=shard\r\n")
+    write(tmp_path, generated(tmp_path).files)
+    assert (tmp_path / "backups/gres.conf.1").read_bytes() == b"Name=gpu\r\nName=shard\r\n"
+
+
 def test_changing_readings_do_not_rewrite_the_inventory(tmp_path: Path) -> None:
     write(tmp_path, generated(tmp_path).files)
     busy = [replace(gpu(index, minor=index), utilisation=Utilisation(97, 40)) for index in range(4)]

@@ -49,7 +49,7 @@ def _devices(gpu: Gpu, agent: str, leases: tuple[Lease, ...]) -> Iterator[Device
             name=f"{gpu.name or 'GPU'} MIG {part.profile}",
             bandwidth_gbs=None,
             part=number,
-            unavailable=leased or ("" if part.memory else "its memory could not be read"),
+            unavailable=_refused(gpu) or leased or ("" if part.memory else "its memory could not be read"),
         )
 
 
@@ -57,11 +57,16 @@ def _memory(memory: Memory | None) -> tuple[int | None, int | None]:
     return (memory.total, memory.free) if memory else (None, None)
 
 
-def _unavailable(gpu: Gpu, leases: tuple[Lease, ...]) -> str:
+def _refused(gpu: Gpu) -> str:
+    """Return why the GPU and its parts compute nothing; empty where they do."""
     if gpu.state != "ok":
         return f"{gpu.state}: {gpu.reason}" if gpu.reason else gpu.state
-    if gpu.compute_mode == "prohibited":
-        return "its compute mode is prohibited"
+    return "its compute mode is prohibited" if gpu.compute_mode == "prohibited" else ""
+
+
+def _unavailable(gpu: Gpu, leases: tuple[Lease, ...]) -> str:
+    if refused := _refused(gpu):
+        return refused
     for lease in leases:
         if any(device.gpu == gpu.uuid for device in lease.devices):
             return lease.claim

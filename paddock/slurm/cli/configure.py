@@ -45,6 +45,8 @@ class _Outcome:
     warnings: tuple[str, ...] = ()
     gres: str = ""
     dry_run: bool = False
+    checked: bool = True
+    """False where Docker was not asked: the image may not be there."""
 
     @property
     def broken(self) -> Link | None:
@@ -69,7 +71,7 @@ class _Outcome:
             ],
             "backups": [str(path) for path in self.backups],
             "notes": [*detection.notes, *self.warnings],
-            "ready": self.broken is None and not self.dry_run,
+            "ready": self.checked and self.broken is None and not self.dry_run,
         }
 
 
@@ -123,7 +125,7 @@ def _configure(root: Path, parameters: Configure, say: _Say) -> _Outcome:
     engine = Engine.parse(docker.info()) if docker else None
     detection = _detect(parameters, engine)
     image = _image(parameters, detection)
-    outcome = _Outcome(detection, folder, image, dry_run=parameters.dry_run)
+    outcome = _Outcome(detection, folder, image, dry_run=parameters.dry_run, checked=docker is not None)
     say(*_machine(detection))
     here = parameters.inventory is None
     if here and not parameters.files_only:
@@ -257,7 +259,12 @@ def _end(outcome: _Outcome, parameters: Configure, say: _Say) -> None:
         return
     detection = outcome.detection
     gpus = f"{len(detection.contained.gpus)} {detection.gpu_type} GPUs ({outcome.gres})" if outcome.gres else "no GPUs"
-    say("", f"Slurm is configured: {detection.cpus} CPUs, {detection.memory_mib / _GIB:.1f} GiB, {gpus}")
+    resources = f"{detection.cpus} CPUs, {detection.memory_mib / _GIB:.1f} GiB, {gpus}"
+    if not outcome.checked:
+        say("", f"The files are written, for {resources}. The image {outcome.image} was not looked for.")
+        say(f"build it: {program()} configure, without --files-only")
+        return
+    say("", f"Slurm is configured: {resources}")
     say(f"start it: docker compose --file {outcome.folder / 'compose.yaml'} up --detach")
     prefix = "" if parameters.prefix == "paddock" else f" --prefix {parameters.prefix}"
     say(f"test it:  {program()} slurm.test{prefix}")

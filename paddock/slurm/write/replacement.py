@@ -118,7 +118,7 @@ def _backup(folder: Path, change: Change) -> File:
 
 def _read(path: Path) -> str | None:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_bytes().decode()  # with the line ends that it has
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
