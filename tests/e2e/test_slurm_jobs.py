@@ -42,7 +42,8 @@ def submit(slurm: RealSlurm, *words: str, **values: Any) -> dict[str, Any]:
 
 def test_a_method_runs_with_its_resources_variables_and_command(slurm: RealSlurm) -> None:
     job = submit(
-        slurm, "--wait", command="echo $CUDA_VISIBLE_DEVICES/$SLURM_CPUS_ON_NODE/$NOTE", environment={"NOTE": "a, b"},
+        slurm, "--wait", command="echo $CUDA_VISIBLE_DEVICES/$SLURM_CPUS_ON_NODE/$NOTE",
+        environment={"NOTE": "a, b", "PATH": "/bin", "LD_LIBRARY_PATH": "/nonexistent"},
         resources={"min_memory_mb": 100, "cpus": 2, "gpus": 2, "gpu_type": "H100", "time": "5m",
                    "gpu_memory_mb": 80_000},
     )  # fmt: skip
@@ -58,6 +59,11 @@ def test_a_method_runs_with_its_resources_variables_and_command(slurm: RealSlurm
     [
         ({"command": "exit 3"}, "FAILED", "failed with exit code 3"),
         ({"command": "kill -9 $$"}, "FAILED", "failed: ended by signal 9"),
+        (
+            {"command": "true", "directory": "/proc"},
+            "FAILED",
+            "did not start: its folder or log cannot be written on the node",
+        ),
         ({"command": "sh -c 'kill -9 $$'"}, "FAILED", "failed with exit code 137, a shell's for signal 9"),
         (
             {
@@ -68,14 +74,28 @@ def test_a_method_runs_with_its_resources_variables_and_command(slurm: RealSlurm
             "ended: it used more memory than it asked for",
         ),
     ],
-    ids=["exit-code", "signal", "signal-in-a-shell", "memory"],
+    ids=["exit-code", "signal", "folder", "signal-in-a-shell", "memory"],
 )
 def test_the_end_of_a_job_is_explained(slurm: RealSlurm, values: dict[str, Any], state: str, words: str) -> None:
     job = submit(slurm, "--wait", **values)
     assert (job["state"], job["words"]) == (state, words)
     status = slurm.paddock("slurm.status", "--job", job["id"])
     assert words in status.stdout
-    assert f"train-{job['id']}.out" in status.stdout
+    assert "directory" in values or f"train-{job['id']}.out" in status.stdout
+
+
+def test_a_script_of_python_has_the_variables_and_a_shard_of_the_type(slurm: RealSlurm) -> None:
+    (slurm.folder / "job.py").write_text(
+        f"#!{sys.executable}\n#SBATCH --comment=kept\n"
+        "import os\nprint(os.environ['TOKEN'], os.environ['SLURM_JOB_GPUS'])\n"
+    )
+    job = submit(
+        slurm, "--wait", script="job.py", environment={"TOKEN": "it's 'secret'"},
+        resources={"shared": 2, "gpu_type": "h100"},
+    )  # fmt: skip
+    assert job["state"] == "COMPLETED"
+    assert Path(job["log"]).read_text().startswith("it's 'secret' ")
+    assert slurm.job(int(job["id"]))["Comment"] == "kept"
 
 
 def test_a_cancelled_job_says_by_whom_and_a_waiting_one_why(slurm: RealSlurm) -> None:
@@ -112,7 +132,7 @@ def test_an_array_has_a_result_for_each_task(slurm: RealSlurm) -> None:
         ({"cpus": 100}, "resources.cpus: 100 processors are more than any node has\n    expected: at most 8"),
         ({"min_memory_mb": 100_000}, "resources.min_memory_mb: 100000 MiB of memory are more than any node has"),
         ({"gpus": 1, "gpu_memory_mb": 100_000}, "no GPU here is known to have 100000 MiB\n    expected: at most 81559"),
-        ({"shared": 17}, "resources.shared: 17 shards are more than any node has\n    expected: at most 16"),
+        ({"shared": 5}, "resources.shared: 5 shards of one GPU are more than any node has\n    expected: at most 4"),
     ],
 )
 def test_more_than_any_node_has_is_refused_and_nothing_submitted(
@@ -164,10 +184,17 @@ def test_waiting_outlives_a_restart_of_the_controller(slurm: RealSlurm) -> None:
 def test_a_job_that_the_controller_forgot_is_read_from_its_file() -> None:
     with real_slurm(box([gpu(0, minor=0)]), settings={"MinJobAge": "2"}) as slurm:
         job = submit(slurm, "--wait", command="exit 5")["id"]
+        array = submit(slurm, array="0-1", command="[ $SLURM_ARRAY_TASK_ID = 1 ] || exit 3; sleep 600")["id"]
         until(lambda: not slurm.run("scontrol", "show", "job", job, check=False), 120)
         (past,) = json.loads(slurm.paddock("slurm.status", "--job", job, "--json=-").stdout)["jobs"]
         assert (past["exit_code"], past["words"]) == (5, "failed with exit code 5")
         assert past["log"] == str(slurm.folder / f"train-{job}.out")
+        until(lambda: not slurm.run("scontrol", "show", "job", f"{array}_0", check=False), 120)
+        tasks = json.loads(slurm.paddock("slurm.status", "--job", array, "--json=-").stdout)["jobs"]
+        assert {task["id"]: task["words"] for task in tasks} == {
+            f"{array}_0": "failed with exit code 3", f"{array}_1": "running",
+        }  # fmt: skip
+        slurm.run("scancel", array)
 
 
 def test_every_gpu_and_a_job_without_are_tested_at_the_same_time(slurm: RealSlurm) -> None:

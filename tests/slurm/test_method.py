@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,34 @@ def test_text_goes_through_a_shell_and_a_script_is_kept(tmp_path: Path) -> None:
         load(path)
 
 
+def test_a_command_with_bytes_that_are_no_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "method.json").write_text(json.dumps(SEED))
+    with pytest.raises(SlurmInputError, match="bytes that are not UTF-8"):
+        load(tmp_path / "method.json", ["cat", "caf\udce9"])
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "#!/bin/sh\n#SBATCH --nice\n\n# \u2028 comment\nenv\n",
+        "#!/usr/bin/env bash\n#SBATCH --nice\nenv",
+        "#!/usr/bin/env -S PYTHONUTF8=1 python3 -B\n#SBATCH --nice\nimport os\n"
+        "print(*(f'{k}={v}' for k, v in os.environ.items()), sep='\\n')\n'PADDOCK_END'\n",
+    ],
+    ids=["sh", "bash", "python"],
+)
+def test_variables_reach_a_script_as_they_are_below_its_options(tmp_path: Path, script: str) -> None:
+    value = 'it\'s $HOME `id` \\ "x"\nA=2'
+    (tmp_path / "job").write_text(script)
+    (tmp_path / "method.json").write_text(json.dumps({"name": "a", "script": "job", "environment": {"NOTE": value}}))
+    text = load(tmp_path / "method.json")[1]
+    assert text.index("#SBATCH --nice\n") < text.index("export NOTE")
+    (tmp_path / "submitted").write_text(text)
+    (tmp_path / "submitted").chmod(0o700)
+    output = subprocess.run([tmp_path / "submitted"], capture_output=True, text=True, check=True).stdout
+    assert f"NOTE={value}\n" in output
+
+
 @pytest.mark.parametrize(
     ("values", "place", "advice"),
     [
@@ -76,6 +105,9 @@ def test_text_goes_through_a_shell_and_a_script_is_kept(tmp_path: Path) -> None:
         ({"array": "1-"}, "array: ", "0-99%4"),
         ({"directory": "runs"}, "directory: ", "/work/runs"),
         ({"environment": {"CUDA_VISIBLE_DEVICES": "0"}}, "environment.CUDA_VISIBLE_DEVICES: Slurm sets", "leave"),
+        ({"environment": {"SBATCH_WAIT": "1"}}, "environment.SBATCH_WAIT: Slurm sets or reads", "leave SBATCH_WAIT"),
+        ({"environment": {"UID": "1"}}, "environment.UID: the shell sets", "leave UID out"),
+        ({"environment": {"A": "x\r\n"}}, "environment.A: its value has the line ends of DOS", "line feeds"),
         ({"environment": {"A B": "0"}}, "environment.A B: ", "letters, digits"),
     ],
 )
@@ -93,6 +125,9 @@ def test_a_mistake_is_named_with_its_place_and_what_to_write(values: dict[str, A
         ('{"name": "a", "name": "b"}', 'the key "name" is there twice'),
         ("[]", "expected: an object"),
         ("{}", "name is missing"),
+        ('{"name": "a", "version": %s}' % ("1" * 5000), "a number has more digits"),
+        ("[" * 100_000, "lie too deep"),
+        (r'{"name": "a", "command": "echo \ud83d"}', "half of a character"),
     ],
 )
 def test_a_file_that_is_no_method_is_refused(text: str, message: str) -> None:

@@ -47,6 +47,24 @@ def test_resources_become_options() -> None:
     assert words(CPU) == "--cpus-per-task=1"
 
 
+def test_a_job_has_at_most_the_shards_of_one_gpu() -> None:
+    assert "--gres=shard:4" in words(H100, shared=4)
+    message = refusal(H100, shared=5)
+    assert "5 shards of one GPU are more than any node has\n    expected: at most 4, which big has" in message
+
+
+def test_a_shard_of_a_type_keeps_away_from_nodes_with_other_gpus() -> None:
+    t4 = node("small", "gpu:t4:2,shard:8", "gpu,gpu_memory_mib.t4.15360")
+    mixed = node("mixed", "gpu:t4:1,gpu:h100:1,shard:8")
+    assert words(H100, shared=1, gpu_type="h100").endswith("--gres=shard:1")
+    assert words(H100, t4, mixed, CPU, shared=1, gpu_type="h100").endswith("--gres=shard:1 --exclude=small,mixed")
+    assert words(H100, t4, shared=2, gpu_memory_mb=20_000).endswith("--gres=shard:2 --exclude=small")
+    assert words(H100, t4, mixed, shared=2, gpu_memory_mb=15_000).endswith("--gres=shard:2"), "all have that much"
+    message = refusal(mixed, shared=1, gpu_type="t4")
+    assert "resources.gpu_type: Slurm's shards have no type, and no node has t4 GPUs alone" in message
+    assert "--shards" in refusal(T4, mixed, shared=1, gpu_type="t4"), "a node of that type could have shards"
+
+
 def test_the_largest_available_is_named_for_each_resource() -> None:
     message = refusal(H100, T4, gpus=8, cpus=9, min_memory_mb=100_000)
     assert "resources.gpus: 8 GPUs are more than any node has\n    expected: at most 4, which big has" in message

@@ -19,9 +19,9 @@ from paddock.slurm.cli.parameters import LEFT_OUT, Configure
 from paddock.slurm.detect.engine import Engine
 from paddock.slurm.detect.machine import Detection, detect
 from paddock.slurm.errors import SlurmInputError
+from paddock.slurm.programs.names import container_name
 from paddock.slurm.validate.host import host_links
 from paddock.slurm.validate.link import Link, broken
-from paddock.slurm.write.compose import container_name
 from paddock.slurm.write.node_files import node_files
 from paddock.slurm.write.replacement import Change, apply, changes
 from paddock.terminal import JsonOutput, caller_path

@@ -13,9 +13,9 @@ from paddock.slurm.detect.engine import Engine
 from paddock.slurm.detect.machine import Detection
 from paddock.slurm.diagnose.chain import chain
 from paddock.slurm.diagnose.node_state import node_state
+from paddock.slurm.programs.names import container_name
 from paddock.slurm.validate.host import host_links
 from paddock.slurm.validate.link import Link, broken
-from paddock.slurm.write.compose import container_name
 from paddock.terminal import JsonOutput
 
 

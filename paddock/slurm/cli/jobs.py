@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -72,12 +73,20 @@ def _cancel(parameters: Cancel, *, json: JsonOutput) -> int:
     for id in cancelled:
         tasks = [job.id for job in states[id] if not job.final]
         for task in [id] if id in (states[id][0].array, states[id][0].id) else tasks:
-            jobs.cancel(place, task, getpass.getuser())
+            jobs.cancel(place, task, _user())
     json.write({"schema": 1, "cancelled": cancelled, "ended_before": [id for id in ids if id not in cancelled]})
     if not json.replaces_text:
         for id in ids:
             say(f"job {id} cancelled" if id in cancelled else f"job {id} had ended before: {states[id][0].words}")
     return 0
+
+
+def _user() -> str:
+    """Return the user's name, or number where the machine has no name for it."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
 
 
 def _id(word: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from paddock.slurm.errors import SlurmError, SlurmInputError
+from paddock.slurm.errors import NoSuchJobError, SlurmError
 from paddock.slurm.programs.place import Place
 from paddock.slurm.programs.reasons import FINAL, ending, waiting_for
 from paddock.slurm.programs.text import fields
@@ -80,16 +80,17 @@ class Job:
 
 
 def remembered(place: Place, *ids: str) -> list[Job]:
-    """Return the jobs that the controller still has: all of them, or those of the ids. Raises SlurmError."""
-    if not ids:
-        return parse(place.read("scontrol", "-o", "show", "job"))
-    jobs = []
-    for id in ids:
-        output = place.run("scontrol", "-o", "show", "job", id)
-        if "error" in output.error and "Invalid job id" not in output.error:
-            raise SlurmError(f"scontrol on {place.name} failed: {output.reason}")
-        jobs += parse(output.text)
-    return jobs
+    """Return the jobs that the controller still has: all of them, or those of the ids. Raises SlurmError.
+
+    Several ids are numbers of jobs and arrays; a single one may be of a task as well.
+    """
+    if len(ids) != 1:
+        present = parse(place.read("scontrol", "-o", "show", "job"))
+        return [job for job in present if not {job.id, job.array}.isdisjoint(ids)] if ids else present
+    output = place.run("scontrol", "-o", "show", "job", *ids)
+    if "error" in output.error and "Invalid job id" not in output.error:
+        raise SlurmError(f"scontrol on {place.name} failed: {output.reason}")
+    return parse(output.text)
 
 
 def completed(place: Place) -> list[Job]:
@@ -110,20 +111,31 @@ def every(place: Place) -> list[Job]:
 
 
 def find(place: Place, ids: Iterable[str]) -> list[Job]:
-    """Return the jobs of these ids, and the tasks of an array. Raises SlurmInputError for one that Slurm has not."""
+    """Return the jobs of these ids, and the tasks of an array. Raises NoSuchJobError for one that Slurm has not."""
+    ids = list(ids)
+    present = _by_id(remembered(place)) if len(ids) > 1 else {}
+    past: dict[str, list[Job]] | None = None
     result: list[Job] = []
-    past: list[Job] | None = None
     for id in ids:
-        matches = remembered(place, id)
+        matches = present.get(id, []) or (remembered(place, id) if len(ids) == 1 or "_" in id else [])
+        # The controller forgets the tasks of an array one by one.
+        if not matches or any(job.array == id != job.id for job in matches):
+            past = _by_id(completed(place)) if past is None else past
+            matches = list({job.id: job for job in [*past.get(id, []), *matches]}.values())
+        if not matches and len(ids) > 1:
+            matches = remembered(place, id)  # the number that a task has beside the array's
         if not matches:
-            past = completed(place) if past is None else past
-            matches = list({job.id: job for job in past if id in (job.id, job.array)}.values())
-        if not matches:
-            raise SlurmInputError(
-                f"Slurm has no job {id}\n    expected: a job of its queue, or of its file of completed jobs"
-                "\n    fix: `squeue` shows the queue"
-            )
+            raise NoSuchJobError(id)
         result += matches
+    return result
+
+
+def _by_id(jobs: Iterable[Job]) -> dict[str, list[Job]]:
+    """Return the jobs by their own id, and by their array's."""
+    result: dict[str, list[Job]] = {}
+    for job in jobs:
+        for id in {job.id, job.array}:
+            result.setdefault(id, []).append(job)
     return result
 
 

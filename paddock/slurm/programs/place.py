@@ -12,8 +12,8 @@ from pathlib import Path, PurePosixPath
 
 from paddock.errors import one_line, program
 from paddock.slurm.errors import SlurmError
+from paddock.slurm.programs.names import PREFIX, container_name
 
-PREFIX = "paddock"
 _SECONDS = 60.0
 _JOBS = "/work"
 """Folder of jobs in the container."""
@@ -46,26 +46,20 @@ class Place:
     mounts: Mapping[str, str] = field(default_factory=dict)
     """Folders of the host by the container's."""
 
-    def command(self, *words: str, environ: Mapping[str, str] | None = None) -> list[str]:
+    def command(self, *words: str) -> list[str]:
         """Return the words to start a program there."""
-        if not self.container:
-            return [*words]
-        variables = [word for name, value in (environ or {}).items() for word in ("-e", f"{name}={value}")]
-        return [self.docker, "exec", "-i", *variables, self.container, *words]
+        return [self.docker, "exec", "-i", self.container, *words] if self.container else [*words]
 
-    def run(
-        self,
-        *words: str,
-        text: str = "",
-        environ: Mapping[str, str] | None = None,
-        seconds: float = _SECONDS,
-    ) -> Output:
-        """Run a program to its end. Raises SlurmError where it is absent or takes too long."""
-        command = self.command(*words, environ=environ)
+    def run(self, *words: str, text: str = "", seconds: float = _SECONDS) -> Output:
+        """Run a program to its end. Raises SlurmError where it is absent or takes too long.
+
+        The caller's SBATCH_* stay away from it: they would change a submission behind the method's back.
+        """
+        command = self.command(*words)
         try:
             process = subprocess.run(
                 command, input=text, capture_output=True, text=True, errors="replace", check=False, timeout=seconds,
-                env=None if self.container or environ is None else {**os.environ, **environ},
+                env={name: value for name, value in os.environ.items() if not name.startswith("SBATCH_")},
             )  # fmt: skip
         except FileNotFoundError:
             raise SlurmError(f"{command[0]} is not on PATH\n    fix: install it, or call this where it is") from None
@@ -99,14 +93,13 @@ def find(prefix: str = "", environ: Mapping[str, str] = os.environ) -> Place:
 
     A prefix that the user gives means its container, whatever answers here.
     """
-    reasons = []
+    name, reasons = container_name(prefix or PREFIX), []
     if not prefix:
         here = Place("this machine", str(Path(environ.get("PADDOCK_CWD", ".")).resolve()))
         reason = _refusal(here) if shutil.which("scontrol") else "there is no scontrol on PATH"
         if not reason:
             return here
         reasons.append(f"this machine: {reason}")
-    name = f"{prefix or PREFIX}-slurm"
     docker = shutil.which("docker")
     place, reason = _contained(docker, name) if docker else (None, "there is no docker on PATH")
     if place is not None:

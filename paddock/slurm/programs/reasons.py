@@ -50,6 +50,9 @@ _ENDS = {
 }
 
 _SIGNALLED = 128
+_NOT_WRITTEN = 53
+"""Signal that slurmd reports where it could not open a job's log. Slurm's reason, JobLaunchFailure, is no sign of it:
+a job whose shell was killed has it too."""
 
 
 def waiting_for(reason: str) -> str:
@@ -62,6 +65,8 @@ def ending(state: str, code: int | None, signal: int | None) -> str:
     """Return how a job ended."""
     if state in _ENDS:
         return _ENDS[state]
+    if signal == _NOT_WRITTEN and not code:
+        return "did not start: its folder or log cannot be written on the node"
     if signal:
         return f"failed: ended by signal {signal}"
     if code and code > _SIGNALLED:

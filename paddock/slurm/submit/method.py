@@ -24,6 +24,7 @@ from pydantic_core import PydanticCustomError
 from paddock.duration import Minutes, NoDuration
 from paddock.errors import Problem
 from paddock.slurm.errors import SlurmInputError
+from paddock.slurm.submit.script import batch_script
 from paddock.validation import problems
 
 _STRICT = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
@@ -33,7 +34,8 @@ _GPUS_MOST = 256
 _MINUTES_MOST = 366 * 24 * 60
 _SLURM_TIME = re.compile(r"(?:(\d{1,3})-)?(\d{1,4}):([0-5]\d):([0-5]\d)", re.ASCII)
 _ARRAY = re.compile(r"\d{1,7}(-\d{1,7}(:\d{1,7})?)?(,\d{1,7}(-\d{1,7}(:\d{1,7})?)?)*(%\d{1,7})?", re.ASCII)
-_OF_SLURM = re.compile(r"SLURM_\w+|CUDA_VISIBLE_DEVICES|ROCR_VISIBLE_DEVICES|GPU_DEVICE_ORDINAL")
+_OF_SLURM = re.compile(r"(?:SLURM|SBATCH)_\w+|CUDA_VISIBLE_DEVICES|ROCR_VISIBLE_DEVICES|GPU_DEVICE_ORDINAL")
+_OF_THE_SHELL = re.compile(r"BASHOPTS|SHELLOPTS|BASH_VERSINFO|E?UID|PPID|_")
 
 
 def _text(message: str, expected: str, fix: str = "") -> PydanticCustomError:
@@ -91,7 +93,11 @@ def _variables(values: dict[str, str]) -> dict[str, str]:
         if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) or "\0" in value:
             raise _mistake(f"{name!r} is no variable", name, "letters, digits and underscores, such as OMP_NUM_THREADS")
         if _OF_SLURM.fullmatch(name):
-            raise _mistake("Slurm sets this variable", name, "other variables", f"leave {name} out")
+            raise _mistake("Slurm sets or reads this variable", name, "other variables", f"leave {name} out")
+        if _OF_THE_SHELL.fullmatch(name):
+            raise _mistake("the shell sets this variable", name, "other variables", f"leave {name} out")
+        if "\r\n" in value:
+            raise _mistake("its value has the line ends of DOS, which Slurm refuses", name, "line feeds alone")
     return values
 
 
@@ -177,7 +183,12 @@ def load(path: Path, command: Sequence[str] = ()) -> tuple[Method, str]:
     `command` takes the place of its own.
     """
     method = parse(_read(path), str(path))
-    return method, _script(path, method, command)
+    script = batch_script(_script(path, method, command), method.environment)
+    if not _whole(script):
+        raise SlurmInputError(
+            "the command has bytes that are not UTF-8\n    expected: text, which Slurm keeps as it is"
+        )
+    return method, script
 
 
 def parse(text: str, file: str) -> Method:
@@ -196,6 +207,15 @@ def parse(text: str, file: str) -> Method:
         raise SlurmInputError(
             str(Problem((), f'the key "{error}" is there twice', "each key once", "remove one of them", file))
         ) from None
+    except ValueError:
+        message = "a number has more digits than any that makes sense"
+        raise SlurmInputError(str(Problem((), message, "numbers of at most 15 digits", "", file))) from None
+    except RecursionError:
+        message, expected = "lists or objects lie too deep in each other", "an object with name, command and resources"
+        raise SlurmInputError(str(Problem((), message, expected, "", file))) from None
+    if not _whole(json.dumps(value, ensure_ascii=False)):
+        message, expected = "a text has half of a character, from \\ud800 to \\udfff", "both halves, or the character"
+        raise SlurmInputError(str(Problem((), message, expected, "", file)))
     try:
         return Method.model_validate(value)
     except ValidationError as error:
@@ -204,6 +224,15 @@ def parse(text: str, file: str) -> Method:
 
 
 _EXAMPLES = {"name": '"name": "train"'}
+
+
+def _whole(text: str) -> bool:
+    """Return False where a text has no form in UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class _Repeated(ValueError):

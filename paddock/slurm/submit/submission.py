@@ -43,7 +43,7 @@ class Submitter:
         log = f"{folder}/{log_name(method.name, '%A_%a' if method.array else '%j')}"
         words = ["sbatch", "--parsable", f"--job-name={method.name}", f"--chdir={folder}", f"--output={log}"]
         words += [*prepared.options.words, *([f"--array={method.array}"] if method.array else [])]
-        output = self.place.run(*words, text=prepared.script, environ=method.environment)
+        output = self.place.run(*words, text=prepared.script)
         id = output.text.strip().partition(";")[0]
         if output.code or not id.isdecimal():
             raise SlurmError(f"Slurm refused the job {method.name}: {output.reason}\n    sent: {' '.join(words)}")

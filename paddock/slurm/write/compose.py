@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from paddock.gpu.model import Inventory
 from paddock.gpu.render import render
 from paddock.gpu.render.rendered import File, headed
-from paddock.slurm.errors import SlurmInputError
+from paddock.slurm.programs.names import container_name
 
 STATE, LOGS, CONFIGURATION, JOBS = "/var/spool/slurmctld", "/var/log/slurm", "/etc/paddock-slurm", "/work"
-_PREFIX = re.compile(r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?")
 _STOP_S = 30
 """Seconds that the daemons get to end in order before Docker kills them."""
-
-
-def container_name(prefix: str) -> str:
-    """Return the container's name. Raises SlurmInputError for a prefix that is no part of a host name."""
-    if not _PREFIX.fullmatch(prefix):
-        raise SlurmInputError(
-            f"--prefix {prefix!r}\n    expected: at most 42 lower-case letters, digits, dashes, such as dshpc-imaging"
-        )
-    return f"{prefix}-slurm"
 
 
 def compose_file(inventory: Inventory, prefix: str, image: str, *, shards: int = 0) -> File:

@@ -10,7 +10,8 @@ from paddock.gpu.errors import GpuError
 from paddock.gpu.render.rendered import File
 from paddock.slurm.detect.machine import Detection
 from paddock.slurm.errors import SlurmError, SlurmInputError
-from paddock.slurm.write.compose import compose_file, container_name
+from paddock.slurm.programs.names import container_name
+from paddock.slurm.write.compose import compose_file
 from paddock.slurm.write.replacement import inventory_file
 from paddock.slurm.write.slurm_files import Cluster, Node, slurm_files
 
